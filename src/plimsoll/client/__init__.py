@@ -1,7 +1,8 @@
-"""How every part talks to a cluster, be it a kube-apiserver or Plimsoll's own server.
+"""Client of the Kubernetes API, for a kube-apiserver or the embedded server.
 
-`Client` makes the calls, `endpoints` names the kinds, `ClientConfig` says where and who. Reading order:
-`client.py`, then `answers.py` and `retries.py`; `http.py` and `within.py` are the two ways to the server.
+START HERE: `client.py`; then `responses.py` and `retries.py`. `endpoints` has the kinds, `config` and
+`kubeconfig` the configuration, `informer` the cache, `leader_election` the lease. `http.py` is the transport;
+`apiserver/in_process.py` the one within a process.
 """
 
 from plimsoll.client.client import Client

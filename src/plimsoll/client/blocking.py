@@ -1,7 +1,6 @@
-"""The client for code that does not know asyncio: each call waits for its answer.
+"""Synchronous client for code without asyncio.
 
-Owns `BlockingClient`, a `Client` whose loop runs in another thread. Objects come as plain trees. Calls may be
-made from any thread but the loop's own.
+Objects come as plain trees. Calls may be made from any thread but the loop's own.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ Kind = Endpoint | str
 
 
 class BlockingClient:
-    """`get`, `list`, `watch` and the rest, as `Client` has them, without await."""
+    """Synchronous form of `Client`: `get`, `list`, `watch` and the rest without await."""
 
     def __init__(
         self, client: Client, loop: asyncio.AbstractEventLoop, find: Callable[[str], Endpoint]
@@ -37,7 +36,7 @@ class BlockingClient:
     def list(
         self, kind: Kind, namespace: str | None = None, *, labels: str = "", fields: str = ""
     ) -> list[Tree]:
-        """The objects of a namespace; None means of all namespaces."""
+        """Return the objects of a namespace; None: of all namespaces."""
         listing = self._wait(self._client.list(self._endpoint(kind), namespace, labels=labels, fields=fields))
         return [answers.read_tree(raw) for raw in listing.items]
 
@@ -51,7 +50,7 @@ class BlockingClient:
         fields: str = "",
         seconds: int = 0,
     ) -> Iterator[tuple[str, Tree]]:
-        """Events as (type, object); bookmarks are left out. Close it, or give it `seconds`, to end it."""
+        """Yield events as (type, object) without bookmarks; close it, or set `seconds`, to end it."""
         events = self._client.watch(
             self._endpoint(kind), namespace, since=since, labels=labels, fields=fields, seconds=seconds
         )

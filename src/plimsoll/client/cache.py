@@ -1,9 +1,8 @@
-"""The objects an informer knows, and what each listing or watch event changes about them.
+"""Cache of an informer: the changes that a list or a watch event makes.
 
-Owns the arithmetic of following an API, free of I/O: a listing or an event goes in, changes come out in the
-order in which handlers must hear of them. Promises: applying the changes one after the other leads from what
-was known to what the server has; nothing is told twice; an object that was replaced by another of the same
-name is told as removed and added; an object that cannot be decoded keeps its last known state.
+Guarantees: applying the changes one after the other leads from what was known to what the server has; nothing
+is reported twice; an object that was replaced by another of the same name is reported as removed and added;
+an object that cannot be decoded keeps its last known state.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _heads = msgspec.json.Decoder(_Head)
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
-    """One known object."""
+    """Cached object."""
 
     uid: str
     revision: str
@@ -47,7 +46,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
 
 class Change(NamedTuple):
-    """One step: `old` is None where the object is new, `new` is None where it is gone."""
+    """Change of one object: `old` is None if it is new, `new` is None if it was removed."""
 
     key: Key
     old: Entry | None
@@ -55,7 +54,7 @@ class Change(NamedTuple):
 
 
 class Cache(Generic[T]):
-    """What is known of one collection."""
+    """Cached objects of one collection."""
 
     def __init__(
         self,
@@ -98,7 +97,7 @@ class Cache(Generic[T]):
         return view
 
     def apply(self, event: WatchEvent) -> Iterator[Change]:
-        """The changes an event of a watch brings; each is in effect when it is handed out."""
+        """Yield the changes of a watch event; each is in effect when it is yielded."""
         if is_older(event.revision, self.revision):
             return  # told before: the stream was resumed a little early
         if event.type != "BOOKMARK":
@@ -115,7 +114,7 @@ class Cache(Generic[T]):
             self.revision = event.revision
 
     def replace(self) -> Replacement[T]:
-        """Begin to replace everything by a new listing."""
+        """Start to replace everything by a new list."""
         return Replacement(self)
 
     def _read(self, raw: bytes) -> tuple[Key, str, str] | None:
@@ -130,7 +129,7 @@ class Cache(Generic[T]):
         return (sys.intern(meta.namespace), meta.name), meta.uid, meta.resource_version
 
     def _enter(self, key: Key, uid: str, revision: str, raw: bytes, old: Entry | None) -> Entry | None:
-        """The entry of an object as it is now; the old one, if it is no other or cannot be read."""
+        """Return the entry of an object; the old one, if it is unchanged or cannot be decoded."""
         if old is not None and old.revision == revision and old.uid == uid and revision:
             return old
         try:
@@ -160,7 +159,7 @@ class Cache(Generic[T]):
 
 
 class Replacement(Generic[T]):
-    """A new listing on its way in: pages are added, then it takes effect as a whole."""
+    """New list in progress: pages are added, then it takes effect as a whole."""
 
     def __init__(self, cache: Cache[T]) -> None:
         self._cache = cache
@@ -168,7 +167,7 @@ class Replacement(Generic[T]):
         self.revision = ""
 
     def add(self, items: list[bytes], revision: str) -> None:
-        """Take a page; a page of another revision means that the listing has begun anew."""
+        """Add a page; a page of another revision means that the list has restarted."""
         if revision != self.revision:
             self._entries.clear()
             self.revision = revision
@@ -176,7 +175,7 @@ class Replacement(Generic[T]):
             self.put(raw)
 
     def hear(self, event: WatchEvent) -> None:
-        """Take an event of a watch that begins with what there is."""
+        """Add an event of a watch that starts with the current objects."""
         if event.type != "DELETED":
             self.put(event.raw)
         elif (found := self._cache._read(event.raw)) is not None:
@@ -193,7 +192,7 @@ class Replacement(Generic[T]):
             self._entries[key] = entry
 
     def commit(self) -> Iterator[Change]:
-        """What the listing changes, removals first; each change is in effect when it is handed out."""
+        """Yield the changes of the list, removals first; each is in effect when it is yielded."""
         cache, fresh = self._cache, self._entries
         for key, old in cache.entries():
             if key not in fresh:
@@ -204,7 +203,7 @@ class Replacement(Generic[T]):
 
 
 def is_older(revision: str, than: str) -> bool:
-    """Whether a revision is no newer than another; where they are no numbers, nobody can tell."""
+    """Return whether a resourceVersion is not newer than another; False if they are not numbers."""
     if revision.isdecimal() and than.isdecimal():
         return int(revision) <= int(than)
     return False

@@ -1,9 +1,8 @@
-"""The Kubernetes API as Python calls: get, list, watch, create, update, patch, delete.
+"""Client of the Kubernetes API: get, list, watch, create, update, patch, delete.
 
-Owns `Client`, which speaks alike to a kube-apiserver, to Plimsoll's own server over HTTP and to that server
-in the same process. Promises: what is read is the server's own bytes (or plain trees of them), what is
-written are plain trees and patches, never a typed view encoded anew, so that no field is lost; a refused call
-raises ApiError with the code and reason of its Status; what may be repeated safely is, with back-off.
+Guarantees: what is read is the server's own bytes (or plain trees of them), what is written are plain trees
+and patches, never a typed view encoded anew, so that no field is lost; a refused call raises ApiError with
+the code and reason of its Status; what may be repeated safely is, with back-off.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ _RETRY_AFTER_MOST = 60.0
 
 
 class Client:
-    """Calls to one API as one user; `async with` closes its connections."""
+    """Client of one API server as one user; `async with` closes its connections."""
 
     def __init__(
         self,
@@ -80,7 +79,7 @@ class Client:
 
     @classmethod
     def connect(cls, config: ClientConfig) -> Client:
-        """A client over HTTP; the first call opens the first connection."""
+        """Create a client over HTTP; the first call opens the first connection."""
         return cls(
             HttpTransport(config),
             namespace=config.namespace,
@@ -104,9 +103,9 @@ class Client:
         await self._transport.close()
 
     def guarded(self, guard: Callable[[], None]) -> Client:
-        """The same client, on the same connections, with a check right before each write is sent.
+        """Return a client on the same connections that calls `guard` right before each write is sent.
 
-        What `guard` raises keeps the write from being sent; it is not retried unless it is an ApiError.
+        An exception of `guard` prevents the write; it is not retried unless it is an ApiError.
         """
         client = copy(self)
         client._guard = guard
@@ -117,14 +116,14 @@ class Client:
     async def get(
         self, endpoint: Endpoint, name: str, namespace: str = "", *, resource_version: str = ""
     ) -> dict[str, Any]:
-        """One object as a plain tree."""
+        """Return one object as a plain tree."""
         raw = await self.get_raw(endpoint, name, namespace, resource_version=resource_version)
         return answers.read_tree(raw)
 
     async def get_raw(
         self, endpoint: Endpoint, name: str, namespace: str = "", *, resource_version: str = ""
     ) -> bytes:
-        """One object as the bytes the server keeps."""
+        """Return one object as the bytes that the server sent."""
         query = _query(resourceVersion=resource_version)
         return (await self.call("GET", self._path(endpoint, namespace, name), query=query)).body
 
@@ -138,7 +137,7 @@ class Client:
         limit: int = PAGE,
         resource_version: str = "",
     ) -> Listing:
-        """All objects of a namespace (None: of all namespaces), fetched in pages of `limit` (0: in one)."""
+        """List the objects of a namespace (None: of all namespaces), in pages of `limit` (0: one page)."""
         items: list[bytes] = []
         revision = ""
         pages = self.pages(
@@ -162,7 +161,7 @@ class Client:
         limit: int = PAGE,
         resource_version: str = "",
     ) -> AsyncGenerator[Page, None]:
-        """A listing page by page; if it expires half way it begins anew, in one piece, at a new revision."""
+        """Yield a list page by page; if it expires it restarts in one page at a new revision."""
         more = ""
         while True:
             query = _query(labelSelector=labels, fieldSelector=fields, limit=str(limit) if limit else "")
@@ -271,7 +270,7 @@ class Client:
         field_manager: str = "",
         field_validation: str = "",
     ) -> dict[str, Any]:
-        """Replace an object by a whole tree, as it was read and then changed."""
+        """Replace an object by a complete tree, as it was read and then changed."""
         metadata = _plain(tree).get("metadata")
         name = str(metadata.get("name") or "") if isinstance(metadata, Mapping) else ""
         if not name:
@@ -296,7 +295,7 @@ class Client:
         field_validation: str = "",
         force: bool = False,
     ) -> dict[str, Any]:
-        """Change parts of an object; with `apply` (server-side apply), `force` takes contested fields."""
+        """Patch an object; with `apply` (server-side apply), `force` takes over conflicting fields."""
         path = self._path(endpoint, namespace, name, subresource)
         if type == "apply":
             field_manager = field_manager or self._agent.partition("/")[0]
@@ -321,7 +320,7 @@ class Client:
         propagation: Propagation | None = None,
         dry_run: bool = False,
     ) -> dict[str, Any]:
-        """Delete one object; what comes back is the object, if it is still there, or a Status."""
+        """Delete one object; return the object, if it still exists, or a Status."""
         tree = _delete_options(uid, revision, grace, propagation, dry_run)
         reply = await self.call("DELETE", self._path(endpoint, namespace, name), tree=tree)
         return answers.read_tree(reply.body)
@@ -358,7 +357,9 @@ class Client:
         timeout: float | None = None,
         harmless: bool | None = None,
     ) -> Reply:
-        """Any request; refusals raise ApiError. `harmless` overrides whether it may be repeated."""
+        """Send any request; error responses raise ApiError. `harmless` overrides whether it may be
+        repeated.
+        """
         query = tuple(query)
         headers = self._headers(accept)
         if tree is not None:
@@ -379,7 +380,7 @@ class Client:
         return await self._patiently(send, harmless)
 
     async def _patiently(self, attempt_once: Callable[[], Awaitable[R]], harmless: bool) -> R:
-        """Try, and try again where that is safe and may help."""
+        """Send a request, and retry it if that is safe and may help."""
         renewed = False
         attempt = 0
         begun = self._clock()
@@ -420,7 +421,7 @@ def _namespace_of(tree: Mapping[str, Any]) -> str:
 
 
 def _plain(tree: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Typed views know only some fields: writing one would delete the others."""
+    """Refuse typed views: they know only some fields, and writing one would delete the others."""
     if not isinstance(tree, Mapping):
         raise InputError(f"write a plain tree, not a {type(tree).__name__}: a view would lose fields")
     return tree

@@ -1,8 +1,7 @@
-"""What a client must know to reach one cluster as one user.
+"""Client configuration for one cluster and one user.
 
-Owns `ClientConfig`, which `cluster.kubeconfig` reads from kubeconfig files or from inside a pod, and which
-code may also write out by hand. It holds settings only: files are read when they are needed, and again when
-they change.
+`kubeconfig` reads a `ClientConfig` from kubeconfig files or inside a pod; it may also be constructed
+directly. It holds settings only: files are read when they are needed, and again when they change.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _FOR_EVER = 7 * 86_400.0
 
 
 def check_server(server: str, origin: str = "") -> str:
-    """The address of an API server in the form requests are built on; ConfigError if it is none."""
+    """Return the URL of an API server in canonical form; raises ConfigError if it is invalid."""
     try:
         parts = urlsplit(server)
         valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -36,7 +35,7 @@ def check_server(server: str, origin: str = "") -> str:
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """A certificate, key or token: given in the configuration itself, or in a file that may be renewed."""
+    """Certificate, key or token: inline, or in a file that may be renewed."""
 
     data: bytes | None = field(default=None, repr=False)
     file: Path | None = None
@@ -46,7 +45,7 @@ class Material:
 
 @dataclass(frozen=True, slots=True)
 class Impersonation:
-    """Who to act as (`as`, `as-groups`, `as-uid`, `as-user-extra`)."""
+    """User to impersonate (`as`, `as-groups`, `as-uid`, `as-user-extra`)."""
 
     user: str
     groups: tuple[str, ...] = ()
@@ -56,7 +55,7 @@ class Impersonation:
 
 @dataclass(frozen=True, slots=True)
 class ExecPlugin:
-    """A program that is asked for credentials (client.authentication.k8s.io)."""
+    """Exec credential plugin (client.authentication.k8s.io)."""
 
     command: str
     api_version: str
@@ -72,7 +71,7 @@ class ExecPlugin:
 
 @dataclass(frozen=True, slots=True)
 class ClientConfig:
-    """One cluster, one user, one default namespace."""
+    """Cluster, user and default namespace."""
 
     server: str
     namespace: str = "default"

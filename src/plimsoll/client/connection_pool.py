@@ -1,10 +1,10 @@
-"""One request, one answer, on connections that are kept: the short way for the many small calls.
+"""HTTP/1.1 connection pool for the many small calls of an API client.
 
-Owns `Connections`, HTTP/1.1 as far as an API server speaks it: answers with a length, in chunks, or up to the
-end of the connection; no compression, no proxies, no redirects (what needs more takes the long way, through
-aiohttp). A scheduler makes four such calls for a pod, and this costs it a quarter of the time. Promises:
-a connection serves one exchange at a time and none after anything unexpected; a connection that cannot be
-made raises OSError (TLS and time included), whatever goes wrong later an UnreachableError that says so.
+1 as far as an API server speaks it: answers with a length, in chunks, or up to the end of the connection; no
+compression, no proxies, no redirects (what needs more takes the long way, through aiohttp). A scheduler makes
+four such calls for a pod, and this costs it a quarter of the time. Promises: a connection serves one exchange
+at a time and none after anything unexpected; a connection that cannot be made raises OSError (TLS and time
+included), whatever goes wrong later an UnreachableError that says so.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NO_BODY = frozenset({204, 304})
 
 
 class Connection(asyncio.Protocol):
-    """One connection to a server."""
+    """Connection to a server."""
 
     __slots__ = (
         "_body", "_chunks", "_data", "_head", "_length", "_transport", "_waiter", "_what",
@@ -55,7 +55,7 @@ class Connection(asyncio.Protocol):
         self._transport.write(request)
 
     def leave(self) -> None:
-        """End it at once: a farewell over TLS would outlive those who wait for it."""
+        """Close at once: a TLS shutdown would outlive the session."""
         self.open = False
         if self._transport is not None:
             self._transport.abort()
@@ -155,7 +155,7 @@ class Connection(asyncio.Protocol):
             del self._data[: stop + 2]
 
     def _read_trailer(self, end: int) -> None:
-        """After the last chunk: an empty line, or fields and then an empty line."""
+        """Read the trailer after the last chunk: an empty line, or fields and then an empty line."""
         stop = self._data.find(b"\r\n\r\n", end)
         if stop >= 0:
             del self._data[: stop + 4]
@@ -179,7 +179,7 @@ class Connection(asyncio.Protocol):
 
 
 class Connections:
-    """The connections to one server; to be used on one loop."""
+    """Connections to one server, on one event loop."""
 
     def __init__(self, host: str, port: int, *, keep: float, server_name: str = "") -> None:
         self._host, self._port = host, port
@@ -241,7 +241,7 @@ class Connections:
         await asyncio.sleep(0)  # the loop takes its leave of them
 
     def _take(self, now: float) -> Connection | None:
-        """The connection used last; those that were idle too long are closed."""
+        """Return the most recently used connection; those idle for too long are closed."""
         idle = self._idle
         while idle and now - idle[0].idle_since > self._keep:
             idle.popleft().leave()
@@ -266,7 +266,7 @@ class Connections:
 
 
 class _Timer:
-    """Ends the wait for one answer: all of it came too late, or nothing came for too long."""
+    """Timeout of one response: overall, and without any data."""
 
     def __init__(
         self,
@@ -297,7 +297,7 @@ class _Timer:
         return min(self._deadline, max(self._begun, self._connection.heard) + self._silence)
 
     def _look(self) -> None:
-        """Give up, or look again if something has come since the timer was set."""
+        """Give up, or check again if data has arrived since the timer was set."""
         if self._waiter.done():
             return
         then = self._next()
@@ -310,7 +310,7 @@ class _Timer:
 
 
 def write_request(method: str, target: str, headers: list[tuple[str, str]], body: bytes | None) -> bytes:
-    """A request as it goes over the wire; ValueError if a part of it would be two."""
+    """Encode a request; raises ValueError if a part of it could be read as two."""
     lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers)]
     if body is not None:
         lines.append(f"Content-Length: {len(body)}")

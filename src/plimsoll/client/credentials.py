@@ -1,8 +1,7 @@
-"""Who the client is and whom it trusts: headers and TLS contexts, kept fresh.
+"""Credentials of the client: headers and TLS contexts, renewed when files change.
 
-Owns turning a `ClientConfig` into the Authorization and Impersonate headers and the TLS context of a request.
-Promises: token and certificate files are looked at again when they change, and a half-written renewal does no
-harm (the old one serves until the new one can be read); the plugin's credentials are used as long as they
+Guarantees: token and certificate files are looked at again when they change, and a half-written renewal does
+no harm (the old one serves until the new one can be read); the plugin's credentials are used as long as they
 last; secrets given as data touch no disk but for the moment the TLS library reads them, readable by us only.
 """
 
@@ -28,7 +27,7 @@ _LOOK_SECONDS = 1.0
 
 
 class Credentials:
-    """The identity behind one client."""
+    """Credentials of one client."""
 
     def __init__(self, config: ClientConfig, clock: Callable[[], float] = time.monotonic) -> None:
         self._config = config
@@ -49,11 +48,11 @@ class Credentials:
         self._fixed = _impersonation_headers(config)
 
     async def headers(self) -> list[tuple[str, str]]:
-        """The headers that say who we are; some may come several times."""
+        """Return the authentication headers; some may occur several times."""
         return [*self._authorization(await self._exec_credentials()), *self._fixed]
 
     async def tls(self) -> ssl.SSLContext:
-        """The TLS context; another one after a renewal, so that earlier connections are not used again."""
+        """Return the TLS context; a new one after a renewal, so that earlier connections are not reused."""
         given = await self._exec_credentials()
         extra = (given.certificate, given.key) if given is not None else ()
         contents = (*(watched.read() for watched in self._files), *extra)
@@ -69,7 +68,7 @@ class Credentials:
         return self._context
 
     async def renew(self) -> bool:
-        """After a 401: whether there is something new to try."""
+        """Renew after a 401; return whether there are new credentials."""
         if self._token is not None:
             return self._token.renew()
         if self._exec is not None:
@@ -121,7 +120,7 @@ class Credentials:
 
 
 class Watched:
-    """The content of a setting, read again when its file changes."""
+    """Content of a setting, read again when its file changes."""
 
     def __init__(self, material: Material, clock: Callable[[], float], *, secret: bool = False) -> None:
         self._material = material
@@ -142,7 +141,7 @@ class Watched:
         return self._content
 
     def renew(self) -> bool:
-        """Look at once; whether the content is another."""
+        """Check the file; return whether the content has changed."""
         if self._material.file is None:
             return False
         before, self._stamp = self._content, None
@@ -178,7 +177,7 @@ class Watched:
 
 
 def _load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes, origin: str) -> None:
-    """Python reads client certificates from files only."""
+    """Load a client certificate; Python reads them only from files."""
     with tempfile.NamedTemporaryFile(prefix="plimsoll-") as file:
         file.write(certificate.rstrip() + b"\n" + key)
         file.flush()
@@ -192,7 +191,7 @@ def _load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes, origin: 
 
 
 def _no_password() -> str:
-    """Asked for by an encrypted key; without this, the TLS library would ask on the terminal."""
+    """Refuse encrypted keys: otherwise the TLS library would prompt on the terminal."""
     return ""
 
 

@@ -1,7 +1,7 @@
-"""What the API serves, asked of the API itself.
+"""API discovery.
 
-Owns reading discovery documents. Promises: one endpoint for each resource, at the version the server prefers
-among those that have it; works with servers that answer for all groups at once and with those that do not.
+Guarantees: one endpoint for each resource, at the version the server prefers among those that have it; works
+with servers that answer for all groups at once and with those that do not.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ALL_AT_ONCE = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscovery
 
 
 class Served(NamedTuple):
-    """A resource and what can be done with it."""
+    """Resource that the API serves, with its verbs."""
 
     endpoint: Endpoint
     verbs: frozenset[str]
@@ -25,7 +25,7 @@ class Served(NamedTuple):
 
 
 async def discover(client: Client) -> list[Served]:
-    """All resources the API serves."""
+    """Return all resources that the API serves."""
     found: dict[tuple[str, str], Served] = {}
     for root in ("/api", "/apis"):
         tree = read_tree((await client.call("GET", root, accept=_ALL_AT_ONCE)).body)
@@ -68,7 +68,7 @@ async def _ask_each(client: Client, root: str, tree: dict[str, Any]) -> AsyncIte
 
 
 def _versions(tree: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Groups and their versions, the preferred ones first."""
+    """Return groups and their versions, the preferred ones first."""
     if tree.get("kind") == "APIVersions":
         yield from (("", str(version)) for version in tree.get("versions") or ())
     for group in _items(tree, "groups"):

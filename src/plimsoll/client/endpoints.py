@@ -1,7 +1,7 @@
-"""Where each kind is served: group, version, plural and scope, and the paths that follow from them.
+"""Endpoints of kinds: group, version, plural, scope, and their paths.
 
-Owns `Endpoint` and one constant for each kind Plimsoll reads or writes. Any other kind is one line away:
-`Endpoint("batch", "v1", "jobs", "Job", True)`.
+One constant for each kind that Plimsoll reads or writes. Any other kind is one line: `Endpoint("batch", "v1",
+"jobs", "Job", True)`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 
 class Endpoint(NamedTuple):
-    """One kind at one version, as a client addresses it."""
+    """Kind at one version, as a client addresses it."""
 
     group: str
     version: str
@@ -29,7 +29,7 @@ class Endpoint(NamedTuple):
         return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
 
     def path(self, namespace: str | None = None, name: str = "", subresource: str = "") -> str:
-        """The path of a collection (no namespace: of all of them), of one object, or of its subresource."""
+        """Return the path of a collection (no namespace: of all), of one object, or of its subresource."""
         parts = [self.root]
         if self.namespaced and namespace:
             parts += ["namespaces", quote(namespace, safe="")]
@@ -41,7 +41,7 @@ class Endpoint(NamedTuple):
         return "/".join(parts)
 
     def at(self, version: str) -> Endpoint:
-        """The same kind at another version."""
+        """Return the kind at another version."""
         return self._replace(version=version)
 
 
@@ -90,7 +90,7 @@ ENDPOINTS: tuple[Endpoint, ...] = tuple(
 
 
 def find_endpoint(api_version: str, kind: str) -> Endpoint | None:
-    """The endpoint of a kind at the version an object names, where we know the kind."""
+    """Return the endpoint of a known kind at the version that an object names."""
     group, _, version = api_version.rpartition("/")
     for endpoint in ENDPOINTS:
         if endpoint.group == group and endpoint.kind == kind:

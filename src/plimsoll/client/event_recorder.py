@@ -1,8 +1,7 @@
-"""Events about objects, as `kubectl describe` shows them.
+"""Recorder of core v1 Events, as shown by `kubectl describe`.
 
-Owns writing them (core `v1`, as kube-controller-manager does). Promises: the same event about the same object
-is one Event object with a count, also across restarts; an event that cannot be written is dropped, because
-nothing may depend on it.
+Guarantees: the same event about the same object is one Event with a count, also across restarts; an event
+that cannot be written is dropped, because nothing depends on it.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ NORMAL, WARNING = "Normal", "Warning"
 
 @dataclass(frozen=True, slots=True)
 class EventRecord:
-    """An event about an object."""
+    """Event about an object."""
 
     regarding: ObjectReference
     reason: str
@@ -39,7 +38,7 @@ class EventRecord:
 
 
 class EventRecorder:
-    """Writes events."""
+    """Recorder that writes events with one client."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
@@ -66,7 +65,9 @@ class EventRecorder:
 
 
 def build_event(record: EventRecord, now: str) -> dict[str, Any]:
-    """The Event object of a report; its name follows from what it says, so that it is written once."""
+    """Build the Event object of a record; its name is derived from its content, so that it is written
+    once.
+    """
     regarding = record.regarding
     parts = (regarding.kind, regarding.uid, record.type, record.reason, record.message, record.component)
     digest = hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()[:16]

@@ -1,8 +1,7 @@
-"""Credentials from a program: the exec plugins of kubeconfig (client.authentication.k8s.io v1 and v1beta1).
+"""Exec credential plugins of kubeconfig (client.authentication.k8s.io v1 and v1beta1).
 
-Owns running the program, telling it about the cluster, and reading what it prints. Promises: it runs once for
-many waiting requests, and again only when its credentials expire or are refused; whatever goes wrong is a
-ConfigError with the program's own words and the hint how to install it.
+Guarantees: it runs once for many waiting requests, and again only when its credentials expire or are refused;
+whatever goes wrong is a ConfigError with the program's own words and the hint how to install it.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _MOST_OUTPUT = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class ExecCredentials:
-    """What a plugin gave."""
+    """Credentials that a plugin returned."""
 
     token: str = field(default="", repr=False)
     certificate: bytes = b""
@@ -36,7 +35,7 @@ class ExecCredentials:
 
 
 class ExecSource:
-    """Asks one plugin for credentials, and remembers them while they last."""
+    """Source of credentials from one plugin; caches them until they expire."""
 
     def __init__(
         self,
@@ -65,7 +64,7 @@ class ExecSource:
             return self._known
 
     async def renew(self, refused: ExecCredentials | None) -> ExecCredentials:
-        """After a 401: new credentials, unless they have been renewed since the refused ones were used."""
+        """Run the plugin again after a 401, unless the credentials were renewed since."""
         async with self._lock:
             if self._known is None or self._known is refused:
                 self._known = await self._run()

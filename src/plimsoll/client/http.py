@@ -1,9 +1,8 @@
-"""Requests over HTTP: kept-alive connections, TLS and credentials.
+"""HTTP transport: persistent connections, TLS and credentials.
 
-Owns aiohttp, for what is long or unusual, and the choice of the short way (`exchange.py`) for all the other
-calls: those that need neither a proxy nor compression. Promises: many requests in flight (watches do not
-count against them), an answer in time or an UnreachableError that says whether the server may have seen the
-request, certificates read again when their files change, and no other exception than those of `errors.py`.
+Guarantees: many requests in flight (watches do not count against them), an answer in time or an
+UnreachableError that says whether the server may have seen the request, certificates read again when their
+files change, and no other exception than those of `errors.py`.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _FAILURES = (aiohttp.ClientError, OSError, asyncio.TimeoutError)
 
 
 class HttpTransport:
-    """Sends requests to one server; the session begins with the first of them."""
+    """Transport to one server; the session starts with the first request."""
 
     def __init__(self, config: ClientConfig) -> None:
         self._config = config
@@ -225,7 +224,7 @@ def _no_connection(what: str, request: Request) -> UnreachableError:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address, or `localhost`, is reached from this machine only."""
+    """Return whether an address, or `localhost`, is reached only from this machine."""
     if host == "localhost":
         return True
     try:
@@ -235,9 +234,9 @@ def is_loopback(host: str) -> bool:
 
 
 def _drop(response: aiohttp.ClientResponse) -> None:
-    """Leave a stream whose rest is not wanted, and its connection with it.
+    """Close a stream whose rest is not needed, and its connection with it.
 
-    A farewell over TLS would outlive the session that nobody waits for any more.
+    A TLS shutdown would outlive the session.
     """
     connection = response.connection
     if connection is not None and connection.transport is not None:

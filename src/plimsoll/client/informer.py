@@ -1,9 +1,9 @@
-"""A cache that follows the API: list, then watch, for as long as it runs.
+"""Informer: a cache that lists and then watches a collection.
 
-Owns `Informer` and `EventHandler`. Promises: handlers hear of every change in order and of none twice,
-however often the connection breaks or the history is gone (then the collection is listed again, and what
-changed in between is told, removals with their last known state); a handler that fails or dawdles is reported
-and harms no one else; what is kept is bounded by the objects there are.
+Guarantees: handlers hear of every change in order and of none twice, however often the connection breaks or
+the history is gone (then the collection is listed again, and what changed in between is reported, removals
+with their last known state); a handler that fails or dawdles is reported and harms no one else; what is kept
+is bounded by the objects there are.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _OPTIONAL_SECONDS = 60.0
 
 
 class EventHandler(Generic[T]):
-    """What hears of changes; override what you need, as plain methods or as coroutines."""
+    """Handler of changes; override what you need, as plain methods or as coroutines."""
 
     def on_added(self, new: T) -> Awaitable[None] | None:
         return None
@@ -68,7 +68,7 @@ class CallbackHandler(EventHandler[T]):
 
 
 class Informer(Generic[T]):
-    """The objects of one collection, kept up to date by `run`."""
+    """Cached objects of one collection, kept up to date by `run`."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class Informer(Generic[T]):
         return self._cache.get((namespace, name))
 
     def raw(self, namespace: str, name: str) -> bytes | None:
-        """The JSON of an object, where `keep` says that it is kept."""
+        """Return the JSON of an object, if `keep` is set."""
         return self._cache.raw((namespace, name))
 
     def items(self) -> list[T]:
@@ -134,11 +134,11 @@ class Informer(Generic[T]):
 
     @property
     def revision(self) -> str:
-        """The revision up to which everything is known."""
+        """Revision up to which all changes are known."""
         return self._cache.revision
 
     def add_handler(self, handler: EventHandler[T]) -> None:
-        """From now on the handler hears of changes; what is already known it hears of as added."""
+        """Add a handler; known objects are reported to it as added."""
         told = _Told(handler, self._fault)
         self._told.append(told)
         for key, entry in self._cache.entries():
@@ -147,7 +147,7 @@ class Informer(Generic[T]):
             told.start()
 
     async def synced(self, timeout: float | None = None) -> None:
-        """Wait for the first listing to be in and told; raises what keeps it from coming."""
+        """Wait until the first list is complete and handled; raises the error that prevents it."""
         if self._synced is None:
             self._synced = asyncio.Event()
         try:
@@ -159,7 +159,7 @@ class Informer(Generic[T]):
             raise self._failure
 
     async def refresh(self) -> None:
-        """List the collection anew; returns when everything written before the call is known and told."""
+        """List the collection again; returns when everything written before the call is known and handled."""
         done = asyncio.Event()
         self._refreshes.append(done)
         if self._interruptible is not None:
@@ -169,7 +169,7 @@ class Informer(Generic[T]):
     # -- following
 
     async def run(self) -> None:
-        """Follow the collection until cancelled. Only a wrong configuration, met at the start, ends it."""
+        """List and watch until cancelled; only a wrong configuration at the start ends it."""
         if self._synced is None:
             self._synced = asyncio.Event()
         self._running = True
@@ -224,7 +224,7 @@ class Informer(Generic[T]):
                 await self._unless_refreshed(self._sleep(self._backoff.delay(failures, self._dice)))
 
     async def _unless_refreshed(self, waiting: Awaitable[None], *, lists: bool = False) -> None:
-        """Do something until it ends or `refresh` asks for a new listing; `lists`: it begins with one."""
+        """Run a coroutine until it ends or `refresh` requests a new list; `lists`: it starts with one."""
         task = self._interruptible = asyncio.ensure_future(waiting)
         if self._refreshes and not lists:
             task.cancel()
@@ -238,7 +238,7 @@ class Informer(Generic[T]):
 
     @asynccontextmanager
     async def _replacing(self) -> AsyncGenerator[Replacement[T], None]:
-        """A new listing, which is known and told at the end of the block."""
+        """Collect a new list, which is applied and handled at the end of the block."""
         refreshes, self._refreshes = self._refreshes, []
         replacement = self._cache.replace()
         try:
@@ -263,7 +263,7 @@ class Informer(Generic[T]):
             self.listings += 1
 
     async def _clear(self) -> None:
-        """The kind is not served: there are no such objects."""
+        """Remove all objects: the kind is not served."""
         assert self._synced is not None
         async with self._replacing():
             pass
@@ -276,7 +276,7 @@ class Informer(Generic[T]):
                 await self._tell(self._cache.apply(event))
 
     async def _start_streamed(self) -> None:
-        """Begin with a watch that sends what there is first, and follow it on."""
+        """Start with a watch that sends the current objects first, and continue it."""
         assert self._synced is not None
         try:
             async with aclosing(self._events("", initial=True)) as events:
@@ -325,7 +325,7 @@ class Informer(Generic[T]):
                 await asyncio.sleep(0)
 
     def _recover(self) -> None:
-        """The server tells again, even if it has nothing to say: what is known is up to date."""
+        """Mark the server as responsive: the cache is up to date."""
         if not self._stale:
             self.error = None
 
@@ -343,7 +343,7 @@ class Informer(Generic[T]):
 
 
 class _Told(Generic[T]):
-    """A handler and the changes it has still to hear of (only a handler of coroutines lies behind)."""
+    """Handler and its pending changes (only a handler with coroutines falls behind)."""
 
     def __init__(self, handler: EventHandler[T], fault: Callable[[str], None]) -> None:
         self._handler = handler
@@ -426,7 +426,7 @@ def _text(key: Key) -> str:
 
 
 def is_expired(error: ApiError) -> bool:
-    """Whether a watch cannot go on from where it was: the history is gone, or the server's is another."""
+    """Return whether a watch cannot resume: its revision is too old, or the server's history is another."""
     if error.code == 410 or error.reason in ("Expired", "Gone"):
         return True
     causes = error.details.get("causes")

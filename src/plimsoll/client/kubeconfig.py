@@ -1,9 +1,8 @@
-"""kubeconfig files, and the configuration inside a pod, read into a `ClientConfig`.
+"""Configuration from kubeconfig files, or from the service account of a pod.
 
-Owns finding, merging and choosing as kubectl does it: the files of KUBECONFIG or ~/.kube/config, contexts,
-clusters and users; else the service account of the pod we run in. Promises: the first file to define an entry
-wins it whole, relative paths belong to the file they stand in, and every mistake is a ConfigError that names
-the file, the entry and the fix.
+Files are found, merged and selected as kubectl does: KUBECONFIG or ~/.kube/config, contexts, clusters and
+users; else in-cluster. Guarantees: the first file to define an entry wins it entirely, relative paths belong
+to their file, and every mistake is a ConfigError that names the file, the entry and the fix.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 @dataclass(slots=True)
 class Kubeconfig:
-    """What one or several kubeconfig files say together."""
+    """Merged kubeconfig files."""
 
     files: tuple[Path, ...] = ()
     current: str = ""
@@ -43,7 +42,7 @@ class Kubeconfig:
         namespace: str = "",
         environ: Mapping[str, str] | None = None,
     ) -> ClientConfig:
-        """The configuration of a context (by default the current one); other names override its own."""
+        """Return the configuration of a context (default: the current one); other names override its own."""
         name = context or self.current
         where = ", ".join(map(str, self.files)) or "kubeconfig"
         chosen: Entry | None = None
@@ -82,7 +81,7 @@ def find_config(
     namespace: str = "",
     environ: Mapping[str, str] | None = None,
 ) -> ClientConfig:
-    """The configuration as kubectl finds it: this file, else KUBECONFIG, ~/.kube/config, the pod's own."""
+    """Find the configuration as kubectl does: this file, else KUBECONFIG, ~/.kube/config, in-cluster."""
     environ = os.environ if environ is None else environ
     if kubeconfig is not None:
         merged = load_kubeconfig([Path(kubeconfig)])
@@ -101,7 +100,7 @@ def find_config(
 
 
 def load_kubeconfig(files: Iterable[Path], *, missing_ok: bool = False) -> Kubeconfig:
-    """Merge kubeconfig files; the first to define a context, cluster or user defines it alone."""
+    """Merge kubeconfig files; the first to define a context, cluster or user wins."""
     merged = Kubeconfig()
     for file in dict.fromkeys(Path(file).expanduser() for file in files):
         try:
@@ -126,7 +125,7 @@ def load_kubeconfig(files: Iterable[Path], *, missing_ok: bool = False) -> Kubec
 
 
 def in_cluster(*, folder: Path = SERVICE_ACCOUNT, environ: Mapping[str, str] | None = None) -> ClientConfig:
-    """The configuration of the pod we run in: its service account and the cluster's own address."""
+    """Return the in-cluster configuration: service account and API server address of the pod."""
     environ = os.environ if environ is None else environ
     host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT", "")
     if not host or not port:

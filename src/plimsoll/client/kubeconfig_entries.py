@@ -1,7 +1,7 @@
-"""One entry of a kubeconfig, read with care: typed fields, data or file, and everything about a user.
+"""Entries of a kubeconfig: typed fields, inline data or files, and users.
 
-Owns the fields of users and the reading of single settings. Promises: a wrong type, text that is not base64,
-settings that exclude each other and a file that is not there are ConfigErrors naming entry and field.
+Guarantees: a wrong type, text that is not base64, settings that exclude each other and a file that is not
+there are ConfigErrors naming entry and field.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _INTERACTIVE = ("Never", "IfAvailable", "Always")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The body of a cluster, user or context, with its place."""
+    """Body of a cluster, user or context, with its location."""
 
     body: dict[str, Any]
     where: str
@@ -58,7 +58,7 @@ class Entry:
         return self.folder / text if text else None
 
     def material(self, key: str) -> Material | None:
-        """What stands under KEY-data, or in the file that stands under KEY; one of the two at most."""
+        """Return KEY-data, or the file under KEY; at most one of the two may be set."""
         data, file = self.text(f"{key}-data"), self.path(key)
         if data and file is not None:
             raise ConfigError(f"{self.where}: {key} and {key}-data exclude each other; take out one")
@@ -76,7 +76,7 @@ class Entry:
 
 
 def read_user(user: Entry, cluster: Entry, config: ClientConfig) -> ClientConfig:
-    """The configuration with the user's credentials in it."""
+    """Return the configuration with the user's credentials."""
     config = replace(config, impersonation=_impersonation(user))
     # DIFF: of the old auth-providers kubectl still has `oidc`. test_mistakes_name_their_place_and_their_fix
     if user.body.get("auth-provider") is not None:
@@ -188,7 +188,7 @@ def _extension(cluster: Entry) -> object:
 
 
 def printable(text: str) -> str:
-    """Text from a file that is shown on a terminal: control characters are written out, not sent."""
+    """Escape control characters of a text from a file before it is shown on a terminal."""
     return "".join(
         char if char in "\t\n\r" or unicodedata.category(char)[0] != "C" else f"U+{ord(char):04X}"
         for char in text

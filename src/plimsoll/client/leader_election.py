@@ -37,7 +37,7 @@ def read_uptime() -> float:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds; the defaults are those of the Kubernetes control plane."""
+    """Durations in seconds; the defaults are those of the Kubernetes control plane."""
 
     lease: float = 15.0
     renew: float = 10.0
@@ -52,7 +52,7 @@ class Timing:
 
 
 class Election:
-    """A candidate for one lease."""
+    """Candidate for one lease."""
 
     def __init__(
         self,
@@ -68,7 +68,9 @@ class Election:
         uptime: Callable[[], float] = read_uptime,
         dice: Random | None = None,
     ) -> None:
-        """`settled` tells, when the work has ended, whether all its writes were answered; only then is the
+        """Create a candidate.
+
+        `settled` returns, when the work has ended, whether all its writes were answered; only then is the
         lease released. `uptime` is a clock in seconds that also counts while the machine is suspended.
         """
         if not identity:
@@ -93,7 +95,7 @@ class Election:
 
     @property
     def holder(self) -> str:
-        """Who holds the lease, as last seen."""
+        """Identity of the holder, as last seen."""
         return str(self._record.get("holderIdentity") or "")
 
     @property
@@ -137,7 +139,7 @@ class Election:
             self._write_until = float("-inf")
 
     async def _acquire(self) -> float:
-        """Wait for the lease; the time at which the call that got it began."""
+        """Wait for the lease; return the time at which the successful call started."""
         while True:
             began, up = self._clock(), self._uptime()
             if await self.attempt(self.timing.renew):
@@ -146,7 +148,7 @@ class Election:
             await asyncio.sleep(self.timing.retry * (1 + _JITTER * self._dice.random()))
 
     async def _keep(self, renewed: float) -> None:
-        """Renew for as long as it works; returns when the lease is lost."""
+        """Renew the lease; returns when it is lost."""
         while (left := renewed + self.timing.renew - self._clock()) > 0:
             await asyncio.sleep(min(self.timing.retry, left))
             began, up = self._clock(), self._uptime()
@@ -161,7 +163,7 @@ class Election:
                 return
 
     async def attempt(self, seconds: float | None = None) -> bool:
-        """Take or renew the lease once, in so much time; whether it is ours now."""
+        """Acquire or renew the lease once, within a timeout; return whether it is held."""
         try:
             async with asyncio.timeout(seconds):
                 return await self._attempt()
@@ -203,7 +205,7 @@ class Election:
         return True
 
     async def give_back(self) -> None:
-        """Let go of the lease, so that another need not wait for it to run out."""
+        """Release the lease, so that another candidate need not wait for it to expire."""
         if self._lease is None or not self.leading:
             return
         now = _micro(self._wall())
@@ -237,11 +239,11 @@ class Election:
 
     @staticmethod
     def _clock() -> float:
-        """Our own steady clock: that of the loop, which also measures sleeps and timeouts."""
+        """Return the monotonic clock of the event loop."""
         return asyncio.get_running_loop().time()
 
     def _valid(self) -> bool:
-        """Whether the lease, as last seen, still binds everyone."""
+        """Return whether the lease, as last seen, has not expired."""
         duration = self._record.get("leaseDurationSeconds")
         return self._seen_at + (duration if isinstance(duration, int) else 0) > self._clock()
 

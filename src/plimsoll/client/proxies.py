@@ -1,8 +1,7 @@
-"""Through which proxy a server is reached, by the environment's rules.
+"""Proxy selection from the environment (HTTPS_PROXY, HTTP_PROXY, NO_PROXY).
 
-Owns HTTPS_PROXY, HTTP_PROXY and NO_PROXY, read as Go programs read them: the upper-case name first, hosts
-with their subdomains, addresses, networks and ports in NO_PROXY, and never a proxy for this machine itself.
-A `proxy-url` in a kubeconfig comes before all of this.
+As in Go programs: the upper-case name first; hosts with their subdomains, addresses, networks and ports in
+NO_PROXY; never a proxy for loopback. A `proxy-url` in a kubeconfig takes precedence.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def check_proxy(url: str, origin: str) -> str:
-    """A proxy's address as we can use it; ConfigError otherwise."""
+    """Return the URL of a proxy; raises ConfigError if it is invalid."""
     try:
         parts = urlsplit(url if "://" in url else f"http://{url}")
         port = parts.port
@@ -39,7 +38,7 @@ def check_proxy(url: str, origin: str) -> str:
 
 
 def find_proxy(server: str, environ: Mapping[str, str]) -> str:
-    """The proxy the environment names for a server, or nothing."""
+    """Return the proxy of the environment for a server, or ""."""
     parts = urlsplit(server)
     scheme = parts.scheme.lower()
     name = "HTTPS_PROXY" if scheme == "https" else "HTTP_PROXY"
@@ -56,7 +55,7 @@ def find_proxy(server: str, environ: Mapping[str, str]) -> str:
 
 
 def bypasses(host: str, port: int, rules: str) -> bool:
-    """Whether a host is reached without the proxy."""
+    """Return whether a host is reached without the proxy."""
     address = _address(host)
     if host == "localhost" or (address is not None and address.is_loopback):
         return True

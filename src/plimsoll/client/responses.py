@@ -1,8 +1,8 @@
-"""Answers read: errors from Status objects, lists into raw items, watch streams into events.
+"""Parsing of responses: errors from Status objects, lists into raw items, watch streams into events.
 
-Owns the step from bytes on the wire to what the client returns. Promises: objects stay the bytes the server
-sent (items of a list get back the kind and apiVersion that servers leave out there), and an answer that is no
-Kubernetes answer, such as a proxy's page, still ends in an ApiError that says what came instead.
+Guarantees: objects stay the bytes the server sent (items of a list get back the kind and apiVersion that
+servers leave out there), and an answer that is no Kubernetes answer, such as a proxy's page, still ends in an
+ApiError that says what came instead.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _REASONS = {
 
 
 class Listing(NamedTuple):
-    """The objects of a collection, raw, and the revision they were read at."""
+    """Raw objects of a collection, and the revision they were read at."""
 
     items: list[bytes]
     revision: str
 
 
 class Page(NamedTuple):
-    """A part of a listing; `more` continues it."""
+    """Page of a list; `more` is the continue token."""
 
     items: list[bytes]
     revision: str
@@ -108,7 +108,7 @@ def read_page(body: bytes, endpoint: Endpoint) -> Page:
 
 
 def _complete(item: bytes, head: bytes) -> bytes:
-    """Items of a list come without kind and apiVersion; alone they need them."""
+    """Add kind and apiVersion to an item: lists omit them."""
     if _kinds.decode(item).kind:
         return item
     rest = item[1:].lstrip()
@@ -126,7 +126,7 @@ def read_tree(body: bytes) -> dict[str, Any]:
 
 
 def read_frame(line: bytes) -> WatchEvent:
-    """One line of a watch; an ERROR event is raised as the ApiError it carries."""
+    """Parse one line of a watch; an ERROR event raises its ApiError."""
     try:
         frame = _frames.decode(line)
         raw = bytes(frame.object)
@@ -138,7 +138,7 @@ def read_frame(line: bytes) -> WatchEvent:
 
 
 async def split_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The lines of a stream, empty ones left out; the end of the stream ends the last line."""
+    """Yield the non-empty lines of a stream; the end of the stream ends the last line."""
     rest: list[bytes] = []
     size = 0
     async for chunk in chunks:
@@ -159,7 +159,7 @@ async def split_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 def read_error(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
-    """The ApiError of an answer that is not a success: its Status, or what a proxy wrote in its place."""
+    """Return the ApiError of an error response: its Status, or the text of a proxy."""
     try:
         tree = codec.decode_tree(body)
     except DecodeError:

@@ -1,8 +1,8 @@
-"""When a refused or lost call is made again, and after how long.
+"""Retry rules: which calls may be repeated, and after how long.
 
-Owns the rules and the arithmetic, no I/O. Promises: a read may always be repeated; a write is repeated only
-if doing it twice does no harm (`harmless`), or if the server cannot have carried it out: it was never sent,
-or it was turned away with 429, or with 503 and a time to come back. Retry-After is honoured.
+Guarantees: a read may always be repeated; a write is repeated only if doing it twice does no harm
+(`harmless`), or if the server cannot have carried it out: it was never sent, or it was turned away with 429,
+or with 503 and a time to come back. Retry-After is honored.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ _PASSING = frozenset({500, 502, 503, 504})
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Waits that double from `first` to `most`, each cut short at random by up to half."""
+    """Exponential backoff from `first` to `most`, each reduced at random by up to half."""
 
     first: float = 0.1
     most: float = 10.0
 
     def delay(self, attempt: int, dice: Random) -> float:
-        """Seconds to wait after this many failures (counted from 1)."""
+        """Return the seconds to wait after this many failures (counted from 1)."""
         doubled = self.most if attempt > 32 else min(self.most, self.first * 2 ** (attempt - 1))
         return doubled * (0.5 + dice.random() / 2)
 
 
 def may_repeat(error: ApiError, *, harmless: bool) -> bool:
-    """Whether the call that failed like this may be made again."""
+    """Return whether a failed call may be repeated."""
     # DIFF: client-go repeats writes after any 5xx that carries Retry-After, and no read after one that does
     # not. test_what_may_be_repeated
     if isinstance(error, UnreachableError):
@@ -47,7 +47,7 @@ def may_repeat(error: ApiError, *, harmless: bool) -> bool:
 
 
 def is_harmless(method: str, tree: Any, query: Mapping[str, str], content_type: str = "") -> bool:
-    """Whether a call can be made twice with the outcome of one: the second changes nothing or is refused."""
+    """Return whether a call is idempotent: the second changes nothing or is refused."""
     if method in ("GET", "HEAD", "OPTIONS") or query.get("dryRun") == "All":
         return True
     if content_type.startswith("application/apply-patch"):
@@ -66,7 +66,7 @@ def is_harmless(method: str, tree: Any, query: Mapping[str, str], content_type: 
 
 
 def retry_after(headers: Mapping[str, str], now: datetime | None) -> float | None:
-    """The seconds a server asks us to stay away: a number, or the time of day it names."""
+    """Return the seconds of a Retry-After header: a number, or a date."""
     text = headers.get("retry-after", "").strip()
     if not text:
         return None
@@ -82,7 +82,7 @@ def retry_after(headers: Mapping[str, str], now: datetime | None) -> float | Non
 
 
 def _is_budget(details: Mapping[str, Any]) -> bool:
-    """An eviction that a PodDisruptionBudget forbids is answered with 429 as well: that is a verdict."""
+    """Return whether a 429 is the refusal of an eviction by a PodDisruptionBudget, which is final."""
     causes = details.get("causes")
     if not isinstance(causes, list):
         return False

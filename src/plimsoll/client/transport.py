@@ -1,8 +1,7 @@
-"""What carries a request: the small contract between the client and HTTP or a server in this process.
+"""Transport interface between the client and HTTP or an in-process server.
 
-Owns `Request`, `Reply`, `Stream` and the `Transport` protocol. A transport sends one request once: it neither
-retries nor judges the answer. What it cannot deliver is an UnreachableError that says whether the server may
-have seen the request.
+A transport sends one request once: it neither retries nor judges the answer. What it cannot deliver is an
+UnreachableError that says whether the server may have seen the request.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class Request(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """An answer in full; header names are in lower case."""
+    """Complete response; header names are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -35,7 +34,7 @@ class Reply(NamedTuple):
 
 
 class Stream(NamedTuple):
-    """An answer that comes bit by bit."""
+    """Response that is received in parts."""
 
     status: int
     headers: Mapping[str, str]
@@ -48,7 +47,7 @@ class Transport(Protocol):
     def stream(self, request: Request) -> AbstractAsyncContextManager[Stream]: ...
 
     async def renew(self) -> bool:
-        """After a 401: whether there are new credentials, so that trying again makes sense."""
+        """Renew credentials after a 401; return whether a retry makes sense."""
         ...
 
     async def close(self) -> None: ...

@@ -8,7 +8,7 @@ from plimsoll.errors import ConfigError
 
 
 def read_address(listen: str, where: str = "--listen", example: str = "127.0.0.1:8080") -> tuple[str, int]:
-    """HOST:PORT; ConfigError if it is none."""
+    """Parse HOST:PORT; raises ConfigError if it is invalid."""
     host, separator, port = listen.rpartition(":")
     if not separator or not (port.isascii() and port.isdigit()) or int(port) > 65535:
         raise ConfigError(f"{where}: {listen!r} is no address: give HOST:PORT, such as {example}")

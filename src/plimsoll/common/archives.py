@@ -1,9 +1,8 @@
-"""Texts out of files: plain, compressed, or packed into tarballs and zip files.
+"""Texts from files: plain, compressed, or in tar and zip archives.
 
-Owns telling them apart (by content, not by name) and unpacking in memory, within the limits of
-`input_limits.py`. Promises: nothing is written to disk, members that are no YAML or JSON are passed over,
-nested archives are not opened, and what cannot be unpacked is an InputError that names the file. A file that
-expands beyond a limit is refused at that moment, with no more than that in memory.
+Guarantees: nothing is written to disk, members that are no YAML or JSON are passed over, nested archives are
+not opened, and what cannot be unpacked is an InputError that names the file. A file that expands beyond a
+limit is refused at that moment, with no more than that in memory.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 def is_wanted(name: str) -> bool:
-    """Whether a file in a folder or an archive is read: YAML or JSON, perhaps compressed."""
+    """Return whether a file in a directory or an archive is read: YAML or JSON, possibly compressed."""
     base = name.rpartition("/")[2].lower()
     for suffix in _PACKED:
         base = base.removesuffix(suffix)
@@ -43,7 +42,7 @@ def read_texts(file: BinaryIO, source: str, bounds: Bounds | None = None) -> Ite
 
 
 class TextReader:
-    """Reads the texts of files that belong together: the limits hold for all of them."""
+    """Reader of the texts of several files under common limits."""
 
     def __init__(self, bounds: Bounds | None = None) -> None:
         self._budget = _Budget(bounds or default_bounds())
@@ -185,7 +184,7 @@ class _Budget:
 
 
 class _Peekable:
-    """A file that can be looked at before it is read; the file itself need not be able to go back."""
+    """File that can be inspected before it is read, without seeking."""
 
     def __init__(self, file: BinaryIO | _Metered) -> None:
         self._file = file

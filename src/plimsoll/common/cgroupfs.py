@@ -1,7 +1,4 @@
-"""The files of cgroups, read and written.
-
-Owns `LinuxFiles`. Nothing raises; a call that can fail returns an errno, 0 for success.
-"""
+"""Access to cgroup files. Nothing raises: a call that can fail returns an errno, 0 for success."""
 
 from __future__ import annotations
 
@@ -12,10 +9,10 @@ from pathlib import Path
 
 
 class LinuxFiles:
-    """The machine itself."""
+    """Files of the local machine."""
 
     def read(self, file: Path) -> str | None:
-        """The text of a file without blanks around it; None if it cannot be read."""
+        """Return the stripped text of a file; None if it cannot be read."""
         try:
             return file.read_text(errors="replace").strip()
         except OSError:
@@ -37,7 +34,7 @@ class LinuxFiles:
         return 0
 
     def folders(self, folder: Path) -> tuple[str, ...]:
-        """The names of the folders right below one, sorted."""
+        """Return the sorted names of the subdirectories."""
         try:
             with os.scandir(folder) as found:
                 return tuple(sorted(e.name for e in found if e.is_dir(follow_symlinks=False)))

@@ -1,9 +1,8 @@
-"""Small files that an agent must find again as it left them.
+"""Checkpoint files: one JSON value with kind, version and checksum.
 
-Owns `RecordFile`: one JSON value in a file that people can read, with its kind, its version and a checksum.
-Promises: a file is replaced as a whole or not at all and is on the disk when `save` returns; whatever a file
-contains, `load` does not raise; a file that cannot be used is put aside and reported, never lost and never
-written over.
+Guarantees: a file is replaced as a whole or not at all and is on the disk when `save` returns; whatever a
+file contains, `load` does not raise; a file that cannot be used is put aside and reported, never lost and
+never written over.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ SIZE_MAX = 64 << 20
 
 
 class Severity(StrEnum):
-    """How bad a finding is."""
+    """Severity of a finding."""
 
     INFO = "info"
     WARNING = "warning"
@@ -38,7 +37,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something about a node that its owner should know: what it is, and what mends it."""
+    """Problem of a node for its administrator: description and fix."""
 
     severity: Severity
     what: str
@@ -48,7 +47,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What a record says. Without a finding, None means that there is no record."""
+    """Content of a record; without a finding, None means that there is no record."""
 
     value: Any | None = None
     finding: Finding | None = None
@@ -60,10 +59,10 @@ Upgrade = Callable[[Any], Any]
 
 @dataclass
 class RecordFile:
-    """A record at `path`; `upgrades` lead from each older version to the one after it.
+    """Record at `path`; `upgrades` lead from each older version to the next.
 
-    `check` makes the value of a body, or raises ValueError where it is none. `now` gives the time that the
-    name of a file in quarantine carries.
+    `check` builds the value from a body, or raises ValueError. `now` returns the time used in the names of
+    quarantined files.
     """
 
     path: Path
@@ -77,7 +76,7 @@ class RecordFile:
     _writing: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def load(self) -> Loaded:
-        """The record. One that cannot be used is moved to the quarantine."""
+        """Load the record; one that cannot be used is moved to quarantine."""
         with contextlib.suppress(OSError):
             os.unlink(self._temporary)  # of a save that did not come to its end
         value, problem = self._read()
@@ -87,7 +86,7 @@ class RecordFile:
         return Loaded(None, self._set_aside())
 
     def look(self) -> Loaded:
-        """The record, without touching anything."""
+        """Read the record without changing anything."""
         value, problem = self._read()
         if not problem:
             return Loaded(value)
@@ -96,7 +95,7 @@ class RecordFile:
         return Loaded(None, Finding(Severity.ERROR, what, fix, str(self.path)))
 
     def save(self, value: Any) -> None:
-        """Replace the record; StoreError if it is not on the disk for sure."""
+        """Replace the record durably; raises StoreError otherwise."""
         with self._writing:
             if self._damage:
                 finding = self._set_aside()
@@ -130,7 +129,7 @@ class RecordFile:
             return None, str(error)
 
     def _set_aside(self) -> Finding:
-        """Move the damaged file away; until that is done, nothing is written in its place."""
+        """Move the damaged file away; until then nothing is written in its place."""
         what = f"{self.path} cannot be used: {self._damage}"
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(self.now()))
         refused = ""
@@ -155,7 +154,7 @@ class RecordFile:
 
 
 def read_plain(path: Path) -> tuple[bytes | None, str]:
-    """What is in a file, None if there is none, and why it cannot be read: no plain file, too large ..."""
+    """Return the content of a file, None if there is none, and why it cannot be read."""
     try:
         with open(path, "rb", opener=_open) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -169,7 +168,7 @@ def read_plain(path: Path) -> tuple[bytes | None, str]:
 
 
 def render(kind: str, version: int, body: Any) -> bytes:
-    """A record as its file has it."""
+    """Render a record as file content."""
     raw = msgspec.json.encode(body, order="deterministic")
     head = {"kind": kind, "version": version, "checksum": _checksum(kind, version, raw)}
     whole = msgspec.json.encode(head)[:-1] + b',"body":' + raw + b"}"
@@ -177,7 +176,7 @@ def render(kind: str, version: int, body: Any) -> bytes:
 
 
 def read(raw: bytes, kind: str, version: int, upgrades: Mapping[int, Upgrade]) -> tuple[Any, str]:
-    """The body of a record, and what is wrong with it."""
+    """Return the body of a record, and what is wrong with it."""
     try:
         tree = msgspec.json.decode(raw)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:

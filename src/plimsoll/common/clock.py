@@ -1,7 +1,4 @@
-"""Time as an argument.
-
-Owns `Clock`, which the loops are given so that tests need not sleep.
-"""
+"""Clock interface, so that tests need not sleep."""
 
 from __future__ import annotations
 
@@ -11,17 +8,17 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What the loops know of time."""
+    """Current time and sleep."""
 
     def now(self) -> float:
-        """Seconds since 1970."""
+        """Return the seconds since 1970."""
         ...
 
     async def sleep(self, seconds: float) -> None: ...
 
 
 class SystemClock:
-    """The machine's clock."""
+    """Clock of the machine."""
 
     def now(self) -> float:
         return time.time()

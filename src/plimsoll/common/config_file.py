@@ -1,7 +1,7 @@
-"""Reading a configuration file field by field, with errors that name the field and the fix.
+"""Configuration files, read field by field with errors that name the field and the fix.
 
-Owns `read_document` and `Section`: a mapping of the file together with where it stands. Every field is taken
-once; what nobody took is an error, too, because a misspelt setting must not be passed over.
+A `Section` is a mapping of the file and its location. Every field is taken once; unknown fields are errors,
+because a misspelled setting must not be ignored.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from plimsoll.errors import ConfigError, InputError
 
 
 def read_document(path: Path, what: str) -> Any:
-    """The one YAML document of a file, {} if it is empty; ConfigError if there is another number of them."""
+    """Read the YAML document of a file, {} if it is empty; raises ConfigError if there are several."""
     try:
         text = path.read_bytes()
     except OSError as error:
@@ -31,7 +31,7 @@ def read_document(path: Path, what: str) -> Any:
 
 
 class Section:
-    """A mapping in a configuration file; `end` complains about fields that were not taken."""
+    """Mapping in a configuration file; `end` reports fields that were not taken."""
 
     def __init__(self, tree: Any, where: str) -> None:
         self.where = where
@@ -43,7 +43,7 @@ class Section:
         self._taken: list[str] = []
 
     def take(self, name: str) -> Any:
-        """The value of a field, None where it is not given."""
+        """Return the value of a field, None if it is not set."""
         self._taken.append(name)
         return self._left.pop(name, None)
 
@@ -74,7 +74,7 @@ class Section:
         return value
 
     def seconds(self, name: str, default: float) -> float:
-        """A time: a number of seconds, or a text such as 500ms, 15s or 5m."""
+        """Return a duration: a number of seconds, or a text such as 500ms, 15s or 5m."""
         value = self.take(name)
         if value is None:
             return default
@@ -87,7 +87,7 @@ class Section:
         return Section(self.take(name), f"{self.where}.{name}" if ": " in self.where else self._path(name))
 
     def sections(self, name: str) -> list[Section]:
-        """A list of mappings."""
+        """Return a list of mappings."""
         value = self.take(name)
         if value is None:
             return []
@@ -96,7 +96,7 @@ class Section:
         return [Section(item, f"{self._path(name)}[{place}]") for place, item in enumerate(value)]
 
     def rest(self) -> dict[str, Any]:
-        """All that was not taken, for another reader."""
+        """Return all fields that were not taken, for another reader."""
         rest, self._left = self._left, {}
         return rest
 

@@ -1,7 +1,7 @@
-"""Counters and histograms that cost next to nothing to keep, and are put into Prometheus' form when asked.
+"""Cheap counters and histograms, exported to Prometheus on demand.
 
-Owns the keeping: everything happens on one thread, so a counter is a number in a dict and a histogram a list
-of numbers, without locks. `prometheus_client` writes them out; a test holds both to the same figures.
+Single-threaded: a counter is a number in a dict and a histogram a list of numbers, without locks.
+`prometheus_client` renders them; a test compares both.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 
 
 def exponential(first: float, factor: float, count: int) -> tuple[float, ...]:
-    """The upper bounds of buckets, each `factor` times the one before."""
+    """Return the upper bounds of buckets, each `factor` times the previous one."""
     return tuple(first * factor**power for power in range(count))
 
 
 class Counter:
-    """A number that only grows, for each combination of labels."""
+    """Counter with labels."""
 
     __slots__ = ("help", "labels", "name", "values")
 
@@ -37,7 +37,7 @@ class Counter:
 
 
 class Buckets:
-    """The observations of one combination of labels."""
+    """Observations of one combination of labels."""
 
     __slots__ = ("bounds", "counts", "total")
 
@@ -52,7 +52,7 @@ class Buckets:
 
 
 class Histogram:
-    """How often values fell below each bound, for each combination of labels."""
+    """Histogram with labels."""
 
     __slots__ = ("_bounds", "_children", "help", "labels", "name")
 
@@ -64,7 +64,7 @@ class Histogram:
             self.at()
 
     def at(self, *labels: str) -> Buckets:
-        """The buckets of one combination of labels; keep them to save the look-up."""
+        """Return the buckets of one combination of labels; keep them to save the lookup."""
         found = self._children.get(labels)
         if found is None:
             found = self._children[labels] = Buckets(self._bounds)
@@ -84,7 +84,7 @@ class Histogram:
 def gauge(
     name: str, help: str, label: str, values: Mapping[str, float] | Iterable[tuple[str, float]]
 ) -> GaugeMetricFamily:
-    """A gauge with one label, from its values now."""
+    """Build a gauge with one label from current values."""
     family = GaugeMetricFamily(name, help, labels=[label])
     for key, value in dict(values).items():
         family.add_metric([key], value)

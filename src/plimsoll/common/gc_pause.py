@@ -1,7 +1,4 @@
-"""A pause for the search for cycles while a great many objects are made.
-
-Owns `without_collection`.
-"""
+"""Pause of the cyclic garbage collector while very many objects are created."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def without_collection() -> Iterator[None]:
-    """Without looking for cycles meanwhile: what is read is trees, and looking again and again costs most."""
+    """Disable the cyclic collector in the block: the objects are trees, and repeated collections dominate."""
     was = gc.isenabled()
     gc.disable()
     try:

@@ -1,9 +1,8 @@
-"""How a process is, over HTTP: `/healthz`, `/livez`, `/readyz`, `/metrics`, and what it thinks (debug).
+"""Health endpoints over HTTP: `/healthz`, `/livez`, `/readyz`, `/metrics` and debug pages.
 
-Owns the pages. Promises: `livez` says that the process answers and its parts run; `readyz` that it can do its
-work (a scheduler that stands by and has synced is ready, too); `healthz` is the same as `livez` where nothing
-else is said; with `?verbose` each check has a line of its own, as in Kubernetes. Nothing here changes
-anything.
+Guarantees: `livez` says that the process answers and its parts run; `readyz` that it can do its work (a
+scheduler that stands by and has synced is ready, too); `healthz` is the same as `livez` where nothing else is
+said; with `?verbose` each check has a line of its own, as in Kubernetes. Nothing here changes anything.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ Page = Callable[[], Any]
 
 
 class HealthServer:
-    """Serves the pages on one address; plain HTTP, meant for loopback or a pod's own network."""
+    """Server of the health endpoints; plain HTTP, meant for loopback or a pod's network."""
 
     def __init__(
         self,
@@ -39,10 +38,10 @@ class HealthServer:
         flag: str = "--listen",
         debug_here_only: bool = False,
     ) -> None:
-        """`debug` are pages below `/debug/`, `pages` those at paths of their own.
+        """Create a server; `debug` are pages below `/debug/`, `pages` those at paths of their own.
 
-        `unwell` is the status of a page whose check fails, `flag` how the address is given. With
-        `debug_here_only` pages below `/debug/` are for callers on the same machine.
+        `unwell` is the status code of a failed check, `flag` the command-line flag of the address. With
+        `debug_here_only` pages below `/debug/` are only served to callers on the same machine.
         """
         self._live, self._ready, self._metrics = live, ready, metrics
         self._health = live if health is None else health

@@ -1,6 +1,6 @@
-"""One agent for each root folder, one driver for each of its folders.
+"""Lock file: one agent per root directory, one driver per directory.
 
-Owns the lock file. It is held for as long as the process lives, whatever ends it; the file says whose it is.
+The lock is held for the lifetime of the process, however it ends; the file names its owner.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from plimsoll.errors import ConfigError
 
 
 class RootLock:
-    """The lock on an agent's folder; `take` it before anything else there is touched."""
+    """Lock on a directory; `take` it before anything else there is touched."""
 
     def __init__(self, path: Path, *, who: str = "agent", flag: str = "--root") -> None:
-        """`who` uses the folder, and `flag` is how another one is given."""
+        """Create a lock; `who` uses the directory, and `flag` selects another one."""
         self.path = path
         self._who, self._flag = who, flag
         self._file: int | None = None
 
     def take(self) -> None:
-        """Take the lock, making the folder if need be; ConfigError if another agent has it."""
+        """Take the lock, creating the directory if necessary; raises ConfigError if it is held."""
         folder = self.path.parent
         try:
             folder.mkdir(mode=0o755, parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
-"""A limit of our own on how many calls a second are made: a bucket of tokens, refilled steadily.
+"""Client-side rate limit: a token bucket.
 
-Owns `Bucket`. It is off by default: servers have fairer means. Promises: callers are served in the order in
-which they came, at most `burst` at once and `qps` a second in the long run.
+Off by default: servers have fairer means. Guarantees: callers are served in order, at most `burst` at once
+and `qps` per second in the long run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Bucket:
         self._due = clock() - self._slack
 
     async def take(self) -> None:
-        """Wait for a token. Taking is booking: whoever comes later is due later."""
+        """Wait for a token; later callers get later tokens."""
         now = self._clock()
         due = max(self._due, now - self._slack)
         self._due = due + self._spacing

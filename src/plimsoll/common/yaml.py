@@ -1,8 +1,8 @@
-"""YAML as kubectl reads it: plain scalars by Go's rules, into the trees that `api.codec` takes, and back.
+"""YAML as kubectl reads it: plain scalars by Go's rules, to and from plain trees.
 
-Owns the step from text to plain dicts and lists, and the way back. Promises: numbers keep every digit, dates
-stay text, a key given twice and a document that does not parse are InputErrors with the line, and aliases
-cannot blow up memory. JSON is YAML too, so this reads both. Time grows with the text's length, not faster.
+Guarantees: numbers keep every digit, dates stay text, a key given twice and a document that does not parse
+are InputErrors with the line, and aliases cannot blow up memory. JSON is YAML too, so this reads both. Time
+grows with the text's length, not faster.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SLOW_MAX = 32 * 1024
 
 
 def load_documents(text: str | bytes) -> Iterator[tuple[int, Any]]:
-    """The documents of a stream as (line, tree); empty ones are left out."""
+    """Yield the documents of a stream as (line, tree), without empty ones."""
     if text[:1] in ("{", "[", b"{", b"["):  # most likely JSON, which has a faster reader
         try:
             tree = codec.decode_tree(text)
@@ -69,7 +69,7 @@ def load_documents(text: str | bytes) -> Iterator[tuple[int, Any]]:
 
 
 def _is_json(text: str | bytes) -> bool:
-    """Whether a text was meant to be JSON: in YAML, words rather than quotes come after a brace."""
+    """Return whether a text was meant to be JSON: in YAML, words rather than quotes follow a brace."""
     shown = text[:200].decode("latin-1") if isinstance(text, bytes) else text[:200]
     return bool(_JSON_START.match(shown))
 
@@ -82,7 +82,7 @@ def _choose_parser(text: str | bytes) -> Any:
 
 
 def _place(text: str | bytes, mark: Any) -> str:
-    """Where a problem is; one at the end of the text is on its last line."""
+    """Return the location of a problem; one at the end of the text is on its last line."""
     newline: Any = b"\n" if isinstance(text, bytes) else "\n"
     last = text.rstrip(newline).count(newline)
     if mark.line > last:
@@ -145,7 +145,7 @@ class _Builder:
         return {**merged, **tree} if merged else tree
 
     def copy(self, value: Any, event: Any) -> Any:
-        """What an alias stands for; copies are counted, so that aliases of aliases cannot multiply."""
+        """Copy the target of an alias; copies are counted, so that aliases of aliases cannot multiply."""
         self.copies += 1
         if self.copies > _MAX_COPIES:
             raise InputError(f"line {_line(event)}: aliases expand to more than {_MAX_COPIES:,} values")
@@ -182,7 +182,7 @@ def _scalar(event: Any) -> Any:
 
 
 def resolve_plain(text: str) -> Any:
-    """What a scalar without quotes stands for."""
+    """Resolve a plain scalar."""
     if text in _NULLS:
         return None
     if text in _BOOLS:
@@ -205,7 +205,7 @@ def _integer(text: str) -> int:
 
 
 def _join_surrogates(text: str) -> str:
-    """JSON writes characters past U+FFFF as two escapes; YAML reads them one by one."""
+    """Join surrogate pairs: JSON escapes characters past U+FFFF as two."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -218,7 +218,7 @@ def _line(event: Any) -> int:
 
 
 def dump_document(tree: Any) -> bytes:
-    """A tree as one document, keys in order; what reads it finds the same tree."""
+    """Dump a tree as one document, keys in order; it loads as the same tree."""
     text = _dump(tree, visible=True)
     if not text.replace("\n", "").isprintable():  # letters that cannot be seen are written as escapes
         text = _dump(tree, visible=False)
@@ -230,7 +230,7 @@ def _dump(tree: Any, *, visible: bool) -> str:
 
 
 class _Dumper(getattr(yaml, "CSafeDumper", None) or yaml.SafeDumper):  # type: ignore[misc]
-    """Writes what Go reads back: texts that look like something else to it are quoted."""
+    """Dumper for Go readers: texts that look like another type are quoted."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

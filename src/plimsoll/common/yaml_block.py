@@ -1,10 +1,10 @@
-"""Plain block YAML, the way kubectl writes it, read line by line.
+"""Fast reader of plain block YAML, as kubectl writes it, line by line.
 
-Owns `read_plain`. It knows keys, dashes, scalars on one line, `{}`, `[]` and literal texts (`|`, `|-`), and
-gives up (`NOT_PLAIN`) at the first sign of anything else: quotes that go on, anchors, tags, flow style,
-comments behind values, dashes behind dashes, keys given twice. What a line says is remembered, since most
-lines of a dump are those of another object. Promises: what it does not give up on, `load_documents` reads as
-the same tree; a property test compares them.
+It knows keys, dashes, scalars on one line, `{}`, `[]` and literal texts (`|`, `|-`), and gives up
+(`NOT_PLAIN`) at the first sign of anything else: quotes that go on, anchors, tags, flow style, comments
+behind values, dashes behind dashes, keys given twice. What a line says is remembered, since most lines of a
+dump are those of another object. Guarantees: what it does not give up on, `load_documents` reads as the same
+tree; a property test compares them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MARKED = {"{}": _MAP, "[]": _LIST, "|": _CLIPPED, "|-": _KEPT}
 
 
 class _Line(NamedTuple):
-    """What a line says."""
+    """Parsed line."""
 
     at: int  #: the column of its dash or key
     dash: bool
@@ -46,7 +46,7 @@ _LONG = 200
 
 
 def read_plain(text: str) -> Any:
-    """The tree of one document, or NOT_PLAIN."""
+    """Return the tree of one document, or NOT_PLAIN."""
     if _ODD.search(text):
         return NOT_PLAIN
     lines = text.split("\n")
@@ -133,7 +133,7 @@ _BLANK: Final = object()
 
 
 def _understand(line: str) -> Any:
-    """What a line says, remembered."""
+    """Parse a line, cached."""
     said = _parse(line)
     if said is not NOT_PLAIN and len(line) < _LONG and len(_SEEN) < _SEEN_MAX:
         _SEEN[line] = said
@@ -170,7 +170,7 @@ def _line(at: int, key_at: int, dash: bool, key: str | None, value: Any) -> _Lin
 
 
 def _value(text: str) -> Any:
-    """A scalar on one line, or a mark; NOT_PLAIN if it may go on in some other way."""
+    """Return a scalar on one line, or a marker; NOT_PLAIN if it may continue."""
     text = text.rstrip(" ")
     first = text[0]
     if first not in _INDICATORS:
@@ -191,7 +191,7 @@ def _value(text: str) -> Any:
 
 
 def _literal(clipped: bool, lines: list[str], number: int, at: int) -> tuple[Any, int]:
-    """A text of several lines, kept as they are."""
+    """Return a literal block text."""
     if number >= len(lines) or not lines[number].strip(" "):
         return NOT_PLAIN, number
     indent = len(lines[number]) - len(lines[number].lstrip(" "))

@@ -1,11 +1,11 @@
 """Long YAML in parts: one document at a time, and one item of a `kind: List` at a time.
 
-Owns `load_parts`. A dump of a cluster is one list of a hundred thousand items; read whole it is a tree of
-gigabytes, read item by item it is nothing much, every item has its own line, and progress can be told. Texts
-are cut only where YAML itself has no say: at `---` in the first column, and at the dashes of a block list
-below `items:`. Promises: what comes out is what `load_documents` makes of the whole (a property test compares
-them), and what is unusual is given to it. Items and small documents as kubectl writes them are read by
-`yaml_plain.py`; documents of nothing but comments are passed over without a parser.
+A dump of a cluster is one list of a hundred thousand items; read whole it is a tree of gigabytes, read item
+by item it is nothing much, every item has its own line, and progress can be reported. Texts are cut only
+where YAML itself has no say: at `---` in the first column, and at the dashes of a block list below `items:`.
+Guarantees: what comes out is what `load_documents` makes of the whole (a property test compares them), and
+what is unusual is given to it. Items and small documents as kubectl writes them are read by `yaml_plain.py`;
+documents of nothing but comments are passed over without a parser.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ASCII = bytes([*range(32, 127), 10, 13])  # where a tab may stand, the parser k
 
 
 class Part(NamedTuple):
-    """A document, or one item of a list with the list's own fields around it."""
+    """Document, or one item of a list with the list's own fields."""
 
     line: int
     tree: Any
@@ -42,7 +42,7 @@ class Part(NamedTuple):
 
 
 def load_parts(text: bytes) -> Iterator[Part]:
-    """The documents of a stream, empty ones left out; those that are lists item by item."""
+    """Yield the documents of a stream without empty ones; lists item by item."""
     if _has_line(text, b"%", b"...") and _UNUSUAL.search(text):
         yield from _whole(text, 0, 1)
         return
@@ -109,7 +109,7 @@ def _document(text: bytes, start: int, end: int, line: int) -> Iterator[Part]:
 
 
 def _cut(text: bytes, start: int, end: int) -> tuple[Iterator[tuple[int, int]], Any] | None:
-    """Where the items of a list are, and the fields beside them; None if it is no list that can be cut."""
+    """Return the positions of the items of a list and its other fields; None if it cannot be split."""
     found = _ITEMS.search(text, start, end)
     if found is None:
         return None
@@ -149,7 +149,7 @@ def _load(piece: bytes) -> list[Any]:
 
 
 def _plainly(text: bytes, start: int, end: int, line: int) -> Iterator[Part]:
-    """A document that is no list: the fast way if it is small and plain."""
+    """Load a document that is not a list, with the fast reader if it is small and plain."""
     piece = text[start:end]
     tree = NOT_PLAIN
     if len(piece) <= _SMALL and b"\0" not in piece:

@@ -1,5 +1,5 @@
-"""The protocols of a node: gRPC messages, unix sockets, ttrpc and NRI, CDI. Imports nothing of ours.
+"""Node protocols: gRPC messages, Unix sockets, ttrpc, NRI and CDI. Imports nothing of the package.
 
-`messages/` holds the message types, one module for each file of `proto/`; `rpc` serves and calls gRPC
-services on unix sockets.
+`messages/` has the message types, one module per file of `proto/`; `rpc` serves and calls gRPC services on
+Unix sockets.
 """

@@ -1,7 +1,4 @@
-"""What nodes and drivers tell each other about claims, as values, whatever the version on the wire.
-
-Owns `ClaimRef` and `PreparedDevice`.
-"""
+"""Values of the DRA plugin protocol, independent of the wire version."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class ClaimRef:
-    """A claim as a driver is told of it."""
+    """Claim as passed to a driver."""
 
     namespace: str
     name: str
@@ -24,11 +21,11 @@ class ClaimRef:
 
 @dataclass(frozen=True, slots=True)
 class PreparedDevice:
-    """A device that a driver made ready; no request names: for all requests of the claim.
+    """Device prepared by a driver; without request names it is for all requests of the claim.
 
-    `metadata` is for the files that containers find about their devices; it does not go over the wire. None:
-    there are none; else `{"attributes": {name: value}, "networkData": {..}}`, either of them left out. `data`
-    is for the claim's status; it does not go over the wire either.
+    `metadata` is for the device metadata files of containers; it is not sent over the wire. None: there are
+    none; else `{"attributes": {name: value}, "networkData": {..}}`, both optional. `data` is for the claim's
+    status; it is not sent over the wire either.
     """
 
     pool: str

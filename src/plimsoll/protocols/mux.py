@@ -1,9 +1,9 @@
-"""Several streams over one connection, as NRI does it (section 7 of the node protocols).
+"""Multiplexer: several streams over one connection, as in NRI (docs/spec/node-protocols.md, "NRI").
 
-Owns `Mux` and `Channel`. A frame is a stream's number, a length and so many bytes; there is no handshake.
-Promises: frames are put together by stream, wherever they are cut; what is held for a reader that is slow is
-bounded (then nothing more is read from the connection); frames for streams that nobody has opened are
-dropped; a frame that is longer than any message ends the connection.
+A frame is a stream's number, a length and so many bytes; there is no handshake. Guarantees: frames are put
+together by stream, wherever they are cut; what is held for a reader that is slow is bounded (then nothing
+more is read from the connection); frames for streams that no one has opened are dropped; a frame that is
+longer than any message ends the connection.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def encode_frame(channel: int, data: bytes) -> bytes:
 
 
 class Channel:
-    """One stream of a connection."""
+    """Stream of a connection."""
 
     def __init__(self, mux: Mux, number: int) -> None:
         self._mux = mux
@@ -53,11 +53,11 @@ class Channel:
         return await self._mux.write(self._number, parts)
 
     def close(self) -> None:
-        """Streams have no end of their own: the connection ends."""
+        """Close the connection: streams have no end of their own."""
         self._mux.end()
 
     async def give(self, data: bytes) -> None:
-        """Hold data for the reader, once there is room."""
+        """Buffer data for the reader, once there is room."""
         while len(self._held) >= MOST_HELD and not self._ended:
             await self._wait()
         self._held += data
@@ -73,7 +73,9 @@ class Channel:
 
 
 class Mux:
-    """A connection with many streams. Open the streams before the loop runs again: nothing is lost then."""
+    """Connection with many streams; open the streams before the event loop continues, so that nothing is
+    lost.
+    """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -93,7 +95,7 @@ class Mux:
         await self._gone.wait()
 
     def open(self, number: int) -> Channel:
-        """The stream of that number; the same one every time."""
+        """Return the stream of a number; always the same one."""
         channel = self._channels.get(number)
         if channel is None:
             channel = self._channels[number] = Channel(self, number)
@@ -136,7 +138,7 @@ class Mux:
             self.end()
 
     def end(self) -> None:
-        """End the connection and all its streams; what is held can still be read."""
+        """Close the connection and all its streams; buffered data can still be read."""
         if self.closed:
             return
         self._gone.set()

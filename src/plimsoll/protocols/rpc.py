@@ -1,8 +1,8 @@
-"""gRPC on unix sockets: serving and calling the services of `messages`.
+"""gRPC on Unix sockets: serving and calling the services of `messages`.
 
-Owns `serve` and `dial`. Promises: sockets are reachable by their owner alone from the moment they exist, a
-socket left behind by a process that is gone is replaced while one that answers is not, messages are bounded
-in both directions, and a path that is too long for the kernel is refused with its length.
+Guarantees: sockets are reachable by their owner alone from the moment they exist, a socket left behind by a
+process that is gone is replaced while one that answers is not, messages are bounded in both directions, and a
+path that is too long for the kernel is refused with its length.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Interceptor: TypeAlias = "grpc.aio.ServerInterceptor"
 
 
 def check_path(path: Path) -> Path:
-    """The path, if a socket can have it; ConfigError if it is too long."""
+    """Return the path of a socket; raises ConfigError if it is too long."""
     length = len(os.fsencode(path))
     if length > LONGEST_PATH:
         raise ConfigError(
@@ -48,14 +48,14 @@ def check_path(path: Path) -> Path:
 
 
 def target(path: Path) -> str:
-    """A socket's path as gRPC takes it: any character may be in it."""
+    """Return the gRPC target of a socket path with any characters."""
     return f"unix:{quote(os.fsencode(path))}"
 
 
 def handle(
     file: FileDescriptor, service: str, methods: Mapping[str, Unary | Streaming]
 ) -> grpc.GenericRpcHandler:
-    """A service of a `.proto` file, answered by these functions; methods left out are unimplemented."""
+    """Build a service handler of a `.proto` service; missing methods are unimplemented."""
     descriptor = file.services_by_name[service]
     handlers = {}
     for name, function in methods.items():
@@ -134,7 +134,7 @@ async def _serve_aside(
 
 
 def _clear(path: Path) -> None:
-    """Take away what a process that is gone has left at this path."""
+    """Remove a stale socket at this path."""
     try:
         found = path.lstat()
     except FileNotFoundError:
@@ -149,7 +149,7 @@ def _clear(path: Path) -> None:
 
 
 def answers(path: Path) -> bool:
-    """Whether a process listens on a socket."""
+    """Return whether a process listens on a socket."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)
         try:
@@ -160,7 +160,7 @@ def answers(path: Path) -> bool:
 
 
 def dial(path: Path, *, largest: int = LARGEST_MESSAGE) -> grpc.aio.Channel:
-    """A channel to a unix socket; nothing is sent before the first call."""
+    """Open a channel to a Unix socket; nothing is sent before the first call."""
     return grpc.aio.insecure_channel(
         target(check_path(path)),
         options=[
@@ -181,14 +181,14 @@ def method_of(file: FileDescriptor, service: str, method: str) -> MethodDescript
 
 
 def path_of(method: MethodDescriptor) -> str:
-    """The full name of a method as it stands on the wire: /package.Service/Method."""
+    """Return the full name of a method: /package.Service/Method."""
     return f"/{method.containing_service.full_name}/{method.name}"
 
 
 async def call(
     channel: grpc.aio.Channel, method: MethodDescriptor, request: Message, *, timeout: float
 ) -> Any:
-    """Call a unary method; grpc.aio.AioRpcError if it fails or takes longer than `timeout` seconds."""
+    """Call a unary method; raises grpc.aio.AioRpcError on failure or after `timeout` seconds."""
     multicallable = channel.unary_unary(
         path_of(method),
         request_serializer=_serialize,
@@ -198,7 +198,7 @@ async def call(
 
 
 def watch(channel: grpc.aio.Channel, method: MethodDescriptor, request: Message) -> AsyncIterator[Any]:
-    """Call a method that answers with a stream; cancel it by closing the channel or the iterator's task."""
+    """Call a streaming method; closing the channel or the iterator's task cancels it."""
     multicallable = channel.unary_stream(
         path_of(method),
         request_serializer=_serialize,

@@ -1,9 +1,9 @@
-"""ttrpc on any byte stream: the calls of containerd and NRI (section 6 of the node protocols).
+"""ttrpc over any byte stream, as used by containerd and NRI (docs/spec/node-protocols.md, "ttrpc").
 
-Owns the frames (a header of ten bytes, then the data), `Client` and `Server`. Calls are unary; many can be
-under way at once and are answered in any order. Promises: nothing a peer sends raises out of here or takes
-more memory than one message; a message past 4 MiB is refused with RESOURCE_EXHAUSTED on either side and the
-connection goes on; a failed call is a `Fault`, never an exception; tasks end with `close`.
+Calls are unary; many can be under way at once and are answered in any order. Guarantees: nothing a peer sends
+raises out of here or takes more memory than one message; a message past 4 MiB is refused with
+RESOURCE_EXHAUSTED on either side and the connection goes on; a failed call is a `Fault`, never an exception;
+tasks end with `close`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _LAST_STREAM = 2**32 - 1
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What stands before the data of a message."""
+    """Header of a message."""
 
     length: int
     stream: int
@@ -72,7 +72,7 @@ class Fault:
 
     @property
     def fatal(self) -> bool:
-        """Whether there is no use in asking this peer again."""
+        """True if further calls to this peer are useless."""
         return self.kind in ("timeout", "closed")
 
 
@@ -86,21 +86,21 @@ def oversized(length: int) -> Fault:
 
 
 class Stream(Protocol):
-    """Bytes in order, both ways."""
+    """Bidirectional byte stream."""
 
     async def read(self, length: int) -> bytes:
-        """Some bytes, at most so many; none at the end. Never raises for what happens on the wire."""
+        """Read up to so many bytes; none at the end. Never raises for network errors."""
         ...
 
     async def write(self, *parts: bytes) -> bool:
-        """Send parts one after the other, nothing of others between them; False if the stream is closed."""
+        """Write parts without interleaving; return False if the stream is closed."""
         ...
 
     def close(self) -> None: ...
 
 
 class SocketStream:
-    """A socket's reader and writer as a stream."""
+    """Stream over a socket's reader and writer."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -128,14 +128,14 @@ class SocketStream:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A message as it came; no data if it was too long to be taken."""
+    """Received message; without data if it was too long."""
 
     header: Header
     data: bytes | None
 
 
 async def read_frame(stream: Stream) -> Frame | None:
-    """The next message; None at the end of the stream, and where it ends within a message."""
+    """Read the next message; None at the end of the stream, also within a message."""
     head = await _read_all(stream, HEADER_SIZE)
     if head is None:
         return None
@@ -171,7 +171,7 @@ async def _write(stream: Stream, header: Header, data: bytes) -> bool:
 
 
 async def end_tasks(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Cancel tasks and wait until they have ended; never the one that asks."""
+    """Cancel tasks and wait for them, except the current one."""
     others = [task for task in tasks if task is not asyncio.current_task()]
     for task in others:
         task.cancel()
@@ -180,7 +180,7 @@ async def end_tasks(tasks: Iterable[asyncio.Task[Any]]) -> None:
 
 
 class Client:
-    """Calls over one stream."""
+    """Client of one stream."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
@@ -198,7 +198,7 @@ class Client:
         await self._gone.wait()
 
     async def call(self, method: MethodDescriptor, request: Message, *, timeout: float) -> Any | Fault:
-        """The answer, or why there is none within `timeout` seconds. Cancelled calls leave nothing behind."""
+        """Return the response, or a Fault after `timeout` seconds. Cancelled calls leave nothing behind."""
         envelope = ttrpc.Request(
             service=method.containing_service.full_name,
             method=method.name,
@@ -250,7 +250,7 @@ class Client:
 
 
 def _open(frame: Frame, method: MethodDescriptor) -> Any | Fault:
-    """The message inside an answer."""
+    """Decode the message of a response."""
     if frame.data is None:
         return oversized(frame.header.length)
     try:
@@ -267,7 +267,7 @@ Handler: TypeAlias = Callable[[Any], Awaitable[Message | Fault | None]]
 
 
 class Server:
-    """Answers calls over one stream with the handlers of a service; methods left out are unimplemented."""
+    """Server of one stream with the handlers of a service; missing methods are unimplemented."""
 
     def __init__(
         self,
@@ -311,7 +311,7 @@ class Server:
                 task.cancel()
 
     def _refusal(self, frame: Frame) -> Fault | None:
-        """What is wrong with a frame before it is read."""
+        """Return what is wrong with a frame before it is decoded."""
         header = frame.header
         if header.stream % 2 == 0:
             return Fault(INVALID_ARGUMENT, "StreamID must be odd for client initiated streams")

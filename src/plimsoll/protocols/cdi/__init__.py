@@ -1,7 +1,7 @@
-"""Container Device Interface: files that say how a device is made visible to a container (section 5 of the
-node protocols).
+"""Container Device Interface: files that describe how a device is made visible to a container.
 
-Start at `folders.py`: what a runtime asks. Drivers use `writing.py`.
+See docs/spec/node-protocols.md, "CDI". START HERE: `folders.py`, the runtime's side. Drivers use
+`writing.py`.
 """
 
 from plimsoll.protocols.cdi.folders import CdiDevice, CdiFolders

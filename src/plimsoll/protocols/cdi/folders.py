@@ -1,7 +1,7 @@
-"""The CDI folders of a machine: which devices there are, and what a container that uses them gets.
+"""CDI directories of a machine: their devices, and the container edits of each.
 
-Owns precedence (a later folder wins; two files of one folder that define the same device make it unusable)
-and freshness: every question looks whether files have changed. Safe to use from several threads.
+A later directory takes precedence; two files of one directory that define the same device make it unusable.
+Every query checks whether files have changed. Thread-safe.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _Stamp: TypeAlias = tuple[int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class CdiDevice:
-    """A device and the file that defines it."""
+    """Device and the file that defines it."""
 
     name: str
     path: Path
@@ -49,7 +49,7 @@ class _Catalogue:
 
 
 class CdiFolders:
-    """Folders in order, least to most important. Absent folders are empty ones."""
+    """CDI directories in ascending precedence; absent directories count as empty."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self.folders = tuple(folders)
@@ -59,7 +59,9 @@ class CdiFolders:
         self._lock = threading.Lock()
 
     def edits(self, names: Sequence[str]) -> Edits | tuple[CdiFault, ...]:
-        """What a container that uses devices gets: for each its file's edits, once, then its own."""
+        """Return the edits for a container that uses devices: for each its file's edits, once, then its
+        own.
+        """
         catalogue = self._refresh() if names else self._catalogue
         edits, seen = Edits(), set[Path]()
         faults: list[CdiFault] = []
@@ -75,11 +77,11 @@ class CdiFolders:
         return tuple(faults) if faults else edits
 
     def devices(self) -> Mapping[str, CdiDevice]:
-        """All devices that can be used, by qualified name."""
+        """Return all usable devices by qualified name."""
         return self._refresh().devices
 
     def faults(self) -> tuple[CdiFault, ...]:
-        """Folders and files that cannot be used, and devices that two files of one folder define."""
+        """Return directories, files and devices that cannot be used."""
         return self._refresh().faults
 
     def _refresh(self) -> _Catalogue:
@@ -115,10 +117,10 @@ class CdiFolders:
 def combine(
     folders: Iterable[Sequence[tuple[Path, Spec | CdiFault]]], faults: Iterable[CdiFault] = ()
 ) -> _Catalogue:
-    """What the files of folders say together.
+    """Combine the files of all directories.
 
-    A device that two files of one folder define is lost even if a later folder defines it too, as it is for
-    other runtimes: which of the files was meant is not for us to say.
+    A device that two files of one directory define is unusable even if a later directory defines it too, as
+    in other runtimes.
     """
     devices: dict[str, CdiDevice] = {}
     priority: dict[str, int] = {}
@@ -142,7 +144,7 @@ def combine(
 
 
 def _scan(folder: Path) -> dict[Path, _Stamp | None]:
-    """The files of a folder that could be CDI files, not looking into further folders."""
+    """Yield the files of a directory that could be CDI files, without subdirectories."""
     stamps: dict[Path, _Stamp | None] = {}
     with os.scandir(folder) as entries:
         for entry in entries:

@@ -1,7 +1,4 @@
-"""Names of CDI devices: `vendor/class=device`.
-
-Owns the grammar of the three parts and of environment entries. Everything here is a function of texts.
-"""
+"""Qualified names of CDI devices: `vendor/class=device`, and environment entries."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ _DEVICE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?", re.ASCII)
 
 
 class QualifiedName(NamedTuple):
-    """A device of a vendor's class."""
+    """Device of a vendor's class."""
 
     vendor: str
     cls: str
@@ -28,7 +25,7 @@ class QualifiedName(NamedTuple):
 
 
 def parse_name(text: str) -> QualifiedName | None:
-    """A qualified name, or None if the text is none."""
+    """Parse a qualified name; None if it is invalid."""
     kind, equals, device = text.partition("=")
     parts = split_kind(kind)
     if not equals or parts is None or check_device(device):
@@ -37,7 +34,7 @@ def parse_name(text: str) -> QualifiedName | None:
 
 
 def split_kind(kind: str) -> tuple[str, str] | None:
-    """Vendor and class of a kind, or None if it is none."""
+    """Return vendor and class of a kind; None if it is invalid."""
     vendor, slash, cls = kind.partition("/")
     if not slash or not _LETTER_FIRST.fullmatch(vendor) or not _LETTER_FIRST.fullmatch(cls):
         return None
@@ -45,7 +42,7 @@ def split_kind(kind: str) -> tuple[str, str] | None:
 
 
 def check_kind(kind: str) -> str:
-    """What is wrong with a kind, or nothing."""
+    """Return the error of a kind, or ""."""
     vendor, slash, cls = kind.partition("/")
     if not slash:
         return f"{kind!r} is no kind: write vendor/class"
@@ -59,7 +56,7 @@ def check_kind(kind: str) -> str:
 
 
 def check_device(name: str) -> str:
-    """What is wrong with a device's name, or nothing."""
+    """Return the error of a device name, or ""."""
     if _DEVICE.fullmatch(name):
         return ""
     return (
@@ -69,7 +66,7 @@ def check_device(name: str) -> str:
 
 
 def check_env(entry: str) -> str:
-    """What is wrong with an environment entry, or nothing."""
+    """Return the error of an environment entry, or ""."""
     if entry.find("=") <= 0:
         return f"invalid environment variable {entry!r}: write NAME=VALUE"
     if "\0" in entry:

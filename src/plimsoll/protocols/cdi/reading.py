@@ -1,7 +1,7 @@
-"""A CDI file from disk, however hostile.
+"""Reader of CDI files, robust against hostile content.
 
-Owns the bounds: size, depth, kind of file, encoding. Promises: whatever lies there, the answer is a valid
-`Spec` or a `CdiFault` that names the file; nothing is raised and reading never blocks.
+Guarantees: whatever lies there, the answer is a valid `Spec` or a `CdiFault` that names the file; nothing is
+raised and reading never blocks.
 
 DIFF: files over 4 MiB, YAML with aliases and files that are no regular ones are reported and passed over,
 where other readers take whatever there is (test_hostile_files_are_reported_and_others_still_work).
@@ -31,7 +31,7 @@ _Parser = cast(Any, getattr(yaml, "CSafeLoader", None) or yaml.SafeLoader)
 
 @dataclass(frozen=True, slots=True)
 class CdiFault:
-    """Why a file or a device cannot be used.
+    """Reason why a file or a device cannot be used.
 
     `code`: unreadable, malformed or invalid for a file; unresolvable or conflict for a device; unwritable.
     `where` is the file's path or the device's name.
@@ -46,13 +46,13 @@ class CdiFault:
 
 
 def read_spec(path: Path) -> Spec | CdiFault:
-    """The file at a path."""
+    """Read the file at a path."""
     data = _read(path)
     return data if isinstance(data, CdiFault) else parse_spec(data, str(path))
 
 
 def parse_spec(data: bytes, where: str) -> Spec | CdiFault:
-    """A file's content; YAML where the name says so, else JSON."""
+    """Parse a file's content; YAML by its name, else JSON."""
 
     def malformed(problem: object) -> CdiFault:
         return CdiFault("malformed", where, f"failed to parse CDI Spec: {str(problem)[:_MAX_TEXT]}")
@@ -114,7 +114,7 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _yaml(text: str) -> Any:
-    """One document, without aliases: nothing in a CDI file needs them, and they can blow up memory."""
+    """Parse one document without aliases: CDI files do not need them, and they can exhaust memory."""
     depth = documents = 0
     for event in yaml.parse(text, Loader=_Parser):
         if isinstance(event, yaml.AliasEvent):
@@ -133,7 +133,7 @@ def _yaml(text: str) -> Any:
 
 
 class _Strict(_Parser):  # type: ignore[misc, valid-type]
-    """Refuses keys given twice; dates stay text, as they do for other readers of these files."""
+    """Loader that rejects duplicate keys and keeps dates as text, as other readers do."""
 
 
 def _mapping(loader: Any, node: Any) -> dict[Any, Any]:
@@ -150,7 +150,7 @@ _Strict.add_constructor("tag:yaml.org,2002:timestamp", lambda loader, node: load
 
 
 def _bound(tree: Any) -> None:
-    """RecursionError if a tree is deeper than any valid file."""
+    """Raise RecursionError if a tree is deeper than any valid file."""
     level = [tree]
     for _ in range(MAX_DEPTH):
         level = [
@@ -165,7 +165,7 @@ def _bound(tree: Any) -> None:
 
 
 def _without_nulls(tree: Any) -> Any:
-    """Null is the same as absent, as it is for Go."""
+    """Remove nulls, which equal absent fields in Go."""
     if isinstance(tree, dict):
         return {name: _without_nulls(value) for name, value in tree.items() if value is not None}
     return [_without_nulls(value) for value in tree] if isinstance(tree, list) else tree

@@ -1,7 +1,6 @@
-"""A CDI file as values, and what makes one valid (section 5 of the node protocols).
+"""CDI specification: fields, the version each of them requires, and validation.
 
-Owns the fields, the version each of them needs, and the rules. Unknown fields are refused when a file is
-read. Everything here is a function of values.
+See docs/spec/node-protocols.md, "CDI". Unknown fields are rejected when a file is read.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _I64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Takes no field it does not know, and writes none that says nothing."""
+    """Struct that rejects unknown fields and omits empty ones."""
 
 
 class DeviceNode(_Part, frozen=True, kw_only=True):
@@ -69,7 +68,7 @@ class NetDevice(_Part, frozen=True, kw_only=True):
 
 
 class Edits(_Part, frozen=True, kw_only=True):
-    """What a container gets."""
+    """Container edits."""
 
     env: tuple[str, ...] = ()
     device_nodes: tuple[DeviceNode, ...] = field(default=(), name="deviceNodes")
@@ -83,7 +82,7 @@ class Edits(_Part, frozen=True, kw_only=True):
         return self != _NOTHING
 
     def plus(self, other: Edits) -> Edits:
-        """These edits, then others."""
+        """Return these edits followed by others."""
         return Edits(
             env=self.env + other.env,
             device_nodes=self.device_nodes + other.device_nodes,
@@ -96,7 +95,7 @@ class Edits(_Part, frozen=True, kw_only=True):
 
     @property
     def variables(self) -> dict[str, str]:
-        """The environment; of two entries for one name the later one counts."""
+        """Return the environment; the last entry of a name wins."""
         return dict(_pair(entry) for entry in self.env)
 
 
@@ -115,7 +114,7 @@ class Device(_Part, frozen=True, kw_only=True):
 
 
 class Spec(_Part, frozen=True, kw_only=True):
-    """One file."""
+    """CDI file."""
 
     version: str = field(name="cdiVersion")
     kind: str
@@ -125,17 +124,17 @@ class Spec(_Part, frozen=True, kw_only=True):
 
 
 def needed_version(spec: Spec) -> str:
-    """The oldest version that has all that a file uses."""
+    """Return the oldest version that has all fields in use."""
     return max((version for version, _ in _uses(spec)), key=VERSIONS.index, default=VERSIONS[0])
 
 
 def check_spec(spec: Spec) -> tuple[str, ...]:
-    """All that is wrong with a file, each with the field it is about."""
+    """Return all validation errors of a file, each with its field."""
     return tuple(_findings(spec))
 
 
 def _uses(spec: Spec) -> Iterator[tuple[str, str]]:
-    """(version, field) for everything that came after the first version."""
+    """Yield (version, field) for everything newer than the first version."""
     if spec.annotations:
         yield "0.6.0", "annotations"
     if "." in spec.kind.partition("/")[2]:

@@ -1,8 +1,4 @@
-"""CDI files for others to read.
-
-Owns the name of a file and the way it gets there: a temporary file and a rename, so that a reader sees all of
-it or nothing.
-"""
+"""Writer of CDI files: a temporary file and a rename, so that readers never see a partial file."""
 
 from __future__ import annotations
 
@@ -18,14 +14,16 @@ from plimsoll.protocols.cdi.spec import Spec, check_spec
 
 
 def spec_name(vendor: str, cls: str, transient: str = "") -> str:
-    """The name of a file, without what says how it is written. `transient` is the id of what it belongs to,
-    such as a claim, where the file goes with that."""
+    """Return the name of a file without extension.
+
+    `transient` is the ID of its owner, such as a claim, if the file is removed with it.
+    """
     name = f"{vendor}-{cls}"
     return f"{name}_{transient.replace('/', '_')}" if transient else name
 
 
 def write_spec(folder: Path, name: str, spec: Spec) -> Path | CdiFault:
-    """Write a file, over one of the same name; JSON unless the name ends in `.yaml`. Returns its path."""
+    """Write a file, replacing one of the same name; JSON unless the name ends in `.yaml`. Return its path."""
     path, fault = _path(folder, name)
     if fault is not None:
         return fault
@@ -53,7 +51,7 @@ def write_spec(folder: Path, name: str, spec: Spec) -> Path | CdiFault:
 
 
 def remove_spec(folder: Path, name: str) -> CdiFault | None:
-    """Take a file away; one that is gone already is no fault."""
+    """Remove a file; succeeds if it does not exist."""
     path, fault = _path(folder, name)
     if fault is not None:
         return fault

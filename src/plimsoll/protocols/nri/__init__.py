@@ -1,7 +1,7 @@
-"""NRI, between a container runtime and its plugins (section 7 of the node protocols).
+"""NRI between a container runtime and its plugins (docs/spec/node-protocols.md, "NRI").
 
-`events` names what plugins can subscribe to, `names` says who may register and which version a runtime
-speaks, `edits` makes the messages a plugin answers with, `plugin` is the half that a plugin is made of.
+`events` has the events to subscribe to, `names` the rules for plugin names and runtime versions, `edits`
+builds responses of a plugin, `plugin` is the plugin's side of the protocol.
 """
 
 from plimsoll.protocols.nri.events import ALL_EVENTS, Event, mask_of, parse_events

@@ -1,4 +1,4 @@
-"""The messages a plugin answers with, made in one line. Pure."""
+"""Builders for the responses of a plugin."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from plimsoll.protocols.messages import nri
 
 
 def cpu_resources(cpus: str = "", mems: str = "") -> nri.LinuxResources:
-    """CPUs and memory nodes to run on; an empty text changes nothing."""
+    """Build CPUs and memory nodes; an empty text changes nothing."""
     return nri.LinuxResources(cpu=nri.LinuxCPU(cpus=cpus, mems=mems))
 
 
@@ -20,7 +20,7 @@ def adjustment(
     cdi: Iterable[str] = (),
     annotations: Mapping[str, str] | None = None,
 ) -> nri.ContainerAdjustment:
-    """What is to be different about a container that is being made; `unset` are variables to take away."""
+    """Build the adjustment of a container being created; `unset` are environment variables to remove."""
     adjust = nri.ContainerAdjustment(annotations=dict(annotations or {}))
     adjust.env.extend(nri.KeyValue(key=f"-{key}") for key in unset)
     adjust.env.extend(nri.KeyValue(key=key, value=value) for key, value in (env or {}).items())
@@ -33,19 +33,19 @@ def adjustment(
 def creation(
     adjust: nri.ContainerAdjustment | None = None, updates: Iterable[nri.ContainerUpdate] = ()
 ) -> nri.CreateContainerResponse:
-    """An answer to CreateContainer."""
+    """Build a response to CreateContainer."""
     return nri.CreateContainerResponse(adjust=adjust, update=list(updates))
 
 
 def pin(cpus: str, mems: str = "") -> nri.CreateContainerResponse:
-    """An answer to CreateContainer: run on these CPUs."""
+    """Build a response to CreateContainer that pins CPUs."""
     return creation(adjustment(resources=cpu_resources(cpus, mems)))
 
 
 def update(
     container: str, resources: nri.LinuxResources, *, ignore_failure: bool = False
 ) -> nri.ContainerUpdate:
-    """A change of a container that exists."""
+    """Build an update of an existing container."""
     return nri.ContainerUpdate(
         container_id=container,
         linux=nri.LinuxContainerUpdate(resources=resources),

@@ -1,7 +1,6 @@
-"""What NRI plugins can subscribe to.
+"""Events that NRI plugins can subscribe to.
 
-Owns `Event`, masks of events, and which calls carry an event in either generation of the protocol: since NRI
-0.12 every event has a call of its own; before, most came as StateChange.
+Since NRI 0.12 every event has a call of its own; before, most were sent as StateChange.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ RUNTIME = nri.DESCRIPTOR.services_by_name["Runtime"]
 
 
 class Event(IntEnum):
-    """An event, by its number; the value of `method` is its call."""
+    """NRI event by its number; `method` is its call."""
 
     RUN_POD_SANDBOX = 1
     STOP_POD_SANDBOX = 2
@@ -39,7 +38,7 @@ class Event(IntEnum):
 
     @property
     def method(self) -> str:
-        """The name of its call, which is also what people write: CreateContainer."""
+        """Name of its call: CreateContainer."""
         return "".join(word.capitalize() for word in self.name.split("_"))
 
     @property
@@ -52,7 +51,7 @@ class Event(IntEnum):
 
     @property
     def request(self) -> Any:
-        """The type of its request."""
+        """Type of its request."""
         return getattr(nri, f"{self.method}Request")
 
     @property
@@ -90,12 +89,12 @@ def mask_of(events: Iterable[Event]) -> int:
 
 
 def events_of(mask: int) -> tuple[Event, ...]:
-    """The events of a mask, in the order of their numbers; 0 stands for all."""
+    """Return the events of a mask, in order; 0 stands for all."""
     return tuple(event for event in Event if not mask or mask & event.bit)
 
 
 def parse_events(text: str) -> int:
-    """A mask from names as people write them: `CreateContainer, StopContainer`, `pod`, `container`, `all`."""
+    """Parse a mask from names: `CreateContainer, StopContainer`, `pod`, `container`, `all`."""
     mask = 0
     for word in text.split(","):
         name = word.strip().lower()

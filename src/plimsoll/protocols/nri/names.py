@@ -1,7 +1,4 @@
-"""Who may register as an NRI plugin, and which NRI a runtime speaks.
-
-Owns the rules for names and indexes, with upstream's texts, and versions. Pure.
-"""
+"""Names and indexes of NRI plugins, with upstream's error texts, and NRI versions of runtimes."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ SAFE_UPDATES: Version = (0, 12, 1)
 
 
 def name_fault(name: str) -> str | None:
-    """What is wrong with a plugin's name."""
+    """Return the error of a plugin's name, or ""."""
     if not name:
         return "invalid plugin name: name is empty"
     if len(name) > LONGEST_NAME:
@@ -38,7 +35,7 @@ def name_fault(name: str) -> str | None:
 
 
 def index_fault(index: str) -> str | None:
-    """What is wrong with a plugin's index."""
+    """Return the error of a plugin's index, or ""."""
     if len(index.encode()) != 2:
         return f"invalid plugin index {quote(index)}, must be 2 digits"
     if not all(char in "0123456789" for char in index):
@@ -47,7 +44,7 @@ def index_fault(index: str) -> str | None:
 
 
 def quote(text: str) -> str:
-    """A text in quotes, as faults show it."""
+    """Quote a text for an error message."""
     return json.dumps(text, ensure_ascii=False)
 
 
@@ -56,7 +53,7 @@ def _quote_char(char: str) -> str:
 
 
 def read_version(text: str) -> Version | None:
-    """`v0.12.0`, with whatever behind it, as numbers."""
+    """Parse `v0.12.0`, with any suffix, as numbers."""
     found = _VERSION.match(text)
     version = (0, 0, 0) if found is None else (int(found[1]), int(found[2]), int(found[3] or 0))
     # Who was not told its own version at build time says 0.0.0.
@@ -72,7 +69,7 @@ _CONTAINERD: tuple[tuple[Version, Version], ...] = (
 
 
 def nri_version(runtime: str, runtime_version: str, told: str) -> Version | None:
-    """The NRI of a runtime: what it tells, else what its release is known to have; None if neither helps."""
+    """Return the NRI version of a runtime: as reported, else by its release; None if unknown."""
     if (version := read_version(told)) is not None:
         return version
     release = read_version(runtime_version)

@@ -1,9 +1,8 @@
-"""The half of NRI that a plugin is made of (section 7 of the node protocols).
+"""NRI plugin side (docs/spec/node-protocols.md, "NRI").
 
-Owns `NriPlugin`: connects, registers, is configured and synchronised, and hands events to one handler for
-each, whether the runtime sends them by their own calls or as StateChange. Promises: one connection at a time;
-a runtime that goes away, hangs or talks nonsense ends the connection and nothing else; handlers that fail are
-answered with an error; `serve` comes back for ever, waiting longer after each failure.
+Guarantees: one connection at a time; a runtime that goes away, hangs or talks nonsense ends the connection
+and nothing else; handlers that fail are answered with an error; `serve` comes back for ever, waiting longer
+after each failure.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ class NriPlugin:
 
     @property
     def synchronized(self) -> bool:
-        """Whether the runtime is connected and has told all it has."""
+        """True if the runtime is connected and has sent its state."""
         return self._synchronized.is_set()
 
     async def wait_synchronized(self) -> None:
@@ -90,14 +89,14 @@ class NriPlugin:
 
     @property
     def nri_version(self) -> Version | None:
-        """The runtime's NRI, if that can be known."""
+        """NRI version of the runtime, if known."""
         if self.runtime is None:
             return None
         told = self.runtime
         return nri_version(told.runtime_name, told.runtime_version, told.NRI_version)
 
     async def run(self) -> Fault | None:
-        """One connection, until it ends; a Fault if it did not get as far as being registered."""
+        """Run one connection until it ends; returns a Fault if it was not registered."""
         try:
             reader, writer = await asyncio.open_unix_connection(str(self.socket))
         except (OSError, ValueError) as error:
@@ -105,7 +104,7 @@ class NriPlugin:
         return await self.run_on(reader, writer)
 
     async def run_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Fault | None:
-        """The same over a connection that is there already."""
+        """Run over an existing connection."""
         mux = Mux(reader, writer)
         server = Server(mux.open(PLUGIN_SERVICE), PLUGIN, self._methods())
         client = Client(mux.open(RUNTIME_SERVICE))
@@ -137,9 +136,9 @@ class NriPlugin:
         longest: float = 10.0,
         ended: Callable[[Fault | None], None] | None = None,
     ) -> None:
-        """Connect for ever, until cancelled. The pause doubles with each failure, and varies a little.
+        """Reconnect until cancelled, with exponential backoff and jitter.
 
-        `ended` hears of every connection that ends or does not come about, and why.
+        `ended` is called for every connection that ends or fails, with the reason.
         """
         pause, told = shortest, ""
         while True:
@@ -169,7 +168,7 @@ class NriPlugin:
         *,
         timeout: float = 5.0,
     ) -> tuple[nri.ContainerUpdate, ...] | Fault:
-        """Change containers at any time; what could not be changed. Never from inside a handler."""
+        """Update containers; return those that could not be updated. Never call this inside a handler."""
         client = self._client
         if client is None:
             return CLOSED

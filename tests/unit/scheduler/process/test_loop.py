@@ -22,42 +22,42 @@ from tests.unit.scheduler.build import node, pod
 Done = Callable[[Placement, BindSuccess | BindFailure], None]
 
 
-class Notes:
-    """Stands for the aftermath: what it was told."""
+class FakeFailureHandler:
+    """Failure handler that records its calls."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, str]] = []
+        self.calls: list[tuple[str, str]] = []
 
-    def placed(self, placement: Placement) -> None:
+    def on_assumed(self, placement: Placement) -> None:
         pass
 
-    def scheduled(self, placement: Placement) -> None:
-        self.told.append(("scheduled", placement.pod_info.pod.metadata.name))
+    def on_bound(self, placement: Placement) -> None:
+        self.calls.append(("scheduled", placement.pod_info.pod.metadata.name))
 
-    def refuse(self, attempt: QueuedPodInfo, fit_error: FitError) -> None:
-        self.told.append(("refused", attempt.pod.metadata.name))
+    def handle_unschedulable(self, attempt: QueuedPodInfo, fit_error: FitError) -> None:
+        self.calls.append(("refused", attempt.pod.metadata.name))
 
-    def fail(self, attempt: QueuedPodInfo, error: str) -> None:
-        self.told.append((error, attempt.pod.metadata.name))
+    def handle_error(self, attempt: QueuedPodInfo, error: str) -> None:
+        self.calls.append((error, attempt.pod.metadata.name))
 
-    def hold(self, pod: Pod, reason: NodeReason) -> None:
-        self.told.append(("held", pod.metadata.name))
+    def report_later(self, pod: Pod, reason: NodeReason) -> None:
+        self.calls.append(("held", pod.metadata.name))
 
-    def leave(self, key: str) -> None:
+    def forget(self, key: str) -> None:
         pass
 
-    def release_abandoned(
+    def release_unused_claim(
         self, attempt: QueuedPodInfo, fit_error: FitError, then: Callable[[], None]
     ) -> None:
         then()
 
     async def stop(self, seconds: float) -> int:
-        self.told.append(("stopped", ""))
+        self.calls.append(("stopped", ""))
         return 0
 
 
-class Desk:
-    """Stands for the bindings: they end when the test says so."""
+class FakeBinder:
+    """Binder whose bindings end on request."""
 
     def __init__(self, done: Done, limit: int) -> None:
         self.done = done
@@ -65,7 +65,7 @@ class Desk:
         self.placements: list[Placement] = []
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         return len(self.placements) >= self.limit
 
     def start(self, placement: Placement) -> None:
@@ -81,70 +81,70 @@ class Desk:
 
 def make(
     count: int, *, limit: int = 1000, batch_seconds: float = 1e9, clock: Callable[[], float] = lambda: 0.0
-) -> tuple[SchedulerContext, SchedulingLoop, Desk, Notes]:
+) -> tuple[SchedulerContext, SchedulingLoop, FakeBinder, FakeFailureHandler]:
     context = SchedulerContext.create(SchedulerSettings())
     context.informers.synced = True
     context.informers.on_event(None, node("n1", cpu="4"))
     for number in range(count):
         context.informers.on_pod_event(None, pod(f"p{number}", cpu="1", scheduler_name="plimsoll"))
-    desks: list[Desk] = []
+    binders: list[FakeBinder] = []
 
-    def desk(done: Any) -> PodBinder:
-        desks.append(Desk(done, limit))
-        return cast(PodBinder, desks[0])
+    def binder(done: Any) -> PodBinder:
+        binders.append(FakeBinder(done, limit))
+        return cast(PodBinder, binders[0])
 
-    notes = Notes()
+    failures = FakeFailureHandler()
     loop = SchedulingLoop(
-        context, cast(FailureHandler, notes), desk, batch_seconds=batch_seconds, clock=clock
+        context, cast(FailureHandler, failures), binder, batch_seconds=batch_seconds, clock=clock
     )
-    return context, loop, desks[0], notes
+    return context, loop, binders[0], failures
 
 
 def test_others_have_their_turn_after_a_while() -> None:
     times = iter(range(10_000))
-    _, loop, desk, _ = make(4, batch_seconds=10.0, clock=lambda: float(next(times)))
+    _, loop, binder, _ = make(4, batch_seconds=10.0, clock=lambda: float(next(times)))
     assert loop._schedule_batch()
-    assert 0 < len(desk.placements) < 4, "every look at the clock takes a second"
+    assert 0 < len(binder.placements) < 4, "every look at the clock takes a second"
     while loop._schedule_batch():
         pass
-    assert len(desk.placements) == 4
+    assert len(binder.placements) == 4
 
 
 def test_nothing_is_decided_once_the_lease_is_gone() -> None:
-    _, loop, desk, _ = make(2, limit=3)
+    _, loop, binder, _ = make(2, limit=3)
     leading = iter((True, False))
     loop._may_decide = lambda: next(leading, False)
     assert loop._schedule_batch()
-    assert len(desk.placements) == 1
+    assert len(binder.placements) == 1
     assert not loop._schedule_batch()
 
 
 def test_no_more_bindings_than_allowed() -> None:
-    context, loop, desk, _ = make(4, limit=3)
+    context, loop, binder, _ = make(4, limit=3)
     loop._schedule_batch()
     assert loop.in_flight == 3
     assert not loop._schedule_batch()
-    desk.end(BindSuccess("n1"))
+    binder.end(BindSuccess("n1"))
     loop._schedule_batch()
     assert loop.in_flight == 3
     assert context.queue.lengths()["active"] == 0
 
 
 def test_what_becomes_of_bindings() -> None:
-    context, loop, desk, notes = make(5)
+    context, loop, binder, failures = make(5)
     loop._schedule_batch()
-    assert notes.told == [("refused", "p4")], "four fit"
+    assert failures.calls == [("refused", "p4")], "four fit"
     assert context.queue.state_of("uid-p4") is QueueState.UNSCHEDULABLE
-    desk.end(BindSuccess("n1"))
-    assert notes.told[1:] == [("scheduled", "p0")]
+    binder.end(BindSuccess("n1"))
+    assert failures.calls[1:] == [("scheduled", "p0")]
     assert "uid-p0" not in context.queue
-    desk.end(BindFailure(BindStep.ALLOCATION, "it broke"))
-    assert notes.told[2:] == [("it broke", "p1")]
+    binder.end(BindFailure(BindStep.ALLOCATION, "it broke"))
+    assert failures.calls[2:] == [("it broke", "p1")]
     assert context.queue.state_of("uid-p1") is QueueState.BACKOFF
     assert context.queue.state_of("uid-p4") is not QueueState.UNSCHEDULABLE, "there is room again"
-    desk.end(BindFailure(BindStep.BINDING, "it is on another node", final=True))
+    binder.end(BindFailure(BindStep.BINDING, "it is on another node", final=True))
     assert "uid-p2" not in context.queue
-    assert len(notes.told) == 3
+    assert len(failures.calls) == 3
     assert context.metrics.steps.values == {("allocation",): 1}
     assert set(context.snapshot.assumed) == {"uid-p0", "uid-p3"}
     assert verify(context.snapshot) == []
@@ -152,7 +152,7 @@ def test_what_becomes_of_bindings() -> None:
 
 def test_cancelled_bindings_stay_assumed() -> None:
     """Their writes may still land: nothing of them may be given to others in this process."""
-    context, loop, _, notes = make(3)
+    context, loop, _, failures = make(3)
 
     async def story() -> None:
         task = asyncio.create_task(loop.run(5.0))
@@ -165,16 +165,16 @@ def test_cancelled_bindings_stay_assumed() -> None:
     assert len(context.snapshot.assumed) == 3
     assert loop.cancelled == 3
     assert context.queue.lengths()["active"] == context.queue.lengths()["backoff"] == 0
-    assert notes.told == [("stopped", "")]
+    assert failures.calls == [("stopped", "")]
     assert verify(context.snapshot) == []
 
 
 def test_a_pod_that_has_its_place_is_left_alone() -> None:
-    context, loop, desk, notes = make(1)
+    context, loop, binder, failures = make(1)
     loop._schedule_batch()
-    desk.end(BindSuccess("n1"))
+    binder.end(BindSuccess("n1"))
     context.queue.add(pod("p0", cpu="1", scheduler_name="plimsoll"), context.now())
     assert loop._schedule_batch()
     assert len(context.queue) == 0
     assert set(context.snapshot.assumed) == {"uid-p0"}
-    assert notes.told == [("scheduled", "p0")]
+    assert failures.calls == [("scheduled", "p0")]
