@@ -138,8 +138,10 @@ def _inside(field: str, selector: LabelSelector | None) -> CompiledLabelSelector
 def _unmerged(
     pod: Pod, term: PodAffinityTerm, keys: Iterable[str], operator: str
 ) -> list[CompiledLabelRequirement]:
-    """What keys of the pod's own labels add to a selector. API servers do that when a pod is made, and then
-    it stands there with the labels of that time; an older server may not have done it."""
+    """Return the requirements of matchLabelKeys and mismatchLabelKeys.
+
+    API servers merge them into the selector when a pod is created; an older server may not have done it.
+    """
     if not keys or term.label_selector is None:
         return []
     labels = pod.metadata.labels
