@@ -1,1 +1,3 @@
-"""The questions people ask, answered as values or lines of text; `cli` only parses their arguments."""
+"""Read-only tools: each returns a report value that renders as text, JSON or YAML; `cli` only parses
+arguments.
+"""

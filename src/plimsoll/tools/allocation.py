@@ -1,8 +1,8 @@
-"""Which devices would these claims get? The allocator asked from outside, over a dump.
+"""`plimsoll allocate`: run the device allocator over the claims of a dump.
 
-Owns trying the pending claims of a dump on its nodes, one after the other (each holds what it got) or all
-together as one pod would, and telling where and what they get, or rule by rule why not. Nothing is written
-anywhere: the answer is a what-if.
+Pending claims are tried on the nodes one after the other (each keeps what it was allocated) or together, as
+one pod would. The report lists the allocated devices or, rule by rule, why a node was refused. Nothing is
+written.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from plimsoll.tools.views import decode_views
 
 @dataclass(frozen=True, slots=True)
 class AllocatorInput:
-    """What a dump says about devices and who wants them."""
+    """Nodes, slices, classes and claims read from a dump."""
 
     nodes: tuple[Node, ...]
     slices: tuple[ResourceSlice, ...]
@@ -59,7 +59,7 @@ class AllocatorInput:
 
     @staticmethod
     def read(objects: Iterable[ParsedObject], now: datetime, gates: Gates) -> AllocatorInput:
-        """Read the kinds that matter, with defaults filled in; other kinds are passed by."""
+        """Decode the relevant kinds with defaults applied; skip all other kinds."""
         found = list(objects)
         nodes = {node.metadata.name: node for node in decode_views(found, Node, now)}
         slices = decode_views(found, ResourceSlice, now)
@@ -87,7 +87,7 @@ class AllocatorInput:
 
 @dataclass(frozen=True, slots=True)
 class AllocationAttempt:
-    """What became of some claims: the node and the devices they got, or what each node said."""
+    """Result for a group of claims: the node and its devices, or the refusal of each node."""
 
     claims: tuple[ResourceClaim, ...]
     node: str = ""
@@ -137,13 +137,13 @@ class AllocationAttempt:
 
 @dataclass(frozen=True, slots=True)
 class AllocationReport:
-    """What became of all claims that were tried."""
+    """Results for all claims that were tried."""
 
     answers: tuple[AllocationAttempt, ...]
 
     @property
     def served(self) -> bool:
-        """Whether there were some, and all got what they want."""
+        """True if at least one claim was tried and all of them were allocated."""
         return bool(self.answers) and all(answer.served for answer in self.answers)
 
     def lines(self, paint: Paint = PLAIN, *, wide: bool = False) -> Iterator[str]:
@@ -156,9 +156,9 @@ class AllocationReport:
 
 @dataclass(frozen=True, slots=True)
 class AllocationQuery:
-    """How to try: which claims and nodes (all, if none are named), together or in turn.
+    """Options: claims and nodes to try (all if none are named), together or in turn.
 
-    With a namespace only claims of that one are tried; those of others hold what they hold all the same.
+    With a namespace, only its claims are tried; claims of other namespaces still hold their devices.
     """
 
     claims: Sequence[str] = ()
@@ -171,13 +171,13 @@ class AllocationQuery:
 
 
 def allocate(objects: Iterable[ParsedObject], query: AllocationQuery) -> Iterator[AllocationAttempt]:
-    """Try the claims among some objects; shareIDs are random."""
+    """Try the claims among the objects. Share IDs are random."""
     devices = AllocatorInput.read(objects, datetime.now(UTC), query.gates)
     return try_claims(devices, query, lambda: str(uuid4()))
 
 
 def make_limits(steps: int, timeout: float | None) -> SearchLimits:
-    """A step budget, and a deadline so many seconds from now."""
+    """Return a step budget with a deadline `timeout` seconds from now."""
     if timeout is None:
         return SearchLimits(steps)
     end = monotonic() + timeout
@@ -191,7 +191,7 @@ def choose_preference(least_waste: bool) -> Preference:
 def try_claims(
     devices: AllocatorInput, query: AllocationQuery, new_id: Callable[[], str]
 ) -> Iterator[AllocationAttempt]:
-    """Try the claims; InputError if a claim or node that is named is not there."""
+    """Try the claims. Raise InputError if a named claim or node does not exist."""
     features = Features.of(query.gates)
     inventory = Inventory(
         devices.slices,
@@ -248,7 +248,7 @@ def _pick_claims(devices: AllocatorInput, names: Sequence[str], namespace: str) 
 
 
 def _some(names: Sequence[str], most: int = 12) -> str:
-    """Names for people; of many the first."""
+    """Join names for a message; list only the first of many."""
     if len(names) > most:
         return f"{', '.join(names[:most])} and {len(names) - most} more"
     return ", ".join(names) or "none"

@@ -1,9 +1,9 @@
-"""How fast pods are scheduled here: a made-up cluster in memory, one pod after the other.
+"""`plimsoll bench`: scheduling throughput on a simulated cluster in memory.
 
-Owns `measure` and its report. What is timed is the scheduler's own work on one pod, from reading it to its
-place on the books; no API, no network. The naive pass asks every rule about every node one by one, as the
-definitions are written: what the decision costs without the columns and indexes that make it quick. At the
-end every placement is verified by other code: no node past its line, no device given twice.
+Times the scheduler's own work on one pod, from reading it to charging it in the ledger; no API and no
+network. The naive pass evaluates every rule on every node one by one, which is the cost without columns and
+indexes. At the end an independent verifier checks every placement: no node past its line, no device allocated
+twice.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ SCENARIOS = {
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkResult:
-    """One scenario measured; times are of one decision, in microseconds."""
+    """Measurements of one scenario; times per decision, in microseconds."""
 
     scenario: str
     nodes: int
@@ -64,7 +64,7 @@ class BenchmarkResult:
 
     @property
     def ratio(self) -> float:
-        """How many times as long the naive pass takes."""
+        """Duration of the naive pass relative to the mean decision."""
         return self.naive / self.mean if self.mean else 0.0
 
     def as_json(self) -> Tree:
@@ -83,7 +83,7 @@ class BenchmarkResult:
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkReport:
-    """The scenarios measured."""
+    """Measurements of all scenarios."""
 
     results: tuple[BenchmarkResult, ...]
 
@@ -116,7 +116,7 @@ class BenchmarkReport:
 
 
 def measure(scenario: str, nodes: int, pods: int, clock: Clock = time.thread_time) -> BenchmarkResult:
-    """Schedule so many pods on so many nodes; InputError if they do not fit."""
+    """Schedule `pods` pods on `nodes` nodes. Raise InputError if they do not fit."""
     if scenario not in SCENARIOS:
         raise InputError(f"there is no scenario {scenario}; there is {', '.join(SCENARIOS)}")
     room = nodes * DEVICES - _WARM - NAIVE
@@ -163,7 +163,7 @@ def _time_naive(cluster: _BenchmarkCluster, name: str, clock: Clock) -> float:
 
 
 def pass_naively(task: PodInfo, snapshot: Snapshot, settings: SchedulerProfile) -> list[int]:
-    """The places where a pod could go, each rule asked about each node by itself."""
+    """Return the feasible nodes by evaluating each rule on each node separately."""
     rules = build_filters(task, snapshot, settings, lambda: "00000000-0000-4000-8000-000000000000")
     if isinstance(rules, NodeReason):
         return []
@@ -171,7 +171,7 @@ def pass_naively(task: PodInfo, snapshot: Snapshot, settings: SchedulerProfile) 
 
 
 class _BenchmarkCluster:
-    """A cluster, and pods that come to it."""
+    """Simulated cluster that pods are scheduled on."""
 
     def __init__(self, scenario: str, nodes: int) -> None:
         self.scenario = scenario
@@ -185,7 +185,7 @@ class _BenchmarkCluster:
             self.snapshot.set(codec.convert(_slice(name, scenario), ResourceSlice))
 
     def new_pod(self, name: str) -> Pod:
-        """A pod, its claim heard of before."""
+        """Create a pod; its claim is already in the snapshot."""
         if self.scenario != "requests":
             self.snapshot.set(codec.convert(_claim(name, self.scenario), ResourceClaim))
         return codec.convert(_pod(name, self.scenario), Pod)

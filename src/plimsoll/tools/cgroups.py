@@ -1,7 +1,7 @@
-"""What a node would set for pods, shown: QoS class, tree of cgroups, values, OOM scores.
+"""`plimsoll cgroups`: preview of the cgroup tree and values a node would set for pods.
 
-Owns the answer to `plimsoll cgroups`. Nothing is touched: the same parts that drive a machine are given
-cgroups that are only a plan.
+Runs the node agent's own enforcement code against an in-memory plan of cgroups; nothing on the machine is
+changed.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ ROOT = "plimsoll"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CgroupPlanSettings:
-    """How the node is set up. Without an amount of memory it is that of a Node among the objects, else of
-    this machine, and so are the sizes of huge pages."""
+    """Node settings for the preview. Memory and huge page sizes default to those of the Node object in the
+    input, else to those of this machine.
+    """
 
     form: str = Form.V1_37.value
     version: Literal[1, 2] = 2
@@ -44,7 +45,7 @@ class CgroupPlanSettings:
 
 @dataclass(frozen=True, slots=True)
 class PodCgroupPlan:
-    """A pod with all that would be set for it: files below the root of cgroups, with their values."""
+    """One pod with its planned cgroup files and values, relative to the cgroup root."""
 
     pod: Pod
     enforced: PodCgroupPlans
@@ -76,7 +77,7 @@ class PodCgroupPlan:
 
 @dataclass(frozen=True, slots=True)
 class CgroupPlan:
-    """The plan of a node: what is set above the pods, and the pods."""
+    """Planned values of the QoS tiers and of all pods of a node."""
 
     form: str
     tiers: dict[str, str]
@@ -96,7 +97,7 @@ class CgroupPlan:
 
 
 def show_plan(objects: Iterable[ParsedObject], settings: CgroupPlanSettings) -> CgroupPlan:
-    """What a node would set for the pods among these objects; pods that have ended are left out."""
+    """Plan the cgroups of the pods in `objects`; skip pods that have terminated."""
     pods: list[Pod] = []
     nodes: list[Node] = []
     for found in objects:
@@ -116,7 +117,7 @@ def show_plan(objects: Iterable[ParsedObject], settings: CgroupPlanSettings) -> 
 
 
 def _pick(nodes: list[Node], pods: list[Pod], name: str) -> Node | None:
-    """The node that pods run on: the one that is named, or the only one."""
+    """Return the node called `name`, or the only node."""
     if name:
         known = {node.metadata.name for node in nodes} | {pod.spec.node_name for pod in pods} - {""}
         if name not in known:

@@ -1,6 +1,6 @@
-"""Would the API server take this object? The validator asked from outside.
+"""`plimsoll check`: validate objects as the API server would on create.
 
-Owns checking objects as if they were created now. Kinds without rules of their own are passed by.
+Kinds that are not validated are reported as such and otherwise skipped.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ADMIN_ACCESS = {"resource.kubernetes.io/admin-access": "true"}
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What checking one object found; `known` is False for a kind we have no rules for."""
+    """Validation result of one object; `known` is False if the kind is not validated."""
 
     known: bool
     problems: tuple[str, ...] = ()
@@ -44,10 +44,10 @@ class CheckResult:
 
 
 def check_object(tree: Mapping[str, Any], now: datetime, gates: Gates | None = None) -> CheckResult:
-    """Check an object as a create; an object that cannot even be decoded has that one problem.
+    """Validate an object as a create; an object that cannot be decoded has that single problem.
 
-    An object without a namespace goes to `default`, as with kubectl. The namespace itself is not at hand, so
-    admin access is taken to be allowed there.
+    An object without a namespace is placed in `default`, as kubectl does. The Namespace object is not
+    available, so admin access is assumed to be allowed in it.
     """
     kind = str(tree.get("kind", ""))
     if kind not in KINDS:
@@ -66,7 +66,7 @@ def check_object(tree: Mapping[str, Any], now: datetime, gates: Gates | None = N
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """The objects that were looked at, each with what was found."""
+    """Validated objects with their results."""
 
     results: tuple[tuple[ParsedObject, CheckResult], ...]
     server: str = ""  #: the cluster that has them; "": they come from files
@@ -76,7 +76,7 @@ class CheckReport:
         return sum(1 for _, checked in self.results if checked.problems)
 
     def lines(self, paint: Paint = PLAIN, *, wide: bool = False) -> Iterator[str]:
-        """What is wrong, object by object, and a closing line that counts; `wide` names what is fine, too."""
+        """Yield the problems by object and a summary line; `wide` also lists valid objects."""
         for found, checked in self.results:
             title = f"{found.kind} {found.full_name if self.server else found.name}"
             place = "" if self.server else f" ({found.where})"
@@ -112,7 +112,7 @@ class CheckReport:
 
 
 def read_kinds(names: Iterable[str]) -> dict[str, str]:
-    """Plurals and their kinds, by the names that people use, as `slices,pods`; all if none is named."""
+    """Return {plural: kind} for the names users write, such as `slices,pods`; all kinds if none is named."""
     asked = [name for text in names for name in text.split(",") if name]
     for name in asked:
         if name.lower() not in _NAMES:
@@ -124,5 +124,5 @@ def read_kinds(names: Iterable[str]) -> dict[str, str]:
 
 
 def check_all(objects: Iterable[ParsedObject], now: datetime, gates: Gates, server: str = "") -> CheckReport:
-    """Check many objects; `server` is the cluster that has them, if one has."""
+    """Validate many objects; `server` is the cluster they were read from, if any."""
     return CheckReport(tuple((found, check_object(found.tree, now, gates)) for found in objects), server)

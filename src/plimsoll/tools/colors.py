@@ -1,8 +1,8 @@
-"""Colours for people at a terminal, and none for anybody else.
+"""Terminal colors and sanitizing of untrusted text.
 
-Owns `Paint`. A text that is painted has the same characters, so that columns are laid out before painting.
-Names and messages come from whoever wrote the objects: `printable` and `Paint.sanitize` take out of them what
-a terminal would obey, and whatever is written goes through one of the two.
+Coloring does not change the visible characters, so tables are laid out first. Names and messages come from
+whoever created the objects: everything printed passes `printable` or `Paint.sanitize`, which replace control
+characters.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ _OURS = re.compile("(\x1b\\[(?:0|1|2|31|32|33|34)m)")
 
 
 def printable(text: str) -> str:
-    """A text for a terminal: what moves the cursor, hides things or turns them round is a question mark."""
+    """Replace characters that move the cursor, hide or reorder text with question marks."""
     return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
 
 
 @dataclass(frozen=True, slots=True)
 class Paint:
-    """How lines are written: with colours or without, and for how wide a screen."""
+    """Output style: colors on or off, and the terminal width."""
 
     colour: bool = False
     width: int = 100
@@ -45,7 +45,7 @@ class Paint:
         return self._with("34", text)
 
     def sanitize(self, line: str) -> str:
-        """A line as it may be written: nothing that a terminal obeys is left in it but our own colours."""
+        """Replace every control sequence in a line except the colors defined here."""
         if not self.colour or line.isprintable():
             return printable(line)
         return "".join(part if at % 2 else printable(part) for at, part in enumerate(_OURS.split(line)))

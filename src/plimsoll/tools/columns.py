@@ -1,4 +1,4 @@
-"""Plain columns, the way kubectl prints them: as wide as they must be, three blanks apart, no colours."""
+"""Plain text tables as kubectl prints them: minimal column widths, three spaces apart, no colors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 
 def format_table(rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Rows of cells as lines; the first row is the heading."""
+    """Yield the rows as aligned lines; the first row is the header."""
     table = [[str(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for row in table:

@@ -1,6 +1,7 @@
-"""Objects rewritten in another wire form of node-allocatable data, and what that loses.
+"""`plimsoll convert`: rewrite node-allocatable fields of objects in another wire form.
 
-Owns the conversion of whole objects; the rules are in `api.forms`. Fields no form knows stay as they are.
+Reports what the target form cannot express. The conversion rules are in `api.forms`; unknown fields are
+preserved.
 """
 
 from __future__ import annotations
@@ -40,18 +41,18 @@ FORMS = tuple(form.value for form in Form)
 
 @dataclass(frozen=True, slots=True)
 class ConvertedObject:
-    """An object in the form asked for, and what that form had no room for."""
+    """Converted object and the data that its form cannot express."""
 
     tree: dict[str, Any]
     losses: tuple[str, ...]
 
     def json(self) -> str:
-        """One line of JSON, in which nothing but JSON's own escapes stands for what cannot be seen."""
+        """Render as one line of JSON with unprintable characters escaped."""
         text = codec.encode(self.tree).decode()
         return text if text.isprintable() else "".join(map(_visible, text))
 
     def yaml(self) -> str:
-        """A document of YAML, without the line that parts it from others."""
+        """Render as a YAML document without the separator line."""
         return dump_document(self.tree).decode()
 
 
@@ -60,7 +61,7 @@ def _visible(letter: str) -> str:
 
 
 def convert_all(objects: Iterable[ParsedObject], form: str) -> Iterator[ConvertedObject]:
-    """Rewrite many objects; an error names the object's place."""
+    """Convert many objects. Errors name the location of the object."""
     for found in objects:
         try:
             yield convert_object(found.tree, Form(form))
@@ -69,7 +70,7 @@ def convert_all(objects: Iterable[ParsedObject], form: str) -> Iterator[Converte
 
 
 def convert_object(tree: dict[str, Any], form: Form) -> ConvertedObject:
-    """Rewrite one object; an object without node-allocatable data comes back unchanged."""
+    """Convert one object; return objects without node-allocatable data unchanged."""
     view = codec.view_type(str(tree.get("apiVersion", "")), str(tree.get("kind", "")))
     before = codec.convert(tree, view)
     after, losses = _convert_view(before, form)

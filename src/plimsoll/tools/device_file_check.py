@@ -1,7 +1,7 @@
-"""Whether the API server would take what a file of devices makes.
+"""Validation of the slices and classes that a device file produces.
 
-Owns `check_plan`: the slices and classes of a driver, looked at with the rules of validation, so that a
-mistake is told when the file is read and not by a server later. Drivers themselves know nothing of rules.
+Drivers do not validate; this check reports mistakes when the file is read rather than when the API server
+rejects the objects.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from plimsoll.tools.check import check_object
 
 
 def check_plan(plan: DriverPlan, form: Form | None = Form.V1_37) -> tuple[str, ...]:
-    """All that is wrong with the slices and classes of a driver."""
+    """Return all validation errors of a driver's slices and classes."""
     now = datetime.now(UTC)
     return tuple(
         dict.fromkeys(
@@ -32,7 +32,7 @@ def check_plan(plan: DriverPlan, form: Form | None = Form.V1_37) -> tuple[str, .
 
 
 def require_valid_plan(plan: DriverPlan, form: Form | None = Form.V1_37) -> None:
-    """ConfigError if the API server would not take what the driver publishes."""
+    """Raise ConfigError if the API server would reject what the driver publishes."""
     problems = check_plan(plan, form)
     if problems:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
@@ -40,7 +40,7 @@ def require_valid_plan(plan: DriverPlan, form: Form | None = Form.V1_37) -> None
 
 
 def slice_trees(plan: DriverPlan, node: str, form: Form | None) -> Iterator[dict[str, Any]]:
-    """The slices of a driver on a node, as they are first published."""
+    """Yield the slices of a driver on a node as first published."""
     inventory = make_devices(plan, node, form)
     devices = [device.tree for device in inventory.devices.values()]
     parts = build_slices(DevicePool(inventory.pool, devices, inventory.counter_trees()))

@@ -1,4 +1,4 @@
-"""The feature gates as a table."""
+"""`plimsoll gates`: the feature gates as a table or JSON."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from plimsoll.api.gates import Gates
 
 
 def table(gates: Gates) -> Iterator[tuple[str, str, str, str]]:
-    """A heading and a row a gate: its name, whether it is on, upstream's default, what it switches."""
+    """Yield a header and one row per gate: name, state, upstream default, description."""
     yield "GATE", "ON", "KUBERNETES 1.36", "SWITCHES"
     for gate, on in gates:
         yield gate.name, _word(on), _word(gate.upstream_default), gate.about
 
 
 def as_json(gates: Gates) -> list[dict[str, Any]]:
-    """The same for programs."""
+    """Return the gates as JSON values."""
     return [
         {"gate": gate.name, "on": on, "upstreamDefault": gate.upstream_default, "switches": gate.about}
         for gate, on in gates

@@ -1,8 +1,4 @@
-"""What a command has to say, in whichever form it is wanted.
-
-Owns the `Report` protocol: every answer of the tools is a value that can be written as lines for people or as
-a tree for programs. `-o` chooses. `StaticReport` is one whose lines and tree are at hand.
-"""
+"""`Report`: protocol of all tool results, rendered as lines of text or as a JSON tree (`-o`)."""
 
 from __future__ import annotations
 
@@ -14,25 +10,25 @@ from plimsoll.tools.colors import PLAIN, Paint
 
 
 class Report(Protocol):
-    """An answer."""
+    """Result of a tool."""
 
     def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
-        """For people: what matters first; `wide` with the columns that are seldom wanted."""
+        """Yield lines of text, the most important first; `wide` adds columns that are seldom needed."""
         ...
 
     def as_json(self) -> Any:
-        """For programs: plain dicts, lists, texts, whole numbers; quantities as Kubernetes writes them."""
+        """Return dicts, lists, strings and integers; quantities in Kubernetes notation."""
         ...
 
 
 def as_text(report: Report, *, wide: bool = False) -> str:
-    """An answer as a command prints it, without colours."""
+    """Render a report as the command prints it, without colors."""
     return "\n".join(report.lines(PLAIN, wide=wide))
 
 
 @dataclass(frozen=True, slots=True)
 class StaticReport:
-    """An answer that is there in both forms."""
+    """Report whose text and tree are given."""
 
     text: Sequence[str]
     tree: Any

@@ -1,7 +1,4 @@
-"""Which devices does a selector match? The selector compiler asked from outside.
-
-Owns asking one CEL expression about every device of some ResourceSlices. Other kinds are passed by.
-"""
+"""`plimsoll select`: evaluate a CEL device selector on the devices of ResourceSlices."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from plimsoll.tools.views import decode_views
 
 @dataclass(frozen=True, slots=True)
 class SelectorResult:
-    """What a selector says of one device: it matches or not, or why it could not be asked."""
+    """Result for one device: match, no match, or the evaluation error."""
 
     device: str
     matched: bool
@@ -44,7 +41,7 @@ class SelectorResult:
 
 @dataclass(frozen=True, slots=True)
 class SelectionReport:
-    """What a selector says of all devices."""
+    """Results for all devices."""
 
     answers: tuple[SelectorResult, ...]
 
@@ -53,7 +50,7 @@ class SelectionReport:
         return any(answer.matched for answer in self.answers)
 
     def lines(self, paint: Paint = PLAIN, *, wide: bool = False) -> Iterator[str]:
-        """A row a device; `wide` with what asking cost."""
+        """Yield one row per device; `wide` adds the evaluation cost."""
         if not self.answers:
             return
         rows = [("DEVICE", "ANSWER", "COST")]
@@ -70,7 +67,7 @@ class SelectionReport:
 def select_devices(
     expression: str, objects: Iterable[ParsedObject], gates: Gates | None = None
 ) -> Iterator[SelectorResult]:
-    """Ask a selector about the devices of all slices among the objects; CelCompileError if it is bad."""
+    """Evaluate a selector on all devices among the objects. Raise CelCompileError if it does not compile."""
     selector = compile_selector(expression, _environment(gates))
     for spec in (piece.spec for piece in decode_views(objects, ResourceSlice)):
         for device in spec.devices or ():
@@ -84,7 +81,7 @@ def select_devices(
 
 
 def check_expression(expression: str, gates: Gates | None = None) -> None:
-    """CelCompileError if an expression is no selector."""
+    """Raise CelCompileError if an expression is not a valid selector."""
     compile_selector(expression, _environment(gates))
 
 

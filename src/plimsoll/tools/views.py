@@ -1,8 +1,4 @@
-"""The objects of a dump as typed views.
-
-Owns picking the objects of one kind out of what was read and decoding them. An object that is not of its kind
-is a DecodeError that says where it stands.
-"""
+"""Decoding of parsed objects into typed views. Errors name the location of the object."""
 
 from __future__ import annotations
 
@@ -21,7 +17,7 @@ T = TypeVar("T", bound=Wire)
 
 
 def decode_views(objects: Iterable[ParsedObject], view: type[T], now: datetime | None = None) -> list[T]:
-    """The objects of one kind; with a time `now` as the API reads them, defaults filled in."""
+    """Decode the objects of one kind; with `now`, apply API defaults first."""
     timestamp = None if now is None else format_datetime(now)
     views = []
     for found in objects:

@@ -1,7 +1,7 @@
-"""A cluster at one moment, wherever it is read from: what every question is asked of.
+"""Cluster state: the objects of one cluster at one time, from files or an API server; input of all tools.
 
-START HERE: `cluster_state.py`. `kinds.py` says what is read, `objects.py` keeps it, `live.py` and `files.py`
-get it, `source.py` chooses between the two.
+START HERE: `cluster_state.py`. `kinds.py` lists the kinds that are read, `objects.py` stores them, `live.py`
+and `files.py` read them, and `source.py` selects between the two.
 """
 
 from plimsoll.tools.cluster_state.cluster_state import ClusterState

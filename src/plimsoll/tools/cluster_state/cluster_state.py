@@ -1,8 +1,7 @@
-"""One cluster at one moment, on one set of books.
+"""`ClusterState`: objects of a cluster together with the scheduler's snapshot of them.
 
-Owns `ClusterState`: the objects and the scheduler's own snapshot of them, kept in step as objects come and
-go, so that whatever is told about a cluster is told by the same code that schedules it. Nothing is ever
-written to a cluster from here.
+Objects and snapshot are kept in step as objects are set and removed, so that tools report from the same code
+that schedules. Nothing is ever written to a cluster.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ T = TypeVar("T", Pod, ResourceClaim)
 
 
 class ClusterState:
-    """The objects of a cluster and its books."""
+    """Objects of a cluster and the ledgers computed from them."""
 
     def __init__(
         self,
@@ -36,7 +35,9 @@ class ClusterState:
         *,
         origin: str = "",
     ) -> None:
-        """Without objects it is of an empty cluster. `origin`: where it was read, for people."""
+        """Create the state of an empty cluster if no objects are given. `origin` says where it was read,
+        for messages.
+        """
         self.objects = ClusterObjects() if objects is None else objects
         self.gates = gates or Gates.all_on()
         self.profile = profile or AccountingProfile.default()
@@ -44,7 +45,7 @@ class ClusterState:
 
     @cached_property
     def snapshot(self) -> Snapshot:
-        """The books as the scheduler keeps them, with every pod that has a node."""
+        """The scheduler's snapshot, with every bound pod charged to its node."""
         made = Snapshot(self.gates, self.profile)
         with without_collection():
             for thing in sorted(self.objects, key=lambda each: isinstance(each, Pod)):  # pods are priced last
@@ -52,23 +53,23 @@ class ClusterState:
         return made
 
     def under(self, profile: AccountingProfile) -> ClusterState:
-        """The same objects on other books."""
+        """Return a state of the same objects, accounted under another profile."""
         return ClusterState(self.objects, self.gates, profile, origin=self.origin)
 
     def copy(self) -> ClusterState:
-        """Another cluster state of the same; what changes in one does not in the other."""
+        """Return an independent copy."""
         return ClusterState(self.objects.copy(), self.gates, self.profile, origin=self.origin)
 
     # -- as time goes by
 
     def set(self, thing: Any) -> None:
-        """An object is new or has changed."""
+        """Add or replace an object."""
         self.objects.set(thing)
         if "snapshot" in self.__dict__:
             self.snapshot.set(thing)
 
     def remove(self, thing: Any) -> None:
-        """An object is gone."""
+        """Remove an object."""
         self.objects.remove(thing)
         if "snapshot" in self.__dict__:
             self.snapshot.remove(thing)
@@ -81,7 +82,7 @@ class ClusterState:
 
     @property
     def pods(self) -> list[Pod]:
-        """The pods that have not ended, bound or not."""
+        """Pods that have not terminated, bound or not."""
         return [pod for pod in self.objects.all(Pod) if pod.status.phase not in TERMINAL_PHASES]
 
     @property
@@ -98,14 +99,14 @@ class ClusterState:
         ]
 
     def pod(self, name: str, namespace: str = "") -> Pod:
-        """The pod of this name; InputError, with names that are near, if there is none."""
+        """Return the pod called `name`. Raise InputError with similar names if there is none."""
         return self._named(Pod, "pod", name, namespace)
 
     def claim(self, name: str, namespace: str = "") -> ResourceClaim:
         return self._named(ResourceClaim, "ResourceClaim", name, namespace)
 
     def _named(self, kind: type[T], word: str, name: str, namespace: str) -> T:
-        """`name` may be NAMESPACE/NAME; without a namespace the name must be the only one of its kind."""
+        """Find an object by NAME or NAMESPACE/NAME; without a namespace the name must be unique."""
         if "/" in name:
             namespace, name = name.split("/", 1)
         if namespace and (found := self.objects.find(kind, namespace, name)) is not None:

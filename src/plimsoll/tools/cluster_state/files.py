@@ -1,8 +1,8 @@
-"""A cluster from files: what `kubectl get -o yaml|json` wrote, and what people write by hand.
+"""Reading a cluster from files: output of `kubectl get -o yaml|json` and handwritten manifests.
 
-Owns reading files into `ClusterObjects`. An object with a UID has been through an API server and is taken as
-it is; one without is filled in with the API's defaults first. Kinds that nobody asks for are passed by. JSON
-goes from bytes to typed objects in one step; YAML is read item by item (`common/yaml_documents.py`).
+An object with a UID came from an API server and is taken as is; otherwise API defaults are applied first.
+Kinds that no tool uses are skipped. JSON is decoded from bytes to typed objects in one step; YAML is read
+item by item (`common/yaml_documents.py`).
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ T = TypeVar("T", bound=Any)
 
 
 def no_progress(what: str, done: int, envelope: int) -> None:
-    """Tells nobody."""
+    """Ignore progress reports."""
 
 
 def read_files(paths: Iterable[str], tick: ProgressCallback = no_progress) -> ClusterObjects:
-    """The objects of files, folders, archives, or of standard input (`-`)."""
+    """Read the objects of files, directories, archives, or standard input (`-`)."""
     paths = list(paths)
     bounds = default_bounds()
     reader = _Reader(format_datetime(datetime.now(UTC)), tick, bounds)
@@ -127,7 +127,7 @@ class _Reader:
     # -- all of them
 
     def finish(self, origin: str) -> None:
-        """What is to be said of all: nothing to read is an error, something missing is a gap."""
+        """Record gaps for missing or repeated objects. Raise InputError if nothing was read."""
         if not self.objects and not self._lost:
             known = ", ".join(kind.endpoint.kind for kind in KINDS if kind.needed)
             raise InputError(
@@ -146,7 +146,7 @@ class _Reader:
 
 
 def _assign_unique_uids(objects: ClusterObjects) -> Iterator[Gap]:
-    """Give those another UID that have one of others, as copies made by hand do: books know things by it."""
+    """Give objects that share a UID, such as handmade copies, unique ones: ledgers key objects by UID."""
     kinds: tuple[tuple[str, type[Any]], ...] = (("pods", Pod), ("resourceclaims", ResourceClaim))
     for plural, kind in kinds:
         known: set[str] = set()
@@ -189,7 +189,9 @@ Item = tuple[int, msgspec.Raw, _Header]
 
 
 def _json_items(text: bytes) -> Iterator[Item] | None:
-    """The items of one JSON list with their heads, unread; None if the text is anything else."""
+    """Iterate over the undecoded items of one JSON list with their headers; None if the text is not such a
+    list.
+    """
     if not text[:200].lstrip().startswith(b"{"):
         return None
     try:
@@ -248,7 +250,7 @@ def _read_tree(given: Any, kind: StateKind, timestamp: str) -> Any | versions.Un
 
 
 def require_name(thing: T) -> T:
-    """The thing itself; one without a name cannot be told from others, and is no object of any cluster."""
+    """Return the object. Raise DecodeError if it has no name."""
     if not thing.metadata.name:
         raise DecodeError("must not be empty", "metadata.name")
     return thing
@@ -263,7 +265,7 @@ def _read_found(found: ParsedObject, kind: StateKind, timestamp: str) -> Any | v
 
 
 def decode_object(found: ParsedObject, timestamp: str) -> Any | None:
-    """An object of a kind that is read, or None; DecodeError that says where it stands."""
+    """Decode an object of a kind the tools read, else return None. Raise DecodeError with its location."""
     kind = _kind_of(found.kind, found.tree.get("apiVersion"))
     if kind is None:
         return None

@@ -1,8 +1,6 @@
-"""What is read of a cluster.
+"""`KINDS`: the kinds that tools read from a cluster, with their views and endpoints.
 
-Owns `KINDS`: the kinds that any of the questions needs, how they are decoded and where they are served. A
-cluster that does not serve one of them, or a reader who may not see it, has a gap there, not an error, unless
-the kind is needed.
+A kind that is not served, or that the user may not list, becomes a `Gap` unless it is required.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ from plimsoll.tools.cluster_state.versions import GROUP
 
 @dataclass(frozen=True, slots=True)
 class StateKind:
-    """A kind that is read."""
+    """Kind that is part of a cluster state."""
 
     view: type[Any]
     endpoint: Endpoint
@@ -41,7 +39,7 @@ class StateKind:
 
     @property
     def versioned(self) -> bool:
-        """Whether older versions of it have another shape (see `versions.py`)."""
+        """True if older API versions of the kind have another schema (see `versions.py`)."""
         return self.endpoint.group == GROUP
 
 

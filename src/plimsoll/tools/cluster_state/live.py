@@ -1,9 +1,8 @@
-"""A cluster as it runs, over its API.
+"""Reading a running cluster through its API: `read_live` once, `follow_live` continuously.
 
-Owns `read_live` (everything once) and `follow_live` (and every change from then on). Both only read. What the
-cluster does not serve, or what we may not see, is a `Gap` where the cluster state can do without it. A kind
-is read at the best version there is (`versions.py`). Who may look at one namespace only sees that one, and a
-gap says so.
+Read-only. A kind that is not served or forbidden becomes a `Gap` if it is optional. Each kind is read at the
+most recent supported version (`versions.py`). A user restricted to one namespace sees only that namespace,
+which is recorded as a gap.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ from plimsoll.tools.cluster_state.objects import ClusterObjects, Gap, key_of
 
 @dataclass(frozen=True, slots=True)
 class _ListTarget:
-    """Where a kind is read."""
+    """Endpoint and namespace from which a kind is listed."""
 
     kind: StateKind
     endpoint: Endpoint
     namespace: str | None = None  #: None: all of them
 
     def decode(self, raw: bytes) -> Any:
-        """An object in the shape of v1; DecodeError also where it cannot be brought into it."""
+        """Decode an object in the v1 schema. Raise DecodeError if it cannot be converted."""
         if not self.kind.versioned or self.endpoint.version in versions.SAME:
             return require_name(codec.decode(raw, self.kind.view))
         tree = versions.to_v1(codec.decode_tree(raw))
@@ -49,7 +48,7 @@ class _ListTarget:
 async def read_live(
     client: Client, tick: ProgressCallback = no_progress, *, namespace: str = ""
 ) -> ClusterObjects:
-    """Everything that is there now; if pods of all namespaces may not be seen, those of `namespace`."""
+    """Read all objects; if listing all namespaces is forbidden, read `namespace` only."""
     objects = ClusterObjects()
     served = await find_served(client)
     for number, (kind, endpoint) in enumerate(served):
@@ -72,7 +71,7 @@ async def read_live(
 async def _read(
     client: Client, place: _ListTarget, objects: ClusterObjects, tick: ProgressCallback
 ) -> ApiError | None:
-    """Read one kind page by page; what kept us from it, if anything did."""
+    """List one kind page by page. Return the error that prevented it, if any."""
     kind = place.kind
     things: list[Any] = []
     undecodable: list[str] = []
@@ -115,8 +114,8 @@ async def follow_live(
 ) -> None:
     """Keep a cluster state up to date over `client` until cancelled or a PlimsollError is raised.
 
-    `changed` is called after each change, and once when everything has been listed. Broken connections are
-    made anew for ever; meanwhile `trouble` hears what is wrong, and "" when it is over.
+    Calls `changed` after each change and once after the initial lists. Broken connections are retried
+    indefinitely; `trouble` receives the current error, and "" once it is resolved.
     """
     informers = await live_informers(client, cluster_state, changed, namespace=namespace)
     try:
@@ -132,10 +131,10 @@ async def follow_live(
 async def live_informers(
     client: Client, cluster_state: ClusterState, changed: Callable[[], None], *, namespace: str = ""
 ) -> list[Informer[Any]]:
-    """What keeps a cluster state up to date, one for each kind that can be read; somebody has to run them.
+    """Create the informers that keep a cluster state up to date, one per readable kind; the caller runs them.
 
-    Kinds that cannot be read become gaps of the cluster state, or InputError if nothing can be said without
-    them. What the cluster state has and the cluster has not is taken out of it with the first listing.
+    Unreadable kinds become gaps of the cluster state; InputError is raised if a required kind is unreadable.
+    Objects missing from the first list are removed from the state.
     """
     informers: list[Informer[Any]] = []
     gaps = ClusterObjects()
@@ -286,7 +285,9 @@ def _record_gap(objects: ClusterObjects, kind: StateKind, error: ApiError, names
 
 
 async def find_served(client: Client) -> list[tuple[StateKind, Endpoint | None]]:
-    """What can be read, each kind at the best version that the server has; None where it has none."""
+    """Return each kind with its endpoint at the best version the server offers, or None if it is not
+    served.
+    """
     offers: dict[tuple[str, str], tuple[str, ...]] = {}
     known = True
     try:

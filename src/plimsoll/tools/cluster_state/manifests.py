@@ -1,9 +1,8 @@
-"""Objects from files: what `kubectl get -o yaml|json` writes and what people keep in folders and tarballs.
+"""Parsing of YAML and JSON manifests from files, directories, archives and standard input.
 
-Owns reading files, folders, archives and standard input into objects, `kubectl cluster-info dump` included.
-Promises: lists are unfolded, unknown kinds are passed on, and whatever cannot be read is an InputError that
-names the file (and the file inside an archive), the document and the line. Texts are UTF-8, or UTF-16 with
-its mark, which is what a redirection in PowerShell writes.
+Also reads `kubectl cluster-info dump`. Lists are flattened and unknown kinds are passed through. Anything
+unreadable raises InputError with the file (and the file inside an archive), document and line. Text is UTF-8,
+or UTF-16 with a byte order mark, as PowerShell redirection writes it.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ _scan = json.JSONDecoder().raw_decode
 
 @dataclass(frozen=True, slots=True)
 class ParsedObject:
-    """One object and where it stands."""
+    """One object and its location in the input."""
 
     tree: dict[str, Any]
     source: str
@@ -71,7 +70,7 @@ class ParsedObject:
 
     @property
     def full_name(self) -> str:
-        """NAMESPACE/NAME, or the name alone of what has no namespace."""
+        """NAMESPACE/NAME, or NAME of a cluster-scoped object."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
     @property
@@ -82,14 +81,14 @@ class ParsedObject:
 
 
 def read_objects(paths: Iterable[str | Path], bounds: Bounds | None = None) -> Iterator[ParsedObject]:
-    """The objects of files, folders and archives in order; `-` is standard input."""
+    """Iterate over the objects of files, directories and archives in order; `-` is standard input."""
     bounds = bounds or default_bounds()
     for source, text in read_sources(paths, bounds):
         yield from parse_objects(text, source, bounds=bounds)
 
 
 def read_sources(paths: Iterable[str | Path], bounds: Bounds | None = None) -> Iterator[tuple[str, bytes]]:
-    """The texts of files, folders and archives, each with the name of its source, in UTF-8."""
+    """Iterate over (source name, UTF-8 text) of files, directories and archives."""
     reader = TextReader(bounds)
     for path in paths:
         if str(path) == "-":
@@ -117,7 +116,7 @@ def _as_utf8(text: bytes, source: str) -> bytes:
 def parse_objects(
     text: bytes | str, source: str, on_bytes: BytesRead = lambda done: None, bounds: Bounds | None = None
 ) -> Iterator[ParsedObject]:
-    """The objects in one YAML or JSON stream; lists are unfolded."""
+    """Iterate over the objects in one YAML or JSON stream; lists are flattened."""
     parts = _load(text, source, bounds)
     number = 0
     while True:
@@ -135,7 +134,7 @@ def parse_objects(
 def _unfold(
     tree: Any, source: str, document: int, line: int, place: str, first: int = -1
 ) -> Iterator[ParsedObject]:
-    """`first`: which item of its list the first one is, where the tree has only some of them."""
+    """Flatten lists. `first` is the index of the first item where the tree holds only part of a list."""
     where = f"{source}, document {document}, line {line}{place}"
     if not isinstance(tree, dict):
         raise InputError(f"{where}: an object must be a mapping")
@@ -176,7 +175,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def _load(text: bytes | str, source: str, bounds: Bounds | None) -> Iterator[Part]:
-    """The documents of a text, whichever way they are written."""
+    """Parse the documents of a text in any of the supported formats."""
     document_text = _decoded(text)
     if document_text is None:
         return _as_parts(load_documents(text))
@@ -213,7 +212,7 @@ def _decoded(text: bytes | str) -> str | None:
 
 
 def _goes_on(text: str) -> bool:
-    """Whether JSON or logs come after the first piece: YAML could not read that."""
+    """Return whether JSON or logs follow the first document, which YAML could not parse."""
     try:
         place = _skip(text, 0)
         if text.startswith("{", place):
@@ -245,7 +244,7 @@ def _load_json_stream(document_text: str) -> Iterator[tuple[int, Any]]:
 
 
 def _skip(text: str, place: int) -> int:
-    """The next place that is neither blank nor in the logs of a container."""
+    """Return the next position that is neither blank nor inside container logs."""
     while True:
         while place < len(text) and text[place] in " \t\r\n":
             place += 1

@@ -1,8 +1,7 @@
-"""What a dump lacks, told by what is in it.
+"""Detection of kinds that a dump lacks, from references in the objects it contains. Pure.
 
-Owns `find_gaps` and `summarize_gaps`, which are pure. Pods that use claims that are not there, claims with
-devices that nobody publishes, and a cluster without nodes are signs of a dump that was taken without these
-kinds.
+Bound pods that use claims that are missing, allocated claims without any ResourceSlice, and a dump without
+nodes indicate that these kinds were not collected.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ COMMAND = f"kubectl get {WANTED} -A -o yaml"
 
 
 def find_gaps(objects: ClusterObjects, origin: str) -> Iterator[Gap]:
-    """The kinds of which there should be some and are none."""
+    """Yield a gap for each kind that should have objects and has none."""
     pods = objects.all(Pod)
     claims = objects.all(ResourceClaim)
     if not objects.all(Node):
@@ -46,7 +45,7 @@ def find_gaps(objects: ClusterObjects, origin: str) -> Iterator[Gap]:
 
 
 def summarize_gaps(gaps: Iterable[Gap]) -> list[str]:
-    """A line for each thing that is missing; kinds that lack for the same reason share one."""
+    """Return one line per gap; kinds that are missing for the same reason share a line."""
     lines: dict[str, list[str]] = {}
     for gap in gaps:
         if gap.served:  # what a cluster does not have at all is not missing in its cluster state

@@ -1,7 +1,4 @@
-"""The objects of a cluster, by kind and name.
-
-Owns `ClusterObjects`: a plain collection that remembers what could not be read (`Gap`). It decides nothing.
-"""
+"""`ClusterObjects`: collection of objects by kind and name, with the gaps found while reading (`Gap`)."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Something that is missing in a cluster state: which kind, and why."""
+    """Kind of which some or all objects are missing from a cluster state, and the reason."""
 
     kind: str  #: the plural, as in `resourceslices`
     why: str
@@ -29,12 +26,12 @@ class Gap:
 
 
 def key_of(thing: Any) -> Key:
-    """Namespace and name; the namespace is empty for what has none."""
+    """Return (namespace, name); the namespace of a cluster-scoped object is ""."""
     return thing.metadata.namespace, thing.metadata.name
 
 
 class ClusterObjects:
-    """Objects of any of the kinds that are read; the last one of a name counts."""
+    """Objects by kind, namespace and name; setting an object replaces one of the same name."""
 
     def __init__(self, things: Iterable[Any] = (), gaps: Iterable[Gap] = ()) -> None:
         self._kinds: dict[type[Any], dict[Key, Any]] = {}
@@ -56,7 +53,7 @@ class ClusterObjects:
         self._kinds.get(type(thing), {}).pop(key_of(thing), None)
 
     def all(self, kind: type[T]) -> list[T]:
-        """The objects of a kind, in the order in which they were first heard of."""
+        """Return the objects of a kind in insertion order."""
         return list(self._kinds.get(kind, {}).values())
 
     def find(self, kind: type[T], namespace: str, name: str) -> T | None:

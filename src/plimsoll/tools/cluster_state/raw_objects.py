@@ -1,9 +1,8 @@
-"""Objects as they are, with every field, of files or of a cluster.
+"""Reading of complete, undecoded objects from files or a cluster.
 
-Owns `read_raw_objects`, for questions that are asked of single objects (`check`, `select`, `allocate`,
-`convert`, `cgroups`) and not of a cluster as a whole. Of a cluster only the kinds that are named are read,
-each at the best version it serves. Whatever it comes from, an object of an older version of resource.k8s.io
-is handed on in the shape of v1 (`versions.py`).
+For the tools that work on single objects (`check`, `select`, `allocate`, `convert`, `cgroups`). From a
+cluster, only the requested kinds are listed, each at the best version it serves. Objects of older
+resource.k8s.io versions are converted to v1 (`versions.py`).
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _EVERY = 500
 
 @dataclass(frozen=True, slots=True)
 class ObjectQuery:
-    """What is wanted of a cluster."""
+    """Kinds to read from a cluster."""
 
     plurals: tuple[str, ...]  #: as in `resourceslices`
     needed: Collection[str] = ()  #: without these the question cannot be asked
@@ -42,16 +41,16 @@ class ObjectQuery:
 
 @dataclass(slots=True)
 class RawObjects:
-    """What was read, and what could not be."""
+    """Objects that were read, and gaps."""
 
     found: list[ParsedObject] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
 
 
 def read_raw_objects(source: Source, asked: ObjectQuery, tick: ProgressCallback = no_progress) -> RawObjects:
-    """The objects of a source: all of files, of a cluster those that are asked for.
+    """Read the objects of a source: all objects of files, the requested kinds of a cluster.
 
-    InputError if a kind that is needed, or every kind, cannot be read.
+    Raises InputError if a required kind, or every kind, cannot be read.
     """
     if source.files or source.config is None:
         given: list[ParsedObject] = []
@@ -96,7 +95,7 @@ def _as_v1(given: Iterable[ParsedObject]) -> RawObjects:
 async def list_raw_objects(
     client: Client, origin: str, asked: ObjectQuery, namespace: str = "", tick: ProgressCallback = no_progress
 ) -> RawObjects:
-    """The kinds that are asked for, in that order; what the server does not have or show us is a gap."""
+    """List the requested kinds in order; kinds that are not served or forbidden become gaps."""
     served = {kind.endpoint.plural: endpoint for kind, endpoint in await find_served(client)}
     given: list[ParsedObject] = []
     gaps: list[Gap] = []

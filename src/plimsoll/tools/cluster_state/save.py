@@ -1,8 +1,4 @@
-"""A cluster state as a file: a dump like any other.
-
-Owns `write_dump`. What is written is what is read of a cluster (`kinds.py`), as `kubectl get -o yaml` writes
-it, so that every question can be asked of it later.
-"""
+"""Writing a cluster state to a file in the format of `kubectl get -o yaml`, for later use by the tools."""
 
 from __future__ import annotations
 
@@ -17,7 +13,9 @@ from plimsoll.tools.cluster_state.objects import ClusterObjects
 
 
 def write_dump(objects: ClusterObjects, path: Path) -> None:
-    """Write all objects into a file, as JSON if its name says so, else as YAML; InputError if that fails."""
+    """Write all objects to a file, as JSON if its suffix is .json, else as YAML. Raise InputError on
+    failure.
+    """
     tree = {"apiVersion": "v1", "kind": "List", "items": [*_trees(objects)]}
     text = codec.encode(tree) if path.suffix == ".json" else dump_document(tree)
     try:

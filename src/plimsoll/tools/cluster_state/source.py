@@ -1,7 +1,4 @@
-"""Where a cluster state comes from: files, or a cluster.
-
-Owns `Source` and `read_cluster_state`, the one call with which commands begin.
-"""
+"""`Source` and `read_cluster_state`: input of a command, from files or a cluster."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from plimsoll.tools.cluster_state.objects import ClusterObjects
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Files if there are any, else a cluster."""
+    """Files if any are given, else a cluster."""
 
     files: tuple[str, ...] = ()
     config: ClientConfig | None = None
@@ -27,7 +24,7 @@ class Source:
 
     @property
     def origin(self) -> str:
-        """For people."""
+        """Description of the source for messages."""
         if self.files or self.config is None:
             return ", ".join("standard input" if name == "-" else name for name in self.files)
         return self.config.server
@@ -39,7 +36,7 @@ def read_cluster_state(
     profile: AccountingProfile | None = None,
     tick: ProgressCallback = no_progress,
 ) -> ClusterState:
-    """Read everything, once."""
+    """Read the cluster state of a source once."""
     if source.files or source.config is None:
         objects = read_files(source.files, tick)
     else:

@@ -1,9 +1,8 @@
-"""Objects of older versions of `resource.k8s.io`, in the shape of v1.
+"""Conversion of older `resource.k8s.io` versions to v1. Pure.
 
-Owns `to_v1`, which is pure. v1beta2 has the shape of v1. v1beta1 and v1alpha3 write a request's fields flat
-(v1: below `exactly`) and a device's below `basic` (v1: in the device itself); v1alpha3 gives capacity as bare
-quantities. What a version says that v1 cannot say is a `Unconvertible`: the object is then better left out
-than read as something else.
+v1beta2 has the schema of v1. v1beta1 and v1alpha3 keep the fields of a request inline (v1: under `exactly`)
+and those of a device under `basic` (v1: in the device); v1alpha3 has capacities as bare quantities. An object
+that v1 cannot express is `Unconvertible` and is left out rather than misread.
 """
 
 from __future__ import annotations
@@ -33,20 +32,22 @@ _EXACTLY = (
 
 @dataclass(frozen=True, slots=True)
 class Unconvertible:
-    """Why an object cannot be read as one of v1."""
+    """Reason why an object cannot be converted to v1."""
 
     why: str
 
 
 def version_of(tree: Tree) -> str:
-    """The version of an object of the group; "" if it is of another group or says nothing."""
+    """Return the version of a resource.k8s.io object, or "" for other groups."""
     api_version = tree.get("apiVersion")
     group, _, version = api_version.rpartition("/") if isinstance(api_version, str) else ("", "", "")
     return version if group == GROUP else ""
 
 
 def to_v1(tree: Tree) -> Tree | Unconvertible:
-    """The same object in the shape of v1; the given tree is left as it is, others are handed back."""
+    """Return the object in the v1 schema; the given tree is not modified, objects of other groups are
+    returned as is.
+    """
     version = version_of(tree)
     if not version or version in SAME:
         return tree
@@ -115,7 +116,7 @@ _CHANGES: dict[str, Callable[[Tree], Tree]] = {
 
 
 def _with(tree: Tree, field: str, change: Callable[[Tree], Tree]) -> Tree:
-    """The tree with one field changed, where there is a mapping; what is wrong is for the decoder to tell."""
+    """Return the tree with one mapping field changed; other values are left for the decoder to reject."""
     value = tree.get(field)
     return {**tree, field: change(value)} if isinstance(value, dict) else tree
 

@@ -1,7 +1,7 @@
-"""What is free and who holds it: nodes, pods, claims, devices, pools and namespaces.
+"""`plimsoll top`: allocatable, used and free resources of nodes, pods, claims, devices, pools and namespaces.
 
-START HERE: `nodes.py` (the numbers of nodes). `devices.py`, `pools.py`, `claims.py`, `pods.py` and
-`namespaces.py` have those of everything else, as rows; `top.py` makes reports of them.
+START HERE: `nodes.py` (per-node numbers). `devices.py`, `pools.py`, `claims.py`, `pods.py` and
+`namespaces.py` compute the rows of the other views; `top.py` turns rows into reports.
 """
 
 from plimsoll.tools.top.claims import ClaimRow, claim_rows

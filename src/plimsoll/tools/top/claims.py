@@ -1,7 +1,7 @@
-"""Claims: whether they are free, what they hold, and what they charge to which node, by which rule.
+"""Claim rows: state, devices, and what each claim charges to its node by which rule.
 
-Owns `ClaimRow`. What a claim charges is what the ledgers have booked for it. A claim that no pod on the books
-uses charges nothing; what it would charge is told beside, priced as the scheduler prices it.
+Charges are those recorded in the ledgers. A claim that no scheduled pod uses charges nothing; its row shows
+what it would charge, priced as the scheduler does.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ STATES = (FREE, ALLOCATED, RESERVED, DELETED)
 
 @dataclass(frozen=True, slots=True)
 class ClaimChargeRow:
-    """What a claim takes of a resource, by one rule. `drawn` is what pods draw from it if it is a pool."""
+    """Amount of a resource that a claim charges by one rule. `drawn` is the amount pods draw from it if it
+    is a pool.
+    """
 
     resource: str
     amount: int  #: in whole units; what is on the books, or what would be
@@ -50,7 +52,7 @@ class ClaimChargeRow:
 
 @dataclass(frozen=True, slots=True)
 class ClaimRow:
-    """One claim."""
+    """State, devices and charges of one claim."""
 
     namespace: str
     claim: str
@@ -92,7 +94,7 @@ class ClaimRow:
 
 
 def claim_rows(cluster_state: ClusterState, namespace: str = "") -> list[ClaimRow]:
-    """Every claim, or those of a namespace, by name."""
+    """Return the rows of all claims, or of one namespace, by name."""
     claims = [
         claim
         for claim in cluster_state.objects.all(ResourceClaim)
@@ -103,7 +105,7 @@ def claim_rows(cluster_state: ClusterState, namespace: str = "") -> list[ClaimRo
 
 
 def claim_row(cluster_state: ClusterState, claim: ResourceClaim) -> ClaimRow:
-    """One claim."""
+    """Return the row of one claim."""
     meta = claim.metadata
     node, charges, inside = _booked(cluster_state, claim)
     problem: Reason | None = None
@@ -137,7 +139,7 @@ def claim_state(claim: ResourceClaim) -> str:
 
 
 def _classes(claim: ResourceClaim) -> Iterator[str]:
-    """The classes of what was given, or else of what is asked for."""
+    """Yield the classes of the allocated devices, else of the requests."""
     results = results_of(claim)
     if results:
         yield from (find_requested_class(claim, result.request) for result in results)
@@ -151,7 +153,9 @@ def _classes(claim: ResourceClaim) -> Iterator[str]:
 def _booked(
     cluster_state: ClusterState, claim: ResourceClaim
 ) -> tuple[str, tuple[ClaimChargeRow, ...], tuple[str, ...]]:
-    """The node where pods use a claim, what is booked for it there, and what pod-level requests cover."""
+    """Return the node where pods use the claim, its charges there, and the resources covered by pod-level
+    requests.
+    """
     snapshot = cluster_state.snapshot
     namespace, name = claim.metadata.namespace, claim.metadata.name
     places: dict[int, list[str]] = {}
@@ -194,7 +198,7 @@ def _in_order(item: tuple[tuple[str, str], int]) -> tuple[object, ...]:
 
 
 def _by_pods(ledger: NodeLedger, claim: str, pods: list[str]) -> Iterator[tuple[str, str, int]]:
-    """What pods are charged for a claim; what they draw from it is told elsewhere."""
+    """Yield what pods are charged for a claim, without what they draw from its pool."""
     for pod in pods:
         entry = ledger.entries[pod]
         if all(charged_claim.claim != claim for charged_claim in entry.charged_claims):
@@ -207,7 +211,7 @@ def _by_pods(ledger: NodeLedger, claim: str, pods: list[str]) -> Iterator[tuple[
 def _price(
     cluster_state: ClusterState, claim: ResourceClaim, node: str
 ) -> tuple[tuple[ClaimChargeRow, ...], Reason | None]:
-    """What a claim that is on no books would charge for one pod, or why that cannot be told."""
+    """Return what an unused claim would charge for one pod, or the reason why it cannot be priced."""
     allocation = claim.status.allocation
     if allocation is None:
         return (), None
@@ -233,7 +237,7 @@ def _price(
 
 
 def _node_of(cluster_state: ClusterState, claim: ResourceClaim) -> str:
-    """The only node where the devices of a claim are, as its allocation says."""
+    """Return the only node of the claim's devices, according to its allocation."""
     allocation = claim.status.allocation
     if allocation is None:
         return ""
@@ -249,7 +253,7 @@ def _node_of(cluster_state: ClusterState, claim: ResourceClaim) -> str:
 
 
 def _named_node(selector: NodeSelector | None) -> str:
-    """The node that a selector names, if it is one and nothing else."""
+    """Return the node that a selector names, if it selects exactly one by name."""
     for term in selector.node_selector_terms if selector is not None else ():
         for field_ in term.match_fields:
             if field_.key == NAME_FIELD and field_.operator == "In" and len(field_.values) == 1:
@@ -258,7 +262,7 @@ def _named_node(selector: NodeSelector | None) -> str:
 
 
 def _cpus(claim: ResourceClaim) -> dict[DeviceId, str]:
-    """The CPUs that drivers say they gave (`status.devices[].data.cpuset`)."""
+    """Return the CPUs that drivers report in `status.devices[].data.cpuset`."""
     found: dict[DeviceId, str] = {}
     for status in claim.status.devices:
         cpus = status.data.get("cpuset") if isinstance(status.data, dict) else None

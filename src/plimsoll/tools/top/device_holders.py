@@ -1,7 +1,7 @@
-"""Which claims hold a device: an index that the snapshot keeps up to date.
+"""`DeviceHolders`: snapshot index of the claims that hold each device.
 
-Owns `DeviceHolders`. What is held of a device in all is the allocator's state (`allocator/state.py`); here is
-only who it is. Claims with admin access are listed, although they hold nothing.
+Amounts held are kept in the allocator state (`allocator/state.py`); this index only knows the holders. Claims
+with admin access are listed although they hold nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from plimsoll.scheduler.snapshot.index import SnapshotIndex
 
 @dataclass(frozen=True, slots=True)
 class DeviceHolder:
-    """A claim that holds a device or a share of it."""
+    """Claim that holds a device or a share of it."""
 
     namespace: str
     claim: str
@@ -40,13 +40,13 @@ class DeviceHolder:
 
 
 class DeviceHolders(SnapshotIndex):
-    """Devices -> the claims that hold them, by namespace and name."""
+    """Index from device to the claims that hold it, by namespace and name."""
 
     def __init__(self) -> None:
         self._devices: dict[DeviceId, dict[tuple[str, str], ResourceClaim]] = {}
 
     def of(self, device: DeviceId) -> tuple[DeviceHolder, ...]:
-        """The holders of a device, by name; a claim that has several shares is there several times."""
+        """Return the holders of a device by name; a claim with several shares occurs several times."""
         claims = self._devices.get(device)
         if not claims:
             return ()
@@ -58,7 +58,7 @@ class DeviceHolders(SnapshotIndex):
         )
 
     def devices(self) -> set[DeviceId]:
-        """The devices that any claim names."""
+        """Return the devices that any claim holds."""
         return set(self._devices)
 
     def object_set(self, new: Any, old: Any) -> None:
@@ -80,7 +80,7 @@ class DeviceHolders(SnapshotIndex):
 
 
 def results_of(claim: ResourceClaim) -> tuple[DeviceRequestAllocationResult, ...]:
-    """The devices that a claim has been given."""
+    """Return the devices allocated to a claim."""
     return () if claim.status.allocation is None else claim.status.allocation.devices.results
 
 

@@ -1,7 +1,4 @@
-"""Devices, pools and claims for people and programs.
-
-Owns `DevicesReport`, `PoolsReport` and `ClaimsReport`.
-"""
+"""Reports of devices, pools and claims."""
 
 from __future__ import annotations
 
@@ -46,7 +43,7 @@ def not_shown(left: int, word: str) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class DevicesReport:
-    """Devices one by one."""
+    """Table of devices."""
 
     rows: tuple[DeviceRow, ...]
     limit: int = 0
@@ -73,7 +70,7 @@ class DevicesReport:
 def device_table(
     rows: Sequence[DeviceRow], paint: Paint, *, wide: bool, limit: int = 0, node: str = ""
 ) -> Iterator[str]:
-    """Devices, what is left of them and who holds them; without the column of nodes on a node's own page."""
+    """Yield the device table: state, remaining capacity and holders; no NODE column if `node` is given."""
     shown = rows[:limit] if limit else rows
     several = len({row.driver for row in rows}) > 1 or wide
     place = () if node else ("NODE",)
@@ -92,12 +89,12 @@ def device_table(
 
 
 def _place(row: DeviceRow) -> str:
-    """The node of a device; one that nobody publishes is nowhere, any other without a node is for several."""
+    """Return the node of a device, "several" if it has no single node, "-" if it is not published."""
     return row.node or ("-" if row.state == STALE else "several")
 
 
 def _left(row: DeviceRow) -> Iterator[str]:
-    """What is left of each capacity of a device that can be shared."""
+    """Yield the remaining capacities of a shareable device."""
     if row.shareable and row.state != STALE:
         for name, (total, used) in row.capacity.items():
             yield f"{_plain(name)} {total - used} of {total}"
@@ -112,7 +109,7 @@ def _why(row: DeviceRow) -> list[str] | str:
 
 
 def _holder(holder: DeviceHolder) -> str:
-    """`ns/claim (memory 4Gi)`."""
+    """Format a holder: `ns/claim (memory 4Gi)`."""
     inside = [f"{_plain(name)} {amount}" for name, amount in holder.consumed]
     if holder.admin:
         inside.append("admin access")
@@ -121,7 +118,7 @@ def _holder(holder: DeviceHolder) -> str:
 
 
 def _plain(name: str) -> str:
-    """A capacity without its domain."""
+    """Return a capacity name without its domain."""
     return name.rpartition("/")[2]
 
 
@@ -130,7 +127,7 @@ def _plain(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PoolsReport:
-    """Pools: what there is and what is left."""
+    """Table of pools with device counts and remaining shares and counters."""
 
     rows: tuple[PoolRow, ...]
     limit: int = 0
@@ -196,7 +193,7 @@ class PoolsReport:
 
 @dataclass(frozen=True, slots=True)
 class ClaimsReport:
-    """Claims: what they hold and what they charge; `alone`: one that was asked for by name."""
+    """Table of claims with devices and charges; `alone` for a single claim requested by name."""
 
     rows: tuple[ClaimRow, ...]
     limit: int = 0
@@ -238,7 +235,7 @@ class ClaimsReport:
 
 
 def _claim_lines(row: ClaimRow, paint: Paint) -> Iterator[str]:
-    """Everything about one claim, a line each."""
+    """Yield the details of one claim."""
     where = f" on {row.node}" if row.node else ""
     yield f"{paint.bold(f'{row.namespace}/{row.claim}')}: {row.state}{where}"
     pods = ", ".join(row.reserved_for) or "nobody"
@@ -257,7 +254,7 @@ def _claim_lines(row: ClaimRow, paint: Paint) -> Iterator[str]:
 
 
 def charges_of(row: ClaimRow) -> Iterator[str]:
-    """`cpu 6 AddPerClaim`; in brackets if it is not on the books."""
+    """Yield the charges as `cpu 6 AddPerClaim`; in parentheses if they are not charged yet."""
     for charge in row.charges:
         text = _charge(charge)
         yield text if row.booked else f"({text})"

@@ -1,18 +1,19 @@
-"""Devices one by one: free or not, who holds them, and what is left of what they share.
+"""Device rows: state, holders and remaining capacity of every device.
 
-Owns `DeviceRow`. Whether a device is free is asked of the allocator's own inventory and state: nothing is
-counted by other rules here. A device is listed once, however many claims share it (upstream's pool status
-counted a device once for each share of it, kubernetes/kubernetes 140170).
+States come from the allocator's own inventory and usage; nothing is computed by other rules here. A device is
+listed once, however many claims share it (upstream's pool status counts a device once per share,
+kubernetes/kubernetes#140170).
 
-    free      can be had
-    taken     nobody else can have any of it: held whole, or its shares have used up a capacity
-    partly    some of its capacity is taken by shares, the rest can be had
-    shared    in use, and any number of claims may share it: it has no capacity that could run out
-    blocked   free, but others have drawn the counters it needs: a partition of something that is in use
-    tainted   free, but a taint keeps claims off that do not tolerate it
-    stale     not offered: its pool is incomplete or contradicts itself, or nobody publishes it any more
+    free      available
+    taken     allocated exclusively, or its shares have used up a capacity
+    partly    shared, with capacity remaining
+    shared    in use by any number of claims: it has no capacity that could run out
+    blocked   free, but the counters it needs are consumed: another partition is in use
+    tainted   free, but it has a taint that claims must tolerate
+    stale     not offered: its pool is incomplete or invalid, or it is no longer published
 
-Sections 1, 2, 7 and 8 of the allocator semantics; document 001.
+See docs/spec/allocator.md, "Gathering pools", "Consumable capacity" and "Shared counters"; KEP-5075
+(docs/spec/keps.md).
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ UNAVAILABLE = frozenset({BLOCKED, TAINTED, STALE})
 
 @dataclass(frozen=True, slots=True)
 class DeviceRow:
-    """One device as allocations leave it."""
+    """State, holders and usage of one device."""
 
     driver: str
     pool: str
@@ -85,7 +86,7 @@ class DeviceRow:
 
 
 def device_rows(cluster_state: ClusterState, node: str = "") -> list[DeviceRow]:
-    """Every device there is, or those that a node may use; by driver, pool and name."""
+    """Return the rows of all devices, or of those a node can use, by driver, pool and name."""
     snapshot = cluster_state.snapshot
     known = snapshot.index(DeviceHolders)
     rows: list[DeviceRow] = []
@@ -119,7 +120,7 @@ def _of_node(cluster_state: ClusterState, name: str, known: DeviceHolders) -> It
 def rows_of(
     devices: NodeDevices, usage: DeviceUsage, known: DeviceHolders, node: str = ""
 ) -> Iterator[DeviceRow]:
-    """The rows of the devices that are offered."""
+    """Yield the rows of the offered devices."""
     for number, entry in enumerate(devices.entries):
         if node and devices.elsewhere >> number & 1:
             continue
@@ -161,7 +162,7 @@ def _state(devices: NodeDevices, usage: DeviceUsage, number: int) -> tuple[str, 
 
 
 def _short_of(devices: NodeDevices, usage: DeviceUsage, entry: DeviceEntry) -> str:
-    """Which counters a blocked device lacks."""
+    """Describe the counters that a blocked device lacks."""
     formats = {(group, name): amount.format for group, name, amount in _draws(entry.device)}
     lacks = []
     for pool in devices.counter_pools:
@@ -177,12 +178,12 @@ def _short_of(devices: NodeDevices, usage: DeviceUsage, entry: DeviceEntry) -> s
 
 
 def is_room(capacity: Mapping[str, DeviceCapacity], free: Iterable[int]) -> bool:
-    """Whether one more share fits, if it asks for as little as the request policies allow."""
+    """Return whether one more minimal share fits, given the request policies."""
     return all(_least(entry) <= left for entry, left in zip(capacity.values(), free, strict=True))
 
 
 def _least(entry: DeviceCapacity) -> int:
-    """The least that a share can consume of a capacity, in billionths."""
+    """Return the smallest amount of a capacity that a share can consume, in nano units."""
     policy = entry.request_policy
     if policy is None or not (policy.valid_range or policy.valid_values):
         return 1 if capacity_value(entry) > ZERO else 0
@@ -195,7 +196,9 @@ def _least(entry: DeviceCapacity) -> int:
 
 
 def _capacity(entry: DeviceEntry, usage: DeviceUsage, number: int) -> dict[str, tuple[Quantity, Quantity]]:
-    """What a device has of each capacity and what is used: all of it if it is held whole."""
+    """Return total and used amount of each capacity; all of it is used if the device is allocated
+    exclusively.
+    """
     is_taken = usage.taken >> number & 1
     consumed = usage.consumed.get(number, {})
     found = {}
@@ -228,7 +231,7 @@ def _node_of(slice: ResourceSlice, device: Device | None = None) -> str:
 
 
 def stale_rows(devices: NodeDevices, views: Iterable[SliceView], known: DeviceHolders) -> Iterator[DeviceRow]:
-    """The devices of slices that do not count: of older generations, or of pools that cannot be used."""
+    """Yield the devices of slices that are not offered: older generations and unusable pools."""
     (pool,) = devices.pools
     offered = devices.index.get(pool.id, {})
     newest = max((view.slice.spec.pool.generation for view in views), default=0)
@@ -255,6 +258,6 @@ def stale_rows(devices: NodeDevices, views: Iterable[SliceView], known: DeviceHo
 
 
 def missing_rows(known: DeviceHolders, unpublished: Iterable[DeviceId]) -> Iterator[DeviceRow]:
-    """Devices that claims hold and nobody publishes."""
+    """Yield rows for devices that claims hold and no slice publishes."""
     for id in unpublished:
         yield DeviceRow(*id, "", STALE, known.of(id), why="nobody publishes it")

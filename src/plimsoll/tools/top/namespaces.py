@@ -1,7 +1,7 @@
-"""Namespaces: what their pods and claims take of the cluster, from the same ledger.
+"""Namespace rows: what the pods and claims of each namespace use.
 
-Owns `NamespaceRow`. The amounts of all namespaces come to what all ledgers have booked. Devices are counted
-by class, each once however often the namespace's claims share it; shares are counted beside.
+The amounts of all namespaces add up to what all ledgers have charged. Devices are counted per class, each
+once however many claims of the namespace share it; shares are counted separately.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from plimsoll.tools.top.pods import pod_rows
 
 @dataclass(frozen=True, slots=True)
 class NamespaceRow:
-    """What one namespace takes."""
+    """Usage of one namespace."""
 
     namespace: str
     pods: int  #: that have a node
@@ -52,7 +52,7 @@ class NamespaceRow:
 
 
 def namespace_rows(cluster_state: ClusterState, namespace: str = "") -> list[NamespaceRow]:
-    """The namespaces that have pods or claims, by name."""
+    """Return the rows of all namespaces that have pods or claims, by name."""
     pods: dict[str, list[int]] = {}
     amounts: dict[str, dict[str, tuple[int, int, int]]] = {}
     for row in pod_rows(cluster_state, namespace):
@@ -78,7 +78,7 @@ def namespace_rows(cluster_state: ClusterState, namespace: str = "") -> list[Nam
 
 
 def _devices(claims: list[ResourceClaim]) -> tuple[dict[str, int], dict[str, int]]:
-    """Devices and shares by class; what is only looked at (admin access) is not had."""
+    """Count devices and shares by class, without admin access."""
     devices: dict[str, set[DeviceId]] = {}
     shares: dict[str, int] = {}
     for claim in claims:

@@ -1,6 +1,6 @@
-"""Nodes for people and programs: all of them as a table, or one with everything that is held on it.
+"""Reports of nodes: all nodes as a table, or one node with its holders and devices.
 
-Owns `NodesReport` and `NodeReport`. Nodes past their line come first and are said first.
+Nodes past their line are listed first.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HOLDERS = 8
 
 @dataclass(frozen=True, slots=True)
 class NodesReport:
-    """The books of many nodes."""
+    """Table of nodes with allocatable, used and free resources."""
 
     nodes: tuple[NodeRow, ...]  #: in the order they are told
     resources: tuple[str, ...] = ()  #: only these
@@ -56,7 +56,9 @@ class NodesReport:
             yield f"{count(left, 'more node')} not shown; --limit 0 shows all."
 
     def _table(self, paint: Paint, wide: bool, bars: bool) -> Table:
-        """With bars if there is room for them; names are told once at a terminal, else in every row."""
+        """Build the table, with bars if they fit; on a terminal the node name is shown in its first row
+        only.
+        """
         table = Table(("NODE", "RESOURCE", *_HEADINGS, *(("",) if bars else ())))
         groups = [
             (label_of(node), "red" if node.past else "bold", self._rows(node, wide)) for node in self.shown
@@ -94,7 +96,7 @@ class NodesReport:
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """One node: its book, who holds it, and its devices."""
+    """One node: its resources, their holders, and its devices."""
 
     node: NodeRow
     holders: tuple[ResourceHolder, ...]
@@ -158,10 +160,10 @@ class NodeReport:
 
 
 def sort_nodes(nodes: Iterable[NodeRow], sort: str, resources: Sequence[str] = ()) -> list[NodeRow]:
-    """Those past their line first, then by name, by what is free or used, or by what claims take.
+    """Sort nodes past their line first, then by name, free or used share, or claimed amount.
 
-    What is compared is the first resource asked for, cpu if none was: a share of the line for `free` and
-    `used`, the amount for `claims`.
+    Compares the first requested resource, by default cpu: as a share of allocatable for `free` and `used`, as
+    an amount for `claims`.
     """
     resource = resources[0] if resources else CPU
 
@@ -176,7 +178,7 @@ def sort_nodes(nodes: Iterable[NodeRow], sort: str, resources: Sequence[str] = (
 
 
 def totals_of(nodes: Iterable[NodeRow]) -> list[ResourceRow]:
-    """The books of all nodes together."""
+    """Return the totals of all nodes."""
     sums: dict[str, list[int]] = {}
     for node in nodes:
         for row in node.rows:
@@ -190,7 +192,7 @@ def totals_of(nodes: Iterable[NodeRow]) -> list[ResourceRow]:
 
 
 def label_of(node: NodeRow) -> str:
-    """A node's name, with what is the matter with it."""
+    """Return the node name with its status if it is not ready or cordoned."""
     odd = [word for word in status_of(node) if word != "ready"]
     return f"{node.name} ({', '.join(odd)})" if odd else node.name
 
@@ -214,7 +216,7 @@ def _overcommit_lines(past: list[NodeRow], of: int, paint: Paint) -> Iterator[st
 
 
 def cells_of(row: ResourceRow, bar: bool) -> list[str | Cell]:
-    """The numbers of a row, and its bar if that is wanted."""
+    """Return the cells of a row, with a bar if wanted."""
     name = row.resource
     colour = "red" if row.free < 0 else ""
     amounts = [format_short(name, each) for each in (row.line, row.requests, row.claims, row.overhead)]
@@ -226,7 +228,7 @@ def cells_of(row: ResourceRow, bar: bool) -> list[str | Cell]:
 
 
 def bar_of(row: ResourceRow, width: int = _BAR) -> str:
-    """`====##+.....`: requests, claims, overhead and what is free; a whole bar if it is past the line."""
+    """Render usage as `====##+.....`: requests, claims, overhead, free; a full bar if past the line."""
     total = max(row.line, row.used, 1)
     ends = [max(0, part) for part in (row.requests, row.requests + row.claims, row.used)]
     marks = [min(width, -(-end * width // total)) for end in ends]

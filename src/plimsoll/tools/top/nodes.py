@@ -1,18 +1,18 @@
-"""The books of nodes as rows of numbers: the line, what requests, claims and overhead take, what is left.
+"""Node rows: allocatable, requests, claims, overhead and free amount of each resource, and its holders.
 
-Owns `NodeRow` and `ResourceHolder`. Every number comes from the scheduler's own ledger and adds up to it: the
-three columns of a row are exactly what the ledger has booked, and so are the holders of a node. Amounts are
-whole units as nodes are booked in (`ledger/units.py`): milli for cpu, units for everything else. The ledger
-rounds up once for each pod and resource; here the parts of a pod are rounded so that they come to the same.
+All numbers come from the scheduler's ledger and add up to it: the three usage columns equal what the ledger
+has charged, and so do the holders of a node. Amounts are integers in ledger units (`ledger/units.py`): milli
+for cpu, units for everything else. The ledger rounds up once per pod and resource; the parts of a pod are
+rounded here so that they add up to the same amount.
 
-A column is by rule:
+Columns by rule:
 
-    requests   what containers and pods request, less what they draw from the pool of a claim (ConsumeFrom)
-               and less what is charged for a claim as a whole instead
-    claims     what claims add to that, by their policies, and pools as a whole
-    overhead   that of pods by their runtime classes, and that of devices per pod and per container
+    requests   container and pod requests, less what they draw from the pool of a claim (ConsumeFrom)
+               and less what is charged to a claim instead
+    claims     what claims add by their policies, and pools of claims
+    overhead   pod overhead of runtime classes, and per-pod and per-container overhead of devices
 
-Document 000, "Scheduler Internal Cache Update".
+See KEP-5517, "Scheduler Internal Cache Update" (docs/spec/keps.md).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _COLUMNS = {
 
 @dataclass(frozen=True, slots=True)
 class ResourceRow:
-    """One resource of a node, in whole units; `free` below zero is past the line."""
+    """One resource of a node, in ledger units; negative `free` means past the line."""
 
     resource: str
     line: int
@@ -74,7 +74,7 @@ class ResourceRow:
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """The book of one node; rows of what it has or has promised, the usual resources first."""
+    """Resources of one node; cpu and memory first."""
 
     name: str
     ready: bool
@@ -85,11 +85,11 @@ class NodeRow:
 
     @property
     def past(self) -> tuple[str, ...]:
-        """The resources that are past their line."""
+        """Resources of which more is charged than allocatable."""
         return tuple(row.resource for row in self.rows if row.free < 0)
 
     def row(self, resource: str) -> ResourceRow:
-        """The row of a resource; all zero if the node has nothing of it."""
+        """Return the row of a resource; all zero if the node does not have it."""
         return next(
             (row for row in self.rows if row.resource == resource), ResourceRow(resource, 0, 0, 0, 0, 0)
         )
@@ -97,10 +97,10 @@ class NodeRow:
 
 @dataclass(frozen=True, slots=True)
 class ResourceHolder:
-    """Who holds how much of a node's resource, and by which rule.
+    """Pod or claim that holds an amount of a node's resource, and the rule by which it is charged.
 
-    A pool of a claim has no pod: it belongs to all that draw from it. A negative amount is what a pod does
-    not take from the node because it draws it from such a pool.
+    The pool of a claim has no pod: it belongs to all pods that draw from it. A negative amount is what a pod
+    draws from such a pool instead of the node.
     """
 
     resource: str
@@ -124,12 +124,12 @@ class ResourceHolder:
 
 
 def format_amount(resource: str, units: int) -> str:
-    """A whole number of a resource as Kubernetes writes it."""
+    """Format an amount in ledger units as a Kubernetes quantity."""
     return str(units) if resource == PODS else str(from_units(resource, units))
 
 
 def resource_order(resource: str) -> tuple[int, str]:
-    """Where a resource stands among others: cpu, memory, ephemeral-storage, huge pages, the rest by name."""
+    """Return the sort key of a resource: cpu, memory, ephemeral-storage, huge pages, then by name."""
     if resource in STANDARD_RESOURCES:
         return STANDARD_RESOURCES.index(resource), ""
     return (len(STANDARD_RESOURCES) if is_huge_page(resource) else len(STANDARD_RESOURCES) + 1), resource
@@ -139,7 +139,7 @@ def resource_order(resource: str) -> tuple[int, str]:
 
 
 def node_rows(cluster_state: ClusterState, *, names: Iterable[str] | None = None) -> list[NodeRow]:
-    """The books of all nodes, or of those named (unknown names are passed by), by name."""
+    """Return the rows of all nodes, or of those named, by name; unknown names are ignored."""
     snapshot = cluster_state.snapshot
     wanted = sorted((node.metadata.name for node in cluster_state.nodes) if names is None else set(names))
     nodes = []
@@ -151,7 +151,7 @@ def node_rows(cluster_state: ClusterState, *, names: Iterable[str] | None = None
 
 
 def node_row_of(ledger: NodeLedger) -> NodeRow:
-    """The book of one ledger."""
+    """Return the row of one ledger."""
     columns = _claims_and_overhead(ledger)
     rows = []
     booked = (name for name, amount in ledger.requested.items() if amount)
@@ -171,12 +171,12 @@ def node_row_of(ledger: NodeLedger) -> NodeRow:
 
 
 def is_ready(node: Node) -> bool:
-    """Whether a node says that it is; one that says nothing is taken at its word."""
+    """Return whether a node is ready; True if it has no Ready condition."""
     return all(each.status == "True" for each in node.status.conditions if each.type == "Ready")
 
 
 def _claims_and_overhead(ledger: NodeLedger) -> dict[str, list[int]]:
-    """By resource, what claims and overhead take: only pods that have either are looked at."""
+    """Sum claims and overhead by resource; only pods that have either are visited."""
     total: dict[str, list[int]] = {}
     for entry in ledger.entries.values():
         if entry.charged_claims or entry.pod.spec.overhead:
@@ -197,16 +197,16 @@ def _pool_charges(ledger: NodeLedger) -> Iterator[tuple[str, int]]:
 
 
 def entry_columns(entry: LedgerEntry) -> dict[str, tuple[int, int, int]]:
-    """What a pod takes by itself: requests, claims and overhead of each resource, in whole units."""
+    """Return requests, claims and overhead of a ledger entry by resource, in ledger units."""
     if not entry.charged_claims and not entry.pod.spec.overhead:
         return {name: (amount, 0, 0) for name, amount in entry.units.items()}
     return simple_columns(entry) or full_columns(entry)
 
 
 def simple_columns(entry: LedgerEntry) -> dict[str, tuple[int, int, int]] | None:
-    """The usual case without walking the lines: claims that are simply added, in whole units; else None.
+    """Compute the columns without walking the charge lines, for claims that are simply added; None otherwise.
 
-    Where claims and overhead are whole units, nothing is rounded in them, and the rest is by requests.
+    Valid where claims and overhead are whole units, so that only requests are rounded.
     """
     spec = entry.pod.spec
     if spec.resources is not None or not entry.options.count_claims or entry.holds:
@@ -238,7 +238,7 @@ def simple_columns(entry: LedgerEntry) -> dict[str, tuple[int, int, int]] | None
 
 
 def full_columns(entry: LedgerEntry) -> dict[str, tuple[int, int, int]]:
-    """The same by the lines of the entry, one by one."""
+    """Compute the columns from the charge lines of the entry."""
     sums: dict[str, list[Quantity]] = {}
     for line in entry.lines:
         if line.counted and is_accounted(line.resource):
@@ -253,14 +253,14 @@ def full_columns(entry: LedgerEntry) -> dict[str, tuple[int, int, int]]:
 
 
 def column_of(line: LedgerLine) -> int:
-    """In which column a line is told; what is drawn from a pool is no longer requested of the node."""
+    """Return the column of a charge line; what is drawn from a pool is not requested from the node."""
     if line.rule is ChargeRule.CONSUME_FROM:
         return REQUESTS if line.pod else CLAIMS
     return _COLUMNS[line.rule]
 
 
 def _round(resource: str, amounts: Sequence[Quantity]) -> Iterator[int]:
-    """Amounts as whole numbers that come to their sum, rounded up once."""
+    """Yield integers that add up to the sum of the amounts, rounded up once."""
     so_far, before = ZERO, 0
     for amount in amounts:
         so_far = so_far + amount
@@ -273,7 +273,9 @@ def _round(resource: str, amounts: Sequence[Quantity]) -> Iterator[int]:
 
 
 def holders(cluster_state: ClusterState, node: str, resource: str = "") -> list[ResourceHolder]:
-    """Who holds what of a node, the biggest first, resource by resource; InputError if it is not known."""
+    """Return the holders of a node's resources, largest first by resource. Raise InputError if the node is
+    unknown.
+    """
     place = cluster_state.snapshot.row_of(node)
     if place is None:
         raise InputError(f"there is no node {node}")
@@ -298,9 +300,9 @@ def holders(cluster_state: ClusterState, node: str, resource: str = "") -> list[
 def entry_holders(
     entry: LedgerEntry, devices: dict[str, tuple[DeviceId, ...]] | None = None
 ) -> list[ResourceHolder]:
-    """The charges of one pod, those of the same rule and claim together; they come to what was booked.
+    """Return the charges of one pod, merged by rule and claim; they add up to the charged amounts.
 
-    `devices` are those of its claims, for bills from a status, which do not name any.
+    `devices` are those of its claims, for charges read from a status, which name no devices.
     """
     merged: dict[str, dict[tuple[int, str, str], tuple[Quantity, tuple[DeviceId, ...]]]] = {}
     for line in entry.lines:
@@ -320,7 +322,7 @@ def entry_holders(
 
 
 def _devices_of(cluster_state: ClusterState, entry: LedgerEntry) -> dict[str, tuple[DeviceId, ...]]:
-    """The devices of a pod's claims, for charges that were written down without them."""
+    """Return the devices of the pod's claims whose recorded charges do not name them."""
     found = {}
     for charged_claim in entry.charged_claims:
         if charged_claim.parts:

@@ -1,7 +1,4 @@
-"""Pods and namespaces for people and programs.
-
-Owns `PodsReport` and `NamespacesReport`.
-"""
+"""Reports of pods and namespaces."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ Amounts = Mapping[str, tuple[int, int, int]]
 
 
 def shown_resources(amounts: Iterable[Amounts], wanted: tuple[str, ...], wide: bool) -> tuple[str, ...]:
-    """Which resources are told: those asked for, else cpu and memory; all with claims if there is room."""
+    """Return the resources to show: those requested, else cpu and memory; all of them if `wide`."""
     if wanted:
         return wanted
     if not wide:
@@ -30,14 +27,14 @@ def shown_resources(amounts: Iterable[Amounts], wanted: tuple[str, ...], wide: b
 
 
 def sums_of(resource: str, amounts: Amounts) -> tuple[str, ...]:
-    """Requests, claims, overhead and all together, short."""
+    """Return requests, claims, overhead and total, formatted."""
     parts = amounts.get(resource, (0, 0, 0))
     return tuple(format_short(resource, each) if each else "0" for each in (*parts, sum(parts)))
 
 
 @dataclass(frozen=True, slots=True)
 class PodsReport:
-    """What pods take of their nodes; `alone`: one that was asked for by name."""
+    """Table of pods with their usage; `alone` for a single pod requested by name."""
 
     rows: tuple[PodRow, ...]
     resources: tuple[str, ...] = ()
@@ -86,7 +83,7 @@ class PodsReport:
 
 @dataclass(frozen=True, slots=True)
 class NamespacesReport:
-    """What namespaces take of the cluster."""
+    """Table of namespaces with their usage."""
 
     rows: tuple[NamespaceRow, ...]
     resources: tuple[str, ...] = ()
@@ -121,7 +118,7 @@ class NamespacesReport:
 
 
 def _devices(row: NamespaceRow) -> Iterator[str]:
-    """`gpu 8`, and how many shares where there are more than devices."""
+    """Yield `gpu 8` per class, with the number of shares if there are any."""
     for name, number in row.devices.items():
         shares = row.shares.get(name, 0)
         extra = f" ({count(shares, 'share')})" if shares else ""

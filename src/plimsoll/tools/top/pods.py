@@ -1,7 +1,7 @@
-"""Pods: where they are, what they take of their nodes and by what, and the devices of their claims.
+"""Pod rows: node, resource usage by source, and the devices of their claims.
 
-Owns `PodRow`. The rows come to what the ledgers have booked: what is charged for a claim as a whole, for all
-pods that draw from it together, has a row of its own, named after the claim.
+The rows add up to what the ledgers have charged: a pool that several pods draw from has its own row, named
+after the claim.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from plimsoll.tools.top.nodes import entry_columns, format_amount, resource_orde
 
 @dataclass(frozen=True, slots=True)
 class PodRow:
-    """What one pod takes: resource -> requests, claims, overhead, in whole units."""
+    """Usage of one pod: resource -> (requests, claims, overhead), in ledger units."""
 
     namespace: str
     pod: str  #: "" for what is charged for a claim as a whole
@@ -64,7 +64,7 @@ class PodRow:
 
 
 def pod_rows(cluster_state: ClusterState, namespace: str = "") -> list[PodRow]:
-    """The pods that have not ended, and pools of claims, by namespace and name."""
+    """Return the rows of all pods that have not terminated and of claim pools, by namespace and name."""
     snapshot = cluster_state.snapshot
     rows = []
     for place in snapshot.rows():
@@ -79,7 +79,7 @@ def pod_rows(cluster_state: ClusterState, namespace: str = "") -> list[PodRow]:
 
 
 def rows_on(cluster_state: ClusterState, ledger: NodeLedger) -> Iterator[PodRow]:
-    """The rows of one node: its pods, then what is charged for claims as a whole."""
+    """Yield the rows of one node: its pods, then its claim pools."""
     for entry in ledger.entries.values():
         pod = entry.pod
         drawn: dict[str, int] = {}
@@ -110,7 +110,7 @@ def rows_on(cluster_state: ClusterState, ledger: NodeLedger) -> Iterator[PodRow]
 
 
 def _unbooked(cluster_state: ClusterState, pod: Pod) -> PodRow:
-    """A pod that is pending, or bound to a node that is not known: what its spec asks for."""
+    """Return the row of a pod that is pending or bound to an unknown node, from its spec."""
     snapshot = cluster_state.snapshot
     options = snapshot.options
     entry = make_entry(pod, (), options, cluster_state.profile)
@@ -120,7 +120,7 @@ def _unbooked(cluster_state: ClusterState, pod: Pod) -> PodRow:
 
 
 def _claims(cluster_state: ClusterState, pod: Pod) -> tuple[tuple[str, ...], tuple[DeviceId, ...]]:
-    """The claims of a pod and their devices."""
+    """Return the claims of a pod and their devices."""
     if not pod.spec.resource_claims and pod.status.extended_resource_claim_status is None:
         return (), ()
     names = tuple(dict.fromkeys(resolve_claim_names(pod).values()))

@@ -1,8 +1,8 @@
-"""Pools: how many devices there are, how many can be had, and what is left of counters and shares.
+"""Pool rows: device counts by state, and what is left of counters and shared capacity.
 
-Owns `PoolRow`. It sums up the rows of the pool's devices, so that free, used and unavailable devices are all
-there are, each counted once. Counters are the allocator's own numbers, drawn once per device however many
-share it. What shares have left is summed over the devices that can be shared.
+Sums up the device rows, so free, used and unavailable devices add up to all devices, each counted once.
+Counters are the allocator's own numbers, consumed once per device however many claims share it. Remaining
+shares are summed over the shareable devices.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Stock = tuple[Quantity, Quantity]
 
 @dataclass(frozen=True, slots=True)
 class PoolRow:
-    """One pool. `all` is `free` + `partly` + `taken` + `unavailable`."""
+    """Counts of one pool. `all` is `free` + `partly` + `taken` + `unavailable`."""
 
     driver: str
     pool: str
@@ -92,14 +92,14 @@ class PoolRow:
 
 
 def pool_rows(cluster_state: ClusterState) -> list[PoolRow]:
-    """Every pool there is, by driver and name; also one of which claims hold devices that nobody offers."""
+    """Return the rows of all pools by driver and name, including pools that are only referenced by claims."""
     return sorted((row for row, _ in inspect_pools(cluster_state)), key=lambda row: (row.driver, row.pool))
 
 
 def inspect_pools(
     cluster_state: ClusterState, only: Set[PoolId] | None = None
 ) -> Iterator[tuple[PoolRow, list[DeviceRow]]]:
-    """Every pool, or only these as far as there are such, each with the rows of its devices by name."""
+    """Yield each pool, or those in `only`, with the rows of its devices by name."""
     snapshot = cluster_state.snapshot
     known = snapshot.index(DeviceHolders)
     held: dict[PoolId, set[DeviceId]] = {}
@@ -176,7 +176,7 @@ def _counters(
 
 
 def _shares(found: Iterable[DeviceRow]) -> dict[str, Stock]:
-    """What devices that can be shared have, and have left; what cannot be had today is not left."""
+    """Sum total and remaining capacity of the shareable devices; unavailable devices have none left."""
     total: dict[str, Stock] = {}
     for row in found:
         if not row.shareable or row.state == STALE:

@@ -1,7 +1,7 @@
-"""Columns for people: laid out first, painted after, as wide as the screen.
+"""`Table`: text table that is laid out first and colored afterwards, fitted to the terminal width.
 
-Owns `Table`. The last column may be a list of words, of which as many are written as fit, with the number of
-the others. `format_short` writes amounts the way people read them: cores, and binary units with one digit.
+The last column may be a list of words, shortened with a count of the rest. `format_short` formats amounts for
+people: cores, and binary units with one digit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BAR = "bar"
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A text in a colour: the name of one of `Paint`'s, or `BAR`."""
+    """Text with a color: the name of a `Paint` method, or `BAR`."""
 
     text: str
     colour: str = ""
@@ -33,7 +33,7 @@ class Cell:
 
 @dataclass(slots=True)
 class Table:
-    """Rows under headings; a heading that begins with `>` is of a column that ends evenly."""
+    """Rows under headings; a heading that starts with `>` is right-aligned."""
 
     headings: tuple[str, ...]
     rows: list[tuple[str | Cell | Sequence[str], ...]] = field(default_factory=list)
@@ -43,7 +43,7 @@ class Table:
         self.rows.append(cells)
 
     def lines(self, paint: Paint, *, wide: bool = False, indent: str = "") -> Iterator[str]:
-        """The table as lines, no blanks at their ends."""
+        """Yield the table as lines without trailing spaces."""
         right = [heading.startswith(">") for heading in self.headings]
         head = tuple(Cell(heading.lstrip(">"), "dim") for heading in self.headings)
         caps = {} if wide else self.caps
@@ -79,7 +79,7 @@ def _painted(text: str, colour: str, paint: Paint) -> str:
 
 
 def _fit(cell: str | Cell | Sequence[str], room: int | None) -> str:
-    """A last cell in so many characters."""
+    """Fit a cell into `room` characters."""
     text = _text(cell)
     if room is None or len(text) <= room:
         return text
@@ -94,7 +94,7 @@ def _fit(cell: str | Cell | Sequence[str], room: int | None) -> str:
 
 
 def format_short(resource: str, units: int) -> str:
-    """An amount for people: exact in cores and counts, to a tenth in bytes."""
+    """Format an amount for people: exact for cores and counts, one decimal for bytes."""
     if resource == CPU:
         cores, milli = divmod(abs(units), 1000)
         text = f"{cores}.{milli:03d}".rstrip("0").rstrip(".") if milli else str(cores)
@@ -105,7 +105,7 @@ def format_short(resource: str, units: int) -> str:
 
 
 def short_bytes(units: int) -> str:
-    """To a tenth of the greatest binary unit, cut off rather than rounded up."""
+    """Format bytes with one decimal of the largest binary unit, truncated rather than rounded up."""
     size, unit = abs(units), 0
     while size >= 1024 ** (unit + 1) and unit < len(_UNITS) - 1:
         unit += 1
@@ -116,7 +116,7 @@ def short_bytes(units: int) -> str:
 
 
 def percent(part: int, total: int) -> str:
-    """How much of a line is used; what is used where there is no line is infinitely much."""
+    """Format usage as a percentage; "over" if something is used of a resource the node does not have."""
     if part < 0 or (total <= 0 and part == 0):
         return "-"
     if total <= 0:
@@ -125,10 +125,10 @@ def percent(part: int, total: int) -> str:
 
 
 def share_of(total: Quantity, left: Quantity) -> str:
-    """`6Gi of 10Gi`."""
+    """Format as `6Gi of 10Gi`."""
     return f"{left} of {total}"
 
 
 def count(number: int, word: str, plural: str = "") -> str:
-    """`1 node`, `5,000 nodes`."""
+    """Format a count with its noun: `1 node`, `5,000 nodes`."""
     return f"{number:,} {word if number == 1 else plural or word + 's'}"

@@ -1,7 +1,4 @@
-"""`top`: what is free and who holds it, asked of a cluster state.
-
-Owns `top`, the one call behind the command and the page.
-"""
+"""`top`: the entry point of the command and the dashboard."""
 
 from __future__ import annotations
 
@@ -35,9 +32,10 @@ def top(
     sort: str = "name",
     limit: int = 0,
 ) -> Report:
-    """One of `VIEWS`; `name` is one node, pod, claim, namespace, or a part of a device's or pool's name.
+    """Return the report of one of `VIEWS`; `name` is a node, pod, claim or namespace, or part of a device or
+    pool name.
 
-    `limit` is how many nodes, pods and so on are told (0: all). InputError if there is nothing of this name.
+    `limit` is the number of rows to show (0: all). Raises InputError if nothing has this name.
     """
     if what not in VIEWS:
         raise InputError(f"{what}: there is no such view; there are {', '.join(VIEWS)}")
@@ -76,7 +74,7 @@ def top(
 
 
 def _check_seen(cluster_state: ClusterState, what: str) -> None:
-    """InputError if a view is about what could not be seen: nobody knows that there is none."""
+    """Raise InputError if the kind that a view shows could not be read."""
     for gap in cluster_state.objects.gaps:
         if gap.kind == _SHOWN.get(what) and gap.refused:
             raise InputError(f"{gap.kind} cannot be told about: {gap.why}")

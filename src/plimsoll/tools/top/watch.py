@@ -1,7 +1,4 @@
-"""Following a cluster: an answer now, and again whenever something has changed.
-
-Owns `follow`, which calls back at most once in `pace` seconds, however much happens in the cluster.
-"""
+"""`follow`: repeat a report whenever the cluster changes, at most once in `pace` seconds."""
 
 from __future__ import annotations
 
@@ -25,9 +22,10 @@ async def follow(
     trouble: Callable[[str], None] = lambda why: None,
     pace: float = PACE,
 ) -> None:
-    """Keep a cluster state up to date and call `show` when it is; ends by cancellation or PlimsollError.
+    """Keep a cluster state up to date and call `show` after changes, until cancelled or a PlimsollError is
+    raised.
 
-    The first call comes when everything has been listed.
+    The first call comes after the initial lists.
     """
     changed = asyncio.Event()
     listed = asyncio.Event()
