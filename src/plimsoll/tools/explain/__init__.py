@@ -1,8 +1,9 @@
-"""Why is it pending, and why is it there: pods and claims explained down to the numbers. Start at `pods.py`.
+"""`plimsoll explain`: why a pod or claim is pending or where it was scheduled, with the numbers. START HERE:
+`pods.py`.
 
-`explain_pod` and `explain_claim` give values that are reports; `summarize_pending` gives a line for each pod
-that waits. Everything is asked of the scheduler's own rules on the scheduler's own books (`filter_run`),
-grouped by reason (`groups`), with the smallest change that would help (`fixes`). `text` has all the words.
+`explain_pod` and `explain_claim` return reports; `summarize_pending` returns one line per pending pod.
+Everything is evaluated with the scheduler's own rules on its own ledgers (`filter_run`), grouped by reason
+(`groups`), with the smallest change that would help (`fixes`). All texts are in `text`.
 """
 
 from plimsoll.tools.explain.claims import explain_claim

@@ -1,7 +1,7 @@
-"""Which attributes of a device a selector reads, and what the device has there.
+"""Device attributes that a selector reads, with the device's values.
 
-Owns the walk over a selector's expression. A name that occurs in it as a field or as a text is taken for one
-that is read: enough to show the values that decided.
+Any name that occurs in the expression as a field or a string is assumed to be read, which is enough to show
+the deciding values.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DRIVER = "driver"
 def attributes_read(
     expression: str, driver: str, device: Device
 ) -> list[tuple[str, DeviceAttribute | DeviceCapacity | str]]:
-    """What a device has of what an expression reads, by name, the attributes first."""
+    """Return the device's values for the names that an expression reads, attributes first."""
     words = words_of(expression)
     found: list[tuple[str, DeviceAttribute | DeviceCapacity | str]] = []
     named: list[tuple[str, DeviceAttribute | DeviceCapacity]] = [*sorted(device.attributes.items())]
@@ -37,7 +37,7 @@ def attributes_read(
 
 @lru_cache(maxsize=512)
 def words_of(expression: str) -> frozenset[str]:
-    """The names and texts in an expression; none if it cannot be read."""
+    """Return the field names and strings in an expression; none if it does not parse."""
     try:
         return frozenset(_words(parse(expression)))
     except CelCompileError:
@@ -59,7 +59,7 @@ def _words(tree: object) -> Iterator[str]:
 
 
 def value_text(value: DeviceAttribute | DeviceCapacity | str) -> str:
-    """A value as it stands in a slice."""
+    """Format a value as it appears in a slice."""
     if isinstance(value, str):
         return value
     if isinstance(value, DeviceCapacity):

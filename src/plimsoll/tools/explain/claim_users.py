@@ -1,7 +1,4 @@
-"""Who uses which claim, and which claim holds which device.
-
-Owns lookups over the objects of a cluster state that several explanations need.
-"""
+"""Lookups shared by several explanations: pods that use a claim, and claims that hold a device."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from plimsoll.tools.cluster_state import ClusterState
 
 
 def holders_of(cluster_state: ClusterState, devices: Collection[DeviceId]) -> dict[DeviceId, ResourceClaim]:
-    """The first claim that holds each of these devices."""
+    """Return the first claim that holds each of the devices."""
     found: dict[DeviceId, ResourceClaim] = {}
     for claim in cluster_state.objects.all(ResourceClaim):
         allocation = claim.status.allocation
@@ -31,7 +28,7 @@ def holders_of(cluster_state: ClusterState, devices: Collection[DeviceId]) -> di
 def pods_using(
     cluster_state: ClusterState, namespace: str, claim: str, but: Pod | None = None
 ) -> tuple[str, ...]:
-    """The pods a claim is reserved for or that use it on a node, by name; `but` is left out."""
+    """Return the names of the pods a claim is reserved for or that use it on a node, except `but`."""
     found = cluster_state.objects.find(ResourceClaim, namespace, claim)
     names = {user.name for user in found.status.reserved_for} if found is not None else set()
     names |= {pod.metadata.name for pod in users_of(cluster_state, namespace, claim) if pod.spec.node_name}
@@ -41,7 +38,7 @@ def pods_using(
 
 
 def users_of(cluster_state: ClusterState, namespace: str, claim: str) -> list[Pod]:
-    """The pods that name a claim, or for which it was made, and that have not ended."""
+    """Return the pods that reference a claim, or for which it was generated, and that have not terminated."""
     return [
         pod
         for pod in cluster_state.pods

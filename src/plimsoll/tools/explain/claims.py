@@ -1,7 +1,7 @@
-"""Why a claim has the devices it has, why it keeps them, or where it could get some.
+"""`explain_claim`: why a claim has its devices, why it keeps them, or where it could be allocated.
 
-Owns `explain_claim`. A claim is allocated only when a pod uses it; one that nobody uses waits for that and
-for nothing else. Where it would fit is asked as for a pod that asks for nothing but the claim.
+A claim is allocated only when a pod uses it; an unused claim waits for nothing else. Where it would fit is
+evaluated with a pod that requests only this claim.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def explain_claim(
     settings: SchedulerProfile | None = None,
     unfolded: bool = False,
 ) -> ClaimExplanation:
-    """Why a claim has devices, or why it has none and where it could get some."""
+    """Explain why a claim has devices, or why it has none and where it could be allocated."""
     settings = settings or SchedulerProfile.default()
     if claim.status.allocation is not None:
         return _explain_allocated(cluster_state, claim)
@@ -161,7 +161,7 @@ def _explain_pending(
 
 
 def _only(claim: ResourceClaim) -> Pod:
-    """A pod that asks for nothing but a claim."""
+    """Return a pod that requests nothing but the claim."""
     reference = PodResourceClaim(name="claim", resource_claim_name=claim.metadata.name)
     meta = ObjectMeta(name=claim.metadata.name, namespace=claim.metadata.namespace)
     return Pod(metadata=meta, spec=PodSpec(resource_claims=(reference,)))

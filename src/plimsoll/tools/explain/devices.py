@@ -1,8 +1,7 @@
-"""What the search for devices has to say: request, device, rule, numbers.
+"""Statements about device allocation: request, device, rule, numbers.
 
-Owns reading the values that an exact answer about a node carries (a Refusal, a Fault or a GaveUp of the
-allocator, Reasons of the ledger) into branches. Numbers come from those values and from the devices
-themselves, never from texts.
+Converts the refusal of a node (Refusal, Fault or GaveUp of the allocator, Reasons of the ledger) into
+statements. Numbers come from these values and from the devices, never from texts.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ _MEBI = 1 << 20
 
 
 def signature(reasons: Sequence[NodeReason]) -> Hashable:
-    """Equal for answers that are told together: the same rules, whatever the numbers."""
+    """Return a key that is equal for refusals by the same rules, whatever the numbers."""
     return tuple((reason.message, reason.code, _inner(reason.cause)) for reason in reasons)
 
 
@@ -89,7 +88,7 @@ def _removal_kind(removal: Removal) -> Hashable:
 
 
 def distance(reasons: Sequence[NodeReason]) -> int:
-    """How far a node is from passing: devices that are missing, or parts of an amount."""
+    """Return how far a node is from passing: missing devices, or missing parts of an amount."""
     return sum(_distance(reason.cause) for reason in reasons)
 
 
@@ -105,7 +104,7 @@ def _distance(because: object) -> int:
 
 
 def _missing(request: RequestRefusal) -> int:
-    """In millionths of a device; one that failed at a late rule is nearer than one that failed early."""
+    """Return the missing devices in millionths; failing at a later rule counts as nearer."""
     last = max((list(RefusalRule).index(removal.rule) for removal in request.removals), default=-1)
     return (max(request.wanted, 1) - min(request.left, request.wanted)) * 1_000_000 - last
 
@@ -114,7 +113,7 @@ def _missing(request: RequestRefusal) -> int:
 
 
 def describe_reasons(view: PodView, reasons: Sequence[NodeReason], place: int) -> tuple[Statement, ...]:
-    """What was said about devices and books on one node."""
+    """Return the statements about devices and charges on one node."""
     return tuple(branch for reason in reasons for branch in _describe_reason(view, reason, place))
 
 
@@ -161,7 +160,7 @@ def _describe_charge(view: PodView, reason: Reason, place: int) -> Statement:
 
 
 def describe_refusal(view: PodView, refusal: Refusal, place: int) -> Iterator[Statement]:
-    """The tree of a refusal, with what the devices themselves say."""
+    """Yield the statements of a refusal, with the values of the devices."""
     for pool in refusal.pools:
         yield Statement(StatementKind.POOL, {"pool": pool.pool, "standing": pool.status, "why": pool.reason})
     for request in refusal.requests:
@@ -218,7 +217,7 @@ def _describe_request(view: PodView, request: RequestRefusal, place: int) -> Sta
 def _describe_selectors(
     asked: RequestSelectors, devices: NodeDevices, removal: Removal
 ) -> Iterator[Statement]:
-    """How many devices each selector took away, and how near the nearest came."""
+    """Yield the number of devices each selector removes and the nearest device."""
     of_class = removal.rule is RefusalRule.CLASS_SELECTOR
     classes, own = asked.class_selectors, asked.selectors
     before = devices.all
@@ -293,7 +292,7 @@ _BARE = {
 def _takers(
     view: PodView, devices: NodeDevices | AllocationFault, asked: RequestSelectors
 ) -> Iterator[Statement]:
-    """Who has the devices that would do."""
+    """Yield the claims that hold the matching devices."""
     if isinstance(devices, AllocationFault):
         return
     taken = (
@@ -321,7 +320,7 @@ def _describe_conflict(removal: Removal, conflict: ConstraintConflict) -> Statem
 
 
 def _plain(nano: int) -> Quantity:
-    """An amount of a counter; what is a whole number of Mi is most likely memory, and written so."""
+    """Format a counter amount; multiples of Mi are most likely memory and written as such."""
     form = Format.BINARY_SI if nano and nano % (_MEBI * NANO) == 0 else Format.DECIMAL_SI
     return Quantity(nano, form, None)
 
@@ -332,8 +331,7 @@ def _plain(nano: int) -> Quantity:
 def describe_cluster_devices(
     view: PodView, claim: ResourceClaim, asked: RequestSelectors, elsewhere: frozenset[int]
 ) -> Statement:
-    """How many devices of all nodes would do, and how many of them are free; `elsewhere` are places that
-    other rules take away."""
+    """Count the matching and the free devices of all nodes; `elsewhere` are nodes removed by other rules."""
     matching: set[DeviceId] = set()
     taken: set[DeviceId] = set()
     beyond: set[DeviceId] = set()

@@ -1,8 +1,7 @@
-"""A pod tried on all nodes, and which rule took away which of them.
+"""`FilterRun`: one scheduling attempt that records which rule removed which nodes.
 
-Owns `FilterRun`, an attempt of the scheduler with everything remembered that scheduling itself counts and
-throws away. All rules but devices are asked for all nodes at once; devices are asked node by node, where
-nodes in the same state answer alike.
+All rules except devices are evaluated for all nodes at once; devices are evaluated node by node, once per
+distinct node state.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class FilterRemoval:
-    """The places that a rule took away."""
+    """Nodes removed by one rule."""
 
     rule: Filter
     places: Mask
@@ -35,7 +34,7 @@ class FilterRemoval:
 
 @dataclass(frozen=True, slots=True)
 class FilterRun:
-    """What came of an attempt: a placement, or who refused."""
+    """Result of an attempt: a placement, or the refusals by node."""
 
     task: PodInfo
     outcome: Placement | FitError
@@ -46,7 +45,7 @@ class FilterRun:
 
 
 def run_filters(task: PodInfo, snapshot: Snapshot, settings: SchedulerProfile) -> FilterRun:
-    """Try a pod on all nodes, as `schedule_one` does, and remember who said what."""
+    """Run all filters for a pod, as `schedule_one` does, and record the refusals."""
     new_id = throwaway_ids()
     rules = build_filters(task, snapshot, settings, new_id)
     if isinstance(rules, NodeReason):
@@ -79,13 +78,13 @@ def run_filters(task: PodInfo, snapshot: Snapshot, settings: SchedulerProfile) -
 
 
 def _refusal(rule: DynamicResourcesFilter, place: int) -> tuple[NodeReason, ...]:
-    """What is said where a memory or the claims themselves speak against a place."""
+    """Return the refusal of a node by a cached result or by the claims themselves."""
     answer = rule.search_uncached(place)
     assert not isinstance(answer, NodeFit), "what is remembered as refused is refused"
     return answer
 
 
 def throwaway_ids() -> NewId:
-    """IDs for shares that exist for the length of a question."""
+    """Return a generator of share IDs for one evaluation."""
     numbers: Iterator[int] = count()
     return lambda: f"share-{next(numbers)}"

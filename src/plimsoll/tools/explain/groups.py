@@ -1,8 +1,8 @@
-"""Nodes that refuse a pod for the same reason, told once.
+"""`group_nodes`: nodes that refuse a pod for the same reason, described once.
 
-Owns `group_nodes`. Rules are asked for all nodes at once; what they have to say in numbers is asked only for
-the node of each group that came nearest. Of devices, one node is looked into for each state that devices are
-in; where there are too many states, the largest are, and the rest is told by its sentence alone.
+Rules are evaluated for all nodes at once; details are computed only for the nearest node of each group.
+Devices are evaluated once per distinct device state; beyond a limit, only the largest groups are evaluated in
+detail.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ STATES = 128
 
 
 def group_nodes(view: PodView, filter_run: FilterRun, states: int = STATES) -> tuple[NodeGroup, ...]:
-    """The groups of an attempt, those that are nearest to passing first within their rule."""
+    """Return the groups of an attempt, nearest first within each rule."""
     groups = [group for taken in filter_run.taken for group in group_taken(view, taken)]
     if filter_run.devices is not None and filter_run.refused:
         groups += group_refused(view, filter_run.devices, filter_run.refused, states)
@@ -64,7 +64,7 @@ def group_nodes(view: PodView, filter_run: FilterRun, states: int = STATES) -> t
 
 
 def group_taken(view: PodView, taken: FilterRemoval) -> list[NodeGroup]:
-    """The places that one rule took away, alike ones together."""
+    """Group the nodes that one rule removed."""
     places = np.flatnonzero(taken.places).tolist()
     explainer = EXPLAINERS.get(taken.rule.rule, RuleExplainer)(view, taken.rule, places)
     alike: dict[Hashable, list[int]] = {}
@@ -115,7 +115,7 @@ def group_refused(
     refused: Mapping[int, tuple[NodeReason, ...]],
     states: int = STATES,
 ) -> list[NodeGroup]:
-    """The places that were refused for devices or for what they charge."""
+    """Group the nodes refused for devices or for their charges."""
     alike: dict[Hashable, list[int]] = {}
     answers: dict[int, tuple[NodeReason, ...]] = {}
     unknown: dict[Hashable, list[int]] = {}
@@ -157,7 +157,7 @@ def group_refused(
 
 
 def device_state(view: PodView, place: int) -> Hashable:
-    """Equal for nodes whose devices are alike, and taken alike."""
+    """Return a key that is equal for nodes with equal devices in equal use."""
     devices = view.snapshot.inventory.devices_for(view.node(place))
     if isinstance(devices, AllocationFault):
         return str(devices)

@@ -1,8 +1,4 @@
-"""What keeps a pod from being tried at all, and what to do about it.
-
-Owns the fixes for reasons about the pod itself: gates, claims and classes that are not there, volumes that
-are not bound.
-"""
+"""Fixes for problems of the pod itself: scheduling gates, missing claims and classes, unbound volumes."""
 
 from __future__ import annotations
 
@@ -42,14 +38,14 @@ def fix_gates(pod: Pod) -> Fix:
 
 
 def fix_scheduler(cluster_state: ClusterState, pod: Pod) -> Fix:
-    """Another scheduler: those that pods on nodes name."""
+    """Propose another schedulerName: those that bound pods use."""
     known = {other.spec.scheduler_name for other in cluster_state.pods if other.spec.node_name} - {""}
     names = tuple(sorted(known)) or ("default-scheduler",)
     return Fix((FixStep(FixKind.NAME_SCHEDULER, {"names": names}, pod.spec.scheduler_name),))
 
 
 def fix_missing(cluster_state: ClusterState, pod: Pod, reason: NodeReason) -> Fix | None:
-    """What to do about a reason that holds for all nodes."""
+    """Return the fix for a reason that applies to all nodes."""
     step = _step(cluster_state, pod, reason)
     return None if step is None else Fix((step,))
 
@@ -108,7 +104,7 @@ def _names(
 
 
 def near_text(name: str, known: list[str]) -> str:
-    """Names that are there and look alike."""
+    """List existing names that are similar."""
     near = get_close_matches(name, sorted(known), 3)
     return f" (there is {', '.join(near)})" if near else ""
 

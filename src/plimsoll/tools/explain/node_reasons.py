@@ -1,7 +1,4 @@
-"""What nodes lack by themselves: labels, tolerated taints, being open, features, room on the books.
-
-Owns the tellers of the rules that look at a node's fields and at its book.
-"""
+"""Explainers for the rules on node fields and resources: labels, taints, cordon, features, allocatable."""
 
 from __future__ import annotations
 
@@ -39,7 +36,7 @@ class UnschedulableExplainer(RuleExplainer):
 
 
 def hard_taints(pod: Pod, node: Node) -> tuple[Taint, ...]:
-    """The taints of a node that keep a pod away."""
+    """Return the taints of a node that the pod does not tolerate."""
     return tuple(
         taint
         for taint in node.spec.taints
@@ -70,7 +67,7 @@ class TaintExplainer(RuleExplainer):
 
 
 def unmet_requirements(pod: Pod, node: Node) -> tuple[NodeSelectorRequirement, ...]:
-    """What a pod asks of its node that the node has not: of the labels, and of the term that is nearest."""
+    """Return the unmet nodeSelector labels and the unmet requirements of the nearest affinity term."""
     found = [
         NodeSelectorRequirement(key=key, operator="In", values=(value,))
         for key, value in sorted(pod.spec.node_selector.items())
@@ -85,13 +82,13 @@ def unmet_requirements(pod: Pod, node: Node) -> tuple[NodeSelectorRequirement, .
 
 
 def _matchable(selector: NodeSelector) -> list[NodeSelectorTerm]:
-    """The terms that could match some node: those that can be read and ask for something."""
+    """Return the valid, non-empty terms of a selector."""
     terms = filter_valid_terms(selector.node_selector_terms)
     return [term for term in terms if term.match_expressions or term.match_fields]
 
 
 def matches_nothing(pod: Pod) -> bool:
-    """Whether the required affinity of a pod means no node that there could ever be."""
+    """Return whether the required node affinity of a pod cannot match any node."""
     selector = required_selector(pod)
     return selector is not None and not _matchable(selector)
 
@@ -106,7 +103,7 @@ def _unmet_of(term: NodeSelectorTerm, node: Node) -> Iterator[NodeSelectorRequir
 
 
 def requirement_text(requirement: NodeSelectorRequirement) -> str:
-    """A requirement as people write it."""
+    """Format a node selector requirement."""
     values = join_names(list(requirement.values), 3)
     match requirement.operator:
         case "In":
@@ -133,7 +130,7 @@ def requirement_text(requirement: NodeSelectorRequirement) -> str:
 
 
 def node_value_text(requirement: NodeSelectorRequirement, node: Node) -> str:
-    """What a node has of what is asked for."""
+    """Describe the node's value for a requirement."""
     if requirement.key == NAME_FIELD:
         return f"{NAME_FIELD}={node.metadata.name}"
     value = node.metadata.labels.get(requirement.key)
@@ -196,14 +193,14 @@ class ResourceExplainer(RuleExplainer):
 
 
 def measure_shortage(reason: Reason) -> int:
-    """How much is missing, in parts of what is wanted; far more where no leaving would help."""
+    """Return the missing share in millionths; much larger if evicting pods would not help."""
     wanted, had = reason.wanted or 1, reason.had or 0
     lack = (wanted - had) * _WHOLE // wanted
     return lack if reason.resolvable or reason.cause is Cause.TOO_MANY_PODS else lack + 100 * _WHOLE
 
 
 def describe_shortage(view: PodView, reason: Reason, place: int) -> Statement:
-    """What a node is short of, whence the demand, and who holds the rest."""
+    """Describe what a node is short of, the sources of the demand, and the holders of the rest."""
     ledger = view.snapshot.ledger(place)
     if reason.cause is Cause.TOO_MANY_PODS:
         return Statement(
@@ -230,9 +227,9 @@ def describe_shortage(view: PodView, reason: Reason, place: int) -> Statement:
 
 
 def may_charge_more(view: PodView, place: int, resource: str) -> bool:
-    """Whether devices that the pod's claims wait for may charge more of a resource on this node.
+    """Return whether devices of pending claims may charge more of a resource on this node.
 
-    The rule about requests comes first and knows nothing of them.
+    The filter on requests runs first and does not know about them.
     """
     devices = view.snapshot.inventory.devices_for(view.node(place)) if view.task.unallocated_claims else None
     if devices is None or isinstance(devices, AllocationFault):
@@ -241,7 +238,7 @@ def may_charge_more(view: PodView, place: int, resource: str) -> bool:
 
 
 def describe_holders(view: PodView, place: int, resource: str) -> Iterator[Statement]:
-    """Who holds most of a resource on a node."""
+    """Yield the largest holders of a resource on a node."""
     found = holders(view.cluster_state, view.name(place), resource)
     for holder in found[:MAX_NAMED]:
         yield describe_holder(holder)

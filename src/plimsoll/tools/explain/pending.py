@@ -1,7 +1,6 @@
-"""All pods that wait, one line each.
+"""`summarize_pending` and `explain_pending`: one line for each pending pod.
 
-Owns `summarize_pending` and `explain_pending`. Pods that placement treats alike are tried once: the
-scheduler's own memory of failed attempts answers for the rest, so thousands of pods cost little.
+Pods with equal signatures are evaluated once, so that thousands of pods cost little.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ def summarize_pending(
     settings: SchedulerProfile | None = None,
     pods: Iterable[Pod] | None = None,
 ) -> list[tuple[Pod, str]]:
-    """Each pod that waits (or of `pods`) and why, in one line; in the order of their names."""
+    """Return each pending pod (or each of `pods`) with its reason, by name."""
     settings = settings or SchedulerProfile.default()
     known: dict[bytes, str] = {}
     asked = cluster_state.pending if pods is None else pods
@@ -57,7 +56,7 @@ def _line(cluster_state: ClusterState, pod: Pod, settings: SchedulerProfile, kno
 def explain_pending(
     cluster_state: ClusterState, *, namespace: str = "", settings: SchedulerProfile | None = None
 ) -> PendingList:
-    """All pods that wait, those with the same reason together."""
+    """Return all pending pods, grouped by reason."""
     groups: dict[str, list[str]] = {}
     for pod, why in summarize_pending(cluster_state, namespace=namespace, settings=settings):
         groups.setdefault(why, []).append(full_name(pod))

@@ -1,6 +1,5 @@
-"""What other pods and volumes have to do with it: ports, spread, affinity between pods, volumes.
-
-Owns the tellers of the rules that look beyond the node and its book.
+"""Explainers for the rules on other pods and volumes: host ports, topology spread, inter-pod affinity,
+volumes.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ class HostPortExplainer(RuleExplainer):
 
 
 class VolumeExplainer(RuleExplainer):
-    """Claims whose volumes cannot be reached, or that others use."""
+    """Volumes that are not reachable from the node, or are used by other pods."""
 
     def explain(self, place: int, alike: Sequence[int]) -> tuple[Statement, ...]:
         return tuple(self._describe_reason(place))
@@ -116,7 +115,7 @@ class VolumeExplainer(RuleExplainer):
 
 
 def terms_text(selector: NodeSelector) -> str:
-    """A node selector as people write it."""
+    """Format a node selector."""
     terms = [
         ", ".join(
             requirement_text(requirement) for requirement in (*term.match_expressions, *term.match_fields)
@@ -141,7 +140,9 @@ class TopologySpreadExplainer(RuleExplainer):
         ]
 
     def _broken(self, place: int) -> tuple[SpreadConstraint, int | None, int] | None:
-        """The first constraint that a place breaks, the pods in its domain (None: in none), the least."""
+        """Return the first violated constraint, the pods in the node's domain (None: no domain), and the
+        minimum.
+        """
         for constraint, domains, sums, least in self._rows:
             domain = int(domains[place])
             if domain == NOWHERE:
@@ -173,7 +174,7 @@ class TopologySpreadExplainer(RuleExplainer):
 
 
 def _least(spread: SpreadState, number: int) -> int:
-    """The fewest pods that any domain of a constraint has."""
+    """Return the smallest number of matching pods in any domain of a constraint."""
     present = spread.present(number)
     enough = int(present.sum()) >= spread.constraints[number].min_domains
     return int(spread.sums(number)[present].min(initial=INT32_MAX)) if enough else 0
@@ -197,7 +198,7 @@ class InterPodAffinityExplainer(RuleExplainer):
         return tuple(self._existing_anti_affinity(place))[:MAX_NAMED]
 
     def _matching_pods(self, term: AffinityTerm) -> Iterator[tuple[int, Pod]]:
-        """The pods that a term means, and where they are."""
+        """Yield the nodes and pods that a term selects."""
         namespaces = self.view.snapshot.index(MatchCounts).namespaces
         for place in self.view.snapshot.rows():
             for pod in self.view.snapshot.pods_at(place):
@@ -249,7 +250,7 @@ class InterPodAffinityExplainer(RuleExplainer):
 
 
 def selector_text(selector: CompiledLabelSelector) -> str:
-    """A label selector as kubectl writes it."""
+    """Format a label selector as kubectl does."""
     if selector.nothing:
         return "(no labels at all)"
     return ", ".join(map(_requirement_text, selector.requirements)) or "any labels"

@@ -1,8 +1,4 @@
-"""What an explanation is made from: the cluster state, the pod as a task, and the way nodes are named.
-
-Owns `PodView` and `RuleExplainer`, what all that know about one rule have in common: which places are alike,
-which one is nearest, and what there is to say about it.
-"""
+"""`PodView` and `RuleExplainer`: input of an explanation, and the interface of the explainers of one rule."""
 
 from __future__ import annotations
 
@@ -46,22 +42,22 @@ def full_name(pod: Pod) -> str:
 
 
 class RuleExplainer:
-    """What one rule has to say. This one says nothing beyond the sentence of the rule."""
+    """Base class: groups the nodes that fail a rule, ranks them, and describes the nearest one."""
 
     def __init__(self, view: PodView, rule: Filter, places: Sequence[int]) -> None:
-        """`places` are those that break the rule."""
+        """`places` are the nodes that fail the rule."""
         self.view = view
         self.rule = rule
         self.places = places
 
     def key(self, place: int) -> Hashable:
-        """Equal for places that are told together."""
+        """Return a key that is equal for nodes described together."""
         return ()
 
     def distance(self, place: int) -> int:
-        """How far a place is from passing; the least is told."""
+        """Return how far a node is from passing; the nearest is described."""
         return 0
 
     def explain(self, place: int, alike: Sequence[int]) -> tuple[Statement, ...]:
-        """What there is to say about the nearest place, and those alike."""
+        """Return the statements about the nearest node of a group."""
         return ()

@@ -1,8 +1,8 @@
-"""START HERE: why a pod is pending, or why it is where it is.
+"""START HERE: `explain_pod` and `explain_node`: why a pod is pending, or why it is where it is.
 
-Owns `explain_pod` and `explain_node`. The story of a pending pod: is it let go at all (gates), are its claims
-there, which rule takes away which nodes (`filter_run`, `groups`), what is the smallest change that would help
-(`fixes`), whom would preemption remove, and does the cluster's own scheduler say the same.
+For a pending pod: scheduling gates, its claims, the nodes each rule removes (`filter_run`, `groups`), the
+smallest change that would help (`fixes`), a preview of preemption, and the message of the cluster's own
+scheduler.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ LOOKED_AT = 200
 def explain_pod(
     cluster_state: ClusterState, pod: Pod, *, settings: SchedulerProfile | None = None, unfolded: bool = False
 ) -> PodExplanation:
-    """Why a pod waits, or why it is where it is; `unfolded` leaves nothing out."""
+    """Explain why a pod is pending or where it was scheduled; `unfolded` omits nothing."""
     settings = settings or SchedulerProfile.default()
     if pod.status.phase in TERMINAL_PHASES:
         return PodExplanation(full_name(pod), ExplainVerdict.ENDED, f"the pod has ended: {pod.status.phase}")
@@ -125,7 +125,7 @@ def _explain_gated(
 
 
 def _explain_missing(cluster_state: ClusterState, pod: Pod, unplaced: FitError) -> PodExplanation:
-    """Something about the pod itself: no node was looked at."""
+    """Explain a problem of the pod itself, for which no node was evaluated."""
     found = [fix_missing(cluster_state, pod, reason) for reason, _ in unplaced.reasons]
     fixes = tuple(fix for fix in found if fix is not None)
     return PodExplanation(full_name(pod), ExplainVerdict.PENDING, render_fit_error(unplaced), fixes=fixes)
@@ -135,7 +135,7 @@ def _explain_missing(cluster_state: ClusterState, pod: Pod, unplaced: FitError) 
 
 
 def _has_unknown_scheduler(cluster_state: ClusterState, pod: Pod) -> bool:
-    """Whether nothing tells of a scheduler of the name that the pod gives."""
+    """Return whether there is no sign of a scheduler with the pod's schedulerName."""
     name = pod.spec.scheduler_name
     tried = any(each.type == POD_SCHEDULED for each in pod.status.conditions)
     if name in SCHEDULERS or tried:
@@ -144,7 +144,7 @@ def _has_unknown_scheduler(cluster_state: ClusterState, pod: Pod) -> bool:
 
 
 def _scheduler_notes(cluster_state: ClusterState, pod: Pod, lost: bool) -> tuple[str, ...]:
-    """Whether anybody is known to schedule the pod, and what he is about to do."""
+    """Return notes about an unknown scheduler and a nominated node."""
     notes = []
     if lost:
         notes.append(
@@ -157,7 +157,7 @@ def _scheduler_notes(cluster_state: ClusterState, pod: Pod, lost: bool) -> tuple
 
 
 def _scheduler_message(pod: Pod, made: PodExplanation) -> tuple[str, ...]:
-    """What the cluster's scheduler said last, if that is something else."""
+    """Return the last message of the cluster's scheduler if it differs from this explanation."""
     for condition in pod.status.conditions:
         refused = condition.type == POD_SCHEDULED and condition.status == "False"
         if refused and condition.message and not condition.message.startswith(made.summary):
@@ -167,7 +167,7 @@ def _scheduler_message(pod: Pod, made: PodExplanation) -> tuple[str, ...]:
 
 
 def preview_preemption(view: PodView, unplaced: FitError, groups: tuple[NodeGroup, ...]) -> str:
-    """Whom a scheduler would remove for the pod, or why that is of no use; the nearest nodes are tried."""
+    """Describe the pods preemption would evict, or why it would not help; the nearest nodes are tried."""
     snapshot, resolvable, limited = view.snapshot, unplaced.resolvable, ""
     if not unplaced.nodes:
         return ""
@@ -197,7 +197,7 @@ def preview_preemption(view: PodView, unplaced: FitError, groups: tuple[NodeGrou
 def _cluster_section(
     view: PodView, filter_run: FilterRun, groups: tuple[NodeGroup, ...]
 ) -> tuple[ExplanationSection, ...]:
-    """Whether there are such devices anywhere: none at all is another matter than none left."""
+    """Count matching devices in the cluster: none at all differs from none left."""
     refused = filter_run.refused or {}
     short = any(
         isinstance(reason.cause, Refusal) and reason.cause.allocated_elsewhere is None
@@ -221,7 +221,7 @@ def _cluster_section(
 def explain_node(
     cluster_state: ClusterState, pod: Pod, node: str, *, settings: SchedulerProfile | None = None
 ) -> NodeExplanation:
-    """One pod on one node, with every rule; InputError if there is no such node."""
+    """Explain one pod on one node with every rule. Raise InputError if there is no such node."""
     settings = settings or SchedulerProfile.default()
     place = cluster_state.snapshot.row_of(node)
     if place is None:

@@ -1,8 +1,4 @@
-"""What a claim's requests ask for, by the names that refusals use.
-
-Owns `RequestSelectors` and the way from a request's name (`req`, or `req/alternative`) to its class and
-selectors.
-"""
+"""Device class and selectors of a claim's requests, by the names refusals use (`req` or `req/subrequest`)."""
 
 from __future__ import annotations
 
@@ -17,7 +13,7 @@ from plimsoll.tools.explain.pod_view import PodView
 
 @dataclass(frozen=True, slots=True)
 class RequestSelectors:
-    """One request, or one alternative: its class and the expressions a device must pass."""
+    """Class and CEL expressions of one request or subrequest."""
 
     name: str
     device_class: str = ""
@@ -26,7 +22,7 @@ class RequestSelectors:
 
 
 def requests_of(claim: ResourceClaim) -> Iterator[tuple[str, ExactDeviceRequest | DeviceSubRequest]]:
-    """The requests of a claim by name, alternatives one by one."""
+    """Yield the requests of a claim by name, subrequests one by one."""
     for request in claim.spec.devices.requests:
         if request.exactly is not None:
             yield request.name, request.exactly
@@ -45,7 +41,7 @@ def read_request_selectors(
 
 
 def find_request_selectors(view: PodView, refused: RequestRefusal) -> RequestSelectors:
-    """What the request of a refusal asks for."""
+    """Return the selectors of the request that was refused."""
     for claim in view.task.claims:
         if claim_name(claim) == refused.claim:
             for name, body in requests_of(claim):

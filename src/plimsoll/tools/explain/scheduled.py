@@ -1,7 +1,7 @@
-"""Why a pod is where it is: its devices, what it is charged and by which rule, and how the node was chosen.
+"""`explain_scheduled`: devices, charges by rule, and node choice of a scheduled pod.
 
-Owns `explain_scheduled`. What was decided is read from the objects and the node's book. How the node compares
-with others is worked out from today's state, as if the pod were placed again, and says so.
+What was decided is read from the objects and the ledger. The comparison with other nodes is computed from the
+current state, as if the pod were scheduled again, and says so.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from plimsoll.tools.top.nodes import ResourceHolder, format_amount, holders, nod
 
 
 def explain_scheduled(cluster_state: ClusterState, pod: Pod, settings: SchedulerProfile) -> PodExplanation:
-    """A pod that has a node."""
+    """Explain a pod that is bound to a node."""
     snapshot, node = cluster_state.snapshot, pod.spec.node_name
     name, place = full_name(pod), snapshot.row_of(node)
     if place is None:
@@ -79,7 +79,7 @@ def _devices(cluster_state: ClusterState, pod: Pod, claim: ResourceClaim, place:
 
 
 def describe_device(claim: ResourceClaim, result: DeviceRequestAllocationResult) -> Statement:
-    """One device of a claim, and what of it."""
+    """Describe one device of a claim and the share of it."""
     share = ""
     if result.consumed_capacity:
         amounts = ", ".join(f"{amount} {name}" for name, amount in sorted(result.consumed_capacity.items()))
@@ -101,7 +101,9 @@ def _earlier(
     result: DeviceRequestAllocationResult,
     place: int,
 ) -> Iterator[Statement]:
-    """Why the alternatives before the one that was taken were not; asked as things stand today."""
+    """Describe why earlier subrequests of a prioritized list were not used, evaluated on the current
+    state.
+    """
     head, _, chosen = result.request.partition("/")
     request = next((each for each in claim.spec.devices.requests if each.name == head), None)
     if not chosen or request is None:
@@ -201,7 +203,7 @@ def _headroom(ledger: NodeLedger, pod: Pod) -> Iterator[Statement]:
 def _choice(
     cluster_state: ClusterState, pod: Pod, claims: list[ResourceClaim], place: int, settings: SchedulerProfile
 ) -> ExplanationSection | None:
-    """How the node compares with others, as if the pod were placed now."""
+    """Compare the node with others, as if the pod were scheduled now."""
     snapshot = cluster_state.snapshot
     if snapshot.find_pod(pod_key(pod)) is None:
         return None
@@ -256,7 +258,7 @@ def _first_no(rules: list[Any], place: int) -> str:
 def _scores(
     task: PodInfo, cluster_state: ClusterState, settings: SchedulerProfile, sieve: FilterResult, place: int
 ) -> Iterator[Statement]:
-    """The scorers that tell nodes apart."""
+    """Yield the scorers whose scores differ between nodes."""
     for kind in SCORERS:
         weight = settings.weights[kind.name]
         scorer = kind.read(task, cluster_state.snapshot, settings) if weight else None

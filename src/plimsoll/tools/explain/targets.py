@@ -1,4 +1,4 @@
-"""What a question is about: a pod or a claim, as people write it."""
+"""Parsing of the command's argument: a pod or a claim."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _CLAIMS = frozenset({"claim", "claims", "resourceclaim", "resourceclaims"})
 
 
 def read_subject(text: str, namespace: str = "") -> tuple[str, str, str]:
-    """Kind (`pod` or `claim`), namespace ("" if none is said) and name.
+    """Return kind (`pod` or `claim`), namespace ("" if not given) and name.
 
-    `NAME`, `NAMESPACE/NAME`, `pod/NAME`, `claim/NAME` and `claim/NAMESPACE/NAME` are understood. A word for a
-    kind is one before it is a namespace.
+    Accepts `NAME`, `NAMESPACE/NAME`, `pod/NAME`, `claim/NAME` and `claim/NAMESPACE/NAME`. A word that is a
+    kind is not a namespace.
     """
     parts = text.split("/")
     kind = "pod"

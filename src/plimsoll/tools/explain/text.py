@@ -1,7 +1,7 @@
-"""The words of explanations: one sentence for each kind of statement, facts in the braces.
+"""Texts of explanations: one format string for each kind of statement.
 
-Owns `StatementKind`. Nothing else in `explain` makes sentences; everything else makes values. Names and
-numbers come as they are and are written here: lists joined with commas, quantities as Kubernetes writes them.
+All other modules of `explain` produce values only. Lists are joined with commas, quantities are written in
+Kubernetes notation.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 
 
 class StatementKind(Enum):
-    """What can be said; the value is the sentence."""
+    """Kind of statement; the value is its format string, the name is the `rule` in JSON output."""
 
     # -- nodes and their rules
     SHORT = "{resource}: wants {wanted}, {free} free of {line} ({requests} requests, {claims} claims, {overhead} overhead)"  # noqa: E501
@@ -110,7 +110,7 @@ class StatementKind(Enum):
 
 
 class FixKind(Enum):
-    """What can be done about it; the value is the sentence."""
+    """Kind of fix step; the value is its format string, the name is the `kind` in JSON output."""
 
     REMOVE_GATES = "remove the scheduling gates {gates}: whoever set them has not let the pod go yet"
     CREATE_CLAIM = "create ResourceClaim {claim} in namespace {namespace}{near}"
@@ -156,23 +156,23 @@ class FixKind(Enum):
 
 
 def render_statement(kind: StatementKind | FixKind, facts: Mapping[str, object]) -> str:
-    """A statement as a sentence."""
+    """Render a statement as text."""
     sentence: str = kind.value
     return sentence.format_map({name: _text(fact) for name, fact in facts.items()})
 
 
 def facts_as_json(facts: Mapping[str, object]) -> dict[str, Any]:
-    """Facts as JSON has them: whole numbers and lists as they are, everything else as texts."""
+    """Return facts as JSON values: integers and lists as they are, everything else as strings."""
     return {_camel(name): _plain(fact) for name, fact in facts.items()}
 
 
 def pluralize(count: int, one: str, many: str = "") -> str:
-    """A number with its noun."""
+    """Format a count with its noun."""
     return f"{count} {one if count == 1 else many or one + 's'}"
 
 
 def join_names(names: Sequence[str], most: int = 5) -> str:
-    """Some names, and how many more there are."""
+    """Join some names, with the number of the rest."""
     shown = ", ".join(names[:most])
     return shown + (f" and {len(names) - most} more" if len(names) > most else "")
 

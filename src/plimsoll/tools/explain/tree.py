@@ -1,8 +1,4 @@
-"""What there is to say, as a tree of values: request, node, device, rule, numbers.
-
-Owns `Statement`, one statement with its numbers and what lies beneath it, and `NodeGroup`, the nodes that
-refuse a pod for the same reason. Nothing here is a sentence: `text.py` makes those, at the very end.
-"""
+"""`Statement` and `NodeGroup`: the tree of an explanation as values; `text.py` renders it."""
 
 from __future__ import annotations
 
@@ -19,7 +15,7 @@ FEW = 5
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One statement: what kind it is, its facts, and what lies beneath it."""
+    """One statement: kind, facts and child statements."""
 
     kind: StatementKind
     facts: Mapping[str, object] = field(default_factory=dict)
@@ -45,7 +41,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class NodeGroup:
-    """Nodes that refuse for the same reason; what is told is of the one that came nearest."""
+    """Nodes that refuse a pod for the same reason; details are those of the nearest node."""
 
     rule: Rule
     reasons: tuple[NodeReason, ...]  #: of the nearest

@@ -1,8 +1,4 @@
-"""Explanations as values, and how they are written.
-
-Owns `PodExplanation`, `ClaimExplanation`, `NodeExplanation` and `PendingList`, which are reports: what
-matters first (verdict, nearest fix), then the tree. Lines are made at the very end.
-"""
+"""Reports of `explain`: verdict and nearest fix first, then the details."""
 
 from __future__ import annotations
 
@@ -22,7 +18,7 @@ GROUPS = 8
 
 
 class ExplainVerdict(Enum):
-    """Where a pod or claim stands."""
+    """State of a pod or claim."""
 
     PENDING = "pending"
     GATED = "gated"
@@ -35,7 +31,7 @@ class ExplainVerdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ExplanationSection:
-    """A heading and what stands below it."""
+    """Heading with statements."""
 
     title: str
     branches: tuple[Statement, ...]
@@ -52,7 +48,7 @@ class ExplanationSection:
 
 @dataclass(frozen=True, slots=True)
 class PodExplanation:
-    """Why a pod is pending, or why it is where it is."""
+    """Why a pod is pending or where it was scheduled."""
 
     subject: str  #: namespace/name
     verdict: ExplainVerdict
@@ -69,7 +65,7 @@ class PodExplanation:
 
     @property
     def fix(self) -> str:
-        """The nearest fix in one line; empty if none is known, or none is needed."""
+        """The nearest fix in one line; "" if none is known or needed."""
         return self.fixes[0].text if self.fixes else ""
 
     def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
@@ -102,14 +98,14 @@ class PodExplanation:
 
 @dataclass(frozen=True, slots=True)
 class ClaimExplanation(PodExplanation):
-    """Why a claim has the devices it has, or none."""
+    """Explanation of a claim."""
 
     kind = "Claim"
 
 
 @dataclass(frozen=True, slots=True)
 class NodeExplanation:
-    """One pod on one node, with every rule, not only the first that said no."""
+    """One pod on one node, with the result of every rule."""
 
     subject: str
     node: str
@@ -153,7 +149,7 @@ class NodeExplanation:
 
 @dataclass(frozen=True, slots=True)
 class PendingList:
-    """All pods that wait, by reason."""
+    """All pending pods, grouped by reason."""
 
     #: Why, and the pods it holds for, the largest group first.
     groups: tuple[tuple[str, tuple[str, ...]], ...]

@@ -1,4 +1,4 @@
-"""Long lines, folded at blanks to the width of the screen; what follows is indented by two."""
+"""Line wrapping at blanks to the terminal width, with continuation lines indented by two."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _LEAST = 40
 
 
 def fold(color: Callable[[str], str], text: str, label: str, width: int) -> Iterator[str]:
-    """A label and a text in as many lines as it takes; only the text is coloured."""
+    """Yield a label and a text in as many lines as needed; only the text is colored."""
     indent = " " * (len(label) - len(label.lstrip()) + 2)
     room = max(width, _LEAST)
     lines = textwrap.wrap(

@@ -1,7 +1,7 @@
-"""What would be if: a cluster in memory that is changed, scheduled, compared, and put back.
+"""`plimsoll whatif`: a cluster in memory that is changed, scheduled, compared and restored.
 
-START HERE: `whatif.py`. `run.py` answers a whole question (`WhatifPlan`) with a report; `exhaustive/` proves
-whether any placement exists; `kube_scheduler.py` knows what the stock scheduler does otherwise.
+START HERE: `whatif.py`. `run.py` evaluates a `WhatifPlan` and returns a report; `exhaustive/` proves whether
+any placement exists; `kube_scheduler.py` describes how kube-scheduler differs.
 """
 
 from plimsoll.tools.whatif.kube_scheduler import KUBE_SCHEDULERS

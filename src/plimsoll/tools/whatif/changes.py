@@ -1,8 +1,8 @@
-"""Changes to a cluster state, each with its way back.
+"""`ChangeLog`: undo log of changes to a cluster state.
 
-Owns `ChangeLog`: objects are set and removed on a cluster state that is ours alone, and everything since a
-mark can be undone, newest first. The books follow the objects, so undoing the objects undoes the books; the
-one thing that objects do not tell, whose turn it is among equal nodes, is part of a mark.
+Objects are set and removed on a private cluster state, and everything since a mark can be undone in reverse
+order. Ledgers follow the objects, so undoing the objects undoes the ledgers; the round-robin position among
+equal nodes is not derived from objects and is part of the mark.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from plimsoll.tools.cluster_state.objects import key_of
 
 @dataclass(frozen=True, slots=True)
 class ChangeMark:
-    """How far the changes went at some moment."""
+    """Position in the change log."""
 
     length: int
     turn: int
@@ -26,7 +26,7 @@ class ChangeMark:
 
 
 class ChangeLog:
-    """What was done to a cluster state."""
+    """Changes made to a cluster state."""
 
     __slots__ = ("_undo", "cluster_state", "number")
 
@@ -43,7 +43,7 @@ class ChangeLog:
         return ChangeMark(len(self._undo), self.cluster_state.snapshot.next_start_row, self.number)
 
     def set(self, thing: Any) -> None:
-        """An object is new or has changed."""
+        """Add or replace an object."""
         old = self.cluster_state.objects.find(type(thing), *key_of(thing))
         if old is thing:
             return
@@ -51,14 +51,14 @@ class ChangeLog:
         self._put(thing)
 
     def remove(self, thing: Any) -> None:
-        """An object is gone."""
+        """Remove an object."""
         old = self.cluster_state.objects.find(type(thing), *key_of(thing))
         if old is not None:
             self._undo.append((old, True))
             self.cluster_state.remove(old)
 
     def undo(self, mark: ChangeMark) -> None:
-        """Back to what was."""
+        """Restore the state at a mark."""
         while len(self._undo) > mark.length:
             thing, there = self._undo.pop()
             if there:
@@ -77,6 +77,6 @@ class ChangeLog:
         self.cluster_state.set(thing)
 
     def new_id(self) -> str:
-        """An ID as shares of devices have, the same in every run."""
+        """Return a share ID, the same in every run."""
         self.number += 1
         return f"00000000-0000-4000-8000-{self.number:012x}"

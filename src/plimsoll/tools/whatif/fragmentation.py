@@ -1,9 +1,8 @@
-"""What is left, and in which pieces.
+"""`Fragmentation`: the largest pod and claim that still fit on one node, and stranded resources.
 
-Owns `Fragmentation`: the largest pod and the largest claim that still fit on one node, and what is stranded:
-resources on nodes whose devices are all taken, devices on nodes without room for a pod. A sum says "8 free";
-this says "at most 2 on one node". All numbers are exact; a class whose devices differ from node to node too
-much to look at each is left out, and said to be.
+Stranded are resources on nodes whose devices are all allocated, and devices on nodes without room for a pod.
+A sum says "8 free"; this says "at most 2 on one node". All numbers are exact; a class whose devices are in
+too many different states is reported as unknown.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _BARRED = frozenset({"NoSchedule", "NoExecute"})
 
 @dataclass(frozen=True, slots=True)
 class LargestFree:
-    """The most of one resource that is free on one node, and what is free in all."""
+    """The largest free amount of a resource on one node, and the total."""
 
     resource: str
     most: int
@@ -59,7 +58,7 @@ class LargestClaim:
 
 @dataclass(frozen=True, slots=True)
 class Fragmentation:
-    """The pieces of what is left."""
+    """Fragmentation of the free resources and devices."""
 
     pieces: tuple[LargestFree, ...] = ()
     classes: tuple[LargestClaim, ...] = ()
@@ -89,7 +88,7 @@ class Fragmentation:
 
 
 def find_fragments(snapshot: Snapshot, rooms: FreeByNode) -> Fragmentation:
-    """The pieces of a cluster; nodes that take no pods are left out."""
+    """Compute the fragmentation of a cluster; unschedulable nodes are left out."""
     most: dict[str, tuple[int, str]] = {}
     free: dict[str, int] = {}
     devices: dict[str, int] = {}
@@ -136,7 +135,9 @@ def find_fragments(snapshot: Snapshot, rooms: FreeByNode) -> Fragmentation:
 
 
 def _free_devices(snapshot: Snapshot, place: int) -> tuple[dict[str, int], bool]:
-    """The devices of a node that can still be handed out, at least in part, by driver; if it has any."""
+    """Count the devices of a node that can be allocated, at least in part, by driver, and say if it has
+    any.
+    """
     devices = snapshot.inventory.devices_for(snapshot.node(place))
     if isinstance(devices, AllocationFault):
         return {}, False
@@ -180,7 +181,7 @@ def _largest_claims(snapshot: Snapshot, places: list[int]) -> Iterator[LargestCl
 
 
 def _most_at(name: str, snapshot: Snapshot, place: int) -> int:
-    """The largest number of devices of a class that one claim can have on a node."""
+    """Return the largest number of devices of a class that one claim can get on a node."""
     low, high = 0, MAX_ALLOCATION_RESULTS
     while low < high:
         middle = (low + high + 1) // 2
@@ -193,7 +194,7 @@ def _most_at(name: str, snapshot: Snapshot, place: int) -> int:
 
 
 def _task_for(name: str, count: int, snapshot: Snapshot) -> PodInfo:
-    """A pod that wants nothing but so many devices of a class."""
+    """Return a pod that requests only `count` devices of a class."""
     request = {"deviceClassName": name, "allocationMode": "ExactCount", "count": count}
     spec = {"devices": {"requests": [{"name": "r", "exactly": request}]}}
     meta = {"name": "largest", "namespace": "default", "uid": "whatif/largest"}
@@ -205,7 +206,7 @@ def _task_for(name: str, count: int, snapshot: Snapshot) -> PodInfo:
 
 
 def _state(snapshot: Snapshot, place: int) -> object:
-    """Equal for nodes on which the same claims fit."""
+    """Return a key that is equal for nodes on which the same claims fit."""
     devices = snapshot.inventory.devices_for(snapshot.node(place))
     if isinstance(devices, AllocationFault) or devices.signature is None:
         return place

@@ -1,9 +1,9 @@
-"""What the stock scheduler would do with the same objects.
+"""kube-scheduler releases that a what-if can compare with (`--as`).
 
-Owns the names people ask for (`--as`) and what each stands for: the gates that are on, the ledger's rules of
-that release, and that devices are chosen first and the node's books are asked afterwards. What differs from
-ours on purpose is listed in docs/compat.md. Among nodes of equal score kube-scheduler takes one by chance;
-the prediction takes turns, so its node may be another one of the same score.
+Each release has its feature gates, ledger rules and order of evaluation: devices are chosen first, the node's
+resources are checked afterwards. Intended differences are listed in docs/compat.md. Among nodes of equal
+score kube-scheduler chooses randomly; the prediction takes turns, so it may name another node of the same
+score.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OURS = "default"
 
 @dataclass(frozen=True, slots=True)
 class KubeScheduler:
-    """A release of kube-scheduler, with its gates."""
+    """Release of kube-scheduler with its feature gates."""
 
     name: str
     about: str
@@ -31,7 +31,7 @@ class KubeScheduler:
     profile: AccountingProfile
 
     def cluster_state(self, cluster_state: ClusterState) -> ClusterState:
-        """The same objects on that scheduler's books."""
+        """Return the same objects accounted by this release's rules."""
         return ClusterState(cluster_state.objects, self.gates, self.profile, origin=cluster_state.origin)
 
     def settings(self, settings: SchedulerProfile) -> SchedulerProfile:
@@ -64,7 +64,7 @@ KUBE_SCHEDULERS: Mapping[str, KubeScheduler] = {
 
 
 def find_kube_scheduler(name: str) -> KubeScheduler:
-    """The scheduler of a name; InputError with the names there are."""
+    """Return the scheduler called `name`. Raise InputError with the valid names."""
     found = KUBE_SCHEDULERS.get(name)
     if found is None:
         raise InputError(

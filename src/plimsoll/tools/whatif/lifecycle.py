@@ -1,8 +1,7 @@
-"""What happens to pods and their claims, as objects: made, bound, sent away.
+"""Pod and claim lifecycle as pure functions: created, bound, evicted.
 
-Owns the pure functions that write down in memory what the controllers and the scheduler would write to a
-cluster: claims from templates, a placement, and its opposite. The rules are those of
-`cluster/controllers/plans` (claims and reservations) and of `schedule/binding`.
+Produces the objects that controllers and the scheduler would write: claims from templates, a binding, and its
+reversal. The rules are those of the `controllers` package and of `scheduler/binding`.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ from plimsoll.scheduler.result import Placement
 def make_claims(
     pod: Pod, find: Callable[[str], ResourceClaimTemplate | None]
 ) -> tuple[Pod, list[ResourceClaim]]:
-    """A pod with the names of its claims in its status, and those claims that are to be made.
+    """Return the pod with its claim names in status, and the claims to create.
 
-    `find` knows the templates of its namespace. An entry whose template is not there is left as it is: such a
-    pod waits for its claim, as it would in a cluster.
+    `find` returns the templates of the namespace. An entry whose template is missing is left as is: the pod
+    stays pending, as in a cluster.
     """
     made: list[ResourceClaim] = []
     statuses = {status.name: status for status in pod.status.resource_claim_statuses}
@@ -74,7 +73,7 @@ def _generate(pod: Pod, entry: str, template: ResourceClaimTemplate) -> Resource
 
 
 def bind(placement: Placement, profile: AccountingProfile) -> tuple[Pod, list[ResourceClaim]]:
-    """A pod on its node and its claims with their devices, as they would stand in the API."""
+    """Return the bound pod and its allocated and reserved claims."""
     pod = placement.pod_info.pod
     claims = [
         _reserved(claim, pod, placement.allocations.get(claim.metadata.name))
@@ -101,7 +100,7 @@ def _reserved(claim: ResourceClaim, pod: Pod, allocation: AllocationResult | Non
 
 
 def unbind(pod: Pod) -> Pod:
-    """A pod as its controller would make it again: the same, with no node."""
+    """Return the pod as its controller would recreate it, without a node."""
     status = replace(
         pod.status,
         phase="Pending",
@@ -119,7 +118,7 @@ def unbind(pod: Pod) -> Pod:
 
 
 def release_claim(claim: ResourceClaim, pod: Pod) -> ResourceClaim:
-    """A claim that a pod does not use any more; the last one to go takes the devices along."""
+    """Return the claim without the pod's reservation; the last user's release deallocates it."""
     users = tuple(user for user in claim.status.reserved_for if user.uid != pod.metadata.uid)
     if len(users) == len(claim.status.reserved_for):
         return claim  # it never had it
@@ -131,7 +130,9 @@ def release_claim(claim: ResourceClaim, pod: Pod) -> ResourceClaim:
 def claims_used_by(
     pod: Pod, find: Callable[[str], ResourceClaim | None]
 ) -> Iterator[tuple[ResourceClaim, bool]]:
-    """The claims of a pod, and whether each was made for it; `find` knows those of its namespace."""
+    """Yield the claims of a pod and whether each was generated for it; `find` looks them up in its
+    namespace.
+    """
     seen: set[str] = set()
     for entry in pod.spec.resource_claims:
         named = claim_for_entry(pod, entry)
@@ -142,12 +143,12 @@ def claims_used_by(
 
 
 def controller_of(pod: Pod) -> OwnerReference | None:
-    """Who makes a pod again when it is gone."""
+    """Return the owner that recreates a deleted pod."""
     return next((owner for owner in pod.metadata.owner_references if owner.controller), None)
 
 
 def stays_on_node(pod: Pod) -> bool:
-    """Whether a drain leaves a pod: a DaemonSet's, or one the node itself runs."""
+    """Return whether a drain ignores a pod: DaemonSet pods and mirror pods."""
     owner = controller_of(pod)
     mirror = "kubernetes.io/config.mirror" in pod.metadata.annotations
     return mirror or (owner is not None and owner.kind in ("DaemonSet", "Node"))

@@ -1,9 +1,9 @@
-"""What people write, as the objects a scheduler would see.
+"""Manifests as the objects a scheduler would see.
 
-Owns reading manifests (text, files, trees, objects) for a what-if. Deployments, StatefulSets, ReplicaSets,
-Jobs, ReplicationControllers and CronJobs become the pods their controllers would make; a bare pod may be
-multiplied. Names and UIDs are made from what is written, so that the same question has the same answer.
-Kinds that placement does not look at are named in `passed_by`, never dropped in silence.
+Reads text, files, trees and objects. Deployments, StatefulSets, ReplicaSets, Jobs, ReplicationControllers and
+CronJobs become the pods their controllers would create; a bare pod may be multiplied. Names and UIDs are
+derived from the manifest, so results are reproducible. Kinds that do not affect scheduling are listed in
+`passed_by`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _WORKLOADS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class PriorityClassInfo:
-    """A PriorityClass, as far as it goes into pods."""
+    """Priority and preemption policy of a PriorityClass."""
 
     value: int
     policy: str | None = None
@@ -52,7 +52,7 @@ class PriorityClassInfo:
 
 @dataclass(slots=True)
 class ParsedManifests:
-    """Objects to add, in order, and what was in the manifests beside them."""
+    """Objects to add in order, ignored objects, and priority classes."""
 
     things: list[Any] = field(default_factory=list)
     passed_by: list[str] = field(default_factory=list)  #: KIND/NAME of what makes no difference
@@ -74,7 +74,7 @@ def read_manifests(
     replicas: int | None = None,
     most: int = PODS_MAX,
 ) -> ParsedManifests:
-    """The objects of manifests; `replicas` is for every pod and workload among them, `most` for all pods."""
+    """Read the objects of manifests; `replicas` applies to each pod and workload, `most` limits all pods."""
     if replicas is not None and not 1 <= replicas <= most:
         raise InputError(f"replicas: must be from 1 to {most}, not {replicas}")
     made = ParsedManifests(most=most)
@@ -126,7 +126,7 @@ def _take_in(found: ParsedObject, namespace: str, replicas: int | None, made: Pa
 
 
 def _placed(found: ParsedObject, namespace: str) -> dict[str, Any]:
-    """A tree of a kind that has a namespace, in the one that is meant."""
+    """Return the tree of a namespaced kind with its namespace set."""
     kind = BY_NAME.get(found.kind)
     metadata = found.tree.get("metadata")
     if kind is None or not kind.endpoint.namespaced or not isinstance(metadata, dict):
@@ -192,7 +192,7 @@ def _with_uid(thing: Any, uid: str) -> Any:
 
 
 def _pods_of(found: ParsedObject, namespace: str, replicas: int | None) -> Iterator[dict[str, Any]]:
-    """The pods a controller would make of a workload, as trees."""
+    """Yield the pods a controller would create for a workload, as trees."""
     at_template, at_number = _WORKLOADS[found.kind]
     template = _at(found, at_template)
     if not isinstance(template, dict):
@@ -240,9 +240,9 @@ def _at(found: ParsedObject, path: tuple[str, ...]) -> Any:
 
 
 def with_priority(pod: Pod, known: Mapping[str, PriorityClassInfo]) -> Pod:
-    """A pod as admission would leave it: with the number its priority class stands for.
+    """Return the pod with the priority of its class, as admission sets it.
 
-    InputError for a class that nobody has described: its number decides who is preempted.
+    Raises InputError for an unknown class: its value decides who is preempted.
     """
     if pod.spec.priority is not None:
         return pod

@@ -1,7 +1,7 @@
-"""A cluster in memory: what can happen to its objects.
+"""`MemoryCluster`: a cluster in memory on which pods are created, bound, evicted and deleted.
 
-Owns `MemoryCluster`: pods come and go, are bound and sent away, with their claims; every change goes through
-`ChangeLog`, so that all of it can be undone. It decides nothing about placement (`rounds` does).
+Every change goes through the `ChangeLog`, so that all of it can be undone. Scheduling decisions are made in
+`scheduling.py`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NOW = parse_time(CREATION_TIME) or 0.0
 
 
 class MemoryCluster:
-    """The objects of a cluster state that is ours alone, and what was done to them."""
+    """Objects of a private cluster state and the changes made to them."""
 
     def __init__(self, cluster_state: ClusterState, settings: SchedulerProfile) -> None:
         self.cluster_state = cluster_state
@@ -58,13 +58,13 @@ class MemoryCluster:
         return self.cluster_state.objects.find(ResourceClaimTemplate, namespace, name)
 
     def uses_of(self, pod: Pod) -> list[tuple[ResourceClaim, bool]]:
-        """The claims of a pod, and whether each was made for it."""
+        """Return the claims of a pod and whether each was generated for it."""
         if not pod.spec.resource_claims:
             return []
         return list(lifecycle.claims_used_by(pod, partial(self.find_claim, pod.metadata.namespace)))
 
     def pods_on(self, node: str) -> list[Pod]:
-        """By name: the books have them in the order in which they came, which undoing does not restore."""
+        """Return the pods of a node by name; undo does not restore the ledger's insertion order."""
         place = self.cluster_state.snapshot.row_of(node)
         return [] if place is None else sorted(self.cluster_state.snapshot.pods_at(place), key=name_of)
 
@@ -72,14 +72,14 @@ class MemoryCluster:
         return (pod for pod in self.cluster_state.pods if pod.spec.node_name)
 
     def order(self, pod: Pod) -> tuple[int, int, str, str, str]:
-        """Who is decided about first: the more important, then whoever waits for longer."""
+        """Return the queue order: higher priority first, then the longest pending."""
         meta = pod.metadata
         arrival = self._arrivals.get(pod_key(pod), 0)
         since = "" if arrival else meta.creation_timestamp or ""
         return -(pod.spec.priority or 0), arrival, since, meta.namespace, meta.name
 
     def priorities(self, added: Mapping[str, PriorityClassInfo]) -> dict[str, PriorityClassInfo]:
-        """The priority classes that were added, and those that pods of the cluster have."""
+        """Return the priority classes that were added and those used by pods of the cluster."""
         self._classes = {**self._classes, **added}
         used = {
             pod.spec.priority_class_name: PriorityClassInfo(pod.spec.priority, pod.spec.preemption_policy)
@@ -91,19 +91,19 @@ class MemoryCluster:
     # -- what happens to pods
 
     def add_pod(self, pod: Pod) -> None:
-        """A pod is new, after all others; its claims are made."""
+        """Add a pod at the end of the queue and create its claims."""
         self._arrivals[pod_key(pod)] = len(self._arrivals) + 1
         self.prepare(pod)
 
     def prepare(self, pod: Pod) -> None:
-        """Make the claims of a pod that are not there yet."""
+        """Create the claims of a pod that do not exist yet."""
         pod, claims = lifecycle.make_claims(pod, partial(self.find_template, pod.metadata.namespace))
         for claim in claims:
             self.changes.set(claim)
         self.changes.set(pod)
 
     def place(self, placement: Placement) -> None:
-        """A pod goes to its node."""
+        """Bind a pod to its node."""
         pod, claims = lifecycle.bind(placement, self.cluster_state.profile)
         for claim in claims:
             self.changes.set(claim)
@@ -111,7 +111,7 @@ class MemoryCluster:
         self.cluster_state.snapshot.next_start_row = placement.row + 1
 
     def evict(self, pod: Pod, because: EvictionReason, by: str = "", after: int = 0) -> Pod | None:
-        """A pod must leave its node; the pod that is made in its place, if somebody makes one."""
+        """Evict a pod. Return the pod created in its place, if any."""
         node = pod.spec.node_name
         bare = lifecycle.controller_of(pod) is None
         back = because is EvictionReason.DRAINED or not bare
@@ -128,7 +128,7 @@ class MemoryCluster:
         return again
 
     def delete(self, pod: Pod) -> None:
-        """A pod is gone, and with it the claims that were made for it."""
+        """Delete a pod and the claims generated for it."""
         uses = self.uses_of(pod)
         self.changes.remove(pod)
         for claim, generated in uses:
@@ -140,7 +140,7 @@ class MemoryCluster:
     # -- what happens to nodes and devices
 
     def remove_node(self, node: Node) -> None:
-        """A node is gone with its devices; its pods are made again where they have a controller."""
+        """Remove a node and its devices; pods with a controller are recreated."""
         name = node.metadata.name
         for pod in self.pods_on(name):
             if lifecycle.stays_on_node(pod):
@@ -153,7 +153,7 @@ class MemoryCluster:
         self.changes.remove(node)
 
     def evict_by_node(self, node: Node) -> None:
-        """Send away the pods that do not tolerate what a node is tainted with."""
+        """Evict the pods that do not tolerate the taints of a node."""
         for pod in self.pods_on(node.metadata.name):
             due = eviction_time(pod, node.spec.taints, _NOW)
             if due is not None:
@@ -164,7 +164,7 @@ class MemoryCluster:
     def evict_by_devices(
         self, rules: Iterable[DeviceTaintRule] = (), slices: Iterable[ResourceSlice] = ()
     ) -> None:
-        """Send away the pods that use a device which one of these taints, and do not tolerate it."""
+        """Evict the pods that use a device tainted by these rules or slices and do not tolerate it."""
         rules = list(rules)
         ordered = sorted(slices, key=_pool_of)
         published = {pool: published_taints(group) for pool, group in groupby(ordered, _pool_of)}

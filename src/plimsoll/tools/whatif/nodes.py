@@ -1,8 +1,7 @@
-"""Nodes that do not exist yet, like one that does.
+"""`clone_node`: a new node modeled on an existing one.
 
-Owns `clone_node`: another node with the same line, labels, taints and devices, and with what runs on every
-node: pods of DaemonSets (to be placed there) and pods the node itself runs. Pools of devices that several
-nodes share are not cloned: there is one of them.
+It has the same allocatable, labels, taints and devices, and the DaemonSet pods (to be scheduled) and mirror
+pods of the original. Device pools shared by several nodes are not cloned.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ HOSTNAME = "kubernetes.io/hostname"
 
 
 def free_names(objects: ClusterObjects, like: str, count: int) -> list[str]:
-    """Names for new nodes that no node has."""
+    """Return names for new nodes that are not in use."""
     taken = {node.metadata.name for node in objects.all(Node)}
     found: list[str] = []
     number = 1
@@ -36,7 +35,7 @@ def free_names(objects: ClusterObjects, like: str, count: int) -> list[str]:
 
 
 def clone_node(objects: ClusterObjects, node: Node, name: str, pods: Iterable[Pod]) -> Iterator[Any]:
-    """A node like another and everything that comes with it; `pods` are those on the node."""
+    """Yield a copy of a node and everything that comes with it; `pods` are those on the node."""
     old = node.metadata.name
     labels = dict(node.metadata.labels)
     if labels.get(HOSTNAME) == old:
@@ -80,7 +79,7 @@ def _clone_pod(pod: Pod, old: str, new: str) -> Pod:
 
 
 def _aimed(pod: Pod, old: str, new: str) -> Any:
-    """The spec of a DaemonSet's pod, aimed at another node."""
+    """Return the spec of a DaemonSet pod, targeted at another node."""
     affinity = pod.spec.affinity
     if affinity is None:
         return replace(pod.spec, node_selector={**pod.spec.node_selector, HOSTNAME: new})

@@ -1,7 +1,6 @@
-"""What people call the objects that are to go: KIND/NAMESPACE/NAME, as kubectl would take it.
+"""`find_targets`: objects named as KIND/NAMESPACE/NAME.
 
-Owns `find_targets`. A workload stands for its pods. A name that is not there is an InputError that says which
-names are near.
+A workload selects its pods. An unknown name raises InputError with similar names.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _WORKLOADS = {
 
 
 def find_targets(objects: ClusterObjects, text: str, namespace: str = "default") -> list[Any]:
-    """The objects that a text names: `Pod/team-a/web-0`, `node/n1`, `deployment/web`."""
+    """Return the objects that a reference names: `Pod/team-a/web-0`, `node/n1`, `deployment/web`."""
     parts = text.split("/")
     if len(parts) not in (2, 3) or not all(parts):
         raise InputError(f"{text!r} names no object: write KIND/NAMESPACE/NAME, or KIND/NAME")

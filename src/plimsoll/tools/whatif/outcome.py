@@ -1,9 +1,4 @@
-"""What came of scheduling in memory.
-
-Owns the values: where pods went (`ScheduledPod`), why others wait (`PendingPod`), who had to go
-(`EvictedPod`), all of it together (`WhatifOutcome`), and what differs between two states (`StateDifference`,
-by `compare_states`).
-"""
+"""Results of scheduling in memory: scheduled, pending and evicted pods, and the difference of two states."""
 
 from __future__ import annotations
 
@@ -24,13 +19,13 @@ def name_of(pod: Pod) -> Name:
 
 
 def stem_of(name: Name) -> Name:
-    """What the pods of one workload have in common."""
+    """Return the common name of the pods of a workload."""
     stem, _, number = name[1].rpartition("-")
     return (name[0], stem) if stem and number.isdecimal() else name
 
 
 def by_number(name: Name) -> tuple[str, str, int, str]:
-    """The order people expect: web-2 before web-10."""
+    """Return the natural sort key of a name: web-2 before web-10."""
     stem, hyphen, number = name[1].rpartition("-")
     if hyphen and number.isdecimal() and len(number) < 10:
         return name[0], stem, int(number), name[1]
@@ -43,7 +38,7 @@ def full_name(name: Name) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ScheduledPod:
-    """A pod has a node, and its claims have devices."""
+    """Pod that was scheduled, with its devices and charges."""
 
     pod: Name
     node: str
@@ -54,7 +49,7 @@ class ScheduledPod:
 
 @dataclass(frozen=True, slots=True)
 class PendingPod:
-    """A pod has no node: why, in one line, and the value that line was made of."""
+    """Pod that was not scheduled: the reason in one line, and the value it was rendered from."""
 
     pod: Name
     why: str
@@ -62,7 +57,7 @@ class PendingPod:
 
 
 class EvictionReason(Enum):
-    """Why a pod had to leave its node."""
+    """Reason why a pod was evicted."""
 
     PREEMPTED = "preempted"
     DRAINED = "drained"
@@ -73,7 +68,7 @@ class EvictionReason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class EvictedPod:
-    """A pod had to leave its node; one with a controller is made again and waits for a place."""
+    """Pod that was evicted; one with a controller is recreated and pending."""
 
     pod: Name
     node: str
@@ -86,7 +81,7 @@ class EvictedPod:
 
 @dataclass(frozen=True, slots=True)
 class WhatifOutcome:
-    """What one round of scheduling did; pods in the order in which they were decided about."""
+    """Result of one scheduling round; pods in the order they were decided."""
 
     placed: tuple[ScheduledPod, ...] = ()
     pending: tuple[PendingPod, ...] = ()
@@ -97,13 +92,13 @@ class WhatifOutcome:
         return not self.pending
 
     def where(self) -> Mapping[Name, str | None]:
-        """Pod -> its node, None for those that wait."""
+        """Return {pod: node}, None for pending pods."""
         return {**{each.pod: each.node for each in self.placed}, **{each.pod: None for each in self.pending}}
 
 
 @dataclass(frozen=True, slots=True)
 class PodPlacement:
-    """Where a pod stands: on a node, or waiting and why; `gone` if there is no such pod (any more)."""
+    """Node of a pod, or the reason why it is pending; `gone` if the pod does not exist."""
 
     node: str = ""
     why: str = ""
@@ -117,7 +112,7 @@ PodPlacements = Mapping[Name, PodPlacement]
 
 @dataclass(frozen=True, slots=True)
 class PodMove:
-    """A pod that stands elsewhere after than before."""
+    """Pod whose placement differs between two states."""
 
     pod: Name
     before: PodPlacement
@@ -126,13 +121,13 @@ class PodMove:
 
 @dataclass(frozen=True, slots=True)
 class StateDifference:
-    """Two states side by side: only the pods that differ, in the order of their names."""
+    """Pods that differ between two states, by name."""
 
     moves: tuple[PodMove, ...] = ()
 
     @property
     def newly_pending(self) -> tuple[PodMove, ...]:
-        """Pods that had a node and have none."""
+        """Pods that had a node before and are pending now."""
         return tuple(m for m in self.moves if m.before.node and not m.after.node and not m.after.gone)
 
     @property
@@ -141,7 +136,7 @@ class StateDifference:
 
 
 def compare_states(before: PodPlacements, after: PodPlacements) -> StateDifference:
-    """What differs between two states; a pod that is in only one of them is gone in the other."""
+    """Return the difference of two states; a pod missing from one of them is gone there."""
     absent = PodPlacement(gone=True)
     moves = []
     for name in sorted({*before, *after}, key=by_number):

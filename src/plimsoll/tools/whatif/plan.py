@@ -1,7 +1,7 @@
-"""A whole what-if question as a value.
+"""`WhatifPlan`: the changes of a what-if as a value.
 
-Owns `WhatifPlan`: what is added, removed and changed, and how the answer is worked out. Steps are taken in
-the order of the fields: nodes come before the pods that want them, pods leave before others are placed.
+Steps are applied in field order: nodes are added before the pods that need them, pods are evicted before
+others are scheduled.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from plimsoll.tools.whatif.whatif import WhatifOperations
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatifPlan:
-    """What to change before everything is scheduled."""
+    """Changes to make before everything is scheduled."""
 
     policy: str = ""
     remove: tuple[str, ...] = ()  #: KIND/NAMESPACE/NAME
@@ -38,7 +38,7 @@ class WhatifPlan:
     versus: tuple[str, ...] = ()  #: stock schedulers to ask as well, such as kube-1.36
 
     def apply(self, moves: WhatifOperations) -> list[Name]:
-        """Make the changes; the pods that were added."""
+        """Apply the changes. Return the pods that were added."""
         if self.policy:
             moves.replace_policy(self.policy)
         moves.remove(*self.remove, namespace=self.namespace)
@@ -58,7 +58,7 @@ class WhatifPlan:
         return [name_of(thing) for thing in added if isinstance(thing, Pod)]
 
     def words(self) -> Iterator[str]:
-        """The changes in words, for people."""
+        """Yield the changes as text."""
         if self.policy:
             yield f"accounting by {self.policy}"
         if self.remove:

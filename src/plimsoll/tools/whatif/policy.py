@@ -1,8 +1,8 @@
-"""The same cluster under another accounting policy.
+"""`under_policy`: the same cluster under another accounting policy.
 
-Owns `under_policy`: every device that charges its node does so under one policy, and what running pods were
-charged is worked out anew from their claims. Classes say nothing more about policies. Document 000,
-"Accounting policies".
+Every device that charges its node does so under one policy, and the charges of running pods are recomputed
+from their claims. Policies of DeviceClasses are removed. See KEP-5517, "Accounting Policies"
+(docs/spec/keps.md).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from plimsoll.tools.cluster_state.objects import ClusterObjects
 
 
 def under_policy(objects: ClusterObjects, policy: str) -> Iterator[Any]:
-    """The objects that are otherwise when everything is accounted for by one policy."""
+    """Yield the objects that change when everything is charged under one policy."""
     if policy not in POLICIES:
         raise InputError(f"policy {policy!r}: there is no such policy; known are {', '.join(POLICIES)}")
     for slice in objects.all(ResourceSlice):
@@ -56,7 +56,7 @@ def _device(device: Device, policy: str) -> Device:
 
 
 def _uncharged(pod: Pod) -> Pod:
-    """A pod whose charges follow its claims."""
+    """Return the pod without recorded charges, so that they follow from its claims."""
     status = replace(pod.status, node_allocatable_resource_claim_statuses=(), native_resource_claim_status=())
     annotations = {key: text for key, text in pod.metadata.annotations.items() if key != POD_KEY}
     return replace(pod, metadata=replace(pod.metadata, annotations=annotations), status=status)

@@ -1,7 +1,4 @@
-"""The answer of a what-if, for people and for programs.
-
-Owns `WhatifReport`: the values of `answer.py` with the words of `texts.py`.
-"""
+"""`WhatifReport`: the result of a what-if with its text output."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from plimsoll.tools.whatif.texts import format_report
 
 
 class WhatifReport(WhatifResult):
-    """Before, after, and what differs, in words."""
+    """State before, state after, and the differences, as text."""
 
     def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
         yield from format_report(self, paint, wide=wide)

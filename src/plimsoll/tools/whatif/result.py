@@ -1,9 +1,4 @@
-"""What a what-if has to say, for people and for programs.
-
-Owns `WhatifResult`. What matters comes first: whether all have a place, who waits and why; then who went
-where, who had to go, what a stock scheduler would do, what is left. Pods alike are told about together, so
-that a thousand of them fit one screen (`texts.py` has the words).
-"""
+"""`WhatifResult`: result of a what-if and its JSON form; `texts.py` renders it as text."""
 
 from __future__ import annotations
 
@@ -32,7 +27,7 @@ ABSENT = PodPlacement(gone=True)
 
 @dataclass(frozen=True, slots=True)
 class Overcommit:
-    """A node past its line."""
+    """Resource of a node past its line."""
 
     node: str
     resource: str
@@ -41,7 +36,7 @@ class Overcommit:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What a stock scheduler would have made of it."""
+    """Result of a kube-scheduler release for the same plan."""
 
     name: str
     about: str
@@ -51,7 +46,7 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class ExtraCapacity:
-    """How many more pods like one that was added would fit; `least` if there may be more than that."""
+    """Number of further pods like an added one that would fit; `least` if there may be more."""
 
     pod: Name
     count: int
@@ -60,7 +55,7 @@ class ExtraCapacity:
 
 @dataclass(kw_only=True)
 class WhatifResult:
-    """Before, after, and what differs."""
+    """State before, state after, and the differences."""
 
     plan: WhatifPlan
     origin: str
@@ -83,7 +78,7 @@ class WhatifResult:
         return not self.after.pending
 
     def concerned(self) -> list[Name]:
-        """The pods to tell about: those that differ, those that wait, those that were placed just now."""
+        """Return the pods to report: changed, pending or newly scheduled ones."""
         names = {move.pod for move in self.difference.moves}
         names |= {each.pod for each in self.outcome.placed} | {each.pod for each in self.outcome.pending}
         names |= {each.pod for each in self.evicted}
@@ -148,7 +143,7 @@ class WhatifResult:
         }
 
     def differing(self, prediction: Prediction) -> list[Name]:
-        """The pods that have a node by one scheduler and none by the other."""
+        """Return the pods that are scheduled by only one of the two schedulers."""
         ours = self.states[1]
         found = [
             name

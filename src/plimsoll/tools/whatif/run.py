@@ -1,8 +1,8 @@
-"""A whole what-if question, answered.
+"""`run_whatif`: evaluate a plan.
 
-Owns `run_whatif`: the cluster as it is, scheduled once without the changes and once with them; then, where
-wanted, the same by a stock scheduler's rules, and a search through everything that could be. What is
-compared is always two results of scheduling, so that the difference is the change's and nothing else's.
+The cluster is scheduled once without the changes and once with them; then, on request, by kube-scheduler's
+rules, and by exhaustive search. Two results of scheduling are compared, so that differences are caused by the
+plan alone.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def run_whatif(
     lent: bool = False,
     look: Callable[[ClusterState], None] = lambda cluster_state: None,
 ) -> WhatifReport:
-    """What would be if the plan were carried out; the cluster state stays as it is.
+    """Evaluate the plan; the cluster state is not modified.
 
-    A cluster state that nobody looks at meanwhile may be `lent`: it is changed and put back, not copied.
-    `look` is shown the cluster as it would be.
+    With `lent`, `cluster_state` is changed in place and restored instead of copied; nothing else may read it
+    meanwhile. `look` receives the resulting cluster state.
     """
     settings = settings or SchedulerProfile.default()
     kube_schedulers = [find_kube_scheduler(name) for name in dict.fromkeys(plan.versus) if name != OURS]
@@ -84,7 +84,7 @@ def run_whatif(
 
 
 def _past(cluster_state: ClusterState) -> tuple[Overcommit, ...]:
-    """The nodes that are past their line, furthest first for each resource."""
+    """Return the resources past their line, largest excess first for each resource."""
     found = [
         Overcommit(node, name, -units)
         for node, room in free_by_node(cluster_state.snapshot).items()
@@ -95,7 +95,7 @@ def _past(cluster_state: ClusterState) -> tuple[Overcommit, ...]:
 
 
 def _more(moves: WhatifOperations, added: list[Name], pending: set[Name]) -> tuple[ExtraCapacity, ...]:
-    """How many more of each kind of added pods would fit, where all of that kind did."""
+    """Count further pods of each added kind that would fit, where all of that kind did."""
     kinds: dict[Name, Name] = {}
     for name in added:
         kinds.setdefault(stem_of(name), name)

@@ -1,9 +1,8 @@
-"""Scheduling in memory: pods off the queue one by one, decided about by the scheduler's own cycle.
+"""`schedule_all`: scheduling in memory with the scheduler's own cycle.
 
-Owns `schedule_all`. The order is the scheduler's: the more important first, then who waits for longer. A
-placement is written down at once, so that the next pod sees it. Where pods would be preempted they are sent
-away, and come back into the queue if somebody makes them again. Pods that found no place are tried again only
-if something happened since that may help them.
+Pods are taken in queue order: higher priority first, then the longest pending. A placement is recorded at
+once, so that the next pod sees it. Preempted pods are evicted and queued again if a controller recreates
+them. Unschedulable pods are retried only after an event that may help them.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _PACE = 100
 
 
 class SchedulingRound:
-    """One run over the pods that wait."""
+    """One pass over the pending pods."""
 
     def __init__(
         self, cluster: MemoryCluster, *, preempt: bool = True, tick: ProgressCallback = no_progress
@@ -58,7 +57,7 @@ class SchedulingRound:
         self._done = 0
 
     def run(self) -> WhatifOutcome:
-        """Decide about every pod that waits."""
+        """Decide every pending pod."""
         cluster = self._cluster
         waiting = cluster.cluster_state.pending
         self._lowest = min((pod.spec.priority or 0 for pod in cluster.bound()), default=0)
@@ -116,7 +115,7 @@ class SchedulingRound:
         return decide(self._cluster, pod, self._nominations if len(self._nominations) else None)
 
     def _make_room(self, unplaced: FitError) -> bool:
-        """Send pods away so that one of higher priority fits; whether that was done."""
+        """Preempt pods for one of higher priority; return whether any were evicted."""
         cluster, task = self._cluster, unplaced.pod_info
         if not self._preempt or task.priority <= self._lowest:
             return False
@@ -146,7 +145,7 @@ class SchedulingRound:
 def decide(
     cluster: MemoryCluster, pod: Pod, promises: Nominations | None = None
 ) -> Placement | FitError | NodeReason:
-    """A place for a pod, or why there is none, or why it is not worth an attempt yet."""
+    """Return a placement for a pod, or why there is none, or why it is not ready to be scheduled."""
     snapshot = cluster.cluster_state.snapshot
     task = read_pod_info(pod, snapshot)
     if isinstance(task, NodeReason):
@@ -157,7 +156,7 @@ def decide(
 
 
 def place_one(cluster: MemoryCluster, pod: Pod) -> bool:
-    """Place one pod, if there is room."""
+    """Schedule one pod; return whether it fit."""
     outcome = decide(cluster, pod)
     if isinstance(outcome, Placement):
         cluster.place(outcome)
@@ -167,12 +166,12 @@ def place_one(cluster: MemoryCluster, pod: Pod) -> bool:
 def schedule_all(
     cluster: MemoryCluster, *, preempt: bool = True, tick: ProgressCallback = no_progress
 ) -> WhatifOutcome:
-    """Place every pod that waits, as far as there is room."""
+    """Schedule every pending pod as far as resources allow."""
     return SchedulingRound(cluster, preempt=preempt, tick=tick).run()
 
 
 def devices_of(placement: Placement) -> tuple[str, ...]:
-    """The devices a placement gives out, as driver/pool/device."""
+    """Return the devices of a placement as driver/pool/device."""
     return tuple(
         f"{result.driver}/{result.pool}/{result.device}"
         for allocation in placement.allocations.values()
@@ -181,7 +180,7 @@ def devices_of(placement: Placement) -> tuple[str, ...]:
 
 
 def _depends_on_others(pod: Pod) -> bool:
-    """Whether a pod that was placed could help this one."""
+    """Return whether another scheduled pod could make this one schedulable."""
     affinity = pod.spec.affinity
     together = affinity is not None and affinity.pod_affinity is not None
     return together or bool(pod.spec.topology_spread_constraints)

@@ -1,6 +1,6 @@
-"""Taints as people write them on a command line.
+"""Parsing of taints in kubectl's syntax.
 
-Owns reading `key=value:effect` for nodes (kubectl's form; a trailing hyphen takes a taint away) and
+`key=value:effect` for nodes (a trailing hyphen removes the taint) and
 `driver=D,pool=P,device=V:key=value:effect` for devices, which becomes a DeviceTaintRule.
 """
 
@@ -19,7 +19,7 @@ DEVICE_EFFECTS = ("NoSchedule", "NoExecute", "None")
 
 
 def parse_taint(text: str) -> tuple[Taint, bool]:
-    """A node's taint, and whether it is to be taken away; `key:effect-` and `key-` take away."""
+    """Return the node taint and whether it is to be removed (`key:effect-` or `key-`)."""
     gone = text.endswith("-")
     body = text.removesuffix("-")
     head, colon, effect = body.rpartition(":")
@@ -32,7 +32,7 @@ def parse_taint(text: str) -> tuple[Taint, bool]:
 
 
 def change_taints(taints: Sequence[Taint], taint: Taint, gone: bool) -> tuple[Taint, ...]:
-    """The taints of a node with one more, or without one; a key has one taint of each effect."""
+    """Return the taints of a node with one added or removed; a key has one taint per effect."""
 
     def same(other: Taint) -> bool:
         return other.key == taint.key and (not taint.effect or other.effect == taint.effect)
@@ -46,7 +46,7 @@ def change_taints(taints: Sequence[Taint], taint: Taint, gone: bool) -> tuple[Ta
 
 
 def parse_device_taint(text: str, number: int = 0) -> DeviceTaintRule:
-    """A rule that taints devices, from `driver=..,pool=..,device=..:key=value:effect`."""
+    """Return the DeviceTaintRule for `driver=..,pool=..,device=..:key=value:effect`."""
     usage = "write driver=D,pool=P,device=V:KEY=VALUE:EFFECT with at least one of the three"
     selected, colon, rest = text.partition(":")
     head, second, effect = rest.rpartition(":")

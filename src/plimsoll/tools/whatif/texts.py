@@ -1,7 +1,6 @@
-"""The words of a what-if, laid out for a screen.
+"""Text output of a what-if.
 
-Owns `format_report`: every line of the table output. Sections that have nothing to say are left out. Many
-pods are told about by workload and by node, with numbers; `wide` names each.
+Empty sections are omitted. Many pods are summarized by workload and node; `wide` lists each.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ NODES = 3
 
 
 def format_report(report: WhatifResult, paint: Paint, *, wide: bool = False) -> Iterator[str]:
-    """All lines."""
+    """Yield all lines."""
     yield _headline(report, paint)
     words = list(report.plan.words())
     if words:
@@ -72,7 +71,7 @@ def _wrapped(head: str, text: str, paint: Paint, indent: str = "  ") -> Iterator
 
 
 def _groups(names: Iterable[Name]) -> list[tuple[str, list[Name]]]:
-    """Pods by workload: what to call them together, and which they are."""
+    """Group pods by workload: a label for the group and its pods."""
     groups: dict[Name, list[Name]] = {}
     for name in names:
         groups.setdefault(stem_of(name), []).append(name)
@@ -131,7 +130,7 @@ def _pods(report: WhatifResult, paint: Paint, wide: bool) -> Iterator[str]:
 
 
 def _charges(units: Mapping[str, int]) -> str:
-    """What a pod costs its node, requests and claims together."""
+    """Format what a pod is charged, requests and claims together."""
     return ", ".join(
         f"{name} {format_short(name, units[name])}" for name in sorted(units, key=resource_order)
     )
@@ -144,7 +143,7 @@ def _short(placement_state: PodPlacement) -> str:
 
 
 def _summary(standings: Sequence[PodPlacement]) -> str:
-    """Where many pods are, in few words."""
+    """Summarize the placements of many pods."""
     placed = Counter(each.node for each in standings if each.node)
     pending = sum(1 for each in standings if not each.node and not each.gone)
     parts = []
@@ -160,7 +159,7 @@ def _summary(standings: Sequence[PodPlacement]) -> str:
 def _table(
     rows: Sequence[Sequence[str]], paint: Paint, indent: str = "", *, wide: bool = False
 ) -> Iterator[str]:
-    """Columns, without those that say nothing; lines that are too long end in dots unless `wide`."""
+    """Yield a table without empty columns; lines that are too long are truncated unless `wide`."""
     columns = list(zip(*rows, strict=True))
     kept = [place for place, column in enumerate(columns) if set(column[1:]) - {"-"} or place < 3]
     room = max(40, paint.width) - len(indent)
@@ -326,7 +325,7 @@ def _nodes_text(count: int) -> str:
 
 
 def _nodes(report: WhatifResult, paint: Paint) -> Iterator[str]:
-    """The nodes whose books changed."""
+    """Yield the nodes whose free resources changed."""
     rows: list[tuple[str, ...]] = [("NODE", "CPU FREE BEFORE", "AFTER", "MEMORY FREE BEFORE", "AFTER")]
     for each in report.nodes[: 4 * FEW]:
         cells = [

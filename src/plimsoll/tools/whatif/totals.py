@@ -1,8 +1,4 @@
-"""The books of all nodes added up, before and after.
-
-Owns `ClusterTotals` (how many pods have a node, what the line is and what is left of it) and the nodes whose
-books changed. Whole units of the ledger; texts are made when somebody reads them.
-"""
+"""Cluster totals before and after, and the nodes that changed; amounts in ledger units."""
 
 from __future__ import annotations
 
@@ -17,7 +13,7 @@ from plimsoll.tools.top.nodes import format_amount, resource_order
 
 @dataclass(frozen=True, slots=True)
 class ClusterTotals:
-    """A cluster in numbers."""
+    """Cluster totals."""
 
     nodes: int
     placed: int
@@ -41,14 +37,14 @@ FreeByNode = Mapping[str, Mapping[str, int]]
 
 
 def free_by_node(snapshot: Snapshot) -> FreeByNode:
-    """What is left on every node, by name of node; less than nothing is past the line."""
+    """Return the free amounts of every node; negative means past the line."""
     return {
         snapshot.node(place).metadata.name: snapshot.ledger(place).headroom() for place in snapshot.rows()
     }
 
 
 def sum_totals(cluster_state: ClusterState, rooms: FreeByNode) -> ClusterTotals:
-    """The totals of a cluster; `rooms` are what is left on its nodes."""
+    """Return the totals of a cluster; `rooms` are the free amounts of its nodes."""
     snapshot = cluster_state.snapshot
     line: dict[str, int] = {}
     free: dict[str, int] = {}
@@ -66,7 +62,7 @@ def sum_totals(cluster_state: ClusterState, rooms: FreeByNode) -> ClusterTotals:
 
 @dataclass(frozen=True, slots=True)
 class NodeChange:
-    """A node whose books are otherwise after; None for a side on which there is no such node."""
+    """Node whose free amounts changed; None on the side where the node does not exist."""
 
     node: str
     before: Mapping[str, int] | None
@@ -82,7 +78,7 @@ class NodeChange:
 
 
 def changed_nodes(before: FreeByNode, after: FreeByNode) -> tuple[NodeChange, ...]:
-    """The nodes whose books differ, by name."""
+    """Return the nodes whose free amounts differ, by name."""
     return tuple(
         NodeChange(node, before.get(node), after.get(node))
         for node in sorted({*before, *after})

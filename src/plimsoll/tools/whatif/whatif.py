@@ -1,10 +1,9 @@
-"""START HERE: `Whatif` is a cluster in memory that can be changed, scheduled, and put back as it was.
+"""START HERE: `Whatif`: a cluster in memory that can be changed, scheduled and restored.
 
-The objects of a cluster state are copied once; from then on every change and every placement is written into
-the copy as a cluster would write it: claims from templates, allocations, reservations, charges, bindings.
-Pods are decided about by the scheduler's own cycle, one after the other, so that the second knows of the
-first. `branch()` is a transaction: what is done inside is undone exactly, unless it is kept. Nothing ever
-goes back to the cluster that the cluster state was taken of.
+The objects of a cluster state are copied once; every change and placement is written to the copy as a cluster
+would write it: claims from templates, allocations, reservations, charges, bindings. Pods are scheduled one
+after the other by the scheduler's own cycle, so the second sees the first. `branch()` is a transaction: it is
+undone exactly unless it is kept. Nothing is written back to the original cluster.
 
     with Whatif.of_dump("dump.yaml") as w:
         w.add(Path("batch.yaml"), replicas=50)
@@ -52,7 +51,7 @@ NODES_MAX = 10_000
 
 
 class WhatifOperations:
-    """What can be done in a cluster in memory; `Whatif` and `Branch` are both this."""
+    """Operations on a cluster in memory; base class of `Whatif` and `Branch`."""
 
     def __init__(self, cluster: MemoryCluster) -> None:
         self._cluster = cluster
@@ -84,7 +83,7 @@ class WhatifOperations:
         return self.pending
 
     def state(self) -> PodPlacements:
-        """Where every pod stands; the reasons are those of the last `schedule`."""
+        """Return the placement of every pod; reasons are those of the last `schedule`."""
         found = {}
         for pod in self._cluster.cluster_state.pods:
             name, node = name_of(pod), pod.spec.node_name
@@ -100,10 +99,10 @@ class WhatifOperations:
         replicas: int | None = None,
         most: int = PODS_MAX,
     ) -> list[Any]:
-        """Add or change objects: YAML text, files (`Path`), trees or objects; what was added.
+        """Add or change objects: YAML text, files (`Path`), trees or objects. Return what was added.
 
-        Workloads become their pods, claims are made from templates; with `replicas` there are so many of each
-        pod. A pod that has the name of one that is there is an InputError, and so are more pods than `most`.
+        Workloads become their pods and claims are created from templates; with `replicas`, each pod is
+        multiplied. Raises InputError if a pod of that name exists, or for more than `most` pods.
         """
         added = read_manifests(manifests, namespace=namespace, replicas=replicas, most=most)
         self.passed_by += added.passed_by
@@ -139,7 +138,7 @@ class WhatifOperations:
                     self._cluster.changes.remove(thing)
 
     def add_nodes(self, count: int, like: str = "") -> list[str]:
-        """Add nodes like one that is there, with its devices and DaemonSets; their names."""
+        """Add nodes like an existing one, with its devices and DaemonSet pods. Return their names."""
         if not 1 <= count <= NODES_MAX:
             raise InputError(f"nodes to add: give a number from 1 to {NODES_MAX}, not {count}")
         nodes = self._cluster.cluster_state.nodes
@@ -159,7 +158,7 @@ class WhatifOperations:
         return names
 
     def taint(self, node: str, taint: str) -> None:
-        """Taint a node, `key=value:effect`, or untaint it, `key:effect-`; NoExecute sends pods away."""
+        """Taint a node with `key=value:effect`, or untaint it with `key:effect-`; NoExecute evicts pods."""
         parsed, gone = parse_taint(taint)
         old = self._node(node)
         new = replace(old, spec=replace(old.spec, taints=change_taints(old.spec.taints, parsed, gone)))
@@ -175,35 +174,35 @@ class WhatifOperations:
         self._cluster.evict_by_devices([rule])
 
     def cordon(self, node: str) -> None:
-        """No more pods for a node."""
+        """Mark a node unschedulable."""
         old = self._node(node)
         self._cluster.changes.set(replace(old, spec=replace(old.spec, unschedulable=True)))
 
     def drain(self, node: str) -> None:
-        """Cordon a node and send its pods away, all but those of DaemonSets and of the node itself."""
+        """Cordon a node and evict its pods, except DaemonSet and mirror pods."""
         self.cordon(node)
         for pod in self._cluster.pods_on(node):
             if not stays_on_node(pod):
                 self._cluster.evict(pod, EvictionReason.DRAINED, node)
 
     def replace_policy(self, policy: str) -> None:
-        """Account for every device that charges its node under one policy, for running pods too."""
+        """Charge every device under one accounting policy, for running pods too."""
         for thing in list(under_policy(self._cluster.cluster_state.objects, policy)):
             self._cluster.changes.set(thing)
 
     # -- scheduling it
 
     def schedule(self, *, preempt: bool = True, tick: ProgressCallback = no_progress) -> WhatifOutcome:
-        """Place every pod that waits, as the scheduler would; what came of it."""
+        """Schedule every pending pod as the scheduler would. Return the outcome."""
         self._prepare()
         outcome = schedule_all(self._cluster, preempt=preempt, tick=tick)
         self._reasons = {pending.pod: pending.why for pending in outcome.pending}
         return outcome
 
     def prove(self, *, steps: int = STEPS, tick: ProgressCallback = no_progress) -> Proof:
-        """Whether any placement of the pods that wait exists, running pods staying where they are.
+        """Search for any placement of the pending pods; running pods stay where they are.
 
-        Nothing is changed. For small batches: the search is given up after so many steps.
+        Nothing is changed. For small batches: the search gives up after `steps` steps.
         """
         self._prepare()
         with self.branch() as greedy:
@@ -211,24 +210,24 @@ class WhatifOperations:
         return prove(self._cluster, placed, steps, tick)
 
     def count_more(self, pod: Name, most: int = 1000) -> int:
-        """How many more pods like one that is there would fit, up to a number; nobody is preempted."""
+        """Return how many more pods like an existing one would fit, at most `most`, without preemption."""
         found = self._cluster.cluster_state.pod(pod[1], pod[0])
         with self.branch() as trial:
             return trial._fill(found, most)
 
     @property
     def evicted(self) -> tuple[EvictedPod, ...]:
-        """Everybody who was sent away so far, in order."""
+        """All pods evicted so far, in order."""
         return tuple(self._cluster.evicted)
 
     def branch(self) -> Branch:
-        """A transaction: `with w.branch() as b:`; undone at the end unless `b.keep()` was called."""
+        """Return a transaction: `with w.branch() as b:`; undone at the end unless `b.keep()` was called."""
         return Branch(self._cluster)
 
     # -- inside
 
     def _prepare(self) -> None:
-        """Make the claims of pods that wait for them and whose templates are there now."""
+        """Create the missing claims of pending pods whose templates exist."""
         for pod in self._cluster.cluster_state.pending:
             made = {status.name for status in pod.status.resource_claim_statuses}
             if any(e.resource_claim_template_name and e.name not in made for e in pod.spec.resource_claims):
@@ -251,14 +250,14 @@ class WhatifOperations:
 
 
 class Branch(WhatifOperations):
-    """Everything that is done in the block is undone when it ends, unless it is kept."""
+    """Transaction: everything done in the `with` block is undone at its end, unless kept."""
 
     def __init__(self, cluster: MemoryCluster) -> None:
         super().__init__(cluster)
         self._kept = False
 
     def keep(self) -> None:
-        """What was done stays, in whatever this is a branch of."""
+        """Keep the changes in the parent."""
         self._kept = True
 
     def __enter__(self) -> Branch:
@@ -273,7 +272,7 @@ class Branch(WhatifOperations):
 
 
 class Whatif(WhatifOperations):
-    """A cluster in memory, made from a cluster state, which stays as it is."""
+    """Cluster in memory, created from a cluster state, which is not modified."""
 
     def __init__(
         self, cluster_state: ClusterState, *, settings: SchedulerProfile | None = None, lent: bool = False
@@ -287,14 +286,16 @@ class Whatif(WhatifOperations):
 
     @staticmethod
     def of_dump(*paths: str | Path, settings: SchedulerProfile | None = None) -> Whatif:
-        """From what `kubectl get -o yaml` wrote: files, folders, archives, or `-` for standard input."""
+        """Create from the output of `kubectl get -o yaml`: files, directories, archives, or `-` for
+        standard input.
+        """
         return Whatif(read_cluster_state(Source(tuple(map(str, paths)))), settings=settings)
 
     @staticmethod
     def of_cluster(
         kubeconfig: str | Path | None = None, context: str = "", *, settings: SchedulerProfile | None = None
     ) -> Whatif:
-        """From a cluster as it is now; without a kubeconfig, the one that kubectl would ask."""
+        """Create from a running cluster; by default the one kubectl would use."""
         config = find_config(Path(kubeconfig) if kubeconfig else None, context=context)
         return Whatif(read_cluster_state(Source(config=config.interactive())), settings=settings)
 

@@ -1,8 +1,6 @@
-"""A fix, carried out on a copy.
+"""`apply_fix`: apply the steps of a fix to a copy of the cluster state.
 
-Owns `apply_fix`: another cluster state in which the steps of a fix have been taken, and the pod as it is
-then. What is explained is left alone. Steps that somebody else must take (a driver, a controller) cannot be
-carried out.
+The original state is not modified. Steps that need a driver or a controller cannot be applied.
 """
 
 from __future__ import annotations
@@ -26,7 +24,9 @@ from plimsoll.tools.explain.text import FixKind
 
 
 def apply_fix(cluster_state: ClusterState, pod: Pod, fix: Fix) -> tuple[ClusterState, Pod]:
-    """A copy of the cluster state with the fix made, and the pod in it; InputError if others must make it."""
+    """Return a copy of the cluster state with the fix applied, and the changed pod. Raise InputError if a
+    step cannot be applied.
+    """
     copy = cluster_state.copy()
     for step in fix.steps:
         pod = _apply(copy, pod, fix.node, step)
@@ -89,9 +89,9 @@ def _open(cluster_state: ClusterState, name: str, gone: Taint) -> None:
 
 
 def _choose(pod: Pod, requirement: NodeSelectorRequirement) -> Pod:
-    """The pod no longer asks for what the node has not.
+    """Return the pod without the requirement the node does not meet.
 
-    That is safer than another label for the node: pods may be counted by it.
+    Safer than relabeling the node, whose label other pods may depend on.
     """
     selector = pod.spec.node_selector
     if requirement.operator != "In" or requirement.values != (selector.get(requirement.key),):
@@ -107,7 +107,7 @@ def _without_affinity(pod: Pod) -> Pod:
 
 
 def _remove(cluster_state: ClusterState, pod: Pod) -> None:
-    """A pod is gone, and the claims that only it used have given their devices back."""
+    """Remove a pod and deallocate the claims that only it used."""
     cluster_state.remove(pod)
     for name in resolve_claim_names(pod).values():
         claim = cluster_state.objects.find(ResourceClaim, pod.metadata.namespace, name)

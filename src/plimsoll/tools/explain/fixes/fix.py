@@ -1,7 +1,7 @@
-"""What would help, as values: steps that change something, and what they cost.
+"""`Fix` and `FixStep`: proposed changes and their cost.
 
-Owns `FixStep` and `Fix`. A step carries what it changes, so that `apply_fix` can try it on a copy of the
-cluster state; a fix is `proven` if that was done for the node it names, on the scheduler's own rules.
+A step carries what it changes, so that `apply_fix` can try it on a copy of the cluster state. A fix is
+`proven` if that was done for its node with the scheduler's own rules.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class FixStep:
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """Changes that together let a pod go to a node, or to some node."""
+    """Changes that together make a pod schedulable on a node, or on some node."""
 
     steps: tuple[FixStep, ...]
     node: str = ""

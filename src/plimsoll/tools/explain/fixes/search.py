@@ -1,9 +1,8 @@
-"""The smallest change that would let a pod go somewhere.
+"""`find_fixes`: the smallest change that would make a pod schedulable.
 
-Owns `find_fixes`. On the nodes that came nearest, one for each way of refusing and a few more, changes are
-made in thought until the pod fits: tolerations, labels, requests of claims, and pods that would have to go.
-Everything is tried on the scheduler's own rules, with all of them, not only the first that said no; nothing
-stays changed. A fix that could be tried and works is `proven`.
+On the nearest nodes (one per kind of refusal and a few more), changes are simulated until the pod fits:
+tolerations, labels, claim requests, and pods that would have to be removed. Every rule is evaluated, not only
+the first that failed; nothing stays changed. A fix that was simulated successfully is `proven`.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ _TOPMOST = 2**31 - 1
 
 
 def find_fixes(view: PodView, groups: Sequence[NodeGroup]) -> tuple[Fix, ...]:
-    """What would help, the smallest change first."""
+    """Return the fixes, smallest change first."""
     found: list[Fix] = []
     for place in _candidates(view, groups):
         found += _ways_on(view, place)
@@ -56,12 +55,12 @@ def find_fixes(view: PodView, groups: Sequence[NodeGroup]) -> tuple[Fix, ...]:
 
 
 def fixes_on(view: PodView, place: int) -> tuple[Fix, ...]:
-    """What would help on one node."""
+    """Return the fixes for one node."""
     return choose_fixes(list(_ways_on(view, place)))
 
 
 def choose_fixes(found: Sequence[Fix]) -> tuple[Fix, ...]:
-    """The cheapest, each kind of change once."""
+    """Return the cheapest fixes, one per combination of step kinds."""
     kept: dict[object, Fix] = {}
     for fix in sorted(found, key=lambda fix: fix.cost):
         kinds = tuple(step.kind for step in fix.steps)
@@ -77,7 +76,7 @@ def _candidates(view: PodView, groups: Sequence[NodeGroup]) -> list[int]:
 
 
 def _ways_on(view: PodView, place: int) -> Iterator[Fix]:
-    """The ways to make one node fit."""
+    """Yield the fixes that make one node feasible."""
     node = view.name(place)
     pod = replace(view.pod, spec=replace(view.pod.spec, priority=_TOPMOST, preemption_policy=None))
     task = with_pod(view.task, pod)
@@ -110,7 +109,7 @@ def _ways_on(view: PodView, place: int) -> Iterator[Fix]:
 def _explained(
     view: PodView, task: PodInfo, place: int, reasons: tuple[NodeReason, ...]
 ) -> tuple[NodeReason, ...]:
-    """The reasons with their numbers: devices are asked again, this time for the tree."""
+    """Return the reasons with numbers; device refusals are evaluated again with details."""
     if reasons[0].rule is not Rule.DEVICES:
         return reasons
     return DynamicResourcesFilter(task, view.snapshot, settings=view.settings).filter_node(place) or reasons
@@ -119,7 +118,7 @@ def _explained(
 def _removal(
     view: PodView, examination: NodeFilter, place: int, reasons: Sequence[NodeReason]
 ) -> FixStep | None:
-    """The pods without which it fits, if there are such."""
+    """Return the step that removes the pods without which it fits, if there are any."""
     if not all(reason.resolvable for reason in reasons):
         return None
     budgets = DisruptionBudgets(view.snapshot.all(PodDisruptionBudget))
@@ -166,7 +165,7 @@ def _lack_text(view: PodView, place: int, lack: Reason) -> str:
 
 
 def _holders_text(view: PodView, place: int, lack: Reason, victims: Sequence[Pod]) -> str:
-    """Who holds most of what is short, those who would have to go first."""
+    """Name the largest holders of the missing resource, pods to be removed first."""
     if lack.cause is not Cause.INSUFFICIENT:
         return ""
     going = {(pod.metadata.namespace, pod.metadata.name) for pod in victims}
@@ -186,7 +185,7 @@ def _holder_text(holder: ResourceHolder) -> str:
 def _shrink(
     view: PodView, task: PodInfo, place: int, reasons: Sequence[NodeReason], examination: NodeFilter
 ) -> FixStep | None:
-    """A smaller request of the only container that would fit as things are; for plain shortages."""
+    """Return a smaller request of the only container that fits now; for plain shortages only."""
     lacks = [reason.cause for reason in reasons if isinstance(reason.cause, Reason)]
     spec = task.pod.spec
     if len(lacks) != 1 or len(lacks) != len(reasons) or len(spec.containers) != 1 or spec.init_containers:
@@ -215,9 +214,9 @@ def _shrink(
 
 
 def _new_node(view: PodView, groups: Sequence[NodeGroup]) -> Fix | None:
-    """A node with room for all that the pod was ever found to take, and with its devices.
+    """Return the fix of adding a node large enough for the pod, with its devices.
 
-    None where more room would not help: what is wrong is in the pod or its claims.
+    None where more capacity would not help because the pod or its claims are at fault.
     """
     amounts = {name: amount for name, amount in view.task.requests.items() if amount > 0}
     small, unpriced = 0, False
@@ -241,7 +240,7 @@ def _new_node(view: PodView, groups: Sequence[NodeGroup]) -> Fix | None:
 
 
 def _is_lack(reason: NodeReason) -> bool:
-    """Whether there is too little of something, of which another node might have enough."""
+    """Return whether a resource is short, of which another node might have enough."""
     because = reason.cause
     if isinstance(because, Reason):
         return because.cause in (Cause.INSUFFICIENT, Cause.TOO_MANY_PODS)

@@ -1,8 +1,7 @@
-"""The next change that brings a pod nearer to a node, and the pod with that change made.
+"""`propose_change`: the next change that brings a pod nearer to a node.
 
-Owns `propose_change`: from the reasons of the first rule that a node breaks to one step, and the task as it
-would be then. What cannot be changed in the pod or its claims alone (a driver that publishes nothing) is a
-step without a task.
+Maps the reasons of the first failing rule to a step and the pod as changed by it. Changes outside the pod and
+its claims (such as a driver that publishes nothing) are steps without a changed pod.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ _NAMES = frozenset({"kubernetes.io/hostname", "metadata.name"})
 
 @dataclass(frozen=True, slots=True)
 class ProposedChange:
-    """Some steps, and the task after them; None if nothing in pod or claims would change it."""
+    """Steps and the pod after them; None if pod and claims stay unchanged."""
 
     steps: tuple[FixStep, ...]
     task: PodInfo | None = None
@@ -76,7 +75,7 @@ class ProposedChange:
 def propose_change(
     view: PodView, task: PodInfo, place: int, reasons: Sequence[NodeReason]
 ) -> ProposedChange | None:
-    """What to change about the first rule that a node breaks; None where nothing comes to mind."""
+    """Return a change for the first rule that a node fails, or None if none is known."""
     rule = reasons[0].rule
     if rule is Rule.UNSCHEDULABLE:
         node = view.name(place)
@@ -162,7 +161,7 @@ def _propose_for_labels(view: PodView, task: PodInfo, place: int) -> ProposedCha
 
 
 def _propose_for_affinity(view: PodView, task: PodInfo, place: int) -> ProposedChange:
-    """The pods that it wants to be near are not."""
+    """Propose running the pods that the affinity requires, or dropping the rule."""
     spec, node = task.pod.spec, view.name(place)
     steps = tuple(
         FixStep(
@@ -365,7 +364,7 @@ def _propose_for_selector(
 
 
 def _changed(task: PodInfo, request: RequestRefusal, change: object) -> PodInfo:
-    """The task with one request of one claim changed."""
+    """Return the pod with one request of one claim changed."""
     assert callable(change), "a change"
     head, _, tail = request.request.partition("/")
 

@@ -1,4 +1,6 @@
-"""Whether any placement exists: `search.py` goes through pods and nodes, `choices.py` through devices."""
+"""Exhaustive search for placements: `search.py` enumerates pods and nodes, `choices.py` enumerates
+devices.
+"""
 
 from plimsoll.tools.whatif.exhaustive.search import STEPS, Proof, ProofVerdict, ProvenPlacement, prove
 

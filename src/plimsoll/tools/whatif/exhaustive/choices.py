@@ -1,10 +1,10 @@
-"""Every choice of devices that a pod could be given on a node.
+"""`fits_on`: every choice of devices for a pod on a node.
 
-Owns `fits_on`: where the scheduler takes the first choice that fits, this gives all of them, alternatives of
-prioritized lists included, so that a search can find out which one leaves room for others. Devices that no
-claim of the whole batch can tell apart stand for each other. Rules and sums are the allocator's own (`plans`,
-`SearchState`), and the ledger has the last word on each choice; only the walk is another, without any of the
-shortcuts that are right for a first solution and wrong for all of them.
+The scheduler takes the first choice that fits; this module enumerates all of them, subrequests of prioritized
+lists included, so that a search can find one that leaves room for other pods. Devices that no claim of the
+batch can distinguish are interchangeable. Rules and sums are the allocator's own (`plans`, `SearchState`), and the
+ledger judges each choice; only the enumeration differs, without the shortcuts that are valid for a first
+solution only.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from plimsoll.scheduler.snapshot.snapshot import Snapshot
 def fits_on(
     task: PodInfo, place: int, snapshot: Snapshot, batch: Sequence[ResourceClaim], new_id: NewId
 ) -> Iterator[NodeFit]:
-    """All essentially different ways to place a pod on a node; `batch` are the claims of all pods.
+    """Yield all distinct ways to place a pod on a node; `batch` are the claims of all pods.
 
-    Only where `can_list` says so.
+    Valid only where `can_list` returns True.
     """
     node = snapshot.node(place)
     if not task.claims:
@@ -72,7 +72,9 @@ def fits_on(
 
 
 def can_list(task: PodInfo, place: int, snapshot: Snapshot) -> bool:
-    """Whether choices can be listed: not where a selector fails on a device, which ends an allocation."""
+    """Return whether choices can be enumerated: not if a selector fails on a device, which ends an
+    allocation.
+    """
     devices = snapshot.inventory.devices_for(snapshot.node(place))
     if not task.unallocated_claims or isinstance(devices, AllocationFault):
         return True
@@ -87,7 +89,7 @@ def can_list(task: PodInfo, place: int, snapshot: Snapshot) -> bool:
 def _groups(
     batch: Sequence[ResourceClaim], snapshot: Snapshot, devices: NodeDevices, usage: DeviceUsage
 ) -> list[int]:
-    """Device number -> mask of the devices that stand for each other, whoever of the batch asks."""
+    """Return for each device the mask of devices that are interchangeable for the batch."""
     alone = [1 << number for number in range(len(devices.entries))]
     if devices.signature is None:
         return alone  # others see these devices too, and may see them otherwise
@@ -114,7 +116,7 @@ class _Solution:
 
 
 class _Walk:
-    """Goes through all choices of devices for the claims of one pod, in a fixed order."""
+    """Enumeration of device choices for the claims of one pod, in a fixed order."""
 
     def __init__(
         self, order: RequestSet, devices: NodeDevices, usage: DeviceUsage, groups: list[int]
@@ -154,7 +156,7 @@ class _Walk:
         self._tally.undo_picks(plan, undo)
 
     def _take(self, position: int, plan: RequestPlan, missing: int, mask: int) -> Iterator[_Solution]:
-        """Give a plan so many devices of a mask, in the order of their numbers."""
+        """Allocate `missing` devices of a mask to a plan, in order of their numbers."""
         if missing <= 0:
             yield from self.solutions(position + 1)
             return
@@ -173,7 +175,7 @@ class _Walk:
             mask &= ~self._equals(plan, device)
 
     def _equals(self, plan: RequestPlan, device: int) -> int:
-        """The devices for which everything would be the same over again."""
+        """Return the devices whose choice would repeat the same result."""
         if plan.admin or self._ordered:
             return 0
         equals = self._groups[device] & ~(1 << device)

@@ -1,11 +1,10 @@
-"""START HERE: `prove` says whether any placement of a batch of pods exists.
+"""START HERE: `prove`: whether any placement of a batch of pods exists.
 
-A search through all pods, nodes and choices of devices, by the scheduler's own rules, that ends in one of
-three ways: a placement of all pods, which proves itself; everything was tried and none exists; or so many
-steps were taken, and nothing is known. Running pods stay where they are. What cannot make a difference is
-tried once: pods alike go to nodes in one order, of nodes alike the first is tried, devices alike stand for
-each other, and a state that failed fails again. If not all pods can be placed, a second search looks for more
-than the scheduler placed.
+A search over all pods, nodes and device choices with the scheduler's own rules. It ends in one of three ways:
+a placement of all pods; proof that none exists; or the step limit, and nothing is known. Running pods stay
+where they are. Symmetric choices are tried once: pods with equal signatures are placed on nodes in one order,
+of equal nodes the first is tried, equal devices are interchangeable, and a failed state is not searched
+again. If not all pods can be placed, a second search looks for more than the scheduler placed.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ PODS_MAX = 200
 
 
 class ProofVerdict(Enum):
-    """How the search ended."""
+    """Result of the search."""
 
     ALL = "placed all"
     IMPOSSIBLE = "impossible"
@@ -54,7 +53,7 @@ class ProofVerdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ProvenPlacement:
-    """Where a pod goes in the placement that was found, and with which devices."""
+    """Node and devices of a pod in the placement that was found."""
 
     node: str
     devices: tuple[str, ...] = ()
@@ -75,7 +74,7 @@ class Proof:
 
 
 def prove(cluster: MemoryCluster, greedy: int, steps: int, tick: ProgressCallback = no_progress) -> Proof:
-    """Search all placements of the pods that wait; the world is in the end as it was."""
+    """Search all placements of the pending pods; the cluster is restored afterwards."""
     pods = sorted(cluster.cluster_state.pending, key=cluster.order)
     mark = cluster.mark()
     try:
@@ -129,7 +128,7 @@ class _PlacementSearch:
     # -- what is to be placed
 
     def _read(self) -> list[list[Pod]]:
-        """The pods in groups of those that are alike; what each waits for is noted."""
+        """Group the pods by signature and record pending claims."""
         groups: dict[bytes, list[Pod]] = {}
         waiting: dict[str, ResourceClaim] = {}
         self._stuck: list[Pod] = []
@@ -160,7 +159,7 @@ class _PlacementSearch:
         return list(groups.values())
 
     def _improve(self, kinds: Sequence[Sequence[Pod]]) -> None:
-        """Look for a placement of more pods than the scheduler placed, and then of more than that."""
+        """Search for a placement of more pods than the scheduler placed, repeatedly."""
         total = sum(map(len, kinds))
         best = self._greedy
         while best < total:
@@ -184,7 +183,7 @@ class _PlacementSearch:
         return self._place(tuple(tuple(kind) for kind in kinds), skips, 0)
 
     def _place(self, kinds: tuple[tuple[Pod, ...], ...], skips: int, first: int) -> bool:
-        """Place what is left, leaving out at most so many; of the first kind only from a place on."""
+        """Place the remaining pods, leaving out at most `skips`; the first kind only from node `first` on."""
         left = [number for number, kind in enumerate(kinds) if kind]
         if not left:
             return True
@@ -210,7 +209,7 @@ class _PlacementSearch:
     def _try(
         self, pod: Pod, rest: tuple[tuple[Pod, ...], ...], skips: int, first: int, *, alike: bool
     ) -> bool:
-        """Place one pod wherever it fits, and the rest behind it."""
+        """Place one pod on each feasible node, then the rest."""
         cluster, snapshot = self._cluster, self._snapshot
         task = read_pod_info(pod, snapshot)
         if isinstance(task, NodeReason):
@@ -274,7 +273,7 @@ class _PlacementSearch:
         return False
 
     def _is_refused(self, devices: DynamicResourcesFilter, place: int) -> bool:
-        """Whether the scheduler's own search proves that there are no devices, whatever they would charge."""
+        """Return whether the scheduler's own search proves that no devices are available."""
         answer = devices.search_uncached(place)
         if isinstance(answer, NodeFit):
             return False
@@ -282,7 +281,7 @@ class _PlacementSearch:
         return sentences <= {DeviceMessage.CANNOT_ALLOCATE, DeviceMessage.CLAIM_ELSEWHERE}
 
     def _step(self) -> bool:
-        """Count a step; whether there are none left."""
+        """Count a step; return whether the limit is reached."""
         if self._over:
             return True
         self._steps += 1
@@ -294,7 +293,7 @@ class _PlacementSearch:
     # -- what makes no difference
 
     def _exceeds_capacity(self, kinds: tuple[tuple[Pod, ...], ...], skips: int) -> bool:
-        """Whether the pods that are left request more than all nodes have left, claims apart."""
+        """Return whether the remaining pods request more than all nodes have left, without claims."""
         if skips or self._draws:
             return False
         columns = self._snapshot.columns
@@ -310,7 +309,7 @@ class _PlacementSearch:
         )
 
     def _state(self, kinds: tuple[tuple[Pod, ...], ...], skips: int, first: int) -> object:
-        """Equal for states from which the same can be reached."""
+        """Return a key that is equal for states with equal continuations."""
         touched = sorted(place for place, count in self._touched.items() if count)
         nodes = tuple((place, self._node_state(place)) for place in touched)
         where: object = None
@@ -319,7 +318,7 @@ class _PlacementSearch:
         return tuple(map(len, kinds)), skips, first, nodes, where
 
     def _node_signature(self, place: int) -> object:
-        """Equal for nodes that pods of the batch cannot tell apart, now."""
+        """Return a key that is equal for nodes the batch cannot distinguish in the current state."""
         node = self._snapshot.node(place)
         if self._by_name:
             return place
@@ -331,7 +330,7 @@ class _PlacementSearch:
         return fixed, self._node_state(place), pods
 
     def _node_state(self, place: int) -> object:
-        """The books and the devices of a node."""
+        """Return the ledger and device state of a node as a key."""
         snapshot = self._snapshot
         ledger = snapshot.ledger(place)
         devices = snapshot.inventory.devices_for(snapshot.node(place))
@@ -347,7 +346,7 @@ class _PlacementSearch:
 
 
 def _affects_others(pod: Pod) -> bool:
-    """Whether a pod is in others' way, or they in its, for more than resources and devices."""
+    """Return whether a pod interacts with others beyond resources and devices."""
     spec = pod.spec
     ports = any(port.host_port for c in spec.containers for port in c.ports)
     affinity = spec.affinity
@@ -364,7 +363,7 @@ def _depends_on_others(pod: Pod) -> bool:
 
 
 def _names_nodes(pod: Pod) -> bool:
-    """Whether a pod may ask for a node by name."""
+    """Return whether a pod may select a node by name."""
     affinity = pod.spec.affinity
     return HOSTNAME in pod.spec.node_selector or (affinity is not None and affinity.node_affinity is not None)
 
