@@ -1,8 +1,7 @@
 """Terminal colors and sanitizing of untrusted text.
 
-Coloring does not change the visible characters, so tables are laid out first. Names and messages come from
-whoever created the objects: everything printed passes `printable` or `Paint.sanitize`, which replace control
-characters.
+Coloring does not change the visible characters, so tables are laid out first. Names and messages in objects
+are untrusted: everything printed passes `printable` or `Paint.sanitize`, which replace control characters.
 """
 
 from __future__ import annotations

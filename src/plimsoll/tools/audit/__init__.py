@@ -1,7 +1,8 @@
-"""A read-only check of a cluster: what is past its line, allocated twice, left behind or set up wrongly.
+"""`plimsoll audit`: read-only checks for overcommitted nodes, double allocation, leftovers and
+misconfiguration.
 
-START HERE: `audit.py`. `checks/` are the questions, `facts.py` what they look things up in, `report.py` the
-answer for people and programs, `sarif.py` and `junit.py` the same for pipelines, `baseline.py` a former one.
+START HERE: `audit.py`. `checks/` has the checks, `facts.py` their shared lookups, `report.py` the report,
+`sarif.py` and `junit.py` its CI formats, and `baseline.py` reads an earlier report.
 """
 
 from plimsoll.tools.audit.audit import audit, choose_checks, find_check

@@ -1,7 +1,4 @@
-"""Every check, made of one cluster state.
-
-Owns `audit`: a pure function of a cluster state, the checks and the time. Nothing is written to any cluster.
-"""
+"""`audit`: run the checks on a cluster state. A pure function of state, checks and time."""
 
 from __future__ import annotations
 
@@ -24,10 +21,10 @@ def audit(
     now: float | None = None,
     live: bool | None = None,
 ) -> AuditReport:
-    """Examine a cluster state with these checks, or with all there are.
+    """Run the given checks, by default all.
 
-    `now` is the time for what goes by age, in seconds since 1970. `live` says that kinds without objects are
-    really empty; a dump may just not have them.
+    `now` is the time for age-based checks, in seconds since 1970. `live` means that kinds without objects are
+    really empty; a dump may lack them.
     """
     timestamp = datetime.now(UTC).timestamp() if now is None else now
     facts = AuditFacts(cluster_state, timestamp, live=is_live(cluster_state) if live is None else live)
@@ -52,13 +49,13 @@ def audit(
 
 
 def choose_checks(only: Iterable[str] = (), skip: Iterable[str] = ()) -> tuple[Check, ...]:
-    """The checks that are called so, or all but those; InputError for a name that none has."""
+    """Return the checks in `only` except those in `skip`. Raise InputError for an unknown name."""
     wanted, unwanted = [find_check(word) for word in only], [find_check(word) for word in skip]
     return tuple(check for check in CHECKS if (not wanted or check in wanted) and check not in unwanted)
 
 
 def find_check(word: str) -> Check:
-    """The check of this id or name."""
+    """Return the check with this ID or name."""
     for check in CHECKS:
         if check.is_called(word):
             return check

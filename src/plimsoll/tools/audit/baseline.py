@@ -1,7 +1,6 @@
-"""A former report, so that only what is new counts.
+"""Reading of an earlier report, so that only new findings count.
 
-Owns reading what `-o json` wrote. Findings are the same if check, subject and key are; their numbers may
-have changed since.
+Findings are the same if check, subject and key are equal; their numbers may differ.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from plimsoll.errors import InputError
 
 
 def read_baseline(path: Path) -> frozenset[tuple[str, str, str]]:
-    """The findings of a report; InputError if it is none."""
+    """Return the finding identities of a JSON report. Raise InputError if it is not one."""
     try:
         tree = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -1,7 +1,7 @@
-"""What the claims of pods charge: as it was written down, and as it would be charged today.
+"""Charges of claims: as recorded with the pod, and as they would be computed today.
 
-Owns `AuditedClaim` and `UncountedClaim`, computed once for all checks: the recorded and the present price of
-every claim of every bound pod, and what claims take of their nodes that is on no book at all.
+Computed once for all checks: recorded and current price of every claim of every bound pod, and what claims
+take from their nodes without being charged.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from plimsoll.tools.audit.node_resources import taken_by
 
 @dataclass(frozen=True, slots=True)
 class AuditedClaim:
-    """One claim of one bound pod: its bill as recorded with the pod, and as of today."""
+    """One claim of one bound pod, with its recorded and current charges."""
 
     pod: Pod
     claim: ResourceClaim
@@ -36,7 +36,9 @@ class AuditedClaim:
 
 @dataclass(frozen=True, slots=True)
 class UncountedClaim:
-    """What a claim takes of its node that neither requests nor charges account for, in whole units."""
+    """Node resources that a claim takes and that neither requests nor charges account for, in ledger
+    units.
+    """
 
     node: str
     claim: ResourceClaim
@@ -54,12 +56,12 @@ class UncountedClaim:
 
 
 def charged_claims(facts: AuditFacts) -> tuple[AuditedClaim, ...]:
-    """Every allocated claim of every bound pod."""
+    """Return every allocated claim of every bound pod."""
     return facts.compute_once("charged_claims", lambda: tuple(_price(facts)))
 
 
 def uncounted_claims(facts: AuditFacts) -> tuple[UncountedClaim, ...]:
-    """Everything that is taken of nodes and not counted, by claim."""
+    """Return all node resources that claims take without being charged, by claim."""
     return facts.compute_once("uncounted_claims", lambda: tuple(_find_uncounted(facts)))
 
 
@@ -92,7 +94,7 @@ def _find_uncounted(facts: AuditFacts) -> Iterator[UncountedClaim]:
 
 
 def _uncounted(facts: AuditFacts, users: list[AuditedClaim]) -> Iterator[UncountedClaim]:
-    """What one claim takes and nobody counts; `users` are the pods that use it."""
+    """Yield what one claim takes without being charged; `users` are the pods that use it."""
     claim, pods = users[0].claim, tuple(user.pod for user in users)
     taken: dict[str, tuple[Quantity, bool, str]] = {}
     for result in results_of(claim):
@@ -114,15 +116,16 @@ def _uncounted(facts: AuditFacts, users: list[AuditedClaim]) -> Iterator[Uncount
 
 
 def _resources(user: AuditedClaim) -> set[str]:
-    """The resources that a claim is charged for on the books."""
+    """Return the resources a claim is charged for."""
     charged_claim = user.recorded if user.any_recorded else user.priced
     return set(charged_claim.charge.resources) if isinstance(charged_claim, ChargedClaim) else set()
 
 
 def requested_with_claim(pod: Pod, claim: str, resource: str) -> int:
-    """What the containers that use a claim request of a resource; of all of them if none refers to it.
+    """Return what the containers that use a claim request of a resource; all containers if none references
+    it.
 
-    A request for the pod as a whole counts in full: it covers whatever its containers use.
+    A pod-level request counts in full: it covers everything its containers use.
     """
     if pod.spec.resources is not None and is_pod_level_resource(resource):
         whole = pod.spec.resources.requests.get(resource)
@@ -132,7 +135,9 @@ def requested_with_claim(pod: Pod, claim: str, resource: str) -> int:
 
 
 def requests_with_claim(pod: Pod, claim: str, resource: str) -> list[tuple[str, Quantity]]:
-    """The containers that use a claim, or all if none refers to it, with what they request of a resource."""
+    """Return the containers that use a claim, or all if none references it, with their requests of a
+    resource.
+    """
     names = resolve_claim_names(pod)
     containers = [*pod.spec.init_containers, *pod.spec.containers]
     using = {
@@ -152,7 +157,7 @@ def requests_with_claim(pod: Pod, claim: str, resource: str) -> list[tuple[str, 
 def amounts_of(
     charged_claim: ChargedClaim,
 ) -> dict[str, tuple[Quantity | None, Quantity | None, Quantity | None]]:
-    """What a bill charges, without what was drawn or which policy holds."""
+    """Return the amounts of a bill, without drawn amounts and policies."""
     return {name: _amounts(charge) for name, charge in charged_claim.charge.resources.items()}
 
 
@@ -163,7 +168,7 @@ def _amounts(charge: ResourceCharge) -> tuple[Quantity | None, Quantity | None, 
 def format_amounts(
     amounts: Mapping[str, tuple[Quantity | None, Quantity | None, Quantity | None]],
 ) -> str:
-    """`cpu 6, memory 4Gi`, with overheads where there are any."""
+    """Format amounts as `cpu 6, memory 4Gi`, with overheads if there are any."""
     parts = []
     for name, (quantity, per_pod, per_container) in sorted(amounts.items()):
         if quantity is not None:

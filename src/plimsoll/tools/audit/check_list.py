@@ -1,4 +1,4 @@
-"""What is told about the checks themselves: the list of them, and what one means."""
+"""Descriptions of the checks: the list (`--list`) and the explanation of one check (`--explain`)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class CheckListing:
 
 @dataclass(frozen=True, slots=True)
 class CheckExplanation:
-    """One check at length."""
+    """Full description of one check."""
 
     check: Check
 
@@ -66,7 +66,7 @@ def as_json(check: Check) -> dict[str, Any]:
 
 
 def read_now(text: str) -> float | None:
-    """A moment as it was given; None if none was."""
+    """Parse the `--now` option; None if it was not given."""
     if not text:
         return None
     timestamp = parse_time(text)

@@ -1,8 +1,7 @@
-"""What the checks look things up in, computed once for all of them.
+"""`AuditFacts`: lookups shared by the checks, computed once.
 
-Owns `AuditFacts`: the objects of a cluster state by the names the checks know them by, who holds which
-device, who uses which claim, and which kinds the cluster state has at all: a dump without slices says nothing
-about devices, and a check that needs them is left out rather than wrong.
+Also knows which kinds the cluster state contains: without slices nothing is known about devices, and checks
+that need them are skipped.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ NEEDED: dict[str, type[Any]] = {
 
 @dataclass(slots=True)
 class PoolFacts:
-    """A pool as its slices tell it."""
+    """Pool as described by its slices."""
 
     id: PoolId
     generation: int = 0  #: the newest
@@ -59,7 +58,7 @@ class PoolFacts:
 
 @dataclass(frozen=True, slots=True)
 class HeldDevice:
-    """One allocation result and the claim it is in."""
+    """One allocation result and its claim."""
 
     claim: ResourceClaim
     result: DeviceRequestAllocationResult
@@ -70,17 +69,17 @@ class HeldDevice:
 
 
 class AuditFacts:
-    """A cluster state, ready to be asked."""
+    """Indexed objects of a cluster state."""
 
     def __init__(self, cluster_state: ClusterState, now: float, *, live: bool = False) -> None:
-        """`now` in seconds since 1970. `live`: kinds without objects are really empty, not left out."""
+        """`now` in seconds since 1970. `live`: kinds without objects are really empty."""
         self.cluster_state = cluster_state
         self.now = now
         self.live = live
         self._computed: dict[str, Any] = {}
 
     def compute_once(self, what: str, make: Callable[[], T]) -> T:
-        """What was computed under this name, or is now."""
+        """Return the value cached under this name, computing it on first use."""
         if what not in self._computed:
             self._computed[what] = make()
         known: T = self._computed[what]
@@ -89,7 +88,7 @@ class AuditFacts:
     # -- what is known
 
     def lacks(self, needs: tuple[str, ...]) -> str:
-        """Why a question that needs these kinds cannot be answered; "" if it can."""
+        """Return why a check that needs these kinds cannot run; "" if it can."""
         gaps = {gap.kind: gap for gap in self.cluster_state.objects.gaps if gap.whole}
         for plural in needs:
             if not self.live and not self._all(NEEDED[plural]):
@@ -109,12 +108,12 @@ class AuditFacts:
 
     @cached_property
     def pods(self) -> dict[Key, Pod]:
-        """Every pod there is, ended or not."""
+        """All pods, terminated or not."""
         return {key_of(pod): pod for pod in self._all(Pod)}
 
     @cached_property
     def bound(self) -> list[Pod]:
-        """The pods that have a node and have not ended, by name."""
+        """Bound pods that have not terminated, by name."""
         pods = [pod for pod in self.pods.values() if pod.spec.node_name and not is_finished(pod)]
         return sorted(pods, key=key_of)
 
@@ -142,7 +141,7 @@ class AuditFacts:
 
     @cached_property
     def pools(self) -> dict[PoolId, PoolFacts]:
-        """The pools of all slices, by name."""
+        """Pools of all slices, by name."""
         found: dict[PoolId, PoolFacts] = {}
         for each in self.slices:
             spec = each.spec
@@ -161,14 +160,14 @@ class AuditFacts:
         return dict(sorted(found.items()))
 
     def device(self, id: DeviceId) -> Device | None:
-        """A device as it is published now."""
+        """Return a device as currently published."""
         pool = self.pools.get(id.pool_id)
         found = pool.devices.get(id.device) if pool is not None else None
         return None if found is None else found[1]
 
     @cached_property
     def held(self) -> dict[DeviceId, list[HeldDevice]]:
-        """Every device that a claim has, and the results that name it."""
+        """Devices allocated to claims, with the allocation results."""
         found: dict[DeviceId, list[HeldDevice]] = {}
         for claim in self.claims.values():
             for result in results_of(claim):
@@ -177,7 +176,7 @@ class AuditFacts:
 
     @cached_property
     def users(self) -> dict[Key, list[Pod]]:
-        """The pods that use a claim and have not ended."""
+        """Pods that use each claim and have not terminated."""
         found: dict[Key, list[Pod]] = {}
         for pod in sorted(self.pods.values(), key=key_of):
             if not is_finished(pod):
@@ -186,7 +185,7 @@ class AuditFacts:
         return found
 
     def claims_of(self, pod: Pod) -> Iterator[ResourceClaim]:
-        """The claims of a pod that exist, each once."""
+        """Yield the existing claims of a pod, each once."""
         for name in dict.fromkeys(resolve_claim_names(pod).values()):
             claim = self.claims.get((pod.metadata.namespace, name))
             if claim is not None:
@@ -194,7 +193,7 @@ class AuditFacts:
 
 
 def is_live(cluster_state: ClusterState) -> bool:
-    """Whether a cluster state was read from a cluster, which tells of every kind that it has none."""
+    """Return whether a cluster state was read from a cluster, where every kind is known to be complete."""
     return cluster_state.origin.startswith(("http://", "https://"))
 
 
@@ -203,13 +202,13 @@ def key_of(thing: Any) -> Key:
 
 
 def name_of(thing: Any) -> str:
-    """`namespace/name`, or the name of what has no namespace."""
+    """Return `namespace/name`, or the name of a cluster-scoped object."""
     metadata = thing.metadata
     return f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
 
 
 def subject_of(thing: Any) -> str:
-    """`Kind/namespace/name`."""
+    """Return `Kind/namespace/name`."""
     return f"{type(thing).__name__}/{name_of(thing)}"
 
 

@@ -1,9 +1,4 @@
-"""What an audit finds, and what a check is.
-
-Owns `AuditFinding` (something in a cluster that its owner should know, with its numbers and what mends it),
-`CheckProblem` (the same as a check tells it) and `Check` (a question with an id that never changes its
-meaning).
-"""
+"""`Check`, `CheckProblem` and `AuditFinding`: a check with a stable ID, and what it reports."""
 
 from __future__ import annotations
 
@@ -17,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class AuditSeverity(StrEnum):
-    """How bad a finding is."""
+    """Severity of a finding."""
 
     ERROR = "error"  #: something is promised twice, or cannot work
     WARNING = "warning"  #: something is wrong, or will be when load comes
@@ -25,11 +20,11 @@ class AuditSeverity(StrEnum):
 
     @property
     def rank(self) -> int:
-        """0 is the worst."""
+        """Sort rank; 0 is the most severe."""
         return _ORDER.index(self)
 
     def reaches(self, other: AuditSeverity) -> bool:
-        """Whether it is as bad as another, or worse."""
+        """Return whether this is at least as severe as another."""
         return self.rank <= other.rank
 
 
@@ -38,7 +33,7 @@ _ORDER = (AuditSeverity.ERROR, AuditSeverity.WARNING, AuditSeverity.INFO)
 
 @dataclass(frozen=True, slots=True)
 class CheckProblem:
-    """What a check tells about one subject; what it leaves out is as the check says."""
+    """Problem that a check reports about one subject; unset fields default to those of the check."""
 
     subject: str  #: `Node/n1`, `Pod/namespace/name`, `Device/driver/pool/device`
     message: str
@@ -50,7 +45,7 @@ class CheckProblem:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One question that is asked of every cluster."""
+    """One check."""
 
     id: str  #: `PLM001`; never used again for another question
     name: str
@@ -68,7 +63,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class AuditFinding:
-    """Something that was found."""
+    """Problem with the data of its check."""
 
     id: str
     name: str
@@ -81,12 +76,12 @@ class AuditFinding:
 
     @property
     def identity(self) -> tuple[str, str, str]:
-        """Equal for what is the same finding in two audits, whatever its numbers are by now."""
+        """Key that is equal for the same finding in two audits, whatever its numbers."""
         return self.id, self.subject, self.key
 
     @property
     def namespace(self) -> str:
-        """The namespace of its subject; "" if it has none."""
+        """Namespace of the subject; "" if it has none."""
         kind, _, rest = self.subject.partition("/")
         return rest.partition("/")[0] if kind in NAMESPACED else ""
 
@@ -108,7 +103,7 @@ NAMESPACED = frozenset({"Pod", "ResourceClaim", "ResourceClaimTemplate"})
 
 
 def make_finding(check: Check, trouble: CheckProblem) -> AuditFinding:
-    """The finding that a check's trouble is."""
+    """Combine a check and its problem into a finding."""
     return AuditFinding(
         check.id,
         check.name,
@@ -122,5 +117,5 @@ def make_finding(check: Check, trouble: CheckProblem) -> AuditFinding:
 
 
 def finding_order(finding: AuditFinding) -> tuple[object, ...]:
-    """The worst first, then by subject."""
+    """Return the sort key: most severe first, then by subject."""
     return finding.severity.rank, finding.subject, finding.id, finding.key, finding.message

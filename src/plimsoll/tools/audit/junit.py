@@ -1,7 +1,7 @@
-"""An audit as JUnit XML, which every pipeline shows.
+"""Audit report as JUnit XML.
 
-Owns the form: a test case for each finding, failed from the severity on that fails the audit, and one that
-passes for each check without findings; checks that were not made are skipped.
+One test case per finding, failed if its severity fails the audit, and a passing one for each check without
+findings; checks that were not run are skipped.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from plimsoll.tools.colors import printable
 
 
 def as_junit(report: AuditReport, level: AuditSeverity | None) -> str:
-    """The report as a text; `level` is from where on a finding is a failure (None: never)."""
+    """Render the report; `level` is the lowest severity that is a failure (None: none)."""
     suite = ElementTree.Element("testsuite", name="plimsoll audit")
     by_check: dict[str, list[AuditFinding]] = {}
     for finding in report.findings:
@@ -58,5 +58,5 @@ def _add(suite: ElementTree.Element, classname: str, finding: AuditFinding, fail
 
 
 def _legal(text: str) -> str:
-    """A text with only characters that XML has and people see: names come from whoever wrote the objects."""
+    """Replace characters that are not printable or not valid in XML."""
     return "\n".join(map(printable, text.split("\n")))

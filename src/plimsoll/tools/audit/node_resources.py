@@ -1,8 +1,8 @@
-"""Devices that look like a part of the node itself: CPUs, memory, huge pages.
+"""Guesses of the node resources that a device represents without a mapping: CPUs, memory, huge pages.
 
-Owns the guess what an allocation takes from its node when nobody says so. Drivers of node resources are known
-by name (`SURE`); of any other driver the names of capacities and attributes are a hint, never more, and what
-is told about it is worded so. A capacity called memory is a hint for nothing: GPUs have memory of their own.
+Drivers of node resources are known by name (`SURE`). For other drivers, capacity and attribute names are a
+hint only, and findings are worded accordingly. A capacity called memory is no hint: GPUs have their own
+memory.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ONE = Quantity.of(1)
 
 @dataclass(frozen=True, slots=True)
 class NodeResourceGuess:
-    """A device that is, or looks like, so much of a node's resource."""
+    """Amount of a node resource that a device represents or seems to represent."""
 
     resource: str
     amount: Quantity
@@ -32,7 +32,7 @@ class NodeResourceGuess:
 
 
 def guess_node_resources(driver: str, device: Device) -> Iterator[NodeResourceGuess]:
-    """What a whole device is of its node."""
+    """Yield the node resources that an entire device represents."""
     sure = SURE.get(driver, "")
     for name, entry in device.capacity.items():
         last = name.rpartition("/")[2].lower()
@@ -53,7 +53,7 @@ def guess_node_resources(driver: str, device: Device) -> Iterator[NodeResourceGu
 
 
 def taken_by(result: DeviceRequestAllocationResult, device: Device) -> Iterator[NodeResourceGuess]:
-    """What an allocation takes of its node: its share, or all that the device is."""
+    """Yield the node resources an allocation takes: its share, or the entire device."""
     if result.admin_access:
         return
     for guess in guess_node_resources(result.driver, device):

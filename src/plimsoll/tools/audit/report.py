@@ -1,7 +1,5 @@
-"""What an audit found, for people and for programs.
-
-Owns `AuditReport`. For people the findings are told check by check, the worst first, with the first few
-subjects of each: five thousand nodes with the same trouble fit one screen, and `wide` has them all.
+"""`AuditReport`: findings grouped by check, most severe first, with the first few subjects; `wide` lists
+all.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ EVIDENCE_SHOWN = 4
 
 @dataclass(frozen=True, slots=True)
 class SkippedCheck:
-    """A check that was not made, and why."""
+    """Check that was not run, and why."""
 
     id: str
     name: str
@@ -31,7 +29,7 @@ class SkippedCheck:
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """All findings, the worst first."""
+    """All findings, most severe first."""
 
     findings: tuple[AuditFinding, ...] = ()
     checks: tuple[Check, ...] = ()  #: that were made
@@ -45,16 +43,16 @@ class AuditReport:
         return sum(finding.severity is severity for finding in self.findings)
 
     def fails(self, at: AuditSeverity | None) -> bool:
-        """Whether there is a finding as bad as this, or worse."""
+        """Return whether a finding has at least this severity."""
         return at is not None and any(finding.severity.reaches(at) for finding in self.findings)
 
     def within(self, namespace: str) -> AuditReport:
-        """Only what is about objects of a namespace."""
+        """Return a report of the findings in a namespace."""
         kept = tuple(finding for finding in self.findings if finding.namespace == namespace)
         return replace(self, findings=kept)
 
     def beyond(self, baseline: Iterable[tuple[str, str, str]]) -> AuditReport:
-        """Only what another audit had not found."""
+        """Return a report of the findings that the baseline does not have."""
         known = frozenset(baseline)
         new = tuple(finding for finding in self.findings if finding.identity not in known)
         old = tuple(finding for finding in self.findings if finding.identity in known)
@@ -118,7 +116,7 @@ class AuditReport:
 
 
 def _group(findings: list[AuditFinding], title: str, paint: Paint, wide: bool) -> Iterator[str]:
-    """The findings of one check; all that they have in common is told once."""
+    """Yield the findings of one check; common parts are printed once."""
     first = findings[0]
     head = f"{first.severity.value.upper():8}{first.id} {first.name}"
     first_line, *others = _fill(f"{head}: {title}", paint, "", "        ")
@@ -145,7 +143,7 @@ def _group(findings: list[AuditFinding], title: str, paint: Paint, wide: bool) -
 
 
 def _fix_lines(fix: str, paint: Paint, indent: str) -> Iterator[str]:
-    """What mends it; a command that does not fit stands on a line of its own, whole, to be copied."""
+    """Yield the fix; a command that does not fit is printed unwrapped on its own line, to be copied."""
     text = f"fix: {plain(fix)}"
     lines = list(_fill(text, paint, indent, indent + "     "))
     before, found, command = text.rpartition(": kubectl ")
@@ -166,7 +164,7 @@ def _color(severity: AuditSeverity, text: str, paint: Paint) -> str:
 
 
 def _fill(text: str, paint: Paint, first: str, rest: str = "") -> Iterator[str]:
-    """A text in lines of the screen's width; words are never cut, so that commands can be copied."""
+    """Yield the text wrapped to the terminal width; words are never split, so that commands can be copied."""
     width = max(40, min(paint.width, 100))
     yield from wrap(
         text,
@@ -183,5 +181,5 @@ def _many(count: int, what: str) -> str:
 
 
 def plain(text: str) -> str:
-    """A text without anything that a terminal would obey: names come from whoever wrote the objects."""
+    """Replace control characters: object names are untrusted."""
     return printable(text)

@@ -1,8 +1,7 @@
-"""An audit as SARIF 2.1.0, which code scanning and editors read.
+"""Audit report as SARIF 2.1.0, for code scanning and editors.
 
-Owns the form: one run, one rule for each check, one result for each finding. Objects of a cluster are logical
-locations; where the audit was of one file, that file is the physical one. Results have a fingerprint that
-stays while check, subject and key do.
+One run, one rule per check, one result per finding. Cluster objects are logical locations; if one file was
+audited, it is the physical location. Fingerprints are derived from check, subject and key.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ LEVELS = {AuditSeverity.ERROR: "error", AuditSeverity.WARNING: "warning", AuditS
 
 
 def as_sarif(report: AuditReport, files: Sequence[str] = ()) -> dict[str, Any]:
-    """The report as a tree."""
+    """Return the report as a SARIF tree."""
     places = {check.id: place for place, check in enumerate(report.checks)}
     uri = _uri(files[0]) if len(files) == 1 and files[0] != "-" else ""
     results = [_result(finding, places, uri, "new") for finding in report.findings]
@@ -86,6 +85,6 @@ def _result(finding: AuditFinding, places: dict[str, int], uri: str, state: str)
 
 
 def _uri(path: str) -> str:
-    """A file as SARIF names it: relative where it was given so."""
+    """Return the URI of a file; relative if the path was."""
     pure = PurePath(path)
     return pure.as_uri() if pure.is_absolute() else quote(pure.as_posix())

@@ -35,8 +35,8 @@ class ClusterState:
         *,
         origin: str = "",
     ) -> None:
-        """Create the state of an empty cluster if no objects are given. `origin` says where it was read,
-        for messages.
+        """Create the state of an empty cluster if no objects are given. `origin` names the source in
+        messages.
         """
         self.objects = ClusterObjects() if objects is None else objects
         self.gates = gates or Gates.all_on()

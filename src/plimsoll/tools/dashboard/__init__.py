@@ -1,8 +1,8 @@
-"""The cluster's ledger on a page: nodes, devices, claims, what waits and why, what-if, live.
+"""`plimsoll dashboard`: web page of nodes, devices, claims, pending pods and what-if, with live updates.
 
-START HERE: `server.py` (routes) and `service.py` (answers). `worker.py` answers questions about one moment
-while the cluster goes on, `changes.py` says what a change touches, `events.py` tells open pages. `assets/` is
-the page.
+START HERE: `server.py` (routes) and `service.py` (queries). `query_worker.py` runs queries on a consistent
+state while the cluster changes, `changes.py` computes what a change affects, `event_stream.py` notifies open
+pages. `assets/` is the page.
 """
 
 from plimsoll.tools.dashboard.server import DEFAULT_PORT, Dashboard

@@ -1,7 +1,4 @@
-"""The files of the page: all of them are part of the program, none comes from elsewhere.
-
-Owns `Assets`, read once. Only what was found then is ever served, so that no path leads anywhere else.
-"""
+"""`Assets`: the files of the page, read once from the package. Only files found then are served."""
 
 from __future__ import annotations
 
@@ -40,7 +37,7 @@ class Asset:
 
 
 class Assets:
-    """Files by path, below `/assets/`; the page itself is `index.html`."""
+    """Files by path below `/assets/`; the page is `index.html`."""
 
     def __init__(self, found: dict[str, Asset]) -> None:
         self._found = found
@@ -48,7 +45,7 @@ class Assets:
     @staticmethod
     @lru_cache(maxsize=1)
     def load() -> Assets:
-        """All files of this installation."""
+        """Read all files of this installation."""
         return Assets(dict(_read(files("plimsoll.tools.dashboard") / "assets", "")))
 
     def find(self, path: str) -> Asset | None:

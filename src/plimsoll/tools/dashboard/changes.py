@@ -1,7 +1,6 @@
-"""What a change of an object touches: whose books, and which lists.
+"""`apply_change`: update a cluster state and compute what the change affects.
 
-Owns `apply_change`, which brings a cluster state up to date and says what looks different now. Promises: a
-node whose book may have changed is named, and one that only sent a sign of life is not.
+Every node whose row may have changed is reported; heartbeats are not.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from plimsoll.tools.top.device_holders import results_of
 
 @dataclass(frozen=True, slots=True)
 class ObjectChange:
-    """An object is there as it is now, or (`gone`) is no more."""
+    """Current version of an object, or (`gone`) its deletion."""
 
     thing: Any
     gone: bool = False
@@ -26,7 +25,7 @@ class ObjectChange:
 
 @dataclass(slots=True)
 class ChangeScope:
-    """What looks different: nodes by name (`everywhere`: all), kinds, and pools of devices."""
+    """Scope of a change: nodes by name (`everywhere`: all), kinds, and device pools."""
 
     nodes: set[str] = field(default_factory=set)
     everywhere: bool = False
@@ -46,7 +45,7 @@ class ChangeScope:
 
 
 def apply_change(cluster_state: ClusterState, change: ObjectChange, scope: ChangeScope) -> None:
-    """Bring a cluster state up to date, and note what that touches."""
+    """Update the cluster state and record what the change affects."""
     thing = change.thing
     meta = thing.metadata
     old = cluster_state.objects.find(type(thing), meta.namespace, meta.name)
@@ -92,7 +91,7 @@ def _note(cluster_state: ClusterState, thing: Any | None, scope: ChangeScope) ->
 
 
 def _nodes_of_claim(cluster_state: ClusterState, claim: ResourceClaim) -> set[str]:
-    """The nodes of the pods that use a claim, and of the pools that its devices are of."""
+    """Return the nodes of the pods that use a claim and of its device pools."""
     snapshot, namespace = cluster_state.snapshot, claim.metadata.namespace
     found = set()
     for key in snapshot.claim_users(namespace, claim.metadata.name):
@@ -108,7 +107,7 @@ def _nodes_of_claim(cluster_state: ClusterState, claim: ResourceClaim) -> set[st
 
 
 def _looks_the_same(old: Any, new: Any) -> bool:
-    """Whether nothing that is shown differs: kubelets write to their nodes all the time."""
+    """Return whether nothing shown differs: kubelets update their nodes frequently."""
     was, is_now = old.metadata, new.metadata
     if was.resource_version and (was.uid, was.resource_version) == (is_now.uid, is_now.resource_version):
         return True

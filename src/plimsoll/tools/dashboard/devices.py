@@ -1,7 +1,6 @@
-"""Devices and their pools, kept from one question to the next, and how many can be had.
+"""`DeviceCache`: devices and pools, recomputed only where something changed.
 
-Owns `DeviceCache`. States are those of `plimsoll top devices`: a device of which claims share parts is not
-taken as long as others can have a part, too. Only pools that something has touched are looked into again.
+States are those of `plimsoll top devices`: a shared device is not taken while capacity remains.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from plimsoll.tools.top.pools import PoolRow, inspect_pools
 
 @dataclass(slots=True)
 class DeviceCount:
-    """Devices, and how many of them are free, held in part, and taken; the rest cannot be had today."""
+    """Devices by state; the rest is unavailable."""
 
     all: int = 0
     free: int = 0
@@ -50,7 +49,7 @@ class _Pool:
 
 
 class DeviceCache:
-    """All pools and their devices, kept until something touches them."""
+    """Rows of all pools and their devices."""
 
     def __init__(self) -> None:
         self._pools: dict[PoolId, _Pool] = {}
@@ -59,24 +58,24 @@ class DeviceCache:
         self._devices: list[DeviceRow] | None = None
 
     def invalidate(self, scope: ChangeScope) -> None:
-        """These pools are to be looked into again."""
+        """Mark the affected pools for recomputation."""
         self._stale |= scope.pools
         self._all_stale |= scope.all_pools
 
     def devices(self, cluster_state: ClusterState) -> list[DeviceRow]:
-        """Every device, by driver, pool and name."""
+        """Return the rows of all devices by driver, pool and name."""
         self._refresh(cluster_state)
         if self._devices is None:
             self._devices = [row for key in sorted(self._pools) for row in self._pools[key].devices]
         return self._devices
 
     def pools(self, cluster_state: ClusterState) -> list[PoolRow]:
-        """Every pool, by driver and name."""
+        """Return the rows of all pools by driver and name."""
         self._refresh(cluster_state)
         return [self._pools[key].row for key in sorted(self._pools)]
 
     def counts(self, cluster_state: ClusterState) -> Counts:
-        """How many devices each driver has on each node."""
+        """Count the devices of each driver on each node."""
         self._refresh(cluster_state)
         found: Counts = {}
         for key in sorted(self._pools):
@@ -103,7 +102,7 @@ class DeviceCache:
 def newest_slices(
     cluster_state: ClusterState, *, node: str = "", driver: str = ""
 ) -> Iterator[ResourceSlice]:
-    """The slices of the newest generation of each pool; of a driver or a node only, if wanted."""
+    """Yield the slices of the newest generation of each pool, optionally of one driver or node."""
     newest: dict[tuple[str, str], int] = {}
     slices = [
         each

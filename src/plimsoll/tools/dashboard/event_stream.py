@@ -1,7 +1,7 @@
-"""Changes told to pages that are open, as server-sent events.
+"""`EventStream`: server-sent events to open pages.
 
-Owns `EventStream`. A page hears of changes at most four times a second, however many there are; what came
-meanwhile is told together. One that does not read is let go: it asks anew when it is back.
+A page receives at most four events a second; changes in between are merged. A client that does not read is
+disconnected and fetches everything when it reconnects.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOST_LISTENERS = 200
 
 
 class EventStream:
-    """Who listens, and what each has still to be told."""
+    """Connected pages and their pending changes."""
 
     def __init__(
         self, revision: int = 1, *, apart: float = APART, ping: float = PING, slow: float = SLOW
@@ -39,20 +39,20 @@ class EventStream:
         return len(self._listeners)
 
     def publish(self, revision: int, scope: ChangeScope) -> None:
-        """Something is different from this revision on."""
+        """Publish a change as of this revision."""
         self.revision = revision
         for listener in self._listeners:
             listener.scope.merge(scope)
             listener.wake.set()
 
     def end(self) -> None:
-        """Nothing more will be told."""
+        """Close all streams."""
         for listener in self._listeners:
             listener.ended = True
             listener.wake.set()
 
     async def serve(self, request: web.Request, headers: dict[str, str]) -> web.StreamResponse:
-        """Tell one page, until it goes or `end`."""
+        """Serve one page until it disconnects or `end` is called."""
         if len(self._listeners) >= MOST_LISTENERS:
             raise ApiError(503, "ServiceUnavailable", f"{MOST_LISTENERS} pages listen already")
         response = web.StreamResponse(headers={**headers, "Content-Type": "text/event-stream"})
@@ -92,7 +92,7 @@ class _Listener:
         self.ended = False
 
     async def woken(self, seconds: float) -> bool:
-        """Wait for something to tell, but not for ever; False when nothing more will come."""
+        """Wait for a change or a timeout; return False when the stream has ended."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self.wake.wait()
@@ -105,7 +105,7 @@ class _Listener:
 
 
 def change_event(revision: int, scope: ChangeScope) -> bytes:
-    """One event: the revision, the nodes that differ (null: all of them), and the kinds."""
+    """Encode one event: revision, changed nodes (null: all), and kinds."""
     many = scope.everywhere or len(scope.nodes) > MOST_NODES
     tree = {
         "revision": revision,

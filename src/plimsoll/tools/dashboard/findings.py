@@ -1,9 +1,8 @@
-"""How many findings the audit has, without keeping anybody waiting.
+"""`BackgroundAudit`: number of audit findings, computed without delaying queries.
 
-Owns `BackgroundAudit`. The audit looks through everything, which takes seconds in a large cluster. So it runs
-while nobody asks anything else of its desk, makes way as soon as somebody does, and comes again only after a
-rest that is many times as long as it took; what has changed meanwhile is looked at then. One that always has
-to make way gets through in the end. Its answer is kept as the answer to the page's own question.
+An audit takes seconds in a large cluster. It runs while its worker is idle, yields to queries, and runs again
+only after a pause many times as long as it took. After several yields it runs to completion. Its result also
+serves the audit page.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ AGAIN_SECONDS, TRIES = 1.0, 6
 
 
 class BackgroundAudit:
-    """Numbers by severity, as of the last audit; None until there was one."""
+    """Finding counts by severity as of the last audit; None before the first."""
 
     def __init__(
         self,
@@ -41,7 +40,7 @@ class BackgroundAudit:
         differ: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`differ` is called when the numbers are others than before."""
+        """`differ` is called when the counts change."""
         self.counts: dict[str, int] | None = None
         self._desk = worker
         self._differ = differ
@@ -54,12 +53,12 @@ class BackgroundAudit:
         self._timer: asyncio.TimerHandle | None = None
 
     def want(self, revision: int) -> None:
-        """Somebody looks: have the audit run, now or when it is due."""
+        """Request the counts of a revision: audit now or when it is due."""
         self._wanted = revision
         self.look()
 
     def look(self) -> None:
-        """Begin if somebody wants to know and it is time; if it is not, come back when it is."""
+        """Start the audit if it is wanted and due, else schedule it."""
         running = self._task is not None and not self._task.done()
         if running or self._wanted <= self._audited:
             return
@@ -102,7 +101,7 @@ class BackgroundAudit:
         self.on_change(answer)
 
     def on_change(self, answer: QueryResult) -> None:
-        """There is an answer to the question, whoever asked it."""
+        """Record the result of an audit, including one requested by the page."""
         self._audited = max(self._audited, answer.revision)
         counts: dict[str, int] = codec.decode_tree(answer.body)["summary"]
         if counts != self.counts:
@@ -111,7 +110,7 @@ class BackgroundAudit:
 
 
 def run_audit(worker: QueryWorker, *, yields: bool = False) -> Any:
-    """The audit of a desk's cluster state; ApiError if it makes way for somebody."""
+    """Audit the worker's cluster state. Raise ApiError if it yields to another query."""
 
     def checks() -> Iterator[Check]:
         began = time.monotonic()

@@ -1,8 +1,7 @@
-"""A live cluster, heard of change by change.
+"""`Follower`: informers that forward every change of a live cluster.
 
-Owns `Follower`: runs what follows the kinds of a cluster and hands every change on. Promises: the first
-listing is complete when `start` returns; a cluster that goes away is looked for again, and what cannot be
-read at the moment is told (`troubles`); nothing is ever written.
+The initial lists are complete when `start` returns. A cluster that becomes unreachable is retried, and
+current errors are in `troubles`. Nothing is written.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from plimsoll.tools.dashboard.changes import ObjectChange
 
 
 class Follower:
-    """Hears of a cluster and tells `on_change` of each change."""
+    """Follows a cluster and calls `on_change` with each change."""
 
     def __init__(
         self, client: Client, on_change: Callable[[ObjectChange], None], namespace: str = ""
     ) -> None:
-        """If what is in all namespaces may not be seen, what is in `namespace` is followed."""
+        """If listing all namespaces is forbidden, follow `namespace` only."""
         self._client = client
         self._namespace = namespace
         self._recorder = _ChangeRecorder(on_change)
@@ -36,17 +35,17 @@ class Follower:
 
     @property
     def gaps(self) -> list[Gap]:
-        """What is not followed, and why."""
+        """Kinds that are not followed, and why."""
         return self._recorder.objects.gaps
 
     @property
     def troubles(self) -> list[str]:
-        """What cannot be read at the moment: what is shown of it is old."""
+        """Kinds that cannot be read at present; their data is stale."""
         wrong = [each for each in self._informers if each.error is not None]
         return summarize_gaps(Gap(each.endpoint.plural, str(each.error)) for each in wrong)
 
     async def start(self) -> None:
-        """Follow, and return when everything has been heard of once; InputError if it cannot be."""
+        """Start following; return after the initial lists. Raise InputError if the cluster cannot be read."""
         self._informers = await live_informers(
             self._client, self._recorder, _nothing, namespace=self._namespace
         )
@@ -68,7 +67,7 @@ class Follower:
 
 
 class _ChangeRecorder(ClusterState):
-    """What informers take for a cluster state: it keeps nothing."""
+    """Cluster state passed to the informers: it stores nothing and forwards changes."""
 
     def __init__(self, on_change: Callable[[ObjectChange], None]) -> None:
         super().__init__(ClusterObjects())
@@ -82,4 +81,4 @@ class _ChangeRecorder(ClusterState):
 
 
 def _nothing() -> None:
-    """Changes are told one by one."""
+    """Do nothing: changes are forwarded one by one."""

@@ -1,13 +1,12 @@
-"""Who may ask the dashboard, and what browsers are told about its answers. Pure.
+"""Request checks and response headers of the dashboard. Pure.
 
-Owns the rules. The dashboard has no login: it listens on loopback unless told otherwise, and these keep web
-pages of others from reaching it through somebody's browser:
+The dashboard has no login and listens on loopback by default. These rules keep other web pages from reaching
+it through a user's browser:
 
-- the `Host` of a request is an address, `localhost`, or a name that was allowed. A page of a foreign name
-  that is made to point to loopback (DNS rebinding) is refused;
-- questions with a body are JSON from the page itself: forms of other pages cannot send that, and scripts of
-  other pages are stopped by their origin;
-- the page runs only its own scripts and styles, and is shown in nobody's frame.
+- the `Host` of a request must be an address, `localhost`, or an allowed name, which defeats DNS rebinding;
+- requests with a body must be JSON from the page itself, which forms of other sites cannot send and whose
+  origin browsers report;
+- the page runs only its own scripts and styles and cannot be framed.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ def is_address(host: str) -> bool:
 
 
 def host_of(header: str) -> str:
-    """The name or address in a `Host` header, without the port; "" if it is none."""
+    """Return the name or address in a `Host` header without the port; "" if it is invalid."""
     text = header.strip().lower()
     if text.startswith("["):
         inner, bracket, rest = text[1:].partition("]")
@@ -57,7 +56,7 @@ def _is_port(text: str) -> bool:
 
 
 def refuse_host(header: str, allowed: frozenset[str]) -> str:
-    """Why a request with this `Host` is not answered, or ""."""
+    """Return why a request with this `Host` is refused, or ""."""
     host = host_of(header)
     if host in allowed or host == "localhost" or host.endswith(".localhost") or is_address(host):
         return ""
@@ -66,7 +65,7 @@ def refuse_host(header: str, allowed: frozenset[str]) -> str:
 
 
 def refuse_post(headers: Mapping[str, str]) -> str:
-    """Why a request with a body is not answered, or ""."""
+    """Return why a request with a body is refused, or ""."""
     kind = headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         return "send the question as Content-Type: application/json"

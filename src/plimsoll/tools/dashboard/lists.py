@@ -1,7 +1,6 @@
-"""Lists of devices, pools, claims, pods and namespaces, page by page.
+"""Paginated lists: `/api/devices`, `/api/pools`, `/api/claims`, `/api/pods` and `/api/namespaces`.
 
-Owns the answers to `/api/devices`, `/api/pools`, `/api/claims`, `/api/pods` and `/api/namespaces`
-(docs/dashboard.md, "The JSON"). A search text is looked for in what is shown, whatever the case.
+Formats are in docs/dashboard.md, "JSON API". The search is case-insensitive over the displayed text.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ USUAL, MOST = 200, 10_000
 
 @dataclass(frozen=True, slots=True)
 class ListQuery:
-    """Which rows are wanted."""
+    """Filter and page of a list request."""
 
     search: str = ""
     state: str = ""
@@ -40,7 +39,7 @@ class ListQuery:
 
 
 def read_list_query(query: Mapping[str, str]) -> ListQuery:
-    """The wish of a query; ApiError 400 that names what cannot be read."""
+    """Parse a query string. Raise ApiError 400 that names the invalid parameter."""
     return ListQuery(
         query.get("q", "")[:200].strip().lower(),
         query.get("state", ""),
@@ -61,7 +60,7 @@ def _number(query: Mapping[str, str], name: str, usual: int, most: int) -> int:
 
 
 class NamespaceCache:
-    """What each namespace takes, kept until something touches it: it is a sum over everything."""
+    """Namespace rows, kept until something affects them."""
 
     def __init__(self) -> None:
         self._rows: list[Tree] | None = None
@@ -77,7 +76,7 @@ class NamespaceCache:
 
 
 def page(rows: Sequence[T], query: ListQuery, text: Callable[[T], str]) -> Tree:
-    """The rows that match, page by page, and how many there are in all."""
+    """Return the matching rows of the page and their total number."""
     found = [row for row in rows if query.search in text(row).lower()] if query.search else rows
     shown = found[query.offset : query.offset + query.limit]
     return {"total": len(found), "items": [row.as_json() for row in shown]}
@@ -103,7 +102,7 @@ def list_pools(cluster_state: ClusterState, query: ListQuery, known: DeviceCache
 
 
 def list_claims(cluster_state: ClusterState, query: ListQuery) -> Tree:
-    """Only the claims of the page are priced."""
+    """Return a page of claims; only these are priced."""
     claims = [
         claim
         for claim in cluster_state.objects.all(ResourceClaim)
@@ -130,7 +129,7 @@ def list_namespaces(cluster_state: ClusterState, query: ListQuery, known: Namesp
 
 
 def list_pods(cluster_state: ClusterState, query: ListQuery) -> tuple[Tree, list[Pod]]:
-    """The page, and the pods of it that wait and whose reason is still to be told."""
+    """Return a page of pods, and its pending pods whose reasons are still to be computed."""
     pods = cluster_state.pending if query.state == "pending" else cluster_state.pods
     if query.state == "running":
         pods = [pod for pod in pods if pod.spec.node_name]
@@ -159,7 +158,7 @@ def list_pods(cluster_state: ClusterState, query: ListQuery) -> tuple[Tree, list
 
 
 def scheduler_message(pod: Pod) -> str:
-    """Why a pod waits, in the words of whoever schedules it."""
+    """Return the scheduler's message for a pending pod."""
     for condition in pod.status.conditions:
         if condition.type == "PodScheduled" and condition.status == "False":
             return condition.message or condition.reason

@@ -1,8 +1,7 @@
-"""The books as metrics, so that monitoring sees the same numbers as the scheduler.
+"""`show_metrics`: node, pool, pod and claim metrics in Prometheus text format, from the rows the page shows.
 
-Owns `show_metrics`, in Prometheus' text form, made from the books that the page shows. How many series there
-are: a node has five for each of cpu, memory and sizes of huge pages and one more, a pool has three, and there
-are a dozen besides. docs/dashboard.md, "Metrics", says what that comes to.
+Series: five per node for each of cpu, memory and huge page sizes plus one, three per pool, and about a dozen
+more; see docs/dashboard.md, "Metrics".
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _COLUMNS = (
 
 
 def show_metrics(cluster_state: ClusterState, nodes: NodeRowCache, devices: DeviceCache) -> bytes:
-    """All of it."""
+    """Return all metrics."""
     return "".join(_lines(cluster_state, nodes, devices)).encode()
 
 

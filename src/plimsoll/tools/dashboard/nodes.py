@@ -1,8 +1,7 @@
-"""The cluster's ledger and its nodes, as the page wants them.
+"""`NodeRowCache` and the responses of `/api/overview`, `/api/nodes` and `/api/nodes/NAME`.
 
-Owns `NodeRowCache`, which computes books again only where something has changed, and the answers to
-`/api/overview`, `/api/nodes` and `/api/nodes/NAME` (docs/dashboard.md, "The JSON"). Numbers are whole units
-as nodes are booked in: milli for cpu, units for the rest.
+Rows are recomputed only where something changed. Formats are in docs/dashboard.md, "JSON API". Amounts are
+integers in ledger units: milli for cpu, units for the rest.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ STATES = ("all", "free", "partly", "taken")
 
 
 class NodeRowCache:
-    """The books of all nodes, kept until something touches them."""
+    """Rows of all nodes, kept until something affects them."""
 
     def __init__(self) -> None:
         self._node_rows: dict[str, NodeRow] = {}
@@ -38,12 +37,12 @@ class NodeRowCache:
         self._all_stale = True
 
     def invalidate(self, scope: ChangeScope) -> None:
-        """What is told of these nodes is to be computed again."""
+        """Mark the affected nodes for recomputation."""
         self._stale |= scope.nodes
         self._all_stale |= scope.everywhere
 
     def rows(self, cluster_state: ClusterState) -> list[NodeRow]:
-        """The books of all nodes, by name."""
+        """Return the rows of all nodes by name."""
         if self._all_stale:
             self._node_rows = {book.name: book for book in node_rows(cluster_state)}
         elif self._stale:
@@ -61,7 +60,7 @@ class NodeRowCache:
 
 
 def overview(cluster_state: ClusterState, nodes: NodeRowCache, devices: DeviceCache) -> dict[str, Any]:
-    """Counts and totals; the server adds what only it knows."""
+    """Return counts and totals; the service adds live status and findings."""
     rows, counted = nodes.rows(cluster_state), DeviceCount()
     for places in devices.counts(cluster_state).values():
         for count in places.values():
@@ -103,7 +102,7 @@ def _amounts(row: ResourceRow) -> tuple[int, int, int, int, int]:
 
 
 def _closed(book: NodeRow, resource: str) -> int:
-    """What is free of a resource on a node that takes no pods."""
+    """Return the free amount of a resource on a node that accepts no pods."""
     if book.ready and not book.unschedulable:
         return 0
     return sum(max(0, row.free) for row in book.rows if row.resource == resource)
@@ -117,7 +116,7 @@ def _with_texts(resource: str, numbers: Mapping[str, int]) -> dict[str, Any]:
 
 
 def all_nodes(cluster_state: ClusterState, nodes: NodeRowCache, devices: DeviceCache) -> dict[str, Any]:
-    """Column by column, so that thousands of nodes are small; what a node does not have is 0."""
+    """Return the nodes column by column, to keep thousands of nodes small; missing resources are 0."""
     rows, counts = nodes.rows(cluster_state), devices.counts(cluster_state)
     resources = sorted({row.resource for book in rows for row in book.rows}, key=resource_order)
     columns: dict[str, dict[str, list[int]]] = {
@@ -153,7 +152,7 @@ def all_nodes(cluster_state: ClusterState, nodes: NodeRowCache, devices: DeviceC
 
 
 def one_node(cluster_state: ClusterState, name: str) -> dict[str, Any]:
-    """Everything about a node; ApiError 404 if there is none of this name."""
+    """Return everything about a node. Raise ApiError 404 if it does not exist."""
     found = node_rows(cluster_state, names=[name])
     node = cluster_state.objects.find(Node, "", name)
     if not found or node is None:
@@ -198,7 +197,7 @@ def _pods_on(cluster_state: ClusterState, name: str) -> list[Pod]:
 
 
 def _claims_on(cluster_state: ClusterState, name: str, pods: list[Pod]) -> list[ResourceClaim]:
-    """The claims that pods of a node use, and those that hold devices of its pools, by name."""
+    """Return the claims used by pods of a node and those that hold devices of its pools, by name."""
     pools = {(each.spec.driver, each.spec.pool.name) for each in newest_slices(cluster_state, node=name)}
     used = {(pod.metadata.namespace, claim) for pod in pods for claim in resolve_claim_names(pod).values()}
     found = []

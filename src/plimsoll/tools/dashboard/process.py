@@ -1,7 +1,4 @@
-"""The process behind `plimsoll dashboard`.
-
-Owns starting and stopping: it runs until a signal asks it to stop.
-"""
+"""Process of `plimsoll dashboard`: start, run until a signal, stop."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ from plimsoll.tools.dashboard.server import Dashboard
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DashboardSettings:
-    """What is shown, and where: a cluster state, or else a cluster."""
+    """Input, a cluster state or a cluster, and listen address."""
 
     listen: str = "127.0.0.1:6480"
     names: tuple[str, ...] = ()
@@ -40,7 +37,7 @@ async def serve_dashboard(
     warn: Callable[[str], None],
     stopped: asyncio.Event | None = None,
 ) -> None:
-    """Run until a signal (or `stopped`) asks to stop; `ready` is told the address once it answers."""
+    """Run until a signal or `stopped`; `ready` receives the URL once the server is listening."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s", stream=sys.stderr)
     host, port = read_address(settings.listen)
     token = read_token(settings.token_file)
@@ -91,9 +88,9 @@ async def serve_dashboard(
 
 @contextmanager
 def _rare_collections() -> Iterator[None]:
-    """Have Python look for cyclic garbage rarely, and not among what is there now.
+    """Run the cyclic garbage collector rarely and exclude existing objects.
 
-    A large cluster is millions of objects without cycles: looking through them holds up everybody.
+    A large cluster has millions of objects without cycles; scanning them would delay every request.
     """
     before = gc.get_threshold()
     gc.collect()
@@ -107,7 +104,7 @@ def _rare_collections() -> Iterator[None]:
 
 
 def read_address(listen: str) -> tuple[str, int]:
-    """HOST:PORT; ConfigError if it is none."""
+    """Parse HOST:PORT. Raise ConfigError if it is invalid."""
     host, separator, port = listen.rpartition(":")
     if not separator or not (port.isascii() and port.isdigit()) or int(port) > 65535:
         raise ConfigError(f"--listen: {listen!r} is no address: give HOST:PORT, such as 127.0.0.1:6480")
@@ -115,7 +112,7 @@ def read_address(listen: str) -> tuple[str, int]:
 
 
 def read_token(path: Path | None) -> str:
-    """The token in a file; ConfigError if there is none."""
+    """Read the token from a file. Raise ConfigError if it cannot be read or is empty."""
     if path is None:
         return ""
     try:

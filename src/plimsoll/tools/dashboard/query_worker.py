@@ -1,8 +1,7 @@
-"""A cluster state that questions are asked of, one at a time, while the cluster goes on changing.
+"""`QueryWorker`: serialized queries on a consistent cluster state while the cluster changes.
 
-Owns `QueryWorker`. Questions run in a thread, so that nobody else waits for them; changes that are heard of
-meanwhile lie on a pile and are entered between two questions, so that an answer is always about one moment.
-Answers are kept as long as nothing has changed: asking again costs nothing, and waits for nobody.
+Queries run in a thread; changes are queued and applied between two queries, so a result always describes one
+state. Results are cached until something changes.
 """
 
 from __future__ import annotations
@@ -32,19 +31,19 @@ MOST_WAITING = 16
 
 @dataclass(frozen=True)
 class QueryResult:
-    """JSON, of which revision, and packed."""
+    """JSON response with its revision."""
 
     revision: int
     body: bytes
 
     @cached_property
     def tag(self) -> str:
-        """Another one for another body."""
+        """Entity tag of the body."""
         return f"{self.revision}-{zlib.crc32(self.body):x}"
 
     @cached_property
     def packed(self) -> bytes | None:
-        """The body as gzip, if that is worth it."""
+        """The body compressed with gzip, if that is worthwhile."""
         return gzip.compress(self.body, 5) if len(self.body) >= _SMALL else None
 
 
@@ -53,14 +52,14 @@ Query = Callable[[], Any]
 
 
 class QueryWorker:
-    """One cluster state; `ask` it anything."""
+    """Runs queries on one cluster state."""
 
     def __init__(
         self, cluster_state: ClusterState, revision: int = 1, *, follows: Callable[[], int] | None = None
     ) -> None:
-        """A desk that `follows` enters all it has heard of before each question, and takes over a revision.
+        """With `follows`, apply queued changes before each query and take over its revision.
 
-        Others are brought up to date by `catch_up` alone.
+        Otherwise only `catch_up` applies changes.
         """
         self.cluster_state = cluster_state
         self.revision = revision
@@ -71,12 +70,12 @@ class QueryWorker:
         self._waiting: list[object] = []  #: keys of questions, that of the one being answered among them
 
     def on_change(self, change: ObjectChange) -> None:
-        """Something has changed; it is entered between two questions."""
+        """Queue a change; it is applied between two queries."""
         self._backlog.append(change)
 
     @property
     def backlog(self) -> int:
-        """How many changes are not entered yet."""
+        """Number of changes not applied yet."""
         return len(self._backlog)
 
     @property
@@ -84,11 +83,11 @@ class QueryWorker:
         return self._turn.locked()
 
     def has_other_queries(self, key: object) -> bool:
-        """Whether another question than this one waits for its turn; to be asked from any thread."""
+        """Return whether a query other than this one is waiting; thread-safe."""
         return any(other != key for other in list(self._waiting))
 
     async def catch_up(self, entered: Callable[[ChangeScope], int]) -> None:
-        """Enter all changes; `entered` hears what they touch, before any question, and gives the revision."""
+        """Apply all changes; `entered` receives their scope before any query and returns the revision."""
         async with self._turn:
             self.revision = entered(await self._enter())
 
@@ -100,7 +99,7 @@ class QueryWorker:
         return scope
 
     async def ask(self, key: object, question: Query) -> QueryResult:
-        """The answer to a question; `key` is the same for the same question (None: it is not kept)."""
+        """Return the result of a query; equal keys share a cached result (None: not cached)."""
         if (known := self._known(key)) is not None:
             return known
         if len(self._waiting) >= MOST_WAITING:

@@ -1,9 +1,7 @@
-"""The dashboard over HTTP.
+"""`Dashboard`: HTTP server of the dashboard.
 
-Owns `Dashboard`: a cluster or a dump, shown at one address. Promises: it reads and never writes; every answer
-of `/api/` is JSON, also one that refuses (`{"error": "one line"}`); no trace of the program's insides reaches
-anybody. The rules of who may ask are in `guard.py`, the answers in `service.py`, their form in
-docs/dashboard.md.
+Read-only. Every response of `/api/` is JSON, including errors (`{"error": "one line"}`), and internal errors
+are not disclosed. Request checks are in `guard.py`, queries in `service.py`, formats in docs/dashboard.md.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Dashboard:
-    """A page about one cluster; `start` it, tell people its `url`, `stop` it.
+    """Dashboard of one cluster: `start`, open `url`, `stop`.
 
     Given a cluster state it shows that; given a client it follows the cluster.
     """
@@ -51,10 +49,10 @@ class Dashboard:
         token: str = "",
         patience: float = PATIENCE,
     ) -> None:
-        """`origin` is where a client's cluster is, for people; `names` are those the page may be asked by.
+        """`origin` is the address of the client's cluster, for display; `names` are additional host names.
 
-        Port 0 is any that is free. If a client may not see all namespaces, `namespace` is shown. With a
-        `token` only those who have it are answered.
+        Port 0 selects a free port. If the client may not list all namespaces, `namespace` is shown. With a
+        `token`, requests must present it.
         """
         self.url = ""
         self._host, self._port = host, port
@@ -78,7 +76,7 @@ class Dashboard:
     # -- running
 
     async def start(self) -> None:
-        """Read the cluster, and listen; InputError or ConfigError if either cannot be done."""
+        """Read the cluster and listen. Raise InputError or ConfigError on failure."""
         if self._follower is not None:
             await self._follower.start()
             self.service.cluster_state.objects.gaps += self._follower.gaps
@@ -94,7 +92,7 @@ class Dashboard:
         ]
 
     async def stop(self) -> None:
-        """End everything; what is being answered may end first."""
+        """Stop the server and the follower."""
         await self.service.close()
         tasks, self._tasks = self._tasks, []
         for task in tasks:
@@ -242,7 +240,7 @@ class Dashboard:
             return _refuse(500, "this question broke the dashboard; its log says where")
 
     def _authenticate(self, request: web.Request) -> web.StreamResponse | None:
-        """None if the request has the token. One that has it in its address gets a cookie instead."""
+        """Return None if the request has the token. A token in the URL is exchanged for a cookie."""
         given = request.query.get("token", "")
         if request.path == "/" and given and guard.has_token(self._token, "", given):
             found = web.Response(status=303, headers={"Location": "/"})

@@ -1,8 +1,8 @@
-"""What the dashboard knows, and its answers.
+"""`DashboardService`: queries of the dashboard on two workers with the same cluster state.
 
-Owns `DashboardService`: two desks with the same cluster state. Short questions go to the first, long ones
-(explain, what-if, audit) to the second, so that nobody who turns a page waits for somebody's what-if. Changes
-of a live cluster are entered at both, a few times a second; each time the cluster state has a new revision.
+Short queries go to the first worker, long ones (explain, what-if, audit) to the second, so that they do not
+delay page loads. Changes of a live cluster are applied to both several times a second; each batch increases
+the revision.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LOOK_SECONDS = 1.0
 
 
 class DashboardService:
-    """Everything the page can ask."""
+    """All queries of the page."""
 
     def __init__(
         self, cluster_state: ClusterState, *, live: bool = False, patience: float = PATIENCE
@@ -60,14 +60,14 @@ class DashboardService:
     # -- as time goes by
 
     def on_change(self, change: ObjectChange) -> None:
-        """Something has changed."""
+        """Queue a change."""
         self._fast_worker.on_change(change)
         if self._slow_worker is not None:
             self._slow_worker.on_change(change)
         self._changed.set()
 
     async def keep_up(self) -> None:
-        """Enter changes until cancelled, and tell who listens."""
+        """Apply changes until cancelled and publish them."""
         troubles = self.troubles()
         while True:
             with suppress(TimeoutError):
@@ -82,7 +82,7 @@ class DashboardService:
                 self.events.publish(self.revision, ChangeScope(kinds={"Trouble"}))
 
     async def catch_up(self) -> None:
-        """Enter what has been heard of."""
+        """Apply the queued changes."""
 
         def entered(scope: ChangeScope) -> int:
             if scope:
@@ -97,7 +97,7 @@ class DashboardService:
             await self._slow_worker.catch_up(lambda _: self.revision)
 
     async def warm_up(self) -> None:
-        """Have the books ready before anybody asks."""
+        """Compute the node rows before the first request."""
         await self.nodes()
 
     async def close(self) -> None:
@@ -227,6 +227,6 @@ def _named(find: Callable[[str, str], Any], name: str, namespace: str) -> Any:
 
 
 def _consume_exception(asked: asyncio.Future[QueryResult]) -> None:
-    """Somebody has seen how it ended, even if nobody waits any more."""
+    """Retrieve the exception of an abandoned query, so that asyncio does not log it."""
     if not asked.cancelled():
         asked.exception()

@@ -1,9 +1,8 @@
-"""A node's CPUs as a map: sockets, NUMA nodes, L3 caches, cores, and who holds what.
+"""`read_topology`: CPU map of a node: sockets, NUMA nodes, L3 caches, cores, and their holders. Pure.
 
-Owns `read_topology`. The map is made from what a driver has published: the annotation
-`plimsoll.dev/cpu-topology` of its slices, or devices that stand for one CPU each. Who holds a CPU is read
-from the status of claims (`data.cpuset`) and from such devices. Nothing that others wrote is trusted: what
-cannot be read is passed by, and a map has an end. Pure. docs/dashboard.md, "The map of CPUs".
+Built from what a driver publishes: the annotation `plimsoll.dev/cpu-topology` of its slices, or devices that
+represent one CPU each. Holders are read from the status of claims (`data.cpuset`) and from such devices.
+Input is untrusted: invalid parts are ignored and the size is bounded. See docs/dashboard.md, "CPU map".
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _NUMA = ("dra.cpu/numaNodeID", "resource.kubernetes.io/numaNode")
 def read_topology(
     cluster_state: ClusterState, node: str, claims: Iterable[ResourceClaim]
 ) -> dict[str, Any] | None:
-    """The map of a node as the page draws it; None if nobody published its CPUs."""
+    """Return the CPU map of a node, or None if no driver published its CPUs."""
     slices = list(newest_slices(cluster_state, node=node))
     devices = cpu_devices(slices)
     found = read_machine(slices)
@@ -40,7 +39,7 @@ def read_topology(
 
 
 def read_machine(slices: Iterable[ResourceSlice]) -> tuple[CpuMap, str] | None:
-    """The CPUs of a node, from an annotation of its slices or else from devices, and which of the two."""
+    """Return the CPUs of a node from an annotation of its slices or from devices, and the source."""
     known = list(slices)
     for each in known:
         text = each.metadata.annotations.get(ANNOTATION)
@@ -50,7 +49,7 @@ def read_machine(slices: Iterable[ResourceSlice]) -> tuple[CpuMap, str] | None:
 
 
 def cpu_devices(slices: Iterable[ResourceSlice]) -> dict[tuple[str, str, str], int]:
-    """CPUs by (driver, pool, device), where a device stands for one."""
+    """Return {(driver, pool, device): CPU} for devices that represent one CPU."""
     return {
         (each.spec.driver, each.spec.pool.name, device.name): cpu
         for each in slices
@@ -84,7 +83,7 @@ def _from_devices(slices: list[ResourceSlice]) -> tuple[CpuMap, str] | None:
 
 
 def _attribute(attributes: Mapping[str, DeviceAttribute], name: str) -> int:
-    """A whole number among attributes, with the driver's domain or without; -1 if there is none."""
+    """Return an integer attribute, with or without the driver's domain; -1 if it is missing."""
     found = attributes.get(name) or attributes.get(name.partition("/")[2])
     return found.int_value if found is not None and found.int_value is not None else -1
 
@@ -93,7 +92,7 @@ def _attribute(attributes: Mapping[str, DeviceAttribute], name: str) -> int:
 
 
 def cpus_of_claim(claim: ResourceClaim) -> CpuSet:
-    """The CPUs that the status of a claim tells."""
+    """Return the CPUs in the status of a claim."""
     found = EMPTY
     for each in claim.status.devices:
         text = each.data.get("cpuset") if isinstance(each.data, dict) else None
@@ -109,9 +108,9 @@ def cpus_of_claim(claim: ResourceClaim) -> CpuSet:
 def hold_cpus(
     claims: Iterable[ResourceClaim], devices: Mapping[tuple[str, str, str], int], pools: set[str]
 ) -> dict[int, str]:
-    """CPUs by the claim that holds them (the first by name, should there be several).
+    """Return {CPU: claim}; the first claim by name wins.
 
-    `devices` stand for one CPU each; only what is told of `pools` is about this node.
+    `devices` represent one CPU each; only status about `pools` is relevant to this node.
     """
     held: dict[int, str] = {}
     for claim in sorted(claims, key=lambda each: (each.metadata.namespace, each.metadata.name)):
@@ -135,7 +134,7 @@ def hold_cpus(
 
 
 def draw(machine: CpuMap, held: Mapping[int, str]) -> dict[str, Any]:
-    """Sockets, NUMA nodes, L3 caches, cores and CPUs, one in the other."""
+    """Return the nested tree of sockets, NUMA nodes, L3 caches, cores and CPUs."""
     tree: dict[int, dict[int, dict[int, dict[int, list[dict[str, Any]]]]]] = {}
     for cpu, place in sorted(machine.places.items()):
         numa = tree.setdefault(place.socket, {}).setdefault(place.numa, {})

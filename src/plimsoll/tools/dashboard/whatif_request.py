@@ -1,8 +1,7 @@
-"""What-if questions of the page.
+"""Parsing of what-if requests of the page.
 
-Owns reading them: a JSON object becomes a `WhatifPlan`, and whatever is wrong with it is named. Manifests are
-texts only: nothing on this machine is read for whoever asks. How much can be asked is bounded, and `Deadline`
-ends work that takes too long all the same.
+A JSON object becomes a `WhatifPlan`; errors name the field. Manifests are text only: no files of this machine
+are read. Sizes are bounded, and `Deadline` ends long work.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ MOST_NODES, MOST_PODS, MOST_NAMES = 1000, 5000, 1000
 
 
 def read_plan(tree: Any) -> WhatifPlan:
-    """The plan of a question; InputError that names the field."""
+    """Return the plan of a request. Raise InputError that names the field."""
     if not isinstance(tree, Mapping):
         raise InputError("the question is no JSON object")
     for key, value in tree.items():
@@ -87,7 +86,7 @@ def _taint(text: str) -> tuple[str, str]:
 
 
 class Deadline:
-    """Told how far work is (a `Tick`), it ends it when the time is over."""
+    """Progress callback that raises when the time is up."""
 
     def __init__(self, seconds: float) -> None:
         self._until = time.monotonic() + seconds

@@ -1,13 +1,13 @@
-"""Preflight and repair of a node: `plimsoll doctor`.
+"""`plimsoll doctor`: preflight checks and repair of a node.
 
-doctor.py      START HERE: gather, judge, repair, judge again
-facts.py       what is gathered, as values
-findings.py    what is told of it, as values
-files.py       looking at files whatever they are
-one module for each area, with what gathers its facts and what judges them:
-root, sockets, privileges, machine, cgroups, records, pods, cdi, cluster
-repairs.py     what can be mended, as values; surgery.py does it
-report.py      findings as a table or as JSON
+    doctor.py            START HERE: gather, judge, repair, judge again
+    facts.py             gathered facts
+    findings.py          findings
+    files.py             safe inspection of files
+    root_dir.py, sockets.py, privileges.py, machine.py, cgroups.py, records.py, pods.py, cdi.py, cluster.py
+                         one module per area: gather its facts and judge them
+    repairs.py           repairs as values; repair_executor.py executes them
+    report.py            findings as a table or JSON
 
-What gathers touches nothing and raises nothing, whatever lies there; what judges is a function of facts.
+Gathering changes nothing and does not raise; judging is a pure function of facts.
 """

@@ -1,8 +1,7 @@
-"""CDI files: those that cannot be used, those of claims that are gone, and claims whose devices have none.
+"""CDI files: invalid files, files of claims that no longer exist, and claims whose devices are undefined.
 
-Whether a file is a claim's is told by its name, where that follows a convention: the claim's UID at the end
-of the file's name (`vendor-class_UID.json`), or at the start of a device's (`UID-device`,
-`claim-UID-device`). Devices that are called by UUIDs of their own (`GPU-UUID`) are none of these.
+A file belongs to a claim if its name ends with the claim's UID (`vendor-class_UID.json`) or its devices start
+with it (`UID-device`, `claim-UID-device`). Devices named by their own UUID (`GPU-UUID`) do not count.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ _SETTLED_SECONDS = 60.0
 
 
 def uid_in_file(stem: str) -> str | None:
-    """The claim's UID in a file's name, if it has one."""
+    """Return the claim UID in a file name, if any."""
     match = _FILE.fullmatch(stem)
     return match[1] if match is not None else None
 
 
 def uid_in_device(name: str) -> str | None:
-    """The claim's UID in a device's name, if it has one."""
+    """Return the claim UID in a device name, if any."""
     match = _DEVICE.fullmatch(name)
     return match[1] if match is not None else None
 

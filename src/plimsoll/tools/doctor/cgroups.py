@@ -1,4 +1,4 @@
-"""Cgroups: what the machine offers, the tree of this node, and what is left in it."""
+"""Cgroups: controllers of the machine, the cgroup tree of this node, and leftovers in it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NEEDED = {
 
 
 def open_tree(root: str, owner: str, want: str, mount: Path = MOUNT) -> Cgroups | None:
-    """The cgroups of a node as its agent has them; None if it has none."""
+    """Return the cgroups of a node as its agent manages them, or None."""
     if want == "plan":
         return None
     try:

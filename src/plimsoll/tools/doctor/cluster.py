@@ -1,7 +1,7 @@
-"""What the API says about the node, beside what the node has: Node, lease, pods, claims, slices, clocks.
+"""API objects of the node compared with the machine: Node, lease, pods, claims, slices, clocks.
 
-Everything is asked as a node may ask it (its own pods, the claims they name), so that the node's own
-kubeconfig is enough.
+Only requests that the Node authorizer allows are made (the node's own pods and their claims), so the node's
+kubeconfig suffices.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ async def gather(
 
 
 class _ClusterReader:
-    """Question after question; what is refused is remembered and the next one asked."""
+    """Reads the node's objects; forbidden requests are recorded and skipped."""
 
     def __init__(self, client: Client, node: str, server: str, now: Callable[[], float]) -> None:
         self._client = client
@@ -112,7 +112,7 @@ class _ClusterReader:
         self._found["claims"] = tuple(claims)
 
     async def _claims(self, pod: Pod) -> Any:
-        """The claims of a pod that are reserved for it."""
+        """Yield the claims reserved for a pod."""
         for _, name, _ in named_claims(pod):
             if not isinstance(name, str) or not name:
                 continue
@@ -145,7 +145,7 @@ class _ClusterReader:
 
 
 def parse_time(text: object) -> float | None:
-    """A time of the API in seconds; None if it is none."""
+    """Parse an API timestamp into seconds; None if it is invalid."""
     if not isinstance(text, str):
         return None
     try:
@@ -156,7 +156,9 @@ def parse_time(text: object) -> float | None:
 
 
 def clock_skew(date: str, before: float, after: float) -> float | None:
-    """How far a server's clock is ahead of ours at least, by the date of its answer; None if it has none."""
+    """Return the minimum by which the server's clock is ahead of ours, from the Date header; None without
+    one.
+    """
     try:
         declared = parsedate_to_datetime(date).timestamp()
     except (TypeError, ValueError, IndexError, OverflowError):

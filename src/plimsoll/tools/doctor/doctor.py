@@ -1,9 +1,9 @@
-"""START HERE: a node is examined, mended where that is asked for, and examined again.
+"""START HERE: `Doctor`: examine a node, repair it on request, and examine it again.
 
-Owns `Doctor`. Facts are gathered area by area without changing anything; judgements are functions of facts;
-repairs are values that `executor` carries out. Promises: without `repair` nothing is touched; while an agent
-or kubelet runs in a folder, nothing of it is touched that it could mind; while repairs are made that need to
-be alone, no agent can start, because the doctor holds the folder's lock.
+Facts are gathered area by area without changing anything; judgments are functions of facts; repairs are
+values executed by `repair_executor`. Without `repair` nothing is changed. While an agent or kubelet runs in
+the directory, only repairs that do not affect it are made. During exclusive repairs the doctor holds the
+directory's lock, so that no agent can start.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ JUDGES: tuple[Callable[[NodeFacts], Iterator[DoctorFinding]], ...] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorOptions:
-    """What is to be examined: the node of these settings, and its cluster where one is given."""
+    """Node settings to examine, and its cluster if one is given."""
 
     settings: NodeSettings
     #: "": as it looks like.
@@ -61,7 +61,7 @@ class DoctorOptions:
 
 
 class Doctor:
-    """Examines and mends one node."""
+    """Examines and repairs one node."""
 
     def __init__(self, options: DoctorOptions) -> None:
         self._options = options
@@ -70,7 +70,7 @@ class Doctor:
         self.layout = self._settings.layout(self.node)
 
     async def examine(self) -> DoctorReport:
-        """Look at everything; nothing is touched. ConfigError if the folder cannot be looked into."""
+        """Examine everything without changes. Raise ConfigError if the directory is not accessible."""
         facts = await self.gather()
         return DoctorReport(
             root=str(self.layout.root),
@@ -81,7 +81,7 @@ class Doctor:
         )
 
     async def repair(self, found: DoctorReport) -> DoctorReport:
-        """Carry out the repairs of a report, and examine again."""
+        """Execute the repairs of a report and examine again."""
         repairs = [each for each in found.repairs if found.may(each)]
         held = [each for each in found.repairs if not found.may(each)]
         outcomes = [RepairResult(each, f"not while the {found.owner} runs: stop it first") for each in held]
@@ -178,7 +178,7 @@ class Doctor:
             return await cluster.gather(client, self.node, config.server, asked.now)
 
     def _runtime(self, running: bool) -> str:
-        """What runs containers: as was said, else as it looks like."""
+        """Return the container runtime: as configured, else as detected."""
         if self._options.runtime:
             return self._options.runtime
         shim = stat_entry(self.layout.root / "shim.pyc").exists
@@ -194,12 +194,12 @@ class Doctor:
 
 
 def judge(facts: NodeFacts) -> tuple[DoctorFinding, ...]:
-    """All findings about a node. Pure."""
+    """Return all findings about a node. Pure."""
     return report.order([finding for each in JUDGES for finding in each(facts)])
 
 
 async def run_doctor(options: DoctorOptions, *, repair: bool = False) -> DoctorReport:
-    """Examine a node; with `repair` mend it and examine it again."""
+    """Examine a node; with `repair`, repair it and examine it again."""
     doctor = Doctor(options)
     found = await doctor.examine()
     return await doctor.repair(found) if repair and found.repairs else found

@@ -1,7 +1,6 @@
-"""What the doctor knows when it judges: facts as values.
+"""Facts that the doctor judges, one type per area.
 
-Owns the types. Each area has its own, gathered by its module; `NodeFacts` is all of them. Everything has a
-default that means "nothing there", so that a judgement can be tried with the facts it needs.
+Every field defaults to "absent", so that a judgment can be tested with only the facts it needs.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ def _nowhere() -> FileEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Space:
-    """Of a file system: bytes and inodes, all and free."""
+    """Total and free bytes and inodes of a file system."""
 
     total: int
     free: int
@@ -53,8 +52,9 @@ class RootFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SocketFact:
-    """A socket and what happens when somebody connects: `answer` is empty if it is served, `refused` if
-    nobody listens, else why it cannot be told."""
+    """Socket and the result of connecting: `answer` is "" if it is served, `refused` if nothing listens,
+    else the error.
+    """
 
     role: Literal["pod-resources", "nri", "registration", "driver"]
     entry: FileEntry
@@ -63,7 +63,7 @@ class SocketFact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverFact:
-    """What a plugin at a registration socket says; `problem` if it cannot be used."""
+    """Registration data of a plugin; `problem` if it is unusable."""
 
     socket: Path
     name: str = ""
@@ -83,7 +83,7 @@ class SocketFacts:
 
     @property
     def served(self) -> frozenset[str]:
-        """Drivers that can be asked."""
+        """Drivers that can be reached."""
         return frozenset(each.name for each in self.drivers if not each.problem and not each.endpoint_answer)
 
 
@@ -92,7 +92,7 @@ class SocketFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrivilegeFacts:
-    """Of the agent that runs, else of the doctor itself. None: cannot be told."""
+    """Privileges of the running agent, else of the doctor. None: unknown."""
 
     pid: int = 0
     uid: int = 0
@@ -121,8 +121,9 @@ class PodCgroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherRoot:
-    """The root of another agent's cgroups. `data` is the directory of the agent ("" if unknown); `gone`: it
-    does not exist any more."""
+    """Cgroup root of another agent. `data` is the agent's directory ("" if unknown); `gone`: it no longer
+    exists.
+    """
 
     name: str
     owner: str = ""
@@ -133,7 +134,7 @@ class OtherRoot:
 
     @property
     def is_leftover(self) -> bool:
-        """Return whether nobody can ever use it again."""
+        """Return whether the root can never be used again."""
         return self.gone and not self.alive
 
 
@@ -160,7 +161,7 @@ class CgroupFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordFact:
-    """A record on disk; `newer`: of a program that came after this one."""
+    """Record file; `newer`: written by a newer version."""
 
     entry: FileEntry = field(default_factory=_nowhere)
     problem: str = ""
@@ -175,7 +176,7 @@ class RecordFact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordFacts:
-    """The three records; claims are those of the agent, else of the kubelet."""
+    """The three record files; claims are the agent's, else the kubelet's."""
 
     claims: RecordFact = field(default_factory=RecordFact)
     admitted: RecordFact = field(default_factory=RecordFact)
@@ -194,7 +195,7 @@ class RecordFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerDir:
-    """An attempt of a container. `alive`: its shim lives. `processes`: it and what it has started."""
+    """Directory of a container attempt. `alive`: its shim runs. `processes`: the container's processes."""
 
     path: Path
     name: str
@@ -225,7 +226,7 @@ class PodDir:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShimProcess:
-    """A process that was started for a container of this root."""
+    """Process started for a container of this root."""
 
     pid: int
     start: int
@@ -248,7 +249,7 @@ class PodFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimCdiFile:
-    """A file whose own name, or the names of whose devices, carry UIDs. `only`: all of them do."""
+    """CDI file whose name, or whose device names, contain UIDs. `only`: all of them do."""
 
     entry: FileEntry
     uids: frozenset[str]
@@ -290,7 +291,7 @@ class BoundPod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReservedClaim:
-    """A claim reserved for a pod of this node."""
+    """Claim reserved for a pod of this node."""
 
     name: str
     uid: str
@@ -300,7 +301,9 @@ class ReservedClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFacts:
-    """`error`: nobody could be asked. `refused`: what could not be read, and why."""
+    """API objects of the node. `error`: the API was unreachable. `refused`: what could not be read, and
+    why.
+    """
 
     server: str = ""
     error: str = ""
@@ -322,7 +325,9 @@ class ClusterFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFacts:
-    """All that was gathered. `owner` is whose root it is; `pid` of the agent or kubelet, where known."""
+    """All gathered facts. `owner` is the owner of the root directory; `pid` of the agent or kubelet, if
+    known.
+    """
 
     layout: Layout
     now: float

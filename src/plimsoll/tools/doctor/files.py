@@ -1,7 +1,7 @@
-"""Looking at files, whatever they are.
+"""Inspection of files of any kind.
 
-Owns `FileEntry`. Promises: nothing here follows links, waits for pipes, reads without bound or raises for
-what it finds; names may hold any bytes.
+Does not follow links, block on pipes, read without bound, or raise for what it finds; names may contain any
+bytes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ABSENT, UNKNOWN = "absent", "unknown"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileEntry:
-    """What lies at a path; `unknown` with an error where that cannot be told."""
+    """File at a path; `unknown` with an error if it cannot be inspected."""
 
     path: Path
     kind: str = ABSENT
@@ -52,7 +52,7 @@ class FileEntry:
 
 @dataclass(frozen=True, slots=True)
 class DirListing:
-    """The entries of a folder by name; `more`: there are more than were looked at."""
+    """Entries of a directory by name; `more`: the listing was truncated."""
 
     entries: tuple[FileEntry, ...] = ()
     error: str = ""
@@ -60,7 +60,7 @@ class DirListing:
 
 
 def stat_entry(path: Path) -> FileEntry:
-    """What lies at a path."""
+    """Return the entry at a path."""
     try:
         found = os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -80,7 +80,7 @@ def stat_entry(path: Path) -> FileEntry:
 
 
 def list_dir(directory: Path, most: int = MOST_ENTRIES) -> DirListing:
-    """What is in a folder; one that is not there is empty, a link to one is none."""
+    """List a directory; a missing directory is empty, a link is an error."""
     names: list[str] = []
     more = False
     try:
@@ -105,7 +105,7 @@ def list_dir(directory: Path, most: int = MOST_ENTRIES) -> DirListing:
 
 
 def read_file(path: Path, most: int) -> tuple[bytes, str]:
-    """The bytes of a plain file, or why they cannot be had."""
+    """Return the bytes of a regular file, or the error."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY)
     except (OSError, ValueError) as error:
@@ -134,7 +134,7 @@ def reason(error: Exception) -> str:
 
 
 def size_text(size: float) -> str:
-    """Bytes as people read them: 31.2Gi."""
+    """Format bytes: 31.2Gi."""
     for unit in ("B", "Ki", "Mi", "Gi", "Ti"):
         if abs(size) < 1024:
             return f"{size:.0f}{unit}" if size >= 100 or size == int(size) else f"{size:.1f}{unit}"
@@ -143,7 +143,7 @@ def size_text(size: float) -> str:
 
 
 def age_text(seconds: float) -> str:
-    """A time span as people read it: 45s, 12m, 3h, 9d."""
+    """Format a duration: 45s, 12m, 3h, 9d."""
     for length, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
         if abs(seconds) >= 2 * length:
             return f"{seconds / length:.0f}{unit}"

@@ -1,7 +1,5 @@
-"""What the doctor tells: findings as values.
-
-Owns `DoctorFinding` and the order of areas. An id is `area.check` and never changes its meaning;
-docs/doctor.md lists all of them.
+"""`DoctorFinding` and the order of areas. An ID is `area.check` and never changes its meaning;
+docs/doctor.md lists all.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from plimsoll.tools.doctor.repairs import Repair
 
 
 class Level(StrEnum):
-    """How bad a finding is. A note (`info`) is worth knowing and needs nothing done."""
+    """Severity of a finding. A note (`info`) needs no action."""
 
     OK = "ok"
     INFO = "info"
@@ -41,7 +39,7 @@ AREAS = (
 
 @dataclass(frozen=True, slots=True)
 class DoctorFinding:
-    """One thing that was looked at: what is there, in numbers, and what mends it."""
+    """Result of one check: subject, evidence, fix, and repair if there is one."""
 
     id: str
     level: Level

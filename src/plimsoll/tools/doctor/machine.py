@@ -1,4 +1,4 @@
-"""The machine: CPUs, memory, huge pages, swap, process ids; and the machine that the settings say it is."""
+"""Machine: CPUs, memory, huge pages, swap, process IDs, compared with the configured machine file."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _judge_memory(real: Machine, available: int | None) -> Iterator[DoctorFindin
 
 
 def _compare(declared: Machine, real: Machine, runtime: str) -> Iterator[DoctorFinding]:
-    """What a file promises and the machine does not have; simulated nodes may have anything."""
+    """Compare a machine file with the real machine; simulated nodes may declare anything."""
     level = Level.WARNING if runtime == "process" else Level.INFO
     short = False
     for name in ("cpu", "memory", "ephemeral-storage"):

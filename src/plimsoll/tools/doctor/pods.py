@@ -1,7 +1,7 @@
-"""What is left of pods: folders, processes, temporary files, and what lies in quarantine.
+"""Pod leftovers: directories, processes, temporary files, quarantine.
 
-A pod that has ended keeps its folder, with its logs, until the API knows it no more. So a folder without an
-admitted pod is only wrong if something of it runs, or if the API says that the pod is gone.
+A terminated pod keeps its directory, with logs, until it is deleted from the API. A directory without an
+admitted pod is a problem only if processes still run, or if the API does not have the pod.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SETTLED_SECONDS = 60.0
 
 
 def gather(layout: Layout, cdi: Sequence[Path] = (), *, kubelet: bool = False) -> PodFacts:
-    """Look at the folders; of a kubelet's pods only which there are."""
+    """Inspect the pod directories; for a kubelet only their names."""
     listing = list_dir(layout.pods)
     processes = Processes() if kubelet else read_processes()
     found = list(find_shims(layout, processes))
@@ -97,7 +97,7 @@ def _container(path: Path, found: Collection[ShimProcess], processes: Processes)
 
 
 def _temporary(layout: Layout, pods: Sequence[PodDir], cdi: Sequence[Path]) -> Iterator[FileEntry]:
-    """What saves and removals that did not come to their end have left."""
+    """Yield the leftovers of interrupted writes and removals."""
     folders = [layout.root, layout.pods, *(pod.entry.path for pod in pods)]
     folders += [each.path for pod in pods for each in pod.containers]
     for directory in folders:
@@ -183,7 +183,7 @@ def _judge_damaged(facts: NodeFacts, pod: PodDir) -> DoctorFinding:
 
 
 def _judge_unknown(facts: NodeFacts, pod: PodDir, api: set[str] | None) -> Iterator[DoctorFinding]:
-    """A pod that is not admitted: it has ended, or nobody knows it."""
+    """Judge a pod that is not admitted: terminated or unknown."""
     if pod.processes:
         text = f"{pod.processes} processes run of a pod that was not admitted"
         if facts.running:

@@ -1,6 +1,6 @@
-"""What the agent may do on this machine: its user and its capabilities.
+"""Privileges: user and capabilities of the agent.
 
-Looked at is the agent that runs, else the doctor itself, which is assumed to be started as the agent will be.
+Examines the running agent, else the doctor itself, assumed to run as the agent will.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NEEDED = {
 
 
 def gather(pid: int | None, proc: Path = Path("/proc")) -> PrivilegeFacts:
-    """Of a process; None or one that is not to be seen: of this one."""
+    """Read the privileges of a process, or of this one if `pid` is None or not visible."""
     for number in filter(None, (pid, os.getpid())):
         text = read_file(proc / str(number) / "status", 65536)[0].decode(errors="replace")
         user = re.search(r"^Uid:\s+[0-9]+\s+([0-9]+)", text, re.MULTILINE)

@@ -1,8 +1,4 @@
-"""The processes of the machine, looked at once.
-
-Owns `Processes`: parents, sessions and start times from one look at /proc, so that many containers are told
-apart without many looks.
-"""
+"""`Processes`: parents, sessions and start times of all processes, read from /proc once."""
 
 from __future__ import annotations
 
@@ -29,17 +25,17 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """Those that live: dead ones that nobody has collected are left out."""
+    """Live processes; zombies are left out."""
 
     by_pid: dict[int, Process] = field(default_factory=dict)
 
     def is_there(self, pid: int, start: int) -> bool:
-        """Whether just this process lives. The first of all is nobody's container, whatever a record says."""
+        """Return whether exactly this process is alive. PID 1 is never a container."""
         found = self.by_pid.get(pid)
         return found is not None and found.start == start and pid > 1
 
     def family(self, roots: Iterable[int], leader: tuple[int, int] | None = None) -> set[int]:
-        """Processes with all that they have started, and what is left of the session that one led."""
+        """Return processes and their descendants, and the remaining members of the leader's session."""
         children: dict[int, list[int]] = {}
         for process in self.by_pid.values():
             children.setdefault(process.parent, []).append(process.pid)
@@ -68,7 +64,7 @@ def read_processes(proc: Path = PROC) -> Processes:
 
 
 def find_shims(layout: Layout, processes: Processes, proc: Path = PROC) -> Iterator[ShimProcess]:
-    """Processes that were started for containers of this root, by their command lines."""
+    """Yield the processes started for containers of this root, by command line."""
     heads = {os.fsencode(layout.pods) + b"/", os.fsencode(os.path.realpath(layout.pods)) + b"/"}
     tail = b"/" + SPEC.encode()
     for pid, process in sorted(processes.by_pid.items()):

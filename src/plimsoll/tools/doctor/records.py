@@ -1,6 +1,6 @@
-"""The records of a node: prepared claims, admitted pods, and a kubelet's own record of claims.
+"""Record files of a node: prepared claims, admitted pods, and the kubelet's claim checkpoint.
 
-They are only looked at; an agent that starts moves damaged ones into quarantine, and so does a repair.
+Read-only; damaged files are quarantined by the next agent or by a repair.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _version(raw: bytes) -> int | None:
 
 
 def _admitted(body: Any) -> dict[str, str]:
-    """The pods of a record by UID, with their names where it says them."""
+    """Return the pods of a record by UID, with names where known."""
     names: dict[str, str] = {}
     rows = body.get("pods") if isinstance(body, Mapping) else None
     for row in rows if isinstance(rows, list) else ():
@@ -150,7 +150,7 @@ def _judge_kubelet(facts: NodeFacts) -> Iterator[DoctorFinding]:
 
 
 def _judge_claims(facts: NodeFacts) -> Iterator[DoctorFinding]:
-    """What the record of claims says beside the pods and the drivers that are there."""
+    """Compare the record of prepared claims with existing pods and drivers."""
     records = facts.records
     if not records.claims_known or not records.prepared:
         return
@@ -179,7 +179,7 @@ def _judge_claims(facts: NodeFacts) -> Iterator[DoctorFinding]:
 
 
 def _judge_drivers(facts: NodeFacts) -> Iterator[DoctorFinding]:
-    """Claims of drivers that cannot be asked to release them."""
+    """Report claims of drivers that are not registered."""
     counts: dict[str, int] = {}
     waiting: dict[str, int] = {}
     for claim in facts.records.prepared:
@@ -199,7 +199,7 @@ def _judge_drivers(facts: NodeFacts) -> Iterator[DoctorFinding]:
 
 
 def _known_pods(facts: NodeFacts) -> frozenset[str] | None:
-    """The pods of the node; None if that cannot be told."""
+    """Return the UIDs of the node's pods, or None if unknown."""
     folders = {pod.uid for pod in facts.pods.pods}
     if facts.is_kubelet:
         return frozenset(folders) if not facts.pods.error else None

@@ -1,8 +1,7 @@
-"""Doing what repairs say.
+"""`RepairExecutor`: executes repairs.
 
-Owns `RepairExecutor`. Each repair looks again before it acts: what was found must still be there, the same
-and as it was. Promises: nothing is raised; what is gone already counts as done, so that a repair can be
-repeated.
+Each repair inspects its target again: it must still be present and unchanged. Nothing is raised; a target
+that is already gone counts as done, so repairs are idempotent.
 """
 
 from __future__ import annotations
@@ -42,14 +41,14 @@ _PATIENCE = 5.0
 
 @dataclass(frozen=True, slots=True)
 class RepairResult:
-    """What has become of a repair; `problem` is empty if it is done."""
+    """Result of a repair; `problem` is "" if it succeeded."""
 
     repair: Repair
     problem: str = ""
 
 
 class RepairExecutor:
-    """Repairs of one node. `cgroups` is None where the node has none."""
+    """Executes the repairs of one node. `cgroups` is None if the node has none."""
 
     def __init__(
         self,
@@ -148,7 +147,7 @@ class RepairExecutor:
 
 
 def _end(pids: Collection[int], processes: Processes) -> str:
-    """Kill processes, and wait until they are gone."""
+    """Kill processes and wait until they are gone."""
     left = [processes.by_pid[pid] for pid in pids if pid != os.getpid()]
     for each in left:
         shims.send(each.pid, each.start, signal.SIGKILL)
@@ -166,7 +165,7 @@ def _end(pids: Collection[int], processes: Processes) -> str:
 
 
 def _set_mode(path: Path, identity: Identity, mode: int) -> str:
-    """Change the mode of just this file, whatever it is."""
+    """Change the mode of exactly this file."""
     fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         found = os.fstat(fd)

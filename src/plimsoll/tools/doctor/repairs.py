@@ -1,7 +1,7 @@
-"""What the doctor can mend, as values: exactly what is to be done to what.
+"""Repairs as values.
 
-Owns `Repair`. What is to be changed is known by its identity (device and inode, pid and start time), so that
-nothing else is touched that has taken its place. `alone`: not while an agent works in the folder.
+Targets are identified by device and inode, or pid and start time, so that nothing that replaced them is
+touched. `alone`: not while an agent uses the directory.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Identity: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class RemoveSocket:
-    """A socket that nobody serves; looked at again before it goes."""
+    """Remove a socket that no process serves."""
 
     path: Path
     identity: Identity
@@ -28,7 +28,7 @@ class RemoveSocket:
 
 @dataclass(frozen=True, slots=True)
 class RemoveFile:
-    """A file, link or pipe that nobody needs."""
+    """Remove an unused file, link or pipe."""
 
     path: Path
     identity: Identity
@@ -41,7 +41,7 @@ class RemoveFile:
 
 @dataclass(frozen=True, slots=True)
 class RemoveDir:
-    """A folder with all that is in it."""
+    """Remove a directory tree."""
 
     path: Path
     identity: Identity
@@ -66,7 +66,7 @@ class SetMode:
 
 @dataclass(frozen=True, slots=True)
 class Quarantine:
-    """Something that cannot be used: moved into a folder for people to look at."""
+    """Move an unusable file to the quarantine directory."""
 
     path: Path
     identity: Identity
@@ -80,7 +80,7 @@ class Quarantine:
 
 @dataclass(frozen=True, slots=True)
 class EndPod:
-    """Kill the processes of a pod that nobody knows, and remove its cgroup and its folder."""
+    """Kill the processes of an unknown pod and remove its cgroup and directory."""
 
     uid: str
     processes: int
@@ -94,7 +94,7 @@ class EndPod:
 
 @dataclass(frozen=True, slots=True)
 class EndShim:
-    """Kill a shim whose container is gone, with what it has started."""
+    """Kill a shim whose container is gone, with its descendants."""
 
     pid: int
     start: int
@@ -107,7 +107,7 @@ class EndShim:
 
 @dataclass(frozen=True, slots=True)
 class RemoveCgroup:
-    """The cgroup of a pod that is gone; what still runs inside is killed."""
+    """Remove the cgroup of a deleted pod and kill its processes."""
 
     uid: str
     processes: int
@@ -121,7 +121,7 @@ class RemoveCgroup:
 
 @dataclass(frozen=True, slots=True)
 class RemoveCgroupRoot:
-    """The root of the cgroups of an agent whose directory was deleted; what still runs inside is killed."""
+    """Remove the cgroup root of an agent whose directory was deleted and kill its processes."""
 
     name: str
     owner: str

@@ -1,6 +1,5 @@
-"""What the doctor prints: a table by areas, or JSON. Pure.
-
-Promises: whatever names files have, a row is one line of printable text.
+"""Report of the doctor as a table or JSON. Pure. Every row is one line of printable text, whatever file
+names contain.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ EXIT_OK, EXIT_PROBLEMS = 0, 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorReport:
-    """All findings about a node, in the order of areas; `outcomes` of repairs that were made before."""
+    """Findings about a node by area; `outcomes` are the results of repairs."""
 
     root: str
     node: str
@@ -32,31 +31,32 @@ class DoctorReport:
 
     @property
     def exit_code(self) -> int:
-        """0 if all is well; 1 if there is an error or a warning, or a repair has failed."""
+        """0 if there are no problems; 1 if there is an error, a warning or a failed repair."""
         ill = any(each.level.is_bad for each in self.findings) or any(each.problem for each in self.outcomes)
         return EXIT_PROBLEMS if ill else EXIT_OK
 
     @property
     def repairs(self) -> tuple[Repair, ...]:
-        """What could be mended, each once."""
+        """Distinct repairs of all findings."""
         return tuple(dict.fromkeys(each.repair for each in self.findings if each.repair is not None))
 
     def count(self, level: Level) -> int:
         return sum(each.level is level for each in self.findings)
 
     def may(self, repair: Repair) -> bool:
-        """Whether a repair can be made as things are: nothing of a kubelet that runs, and of an agent that
-        runs only what it does not mind."""
+        """Return whether a repair is possible now: none while a kubelet runs, and only non-exclusive ones
+        while an agent runs.
+        """
         return not self.running or (self.owner == "agent" and not repair.alone)
 
 
 def order(findings: Sequence[DoctorFinding]) -> tuple[DoctorFinding, ...]:
-    """By area, and within an area as they were found."""
+    """Sort findings by area, in the order they were found."""
     return tuple(sorted(findings, key=lambda each: AREAS.index(each.area)))
 
 
 def lines(report: DoctorReport) -> Iterator[str]:
-    """The report for people."""
+    """Yield the report as text."""
     for outcome in report.outcomes:
         what = _text(outcome.repair.what)
         yield (
@@ -82,7 +82,7 @@ def lines(report: DoctorReport) -> Iterator[str]:
 
 
 def summary(report: DoctorReport) -> str:
-    """The last line."""
+    """Return the last line."""
     nouns = {Level.ERROR: "error", Level.WARNING: "warning", Level.INFO: "note"}
     counts = [_number(report.count(level), noun) for level, noun in nouns.items()]
     text = f"{_number(len(report.findings), 'check')}: {', '.join(counts)}"
@@ -96,7 +96,7 @@ def summary(report: DoctorReport) -> str:
 
 
 def as_json(report: DoctorReport) -> dict[str, Any]:
-    """The report for programs."""
+    """Return the report as JSON values."""
     return {
         "root": _utf8(report.root),
         "node": report.node,
@@ -132,5 +132,5 @@ def _text(text: str) -> str:
 
 
 def _utf8(text: str) -> str:
-    """Names of files may hold bytes that are no text."""
+    """Escape bytes of file names that are not valid UTF-8."""
     return text.encode(errors="backslashreplace").decode()

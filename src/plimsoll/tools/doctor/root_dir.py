@@ -1,7 +1,6 @@
-"""The root folder: whose it is, who works in it, and whether there is room.
+"""Root directory: owner, running agent, free space.
 
-Owns `LockState`, the question whether an agent runs, and which folders are a kubelet's. A lock file stays
-when its agent has ended; only the lock itself, which the kernel keeps, says that an agent runs.
+The lock file remains after its agent has ended; only the kernel's lock on it shows that an agent runs.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _OTHERS_WRITE = 0o022
 
 @dataclass(frozen=True, slots=True)
 class LockState:
-    """Whether somebody holds a lock, and which process its file names."""
+    """State of the lock: held or not, and the PID in its file."""
 
     entry: FileEntry
     held: bool = False
@@ -46,7 +45,9 @@ class LockState:
 
 
 def read_lock(path: Path) -> LockState:
-    """Who works in a folder. The lock is tried for an instant, shared, so that two doctors do not clash."""
+    """Inspect the lock of a directory. It is tried briefly in shared mode, so that two doctors do not
+    conflict.
+    """
     entry = stat_entry(path)
     if entry.kind != "file":
         return LockState(entry)
@@ -69,10 +70,10 @@ def read_lock(path: Path) -> LockState:
 
 
 def is_kubelets(layout: Layout) -> bool:
-    """Whether a folder is a kubelet's: it has what a kubelet makes, and nothing of ours.
+    """Return whether a directory belongs to a kubelet: it has kubelet files and none of ours.
 
-    An agent takes its lock before anything else. So pods in a folder without any file of ours are not ours,
-    and nothing is done to them. A kubelet's record that was put aside still says whose the folder is.
+    An agent takes its lock first, so pods in a directory without our files are not ours and are not touched.
+    A quarantined kubelet checkpoint still identifies the owner.
     """
     ours = (layout.claims, layout.admitted, layout.lock)
     if any(stat_entry(path).exists for path in ours):
@@ -85,7 +86,7 @@ def is_kubelets(layout: Layout) -> bool:
 
 
 def kubelet_pids(proc: Path = Path("/proc")) -> tuple[int, ...]:
-    """Kubelets that run on this machine, by the names of their processes."""
+    """Return the PIDs of kubelets on this machine, by process name."""
     try:
         pids = sorted(int(name) for name in os.listdir(proc) if name.isdigit())
     except OSError:

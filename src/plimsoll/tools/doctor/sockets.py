@@ -1,4 +1,4 @@
-"""Sockets: those the node serves, those by which drivers register, and those nobody serves any more."""
+"""Sockets: served by the node, driver registration, and stale sockets."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Role = Literal["pod-resources", "nri", "registration", "driver"]
 
 
 def probe(path: Path) -> str:
-    """What happens to who connects: empty if somebody serves, `refused` if nobody does, else why not."""
+    """Connect to a socket: return "" if it is served, `refused` if nothing listens, else the error."""
     if len(os.fsencode(path)) > LONGEST_PATH:
         return f"its path has more than {LONGEST_PATH} bytes"
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as way:
@@ -54,7 +54,7 @@ def probe(path: Path) -> str:
 
 
 async def gather(layout: Layout, nri: Path | None, *, kubelet: bool = False) -> SocketFacts:
-    """Look and ask. `nri` is where plugins of that kind connect; None: nowhere."""
+    """Inspect and query the sockets. `nri` is the NRI socket path, or None."""
     wanted: list[tuple[Role, Path]] = [("pod-resources", layout.pod_resources)]
     if nri is not None and not kubelet:
         wanted.append(("nri", nri))
@@ -127,7 +127,7 @@ def judge(facts: NodeFacts) -> Iterator[DoctorFinding]:
 
 
 def _judge_served(facts: NodeFacts, each: SocketFact) -> Iterator[DoctorFinding]:
-    """A socket that the node itself serves."""
+    """Judge a socket that the node itself serves."""
     entry, subject, id = each.entry, str(each.entry.path), f"sockets.{each.role}"
     fix = f"restart {facts.whose}"
     if not entry.exists:
@@ -208,7 +208,7 @@ def _judge_drivers(facts: NodeFacts) -> Iterator[DoctorFinding]:
 
 
 def _judge_foreign(facts: NodeFacts, each: SocketFact) -> Iterator[DoctorFinding]:
-    """A socket that a driver has made."""
+    """Judge a socket created by a driver."""
     entry, subject = each.entry, str(each.entry.path)
     if not each.answer or not entry.exists:
         return

@@ -1,7 +1,7 @@
 """`explain_scheduled`: devices, charges by rule, and node choice of a scheduled pod.
 
-What was decided is read from the objects and the ledger. The comparison with other nodes is computed from the
-current state, as if the pod were scheduled again, and says so.
+Decisions are read from the objects and the ledger. The comparison with other nodes is computed from the
+current state, as if the pod were scheduled again, and is labeled as such.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class ExplanationSection:
 
 @dataclass(frozen=True, slots=True)
 class PodExplanation:
-    """Why a pod is pending or where it was scheduled."""
+    """Explanation of a pending or scheduled pod."""
 
     subject: str  #: namespace/name
     verdict: ExplainVerdict

@@ -1,4 +1,4 @@
-"""Who holds what on a node, asked of any kubelet.
+"""PodResources API client for any kubelet, and a Prometheus exporter.
 
-`client` asks, `text` shows it to people, `exporter` says it in Prometheus' words, and `process` serves that.
+`client` calls the API, `text` formats responses, `exporter` builds the metrics, and `process` serves them.
 """

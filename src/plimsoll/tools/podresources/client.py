@@ -1,7 +1,7 @@
-"""What the pods of a node hold, asked of any kubelet's socket (document 004).
+"""`PodResourcesClient`: client of a kubelet's PodResources socket (KEP-3695, docs/spec/keps.md).
 
-Owns `PodResourcesClient`: calls that are repeated when the kubelet turns them away for being too many, and
-every other failure as one line that says what to do. Nothing here depends on whose kubelet answers.
+Rate-limited calls are retried; every other failure is an InputError with a one-line fix. Works with any
+kubelet.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ _UNREACHABLE = {
 
 @dataclass(frozen=True, slots=True)
 class PodNotFound:
-    """The kubelet knows no such pod, or it has ended; the text is the kubelet's."""
+    """The kubelet does not have the pod, or it has terminated; the text is the kubelet's."""
 
     message: str
 
 
 def check_socket(path: Path) -> None:
-    """InputError if nobody can be asked there."""
+    """Raise InputError if the socket does not accept connections."""
     rpc.check_path(path)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(_PROBE_SECONDS)
@@ -69,7 +69,7 @@ def check_socket(path: Path) -> None:
 
 
 class PodResourcesClient:
-    """Asks one kubelet; `async with` closes the connection."""
+    """Client of one kubelet; use as an async context manager."""
 
     def __init__(
         self,
@@ -105,20 +105,20 @@ class PodResourcesClient:
             await rpc.close(channel)
 
     async def list(self) -> v1.ListPodResourcesResponse:
-        """All pods that have not ended."""
+        """Return all pods that have not terminated."""
         answer = await self._call(_LIST, v1.ListPodResourcesRequest())
         assert isinstance(answer, v1.ListPodResourcesResponse)
         return answer
 
     async def get(self, namespace: str, name: str) -> v1.GetPodResourcesResponse | PodNotFound:
-        """One pod."""
+        """Return one pod."""
         request = v1.GetPodResourcesRequest(pod_name=name, pod_namespace=namespace)
         answer = await self._call(_GET, request)
         assert isinstance(answer, v1.GetPodResourcesResponse | PodNotFound)
         return answer
 
     async def allocatable(self) -> v1.AllocatableResourcesResponse:
-        """What pods can have of the node: CPUs, memory, devices of device plugins."""
+        """Return the allocatable CPUs, memory and device plugin devices."""
         answer = await self._call(_GET_ALLOCATABLE, v1.AllocatableResourcesRequest())
         assert isinstance(answer, v1.AllocatableResourcesResponse)
         return answer
@@ -141,7 +141,7 @@ class PodResourcesClient:
         raise AssertionError("unreachable")
 
     def _explain(self, method: MethodDescriptor, error: grpc.aio.AioRpcError) -> PodNotFound:
-        """What an error means, as a value or an InputError."""
+        """Convert an RPC error to PodNotFound or raise InputError."""
         code, text = error.code(), _one_line(error.details() or "")
         status = grpc.StatusCode
         if method is _GET and code in (status.UNKNOWN, status.NOT_FOUND) and text.endswith("not found"):
@@ -163,7 +163,7 @@ class PodResourcesClient:
 
 
 def is_rate_limited(error: grpc.aio.AioRpcError) -> bool:
-    """Messages that are too large have the same code."""
+    """Return whether a call was rate-limited; oversized messages have the same code."""
     return error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED and "rate limit" in (error.details() or "")
 
 

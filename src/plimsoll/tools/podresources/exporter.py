@@ -43,14 +43,14 @@ _DEVICE = ("driver", "pool", "device")
 
 @dataclass(frozen=True, slots=True)
 class NodeObjects:
-    """What the API says of the node: UIDs of its pods, and the devices its drivers have published."""
+    """API objects of the node: UIDs of its pods, and published devices."""
 
     uids: Mapping[tuple[str, str], str] = field(default_factory=dict)
     devices: frozenset[DeviceId] = frozenset()
 
 
 def read_node_objects(pods: Iterable[Pod], slices: Iterable[ResourceSlice]) -> NodeObjects:
-    """From the objects of one node; of a pool only its newest generation counts."""
+    """Read from the objects of one node; only the newest generation of a pool counts."""
     newest: dict[PoolId, int] = {}
     slices = [piece for piece in slices if piece.spec.devices]
     for piece in slices:
@@ -69,7 +69,7 @@ def read_node_objects(pods: Iterable[Pod], slices: Iterable[ResourceSlice]) -> N
 
 @dataclass(slots=True)
 class ExporterHealth:
-    """How asking the kubelet goes."""
+    """Statistics of the calls to the kubelet."""
 
     up: bool = False
     reads: int = 0
@@ -81,8 +81,9 @@ class ExporterHealth:
 
 
 class _Rows:
-    """The samples of one metric. Two that cannot be told apart (a pod that took the name of one that still
-    ends) are one: Prometheus would refuse them all."""
+    """Samples of one metric. Samples with equal labels (a pod that replaced a terminating one of the same
+    name) are merged: Prometheus would reject all of them.
+    """
 
     def __init__(self, node: str, name: str, about: str, labels: Sequence[str]) -> None:
         self._family = GaugeMetricFamily(PREFIX + name, about, labels=["node", *labels])
@@ -102,7 +103,7 @@ class _Rows:
 
 
 def health_metrics(node: str, health: ExporterHealth) -> Iterator[Metric]:
-    """Metrics of the exporter itself."""
+    """Yield the metrics of the exporter itself."""
     yield _plain(node, "up", "Whether the kubelet answered when it was last asked.", int(health.up))
     for name, about, count in (
         ("reads", "How often the kubelet was asked.", health.reads),
@@ -124,7 +125,7 @@ def node_metrics(
     allocatable: v1.AllocatableResourcesResponse | None,
     known: NodeObjects,
 ) -> Iterator[Metric]:
-    """Metrics of a node whose kubelet has answered."""
+    """Yield the metrics of a node whose kubelet responded."""
     yield _plain(node, "pods", "How many pods the node has.", len(pods))
     claims = {
         (claim.claim_namespace, claim.claim_name)

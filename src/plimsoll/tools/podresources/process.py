@@ -1,8 +1,7 @@
-"""The exporter at work: asks the kubelet when Prometheus asks, and not more often than it may.
+"""`Exporter` and the process of `plimsoll podresources export`.
 
-Owns `Exporter` and the process behind `plimsoll podresources export`. Promises: however many scrapes come at
-once, the kubelet is asked once, and again only after the interval; what is wrong is a metric and one line in
-the log, never an end of the exporter. Nothing is ever written anywhere.
+Concurrent scrapes share one call to the kubelet, repeated after the interval at the earliest. Errors become
+metrics and one log line; the exporter keeps running. Nothing is written.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExporterSettings:
-    """Where the exporter looks and listens."""
+    """Kubelet socket, listen address and cluster of the exporter."""
 
     node: str
     socket: Path = SOCKET
@@ -57,7 +56,7 @@ class ExporterSettings:
 
 
 class NodeWatcher:
-    """The pods and ResourceSlices of one node, followed."""
+    """Informers of the pods and ResourceSlices of one node."""
 
     def __init__(self, client: Client, node: str) -> None:
         fields = f"spec.nodeName={node}"
@@ -72,7 +71,7 @@ class NodeWatcher:
         )
 
     async def run(self) -> None:
-        """Follow both until cancelled; raises if the configuration cannot work."""
+        """Follow both kinds until cancelled. Raise if the configuration is invalid."""
         tasks = [asyncio.create_task(work) for work in (self.pods.run(), self.slices.run(), self._wait())]
         try:
             await asyncio.gather(*tasks)
@@ -90,7 +89,7 @@ class NodeWatcher:
 
 
 class Exporter:
-    """What one node says; `scrape` is asked for as often as anybody likes."""
+    """Metrics of one node; `scrape` may be called at any rate."""
 
     def __init__(
         self,
@@ -113,7 +112,7 @@ class Exporter:
         self._allocatable: v1.AllocatableResourcesResponse | None = None
 
     async def scrape(self) -> bytes:
-        """All metrics in Prometheus' text form."""
+        """Return all metrics in Prometheus text format."""
         async with self._reading:
             if self._read_at is None or self._clock() - self._read_at >= self._interval:
                 await self._read()
@@ -159,7 +158,7 @@ class _Once(Collector):
 
 
 class ExporterServer:
-    """The exporter's page, on one address; plain HTTP."""
+    """HTTP server of the exporter."""
 
     def __init__(self, exporter: Exporter) -> None:
         self._exporter = exporter
@@ -199,7 +198,7 @@ async def _healthy(_: web.Request) -> web.Response:
 async def serve_exporter(
     settings: ExporterSettings, ready: Callable[[str], None], stopped: asyncio.Event | None = None
 ) -> None:
-    """Run until a signal (or `stopped`) asks to stop; `ready` is told the address once it answers."""
+    """Run until a signal or `stopped`; `ready` receives the URL once the server is listening."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s", stream=sys.stderr)
     if stopped is None:
         stopped = asyncio.Event()

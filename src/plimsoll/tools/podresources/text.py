@@ -1,8 +1,4 @@
-"""Answers of the PodResources API as tables and trees. Pure.
-
-Owns what `plimsoll podresources` prints. Nothing that an answer holds reaches a terminal as anything but
-printable text.
-"""
+"""PodResources responses as tables and trees. Pure. Unprintable characters are replaced."""
 
 from __future__ import annotations
 
@@ -22,7 +18,7 @@ _UNITS = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 
 
 def tree_of(message: Message) -> dict[str, Any]:
-    """A message as a plain tree, what is not set left out."""
+    """Convert a message to a tree without unset fields."""
     return {field.json_name: _value(value) for field, value in message.ListFields()}
 
 
@@ -35,7 +31,7 @@ def _value(value: Any) -> Any:
 
 
 def pod_lines(pods: Iterable[v1.PodResources], *, wide: bool = False) -> Iterator[str]:
-    """A row for each container; wide: for each device of one."""
+    """Yield one row per container; `wide`: one per device."""
     head: tuple[str, ...] = ("NAMESPACE", "POD", "CONTAINER", "CPUS", "MEMORY", "CLAIMS", "DEVICES")
     if wide:
         head = (*head[:5], "CLAIM", "DRIVER", "POOL", "DEVICE", "SHARE", "CDI")
@@ -83,7 +79,7 @@ def _wide(container: v1.ContainerResources) -> list[tuple[str, ...]]:
 
 
 def allocatable_lines(answer: v1.AllocatableResourcesResponse) -> Iterator[str]:
-    """A row for the CPUs, and for each kind of memory and device on its NUMA nodes."""
+    """Yield rows for the CPUs, and for each memory type and device resource by NUMA node."""
     rows = [
         ("RESOURCE", "AMOUNT", "NUMA", "IDS"),
         ("cpu", str(len(answer.cpu_ids)), _NONE, span(answer.cpu_ids)),
@@ -97,7 +93,7 @@ def allocatable_lines(answer: v1.AllocatableResourcesResponse) -> Iterator[str]:
 
 
 def span(numbers: Iterable[int]) -> str:
-    """CPUs as the kernel writes them: 0-3,8."""
+    """Format CPUs in kernel list format: 0-3,8."""
     parts: list[list[int]] = []
     for number in sorted(set(numbers)):
         if parts and parts[-1][1] == number - 1:
@@ -108,7 +104,7 @@ def span(numbers: Iterable[int]) -> str:
 
 
 def memory_text(blocks: Iterable[v1.ContainerMemory]) -> str:
-    """Memory by its type, over all NUMA nodes."""
+    """Sum up memory by type over all NUMA nodes."""
     sums: dict[str, int] = {}
     for block in blocks:
         sums[block.memory_type] = sums.get(block.memory_type, 0) + block.size
@@ -119,7 +115,7 @@ def memory_text(blocks: Iterable[v1.ContainerMemory]) -> str:
 
 
 def bytes_text(size: int) -> str:
-    """Bytes in the largest unit that leaves them whole."""
+    """Format bytes in the largest unit without a fraction."""
     power = 0
     while size and size % 1024 == 0 and power < len(_UNITS) - 1:
         size //= 1024

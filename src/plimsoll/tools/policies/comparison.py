@@ -1,11 +1,10 @@
-"""The same cluster under each of the four accounting policies, side by side.
+"""`compare_policies`: the cluster charged under each of the four accounting policies, side by side.
 
-Owns `compare_policies`. Every claim of a pod that has a node is priced anew from its allocation and the
-devices that are published now, and booked under one policy for all resources, on a copy of the node's ledger;
-nothing of that is written anywhere. What statuses say was charged is not believed for this comparison, except
-where a claim can no longer be priced. Beside the four stands the cluster as it is.
+Every claim of a bound pod is priced from its allocation and the currently published devices, and charged
+under one policy for all resources on a copy of the node's ledger; nothing is written. Recorded charges are
+used only where a claim can no longer be priced. A further column shows the cluster as it is.
 
-Document 000, "Accounting Policies" and "Accounting Policy Compatibility and Validation".
+See KEP-5517, "Accounting Policies" and "Accounting Policy Compatibility and Validation" (docs/spec/keps.md).
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _SHORTAGES = (Cause.INSUFFICIENT, Cause.TOO_MANY_PODS)
 def compare_policies(
     cluster_state: ClusterState, *, namespace: str = "", limit: int = SHOWN
 ) -> PoliciesReport:
-    """Book every claim of the pods on nodes under each policy; of the pods, tell those of a namespace."""
+    """Charge every claim of the bound pods under each policy; report the pods of a namespace."""
     snapshot = cluster_state.snapshot
     found = _Collected()
     for place in sorted(snapshot.rows(), key=lambda place: snapshot.node(place).metadata.name):
@@ -64,7 +63,7 @@ def compare_policies(
 
 
 class _Collected:
-    """What is found, node by node."""
+    """Rows collected node by node."""
 
     def __init__(self) -> None:
         self.nodes: list[NodeCharges] = []
@@ -76,7 +75,7 @@ class _Collected:
 
 @dataclass(frozen=True, slots=True)
 class _ShapeCosts:
-    """What every pod of one shape comes to, if nobody else uses its claims."""
+    """Costs of every pod of one shape whose claims are not shared."""
 
     own: Units  #: without claims
     costs: Mapping[str, Units]  #: by column
@@ -122,7 +121,7 @@ def _compare_node(cluster_state: ClusterState, place: int, found: _Collected) ->
 def _shapes(
     ledger: NodeLedger, charged_claims: Mapping[str, Sequence[ChargedClaim]]
 ) -> dict[str, Hashable | None]:
-    """The shapes of pods with bills, by pod; None for those that share a claim or are unlike others."""
+    """Return the shapes of pods with charges; None for those that share a claim or are exceptional."""
     users = Counter(
         (ledger.entries[key].pod.metadata.namespace, charged_claim.claim)
         for key, priced in charged_claims.items()
@@ -144,7 +143,7 @@ def _compare_known(
     alike: Mapping[str, _ShapeCosts],
     found: _Collected,
 ) -> None:
-    """The same for a node on which there are only pods whose like has been seen: no book need be made."""
+    """Compare a node whose pod shapes are all known, without rebuilding ledgers."""
     totals = {column: dict(ledger.requested) for column in COLUMNS}
     for each in alike.values():
         for column in COLUMNS[1:]:
@@ -161,7 +160,7 @@ def _compare_known(
 def _price_pods(
     cluster_state: ClusterState, place: int, ledger: NodeLedger, believed: set[tuple[str, str]]
 ) -> dict[str, tuple[ChargedClaim, ...]]:
-    """The bills of the pods whose claims charge the node, by pod, without any policy."""
+    """Return the charges of the pods whose claims charge the node, without any policy."""
     snapshot = cluster_state.snapshot
     known = snapshot.charge_context(place)
     profile = replace(cluster_state.profile, policies=False, charge_preallocated=True)
@@ -193,7 +192,7 @@ def _price_pods(
 def rebook(
     ledger: NodeLedger, charged_claims: Mapping[str, Sequence[ChargedClaim]], policy: AccountingPolicy
 ) -> NodeLedger:
-    """A copy of a ledger with these pods booked anew, every amount of their claims under one policy."""
+    """Return a copy of a ledger with the pods charged again, every claim under one policy."""
     rebooked = ledger.clone()
     anew = []
     for key, priced in charged_claims.items():
@@ -213,7 +212,7 @@ def rebook(
 
 
 def _same_charges(some: Sequence[ChargedClaim], others: Sequence[ChargedClaim]) -> bool:
-    """Whether bills come to the same, whatever else is known of them."""
+    """Return whether charges have equal amounts."""
     return [*map(_charged, some)] == [*map(_charged, others)]
 
 
@@ -226,7 +225,7 @@ def _charged(charged_claim: ChargedClaim) -> tuple[object, ...]:
 
 
 def forced(charged_claim: ChargedClaim, policy: AccountingPolicy) -> ChargedClaim:
-    """A bill with all its amounts under a policy, and nothing drawn yet."""
+    """Return a charge with all amounts under a policy and nothing drawn."""
     resources = {
         name: charge if charge.quantity is None else replace(charge, policy=policy.value, drawn=None)
         for name, charge in charged_claim.charge.resources.items()
@@ -235,7 +234,7 @@ def forced(charged_claim: ChargedClaim, policy: AccountingPolicy) -> ChargedClai
 
 
 def cost_in(ledger: NodeLedger, key: str) -> dict[str, int]:
-    """What a pod costs its node: by itself, and the pools that nobody else draws from."""
+    """Return what a pod costs its node, including pools that only it draws from."""
     entry = ledger.entries[key]
     total = dict(entry.units)
     for claim in dict.fromkeys(entry.claims):
@@ -291,7 +290,7 @@ def _pod_rows(
 
 
 def _pool_rows(ledger: NodeLedger, ledgers: Mapping[str, NodeLedger]) -> Iterator[PodCharges]:
-    """Pools that several pods draw from: they are nobody's alone."""
+    """Yield rows for pools that several pods draw from."""
     totals: dict[tuple[str, str, str], dict[str, int]] = {}
     for column, column_ledger in ledgers.items():
         for state in column_ledger.claims.values():
@@ -306,7 +305,7 @@ def _pool_rows(ledger: NodeLedger, ledgers: Mapping[str, NodeLedger]) -> Iterato
 
 
 def _refusals(column: str, ledger: NodeLedger, key: str) -> Iterable[PolicyRefusal]:
-    """The rules that a pod with these bills breaks on its node; shortages are told by the node's line."""
+    """Yield the rules a pod violates on its node; shortages are shown by the node rows."""
     entry = ledger.entries[key]
     pod: Pod = entry.pod
     found: list[Reason] = []
@@ -328,7 +327,7 @@ def _refusals(column: str, ledger: NodeLedger, key: str) -> Iterable[PolicyRefus
 
 
 def _may_break(ledger: NodeLedger, key: str) -> bool:
-    """Whether a pod must be judged to be sure: most cannot break any rule."""
+    """Return whether a pod must be evaluated in full: most cannot violate any rule."""
     entry = ledger.entries[key]
     if entry.pod.spec.resources is not None or not ledger.profile.charge_unreferenced:
         return True

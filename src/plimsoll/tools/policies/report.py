@@ -1,8 +1,4 @@
-"""What each policy comes to, for people and for programs.
-
-Owns the columns and the values of the comparison (`NodeCharges`, `PodCharges`, `PolicyRefusal`), all of it
-together (`PoliciesReport`), and its words.
-"""
+"""`PoliciesReport`: charges of nodes and pods by policy, and the pods each policy would refuse."""
 
 from __future__ import annotations
 
@@ -41,7 +37,7 @@ SHOWN = 10
 
 @dataclass(frozen=True, slots=True)
 class NodeCharges:
-    """What is charged of one resource of a node, in whole units, by column."""
+    """Charged amounts of one node resource by column, in ledger units."""
 
     node: str
     resource: str
@@ -67,7 +63,7 @@ class NodeCharges:
 
 @dataclass(frozen=True, slots=True)
 class PodCharges:
-    """What a pod with claims takes of one resource; without a `pod`, a pool that several share."""
+    """Charges of a pod with claims for one resource; without `pod`, a pool that several pods share."""
 
     namespace: str
     pod: str
@@ -103,7 +99,7 @@ class PodCharges:
 
 @dataclass(frozen=True, slots=True)
 class PolicyRefusal:
-    """A pod that a policy's rules would not let onto its node."""
+    """Pod that a policy's rules would not admit to its node."""
 
     column: str
     namespace: str
@@ -123,7 +119,7 @@ class PolicyRefusal:
 
 @dataclass(frozen=True, slots=True)
 class PoliciesReport:
-    """The comparison."""
+    """Comparison of the policies."""
 
     nodes: tuple[NodeCharges, ...]
     pods: tuple[PodCharges, ...] = ()
@@ -132,7 +128,7 @@ class PoliciesReport:
     limit: int = SHOWN
 
     def past(self, column: str) -> list[str]:
-        """The nodes that are past their line in any resource."""
+        """Return the nodes past their line in any resource."""
         return sorted({row.node for row in self.nodes if row.left(column) < 0})
 
     # -- for people

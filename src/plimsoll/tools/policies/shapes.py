@@ -1,9 +1,8 @@
-"""Pods that are alike as far as books go.
+"""`shape_of`: grouping of pods that cost the same under every policy. Pure.
 
-Owns `shape_of`, which is pure: two pods of one shape, each the only one that uses its claims, cost their
-nodes the same under any policy, and the same rules let them in or keep them out. Pods of a workload differ in
-names alone, so what was worked out for the first holds for thousands. A pod that has something unusual about
-it has no shape, and is worked out by itself.
+Two pods of one shape, each the only user of its claims, are charged the same under any policy and admitted by
+the same rules. Pods of a workload differ in names only, so one evaluation serves thousands. A pod with
+exceptional fields has no shape and is evaluated on its own.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from plimsoll.ledger.in_place import is_resize_deferred, is_resize_infeasible
 
 
 def shape_of(pod: Pod, *billed: Sequence[ChargedClaim]) -> Hashable | None:
-    """What an entry of this pod with these bills depends on; None if it had better be worked out itself."""
+    """Return the key that a pod's charges depend on, or None if it must be evaluated on its own."""
     if pod.spec.resources is not None or pod.status.extended_resource_claim_status is not None:
         return None
     if is_resize_infeasible(pod) or is_resize_deferred(pod):
@@ -36,7 +35,7 @@ def _container(container: Container) -> Hashable:
 
 
 def _reports(pod: Pod) -> Iterable[Hashable]:
-    """What the node says of containers, of which some counts for a pod that is being resized."""
+    """Yield container statuses that matter for a pod being resized."""
     status = pod.status
     for report in (*status.container_statuses, *status.init_container_statuses):
         applied = report.resources
@@ -49,7 +48,7 @@ def _reports(pod: Pod) -> Iterable[Hashable]:
 
 
 def _bill(charged_claim: ChargedClaim) -> Hashable:
-    """All of a bill but the names of claim and devices."""
+    """Return a charge without the names of claim and devices."""
     drivers = frozenset((part.resource, part.device.driver) for part in charged_claim.parts)
     return charged_claim.charge.containers, tuple(charged_claim.charge.resources.items()), drivers
 

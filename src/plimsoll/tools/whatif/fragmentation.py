@@ -1,7 +1,7 @@
 """`Fragmentation`: the largest pod and claim that still fit on one node, and stranded resources.
 
 Stranded are resources on nodes whose devices are all allocated, and devices on nodes without room for a pod.
-A sum says "8 free"; this says "at most 2 on one node". All numbers are exact; a class whose devices are in
+A sum of 8 free devices may mean at most 2 on one node. All numbers are exact; a class whose devices are in
 too many different states is reported as unknown.
 """
 
@@ -135,9 +135,7 @@ def find_fragments(snapshot: Snapshot, rooms: FreeByNode) -> Fragmentation:
 
 
 def _free_devices(snapshot: Snapshot, place: int) -> tuple[dict[str, int], bool]:
-    """Count the devices of a node that can be allocated, at least in part, by driver, and say if it has
-    any.
-    """
+    """Count the allocatable devices of a node by driver; also return whether it has any devices."""
     devices = snapshot.inventory.devices_for(snapshot.node(place))
     if isinstance(devices, AllocationFault):
         return {}, False

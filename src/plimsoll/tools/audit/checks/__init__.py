@@ -1,7 +1,4 @@
-"""The checks, by subject; each is a small function from facts to troubles.
-
-Owns `CHECKS`, in the order of their ids. An id is never given to another question.
-"""
+"""`CHECKS`: all checks in the order of their IDs. An ID is never reused for another check."""
 
 from plimsoll.tools.audit.checks import claims, devices, drivers, ledgers, setup, topology
 from plimsoll.tools.audit.findings import Check

@@ -1,7 +1,7 @@
-"""Checks of claims and their pods: reservations, leftovers, and pods whose claims are not theirs.
+"""Checks of claims and their pods: reservations, leftovers, and pods without valid claims.
 
-The rules are those of the claim controller (`cluster/controllers/plans`) and of the kubelet, which starts a
-pod only with claims that are allocated, reserved for it, and for its node.
+The rules are those of the resource claim controller (`controllers` package) and of the kubelet, which starts
+a pod only with claims that are allocated, reserved for it, and usable on its node.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def find_claims_stuck(facts: AuditFacts) -> Iterator[CheckProblem]:
 
 
 def _settled(facts: AuditFacts, pod: Pod) -> bool:
-    """Whether a pod has had its node for a while: claims are read before pods, and may be older."""
+    """Return whether a pod was bound some time ago: claims are listed before pods and may be older."""
     condition = find_condition(pod.status.conditions, "PodScheduled")
     since = parse_time(condition.last_transition_time) if condition is not None else None
     return since is None or not 0 <= facts.now - since < SETTLED
@@ -245,7 +245,9 @@ def find_limits(facts: AuditFacts) -> Iterator[CheckProblem]:
 
 
 def _too_many(thing: object, requests: tuple[DeviceRequest, ...]) -> Iterator[CheckProblem]:
-    """A claim that asks for more devices than any claim can have; the smallest alternative counts."""
+    """Yield a problem if a claim requests more devices than a claim can have; the smallest subrequest
+    counts.
+    """
     wanted = 0
     for request in requests:
         choices = [request.exactly] if request.exactly is not None else request.first_available

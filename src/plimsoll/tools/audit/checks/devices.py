@@ -1,6 +1,7 @@
-"""Checks of devices: what is handed out twice, overdrawn, gone, or not fit to be handed out.
+"""Checks of devices: double allocation, overconsumption, missing or unusable devices.
 
-Section 1, 2, 7, 8 and 9 of the allocator semantics say what an allocation holds; document 001 what shares do.
+See docs/spec/allocator.md, "Gathering pools", "Consumable capacity", "Shared counters" and "Taints, admin
+access, binding"; KEP-5075 (docs/spec/keps.md).
 """
 
 from __future__ import annotations
@@ -344,7 +345,7 @@ def find_slices_left_behind(facts: AuditFacts) -> Iterator[CheckProblem]:
 
 
 def _without_node(facts: AuditFacts, slices: Iterable[ResourceSlice]) -> Iterator[CheckProblem]:
-    """Slices of nodes that are not there; only if any node is known at all."""
+    """Yield slices of nodes that do not exist, if nodes are known at all."""
     if facts.lacks(("nodes",)):
         return
     for each in slices:

@@ -1,6 +1,6 @@
-"""Checks of what drivers publish about node resources: mappings that lack, clash, or mean nothing.
+"""Checks of node-allocatable mappings that drivers publish: missing, conflicting or ineffective ones.
 
-One finding for a driver, not one for each of its thousand slices: mending is one change in one place.
+One finding per driver rather than per slice: the fix is one change in one place.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _COMBINATIONS = 256
 
 @dataclass(slots=True)
 class _Tally:
-    """Devices that have the same trouble."""
+    """Devices with the same problem."""
 
     count: int = 0
     first: str = ""
@@ -52,7 +52,7 @@ class _Tally:
 
 
 def _devices(facts: AuditFacts) -> list[tuple[DeviceId, str, Device]]:
-    """Every device with the node of its slice."""
+    """Return every device with the node of its slice."""
     return facts.compute_once(
         "devices",
         lambda: [
@@ -91,7 +91,7 @@ def find_mappings_missing(facts: AuditFacts) -> Iterator[CheckProblem]:
 
 
 def _may_serve(device_class: DeviceClass, driver: str) -> bool:
-    """Whether devices of a driver may be asked for by a class, as far as its selectors show at a glance."""
+    """Return whether a class may select devices of a driver, judging by its selectors' text."""
     texts = [selector.cel.expression for selector in device_class.spec.selectors if selector.cel is not None]
     return not texts or any(driver in text for text in texts)
 
@@ -122,7 +122,7 @@ def find_name_clashes(facts: AuditFacts) -> Iterator[CheckProblem]:
 
 
 def _clashes(facts: AuditFacts) -> dict[tuple[str, str], list[tuple[DeviceId, Device]]]:
-    """The devices of different drivers that have pool and name in common."""
+    """Return the devices of different drivers with equal pool and device names."""
 
     def make() -> dict[tuple[str, str], list[tuple[DeviceId, Device]]]:
         drivers: dict[str, int] = {}
@@ -140,7 +140,9 @@ def _clashes(facts: AuditFacts) -> dict[tuple[str, str], list[tuple[DeviceId, De
 
 
 def is_of_other_driver(facts: AuditFacts, each: AuditedClaim) -> str:
-    """The driver by whose mapping a claim is charged though its devices are another's; "" if by none."""
+    """Return the driver by whose mapping a claim is charged although its devices belong to another; "" if
+    none.
+    """
     if each.recorded is None or (isinstance(each.priced, ChargedClaim) and _same(each.recorded, each.priced)):
         return ""
     clashes = _clashes(facts)
@@ -238,9 +240,9 @@ def find_uncounted_resources(facts: AuditFacts) -> Iterator[CheckProblem]:
 
 
 def find_mixed_forms(facts: AuditFacts) -> Iterator[CheckProblem]:
-    """Drivers that do not publish in the form of the cluster: that of most charges, or of most devices.
+    """Find drivers that do not publish in the form of most charges or devices in the cluster.
 
-    Charges in another form than the mappings are no trouble: whoever wrote them has read the mappings.
+    Charges in another form than the mappings are valid: their writer understood the mappings.
     """
     by_driver: dict[str, dict[Form, _Tally]] = {}
     for id, node, device in _devices(facts):

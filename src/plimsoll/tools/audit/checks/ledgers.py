@@ -1,6 +1,7 @@
-"""Checks of the books: what nodes promise against what they have, and what claims add to it.
+"""Checks of the ledgers: charged amounts against allocatable, and what claims add.
 
-Document 000 is about just this: pod requests on one book, claims on another, and a node that carries both.
+KEP-5517 is about this problem: pod requests and claims accounted separately on a node that runs both
+(docs/spec/keps.md).
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ def _describe_holder(holder: ResourceHolder) -> str:
 
 
 def _move(found: list[ResourceHolder], by: int) -> str:
-    """Which pod to move: the smallest that is enough, or the biggest there is."""
+    """Suggest the pod to move: the smallest that suffices, else the largest."""
     pods = [each for each in found if each.pod]
     if not pods:
         return ""
@@ -220,13 +221,13 @@ def _mirrored(
 
 
 def _is_covered(pod: Pod, resource: str) -> bool:
-    """Whether a request for the pod as a whole stands for requests and claims alike."""
+    """Return whether a pod-level request covers requests and claims."""
     resources = pod.spec.resources
     return resources is not None and is_pod_level_resource(resource) and resource in resources.requests
 
 
 def _is_made_of(facts: AuditFacts, each: AuditedClaim, resource: str) -> bool:
-    """Whether a device of the claim is what it charges, as CPUs are cpu."""
+    """Return whether a device of the claim is an instance of the resource it charges, as CPUs are of cpu."""
     for result in results_of(each.claim):
         device = facts.device(DeviceId.of(result))
         if device is not None and any(like.resource == resource for like in taken_by(result, device)):
@@ -310,7 +311,7 @@ def find_ledger_differences(facts: AuditFacts) -> Iterator[CheckProblem]:
 
 
 def _differences(facts: AuditFacts) -> Iterator[Discrepancy]:
-    """What differs; of many nodes a sample is looked at, or this one check would take half of the time."""
+    """Yield discrepancies; in large clusters only a sample of nodes is verified, to limit the run time."""
     snapshot = facts.cluster_state.snapshot
     if len(snapshot) <= _VERIFIED:
         yield from verify(snapshot)

@@ -1,4 +1,4 @@
-"""Checks of the set-up: rules and classes that reach further than meant, and names that lead nowhere."""
+"""Checks of the configuration: rules and classes that select too much, and references to missing objects."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _classes(requests: tuple[DeviceRequest, ...]) -> Iterator[str]:
 
 
 def find_names_missing(facts: AuditFacts) -> Iterator[CheckProblem]:
-    """Pods that wait for a claim or a template that is not there; bound ones are told of elsewhere."""
+    """Find pending pods that reference a missing claim or template; bound pods have other checks."""
     templates_known = not facts.lacks(("resourceclaimtemplates",))
     claims_known = not facts.lacks(("resourceclaims",))
     for pod in sorted(facts.cluster_state.pending, key=name_of):

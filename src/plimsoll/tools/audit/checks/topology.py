@@ -1,7 +1,7 @@
-"""Checks of where things are inside a node: NUMA nodes, and the CPUs of drivers against the kubelet's.
+"""Checks of topology: NUMA placement of devices, and CPUs of drivers compared with the kubelet's.
 
-NUMA nodes are read from attributes (`resource.kubernetes.io/numaNode` and the older names of drivers) and
-from what drivers report in the status of claims.
+NUMA nodes are read from attributes (`resource.kubernetes.io/numaNode` and older driver-specific names) and
+from the status of claims.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ONE_CPU = 1000
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A device of a pod, and the NUMA nodes it is on."""
+    """Device of a pod and its NUMA nodes."""
 
     id: DeviceId
     claim: str
@@ -83,7 +83,7 @@ def find_numa_splits(facts: AuditFacts) -> Iterator[CheckProblem]:
 
 
 def _roots_apart(facts: AuditFacts, pod: Pod, known: set[str]) -> Iterator[CheckProblem]:
-    """Devices of drivers that tell no NUMA node but their PCIe roots, and have none in common."""
+    """Yield drivers that publish PCIe roots but no NUMA nodes, and have no root in common."""
     drivers: dict[str, set[str]] = {}
     for claim in facts.claims_of(pod):
         for result in results_of(claim):
@@ -117,7 +117,7 @@ def _places(facts: AuditFacts, claim: ResourceClaim) -> Iterator[_Place]:
 
 
 def _reported(claim: ResourceClaim) -> dict[tuple[DeviceId, str | None], frozenset[int]]:
-    """What drivers say in the status of a claim: the very NUMA nodes of its CPUs."""
+    """Return the NUMA nodes that drivers report in the status of a claim."""
     found = {}
     for each in claim.status.devices:
         nodes = _read_set(each.data, "numaNodes")
@@ -127,7 +127,7 @@ def _reported(claim: ResourceClaim) -> dict[tuple[DeviceId, str | None], frozens
 
 
 def numa_of(device: Device) -> frozenset[int] | None:
-    """The NUMA nodes that a device says it is on; None if it says nothing."""
+    """Return the NUMA nodes a device publishes, or None."""
     exact = device.attributes.get(NUMA_NODE)
     if exact is not None:
         return _numbers(exact)
@@ -147,7 +147,7 @@ def _union(places: list[_Place]) -> frozenset[int]:
 
 
 def _could_be_together(facts: AuditFacts, places: list[_Place]) -> bool:
-    """Whether any NUMA node has as many devices of the pool as these are."""
+    """Return whether one NUMA node has as many devices of the pool."""
     pool = facts.pools.get(places[0].id.pool_id)
     if pool is None or len({place.id for place in places}) < 2:
         return False
@@ -167,7 +167,7 @@ def _list(nodes: frozenset[int]) -> str:
 
 @dataclass(slots=True)
 class _Cpus:
-    """What a driver manages on a node: whole CPUs, and how many of them claims hold."""
+    """CPUs a driver manages on a node, and how many are allocated to claims; in milli."""
 
     managed: int = 0
     held: int = 0
@@ -176,7 +176,7 @@ class _Cpus:
 
 
 def _managed(facts: AuditFacts) -> dict[tuple[str, str], _Cpus]:
-    """(node, driver) -> its CPUs, for drivers whose devices are CPUs and not partitions of each other."""
+    """Return {(node, driver): CPUs} for drivers whose devices are CPUs and not partitions of each other."""
 
     def make() -> dict[tuple[str, str], _Cpus]:
         found: dict[tuple[str, str], _Cpus] = {}
@@ -289,7 +289,7 @@ def _has_cpus_of(facts: AuditFacts, pod: Pod, driver: str) -> bool:
 
 
 def find_cpuset_overlaps(facts: AuditFacts) -> Iterator[CheckProblem]:
-    """CPUs that drivers report for two claims on one node."""
+    """Find CPUs that drivers report for two claims on one node."""
     owners: dict[tuple[str, str], list[tuple[CpuSet, ResourceClaim]]] = {}
     for claim in facts.claims.values():
         for each in claim.status.devices:
@@ -323,7 +323,7 @@ def _overlaps(driver: str, pool: str, found: list[tuple[CpuSet, ResourceClaim]])
 
 
 def _read_set(data: object, name: str) -> CpuSet | None:
-    """A list of CPUs or NUMA nodes in what a driver reports; None if there is none that can be read."""
+    """Parse a CPU or NUMA list in driver data; None if it is missing or invalid."""
     text = data.get(name) if isinstance(data, dict) else None
     if not isinstance(text, str) or not text or len(text) > 10_000:
         return None

@@ -61,7 +61,7 @@ class ProvenPlacement:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What is known about all placements of a batch."""
+    """Result of the search over all placements of a batch."""
 
     verdict: ProofVerdict
     pods: int
