@@ -93,7 +93,7 @@ class AllocationAttempt:
     node: str = ""
     allocation: Allocation | None = None
     refusals: tuple[tuple[str, AllocationOutcome], ...] = ()
-    problems: tuple[str, ...] = ()  #: why the API server would not take the claims: no node was asked
+    problems: tuple[str, ...] = ()  #: validation errors; no node was tried
 
     @property
     def served(self) -> bool:

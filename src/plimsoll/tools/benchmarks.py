@@ -38,7 +38,7 @@ DRIVER = "bench.example.com"
 DEVICES = 8  #: on each node; so many pods fit on it
 NAIVE = 5  #: decisions that are also made the naive way
 _WARM = 20
-#: What a pod asks for.
+#: Requests of a pod.
 SCENARIOS = {
     "requests": "cores and memory, no claims",
     "devices": "one device by claim",
@@ -56,7 +56,7 @@ class BenchmarkResult:
     mean: float
     p50: float
     p99: float
-    naive: float  #: a pass over all nodes, one by one
+    naive: float  #: pass over all nodes, one by one
 
     @property
     def rate(self) -> int:
@@ -123,7 +123,7 @@ def measure(scenario: str, nodes: int, pods: int, clock: Clock = time.thread_tim
     if pods > room:
         raise InputError(f"{pods:,} pods do not fit on {nodes:,} nodes; at most {max(room, 0):,} do")
     cluster = _BenchmarkCluster(scenario, nodes)
-    for number in range(_WARM):  # what is compiled and kept on first use
+    for number in range(_WARM):  # warm up caches
         cluster.place(f"warm-{number}")
     gc.collect()
     gc.freeze()  # as a scheduler does once it knows its cluster

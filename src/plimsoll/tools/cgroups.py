@@ -37,7 +37,7 @@ class CgroupPlanSettings:
 
     form: str = Form.V1_37.value
     version: Literal[1, 2] = 2
-    memory: str = ""  #: what the machine has; "": see above
+    memory: str = ""  #: memory of the machine; "": see above
     memory_qos: bool = False
     node: str = ""  #: only the pods of this node; "": all there are, on the one node there is
     namespace: str = ""  #: only these are shown; what stands above the pods counts all

@@ -17,7 +17,7 @@ from plimsoll.tools.cluster_state.manifests import ParsedObject
 from plimsoll.tools.colors import PLAIN, Paint
 
 KINDS = ("DeviceClass", "DeviceTaintRule", "Pod", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice")
-#: What people write -> the plural and the kind that are meant, in the order in which they are read.
+#: Accepted name -> (plural, kind), in the order they are read.
 _NAMES: dict[str, tuple[str, str]] = {
     name: (plural, kind)
     for plural, kind, short in (

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-#: The codes of our own colours.
+#: Escape codes used by `Paint`.
 _OURS = re.compile("(\x1b\\[(?:0|1|2|31|32|33|34)m)")
 
 

@@ -31,7 +31,7 @@ class AuditedClaim:
     claim: ResourceClaim
     recorded: ChargedClaim | None
     priced: ChargedClaim | Reason | None
-    any_recorded: bool  #: whether the pod has any charge written down
+    any_recorded: bool  #: True if any charge is recorded with the pod
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +45,10 @@ class UncountedClaim:
     pods: tuple[Pod, ...]
     resource: str
     taken: int
-    mirrored: int  #: what the containers that use it request
+    mirrored: int  #: requests of the containers that use it
     sure: bool
     why: str
-    priced: bool = False  #: there is a mapping; only nobody wrote down what it charges
+    priced: bool = False  #: there is a mapping, but no recorded charge
 
     @property
     def missing(self) -> int:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class AuditSeverity(StrEnum):
     """Severity of a finding."""
 
-    ERROR = "error"  #: something is promised twice, or cannot work
+    ERROR = "error"  #: double allocation or overcommit, or cannot work
     WARNING = "warning"  #: something is wrong, or will be when load comes
     INFO = "info"  #: worth knowing
 
@@ -39,7 +39,7 @@ class CheckProblem:
     message: str
     evidence: tuple[str, ...] = ()
     fix: str = ""
-    key: str = ""  #: tells findings of one check about one subject apart
+    key: str = ""  #: distinguishes findings of one check about one subject
     severity: AuditSeverity | None = None
 
 
@@ -50,8 +50,8 @@ class Check:
     id: str  #: `PLM001`; never used again for another question
     name: str
     severity: AuditSeverity  #: of most of its findings
-    title: str  #: what a finding of it means, in one line
-    explanation: str  #: how it comes about and why it matters
+    title: str  #: meaning of a finding, in one line
+    explanation: str  #: causes and consequences
     fix: str
     run: Callable[[AuditFacts], Iterator[CheckProblem]]
     #: Kinds without which the question cannot be answered, by name.

@@ -27,8 +27,8 @@ class NodeResourceGuess:
     resource: str
     amount: Quantity
     sure: bool
-    why: str  #: what gives it away
-    capacity: str = ""  #: the capacity it goes by
+    why: str  #: evidence
+    capacity: str = ""  #: capacity that holds the amount
 
 
 def guess_node_resources(driver: str, device: Device) -> Iterator[NodeResourceGuess]:

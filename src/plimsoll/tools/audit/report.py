@@ -13,7 +13,7 @@ from typing import Any
 from plimsoll.tools.audit.findings import AuditFinding, AuditSeverity, Check
 from plimsoll.tools.colors import Paint, printable
 
-#: How many subjects of a check are told, and how many lines of evidence of each, unless all are wanted.
+#: Subjects per check, and lines of evidence per subject, shown by default.
 SHOWN = 4
 EVIDENCE_SHOWN = 4
 
@@ -35,7 +35,7 @@ class AuditReport:
     checks: tuple[Check, ...] = ()  #: that were made
     skipped: tuple[SkippedCheck, ...] = ()
     origin: str = ""
-    size: dict[str, int] = field(default_factory=dict)  #: how much was looked at
+    size: dict[str, int] = field(default_factory=dict)  #: numbers of examined objects
     forms: tuple[str, ...] = ()  #: the wire forms of node-allocatable fields that were seen
     known: tuple[AuditFinding, ...] = ()  #: findings that a baseline knows
 

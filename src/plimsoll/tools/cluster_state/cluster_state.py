@@ -60,7 +60,7 @@ class ClusterState:
         """Return an independent copy."""
         return ClusterState(self.objects.copy(), self.gates, self.profile, origin=self.origin)
 
-    # -- as time goes by
+    # -- updates
 
     def set(self, thing: Any) -> None:
         """Add or replace an object."""

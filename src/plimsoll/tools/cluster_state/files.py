@@ -29,7 +29,7 @@ from plimsoll.tools.cluster_state.manifests import ParsedObject, parse_objects, 
 from plimsoll.tools.cluster_state.missing_kinds import find_gaps
 from plimsoll.tools.cluster_state.objects import ClusterObjects, Gap
 
-#: How far long work is: what is done, how much of it, of how much (0: nobody knows).
+#: Progress callback: activity, done, total (0: unknown).
 ProgressCallback = Callable[[str, int, int], None]
 _MB = 1_000_000
 _EVERY = 500
@@ -204,7 +204,7 @@ def _json_items(text: bytes) -> Iterator[Item] | None:
                 return None
         return _read_headers(envelope)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None  # whoever reads carefully says what is wrong
+        return None  # the slow path reports the error
 
 
 def _read_headers(envelope: _ListEnvelope) -> Iterator[Item]:

@@ -35,7 +35,7 @@ class StateKind:
 
     view: type[Any]
     endpoint: Endpoint
-    needed: bool = False  #: without it there is nothing to say
+    needed: bool = False  #: required by all tools
 
     @property
     def versioned(self) -> bool:

@@ -101,7 +101,7 @@ async def _read(
     return None
 
 
-# -- as time goes by
+# -- watching
 
 
 async def follow_live(
@@ -196,7 +196,7 @@ class _Follower(Informer[Any]):
             cleaning.cancel()
 
     async def _clean(self) -> None:
-        with suppress(Exception):  # what keeps the listing from coming is told by `run`
+        with suppress(Exception):  # list errors are raised by `run`
             await self.synced()
             known = set(self.keys())
             gone = [
@@ -296,7 +296,7 @@ async def find_served(client: Client) -> list[tuple[StateKind, Endpoint | None]]
     except UnreachableError:
         raise
     except ApiError:
-        known = False  # then every kind is asked for, and what is not there says so
+        known = False  # without discovery every kind is tried
     return [(kind, _preferred_endpoint(kind, offers, known)) for kind in KINDS]
 
 

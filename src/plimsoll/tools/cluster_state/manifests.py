@@ -24,7 +24,7 @@ from plimsoll.errors import DecodeError, InputError
 
 __all__ = ["SUFFIXES", "ParsedObject", "parse_objects", "read_objects", "read_sources"]
 
-#: Hears how many bytes of a text have been read.
+#: Called with the number of bytes read so far.
 BytesRead = Callable[[int], None]
 
 _DRA = "resource.k8s.io/v1"
@@ -52,7 +52,7 @@ class ParsedObject:
     source: str
     document: int = 0  #: 0: it stands in no file
     line: int = 0
-    place: str = ""  #: which item of a list
+    place: str = ""  #: item of a list
 
     @property
     def kind(self) -> str:

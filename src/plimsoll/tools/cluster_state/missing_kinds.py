@@ -12,7 +12,7 @@ from plimsoll.api.core import Node, Pod
 from plimsoll.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from plimsoll.tools.cluster_state.objects import ClusterObjects, Gap
 
-#: What to ask kubectl for.
+#: Kinds to request from kubectl.
 WANTED = ",".join(
     (
         "nodes",
@@ -48,6 +48,6 @@ def summarize_gaps(gaps: Iterable[Gap]) -> list[str]:
     """Return one line per gap; kinds that are missing for the same reason share a line."""
     lines: dict[str, list[str]] = {}
     for gap in gaps:
-        if gap.served:  # what a cluster does not have at all is not missing in its cluster state
+        if gap.served:  # a kind that is not served is not missing
             lines.setdefault(gap.brief or gap.why, []).append(gap.kind)
     return [f"{', '.join(kinds)}: {why}" for why, kinds in lines.items()]

@@ -19,7 +19,7 @@ class Gap:
     whole: bool = True  #: nothing of the kind is there; else only some of it is missing
     served: bool = True  #: False: the cluster does not have the kind at all, so that nothing is missed
     brief: str = ""  #: the same in few words, where several kinds are likely to share them
-    refused: bool = False  #: a cluster did not tell: nobody knows whether there are any
+    refused: bool = False  #: the server refused the list: the number of objects is unknown
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.why}"

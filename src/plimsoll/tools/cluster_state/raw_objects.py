@@ -34,7 +34,7 @@ class ObjectQuery:
     """Kinds to read from a cluster."""
 
     plurals: tuple[str, ...]  #: as in `resourceslices`
-    needed: Collection[str] = ()  #: without these the question cannot be asked
+    needed: Collection[str] = ()  #: required kinds
     narrow: bool = False  #: only objects of the source's namespace, if it names one, count
     fields: Mapping[str, str] = field(default_factory=dict)  #: plural -> field selector
 

@@ -20,7 +20,7 @@ class Source:
 
     files: tuple[str, ...] = ()
     config: ClientConfig | None = None
-    namespace: str = ""  #: what is looked at if not all namespaces may be
+    namespace: str = ""  #: namespace to read if listing all namespaces is forbidden
 
     @property
     def origin(self) -> str:

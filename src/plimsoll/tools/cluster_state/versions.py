@@ -14,7 +14,7 @@ from typing import Any
 Tree = dict[str, Any]
 
 GROUP = "resource.k8s.io"
-#: What can be read, the best first.
+#: Supported versions, most recent first.
 VERSIONS = ("v1", "v1beta2", "v1beta1", "v1alpha3")
 #: Versions whose shape is that of v1.
 SAME = ("v1", "v1beta2")

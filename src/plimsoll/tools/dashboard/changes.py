@@ -56,7 +56,7 @@ def apply_change(cluster_state: ClusterState, change: ObjectChange, scope: Chang
         cluster_state.set(thing)
         return
     scope.kinds.add(type(thing).__name__)
-    if "snapshot" not in cluster_state.__dict__:  # nobody has looked at it yet
+    if "snapshot" not in cluster_state.__dict__:  # not computed yet
         scope.everywhere = scope.all_pools = True
         (cluster_state.remove if change.gone else cluster_state.set)(thing)
         return
@@ -65,7 +65,7 @@ def apply_change(cluster_state: ClusterState, change: ObjectChange, scope: Chang
         cluster_state.remove(old)
     else:
         if old is not None and old.metadata.uid != thing.metadata.uid:
-            cluster_state.remove(old)  # another one of the same name: a listing tells only how things are now
+            cluster_state.remove(old)  # another object of the same name: a list shows only the current one
         cluster_state.set(thing)
         _note(cluster_state, thing, scope)
 
@@ -102,7 +102,7 @@ def _nodes_of_claim(cluster_state: ClusterState, claim: ResourceClaim) -> set[st
         if pod is not None and pod.spec.node_name:
             found.add(pod.spec.node_name)
     for result in results_of(claim):
-        found.add(result.pool)  # most pools are of one node and have its name; others are nobody's book
+        found.add(result.pool)  # most pools belong to one node and have its name
     return found
 
 

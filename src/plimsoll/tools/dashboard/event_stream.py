@@ -15,11 +15,11 @@ from plimsoll.api import codec
 from plimsoll.errors import ApiError
 from plimsoll.tools.dashboard.changes import ChangeScope
 
-#: Seconds between two events to one page, between signs of life, and until one that does not read is let go.
+#: Seconds between events to one page, between pings, and until a client that does not read is closed.
 APART = 0.25
 PING = 15.0
 SLOW = 10.0
-#: More nodes than these are told as "all".
+#: Maximum number of nodes in an event; more are sent as "all".
 MOST_NODES = 500
 #: Pages that may listen at once.
 MOST_LISTENERS = 200
@@ -60,7 +60,7 @@ class EventStream:
         self._listeners.add(listener)
         try:
             await response.prepare(request)
-            # What a page has fetched before it listened may be old by now; the number tells it.
+            # Data fetched before the stream opened may be stale; the revision shows it.
             await self._write(request, response, change_event(self.revision, ChangeScope()))
             while await listener.woken(self._ping):
                 scope = listener.take()

@@ -21,11 +21,11 @@ from plimsoll.tools.audit.findings import Check
 from plimsoll.tools.dashboard.query_worker import QueryResult, QueryWorker
 
 _log = logging.getLogger("plimsoll.dashboard")
-#: The key of the question, for everybody who asks it.
+#: Cache key of the audit query.
 KEY = "audit"
 #: The rest after an audit: so many times as long as it took, and not shorter than so many seconds.
 REST_PART, REST_SECONDS = 20.0, 5.0
-#: Who waits so many seconds for a short audit does not mind.
+#: Audits shorter than this do not yield.
 SHORT_SECONDS = 0.2
 #: One that made way tries again after so many seconds, then twice as many; at the last it does not make way.
 AGAIN_SECONDS, TRIES = 1.0, 6
@@ -45,7 +45,7 @@ class BackgroundAudit:
         self._desk = worker
         self._differ = differ
         self._clock = clock
-        self._wanted = -1  #: a revision whose findings somebody wants to know
+        self._wanted = -1  #: latest revision whose findings were requested
         self._audited = -1
         self._due = 0.0
         self._yielded = 0

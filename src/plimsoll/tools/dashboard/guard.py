@@ -18,7 +18,7 @@ from collections.abc import Mapping
 #: Bytes that a question may have.
 MOST_BODY = 1 << 20
 COOKIE = "plimsoll-token"
-#: Routes that are answered without a token: probes have none, and "ok" is all they are told.
+#: Routes without authentication, for probes; they only return "ok".
 OPEN_ROUTES = frozenset({"/healthz", "/livez", "/readyz"})
 
 HEADERS: Mapping[str, str] = {

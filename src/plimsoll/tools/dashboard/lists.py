@@ -22,7 +22,7 @@ from plimsoll.tools.top.pools import PoolRow
 
 Tree = dict[str, Any]
 T = TypeVar("T", DeviceRow, PoolRow)
-#: Rows of a page, if nothing is said, and at most.
+#: Default and maximum page size.
 USUAL, MOST = 200, 10_000
 
 

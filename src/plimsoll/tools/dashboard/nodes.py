@@ -24,7 +24,7 @@ from plimsoll.tools.top.devices import device_rows
 from plimsoll.tools.top.nodes import NodeRow, ResourceRow, format_amount, holders, node_rows, resource_order
 
 COLUMNS = ("line", "requests", "claims", "overhead", "free")
-#: What is counted of devices; what is not among the last three cannot be had today.
+#: Device counts; the rest is unavailable.
 STATES = ("all", "free", "partly", "taken")
 
 
@@ -56,7 +56,7 @@ class NodeRowCache:
         return [self._node_rows[name] for name in sorted(self._node_rows)]
 
 
-# -- the whole cluster
+# -- cluster
 
 
 def overview(cluster_state: ClusterState, nodes: NodeRowCache, devices: DeviceCache) -> dict[str, Any]:

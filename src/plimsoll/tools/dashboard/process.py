@@ -28,7 +28,7 @@ class DashboardSettings:
     token_file: Path | None = None
     cluster_state: ClusterState | None = None
     cluster: ClientConfig | None = None
-    namespace: str = ""  #: what is shown if all namespaces may not be seen
+    namespace: str = ""  #: namespace to show if listing all namespaces is forbidden
 
 
 async def serve_dashboard(

@@ -21,7 +21,7 @@ from plimsoll.errors import ApiError
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.dashboard.changes import ChangeScope, ObjectChange, apply_change
 
-#: How many answers are kept; pages of lists are answers, too.
+#: Cached results, including list pages.
 _KEPT = 128
 #: Bytes below which packing is not worth it.
 _SMALL = 1400
@@ -130,7 +130,7 @@ class QueryWorker:
 
     def _known(self, key: object) -> QueryResult | None:
         if self._follows is not None and (self._backlog or self._follows() != self.revision):
-            return None  # it may be otherwise by now
+            return None  # possibly stale
         known = self._kept.get(key)
         return known if known is not None and known.revision == self.revision else None
 
@@ -144,7 +144,7 @@ def _enter_all(cluster_state: ClusterState, changes: Iterable[ObjectChange]) -> 
 
 
 def _answer(revision: int, question: Query) -> QueryResult:
-    with without_collection():  # which would hold up everybody, for long if the cluster is large
+    with without_collection():  # a collection would block all requests
         tree = question()
     if isinstance(tree, bytes):
         answer = QueryResult(revision, tree)
@@ -152,5 +152,5 @@ def _answer(revision: int, question: Query) -> QueryResult:
         if isinstance(tree, dict):
             tree = {"revision": revision, **tree}
         answer = QueryResult(revision, codec.encode(tree))
-    _ = answer.packed, answer.tag  # here, where nobody waits
+    _ = answer.packed, answer.tag  # compressed here, outside the event loop
     return answer

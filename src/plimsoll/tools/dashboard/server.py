@@ -200,7 +200,7 @@ class Dashboard:
             return web.Response(body=asset.packed, headers=headers)
         return web.Response(body=asset.body, headers=headers)
 
-    # -- who may ask, and what goes wrong
+    # -- authentication and errors
 
     @web.middleware
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:

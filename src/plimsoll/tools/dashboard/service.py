@@ -26,9 +26,9 @@ from plimsoll.tools.dashboard.whatif_request import Deadline, read_plan
 from plimsoll.tools.explain import explain_claim, explain_pod, summarize_pending
 from plimsoll.tools.whatif import run_whatif
 
-#: Seconds after which a long question is answered with an apology (it ends, or is given up, by itself).
+#: Timeout of long queries, in seconds.
 PATIENCE = 30.0
-#: How often it is looked whether the cluster can be read, when nothing is heard of it.
+#: Interval at which read errors are checked.
 _LOOK_SECONDS = 1.0
 
 
@@ -41,7 +41,7 @@ class DashboardService:
         self.revision = 1
         self.live = live
         self.events = EventStream()
-        #: What cannot be read at the moment.
+        #: Current read errors.
         self.troubles: Callable[[], list[str]] = list
         self._patience = patience
         self._fast_worker = QueryWorker(cluster_state)
@@ -57,7 +57,7 @@ class DashboardService:
     def cluster_state(self) -> ClusterState:
         return self._fast_worker.cluster_state
 
-    # -- as time goes by
+    # -- updates
 
     def on_change(self, change: ObjectChange) -> None:
         """Queue a change."""

@@ -73,7 +73,7 @@ def _from_devices(slices: list[ResourceSlice]) -> tuple[CpuMap, str] | None:
         core = _attribute(attributes, "dra.cpu/coreID")
         numa = max(_attribute(attributes, name) for name in _NUMA)
         l3 = _attribute(attributes, "dra.cpu/cacheL3ID")
-        # Several dies of a socket may number their cores alike.
+        # Dies of a socket may reuse core IDs.
         first = cores.setdefault((socket, numa, l3, core), cpu) if core >= 0 else cpu
         places[cpu] = CpuLocation(socket, numa, l3, first)
         kind = attributes.get("dra.cpu/coreType")

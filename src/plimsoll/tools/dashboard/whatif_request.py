@@ -29,7 +29,7 @@ _KEYS = {
     "taints": list,
     "taintDevices": list,
 }
-#: What may be added, and how many names a list may have.
+#: Limits of added nodes and pods, and of list lengths.
 MOST_NODES, MOST_PODS, MOST_NAMES = 1000, 5000, 1000
 
 
@@ -56,7 +56,7 @@ def read_plan(tree: Any) -> WhatifPlan:
         taint_devices=_texts(tree, "taintDevices"),
         cordon=_texts(tree, "cordon"),
         drain=_texts(tree, "drain"),
-        add=(add + "\n",) if add.strip() else (),  # with a line's end it is a text, whatever it says
+        add=(add + "\n",) if add.strip() else (),  # a trailing newline marks it as text
         replicas=tree.get("replicas"),
         most_pods=MOST_PODS,
         namespace=tree.get("namespace") or "default",

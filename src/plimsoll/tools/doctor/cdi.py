@@ -116,7 +116,7 @@ def _judge_files(facts: NodeFacts) -> Iterator[DoctorFinding]:
         age = facts.now - file.entry.changed
         text = f"of claim {strange[0]}, which is not prepared here; {age_text(age)} old"
         if not file.own:
-            # The folder is the machine's: others may have prepared that claim.
+            # The directory is shared: another agent may have prepared that claim.
             yield note("cdi.leftover", str(file.entry.path), text, "remove it if no other agent runs here")
             continue
         if facts.running and age < _SETTLED_SECONDS:

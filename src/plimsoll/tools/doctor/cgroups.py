@@ -18,7 +18,7 @@ from plimsoll.tools.doctor.repairs import RemoveCgroup, RemoveCgroupRoot
 MOUNT = Path("/sys/fs/cgroup")
 _OWNER = "owner."
 _TIERS = ("burstable", "besteffort")
-#: Controller -> what goes without it.
+#: Controller -> consequence if it is missing.
 NEEDED = {
     "cpu": "shares and quotas of CPU are not set",
     "memory": "limits of memory do not hold, and pressure is not seen",

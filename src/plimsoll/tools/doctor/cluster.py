@@ -27,7 +27,7 @@ from plimsoll.tools.doctor.findings import DoctorFinding, Level, error, note, ok
 
 #: A pod that came this short a time ago may not have been seen yet.
 _SETTLED_SECONDS = 30.0
-#: The date of an answer has whole seconds; more than this is a clock that is wrong.
+#: The Date header has a resolution of seconds; a larger skew is a wrong clock.
 _SKEW = 5.0
 _SHOWN = 3
 
@@ -316,7 +316,7 @@ def _judge_claims(facts: NodeFacts, found: ClusterFacts) -> Iterator[DoctorFindi
     if not records.claims_known:
         return
     ready = {(claim.ref.uid, pod) for claim in records.prepared if claim.ready for pod in claim.pods}
-    if facts.is_kubelet:  # its record does not say more than that it has been asked for
+    if facts.is_kubelet:  # its checkpoint only records the request
         ready = {(claim.ref.uid, pod) for claim in records.prepared for pod in claim.pods}
     fresh = {pod.uid for pod in found.pods or () if facts.now - pod.created <= _SETTLED_SECONDS}
     missing = [c for c in found.claims if (c.uid, c.pod) not in ready and c.pod not in fresh]

@@ -92,7 +92,7 @@ class Doctor:
     def _run_repairs(self, repairs: list[Repair], ours: bool) -> list[RepairResult]:
         executor = RepairExecutor(self.layout, self._tree(), self._options.now, self._options.mount)
         outcomes = []
-        # What is in the lock's own place goes first; then the lock can be taken.
+        # Repairs at the lock's own path come first; then the lock can be taken.
         repairs = sorted(repairs, key=lambda each: getattr(each, "path", None) != self.layout.lock)
         lock = RootLock(self.layout.lock)
         taken, refused = False, ""
@@ -125,7 +125,7 @@ class Doctor:
         found = await asyncio.to_thread(records.gather, layout)
         problems = (held.problem, found.claims.problem, found.admitted.problem, found.kubelet.problem)
         if _DENIED in problems:
-            # Who may not look must not judge: an agent that runs would be taken for one that does not.
+            # Without access a running agent would be mistaken for a stopped one.
             raise ConfigError(f"{layout.root}: cannot be examined: {_DENIED}; run the doctor as root")
         theirs = not held.held and await asyncio.to_thread(root.is_kubelets, layout)
         running, pid = held.held, held.pid if held.held else None
@@ -172,7 +172,7 @@ class Doctor:
             return await cluster.gather(asked.client, self.node, now=asked.now)
         if asked.cluster is None:
             return None
-        # A doctor tells that nobody answers; it does not wait until somebody does.
+        # Report an unreachable server instead of waiting for it.
         config = asked.cluster.interactive()
         async with Client.connect(config) as client:
             return await cluster.gather(client, self.node, config.server, asked.now)

@@ -43,7 +43,7 @@ class RootFacts:
     #: The process id in the lock file, and whether there is such a process.
     lock_pid: int | None = None
     lock_alive: bool = False
-    #: Folders below this one that are roots of agents of their own.
+    #: Subdirectories that are root directories of other agents.
     agents: tuple[str, ...] = ()
 
 
@@ -77,7 +77,7 @@ class SocketFacts:
     registry: FileEntry = field(default_factory=_nowhere)
     sockets: tuple[SocketFact, ...] = ()
     drivers: tuple[DriverFact, ...] = ()
-    #: How many pods PodResources lists; None if it was not asked or did not answer.
+    #: Number of pods PodResources lists; None if unknown.
     listed: int | None = None
     list_error: str = ""
 
@@ -182,7 +182,7 @@ class RecordFacts:
     admitted: RecordFact = field(default_factory=RecordFact)
     kubelet: RecordFact = field(default_factory=RecordFact)
     prepared: tuple[ClaimInfo, ...] = ()
-    #: UID -> namespace/name of the pods that were let in; empty where the record does not say.
+    #: UID -> namespace/name of admitted pods; "" if the record has no names.
     pods: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -285,7 +285,7 @@ class BoundPod:
     uid: str
     name: str
     ended: bool = False
-    #: When it was made; 0 if that cannot be told.
+    #: Creation time; 0 if unknown.
     created: float = 0.0
 
 
@@ -336,7 +336,7 @@ class NodeFacts:
     running: bool = False
     pid: int | None = None
     runtime: str = "process"
-    uid: int = 0  #: whom files should belong to, beside root
+    uid: int = 0  #: expected owner of files, besides root
     root: RootFacts = field(default_factory=RootFacts)
     sockets: SocketFacts = field(default_factory=SocketFacts)
     privileges: PrivilegeFacts = field(default_factory=PrivilegeFacts)

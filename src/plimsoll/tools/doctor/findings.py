@@ -23,7 +23,7 @@ class Level(StrEnum):
         return self in (Level.WARNING, Level.ERROR)
 
 
-#: In the order they are told.
+#: Display order.
 AREAS = (
     "root",
     "sockets",

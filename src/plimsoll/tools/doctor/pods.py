@@ -20,7 +20,7 @@ from plimsoll.tools.doctor.findings import DoctorFinding, Level, error, note, ok
 from plimsoll.tools.doctor.processes import SPEC, Processes, find_shims, read_processes
 from plimsoll.tools.doctor.repairs import EndPod, EndShim, Quarantine, RemoveDir, RemoveFile
 
-#: What a save that is under way leaves for no longer than this.
+#: Age up to which temporary files may belong to a write in progress.
 _SETTLED_SECONDS = 60.0
 
 

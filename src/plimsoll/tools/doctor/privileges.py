@@ -14,7 +14,7 @@ from plimsoll.tools.doctor.facts import NodeFacts, PrivilegeFacts
 from plimsoll.tools.doctor.files import read_file, user_name
 from plimsoll.tools.doctor.findings import DoctorFinding, Level, note, ok
 
-#: Capability -> its number, and what goes without it.
+#: Capability -> its number, and the consequence if it is missing.
 NEEDED = {
     "CAP_SYS_RESOURCE": (24, "OOM scores cannot be lowered: Guaranteed pods are not spared"),
     "CAP_SYS_ADMIN": (21, "mounts of CDI files cannot be made, and cgroups of version 1 not be changed"),

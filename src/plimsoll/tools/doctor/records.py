@@ -156,7 +156,7 @@ def _judge_claims(facts: NodeFacts) -> Iterator[DoctorFinding]:
         return
     known = _known_pods(facts)
     bad = False
-    # An agent that runs releases claims by itself, which takes a moment; without one nobody does.
+    # A running agent releases claims itself within moments; otherwise they stay.
     level = Level.INFO if facts.running else Level.WARNING
     for claim in records.prepared:
         strange = sorted(claim.pods - known) if known is not None else []

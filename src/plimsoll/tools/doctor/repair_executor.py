@@ -66,7 +66,7 @@ class RepairExecutor:
         try:
             return RepairResult(repair, self._apply(repair))
         except FileNotFoundError:
-            return RepairResult(repair)  # somebody was quicker
+            return RepairResult(repair)  # already removed
         except (OSError, InputError, ValueError) as error:
             return RepairResult(repair, reason(error))
 
@@ -138,7 +138,7 @@ class RepairExecutor:
         if hold is None:
             return "an agent uses it"
         try:
-            # Looked at while no agent can start there.
+            # Inspected while no agent can start there.
             if not read_directory(tree.root_directories()).gone:
                 return "its directory exists"
             return "" if tree.tear_down() else "something stays inside"

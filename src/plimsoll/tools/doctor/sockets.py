@@ -48,7 +48,7 @@ def probe(path: Path) -> str:
             number = getattr(problem, "errno", 0)
             if number == errno.ECONNREFUSED:
                 return REFUSED
-            # Another kind of socket, or one whose queue is full: somebody has it.
+            # Another socket type, or a full backlog: it is in use.
             return "" if number in (errno.EPROTOTYPE, errno.EAGAIN) else str(problem)
     return ""
 
@@ -161,7 +161,7 @@ def _judge_access(facts: NodeFacts, id: str, entry: FileEntry) -> Iterator[Docto
     if entry.uid not in (0, facts.uid):
         fix = f"restart {facts.whose} as root"
         yield error("sockets.owner", subject, f"it belongs to {user_name(entry.uid)}", fix)
-    # A kubelet's socket is 0755 (its folder keeps others out); who cannot write cannot connect.
+    # A kubelet's socket is 0755 in a private directory; connecting needs write permission.
     elif entry.kind == "socket" and entry.mode & (_KUBELETS if facts.is_kubelet else _OURS):
         repair = SetMode(entry.path, entry.identity, 0o600)
         yield error(

@@ -15,9 +15,9 @@ from plimsoll.cel.syntax.ast import Const, Select
 from plimsoll.cel.syntax.parser import parse
 from plimsoll.errors import CelCompileError
 
-#: How many values of a device are shown.
+#: Values of a device that are shown.
 SHOWN = 4
-#: What a selector reads of a device that is no attribute.
+#: Name that selectors read and that is not an attribute.
 DRIVER = "driver"
 
 

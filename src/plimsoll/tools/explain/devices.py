@@ -40,7 +40,7 @@ from plimsoll.tools.explain.text import StatementKind, pluralize
 from plimsoll.tools.explain.tree import Statement
 from plimsoll.tools.top.nodes import format_amount
 
-#: How many devices are named one by one.
+#: Devices listed by name.
 MAX_NAMED = 3
 _CAPACITY = {
     UNDEFINED: StatementKind.CAPACITY_UNDEFINED,
@@ -53,7 +53,7 @@ _FAR = 10**9
 _MEBI = 1 << 20
 
 
-# -- which answers are alike, and which is nearest
+# -- equality and distance of refusals
 
 
 def signature(reasons: Sequence[NodeReason]) -> Hashable:
@@ -325,7 +325,7 @@ def _plain(nano: int) -> Quantity:
     return Quantity(nano, form, None)
 
 
-# -- the whole cluster
+# -- cluster-wide
 
 
 def describe_cluster_devices(

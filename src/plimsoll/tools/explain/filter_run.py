@@ -39,7 +39,7 @@ class FilterRun:
     task: PodInfo
     outcome: Placement | FitError
     taken: tuple[FilterRemoval, ...] = ()
-    #: Place -> what was said about devices and books there.
+    #: Node -> reasons about devices and charges.
     refused: Mapping[int, tuple[NodeReason, ...]] | None = None
     devices: DynamicResourcesFilter | None = None
 

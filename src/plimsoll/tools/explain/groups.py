@@ -51,7 +51,7 @@ EXPLAINERS: Mapping[Rule, type[RuleExplainer]] = {
     Rule.INTER_POD: InterPodAffinityExplainer,
     Rule.DECLARED_FEATURES: DeclaredFeaturesExplainer,
 }
-#: In how many states of devices a node is looked into.
+#: Device states evaluated in detail.
 STATES = 128
 
 
@@ -146,7 +146,7 @@ def group_refused(
     for members in ranked:
         reasons = answers[members[0]]
         if any(isinstance(reason.cause, Refusal) for reason in reasons):
-            reasons = devices.filter_node(members[0])  # what was found on one like it names other devices
+            reasons = devices.filter_node(members[0])  # the result of an equal node names other devices
         groups.append(_group(view, devices, reasons, members, describe_reasons(view, reasons, members[0])))
     if rest:
         places = sorted(rest, key=view.name)

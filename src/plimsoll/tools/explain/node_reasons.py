@@ -21,9 +21,9 @@ from plimsoll.tools.explain.text import StatementKind, join_names
 from plimsoll.tools.explain.tree import Statement
 from plimsoll.tools.top.nodes import ResourceHolder, format_amount, holders, node_row_of
 
-#: How many holders of a resource are named.
+#: Holders of a resource listed by name.
 MAX_NAMED = 3
-#: What a distance is measured in: parts of what is wanted.
+#: Unit of distances: millionths of the demand.
 _WHOLE = 1_000_000
 
 
@@ -174,7 +174,7 @@ class DeclaredFeaturesExplainer(RuleExplainer):
         return (Statement(StatementKind.FEATURES, {"wanted": tuple(missing), "had": tuple(had) or "none"}),)
 
 
-# -- the book
+# -- resources
 
 
 class ResourceExplainer(RuleExplainer):

@@ -32,7 +32,7 @@ from plimsoll.tools.explain.pod_view import PodView, RuleExplainer, full_name
 from plimsoll.tools.explain.text import StatementKind, join_names
 from plimsoll.tools.explain.tree import Statement
 
-#: How many pods are named.
+#: Pods listed by name.
 MAX_NAMED = 3
 
 

@@ -40,9 +40,9 @@ from plimsoll.tools.explain.text import pluralize
 from plimsoll.tools.explain.tree import NodeGroup, Statement
 from plimsoll.tools.explain.verdict import ExplainVerdict, ExplanationSection, NodeExplanation, PodExplanation
 
-#: Schedulers that are known to be somebody's; pods may name others that run, too.
+#: Well-known scheduler names; others may exist.
 SCHEDULERS = frozenset({"", "default-scheduler", "plimsoll"})
-#: What to do about a scheduler that refuses a pod which fits here.
+#: Note if the cluster's scheduler refuses a pod that fits here.
 _OTHERWISE = (
     "either things have changed since, and it is tried again, or that scheduler has other rules: "
     "plimsoll whatif --as kube-1.36 says what a stock one does now"
@@ -131,7 +131,7 @@ def _explain_missing(cluster_state: ClusterState, pod: Pod, unplaced: FitError) 
     return PodExplanation(full_name(pod), ExplainVerdict.PENDING, render_fit_error(unplaced), fixes=fixes)
 
 
-# -- what else there is to say
+# -- notes
 
 
 def _has_unknown_scheduler(cluster_state: ClusterState, pod: Pod) -> bool:

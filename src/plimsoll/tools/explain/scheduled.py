@@ -154,7 +154,7 @@ def _booked(ledger: NodeLedger, pod: Pod) -> Pod:
     return ledger.entries[pod_key(pod)].pod
 
 
-# -- the book
+# -- charges
 
 
 def _charges(cluster_state: ClusterState, ledger: NodeLedger, pod: Pod) -> Iterator[Statement]:

@@ -9,7 +9,7 @@ from typing import Any
 from plimsoll.scheduler.reasons import NodeReason, Rule
 from plimsoll.tools.explain.text import StatementKind, facts_as_json, render_statement
 
-#: How many names of a group are told before it is unfolded.
+#: Names of a group shown by default.
 FEW = 5
 
 
@@ -48,7 +48,7 @@ class NodeGroup:
     sentence: str  #: as it stands in an event
     nodes: tuple[str, ...]  #: the nearest first
     branches: tuple[Statement, ...] = ()
-    resolvable: bool = False  #: whether it would be otherwise if other pods were gone
+    resolvable: bool = False  #: True if evicting pods could help
 
     @property
     def count(self) -> int:

@@ -13,7 +13,7 @@ from plimsoll.tools.explain.text import join_names, pluralize
 from plimsoll.tools.explain.tree import FEW, NodeGroup, Statement
 from plimsoll.tools.explain.wrap import fold
 
-#: How many groups are shown before the rest is counted only.
+#: Groups shown before the rest is only counted.
 GROUPS = 8
 
 
@@ -110,9 +110,7 @@ class NodeExplanation:
     subject: str
     node: str
     fits: bool
-    rules: tuple[
-        tuple[str, str, tuple[Statement, ...]], ...
-    ]  #: rule, what it says ("" if it passes), numbers
+    rules: tuple[tuple[str, str, tuple[Statement, ...]], ...]  #: rule, reason ("" if it passes), details
     fixes: tuple[Fix, ...] = ()
 
     def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
@@ -151,7 +149,7 @@ class NodeExplanation:
 class PendingList:
     """All pending pods, grouped by reason."""
 
-    #: Why, and the pods it holds for, the largest group first.
+    #: Reason and its pods, largest group first.
     groups: tuple[tuple[str, tuple[str, ...]], ...]
 
     @property

@@ -26,7 +26,7 @@ from plimsoll.errors import InputError
 from plimsoll.protocols import rpc
 from plimsoll.protocols.messages import podresources_v1 as v1
 
-#: Where a kubelet serves, unless it was told otherwise.
+#: Default socket of a kubelet.
 SOCKET = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
 #: A kubelet of its own accord sends no more than a few MiB.
 _LARGEST = 64 * 1024 * 1024
@@ -82,7 +82,7 @@ class PodResourcesClient:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.path = path
-        #: How often the kubelet turned us away for calling too often.
+        #: Number of rate-limited calls.
         self.rate_limited = 0
         self._timeout = timeout
         self._attempts = max(1, attempts)

@@ -1,26 +1,26 @@
-"""What the pods of a node hold, as Prometheus metrics. Pure.
+"""Prometheus metrics of the devices, CPUs and memory held by the pods of a node. Pure.
 
-Owns the names and labels. Every metric has the label `node`; those of a holder also `namespace`, `pod`,
-`pod_uid` (where the API is known) and `container`, which are the labels that other exporters use, so that
-metrics of devices can be joined with them. A device that nobody holds has the same metric without a holder:
-it does not vanish. All begin with `plimsoll_podresources_`:
+Every metric has the label `node`; metrics of a holder also `namespace`, `pod`, `pod_uid` (with an API
+connection) and `container`, as other exporters do, so that device metrics can be joined. A free device has
+the same metric with empty holder labels instead of disappearing. All names start with
+`plimsoll_podresources_`:
 
     device_info               1 for each device of a claim in a container: claim, driver, pool, device,
-                              share_id, cdi_device (its CDI names, by commas); without holder if it is free
-    device_containers         how many containers hold a device (0: it is free): driver, pool, device
+                              share_id, cdi_device (CDI names, comma-separated); no holder if it is free
+    device_containers         number of containers that hold a device (0: free): driver, pool, device
     cdi_device_info           1 for each CDI name in a container: cdi_device, driver, pool, device, claim
-    plugin_device_info        1 for each device of a device plugin: resource, device; without holder if free
-    container_cpus            how many CPUs are a container's alone
-    container_memory_bytes    memory that is a container's alone: type, numa_node (by commas, if several)
-    container_claims          how many claims a container holds
+    plugin_device_info        1 for each device plugin device: resource, device; no holder if it is free
+    container_cpus            number of exclusive CPUs of a container
+    container_memory_bytes    exclusive memory of a container: type, numa_node (comma-separated)
+    container_claims          number of claims of a container
     pod_cpus, pod_memory_bytes    the same, shared by the containers of a pod (Kubernetes 1.37)
-    pods, claims              how many the node has; a claim of several pods counts once
-    allocatable_cpus, allocatable_memory_bytes, allocatable_plugin_devices    what pods can have
-    up                        1 if the kubelet answered, else 0 and none of the above
-    reads_total, read_errors_total, read_rate_limited_total, read_seconds    how asking the kubelet goes
-    api_synced                1 if pods and ResourceSlices of the node are known (only with a kubeconfig)
+    pods, claims              numbers on the node; a claim of several pods counts once
+    allocatable_cpus, allocatable_memory_bytes, allocatable_plugin_devices    allocatable to pods
+    up                        1 if the kubelet responded, else 0 and none of the above
+    reads_total, read_errors_total, read_rate_limited_total, read_seconds    calls to the kubelet
+    api_synced                1 if pods and ResourceSlices of the node are synced (only with a kubeconfig)
 
-What is free is known of devices in the node's ResourceSlices (with a kubeconfig) and of device plugins.
+Free devices are known from the node's ResourceSlices (with a kubeconfig) and from device plugins.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class ExporterHealth:
     errors: int = 0
     rate_limited: int = 0
     seconds: float = 0.0
-    #: None: the API is not asked.
+    #: None: no API connection.
     synced: bool | None = None
 
 

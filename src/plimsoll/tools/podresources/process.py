@@ -51,7 +51,7 @@ class ExporterSettings:
     listen: str = "127.0.0.1:9478"
     interval: float = 5.0
     timeout: float = 10.0
-    #: The cluster of the node; None: only its kubelet is asked.
+    #: Cluster of the node; None: only its kubelet is queried.
     cluster: ClientConfig | None = None
 
 
@@ -143,7 +143,7 @@ class Exporter:
         if self._cluster is not None:
             self.health.synced = self._cluster.synced
         yield from health_metrics(self.node, self.health)
-        # What a kubelet said before it fell silent may be wrong by now, and "free" is a claim, too.
+        # Old data may be wrong, including which devices are free.
         if self.health.up:
             known = self._cluster.known() if self._cluster is not None else NodeObjects()
             yield from node_metrics(self.node, self._pods, self._allocatable, known)

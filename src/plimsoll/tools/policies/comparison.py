@@ -37,7 +37,7 @@ from plimsoll.tools.policies.report import (
 from plimsoll.tools.policies.shapes import shape_of
 from plimsoll.tools.top.nodes import resource_order
 
-#: What is not about rules: told by the nodes' lines.
+#: Shortages are shown by the node rows.
 _SHORTAGES = (Cause.INSUFFICIENT, Cause.TOO_MANY_PODS)
 
 
@@ -79,7 +79,7 @@ class _ShapeCosts:
 
     own: Units  #: without claims
     costs: Mapping[str, Units]  #: by column
-    refused: bool  #: a rule is broken under some policy: then each is told by itself
+    refused: bool  #: a rule is violated under some policy: evaluate each pod on its own
 
 
 def _compare_node(cluster_state: ClusterState, place: int, found: _Collected) -> None:

@@ -23,7 +23,7 @@ POLICIES = (
 )
 #: The columns: the cluster as it is, then under each policy.
 COLUMNS = (AS_IS, *(policy.value for policy in POLICIES))
-#: How a column is headed, and what it comes to, in few words.
+#: Column heading and short description.
 HEADINGS = {
     AS_IS: ("NOW", "as booked today"),
     "AddPerClaim": ("ADD/CLAIM", "requests and claims, each claim once"),
@@ -31,7 +31,7 @@ HEADINGS = {
     "Max": ("MAX", "the greater of requests and claims"),
     "ConsumeFrom": ("CONSUME", "the claims; requests draw from them"),
 }
-#: So many rows of each table, unless more are asked for.
+#: Rows of each table by default.
 SHOWN = 10
 
 
@@ -71,7 +71,7 @@ class PodCharges:
     resource: str
     claims: tuple[str, ...]
     requests: int  #: of its containers, or its own
-    claimed: int  #: what its claims have, all together
+    claimed: int  #: total of its claims
     references: int  #: containers that refer to any of them
     charged: Mapping[str, int] = field(default_factory=dict)
 
@@ -124,7 +124,9 @@ class PoliciesReport:
     nodes: tuple[NodeCharges, ...]
     pods: tuple[PodCharges, ...] = ()
     refusals: tuple[PolicyRefusal, ...] = ()
-    believed: tuple[tuple[str, str], ...] = ()  #: (pod, claim) taken as its status says: it cannot be priced
+    believed: tuple[
+        tuple[str, str], ...
+    ] = ()  #: (pod, claim) whose recorded charge is used because it cannot be priced
     limit: int = SHOWN
 
     def past(self, column: str) -> list[str]:

@@ -35,7 +35,7 @@ class ClaimChargeRow:
     """
 
     resource: str
-    amount: int  #: in whole units; what is on the books, or what would be
+    amount: int  #: in ledger units; charged, or what would be charged
     rule: str
     drawn: int | None = None
 
@@ -56,16 +56,16 @@ class ClaimRow:
 
     namespace: str
     claim: str
-    state: str  #: free, allocated (to nobody yet), reserved, being deleted
+    state: str  #: free, allocated (not reserved), reserved, being deleted
     node: str  #: "" if it is free, or could be used on several
     devices: tuple[tuple[DeviceId, DeviceHolder], ...] = ()
     classes: tuple[str, ...] = ()
     charges: tuple[ClaimChargeRow, ...] = ()
-    booked: bool = False  #: whether the charges are on the books; else they are what they would be
-    problem: Reason | None = None  #: why it cannot be priced
+    booked: bool = False  #: True if the amounts are charged; else they would be charged
+    problem: Reason | None = None  #: reason why it cannot be priced
     inside: tuple[str, ...] = ()  #: resources that pod-level requests of its pods have in them already
     reserved_for: tuple[str, ...] = ()
-    cpus: Mapping[DeviceId, str] = field(default_factory=dict)  #: what drivers say of the CPUs they pinned
+    cpus: Mapping[DeviceId, str] = field(default_factory=dict)  #: CPUs that drivers report as pinned
 
     def as_json(self) -> dict[str, Any]:
         return {

@@ -22,7 +22,7 @@ class DeviceHolder:
     namespace: str
     claim: str
     request: str
-    share: str = ""  #: the ID of the share; empty: the whole device
+    share: str = ""  #: share ID; "": the entire device
     consumed: tuple[tuple[str, Quantity], ...] = ()
     admin: bool = False  #: looks at the device only and holds nothing
     pods: tuple[str, ...] = ()  #: that the claim is reserved for

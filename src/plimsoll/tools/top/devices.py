@@ -40,7 +40,7 @@ from plimsoll.tools.top.device_holders import DeviceHolder, DeviceHolders
 FREE, TAKEN, PARTLY, SHARED = "free", "taken", "partly", "shared"
 BLOCKED, TAINTED, STALE = "blocked", "tainted", "stale"
 STATES = (FREE, PARTLY, SHARED, TAKEN, BLOCKED, TAINTED, STALE)
-#: Nobody who asks today gets one of these, although nobody holds it.
+#: States of devices that are not held and cannot be allocated at present.
 UNAVAILABLE = frozenset({BLOCKED, TAINTED, STALE})
 
 
@@ -54,11 +54,11 @@ class DeviceRow:
     node: str  #: its only node; "" if it is for several
     state: str
     holders: tuple[DeviceHolder, ...] = ()
-    capacity: Mapping[str, tuple[Quantity, Quantity]] = field(default_factory=dict)  #: name -> whole, used
+    capacity: Mapping[str, tuple[Quantity, Quantity]] = field(default_factory=dict)  #: name -> (total, used)
     shareable: bool = False
     counters: tuple[tuple[str, str, Quantity], ...] = ()  #: (set, counter, what it draws when it is in use)
     taints: tuple[str, ...] = ()
-    why: str = ""  #: what makes it blocked, tainted or stale, or that it is held twice
+    why: str = ""  #: reason for blocked, tainted or stale, or that it is allocated twice
 
     @property
     def id(self) -> DeviceId:

@@ -16,7 +16,7 @@ from plimsoll.tools.top.devices import DeviceRow
 from plimsoll.tools.top.nodes import NodeRow, ResourceHolder, ResourceRow, format_amount, resource_order
 from plimsoll.tools.top.table import BAR, Cell, Table, count, format_short, percent
 
-#: What everybody wants to know; everything else if asked for, held by claims, or past its line.
+#: Resources shown by default; others if requested, held by claims, or past their line.
 USUAL = (CPU, MEMORY)
 SORTS = ("name", "free", "used", "claims")
 _HEADINGS = (">ALLOCATABLE", ">REQUESTS", ">CLAIMS", ">OVERHEAD", ">FREE", ">USED")
@@ -28,9 +28,9 @@ _HOLDERS = 8
 class NodesReport:
     """Table of nodes with allocatable, used and free resources."""
 
-    nodes: tuple[NodeRow, ...]  #: in the order they are told
+    nodes: tuple[NodeRow, ...]  #: in display order
     resources: tuple[str, ...] = ()  #: only these
-    limit: int = 0  #: how many nodes are told; 0: all
+    limit: int = 0  #: number of nodes to show; 0: all
 
     @property
     def shown(self) -> tuple[NodeRow, ...]:
@@ -169,7 +169,7 @@ def sort_nodes(nodes: Iterable[NodeRow], sort: str, resources: Sequence[str] = (
 
     def key(node: NodeRow) -> tuple[Any, ...]:
         row = node.row(resource)
-        # Thousandths of the line: whole numbers, which are the same everywhere.
+        # Per mille of the line, as integers for reproducible order.
         share = row.free * 1000 // row.line if row.line > 0 else -1
         by = {"name": 0, "free": -share, "used": share, "claims": -row.claims}[sort]
         return not node.past, by, node.name

@@ -79,9 +79,9 @@ class NodeRow:
     name: str
     ready: bool
     unschedulable: bool
-    pods: int  #: on the books
+    pods: int  #: charged to the node
     rows: tuple[ResourceRow, ...]
-    pod_line: int = 0  #: how many pods it may carry; 0 if it does not say
+    pod_line: int = 0  #: allocatable pods; 0 if unknown
 
     @property
     def past(self) -> tuple[str, ...]:
@@ -135,7 +135,7 @@ def resource_order(resource: str) -> tuple[int, str]:
     return (len(STANDARD_RESOURCES) if is_huge_page(resource) else len(STANDARD_RESOURCES) + 1), resource
 
 
-# -- books
+# -- node rows
 
 
 def node_rows(cluster_state: ClusterState, *, names: Iterable[str] | None = None) -> list[NodeRow]:

@@ -27,14 +27,16 @@ class PodRow:
     """Usage of one pod: resource -> (requests, claims, overhead), in ledger units."""
 
     namespace: str
-    pod: str  #: "" for what is charged for a claim as a whole
+    pod: str  #: "" for the pool of a claim
     node: str  #: "" while it is pending: then the amounts are what its spec asks for
     amounts: Mapping[str, tuple[int, int, int]]
     qos: str = ""
     claims: tuple[str, ...] = ()
     devices: tuple[DeviceId, ...] = ()
     assumed: bool = False
-    drawn: Mapping[str, int] = field(default_factory=dict)  #: what it draws from pools instead of the node
+    drawn: Mapping[str, int] = field(
+        default_factory=dict
+    )  #: amounts drawn from claim pools instead of the node
 
     @property
     def name(self) -> str:

@@ -34,7 +34,7 @@ from plimsoll.tools.top.devices import (
     stale_rows,
 )
 
-#: What there is, and what is left of it.
+#: Total and remaining amount.
 Stock = tuple[Quantity, Quantity]
 
 

@@ -19,7 +19,7 @@ _GAP = "  "
 _UNITS = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 #: A last column gets at least this much, however wide the others are.
 _LEAST = 18
-#: The colour of a bar: each of its marks has its own.
+#: Color of a usage bar: each kind of mark has its own.
 BAR = "bar"
 
 

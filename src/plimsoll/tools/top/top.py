@@ -17,7 +17,7 @@ from plimsoll.tools.top.pod_reports import NamespacesReport, PodsReport
 from plimsoll.tools.top.pods import pod_rows
 from plimsoll.tools.top.pools import pool_rows
 
-#: What a view is about, beside nodes and pods, without which there is no cluster state.
+#: Kinds that a view needs in addition to nodes and pods.
 _SHOWN = {"claims": "resourceclaims", "devices": "resourceslices", "pools": "resourceslices"}
 VIEWS = ("nodes", "pods", "claims", "devices", "pools", "namespaces")
 

@@ -9,7 +9,7 @@ from plimsoll.client.client import Client
 from plimsoll.tools.cluster_state.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.live import follow_live
 
-#: Seconds between two answers, at least: nobody reads faster.
+#: Minimum seconds between two reports.
 PACE = 0.5
 
 

@@ -32,7 +32,7 @@ class ChangeLog:
 
     def __init__(self, cluster_state: ClusterState) -> None:
         self.cluster_state = cluster_state
-        #: What was there before, newest last: the object, and whether it is to be set or removed.
+        #: Previous versions, newest last: the object, and whether to set or remove it.
         self._undo: list[tuple[Any, bool]] = []
         self.number = 0  #: grows with every ID that is made
 
@@ -72,7 +72,7 @@ class ChangeLog:
             old = self.cluster_state.objects.find(Pod, *key_of(thing))
             moved = old is not None and old.spec.node_name and old.spec.node_name != thing.spec.node_name
             if old is not None and (moved or pod_key(old) != pod_key(thing)):
-                # Nothing unbinds a pod in a cluster, so the books only hear of pods that are gone.
+                # Pods are never unbound in a cluster, so the ledgers only handle removed pods.
                 self.cluster_state.snapshot.remove(old)
         self.cluster_state.set(thing)
 

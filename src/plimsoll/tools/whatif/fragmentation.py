@@ -24,7 +24,7 @@ from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.tools.top.nodes import format_amount, resource_order
 from plimsoll.tools.whatif.totals import FreeByNode
 
-#: How many different nodes are looked at for a class.
+#: Node states evaluated per class.
 STATES_MAX = 256
 CLASSES_MAX = 16
 _BARRED = frozenset({"NoSchedule", "NoExecute"})
@@ -49,7 +49,7 @@ class LargestClaim:
     """The largest claim for devices of a class that still fits on one node."""
 
     device_class: str
-    most: int | None  #: None: there are too many different nodes to tell
+    most: int | None  #: None: too many different nodes
     nodes: int = 0  #: on how many nodes such a claim fits
 
     def as_json(self) -> dict[str, Any]:

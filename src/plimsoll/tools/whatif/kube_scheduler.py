@@ -17,7 +17,7 @@ from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.scheduler.profile import SAMPLED_FROM, DeviceOrder, SchedulerProfile, Scoring
 from plimsoll.tools.cluster_state import ClusterState
 
-#: What `--as` calls our own scheduler.
+#: Name of our own scheduler in `--as`.
 OURS = "default"
 
 

@@ -96,7 +96,7 @@ def _reserved(claim: ResourceClaim, pod: Pod, allocation: AllocationResult | Non
     return replace(claim, status=replace(status, allocation=given, reserved_for=users))
 
 
-# -- sent away
+# -- evicted
 
 
 def unbind(pod: Pod) -> Pod:
@@ -121,7 +121,7 @@ def release_claim(claim: ResourceClaim, pod: Pod) -> ResourceClaim:
     """Return the claim without the pod's reservation; the last user's release deallocates it."""
     users = tuple(user for user in claim.status.reserved_for if user.uid != pod.metadata.uid)
     if len(users) == len(claim.status.reserved_for):
-        return claim  # it never had it
+        return claim  # it was not reserved
     if users:
         return replace(claim, status=replace(claim.status, reserved_for=users))
     return replace(claim, status=ResourceClaimStatus())

@@ -24,9 +24,9 @@ from plimsoll.tools.cluster_state.files import decode_object
 from plimsoll.tools.cluster_state.kinds import BY_NAME
 from plimsoll.tools.cluster_state.manifests import ParsedObject, parse_objects, read_objects
 
-#: YAML or JSON text, a file or folder (a Path), an object as a tree, or an object that has been read.
+#: YAML or JSON text, a file or directory (a Path), an object as a tree, or a decoded object.
 Manifest: TypeAlias = "str | Path | Mapping[str, Any] | Wire"
-#: The moment at which everything that is added comes into being; any will do, if it is always the same.
+#: Creation time of everything that is added; fixed, for reproducible results.
 CREATION_TIME = "2000-01-01T00:00:00Z"
 PODS_MAX = 100_000
 _KUBERNETES_PRIORITIES = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}

@@ -41,9 +41,9 @@ class MemoryCluster:
         self.cluster_state = cluster_state
         self.settings = settings
         self.changes = ChangeLog(cluster_state)
-        #: Who came after the others, and in which order, by key of pod.
+        #: Arrival order of added pods, by pod key.
         self._arrivals: dict[str, int] = {}
-        #: Who was sent away since somebody last asked.
+        #: Pods evicted so far.
         self.evicted: list[EvictedPod] = []
         self.rules_made = 0
         #: Priority classes that were added, by name.
@@ -119,7 +119,7 @@ class MemoryCluster:
         if not back:
             self.delete(pod)
             return None
-        # First off the books, so that claims are never charged to a pod that has lost them.
+        # Release the claims first, so that none is charged to a pod that lost it.
         for claim, _ in self.uses_of(pod):
             self.changes.set(lifecycle.release_claim(claim, pod))
         again = lifecycle.unbind(pod)

@@ -42,8 +42,10 @@ class ScheduledPod:
 
     pod: Name
     node: str
-    devices: tuple[str, ...] = ()  #: what its claims were given just now, as driver/pool/device
-    charges: Mapping[str, int] = field(default_factory=dict)  #: what the node's book grew by, in whole units
+    devices: tuple[str, ...] = ()  #: devices allocated now, as driver/pool/device
+    charges: Mapping[str, int] = field(
+        default_factory=dict
+    )  #: increase of the charged amounts, in ledger units
     placement: Placement | None = field(default=None, compare=False, repr=False)
 
 
@@ -76,7 +78,7 @@ class EvictedPod:
     by: str = ""  #: the pod it made room for, or the taint
     comes_back: bool = True
     after: int = 0  #: seconds for which a taint is tolerated
-    bare: bool = False  #: whether it has no controller, and is told as if somebody made it again by hand
+    bare: bool = False  #: True if it has no controller; reported as if recreated manually
 
 
 @dataclass(frozen=True, slots=True)

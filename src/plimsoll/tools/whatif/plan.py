@@ -31,7 +31,7 @@ class WhatifPlan:
     add: tuple[Manifest, ...] = ()
     replicas: int | None = None  #: of every pod and workload that is added
     most_pods: int = PODS_MAX  #: that may be added
-    namespace: str = "default"  #: for what does not say where it belongs
+    namespace: str = "default"  #: default namespace
     preempt: bool = True
     exhaustive: bool = False
     steps: int = STEPS

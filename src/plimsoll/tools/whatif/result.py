@@ -41,7 +41,7 @@ class Prediction:
     name: str
     about: str
     state: PodPlacements
-    past: tuple[Overcommit, ...] = ()  #: the nodes that would be past their line, by our books
+    past: tuple[Overcommit, ...] = ()  #: nodes past their line, by our ledgers
 
 
 @dataclass(frozen=True, slots=True)

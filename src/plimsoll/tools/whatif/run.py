@@ -21,7 +21,7 @@ from plimsoll.tools.whatif.result import ExtraCapacity, Overcommit, Prediction
 from plimsoll.tools.whatif.totals import changed_nodes, free_by_node, sum_totals
 from plimsoll.tools.whatif.whatif import Whatif, WhatifOperations
 
-#: Of how many kinds of added pods is it told how many more would fit, and up to which number.
+#: Kinds of added pods whose extra capacity is counted, and the maximum count.
 KINDS_MAX, MORE_MAX = 3, 500
 
 

@@ -49,7 +49,7 @@ class SchedulingRound:
         self._pending: dict[Name, tuple[Pod, PendingPod]] = {}
         self._nominations = Nominations()
         self._heap: list[tuple[tuple[int, int, str, str, str], Pod]] = []
-        #: Likeness of pods for whom nobody could be preempted, and when that was found out.
+        #: Signatures of pods for which preemption failed, with the snapshot generation.
         self._stuck: dict[bytes, int] = {}
         self._first_evicted = len(cluster.evicted)
         self._lowest = 0

@@ -18,7 +18,7 @@ from plimsoll.tools.whatif.fragmentation import Fragmentation
 from plimsoll.tools.whatif.outcome import EvictedPod, Name, PodPlacement, full_name, stem_of
 from plimsoll.tools.whatif.result import ABSENT, Prediction, WhatifResult
 
-#: So many pods are named one by one, and so many nodes.
+#: Pods and nodes listed by name.
 FEW = 12
 NODES = 3
 

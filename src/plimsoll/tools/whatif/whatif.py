@@ -55,7 +55,7 @@ class WhatifOperations:
 
     def __init__(self, cluster: MemoryCluster) -> None:
         self._cluster = cluster
-        self.passed_by: list[str] = []  #: what was added and makes no difference to placement
+        self.passed_by: list[str] = []  #: added objects that do not affect scheduling
         self._reasons: dict[tuple[str, str], str] = {}
 
     # -- what there is

@@ -31,11 +31,11 @@ from plimsoll.ledger.claims import resolve_claim_names
 from plimsoll.tools.audit.facts import AuditFacts, name_of, results_of, subject_of
 from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
 
-#: How long controllers are given before what they should have done is told, in seconds.
+#: Seconds that controllers get before a missing action is reported.
 PATIENCE = 300.0
 #: A pod that was bound so lately may be newer than the claims that were read.
 SETTLED = 30.0
-#: The most pods a claim can be reserved for, and from how many on that is told.
+#: Maximum number of reservations of a claim, and the number from which it is reported.
 RESERVED_MAX, RESERVED_MANY = 256, 231
 
 

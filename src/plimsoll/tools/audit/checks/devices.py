@@ -17,11 +17,11 @@ from plimsoll.api.resource import Device, DeviceTaint, ResourceClaim, ResourceSl
 from plimsoll.tools.audit.facts import AuditFacts, HeldDevice, PoolFacts, name_of, results_of, subject_of
 from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
 
-#: How many claims or devices are told one by one.
+#: Claims or devices listed by name.
 MAX_LISTED = 6
 
 
-# -- handed out twice
+# -- double allocation
 
 
 def find_devices_allocated_twice(facts: AuditFacts) -> Iterator[CheckProblem]:

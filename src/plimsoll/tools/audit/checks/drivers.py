@@ -23,7 +23,7 @@ from plimsoll.tools.audit.facts import AuditFacts, results_of, subject_of
 from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
 from plimsoll.tools.audit.node_resources import NodeResourceGuess, guess_node_resources
 
-#: How many combinations of equally named devices are tried to explain a charge.
+#: Combinations of equally named devices tried to explain a charge.
 _COMBINATIONS = 256
 
 

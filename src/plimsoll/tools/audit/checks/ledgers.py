@@ -33,9 +33,9 @@ from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
 from plimsoll.tools.audit.node_resources import taken_by
 from plimsoll.tools.top.nodes import ResourceHolder, format_amount, holders, node_row_of
 
-#: How many holders of a node are told.
+#: Holders of a node listed by name.
 _HOLDERS = 6
-#: How many nodes have their books computed a second time.
+#: Nodes whose ledgers are verified.
 _VERIFIED = 500
 
 
@@ -111,7 +111,7 @@ def _move(found: list[ResourceHolder], by: int) -> str:
     return f"move {what} elsewhere: kubectl delete pod -n {chosen.namespace} {chosen.pod}"
 
 
-# -- claims that nobody counts
+# -- claims that are not charged
 
 
 def find_nodes_past_line_uncounted(facts: AuditFacts) -> Iterator[CheckProblem]:

@@ -171,7 +171,7 @@ class _Cpus:
 
     managed: int = 0
     held: int = 0
-    shared: int = 0  #: cannot be claimed, and are there for everybody
+    shared: int = 0  #: not claimable, shared by all pods
     sure: bool = True
 
 

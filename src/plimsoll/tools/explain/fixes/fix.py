@@ -12,7 +12,7 @@ from typing import Any
 
 from plimsoll.tools.explain.text import FixKind, facts_as_json, render_statement
 
-#: What a change of each kind costs; the smallest is told first. Removing pods is counted for each of them.
+#: Cost of each kind of change; the cheapest is listed first. Removing pods counts for each pod.
 COSTS: Mapping[FixKind, int] = {
     FixKind.REMOVE_GATES: 1,
     FixKind.NAME_SCHEDULER: 5,
@@ -39,7 +39,7 @@ COSTS: Mapping[FixKind, int] = {
     FixKind.RELAX_CONSTRAINT: 26,
     FixKind.MEET: 26,
     FixKind.REMOVE_PODS: 30,
-    FixKind.GO_ELSEWHERE: 32,  # who names a node means it
+    FixKind.GO_ELSEWHERE: 32,  # a named node is intended
     FixKind.SHRINK: 35,
     FixKind.SHRINK_POD: 35,
     FixKind.SHRINK_CAPACITY: 35,
@@ -60,7 +60,7 @@ class FixStep:
 
     kind: FixKind
     facts: Mapping[str, object] = field(default_factory=dict)
-    subject: object = None  #: what changes: a taint, pods, a requirement; for `apply_fix`
+    subject: object = None  #: object of the change: a taint, pods, a requirement; for `apply_fix`
     times: int = 1
 
     @property
@@ -78,11 +78,11 @@ class Fix:
 
     steps: tuple[FixStep, ...]
     node: str = ""
-    proven: bool = False  #: tried on the books with all rules: the pod fits then
+    proven: bool = False  #: simulated with all rules: the pod fits
 
     @property
     def cost(self) -> int:
-        # What was not tried comes after what was, change for change.
+        # Unproven fixes rank after proven ones of equal cost.
         return sum(step.cost for step in self.steps) + (0 if self.proven else 3)
 
     @property

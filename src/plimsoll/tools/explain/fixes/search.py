@@ -33,12 +33,12 @@ from plimsoll.tools.explain.text import FixKind, pluralize
 from plimsoll.tools.explain.tree import NodeGroup
 from plimsoll.tools.top.nodes import ResourceHolder, format_amount, holders
 
-#: How many nodes are tried: of each group, and in all.
+#: Nodes tried per group, and in total.
 NODES_PER_GROUP = 2
 MAX_NODES = 12
-#: How many fixes are told.
+#: Fixes reported.
 MAX_FIXES = 3
-#: How many rules of one node are mended.
+#: Rules changed per node.
 _ROUNDS = 8
 #: Above every pod there is, so that it could push away any of them.
 _TOPMOST = 2**31 - 1
@@ -230,7 +230,7 @@ def _new_node(view: PodView, groups: Sequence[NodeGroup]) -> Fix | None:
                 amounts[lack.resource] = max(amounts.get(lack.resource, 0), lack.wanted or 0)
                 unpriced |= lack.wanted == view.task.requests.get(
                     lack.resource, 0
-                )  # claims were not looked at
+                )  # claims were not evaluated
     texts = tuple(f"{format_amount(name, amount)} {name}" for name, amount in sorted(amounts.items()))
     texts += tuple(f"label {key}={value}" for key, value in sorted(view.pod.spec.node_selector.items()))
     if view.task.unallocated_claims:

@@ -58,9 +58,9 @@ from plimsoll.tools.explain.requests import find_request_selectors
 from plimsoll.tools.explain.text import FixKind
 from plimsoll.tools.top.nodes import format_amount
 
-#: Taints that say that a node is in trouble: tolerating them helps nobody.
+#: Taints of unhealthy nodes: tolerating them does not help.
 _TROUBLE = "node.kubernetes.io/"
-#: What names one node.
+#: Labels and fields that identify one node.
 _NAMES = frozenset({"kubernetes.io/hostname", "metadata.name"})
 
 
@@ -129,7 +129,7 @@ def _propose_for_taints(view: PodView, task: PodInfo, place: int) -> ProposedCha
             taint,
         )
         for taint in taints
-        if not (node.spec.unschedulable and taint.key == UNSCHEDULABLE.key)  # goes when it is opened
+        if not (node.spec.unschedulable and taint.key == UNSCHEDULABLE.key)  # removed by uncordoning
     )
     return ProposedChange(steps, with_pod(task, _tolerating(task.pod, taints)))
 
@@ -176,7 +176,7 @@ def _propose_for_affinity(view: PodView, task: PodInfo, place: int) -> ProposedC
     return ProposedChange(steps, with_pod(task, _with_spec(task.pod, alone)))
 
 
-# -- books
+# -- charges
 
 
 def _propose_for_charge(view: PodView, task: PodInfo, place: int, reason: Reason) -> ProposedChange | None:

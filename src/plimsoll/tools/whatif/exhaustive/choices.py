@@ -92,14 +92,14 @@ def _groups(
     """Return for each device the mask of devices that are interchangeable for the batch."""
     alone = [1 << number for number in range(len(devices.entries))]
     if devices.signature is None:
-        return alone  # others see these devices too, and may see them otherwise
+        return alone  # other nodes see these devices too
     order = read_requests(batch, snapshot.classes, devices, usage)
     if isinstance(order, AllocationFault):
         return alone
     plans = [plan for step in order.steps for plan in step.plans]
     tables = [devices.table(constraint.attribute) for constraint in order.constraints]
     alike = group_devices(plans, tables, devices, usage, None)
-    # Devices that cost their node something else are never alike.
+    # Devices with different charges are not interchangeable.
     costs: dict[tuple[object, ...], int] = {}
     keys = []
     for number, entry in enumerate(devices.entries):

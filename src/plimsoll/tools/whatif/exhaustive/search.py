@@ -37,9 +37,9 @@ from plimsoll.tools.whatif.outcome import Name, full_name, name_of
 from plimsoll.tools.whatif.scheduling import devices_of
 
 _PACE = 64
-#: How many choices a search may try.
+#: Step limit of a search.
 STEPS = 20_000
-#: How many pods a search takes on.
+#: Maximum number of pods.
 PODS_MAX = 200
 
 
@@ -65,12 +65,12 @@ class Proof:
 
     verdict: ProofVerdict
     pods: int
-    greedy: int  #: how many the scheduler places, one after the other
-    most: int  #: how many the best placement that was found places
-    settled: bool  #: whether no placement places more than `most`
+    greedy: int  #: number of pods the scheduler places one by one
+    most: int  #: number of pods in the best placement found
+    settled: bool  #: True if no placement has more than `most`
     steps: int
     placement: Mapping[Name, ProvenPlacement] = field(default_factory=dict)  #: the best one, if it is better
-    why: str = ""  #: where one pod alone settles it
+    why: str = ""  #: reason, if one pod alone decides it
 
 
 def prove(cluster: MemoryCluster, greedy: int, steps: int, tick: ProgressCallback = no_progress) -> Proof:
@@ -99,8 +99,8 @@ class _PlacementSearch:
         self._failed: set[object] = set()
         self._placed: dict[Name, ProvenPlacement] = {}
         self._best: dict[Name, ProvenPlacement] = {}
-        self._unsure = False  #: whether something could not be looked at
-        self._over = False  #: whether there are no steps left
+        self._unsure = False  #: True if something could not be evaluated
+        self._over = False  #: True if the step limit is reached
         self._infeasible_reason = ""
         self._touched: dict[int, int] = {}
 
@@ -145,16 +145,16 @@ class _PlacementSearch:
         self._batch = list(waiting.values())
         placeable = [pod for group in groups.values() for pod in group]
         everybody = [*placeable, *self._cluster.bound()]
-        #: Whether who is where already matters to others, beyond what is on the books.
+        #: True if placements affect other pods beyond the ledgers.
         self._has_interactions = any(_affects_others(pod) for pod in everybody)
-        #: Whether a pod may fit only once another is placed.
+        #: True if a pod may fit only after another is placed.
         self._in_turns = any(_depends_on_others(pod) for pod in placeable)
         self._by_name = any(_names_nodes(pod) for pod in placeable)
-        #: Whether it matters which claim has which devices, because several pods may use it.
+        #: True if claims may be shared, so that it matters which claim has which devices.
         self._sharing = any(
             each.resource_claim_name for pod in placeable for each in pod.spec.resource_claims
         )
-        #: Whether requests may be served from the pool of a claim, so that their sum proves nothing.
+        #: True if requests may draw from the pool of a claim, so that their sum proves nothing.
         self._draws = self._snapshot.profile.policies and any(pod.spec.resource_claims for pod in placeable)
         return list(groups.values())
 
@@ -198,7 +198,7 @@ class _PlacementSearch:
             if self._try(kind[0], rest, skips, first, alike=bool(kind[1:])):
                 return True
         number = left[0]
-        if skips >= len(kinds[number]):  # those alike are left out together, after all that are placed
+        if skips >= len(kinds[number]):  # pods of equal signature are left out together
             without = (*kinds[:number], (), *kinds[number + 1 :])
             if self._place(without, skips - len(kinds[number]), 0):
                 return True
