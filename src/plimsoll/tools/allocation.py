@@ -103,7 +103,7 @@ class AllocationAttempt:
         names = ", ".join(claim_name(claim) for claim in self.claims)
         if self.allocation is not None:
             steps = f", after {self.allocation.steps:,} steps" if wide else ""
-            yield f"{paint.green(f'{names}: on node {self.node}')}{steps}"
+            yield f"{paint.green(f'{names}: allocated on node {self.node}')}{steps}"
             rows = [("REQUEST", "DEVICE", "CONSUMES")]
             for claim, result in zip(self.claims, self.allocation.results, strict=True):
                 prefix = f"{claim.metadata.name}: " if len(self.claims) > 1 else ""
@@ -114,11 +114,13 @@ class AllocationAttempt:
             yield from (f"  {line}" for line in format_table(rows))
             return
         if self.problems:
-            yield paint.red(f"{names}: not a claim that the API server would take")
+            yield paint.red(f"{names}: invalid claim, the API server would reject it")
             yield from (f"  {problem}" for problem in self.problems)
             return
         yield paint.red(
-            f"{names}: on none of {len(self.refusals)} nodes" if self.refusals else f"{names}: no node"
+            f"{names}: cannot be allocated on any of {len(self.refusals)} nodes"
+            if self.refusals
+            else f"{names}: no nodes"
         )
         for node, outcome in self.refusals:
             yield f"  {node}:"
@@ -243,7 +245,7 @@ def _pick_claims(devices: AllocatorInput, names: Sequence[str], namespace: str) 
     if missing:
         known = _some(sorted(map(claim_name, within)))
         of = f" in namespace {namespace}" if namespace else ""
-        raise InputError(f"there is no ResourceClaim {missing[0]!r}{of}; there are: {known}")
+        raise InputError(f"ResourceClaim {missing[0]!r} not found{of}; existing: {known}")
     return [by_name[name] for name in names]
 
 
@@ -261,13 +263,13 @@ def _pick_nodes(devices: AllocatorInput, names: Sequence[str]) -> list[Node]:
     missing = [name for name in names if name not in by_name]
     if missing:
         known = _some(sorted(by_name))
-        raise InputError(f"there is no Node {missing[0]!r}; there are: {known}")
+        raise InputError(f"node {missing[0]!r} not found; existing: {known}")
     return [by_name[name] for name in names]
 
 
 def _reasons(outcome: AllocationOutcome) -> list[str]:
     if isinstance(outcome, Refusal):
-        return list(explain_lines(outcome)) or ["there is nothing to allocate from"]
+        return list(explain_lines(outcome)) or ["no devices to allocate from"]
     return [str(outcome)]
 
 
@@ -276,4 +278,4 @@ def _consumed(result: DeviceRequestAllocationResult) -> str:
         return ", ".join(f"{name}={amount}" for name, amount in sorted(result.consumed_capacity.items()))
     if result.share_id is not None:
         return "a share"
-    return "looks only" if result.admin_access else "all of it"
+    return "admin access" if result.admin_access else "exclusive"

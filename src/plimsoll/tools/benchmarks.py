@@ -40,9 +40,9 @@ NAIVE = 5  #: decisions that are also made the naive way
 _WARM = 20
 #: Requests of a pod.
 SCENARIOS = {
-    "requests": "cores and memory, no claims",
-    "devices": "one device by claim",
-    "cpus": "a core and memory by claim, of a shared device, on the node's line",
+    "requests": "CPU and memory requests, no claims",
+    "devices": "one device through a claim",
+    "cpus": "a core and memory through a claim on a shared device, charged to the node",
 }
 
 
@@ -108,8 +108,10 @@ class BenchmarkReport:
         yield ""
         for each in self.results:
             yield paint.dim(f"{each.scenario}: {SCENARIOS[each.scenario]}")
-        yield paint.dim("Processor time of decisions in memory, no API; every placement verified afterwards.")
-        yield paint.dim("NAIVE PASS: every rule asked about every node one by one, for the same pod.")
+        yield paint.dim(
+            "CPU time of scheduling decisions in memory, without API; every placement is verified afterwards."
+        )
+        yield paint.dim("NAIVE PASS: every rule evaluated on every node one by one, for the same pod.")
 
     def as_json(self) -> Any:
         return [each.as_json() for each in self.results]
@@ -118,10 +120,10 @@ class BenchmarkReport:
 def measure(scenario: str, nodes: int, pods: int, clock: Clock = time.thread_time) -> BenchmarkResult:
     """Schedule `pods` pods on `nodes` nodes. Raise InputError if they do not fit."""
     if scenario not in SCENARIOS:
-        raise InputError(f"there is no scenario {scenario}; there is {', '.join(SCENARIOS)}")
+        raise InputError(f"unknown scenario {scenario}; valid values: {', '.join(SCENARIOS)}")
     room = nodes * DEVICES - _WARM - NAIVE
     if pods > room:
-        raise InputError(f"{pods:,} pods do not fit on {nodes:,} nodes; at most {max(room, 0):,} do")
+        raise InputError(f"{pods:,} pods do not fit on {nodes:,} nodes; the maximum is {max(room, 0):,}")
     cluster = _BenchmarkCluster(scenario, nodes)
     for number in range(_WARM):  # warm up caches
         cluster.place(f"warm-{number}")

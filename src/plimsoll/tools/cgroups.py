@@ -59,7 +59,7 @@ class PodCgroupPlan:
     def lines(self, paint: Paint = PLAIN) -> Iterator[str]:
         yield f"{paint.bold(self.title)}: {self.enforced.qos}"
         if self.problem:
-            yield paint.yellow(f"  its claims charge nothing: {self.problem}")
+            yield paint.yellow(f"  its claims are not charged: {self.problem}")
         rows = [("CONTAINER", "ROLE", "OOM_SCORE_ADJ")]
         for plan in self.enforced.containers.values():
             rows.append((plan.name, plan.role.name.lower(), str(plan.oom_score_adj)))
@@ -86,7 +86,7 @@ class CgroupPlan:
     def lines(self, paint: Paint = PLAIN, *, wide: bool = False) -> Iterator[str]:
         if not self.pods:
             return
-        yield f"by the rules of {self.form}"
+        yield f"rules: {self.form}"
         yield from format_table([("FILE", "VALUE"), *self.tiers.items()])
         for pod in self.pods:
             yield ""
@@ -121,17 +121,17 @@ def _pick(nodes: list[Node], pods: list[Pod], name: str) -> Node | None:
     if name:
         known = {node.metadata.name for node in nodes} | {pod.spec.node_name for pod in pods} - {""}
         if name not in known:
-            raise InputError(f"there is no node {name!r}" + (f"; {_known(known)}" if known else ""))
+            raise InputError(f"node {name!r} not found" + (f"; {_known(known)}" if known else ""))
         return next((node for node in nodes if node.metadata.name == name), None)
     if len(nodes) > 1:
         known_names = _known({node.metadata.name for node in nodes})
-        raise InputError(f"cgroups are those of one node: name it with --node; {known_names}")
+        raise InputError(f"select one node with --node; {known_names}")
     return nodes[0] if nodes else None
 
 
 def _known(names: set[str]) -> str:
     first = sorted(names)[:12]
-    return f"there are: {', '.join(first)}" + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+    return f"existing: {', '.join(first)}" + (f" and {len(names) - 12} more" if len(names) > 12 else "")
 
 
 def _plan(pods: list[Pod], enforcement: CgroupPlanner, settings: CgroupPlanSettings) -> CgroupPlan:
@@ -164,7 +164,7 @@ def _settings(node: Node | None, settings: CgroupPlanSettings) -> CgroupSettings
         capacity = {} if settings.memory else read_machine().capacity
     memory = Quantity.parse(settings.memory) if settings.memory else capacity.get("memory", ZERO)
     if memory.sign() <= 0:
-        raise InputError("how much memory the machine has must be known: give it with --memory")
+        raise InputError("the memory of the machine is unknown: set it with --memory")
     sizes = [parse_page_size(name) for name, amount in capacity.items() if amount]
     texts = [format_page_size(size) for size in sorted({size for size in sizes if size is not None})]
     allocatable = node.status.allocatable.get("memory", ZERO) if node is not None else ZERO

@@ -87,7 +87,7 @@ def _convert_view(view: Wire, form: Form) -> tuple[Wire, tuple[str, ...]]:
         for place, device in enumerate(view.spec.devices):
             if device_forms(device):
                 for problem in validate_device_forms(device, FieldPath("spec").child("devices").index(place)):
-                    raise InputError(f"cannot be converted, it contradicts itself: {problem}")
+                    raise InputError(f"cannot be converted, it is inconsistent: {problem}")
                 written = write_device(device, read_device(device), form)
                 losses += written.losses
                 device = written.view

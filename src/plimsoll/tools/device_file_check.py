@@ -36,7 +36,7 @@ def require_valid_plan(plan: DriverPlan, form: Form | None = Form.V1_37) -> None
     problems = check_plan(plan, form)
     if problems:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        raise ConfigError(f"{plan.where}: the API would refuse what it makes: {problems[0]}{more}")
+        raise ConfigError(f"{plan.where}: the API server would reject its objects: {problems[0]}{more}")
 
 
 def slice_trees(plan: DriverPlan, node: str, form: Form | None) -> Iterator[dict[str, Any]]:

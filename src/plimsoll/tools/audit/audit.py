@@ -59,7 +59,7 @@ def find_check(word: str) -> Check:
     for check in CHECKS:
         if check.is_called(word):
             return check
-    raise InputError(f"there is no check {word}; plimsoll audit --list shows them all")
+    raise InputError(f"unknown check {word}; see plimsoll audit --list")
 
 
 def _size(facts: AuditFacts) -> dict[str, int]:

@@ -19,10 +19,10 @@ def read_baseline(path: Path) -> frozenset[tuple[str, str, str]]:
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from None
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: is not JSON: {error}; write it with plimsoll audit -o json") from None
+        raise InputError(f"{path}: not valid JSON: {error}; create it with plimsoll audit -o json") from None
     findings = tree.get("findings") if isinstance(tree, dict) else None
     if not isinstance(findings, list):
-        raise InputError(f"{path}: has no findings; write it with plimsoll audit -o json")
+        raise InputError(f"{path}: no findings field; create it with plimsoll audit -o json")
     return frozenset(_identity(path, number, each) for number, each in enumerate(findings))
 
 

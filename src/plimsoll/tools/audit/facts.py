@@ -92,7 +92,7 @@ class AuditFacts:
         gaps = {gap.kind: gap for gap in self.cluster_state.objects.gaps if gap.whole}
         for plural in needs:
             if not self.live and not self._all(NEEDED[plural]):
-                return f"there are no {plural} in what was read"
+                return f"the input has no {plural}"
             if plural in gaps:
                 return str(gaps[plural])
         return ""

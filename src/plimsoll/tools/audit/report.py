@@ -86,7 +86,7 @@ class AuditReport:
             yield from _group(findings, titles.get(id, ""), paint, wide)
         if self.known:
             yield ""
-            yield f"{_many(len(self.known), 'finding')} of the baseline not shown."
+            yield f"{_many(len(self.known), 'finding')} from the baseline not shown."
         if self.skipped:
             yield ""
             yield from self._not_made(paint, wide)
@@ -97,20 +97,20 @@ class AuditReport:
             by_reason.setdefault(each.why, []).append(each.id)
         for why, ids in by_reason.items():
             which = f" ({', '.join(ids)})" if wide else ""
-            yield from _fill(f"{_many(len(ids), 'check')} not made: {why}{which}", paint, "", "  ")
+            yield from _fill(f"{_many(len(ids), 'check')} not run: {why}{which}", paint, "", "  ")
 
     def _headline(self, paint: Paint) -> str:
         counts = [(severity, self.count(severity)) for severity in AuditSeverity]
         if not any(count for _, count in counts):
             if self.skipped:
-                return "Nothing found, but not everything could be looked at."
-            return paint.green("Nothing new found." if self.known else "Nothing found: all is well.")
+                return "No problems found, but some checks were not run."
+            return paint.green("No new problems found." if self.known else "No problems found.")
         parts = [_color(severity, _many(count, severity.value), paint) for severity, count in counts if count]
         return ", ".join(parts)
 
     def _looked_at(self) -> str:
         parts = [_many(count, what) for what, count in self.size.items()]
-        forms = f"; mappings in the form of {' and '.join(self.forms)}" if self.forms else ""
+        forms = f"; mapping form {' and '.join(self.forms)}" if self.forms else ""
         where = f" in {self.origin}" if self.origin else ""
         return plain(f"{len(self.checks)} checks of {', '.join(parts)}{where}{forms}")
 
@@ -137,7 +137,7 @@ def _group(findings: list[AuditFinding], title: str, paint: Paint, wide: bool) -
     if len(findings) > len(shown):
         rest = Counter(finding.subject.partition("/")[0] for finding in findings[len(shown) :])
         counts = ", ".join(f"{count} more of {kind}" for kind, count in sorted(rest.items()))
-        yield paint.dim(f"  and {counts}: -o wide shows them")
+        yield paint.dim(f"  and {counts}: -o wide lists them")
     if len(fixes) == 1 and first.fix:
         yield from _fix_lines(first.fix, paint, "  ")
 

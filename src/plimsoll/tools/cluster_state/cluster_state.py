@@ -127,9 +127,9 @@ def _missing(
     if same:
         found = ", ".join(sorted(map(full, same))[:5])
         if not namespace:
-            return f"there is more than one {word} {name}: {found}; say which with -n"
-        return f"there is no {word} {name} in namespace {namespace}; there is {found}"
+            return f"{word} {name} exists in several namespaces: {found}; select one with -n"
+        return f"{word} {name} not found in namespace {namespace}; found {found}"
     where = f" in namespace {namespace}" if namespace else ""
     near = get_close_matches(name, sorted({each.metadata.name for each in known}), 3)
-    hint = f"; did you mean {', '.join(near)}?" if near else f"; there are {len(known)} in all"
-    return f"there is no {word} {name}{where}{hint}"
+    hint = f"; did you mean {', '.join(near)}?" if near else f" ({len(known)} exist)"
+    return f"{word} {name} not found{where}{hint}"

@@ -64,7 +64,7 @@ class _Reader:
 
     def read(self, text: bytes, source: str) -> None:
         if not text or text.isspace():
-            raise InputError(f"{source}: is empty")
+            raise InputError(f"{source}: file is empty")
         if text[:200].lstrip().startswith(b"{"):
             check_density(text, source, self._bounds)
         items = _json_items(text)
@@ -131,16 +131,16 @@ class _Reader:
         if not self.objects and not self._lost:
             known = ", ".join(kind.endpoint.kind for kind in KINDS if kind.needed)
             raise InputError(
-                f"there is no {known} or other kind that is read among the {self._seen} objects of {origin}"
+                f"none of the {self._seen} objects in {origin} is a {known} or another kind that is read"
                 if self._seen
-                else f"there are no objects in {origin}"
+                else f"no objects found in {origin}"
             )
         for plural, names in self._repeated.items():
             what = f"{names[0]} is" if len(names) == 1 else f"{len(names)} ({names[0]}, ...) are"
-            why = f"{what} given more than once, and differently; the last counts"
+            why = f"{what} given more than once with differences; the last one is used"
             self.objects.gaps.append(Gap(plural, why, whole=False))
         for (plural, why), number in self._lost.items():
-            self.objects.gaps.append(Gap(plural, f"{number} left out: {why}", whole=False))
+            self.objects.gaps.append(Gap(plural, f"{number} skipped: {why}", whole=False))
         self.objects.gaps += _assign_unique_uids(self.objects)
         self.objects.gaps += find_gaps(self.objects, origin)
 
@@ -160,7 +160,9 @@ def _assign_unique_uids(objects: ClusterObjects) -> Iterator[Gap]:
             known.add(meta.uid)
         if copies:
             what = f"{copies[0]} has" if len(copies) == 1 else f"{len(copies)} ({copies[0]}, ...) have"
-            yield Gap(plural, f"{what} the UID of another; each counts for itself", whole=False)
+            yield Gap(
+                plural, f"{what} the same UID as another object; each is counted separately", whole=False
+            )
 
 
 # -- JSON, from bytes

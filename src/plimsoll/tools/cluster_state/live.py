@@ -96,7 +96,7 @@ async def _read(
     for thing in things:
         objects.set(thing)
     if undecodable:
-        why = f"{len(undecodable)} cannot be read; the first: {undecodable[0]}"
+        why = f"{len(undecodable)} cannot be decoded; the first: {undecodable[0]}"
         objects.gaps.append(Gap(kind.endpoint.plural, why, whole=False))
     return None
 
@@ -262,25 +262,23 @@ def _is_narrowed(error: ApiError, kind: StateKind, namespace: str) -> bool:
 
 
 def _single_namespace_gap(kind: StateKind, namespace: str, error: ApiError) -> Gap:
-    why = f"only those of namespace {namespace} are counted; in all namespaces: {error}"
-    return Gap(
-        kind.endpoint.plural, why, whole=False, brief=f"only those of namespace {namespace} may be seen"
-    )
+    why = f"only namespace {namespace} is included; in all namespaces: {error}"
+    return Gap(kind.endpoint.plural, why, whole=False, brief=f"only namespace {namespace} can be listed")
 
 
 def _record_gap(objects: ClusterObjects, kind: StateKind, error: ApiError, namespace: str) -> None:
     plural = kind.endpoint.plural
     if not kind.needed:
-        brief = "may not be seen by this user" if error.code in (401, 403) else ""
+        brief = "forbidden for this user" if error.code in (401, 403) else ""
         objects.gaps.append(Gap(plural, str(error), brief=brief, refused=True))
         return
     fix = ""
     if error.code == 401:
-        fix = "; are the credentials of the kubeconfig still good?"
+        fix = "; check the credentials in the kubeconfig"
     elif error.code == 403 and kind.endpoint.namespaced and not namespace:
-        fix = "; ask with a user who may list them in all namespaces, or for one namespace with -n"
+        fix = "; use a user who can list them in all namespaces, or select a namespace with -n"
     elif error.code == 403:
-        fix = "; ask with a user who may list them, or a dump that such a user took, with -f"
+        fix = "; use a user who can list them, or pass a dump with -f"
     raise InputError(f"{plural} cannot be read: {error}{fix}") from None
 
 

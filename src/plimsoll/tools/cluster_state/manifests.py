@@ -109,7 +109,7 @@ def _as_utf8(text: bytes, source: str) -> bytes:
         try:
             return text.decode("utf-16").encode()
         except UnicodeError:
-            raise InputError(f"{source}: begins like UTF-16 and is not: write it in UTF-8") from None
+            raise InputError(f"{source}: invalid UTF-16: use UTF-8") from None
     return text.removeprefix(b"\xef\xbb\xbf")
 
 
@@ -148,7 +148,7 @@ def _unfold(
                 yield from _unfold(item, source, document, line, f"{place}, {name}[{number}]")
         return
     if not isinstance(kind, str) or not kind:
-        cut = "; has the end of the list been cut off?" if isinstance(tree.get("items"), list) else ""
+        cut = "; the list may be truncated" if isinstance(tree.get("items"), list) else ""
         raise InputError(f"{where}: kind is missing{cut}")
     items = tree.get("items")
     if kind.endswith("List") and "items" in tree and (items is None or isinstance(items, list)):
@@ -164,10 +164,10 @@ def _files(path: Path) -> list[Path]:
     if path.is_dir():
         found = sorted(file for file in path.rglob("*") if is_wanted(file.name) and file.is_file())
         if not found:
-            raise InputError(f"{path}: there is no {', '.join(SUFFIXES)} file in this folder")
+            raise InputError(f"{path}: no {', '.join(SUFFIXES)} file in this directory")
         return found
     if not path.exists():
-        raise InputError(f"{path}: no such file or folder")
+        raise InputError(f"{path}: no such file or directory")
     return [path]
 
 
@@ -230,7 +230,7 @@ def _load_json_stream(document_text: str) -> Iterator[tuple[int, Any]]:
         try:
             _, end = _scan(document_text, place)
         except json.JSONDecodeError as error:
-            cut = "" if "\n" in document_text[error.pos :].rstrip() else "; has its end been cut off?"
+            cut = "" if "\n" in document_text[error.pos :].rstrip() else "; it may be truncated"
             raise InputError(
                 f"line {error.lineno}, column {error.colno}: not JSON: {error.msg}{cut}"
             ) from None

@@ -33,15 +33,15 @@ def find_gaps(objects: ClusterObjects, origin: str) -> Iterator[Gap]:
     pods = objects.all(Pod)
     claims = objects.all(ResourceClaim)
     if not objects.all(Node):
-        yield Gap("nodes", f"there are none in {origin}; take all with: {COMMAND}")
+        yield Gap("nodes", f"none in {origin}; collect them with: {COMMAND}")
     users = sum(1 for pod in pods if pod.spec.node_name and pod.spec.resource_claims)
     if users and not claims:
-        yield Gap("resourceclaims", f"there are none in {origin}, and pods with a node use some ({users})")
+        yield Gap("resourceclaims", f"none in {origin}, but {users} scheduled pods use claims")
     held = sum(1 for claim in claims if claim.status.allocation is not None)
     if held and not objects.all(ResourceSlice):
-        yield Gap("resourceslices", f"there are none in {origin}, and claims have devices of some ({held})")
+        yield Gap("resourceslices", f"none in {origin}, but {held} claims are allocated")
     if claims and not objects.all(DeviceClass):
-        yield Gap("deviceclasses", f"there are none in {origin}, and claims name some ({len(claims)})")
+        yield Gap("deviceclasses", f"none in {origin}, but {len(claims)} claims reference classes")
 
 
 def summarize_gaps(gaps: Iterable[Gap]) -> list[str]:

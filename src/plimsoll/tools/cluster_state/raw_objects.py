@@ -85,7 +85,7 @@ def _as_v1(given: Iterable[ParsedObject]) -> RawObjects:
                 found if same else ParsedObject(tree, found.source, found.document, found.line, found.place)
             )
     for (plural, why), number in lost.items():
-        made.gaps.append(Gap(plural, f"{number} left out: {why}", whole=False))
+        made.gaps.append(Gap(plural, f"{number} skipped: {why}", whole=False))
     return made
 
 
@@ -120,7 +120,7 @@ async def list_raw_objects(
             except ApiError as again:
                 gaps.append(_unread(plural, again, False))
                 continue
-            why = f"only those of namespace {namespace} may be seen"
+            why = f"only namespace {namespace} can be listed"
             gaps.append(Gap(plural, why, whole=False))
         read += 1
     missed = [gap for gap in gaps if gap.whole and (gap.kind in asked.needed or not read)]
@@ -159,9 +159,9 @@ async def _list(
 def _unread(plural: str, error: ApiError, could_narrow: bool) -> Gap:
     fix = ""
     if error.code == 401:
-        fix = "; are the credentials of the kubeconfig still good?"
+        fix = "; check the credentials in the kubeconfig"
     elif error.code == 403:
-        fix = "; ask with a user who may list them"
-        fix += " in all namespaces, or for one namespace with -n" if could_narrow else ""
-    brief = "may not be seen by this user" if error.code in (401, 403) else ""
+        fix = "; use a user who can list them"
+        fix += " in all namespaces, or select a namespace with -n" if could_narrow else ""
+    brief = "forbidden for this user" if error.code in (401, 403) else ""
     return Gap(plural, f"{error}{fix}", brief=brief)

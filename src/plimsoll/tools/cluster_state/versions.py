@@ -52,7 +52,7 @@ def to_v1(tree: Tree) -> Tree | Unconvertible:
     if not version or version in SAME:
         return tree
     if version not in VERSIONS:
-        return Unconvertible(f"version {version} of {GROUP} cannot be read, only {', '.join(VERSIONS)}")
+        return Unconvertible(f"unsupported version {version} of {GROUP}; supported: {', '.join(VERSIONS)}")
     kind = tree.get("kind")
     if kind == "DeviceTaintRule":
         return _rule(tree)
@@ -104,7 +104,7 @@ def _rule(tree: Tree) -> Tree | Unconvertible:
     spec = tree.get("spec")
     selector = spec.get("deviceSelector") if isinstance(spec, dict) else None
     if isinstance(selector, dict) and (selector.get("deviceClassName") or selector.get("selectors")):
-        return Unconvertible("it selects devices by class or CEL, which Kubernetes gave up in 1.35")
+        return Unconvertible("it selects devices by class or CEL, which Kubernetes removed in 1.35")
     return {**tree, "apiVersion": f"{GROUP}/v1beta2"}
 
 

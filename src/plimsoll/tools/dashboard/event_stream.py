@@ -54,7 +54,7 @@ class EventStream:
     async def serve(self, request: web.Request, headers: dict[str, str]) -> web.StreamResponse:
         """Serve one page until it disconnects or `end` is called."""
         if len(self._listeners) >= MOST_LISTENERS:
-            raise ApiError(503, "ServiceUnavailable", f"{MOST_LISTENERS} pages listen already")
+            raise ApiError(503, "ServiceUnavailable", f"limit of {MOST_LISTENERS} open event streams reached")
         response = web.StreamResponse(headers={**headers, "Content-Type": "text/event-stream"})
         listener = _Listener()
         self._listeners.add(listener)

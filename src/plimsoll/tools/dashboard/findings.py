@@ -92,7 +92,7 @@ class BackgroundAudit:
             return
         except Exception as error:  # not again before something has changed
             self._audited = self._wanted
-            _log.error("the audit broke: %s", error, exc_info=error)
+            _log.error("audit failed: %s", error, exc_info=error)
             return
         self._yielded = 0
         pause = max(REST_SECONDS, REST_PART * (self._clock() - began))
@@ -117,7 +117,7 @@ def run_audit(worker: QueryWorker, *, yields: bool = False) -> Any:
         for check in CHECKS:
             long = time.monotonic() - began >= SHORT_SECONDS
             if yields and long and worker.has_other_queries(KEY):
-                raise ApiError(503, "ServiceUnavailable", "the audit made way for another question")
+                raise ApiError(503, "ServiceUnavailable", "the audit yielded to another query")
             yield check
 
     return audit(worker.cluster_state, checks=checks()).as_json()

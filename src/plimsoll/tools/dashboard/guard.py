@@ -61,22 +61,22 @@ def refuse_host(header: str, allowed: frozenset[str]) -> str:
     if host in allowed or host == "localhost" or host.endswith(".localhost") or is_address(host):
         return ""
     shown = host[:100] or "no name"
-    return f"this dashboard is not known as {shown!r}: ask by address, or allow the name with --allow-host"
+    return f"host {shown!r} is not allowed: use the IP address, or allow the name with --allow-host"
 
 
 def refuse_post(headers: Mapping[str, str]) -> str:
     """Return why a request with a body is refused, or ""."""
     kind = headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
-        return "send the question as Content-Type: application/json"
+        return "Content-Type must be application/json"
     site = headers.get("Sec-Fetch-Site", "same-origin")
     if site not in ("same-origin", "none"):
-        return "questions are taken from the dashboard's own page only"
+        return "cross-origin requests are not allowed"
     origin = headers.get("Origin")
     if origin is not None:
         _, found, where = origin.partition("://")
         if not found or where.lower() != headers.get("Host", "").strip().lower():
-            return "questions are taken from the dashboard's own page only"
+            return "cross-origin requests are not allowed"
     return ""
 
 

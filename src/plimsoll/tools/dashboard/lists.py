@@ -55,7 +55,7 @@ def _number(query: Mapping[str, str], name: str, usual: int, most: int) -> int:
     if not text:
         return usual
     if not (text.isascii() and text.isdigit()) or len(text) > 12:
-        raise ApiError(400, "BadRequest", f"{name}: {text[:40]!r} is not a whole number")
+        raise ApiError(400, "BadRequest", f"{name}: {text[:40]!r} is not an integer")
     return min(int(text), most)
 
 
@@ -134,7 +134,7 @@ def list_pods(cluster_state: ClusterState, query: ListQuery) -> tuple[Tree, list
     if query.state == "running":
         pods = [pod for pod in pods if pod.spec.node_name]
     elif query.state not in ("", "pending"):
-        raise ApiError(400, "BadRequest", f"state: {query.state[:40]!r} is neither pending nor running")
+        raise ApiError(400, "BadRequest", f"state: {query.state[:40]!r} must be pending or running")
     kept = [
         pod
         for pod in pods

@@ -20,11 +20,11 @@ from plimsoll.tools.top.claims import claim_state
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _COLUMNS = (
-    ("allocatable", "line", "What a node offers (its line)."),
-    ("requests", "requests", "What pod requests take of a node, less what they draw from claims."),
-    ("claims", "claims", "What claims take of a node besides."),
-    ("overhead", "overhead", "What overhead of pods and devices takes of a node."),
-    ("free", "free", "What is left of a node; below zero it is past its line."),
+    ("allocatable", "line", "Allocatable resources of a node."),
+    ("requests", "requests", "Pod requests charged to a node, less what they draw from claims."),
+    ("claims", "claims", "Charges of claims to a node."),
+    ("overhead", "overhead", "Overhead of pods and devices charged to a node."),
+    ("free", "free", "Free resources of a node; negative if overcommitted."),
 )
 
 
@@ -42,11 +42,11 @@ def _lines(cluster_state: ClusterState, nodes: NodeRowCache, devices: DeviceCach
         if row.resource in ("cpu", "memory") or is_huge_page(row.resource)
     ]
     for name, column, help in _COLUMNS:
-        yield _head(f"plimsoll_node_{name}", help + " cpu in cores, everything else in bytes.")
+        yield _head(f"plimsoll_node_{name}", help + " cpu in cores, other resources in bytes.")
         for labels, row in rows:
             amount = getattr(row, column)
             yield f"plimsoll_node_{name}{labels} {_cores(amount) if row.resource == 'cpu' else amount}\n"
-    yield _head("plimsoll_node_past_line", "Resources of a node that are past their line.")
+    yield _head("plimsoll_node_past_line", "Number of overcommitted resources of a node.")
     for node in node_rows:
         yield f'plimsoll_node_past_line{{node="{_escape(node.name)}"}} {len(node.past)}\n'
     pools = devices.pools(cluster_state)
@@ -55,11 +55,11 @@ def _lines(cluster_state: ClusterState, nodes: NodeRowCache, devices: DeviceCach
         for pool in pools:
             labels = f'{{driver="{_escape(pool.driver)}",pool="{_escape(pool.pool)}"}}'
             yield f"plimsoll_pool_devices{name}{labels} {getattr(pool, column)}\n"
-    yield _head("plimsoll_pods", "Pods that have not ended, by whether they have a node.")
+    yield _head("plimsoll_pods", "Pods that have not terminated, bound or pending.")
     waiting = len(cluster_state.pending)
     yield f'plimsoll_pods{{state="bound"}} {len(cluster_state.pods) - waiting}\n'
     yield f'plimsoll_pods{{state="pending"}} {waiting}\n'
-    yield _head("plimsoll_pending_pods", "Pods without a node, by what their scheduler says of them.")
+    yield _head("plimsoll_pending_pods", "Pending pods by the reason of their PodScheduled condition.")
     for reason, count in sorted(Counter(map(_reason, cluster_state.pending)).items()):
         yield f'plimsoll_pending_pods{{reason="{_escape(reason)}"}} {count}\n'
     yield _head("plimsoll_claims", "ResourceClaims by state.")
@@ -69,8 +69,8 @@ def _lines(cluster_state: ClusterState, nodes: NodeRowCache, devices: DeviceCach
 
 _POOLS = (
     ("", "all", "Devices of a pool."),
-    ("_free", "free", "Devices of a pool that can be had whole."),
-    ("_taken", "taken", "Devices of a pool of which nobody else can have anything."),
+    ("_free", "free", "Free devices of a pool."),
+    ("_taken", "taken", "Fully allocated devices of a pool."),
 )
 
 

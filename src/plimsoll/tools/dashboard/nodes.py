@@ -156,7 +156,7 @@ def one_node(cluster_state: ClusterState, name: str) -> dict[str, Any]:
     found = node_rows(cluster_state, names=[name])
     node = cluster_state.objects.find(Node, "", name)
     if not found or node is None:
-        raise ApiError(404, "NotFound", f"there is no node {name}")
+        raise ApiError(404, "NotFound", f"node {name} not found")
     book = found[0]
     pods = sorted(_pods_on(cluster_state, name), key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
     claims = _claims_on(cluster_state, name, pods)

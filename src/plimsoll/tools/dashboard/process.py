@@ -43,8 +43,8 @@ async def serve_dashboard(
     token = read_token(settings.token_file)
     if not is_loopback(host) and not token:
         warn(
-            f"warning: {settings.listen} can be reached from other machines, and the dashboard has no login: "
-            "whoever reaches it sees the names of all pods and claims (--token-file asks for a token)"
+            f"warning: {settings.listen} is reachable from other machines, and the dashboard has no login: "
+            "clients can read the names of all pods and claims (use --token-file to require a token)"
         )
     if stopped is None:
         stopped = asyncio.Event()
@@ -60,7 +60,7 @@ async def serve_dashboard(
             origin = settings.cluster.server
             shown = await stack.enter_async_context(Client.connect(settings.cluster))
         else:
-            raise ConfigError("there is nothing to show: give a kubeconfig or files")
+            raise ConfigError("no input: pass a kubeconfig or files")
         dashboard = Dashboard(
             shown,
             host=host,
@@ -107,7 +107,9 @@ def read_address(listen: str) -> tuple[str, int]:
     """Parse HOST:PORT. Raise ConfigError if it is invalid."""
     host, separator, port = listen.rpartition(":")
     if not separator or not (port.isascii() and port.isdigit()) or int(port) > 65535:
-        raise ConfigError(f"--listen: {listen!r} is no address: give HOST:PORT, such as 127.0.0.1:6480")
+        raise ConfigError(
+            f"--listen: {listen!r} is not a valid address: use HOST:PORT, such as 127.0.0.1:6480"
+        )
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
@@ -118,8 +120,8 @@ def read_token(path: Path | None) -> str:
     try:
         token = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        why = error.strerror if isinstance(error, OSError) else "not valid UTF-8"
         raise ConfigError(f"--token-file: {path}: {why}") from None
     if not token:
-        raise ConfigError(f"--token-file: {path}: there is no token in it")
+        raise ConfigError(f"--token-file: {path}: file is empty")
     return token

@@ -103,7 +103,7 @@ class QueryWorker:
         if (known := self._known(key)) is not None:
             return known
         if len(self._waiting) >= MOST_WAITING:
-            raise ApiError(503, "ServiceUnavailable", "too many questions at once: ask again in a moment")
+            raise ApiError(503, "ServiceUnavailable", "too many concurrent queries: retry later")
         self._waiting.append(key)
         try:
             async with self._turn:

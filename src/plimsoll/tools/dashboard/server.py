@@ -174,7 +174,7 @@ class Dashboard:
     async def _whatif(self, request: web.Request) -> web.StreamResponse:
         plan: Any = codec.decode_tree(await request.read())
         if not isinstance(plan, dict):
-            raise ApiError(400, "BadRequest", "the question is no JSON object")
+            raise ApiError(400, "BadRequest", "the request must be a JSON object")
         answer = await self.service.whatif(plan)
         return web.Response(body=answer.body, content_type="application/json")
 
@@ -190,7 +190,7 @@ class Dashboard:
     async def _asset(self, request: web.Request) -> web.StreamResponse:
         asset = self._assets.find(request.match_info.get("path", "") or request.path.lstrip("/"))
         if asset is None:
-            raise ApiError(404, "NotFound", f"there is nothing at {request.path[:200]}")
+            raise ApiError(404, "NotFound", f"{request.path[:200]} not found")
         headers = {"Content-Type": asset.kind, "ETag": asset.tag, "Cache-Control": "no-cache"}
         if asset.tag in request.headers.get("If-None-Match", ""):
             return web.Response(status=304, headers=headers)
@@ -221,12 +221,12 @@ class Dashboard:
         try:
             return await handler(request)
         except web.HTTPNotFound:
-            return _refuse(404, f"there is nothing at {request.path[:200]}")
+            return _refuse(404, f"{request.path[:200]} not found")
         except web.HTTPMethodNotAllowed as error:
             allowed = ", ".join(sorted(error.allowed_methods))
-            return _refuse(405, f"{request.method[:20]} is not answered here: {allowed}")
+            return _refuse(405, f"{request.method[:20]} is not allowed here; allowed: {allowed}")
         except web.HTTPRequestEntityTooLarge:
-            return _refuse(413, f"the question has more than {guard.MOST_BODY // 1024} KiB")
+            return _refuse(413, f"the request is larger than {guard.MOST_BODY // 1024} KiB")
         except web.HTTPException as error:
             return _refuse(error.status, error.reason)
         except ApiError as error:
@@ -237,7 +237,7 @@ class Dashboard:
             raise
         except Exception as error:
             _log.error("%s %s: %s", request.method, request.path, error, exc_info=error)
-            return _refuse(500, "this question broke the dashboard; its log says where")
+            return _refuse(500, "internal error; see the log of the dashboard")
 
     def _authenticate(self, request: web.Request) -> web.StreamResponse | None:
         """Return None if the request has the token. A token in the URL is exchanged for a cookie."""
@@ -249,7 +249,7 @@ class Dashboard:
         cookie = request.cookies.get(guard.COOKIE, "")
         if guard.has_token(self._token, request.headers.get("Authorization", ""), cookie):
             return None
-        return _refuse(401, "this dashboard wants a token: open /?token=TOKEN, or send it as a bearer token")
+        return _refuse(401, "a token is required: open /?token=TOKEN, or send it as a bearer token")
 
 
 def _is_open(request: web.Request) -> bool:

@@ -195,7 +195,7 @@ class DashboardService:
             async with asyncio.timeout(self._patience):
                 return await asyncio.shield(asked)
         except TimeoutError:
-            text = f"no answer within {self._patience:g} s: ask about less, or with the command line"
+            text = f"timed out after {self._patience:g} s: reduce the request, or use the command line"
             raise ApiError(503, "ServiceUnavailable", text) from None
 
     async def _get_slow_worker(self) -> QueryWorker:

@@ -36,11 +36,11 @@ MOST_NODES, MOST_PODS, MOST_NAMES = 1000, 5000, 1000
 def read_plan(tree: Any) -> WhatifPlan:
     """Return the plan of a request. Raise InputError that names the field."""
     if not isinstance(tree, Mapping):
-        raise InputError("the question is no JSON object")
+        raise InputError("the request must be a JSON object")
     for key, value in tree.items():
         kind = _KEYS.get(key)
         if kind is None:
-            raise InputError(f"{str(key)[:40]}: not known; known are {', '.join(_KEYS)}")
+            raise InputError(f"{str(key)[:40]}: unknown field; valid fields: {', '.join(_KEYS)}")
         if value is not None and type(value) is not kind:
             raise InputError(f"{key}: must be {_NAMES[kind]}")
     more = tree.get("addNodes") or 0
@@ -66,22 +66,22 @@ def read_plan(tree: Any) -> WhatifPlan:
     )
 
 
-_NAMES = {str: "a text", list: "a list of texts", int: "a whole number", bool: "true or false"}
+_NAMES = {str: "a string", list: "a list of strings", int: "an integer", bool: "a boolean"}
 
 
 def _texts(tree: Mapping[str, Any], key: str) -> tuple[str, ...]:
     values = tree.get(key) or []
     if not all(isinstance(value, str) for value in values):
-        raise InputError(f"{key}: must be a list of texts")
+        raise InputError(f"{key}: must be a list of strings")
     if len(values) > MOST_NAMES:
-        raise InputError(f"{key}: give at most {MOST_NAMES}, not {len(values)}")
+        raise InputError(f"{key}: at most {MOST_NAMES} entries, not {len(values)}")
     return tuple(value.strip() for value in values if value.strip())
 
 
 def _taint(text: str) -> tuple[str, str]:
     node, _, taint = text.partition(" ")
     if not taint.strip():
-        raise InputError(f"taints: {text[:80]!r}: give NODE KEY=VALUE:EFFECT")
+        raise InputError(f"taints: {text[:80]!r}: must be NODE KEY=VALUE:EFFECT")
     return node, taint.strip()
 
 
@@ -94,5 +94,5 @@ class Deadline:
 
     def __call__(self, what: str, done: int, whole: int) -> None:
         if time.monotonic() > self._until:
-            text = f"no answer within {self._seconds:g} s ({what}, {done} so far): ask about less"
+            text = f"timed out after {self._seconds:g} s ({what}, {done} so far): reduce the request"
             raise ApiError(503, "ServiceUnavailable", text)

@@ -77,17 +77,21 @@ def judge(facts: NodeFacts) -> Iterator[DoctorFinding]:
     found = facts.cdi
     for fault in found.faults:
         id = "cdi.conflict" if fault.code == "conflict" else "cdi.file"
-        fix = "take one of the files away" if fault.code == "conflict" else "have its driver write it anew"
+        fix = (
+            "remove one of the files"
+            if fault.code == "conflict"
+            else "restart its driver, which writes it again"
+        )
         yield warning(id, fault.where, fault.message, fix)
     for each in found.unresolved:
-        text = f"claim {each.claim} ({each.uid}) of {each.driver} has this device: {each.why}"
+        text = f"claim {each.claim} ({each.uid}) of {each.driver} uses this device: {each.why}"
         fix = "restart the driver; if it does not write the file, delete the pods that use the claim"
         yield error("cdi.missing", each.name, text, fix)
     if found.names and not found.unresolved:
         yield ok("cdi.missing", "claims", f"all of their {found.names} CDI devices are defined")
     yield from _judge_files(facts)
     shown = ", ".join(map(str, found.folders))
-    yield ok("cdi.folders", shown, f"{found.devices} devices can be used")
+    yield ok("cdi.folders", shown, f"{found.devices} usable devices")
 
 
 def _judge_files(facts: NodeFacts) -> Iterator[DoctorFinding]:
@@ -95,8 +99,8 @@ def _judge_files(facts: NodeFacts) -> Iterator[DoctorFinding]:
     if not files:
         return
     if not records.claims.usable or not records.kubelet.usable:
-        text = f"{len(files)} files are of claims; which claims there are cannot be told"
-        yield note("cdi.leftover", "CDI files", text, "mend the record of claims first")
+        text = f"{len(files)} files belong to claims; the prepared claims are unknown"
+        yield note("cdi.leftover", "CDI files", text, "repair the record of claims first")
         return
     known = {claim.ref.uid for claim in records.prepared}
     # Some drivers name files after pods, or after shares of a device.
@@ -114,7 +118,7 @@ def _judge_files(facts: NodeFacts) -> Iterator[DoctorFinding]:
         if not strange:
             continue
         age = facts.now - file.entry.changed
-        text = f"of claim {strange[0]}, which is not prepared here; {age_text(age)} old"
+        text = f"belongs to claim {strange[0]}, which is not prepared here; {age_text(age)} old"
         if not file.own:
             # The directory is shared: another agent may have prepared that claim.
             yield note("cdi.leftover", str(file.entry.path), text, "remove it if no other agent runs here")
@@ -125,7 +129,7 @@ def _judge_files(facts: NodeFacts) -> Iterator[DoctorFinding]:
         repair = None
         if file.only and len(strange) == len(file.uids):
             repair = RemoveFile(file.entry.path, file.entry.identity)
-        fix = "remove it: a driver writes it again when it is needed"
+        fix = "remove it: the driver writes it again when needed"
         yield warning("cdi.leftover", str(file.entry.path), text, fix, repair)
     if not left:
         yield ok("cdi.leftover", "CDI files", f"{len(files)} files of claims")

@@ -20,10 +20,10 @@ _OWNER = "owner."
 _TIERS = ("burstable", "besteffort")
 #: Controller -> consequence if it is missing.
 NEEDED = {
-    "cpu": "shares and quotas of CPU are not set",
-    "memory": "limits of memory do not hold, and pressure is not seen",
+    "cpu": "CPU shares and quotas are not set",
+    "memory": "memory limits are not enforced, and memory pressure is not detected",
     "cpuset": "containers are not pinned to CPUs",
-    "pids": "processes of pods are not counted",
+    "pids": "pod process counts are not limited",
 }
 
 
@@ -114,7 +114,7 @@ def _pids(directory: Path, kernel: LinuxKernel) -> Iterator[str]:
 def judge(facts: NodeFacts) -> Iterator[DoctorFinding]:
     found = facts.cgroups
     text_found = (
-        f"version {found.version}: {' '.join(found.controllers)}" if found.version else "none to be used"
+        f"version {found.version}: {' '.join(found.controllers)}" if found.version else "not available"
     )
     if found.read_only:
         text_found += f"; not writable: {' '.join(found.read_only)}"
@@ -131,13 +131,13 @@ def judge(facts: NodeFacts) -> Iterator[DoctorFinding]:
 def _judge_version(facts: NodeFacts, text_found: str) -> Iterator[DoctorFinding]:
     found = facts.cgroups
     if not found.version:
-        fix = "mount cgroups where the agent may write them; until then limits are a plan only"
+        fix = "mount cgroups writable for the agent; until then limits are not enforced"
         yield warning("cgroups.version", "cgroups", text_found, fix)
         return
     missing = [name for name in NEEDED if name not in found.controllers]
     for name in missing:
         fix = "enable the controller for the agent"
-        yield warning("cgroups.controller", name, f"cannot be used: {NEEDED[name]}", fix)
+        yield warning("cgroups.controller", name, f"not available: {NEEDED[name]}", fix)
     if not missing:
         yield ok("cgroups.version", "cgroups", text_found)
 
@@ -146,20 +146,20 @@ def _judge_root(facts: NodeFacts) -> Iterator[DoctorFinding]:
     found, subject = facts.cgroups, facts.cgroups.root
     strange = [name for name in found.owners if name != found.owner]
     if found.exists and (strange or not found.owners):
-        whose = strange[0] if strange else "somebody else"
+        whose = strange[0] if strange else "another owner"
         fix = "give this node a root of its own with --cgroup-root"
         yield error("cgroups.root", subject, f"it belongs to {whose}, not to {found.owner}", fix)
     elif found.exists and found.missing_tiers:
-        fix = "restart the agent: it makes them"
+        fix = "restart the agent: it creates them"
         level = Level.ERROR if facts.running else Level.INFO
         yield DoctorFinding("cgroups.tiers", level, subject, f"missing: {' '.join(found.missing_tiers)}", fix)
     elif found.exists:
         yield ok("cgroups.root", subject, f"of {facts.node}, with its QoS tiers; {len(found.pods)} pods")
     elif facts.running:
-        fix = "if the agent has another name or root of cgroups, say so with --name or --cgroup-root"
-        yield warning("cgroups.root", subject, "an agent runs and it is not there", fix)
+        fix = "if the agent uses another name or cgroup root, pass --name or --cgroup-root"
+        yield warning("cgroups.root", subject, "an agent is running, but it does not exist", fix)
     else:
-        yield ok("cgroups.root", subject, "not there; an agent makes it")
+        yield ok("cgroups.root", subject, "does not exist; the agent creates it")
     for other in found.others:
         if other.is_leftover:
             text = f"of an agent whose directory {other.data} was deleted; {other.processes} processes inside"
@@ -180,14 +180,14 @@ def _judge_leftovers(facts: NodeFacts) -> Iterator[DoctorFinding]:
     found = facts.cgroups
     if not facts.records.admitted.usable:
         if found.pods:
-            text = f"{len(found.pods)} pods have cgroups; whose they are cannot be told"
-            yield note("cgroups.leftover", found.root, text, "mend the record of admitted pods first")
+            text = f"{len(found.pods)} pods have cgroups; the admitted pods are unknown"
+            yield note("cgroups.leftover", found.root, text, "repair the record of admitted pods first")
         return
     known = {*facts.records.pods, *(pod.uid for pod in facts.pods.pods)}
     left = [pod for pod in found.pods if pod.uid not in known]
     for pod in left:
-        text = f"of a pod that is not here; {pod.processes} processes inside"
+        text = f"of an unknown pod; {pod.processes} processes inside"
         fix = "the agent removes it within a minute" if facts.running else "remove it"
         yield warning("cgroups.leftover", f"pod {pod.uid}", text, fix, RemoveCgroup(pod.uid, pod.processes))
     if not left:
-        yield ok("cgroups.leftover", found.root, f"{len(found.pods)} pods, all of them known")
+        yield ok("cgroups.leftover", found.root, f"{len(found.pods)} pods, all known")

@@ -178,7 +178,7 @@ def judge(facts: NodeFacts) -> Iterator[DoctorFinding]:
         return
     server = found.server or "API server"
     if found.error:
-        fix = "see whether the server runs and the kubeconfig is the right one"
+        fix = "check that the server is running and the kubeconfig is correct"
         yield error("cluster.reach", server, found.error, fix)
         return
     for what, why in found.refused:
@@ -196,30 +196,32 @@ def _judge_node(facts: NodeFacts, found: ClusterFacts) -> Iterator[DoctorFinding
     subject = f"node {facts.node}"
     if found.node_missing:
         if facts.running:
-            fix = "see the agent's log; if it has another name, say so with --name"
-            yield error("cluster.node", subject, "the API knows no such node and its agent runs", fix)
+            fix = "see the agent's log; if it uses another name, pass --name"
+            yield error(
+                "cluster.node", subject, "the agent is running, but the Node does not exist in the API", fix
+            )
         else:
-            yield note("cluster.node", subject, "the API knows no such node", "an agent registers it")
+            yield note(
+                "cluster.node", subject, "the Node does not exist in the API", "the agent registers it"
+            )
         return
     if found.node is None:
         return
     status = {each.type: each for each in found.node.status.conditions}
     ready = status.get("Ready")
-    text = f"Ready is {ready.status}" if ready is not None else "it has no condition Ready"
+    text = f"Ready is {ready.status}" if ready is not None else "it has no Ready condition"
     is_ready = ready is not None and ready.status == "True"
     if facts.running and not is_ready:
         why = f": {ready.message}" if ready is not None and ready.message else ""
         yield error("cluster.ready", subject, text + why, "see the agent's log")
     elif not facts.running and is_ready:
-        fix = f"start {facts.whose}, or wait: it becomes Unknown when the lease has run out"
-        yield warning("cluster.ready", subject, f"{text} and {facts.whose} does not run", fix)
+        fix = f"start {facts.whose}, or wait: Ready becomes Unknown when the lease expires"
+        yield warning("cluster.ready", subject, f"{text}, but {facts.whose} is not running", fix)
     else:
         yield ok("cluster.ready", subject, text)
     pressed = [each.type for each in status.values() if each.type != "Ready" and each.status == "True"]
     if pressed:
-        yield warning(
-            "cluster.pressure", subject, f"True: {', '.join(sorted(pressed))}", "free what is short"
-        )
+        yield warning("cluster.pressure", subject, f"True: {', '.join(sorted(pressed))}", "free the resource")
     yield from _judge_amounts(facts, found.node)
 
 
@@ -239,14 +241,14 @@ def _judge_amounts(facts: NodeFacts, node: Node) -> Iterator[DoctorFinding]:
         has, declared = machine.capacity.get(name), capacity.get(name)
         if has is not None and declared is not None and has != declared:
             different.append(
-                f"{name}: the Node says {declared.canonical()}, the machine has {has.canonical()}"
+                f"{name}: the Node has {declared.canonical()}, the machine has {has.canonical()}"
             )
     if different and facts.running:
-        fix = "restart the agent; if it was started with a machine file, name it with --machine"
+        fix = "restart the agent; if it uses a machine file, pass it with --machine"
         yield warning("cluster.amounts", subject, "; ".join(different), fix)
     elif not over and not different:
         shown = ", ".join(f"{name} {line[name].canonical()}" for name in ("cpu", "memory") if name in line)
-        yield ok("cluster.amounts", subject, f"capacity is the machine's; allocatable {shown}")
+        yield ok("cluster.amounts", subject, f"capacity matches the machine; allocatable {shown}")
 
 
 def _judge_lease(facts: NodeFacts, found: ClusterFacts) -> Iterator[DoctorFinding]:
@@ -254,17 +256,20 @@ def _judge_lease(facts: NodeFacts, found: ClusterFacts) -> Iterator[DoctorFindin
     if found.lease_missing or found.lease_age is None:
         if facts.running and found.node is not None:
             yield error(
-                "cluster.lease", subject, "it is not there, or was never renewed", "see the agent's log"
+                "cluster.lease", subject, "it does not exist, or was never renewed", "see the agent's log"
             )
         return
-    text = f"renewed {age_text(found.lease_age)} ago, runs for {found.lease_seconds}s"
+    text = f"renewed {age_text(found.lease_age)} ago, duration {found.lease_seconds}s"
     late = found.lease_age > found.lease_seconds
     if late and facts.running:
-        fix = "see the agent's log: the node is taken for lost"
+        fix = "see the agent's log: the node is considered lost"
         yield error("cluster.lease", subject, text, fix)
     elif not late and not facts.running and found.lease_age < found.lease_seconds / 2:
         yield note(
-            "cluster.lease", subject, text + f"; {facts.whose} does not run", "another node has this name?"
+            "cluster.lease",
+            subject,
+            text + f"; {facts.whose} is not running",
+            "check for another node with this name",
         )
     else:
         yield ok("cluster.lease", subject, text)
@@ -274,11 +279,11 @@ def _judge_clock(facts: NodeFacts, found: ClusterFacts) -> Iterator[DoctorFindin
     if found.skew is None:
         return
     if abs(found.skew) <= _SKEW:
-        yield ok("cluster.clock", "clock", f"agrees with the server's within {_SKEW:g}s")
+        yield ok("cluster.clock", "clock", f"within {_SKEW:g}s of the server's clock")
         return
     side = "ahead of" if found.skew > 0 else "behind"
-    text = f"the server's is at least {age_text(abs(found.skew))} {side} this one"
-    fix = "set the clocks (chrony, ntp): leases and grace periods go by them"
+    text = f"the server's clock is at least {age_text(abs(found.skew))} {side} this one"
+    fix = "synchronize the clocks (chrony, ntp): leases and grace periods depend on them"
     level = Level.ERROR if abs(found.skew) > found.lease_seconds else Level.WARNING
     yield DoctorFinding("cluster.clock", level, "clock", text, fix)
 
@@ -298,17 +303,17 @@ def _judge_pods(facts: NodeFacts, found: ClusterFacts) -> Iterator[DoctorFinding
         bad = True
         make = warning if facts.running else note
         fix = "see the agent's log" if facts.running else f"start {facts.whose}"
-        text = f"{len(out)} pods are bound here and not let in: {_some([pod.name for pod in out])}"
+        text = f"{len(out)} pods are bound here and not admitted: {_some([pod.name for pod in out])}"
         yield make("cluster.pods", subject, text, fix)
     gone = sorted(here - {pod.uid for pod in bound})
     if gone:
         bad = True
         names = [facts.records.pods.get(uid) or uid for uid in gone]
-        fix = "the agent ends them" if facts.running else f"{facts.whose} ends them when it starts"
-        text = f"{len(gone)} pods are here and the API knows them no more: {_some(names)}"
+        fix = "the agent stops them" if facts.running else f"{facts.whose} stops them when it starts"
+        text = f"{len(gone)} pods are here but no longer in the API: {_some(names)}"
         yield note("cluster.pods", subject, text, fix)
     if not bad:
-        yield ok("cluster.pods", subject, f"{len(bound)} pods bound, {len(here)} let in")
+        yield ok("cluster.pods", subject, f"{len(bound)} pods bound, {len(here)} admitted")
 
 
 def _judge_claims(facts: NodeFacts, found: ClusterFacts) -> Iterator[DoctorFinding]:
@@ -322,7 +327,7 @@ def _judge_claims(facts: NodeFacts, found: ClusterFacts) -> Iterator[DoctorFindi
     missing = [c for c in found.claims if (c.uid, c.pod) not in ready and c.pod not in fresh]
     for claim in missing:
         absent = [driver for driver in claim.drivers if driver not in facts.sockets.served]
-        text = f"reserved for pod {claim.pod} of this node and not prepared"
+        text = f"reserved for pod {claim.pod} of this node, but not prepared"
         fix = "see the agent's log" if facts.running else f"start {facts.whose}"
         if absent:
             text += f"; not registered: {', '.join(absent)}"
@@ -330,14 +335,14 @@ def _judge_claims(facts: NodeFacts, found: ClusterFacts) -> Iterator[DoctorFindi
         make = warning if facts.running else note
         yield make("cluster.claims", claim.name, text, fix)
     if found.claims and not missing:
-        yield ok("cluster.claims", "claims", f"{len(found.claims)} are reserved for pods here and prepared")
+        yield ok("cluster.claims", "claims", f"{len(found.claims)} reserved for pods here, all prepared")
 
 
 def _judge_slices(facts: NodeFacts, found: ClusterFacts) -> Iterator[DoctorFinding]:
     absent = [driver for driver in found.slices if driver not in facts.sockets.served]
     for driver in sorted(absent):
-        text = f"has {found.slices[driver]} ResourceSlices of this node and is not registered"
-        fix = "start the driver: its devices are given out and cannot be prepared"
+        text = f"has {found.slices[driver]} ResourceSlices of this node, but is not registered"
+        fix = "start the driver: its devices are allocated but cannot be prepared"
         make = warning if facts.running else note
         yield make("cluster.slices", driver, text, fix)
     if found.slices and not absent:

@@ -84,7 +84,10 @@ class Doctor:
         """Execute the repairs of a report and examine again."""
         repairs = [each for each in found.repairs if found.may(each)]
         held = [each for each in found.repairs if not found.may(each)]
-        outcomes = [RepairResult(each, f"not while the {found.owner} runs: stop it first") for each in held]
+        outcomes = [
+            RepairResult(each, f"not possible while the {found.owner} is running: stop it first")
+            for each in held
+        ]
         outcomes = [*await asyncio.to_thread(self._run_repairs, repairs, found.owner == "agent"), *outcomes]
         after = await self.examine()
         return replace(after, outcomes=tuple(outcomes))
@@ -120,13 +123,13 @@ class Doctor:
         entry = await asyncio.to_thread(stat_entry, layout.root)
         problem = entry.error or (await asyncio.to_thread(list_dir, layout.root, 1)).error
         if problem and entry.kind in ("directory", "unknown"):
-            raise ConfigError(f"{layout.root}: cannot be examined: {problem}; run the doctor as root")
+            raise ConfigError(f"{layout.root}: not accessible: {problem}; run the doctor as root")
         held = await asyncio.to_thread(root.read_lock, layout.lock)
         found = await asyncio.to_thread(records.gather, layout)
         problems = (held.problem, found.claims.problem, found.admitted.problem, found.kubelet.problem)
         if _DENIED in problems:
             # Without access a running agent would be mistaken for a stopped one.
-            raise ConfigError(f"{layout.root}: cannot be examined: {_DENIED}; run the doctor as root")
+            raise ConfigError(f"{layout.root}: not accessible: {_DENIED}; run the doctor as root")
         theirs = not held.held and await asyncio.to_thread(root.is_kubelets, layout)
         running, pid = held.held, held.pid if held.held else None
         if theirs:

@@ -112,14 +112,14 @@ def read_file(path: Path, most: int) -> tuple[bytes, str]:
         return b"", reason(error)
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
-            return b"", "it is no plain file"
+            return b"", "not a regular file"
         with os.fdopen(os.dup(fd), "rb") as file:
             data = file.read(most + 1)
     except OSError as error:
         return b"", reason(error)
     finally:
         os.close(fd)
-    return (b"", f"it has more than {most} bytes") if len(data) > most else (data, "")
+    return (b"", f"larger than {most} bytes") if len(data) > most else (data, "")
 
 
 def user_name(uid: int) -> str:

@@ -51,11 +51,11 @@ def gather(settings: NodeSettings, root: Path = Path("/")) -> MachineFacts:
 def judge(facts: NodeFacts) -> Iterator[DoctorFinding]:
     found = facts.machine
     if found.declared_error:
-        fix = "mend the file: no agent starts with it"
+        fix = "correct the file: no agent can start with it"
         yield error("machine.file", "machine file", found.declared_error, fix)
     if found.real is None:
         if found.real_error:
-            fix = "give the machine by --machine"
+            fix = "pass a machine file with --machine"
             yield error("machine.unknown", "machine", found.real_error, fix)
         return
     real = found.real
@@ -67,14 +67,16 @@ def judge(facts: NodeFacts) -> Iterator[DoctorFinding]:
     )
     yield ok("machine.hugepages", "huge pages", text_found)
     if real.swap:
-        fix = "pods' memory is not limited by what they swap: swapoff, unless this is wanted"
-        yield note("machine.swap", "swap", f"{size_text(real.swap)} are on", fix)
+        fix = "memory limits do not cover swap: disable it with swapoff, unless intended"
+        yield note("machine.swap", "swap", f"{size_text(real.swap)} enabled", fix)
     else:
         yield ok("machine.swap", "swap", "off")
     if real.pids and found.processes is not None:
         text = f"{found.processes} processes, {real.pids} process ids"
         if found.processes > _PIDS_SHARE * real.pids:
-            yield warning("machine.pids", "process ids", text, "raise kernel.pid_max, or end some")
+            yield warning(
+                "machine.pids", "process ids", text, "increase kernel.pid_max, or stop some processes"
+            )
         else:
             yield ok("machine.pids", "process ids", text)
     if found.declared is not None:
@@ -88,7 +90,7 @@ def _judge_memory(real: Machine, available: int | None) -> Iterator[DoctorFindin
         return
     text += f", {size_text(available)} available"
     if available < _LEAST_MEMORY:
-        yield warning("machine.memory", "memory", text, "free some: pods are evicted below 100Mi")
+        yield warning("machine.memory", "memory", text, "free memory: pods are evicted below 100Mi")
     else:
         yield ok("machine.memory", "memory", text)
 
@@ -101,13 +103,17 @@ def _compare(declared: Machine, real: Machine, runtime: str) -> Iterator[DoctorF
         wanted, has = declared.capacity.get(name), real.capacity.get(name)
         if wanted is not None and has is not None and wanted > has:
             short = True
-            text = f"the machine file says {wanted.canonical()}, the machine has {has.canonical()}"
+            text = f"the machine file declares {wanted.canonical()}, the machine has {has.canonical()}"
             yield DoctorFinding(
-                "machine.promise", level, name, text, "pods are promised what is not there: say less"
+                "machine.promise",
+                level,
+                name,
+                text,
+                "reduce the declared amount: pods would get resources that do not exist",
             )
     gone = sorted(set(declared.cpus) - set(real.cpus))
     if gone and runtime == "process":
-        text = f"the machine file has cpus {format_cpus(gone)}, online are {format_cpus(real.cpus)}"
-        yield warning("machine.promise", "cpus", text, "bring them online, or take them out of the file")
+        text = f"the machine file declares cpus {format_cpus(gone)}, online are {format_cpus(real.cpus)}"
+        yield warning("machine.promise", "cpus", text, "bring them online, or remove them from the file")
     elif not short:
-        yield ok("machine.promise", "machine file", "promises no more than there is")
+        yield ok("machine.promise", "machine file", "declares no more than the machine has")

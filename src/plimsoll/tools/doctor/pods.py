@@ -63,7 +63,7 @@ def _pod(entry: FileEntry, found: Collection[ShimProcess], processes: Processes)
         if record.spec.uid != uid:
             problem = f"sandbox.json is of pod {record.spec.uid}"
     else:
-        problem = record.what if isinstance(record, RecordFinding) else "it has no sandbox.json"
+        problem = record.what if isinstance(record, RecordFinding) else "sandbox.json is missing"
     containers = [
         _container(attempt.path, found, processes)
         for container in list_dir(entry.path / "containers").entries
@@ -129,29 +129,27 @@ def judge(facts: NodeFacts) -> Iterator[DoctorFinding]:
     if found.error:
         yield error("pods.folders", str(facts.layout.pods), found.error, "run the doctor as root")
     elif found.more:
-        text = (
-            f"it holds more than {len(found.pods) + len(found.strange)} entries; the rest was not looked at"
-        )
-        yield warning("pods.folders", str(facts.layout.pods), text, "see what puts them there")
+        text = f"it holds more than {len(found.pods) + len(found.strange)} entries; the rest was not examined"
+        yield warning("pods.folders", str(facts.layout.pods), text, "find out what creates them")
     for entry in found.strange:
         yield _judge_strange(facts, entry)
     yield from _judge_pods(facts)
     yield from _judge_orphans(facts)
     yield from _judge_temporary(facts)
     for entry in found.quarantine:
-        text = f"put aside {date_text(entry.changed)}, {size_text(entry.size)}"
-        yield note("pods.quarantine", str(entry.path), text, "look at it, then remove it")
+        text = f"quarantined {date_text(entry.changed)}, {size_text(entry.size)}"
+        yield note("pods.quarantine", str(entry.path), text, "inspect it, then remove it")
     containers = [each for pod in found.pods for each in pod.containers]
     text = f"{len(found.pods)} pods, {len(containers)} containers, {sum(c.alive for c in containers)} running"
     yield ok("pods.folders", str(facts.layout.pods), text)
 
 
 def _judge_strange(facts: NodeFacts, entry: FileEntry) -> DoctorFinding:
-    text = f"a {entry.kind} that is no pod's folder"
+    text = f"a {entry.kind} that is not a pod directory"
     away: RemoveFile | Quarantine = Quarantine(entry.path, entry.identity, facts.layout.quarantine)
     if entry.kind in ("link", "pipe", "socket"):
         away = RemoveFile(entry.path, entry.identity)
-    return warning("pods.strange", str(entry.path), text, "take it away", away)
+    return warning("pods.strange", str(entry.path), text, "remove it", away)
 
 
 def _judge_pods(facts: NodeFacts) -> Iterator[DoctorFinding]:
@@ -165,15 +163,15 @@ def _judge_pods(facts: NodeFacts) -> Iterator[DoctorFinding]:
         elif sure and pod.uid not in facts.records.pods:
             yield from _judge_unknown(facts, pod, api)
         elif api is not None and pod.uid not in api and not facts.running:
-            text = f"the API knows it no more; {pod.processes} processes run"
-            yield note("pods.deleted", pod.title, text, "the next agent ends it")
+            text = f"no longer in the API; {pod.processes} processes running"
+            yield note("pods.deleted", pod.title, text, "the next agent stops it")
         for each in pod.containers:
             yield from _judge_container(facts, pod, each)
 
 
 def _judge_damaged(facts: NodeFacts, pod: PodDir) -> DoctorFinding:
-    text = f"{pod.problem}; {pod.processes} processes run"
-    fix = "the next agent kills what runs of it and removes it; its pod is run anew"
+    text = f"{pod.problem}; {pod.processes} processes running"
+    fix = "the next agent kills its processes, removes it and runs the pod again"
     repair = EndPod(pod.uid, pod.processes)
     if pod.processes == 0 and not pod.containers:
         # Of a pod that was about to be made, or is about to be gone.
@@ -185,37 +183,39 @@ def _judge_damaged(facts: NodeFacts, pod: PodDir) -> DoctorFinding:
 def _judge_unknown(facts: NodeFacts, pod: PodDir, api: set[str] | None) -> Iterator[DoctorFinding]:
     """Judge a pod that is not admitted: terminated or unknown."""
     if pod.processes:
-        text = f"{pod.processes} processes run of a pod that was not admitted"
+        text = f"{pod.processes} processes of a pod that was not admitted are running"
         if facts.running:
-            yield note("pods.unknown", pod.title, text, "the agent ends it within a minute")
+            yield note("pods.unknown", pod.title, text, "the agent stops it within a minute")
         else:
-            fix = "kill them: no agent has them on its books"
+            fix = "kill them: no agent manages them"
             yield warning("pods.unknown", pod.title, text, fix, EndPod(pod.uid, pod.processes))
     elif api is not None and pod.uid not in api and not facts.running:
-        text = "its folder is left; the API knows the pod no more"
-        yield warning("pods.leftover", pod.title, text, "remove it; the next agent does", EndPod(pod.uid, 0))
+        text = "its directory remains; the pod is no longer in the API"
+        yield warning(
+            "pods.leftover", pod.title, text, "remove it, or start the agent, which does", EndPod(pod.uid, 0)
+        )
     else:
-        text = f"ended; logs of {len(pod.containers)} containers are kept until the API forgets it"
+        text = f"terminated; logs of {len(pod.containers)} containers are kept until the pod is deleted"
         yield note("pods.ended", pod.title, text)
 
 
 def _judge_container(facts: NodeFacts, pod: PodDir, each: ContainerDir) -> Iterator[DoctorFinding]:
     subject = f"{pod.title} {each.name}"
     if each.problem:
-        fix = "the next agent puts the file into quarantine"
+        fix = "the next agent quarantines the file"
         yield warning("pods.record", subject, each.problem, fix)
     elif each.started and not each.exited and not each.alive:
-        text = f"attempt {each.attempt}: its processes are gone and have left no exit code"
+        text = f"attempt {each.attempt}: its processes ended without an exit code"
         if facts.running:
-            yield warning("pods.lost", subject, text, "restart the agent: it should have seen this")
+            yield warning("pods.lost", subject, text, "restart the agent: it should have detected this")
         else:
             yield note("pods.lost", subject, text, "the next agent reports ContainerStatusUnknown")
 
 
 def _judge_orphans(facts: NodeFacts) -> Iterator[DoctorFinding]:
     for shim in facts.pods.orphans:
-        text = f"runs for a container whose folder is gone: {shim.spec}"
-        fix = "the agent has lost sight of it: kill it"
+        text = f"runs for a container whose directory does not exist: {shim.spec}"
+        fix = "kill it: the agent no longer tracks it"
         yield warning("pods.process", f"process {shim.pid}", text, fix, EndShim(shim.pid, shim.start))
 
 
@@ -225,6 +225,6 @@ def _judge_temporary(facts: NodeFacts) -> Iterator[DoctorFinding]:
         if facts.running and age < _SETTLED_SECONDS:
             continue
         remove = RemoveDir if entry.kind == "directory" else RemoveFile
-        text = f"a save that did not come to its end, {age_text(age)} ago"
-        fix = "nothing is lost; it is written over or can be removed"
+        text = f"an interrupted write, {age_text(age)} ago"
+        fix = "no data is lost; it can be removed"
         yield note("pods.temporary", str(entry.path), text, fix, remove(entry.path, entry.identity))

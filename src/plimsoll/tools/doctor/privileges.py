@@ -16,11 +16,11 @@ from plimsoll.tools.doctor.findings import DoctorFinding, Level, note, ok
 
 #: Capability -> its number, and the consequence if it is missing.
 NEEDED = {
-    "CAP_SYS_RESOURCE": (24, "OOM scores cannot be lowered: Guaranteed pods are not spared"),
-    "CAP_SYS_ADMIN": (21, "mounts of CDI files cannot be made, and cgroups of version 1 not be changed"),
+    "CAP_SYS_RESOURCE": (24, "OOM scores cannot be lowered: Guaranteed pods are not protected"),
+    "CAP_SYS_ADMIN": (21, "CDI mounts and cgroup v1 changes are not possible"),
     "CAP_KILL": (5, "containers of other users cannot be stopped"),
-    "CAP_MKNOD": (27, "device nodes of CDI files cannot be made"),
-    "CAP_CHOWN": (0, "files cannot be given to containers of other users"),
+    "CAP_MKNOD": (27, "CDI device nodes cannot be created"),
+    "CAP_CHOWN": (0, "file ownership cannot be set for containers of other users"),
 }
 
 
@@ -46,14 +46,14 @@ def judge(facts: NodeFacts) -> Iterator[DoctorFinding]:
     if found.uid == 0:
         yield ok("privileges.user", whose, "runs as root")
     else:
-        fix = "run it as root: sockets are to belong to root, and cgroups are root's"
+        fix = "run it as root: sockets and cgroups must be owned by root"
         yield DoctorFinding("privileges.user", level, whose, f"runs as {user_name(found.uid)}", fix)
     if found.capabilities is None:
         yield note("privileges.capability", whose, "its capabilities cannot be read")
         return
     missing = [name for name, (bit, _) in NEEDED.items() if not found.capabilities >> bit & 1]
     for name in missing:
-        fix = "grant it to the agent (of a container: securityContext.capabilities, or privileged)"
+        fix = "grant it to the agent (in a container: securityContext.capabilities, or privileged)"
         yield DoctorFinding("privileges.capability", level, name, f"missing: {NEEDED[name][1]}", fix)
     if not missing:
         yield ok("privileges.capability", whose, f"has {', '.join(NEEDED)}")

@@ -110,21 +110,21 @@ def judge(facts: NodeFacts) -> Iterator[DoctorFinding]:
 def _judge_record(facts: NodeFacts, record: RecordFact, id: str, what: str) -> Iterator[DoctorFinding]:
     entry, subject = record.entry, str(record.entry.path)
     if not entry.exists:
-        yield ok(id, subject, f"not there: no {what} yet")
+        yield ok(id, subject, f"does not exist: no {what} yet")
     elif record.newer:
-        fix = "run the newer program, or move the file away to begin anew"
+        fix = "run the newer version, or move the file away to start over"
         yield error(id, subject, record.problem, fix)
     elif record.problem:
-        fix = "the agent that starts next puts it into quarantine and rebuilds what it held"
+        fix = "the next agent quarantines it and rebuilds its content"
         if facts.running:
-            fix = "the agent knows what it held and writes it again at the next change"
+            fix = "the agent has its content in memory and writes it again at the next change"
         away = Quarantine(entry.path, entry.identity, facts.layout.quarantine)
-        yield error(id, subject, f"cannot be used: {record.problem}", fix, away)
+        yield error(id, subject, f"not usable: {record.problem}", fix, away)
     elif entry.mode & _OTHERS:
         repair = SetMode(entry.path, entry.identity, 0o600)
         yield warning(id, subject, f"its mode is {entry.mode:04o}", "chmod 0600", repair)
     else:
-        text = f"version {record.version}, checksum right, {record.count} {what}, {size_text(entry.size)}"
+        text = f"version {record.version}, checksum valid, {record.count} {what}, {size_text(entry.size)}"
         yield ok(id, subject, text)
 
 
@@ -135,15 +135,15 @@ def _judge_kubelet(facts: NodeFacts) -> Iterator[DoctorFinding]:
         return
     if record.problem and facts.is_kubelet:
         away = Quarantine(entry.path, entry.identity, facts.layout.quarantine)
-        fix = "no kubelet starts with it: move it away; claims of pods are then prepared again"
-        yield error("records.kubelet", subject, f"cannot be used: {record.problem}", fix, away)
+        fix = "no kubelet can start with it: move it away; claims are then prepared again"
+        yield error("records.kubelet", subject, f"not usable: {record.problem}", fix, away)
     elif record.problem:
-        text = f"a kubelet's record that cannot be used: {record.problem}"
+        text = f"a kubelet checkpoint that is not usable: {record.problem}"
         yield note("records.kubelet", subject, text, "remove it once the pods' claims are prepared")
     elif facts.is_kubelet:
-        yield ok("records.kubelet", subject, f"checksum right, {record.count} prepared claims")
+        yield ok("records.kubelet", subject, f"checksum valid, {record.count} prepared claims")
     else:
-        taken = "not used: the agent has a record of its own"
+        taken = "not used: the agent has its own record"
         if not facts.records.claims.entry.exists:
             taken = "taken over by the next agent"
         yield note("records.kubelet", subject, f"{record.count} prepared claims of a kubelet, {taken}")
@@ -163,19 +163,21 @@ def _judge_claims(facts: NodeFacts) -> Iterator[DoctorFinding]:
         if not claim.pods:
             text = "no pod uses it"
         elif len(strange) == len(claim.pods):
-            text = f"none of its {len(strange)} pods is here, such as {strange[0]}"
+            text = f"none of its {len(strange)} pods exists here, such as {strange[0]}"
         elif strange:
-            text = f"{len(strange)} of its {len(claim.pods)} pods are not here, such as {strange[0]}"
+            text = f"{len(strange)} of its {len(claim.pods)} pods do not exist here, such as {strange[0]}"
         else:
             continue
         bad = True
         fix = (
-            "the agent has its drivers release it: start it" if not facts.running else "the agent releases it"
+            "start the agent: it releases the claim through its drivers"
+            if not facts.running
+            else "the agent releases it"
         )
         yield DoctorFinding("records.users", level, f"{claim.ref} ({claim.ref.uid})", text, fix)
     yield from _judge_drivers(facts)
     if not bad:
-        yield ok("records.users", f"{len(records.prepared)} claims", "all of their pods are here")
+        yield ok("records.users", f"{len(records.prepared)} claims", "all of their pods exist")
 
 
 def _judge_drivers(facts: NodeFacts) -> Iterator[DoctorFinding]:
@@ -188,14 +190,14 @@ def _judge_drivers(facts: NodeFacts) -> Iterator[DoctorFinding]:
             waiting[driver] = waiting.get(driver, 0) + (driver in claim.pending)
     for driver, count in sorted(counts.items()):
         if driver not in facts.sockets.served:
-            text = f"is not registered; {count} claims are its, {waiting[driver]} wait for it"
+            text = f"is not registered; {count} claims use it, {waiting[driver]} are waiting for it"
             fix = "start the driver: only it can release them"
             # Without an agent drivers may well be away, too.
             make = warning if facts.running else note
             yield make("records.driver", driver, text, fix)
         elif waiting[driver]:
-            text = f"{waiting[driver]} claims wait for its answer"
-            yield note("records.driver", driver, text, "see its log if this lasts")
+            text = f"{waiting[driver]} claims are waiting for its response"
+            yield note("records.driver", driver, text, "see its log if this persists")
 
 
 def _known_pods(facts: NodeFacts) -> frozenset[str] | None:

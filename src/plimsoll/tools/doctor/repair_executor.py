@@ -85,7 +85,7 @@ class RepairExecutor:
         if not entry.exists:
             return ""
         if entry.identity != repair.identity:
-            return "it has changed since it was looked at"
+            return "it has changed since it was examined"
         if isinstance(repair, SetMode):
             return _set_mode(repair.path, repair.identity, repair.mode)
         if isinstance(repair, Quarantine):
@@ -93,7 +93,7 @@ class RepairExecutor:
         if isinstance(repair, RemoveDir):
             return remove_tree(repair.path)
         if isinstance(repair, RemoveSocket) and (entry.kind != "socket" or probe(repair.path) != REFUSED):
-            return "somebody serves it now"
+            return "it is served now"
         os.unlink(repair.path)
         return ""
 
@@ -130,7 +130,7 @@ class RepairExecutor:
     def _remove_cgroup(self, uid: str) -> str:
         if self._cgroups is None or uid not in self._cgroups.pods():
             return ""
-        return "" if self._cgroups.remove_pod(uid) else "its cgroup cannot be removed: something stays inside"
+        return "" if self._cgroups.remove_pod(uid) else "its cgroup cannot be removed: it is not empty"
 
     def _remove_root(self, name: str, owner: str) -> str:
         tree = open_cgroups(name, mount=self._mount, owner=owner)
@@ -141,7 +141,7 @@ class RepairExecutor:
             # Inspected while no agent can start there.
             if not read_directory(tree.root_directories()).gone:
                 return "its directory exists"
-            return "" if tree.tear_down() else "something stays inside"
+            return "" if tree.tear_down() else "it is not empty"
         finally:
             hold.release()
 
@@ -170,7 +170,7 @@ def _set_mode(path: Path, identity: Identity, mode: int) -> str:
     try:
         found = os.fstat(fd)
         if (found.st_dev, found.st_ino) != identity or stat.S_ISLNK(found.st_mode):
-            return "it has changed since it was looked at"
+            return "it has changed since it was examined"
         os.chmod(f"/proc/self/fd/{fd}", mode)
     finally:
         os.close(fd)

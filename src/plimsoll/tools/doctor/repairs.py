@@ -49,7 +49,7 @@ class RemoveDir:
 
     @property
     def what(self) -> str:
-        return f"remove the folder {self.path}"
+        return f"remove the directory {self.path}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Quarantine:
 
     @property
     def what(self) -> str:
-        return f"move {self.path} into {self.directory}"
+        return f"move {self.path} to {self.directory}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class EndPod:
     @property
     def what(self) -> str:
         killed = f"kill {self.processes} processes and " if self.processes else ""
-        return f"{killed}remove the folder and cgroup of pod {self.uid}"
+        return f"{killed}remove the directory and cgroup of pod {self.uid}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class EndShim:
 
     @property
     def what(self) -> str:
-        return f"kill process {self.pid} and what it has started"
+        return f"kill process {self.pid} and its descendants"
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,7 @@ def lines(report: DoctorReport) -> Iterator[str]:
         if each.fix and each.level is not Level.OK:
             rows.append(("", "", "", "", f"  fix: {_text(each.fix)}"))
         if each.repair is not None:
-            when = "repair" if report.may(each.repair) else "repair, once it is stopped"
+            when = "repair" if report.may(each.repair) else "repair after stopping it"
             rows.append(("", "", "", "", f"  {when}: {_text(each.repair.what)}"))
     yield from format_table(rows)
     yield summary(report)
@@ -89,9 +89,9 @@ def summary(report: DoctorReport) -> str:
     now = sum(map(report.may, report.repairs))
     later = len(report.repairs) - now
     if now:
-        text += f"; --repair mends {now}"
+        text += f"; --repair fixes {now}"
     if later:
-        text += f"; {later} can be mended once the {report.owner} is stopped"
+        text += f"; {later} can be repaired after the {report.owner} is stopped"
     return text
 
 

@@ -134,35 +134,35 @@ def _judge_folder(facts: NodeFacts) -> Iterator[DoctorFinding]:
         yield note(
             "root.folder",
             subject,
-            "it is not there yet",
-            "an agent makes it; or name the right one with --root",
+            "does not exist yet",
+            "the agent creates it; or pass another one with --root",
         )
         return
     if entry.kind != "directory":
-        fix = "name the folder itself with --root, or move this away"
-        yield error("root.folder", subject, f"it is a {entry.kind}, not a folder", fix)
+        fix = "pass the directory itself with --root, or move this away"
+        yield error("root.folder", subject, f"it is a {entry.kind}, not a directory", fix)
         return
     owner, mode = user_name(entry.uid), f"{entry.mode:04o}"
     if entry.uid not in (0, facts.uid):
-        fix = f"chown it to {user_name(facts.uid)}: whoever owns it can put sockets and records there"
+        fix = f"chown it to {user_name(facts.uid)}: its owner can create sockets and records in it"
         yield error("root.owner", subject, f"it belongs to {owner}", fix)
     if entry.mode & _OTHERS_WRITE:
         repair = SetMode(entry.path, entry.identity, entry.mode & ~_OTHERS_WRITE)
-        fix = "chmod go-w: others can put sockets and records there"
+        fix = "chmod go-w: other users can create sockets and records in it"
         yield error("root.mode", subject, f"its mode is {mode}", fix, repair)
     if facts.root.agents:
         names = ", ".join(facts.root.agents[:5])
         count = len(facts.root.agents)
         fix = "examine one of them with --root"
-        yield note("root.agents", subject, f"{count} folders of agents are below it: {names}", fix)
-    yield ok("root.folder", subject, f"of {facts.whose}; owner {owner}, mode {mode}")
+        yield note("root.agents", subject, f"{count} agent directories below it: {names}", fix)
+    yield ok("root.folder", subject, f"used by {facts.whose}; owner {owner}, mode {mode}")
 
 
 def _judge_agent(facts: NodeFacts) -> Iterator[DoctorFinding]:
     root, subject = facts.root, str(facts.layout.lock)
     if facts.is_kubelet:
         text = f"process {facts.pid}" if facts.pid else "it serves its socket"
-        yield ok("root.agent", "kubelet", f"runs: {text}" if facts.running else "does not run")
+        yield ok("root.agent", "kubelet", f"running: {text}" if facts.running else "not running")
         return
     lock = root.lock
     if lock.exists and lock.kind != "file":
@@ -170,12 +170,12 @@ def _judge_agent(facts: NodeFacts) -> Iterator[DoctorFinding]:
         fix = "move it away: no agent can start here"
         yield error("root.lock", subject, f"it is a {lock.kind}, not a file", fix, repair)
     elif facts.running:
-        yield ok("root.agent", subject, f"an agent runs: process {facts.pid or 'unknown'}")
+        yield ok("root.agent", subject, f"agent running: process {facts.pid or 'unknown'}")
     elif root.lock_pid is not None:
-        now = "another process has this id now" if root.lock_alive else "it is gone"
-        yield ok("root.agent", subject, f"no agent runs; the last one was process {root.lock_pid}, {now}")
+        now = "its PID is now used by another process" if root.lock_alive else "it has exited"
+        yield ok("root.agent", subject, f"no agent running; the last one was process {root.lock_pid}, {now}")
     else:
-        yield ok("root.agent", subject, "no agent runs")
+        yield ok("root.agent", subject, "no agent running")
 
 
 def _judge_space(facts: NodeFacts) -> Iterator[DoctorFinding]:
@@ -185,7 +185,7 @@ def _judge_space(facts: NodeFacts) -> Iterator[DoctorFinding]:
     share = space.free / space.total if space.total else 1.0
     text = f"{size_text(space.free)} of {size_text(space.total)} free ({share:.0%})"
     inodes = space.inodes_free / space.inodes if space.inodes else 1.0
-    fix = "make room on its file system: records of claims and pods are saved there"
+    fix = "free space on its file system: records of claims and pods are stored there"
     if space.free < _FULL or (space.inodes and not space.inodes_free):
         yield error("root.space", subject, f"{text}; {inodes:.0%} of inodes", fix)
     elif space.free < _SPACE or share < _SHARE or inodes < _SHARE:
@@ -198,8 +198,8 @@ def _judge_paths(facts: NodeFacts) -> Iterator[DoctorFinding]:
     layout = facts.layout
     fixed = layout.pod_resources if facts.is_kubelet else max(layout.pod_resources, layout.nri, key=_length)
     left = LONGEST_PATH - _length(layout.registry) - 1
-    text = f"{_length(fixed)} of {LONGEST_PATH} bytes; {max(left, 0)} for names of drivers' sockets"
-    fix = "choose a shorter root folder"
+    text = f"{_length(fixed)} of {LONGEST_PATH} bytes; {max(left, 0)} left for socket names of drivers"
+    fix = "use a shorter root directory"
     if _length(fixed) > LONGEST_PATH:
         yield error("root.path", str(fixed), text, fix)
     elif left < _DRIVER_SOCKET:

@@ -37,13 +37,13 @@ Role = Literal["pod-resources", "nri", "registration", "driver"]
 def probe(path: Path) -> str:
     """Connect to a socket: return "" if it is served, `refused` if nothing listens, else the error."""
     if len(os.fsencode(path)) > LONGEST_PATH:
-        return f"its path has more than {LONGEST_PATH} bytes"
+        return f"path longer than {LONGEST_PATH} bytes"
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as way:
         way.settimeout(_SECONDS)
         try:
             way.connect(str(path))
         except TimeoutError:
-            return "nobody answers there"
+            return "connection timed out"
         except (OSError, ValueError) as problem:
             number = getattr(problem, "errno", 0)
             if number == errno.ECONNREFUSED:
@@ -118,10 +118,10 @@ def judge(facts: NodeFacts) -> Iterator[DoctorFinding]:
         if each.role in ("pod-resources", "nri"):
             yield from _judge_served(facts, each)
     if found.list_error:
-        fix = "restart the agent" if facts.running else "see who serves it"
+        fix = "restart the agent" if facts.running else "find the process that serves it"
         yield error("sockets.list", str(facts.layout.pod_resources), found.list_error, fix)
     elif found.listed is not None:
-        yield ok("sockets.list", str(facts.layout.pod_resources), f"List answers: {found.listed} pods")
+        yield ok("sockets.list", str(facts.layout.pod_resources), f"List returns {found.listed} pods")
     yield from _judge_registry(facts)
     yield from _judge_drivers(facts)
 
@@ -132,26 +132,29 @@ def _judge_served(facts: NodeFacts, each: SocketFact) -> Iterator[DoctorFinding]
     fix = f"restart {facts.whose}"
     if not entry.exists:
         if not facts.running:
-            yield ok(id, subject, "not there: nobody is to serve it")
+            yield ok(id, subject, "does not exist: no agent is running")
         elif each.role == "nri":
             yield note(
-                id, subject, f"{facts.whose} serves no NRI here", "it is off, or elsewhere by the settings"
+                id,
+                subject,
+                f"{facts.whose} does not serve NRI here",
+                "it is disabled, or configured elsewhere",
             )
         else:
-            yield error(id, subject, f"{facts.whose} runs and its socket is not there", fix)
+            yield error(id, subject, f"{facts.whose} is running, but the socket does not exist", fix)
         return
     if entry.kind not in ("socket", "link"):
         away = Quarantine(entry.path, entry.identity, facts.layout.quarantine)
-        yield error(id, subject, f"a {entry.kind} is in its place", "move it away", away)
+        yield error(id, subject, f"a {entry.kind} exists at this path", "move it away", away)
     elif each.answer == REFUSED and not facts.running:
-        text = f"left behind: nobody serves it, for {age_text(facts.now - entry.changed)}"
+        text = f"stale: not served for {age_text(facts.now - entry.changed)}"
         yield warning("sockets.stale", subject, text, "remove it", RemoveSocket(entry.path, entry.identity))
     elif each.answer == REFUSED:
-        yield error(id, subject, f"{facts.whose} runs and does not serve it", fix)
+        yield error(id, subject, f"{facts.whose} is running, but does not serve it", fix)
     elif each.answer:
-        yield warning(id, subject, f"cannot be asked: {each.answer}", "run the doctor as root")
+        yield warning(id, subject, f"cannot connect: {each.answer}", "run the doctor as root")
     elif not facts.running:
-        yield warning(id, subject, "somebody serves it and no agent runs", "see who it is: ss -xlp")
+        yield warning(id, subject, "served, but no agent is running", "find the process: ss -xlp")
     else:
         yield from _judge_access(facts, id, entry)
 
@@ -165,7 +168,7 @@ def _judge_access(facts: NodeFacts, id: str, entry: FileEntry) -> Iterator[Docto
     elif entry.kind == "socket" and entry.mode & (_KUBELETS if facts.is_kubelet else _OURS):
         repair = SetMode(entry.path, entry.identity, 0o600)
         yield error(
-            "sockets.mode", subject, f"its mode is {mode}", "chmod 0600: it is for root alone", repair
+            "sockets.mode", subject, f"its mode is {mode}", "chmod 0600: only root may use it", repair
         )
     else:
         yield ok(id, subject, f"served; owner {user_name(entry.uid)}, mode {mode}")
@@ -176,15 +179,17 @@ def _judge_registry(facts: NodeFacts) -> Iterator[DoctorFinding]:
     if not registry.exists:
         if facts.running:
             fix = f"restart {facts.whose}: no driver can register"
-            yield error("sockets.registry", subject, "it is not there", fix)
+            yield error("sockets.registry", subject, "does not exist", fix)
         return
     if registry.kind != "directory":
         away = Quarantine(registry.path, registry.identity, facts.layout.quarantine)
-        yield error("sockets.registry", subject, f"a {registry.kind} is in its place", "move it away", away)
+        yield error(
+            "sockets.registry", subject, f"a {registry.kind} exists at this path", "move it away", away
+        )
         return
     if registry.mode & _KUBELETS:
         repair = SetMode(registry.path, registry.identity, registry.mode & ~_KUBELETS)
-        fix = "chmod go-w: whoever puts a socket there is taken for a driver"
+        fix = "chmod go-w: any socket created there is treated as a driver"
         yield error("sockets.registry", subject, f"its mode is {registry.mode:04o}", fix, repair)
         return
     names = sorted({each.name for each in facts.sockets.drivers if each.name})
@@ -200,8 +205,8 @@ def _judge_drivers(facts: NodeFacts) -> Iterator[DoctorFinding]:
         if driver.problem:
             yield warning("sockets.driver", subject, driver.problem, "see the driver's log; restart it")
         elif driver.endpoint_answer:
-            why = "nobody serves it" if driver.endpoint_answer == REFUSED else driver.endpoint_answer
-            text = f"{driver.name} says that it is at {driver.endpoint}: {why}"
+            why = "connection refused" if driver.endpoint_answer == REFUSED else driver.endpoint_answer
+            text = f"{driver.name} registered endpoint {driver.endpoint}: {why}"
             yield error("sockets.driver", subject, text, "restart the driver")
         else:
             yield ok("sockets.driver", subject, f"{driver.name} at {driver.endpoint}")
@@ -213,15 +218,15 @@ def _judge_foreign(facts: NodeFacts, each: SocketFact) -> Iterator[DoctorFinding
     if not each.answer or not entry.exists:
         return
     if each.answer != REFUSED:
-        yield note("sockets.driver", subject, f"cannot be asked: {each.answer}", "run the doctor as root")
+        yield note("sockets.driver", subject, f"cannot connect: {each.answer}", "run the doctor as root")
         return
     age = facts.now - entry.changed
     if age < SETTLED_SECONDS:
-        yield note("sockets.stale", subject, f"nobody serves it yet; it is {age_text(age)} old")
+        yield note("sockets.stale", subject, f"not served yet; {age_text(age)} old")
         return
-    what = "registers a driver" if each.role == "registration" else "is a driver's"
+    what = "a registration socket" if each.role == "registration" else "a driver socket"
     level = Level.WARNING if each.role == "registration" else Level.INFO
-    text = f"it {what} and nobody serves it, for {age_text(age)}"
+    text = f"{what} that has not been served for {age_text(age)}"
     repair = RemoveSocket(entry.path, entry.identity, alone=False)
     fix = "start the driver again, or remove the socket"
     yield DoctorFinding(

@@ -63,18 +63,18 @@ def _explain_allocated(cluster_state: ClusterState, claim: ResourceClaim) -> Cla
         sections.append(ExplanationSection("charged", charges))
     notes = []
     if claim.metadata.deletion_timestamp is not None:
-        notes.append("it is being deleted; its devices are free once no pod uses it")
+        notes.append("the claim is being deleted; its devices are released when no pod uses it")
     held = pluralize(len(results), "device")
     fixes: tuple[Fix, ...] = ()
     if alive:
-        summary = f"holds {held}; kept because {pluralize(len(alive), 'pod')} may use it"
+        summary = f"holds {held}; reserved for {pluralize(len(alive), 'pod')}"
     elif users:
-        summary = f"holds {held}, but every pod it is reserved for is gone or has ended"
+        summary = f"holds {held}, but every pod it is reserved for was deleted or has terminated"
         notes.append(
             "the reservations are stale: kube-controller-manager's resourceclaim controller removes them"
         )
     else:
-        summary = f"holds {held} although it is reserved for no pod"
+        summary = f"holds {held}, but is not reserved for any pod"
     if not alive:
         devices = ", ".join(f"{each.driver}/{each.pool}/{each.device}" for each in results[:3])
         facts = {"claim": claim_name(claim), "devices": devices}
@@ -124,18 +124,18 @@ def _explain_pending(
     waiting = [full_name(pod) for pod in users if not pod.spec.node_name]
     name, verdict = claim_name(claim), ExplainVerdict.PENDING if users else ExplainVerdict.UNUSED
     if waiting:
-        summary = f"waits with {pluralize(len(waiting), 'pod')}: {', '.join(waiting[:5])}"
-        notes = [f"the pod's own rules count, too: plimsoll explain {waiting[0]}"]
+        summary = f"pending with {pluralize(len(waiting), 'pod')}: {', '.join(waiting[:5])}"
+        notes = [f"other rules of the pod apply as well: plimsoll explain {waiting[0]}"]
     elif users:
-        summary = f"has no devices, although pod {full_name(users[0])} is on a node with it"
+        summary = f"not allocated, although pod {full_name(users[0])} is bound to a node"
         notes = []
     else:
-        summary = "no pod uses it: a claim is allocated only when a pod that uses it is scheduled"
+        summary = "no pod uses the claim; it is allocated when a pod that uses it is scheduled"
         notes = []
     task = read_pod_info(_only(claim), cluster_state.snapshot)
     if isinstance(task, NodeReason):
         fix = fix_missing(cluster_state, _only(claim), task)
-        why = f"by itself: {render(task)}"
+        why = f"on its own: {render(task)}"
         return ClaimExplanation(
             name, verdict, summary, fixes=(fix,) if fix else (), notes=(why, *notes), unfolded=unfolded
         )
@@ -144,7 +144,7 @@ def _explain_pending(
     if isinstance(filter_run.outcome, Placement):
         got = filter_run.outcome.allocations[claim.metadata.name].devices.results
         branches = tuple(describe_device(claim, result) for result in got)
-        where = f"by itself it could be served now, on node {filter_run.outcome.node}"
+        where = f"on its own it could be allocated now, on node {filter_run.outcome.node}"
         return ClaimExplanation(
             name, verdict, summary, sections=(ExplanationSection(where, branches),), notes=tuple(notes)
         )
@@ -155,7 +155,7 @@ def _explain_pending(
         summary,
         fixes=find_fixes(view, groups),
         groups=groups,
-        notes=(f"by itself: {render_fit_error(filter_run.outcome)}", *notes),
+        notes=(f"on its own: {render_fit_error(filter_run.outcome)}", *notes),
         unfolded=unfolded,
     )
 

@@ -181,7 +181,7 @@ def describe_refusal(view: PodView, refusal: Refusal, place: int) -> Iterator[St
         for group in refusal.groups
     ]
     if refusal.dead_end is not None and not children:
-        held = tuple(f"{request} has {device}" for _, request, device in refusal.dead_end.held)
+        held = tuple(f"{request} gets {device}" for _, request, device in refusal.dead_end.held)
         inner = _describe_request(view, refusal.dead_end.request, place)
         children.append(Statement(StatementKind.STUCK, {"held": held}, (inner,)) if held else inner)
     yield Statement(StatementKind.TOGETHER, {}, tuple(children))
@@ -360,7 +360,7 @@ def describe_cluster_devices(
             facts["unusable"] = sum(len(slice.spec.devices or ()) for slice in slices)
             kind = StatementKind.NOWHERE_USABLE if facts["unusable"] else StatementKind.NOWHERE_AT_ALL
         return Statement(kind, facts)
-    tail = f", {len(beyond)} of them on nodes that other rules take away" if beyond else ""
+    tail = f", {len(beyond)} of them on nodes excluded by other rules" if beyond else ""
     facts |= {"matching": pluralize(len(matching), "device"), "all": len(matching)}
     facts |= {"taken": len(taken), "free": len(matching - taken), "tail": tail}
     return Statement(StatementKind.EVERYWHERE, facts)

@@ -19,11 +19,11 @@ _VOLUMES = {
     VolumeMessage.CLAIM_MISSING: 'create PersistentVolumeClaim "{claim}"',
     VolumeBindingMessage.CLAIM_NOT_CREATED: "wait for kube-controller-manager's ephemeral volume controller",
     VolumeBindingMessage.CLAIM_LOST: 'restore volume "{volume}" of claim "{claim}", or use another claim',
-    VolumeBindingMessage.CLAIM_DELETED: 'wait until claim "{claim}" is gone, then create it again',
-    VolumeBindingMessage.CLAIM_NOT_OWNED: "delete claim {claim}: it was made for another pod",
-    VolumeBindingMessage.CLAIM_UNBOUND: "bind the pod's volume claims: is there a volume or a provisioner?",
+    VolumeBindingMessage.CLAIM_DELETED: 'wait until claim "{claim}" is deleted, then recreate it',
+    VolumeBindingMessage.CLAIM_NOT_OWNED: "delete claim {claim}: it was created for another pod",
+    VolumeBindingMessage.CLAIM_UNBOUND: "bind the pod's volume claims (matching volume or provisioner)",
     VolumeBindingMessage.CLAIM_WAITS_FOR_CONSUMER: (
-        'let kube-scheduler place the pod, or bind claim "{claim}" by hand'
+        'let kube-scheduler schedule the pod, or bind claim "{claim}" manually'
     ),
     VolumeZoneMessage.VOLUME_MISSING: 'restore PersistentVolume "{volume}", or use another claim',
     VolumeBindingMessage.CLASS_WITHOUT_BINDING_MODE: (
@@ -64,13 +64,13 @@ def _step(cluster_state: ClusterState, pod: Pod, reason: NodeReason) -> FixStep 
         case ClaimMessage.DELETED:
             claim = cluster_state.objects.find(ResourceClaim, namespace, str(facts["claim"]))
             users = tuple(f"pod {user.name}" for user in claim.status.reserved_for) if claim else ()
-            held = users or (tuple(claim.metadata.finalizers) if claim else ()) or ("nobody",)
+            held = users or (tuple(claim.metadata.finalizers) if claim else ()) or ("no pod",)
             return FixStep(FixKind.WAIT_DELETION, {"claim": facts["claim"], "why": held})
         case ClaimMessage.NOT_OWNED:
             name = str(facts["claim"]).rpartition("/")[2]
             claim = cluster_state.objects.find(ResourceClaim, namespace, name)
             owners = claim.metadata.owner_references if claim is not None else ()
-            owner = ", ".join(f"{each.kind} {each.name} ({each.uid})" for each in owners) or "nobody"
+            owner = ", ".join(f"{each.kind} {each.name} ({each.uid})" for each in owners) or "no owner"
             return FixStep(FixKind.RENAME_OWNER, {"claim": facts["claim"], "owner": owner})
         case ClaimMessage.CLASS_MISSING:
             name = str(facts["device_class"])
@@ -106,8 +106,8 @@ def _names(
 def near_text(name: str, known: list[str]) -> str:
     """List existing names that are similar."""
     near = get_close_matches(name, sorted(known), 3)
-    return f" (there is {', '.join(near)})" if near else ""
+    return f" (similar: {', '.join(near)})" if near else ""
 
 
 def _all_text(known: list[str]) -> str:
-    return f" (there is {', '.join(sorted(known))})" if 0 < len(known) <= 5 else ""
+    return f" (existing: {', '.join(sorted(known))})" if 0 < len(known) <= 5 else ""

@@ -39,7 +39,7 @@ def summarize_pending(
 
 def _line(cluster_state: ClusterState, pod: Pod, settings: SchedulerProfile, known: dict[bytes, str]) -> str:
     if pod.spec.scheduling_gates:
-        return f"held back by gates: {', '.join(gate.name for gate in pod.spec.scheduling_gates)}"
+        return f"scheduling gates: {', '.join(gate.name for gate in pod.spec.scheduling_gates)}"
     task = read_pod_info(pod, cluster_state.snapshot)
     if isinstance(task, NodeReason):
         return render(task)
@@ -47,7 +47,7 @@ def _line(cluster_state: ClusterState, pod: Pod, settings: SchedulerProfile, kno
     if alike not in known:
         outcome = schedule_one(task, cluster_state.snapshot, settings, throwaway_ids())
         if isinstance(outcome, Placement):
-            known[alike] = "fits now; waits for its scheduler"
+            known[alike] = "fits now; waiting for its scheduler"
         else:
             known[alike] = render_fit_error(outcome)
     return known[alike]

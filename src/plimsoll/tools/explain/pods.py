@@ -44,8 +44,8 @@ from plimsoll.tools.explain.verdict import ExplainVerdict, ExplanationSection, N
 SCHEDULERS = frozenset({"", "default-scheduler", "plimsoll"})
 #: Note if the cluster's scheduler refuses a pod that fits here.
 _OTHERWISE = (
-    "either things have changed since, and it is tried again, or that scheduler has other rules: "
-    "plimsoll whatif --as kube-1.36 says what a stock one does now"
+    "either the cluster has changed since and the pod will be retried, or that scheduler has other rules: "
+    "see plimsoll whatif --as kube-1.36"
 )
 #: On how many nodes a preview of preemption looks for victims.
 LOOKED_AT = 200
@@ -57,7 +57,9 @@ def explain_pod(
     """Explain why a pod is pending or where it was scheduled; `unfolded` omits nothing."""
     settings = settings or SchedulerProfile.default()
     if pod.status.phase in TERMINAL_PHASES:
-        return PodExplanation(full_name(pod), ExplainVerdict.ENDED, f"the pod has ended: {pod.status.phase}")
+        return PodExplanation(
+            full_name(pod), ExplainVerdict.ENDED, f"the pod has terminated: {pod.status.phase}"
+        )
     if pod.spec.node_name:
         return explain_scheduled(cluster_state, pod, settings)
     made = _explain_pending(cluster_state, pod, settings, 10**9 if unfolded else STATES)
@@ -82,7 +84,7 @@ def _explain_pending(
     filter_run = run_filters(task, cluster_state.snapshot, settings)
     if isinstance(filter_run.outcome, Placement):
         node = filter_run.outcome.node
-        summary = f"it fits on node {node} as things stand; nothing is in its way"
+        summary = f"it fits on node {node} now"
         return PodExplanation(name, ExplainVerdict.FITS, summary, node)
     unplaced = filter_run.outcome
     if unplaced.nodes and unplaced.reasons and not any(count for _, count in unplaced.reasons):
@@ -118,9 +120,9 @@ def _explain_gated(
         after,
         verdict=ExplainVerdict.GATED,
         node="",
-        summary=f"scheduling is held back by {pluralize(len(pod.spec.scheduling_gates), 'gate')}: {gates}",
+        summary=f"{pluralize(len(pod.spec.scheduling_gates), 'scheduling gate')} set: {gates}",
         fixes=(fix_gates(pod), *after.fixes[:1]),
-        notes=(f"once it is let go: {then}", *after.notes),
+        notes=(f"without the gates: {then}", *after.notes),
     )
 
 
@@ -148,11 +150,13 @@ def _scheduler_notes(cluster_state: ClusterState, pod: Pod, lost: bool) -> tuple
     notes = []
     if lost:
         notes.append(
-            f"nobody may be scheduling it: schedulerName is {pod.spec.scheduler_name}, no pod of that "
-            "scheduler is on any node, and it has no PodScheduled condition"
+            f"schedulerName {pod.spec.scheduler_name} may not be running: it has scheduled no pod, and this "
+            "pod has no PodScheduled condition"
         )
     if pod.status.nominated_node_name:
-        notes.append(f"node {pod.status.nominated_node_name} is being cleared for it")
+        notes.append(
+            f"nominated to node {pod.status.nominated_node_name}: lower-priority pods are being preempted"
+        )
     return tuple(notes)
 
 
@@ -161,7 +165,7 @@ def _scheduler_message(pod: Pod, made: PodExplanation) -> tuple[str, ...]:
     for condition in pod.status.conditions:
         refused = condition.type == POD_SCHEDULED and condition.status == "False"
         if refused and condition.message and not condition.message.startswith(made.summary):
-            message = f"the cluster's scheduler said: {condition.message}"
+            message = f"message of the cluster's scheduler: {condition.message}"
             return (message, _OTHERWISE) if made.verdict is ExplainVerdict.FITS else (message,)
     return ()
 
@@ -172,10 +176,10 @@ def preview_preemption(view: PodView, unplaced: FitError, groups: tuple[NodeGrou
     if not unplaced.nodes:
         return ""
     if resolvable is None or not resolvable.any():
-        return "would not help: no node would do if other pods were gone"
+        return "would not help: no node would be feasible without other pods"
     priority = view.task.priority
     if not (snapshot.index(LowestPriorities).lowest[resolvable] < priority).any():
-        return f"nobody to remove: no pod on these nodes has a priority below {priority}"
+        return f"no victims: no pod on these nodes has a priority below {priority}"
     if int(np.count_nonzero(resolvable)) > LOOKED_AT:
         names = [name for group in groups if group.resolvable for name in group.nodes]
         mask = np.zeros_like(resolvable)
@@ -191,7 +195,7 @@ def preview_preemption(view: PodView, unplaced: FitError, groups: tuple[NodeGrou
     broken = (
         f", breaking {pluralize(plan.broken_budgets, 'disruption budget')}" if plan.broken_budgets else ""
     )
-    return f"would remove {victims} from node {plan.node}{broken}{limited}"
+    return f"would evict {victims} from node {plan.node}{broken}{limited}"
 
 
 def _cluster_section(
@@ -212,7 +216,7 @@ def _cluster_section(
         for claim in view.task.unallocated_claims
         for name, body in requests_of(claim)
     ]
-    return (ExplanationSection("in the whole cluster", tuple(branches)),)
+    return (ExplanationSection("cluster-wide", tuple(branches)),)
 
 
 # -- one node
@@ -225,7 +229,7 @@ def explain_node(
     settings = settings or SchedulerProfile.default()
     place = cluster_state.snapshot.row_of(node)
     if place is None:
-        raise InputError(f"there is no node {node}; there are {len(cluster_state.snapshot)}")
+        raise InputError(f"node {node} not found ({len(cluster_state.snapshot)} nodes)")
     free = replace(pod, spec=replace(pod.spec, node_name="", scheduling_gates=()))
     task = read_pod_info(free, cluster_state.snapshot)
     if isinstance(task, NodeReason):

@@ -40,7 +40,7 @@ def explain_scheduled(cluster_state: ClusterState, pod: Pod, settings: Scheduler
     snapshot, node = cluster_state.snapshot, pod.spec.node_name
     name, place = full_name(pod), snapshot.row_of(node)
     if place is None:
-        summary = f"bound to node {node}, which is not there: neither charged nor running anywhere known"
+        summary = f"bound to node {node}, which does not exist"
         return PodExplanation(name, ExplainVerdict.PLACED, summary, node)
     ledger = snapshot.ledger(place)
     claims = _claims(cluster_state, pod)
@@ -50,12 +50,12 @@ def explain_scheduled(cluster_state: ClusterState, pod: Pod, settings: Scheduler
         sections.append(ExplanationSection("devices", devices))
     charges = tuple(_charges(cluster_state, ledger, pod)) or (_nothing(),)
     sections.append(ExplanationSection(f"charged on node {node}", charges))
-    sections.append(ExplanationSection(f"left on node {node}", tuple(_headroom(ledger, pod))))
+    sections.append(ExplanationSection(f"free on node {node}", tuple(_headroom(ledger, pod))))
     choice = _choice(cluster_state, pod, claims, place, settings)
     if choice is not None:
         sections.append(choice)
     what = "; being deleted" if pod.metadata.deletion_timestamp is not None else ""
-    summary = f"on node {node} ({pod.status.phase or 'no phase yet'}{what})"
+    summary = f"bound to node {node} ({pod.status.phase or 'no phase yet'}{what})"
     return PodExplanation(name, ExplainVerdict.PLACED, summary, node, sections=tuple(sections))
 
 
@@ -185,7 +185,7 @@ def describe_charge(holder: ResourceHolder) -> Statement:
 
 def _nothing() -> Statement:
     return Statement(
-        StatementKind.TOLD, {"text": "nothing: it requests nothing, and no claim of it charges the node"}
+        StatementKind.TOLD, {"text": "nothing: it has no requests, and none of its claims charges the node"}
     )
 
 
@@ -226,8 +226,8 @@ def _choice(
             if not isinstance(rule, DynamicResourcesFilter):
                 sieve.apply(rule)
         if not sieve.feasible[place]:
-            title = "how the node compares today"
-            text = "it would not be placed here again: " + _first_no(rules, place)
+            title = "comparison with other nodes, as of now"
+            text = "it would not be scheduled here again: " + _first_no(rules, place)
             return ExplanationSection(title, (Statement(StatementKind.TOLD, {"text": text}),))
         scores = score_nodes(task, snapshot, settings, sieve.feasible)
         branches = tuple(_scores(task, cluster_state, settings, sieve, place))
@@ -235,15 +235,15 @@ def _choice(
         better = int(np.count_nonzero(sieve.feasible & (scores > scores[place])))
         alike = int(np.count_nonzero(sieve.feasible & (scores == scores[place]))) - 1
     if feasible == 1:
-        text = "it is the only node that passes all rules"
+        text = "it is the only feasible node"
         return ExplanationSection(
-            "how the node compares today", (Statement(StatementKind.TOLD, {"text": text}),)
+            "comparison with other nodes, as of now", (Statement(StatementKind.TOLD, {"text": text}),)
         )
-    but = " (devices aside)" if claims else ""
+    but = " (without devices)" if claims else ""
     rank = f"{pluralize(better, 'node')} would score higher" if better else "none scores higher"
-    text = f"{feasible} nodes pass all rules{but}; {rank}, {alike} the same"
+    text = f"{feasible} feasible nodes{but}; {rank}, {alike} the same"
     return ExplanationSection(
-        "how the node compares today", (Statement(StatementKind.TOLD, {"text": text}, branches),)
+        "comparison with other nodes, as of now", (Statement(StatementKind.TOLD, {"text": text}, branches),)
     )
 
 
@@ -252,7 +252,7 @@ def _first_no(rules: list[Any], place: int) -> str:
         reasons = rule.filter_node(place)
         if reasons:
             return ", ".join(map(render, reasons))
-    return "its claims are used elsewhere"
+    return "its claims are allocated on other nodes"
 
 
 def _scores(

@@ -28,6 +28,11 @@ class ExplainVerdict(Enum):
     ALLOCATED = "allocated"
     UNUSED = "unused"
 
+    @property
+    def label(self) -> str:
+        """Text form, in kubectl's terms; the value is the JSON form."""
+        return {"placed": "scheduled", "ended": "terminated"}.get(self.value, self.value)
+
 
 @dataclass(frozen=True, slots=True)
 class ExplanationSection:
@@ -183,7 +188,7 @@ class PendingList:
 def head_lines(name: str, verdict: ExplainVerdict, summary: str, paint: Paint) -> Iterator[str]:
     good = verdict in (ExplainVerdict.PLACED, ExplainVerdict.ALLOCATED, ExplainVerdict.FITS)
     color = paint.green if good else paint.yellow if verdict is ExplainVerdict.UNUSED else paint.red
-    yield f"{paint.bold(name)}: {color(verdict.value)}"
+    yield f"{paint.bold(name)}: {color(verdict.label)}"
     yield from fold(str, summary, "", paint.width)
 
 

@@ -38,12 +38,12 @@ _GET = rpc.method_of(v1.DESCRIPTOR, "PodResourcesLister", "Get")
 _GET_ALLOCATABLE = rpc.method_of(v1.DESCRIPTOR, "PodResourcesLister", "GetAllocatableResources")
 
 _UNREACHABLE = {
-    errno.ENOENT: "there is no such socket; is a kubelet running here? Name its socket with --socket",
-    errno.ENOTDIR: "there is no such socket; name the kubelet's with --socket",
-    errno.EACCES: "permission denied; a kubelet's socket is for root alone",
-    errno.EPERM: "permission denied; a kubelet's socket is for root alone",
-    errno.ECONNREFUSED: "nobody listens there; the kubelet that left it behind is gone, or it is no socket",
-    errno.EPROTOTYPE: "that is another kind of socket",
+    errno.ENOENT: "no such socket; check that a kubelet is running, or pass its socket with --socket",
+    errno.ENOTDIR: "no such socket; pass the kubelet's socket with --socket",
+    errno.EACCES: "permission denied; only root may use a kubelet's socket",
+    errno.EPERM: "permission denied; only root may use a kubelet's socket",
+    errno.ECONNREFUSED: "connection refused; the kubelet has exited, or it is not a socket",
+    errno.EPROTOTYPE: "not a stream socket",
 }
 
 
@@ -62,7 +62,7 @@ def check_socket(path: Path) -> None:
         try:
             probe.connect(str(path))
         except TimeoutError:
-            raise InputError(f"{path}: nobody answers there") from None
+            raise InputError(f"{path}: connection timed out") from None
         except OSError as error:
             why = _UNREACHABLE.get(error.errno or 0, error.strerror or str(error))
             raise InputError(f"{path}: {why}") from None
@@ -147,16 +147,16 @@ class PodResourcesClient:
         if method is _GET and code in (status.UNKNOWN, status.NOT_FOUND) and text.endswith("not found"):
             return PodNotFound(text)
         if is_rate_limited(error):
-            why = f"{text}, {self._attempts} times in a row: others ask this kubelet too often"
+            why = f"{text}, {self._attempts} times in a row: other clients call this kubelet too often"
         elif code is status.UNIMPLEMENTED or (method is _GET and text.endswith("Get method disabled")):
             why = f"this server has no {method.name}"
             if method is _GET:
                 why += " (kubelets have it since 1.34, before that with the feature gate"
                 why += " KubeletPodResourcesGet); `plimsoll podresources list` shows all pods"
         elif code is status.DEADLINE_EXCEEDED:
-            why = f"no answer to {method.name} within {self._timeout:g} s"
+            why = f"no response to {method.name} within {self._timeout:g} s"
         elif code is status.UNAVAILABLE:
-            why = f"the connection broke, or this is no gRPC: {text}"
+            why = f"connection lost, or not a gRPC server: {text}"
         else:
             why = f"{method.name} failed: {code.name}: {text}"
         raise InputError(f"{self.path}: {why}")

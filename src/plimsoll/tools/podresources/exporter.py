@@ -104,18 +104,18 @@ class _Rows:
 
 def health_metrics(node: str, health: ExporterHealth) -> Iterator[Metric]:
     """Yield the metrics of the exporter itself."""
-    yield _plain(node, "up", "Whether the kubelet answered when it was last asked.", int(health.up))
+    yield _plain(node, "up", "1 if the last call to the kubelet succeeded.", int(health.up))
     for name, about, count in (
-        ("reads", "How often the kubelet was asked.", health.reads),
-        ("read_errors", "How often it did not answer, or with an error.", health.errors),
-        ("read_rate_limited", "How often it turned a call away for being too many.", health.rate_limited),
+        ("reads", "Calls to the kubelet.", health.reads),
+        ("read_errors", "Failed calls to the kubelet.", health.errors),
+        ("read_rate_limited", "Rate-limited calls to the kubelet.", health.rate_limited),
     ):
         counter = CounterMetricFamily(PREFIX + name, about, labels=["node"])
         counter.add_metric([node], count)
         yield counter
-    yield _plain(node, "read_seconds", "How long it last took to ask the kubelet.", health.seconds)
+    yield _plain(node, "read_seconds", "Duration of the last call to the kubelet.", health.seconds)
     if health.synced is not None:
-        about = "Whether pods and ResourceSlices of the node are known."
+        about = "1 if pods and ResourceSlices of the node are synced."
         yield _plain(node, "api_synced", about, int(health.synced))
 
 
@@ -126,14 +126,14 @@ def node_metrics(
     known: NodeObjects,
 ) -> Iterator[Metric]:
     """Yield the metrics of a node whose kubelet responded."""
-    yield _plain(node, "pods", "How many pods the node has.", len(pods))
+    yield _plain(node, "pods", "Pods on the node.", len(pods))
     claims = {
         (claim.claim_namespace, claim.claim_name)
         for pod in pods
         for container in pod.containers
         for claim in container.dynamic_resources
     }
-    yield _plain(node, "claims", "How many claims its pods hold.", len(claims))
+    yield _plain(node, "claims", "Claims used by pods on the node.", len(claims))
     yield from _show_claims(node, pods, known)
     yield from _show_plugin_devices(node, pods, allocatable, known)
     yield from _show_amounts(node, pods, known)
@@ -154,13 +154,13 @@ def _show_claims(node: str, pods: Sequence[v1.PodResources], known: NodeObjects)
     info = _Rows(
         node,
         "device_info",
-        "Devices of claims and who holds them; without a holder if nobody does.",
+        "Devices of claims and their holders; without a holder if free.",
         (*_HOLDER, "claim", *_DEVICE, "share_id", "cdi_device"),
     )
     cdi = _Rows(
         node,
         "cdi_device_info",
-        "CDI devices and who holds them.",
+        "CDI devices and their holders.",
         (*_HOLDER, "claim", *_DEVICE, "cdi_device"),
     )
     holders: dict[DeviceId, set[tuple[str, ...]]] = {device: set() for device in sorted(known.devices)}
@@ -173,7 +173,7 @@ def _show_claims(node: str, pods: Sequence[v1.PodResources], known: NodeObjects)
                 for name in names:
                     cdi.note(*holder, claim.claim_name, *id, name)
                 holders.setdefault(id, set()).add(holder)
-    counts = _Rows(node, "device_containers", "How many containers hold a device; 0 if it is free.", _DEVICE)
+    counts = _Rows(node, "device_containers", "Containers that hold a device; 0 if it is free.", _DEVICE)
     for id, found in holders.items():
         counts.add(*id, count=len(found))
         if not found:
@@ -187,7 +187,7 @@ def _show_plugin_devices(
     allocatable: v1.AllocatableResourcesResponse | None,
     known: NodeObjects,
 ) -> Iterator[Metric]:
-    about = "Devices of device plugins and who holds them; without a holder if nobody does."
+    about = "Device plugin devices and their holders; without a holder if free."
     rows = _Rows(node, "plugin_device_info", about, (*_HOLDER, "resource", "device"))
     held = set()
     for holder, container in _containers(pods, known):
@@ -204,17 +204,17 @@ def _show_plugin_devices(
 
 def _show_amounts(node: str, pods: Sequence[v1.PodResources], known: NodeObjects) -> Iterator[Metric]:
     where = ("type", "numa_node")
-    cpus = _Rows(node, "container_cpus", "CPUs that are a container's alone.", _HOLDER)
-    memory = _Rows(node, "container_memory_bytes", "Memory that is a container's alone.", (*_HOLDER, *where))
-    claims = _Rows(node, "container_claims", "Claims that a container holds.", _HOLDER)
+    cpus = _Rows(node, "container_cpus", "Exclusive CPUs of a container.", _HOLDER)
+    memory = _Rows(node, "container_memory_bytes", "Exclusive memory of a container.", (*_HOLDER, *where))
+    claims = _Rows(node, "container_claims", "Claims of a container.", _HOLDER)
     for holder, container in _containers(pods, known):
         cpus.add(*holder, count=len(container.cpu_ids))
         claims.add(*holder, count=len(container.dynamic_resources))
         for block in container.memory:
             memory.add(*holder, block.memory_type, _nodes(block.topology), count=block.size)
-    pod_cpus = _Rows(node, "pod_cpus", "CPUs that the containers of a pod share.", _POD)
+    pod_cpus = _Rows(node, "pod_cpus", "Exclusive CPUs shared by the containers of a pod.", _POD)
     pod_memory = _Rows(
-        node, "pod_memory_bytes", "Memory that the containers of a pod share.", (*_POD, *where)
+        node, "pod_memory_bytes", "Exclusive memory shared by the containers of a pod.", (*_POD, *where)
     )
     for pod in pods:
         labels = (pod.namespace, pod.name, known.uids.get((pod.namespace, pod.name), ""))
@@ -227,12 +227,12 @@ def _show_amounts(node: str, pods: Sequence[v1.PodResources], known: NodeObjects
 
 
 def _show_allocatable(node: str, allocatable: v1.AllocatableResourcesResponse) -> Iterator[Metric]:
-    yield _plain(node, "allocatable_cpus", "CPUs that pods can have.", len(allocatable.cpu_ids))
-    about = "Memory that pods can have."
+    yield _plain(node, "allocatable_cpus", "Allocatable CPUs.", len(allocatable.cpu_ids))
+    about = "Allocatable memory."
     memory = _Rows(node, "allocatable_memory_bytes", about, ("type", "numa_node"))
     for block in allocatable.memory:
         memory.add(block.memory_type, _nodes(block.topology), count=block.size)
-    about = "Devices of device plugins that pods can have."
+    about = "Allocatable device plugin devices."
     devices = _Rows(node, "allocatable_plugin_devices", about, ("resource",))
     for group in allocatable.devices:
         devices.add(group.resource_name, count=len(group.device_ids))

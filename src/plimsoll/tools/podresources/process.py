@@ -133,7 +133,7 @@ class Exporter:
             health.errors += 1
         else:
             if not health.up and health.errors:
-                _log.warning("the kubelet answers again")
+                _log.warning("the kubelet responds again")
             health.up = True
         health.rate_limited = self._kubelet.rate_limited
         self._read_at = self._clock()
@@ -236,5 +236,7 @@ async def _end(task: asyncio.Task[object]) -> None:
 def _address(listen: str) -> tuple[str, int]:
     host, separator, port = listen.rpartition(":")
     if not separator or not port.isdigit() or int(port) > 65535:
-        raise ConfigError(f"--listen: {listen!r} is no address: give HOST:PORT, such as 127.0.0.1:9478")
+        raise ConfigError(
+            f"--listen: {listen!r} is not a valid address: use HOST:PORT, such as 127.0.0.1:9478"
+        )
     return host.strip("[]") or "127.0.0.1", int(port)

@@ -25,11 +25,11 @@ POLICIES = (
 COLUMNS = (AS_IS, *(policy.value for policy in POLICIES))
 #: Column heading and short description.
 HEADINGS = {
-    AS_IS: ("NOW", "as booked today"),
-    "AddPerClaim": ("ADD/CLAIM", "requests and claims, each claim once"),
-    "AddPerReference": ("ADD/REF", "requests, claims per container with them"),
-    "Max": ("MAX", "the greater of requests and claims"),
-    "ConsumeFrom": ("CONSUME", "the claims; requests draw from them"),
+    AS_IS: ("NOW", "as charged now"),
+    "AddPerClaim": ("ADD/CLAIM", "requests plus claims, each claim once"),
+    "AddPerReference": ("ADD/REF", "requests plus claims, once per referencing container"),
+    "Max": ("MAX", "the larger of requests and claims"),
+    "ConsumeFrom": ("CONSUME", "claims; requests draw from them"),
 }
 #: Rows of each table by default.
 SHOWN = 10
@@ -137,9 +137,9 @@ class PoliciesReport:
 
     def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
         if not self.pods:
-            yield "No pod on a node has a claim that is charged to it: every policy comes to the same."
+            yield "No scheduled pod has a claim that is charged to its node: all policies are equal."
             return
-        yield "Every claim priced anew, under one policy for all:"
+        yield "All claims priced under one policy:"
         yield ""
         yield from self._summary_lines(paint)
         yield ""
@@ -148,7 +148,7 @@ class PoliciesReport:
         yield from self._pod_lines(paint, wide)
         yield from self._refusal_lines(paint)
         for pod, claim in self.believed[:5]:
-            yield f"note: claim {claim} of pod {pod} cannot be priced; taken as its pod's status says."
+            yield f"note: claim {claim} of pod {pod} cannot be priced; using its recorded charge."
 
     def _summary_lines(self, paint: Paint) -> Iterator[str]:
         names = [name for name in ("cpu", "memory") if any(row.resource == name for row in self.nodes)]
@@ -178,7 +178,7 @@ class PoliciesReport:
             key=lambda row: (min(map(row.left, COLUMNS)) >= 0, row.node, resource_order(row.resource))
         )
         shown = shown_rows if wide or not self.limit else shown_rows[: self.limit]
-        yield "Nodes: what is charged, and how far past the line that is."
+        yield "Nodes: charged amounts, and excess over the line."
         table = Table(("NODE", "RESOURCE", ">LINE", *(f">{HEADINGS[column][0]}" for column in COLUMNS)))
         for row in shown:
             cells = [_cell(row, column, wide) for column in COLUMNS]
@@ -188,15 +188,15 @@ class PoliciesReport:
             yield f"{count(len(shown_rows) - len(shown), 'more row')} not shown; -o wide shows all."
         same = len({row.node for row in self.nodes} - {row.node for row in shown_rows})
         if same:
-            yield f"{count(same, 'node')} the same under every policy."
+            yield f"{count(same, 'node')} equal under every policy."
 
     def _pod_lines(self, paint: Paint, wide: bool) -> Iterator[str]:
         shown_rows = [row for row in self.pods if wide or row.differs]
         if not shown_rows:
-            yield "No pod is charged otherwise under another policy."
+            yield "No pod is charged differently under another policy."
             return
         shown = shown_rows if wide or not self.limit else shown_rows[: self.limit]
-        yield "Pods: what they request, what their claims have, how many containers refer to them."
+        yield "Pods: requests, claimed amounts, and number of containers that reference the claims."
         heads = (">REQUESTS", ">CLAIMED", ">REFS", *(f">{HEADINGS[column][0]}" for column in COLUMNS))
         table = Table(("RESOURCE", *heads, "POD"))
         for row in shown:
@@ -211,7 +211,7 @@ class PoliciesReport:
         if not self.refusals:
             return
         yield ""
-        yield "Refused by rule, whatever room there is:"
+        yield "Refused by rule, regardless of capacity:"
         groups: dict[tuple[str, str], list[PolicyRefusal]] = {}
         for refusal in self.refusals:
             groups.setdefault((refusal.column, format_reason(refusal.reason)), []).append(refusal)

@@ -50,7 +50,7 @@ class DevicesReport:
 
     def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
         if not self.rows:
-            yield "There are no devices: no ResourceSlice lists any."
+            yield "No devices found: no ResourceSlice publishes any."
             return
         states = Counter(row.state for row in self.rows)
         shown_text = ", ".join(f"{states[state]:,} {state}" for state in STATES if states[state])
@@ -134,11 +134,11 @@ class PoolsReport:
 
     def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
         if not self.rows:
-            yield "There are no pools: there is no ResourceSlice."
+            yield "No pools found: there are no ResourceSlices."
             return
         broken = [row for row in self.rows if not row.complete]
         if broken:
-            yield paint.red(f"{count(len(broken), 'pool')} cannot be used:")
+            yield paint.red(f"{count(len(broken), 'pool')} not usable:")
             for row in broken[:5]:
                 yield paint.red(f"  {row.driver}/{row.pool}: {row.standing}, {row.why}")
             if len(broken) > 5:
@@ -201,7 +201,7 @@ class ClaimsReport:
 
     def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
         if not self.rows:
-            yield "There are no claims."
+            yield "No claims found."
             return
         if self.alone:
             yield from _claim_lines(self.rows[0], paint)
@@ -227,7 +227,7 @@ class ClaimsReport:
                 yield paint.red(f"{row.namespace}/{row.claim} cannot be priced: {format_reason(row.problem)}")
         yield from not_shown(len(self.rows) - len(shown), "claim")
         if any(row.charges and not row.booked for row in shown):
-            yield "(...) would be charged: no pod on the books uses the claim."
+            yield "(...) would be charged: no scheduled pod uses the claim."
 
     def as_json(self) -> dict[str, Any]:
         shown = self.rows[: self.limit] if self.limit else self.rows
@@ -238,7 +238,7 @@ def _claim_lines(row: ClaimRow, paint: Paint) -> Iterator[str]:
     """Yield the details of one claim."""
     where = f" on {row.node}" if row.node else ""
     yield f"{paint.bold(f'{row.namespace}/{row.claim}')}: {row.state}{where}"
-    pods = ", ".join(row.reserved_for) or "nobody"
+    pods = ", ".join(row.reserved_for) or "no pod"
     yield f"  class      {', '.join(row.classes) or '-'}"
     yield f"  reserved   for {pods}"
     for text in _devices(row):
@@ -246,11 +246,11 @@ def _claim_lines(row: ClaimRow, paint: Paint) -> Iterator[str]:
     for text in charges_of(row):
         yield f"  charges    {text}"
     if row.problem is not None:
-        yield paint.red(f"  charges    cannot be told: {format_reason(row.problem)}")
+        yield paint.red(f"  charges    cannot be computed: {format_reason(row.problem)}")
     elif not row.charges and not row.inside:
         yield "  charges    nothing to its node"
     elif not row.booked:
-        yield "  (...)      would be charged: no pod on the books uses the claim"
+        yield "  (...)      would be charged: no scheduled pod uses the claim"
 
 
 def charges_of(row: ClaimRow) -> Iterator[str]:

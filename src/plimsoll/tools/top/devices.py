@@ -104,7 +104,7 @@ def _of_node(cluster_state: ClusterState, name: str, known: DeviceHolders) -> It
     snapshot = cluster_state.snapshot
     place = snapshot.row_of(name)
     if place is None:
-        raise InputError(f"there is no node {name}")
+        raise InputError(f"node {name} not found")
     devices = snapshot.inventory.devices_for(snapshot.node(place))
     if isinstance(devices, AllocationFault):
         return
@@ -129,7 +129,7 @@ def rows_of(
         state, why = _state(devices, usage, number)
         holding = [holder for holder in holders if not holder.admin]
         if state == TAKEN and sum(not holder.share for holder in holding) and len(holding) > 1:
-            why = f"held {len(holding)} times"
+            why = f"allocated {len(holding)} times"
         yield DeviceRow(
             *entry.id,
             _node_of(entry.view.slice, device),
@@ -243,7 +243,7 @@ def stale_rows(devices: NodeDevices, views: Iterable[SliceView], known: DeviceHo
                 continue
             seen[device.name] += 1
             id = DeviceId(*pool.id, device.name)
-            why = pool.reason if generation == newest else f"of generation {generation}, not {newest}"
+            why = pool.reason if generation == newest else f"generation {generation}, newest is {newest}"
             yield DeviceRow(
                 *id,
                 _node_of(view.slice, device),
@@ -260,4 +260,4 @@ def stale_rows(devices: NodeDevices, views: Iterable[SliceView], known: DeviceHo
 def missing_rows(known: DeviceHolders, unpublished: Iterable[DeviceId]) -> Iterator[DeviceRow]:
     """Yield rows for devices that claims hold and no slice publishes."""
     for id in unpublished:
-        yield DeviceRow(*id, "", STALE, known.of(id), why="nobody publishes it")
+        yield DeviceRow(*id, "", STALE, known.of(id), why="not published")

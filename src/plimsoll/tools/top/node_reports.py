@@ -42,7 +42,7 @@ class NodesReport:
 
     def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
         if not self.nodes:
-            yield "There are no nodes."
+            yield "No nodes found."
             return
         yield from _overcommit_lines(self.past, len(self.nodes), paint)
         rows = list(self._table(paint, wide, paint.colour).lines(PLAIN, wide=True))
@@ -131,14 +131,14 @@ class NodeReport:
         held = [holder for holder in self.holders if holder.resource == resource]
         shown = held if wide else held[:_HOLDERS]
         line = self.node.row(resource).line
-        yield f"Who holds {resource}"
+        yield f"Holders of {resource}"
         table = Table((">AMOUNT", ">SHARE", "BY", "POD", "CLAIM", "DEVICES"))
         for holder in shown:
             table.add(
                 format_short(resource, holder.amount),
                 percent(holder.amount, line),
                 holder.rule,
-                f"{holder.namespace}/{holder.pod}" if holder.pod else "all that use it",
+                f"{holder.namespace}/{holder.pod}" if holder.pod else "(shared)",
                 (holder.claim if holder.pod else f"{holder.namespace}/{holder.claim}") or "-",
                 [f"{each.pool}/{each.device}" for each in holder.devices] or "-",
             )

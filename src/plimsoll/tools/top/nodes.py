@@ -278,7 +278,7 @@ def holders(cluster_state: ClusterState, node: str, resource: str = "") -> list[
     """
     place = cluster_state.snapshot.row_of(node)
     if place is None:
-        raise InputError(f"there is no node {node}")
+        raise InputError(f"node {node} not found")
     ledger = cluster_state.snapshot.ledger(place)
     found = [
         each

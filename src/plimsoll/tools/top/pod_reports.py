@@ -43,7 +43,7 @@ class PodsReport:
 
     def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
         if not self.rows:
-            yield "There are no pods."
+            yield "No pods found."
             return
         wide = wide or self.alone
         if not self.alone:
@@ -62,7 +62,7 @@ class PodsReport:
                 first = place == 0 or not paint.colour
                 devices = [f"{each.pool}/{each.device}" for each in row.devices] if place == 0 else []
                 if name in row.drawn:
-                    devices.append(f"draws {format_short(name, row.drawn[name])} {name} of its claim")
+                    devices.append(f"draws {format_short(name, row.drawn[name])} {name} from its claim")
                 table.add(
                     f"{row.namespace}/{row.name}" if first else "",
                     (Cell(row.node) if row.node else Cell("pending", "yellow")) if first else "",
@@ -91,7 +91,7 @@ class NamespacesReport:
 
     def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
         if not self.rows:
-            yield "There are no pods and no claims in any namespace."
+            yield "No pods or claims found."
             return
         names = shown_resources((row.amounts for row in self.rows), self.resources, wide)
         parts = (">REQUESTS", ">CLAIMS", ">OVERHEAD", ">TOTAL")

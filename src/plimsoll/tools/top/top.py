@@ -38,9 +38,9 @@ def top(
     `limit` is the number of rows to show (0: all). Raises InputError if nothing has this name.
     """
     if what not in VIEWS:
-        raise InputError(f"{what}: there is no such view; there are {', '.join(VIEWS)}")
+        raise InputError(f"{what}: unknown view; valid views: {', '.join(VIEWS)}")
     if sort not in SORTS:
-        raise InputError(f"{sort}: nodes are sorted by {', '.join(SORTS)}")
+        raise InputError(f"{sort}: unknown sort order; valid values: {', '.join(SORTS)}")
     _check_seen(cluster_state, what)
     if what == "nodes":
         return (
@@ -77,7 +77,7 @@ def _check_seen(cluster_state: ClusterState, what: str) -> None:
     """Raise InputError if the kind that a view shows could not be read."""
     for gap in cluster_state.objects.gaps:
         if gap.kind == _SHOWN.get(what) and gap.refused:
-            raise InputError(f"{gap.kind} cannot be told about: {gap.why}")
+            raise InputError(f"{gap.kind} cannot be shown: {gap.why}")
 
 
 def _top_nodes(cluster_state: ClusterState, resources: tuple[str, ...], sort: str, limit: int) -> NodesReport:
@@ -106,7 +106,7 @@ def _top_pods(
         meta = cluster_state.pod(name, namespace).metadata
         rows = [row for row in pod_rows(cluster_state, meta.namespace) if row.pod == meta.name]
         if not rows:
-            raise InputError(f"pod {meta.namespace}/{meta.name} has ended")
+            raise InputError(f"pod {meta.namespace}/{meta.name} has terminated")
         return PodsReport(tuple(rows), resources, alone=True)
     return PodsReport(tuple(pod_rows(cluster_state, namespace)), resources, limit)
 
@@ -118,5 +118,5 @@ def _found(chosen: object, every: object, word: str, name: str, names: set[str])
 
 def _missing(word: str, name: str, known: set[str]) -> str:
     near = get_close_matches(name, sorted(known), 3)
-    hint = f"; did you mean {', '.join(near)}?" if near else f"; there are {len(known)} in all"
-    return f"there is no {word} {name}{hint}"
+    hint = f"; did you mean {', '.join(near)}?" if near else f" ({len(known)} exist)"
+    return f"{word} {name} not found{hint}"

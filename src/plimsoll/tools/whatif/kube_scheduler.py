@@ -43,19 +43,19 @@ KUBE_SCHEDULERS: Mapping[str, KubeScheduler] = {
     for each in (
         KubeScheduler(
             "kube-1.36",
-            "1.36 with DRANodeAllocatableResources on: one set of books, by upstream's rules",
+            "1.36 with DRANodeAllocatableResources enabled: claims are charged to nodes, by upstream's rules",
             Gates.all_on(),
             AccountingProfile.upstream_1_36(),
         ),
         KubeScheduler(
             "kube-1.36-default",
-            "1.36 with its default gates: two books, claims are not counted on the node",
+            "1.36 with default feature gates: claims are not charged to nodes",
             Gates.upstream(),
             AccountingProfile.upstream_1_36(),
         ),
         KubeScheduler(
             "kube-1.37",
-            "1.37.0-rc.1 with DRANodeAllocatableResources on",
+            "1.37.0-rc.1 with DRANodeAllocatableResources enabled",
             Gates.all_on(),
             AccountingProfile.upstream_1_37(),
         ),
@@ -67,7 +67,5 @@ def find_kube_scheduler(name: str) -> KubeScheduler:
     """Return the scheduler called `name`. Raise InputError with the valid names."""
     found = KUBE_SCHEDULERS.get(name)
     if found is None:
-        raise InputError(
-            f"--as {name}: not a scheduler that is known; known are {', '.join(KUBE_SCHEDULERS)}"
-        )
+        raise InputError(f"--as {name}: unknown scheduler; valid values: {', '.join(KUBE_SCHEDULERS)}")
     return found

@@ -63,7 +63,7 @@ class ParsedManifests:
     def take_pod(self, pod: Pod) -> None:
         self.pods += 1
         if self.pods > self.most:
-            raise InputError(f"these are more than {self.most} pods: ask about fewer")
+            raise InputError(f"more than {self.most} pods: reduce the number")
         self.things.append(pod)
 
 
@@ -92,7 +92,7 @@ def read_manifests(
             nothing = False
         if nothing:
             name = str(manifest) if isinstance(manifest, Path) else "manifest"
-            raise InputError(f"{'standard input' if manifest == '-' else name}: there are no objects in it")
+            raise InputError(f"{'standard input' if manifest == '-' else name}: no objects found")
     return made
 
 
@@ -137,7 +137,7 @@ def _placed(found: ParsedObject, namespace: str) -> dict[str, Any]:
 def _priority(found: ParsedObject) -> PriorityClassInfo:
     value = found.tree.get("value", 0)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise InputError(f"{found.where}: PriorityClass {found.name}: value: must be a whole number")
+        raise InputError(f"{found.where}: PriorityClass {found.name}: value: must be an integer")
     policy = found.tree.get("preemptionPolicy")
     return PriorityClassInfo(
         value, policy if isinstance(policy, str) else None, found.tree.get("globalDefault") is True
@@ -157,11 +157,13 @@ def _read_pod(found: ParsedObject, namespace: str) -> Pod:
     tree.pop("status", None)  # it is to be placed as if it were new
     pod = decode_object(replace(found, tree=tree), CREATION_TIME)
     if pod is None:
-        raise InputError(f"{found.where}: apiVersion: a Pod is of v1, not {tree.get('apiVersion')!r}")
+        raise InputError(f"{found.where}: apiVersion: must be v1 for a Pod, not {tree.get('apiVersion')!r}")
     _check_name(replace(found, tree=tree))
     assert isinstance(pod, Pod)
     if not pod.spec.containers:
-        raise InputError(f"{found.where}: Pod {pod.metadata.name}: spec.containers: give at least one")
+        raise InputError(
+            f"{found.where}: Pod {pod.metadata.name}: spec.containers: at least one container is required"
+        )
     return _named(pod, pod.metadata.name)
 
 
@@ -255,8 +257,8 @@ def with_priority(pod: Pod, known: Mapping[str, PriorityClassInfo]) -> Pod:
         found = PriorityClassInfo(_KUBERNETES_PRIORITIES[name])
     else:
         raise InputError(
-            f"pod {pod.metadata.namespace}/{pod.metadata.name}: spec.priorityClassName: {name} is not known; "
-            "add the PriorityClass too, or write spec.priority"
+            f"pod {pod.metadata.namespace}/{pod.metadata.name}: spec.priorityClassName: {name} not found; "
+            "add the PriorityClass as well, or set spec.priority"
         )
     policy = pod.spec.preemption_policy or found.policy
     return with_fields(pod, spec=with_fields(pod.spec, priority=found.value, preemption_policy=policy))

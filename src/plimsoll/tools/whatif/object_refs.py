@@ -27,7 +27,7 @@ def find_targets(objects: ClusterObjects, text: str, namespace: str = "default")
     """Return the objects that a reference names: `Pod/team-a/web-0`, `node/n1`, `deployment/web`."""
     parts = text.split("/")
     if len(parts) not in (2, 3) or not all(parts):
-        raise InputError(f"{text!r} names no object: write KIND/NAMESPACE/NAME, or KIND/NAME")
+        raise InputError(f"{text!r}: must be KIND/NAMESPACE/NAME or KIND/NAME")
     word, name = parts[0].lower(), parts[-1]
     place = parts[1] if len(parts) == 3 else namespace
     if word in _WORKLOADS:
@@ -35,15 +35,15 @@ def find_targets(objects: ClusterObjects, text: str, namespace: str = "default")
     kind = _kind(word)
     if kind is None:
         known = sorted({*(each.endpoint.kind for each in KINDS), *_WORKLOADS.values()})
-        raise InputError(f"{text}: {parts[0]} is no kind that counts here; known are {', '.join(known)}")
+        raise InputError(f"{text}: unknown kind {parts[0]}; valid kinds: {', '.join(known)}")
     if not kind.endpoint.namespaced:
         if len(parts) == 3:
-            raise InputError(f"{text}: a {kind.endpoint.kind} has no namespace: write {parts[0]}/{name}")
+            raise InputError(f"{text}: a {kind.endpoint.kind} is cluster-scoped: write {parts[0]}/{name}")
         place = ""
     found: Any = objects.find(kind.view, place, name)
     if found is None:
         names = [each.metadata.name for each in objects.all(kind.view) if each.metadata.namespace == place]
-        raise InputError(f"{text}: there is no such {kind.endpoint.kind}" + _near(name, names))
+        raise InputError(f"{text}: {kind.endpoint.kind} not found" + _near(name, names))
     return [found]
 
 
@@ -70,7 +70,7 @@ def _pods_of(objects: ClusterObjects, kind: str, namespace: str, name: str) -> l
             if workload == name:
                 found.append(pod)
     if not found:
-        raise InputError(f"{kind}/{namespace}/{name}: no pod belongs to it" + _near(name, names))
+        raise InputError(f"{kind}/{namespace}/{name}: no pods found" + _near(name, names))
     return found
 
 

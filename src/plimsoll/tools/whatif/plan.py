@@ -60,7 +60,7 @@ class WhatifPlan:
     def words(self) -> Iterator[str]:
         """Yield the changes as text."""
         if self.policy:
-            yield f"accounting by {self.policy}"
+            yield f"accounting policy {self.policy}"
         if self.remove:
             yield f"without {', '.join(self.remove)}"
         if self.add_nodes:

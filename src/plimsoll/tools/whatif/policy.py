@@ -32,7 +32,7 @@ from plimsoll.tools.cluster_state.objects import ClusterObjects
 def under_policy(objects: ClusterObjects, policy: str) -> Iterator[Any]:
     """Yield the objects that change when everything is charged under one policy."""
     if policy not in POLICIES:
-        raise InputError(f"policy {policy!r}: there is no such policy; known are {', '.join(POLICIES)}")
+        raise InputError(f"policy {policy!r}: unknown accounting policy; valid values: {', '.join(POLICIES)}")
     for slice in objects.all(ResourceSlice):
         devices = tuple(_device(device, policy) for device in slice.spec.devices or ())
         if devices != (slice.spec.devices or ()):

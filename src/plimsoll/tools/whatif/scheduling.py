@@ -85,7 +85,7 @@ class SchedulingRound:
     def _attempt(self, pod: Pod) -> None:
         self._done += 1
         if self._done % _PACE == 0:
-            self._tick("placing pods", self._done, 0)
+            self._tick("scheduling pods", self._done, 0)
         name = name_of(pod)
         self._pending.pop(name, None)
         if pod.spec.scheduling_gates:

@@ -27,7 +27,7 @@ def parse_taint(text: str) -> tuple[Taint, bool]:
         head, effect = body, ""
     key, _, value = head.partition("=")
     if not key or (not gone and effect not in EFFECTS) or (gone and effect and effect not in EFFECTS):
-        raise InputError(f"{text!r} is no taint: write KEY=VALUE:EFFECT, EFFECT one of {', '.join(EFFECTS)}")
+        raise InputError(f"{text!r}: invalid taint: use KEY=VALUE:EFFECT, EFFECT one of {', '.join(EFFECTS)}")
     return Taint(key, value, effect, CREATION_TIME if effect == "NoExecute" else None), gone
 
 
@@ -40,27 +40,27 @@ def change_taints(taints: Sequence[Taint], taint: Taint, gone: bool) -> tuple[Ta
     kept = tuple(each for each in taints if not same(each))
     if gone:
         if len(kept) == len(taints):
-            raise InputError(f"taint {taint.key}{':' if taint.effect else ''}{taint.effect}: it is not there")
+            raise InputError(f"taint {taint.key}{':' if taint.effect else ''}{taint.effect}: not found")
         return kept
     return (*kept, taint)
 
 
 def parse_device_taint(text: str, number: int = 0) -> DeviceTaintRule:
     """Return the DeviceTaintRule for `driver=..,pool=..,device=..:key=value:effect`."""
-    usage = "write driver=D,pool=P,device=V:KEY=VALUE:EFFECT with at least one of the three"
+    usage = "use driver=D,pool=P,device=V:KEY=VALUE:EFFECT with at least one of the three"
     selected, colon, rest = text.partition(":")
     head, second, effect = rest.rpartition(":")
     if not colon or not second:
-        raise InputError(f"{text!r} is no device taint: {usage}")
+        raise InputError(f"{text!r}: invalid device taint: {usage}")
     fields: dict[str, str] = {}
     for part in selected.split(","):
         name, equals, value = part.partition("=")
         if name not in ("driver", "pool", "device") or not equals or not value or name in fields:
-            raise InputError(f"{text!r}: {part!r} selects no devices: {usage}")
+            raise InputError(f"{text!r}: invalid device selector {part!r}: {usage}")
         fields[name] = value
     key, _, value = head.partition("=")
     if not key or effect not in DEVICE_EFFECTS:
-        raise InputError(f"{text!r}: the effect of a taint is one of {', '.join(DEVICE_EFFECTS)}: {usage}")
+        raise InputError(f"{text!r}: the effect must be one of {', '.join(DEVICE_EFFECTS)}: {usage}")
     name = f"whatif-{number}"
     return DeviceTaintRule(
         "resource.k8s.io/v1beta2",

@@ -30,7 +30,7 @@ def format_report(report: WhatifResult, paint: Paint, *, wide: bool = False) -> 
     if words:
         yield from _wrapped("with ", "; ".join(words), paint)
     if report.passed_by:
-        yield from _wrapped("passed by: ", ", ".join(report.passed_by), paint)
+        yield from _wrapped("ignored: ", ", ".join(report.passed_by), paint)
     for section in (
         _pending(report, paint),
         _pods(report, paint, wide),
@@ -50,16 +50,12 @@ def _headline(report: WhatifResult, paint: Paint) -> str:
     tried = len(report.outcome.placed) + len(report.outcome.pending)
     waiting = len(report.outcome.pending)
     if not tried:
-        return paint.bold("no pod was to be placed")
+        return paint.bold("no pending pods")
     if not waiting:
-        whole = "the pod has" if tried == 1 else f"all {tried} pods have"
-        return paint.bold(paint.green(f"{whole} a place"))
-    text = f"{len(report.outcome.placed)} of {tried} pods have a place, {waiting} {_verb(waiting, 'wait')}"
+        scheduled = "the pod is" if tried == 1 else f"all {tried} pods are"
+        return paint.bold(paint.green(f"{scheduled} scheduled"))
+    text = f"{len(report.outcome.placed)} of {tried} pods scheduled, {waiting} pending"
     return paint.bold(paint.red(text))
-
-
-def _verb(count: int, verb: str) -> str:
-    return f"{verb}s" if count == 1 else verb
 
 
 def _wrapped(head: str, text: str, paint: Paint, indent: str = "  ") -> Iterator[str]:
@@ -86,7 +82,7 @@ def _pending(report: WhatifResult, paint: Paint) -> Iterator[str]:
     for pending in report.outcome.pending:
         by_reason.setdefault(pending.why, []).append(pending.pod)
     if by_reason:
-        yield paint.bold("WAITS, AND WHY")
+        yield paint.bold("PENDING")
     for why, names in by_reason.items():
         called = [text for text, _ in _groups(names)]
         shown = ", ".join(called[:NODES]) + (
@@ -172,29 +168,25 @@ def _evicted(report: WhatifResult, paint: Paint, wide: bool) -> Iterator[str]:
     if not report.evicted:
         return
     after = report.states[1]
-    yield paint.bold("HAD TO GO")
+    yield paint.bold("EVICTED")
     shown = report.evicted if wide else report.evicted[:FEW]
     for each in shown:
         yield from _wrapped("  ", _describe_eviction(each, after.get(each.pod, ABSENT)), paint, "    ")
     if len(report.evicted) > len(shown):
-        yield f"  and {len(report.evicted) - len(shown)} more; -o wide names them"
+        yield f"  and {len(report.evicted) - len(shown)} more; -o wide lists them"
 
 
 def _describe_eviction(each: EvictedPod, then: PodPlacement) -> str:
     by = f" ({each.by})" if each.by and each.by != each.node else ""
-    what = f"{full_name(each.pod)} leaves {each.node}: {each.because.value}{by}"
+    what = f"{full_name(each.pod)} evicted from {each.node}: {each.because.value}{by}"
     if each.after:
         what += f", after {each.after} s"
     if not each.comes_back:
-        return f"{what}; gone for good, it has no controller"
+        return f"{what}; deleted, it has no controller"
     if then.gone:
-        return f"{what}; gone"
+        return f"{what}; deleted"
     what += f"; then {'on ' + then.node if then.node else 'pending'}"
-    return (
-        f"{what} (it has no controller: a drain deletes it, somebody must make it again)"
-        if each.bare
-        else what
-    )
+    return f"{what} (no controller: a drain deletes it, it must be recreated manually)" if each.bare else what
 
 
 # -- other schedulers
@@ -207,7 +199,7 @@ def _prediction(report: WhatifResult, prediction: Prediction, paint: Paint, wide
         yield from _differing(report, prediction, differing, paint, wide)
     else:
         pending = sum(1 for placement_state in prediction.state.values() if not placement_state.node)
-        yield f"  the same pods have a place ({pending} pending)"
+        yield f"  the same pods are scheduled ({pending} pending)"
     if prediction.past:
         nodes = len({over.node for over in prediction.past})
         named = [
@@ -222,7 +214,7 @@ def _differing(
     report: WhatifResult, prediction: Prediction, differing: Sequence[Name], paint: Paint, wide: bool
 ) -> Iterator[str]:
     ours, theirs = report.states[1], prediction.state
-    yield f"  {len(differing)} {'pod fares' if len(differing) == 1 else 'pods fare'} otherwise:"
+    yield f"  {len(differing)} {'pod differs' if len(differing) == 1 else 'pods differ'}:"
     rows = [("POD", "PLIMSOLL", prediction.name.upper())]
     shown = differing if wide else differing[:FEW]
     rows += [
@@ -230,7 +222,7 @@ def _differing(
     ]
     yield from _table(rows, paint, "  ", wide=wide)
     if len(differing) > len(shown):
-        yield f"  and {len(differing) - len(shown)} more; -o wide names them"
+        yield f"  and {len(differing) - len(shown)} more; -o wide lists them"
     reasons = Counter(
         placement_state.why
         for name in differing
@@ -245,22 +237,25 @@ def _differing(
 
 
 def _proof(proof: Proof, paint: Paint, wide: bool) -> Iterator[str]:
-    yield paint.bold("ALL PLACEMENTS THERE COULD BE")
+    yield paint.bold("EXHAUSTIVE SEARCH")
     pods = f"{proof.pods} pod{'s' if proof.pods != 1 else ''}"
     steps = f"{proof.steps} step{'s' if proof.steps != 1 else ''}"
     if proof.verdict is ProofVerdict.ALL:
-        better = f"; the scheduler, one by one, places {proof.greedy}" if proof.placement else ""
-        yield from _wrapped("  ", f"placed all {pods} (proof: this placement, {steps}){better}", paint)
-    elif proof.verdict is ProofVerdict.IMPOSSIBLE:
+        better = f"; the scheduler places {proof.greedy} one by one" if proof.placement else ""
         yield from _wrapped(
-            "  ", f"impossible: no placement of all {pods} exists (searched everything)", paint
+            "  ", f"all {pods} can be scheduled (proof: this placement, {steps}){better}", paint
         )
+    elif proof.verdict is ProofVerdict.IMPOSSIBLE:
+        yield from _wrapped("  ", f"impossible: no placement of all {pods} exists (search completed)", paint)
         if proof.why:
             yield from _wrapped("  ", proof.why, paint)
         known = "at most" if proof.settled else "at least"
-        yield f"  {known} {proof.most} can be placed; the scheduler, one by one, places {proof.greedy}"
+        yield f"  {known} {proof.most} can be scheduled; the scheduler places {proof.greedy} one by one"
     else:
-        why = proof.why or f"gave up after {steps}: neither a placement of all nor a proof that none exists"
+        why = (
+            proof.why
+            or f"undecided after {steps}: neither a placement of all pods nor a proof that none exists"
+        )
         yield from _wrapped("  ", why, paint)
     if proof.placement:
         rows = [("POD", "NODE", "DEVICES")]
@@ -299,25 +294,25 @@ def _room(report: WhatifResult, paint: Paint, wide: bool) -> Iterator[str]:
 def _remarks(report: WhatifResult, new: Fragmentation, paint: Paint) -> Iterator[str]:
     for each in report.more:
         least = "at least " if each.least else ""
-        yield from _wrapped("", f"room for {least}{each.count} more like {full_name(each.pod)}", paint)
+        yield from _wrapped("", f"capacity for {least}{each.count} more like {full_name(each.pod)}", paint)
     claims = [
         f"{piece.device_class} {piece.most} (on {piece.nodes} node{'s' if piece.nodes != 1 else ''})"
         if piece.most
-        else f"{piece.device_class} {'none' if piece.most == 0 else 'too many different nodes to tell'}"
+        else f"{piece.device_class} {'none' if piece.most == 0 else 'unknown (too many different nodes)'}"
         for piece in new.classes
     ]
     if claims:
-        yield from _wrapped("largest claim of whole devices that still fits: ", ", ".join(claims), paint)
+        yield from _wrapped("largest claim of exclusive devices that fits: ", ", ".join(claims), paint)
     if new.nodes_without_devices:
         amounts = " and ".join(
             f"{format_short(name, units)} {name}" for name, units in sorted(new.without_devices.items())
         )
-        text = f"{amounts} on {_nodes_text(new.nodes_without_devices)} whose devices are all taken"
+        text = f"{amounts} on {_nodes_text(new.nodes_without_devices)} whose devices are all allocated"
         yield from _wrapped("stranded: ", text, paint)
     if new.nodes_without_room:
         count = sum(new.without_room.values())
         text = f"{count} free device{'s' if count != 1 else ''} on {_nodes_text(new.nodes_without_room)}"
-        yield from _wrapped("stranded: ", f"{text} without room for another pod", paint)
+        yield from _wrapped("stranded: ", f"{text} without capacity for another pod", paint)
 
 
 def _nodes_text(count: int) -> str:
@@ -337,4 +332,4 @@ def _nodes(report: WhatifResult, paint: Paint) -> Iterator[str]:
     if len(rows) > 1:
         yield from _table(rows, paint, wide=True)
     if len(report.nodes) > 4 * FEW:
-        yield f"and {len(report.nodes) - 4 * FEW} more nodes; -o json names them"
+        yield f"and {len(report.nodes) - 4 * FEW} more nodes; -o json lists them"

@@ -114,7 +114,7 @@ class WhatifOperations:
         for pod in pods:
             name = name_of(pod)
             if self._cluster.cluster_state.objects.find(Pod, *name) is not None:
-                raise InputError(f"pod {'/'.join(name)} is there already: remove it first, or rename one")
+                raise InputError(f"pod {'/'.join(name)} already exists: remove it first, or rename one")
             self._cluster.add_pod(with_priority(pod, known))
         for thing in others:
             if isinstance(thing, Node):
@@ -140,12 +140,12 @@ class WhatifOperations:
     def add_nodes(self, count: int, like: str = "") -> list[str]:
         """Add nodes like an existing one, with its devices and DaemonSet pods. Return their names."""
         if not 1 <= count <= NODES_MAX:
-            raise InputError(f"nodes to add: give a number from 1 to {NODES_MAX}, not {count}")
+            raise InputError(f"nodes to add: must be from 1 to {NODES_MAX}, not {count}")
         nodes = self._cluster.cluster_state.nodes
         if not like and len(nodes) == 1:
             like = nodes[0].metadata.name
         if not like:
-            raise InputError(f"nodes to add: say which of the {len(nodes)} nodes they are like")
+            raise InputError(f"nodes to add: name the node to copy (there are {len(nodes)} nodes)")
         node = self._node(like)
         pods = self._cluster.pods_on(like)
         names = free_names(self._cluster.cluster_state.objects, like, count)

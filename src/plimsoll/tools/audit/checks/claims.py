@@ -69,8 +69,8 @@ def _why_stale(facts: AuditFacts, claim: ResourceClaim, consumer: ResourceClaimC
     if pod.metadata.uid != consumer.uid:
         return f"was replaced by one with UID {pod.metadata.uid}"
     if is_finished(pod):
-        return f"has ended ({pod.status.phase})"
-    return "was deleted before it had a node" if is_done(pod) else ""
+        return f"has terminated ({pod.status.phase})"
+    return "was deleted before it was scheduled" if is_done(pod) else ""
 
 
 # -- leftovers
@@ -88,10 +88,10 @@ def find_zombie_claims(facts: AuditFacts) -> Iterator[CheckProblem]:
             pod = facts.pods.get((claim.metadata.namespace, owner[0]))
             gone = pod is None or pod.metadata.uid != owner[1]
             if gone or (pod is not None and is_done(pod)):
-                state = "is gone" if gone else "has ended"
+                state = "was deleted" if gone else "has terminated"
                 yield CheckProblem(
                     subject_of(claim),
-                    f"was made for pod {owner[0]}, which {state}{holds}",
+                    f"was created for pod {owner[0]}, which {state}{holds}",
                     (_describe_age(facts, claim),),
                     delete,
                     severity=AuditSeverity.WARNING if held else AuditSeverity.INFO,
@@ -107,9 +107,9 @@ def find_zombie_claims(facts: AuditFacts) -> Iterator[CheckProblem]:
         when = f" since {allocation.allocation_timestamp}" if since is not None else ""
         yield CheckProblem(
             subject_of(claim),
-            f"is allocated{when} though no pod uses it{holds}",
+            f"is allocated{when} but not used by any pod{holds}",
             (_describe_age(facts, claim),),
-            f"if nobody is about to use it: {delete}",
+            f"if it is not needed: {delete}",
             severity=AuditSeverity.INFO,
         )
 
@@ -117,7 +117,7 @@ def find_zombie_claims(facts: AuditFacts) -> Iterator[CheckProblem]:
 def _describe_age(facts: AuditFacts, claim: ResourceClaim) -> str:
     made = parse_time(claim.metadata.creation_timestamp)
     devices = ", ".join(sorted({f"{result.pool}/{result.device}" for result in results_of(claim)}))
-    text = f"made {claim.metadata.creation_timestamp}" if made is not None else "of unknown age"
+    text = f"created {claim.metadata.creation_timestamp}" if made is not None else "of unknown age"
     return text + (f", devices {devices}" if devices else "")
 
 
@@ -132,16 +132,17 @@ def find_claims_stuck(facts: AuditFacts) -> Iterator[CheckProblem]:
         users = facts.users.get((claim.metadata.namespace, claim.metadata.name), [])
         live = [pod for pod in users if is_reserved_for(claim, pod)]
         if live:
-            evidence.append(f"in use by Pod/{name_of(live[0])}, which keeps it")
+            evidence.append(f"in use by Pod/{name_of(live[0])}, which prevents its deletion")
             meta = live[0].metadata
             fix = f"delete the pod first: kubectl delete pod -n {meta.namespace} {meta.name}"
         else:
             reserved = _count(len(claim.status.reserved_for), "pod")
-            evidence.append(f"reserved for {reserved}, none of which runs")
-            fix = "see that the claim controller and the driver run: they release it"
+            evidence.append(f"reserved for {reserved}, none of which is running")
+            fix = "check that the resource claim controller and the driver are running: they release it"
         yield CheckProblem(
             subject_of(claim),
-            f"is being deleted for {minutes} minutes and holds {_count(len(results_of(claim)), 'device')}",
+            f"has been terminating for {minutes} minutes and holds "
+            f"{_count(len(results_of(claim)), 'device')}",
             tuple(evidence),
             fix,
             severity=AuditSeverity.INFO if live else None,
@@ -169,7 +170,7 @@ def find_pods_without_claims(facts: AuditFacts) -> Iterator[CheckProblem]:
                 generated = {each.name for each in pod.status.resource_claim_statuses}
                 if reference.name in generated:
                     continue  # none is needed
-                message = f"has no claim for {reference.name}: none was made from its template"
+                message = f"has no claim for {reference.name}: none was created from its template"
                 yield CheckProblem(
                     subject_of(pod), message, (f"on node {pod.spec.node_name}",), key=reference.name
                 )
@@ -185,9 +186,9 @@ def _claim_problem(
     facts: AuditFacts, pod: Pod, claim: ResourceClaim | None, name: str, generated: bool
 ) -> str:
     if claim is None:
-        return f"runs with claim {name}, which does not exist"
+        return f"is bound, but its claim {name} does not exist"
     if generated and not is_owned_by(claim, pod):
-        return f"uses claim {name}, which was made for another pod"
+        return f"uses claim {name}, which was created for another pod"
     if claim.status.allocation is None:
         return f"is bound, but its claim {name} is not allocated"
     if not is_reserved_for(claim, pod):
@@ -210,7 +211,7 @@ def find_claims_elsewhere(facts: AuditFacts) -> Iterator[CheckProblem]:
                 continue
             devices = ", ".join(sorted({f"{r.driver}/{r.pool}/{r.device}" for r in results_of(claim)}))
             others = [other for other in facts.nodes.values() if selector_matches(selector, other) is True]
-            where = ", ".join(other.metadata.name for other in others[:3]) or "no node that exists"
+            where = ", ".join(other.metadata.name for other in others[:3]) or "no existing node"
             yield CheckProblem(
                 subject_of(pod),
                 f"runs on {node.metadata.name}, but claim {claim.metadata.name} is allocated for {where}",
@@ -231,9 +232,9 @@ def find_limits(facts: AuditFacts) -> Iterator[CheckProblem]:
                 subject_of(claim),
                 f"is reserved for {reserved} of at most {RESERVED_MAX} pods",
                 (
-                    "the next pod that wants it stays pending"
+                    "the next pod that uses it stays pending"
                     if full
-                    else f"{RESERVED_MAX - reserved} are left",
+                    else f"{RESERVED_MAX - reserved} reservations left",
                 ),
                 "spread the pods over several claims",
                 "reservedFor",
@@ -255,10 +256,9 @@ def _too_many(thing: object, requests: tuple[DeviceRequest, ...]) -> Iterator[Ch
     if wanted > MAX_ALLOCATION_RESULTS:
         yield CheckProblem(
             subject_of(thing),
-            f"asks for {wanted} devices, and a claim can have {MAX_ALLOCATION_RESULTS}: it is never "
-            "allocated",
+            f"requests {wanted} devices, a claim can have {MAX_ALLOCATION_RESULTS}: it cannot be allocated",
             (),
-            "ask for fewer, or for one device with capacity (CPUs in grouped mode)",
+            "request fewer devices, or one device with capacity (CPUs in grouped mode)",
             "results",
         )
 
@@ -272,12 +272,12 @@ CHECKS = (
         "PLM040",
         "reservation-stale",
         AuditSeverity.WARNING,
-        "a claim is reserved for pods that are gone or have ended",
-        "reservedFor names a pod that does not exist, has ended, or was replaced by another of its name. "
-        "While it does, the claim keeps its devices, and where the claim charges its node no other pod may"
-        " have it. The claim controller takes such entries away within seconds; if they stay, it does not "
-        "run.",
-        "see that the claim controller runs (kube-controller-manager, or plimsoll up); then look again",
+        "a claim is reserved for pods that were deleted or have terminated",
+        "reservedFor names a pod that does not exist, has terminated, or was replaced by another pod of the "
+        "same name. Until it is removed, the claim keeps its devices, and if the claim charges its node no "
+        "other pod can use it. The resource claim controller removes such entries within seconds; if they "
+        "persist, it is not running.",
+        "check that the resource claim controller is running (kube-controller-manager, or plimsoll up)",
         find_stale_reservations,
         ("resourceclaims", "pods"),
     ),
@@ -285,10 +285,10 @@ CHECKS = (
         "PLM041",
         "claim-zombie",
         AuditSeverity.WARNING,
-        "a claim is left over: nobody uses it or will",
-        "The pod it was made for is gone or has ended, or it is allocated and no pod has had it for a "
-        "while. Its devices are lost to everyone else. Information only where nothing is held, or where "
-        "somebody may have allocated it for later.",
+        "a leftover claim: no pod uses it",
+        "The pod it was created for was deleted or has terminated, or it is allocated and no pod has used it "
+        "for some time. Its devices are not available to other pods. Info if it holds no devices, or if it "
+        "may have been allocated for later use.",
         "delete the claim",
         find_zombie_claims,
         ("resourceclaims", "pods"),
@@ -297,11 +297,11 @@ CHECKS = (
         "PLM042",
         "claim-stuck-deleting",
         AuditSeverity.WARNING,
-        "a claim is being deleted and does not go",
-        "It was deleted more than five minutes ago, and a finalizer keeps it: a pod still uses it (then this "
-        "is as it should be, and information only), or the controller or the driver that should release it "
-        "does not run.",
-        "delete the pods that use it, and see that the claim controller and the driver run",
+        "a claim is stuck in deletion",
+        "It was deleted more than five minutes ago, and a finalizer remains: a pod still uses it (expected, "
+        "info only), or the controller or driver that should release it is not running.",
+        "delete the pods that use it, and check that the resource claim controller and the driver are "
+        "running",
         find_claims_stuck,
         ("resourceclaims",),
     ),
@@ -310,10 +310,11 @@ CHECKS = (
         "pod-claim-broken",
         AuditSeverity.ERROR,
         "a pod is bound to a node without the claims it needs",
-        "The kubelet starts a pod only when its claims exist, are its own, are allocated and are reserved "
-        "for it. This one was bound past the scheduler (spec.nodeName was given), or its claim was "
-        "deallocated or replaced under it. If its containers run, their devices may be given to others.",
-        "delete the pod; a scheduler allocates and reserves before it binds",
+        "The kubelet starts a pod only if its claims exist, belong to it, are allocated and are reserved "
+        "for it. This pod was bound without the scheduler (spec.nodeName was set), or its claim was "
+        "deallocated or replaced afterwards. If its containers run, their devices may be allocated to "
+        "other pods.",
+        "delete the pod; a scheduler allocates and reserves claims before it binds",
         find_pods_without_claims,
         ("pods", "resourceclaims"),
     ),
@@ -321,10 +322,10 @@ CHECKS = (
         "PLM044",
         "claim-on-other-node",
         AuditSeverity.ERROR,
-        "a pod runs where the devices of its claim are not",
-        "The allocation says on which nodes its devices can be used, and the pod's node is not among them. "
-        "The kubelet refuses such a pod; if it runs, it has no devices.",
-        "delete the pod; its controller makes one that is scheduled to the devices",
+        "a pod is bound to a node without the devices of its claim",
+        "The node selector of the allocation does not match the pod's node. The kubelet rejects such a "
+        "pod; if it runs, it has no devices.",
+        "delete the pod; its controller recreates it and the scheduler selects a matching node",
         find_claims_elsewhere,
         ("pods", "resourceclaims", "nodes"),
     ),
@@ -332,9 +333,10 @@ CHECKS = (
         "PLM045",
         "claim-limits",
         AuditSeverity.WARNING,
-        "a claim is at, or past, what a claim can have",
-        "A claim can be reserved for 256 pods and can have 32 devices. The pod after the last stays pending; "
-        "a claim for more devices is never allocated (64 CPUs one by one do not fit, one device of 64 does).",
+        "a claim is at or above its limits",
+        "A claim can be reserved for 256 pods and can have 32 devices. Further pods stay pending; a claim "
+        "for more devices cannot be allocated (64 CPUs as separate devices do not fit, one device of 64 "
+        "does).",
         "use several claims, or devices with capacity",
         find_limits,
         ("resourceclaims",),

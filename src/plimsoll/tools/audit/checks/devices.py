@@ -29,9 +29,9 @@ def find_devices_allocated_twice(facts: AuditFacts) -> Iterator[CheckProblem]:
         whole = [each for each in held if each.result.share_id is None and not each.result.admin_access]
         shares = [each for each in held if each.result.share_id is not None and not each.result.admin_access]
         if len(whole) > 1:
-            message = f"is allocated as a whole {len(whole)} times"
+            message = f"is allocated exclusively {len(whole)} times"
         elif whole and shares:
-            message = f"is allocated as a whole, and {len(shares)} share{_s(len(shares))} of it as well"
+            message = f"is allocated exclusively and also has {len(shares)} allocated share{_s(len(shares))}"
         else:
             continue
         message += f", to {_count(len({each.name for each in held}), 'claim')}"
@@ -76,7 +76,7 @@ def _describe_users(facts: AuditFacts, claim: ResourceClaim) -> str:
 def _release(claim: ResourceClaim) -> str:
     meta = claim.metadata
     return (
-        f"delete the pods of one of the claims, so that it gives the device back. Its pods: "
+        f"delete the pods of one of the claims to release the device. Its pods: "
         f"kubectl describe resourceclaim -n {meta.namespace} {meta.name}"
     )
 
@@ -131,12 +131,12 @@ def _overdrawn(
     evidence = []
     for name, amount in sorted(parts, key=lambda part: (-part[1].nano, part[0]))[:MAX_LISTED]:
         claims = sorted({each.name for each in facts.held[DeviceId(*pool.id, name)]})
-        evidence.append(f"device {name} draws {amount}: ResourceClaim/{', ResourceClaim/'.join(claims)}")
+        evidence.append(f"device {name} consumes {amount}: ResourceClaim/{', ResourceClaim/'.join(claims)}")
     if len(parts) > MAX_LISTED:
         evidence.append(f"and {len(parts) - MAX_LISTED} more devices")
     return CheckProblem(
         f"Pool/{pool.id}",
-        f"counter {'/'.join(counter)}: {total} drawn of {whole}, {total - whole} too much",
+        f"counter {'/'.join(counter)}: {total} consumed of {whole}, {total - whole} too much",
         tuple(evidence),
         key="/".join(counter),
     )
@@ -183,7 +183,9 @@ def find_capacity_off_policy(facts: AuditFacts) -> Iterator[CheckProblem]:
             for name, amount in sorted(result.consumed_capacity.items()):
                 entry = device.capacity.get(name)
                 if entry is None:
-                    message = f"consumes {amount} of capacity {name}, which device {result.device} has not"
+                    message = (
+                        f"consumes {amount} of capacity {name}, which device {result.device} does not have"
+                    )
                 else:
                     refusal = check_policy(name, amount, entry.request_policy)
                     if refusal is None:
@@ -201,7 +203,7 @@ def _describe_refusal(refusal: CapacityRefusal) -> str:
         case "above-max":
             return f"at most {refusal.had} is allowed"
         case "off-step":
-            return f"not a whole number of steps of {refusal.had}"
+            return f"not a multiple of the step {refusal.had}"
     return f"not a valid value; the largest is {refusal.had}"
 
 
@@ -224,23 +226,23 @@ def find_devices_gone(facts: AuditFacts) -> Iterator[CheckProblem]:
         pods = facts.users.get((claim.metadata.namespace, claim.metadata.name), [])
         evidence += [f"used by Pod/{name_of(pod)} on {pod.spec.node_name or 'no node'}" for pod in pods[:3]]
         driver = next(iter(sorted(missing))).driver
-        fix = f"look whether the driver runs and publishes: kubectl get resourceslices | grep {driver}"
+        fix = f"check that the driver publishes its slices: kubectl get resourceslices | grep {driver}"
         yield CheckProblem(subject_of(claim), message, tuple(evidence), fix)
 
 
 def _why_gone(facts: AuditFacts, id: DeviceId, drivers: set[str]) -> str:
     if id.driver not in drivers:
-        return f"driver {id.driver} publishes nothing at all"
+        return f"driver {id.driver} publishes no slices"
     pool = facts.pools.get(id.pool_id)
     if pool is None:
         return f"driver {id.driver} has no pool {id.pool}"
     for each in pool.old:
         if any(device.name == id.device for device in each.spec.devices or ()):
             return (
-                f"only slice {each.metadata.name} of generation {each.spec.pool.generation} has it; "
+                f"only slice {each.metadata.name} of generation {each.spec.pool.generation} contains it; "
                 f"the pool is at {pool.generation}"
             )
-    return f"the pool has {_count(len(pool.devices), 'device')}, and not this one"
+    return f"the pool has {_count(len(pool.devices), 'device')}, but not this one"
 
 
 def find_devices_tainted(facts: AuditFacts) -> Iterator[CheckProblem]:
@@ -313,22 +315,21 @@ def _contradiction(pool: PoolFacts) -> str:
     names: Counter[str] = Counter(device.name for each in pool.slices for device in each.spec.devices or ())
     twice = sorted(name for name, count in names.items() if count > 1)
     if twice:
-        return f"device {twice[0]} is there {names[twice[0]]} times"
+        return f"device {twice[0]} is published {names[twice[0]]} times"
     sets = Counter(
         counter_set.name for each in pool.slices for counter_set in each.spec.shared_counters or ()
     )
     for name, count in sorted(sets.items()):
         if count > 1:
-            return f"counter set {name} is there {count} times"
+            return f"counter set {name} is defined {count} times"
     counters = _counters(pool)
     whole = len(pool.slices) == pool.slices[0].spec.pool.resource_slice_count
     for _, device in pool.devices.values() if whole else ():
         for consumption in device.consumes_counters:
             for name in consumption.counters:
                 if (consumption.counter_set, name) not in counters:
-                    return (
-                        f"device {device.name} draws on {consumption.counter_set}/{name}, which is no counter"
-                    )
+                    counter = f"{consumption.counter_set}/{name}"
+                    return f"device {device.name} consumes {counter}, which is not defined"
     return ""
 
 
@@ -337,8 +338,8 @@ def find_slices_left_behind(facts: AuditFacts) -> Iterator[CheckProblem]:
         for each in pool.old:
             yield CheckProblem(
                 subject_of(each),
-                f"is of generation {each.spec.pool.generation} of pool {id}, which is at {pool.generation}",
-                (f"{_count(len(each.spec.devices or ()), 'device')} in it are not used",),
+                f"has generation {each.spec.pool.generation} of pool {id}, the newest is {pool.generation}",
+                (f"{_count(len(each.spec.devices or ()), 'device')} not used",),
                 f"kubectl delete resourceslice {each.metadata.name}",
             )
     yield from _without_node(facts, facts.slices)
@@ -353,7 +354,7 @@ def _without_node(facts: AuditFacts, slices: Iterable[ResourceSlice]) -> Iterato
         if node and node not in facts.nodes:
             yield CheckProblem(
                 subject_of(each),
-                f"is of node {node}, which does not exist",
+                f"belongs to node {node}, which does not exist",
                 (f"driver {each.spec.driver}, pool {each.spec.pool.name}",),
                 f"kubectl delete resourceslice {each.metadata.name}",
                 "node",
@@ -374,11 +375,11 @@ CHECKS = (
         "PLM020",
         "device-allocated-twice",
         AuditSeverity.ERROR,
-        "one device is allocated more than once, and is not shared",
-        "Two allocations name the same device as a whole, or one as a whole and another a share of it. The"
-        " containers of both get it. It has happened by races between schedulers, by force-deleting pods "
-        "whose containers go on, and by hand. Admin access does not count: it holds nothing.",
-        "delete the pods of one of the claims, so that it gives the device back",
+        "a device that is not shared is allocated more than once",
+        "Two allocations contain the same device exclusively, or one exclusively and another a share of it. "
+        "The containers of both get it. Known causes are races between schedulers, force-deleted pods whose "
+        "containers keep running, and manual changes. Admin access does not count: it holds nothing.",
+        "delete the pods of one of the claims to release the device",
         find_devices_allocated_twice,
         ("resourceclaims",),
     ),
@@ -387,9 +388,9 @@ CHECKS = (
         "share-allocated-twice",
         AuditSeverity.ERROR,
         "one share of a device is allocated more than once",
-        "Shares are told apart by their shareID, in claims, in CDI names and on the node. Two with the same "
-        "id are one to the driver: the first claim to end takes the share away from the other.",
-        "delete the pods of one of the claims; a scheduler gives the next one a fresh id",
+        "Shares are identified by their shareID in claims, in CDI names and on the node. The driver treats "
+        "two with the same ID as one: releasing one claim removes the share of the other.",
+        "delete the pods of one of the claims; the scheduler assigns a new ID to the next one",
         find_shares_allocated_twice,
         ("resourceclaims",),
     ),
@@ -397,10 +398,10 @@ CHECKS = (
         "PLM022",
         "counters-overdrawn",
         AuditSeverity.ERROR,
-        "the allocated partitions of a pool draw more than its counters have",
-        "Partitions of one card draw on the same counters. Those that are allocated together draw more than "
-        "there is, so at least one cannot exist as allocated. Until some are given back nothing more of the "
-        "pool is handed out.",
+        "the allocated partitions of a pool consume more than its counters provide",
+        "Partitions of one device consume the same counters. The allocated ones consume more than "
+        "available, so at least one cannot exist as allocated. Until some are released, nothing more of "
+        "the pool is allocated.",
         "delete the pods of the partitions that were allocated last",
         find_counters_overdrawn,
         _NEEDS,
@@ -410,8 +411,8 @@ CHECKS = (
         "capacity-overdrawn",
         AuditSeverity.ERROR,
         "the shares of a device consume more than it has",
-        "What the shares of a device consume, capacity by capacity, adds up to more than the device "
-        "publishes. Either it was handed out twice, or the driver publishes less than it did.",
+        "The consumed capacities of the shares of a device exceed what the device publishes. Either it was "
+        "allocated twice, or the driver publishes less than before.",
         "delete the pods of the shares that were allocated last, or correct the capacity in the slice",
         find_capacity_overdrawn,
         _NEEDS,
@@ -421,10 +422,10 @@ CHECKS = (
         "capacity-off-policy",
         AuditSeverity.WARNING,
         "a share consumes an amount that the device's request policy does not allow",
-        "The policy of a capacity says which amounts there are: steps in a range, or a list of values. "
-        "This share has another. Usually the policy was changed after the allocation; the driver may not "
-        "know what to do with such a share after a restart.",
-        "delete the pods of the claim, so that it is allocated anew",
+        "The request policy of a capacity defines valid amounts: a range with a step, or a list of values. "
+        "This share has another amount. Usually the policy was changed after the allocation; the driver may "
+        "not be able to handle such a share after a restart.",
+        "delete the pods of the claim, so that it is allocated again",
         find_capacity_off_policy,
         _NEEDS,
     ),
@@ -432,11 +433,12 @@ CHECKS = (
         "PLM025",
         "device-gone",
         AuditSeverity.WARNING,
-        "a claim holds a device that is not published any more",
-        "The claim is allocated, but no slice of the pool's newest generation has the device. Its charge to "
-        "the node cannot be computed, new pods with the claim cannot start, and the driver may not be able "
-        "to release it. Drivers take devices away when hardware fails or when they are set up differently.",
-        "look whether the driver runs and publishes; else delete the pods that use the claim",
+        "a claim holds a device that is no longer published",
+        "The claim is allocated, but no slice of the pool's newest generation contains the device. Its "
+        "charge cannot be computed, new pods with the claim cannot start, and the driver may not be able "
+        "to release it. Drivers remove devices when hardware fails or when their configuration changes.",
+        "check that the driver is running and publishes its slices; otherwise delete the pods that use the "
+        "claim",
         find_devices_gone,
         _NEEDS,
     ),
@@ -445,9 +447,9 @@ CHECKS = (
         "device-tainted",
         AuditSeverity.WARNING,
         "a claim holds a device that is tainted NoExecute",
-        "The taint says that nothing may run on the device, and the claim does not tolerate it. The eviction "
-        "controller deletes its pods; where they stay, it does not run or may not.",
-        "let the pods be evicted, or mend the device and take the taint away",
+        "The claim does not tolerate the taint. The device taint eviction controller deletes its pods; if "
+        "they remain, the controller is not running or lacks permission.",
+        "let the pods be evicted, or repair the device and remove the taint",
         find_devices_tainted,
         _NEEDS,
     ),
@@ -455,11 +457,11 @@ CHECKS = (
         "PLM027",
         "pool-unusable",
         AuditSeverity.WARNING,
-        "a pool is incomplete or contradicts itself: none of its devices is handed out",
-        "A pool is used only whole and in its newest generation. Slices are missing (a driver is at work, or "
-        "stopped in the middle), there are too many of them, or they name a device or a counter set twice. "
+        "a pool is incomplete or invalid: none of its devices is allocated",
+        "A pool is used only if its newest generation is complete. Slices are missing (the driver is "
+        "updating or was interrupted), there are too many, or they define a device or counter set twice. "
         "Pods that need the pool stay pending.",
-        "look at the driver's log; a restart of the driver publishes its pools anew",
+        "see the driver's log; restarting the driver publishes its pools again",
         find_pools_unusable,
         ("resourceslices",),
     ),
@@ -467,9 +469,9 @@ CHECKS = (
         "PLM028",
         "slice-left-behind",
         AuditSeverity.INFO,
-        "a slice is of an older generation of its pool, or of a node that is gone",
-        "Nobody uses it: only the newest generation of a pool counts, and only on nodes that exist. Drivers "
-        "delete such slices when they run; one that stays has no driver any more.",
+        "a slice has an outdated generation, or its node does not exist",
+        "It is not used: only the newest generation of a pool counts, and only on existing nodes. Drivers "
+        "delete such slices while they run; if it remains, its driver is gone.",
         "delete the slice",
         find_slices_left_behind,
         ("resourceslices",),

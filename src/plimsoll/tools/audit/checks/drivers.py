@@ -80,7 +80,7 @@ def find_mappings_missing(facts: AuditFacts) -> Iterator[CheckProblem]:
             continue
         like = tally.guess
         assert like is not None
-        verb = "hands out" if like.sure else "seems to hand out"
+        verb = "allocates" if like.sure else "seems to allocate"
         yield CheckProblem(
             f"Driver/{driver}",
             f"{verb} {resource} of nodes ({like.why}), but its devices have no mapping to {resource}",
@@ -113,10 +113,10 @@ def find_name_clashes(facts: AuditFacts) -> Iterator[CheckProblem]:
     for (one_driver, other_driver), tally in sorted(tallies.items()):
         yield CheckProblem(
             f"Driver/{one_driver}",
-            f"has pools and devices of the same names as {other_driver}, with other mappings",
+            f"has pools and devices with the same names as {other_driver}, but other mappings",
             (tally.describe(), "kube-scheduler 1.36 looks mappings up by pool and device, not by driver"),
             f"rename the devices or the pools of {one_driver} or of {other_driver}; Kubernetes 1.37 and "
-            "Plimsoll tell them apart",
+            "Plimsoll distinguish them",
             other_driver,
         )
 
@@ -181,7 +181,7 @@ def find_wrong_drivers(facts: AuditFacts) -> Iterator[CheckProblem]:
         yield CheckProblem(
             subject_of(each.pod),
             f"claim {each.claim.metadata.name} is charged {format_amounts(amounts_of(each.recorded))}, "
-            f"as a device of {driver} would be; its own charges {right}",
+            f"as a device of {driver} would be; its own devices charge {right}",
             (f"its devices: {own}", f"on node {each.pod.spec.node_name}"),
             key=each.claim.metadata.name,
         )
@@ -228,10 +228,10 @@ def find_uncounted_resources(facts: AuditFacts) -> Iterator[CheckProblem]:
             if node is not None and resource not in node.status.allocatable:
                 absent.setdefault((id.driver, resource), _Tally()).add(facts, id, node_name)
     for (driver, resource), tally in sorted(unknown.items()):
-        message = f"maps devices to {resource}, which nodes are not booked in: nothing is charged"
+        message = f"maps devices to {resource}, which is not a node resource: nothing is charged"
         yield CheckProblem(f"Driver/{driver}", message, (tally.describe(),), key=resource)
     for (driver, resource), tally in sorted(absent.items()):
-        message = f"maps devices to {resource}, of which their nodes have nothing: no pod can have them"
+        message = f"maps devices to {resource}, which their nodes do not have: no pod can use them"
         where = ", ".join(sorted(tally.nodes)[:3])
         yield CheckProblem(f"Driver/{driver}", message, (tally.describe(), f"nodes: {where}"), key=resource)
 
@@ -276,12 +276,12 @@ CHECKS = (
         "PLM010",
         "mapping-missing",
         AuditSeverity.WARNING,
-        "a driver hands out node resources without saying so",
-        "Devices of this driver are CPUs, memory or huge pages of the node, and nothing in its slices or "
-        "in a DeviceClass says that a claim for them takes node resources. Every claim for them is a hole "
-        "in the books. A warning for drivers that are known to do so, information where names are all "
-        "there is to go by: then look at the driver's manual.",
-        "switch on the driver's mappings and the API server's gate DRANodeAllocatableResources, or annotate "
+        "a driver allocates node resources without publishing mappings",
+        "Devices of this driver are CPUs, memory or huge pages of the node, but neither its slices nor a "
+        "DeviceClass declares that claims for them take node resources, so such claims are not charged. A "
+        "warning for drivers that are known to do so, info if only names suggest it: then see the driver's "
+        "documentation.",
+        "enable the driver's mappings and the feature gate DRANodeAllocatableResources, or annotate "
         "its DeviceClass: kubectl annotate deviceclass NAME plimsoll.dev/node-allocatable='{...}'",
         find_mappings_missing,
         ("resourceslices",),
@@ -291,9 +291,9 @@ CHECKS = (
         "device-name-clash",
         AuditSeverity.WARNING,
         "two drivers use the same names for pools and devices, with different mappings",
-        "kube-scheduler 1.36 looks up what a device charges by pool and device name and does not compare the "
-        "driver: whichever slice comes first decides. Pools are usually named after nodes, so two drivers "
-        "with a device of the same name are enough.",
+        "kube-scheduler 1.36 looks up mappings by pool and device name without comparing the driver: the "
+        "first slice found is used. Pools are usually named after nodes, so two drivers with a device of "
+        "the same name are enough.",
         "rename the devices or the pools of one driver",
         find_name_clashes,
         ("resourceslices",),
@@ -303,10 +303,11 @@ CHECKS = (
         "wrong-driver-charge",
         AuditSeverity.ERROR,
         "a pod is charged by the mapping of another driver's device",
-        "The recorded charge is not what the claim's own device charges but what a device of another driver "
-        "with the same pool and name does (PLM011). The node's books are wrong by the difference.",
-        "end the clash of names first; then delete the pod, and its controller makes one that is charged "
-        "right",
+        "The recorded charge is that of a device of another driver with the same pool and device name "
+        "(PLM011) instead of the claim's own device. The charged amount of the node is wrong by the "
+        "difference.",
+        "resolve the name clash first; then delete the pod, so that its controller recreates it with the "
+        "correct charge",
         find_wrong_drivers,
         ("nodes", "pods", "resourceclaims", "resourceslices"),
     ),
@@ -315,8 +316,8 @@ CHECKS = (
         "mapping-key-unknown",
         AuditSeverity.ERROR,
         "a mapping charges by a capacity that the device does not have",
-        "The amount would be the consumed amount of a capacity, and the device has none of that name. Names "
-        "are compared letter by letter, domain included. Pods that ask for such a device stay pending.",
+        "The amount is taken from a capacity of the device that does not exist. Names are compared exactly, "
+        "including the domain. Pods that request such a device stay pending.",
         "correct capacityKey in the driver's slices, or in the annotation of the DeviceClass",
         find_unknown_keys,
         ("resourceslices",),
@@ -326,11 +327,10 @@ CHECKS = (
         "mapping-forms-mixed",
         AuditSeverity.WARNING,
         "mappings are published in more than one form",
-        "The fields had other names in Kubernetes 1.36, in 1.37 and in the drafts before. An API server "
-        "keeps only those it knows, and a scheduler reads only its own: what is in another form is not "
-        "charged. Plimsoll reads all of them. Expected for a while during an upgrade from 1.36 to 1.37.",
-        "bring all drivers to the version that fits the cluster; plimsoll convert shows slices in another "
-        "form",
+        "The fields have different names in Kubernetes 1.36, in 1.37 and in earlier drafts. An API server "
+        "drops unknown fields, and a scheduler reads only its own form: other forms are not charged. "
+        "Plimsoll reads all of them. Expected temporarily during an upgrade from 1.36 to 1.37.",
+        "use driver versions that match the cluster; plimsoll convert shows slices in another form",
         find_mixed_forms,
         ("resourceslices",),
     ),
@@ -339,8 +339,9 @@ CHECKS = (
         "mapping-resource-unknown",
         AuditSeverity.WARNING,
         "a mapping names a resource that its nodes do not have",
-        "The API accepts any name without a domain. A name that nodes are not booked in charges nothing; one "
-        "that the node has nothing of (huge pages of another size, say) keeps every pod away.",
+        "The API accepts any name without a domain. A name that is not a node resource charges nothing; a "
+        "resource that the node does not have (such as huge pages of another size) makes every pod "
+        "unschedulable.",
         "correct the resource name in the driver's slices",
         find_uncounted_resources,
         ("resourceslices", "nodes"),

@@ -60,13 +60,13 @@ def _overcommit(facts: AuditFacts, ledger: NodeLedger, resource: str, by: int) -
     if resource == PODS:
         line = ledger.allocatable[PODS]
         return CheckProblem(
-            subject, f"pods: {len(ledger)} run where {line} may", (), key=PODS, severity=severity,
-            fix=f"move {by} of them: kubectl get pods -A --field-selector spec.nodeName={ledger.name}",
+            subject, f"pods: {len(ledger)} on the node, {line} allocatable", (), key=PODS, severity=severity,
+            fix=f"move {by} pods: kubectl get pods -A --field-selector spec.nodeName={ledger.name}",
         )  # fmt: skip
     row = node_row_of(ledger).row(resource)
     message = (
-        f"{resource}: {format_amount(resource, row.used)} promised of {format_amount(resource, row.line)}, "
-        f"{format_amount(resource, by)} past the line"
+        f"{resource}: {format_amount(resource, row.used)} charged, {format_amount(resource, row.line)} "
+        f"allocatable, {format_amount(resource, by)} past the line"
     )
     parts = [
         f"{word} {format_amount(resource, amount)}"
@@ -74,17 +74,17 @@ def _overcommit(facts: AuditFacts, ledger: NodeLedger, resource: str, by: int) -
         if amount
     ]
     if row.requests > row.line:
-        why = "requests alone are past the line"
+        why = "requests alone exceed allocatable"
     elif row.claims:
-        why = "requests alone fit: a scheduler that does not count claims sees room"
+        why = "requests alone fit: a scheduler that ignores claims sees free capacity"
     else:
-        why = "requests fit, overhead does not"
+        why = "requests fit, but not with overhead"
     evidence = [f"{', '.join(parts)}: {why}"]
     found = [each for each in holders(facts.cluster_state, ledger.name, resource) if each.amount > 0]
     evidence += [_describe_holder(each) for each in found[:_HOLDERS]]
     if len(found) > _HOLDERS:
         rest = sum(each.amount for each in found[_HOLDERS:])
-        evidence.append(f"{len(found) - _HOLDERS} others hold {format_amount(resource, rest)} together")
+        evidence.append(f"{len(found) - _HOLDERS} others hold {format_amount(resource, rest)}")
     return CheckProblem(subject, message, tuple(evidence), _move(found, by), resource, severity)
 
 
@@ -94,7 +94,7 @@ def _describe_holder(holder: ResourceHolder) -> str:
     if not holder.claim and holder.rule != "requests":
         by = f"by {holder.rule}"
     elif holder.claim and not holder.pod:
-        who, by = f"ResourceClaim/{holder.namespace}/{holder.claim}", f"as a whole ({holder.rule})"
+        who, by = f"ResourceClaim/{holder.namespace}/{holder.claim}", f"as a pool ({holder.rule})"
     elif holder.claim and holder.rule != AccountingPolicy.ADD_PER_CLAIM.value:
         by += f" ({holder.rule})"
     return f"{who} holds {format_amount(holder.resource, holder.amount)} {by}"
@@ -107,8 +107,8 @@ def _move(found: list[ResourceHolder], by: int) -> str:
         return ""
     enough = [each for each in pods if each.amount >= by]
     chosen = enough[-1] if enough else pods[0]
-    what = "a pod" if enough else "pods (this one is not enough)"
-    return f"move {what} elsewhere: kubectl delete pod -n {chosen.namespace} {chosen.pod}"
+    what = "a pod" if enough else "pods (this one is not sufficient)"
+    return f"move {what} to another node: kubectl delete pod -n {chosen.namespace} {chosen.pod}"
 
 
 # -- claims that are not charged
@@ -144,16 +144,16 @@ def find_nodes_past_line_uncounted(facts: AuditFacts) -> Iterator[CheckProblem]:
 def find_claims_not_counted(facts: AuditFacts) -> Iterator[CheckProblem]:
     for uncounted in uncounted_claims(facts):
         taken = format_amount(uncounted.resource, uncounted.taken)
-        verb = "takes" if uncounted.sure else "looks as if it took"
+        verb = "takes" if uncounted.sure else "seems to take"
         asked = format_amount(uncounted.resource, uncounted.mirrored)
         yield CheckProblem(
             subject_of(uncounted.claim),
-            f"{verb} {uncounted.resource} {taken} of node {uncounted.node}, charges nothing, "
+            f"{verb} {uncounted.resource} {taken} of node {uncounted.node}, is not charged, "
             f"and its pods request {asked}",
             (
-                "what its mapping charges is not recorded with the pod (PLM005)"
+                "the charge of its mapping is not recorded with the pod (PLM005)"
                 if uncounted.priced
-                else f"the device goes by {uncounted.why} and has no mapping to {uncounted.resource}",
+                else f"the device has {uncounted.why} and no mapping to {uncounted.resource}",
                 *(f"used by Pod/{name_of(pod)}" for pod in uncounted.pods[:3]),
             ),
             key=uncounted.resource,
@@ -210,8 +210,8 @@ def _mirrored(
     text = format_amount(resource, whole)
     yield CheckProblem(
         subject_of(pod),
-        f"{resource} {text} of claim {each.claim.metadata.name} looks copied into the requests: "
-        f"{format_amount(resource, 2 * whole)} is charged for {text}",
+        f"{resource} {text} of claim {each.claim.metadata.name} seems to be copied into the requests: "
+        f"{format_amount(resource, 2 * whole)} is charged instead of {text}",
         (
             f"claim {name_of(each.claim)} charges {resource} {text} ({charged_claim.policy(resource).value})",
             f"container {who} requests {resource} {text}",
@@ -248,16 +248,16 @@ def find_charges_not_recorded(facts: AuditFacts) -> Iterator[CheckProblem]:
             message = (
                 f"claim {name} should charge {amounts}, but the pod's other claims are recorded and it is not"
             )
-            seen = "no scheduler counts it: what is recorded with a pod is all that counts"
+            seen = "no scheduler counts it: only recorded charges count"
         else:
             message = f"claim {name} should charge {amounts}, but nothing is recorded with the pod"
-            seen = "kube-scheduler counts nothing for it; Plimsoll prices it from its devices"
+            seen = "kube-scheduler does not count it; Plimsoll prices it from its devices"
         yield CheckProblem(
             subject_of(each.pod),
             message,
             (
                 seen,
-                f"on node {each.pod.spec.node_name}, by {_devices(each.priced)}",
+                f"on node {each.pod.spec.node_name}, devices {_devices(each.priced)}",
             ),
             key=name,
         )
@@ -279,7 +279,7 @@ def find_charges_that_differ(facts: AuditFacts) -> Iterator[CheckProblem]:
             subject_of(each.pod),
             f"claim {each.claim.metadata.name} is charged {format_amounts(before)}; "
             f"a new pod would be charged {format_amounts(now)}",
-            ("the charge of a running pod stays as it was recorded",),
+            ("the recorded charge of a running pod does not change",),
             key=each.claim.metadata.name,
         )
 
@@ -291,7 +291,7 @@ def find_charges_unknown(facts: AuditFacts) -> Iterator[CheckProblem]:
             continue
         yield CheckProblem(
             subject_of(each.claim),
-            f"what it charges to node {each.pod.spec.node_name} cannot be known: {format_reason(reason)}",
+            f"what it charges to node {each.pod.spec.node_name} cannot be computed: {format_reason(reason)}",
             (f"used by Pod/{name_of(each.pod)}",),
             key=reason.resource,
         )
@@ -305,7 +305,7 @@ def find_ledger_differences(facts: AuditFacts) -> Iterator[CheckProblem]:
     for number, each in enumerate(_differences(facts)):
         yield CheckProblem(
             "Books/snapshot",
-            f"{each.where}: recorded {each.recorded}, computed {each.computed}",
+            f"{each.where}: charged {each.recorded}, recomputed {each.computed}",
             key=str(number),
         )
 
@@ -328,13 +328,12 @@ CHECKS = (
         "PLM001",
         "node-past-line",
         AuditSeverity.ERROR,
-        "more of a resource is promised than the node has",
-        "The requests of the pods on a node and what their claims take together come to more than the "
-        "kubelet says is allocatable. It happens where a scheduler looks at one book only: requests fit, "
-        "devices are free, and nobody adds the two up. Containers then share CPUs they were promised, or "
-        "memory runs out. Extended resources past their line are a warning: their device plugin may just "
-        "be restarting.",
-        "move a pod elsewhere, or give the node more",
+        "more of a resource is charged than the node has allocatable",
+        "The requests of the pods on a node and what their claims take exceed the allocatable amount of the "
+        "node. This happens if a scheduler accounts for requests and claims separately: requests fit and "
+        "devices are free, but their sum does not fit. Containers then share CPUs that should be exclusive, "
+        "or memory runs out. For extended resources this is a warning: the device plugin may be restarting.",
+        "move a pod to another node, or add capacity to the node",
         find_nodes_past_line,
         ("nodes", "pods"),
     ),
@@ -342,12 +341,12 @@ CHECKS = (
         "PLM002",
         "node-past-line-uncounted",
         AuditSeverity.ERROR,
-        "a node is past its line once claims that are on no book are counted",
-        "The books of the node balance, but claims hold CPUs, memory or huge pages of it that charge nothing "
-        "(PLM003), and with them the node has promised more than it has. An error where the driver is known "
-        "to hand out node resources, a warning where only names of capacities and attributes say so.",
+        "a node is overcommitted if uncharged claims are counted",
+        "The charged amounts of the node fit, but claims hold CPUs, memory or huge pages that are not "
+        "charged (PLM003), and with them more is in use than allocatable. An error if the driver is known "
+        "to allocate node resources, a warning if only names of capacities and attributes suggest it.",
         "let the driver publish mappings (plimsoll driver cpu does), annotate the DeviceClass with "
-        "plimsoll.dev/node-allocatable, or copy the claims' amounts into the pods' requests",
+        "plimsoll.dev/node-allocatable, or add the claimed amounts to the requests of the pods",
         find_nodes_past_line_uncounted,
         ("nodes", "pods", "resourceclaims", "resourceslices"),
     ),
@@ -355,11 +354,11 @@ CHECKS = (
         "PLM003",
         "claim-not-counted",
         AuditSeverity.WARNING,
-        "a claim takes node resources that neither book has",
-        "A claim holds CPUs, memory or huge pages of a node, its devices have no mapping to node resources, "
-        "and the containers that use it request less than it holds. The scheduler goes on handing out the "
-        "same CPUs to other pods. This is the hole of two books on a stock cluster. Information only where "
-        "the driver is not known and names are all there is to go by.",
+        "a claim takes node resources that are neither requested nor charged",
+        "A claim holds CPUs, memory or huge pages of a node, its devices have no mapping to node "
+        "resources, and the containers that use it request less than it holds. The scheduler continues to "
+        "assign the same CPUs to other pods. This is the accounting gap of a cluster without KEP-5517. "
+        "Info if the driver is unknown and only names suggest it.",
         "let the driver publish mappings, annotate the DeviceClass with plimsoll.dev/node-allocatable, or "
         "request in the pod what the claim takes",
         find_claims_not_counted,
@@ -369,12 +368,13 @@ CHECKS = (
         "PLM004",
         "claim-counted-twice",
         AuditSeverity.WARNING,
-        "what a claim takes is charged for the claim and requested once more",
-        "Before claims were charged to nodes, pods had to copy a claim's CPUs into their requests so that "
-        "the scheduler would leave them alone. Where the claim is charged by its mapping as well, the same"
-        " CPUs count twice and half of them stand idle. Told where a container requests exactly what its "
-        "claim charges; with a policy of Max or ConsumeFrom nothing is counted twice.",
-        "take the amount out of the container's requests, or give the DeviceClass the accounting policy Max",
+        "the amount of a claim is charged for the claim and requested again",
+        "Without charging of claims, pods had to repeat a claim's CPUs in their requests so that the "
+        "scheduler would not assign them again. If the claim is charged by its mapping as well, the same "
+        "CPUs count twice and half of them stay idle. Reported if a container requests exactly what its "
+        "claim charges; with the policies Max and ConsumeFrom nothing is counted twice.",
+        "remove the amount from the container's requests, or set the accounting policy Max in the "
+        "DeviceClass",
         find_claims_counted_twice,
         ("nodes", "pods", "resourceclaims", "resourceslices"),
     ),
@@ -382,13 +382,13 @@ CHECKS = (
         "PLM005",
         "charge-not-recorded",
         AuditSeverity.WARNING,
-        "a claim of a running pod charges its node, but nothing is written down with the pod",
-        "What claims charge is recorded with the pod when it is bound: in its status, or in an annotation "
-        "where the cluster has no field. kube-scheduler 1.36 leaves it out for claims that were allocated "
-        "before their pod came, and a scheduler or an API server without the gate for all of them. Whoever "
-        "goes by the record alone sees room that is not there.",
-        "let a scheduler that counts claims place the pod anew (delete it; its controller makes another), or "
-        "leave it: Plimsoll prices such claims from their devices",
+        "a claim of a running pod charges its node, but the charge is not recorded with the pod",
+        "Charges of claims are recorded with the pod when it is bound: in its status, or in an annotation "
+        "if the cluster lacks the field. kube-scheduler 1.36 omits claims that were allocated before the "
+        "pod was scheduled, and a scheduler or API server without the feature gate omits all of them. A "
+        "component that reads only the record sees free capacity that does not exist.",
+        "delete the pod, so that its controller recreates it and a scheduler that charges claims schedules "
+        "it, or leave it: Plimsoll prices such claims from their devices",
         find_charges_not_recorded,
         ("nodes", "pods", "resourceclaims", "resourceslices"),
     ),
@@ -396,10 +396,10 @@ CHECKS = (
         "PLM006",
         "charge-differs",
         AuditSeverity.INFO,
-        "a running pod is charged otherwise than its claim would be today",
-        "The driver has published other mappings or capacities since the pod was placed. The pod keeps the "
-        "charge it was placed with, as it should; the next pod with the same claim is charged differently.",
-        "nothing, if the change of the mapping was wanted; a restart of the pod takes over the new charge",
+        "a running pod has a different charge than its claim would have now",
+        "The driver has published other mappings or capacities since the pod was scheduled. The pod keeps "
+        "its charge, as intended; the next pod with the same claim is charged differently.",
+        "none needed if the change of the mapping was intended; recreating the pod applies the new charge",
         find_charges_that_differ,
         ("nodes", "pods", "resourceclaims", "resourceslices"),
     ),
@@ -407,10 +407,10 @@ CHECKS = (
         "PLM007",
         "charge-unknown",
         AuditSeverity.WARNING,
-        "what a claim charges cannot be computed",
-        "The mapping of a device and the allocation do not go together: it charges by a capacity of which "
-        "the allocation says nothing, names an accounting policy that does not exist, or the devices of "
-        "one claim have different policies. Pods with such a claim are refused, and this one is not "
+        "the charge of a claim cannot be computed",
+        "The mapping of a device and the allocation are incompatible: the mapping refers to a capacity "
+        "that the allocation does not contain, names an unknown accounting policy, or the devices of one "
+        "claim have different policies. Pods with such a claim are unschedulable, and this one is not "
         "charged.",
         "correct the mapping in the driver's slices, or the accounting policy of the DeviceClass",
         find_charges_unknown,
@@ -420,11 +420,10 @@ CHECKS = (
         "PLM008",
         "books-differ",
         AuditSeverity.ERROR,
-        "the books are not what the objects come to",
-        "The books were computed twice, as objects came and from the objects as they are, with different "
-        "results. This is a fault of Plimsoll, not of the cluster. Of more than 500 nodes a sample is "
-        "computed twice.",
-        "please report it, with the dump",
+        "the ledgers do not match the objects",
+        "The ledgers were computed incrementally and from scratch, with different results. This is a bug in "
+        "Plimsoll, not a problem of the cluster. In clusters of more than 500 nodes a sample is verified.",
+        "report it as a bug, with the dump",
         find_ledger_differences,
         ("nodes", "pods"),
     ),

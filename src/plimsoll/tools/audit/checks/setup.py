@@ -28,7 +28,7 @@ def find_rules_for_everything(facts: AuditFacts) -> Iterator[CheckProblem]:
         yield CheckProblem(
             subject_of(rule),
             f"has an empty selector and {verb}",
-            (f"{devices} devices, {len(claims)} allocated claims and {len(pods)} pods are concerned",),
+            (f"{devices} devices, {len(claims)} allocated claims and {len(pods)} pods are affected",),
             f"name a driver, pool or device in spec.deviceSelector, or: "
             f"kubectl delete devicetaintrule {rule.metadata.name}",
             severity=AuditSeverity.ERROR if evicts else AuditSeverity.WARNING,
@@ -41,12 +41,12 @@ def find_classes_for_everything(facts: AuditFacts) -> Iterator[CheckProblem]:
         if device_class.spec.selectors:
             continue
         several = len(drivers) > 1
-        text = f"drivers: {', '.join(drivers[:6])}" if drivers else "no driver publishes devices now"
+        text = f"drivers: {', '.join(drivers[:6])}" if drivers else "no driver publishes devices"
         yield CheckProblem(
             subject_of(device_class),
-            f"has no selectors: a request for it gets any device of any driver (there are {len(drivers)})",
+            f"has no selectors: it matches all devices of all {len(drivers)} drivers",
             (text,),
-            'give it a selector, such as device.driver == "DRIVER"',
+            'add a selector, such as device.driver == "DRIVER"',
             severity=AuditSeverity.WARNING if several else AuditSeverity.INFO,
         )
 
@@ -60,8 +60,8 @@ def find_classes_missing(facts: AuditFacts) -> Iterator[CheckProblem]:
         for name in missing:
             yield CheckProblem(
                 subject_of(thing),
-                f"asks for devices of class {name}, which does not exist",
-                (f"there are: {', '.join(list(facts.classes)[:8]) or 'none'}",),
+                f"requests devices of class {name}, which does not exist",
+                (f"existing classes: {', '.join(list(facts.classes)[:8]) or 'none'}",),
                 key=name,
             )
 
@@ -85,11 +85,11 @@ def find_names_missing(facts: AuditFacts) -> Iterator[CheckProblem]:
             template = reference.resource_claim_template_name
             made = names.get(reference.name, "")
             if template and not made and templates_known and (space, template) not in facts.templates:
-                message = f"waits for a claim from template {template}, which does not exist"
+                message = f"is pending: claim template {template} does not exist"
                 fix = f"create ResourceClaimTemplate {template} in namespace {space}, or correct the pod"
                 yield CheckProblem(subject_of(pod), message, (), fix, reference.name)
             elif reference.resource_claim_name and claims_known and (space, made) not in facts.claims:
-                message = f"waits for claim {made}, which does not exist"
+                message = f"is pending: claim {made} does not exist"
                 fix = f"create ResourceClaim {made} in namespace {space}, or correct the pod"
                 yield CheckProblem(subject_of(pod), message, (), fix, reference.name)
 
@@ -101,8 +101,8 @@ def find_annotations_unreadable(facts: AuditFacts) -> Iterator[CheckProblem]:
             detail = problem.partition(f"annotation {CLASS_KEY}: ")[2] or problem
             yield CheckProblem(
                 subject_of(device_class),
-                f"annotation {CLASS_KEY} cannot be used: {detail}",
-                ("no device of this class is handed out while it is so",),
+                f"annotation {CLASS_KEY} is invalid: {detail}",
+                ("no device of this class is allocated until it is corrected",),
                 key=CLASS_KEY,
             )
     for pod in sorted(facts.pods.values(), key=name_of):
@@ -110,7 +110,7 @@ def find_annotations_unreadable(facts: AuditFacts) -> Iterator[CheckProblem]:
         if trouble is not None and pod.spec.resource_claims:
             yield CheckProblem(
                 subject_of(pod),
-                f"annotation {POD_KEY} cannot be used: {trouble}",
+                f"annotation {POD_KEY} is invalid: {trouble}",
                 ("its claims are priced from their devices instead",),
                 f"kubectl annotate pod -n {pod.metadata.namespace} {pod.metadata.name} {POD_KEY}-",
                 POD_KEY,
@@ -124,9 +124,8 @@ CHECKS = (
         "taint-rule-for-everything",
         AuditSeverity.ERROR,
         "a DeviceTaintRule has an empty selector: it taints every device of the cluster",
-        "An empty deviceSelector means all devices of all drivers. With the effect NoExecute every pod "
-        "with a device is evicted at once, which has happened. A rule without deviceSelector taints "
-        "nothing.",
+        "An empty deviceSelector selects all devices of all drivers. With the effect NoExecute every pod "
+        "with a device is evicted immediately. A rule without deviceSelector taints nothing.",
         "name a driver, pool or device in spec.deviceSelector, or delete the rule",
         find_rules_for_everything,
     ),
@@ -134,10 +133,10 @@ CHECKS = (
         "PLM061",
         "class-without-selectors",
         AuditSeverity.WARNING,
-        "a DeviceClass has no selectors: a request for it gets any device",
-        "Without selectors a class stands for every device of every driver: a pod that asks for it for a "
-        "network card may get a GPU. Information only while one driver has all devices.",
-        "give the class a selector",
+        "a DeviceClass has no selectors: it matches every device",
+        "Without selectors a class matches every device of every driver: a pod that requests a network card "
+        "through it may get a GPU. Info while there is only one driver.",
+        "add a selector to the class",
         find_classes_for_everything,
         ("deviceclasses",),
     ),
@@ -145,9 +144,9 @@ CHECKS = (
         "PLM062",
         "class-missing",
         AuditSeverity.WARNING,
-        "a claim or template asks for a DeviceClass that does not exist",
-        "Nothing can be allocated for such a request. In a prioritized list one alternative of a missing "
-        "class keeps the others from being used as well.",
+        "a claim or template requests a DeviceClass that does not exist",
+        "Such a request cannot be allocated. In a prioritized list, one subrequest with a missing class "
+        "prevents the others from being used as well.",
         "create the class, or correct deviceClassName",
         find_classes_missing,
         ("deviceclasses",),
@@ -156,10 +155,10 @@ CHECKS = (
         "PLM063",
         "name-missing",
         AuditSeverity.WARNING,
-        "a pod waits for a claim or a template that does not exist",
-        "The pod is held back before it is scheduled, without a condition that says why. It goes on by "
-        "itself as soon as the claim or the template is there.",
-        "create what is missing, or correct the pod",
+        "a pending pod references a claim or template that does not exist",
+        "The pod is not scheduled, and no condition explains why. Scheduling continues as soon as the "
+        "claim or the template exists.",
+        "create the missing object, or correct the pod",
         find_names_missing,
         ("pods",),
     ),
@@ -167,12 +166,12 @@ CHECKS = (
         "PLM064",
         "annotation-unreadable",
         AuditSeverity.ERROR,
-        "an annotation that says what devices charge cannot be used",
-        "On clusters without the fields a DeviceClass says in an annotation what its devices charge, and a"
-        " pod carries what it was charged. A class whose annotation cannot be read hands out nothing: "
-        "wrong charges would be worse. A pod's annotation that cannot be read is a warning: its claims are"
-        " priced anew.",
-        "correct the annotation; docs/ledger.md has its form",
+        "an annotation with device charges is invalid",
+        "On clusters without the API fields, an annotation of the DeviceClass defines the charges of its "
+        "devices, and an annotation of the pod records them. A class with an invalid annotation is not "
+        "allocated, to avoid wrong charges. An invalid annotation of a pod is a warning: its claims are "
+        "priced again.",
+        "correct the annotation; docs/ledger.md describes its format",
         find_annotations_unreadable,
     ),
 )

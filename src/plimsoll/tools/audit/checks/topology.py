@@ -75,7 +75,7 @@ def find_numa_splits(facts: AuditFacts) -> Iterator[CheckProblem]:
                 yield CheckProblem(
                     subject_of(pod),
                     f"its {len(found)} devices of {driver} are on NUMA nodes {_list(_union(found))}, "
-                    "and would fit on one",
+                    "but would fit on one",
                     (f"on node {pod.spec.node_name}", *evidence),
                     key=driver,
                     severity=AuditSeverity.INFO,
@@ -219,25 +219,26 @@ def find_cpu_mismatches(facts: AuditFacts) -> Iterator[CheckProblem]:
             continue
         line, usable = node.status.allocatable[CPU].milli(), cpus.managed + cpus.shared
         capacity = node.status.capacity.get(CPU, node.status.allocatable[CPU]).milli()
-        beside = f", and keeps {_cpu(cpus.shared)} for all" if cpus.shared else ""
+        beside = f", and shares {_cpu(cpus.shared)} among all pods" if cpus.shared else ""
         numbers = (
-            f"the driver manages {_cpu(cpus.managed)} CPUs, {_cpu(cpus.held)} of them held by claims{beside}",
-            f"the kubelet has {_cpu(capacity)}, of which {_cpu(line)} are allocatable",
+            f"the driver manages {_cpu(cpus.managed)} CPUs, {_cpu(cpus.held)} of them allocated to "
+            f"claims{beside}",
+            f"the kubelet reports {_cpu(capacity)}, of which {_cpu(line)} are allocatable",
         )
         if cpus.managed > capacity:
             yield CheckProblem(
                 f"Node/{name}",
-                f"{driver} publishes {_cpu(cpus.managed)} CPUs of a machine with {_cpu(capacity)}",
+                f"{driver} publishes {_cpu(cpus.managed)} CPUs, the machine has {_cpu(capacity)}",
                 numbers,
-                "correct the driver's slices, or look whether the kubelet saw all CPUs when it started",
+                "correct the driver's slices, or check that the kubelet detected all CPUs at startup",
                 driver,
                 None if cpus.sure else AuditSeverity.INFO,
             )
         elif driver in SURE and line - usable >= _ONE_CPU:
             yield CheckProblem(
                 f"Node/{name}",
-                f"the kubelet offers {_cpu(line)} CPUs, {driver} manages {_cpu(cpus.managed)}: "
-                f"with all of them claimed, {_cpu(line - usable)} more can be requested than are left",
+                f"the kubelet has {_cpu(line)} CPUs allocatable, {driver} manages {_cpu(cpus.managed)}: "
+                f"with all of them claimed, {_cpu(line - usable)} more can be requested than remain",
                 numbers,
                 f"reserve the same CPUs on both sides: kubelet reservedSystemCPUs and the driver's "
                 f"reserved CPUs should both leave {_cpu(usable)}",
@@ -247,10 +248,10 @@ def find_cpu_mismatches(facts: AuditFacts) -> Iterator[CheckProblem]:
             spare = usable - line // _ONE_CPU * _ONE_CPU
             yield CheckProblem(
                 f"Node/{name}",
-                f"{driver} manages {_cpu(cpus.managed)} CPUs, the kubelet offers {_cpu(line)}: "
+                f"{driver} manages {_cpu(cpus.managed)} CPUs, the kubelet has {_cpu(line)} allocatable: "
                 f"claims can take {_cpu(usable - line)} that are reserved for the system",
                 numbers,
-                f"reserve the same CPUs on both sides: the driver should leave {_cpu(spare)} more alone",
+                f"reserve the same CPUs on both sides: the driver should reserve {_cpu(spare)} more",
                 driver,
                 AuditSeverity.INFO,
             )
@@ -276,7 +277,7 @@ def find_shared_pools_empty(facts: AuditFacts) -> Iterator[CheckProblem]:
             names = ", ".join(f"Pod/{name_of(pod)}" for pod in without[:3])
             yield CheckProblem(
                 f"Node/{name}",
-                f"all {_cpu(cpus.managed)} CPUs of {driver} are held by claims, and {len(without)} pod"
+                f"all {_cpu(cpus.managed)} CPUs of {driver} are allocated to claims, and {len(without)} pod"
                 f"{'s run' if len(without) > 1 else ' runs'} without one: no CPU is left for "
                 f"{'them' if len(without) > 1 else 'it'}",
                 (names + (" and others" if len(without) > 3 else ""),),
@@ -341,7 +342,7 @@ def find_devices_not_ready(facts: AuditFacts) -> Iterator[CheckProblem]:
                     id = DeviceId(each.driver, each.pool, each.device)
                     yield CheckProblem(
                         subject_of(claim),
-                        f"the driver says device {each.device} is not ready: {condition.reason}",
+                        f"the driver reports device {each.device} as not ready: {condition.reason}",
                         tuple(filter(None, (condition.message, f"device {id}"))),
                         key=f"{id}/{each.share_id or ''}",
                     )
@@ -353,11 +354,11 @@ CHECKS = (
         "numa-split",
         AuditSeverity.WARNING,
         "the devices of a pod are on different NUMA nodes",
-        "CPUs on one NUMA node and the card they feed on another: every transfer crosses the machine. DRA "
-        "devices give no hints to the kubelet's topology manager; only a constraint in the claim keeps "
-        "them together. A warning where two drivers have no NUMA node in common, information where devices"
-        " of one driver are spread that would have fitted on one. Devices that tell only their PCIe roots "
-        "are compared by those, as information; devices that tell neither are not judged.",
+        "If CPUs and a device are on different NUMA nodes, every transfer crosses the interconnect. DRA "
+        "devices provide no hints to the kubelet's topology manager; only a constraint in the claim aligns "
+        "them. A warning if devices of two drivers have no NUMA node in common, info if devices of one "
+        "driver are spread although they would fit on one. Devices that publish only PCIe roots are "
+        "compared by those, as info; devices that publish neither are ignored.",
         "put the devices into one claim with a constraint: matchAttribute: resource.kubernetes.io/numaNode",
         find_numa_splits,
         ("pods", "resourceclaims", "resourceslices"),
@@ -366,11 +367,11 @@ CHECKS = (
         "PLM051",
         "cpus-mismatch",
         AuditSeverity.WARNING,
-        "the kubelet and a CPU driver do not agree on how many CPUs a node has",
-        "The kubelet offers what the machine has less what is reserved; the driver manages all CPUs but "
-        "those it was told to leave alone. If the kubelet offers more, requests are promised CPUs that "
-        "exist for nobody once all managed ones are claimed. If the driver manages more, claims can take "
-        "what is reserved for the system (information only). Less than one CPU of difference is rounding.",
+        "the kubelet and a CPU driver disagree on the number of CPUs of a node",
+        "Allocatable is what the machine has without the kubelet's reservations; the driver manages all "
+        "CPUs except its reserved ones. If allocatable is larger, requests can be scheduled for which no "
+        "CPU remains once all managed CPUs are claimed. If the driver manages more, claims can take CPUs "
+        "reserved for the system (info). A difference of less than one CPU is due to rounding.",
         "reserve the same CPUs in the kubelet (reservedSystemCPUs) and in the driver",
         find_cpu_mismatches,
         ("nodes", "resourceslices"),
@@ -380,9 +381,9 @@ CHECKS = (
         "cpusets-overlap",
         AuditSeverity.ERROR,
         "two claims have the same CPU",
-        "The driver reports the CPUs of each claim in its status, and two claims on the same node have one"
-        " in common: neither has it alone.",
-        "delete the pods of one of the claims; then look at the driver with plimsoll driver cpu status",
+        "The driver reports the CPUs of each claim in its status, and two claims on the same node have a "
+        "CPU in common: it is exclusive to neither.",
+        "delete the pods of one of the claims; then inspect the driver with plimsoll driver cpu status",
         find_cpuset_overlaps,
         ("resourceclaims",),
     ),
@@ -390,10 +391,10 @@ CHECKS = (
         "PLM053",
         "shared-cpus-empty",
         AuditSeverity.WARNING,
-        "claims hold every CPU of a node on which other pods run",
-        "Containers without a claim run on the CPUs that no claim holds. There are none left, so they run on "
+        "claims hold every CPU of a node that also runs other pods",
+        "Containers without a claim run on the CPUs that no claim holds. None are left, so they run on "
         "claimed CPUs or not at all.",
-        "reserve some CPUs in the driver's settings, or move the pods without claims",
+        "reserve some CPUs in the driver's configuration, or move the pods without claims",
         find_shared_pools_empty,
         ("nodes", "pods", "resourceclaims", "resourceslices"),
     ),
@@ -401,9 +402,9 @@ CHECKS = (
         "PLM054",
         "device-not-ready",
         AuditSeverity.WARNING,
-        "a driver says that an allocated device is not ready",
-        "Drivers report on the devices of a claim in its status. The condition Ready is False: CPUs are "
-        "offline, containers are not pinned, or whatever its reason says.",
+        "a driver reports an allocated device as not ready",
+        "The driver has set the condition Ready of the device to False in the status of the claim: CPUs are "
+        "offline, containers are not pinned, or another reason given in the condition.",
         "see the message, and the driver's log on that node",
         find_devices_not_ready,
         ("resourceclaims",),

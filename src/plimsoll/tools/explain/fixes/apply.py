@@ -70,7 +70,7 @@ def _apply(cluster_state: ClusterState, pod: Pod, node: str, step: FixStep) -> P
         case FixKind.ADD_NODE | FixKind.ADD_ANOTHER:
             cluster_state.set(_new_node(pod, subject))
             return pod
-    raise InputError(f"this is for somebody else to do: {step.text}")
+    raise InputError(f"this step cannot be applied to the cluster state: {step.text}")
 
 
 def _tolerating(pod: Pod, taint: Taint) -> Pod:

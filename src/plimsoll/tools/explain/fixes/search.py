@@ -172,7 +172,7 @@ def _holders_text(view: PodView, place: int, lack: Reason, victims: Sequence[Pod
     found = holders(view.cluster_state, view.name(place), lack.resource)
     found.sort(key=lambda holder: (holder.namespace, holder.pod) not in going)
     texts = [_holder_text(holder) for holder in found[:2] if holder.amount > 0]
-    return f"{', '.join(texts)} there; " if texts else ""
+    return f"{', '.join(texts)}; " if texts else ""
 
 
 def _holder_text(holder: ResourceHolder) -> str:
@@ -236,7 +236,7 @@ def _new_node(view: PodView, groups: Sequence[NodeGroup]) -> Fix | None:
     if view.task.unallocated_claims:
         texts += (f"the devices of its claims{' and what they charge' if unpriced else ''}",)
     kind = FixKind.ADD_NODE if groups and small == len(groups) else FixKind.ADD_ANOTHER
-    return Fix((FixStep(kind, {"amounts": texts or ("room for a pod",)}, amounts),))
+    return Fix((FixStep(kind, {"amounts": texts or ("capacity for a pod",)}, amounts),))
 
 
 def _is_lack(reason: NodeReason) -> bool:

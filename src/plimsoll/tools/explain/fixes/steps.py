@@ -95,7 +95,11 @@ def propose_change(
         return _propose_for_affinity(view, task, place)
     if reasons[0].message in (VolumeBindingMessage.AFFINITY, VolumeZoneMessage.ZONE):
         return ProposedChange(
-            (FixStep(FixKind.VOLUME, {"text": "make room on a node from which its volumes can be reached"}),)
+            (
+                FixStep(
+                    FixKind.VOLUME, {"text": "free capacity on a node from which its volumes can be reached"}
+                ),
+            )
         )
     return None
 

@@ -110,7 +110,7 @@ class _PlacementSearch:
             return Proof(ProofVerdict.ALL, 0, 0, 0, True, 0)
         kinds = self._read()
         if pods > PODS_MAX:
-            why = f"{pods} pods are more than the {PODS_MAX} that are searched"
+            why = f"{pods} pods exceed the limit of {PODS_MAX} for an exhaustive search"
             return Proof(ProofVerdict.GAVE_UP, pods, self._greedy, self._greedy, False, 0, why=why)
         verdict, settled = ProofVerdict.IMPOSSIBLE, False
         if not self._infeasible_reason and self._search(kinds, 0):
