@@ -57,7 +57,7 @@ def test_an_address_without_a_page(page: Page, dump: Dashboard) -> None:
 
 def test_a_node_that_is_not_there(page: Page, dump: Dashboard) -> None:
     page.go(f"{dump.url}#/nodes/nobody")
-    page.wait_text("there is no node nobody", "[role=alert]")
+    page.wait_text("node nobody not found", "[role=alert]")
     assert page.text("h1") == "nobody"
     page.problems.clear()  # the 404 that was asked for
 

@@ -46,7 +46,7 @@ def test_where_there_is_nothing(page: Page, quiet: Dashboard) -> None:
         ("devices", "No driver has published devices."),
         ("devices?q=x", "No device is like that."),
         ("pools", "No driver has published devices."),
-        ("claims", "There are no claims."),
+        ("claims", "No claims found."),
         ("claims?state=free", "No claim is like that."),
         ("pending", "No pods are pending: all is well."),
         ("pending?q=x", "No pending pod is like that."),
@@ -137,7 +137,7 @@ def test_a_server_that_does_not_answer(page: Page, served: Served) -> None:
     assert page.text("h1") == "Claims"
     again = served.dump(cluster_state, port)
     page.click("[role=alert] button")
-    page.wait_text("There are no claims.")
+    page.wait_text("No claims found.")
     served.stop(again)
     page.problems.clear()  # connections that were refused
 

@@ -122,7 +122,10 @@ def test_a_node_is_drained(page: Page, dump: Dashboard) -> None:
     ]
     pieces = rows(page, "Fragmentation")
     assert "most devices for one claim of class gpu 1 on 1 node 0" in pieces
-    assert "stranded: free devices on nodes without room for a pod 1 of dra.cpu on 1 node as before" in pieces
+    assert (
+        "stranded: free devices on nodes without capacity for a pod 1 of dra.cpu on 1 node as before"
+        in pieces
+    )
 
 
 def test_everything_else_can_be_asked(page: Page, dump: Dashboard) -> None:
@@ -160,7 +163,12 @@ def test_everything_else_can_be_asked(page: Page, dump: Dashboard) -> None:
         "preempt": False,
     }
     asked = page.text(".answer")
-    for words in ("accounting by Max", "2 more nodes like gpu-1", "numa-1, past-1 cordoned", "3 pods added"):
+    for words in (
+        "accounting policy Max",
+        "2 more nodes like gpu-1",
+        "numa-1, past-1 cordoned",
+        "3 pods added",
+    ):
         assert words in asked
     assert "impossible" in page.text(".proof")  # giant fits nowhere
     assert "At most" in page.text(".proof")
@@ -195,7 +203,7 @@ def test_a_placement_that_the_scheduler_misses_is_shown(page: Page, dump: Dashbo
     )
     page.go(f"{dump.url}#/whatif")
     page.click(RUN)
-    page.wait_text("A placement of all 2 waiting pods exists; the scheduler, one by one, places 1.", ".proof")
+    page.wait_text("A placement of all 2 waiting pods exists; the scheduler places 1. one by one", ".proof")
     page.click(f"{RESULT} details summary")
     assert rows(page, "The placement that was found") == ["a/b n1 d/p/x"]
 

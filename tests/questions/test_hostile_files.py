@@ -46,7 +46,7 @@ WRONG: dict[str, tuple[bytes, str]] = {
     "half a character": (b"kind: Pod\nmetadata: {name: \xff\xfe\x80}\n", "UTF-8"),
     "truncated json": (
         _whole("json")[:5000],
-        "not JSON: found unexpected end of stream; has its end been cut off?",
+        "not JSON: found unexpected end of stream; it may be truncated",
     ),
     "truncated yaml": (_whole("yaml")[:5003], "has the end of the list been cut off?"),
     "truncated yaml list": (b"apiVersion: v1\nitems:\n- a: {b: [", "line "),
@@ -117,7 +117,7 @@ def test_standard_input(command: str, name: str) -> None:
 def test_files_that_are_not_there(command: str, tmp_path: Path) -> None:
     words = ASKED.get(command) or FILE_COMMANDS[command]
     gone = ask(*words, "-f", tmp_path / "gone.yaml").check()
-    assert (gone.code, gone.errors) == (2, [f"plimsoll: {tmp_path}/gone.yaml: no such file or folder"])
+    assert (gone.code, gone.errors) == (2, [f"plimsoll: {tmp_path}/gone.yaml: no such file or directory"])
     folder = ask(*words, "-f", tmp_path).check()
     assert (folder.code, "there is no .yaml, .yml, .json file in this folder" in folder.err) == (2, True)
     (tmp_path / "odd\x1b[2J\nname.yaml").write_text("kind: [")

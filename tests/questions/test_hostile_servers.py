@@ -114,7 +114,7 @@ def test_nonsense(command: str, body: bytes, tmp_path: Path) -> None:
         assert "note: nodes: " in answer.err
     with Server(big_cluster(1), lambda path: Reply(200, {}, body)) as server:
         answer = ask(*ASKED[command], "--kubeconfig", server.kubeconfig(tmp_path / "config")).check()
-    assert answer.code == 2 or "note: nodes, pods: 1 cannot be read; the first: " in answer.err
+    assert answer.code == 2 or "note: nodes, pods: 1 cannot be decoded; the first: " in answer.err
 
 
 @pytest.mark.parametrize("command", ASKED)
@@ -147,7 +147,7 @@ def test_no_right_to_see_what_is_needed(command: str, plural: str, tmp_path: Pat
     with Server(big_cluster(1), rule) as server:
         config = server.kubeconfig(tmp_path / "config")
         answer = ask(*ASKED[command], "--kubeconfig", config)
-    refused(answer, f"{plural} cannot be read", message, "; ask with a user who may list them")
+    refused(answer, f"{plural} cannot be read", message, "; use a user who can list them")
 
 
 @pytest.mark.parametrize("command", FEW)

@@ -34,7 +34,7 @@ spec: {containers: [{name: work, resources: {requests: {cpu: "9"}}}]}
 status: {phase: Succeeded}
 """
 V2_1_37 = """\
-by the rules of 1.37
+rules: 1.37
 FILE                             VALUE
 plimsoll/besteffort/cpu.weight   1
 plimsoll/burstable/cpu.weight    196
@@ -72,7 +72,7 @@ default/batch: BestEffort
   plimsoll/besteffort/poddefault-batch/work/memory.oom.group   1
 """
 V1_1_36 = """\
-by the rules of 1.36
+rules: 1.36
 FILE                                 VALUE
 cpu/plimsoll/besteffort/cpu.shares   2
 cpu/plimsoll/burstable/cpu.shares    1024

@@ -122,7 +122,7 @@ def test_verbose_shows_tracebacks(
     assert end("-v", "check", "-f", "/nowhere") == 2
     err = capsys.readouterr().err
     assert err.startswith("Traceback")
-    assert err.endswith("plimsoll: /nowhere: no such file or folder\n")
+    assert err.endswith("plimsoll: /nowhere: no such file or directory\n")
 
 
 def test_an_interrupt_is_quiet(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -194,7 +194,7 @@ def test_completion_for_kubectl(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_plugin_calls_itself_kubectl_plimsoll(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         cli.run_as_plugin(["check", "-f", "/nowhere"])
-    assert capsys.readouterr().err == "kubectl plimsoll: /nowhere: no such file or folder\n"
+    assert capsys.readouterr().err == "kubectl plimsoll: /nowhere: no such file or directory\n"
     with pytest.raises(SystemExit):
         cli.run_as_plugin(["top", "--help"])
     assert capsys.readouterr().out.startswith("Usage: kubectl plimsoll top ")
@@ -221,5 +221,5 @@ def test_a_real_kubectl_finds_the_plugin(tmp_path: Path) -> None:
 
     assert ask("plimsoll", "gates").stdout.startswith("GATE")
     wrong = ask("plimsoll", "check", "-f", "/nowhere")
-    assert (wrong.returncode, wrong.stderr) == (2, "kubectl plimsoll: /nowhere: no such file or folder\n")
+    assert (wrong.returncode, wrong.stderr) == (2, "kubectl plimsoll: /nowhere: no such file or directory\n")
     assert "explain\tExplain why" in ask("__complete", "plimsoll", "exp").stdout

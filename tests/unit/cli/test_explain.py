@@ -78,7 +78,7 @@ def test_standard_input(dump: Path) -> None:
         (("nobody",), "there is no pod nobody"),
         (("waiting-000",), "did you mean waiting-"),
         (("claim/nothing",), "there is no ResourceClaim nothing"),
-        (("waiting-0000", "--node", "nowhere"), "there is no node nowhere"),
+        (("waiting-0000", "--node", "nowhere"), "node nowhere not found"),
         (("--node", "node-0000"), "--node needs a pod"),
         (("claim/cpu-0000-1", "--node", "node-0000"), "--node is for pods"),
         (("a/b/c",), "name a pod"),

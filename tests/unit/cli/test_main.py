@@ -146,7 +146,7 @@ def test_gates_are_listed(run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("check", "-f", "/does/not/exist"), "plimsoll: /does/not/exist: no such file or folder\n"),
+        (("check", "-f", "/does/not/exist"), "plimsoll: /does/not/exist: no such file or directory\n"),
         (("select", "device.driver ==", "-f", "/dev/null"), "plimsoll: "),
         (("gates", "--feature-gates", "Nope=true"), "plimsoll: unknown feature gate 'Nope'"),
         (("gates", "--feature-gates", "Nope"), "plimsoll: 'Nope' is no feature gate setting"),
@@ -204,7 +204,7 @@ def test_allocate_says_who_gets_what_and_who_does_not(run: Run, cluster: str) ->
     assert "default/one: on node node-1" in result.out
     assert "gpu.example.com/node-1/gpu-0   all of it" in result.out
     assert "default/two: on none of 1 nodes" in result.out
-    assert "1 x allocated already: gpu.example.com/node-1/gpu-0" in result.out
+    assert "1 x already allocated: gpu.example.com/node-1/gpu-0" in result.out
 
 
 def test_allocate_asks_only_what_it_is_asked(run: Run, cluster: str) -> None:
@@ -260,7 +260,7 @@ def test_allocate_says_what_is_wrong_with_a_claim(run: Run, cluster: str, tmp_pa
         assert result.err.startswith("plimsoll: ")
     else:
         assert result.code == 1
-        assert "default/odd: not a claim that the API server would take\n  spec.devices" in result.out
+        assert "default/odd: invalid claim, the API server would reject it\n  spec.devices" in result.out
 
 
 @pytest.mark.parametrize("spec", ["null", "{devices: null}", "{devices: {requests: null}}"])

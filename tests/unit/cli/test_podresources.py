@@ -83,7 +83,7 @@ def test_what_cannot_be_asked_ends_with_two(capsys: pytest.CaptureFixture[str]) 
     code, out, err = run(capsys, "list", "--socket", "/nowhere/kubelet.sock")
     assert (code, out) == (2, "")
     assert err == (
-        "plimsoll: /nowhere/kubelet.sock: there is no such socket;"
+        "plimsoll: /nowhere/kubelet.sock: socket; not found"
         " is a kubelet running here? Name its socket with --socket\n"
     )
     with kubelet(Get=refuse(grpc.StatusCode.UNKNOWN, "PodResources API Get method disabled")) as path:

@@ -55,8 +55,8 @@ def test_yaml_says_the_same_as_json(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("top", "node-a", "-f", DUMP), "node-a: there is no such view; there are nodes, pods"),
-        (("top", "nodes", "node-x", "-f", DUMP), "there is no node node-x; did you mean"),
+        (("top", "node-a", "-f", DUMP), "node-a: view; there are nodes, pods not found"),
+        (("top", "nodes", "node-x", "-f", DUMP), "node node-x; did you mean not found"),
         (("top", "-w", "-f", DUMP), "-w follows a running cluster"),
         (("top", "--resource", "gpu", "-f", DUMP), "there is no resource gpu"),
         (("top", "-f", "/nowhere.yaml"), "/nowhere.yaml"),

@@ -29,7 +29,7 @@ DELETED = "2026-11-15T00:30:00Z"
     ("pods", "why"),
     [
         ([pod("other")], "does not exist"),
-        ([pod("p", phase="Succeeded")], "has ended (Succeeded)"),
+        ([pod("p", phase="Succeeded")], "has terminated (Succeeded)"),
     ],
 )
 def test_a_reservation_for_nobody(pods: list[Tree], why: str) -> None:
@@ -47,7 +47,7 @@ def test_a_reservation_for_a_pod_that_was_replaced() -> None:
 def test_a_reservation_for_a_pod_deleted_before_it_had_a_node() -> None:
     tree = pod("p", claims="c", on="", phase="Pending")
     tree["metadata"]["deletionTimestamp"] = DELETED
-    assert "was deleted before it had a node" in only("PLM040", claim("c", result()), tree).evidence[0]
+    assert "was deleted before it was scheduled" in only("PLM040", claim("c", result()), tree).evidence[0]
 
 
 def test_reservations_that_hold() -> None:
@@ -68,7 +68,7 @@ def test_a_dump_without_pods_tells_nothing_of_reservations() -> None:
 def test_a_claim_whose_pod_is_gone() -> None:
     finding = only("PLM041", claim("c", result(), pods=(), owner="p"), pod("other"))
     assert finding.severity is AuditSeverity.WARNING
-    assert finding.message == "was made for pod p, which is gone; it holds 1 device"
+    assert finding.message == "was created for pod p, which was deleted; it holds 1 device"
     assert finding.fix == "kubectl delete resourceclaim -n work c"
     empty = only("PLM041", claim("c", owner="p"), pod("other"))
     assert empty.severity is AuditSeverity.INFO
@@ -76,13 +76,13 @@ def test_a_claim_whose_pod_is_gone() -> None:
 
 def test_a_claim_whose_pod_has_ended() -> None:
     tree = claim("c", result(), pods=(), owner="p")
-    assert "which has ended" in only("PLM041", tree, pod("p", phase="Failed")).message
+    assert "which has terminated" in only("PLM041", tree, pod("p", phase="Failed")).message
 
 
 def test_a_claim_that_is_allocated_for_nobody() -> None:
     finding = only("PLM041", claim("c", result(), pods=()), pod("other"))
     assert finding.severity is AuditSeverity.INFO
-    assert "though no pod uses it" in finding.message
+    assert "but not used by any pod" in finding.message
     fresh = NOW - 3600 + 60  # a minute after it was allocated
     assert found("PLM041", claim("c", result(), pods=()), pod("other"), now=fresh) == []
 
@@ -101,7 +101,7 @@ def test_a_claim_that_does_not_go() -> None:
     }
     finding = only("PLM042", tree, pod("other"))
     assert finding.severity is AuditSeverity.WARNING
-    assert finding.message == "is being deleted for 30 minutes and holds 1 device"
+    assert finding.message == "has been terminating for 30 minutes and holds 1 device"
     assert found("PLM042", tree, pod("other"), now=NOW - 1800 + 60) == []
     assert found("PLM041", tree, pod("other")) == []
 
@@ -120,7 +120,7 @@ def test_a_claim_that_does_not_go_because_it_is_in_use() -> None:
 @pytest.mark.parametrize(
     ("claims", "told"),
     [
-        ([], "runs with claim c, which does not exist"),
+        ([], "is bound, but its claim c does not exist"),
         ([claim("c")], "is bound, but its claim c is not allocated"),
         (
             [claim("c", result(), pods=("q", "r"))],
@@ -136,14 +136,14 @@ def test_a_pod_without_its_claim(claims: list[Tree], told: str) -> None:
 
 def test_a_pod_whose_claim_was_never_made() -> None:
     finding = only("PLM043", node(), pod("p", template="t"))
-    assert finding.message == "has no claim for made: none was made from its template"
+    assert finding.message == "has no claim for made: none was created from its template"
 
 
 def test_a_pod_with_the_claim_of_another() -> None:
     tree = pod("p", template="t")
     tree["status"]["resourceClaimStatuses"] = [{"name": "made", "resourceClaimName": "c"}]
     theirs = claim("c", result(), owner="q")
-    assert only("PLM043", tree, theirs).message == "uses claim c, which was made for another pod"
+    assert only("PLM043", tree, theirs).message == "uses claim c, which was created for another pod"
     assert found("PLM043", tree, claim("c", result(), owner="p")) == []
 
 
@@ -176,7 +176,7 @@ def test_a_claim_of_many_pods() -> None:
     assert full.message == "is reserved for 256 of at most 256 pods"
     near = only("PLM045", claim("c", result(), pods=[f"p{n}" for n in range(240)]))
     assert near.severity is AuditSeverity.INFO
-    assert near.evidence == ("16 are left",)
+    assert near.evidence == ("16 reservations left",)
     assert found("PLM045", claim("c", result(), pods=[f"p{n}" for n in range(200)])) == []
 
 
@@ -190,6 +190,6 @@ def test_a_template_for_more_devices_than_a_claim_can_have() -> None:
     )
     finding = only("PLM045", template)
     assert finding.subject == "ResourceClaimTemplate/work/t"
-    assert "asks for 64 devices, and a claim can have 32" in finding.message
+    assert "requests 64 devices, a claim can have 32" in finding.message
     request["exactly"]["count"] = 32  # type: ignore[index]
     assert found("PLM045", template) == []

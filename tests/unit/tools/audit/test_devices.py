@@ -33,7 +33,7 @@ CPUS = slice_of(cpus(8), driver="dra.cpu")
 def test_one_device_in_two_claims() -> None:
     finding = only("PLM020", claim("c", result()), claim("d", result(), pods="q"), pod("p", claims="c"))
     assert finding.subject == "Device/gpu.example.com/n1/d0"
-    assert finding.message == "is allocated as a whole 2 times, to 2 claims"
+    assert finding.message == "is allocated exclusively 2 times, to 2 claims"
     assert finding.evidence == (
         "ResourceClaim/work/c, request r, used by p on n1",
         "ResourceClaim/work/d, request r, used by no pod",
@@ -47,7 +47,7 @@ def test_one_device_twice_in_one_claim() -> None:
 
 def test_a_whole_device_and_a_share_of_it() -> None:
     finding = only("PLM020", claim("c", result("cpus", "dra.cpu")), claim("d", share("2")))
-    assert finding.message == "is allocated as a whole, and 1 share of it as well, to 2 claims"
+    assert finding.message == "is allocated exclusively and also has 1 allocated share, to 2 claims"
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_partitions_that_draw_more_than_there_is() -> None:
     claims = [claim("c", result("h0")), claim("d", result("h1"))]
     finding = only("PLM022", *partitions("60Gi"), *claims)
     assert finding.subject == "Pool/gpu.example.com/n1"
-    assert finding.message == "counter card/memory: 80Gi drawn of 60Gi, 20Gi too much"
+    assert finding.message == "counter card/memory: 80Gi consumed of 60Gi, 20Gi too much"
     assert found("PLM022", *partitions("80Gi"), *claims) == []
     assert found("PLM022", *partitions("60Gi"), claims[0]) == []
     assert found("PLM022", *partitions("60Gi"), claims[0], claim("d", result("h1", adminAccess=True))) == []
@@ -106,7 +106,7 @@ def policed(policy: Tree) -> Tree:
 @pytest.mark.parametrize(
     ("policy", "amount", "told"),
     [
-        ({"default": "2", "validRange": {"min": "2", "step": "2"}}, "3", "not a whole number of steps of 2"),
+        ({"default": "2", "validRange": {"min": "2", "step": "2"}}, "3", "not a multiple of the step 2"),
         ({"default": "2", "validRange": {"min": "2", "max": "4"}}, "5", "at most 4 is allowed"),
         ({"default": "2", "validValues": ["2", "4"]}, "3", "not a valid value; the largest is 4"),
     ],
@@ -118,7 +118,7 @@ def test_an_amount_that_the_policy_does_not_allow(policy: Tree, amount: str, tol
 
 def test_a_capacity_that_is_not_there() -> None:
     finding = only("PLM024", slice_of(device("cpus"), driver="dra.cpu"), claim("c", share("4")))
-    assert "which device cpus has not" in finding.message
+    assert "which device cpus does not have" in finding.message
 
 
 # -- gone and tainted
@@ -127,12 +127,12 @@ def test_a_capacity_that_is_not_there() -> None:
 @pytest.mark.parametrize(
     ("slices", "why"),
     [
-        ([slice_of(device("d1"))], "the pool has 1 device, and not this one"),
-        ([slice_of(device("d0"), driver="x.example.com")], "driver gpu.example.com publishes nothing at all"),
+        ([slice_of(device("d1"))], "the pool has 1 device, but not this one"),
+        ([slice_of(device("d0"), driver="x.example.com")], "driver gpu.example.com publishes no slices"),
         ([slice_of(device("d0"), pool="n2")], "driver gpu.example.com has no pool n1"),
         (
             [slice_of(device("d0"), generation=1), slice_of(device("d1"), generation=2)],
-            "only slice gpu.example.com-n1-1 of generation 1 has it; the pool is at 2",
+            "only slice gpu.example.com-n1-1 of generation 1 contains it; the pool is at 2",
         ),
     ],
     ids=["device", "driver", "pool", "generation"],
@@ -193,13 +193,13 @@ def test_a_pool_that_contradicts_itself() -> None:
     pieces = [slice_of(device("d0"), count=2, name="a"), slice_of(device("d0"), count=2, name="b")]
     finding = only("PLM027", *pieces)
     assert finding.severity is AuditSeverity.ERROR
-    assert "device d0 is there 2 times" in finding.message
+    assert "device d0 is published 2 times" in finding.message
 
 
 def test_a_device_that_draws_on_nothing() -> None:
     draws = [{"counterSet": "card", "counters": {"memory": {"value": "1"}}}]
     finding = only("PLM027", slice_of(device("d0", consumesCounters=draws)))
-    assert "draws on card/memory, which is no counter" in finding.message
+    assert "consumes card/memory, which is not defined" in finding.message
 
 
 def test_slices_left_behind() -> None:
@@ -207,5 +207,5 @@ def test_slices_left_behind() -> None:
     finding = only("PLM028", node(), old, slice_of(device("d0"), generation=2))
     assert finding.fix == "kubectl delete resourceslice gpu.example.com-n1-1"
     gone = only("PLM028", node(), slice_of(device("d0"), pool="n2", on="n2"))
-    assert gone.message == "is of node n2, which does not exist"
+    assert gone.message == "belongs to node n2, which does not exist"
     assert found("PLM028", *well()) == []

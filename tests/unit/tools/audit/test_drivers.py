@@ -31,7 +31,7 @@ def test_a_cpu_driver_without_mappings() -> None:
     finding = only("PLM010", slice_of(cpus(form="none"), driver="dra.cpu"))
     assert finding.severity is AuditSeverity.WARNING
     assert finding.subject == "Driver/dra.cpu"
-    assert finding.message.startswith("hands out cpu of nodes (capacity dra.cpu/cpu)")
+    assert finding.message.startswith("allocates cpu of nodes (capacity dra.cpu/cpu)")
     assert finding.evidence == ("1 device, such as dra.cpu/n1/cpus",)
 
 
@@ -43,7 +43,7 @@ def test_cpus_one_by_one_without_mappings() -> None:
 def test_of_another_driver_names_are_a_hint() -> None:
     finding = only("PLM010", slice_of(cpus(driver=OTHER, form="none"), driver=OTHER))
     assert finding.severity is AuditSeverity.INFO
-    assert finding.message.startswith("seems to hand out cpu")
+    assert finding.message.startswith("seems to allocate cpu")
 
 
 def test_huge_pages_are_known_by_their_capacity() -> None:
@@ -100,7 +100,7 @@ def test_a_charge_by_the_other_drivers_mapping() -> None:
     finding = only("PLM012", *clash("2"))
     assert finding.severity is AuditSeverity.ERROR
     assert finding.message == (
-        "claim c is charged cpu 2, as a device of nic.example.com would be; its own charges cpu 1"
+        "claim c is charged cpu 2, as a device of nic.example.com would be; its own devices charge cpu 1"
     )
     assert found("PLM006", *clash("2")) == []
 
@@ -131,13 +131,13 @@ def test_a_capacity_in_the_annotation_of_a_class() -> None:
 
 def test_a_resource_that_is_not_counted() -> None:
     odd = device("d0", nodeAllocatableResourceMappings={"foo": {"allocationMultiplier": "1"}})
-    assert "foo, which nodes are not booked in" in only("PLM015", node(), slice_of(odd)).message
+    assert "foo, which is not a node resource" in only("PLM015", node(), slice_of(odd)).message
 
 
 def test_a_resource_that_the_node_has_not() -> None:
     pages = device("d0", nodeAllocatableResourceMappings={"hugepages-1Gi": {"allocationMultiplier": "1Gi"}})
     finding = only("PLM015", node(), slice_of(pages))
-    assert "of which their nodes have nothing" in finding.message
+    assert "which their nodes do not have" in finding.message
     assert found("PLM015", node(**{"hugepages-1Gi": "4Gi"}), slice_of(pages)) == []
 
 

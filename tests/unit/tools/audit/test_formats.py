@@ -47,13 +47,13 @@ def test_many_findings_fit_one_screen() -> None:
     lines = list(MANY.lines(PLAIN))
     assert len(lines) < 40
     assert lines[0] == "5000 errors, 1 warning, 1 info"
-    assert any("4996 more of Node: -o wide shows them" in line for line in lines)
+    assert any("4996 more of Node: -o wide lists them" in line for line in lines)
     assert max(map(len, lines)) <= 100
     assert sum("Node/n" in line for line in MANY.lines(PLAIN, wide=True)) == 5000
 
 
 def test_nothing_found() -> None:
-    assert next(iter(report().lines(PLAIN))) == "Nothing found: all is well."
+    assert next(iter(report().lines(PLAIN))) == "No problems found."
 
 
 def test_colours_do_not_change_the_text() -> None:
@@ -70,9 +70,9 @@ def test_names_cannot_steer_the_terminal() -> None:
 
 
 def test_what_was_not_checked_is_told() -> None:
-    skipped = (SkippedCheck("PLM010", "mapping-missing", "there are no resourceslices in what was read"),)
+    skipped = (SkippedCheck("PLM010", "mapping-missing", "the input has no resourceslices"),)
     lines = list(report(skipped=skipped).lines(PLAIN))
-    assert lines[-1] == "1 check not made: there are no resourceslices in what was read"
+    assert lines[-1] == "1 check not run: the input has no resourceslices"
 
 
 # -- which findings
@@ -100,7 +100,7 @@ def test_one_namespace() -> None:
 def test_checks_by_id_and_name() -> None:
     assert [check.id for check in choose_checks(["plm001", "numa-split"])] == ["PLM001", "PLM050"]
     assert len(choose_checks(skip=["PLM001"])) == len(CHECKS) - 1
-    with pytest.raises(InputError, match="there is no check PLM999; plimsoll audit --list"):
+    with pytest.raises(InputError, match="unknown check PLM999; see plimsoll audit --list"):
         choose_checks(["PLM999"])
 
 
@@ -127,15 +127,15 @@ def test_only_what_is_new_counts(tmp_path: Path) -> None:
     new = now.beyond(read_baseline(path))
     assert [each.identity[1:] for each in new.findings] == [("Node/n2", ""), ("Node/n1", "memory")]
     assert len(new.known) == 1
-    assert "1 finding of the baseline not shown." in list(new.lines(PLAIN))
+    assert "1 finding from the baseline not shown." in list(new.lines(PLAIN))
     assert old.beyond(read_baseline(path)).fails(AuditSeverity.INFO) is False
 
 
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("{", "is not JSON"),
-        ("[]", "has no findings"),
+        ("{", "not valid JSON"),
+        ("[]", "no findings field"),
         ('{"findings": [1]}', r"findings\[0\]: must have id, subject and key"),
         ('{"findings": [{"id": "PLM001"}]}', r"findings\[0\]: must have"),
     ],

@@ -48,7 +48,7 @@ def test_requests_fit_and_claims_do_not() -> None:
     )
     assert finding.severity is AuditSeverity.ERROR
     assert finding.subject == "Node/n1"
-    assert finding.message == "cpu: 10 promised of 8, 2 past the line"
+    assert finding.message == "cpu: 10 charged, 8 allocatable, 2 past the line"
     assert finding.evidence[0].startswith("requests 4, claims 6: requests alone fit")
     assert finding.evidence[1] == "Pod/work/p holds 6 by claim c"
     assert finding.fix.endswith("kubectl delete pod -n work q")  # the smallest that is enough
@@ -63,12 +63,12 @@ def test_exactly_at_the_line_is_well() -> None:
 
 def test_requests_alone_may_be_past_the_line() -> None:
     finding = only("PLM001", node(), pod("p", "5"), pod("q", "5"))
-    assert "requests alone are past the line" in finding.evidence[0]
+    assert "requests alone exceed allocatable" in finding.evidence[0]
 
 
 def test_too_many_pods() -> None:
     finding = only("PLM001", node(pods="1"), pod("p", "1"), pod("q", "1"))
-    assert finding.message == "pods: 2 run where 1 may"
+    assert finding.message == "pods: 2 on the node, 1 allocatable"
 
 
 def test_extended_resources_past_their_line_are_a_warning() -> None:
@@ -91,7 +91,7 @@ def test_a_claim_on_no_book_is_told_of() -> None:
     finding = only("PLM003", *trees)
     assert finding.severity is AuditSeverity.WARNING
     assert finding.subject == "ResourceClaim/work/c"
-    assert finding.message == "takes cpu 6 of node n1, charges nothing, and its pods request 1"
+    assert finding.message == "takes cpu 6 of node n1, is not charged, and its pods request 1"
     assert found("PLM002", *trees) == []  # 1 and 5 more of 8
 
 
@@ -118,7 +118,7 @@ def test_a_claim_of_an_unknown_driver_is_only_hinted_at() -> None:
         pod("q", "3"),
     ]
     assert only("PLM003", *trees).severity is AuditSeverity.INFO
-    assert only("PLM003", *trees).message.startswith("looks as if it took cpu 6")
+    assert only("PLM003", *trees).message.startswith("seems to take cpu 6")
     assert only("PLM002", *trees).severity is AuditSeverity.WARNING
 
 
@@ -150,7 +150,7 @@ def test_a_claim_copied_into_requests_and_charged() -> None:
     trees = world(claim("c", share("4"), klass="cpu"), pod("p", "4", claims="c", charges={"c": {"cpu": "4"}}))
     finding = only("PLM004", *trees)
     assert finding.subject == "Pod/work/p"
-    assert "8 is charged for 4" in finding.message
+    assert "8 is charged instead of 4" in finding.message
     assert "container main requests cpu 4" in finding.evidence
 
 
@@ -202,7 +202,7 @@ def test_a_charge_that_was_written_down_for_another_claim_only() -> None:
     assert finding.key == "d"
     assert "the pod's other claims are recorded and it is not" in finding.message
     hole = only("PLM003", *trees)
-    assert hole.evidence[0] == "what its mapping charges is not recorded with the pod (PLM005)"
+    assert hole.evidence[0] == "the charge of its mapping is not recorded with the pod (PLM005)"
 
 
 def test_a_charge_from_before_the_slice_changed() -> None:

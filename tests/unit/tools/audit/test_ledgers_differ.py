@@ -19,4 +19,4 @@ def test_wrong_books_are_found(most: int, monkeypatch: pytest.MonkeyPatch) -> No
     assert audit(cluster_state, checks=choose_checks(["PLM008"])).findings == ()
     cluster_state.snapshot.ledger(place).requested["cpu"] += 1
     report = audit(cluster_state, checks=choose_checks(["PLM008"]))
-    assert any("requested cpu: recorded 1001, computed 1000" in each.message for each in report.findings)
+    assert any("requested cpu: charged 1001, recomputed 1000" in each.message for each in report.findings)

@@ -83,14 +83,14 @@ def test_a_cluster_that_is_well(capsys: pytest.CaptureFixture[str], tmp_path: Pa
     path = write_dump(well(), tmp_path / "dump.yaml")
     code, out, _ = run(capsys, "-f", str(path), "--fail-on", "info")
     assert code == 0
-    assert out.startswith("Nothing found: all is well.\n")
+    assert out.startswith("No problems found.\n")
 
 
 def test_a_baseline(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "-f", "cluster.yaml", "--baseline", "known.json", "--fail-on", "info")[0] == 0
     code, _, err = run(capsys, "-f", "cluster.yaml", "--baseline", "cluster.yaml")
     assert code == 2
-    assert err.startswith("plimsoll: cluster.yaml: is not JSON")
+    assert err.startswith("plimsoll: cluster.yaml: not valid JSON")
     assert err.count("\n") == 1
 
 
@@ -103,8 +103,8 @@ def test_one_namespace(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--only", "nonsense"], "there is no check nonsense; plimsoll audit --list shows them all"),
-        (["--explain", "PLM999"], "there is no check PLM999"),
+        (["--only", "nonsense"], "unknown check nonsense; see plimsoll audit --list"),
+        (["--explain", "PLM999"], "unknown check PLM999"),
         (["-f", "cluster.yaml", "--now", "noon"], "--now: must be a time such as"),
         (["-f", "nowhere.yaml"], "nowhere.yaml"),
     ],

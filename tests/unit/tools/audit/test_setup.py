@@ -35,7 +35,7 @@ def test_a_rule_for_everything(effect: str, severity: AuditSeverity) -> None:
     trees = [slice_of(device("d0")), claim("c", result()), pod("p", claims="c")]
     finding = only("PLM060", rule(effect, {}), *trees)
     assert finding.severity is severity
-    assert finding.evidence == ("1 devices, 1 allocated claims and 1 pods are concerned",)
+    assert finding.evidence == ("1 devices, 1 allocated claims and 1 pods are affected",)
 
 
 def test_rules_that_are_aimed() -> None:
@@ -52,21 +52,21 @@ def test_a_class_for_everything() -> None:
 
 def test_a_class_that_is_not_there() -> None:
     finding = only("PLM062", device_class("any"), claim("c", klass="gone"))
-    assert finding.message == "asks for devices of class gone, which does not exist"
-    assert finding.evidence == ("there are: any",)
+    assert finding.message == "requests devices of class gone, which does not exist"
+    assert finding.evidence == ("existing classes: any",)
     assert found("PLM062", device_class("any"), claim("c", klass="any")) == []
 
 
 def test_a_template_that_is_not_there() -> None:
     tree = pod("p", template="t", on="", phase="Pending")
-    assert "from template t, which does not exist" in only("PLM063", tree).message
+    assert "claim template t does not exist" in only("PLM063", tree).message
     there = thing(V1, "ResourceClaimTemplate", "t", "work", spec={"spec": {}})
     assert found("PLM063", tree, there) == []
 
 
 def test_a_claim_that_is_not_there() -> None:
     tree = pod("p", claims="c", on="", phase="Pending")
-    assert only("PLM063", tree).message == "waits for claim c, which does not exist"
+    assert only("PLM063", tree).message == "is pending: claim c does not exist"
     assert found("PLM063", tree, claim("c")) == []
 
 
@@ -80,7 +80,7 @@ def test_annotations_that_cannot_be_read() -> None:
     klass["metadata"]["annotations"] = {"plimsoll.dev/node-allocatable": "{"}
     finding = only("PLM064", klass)
     assert finding.subject == "DeviceClass/any"
-    assert finding.message.startswith("annotation plimsoll.dev/node-allocatable cannot be used: ")
+    assert finding.message.startswith("annotation plimsoll.dev/node-allocatable is invalid: ")
     tree = pod("p", claims="c")
     tree["metadata"]["annotations"] = {"plimsoll.dev/claim-charges": "[1]"}
     finding = only("PLM064", tree)

@@ -72,7 +72,7 @@ def test_cards_that_would_have_fitted_on_one() -> None:
     trees = [node(), slice_of(*cards), claim("c", result("d0"), result("d1")), pod("p", claims="c")]
     finding = only("PLM050", *trees)
     assert finding.severity is AuditSeverity.INFO
-    assert finding.message.endswith("are on NUMA nodes 0-1, and would fit on one")
+    assert finding.message.endswith("are on NUMA nodes 0-1, but would fit on one")
 
 
 def test_cards_that_fit_on_no_single_one() -> None:
@@ -110,20 +110,20 @@ def test_the_kubelet_offers_more_than_the_driver_manages() -> None:
     finding = only("PLM051", node(cpu="24"), managed(23))
     assert finding.severity is AuditSeverity.WARNING
     assert finding.message == (
-        "the kubelet offers 24 CPUs, dra.cpu manages 23: "
-        "with all of them claimed, 1 more can be requested than are left"
+        "the kubelet has 24 CPUs allocatable, dra.cpu manages 23: "
+        "with all of them claimed, 1 more can be requested than remain"
     )
 
 
 def test_the_driver_manages_more_than_the_kubelet_offers() -> None:
     finding = only("PLM051", node(cpu="22", capacity="24"), managed(24))
     assert finding.severity is AuditSeverity.INFO
-    assert finding.fix.endswith("the driver should leave 2 more alone")
+    assert finding.fix.endswith("the driver should reserve 2 more")
 
 
 def test_the_driver_has_more_than_the_machine() -> None:
     finding = only("PLM051", node(cpu="8"), managed(128))
-    assert finding.message == "dra.cpu publishes 128 CPUs of a machine with 8"
+    assert finding.message == "dra.cpu publishes 128 CPUs, the machine has 8"
 
 
 @pytest.mark.parametrize("cpu", ["24", "23500m", "24900m"])
@@ -155,7 +155,7 @@ def full() -> list[Tree]:
 def test_no_cpu_is_left_for_the_others() -> None:
     finding = only("PLM053", *full())
     assert finding.message == (
-        "all 8 CPUs of dra.cpu are held by claims, and 1 pod runs without one: no CPU is left for it"
+        "all 8 CPUs of dra.cpu are allocated to claims, and 1 pod runs without one: no CPU is left for it"
     )
     assert finding.evidence == ("Pod/work/plain",)
     assert found("PLM053", *full()[:-1]) == []
@@ -186,6 +186,6 @@ def test_a_device_that_is_not_ready() -> None:
     condition = {"type": "Ready", "status": "False", "reason": "CPUsOffline", "message": "CPUs 3 are offline"}
     tree["status"]["devices"][0]["conditions"] = [condition]
     finding = only("PLM054", tree)
-    assert finding.message == "the driver says device cpus is not ready: CPUsOffline"
+    assert finding.message == "the driver reports device cpus as not ready: CPUsOffline"
     condition["status"] = "True"
     assert found("PLM054", tree) == []

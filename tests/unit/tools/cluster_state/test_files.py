@@ -166,7 +166,7 @@ def test_repeats_are_silent_if_the_same_and_told_if_not(tmp_path: Path) -> None:
     node["status"]["allocatable"]["cpu"] = "7"
     found = read(first, write_dump(trees, tmp_path / "b.yaml"))
     assert [str(gap) for gap in found.gaps] == [
-        "nodes: node-0000 is given more than once, and differently; the last counts"
+        "nodes: node-0000 is given more than once with differences; the last one is used"
     ]
     assert str(found.all(Node)[0].status.allocatable["cpu"]) == "7"
 
@@ -177,7 +177,7 @@ def test_repeats_are_silent_if_the_same_and_told_if_not(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "gap"),
     [
-        ("Node", "nodes: there are none in .*; take all with: kubectl get nodes,pods,"),
+        ("Node", "nodes: none in .*; collect them with: kubectl get nodes,pods,"),
         ("ResourceClaim", "resourceclaims: there are none in .*, and pods with a node use some"),
         ("ResourceSlice", "resourceslices: there are none in .*, and claims have devices of some"),
         ("DeviceClass", "deviceclasses: there are none in .*, and claims name some"),
@@ -254,7 +254,7 @@ def test_wrong_kinds_only(tmp_path: Path) -> None:
         with pytest.raises(InputError) as caught:
             read(path)
         assert str(caught.value) == (
-            f"there is no Node, Pod or other kind that is read among the 4 objects of {path}"
+            f"none of the 4 objects in {path} is a Node, Pod or another kind that is read"
         )
 
 

@@ -85,7 +85,7 @@ def test_an_optional_kind_that_may_not_be_seen_is_a_gap() -> None:
 @pytest.mark.parametrize(
     ("path", "status", "namespace", "message"),
     [
-        ("nodes", 403, "", "nodes cannot be read: Forbidden here; ask with a user who may list them"),
+        ("nodes", 403, "", "nodes cannot be read: Forbidden here; use a user who can list them"),
         ("pods", 401, "", "pods cannot be read: .*credentials of the kubeconfig"),
         ("pods", 403, "", "in all namespaces, or for one namespace with -n"),
         ("pods", 403, "elsewhere", "pods cannot be read"),
@@ -113,7 +113,7 @@ def test_rights_in_one_namespace_only() -> None:
     assert found.all(ResourceClaim)
     assert [(gap.kind, gap.whole) for gap in found.gaps] == [("resourceclaims", False), ("pods", False)]
     assert "only those of namespace work are counted" in found.gaps[0].why
-    assert summarize_gaps(found.gaps) == ["resourceclaims, pods: only those of namespace work may be seen"]
+    assert summarize_gaps(found.gaps) == ["resourceclaims, pods: only namespace work can be listed"]
 
 
 def test_without_discovery_the_usual_versions_are_asked_for() -> None:
@@ -128,7 +128,7 @@ def test_one_unreadable_object_is_a_gap_of_its_kind() -> None:
     next(tree for tree in trees if tree["kind"] == "ResourceSlice")["spec"]["devices"] = "none"
     found = read(World(trees))
     (gap,) = found.gaps
-    assert str(gap).startswith("resourceslices: 1 cannot be read; the first: spec.devices: must be a list")
+    assert str(gap).startswith("resourceslices: 1 cannot be decoded; the first: spec.devices: must be a list")
     assert not gap.whole
     assert len(found.all(ResourceSlice)) == 3
 

@@ -83,7 +83,7 @@ def test_what_v1_cannot_say_is_left_out_and_told(tmp_path: Path) -> None:
     trees = in_file([RULE, RULE], tmp_path)
     assert trees.found == []
     assert summarize_gaps(trees.gaps) == [
-        "devicetaintrules: 2 left out: it selects devices by class or CEL, which Kubernetes gave up in 1.35"
+        "devicetaintrules: 2 left out: it selects devices by class or CEL, which Kubernetes removed in 1.35"
     ]
 
 
@@ -107,7 +107,7 @@ def test_who_may_see_one_namespace_sees_that_one() -> None:
     world.refused["/api/v1/pods"] = 403
     trees = read(world, "pods", namespace="work", needed=("pods",))
     assert trees.found
-    assert summarize_gaps(trees.gaps) == ["pods: only those of namespace work may be seen"]
+    assert summarize_gaps(trees.gaps) == ["pods: only namespace work can be listed"]
     with pytest.raises(InputError, match=r"https://c: pods cannot be read: .*or for one namespace with -n"):
         read(world, "pods")
 
@@ -121,7 +121,7 @@ def test_what_is_not_needed_is_a_gap() -> None:
     world.unserved = {"devicetaintrules"}
     trees = read(world, "nodes", "resourceslices", "devicetaintrules", needed=("resourceslices",))
     assert {found.kind for found in trees.found} == {"ResourceSlice"}
-    assert summarize_gaps(trees.gaps) == ["nodes: may not be seen by this user"]
+    assert summarize_gaps(trees.gaps) == ["nodes: forbidden for this user"]
 
 
 @pytest.mark.parametrize(("code", "fix"), [(401, "credentials"), (403, "a user who may list"), (500, "")])

@@ -159,13 +159,13 @@ def test_who_asks_for_the_audit_itself_is_no_reason_to_make_way() -> None:
 def test_gaps_are_told_once_and_kinds_that_a_cluster_has_not_are_none() -> None:
     gaps = [
         Gap("devicetaintrules", "not served by this cluster", served=False),
-        Gap("resourceslices", "GET /apis/...: 403 Forbidden", brief="may not be seen by this user"),
-        Gap("resourceclaims", "GET /apis/...: 403 Forbidden", brief="may not be seen by this user"),
+        Gap("resourceslices", "GET /apis/...: 403 Forbidden", brief="forbidden for this user"),
+        Gap("resourceclaims", "GET /apis/...: 403 Forbidden", brief="forbidden for this user"),
     ]
     cluster_state = ClusterState(ClusterObjects(small().objects, gaps))
 
     async def story(visitor: Visitor) -> None:
         found = await visitor.get("/api/overview")
-        assert found["gaps"] == ["resourceslices, resourceclaims: may not be seen by this user"]
+        assert found["gaps"] == ["resourceslices, resourceclaims: forbidden for this user"]
 
     visit(cluster_state, story)

@@ -269,8 +269,8 @@ def test_who_waits_too_long_is_told_and_short_questions_go_on() -> None:
 def test_a_what_if_ends_when_its_time_is_over() -> None:
     tick = Deadline(0.0)
     with pytest.raises(ApiError, match="ask about less"):
-        tick("placing pods", 100, 0)
-    Deadline(60.0)("placing pods", 100, 0)
+        tick("scheduling pods", 100, 0)
+    Deadline(60.0)("scheduling pods", 100, 0)
 
 
 @pytest.mark.parametrize("again", range(2))

@@ -192,7 +192,7 @@ def test_a_what_if_with_everything() -> None:
         assert status == 200, text
         found = json.loads(text)
         assert found["changes"] == [
-            "accounting by Max",
+            "accounting policy Max",
             "1 more node like node-0000",
             "node-0000 tainted a=b:NoSchedule",
             "devices tainted driver=gpu.example.com:bad=yes:NoSchedule",
@@ -218,13 +218,13 @@ def test_the_audit() -> None:
 @pytest.mark.parametrize(
     ("path", "status", "words"),
     [
-        ("/api/nodes/nope", 404, "there is no node nope"),
+        ("/api/nodes/nope", 404, "node nope not found"),
         ("/api/explain/pod/work/nope", 404, "there is no pod nope"),
         ("/api/explain/claim/nowhere/nope", 404, "there is no ResourceClaim nope"),
-        ("/api/devices?node=nope", 400, "there is no node nope"),
-        ("/api/devices?limit=x", 400, "limit: 'x' is not a whole number"),
-        ("/api/devices?offset=-1", 400, "offset: '-1' is not a whole number"),
-        ("/api/pods?state=odd", 400, "state: 'odd' is neither pending nor running"),
+        ("/api/devices?node=nope", 400, "node nope not found"),
+        ("/api/devices?limit=x", 400, "limit: 'x' is not an integer"),
+        ("/api/devices?offset=-1", 400, "offset: '-1' is not an integer"),
+        ("/api/pods?state=odd", 400, "state: 'odd' must be pending or running"),
         ("/api/nope", 404, "there is nothing at /api/nope"),
         ("/nope", 404, "there is nothing at /nope"),
         ("/assets/nope.js", 404, "there is nothing at"),
@@ -248,8 +248,8 @@ def test_what_is_not_there_is_told_in_one_line(path: str, status: int, words: st
 QUESTIONS: list[tuple[Any, str]] = [
     ([], "no JSON object"),
     ({"add": 3}, "add: must be a text"),
-    ({"remove": "Pod/a/b"}, "remove: must be a list of texts"),
-    ({"remove": [3]}, "remove: must be a list of texts"),
+    ({"remove": "Pod/a/b"}, "remove: must be a list of strings"),
+    ({"remove": [3]}, "remove: must be a list of strings"),
     ({"odd": 3}, "odd: not known"),
     ({"as": ["kube-9.9"]}, "kube-9.9"),
     ({"add": "a: [b"}, "manifest"),
@@ -259,7 +259,7 @@ QUESTIONS: list[tuple[Any, str]] = [
     ({"addNodes": 10**9}, "addNodes: must be from 0 to 1000"),
     ({"replicas": 10**9, "add": WANTED}, "replicas: must be from 1 to 5000"),
     ({"replicas": 3000, "add": WANTED + "---" + WANTED.replace("new", "newer")}, "more than 5000 pods"),
-    ({"remove": ["Pod/a/b"] * 1001}, "remove: give at most 1000, not 1001"),
+    ({"remove": ["Pod/a/b"] * 1001}, "remove: at most 1000 entries, not 1001"),
     ({"exhaustive": 1}, "exhaustive: must be true or false"),
     ({"taintDevices": ["gpu"]}, "'gpu' is no device taint"),
     ({"drain": ["nope"]}, "nope"),

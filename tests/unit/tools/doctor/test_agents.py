@@ -76,7 +76,7 @@ def test_an_agent_that_runs_is_well(ward: Ward) -> None:
         assert bad(report) == []
         assert report.exit_code == 0
         assert report.running
-        assert of(report, "sockets.list")[0].evidence == "List answers: 2 pods"
+        assert of(report, "sockets.list")[0].evidence == "List returns 2 pods"
         assert of(report, "cluster.pods")[0].evidence == "2 pods bound, 2 let in"
         assert of(report, "cluster.ready")[0].evidence == "Ready is True"
         assert of(report, "cluster.clock")[0].level is Level.OK
@@ -86,7 +86,7 @@ def test_an_agent_that_runs_is_well(ward: Ward) -> None:
         ward.layout.pod_resources.chmod(0o666)
         report = asyncio.run(ask(repair=True))
         assert sorted((type(o.repair).__name__, o.problem) for o in report.outcomes) == [
-            ("RemoveFile", "not while the agent runs: stop it first"),
+            ("RemoveFile", "not possible while the agent is running: stop it first"),
             ("RemoveSocket", ""),
             ("SetMode", ""),
         ]

@@ -36,7 +36,7 @@ def test_a_node_in_order_is_clean_and_stays_as_it_is(ward: Ward) -> None:
     assert (report.owner, report.running) == ("agent", False)
     assert ward.examine(repair=True).outcomes == ()
     assert ward.snapshot() == before
-    assert of(report, "records.claims")[0].evidence.startswith("version 1, checksum right, 1 prepared claims")
+    assert of(report, "records.claims")[0].evidence.startswith("version 1, checksum valid, 1 prepared claims")
     assert of(report, "records.admitted")[0].level is Level.OK
     assert of(report, "cdi.missing")[0].evidence == "all of their 1 CDI devices are defined"
 
@@ -68,7 +68,7 @@ def test_a_root_that_is_no_folder(ward: Ward, kind: str) -> None:
     path = ward.folder / "other"
     path.write_bytes(b"") if kind == "file" else path.symlink_to(ward.layout.root)
     (found, *_) = of(ward.examine(root=path), "root.folder")
-    assert (found.level, found.evidence) == (Level.ERROR, f"it is a {kind}, not a folder")
+    assert (found.level, found.evidence) == (Level.ERROR, f"it is a {kind}, not a directory")
 
 
 def test_a_root_that_others_can_write(ward: Ward) -> None:
@@ -102,17 +102,17 @@ def test_what_is_in_the_place_of_the_lock(ward: Ward, kind: str) -> None:
 def test_locks_that_are_left_and_locks_that_are_held(ward: Ward) -> None:
     ward.put(ward.layout.lock, b"999999999\n")
     (found,) = of(ward.examine(), "root.agent")
-    assert found.evidence == "no agent runs; the last one was process 999999999, it is gone"
+    assert found.evidence == "no agent running; the last one was process 999999999, it is gone"
     ward.put(ward.layout.lock, b"1\n")
     assert "another process has this id now" in of(ward.examine(), "root.agent")[0].evidence
     ward.put(ward.layout.lock, b"\xff\n not a pid")
-    assert of(ward.examine(), "root.agent")[0].evidence == "no agent runs"
+    assert of(ward.examine(), "root.agent")[0].evidence == "no agent running"
     lock = RootLock(ward.layout.lock)
     lock.take()
     try:
         report = ward.examine()
         assert report.running
-        assert of(report, "root.agent")[0].evidence == f"an agent runs: process {os.getpid()}"
+        assert of(report, "root.agent")[0].evidence == f"agent running: process {os.getpid()}"
     finally:
         lock.release()
     assert not ward.examine().running
@@ -123,7 +123,7 @@ def test_roots_of_many_agents(ward: Ward) -> None:
     for name in ("a", "b"):
         ward.put(above / name / "lock", b"1")
     (found,) = of(ward.examine(root=above), "root.agents")
-    assert found.evidence == "2 folders of agents are below it: a, b"
+    assert found.evidence == "2 agent directories below it: a, b"
 
 
 # -- sockets
@@ -133,7 +133,7 @@ def test_roots_of_many_agents(ward: Ward) -> None:
 def test_sockets_that_were_left_behind(ward: Ward, name: str) -> None:
     ward.put_socket(getattr(ward.layout, name))
     found = mended(ward, "sockets.stale", Level.WARNING)
-    assert found.evidence == "left behind: nobody serves it, for 60m"
+    assert found.evidence == "left behind: connection refused, for 60m"
     assert not getattr(ward.layout, name).exists()
 
 
@@ -193,7 +193,7 @@ def test_damaged_records(ward: Ward, name: str, content: bytes) -> None:
     else:
         (ward.cdi / f"example.com-gpu_{CLAIM}.json").unlink()
     found = mended(ward, f"records.{name}", Level.ERROR)
-    assert found.evidence.startswith("cannot be used: ")
+    assert found.evidence.startswith("not usable: ")
     (kept,) = ward.layout.quarantine.iterdir()
     assert kept.read_bytes() == content
 
@@ -202,7 +202,7 @@ def test_a_checksum_that_does_not_match(ward: Ward) -> None:
     path = ward.layout.claims
     path.write_bytes(path.read_bytes().replace(b'"ready": true', b'"ready": false'))
     (found,) = of(ward.examine(), "records.claims")
-    assert found.evidence == "cannot be used: its checksum does not match"
+    assert found.evidence == "not usable: its checksum does not match"
 
 
 def test_a_record_of_a_newer_program_is_not_put_aside(ward: Ward) -> None:
@@ -236,7 +236,7 @@ def test_claims_whose_pods_are_not_here(ward: Ward) -> None:
     )
     found = of(ward.examine(), "records.users")
     assert {(f.subject, f.level, f.evidence) for f in found} == {
-        (f"default/old ({GONE})", Level.WARNING, f"none of its 1 pods is here, such as {GONE}"),
+        (f"default/old ({GONE})", Level.WARNING, f"none of its 1 pods exists here, such as {GONE}"),
         (f"default/idle ({POD})", Level.WARNING, "no pod uses it"),
     }
 
@@ -244,7 +244,7 @@ def test_claims_whose_pods_are_not_here(ward: Ward) -> None:
 def test_claims_that_wait_for_a_driver(ward: Ward) -> None:
     ward.put_claims(a_claim(ready=False, pending=frozenset({DRIVER})))
     (found,) = of(ward.examine(), "records.driver")
-    assert found.evidence == "is not registered; 1 claims are its, 1 wait for it"
+    assert found.evidence == "is not registered; 1 claims use it, 1 are waiting for it"
 
 
 # -- a kubelet's folder
@@ -269,11 +269,11 @@ def test_a_kubelets_folder(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
     report = ward.examine(root=root)
     assert (report.owner, report.running) == ("kubelet", False)
     assert bad(report) == []
-    assert of(report, "records.kubelet")[0].evidence == "checksum right, 1 prepared claims"
+    assert of(report, "records.kubelet")[0].evidence == "checksum valid, 1 prepared claims"
     assert of(report, "records.users")[0].level is Level.OK
     ward.put(root / "dra_manager_state", a_kubelets_claim(POD, GONE))
     (found,) = of(ward.examine(root=root), "records.users")
-    assert found.evidence == f"1 of its 2 pods are not here, such as {GONE}"
+    assert found.evidence == f"1 of its 2 pods do not exist here, such as {GONE}"
 
 
 def test_a_kubelets_damaged_record(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,8 +284,10 @@ def test_a_kubelets_damaged_record(ward: Ward, monkeypatch: pytest.MonkeyPatch) 
     report = ward.examine(root=root, repair=True)
     assert report.running
     (found,) = of(report, "records.kubelet")
-    assert (found.level, found.evidence) == (Level.ERROR, "cannot be used: checkpoint is corrupted")
-    assert [outcome.problem for outcome in report.outcomes] == ["not while the kubelet runs: stop it first"]
+    assert (found.level, found.evidence) == (Level.ERROR, "not usable: checkpoint is corrupted")
+    assert [outcome.problem for outcome in report.outcomes] == [
+        "not possible while the kubelet is running: stop it first"
+    ]
     assert ward.snapshot() == before  # nothing of a kubelet that runs is changed
     pids.clear()
     report = ward.examine(root=root, repair=True)
@@ -334,7 +336,7 @@ def test_claims_without_cdi_files(ward: Ward) -> None:
     (ward.cdi / f"example.com-gpu_{CLAIM}.json").unlink()
     (found,) = of(ward.examine(), "cdi.missing")
     assert (found.level, found.subject) == (Level.ERROR, f"example.com/gpu={CLAIM}-gpu-0")
-    assert found.evidence.startswith(f"claim default/gpu ({CLAIM}) of {DRIVER} has this device: no CDI file")
+    assert found.evidence.startswith(f"claim default/gpu ({CLAIM}) of {DRIVER} uses this device: no CDI file")
 
 
 def test_cdi_files_that_cannot_be_used(ward: Ward) -> None:
@@ -424,7 +426,7 @@ def test_controllers_that_are_missing(ward: Ward) -> None:
 
 def test_a_machine_without_cgroups(ward: Ward) -> None:
     (found,) = of(ward.examine(runtime="process"), "cgroups.version")
-    assert (found.level, found.evidence) == (Level.WARNING, "none to be used")
+    assert (found.level, found.evidence) == (Level.WARNING, "not available")
 
 
 # -- leftovers
@@ -479,7 +481,7 @@ def test_a_pods_folder_without_a_record(ward: Ward) -> None:
 # -- who may look
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another owner")
 @pytest.mark.parametrize("name", ["", "lock", "claims.json", "admitted.json"])
 def test_who_may_not_look_does_not_judge(ward: Ward, name: str) -> None:
     ward.put(ward.layout.lock, b"1")

@@ -21,9 +21,9 @@ from .ward import NODE, Ward, a_ward
 MODE = SetMode(Path("/n"), (1, 2), 0o755)
 FILE = RemoveFile(Path("/n/.x.tmp"), (1, 3))
 FINDINGS = (
-    ok("root.agent", "/n/lock", "no agent runs"),
+    ok("root.agent", "/n/lock", "no agent running"),
     error("root.mode", "/n", "its mode is 0777", "chmod go-w: others can put sockets there", MODE),
-    warning("sockets.stale", "/n/a\nb\x1b[31m.sock", "nobody serves it", "remove it"),
+    warning("sockets.stale", "/n/a\nb\x1b[31m.sock", "connection refused", "remove it"),
     note("pods.temporary", "/n/.x.tmp", "a save that did not come to its end", "it can be removed", FILE),
 )
 
@@ -37,29 +37,32 @@ def a_report(running: bool = False, outcomes: tuple[RepairResult, ...] = ()) -> 
 def test_the_table() -> None:
     assert list(lines(a_report())) == [
         "AREA      LEVEL     CHECK       SUBJECT            FOUND",
-        "root      ok        agent       /n/lock            no agent runs",
+        "root      ok        agent       /n/lock            no agent running",
         "          error     mode        /n                 its mode is 0777",
         "                                                     fix: chmod go-w: others can put sockets there",
         "                                                     repair: set the mode of /n to 0755",
-        "sockets   warning   stale       /n/a?b?[31m.sock   nobody serves it",
+        "sockets   warning   stale       /n/a?b?[31m.sock   connection refused",
         "                                                     fix: remove it",
         "pods      info      temporary   /n/.x.tmp          a save that did not come to its end",
         "                                                     fix: it can be removed",
         "                                                     repair: remove /n/.x.tmp",
-        "4 checks: 1 error, 1 warning, 1 note; --repair mends 2",
+        "4 checks: 1 error, 1 warning, 1 note; --repair fixes 2",
     ]
 
 
 def test_the_table_after_repairs() -> None:
-    outcomes = (RepairResult(MODE), RepairResult(FILE, "not while the agent runs: stop it first"))
+    outcomes = (
+        RepairResult(MODE),
+        RepairResult(FILE, "not possible while the agent is running: stop it first"),
+    )
     found = list(lines(a_report(True, outcomes)))
     assert found[:3] == [
         "repaired: set the mode of /n to 0755",
-        "not repaired: remove /n/.x.tmp: not while the agent runs: stop it first",
+        "not repaired: remove /n/.x.tmp: not possible while the agent is running: stop it first",
         "",
     ]
-    assert found[-1].endswith("; --repair mends 1; 1 can be mended once the agent is stopped")
-    assert any("repair, once it is stopped: remove /n/.x.tmp" in line for line in found)
+    assert found[-1].endswith("; --repair fixes 1; 1 can be repaired after the agent is stopped")
+    assert any("repair after stopping it: remove /n/.x.tmp" in line for line in found)
 
 
 def test_what_may_be_repaired_while_somebody_runs() -> None:

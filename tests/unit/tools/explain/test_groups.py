@@ -82,7 +82,7 @@ def test_too_many_states_are_told_by_their_sentence() -> None:
     trial = run_filters(task, cluster_state.snapshot, view.settings)
     (only,) = group_nodes(view, trial, states=0)
     assert only.sentence == "cannot allocate all claims"
-    assert "not looked into" in only.branches[0].text
+    assert "not evaluated in detail" in only.branches[0].text
 
 
 def test_many_nodes_fit_one_screen() -> None:

@@ -247,7 +247,7 @@ def test_a_kubelet_that_falls_silent_and_comes_back(caplog: pytest.LogCaptureFix
         asyncio.run(story(path))
     assert [record.getMessage().split(": ")[-1] for record in caplog.records][
         -1
-    ] == "the kubelet answers again"
+    ] == "the kubelet responds again"
     assert "rejected by rate limit" in caplog.text
 
 

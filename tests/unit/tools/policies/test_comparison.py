@@ -159,7 +159,7 @@ def test_nodes_past_their_line() -> None:
 def test_without_claims_there_is_nothing_to_compare() -> None:
     report = compare_policies(ClusterState(ClusterObjects([node(), on(pod("p", container("a", cpu="1")))])))
     assert [*report.lines(PLAIN)] == [
-        "No pod on a node has a claim that is charged to it: every policy comes to the same."
+        "No scheduled pod has a claim that is charged to its node: all policies are equal."
     ]
 
 

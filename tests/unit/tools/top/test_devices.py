@@ -118,7 +118,7 @@ def test_two_holders_of_a_whole_device_are_told() -> None:
         [node(), piece({"name": "a"}), claim("x", {"device": "a"}), claim("y", {"device": "a"})]
     )
     (row,) = device_rows(ClusterState(objects))
-    assert (row.state, row.why) == ("taken", "held 2 times")
+    assert (row.state, row.why) == ("taken", "allocated 2 times")
     assert [holder.claim for holder in row.holders] == ["x", "y"]
 
 
@@ -127,7 +127,7 @@ def test_only_the_newest_generation_is_offered() -> None:
     new = piece({"name": "a"}, name="new", generation=2)
     cluster_state = ClusterState(ClusterObjects([node(), old, new]))
     rows = {row.device: (row.state, row.why) for row in device_rows(cluster_state)}
-    assert rows == {"a": ("free", ""), "b": ("stale", "of generation 1, not 2")}
+    assert rows == {"a": ("free", ""), "b": ("stale", "generation 1, newest is 2")}
     (pool,) = pool_rows(cluster_state)
     assert (pool.generation, pool.slices, pool.all, pool.free, pool.unavailable) == (2, 1, 2, 1, 1)
 

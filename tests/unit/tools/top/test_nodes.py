@@ -139,7 +139,7 @@ def test_devices_of_charges_in_a_status_come_from_the_claim() -> None:
 
 
 def test_an_unknown_node_has_no_holders() -> None:
-    with pytest.raises(InputError, match="there is no node x"):
+    with pytest.raises(InputError, match="node x not found"):
         holders(ClusterState(ClusterObjects([node()])), "x")
 
 

@@ -91,12 +91,12 @@ def test_a_namespace(cluster_state: ClusterState) -> None:
 @pytest.mark.parametrize(
     ("what", "name", "message"),
     [
-        ("nodes", "node-x", "there is no node node-x; did you mean node-"),
-        ("pods", "train", "there is no pod train"),
-        ("pods", "done", "has ended"),
+        ("nodes", "node-x", "node node-x not found; did you mean node-"),
+        ("pods", "train", "pod train not found"),
+        ("pods", "done", "has terminated"),
         ("claims", "parts", "did you mean part"),
-        ("devices", "zzz", "there is no device zzz"),
-        ("pools", "zzz", "there is no pool zzz; there are"),
+        ("devices", "zzz", "device zzz not found"),
+        ("pools", "zzz", "pool zzz not found"),
         ("namespaces", "mll", "did you mean ml"),
     ],
 )
@@ -115,7 +115,7 @@ def test_a_resource_that_is_not_there(cluster_state: ClusterState) -> None:
 def test_what_may_not_be_seen_is_not_said_to_be_none() -> None:
     refused = Gap("resourceclaims", 'User "team" cannot list', brief="may not be seen", refused=True)
     cluster_state = ClusterState(ClusterObjects(make_cluster_state(big_cluster(1)).objects, [refused]))
-    with pytest.raises(InputError, match='resourceclaims cannot be told about: User "team" cannot list'):
+    with pytest.raises(InputError, match='resourceclaims cannot be shown: User "team" cannot list'):
         top(cluster_state, "claims")
     assert list(top(cluster_state, "nodes").lines(PLAIN))
     assert list(top(cluster_state, "devices").lines(PLAIN))
@@ -124,7 +124,7 @@ def test_what_may_not_be_seen_is_not_said_to_be_none() -> None:
 def test_an_empty_cluster_says_so() -> None:
     empty = ClusterState(ClusterObjects())
     for view in VIEWS:
-        assert "There are no" in text_of(top(empty, view))
+        assert "No " in text_of(top(empty, view))
 
 
 @pytest.mark.parametrize("name", USECASES)

@@ -98,7 +98,7 @@ def test_victims_and_who_goes_for_good() -> None:
     report = run_whatif(cluster_state, WhatifPlan())
     lines = text_of(report)
     assert "default/low leaves n: preempted (default/high); then pending" in lines
-    assert "default/bare leaves n: preempted (default/high); gone for good, it has no controller" in lines
+    assert "default/bare leaves n: preempted (default/high); deleted, it has no controller" in lines
     assert report.as_json()["evicted"][0]["because"] == "preempted"
     alone = run_whatif(cluster_state, WhatifPlan(preempt=False))
     assert alone.evicted == ()
