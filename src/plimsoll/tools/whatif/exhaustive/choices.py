@@ -2,9 +2,9 @@
 
 The scheduler takes the first choice that fits; this module enumerates all of them, subrequests of prioritized
 lists included, so that a search can find one that leaves room for other pods. Devices that no claim of the
-batch can distinguish are interchangeable. Rules and sums are the allocator's own (`plans`, `SearchState`), and the
-ledger judges each choice; only the enumeration differs, without the shortcuts that are valid for a first
-solution only.
+batch can distinguish are interchangeable. Rules and sums are the allocator's own (`plans`, `SearchState`),
+and the ledger judges each choice; only the enumeration differs, without the shortcuts that are valid for a
+first solution only.
 """
 
 from __future__ import annotations
