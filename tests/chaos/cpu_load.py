@@ -134,7 +134,7 @@ class Stage:
             return {}
         body = json.loads(self.record.read_bytes())["body"]
         return {
-            claim["uid"]: str(CpuSet.parse(",".join(grant["cpus"] for grant in claim["grants"])))
+            claim["uid"]: str(CpuSet.parse(",".join(assignment["cpus"] for assignment in claim["grants"])))
             for claim in body["claims"]
         }
 

@@ -113,8 +113,10 @@ class Torment:
         before = Counter(stage.files())
         self._delete()
         deadline = time.monotonic() + 20
-        while lost := [uid for uid in before - Counter(stage.files()) if uid in stage.recorded()]:
-            assert time.monotonic() < deadline, f"files of {lost} did not come back"
+        while offline_allocated := [
+            uid for uid in before - Counter(stage.files()) if uid in stage.recorded()
+        ]:
+            assert time.monotonic() < deadline, f"files of {offline_allocated} did not come back"
             time.sleep(0.1)
 
     def _delete(self) -> None:

@@ -24,13 +24,13 @@ from plimsoll.client.endpoints import EVENTS
 from plimsoll.drivers.cpu.driver import CpuDriver
 from plimsoll.drivers.cpu.process.run import CpuDriverProcess
 from plimsoll.drivers.cpu.settings import CpuSettings
-from plimsoll.drivers.cpu.state.cpu_state import CpuBook
-from plimsoll.drivers.cpu.state.holdings import Holding
+from plimsoll.drivers.cpu.state.claim_allocation import ClaimAllocation
+from plimsoll.drivers.cpu.state.cpu_state import CPUState
 from plimsoll.drivers.plugin import ClaimError
 from plimsoll.errors import ConfigError
 from plimsoll.up.local_cluster import LocalCluster
 from tests.unit.drivers.cpu.machines import make_machine, write_sysfs
-from tests.unit.drivers.cpu.state.desk import Asked, Desk, make_claim, uid_of
+from tests.unit.drivers.cpu.state.fixtures import Asked, Desk, make_claim, uid_of
 from tests.unit.drivers.cpu.test_driver import CLASS, MACHINE, Ward, pod, template, until
 
 NOBODY = 65534
@@ -109,42 +109,42 @@ def told(ward: Ward, name: str) -> str:
 @asynccontextmanager
 async def refused(ward: Ward, driver: CpuDriver, name: str, *texts: str) -> AsyncIterator[None]:
     """A pod that cannot have its CPUs for as long as this lasts; then it runs."""
-    before = dict(driver.book.holdings)
+    before = dict(driver.state.allocations)
     await asyncio.to_thread(ward.cluster.apply, pod(name, "two"))
     await until(lambda: all(text in told(ward, name) for text in texts))
-    assert driver.book.holdings == before
+    assert driver.state.allocations == before
     yield
     await ward.run(pod(name, "two"))
 
 
 def play(ward: Ward, story: Callable[[CpuDriver], Any]) -> None:
     async def whole() -> None:
-        async with ward.driver(files_every=0.1) as driver:
+        async with ward.driver(files_interval=0.1) as driver:
             await story(driver)
 
     asyncio.run(whole())
 
 
 @needs_mounts
-def test_a_cdi_folder_that_is_read_only(ward: Ward) -> None:
+def test_a_cdi_directory_that_is_read_only(ward: Ward) -> None:
     async def story(driver: CpuDriver) -> None:
         with mounted(ward.settings.cdi) as disk:
             await ward.run(pod("first", "two"))
-            (uid,) = driver.book.holdings
+            (uid,) = driver.state.allocations
             disk.lock()
             async with refused(ward, driver, "second", "failed to write CDI spec", "Read-only file system"):
                 # What is released meanwhile keeps its CPUs until its file is gone.
                 await asyncio.to_thread(
                     ward.cluster.client.delete, ward.cluster.find("pods"), "first", "default"
                 )
-                await until(lambda: driver.station.metrics.calls.kept > 0)
-                assert uid in driver.book.holdings
+                await until(lambda: driver.plugin_server.metrics.calls.kept > 0)
+                assert uid in driver.state.allocations
                 disk.unlock()
-            await until(lambda: uid not in driver.book.holdings)
-            assert len(driver.book.holdings) == 1
-            assert CpuBook.open(
-                driver.settings, driver.topology, driver.book.arrangement
-            ).holdings.keys() == (driver.book.holdings.keys())
+            await until(lambda: uid not in driver.state.allocations)
+            assert len(driver.state.allocations) == 1
+            assert CPUState.open(
+                driver.settings, driver.topology, driver.state.layout
+            ).allocations.keys() == (driver.state.allocations.keys())
             await ward.end("second")
             await until(lambda: not list(ward.settings.cdi.iterdir()))
 
@@ -153,25 +153,27 @@ def test_a_cdi_folder_that_is_read_only(ward: Ward) -> None:
 
 @needs_mounts
 def test_a_full_disk_for_the_record(ward: Ward) -> None:
-    with mounted(ward.settings.folder) as disk:
+    with mounted(ward.settings.plugin_dir) as disk:
 
         async def story(driver: CpuDriver) -> None:
             await ward.run(pod("first", "two"))
-            record = ward.settings.record.read_bytes()
+            record = ward.settings.checkpoint_path.read_bytes()
             disk.fill()
             async with refused(ward, driver, "second", "cannot be recorded", "No space left on device"):
-                assert ward.settings.record.read_bytes() == record, "what was promised stays on record"
+                assert ward.settings.checkpoint_path.read_bytes() == record, (
+                    "what was promised stays on record"
+                )
                 assert len(list(ward.settings.cdi.glob("dra.k8s.io-*"))) == 1
                 disk.empty()
-            assert len(driver.book.holdings) == 2
+            assert len(driver.state.allocations) == 2
             disk.fill()
             await asyncio.to_thread(ward.cluster.client.delete, ward.cluster.find("pods"), "first", "default")
-            await until(lambda: driver.station.metrics.calls.kept > 0)
-            assert len(driver.book.holdings) == 2, "it keeps its CPUs until that is on record"
+            await until(lambda: driver.plugin_server.metrics.calls.kept > 0)
+            assert len(driver.state.allocations) == 2, "it keeps its CPUs until that is on record"
             disk.empty()
-            await until(lambda: len(driver.book.holdings) == 1)
+            await until(lambda: len(driver.state.allocations) == 1)
             await ward.end("second")
-            await until(lambda: not driver.book.holdings)
+            await until(lambda: not driver.state.allocations)
 
         play(ward, story)
 
@@ -192,24 +194,24 @@ async def run_process(settings: CpuSettings) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be somebody else")
-def test_folders_of_somebody_else() -> None:
+def test_directories_of_others() -> None:
     root = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
     try:
         root.chmod(0o755)
         desk = Desk(root, make_machine(numa=2, cores=4))
-        book = desk.open()
+        state = desk.open()
         first, second = make_claim(1, Asked("cpudevnuma000", "2")), make_claim(2, Asked("cpudevnuma000", "1"))
-        held = book.prepare(first)
-        assert isinstance(held, Holding)
+        held = state.prepare(first)
+        assert isinstance(held, ClaimAllocation)
         with nobody():
-            answer = book.prepare(second)
+            answer = state.prepare(second)
             assert isinstance(answer, ClaimError)
             assert "Permission denied" in answer.message
-            assert str(desk.settings.record) in answer.message
-            kept = book.release(first.ref)
+            assert str(desk.settings.checkpoint_path) in answer.message
+            kept = state.release(first.ref)
             assert isinstance(kept, ClaimError)
             assert "Permission denied" in kept.message
-            assert book.holdings == {uid_of(1): held}
+            assert state.allocations == {uid_of(1): held}
             # Whoever cannot read the record says so, and does not think that there is none.
             other = desk.open()
             assert any("Permission denied" in finding.what for finding in other.findings)
@@ -218,8 +220,8 @@ def test_folders_of_somebody_else() -> None:
                 ConfigError, match=r"plugins/dra\.cpu: cannot be used: Permission denied; give"
             ):
                 asyncio.run(run_process(desk.settings))
-        assert desk.open().holdings == book.holdings
-        assert isinstance(book.prepare(second), Holding)
-        assert book.release(first.ref) is None
+        assert desk.open().allocations == state.allocations
+        assert isinstance(state.prepare(second), ClaimAllocation)
+        assert state.release(first.ref) is None
     finally:
         shutil.rmtree(root)

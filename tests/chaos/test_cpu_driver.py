@@ -104,7 +104,7 @@ def test_what_must_not_be_is_seen() -> None:
     assert find_wrongs([*fine, rival]) == [(fine[0], rival), (fine[1], rival)]
 
 
-def test_a_few_kills_while_claims_come_and_go(root: Path, tmp_path: Path) -> None:
+def test_a_few_kills_while_claims_change(root: Path, tmp_path: Path) -> None:
     with staged(root, tmp_path, real=False) as stage:
         asyncio.run(play(stage, rounds=7, seed=1, settle_every=7, acts=SHORT))
 
@@ -117,7 +117,7 @@ def test_a_few_kills_and_processes_stay_on_their_cpus(root: Path, tmp_path: Path
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [11, 12, 13])
-def test_many_kills_while_claims_come_and_go(root: Path, tmp_path: Path, seed: int) -> None:
+def test_many_kills_while_claims_change(root: Path, tmp_path: Path, seed: int) -> None:
     with staged(root, tmp_path, real=False) as stage:
         asyncio.run(play(stage, rounds=80, seed=seed, settle_every=16))
 
@@ -132,7 +132,9 @@ def test_many_kills_and_processes_stay_on_their_cpus(root: Path, tmp_path: Path,
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [31, 32])
-def test_nobody_is_on_claimed_cpus_while_only_drivers_die(root: Path, tmp_path: Path, seed: int) -> None:
+def test_no_container_is_on_claimed_cpus_while_only_drivers_die(
+    root: Path, tmp_path: Path, seed: int
+) -> None:
     """Where nobody may start without the driver, shared containers leave before a claim's own start."""
     with staged(root, tmp_path, real=False) as stage:
         acts = ("driver", "driver", "driver twice")

@@ -10,7 +10,7 @@ from typing import Any
 
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.drivers.cpu.allocation import Algorithm, AssignOptions, Sorting
-from plimsoll.drivers.cpu.allocation.allocate import Assigned, NotEnough, as_kubelet, assign
+from plimsoll.drivers.cpu.allocation.allocate import Assigned, InsufficientCpus, assign, assign_as_kubelet
 from plimsoll.drivers.cpu.topology import Topology
 
 
@@ -20,8 +20,8 @@ def check(row: dict[str, Any]) -> str | None:
     count = row["numCPUs"]
     options = read_options(row)
     if row["expect"] != {"terminates": True}:
-        answer = as_kubelet(topology, available, count, options)
-        found = {"error": answer.text} if isinstance(answer, NotEnough) else str(answer.cpus)
+        answer = assign_as_kubelet(topology, available, count, options)
+        found = {"error": answer.text} if isinstance(answer, InsufficientCpus) else str(answer.cpus)
         if found != row["expect"]:
             return f"is {found!r}, wanted {row['expect']!r}"
     return _check_safe(assign(topology, available, count, options), available, count)
@@ -37,8 +37,8 @@ def read_options(row: dict[str, Any]) -> AssignOptions:
     )
 
 
-def _check_safe(answer: Assigned | NotEnough, available: CpuSet, count: int) -> str | None:
+def _check_safe(answer: Assigned | InsufficientCpus, available: CpuSet, count: int) -> str | None:
     """What the driver hands out is what was asked for, out of what was offered, whatever the kubelet does."""
-    if isinstance(answer, NotEnough) or (len(answer.cpus) == count and answer.cpus <= available):
+    if isinstance(answer, InsufficientCpus) or (len(answer.cpus) == count and answer.cpus <= available):
         return None
     return f"{answer.cpus} are not {count} CPUs of {available}"

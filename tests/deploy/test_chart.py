@@ -16,7 +16,7 @@ from plimsoll.cli.driver_cpu import parse_running
 from plimsoll.cli.scheduler import run_scheduler
 from plimsoll.drivers.cpu.config_file import read_settings
 from plimsoll.drivers.cpu.process.settings import read_flags
-from plimsoll.drivers.cpu.settings import CpuSettings, Enforcement, GroupBy
+from plimsoll.drivers.cpu.settings import CpuSettings, GroupBy, PinEnforcement
 from plimsoll.scheduler.process.configuration import read_settings as scheduler_settings
 from plimsoll.scheduler.process.informers import WATCHED_KINDS
 from plimsoll.tools.cluster_state.kinds import KINDS
@@ -124,7 +124,7 @@ def test_the_driver_reads_what_the_chart_writes(tmp_path: Path) -> None:
     assert plain.node == "n1"
     assert plain.host_root == Path("/host")
     assert plain.bind_address == ":8080"
-    assert plain.pin.enforcement is Enforcement.NRI
+    assert plain.pin.enforcement is PinEnforcement.NRI
     # But for these the defaults are the driver's own.
     default = read_settings(None, {}, hostname="n1")
     assert (plain.mode, plain.group_by, plain.assign) == (default.mode, default.group_by, default.assign)

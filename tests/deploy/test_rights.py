@@ -19,7 +19,7 @@ from plimsoll.api import codec
 from plimsoll.client import Client, ClientConfig
 from plimsoll.client.endpoints import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, SECRETS
 from plimsoll.drivers.cpu.process.run import CpuDriverProcess
-from plimsoll.drivers.cpu.settings import CpuSettings, Enforcement, PinSettings
+from plimsoll.drivers.cpu.settings import CpuSettings, PinEnforcement, PinSettings
 from plimsoll.errors import ApiError
 from plimsoll.node.layout import Layout
 from plimsoll.node.machine.file import parse_machine
@@ -101,7 +101,7 @@ async def prepare(settings: CpuSettings, claim: dict[str, Any], what: str = "Pre
     meta = claim["metadata"]
     asked = dra_v1.Claim(namespace=meta["namespace"], name=meta["name"], uid=meta["uid"])
     request = getattr(dra_v1, f"Node{what}ResourcesRequest")(claims=[asked])
-    channel = rpc.dial(settings.folder / "dra.sock")
+    channel = rpc.dial(settings.plugin_dir / "dra.sock")
     try:
         answer = await rpc.call(channel, method, request, timeout=SECONDS)
         return answer.claims[meta["uid"]]
@@ -166,7 +166,7 @@ def test_the_account_of_the_manifests_can_be_a_driver_and_nothing_else(
         kubelet_root=layout.root,
         cdi=layout.cdi,
         nri=layout.nri,
-        pin=PinSettings(enforcement=Enforcement.NRI),
+        pin=PinSettings(enforcement=PinEnforcement.NRI),
     )
 
     async def story() -> None:
@@ -189,7 +189,7 @@ def test_the_account_of_the_manifests_can_be_a_driver_and_nothing_else(
         process = CpuDriverProcess(client, settings)
         task = asyncio.create_task(process.run())
         try:
-            await process.ready(SECONDS)
+            await process.wait_ready(SECONDS)
             slices = await slices_of(admin)
             assert [each["spec"]["nodeName"] for each in slices] == [NODE]
             assert slices[0]["metadata"]["ownerReferences"][0]["name"] == NODE
@@ -212,10 +212,10 @@ def test_the_account_of_the_manifests_can_be_a_driver_and_nothing_else(
             assert not (await prepare(settings, made, "Unprepare")).error
 
             async def silent() -> bool:
-                return process.driver.station.claim_status_synced and not await devices_of(admin, "c")
+                return process.driver.plugin_server.claim_status_synced and not await devices_of(admin, "c")
 
             await until(silent)
-            assert not process.driver.station.claim_status_errors
+            assert not process.driver.plugin_server.claim_status_errors
             await be_silent(admin, client, device_name)
         finally:
             await end(process.stop, task)

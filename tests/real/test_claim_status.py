@@ -17,8 +17,8 @@ from plimsoll.api.cpuset import CpuSet
 from plimsoll.client import Client, ClientConfig
 from plimsoll.client.endpoints import RESOURCE_CLAIMS
 from plimsoll.client.retries import Backoff
-from plimsoll.drivers.cpu.claim_status import claim_reports
-from plimsoll.drivers.cpu.state.holdings import Grant, Holding
+from plimsoll.drivers.cpu.claim_status import build_device_statuses
+from plimsoll.drivers.cpu.state.claim_allocation import ClaimAllocation, CpuAssignment
 from plimsoll.drivers.plugin import ClaimRef
 from plimsoll.drivers.plugin.claim_status_writer import MAX_REFUSALS, ClaimStatusWriter
 from tests.cluster.kube_apiserver import TOKEN, run_apiserver
@@ -36,7 +36,7 @@ OFF = "DRAResourceClaimDeviceStatus=false,DRADeviceBindingConditions=false"
 OFF += ",DRAResourceClaimGranularStatusAuthorization=false"
 
 
-async def add_claim(client: Client, name: str, *grants: Grant) -> Holding:
+async def add_claim(client: Client, name: str, *grants: CpuAssignment) -> ClaimAllocation:
     """A claim that has what the grants say, and a device of another driver."""
     requests = [{"name": "r", "exactly": {"deviceClassName": "any"}}]
     tree = {"metadata": {"name": name}, "spec": {"devices": {"requests": requests}}}
@@ -52,11 +52,11 @@ async def add_claim(client: Client, name: str, *grants: Grant) -> Holding:
         results.append(result)
     made["status"] = {"allocation": {"devices": {"results": results}}}
     await client.update(RESOURCE_CLAIMS, made, "default", subresource="status")
-    return Holding(ClaimRef("default", name, made["metadata"]["uid"]), grants)
+    return ClaimAllocation(ClaimRef("default", name, made["metadata"]["uid"]), grants)
 
 
-def grant(device: str, cpus: str, share: str | None) -> Grant:
-    return Grant("r", NODE, device, CpuSet.parse(cpus), share)
+def grant(device: str, cpus: str, share: str | None) -> CpuAssignment:
+    return CpuAssignment("r", NODE, device, CpuSet.parse(cpus), share)
 
 
 @asynccontextmanager
@@ -104,7 +104,7 @@ def test_a_real_server_keeps_what_claims_tell(tmp_path: Path) -> None:
             await client.patch(
                 RESOURCE_CLAIMS, "shared", {"status": {"devices": [theirs]}}, "default", subresource="status"
             )
-            reporter.set_statuses(claim_reports([shared, single], MACHINE))
+            reporter.set_statuses(build_device_statuses([shared, single], MACHINE))
             await until(lambda: reporter.synced)
             assert not reporter.problems
             found = await told(client, "shared")
@@ -121,7 +121,7 @@ def test_a_real_server_keeps_what_claims_tell(tmp_path: Path) -> None:
             ]
             # A CPU goes: one condition changes, with its time; nothing else does.
             before = await client.get(RESOURCE_CLAIMS, "single", "default")
-            reporter.set_statuses(claim_reports([shared, single], switch_off(MACHINE, CpuSet([4]))))
+            reporter.set_statuses(build_device_statuses([shared, single], switch_off(MACHINE, CpuSet([4]))))
             await until(lambda: reporter.synced)
             reasons = {
                 key: each["conditions"][0]["reason"]
@@ -131,18 +131,18 @@ def test_a_real_server_keeps_what_claims_tell(tmp_path: Path) -> None:
             assert reasons == {(N0, SHARES[0]): "Pinned", (N0, SHARES[1]): "Pinned", (N1, ""): "CPUsOffline"}
             assert await client.get(RESOURCE_CLAIMS, "single", "default") == before
             # Released: what others tell stays.
-            reporter.set_statuses(claim_reports([single], MACHINE))
+            reporter.set_statuses(build_device_statuses([single], MACHINE))
             await until(lambda: reporter.synced)
             assert await told(client, "shared") == {("gpu-0", ""): theirs}
         async with Client.connect(config) as client, reporting(client) as reporter:
-            reporter.set_statuses(claim_reports([single], MACHINE))
+            reporter.set_statuses(build_device_statuses([single], MACHINE))
             await until(lambda: reporter.synced)
             assert reporter.counters.written == 0, "another process finds all as it should be"
             # Deallocated by somebody else: the server takes the entries out, and nothing is written again.
             tree = await client.get(RESOURCE_CLAIMS, "single", "default")
             tree["status"] = {}
             await client.update(RESOURCE_CLAIMS, tree, "default", subresource="status")
-            reporter.set_statuses(claim_reports([single], MACHINE, pinned=False))
+            reporter.set_statuses(build_device_statuses([single], MACHINE, pinned=False))
             await until(lambda: reporter.synced)
             reporter.set_statuses([])
             await until(lambda: reporter.synced)
@@ -157,7 +157,7 @@ def test_a_real_server_that_keeps_nothing_is_found_out(tmp_path: Path) -> None:
     async def story(config: ClientConfig) -> None:
         async with Client.connect(config) as client, reporting(client) as reporter:
             holding = await add_claim(client, "c", grant("cpudev000", "0", None))
-            reporter.set_statuses(claim_reports([holding], MACHINE))
+            reporter.set_statuses(build_device_statuses([holding], MACHINE))
             await until(lambda: reporter.counters.refused == MAX_REFUSALS)
             assert reporter.synced
             assert "feature gate DRAResourceClaimDeviceStatus is off" in reporter.problems[0]

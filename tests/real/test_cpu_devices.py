@@ -18,8 +18,8 @@ from plimsoll.api.forms import Form
 from plimsoll.client import Client, ClientConfig
 from plimsoll.client.endpoints import RESOURCE_SLICES
 from plimsoll.drivers.cpu.allocation import AssignOptions
-from plimsoll.drivers.cpu.devices import Abilities, arrange, detect_abilities, make_devices
-from plimsoll.drivers.cpu.settings import CpuSettings, GroupBy, Mode
+from plimsoll.drivers.cpu.devices import ServerCapabilities, compute_layout, detect_capabilities, make_devices
+from plimsoll.drivers.cpu.settings import CpuSettings, DeviceMode, GroupBy
 from plimsoll.drivers.cpu.topology import Topology
 from plimsoll.drivers.plugin.wire_form import detect_form
 from tests.cluster.kube_apiserver import run_apiserver
@@ -35,8 +35,8 @@ FULL = AssignOptions(full_cores=True)
 SETTINGS = [
     *(replace(BASE, group_by=group, pcie_roots=roots) for group in GroupBy for roots in (False, True)),
     *(replace(BASE, group_by=group, assign=FULL) for group in GroupBy),
-    replace(BASE, mode=Mode.INDIVIDUAL),
-    replace(BASE, mode=Mode.INDIVIDUAL, pcie_roots=True),
+    replace(BASE, mode=DeviceMode.INDIVIDUAL),
+    replace(BASE, mode=DeviceMode.INDIVIDUAL, pcie_roots=True),
 ]
 MACHINES = {
     "one CPU": make_machine(cores=1),
@@ -59,40 +59,57 @@ async def take(client: Client, devices: list[dict[str, Any]], settings: CpuSetti
         assert seen == tree["spec"]["devices"]
 
 
-async def publish_all(client: Client, able: Abilities) -> None:
+async def publish_all(client: Client, capabilities: ServerCapabilities) -> None:
     for name, machine in MACHINES.items():
         for settings in SETTINGS:
-            devices = make_devices(machine, arrange(machine, settings), settings, able.form, able=able)
+            devices = make_devices(
+                machine,
+                compute_layout(machine, settings),
+                settings,
+                capabilities.form,
+                capabilities=capabilities,
+            )
             assert devices, name
             await take(client, devices, settings)
     for settings in SETTINGS:
-        await take(client, _lost(MACHINES["server"], settings, able), settings)
+        await take(client, _offline_allocated(MACHINES["server"], settings, capabilities), settings)
 
 
-def _lost(machine: Topology, settings: CpuSettings, able: Abilities) -> list[dict[str, Any]]:
+def _offline_allocated(
+    machine: Topology, settings: CpuSettings, capabilities: ServerCapabilities
+) -> list[dict[str, Any]]:
     """Devices whose every second CPU is gone, and one of which all are."""
-    first = arrange(machine, settings)
+    first = compute_layout(machine, settings)
     off = next(iter(first.domains.values())).cpus | CpuSet(range(0, 24, 2))
     smaller = switch_off(machine, off)
-    lost = {name: domain.cpus & off for name, domain in first.domains.items() if domain.cpus & off}
-    now = arrange(smaller, settings, earlier=first, held=lost)
-    return make_devices(smaller, now, settings, able.form, lost=lost, able=able)
+    offline_allocated = {
+        name: domain.cpus & off for name, domain in first.domains.items() if domain.cpus & off
+    }
+    now = compute_layout(smaller, settings, earlier=first, allocated=offline_allocated)
+    return make_devices(
+        smaller,
+        now,
+        settings,
+        capabilities.form,
+        offline_allocated=offline_allocated,
+        capabilities=capabilities,
+    )
 
 
-async def look(config: ClientConfig, able: Abilities) -> None:
+async def look(config: ClientConfig, capabilities: ServerCapabilities) -> None:
     async with Client.connect(config) as client:
         # What the document says does not depend on gates; what is kept does.
         assert await detect_form(client) is Form.V1_36
-        assert await detect_abilities(client, BASE) == able
-        await publish_all(client, able)
+        assert await detect_capabilities(client, BASE) == capabilities
+        await publish_all(client, capabilities)
         assert (await client.list(RESOURCE_SLICES)).items == []
 
 
 def test_a_server_with_the_alpha_gates(tmp_path: Path) -> None:
     with run_apiserver(ASSETS, tmp_path) as config:
-        asyncio.run(look(config, Abilities(Form.V1_36)))
+        asyncio.run(look(config, ServerCapabilities(Form.V1_36)))
 
 
 def test_a_server_as_it_comes(tmp_path: Path) -> None:
     with run_apiserver(ASSETS, tmp_path, gates="") as config:
-        asyncio.run(look(config, Abilities(None, lists=False)))
+        asyncio.run(look(config, ServerCapabilities(None, lists=False)))

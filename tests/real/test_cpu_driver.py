@@ -118,7 +118,7 @@ def test_init_containers_and_sidecars_share_the_claim(stage: Stage) -> None:
     asyncio.run(story())
 
 
-def test_the_kubelet_tells_of_devices_and_their_health(stage: Stage) -> None:
+def test_the_kubelet_reports_of_devices_and_their_health(stage: Stage) -> None:
     async def story() -> None:
         async with stage.playing() as play:
             await play.run(pinned())
@@ -322,7 +322,7 @@ def test_cgroups_instead_of_nri(stage: Stage) -> None:
     asyncio.run(story())
 
 
-def test_nobody_is_left_without_a_cpu(stage: Stage) -> None:
+def test_every_container_keeps_a_cpu(stage: Stage) -> None:
     async def story() -> None:
         async with stage.playing() as play:
             if len(await play.devices()) != 1:
@@ -354,7 +354,7 @@ def test_nobody_is_left_without_a_cpu(stage: Stage) -> None:
 
 
 @pytest.mark.skipif(bool(missing("dracpu")), reason=missing("dracpu"))
-def test_the_go_driver_takes_over_and_hands_back(stage: Stage) -> None:
+def test_the_go_driver_takes_over_and_gives_back(stage: Stage) -> None:
     async def story() -> None:
         async with stage.playing() as play:
             await play.run(neighbour(), pinned())

@@ -22,7 +22,7 @@ from plimsoll.api.cpuset import CpuSet
 from plimsoll.client import Client
 from plimsoll.client.endpoints import RESOURCE_SLICES
 from plimsoll.drivers.cpu.driver import CpuDriver
-from plimsoll.drivers.cpu.settings import CpuSettings, GroupBy, Mode
+from plimsoll.drivers.cpu.settings import CpuSettings, DeviceMode, GroupBy
 from plimsoll.drivers.cpu.topology import Topology
 from plimsoll.up.local_cluster import LocalCluster
 from tests.real.kubelet import Process, free_ports
@@ -65,14 +65,14 @@ MACHINES = {
     "near devices": make_machine(sockets=2, numa=2, cores=2, threads=2, roots=2),
 }
 MODES: dict[str, dict[str, Any]] = {
-    "individual": {"mode": Mode.INDIVIDUAL},
+    "individual": {"mode": DeviceMode.INDIVIDUAL},
     "numanode": {},
     "socket": {"group_by": GroupBy.SOCKET},
     "machine": {"group_by": GroupBy.MACHINE},
     "reserved": {"reserved": CpuSet([0, 2])},
-    "reserved, individual": {"reserved": CpuSet([0, 2]), "mode": Mode.INDIVIDUAL},
+    "reserved, individual": {"reserved": CpuSet([0, 2]), "mode": DeviceMode.INDIVIDUAL},
     "roots": {"pcie_roots": True},
-    "roots, individual": {"pcie_roots": True, "mode": Mode.INDIVIDUAL},
+    "roots, individual": {"pcie_roots": True, "mode": DeviceMode.INDIVIDUAL},
     "roots, machine": {"pcie_roots": True, "group_by": GroupBy.MACHINE},
 }
 CASES = [

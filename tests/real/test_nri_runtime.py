@@ -16,7 +16,7 @@ import pytest
 
 from plimsoll.drivers.cpu.pinning.nri import NriEnforcer
 from tests.real.programs import ASSETS, missing
-from tests.unit.drivers.cpu.pinning.parts import Book, hold, machine, settings, until
+from tests.unit.drivers.cpu.pinning.builders import Book, hold, machine, settings, until
 from tests.unit.drivers.cpu.pinning.runtimes import folder
 
 PROGRAM = "nri-runtime"

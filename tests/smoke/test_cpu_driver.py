@@ -136,7 +136,7 @@ def test_a_driver_is_asked_killed_and_started_again(
         assert json.loads(driver.page("/debug/driver"))["claims"][0]["cpus"] == held["cpus"]
         asyncio.run(over())
         node.stop()
-        driver.await_text("WARNING plimsoll.driver unwell")
+        driver.await_text("WARNING plimsoll.driver unhealthy")
         assert ask(capsys, driver, "status", "--quiet")[0] == 1
         assert driver.stop() == 0
         assert "Traceback" not in driver.text()

@@ -175,17 +175,17 @@ def run_introspect_metrics() -> None:
 def run_status(quiet: bool, address: str) -> None:
     """Show the health of a running driver; the exit code is 1 if it is unhealthy."""
     from plimsoll.drivers.cpu.process.gather_info import find_address
-    from plimsoll.drivers.cpu.process.status_client import ask_driver, ask_health, show_status
+    from plimsoll.drivers.cpu.process.status_client import query_driver, query_health, show_status
 
     where = find_address(parse_running, address)
     try:
-        health = ask_health(where)
+        health = query_health(where)
     except InputError:
         if quiet:  # the exit code distinguishes healthy from everything else
             sys.exit(1)
         raise
     if not quiet:
-        for line in (*health.text.splitlines(), *show_status(ask_driver(where))):
+        for line in (*health.text.splitlines(), *show_status(query_driver(where))):
             click.echo(line)
     sys.exit(0 if health.well else 1)
 
@@ -200,10 +200,10 @@ def run_explain(uid: str, every: bool, address: str, form: OutputFormat) -> None
     if bool(uid) == every:
         raise click.UsageError("specify a claim UID or --all")
     from plimsoll.drivers.cpu.process.gather_info import find_address
-    from plimsoll.drivers.cpu.process.status_client import ask_driver, explain_claims, select_claims
+    from plimsoll.drivers.cpu.process.status_client import explain_claims, query_driver, select_claims
     from plimsoll.tools.report import StaticReport
 
-    tree = ask_driver(find_address(parse_running, address))
+    tree = query_driver(find_address(parse_running, address))
     claims = select_claims(tree, uid)
     write_report(StaticReport(list(explain_claims(claims)), claims), form)
 

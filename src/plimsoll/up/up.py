@@ -27,7 +27,7 @@ from plimsoll.client.endpoints import DEVICE_CLASSES
 from plimsoll.client.http import is_loopback
 from plimsoll.common.lock_file import RootLock
 from plimsoll.drivers.cpu.process.run import CpuDriverProcess
-from plimsoll.drivers.cpu.settings import DRIVER_NAME, CpuSettings, Enforcement
+from plimsoll.drivers.cpu.settings import DRIVER_NAME, CpuSettings, PinEnforcement
 from plimsoll.drivers.fake.plan import DriverPlan
 from plimsoll.drivers.fake.process import FakeDriverProcess, find_plans
 from plimsoll.drivers.plugin.plugin_server_group import NodePaths
@@ -300,13 +300,13 @@ class Up:
             cdi=layout.cdi,
             nri=layout.nri,
             # The node has NRI, if not at once.
-            pin=replace(cpu.pin, enforcement=Enforcement.NRI) if _is_auto(cpu) else cpu.pin,
+            pin=replace(cpu.pin, enforcement=PinEnforcement.NRI) if _is_auto(cpu) else cpu.pin,
         )
         self.driver = CpuDriverProcess(
             server.client(driver_user(DRIVER_NAME)), settings, listen=self.settings.driver_listen
         )
         self._begin("driver", self.driver.run(), self.driver.stop)
-        await self._usable(self.driver.ready(_READY_SECONDS))
+        await self._usable(self.driver.wait_ready(_READY_SECONDS))
         status = f"plimsoll driver cpu status --address {self.driver.address}"
         text = f"{DRIVER_NAME}: the CPUs of {self.settings.node}"
         self._report_done("driver", f"{text} ({status})" if self.driver.address else text)
@@ -465,7 +465,7 @@ async def _end_containers(agent: Agent) -> None:
 
 
 def _is_auto(cpu: CpuSettings) -> bool:
-    return cpu.pin.enforcement is Enforcement.AUTO
+    return cpu.pin.enforcement is PinEnforcement.AUTO
 
 
 async def ensure_class(server: RunningServer) -> None:

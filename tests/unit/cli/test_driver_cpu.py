@@ -79,7 +79,7 @@ def test_flags_and_subcommands_do_not_mix(capsys: pytest.CaptureFixture[str]) ->
         (["--config", "/nowhere/c.yaml"], "/nowhere/c.yaml"),
         (["--memory-nodes=perhaps"], "--memory-nodes: must be true or false"),
         (["status", "--address", "x"], "'x' is no address"),
-        (["explain"], "name a claim by its UID, or give --all"),
+        (["explain"], "specify a claim UID or --all"),
         (["gatherinfo", "--stdout", "--output-dir", "."], "cannot be used together"),
         (["plan", "--count", "0"], "0 is not in the range"),
         (["plan", "--count", "1", "--taken", "x"], "--taken: "),
@@ -103,7 +103,7 @@ def test_a_driver_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
     for words in (["status"], ["explain", "--all"]):
         code, out, err = run(capsys, *words, "--address", f"127.0.0.1:{port}")
         assert (code, out) == (2, "")
-        assert f"no driver answers at http://127.0.0.1:{port}/" in err
+        assert f"no driver responds at http://127.0.0.1:{port}/" in err
 
 
 def test_metrics_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -247,7 +247,7 @@ def test_what_a_driver_says_in_lines() -> None:
     assert list(show_status(tree)) == [
         "node      n1",
         "shared    1-3",
-        "device    cpudevnuma000: CPUs 0-3, held 0",
+        "device    cpudevnuma000: CPUs 0-3, allocated 0",
         "claim     ns/c: CPUs 0; disputed: why",
         "faults    x",
         "findings  warning: w",

@@ -1,6 +1,6 @@
-"""The CPU driver (document 003): CPUs as devices, pinned for whom they are claimed.
+"""CPU driver (docs/spec/cpu-driver.md): publishes CPUs as devices and pins containers to the claimed ones.
 
-Start at `driver.py`. `topology` says what the machine has, `assign` which CPUs a request gets, `devices`
-what is published, `book` who holds which CPUs, `pinning` which CPUs each container may run on and how that
-is enforced.
+Start at `driver.py`. `topology` reads the machine, `allocation` chooses CPUs for a request, `devices` builds
+the published devices, `state` keeps the CPUs of claims, `pinning` computes and enforces the cpuset of each
+container, `process` is the command.
 """

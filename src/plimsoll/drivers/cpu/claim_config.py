@@ -1,19 +1,19 @@
-"""What a claim says about its CPUs in its opaque configuration. Pure.
+"""Opaque configuration of a claim for its CPUs. Pure.
 
-Owns `read_claim_config`. The parameters are `{apiVersion: v1alpha1, cpuConfig: {...}}` with the keys
+The parameters are `{apiVersion: v1alpha1, cpuConfig: {...}}` with the keys
 
-    cpuset                                               the CPUs themselves, of a device of the whole machine
-    algorithm, sorting, groupSize, alignL3, fullCores    how CPUs are chosen
-    mix                                                  whether containers may use the shared pool, too
+    cpuset                                               explicit CPUs, for a device of the whole machine
+    algorithm, sorting, groupSize, alignL3, fullCores    options of the CPU allocator
+    mix                                                  add the shared pool to the containers' cpuset
 
-of the device class or of the claim; what a claim says goes before what its class says, and that before the
-settings of the driver. For `cpuset` the rules are the Go driver's (section 5 of the CPU driver's
-specification): the claim says it, and once for each request. Whatever is wrong is a `ConfigFault`.
+in the DeviceClass or in the claim. The claim overrides its class, and the class overrides the driver's
+settings. The rules for `cpuset` are the Go driver's (docs/spec/cpu-driver.md, "Claim configuration"): it must
+be in the claim, once for each request. Errors are returned as `ConfigFault`.
 
 DIFF: without a cpuset the driver chooses the CPUs of a device of the whole machine itself
 (test_machine_mode_without_a_cpuset_is_no_fault).
 
-DIFF: a class may say how CPUs are chosen; the Go driver refuses any configuration of a class
+DIFF: a class may set options of the allocator; the Go driver refuses any configuration of a class
 (test_class_chooses_how_and_claim_overrides).
 
 DIFF: unknown keys are refused (test_unknown_keys_are_refused_with_the_fix).
@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.api.resource import DeviceAllocationConfiguration
 from plimsoll.drivers.cpu.allocation import Algorithm, AssignOptions, Sorting
-from plimsoll.drivers.cpu.settings import DRIVER_NAME, CpuSettings, GroupBy, Mode
+from plimsoll.drivers.cpu.settings import DRIVER_NAME, CpuSettings, DeviceMode, GroupBy
 from plimsoll.errors import InputError
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ GROUP_SIZE_MAX = 4096
 _KEYS = ("cpuset", "algorithm", "sorting", "groupSize", "alignL3", "fullCores", "mix")
 
 
-class FaultKind(StrEnum):
-    """What is wrong with a configuration."""
+class ConfigFaultKind(StrEnum):
+    """Kind of configuration error."""
 
     MALFORMED = "Malformed"
     VERSION = "UnsupportedVersion"
@@ -58,9 +58,9 @@ class FaultKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigFault:
-    """Why a claim's configuration cannot be used. `value` is what was found, `count` how many there were."""
+    """Error in a claim's configuration. `value` is the value found, `count` the number of occurrences."""
 
-    kind: FaultKind
+    kind: ConfigFaultKind
     request: str
     key: str = ""
     value: str = ""
@@ -70,27 +70,27 @@ class ConfigFault:
     @property
     def text(self) -> str:
         match self.kind:
-            case FaultKind.MALFORMED:
+            case ConfigFaultKind.MALFORMED:
                 return f"failed to unmarshal opaque config: {self.reason}"
-            case FaultKind.VERSION:
+            case ConfigFaultKind.VERSION:
                 return f'unsupported opaque config apiVersion: "{self.value}"'
-            case FaultKind.UNKNOWN_KEY:
+            case ConfigFaultKind.UNKNOWN_KEY:
                 return f'opaque config: unknown field "{self.key}"; {self.reason}'
-            case FaultKind.BAD_VALUE:
+            case ConfigFaultKind.BAD_VALUE:
                 return f"opaque config: cpuConfig.{self.key} {self.reason}, not {self.value}"
-            case FaultKind.CLASS_CPUSET:
+            case ConfigFaultKind.CLASS_CPUSET:
                 return (
                     "opaque config: configuration from DeviceClass is not supported by this driver, "
                     "custom cpusets must be defined per ResourceClaim request"
                 )
-            case FaultKind.COUNT:
+            case ConfigFaultKind.COUNT:
                 return (
                     f'opaque config: request "{self.request}" is targeted by {self.count} configurations, '
                     "must be targeted by exactly 1"
                 )
-            case FaultKind.EMPTY_CPUSET:
+            case ConfigFaultKind.EMPTY_CPUSET:
                 return "opaque config: cpuConfig.cpuset is empty or missing"
-            case FaultKind.BAD_CPUSET:
+            case ConfigFaultKind.BAD_CPUSET:
                 return f'opaque config: failed to parse cpuset "{self.value}": {self.reason}'
 
     def __str__(self) -> str:
@@ -99,29 +99,29 @@ class ConfigFault:
 
 @dataclass(frozen=True, slots=True)
 class ClaimConfig:
-    """How the CPUs of one request are chosen.
+    """Allocator options of one request.
 
-    `cpuset`: these and no others. `mix` is None where nobody says whether containers may use the shared pool.
+    `cpuset`: exactly these CPUs. `include_shared` is None if neither claim nor class sets it.
     """
 
     options: AssignOptions
     cpuset: CpuSet | None = None
-    mix: bool | None = None
+    include_shared: bool | None = None
 
 
 def read_claim_config(
     claim: AllocatedClaim, request: str, settings: CpuSettings
 ) -> ClaimConfig | ConfigFault:
-    """The configuration of one request of a claim; `request` may be that of a subrequest (`a/b`)."""
+    """Read the configuration of one request of a claim; `request` may name a subrequest (`a/b`)."""
     return read_configs(claim.config, request, settings)
 
 
 def read_configs(
     configs: Iterable[DeviceAllocationConfiguration], request: str, settings: CpuSettings
 ) -> ClaimConfig | ConfigFault:
-    """The same, of all configurations of an allocation."""
-    mine = [config for config in configs if _is_for(config, request)]
-    # The class comes first whatever the order: what the claim says wins.
+    """Read the configuration of one request from all configurations of an allocation."""
+    mine = [config for config in configs if _applies_to(config, request)]
+    # The class first, in any order, so that the claim overrides it.
     mine.sort(key=lambda config: config.source != FROM_CLASS)
     found = ClaimConfig(settings.assign)
     cpusets: list[CpuSet] = []
@@ -139,12 +139,12 @@ def read_configs(
             return changed
         found = changed
     if len(cpusets) > 1:
-        return ConfigFault(FaultKind.COUNT, request, count=len(cpusets))
+        return ConfigFault(ConfigFaultKind.COUNT, request, count=len(cpusets))
     return replace(found, cpuset=cpusets[0] if cpusets else None)
 
 
-def _is_for(config: DeviceAllocationConfiguration, request: str) -> bool:
-    """Whether it is for this driver and request; the name of a request stands for its subrequests, too."""
+def _applies_to(config: DeviceAllocationConfiguration, request: str) -> bool:
+    """Report whether a configuration is for this driver and request, or for the parent of a subrequest."""
     if config.opaque is None or config.opaque.driver != DRIVER_NAME:
         return False
     names = config.requests
@@ -152,12 +152,14 @@ def _is_for(config: DeviceAllocationConfiguration, request: str) -> bool:
 
 
 def _read(parameters: Any, request: str) -> Mapping[str, Any] | ConfigFault:
-    """The cpuConfig of parameters, every key of it known."""
+    """Return the cpuConfig of the parameters after checking its keys."""
     if not isinstance(parameters, Mapping):
-        return ConfigFault(FaultKind.MALFORMED, request, reason=f"must be an object, not {_say(parameters)}")
+        return ConfigFault(
+            ConfigFaultKind.MALFORMED, request, reason=f"must be an object, not {_format_value(parameters)}"
+        )
     version = parameters.get("apiVersion", "")
     if version != API_VERSION:
-        return ConfigFault(FaultKind.VERSION, request, value=str(version)[:80])
+        return ConfigFault(ConfigFaultKind.VERSION, request, value=str(version)[:80])
     fault = _check_keys(parameters, ("apiVersion", "cpuConfig"), request)
     if fault is not None:
         return fault
@@ -165,8 +167,8 @@ def _read(parameters: Any, request: str) -> Mapping[str, Any] | ConfigFault:
     if config is None:
         config = {}
     if not isinstance(config, Mapping):
-        reason = f"cpuConfig must be an object, not {_say(config)}"
-        return ConfigFault(FaultKind.MALFORMED, request, reason=reason)
+        reason = f"cpuConfig must be an object, not {_format_value(config)}"
+        return ConfigFault(ConfigFaultKind.MALFORMED, request, reason=reason)
     return _check_keys(config, _KEYS, request) or config
 
 
@@ -176,44 +178,46 @@ def _check_keys(tree: Mapping[str, Any], known: Sequence[str], request: str) -> 
             continue
         meant = next((name for name in known if name.lower() == str(key).lower()), None)
         reason = f'use "{meant}"' if meant else f"there is {', '.join(known)}"
-        return ConfigFault(FaultKind.UNKNOWN_KEY, request, key=str(key)[:80], reason=reason)
+        return ConfigFault(ConfigFaultKind.UNKNOWN_KEY, request, key=str(key)[:80], reason=reason)
     return None
 
 
 def _read_cpuset(
     part: Mapping[str, Any], source: str, request: str, settings: CpuSettings
 ) -> tuple[ConfigFault | None, CpuSet | None]:
-    """The CPUs that are named: of devices of the whole machine; elsewhere they are passed over."""
-    if settings.mode is not Mode.GROUPED or settings.group_by is not GroupBy.MACHINE:
+    """Read the explicit cpuset of a device of the whole machine; other devices ignore it."""
+    if settings.mode is not DeviceMode.GROUPED or settings.group_by is not GroupBy.MACHINE:
         return None, None
     value = part.get("cpuset")
     if value is None and any(part.get(key) is not None for key in _KEYS):
         return None, None
     if value is not None and not isinstance(value, str):
-        reason = f"cpuConfig.cpuset must be a text, not {_say(value)}"
-        return ConfigFault(FaultKind.MALFORMED, request, reason=reason), None
+        reason = f"cpuConfig.cpuset must be a string, not {_format_value(value)}"
+        return ConfigFault(ConfigFaultKind.MALFORMED, request, reason=reason), None
     if source != FROM_CLAIM:
-        return ConfigFault(FaultKind.CLASS_CPUSET, request), None
+        return ConfigFault(ConfigFaultKind.CLASS_CPUSET, request), None
     if not value:
-        return ConfigFault(FaultKind.EMPTY_CPUSET, request), None
+        return ConfigFault(ConfigFaultKind.EMPTY_CPUSET, request), None
     try:
         cpus = CpuSet.parse(value)
     except InputError as error:
-        return ConfigFault(FaultKind.BAD_CPUSET, request, value=value[:80], reason=str(error)), None
+        return ConfigFault(ConfigFaultKind.BAD_CPUSET, request, value=value[:80], reason=str(error)), None
     if not cpus:
-        return ConfigFault(FaultKind.EMPTY_CPUSET, request), None
+        return ConfigFault(ConfigFaultKind.EMPTY_CPUSET, request), None
     return None, cpus
 
 
 def _apply(part: Mapping[str, Any], found: ClaimConfig, request: str) -> ClaimConfig | ConfigFault:
-    """What a configuration changes in those before it."""
+    """Apply the settings of a configuration over those before it."""
     options = found.options
     for key, value in part.items():
         if value is None or key == "cpuset":
             continue
-        wanted = _WANTED[key]
-        if not wanted.fits(value):
-            return ConfigFault(FaultKind.BAD_VALUE, request, key=key, value=_say(value), reason=wanted.reason)
+        rule = _VALUE_RULES[key]
+        if not rule.accepts(value):
+            return ConfigFault(
+                ConfigFaultKind.BAD_VALUE, request, key=key, value=_format_value(value), reason=rule.reason
+            )
         if key == "algorithm":
             options = replace(options, algorithm=Algorithm(value))
         elif key == "sorting":
@@ -225,19 +229,19 @@ def _apply(part: Mapping[str, Any], found: ClaimConfig, request: str) -> ClaimCo
         elif key == "fullCores":
             options = replace(options, full_cores=value)
         else:
-            found = replace(found, mix=value)
+            found = replace(found, include_shared=value)
     return replace(found, options=options)
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
-    """The values that a key takes: one of some words, a number, or yes and no."""
+class _ValueRule:
+    """Valid values of a key: one of some words, a number, or a boolean."""
 
     reason: str
     words: tuple[str, ...] = ()
     most: int = 0
 
-    def fits(self, value: Any) -> bool:
+    def accepts(self, value: Any) -> bool:
         if self.words:
             return isinstance(value, str) and value in self.words
         if self.most:
@@ -245,22 +249,22 @@ class _Wanted:
         return isinstance(value, bool)
 
 
-def _words(words: Iterable[str]) -> _Wanted:
+def _words(words: Iterable[str]) -> _ValueRule:
     words = tuple(words)
-    return _Wanted(f"must be one of {', '.join(words)}", words)
+    return _ValueRule(f"must be one of {', '.join(words)}", words)
 
 
-_BOOL = _Wanted("must be true or false")
-_WANTED = {
+_BOOL = _ValueRule("must be true or false")
+_VALUE_RULES = {
     "algorithm": _words(Algorithm),
     "sorting": _words(Sorting),
-    "groupSize": _Wanted(f"must be a whole number from 1 to {GROUP_SIZE_MAX}", most=GROUP_SIZE_MAX),
+    "groupSize": _ValueRule(f"must be a whole number from 1 to {GROUP_SIZE_MAX}", most=GROUP_SIZE_MAX),
     "alignL3": _BOOL,
     "fullCores": _BOOL,
     "mix": _BOOL,
 }
 
 
-def _say(value: object) -> str:
+def _format_value(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

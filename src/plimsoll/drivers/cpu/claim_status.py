@@ -1,10 +1,10 @@
-"""What the status of claims tells about their CPUs, for whoever sees the API and not the node. Pure.
+"""Device status of claims: the assigned CPUs, for readers of the API. Pure.
 
-Owns the form of `status.devices[].data` of this driver: `cpuset` and `numaNodes` are lists as the kernel
-writes them, `offline` are those of the CPUs that are switched off, if any are. The condition `Ready` says
-whether containers run on just these CPUs.
+Defines `status.devices[].data` of this driver: `cpuset` and `numaNodes` are lists in the kernel's format,
+`offline` lists those CPUs of the cpuset that are offline, if any. The condition `Ready` reports whether
+containers run on exactly these CPUs.
 
-DIFF: the Go driver tells nobody but the container which CPUs a claim has
+DIFF: the Go driver exposes the CPUs of a claim to its containers only
 (test_issues_285_and_286_control_planes_see_the_cpus).
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from plimsoll.api.cpuset import EMPTY, CpuSet
-from plimsoll.drivers.cpu.state.holdings import Holding
+from plimsoll.drivers.cpu.state.claim_allocation import ClaimAllocation
 from plimsoll.drivers.cpu.topology.topology import Topology
 from plimsoll.drivers.plugin.driver import DeviceCondition, DeviceStatus
 
@@ -21,38 +21,37 @@ READY = "Ready"
 _LONGEST = 1000
 
 
-def claim_reports(
-    holdings: Iterable[Holding], topology: Topology, *, pinned: bool = True
+def build_device_statuses(
+    allocations: Iterable[ClaimAllocation], topology: Topology, *, pinned: bool = True
 ) -> list[DeviceStatus]:
-    """What the claims of a node tell. Not `pinned`: nobody has seen to containers for a while.
+    """Build the device statuses of all claims. `pinned` is False if the runtime has been disconnected.
 
-    Claims whose name or devices are not known (they came from CDI files alone) are left out until they are
-    prepared again. Results of one claim on the same device that have no shares to tell them apart are told
-    together.
+    Claims without a known name or device (adopted from CDI files alone) are omitted until they are prepared
+    again. Results of one claim on the same device without share IDs are merged into one status.
     """
     found = []
-    for holding in holdings:
-        if not holding.ref.name:
+    for allocation in allocations:
+        if not allocation.ref.name:
             continue
         devices: dict[tuple[str, str, str | None], CpuSet] = {}
-        for grant in holding.grants:
-            key = (grant.pool, grant.device, grant.share_id)
-            if grant.pool and grant.device and grant.cpus:
-                devices[key] = devices.get(key, EMPTY) | grant.cpus
+        for assignment in allocation.assignments:
+            key = (assignment.pool, assignment.device, assignment.share_id)
+            if assignment.pool and assignment.device and assignment.cpus:
+                devices[key] = devices.get(key, EMPTY) | assignment.cpus
         for (pool, device, share), cpus in devices.items():
             offline = cpus - topology.all
             nodes = CpuSet(node for node in topology.numa_of(cpus) if node >= 0)
             data = {"cpuset": str(cpus), "numaNodes": str(nodes)}
             if offline:
                 data["offline"] = str(offline)
-            condition = _ready(holding, cpus, offline, pinned)
-            found.append(DeviceStatus(holding.ref, pool, device, share, data, (condition,)))
+            condition = _ready(allocation, cpus, offline, pinned)
+            found.append(DeviceStatus(allocation.ref, pool, device, share, data, (condition,)))
     return found
 
 
-def _ready(holding: Holding, cpus: CpuSet, offline: CpuSet, pinned: bool) -> DeviceCondition:
-    if holding.disputed:
-        return DeviceCondition(READY, False, "Disputed", holding.disputed[:_LONGEST])
+def _ready(allocation: ClaimAllocation, cpus: CpuSet, offline: CpuSet, pinned: bool) -> DeviceCondition:
+    if allocation.disputed:
+        return DeviceCondition(READY, False, "Disputed", allocation.disputed[:_LONGEST])
     if offline:
         return DeviceCondition(READY, False, "CPUsOffline", f"CPUs {offline} are offline")
     if not pinned:

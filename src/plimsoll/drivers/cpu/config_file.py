@@ -1,13 +1,13 @@
-"""The driver's settings from a file and from flags.
+"""Driver settings from a configuration file and from flags.
 
-Owns `read_settings`. Defaults are overridden by the file, and that by flags. Keys, flags, rules and texts are
-the Go driver's where it has them (section 2 of the CPU driver's specification), so that its files can be
-used; the other keys are ours, and their flags are the same words with dashes. A key that is unknown, misspelt
-or belongs on the command line is an error that names the fix.
+`read_settings` merges defaults, file and flags, in increasing priority. Keys, flags, rules and messages are
+the Go driver's where it has them (docs/spec/cpu-driver.md, "Configuration"), so that its files can be used;
+flags of the other keys are the same words with dashes. Unknown or misspelled keys, and keys that are only
+valid as flags, are errors that name the fix.
 
-DIFF: what devices take from the node is published wherever the API server knows how, unless a file says
-`publishNodeAllocatableResourceMapping: false`; in the Go driver it is off
-(test_mapping_is_automatic_and_a_file_that_says_no_is_obeyed).
+DIFF: node resource mappings are published wherever the API server supports them, unless a file sets
+`publishNodeAllocatableResourceMapping: false`; in the Go driver they are off
+(test_mapping_is_automatic_and_a_file_that_reports_no_is_obeyed).
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from plimsoll.common.config_file import Section, read_document
 from plimsoll.drivers.cpu.allocation import Algorithm, AssignOptions, Sorting
 from plimsoll.drivers.cpu.settings import (
     DRIVER_NAME,
+    CpuOverhead,
     CpuSettings,
-    Enforcement,
+    DeviceMode,
     GroupBy,
-    Mode,
-    Overhead,
+    PinEnforcement,
     PinSettings,
     RequestPolicy,
 )
@@ -38,13 +38,13 @@ from plimsoll.drivers.cpu.settings import Mapping as MappingChoice
 from plimsoll.errors import ConfigError, InputError
 
 API_VERSION = "v1alpha1"
-#: What the kernel takes as the path of a Unix socket, in bytes.
+#: Maximum length of a Unix socket path, in bytes.
 SOCKET_PATH_MAX = 107
 
 E = TypeVar("E", bound=StrEnum)
 _DEFAULTS = CpuSettings(node="")
 
-#: What a file may not say, and what says it instead.
+#: Keys that are not valid in a file, with their flags.
 FLAGS_ONLY = {
     "bindAddress": "bind-address",
     "exposePCIeRoots": "expose-pcie-roots",
@@ -55,32 +55,32 @@ FLAGS_ONLY = {
 def read_settings(
     path: Path | None, flags: Mapping[str, Any] | None = None, *, hostname: str | None = None
 ) -> CpuSettings:
-    """The settings of a driver; ConfigError says what is wrong and how to mend it.
+    """Read the settings of a driver; raises ConfigError with the problem and the fix.
 
-    `flags` are those that were given, by name without dashes in front; None is a flag that was not given.
-    `hostname` is that of this machine.
+    `flags` maps flag names without dashes to their values; None means not given. `hostname` is that of this
+    machine.
     """
     found: dict[str, Any] = {}
     if path is not None:
-        found = _settle(_read_file(path), f"cannot apply {path}")
-    for key, value in _settle(_read_flags(flags or {}), "flags").items():
+        found = _merge_keys(_read_file(path), f"cannot apply {path}")
+    for key, value in _merge_keys(_read_flags(flags or {}), "flags").items():
         found[key] = value
     return _build(found, socket.gethostname() if hostname is None else hostname)
 
 
 def _read_file(path: Path) -> dict[str, Any]:
-    """The values of a file by key."""
+    """Read the values of a file by key."""
     where = f"cannot apply {path}"
     tree = read_document(path, "configuration of the CPU driver")
     if not isinstance(tree, Mapping):
-        raise ConfigError(f"{where}: must be a mapping of settings, not {_say(tree)}")
+        raise ConfigError(f"{where}: must be a mapping of settings, not {_format_value(tree)}")
     keys = {str(key): value for key, value in tree.items()}
     version = keys.get("apiVersion", API_VERSION)
     if version != API_VERSION:
-        told = version if isinstance(version, str) else ""
-        raise ConfigError(f'{where}: unsupported apiVersion "{told}", want "{API_VERSION}"')
+        shown = version if isinstance(version, str) else ""
+        raise ConfigError(f'{where}: unsupported apiVersion "{shown}", want "{API_VERSION}"')
     keys.pop("apiVersion", None)
-    problems = [problem for key in sorted(keys) if (problem := _misspelt(key))]
+    problems = [problem for key in sorted(keys) if (problem := _suggest_spelling(key))]
     if problems:
         raise ConfigError(f"{where}: {'; '.join(problems)}")
     for key in sorted(FLAGS_ONLY):
@@ -97,8 +97,8 @@ def _read_file(path: Path) -> dict[str, Any]:
     }
 
 
-def _misspelt(key: str) -> str:
-    """What to write instead of a key that is right but for its case."""
+def _suggest_spelling(key: str) -> str:
+    """Return a message for a key that differs from a valid one only by case."""
     if key in _READERS or key == "apiVersion":
         return ""
     meant = next((name for name in ("apiVersion", *_READERS) if name.lower() == key.lower()), "")
@@ -114,7 +114,7 @@ def _not_in_files(key: str, meant: str) -> str:
 
 
 def _read_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of flags by key."""
+    """Read the values of flags by key."""
     found = {}
     for flag, value in flags.items():
         if value is None:
@@ -126,8 +126,8 @@ def _read_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _settle(keys: dict[str, Any], where: str) -> dict[str, Any]:
-    """Two keys for one thing become one, so that a flag overrides either."""
+def _merge_keys(keys: dict[str, Any], where: str) -> dict[str, Any]:
+    """Merge alternative keys of one setting into one, so that a flag overrides either."""
     found = dict(keys)
     if "reservedCPUs" in found and "reservedCPUCount" in found:
         raise ConfigError(f"{where}: give reservedCPUs or reservedCPUCount, not both")
@@ -137,9 +137,9 @@ def _settle(keys: dict[str, Any], where: str) -> dict[str, Any]:
     publish = found.pop("publishNodeAllocatableResourceMapping", None)
     form = found.pop("nodeAllocatableForm", None)
     if publish is not None and form is not None and publish is (form is MappingChoice.OFF):
-        told = "true" if publish else "false"
+        shown = "true" if publish else "false"
         raise ConfigError(
-            f"{where}: publishNodeAllocatableResourceMapping is {told} and nodeAllocatableForm {form}: "
+            f"{where}: publishNodeAllocatableResourceMapping is {shown} and nodeAllocatableForm {form}: "
             "take out one of them"
         )
     if form is not None:
@@ -150,10 +150,10 @@ def _settle(keys: dict[str, Any], where: str) -> dict[str, Any]:
 
 
 def _build(found: Mapping[str, Any], hostname: str) -> CpuSettings:
-    """Settings of values that are right by themselves, and may not be together."""
-    mode = _choose(Mode, found.get("cpuDeviceMode", _DEFAULTS.mode), "cpuDeviceMode")
+    """Build the settings and check combinations of values."""
+    mode = _choose(DeviceMode, found.get("cpuDeviceMode", _DEFAULTS.mode), "cpuDeviceMode")
     group_by = _DEFAULTS.group_by
-    if mode is Mode.GROUPED:  # else nobody asks, and the Go driver does not look at it
+    if mode is DeviceMode.GROUPED:  # otherwise unused, and not checked by the Go driver
         group_by = _choose(GroupBy, found.get("groupBy", group_by), "groupBy")
     return CpuSettings(
         node=_node(found.get("hostnameOverride", "") or hostname),
@@ -171,9 +171,9 @@ def _build(found: Mapping[str, Any], hostname: str) -> CpuSettings:
             enforcement=found.get("enforcement", _DEFAULTS.pin.enforcement),
             mems=found.get("memoryNodes", _DEFAULTS.pin.mems),
             lift_quota=found.get("liftCFSQuota", _DEFAULTS.pin.lift_quota),
-            mix=found.get("exclusivePlusShared", _DEFAULTS.pin.mix),
+            include_shared=found.get("exclusivePlusShared", _DEFAULTS.pin.include_shared),
             across_pods=found.get("shareAcrossPods", _DEFAULTS.pin.across_pods),
-            requests_apart=found.get("requestsApart", _DEFAULTS.pin.requests_apart),
+            per_request_cpus=found.get("requestsApart", _DEFAULTS.pin.per_request_cpus),
             push=found.get("updateRunning", _DEFAULTS.pin.push),
             fail_closed=found.get("failClosed", _DEFAULTS.pin.fail_closed),
         ),
@@ -234,18 +234,18 @@ _Reader = Callable[[Any, str, bool], Any]
 
 def _text(value: Any, where: str, _: bool) -> str:
     if not isinstance(value, str | Path):
-        raise ConfigError(f"{where}: must be a text, not {_say(value)}; write it in quotes")
+        raise ConfigError(f"{where}: must be a string, not {_format_value(value)}; write it in quotes")
     if any(not letter.isprintable() for letter in str(value)):
-        raise ConfigError(f"{where}: must be a text without control characters, not {_say(value)}")
+        raise ConfigError(f"{where}: must be a string without control characters, not {_format_value(value)}")
     return str(value)
 
 
 def _word(kind: type[E]) -> _Reader:
     def read(value: Any, where: str, _: bool) -> E:
-        # YAML reads `off` as false and 1.36 as a number; what is meant is plain.
+        # YAML parses `off` as false and 1.36 as a number.
         text = "off" if value is False else value.text if isinstance(value, Number) else value
         if not isinstance(text, str) or text not in list(kind):
-            raise ConfigError(f"{where}: must be one of {', '.join(kind)}, not {_say(value)}")
+            raise ConfigError(f"{where}: must be one of {', '.join(kind)}, not {_format_value(value)}")
         return kind(text)
 
     return read
@@ -257,7 +257,7 @@ def _cpus(what: str) -> _Reader:
             return value
         if not isinstance(value, str):
             raise ConfigError(
-                f'{where}: must be a list of CPUs in quotes such as "0-1,8", not {_say(value)}; '
+                f'{where}: must be a list of CPUs in quotes such as "0-1,8", not {_format_value(value)}; '
                 "for a number of CPUs there are reservedCPUCount and minSharedCPUs"
             )
         try:
@@ -272,7 +272,7 @@ def _count(value: Any, where: str, flag: bool) -> int:
     if flag and isinstance(value, str) and re.fullmatch(r"[0-9]{1,6}", value, re.ASCII):
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= 999_999:
-        raise ConfigError(f"{where}: must be a number of CPUs, 0 or more, not {_say(value)}")
+        raise ConfigError(f"{where}: must be a number of CPUs, 0 or more, not {_format_value(value)}")
     return value
 
 
@@ -283,7 +283,7 @@ def _flag(value: Any, where: str, flag: bool) -> bool:
     if flag and isinstance(value, str) and value in _TRUE + _FALSE:
         return value in _TRUE
     if not isinstance(value, bool):
-        raise ConfigError(f"{where}: must be true or false, not {_say(value)}")
+        raise ConfigError(f"{where}: must be true or false, not {_format_value(value)}")
     return value
 
 
@@ -292,7 +292,7 @@ _PUSHES: dict[str, bool | None] = {"auto": None, "always": True, "never": False}
 
 def _push(value: Any, where: str, _: bool) -> bool | None:
     if not isinstance(value, str) or value not in _PUSHES:
-        raise ConfigError(f"{where}: must be auto, always or never, not {_say(value)}")
+        raise ConfigError(f"{where}: must be auto, always or never, not {_format_value(value)}")
     return _PUSHES[value]
 
 
@@ -317,11 +317,11 @@ def _request_policy(value: Any, where: str, _: bool) -> RequestPolicy:
     if default == "all":
         default = None
     if default is not None and (not isinstance(default, int) or isinstance(default, bool) or default < 1):
-        raise part.bad("default", f"must be all or a number of CPUs from 1 on, not {_say(default)}")
+        raise part.bad("default", f"must be all or a number of CPUs from 1 on, not {_format_value(default)}")
     return RequestPolicy(publish, default)
 
 
-def _overhead(value: Any, where: str, _: bool) -> Overhead:
+def _overhead(value: Any, where: str, _: bool) -> CpuOverhead:
     part = Section(value, where)
     amounts: list[Quantity | None] = []
     for key in ("perPod", "perContainer"):
@@ -334,7 +334,7 @@ def _overhead(value: Any, where: str, _: bool) -> Overhead:
             raise part.bad(key, f"must not be negative, not {amount}")
         amounts.append(amount)
     part.end()
-    return Overhead(*amounts)
+    return CpuOverhead(*amounts)
 
 
 #: Every key with its reader, in the order in which keys are listed.
@@ -353,7 +353,7 @@ _READERS: dict[str, _Reader] = {
     "overhead": _overhead,
     "requestPolicy": _request_policy,
     "assignment": _assignment,
-    "enforcement": _word(Enforcement),
+    "enforcement": _word(PinEnforcement),
     "memoryNodes": _flag,
     "liftCFSQuota": _flag,
     "exclusivePlusShared": _flag,
@@ -370,7 +370,7 @@ _READERS: dict[str, _Reader] = {
     "kubeletRootDir": _text,
 }
 
-#: Flags and the keys they override; keys that hold others have none.
+#: Flags with the keys they override; keys with nested values have none.
 FLAGS: dict[str, str] = {
     "cpu-device-mode": "cpuDeviceMode",
     "group-by": "groupBy",
@@ -400,7 +400,7 @@ FLAGS: dict[str, str] = {
 
 
 def dump_settings(settings: CpuSettings) -> dict[str, Any]:
-    """The settings by key, all of them: what the driver goes by, for people to read."""
+    """Return all effective settings by key."""
     reserved = settings.reserved
     by_list = isinstance(reserved, CpuSet)
     options, pin = settings.assign, settings.pin
@@ -438,9 +438,9 @@ def dump_settings(settings: CpuSettings) -> dict[str, Any]:
         "enforcement": pin.enforcement.value,
         "memoryNodes": pin.mems,
         "liftCFSQuota": pin.lift_quota,
-        "exclusivePlusShared": pin.mix,
+        "exclusivePlusShared": pin.include_shared,
         "shareAcrossPods": pin.across_pods,
-        "requestsApart": pin.requests_apart,
+        "requestsApart": pin.per_request_cpus,
         "updateRunning": next(word for word, push in _PUSHES.items() if push is pin.push),
         "failClosed": pin.fail_closed,
         "reportCPUs": settings.report_cpus,
@@ -453,6 +453,6 @@ def dump_settings(settings: CpuSettings) -> dict[str, Any]:
     }
 
 
-def _say(value: object) -> str:
+def _format_value(value: object) -> str:
     text = repr(value.text if isinstance(value, Number) else value)
     return text if len(text) <= 60 else f"{text[:57]}..."

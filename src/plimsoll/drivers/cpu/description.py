@@ -1,4 +1,4 @@
-"""What a CPU driver knows, as a tree for people and pages. Pure."""
+"""Description of a CPU driver's state as a JSON tree, for the debug page. Pure."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ from plimsoll.api.cpuset import EMPTY
 from plimsoll.common.checkpoint import Finding
 from plimsoll.drivers.cpu.pinning.enforcer import Enforcer
 from plimsoll.drivers.cpu.settings import CpuSettings
-from plimsoll.drivers.cpu.state.cpu_state import CpuBook
+from plimsoll.drivers.cpu.state.cpu_state import CPUState
 
 
 def describe(
-    settings: CpuSettings, book: CpuBook, enforcer: Enforcer, findings: Iterable[Finding]
+    settings: CpuSettings, state: CPUState, enforcer: Enforcer, findings: Iterable[Finding]
 ) -> dict[str, Any]:
-    """Machine, devices, claims, containers, and what is wrong with them."""
-    arrangement, held = book.arrangement, book.by_device
+    """Describe machine, devices, claims, containers and their problems."""
+    layout, allocated = state.layout, state.by_device
     return {
         "node": settings.node,
         "mode": settings.mode.value,
         "groupBy": settings.group_by.value,
         "runtime": enforcer.runtime,
-        "online": str(book.topology.all),
-        "offline": str(book.topology.offline),
-        "reserved": str(arrangement.reserved),
-        "shared": str(book.shared),
-        "unclaimable": str(arrangement.floor),
+        "online": str(state.topology.all),
+        "offline": str(state.topology.offline),
+        "reserved": str(layout.reserved),
+        "shared": str(state.shared),
+        "unclaimable": str(layout.always_shared),
         "devices": {
-            name: {"cpus": str(domain.cpus), "held": str(held.get(name, EMPTY))}
-            for name, domain in arrangement.domains.items()
+            name: {"cpus": str(domain.cpus), "held": str(allocated.get(name, EMPTY))}
+            for name, domain in layout.domains.items()
         },
         "claims": [
             {
                 "uid": uid,
-                "namespace": holding.ref.namespace,
-                "name": holding.ref.name,
-                "cpus": str(holding.granted),
-                "disputed": holding.disputed,
-                "explain": book.explain(uid),
+                "namespace": allocation.ref.namespace,
+                "name": allocation.ref.name,
+                "cpus": str(allocation.assigned),
+                "disputed": allocation.disputed,
+                "explain": state.explain(uid),
             }
-            for uid, holding in book.holdings.items()
+            for uid, allocation in state.allocations.items()
         ],
         "containers": [
             {

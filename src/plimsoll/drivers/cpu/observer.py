@@ -1,8 +1,7 @@
-"""Who is told what a CPU driver does, for counting.
+"""Observer interface of the CPU driver, for metrics.
 
-Owns `Observer`, which does nothing; metrics are one that counts. A driver calls it for every claim it is
-asked to prepare or release, as the Go driver counts: results are `success` or `error`, CPUs are told of only
-when they are newly assigned, not when a repeated call gets the same answer.
+The driver calls it for every claim it prepares or unprepares, as the Go driver counts: results are `success`
+or `error`, and CPUs are reported only when they are newly assigned, not for a repeated call.
 """
 
 from __future__ import annotations
@@ -11,16 +10,16 @@ SUCCESS, ERROR = "success", "error"
 
 
 class Observer:
-    """Told of what happens; none of its methods may raise or wait."""
+    """No-op observer. Overrides must neither raise nor block."""
 
     def prepared(self, result: str, seconds: float) -> None:
-        """A claim was prepared (again), or refused, after so many seconds."""
+        """Record the result and duration of preparing a claim."""
 
     def assigned(self, cpus: int) -> None:
-        """A claim was newly given so many CPUs."""
+        """Record the number of CPUs newly assigned to a claim."""
 
     def released(self, result: str) -> None:
-        """A claim was released, or could not be."""
+        """Record the result of unpreparing a claim."""
 
     def topology_changed(self) -> None:
-        """CPUs came or went."""
+        """Record that CPUs went online or offline."""

@@ -1,4 +1,4 @@
-"""How a CPU driver is set up. Values only; reading them from files and flags is elsewhere."""
+"""Settings of the CPU driver. Values only; `config_file.py` reads them from files and flags."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from plimsoll.drivers.cpu.allocation import AssignOptions
 DRIVER_NAME = "dra.cpu"
 
 
-class Mode(StrEnum):
-    """A device for each group of CPUs, or one for each of them."""
+class DeviceMode(StrEnum):
+    """Device mode: one device for each group of CPUs, or one for each CPU."""
 
     GROUPED = "grouped"
     INDIVIDUAL = "individual"
 
 
 class GroupBy(StrEnum):
-    """What CPUs of one device have in common."""
+    """Grouping of CPUs into devices."""
 
     NUMA = "numanode"
     SOCKET = "socket"
@@ -31,9 +31,8 @@ class GroupBy(StrEnum):
 
 
 class Mapping(StrEnum):
-    """Whether devices say what they take from the node's allocatable, and in which form.
-
-    AUTO asks the API server which form it knows.
+    """Wire form of the published node resource mappings. AUTO selects the form that the API server
+    supports.
     """
 
     AUTO = "auto"
@@ -42,8 +41,8 @@ class Mapping(StrEnum):
     V1_37 = "1.37"
 
 
-class Enforcement(StrEnum):
-    """Who sets the CPUs of containers. AUTO is NRI where there is a socket, else cgroups."""
+class PinEnforcement(StrEnum):
+    """Mechanism that sets the cpusets of containers. AUTO is NRI if its socket exists, else cgroups."""
 
     AUTO = "auto"
     NRI = "nri"
@@ -52,11 +51,10 @@ class Enforcement(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RequestPolicy:
-    """What the scheduler does with amounts of CPUs before it books them.
+    """Published request policy for amounts of CPUs.
 
-    `publish`: amounts are rounded up to whole CPUs (or cores) by the scheduler; off for API servers that do
-    not know the field. `default` is what a request without an amount takes, None: the whole device, as a
-    request without an amount does of any device without a policy.
+    `publish`: let the scheduler round amounts up to whole CPUs (or cores); off for API servers without the
+    field. `default` is the amount of a request that names none; None: the full device, as without a policy.
     """
 
     publish: bool = True
@@ -64,8 +62,8 @@ class RequestPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class Overhead:
-    """CPU that is charged to a pod beside its claims: once, and for each container that uses a claim."""
+class CpuOverhead:
+    """CPU charged in addition to the claimed CPUs: per pod, and per container that uses a claim."""
 
     per_pod: Quantity | None = None
     per_container: Quantity | None = None
@@ -76,38 +74,39 @@ class Overhead:
 
 @dataclass(frozen=True, slots=True)
 class PinSettings:
-    """What containers get beside their CPUs.
+    """Pinning options.
 
-    `mems`: the memory nodes of its CPUs. `lift_quota`: no CFS quota for containers that have only exclusive
-    CPUs. `mix`: containers with a claim may use the shared pool too. `across_pods`: pods may share a claim.
-    `requests_apart`: a container that names one request of a claim gets the CPUs of that request only.
-    `push`: containers are changed through NRI at any time, None: if the runtime's NRI is known to be safe.
-    `fail_closed`: containers are not made if the driver dies while the runtime waits for its answer.
+    `mems`: also set the memory nodes of the CPUs. `lift_quota`: remove the CFS quota of containers with
+    exclusive CPUs only. `include_shared`: add the shared pool to containers with claims. `across_pods`:
+    several pods may share a claim. `per_request_cpus`: a container that names one request of a claim gets the
+    CPUs of that request only. `push`: update running containers through NRI at any time; None: if the
+    runtime's NRI version is known to be safe. `fail_closed`: containers are rejected if the driver dies while
+    the runtime creates them.
     """
 
-    enforcement: Enforcement = Enforcement.AUTO
+    enforcement: PinEnforcement = PinEnforcement.AUTO
     mems: bool = False
     lift_quota: bool = False
-    mix: bool = False
+    include_shared: bool = False
     across_pods: bool = False
-    requests_apart: bool = False
+    per_request_cpus: bool = False
     push: bool | None = None
     fail_closed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class CpuSettings:
-    """A CPU driver on one node.
+    """Settings of a CPU driver on one node.
 
-    `reserved` are CPUs that are never published and never shared, or how many. `min_shared` is how many CPUs
-    of the shared pool cannot be claimed, `shared` are CPUs that are among them for sure. `folder` is where
-    the driver's record is; `kubelet_root` is the root folder of the kubelet or node agent. `kubeconfig` is
-    empty in a pod; `bind_address` is where health and metrics are told. `report_cpus`: the status of claims
-    tells which CPUs they have.
+    `reserved` are reserved CPUs, neither published nor shared, or their number. `min_shared` is the minimum
+    number of CPUs in the shared pool that cannot be claimed, `shared` are CPUs that are always among them.
+    `kubelet_root` is the root directory of the kubelet or node agent. `kubeconfig` is empty in a pod;
+    `bind_address` is the address of health and metrics. `report_cpus`: publish the assigned CPUs in the claim
+    status.
     """
 
     node: str
-    mode: Mode = Mode.GROUPED
+    mode: DeviceMode = DeviceMode.GROUPED
     group_by: GroupBy = GroupBy.NUMA
     reserved: CpuSet | int = 0
     min_shared: int = 0
@@ -122,20 +121,20 @@ class CpuSettings:
     nri: Path = Path("/var/run/nri/nri.sock")
     shared: CpuSet = EMPTY
     policy: RequestPolicy = field(default_factory=RequestPolicy)
-    overhead: Overhead = field(default_factory=Overhead)
+    overhead: CpuOverhead = field(default_factory=CpuOverhead)
     kubeconfig: str = ""
     bind_address: str = ":8080"
     report_cpus: bool = True
 
     @property
     def needs_pcie(self) -> bool:
-        """Whether the topology must know the PCIe roots of CPUs."""
-        return self.pcie_roots or (self.mode is Mode.GROUPED and self.group_by is GroupBy.PCIE)
+        """True if the topology must include the PCIe roots of CPUs."""
+        return self.pcie_roots or (self.mode is DeviceMode.GROUPED and self.group_by is GroupBy.PCIE)
 
     @property
-    def folder(self) -> Path:
+    def plugin_dir(self) -> Path:
         return self.kubelet_root / "plugins" / DRIVER_NAME
 
     @property
-    def record(self) -> Path:
-        return self.folder / "cpus.json"
+    def checkpoint_path(self) -> Path:
+        return self.plugin_dir / "cpus.json"

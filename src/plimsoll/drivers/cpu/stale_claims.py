@@ -1,8 +1,8 @@
-"""Claims that nobody will ever release: they are gone from the cluster, and no container uses them.
+"""Detection of stale claims: deallocated in the cluster and unused by containers, but never unprepared.
 
-A node that lost its memory, or another driver that released a claim meanwhile, leaves holdings behind that
-outlive every restart, because they are on record. Owns when such a holding may be given up: only after it was
-seen unused and unclaimed at every look for a while. Pure but for the calls it is given.
+A node that lost its state, or another driver that released a claim, leaves allocations in the checkpoint that
+survive every restart. Such a claim is stale only after it was unused and deallocated at every check for a
+grace period. Pure except for the calls passed in.
 """
 
 from __future__ import annotations
@@ -11,47 +11,49 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from plimsoll.drivers.cpu.settings import DRIVER_NAME
-from plimsoll.drivers.cpu.state.holdings import Holding
+from plimsoll.drivers.cpu.state.claim_allocation import ClaimAllocation
 from plimsoll.protocols.dra import ClaimRef
 
-#: How long a claim must be gone and unused before its CPUs are given back.
-PATIENCE_SECONDS = 300.0
+#: Time that a claim must be deallocated and unused before its CPUs are released.
+GRACE_SECONDS = 300.0
 
 
 @dataclass(slots=True)
-class StaleClaims:
-    """Which holdings are stale, from look to look."""
+class StaleClaimTracker:
+    """Tracks since when claims have been deallocated and unused."""
 
-    patience: float = PATIENCE_SECONDS
+    grace_seconds: float = GRACE_SECONDS
     _since: dict[str, float] = field(default_factory=dict)
 
     @property
     def suspects(self) -> Mapping[str, float]:
-        """Claims that seem to be gone, and since when."""
+        """Claims that seem to be stale, with the time since when."""
         return dict(self._since)
 
-    async def look(
+    async def update(
         self,
-        holdings: Iterable[Holding],
+        allocations: Iterable[ClaimAllocation],
         used: Collection[str],
         is_allocated: Callable[[ClaimRef], Awaitable[bool]],
         now: float,
     ) -> list[ClaimRef]:
-        """The claims to give up now. `used` are claims that containers use, by UID.
+        """Return the claims to release now. `used` are the UIDs of claims that containers use.
 
-        A claim whose name is not known cannot be asked after, and stays.
+        A claim without a known name cannot be looked up and is kept.
         """
         gone = [
-            holding.ref
-            for holding in holdings
-            if holding.ref.name and holding.ref.uid not in used and not await is_allocated(holding.ref)
+            allocation.ref
+            for allocation in allocations
+            if allocation.ref.name
+            and allocation.ref.uid not in used
+            and not await is_allocated(allocation.ref)
         ]
         self._since = {ref.uid: self._since.get(ref.uid, now) for ref in gone}
-        return [ref for ref in gone if now - self._since[ref.uid] >= self.patience]
+        return [ref for ref in gone if now - self._since[ref.uid] >= self.grace_seconds]
 
 
-def holds_devices(claim: Mapping[str, object], uid: str) -> bool:
-    """Whether a claim, as the API shows it, is the one with this UID and has devices of this driver."""
+def has_allocated_devices(claim: Mapping[str, object], uid: str) -> bool:
+    """Report whether a claim has this UID and allocated devices of this driver."""
     node: object = claim.get("metadata")
     if not isinstance(node, Mapping) or node.get("uid") != uid:
         return False

@@ -15,16 +15,16 @@ from plimsoll.drivers.cpu.allocation import Algorithm, AssignOptions, Sorting
 from plimsoll.drivers.cpu.claim_config import (
     ClaimConfig,
     ConfigFault,
-    FaultKind,
+    ConfigFaultKind,
     read_claim_config,
     read_configs,
 )
-from plimsoll.drivers.cpu.settings import CpuSettings, GroupBy, Mode
+from plimsoll.drivers.cpu.settings import CpuSettings, DeviceMode, GroupBy
 from plimsoll.drivers.plugin import AllocatedClaim, ClaimRef
 
 MACHINE = CpuSettings("n", group_by=GroupBy.MACHINE)
 NUMA = CpuSettings("n")
-SINGLE = CpuSettings("n", mode=Mode.INDIVIDUAL, group_by=GroupBy.MACHINE)
+SINGLE = CpuSettings("n", mode=DeviceMode.INDIVIDUAL, group_by=GroupBy.MACHINE)
 USUAL = AssignOptions()
 
 
@@ -59,7 +59,7 @@ def test_a_claim_without_configuration_is_as_the_driver_is_set_up() -> None:
 
 def test_machine_mode_without_a_cpuset_is_no_fault() -> None:
     assert read() == ClaimConfig(USUAL)
-    assert read(config(mix=True)) == ClaimConfig(USUAL, mix=True)
+    assert read(config(mix=True)) == ClaimConfig(USUAL, include_shared=True)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_cpuset_of_a_class_is_refused() -> None:
 
 def test_a_request_has_one_cpuset() -> None:
     found = fault(config("r", cpuset="0"), config(cpuset="1"))
-    assert (found.kind, found.count, found.request) == (FaultKind.COUNT, 2, "r")
+    assert (found.kind, found.count, found.request) == (ConfigFaultKind.COUNT, 2, "r")
     assert found.text == (
         'opaque config: request "r" is targeted by 2 configurations, must be targeted by exactly 1'
     )
@@ -116,7 +116,7 @@ def test_a_request_has_one_cpuset() -> None:
 
 
 @pytest.mark.parametrize("settings", [NUMA, SINGLE, CpuSettings("n", group_by=GroupBy.SOCKET)])
-def test_a_cpuset_is_passed_over_where_devices_are_no_whole_machine(settings: CpuSettings) -> None:
+def test_a_cpuset_is_passed_over_where_devices_are_no_machine(settings: CpuSettings) -> None:
     assert read(config(cpuset="0-1"), config(cpuset="bad"), settings=settings) == ClaimConfig(USUAL)
     assert read(config(source="FromClass", cpuset="0"), settings=settings) == ClaimConfig(USUAL)
 
@@ -124,13 +124,13 @@ def test_a_cpuset_is_passed_over_where_devices_are_no_whole_machine(settings: Cp
 @pytest.mark.parametrize("keys", [{}, {"cpuset": ""}, {"cpuset": None}])
 def test_an_empty_configuration_of_a_machine(keys: dict[str, Any]) -> None:
     assert fault(config(**keys)).text == "opaque config: cpuConfig.cpuset is empty or missing"
-    assert fault(raw({"apiVersion": "v1alpha1"})).kind is FaultKind.EMPTY_CPUSET
+    assert fault(raw({"apiVersion": "v1alpha1"})).kind is ConfigFaultKind.EMPTY_CPUSET
     assert read(config(**keys), settings=NUMA) == ClaimConfig(USUAL)
 
 
 def test_a_cpuset_that_is_none() -> None:
     found = fault(config(cpuset="2-x"))
-    assert found.kind is FaultKind.BAD_CPUSET
+    assert found.kind is ConfigFaultKind.BAD_CPUSET
     assert found.text.startswith('opaque config: failed to parse cpuset "2-x": ')
     assert "cpuConfig.cpuset must be a string, not 3" in fault(config(cpuset=3)).text
 

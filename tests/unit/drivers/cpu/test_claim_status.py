@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.api.cpuset import CpuSet
-from plimsoll.drivers.cpu.claim_status import claim_reports
-from plimsoll.drivers.cpu.state import Holding
-from plimsoll.drivers.cpu.state.holdings import Grant, How
+from plimsoll.drivers.cpu.claim_status import build_device_statuses
+from plimsoll.drivers.cpu.state import ClaimAllocation
+from plimsoll.drivers.cpu.state.claim_allocation import AssignmentSource, CpuAssignment
 from plimsoll.drivers.plugin import ClaimRef, DeviceStatus
 from plimsoll.drivers.plugin.claim_status import build_entries
 from tests.unit.drivers.cpu.machines import make_machine, switch_off
-from tests.unit.drivers.cpu.state.desk import NODE, Asked, Desk, make_claim
+from tests.unit.drivers.cpu.state.fixtures import NODE, Asked, Desk, make_claim
 
 MACHINE = make_machine(sockets=2, cores=4)  # 0-3, 4-7
 REF = ClaimRef("default", "c", "u1")
@@ -30,53 +30,55 @@ def ready(report: DeviceStatus) -> tuple[bool | None, str, str]:
     return condition.status, condition.reason, condition.message
 
 
-def test_shares_of_a_claim_are_told_apart(tmp_path: Path) -> None:
-    book = Desk(tmp_path, MACHINE).open()
+def test_shares_of_a_claim_are_distinguished(tmp_path: Path) -> None:
+    state = Desk(tmp_path, MACHINE).open()
     asked = [Asked(N0, "1", "a", SHARES[0]), Asked(N0, "2", "b", SHARES[1]), Asked(N1, "2", "c", SHARES[0])]
-    holding = book.prepare(make_claim(1, *asked))
-    assert isinstance(holding, Holding)
-    found = {(each.device, each.share_id): each for each in claim_reports([holding], MACHINE)}
+    allocation = state.prepare(make_claim(1, *asked))
+    assert isinstance(allocation, ClaimAllocation)
+    found = {(each.device, each.share_id): each for each in build_device_statuses([allocation], MACHINE)}
     assert {key: each.data for key, each in found.items()} == {
-        (N0, SHARES[0]): {"cpuset": str(holding.of_request("a")), "numaNodes": "0"},
-        (N0, SHARES[1]): {"cpuset": str(holding.of_request("b")), "numaNodes": "0"},
-        (N1, SHARES[0]): {"cpuset": str(holding.of_request("c")), "numaNodes": "1"},
+        (N0, SHARES[0]): {"cpuset": str(allocation.get_request_cpus("a")), "numaNodes": "0"},
+        (N0, SHARES[1]): {"cpuset": str(allocation.get_request_cpus("b")), "numaNodes": "0"},
+        (N1, SHARES[0]): {"cpuset": str(allocation.get_request_cpus("c")), "numaNodes": "1"},
     }
     assert {each.pool for each in found.values()} == {NODE}
     assert ready(found[N1, SHARES[0]]) == (True, "Pinned", "CPUs 4-5 are the claim's alone")
 
 
-def grant(device: str, cpus: str, share: str | None = None, how: How = How.ASSIGNED) -> Grant:
-    return Grant("r", NODE, device, CpuSet.parse(cpus), share, how)
+def assignment(
+    device: str, cpus: str, share: str | None = None, source: AssignmentSource = AssignmentSource.ASSIGNED
+) -> CpuAssignment:
+    return CpuAssignment("r", NODE, device, CpuSet.parse(cpus), share, source)
 
 
 def test_why_a_claim_is_not_ready() -> None:
-    both = Holding(REF, (grant(N0, "0-1"), grant(N1, "4-5")))
+    both = ClaimAllocation(REF, (assignment(N0, "0-1"), assignment(N1, "4-5")))
     smaller = switch_off(MACHINE, CpuSet([1]))
-    first, second = claim_reports([both], smaller)
+    first, second = build_device_statuses([both], smaller)
     assert first.data == {"cpuset": "0-1", "numaNodes": "0", "offline": "1"}
     assert ready(first) == (False, "CPUsOffline", "CPUs 1 are offline")
     assert ready(second)[:2] == (True, "Pinned")
-    for report in claim_reports([both], MACHINE, pinned=False):
+    for report in build_device_statuses([both], MACHINE, pinned=False):
         assert ready(report) == (False, "NotPinned", "the driver has no link to the runtime")
-    for report in claim_reports([replace(both, disputed="x" * 5000)], smaller):
+    for report in build_device_statuses([replace(both, disputed="x" * 5000)], smaller):
         assert ready(report) == (False, "Disputed", "x" * 1000)
 
 
 def test_whose_name_or_devices_are_not_known_is_left_out() -> None:
-    nameless = Holding(ClaimRef("", "", "u2"), (grant("", "2"),), adopted=True)
-    admin = Holding(REF, (grant(N0, "", how=How.ADMIN), grant("", "3")))
-    assert claim_reports([nameless, admin], MACHINE) == []
+    nameless = ClaimAllocation(ClaimRef("", "", "u2"), (assignment("", "2"),), adopted=True)
+    admin = ClaimAllocation(REF, (assignment(N0, "", source=AssignmentSource.ADMIN), assignment("", "3")))
+    assert build_device_statuses([nameless, admin], MACHINE) == []
 
 
 @pytest.mark.parametrize("shares", [(None, None), SHARES])
-def test_results_that_nothing_tells_apart_are_told_together(shares: tuple[str | None, ...]) -> None:
-    holding = Holding(REF, (grant(N0, "0", shares[0]), grant(N0, "2", shares[1])))
-    told = [(each.data or {})["cpuset"] for each in claim_reports([holding], MACHINE)]
+def test_results_that_nothing_distinguishes_are_reported_together(shares: tuple[str | None, ...]) -> None:
+    allocation = ClaimAllocation(REF, (assignment(N0, "0", shares[0]), assignment(N0, "2", shares[1])))
+    told = [(each.data or {})["cpuset"] for each in build_device_statuses([allocation], MACHINE)]
     assert told == (["0,2"] if shares[0] is None else ["0", "2"])
 
 
 GRANTS = st.builds(
-    Grant,
+    CpuAssignment,
     request=st.sampled_from(["", "r", "r/x"]),
     pool=st.sampled_from(["", NODE]),
     device=st.sampled_from(["", N0, N1]),
@@ -85,9 +87,9 @@ GRANTS = st.builds(
 )
 HOLDINGS = st.lists(
     st.builds(
-        Holding,
+        ClaimAllocation,
         ref=st.builds(ClaimRef, st.just("default"), st.sampled_from(["", "a", "b"]), st.uuids().map(str)),
-        grants=st.lists(GRANTS, max_size=4).map(tuple),
+        assignments=st.lists(GRANTS, max_size=4).map(tuple),
         disputed=st.sampled_from(["", "two witnesses"]),
     ),
     max_size=4,
@@ -95,26 +97,26 @@ HOLDINGS = st.lists(
 
 
 @given(HOLDINGS, st.sets(st.integers(0, 7)), st.booleans())
-def test_every_cpu_of_a_known_device_is_told_once(
-    holdings: list[Holding], off: set[int], pinned: bool
+def test_every_cpu_of_a_known_device_is_reported_once(
+    allocations: list[ClaimAllocation], off: set[int], pinned: bool
 ) -> None:
     topology = switch_off(MACHINE, CpuSet(off))
-    reports = claim_reports(holdings, topology, pinned=pinned)
+    reports = build_device_statuses(allocations, topology, pinned=pinned)
     entries, faults = build_entries("dra.cpu", reports)
     assert not faults
     assert sum(len(of_claim) for _, of_claim in entries.values()) == len(reports), "no two for one device"
-    for holding in holdings:
-        for place in holding.grants:
+    for allocation in allocations:
+        for place in allocation.assignments:
             told = [
                 each
                 for each in reports
-                if each.claim == holding.ref
+                if each.claim == allocation.ref
                 and (each.pool, each.device, each.share_id) == (place.pool, place.device, place.share_id)
             ]
-            if not (holding.ref.name and place.pool and place.device and place.cpus):
+            if not (allocation.ref.name and place.pool and place.device and place.cpus):
                 continue
             (report,) = told
             cpus = CpuSet.parse((report.data or {})["cpuset"])
-            assert place.cpus <= cpus <= holding.granted
-            fine = not holding.disputed and cpus <= topology.all and pinned
+            assert place.cpus <= cpus <= allocation.assigned
+            fine = not allocation.disputed and cpus <= topology.all and pinned
             assert ready(report)[0] is fine

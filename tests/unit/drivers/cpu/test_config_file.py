@@ -17,12 +17,12 @@ from plimsoll.common.yaml import load_documents
 from plimsoll.drivers.cpu.allocation import Algorithm, AssignOptions, Sorting
 from plimsoll.drivers.cpu.config_file import _READERS, FLAGS, FLAGS_ONLY, dump_settings, read_settings
 from plimsoll.drivers.cpu.settings import (
+    CpuOverhead,
     CpuSettings,
-    Enforcement,
+    DeviceMode,
     GroupBy,
     Mapping,
-    Mode,
-    Overhead,
+    PinEnforcement,
     PinSettings,
     RequestPolicy,
 )
@@ -59,18 +59,22 @@ def test_defaults() -> None:
 def test_a_file_overrides_defaults_and_flags_override_the_file(tmp_path: Path) -> None:
     text = 'apiVersion: v1alpha1\ncpuDeviceMode: individual\nreservedCPUs: "0-1"\nhostnameOverride: B\n'
     from_file = read(tmp_path, text)
-    assert (from_file.mode, from_file.reserved, from_file.node) == (Mode.INDIVIDUAL, CpuSet([0, 1]), "b")
+    assert (from_file.mode, from_file.reserved, from_file.node) == (
+        DeviceMode.INDIVIDUAL,
+        CpuSet([0, 1]),
+        "b",
+    )
     flags = {"cpu-device-mode": "grouped", "group-by": "socket", "hostname-override": None}
     both = read_settings(write(tmp_path, text), flags, hostname="n")
     assert (both.mode, both.group_by, both.reserved, both.node) == (
-        Mode.GROUPED,
+        DeviceMode.GROUPED,
         GroupBy.SOCKET,
         CpuSet([0, 1]),
         "b",
     )
 
 
-def test_a_flag_overrides_the_other_way_to_say_it(tmp_path: Path) -> None:
+def test_a_flag_overrides_the_other_way_to_report_it(tmp_path: Path) -> None:
     path = write(tmp_path, "reservedCPUCount: 2\npublishNodeAllocatableResourceMapping: false\n")
     assert read_settings(path, {}, hostname="n").reserved == 2
     flags = {"reserved-cpus": "3", "node-allocatable-form": "1.36"}
@@ -98,11 +102,11 @@ def test_flags_of_the_command_line_are_texts() -> None:
         min_shared=2,
         host_root=Path("/host"),
         kubeconfig="/k",
-        pin=PinSettings(enforcement=Enforcement.CGROUPS),
+        pin=PinSettings(enforcement=PinEnforcement.CGROUPS),
     )
 
 
-def test_an_unknown_flag_is_told() -> None:
+def test_an_unknown_flag_is_reported() -> None:
     with pytest.raises(ConfigError, match="--group: there is no such flag; there is --bind-address"):
         read_settings(None, {"group": "x"}, hostname="n")
 
@@ -146,10 +150,10 @@ nriSocket: /nri.sock
         min_shared=3,
         shared=CpuSet([8, 9]),
         mapping=Mapping.V1_36,
-        overhead=Overhead(Quantity.parse("100m"), Quantity.parse("0.5")),
+        overhead=CpuOverhead(Quantity.parse("100m"), Quantity.parse("0.5")),
         policy=RequestPolicy(default=1),
         assign=AssignOptions(Algorithm.DISTRIBUTED, Sorting.SPREAD, 2, False, True, False),
-        pin=PinSettings(Enforcement.NRI, True, True, True, True, True, False, False),
+        pin=PinSettings(PinEnforcement.NRI, True, True, True, True, True, False, False),
         host_root=Path("/host"),
         overlay=Path("/o.yaml"),
         cdi=Path("/cdi"),
@@ -163,7 +167,7 @@ def test_an_empty_file_and_nulls_change_nothing(tmp_path: Path) -> None:
     assert read(tmp_path, "") == read(tmp_path, "groupBy: null\n") == CpuSettings(node="n")
 
 
-def test_mapping_is_automatic_and_a_file_that_says_no_is_obeyed(tmp_path: Path) -> None:
+def test_mapping_is_automatic_and_a_file_that_reports_no_is_obeyed(tmp_path: Path) -> None:
     key = "publishNodeAllocatableResourceMapping"
     assert read(tmp_path, "").mapping is Mapping.AUTO
     assert read(tmp_path, f"{key}: true").mapping is Mapping.AUTO
@@ -240,7 +244,7 @@ REFUSED = [
     ("requestPolicy: {default: none}", "must be all or a number of CPUs from 1 on, not 'none'"),
     ("assignment: {algorithm: fast}", "assignment.algorithm: must be one of packed, distributed, not 'fast'"),
     ("assignment: {groupSize: 0}", "assignment.groupSize: must be a whole number from 1 to 4096, not 0"),
-    ('hostRoot: "/a\\0"', "hostRoot: must be a text without control characters, not '/a\\x00'"),
+    ('hostRoot: "/a\\0"', "hostRoot: must be a string without control characters, not '/a\\x00'"),
     ("- a", "cannot apply FILE: must be a mapping of settings"),
     ("a: [", "FILE: "),
     ("groupBy: socket\ngroupBy: machine", "groupBy"),
@@ -250,7 +254,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("text", "says"), REFUSED, ids=[text for text, _ in REFUSED])
-def test_what_a_file_must_not_say(tmp_path: Path, text: str, says: str) -> None:
+def test_what_a_file_must_not_report(tmp_path: Path, text: str, says: str) -> None:
     assert says in refused(tmp_path, text)
 
 
@@ -260,7 +264,7 @@ def test_a_missing_file(tmp_path: Path) -> None:
 
 
 def test_group_by_does_not_matter_for_individual_cpus(tmp_path: Path) -> None:
-    assert read(tmp_path, "cpuDeviceMode: individual\ngroupBy: whatever").mode is Mode.INDIVIDUAL
+    assert read(tmp_path, "cpuDeviceMode: individual\ngroupBy: whatever").mode is DeviceMode.INDIVIDUAL
 
 
 @pytest.mark.parametrize(
@@ -289,12 +293,12 @@ def test_a_machine_without_a_name() -> None:
 # -- the whole
 
 
-def test_every_key_has_a_flag_but_for_those_that_hold_others() -> None:
+def test_every_key_has_a_flag_but_for_those_that_have_others() -> None:
     assert set(_READERS) - set(FLAGS.values()) == {"overhead", "requestPolicy", "assignment"}
     assert set(FLAGS_ONLY) <= set(_READERS)
 
 
-def test_the_example_names_every_key_and_is_what_holds_anyway() -> None:
+def test_the_example_names_every_key_and_is_what_has_anyway() -> None:
     ((_, tree),) = load_documents(EXAMPLE.read_text())
     assert set(tree) == {"apiVersion"} | (
         set(_READERS) - set(FLAGS_ONLY) - {"hostnameOverride", "reservedCPUs"}
@@ -305,13 +309,13 @@ def test_the_example_names_every_key_and_is_what_holds_anyway() -> None:
 ALL = st.builds(
     CpuSettings,
     node=st.sampled_from(["n", "node-a"]),
-    mode=st.just(Mode.GROUPED),
+    mode=st.just(DeviceMode.GROUPED),
     group_by=st.sampled_from(GroupBy),
     reserved=st.integers(0, 9) | st.sets(st.integers(0, 70)).map(CpuSet),
     min_shared=st.integers(0, 9),
     shared=st.sets(st.integers(0, 70)).map(CpuSet),
     mapping=st.sampled_from(Mapping),
-    overhead=st.builds(Overhead, st.none() | st.just(Quantity.parse("5m")), st.none()),
+    overhead=st.builds(CpuOverhead, st.none() | st.just(Quantity.parse("5m")), st.none()),
     policy=st.builds(RequestPolicy, st.booleans(), st.none() | st.integers(1, 9)),
     assign=st.builds(
         AssignOptions,
@@ -322,7 +326,7 @@ ALL = st.builds(
         st.booleans(),
         st.booleans(),
     ),
-    pin=st.builds(PinSettings, st.sampled_from(Enforcement), *[st.booleans()] * 5),
+    pin=st.builds(PinSettings, st.sampled_from(PinEnforcement), *[st.booleans()] * 5),
 )
 
 

@@ -17,8 +17,8 @@ from plimsoll.api.cpuset import CpuSet
 from plimsoll.client.endpoints import RESOURCE_CLAIMS, RESOURCE_SLICES
 from plimsoll.drivers.cpu import driver as driver_module
 from plimsoll.drivers.cpu.driver import CpuDriver
-from plimsoll.drivers.cpu.settings import CpuSettings, Enforcement, PinSettings
-from plimsoll.drivers.cpu.stale_claims import StaleClaims
+from plimsoll.drivers.cpu.settings import CpuSettings, PinEnforcement, PinSettings
+from plimsoll.drivers.cpu.stale_claims import StaleClaimTracker
 from plimsoll.drivers.plugin import Health
 from plimsoll.node.agent import Agent
 from plimsoll.node.containers import ContainerPhase
@@ -82,7 +82,7 @@ class Ward:
     @asynccontextmanager
     async def driver(self, settings: CpuSettings | None = None, **more: Any) -> AsyncIterator[CpuDriver]:
         async with self.cluster.connect() as client:
-            driver = CpuDriver(client, settings or self.settings, watch_every=0.05, **more)
+            driver = CpuDriver(client, settings or self.settings, watch_interval=0.05, **more)
             await driver.start()
             try:
                 await until(lambda: driver.ready)
@@ -147,19 +147,19 @@ def test_claimed_cpus_are_left_by_all_others_and_given_back(ward: Ward) -> None:
             await ward.run(pod("neighbour"))
             await until(lambda: ward.cpus() == {"neighbour/app": "0-7"})
             await ward.run(pod("pinned", "two", beside=True))
-            (holding,) = driver.book.holdings.values()
-            assert len(holding.granted) == 2
-            rest = str(driver.topology.all - holding.granted)
+            (allocation,) = driver.state.allocations.values()
+            assert len(allocation.assigned) == 2
+            rest = str(driver.topology.all - allocation.assigned)
             expected = {
                 "neighbour/app": rest,
-                "pinned/app": str(holding.granted),
+                "pinned/app": str(allocation.assigned),
                 "pinned/beside": rest,
             }
             assert ward.cpus() == expected
             assert driver.describe()["shared"] == rest
             await ward.end("pinned")
             await until(lambda: ward.cpus() == {"neighbour/app": "0-7"})
-            assert not driver.book.holdings
+            assert not driver.state.allocations
             await until(lambda: not list(ward.settings.cdi.glob("*")))
 
     play(story())
@@ -169,10 +169,10 @@ def test_a_driver_that_comes_back_knows_everything(ward: Ward) -> None:
     async def story() -> None:
         async with ward.driver() as driver:
             await ward.run(pod("neighbour"), pod("pinned", "two"))
-            before, holdings = ward.cpus(), dict(driver.book.holdings)
+            before, allocations = ward.cpus(), dict(driver.state.allocations)
         slices = ward.cluster.client.list(RESOURCE_SLICES)
         async with ward.driver() as driver:
-            assert dict(driver.book.holdings) == holdings
+            assert dict(driver.state.allocations) == allocations
             assert ward.cpus() == before
             assert ward.cluster.client.list(RESOURCE_SLICES) == slices, "nothing was written"
             await ward.end("pinned")
@@ -181,21 +181,24 @@ def test_a_driver_that_comes_back_knows_everything(ward: Ward) -> None:
     play(story())
 
 
-def test_cpus_that_go_and_come_back(ward: Ward) -> None:
+def test_cpus_that_go_offline_and_come_back(ward: Ward) -> None:
     async def story() -> None:
         async with ward.driver() as driver:
             await ward.run(pod("pinned", "two"), pod("neighbour"))
-            (holding,) = driver.book.holdings.values()
-            gone = CpuSet([min(holding.granted), 7])
+            (allocation,) = driver.state.allocations.values()
+            gone = CpuSet([min(allocation.assigned), 7])
             write_sysfs(switch_off(MACHINE, gone), ward.sysfs)
-            left = str(holding.granted - gone)
-            shared = str(MACHINE.all - holding.granted - gone)
+            left = str(allocation.assigned - gone)
+            shared = str(MACHINE.all - allocation.assigned - gone)
             await until(lambda: ward.cpus() == {"pinned/app": left, "neighbour/app": shared})
             health = {each.device: each.health for each in driver.health()}
             assert health == {"cpudevnuma000": Health.UNHEALTHY, "cpudevnuma001": Health.HEALTHY}
             await until(lambda: capacities(ward)["cpudevnuma001"] == "3")
             write_sysfs(MACHINE, ward.sysfs)
-            whole = {"pinned/app": str(holding.granted), "neighbour/app": str(MACHINE.all - holding.granted)}
+            whole = {
+                "pinned/app": str(allocation.assigned),
+                "neighbour/app": str(MACHINE.all - allocation.assigned),
+            }
             await until(lambda: ward.cpus() == whole)
             await until(lambda: capacities(ward)["cpudevnuma001"] == "4")
             assert all(each.health is Health.HEALTHY for each in driver.health())
@@ -211,19 +214,19 @@ def capacities(ward: Ward) -> dict[str, str]:
     }
 
 
-def test_no_claim_is_prepared_while_nobody_pins(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_claim_is_prepared_while_pinning_is_down(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver_module, "LINK_SECONDS", 0.1)
 
     async def story() -> None:
-        pin = PinSettings(enforcement=Enforcement.NRI)
+        pin = PinSettings(enforcement=PinEnforcement.NRI)
         settings = replace(ward.settings, nri=ward.sysfs / "nobody.sock", pin=pin)
         async with ward.cluster.connect() as client:
             driver = CpuDriver(client, settings)
             await driver.start()
             try:
                 await asyncio.to_thread(ward.cluster.apply, pod("pinned", "two"))
-                await until(lambda: driver.station.metrics.calls.refused > 0)
-                assert not driver.book.holdings
+                await until(lambda: driver.plugin_server.metrics.calls.refused > 0)
+                assert not driver.state.allocations
                 assert any("not pinned" in problem for problem in driver.problems())
             finally:
                 await driver.stop()
@@ -239,33 +242,33 @@ def test_a_claim_that_another_driver_released_is_given_up(ward: Ward) -> None:
     async def story() -> None:
         async with ward.driver() as driver:
             await ward.run(pod("pinned", "two"))
-            assert len(driver.book.holdings) == 1
+            assert len(driver.state.allocations) == 1
         # Meanwhile somebody else releases it: the claim goes, our record stays.
-        record = ward.settings.record.read_bytes()
+        record = ward.settings.checkpoint_path.read_bytes()
         files = {path: path.read_bytes() for path in ward.settings.cdi.glob("dra.k8s.io-cpu_*")}
         async with ward.driver() as driver:
             await ward.end("pinned")
-            await until(lambda: not driver.book.holdings)
+            await until(lambda: not driver.state.allocations)
         await until(lambda: not ward.cluster.client.list(RESOURCE_CLAIMS, "default"))
-        ward.settings.record.write_bytes(record)
+        ward.settings.checkpoint_path.write_bytes(record)
         async with ward.driver() as driver:  # its file is gone, too: nobody waits
-            await until(lambda: not driver.book.holdings)
-            assert driver.book.shared == MACHINE.all
-        ward.settings.record.write_bytes(record)
+            await until(lambda: not driver.state.allocations)
+            assert driver.state.shared == MACHINE.all
+        ward.settings.checkpoint_path.write_bytes(record)
         for path, contents in files.items():
             path.write_bytes(contents)
-        more: dict[str, Any] = {"stale": StaleClaims(patience=0.2), "stale_every": 0.05}
+        more: dict[str, Any] = {"stale": StaleClaimTracker(grace_seconds=0.2), "stale_interval": 0.05}
         async with ward.driver(**more) as driver:
-            await until(lambda: not driver.book.holdings)
-            assert driver.book.shared == MACHINE.all
+            await until(lambda: not driver.state.allocations)
+            assert driver.state.shared == MACHINE.all
             assert not list(ward.settings.cdi.glob("*"))
 
     play(story())
 
 
-def test_cdi_files_that_somebody_deletes_come_back(ward: Ward) -> None:
+def test_cdi_files_that_are_deleted_come_back(ward: Ward) -> None:
     async def story() -> None:
-        async with ward.driver(files_every=0.05) as driver:
+        async with ward.driver(files_interval=0.05) as driver:
             await ward.run(pod("pinned", "two"))
             before = {path: path.read_bytes() for path in ward.settings.cdi.glob("*.json")}
             assert len(before) == 2, "what the container is told, and what it can read about it"
@@ -274,7 +277,7 @@ def test_cdi_files_that_somebody_deletes_come_back(ward: Ward) -> None:
             await until(
                 lambda: {path: path.read_bytes() for path in ward.settings.cdi.glob("*.json")} == before
             )
-            assert not driver.book.lacks_files
+            assert not driver.state.has_missing_cdi_files
             await ward.end("pinned")
             await until(lambda: not list(ward.settings.cdi.iterdir()))
 
@@ -284,7 +287,7 @@ def test_cdi_files_that_somebody_deletes_come_back(ward: Ward) -> None:
 def test_a_node_that_is_gone_is_noticed(ward: Ward) -> None:
     async def story() -> None:
         async with ward.driver() as driver:
-            await until(lambda: driver.station.health_watched)
+            await until(lambda: driver.plugin_server.health_watched)
             assert driver.problems() == ()
             await asyncio.to_thread(ward.cluster.stop_node, "node-0")
             await until(lambda: any("the kubelet is gone" in problem for problem in driver.problems()))

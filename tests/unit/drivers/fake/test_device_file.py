@@ -157,7 +157,7 @@ def test_text_that_is_not_a_device_file() -> None:
         parse_text("a: 1\n---\nb: 2\n")
 
 
-def test_what_only_the_rules_of_the_api_can_tell() -> None:
+def test_what_only_the_rules_of_the_api_can_report() -> None:
     (plan,) = parse_drivers(device(attributes={"no name": 1}))
     (problem,) = check_plan(plan)
     assert problem.startswith("spec.devices[0].attributes")

@@ -60,7 +60,7 @@ def told(driver: FakeDriver, **orders: Any) -> None:
     driver.apply_control(parse_control({"drivers": [orders]}).faults(driver.name, driver.node))
 
 
-def test_devices_are_handed_with_what_containers_get() -> None:
+def test_devices_are_injected_with_what_containers_get() -> None:
     answer = asyncio.run(gpus().prepare(claim("c", "gpu-0-1g-5gb-3")))
     assert not isinstance(answer, ClaimError)
     (handed,) = answer
@@ -143,7 +143,7 @@ def test_a_device_that_is_not_there(pool: str, device: str) -> None:
     assert answer == ClaimError(f"device {pool}/{device} of gpu.example.com is not on node n")
 
 
-def test_calls_take_long_and_fail_as_they_are_told() -> None:
+def test_calls_take_long_and_fail_as_they_are_reported() -> None:
     async def story() -> None:
         clock = Clock()
         tree = {
@@ -173,7 +173,7 @@ def test_calls_take_long_and_fail_as_they_are_told() -> None:
     asyncio.run(story())
 
 
-def test_what_claims_tell_is_filled_in() -> None:
+def test_what_claims_report_is_filled_in() -> None:
     says = {"slot": "{i}", "who": "{namespace}/{claim}", "spare": False, "firmware": 3}
     tree = {
         "drivers": [{"name": "gpu.example.com", "devices": [{"name": "gpu-{i}", "count": 2, "status": says}]}]
@@ -185,7 +185,7 @@ def test_what_claims_tell_is_filled_in() -> None:
     assert handed.data == {"slot": 1, "who": "default/c", "spare": False, "firmware": 3}
 
 
-def test_devices_come_and_go_and_are_tainted() -> None:
+def test_devices_change_and_are_tainted() -> None:
     driver = gpus()
     changes: list[str] = []
     driver.on_devices = lambda: changes.append("devices")
@@ -204,7 +204,7 @@ def test_devices_come_and_go_and_are_tainted() -> None:
     assert len(driver.pools()[0].devices) == 28
 
 
-def test_health_is_told_when_its_time_has_come() -> None:
+def test_health_is_reported_when_its_time_has_come() -> None:
     async def story() -> None:
         tree = {
             "drivers": [

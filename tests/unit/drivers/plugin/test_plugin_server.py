@@ -281,7 +281,7 @@ def test_a_socket_of_another_process_is_not_removed() -> None:
     run(scenario)
 
 
-def test_names_and_folders_that_cannot_be_used() -> None:
+def test_names_and_directories_that_cannot_be_used() -> None:
     async def scenario() -> None:
         async with node_fixture() as node:
             for name in ("", "Upper", "a/b", "x" * 64, "-a", "a..b", "a.-b"):

@@ -215,7 +215,7 @@ def test_hostile_files_are_reported_and_others_still_work(tmp_path: Path) -> Non
     assert all(len(fault.message) < 2500 for fault in faults)
 
 
-def test_a_folder_that_is_none(tmp_path: Path) -> None:
+def test_a_directory_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     folders = CdiFolders([tmp_path / "file", tmp_path])
     write(tmp_path, "a", a_spec("x"))

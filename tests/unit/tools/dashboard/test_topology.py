@@ -12,23 +12,23 @@ from plimsoll.api import codec
 from plimsoll.api.cpu_map import ANNOTATION
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.api.resource import ResourceClaim, ResourceSlice
-from plimsoll.drivers.cpu.devices import Arrangement, arrange, make_annotations, make_devices
-from plimsoll.drivers.cpu.settings import CpuSettings, Mode
+from plimsoll.drivers.cpu.devices import CpuLayout, compute_layout, make_annotations, make_devices
+from plimsoll.drivers.cpu.settings import CpuSettings, DeviceMode
 from plimsoll.drivers.cpu.topology import Topology
 from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
 from plimsoll.tools.dashboard.topology import cpus_of_claim, read_topology
 from tests.unit.drivers.cpu.machines import machines, make_machine
 
 GROUPED = CpuSettings("n")
-INDIVIDUAL = CpuSettings("n", mode=Mode.INDIVIDUAL)
+INDIVIDUAL = CpuSettings("n", mode=DeviceMode.INDIVIDUAL)
 Tree = dict[str, Any]
 
 
 def slices_of(
     topology: Topology, settings: CpuSettings, *, annotated: bool = True, generation: int = 1
 ) -> list[ResourceSlice]:
-    arrangement = arrange(topology, settings)
-    devices = make_devices(topology, arrangement, settings, None)
+    layout = compute_layout(topology, settings)
+    devices = make_devices(topology, layout, settings, None)
     parts = [devices[start : start + 128] for start in range(0, len(devices), 128)] or [[]]
     made = []
     for index, part in enumerate(parts):
@@ -42,7 +42,7 @@ def slices_of(
             },
         }
         if annotated and index == 0:
-            tree["metadata"]["annotations"] = make_annotations(topology, arrangement)
+            tree["metadata"]["annotations"] = make_annotations(topology, layout)
         made.append(codec.convert(tree, ResourceSlice))
     return made
 
@@ -112,7 +112,7 @@ def test_machines_from_8_to_512_cpus(
 def test_claims_give_cpus_their_colour() -> None:
     topology = make_machine(cores=8, offline=[7])
     settings = CpuSettings("n", reserved=CpuSet([0]), min_shared=1)
-    arrangement: Arrangement = arrange(topology, settings)
+    layout: CpuLayout = compute_layout(topology, settings)
     drawn = draw(
         slices_of(topology, settings),
         claim("a", "cpudevnuma000", cpuset="2-3"),
@@ -122,7 +122,7 @@ def test_claims_give_cpus_their_colour() -> None:
     )
     found = {cpu: shown for cpu, (*_, shown) in cpus_in(drawn).items()}
     assert found[0] == {"id": 0, "state": "reserved", "claim": None, "claimable": False}
-    (floor,) = arrangement.floor
+    (floor,) = layout.always_shared
     assert found[floor] == {"id": floor, "state": "shared", "claim": None, "claimable": False}
     assert found[2] == {"id": 2, "state": "claimed", "claim": "w/a"}
     assert found[4]["claim"] == "w/b"

@@ -1,7 +1,7 @@
-"""Which CPUs a request gets: the kubelet's static algorithm, as a function of values.
+"""CPU allocator: the algorithms of the kubelet's static CPU manager policy, as pure functions.
 
-`assign` is the entrance; `packed` and `distributed` are the two algorithms, `balance` finds the NUMA nodes of
-the second, `tables` and `steps` are what they read and tell.
+Start at `allocate.py`; `packed.py` and `distributed.py` are the two algorithms, `balance.py` selects NUMA
+nodes for the second, `topology_tables.py` holds precomputed masks and `explanation.py` the recorded steps.
 """
 
 from plimsoll.drivers.cpu.allocation.options import Algorithm, AssignOptions, Sorting

@@ -1,13 +1,12 @@
-"""Which NUMA nodes CPUs are dealt out from: those that leave the machine most even.
+"""Selection of the NUMA nodes for the distributed algorithm. Pure.
 
-Owns `Deal` and `find_deal`. A deal takes the same number of CPUs from each of k nodes, and the rest in groups
-in turn from some of them. The kubelet tries every set of k nodes, and for each every subset for the rest, and
-keeps the first with the least standard deviation (in thousandths) of what is left free on each node. With 16
-nodes that takes it seconds. Here the same deal is found by bounds that sets of nodes cannot pass: see
-`Sets`. Pure.
+A `Distribution` takes the same number of CPUs from each of k nodes, and the remainder in groups in turn from
+some of them. The kubelet tries every set of k nodes, and for each every subset for the remainder, and keeps
+the first with the least standard deviation (in thousandths) of the free CPUs per node; with 16 nodes this
+takes seconds. `find_distribution` finds the same result with branch and bound (see `SubsetSearch`).
 
-Since what is left in all is the same for every deal, the deviation only rises with the sum of squares of what
-is left: squares are compared, in whole numbers.
+As the total of free CPUs is the same for every distribution, the deviation grows with the sum of squares of
+the free counts: squares are compared, as integers.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from math import floor, isqrt
 
 
 @dataclass(frozen=True, slots=True)
-class Deal:
-    """`each` CPUs from every one of `nodes`, then groups in turn from `rest`; both are positions.
+class Distribution:
+    """`each` CPUs from every node of `nodes`, then groups in turn from `rest`; both are positions.
 
-    `best` unless there were too many sets to try.
+    `best` is False if the search budget was exhausted.
     """
 
     nodes: tuple[int, ...]
@@ -31,20 +30,21 @@ class Deal:
     best: bool = True
 
 
-EFFORT = 300_000
-"""How many sets are tried before the best so far must do: seconds, where the kubelet needs hours. Past 20
-NUMA nodes or so."""
+SEARCH_BUDGET = 300_000
+"""Number of sets to try before the best one so far is used: seconds where the kubelet needs hours, from about
+20 NUMA nodes on."""
 
 
-def find_deal(
-    free: Sequence[int], count: int, size: int, group: int, *, effort: int = EFFORT
-) -> tuple[Deal, Deal] | None:
-    """The best deal of `count` CPUs from `size` nodes, of nodes with so many free; None if there is none.
+def find_distribution(
+    free: Sequence[int], count: int, size: int, group: int, *, budget: int = SEARCH_BUDGET
+) -> tuple[Distribution, Distribution] | None:
+    """Find the best distribution of `count` CPUs over `size` nodes with these free counts; None if
+    impossible.
 
-    Twice: as it was found, and as the kubelet then uses it. It keeps the best set of nodes in memory that the
-    sets it tries next are written to, so that what it uses is often not what it found.
+    Returns the distribution as found, and as the kubelet uses it: the kubelet keeps the best set in memory
+    that later candidates overwrite, so that it often uses another set than it found.
     """
-    tries = Tries(effort)
+    tries = SearchBudget(budget)
     search = _Search(free, count, size, group, tries)
     nodes = search.find()
     if nodes is None:
@@ -52,23 +52,24 @@ def find_deal(
     choices = [at for at, node in enumerate(nodes) if free[node] - search.each >= group]
     rest = search.find_rest(nodes) if search.groups else ()
     best = tries.left > 0
-    found = Deal(nodes, search.each, tuple(nodes[choices[at]] for at in rest), best)
-    used_rest = overwritten(rest, len(choices))
+    found = Distribution(nodes, search.each, tuple(nodes[choices[at]] for at in rest), best)
+    used_rest = emulate_overwritten(rest, len(choices))
     if search.best == 0:
         # At the first perfect set the kubelet stops, one set later.
-        used = overwritten_by_next(nodes, len(free))
+        used = emulate_overwritten_by_next(nodes, len(free))
     else:
-        used = overwritten(nodes, len(free))
-    return found, Deal(used, search.each, tuple(nodes[choices[at]] for at in used_rest), best)
+        used = emulate_overwritten(nodes, len(free))
+    return found, Distribution(used, search.each, tuple(nodes[choices[at]] for at in used_rest), best)
 
 
-# -- what the kubelet's memory holds in the end
+# -- emulation of the kubelet's slice reuse
 
 
-def own(length: int) -> int:
-    """How many of its first members a set of nodes has to itself.
+def count_unshared(length: int) -> int:
+    """Return how many leading members of a set are not shared with later sets in the kubelet's memory.
 
-    Sets grow one by one in memory of 1, 2, 4, 8... places; until it is full, sets that begin alike share it.
+    Sets grow by appending to slices of capacity 1, 2, 4, 8...; until a slice is full, sets with a common
+    prefix share it.
     """
     capacity = 1
     while capacity < length:
@@ -76,18 +77,18 @@ def own(length: int) -> int:
     return min(length, capacity // 2 + 1)
 
 
-def overwritten(found: tuple[int, ...], total: int) -> tuple[int, ...]:
-    """A set of positions below `total`, after all later sets of as many were tried."""
-    kept = own(len(found))
+def emulate_overwritten(found: tuple[int, ...], total: int) -> tuple[int, ...]:
+    """Return a set of positions below `total` after all later sets of that size have overwritten it."""
+    kept = count_unshared(len(found))
     return found[:kept] + tuple(range(total - len(found) + kept, total))
 
 
-def overwritten_by_next(found: tuple[int, ...], total: int) -> tuple[int, ...]:
-    """A set of positions below `total`, after the one that follows it was tried."""
+def emulate_overwritten_by_next(found: tuple[int, ...], total: int) -> tuple[int, ...]:
+    """Return a set of positions below `total` after its direct successor has overwritten it."""
     length = len(found)
     for at in range(length - 1, -1, -1):
         if found[at] < total - length + at:
-            if at < own(length):
+            if at < count_unshared(length):
                 return found
             return found[:at] + tuple(range(found[at] + 1, found[at] + 1 + length - at))
     return found
@@ -96,8 +97,8 @@ def overwritten_by_next(found: tuple[int, ...], total: int) -> tuple[int, ...]:
 # -- the search
 
 
-class Tries:
-    """How many more sets may be tried."""
+class SearchBudget:
+    """Remaining number of sets to try."""
 
     __slots__ = ("left",)
 
@@ -105,10 +106,10 @@ class Tries:
         self.left = left
 
 
-class Sets:
-    """Sets of numbers that stand in an order, searched for the first with the least cost."""
+class SubsetSearch:
+    """Branch-and-bound search for the first subset of numbers with the least cost."""
 
-    def __init__(self, numbers: Sequence[int], tries: Tries) -> None:
+    def __init__(self, numbers: Sequence[int], tries: SearchBudget) -> None:
         self.numbers = numbers
         self.tries = tries
         # Of the numbers from a position on, the largest first.
@@ -121,12 +122,11 @@ class Sets:
         cost: Callable[[Sequence[int]], int | None],
         limit: int,
     ) -> tuple[int, tuple[int, ...]] | None:
-        """The least cost below the limit of sets of so many numbers, and the first set with it (positions).
+        """Return the least cost below `limit` of subsets of this size, and the first such subset (positions).
 
-        `bound` is never more than `cost` (None: impossible), and does not grow if a number is replaced by a
-        larger one: so a set of which only the first members are known costs no less than what bounds these
-        with the largest of the others. Equal numbers are alike: of sets that look alike only the first is
-        tried.
+        `bound` is never greater than `cost` (None: impossible) and does not grow when a number is replaced by
+        a larger one: a subset of which only the first members are known costs at least the bound of these and
+        the largest others. Of subsets with equal numbers only the first is tried.
         """
         numbers, largest, tries = self.numbers, self.largest, self.tries
         found: tuple[int, ...] | None = None
@@ -140,11 +140,11 @@ class Sets:
                     limit = exact
                     found = chosen
                 return
-            hopeless = -1
+            pruned = -1
             tried = set()
             for at in range(start, len(numbers) - missing + 1):
                 number = numbers[at]
-                if number <= hopeless or number in tried:
+                if number <= pruned or number in tried:
                     continue
                 if tries.left <= 0:
                     return
@@ -152,7 +152,7 @@ class Sets:
                 tried.add(number)
                 least = bound([*known, number, *largest[at + 1][: missing - 1]])
                 if least is None or least >= limit:
-                    hopeless = number
+                    pruned = number
                     continue
                 descend((*chosen, at), [*known, number], at + 1)
 
@@ -161,13 +161,13 @@ class Sets:
 
 
 class _Search:
-    """The first set of nodes, in the order of positions, with the least deviation.
+    """Search for the first set of nodes, in order of positions, with the least deviation.
 
-    A node with more free CPUs in place of another never makes the machine less even, and no way to hand out
-    the rest is better than to take every group from the node with most left: these are the bounds.
+    Bounds: replacing a node by one with more free CPUs never makes the machine less even, and no way of
+    taking the remainder is better than taking every group from the node with most CPUs left.
     """
 
-    def __init__(self, free: Sequence[int], count: int, size: int, group: int, tries: Tries) -> None:
+    def __init__(self, free: Sequence[int], count: int, size: int, group: int, tries: SearchBudget) -> None:
         self.tries = tries
         self.size = size
         self.group = group
@@ -192,26 +192,26 @@ class _Search:
             return None
         self.best, chosen = seed, freest
         if len(numbers) > self.size:
-            sets = Sets(numbers, self.tries)
+            sets = SubsetSearch(numbers, self.tries)
             found = sets.find(self.size, self._bound, self._score_of, seed + 1)
             self.best, chosen = found or (seed, freest)
         return tuple(self.nodes[at] for at in chosen)
 
     def _bound(self, counts: Sequence[int]) -> int | None:
-        """A score that no set with these free counts can better; None if they cannot give so many."""
+        """Return a lower bound of the score for these free counts; None if they do not suffice."""
         squares = self._squares_after_each(counts)
         if not self.groups:
             return self.score(squares)
         left = [count - self.each for count in counts]
         if sum(number // self.group for number in left) < self.groups:
             return None
-        return self.score(squares - _most(left, self.groups, self.group))
+        return self.score(squares - _max_drop(left, self.groups, self.group))
 
     def _squares_after_each(self, counts: Sequence[int]) -> int:
         return self.squares + self.each * (self.each * len(counts) - 2 * sum(counts))
 
     def _score_of(self, counts: Sequence[int]) -> int | None:
-        """The least score of a set of nodes with these free counts; None if they cannot give so many."""
+        """Return the least score for nodes with these free counts; None if they do not suffice."""
         key = tuple(counts)
         if key not in self.known:
             squares = self._squares_after_each(counts)
@@ -228,28 +228,28 @@ class _Search:
         return rest
 
     def find_rest(self, nodes: tuple[int, ...]) -> tuple[int, ...]:
-        """Which of the nodes that have a group left give the rest: positions among these."""
+        """Return the positions of the nodes that provide the remainder."""
         counts = [self.free[node] for node in nodes]
         squares = self._squares_after_each(counts)
         return self._rest(counts).find(lambda drop: self.score(squares - drop) <= self.best)
 
 
 class _Rest:
-    """How the rest is dealt out: `groups` groups, in turn from a subset of nodes with so many CPUs left.
+    """Distribution of the remainder: `groups` groups, in turn from a subset of nodes.
 
-    `best` is by how much the sum of squares can drop, below zero if the nodes have not so many groups. A
-    subset that has not is passed over: the kubelet does not return from it. Of a subset of as many nodes as
-    groups, or more, only the first give, one group each.
+    `best` is the largest possible decrease of the sum of squares, negative if the nodes have too few groups.
+    A subset that has too few is skipped; the kubelet would loop forever on it. Of a subset with at least as
+    many nodes as groups, only the first nodes provide one group each.
     """
 
-    def __init__(self, left: Sequence[int], groups: int, group: int, tries: Tries) -> None:
+    def __init__(self, left: Sequence[int], groups: int, group: int, tries: SearchBudget) -> None:
         self.left = left
         self.groups = groups
         self.group = group
-        self.sets = Sets(left, tries)
+        self.sets = SubsetSearch(left, tries)
         self.single = self._single(self.sets.largest[0]) if len(left) >= groups else -1
         self.fewer = range(min(groups - 1, len(left)), 0, -1)
-        # What the largest drop is most often the best, and then spares to look at the others.
+        # The largest numbers usually give the best result, which prunes the other candidates.
         seeds = ([left[at] for at in _largest(left, size)] for size in self.fewer)
         self.best = max(self.single, *(self.drop(seed) for seed in seeds), -1)
         for size in reversed(self.fewer):
@@ -260,13 +260,15 @@ class _Rest:
         return self.group * (2 * sum(givers[: self.groups]) - self.groups * self.group)
 
     def _most_of(self, subset: Sequence[int]) -> int:
-        """More than which squares cannot drop if each of fewer nodes than groups gives one, at least."""
+        """Return an upper bound of the decrease if each node of a small subset provides at least one
+        group.
+        """
         group = self.group
         drop = group * (2 * sum(subset) - group * len(subset))
-        return drop + _most([number - group for number in subset], self.groups - len(subset), group)
+        return drop + _max_drop([number - group for number in subset], self.groups - len(subset), group)
 
     def _drop_of(self, size: int) -> int:
-        """The most that squares drop with a subset of so many nodes, if it is more than what is known."""
+        """Return the largest decrease for subsets of this size, if it exceeds the best known."""
         rounds, extra = divmod(self.groups, size)
         if min(self.left) // self.group >= rounds + (extra > 0):
             return self._drop_roomy(size, rounds, extra)
@@ -274,7 +276,7 @@ class _Rest:
         return self.best if found is None else -found[0]
 
     def _drop_roomy(self, size: int, rounds: int, extra: int) -> int:
-        """Where no node runs out: the first `extra` of the subset give one group more than the others."""
+        """Return the decrease if no node runs out: the first `extra` nodes provide one group more."""
         sums = [0] + [-1] * size
         for number in self.left:
             for at in range(size - 1, -1, -1):
@@ -289,7 +291,7 @@ class _Rest:
         return None if drop < 0 else -drop
 
     def drop(self, subset: Sequence[int]) -> int:
-        """By how much squares drop if these nodes give in turn; -1 if they cannot give so many groups."""
+        """Return the decrease of the sum of squares for a subset; -1 if it has too few groups."""
         group = self.group
         room = [number // group for number in subset]
         missing = self.groups
@@ -313,7 +315,7 @@ class _Rest:
         )
 
     def find(self, good: Callable[[int], bool]) -> tuple[int, ...]:
-        """The first good subset, larger ones first, then in the order of positions."""
+        """Return the first good subset, larger ones first, then in order of positions."""
         if self.single >= 0 and good(self.single):
             return self._find_single(good)
 
@@ -332,7 +334,7 @@ class _Rest:
         return tuple(range(len(self.left)))
 
     def _find_single(self, good: Callable[[int], bool]) -> tuple[int, ...]:
-        """Only the first members of a large subset give: the sooner these end, the larger it can be."""
+        """Find the first good subset whose nodes provide one group each, as large as possible."""
         left, groups = self.left, self.groups
 
         def enough(chosen: list[int], start: int, end: int) -> bool:
@@ -351,12 +353,12 @@ class _Rest:
 
 
 def _largest(numbers: Sequence[int], size: int) -> tuple[int, ...]:
-    """Where the largest numbers are, in order."""
+    """Return the positions of the largest numbers, in order."""
     return tuple(sorted(sorted(range(len(numbers)), key=lambda at: -numbers[at])[:size]))
 
 
-def _most(left: Sequence[int], groups: int, group: int) -> int:
-    """By how much squares drop if each group is taken from the node with most left."""
+def _max_drop(left: Sequence[int], groups: int, group: int) -> int:
+    """Return the decrease of the sum of squares if each group is taken from the node with most CPUs left."""
     heap = [-number for number in left]
     heapq.heapify(heap)
     drop = 0
@@ -368,7 +370,9 @@ def _most(left: Sequence[int], groups: int, group: int) -> int:
 
 
 def _scoring(free: Sequence[int], count: int) -> Callable[[int], int]:
-    """Sum of squares -> standard deviation in thousandths, rounded as the kubelet rounds."""
+    """Return a function from sum of squares to standard deviation in thousandths, rounded like the
+    kubelet.
+    """
     nodes = len(free)
     left = sum(free) - count
     mean = left / nodes * 1000

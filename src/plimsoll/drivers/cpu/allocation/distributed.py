@@ -1,23 +1,23 @@
-"""Distributed: the same number of CPUs from each of as few NUMA nodes as possible.
+"""Distributed algorithm: the same number of CPUs from each of as few NUMA nodes as possible. Pure.
 
-Owns `take_distributed`, bit-exact with the kubelet's static policy of 1.36, except that it always returns.
-Inside a NUMA node CPUs are packed. Where no NUMA nodes can give the same number each, all is packed. Pure.
+Bit-exact with the kubelet's static policy of 1.36, except that it always terminates. CPUs of one NUMA node
+are packed. If no NUMA nodes can provide the same number each, the packed algorithm is used.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from plimsoll.drivers.cpu.allocation.balance import Deal, find_deal
-from plimsoll.drivers.cpu.allocation.explanation import What
+from plimsoll.drivers.cpu.allocation.balance import Distribution, find_distribution
+from plimsoll.drivers.cpu.allocation.explanation import StepKind
 from plimsoll.drivers.cpu.allocation.options import Sorting
 from plimsoll.drivers.cpu.allocation.packed import Log, order_numas, take_packed
-from plimsoll.drivers.cpu.allocation.topology_tables import Group, Tables
+from plimsoll.drivers.cpu.allocation.topology_tables import CpuGroup, TopologyTables
 
 
 @dataclass(frozen=True, slots=True)
-class Dealt:
-    """What was dealt out, and how many are missing (below zero: too many)."""
+class DistributionResult:
+    """Taken CPUs and the number of missing ones (negative: too many)."""
 
     mask: int
     missing: int
@@ -25,55 +25,65 @@ class Dealt:
 
 
 def take_distributed(
-    tables: Tables, free: int, count: int, group: int, sorting: Sorting, *, log: Log
+    tables: TopologyTables, free: int, count: int, group: int, sorting: Sorting, *, log: Log
 ) -> tuple[int, int]:
-    """The CPUs taken of those that are free, and how many are missing. `count` is not more than are free."""
+    """Return the taken CPUs and the number of missing ones; `count` must not exceed the free CPUs."""
     free &= tables.all
     if count >= 1 and count % group == 0:
-        dealt = _deal(tables, free, count, group, sorting)
-        if dealt is not None:
-            log.extend(dealt.log)
-            return dealt.mask, dealt.missing
-        log.append((What.NOT_EVEN, 0, 0))
+        result = _distribute(tables, free, count, group, sorting)
+        if result is not None:
+            log.extend(result.log)
+            return result.mask, result.missing
+        log.append((StepKind.NOT_EVEN, 0, 0))
     return take_packed(tables, free, count, sorting, align_l3=False, log=log)
 
 
-def _deal(tables: Tables, free: int, count: int, group: int, sorting: Sorting) -> Dealt | None:
+def _distribute(
+    tables: TopologyTables, free: int, count: int, group: int, sorting: Sorting
+) -> DistributionResult | None:
     # A node that reaches over several sockets is met in each.
     numas = list({numa.id: numa for numa in order_numas(tables, free)}.values())
     counts = [(numa.mask & free).bit_count() for numa in numas]
     for size in _sizes(tables, len(numas), count, group):
-        deals = find_deal(counts, count, size, group)
-        if deals is None:
+        found_distributions = find_distribution(counts, count, size, group)
+        if found_distributions is None:
             continue
-        found, used = deals
-        dealt = _hand_out(tables, free, count, group, sorting, numas, used if tables.quirks else found)
+        found, used = found_distributions
+        result = _take_distribution(
+            tables, free, count, group, sorting, numas, used if tables.quirks else found
+        )
         # DIFF: where the kubelet would hand out groups for ever, the deal is used as it was found
         # (test_what_the_kubelet_does_not_return_from_is_dealt_out).
-        dealt = dealt or _hand_out(tables, free, count, group, sorting, numas, found)
-        if dealt is not None and not found.best:
-            dealt.log.append((What.CUT_SHORT, 0, 0))
-        return dealt
+        result = result or _take_distribution(tables, free, count, group, sorting, numas, found)
+        if result is not None and not found.best:
+            result.log.append((StepKind.CUT_SHORT, 0, 0))
+        return result
     return None
 
 
-def _sizes(tables: Tables, numas: int, count: int, group: int) -> range:
-    """How many NUMA nodes could be enough, and how many at most could give a group."""
+def _sizes(tables: TopologyTables, numas: int, count: int, group: int) -> range:
+    """Return the range of NUMA node counts to try."""
     groups = -(-tables.all.bit_count() // group)
     per_numa = -(-groups // len(tables.numas))
     needed = -(-count // group)
     return range(-(-needed // per_numa), min(needed, numas) + 1)
 
 
-def _hand_out(
-    tables: Tables, free: int, count: int, group: int, sorting: Sorting, numas: list[Group], deal: Deal
-) -> Dealt | None:
-    """Take the CPUs of a deal; None if nodes for the rest have none left, so that it would never end."""
+def _take_distribution(
+    tables: TopologyTables,
+    free: int,
+    count: int,
+    group: int,
+    sorting: Sorting,
+    numas: list[CpuGroup],
+    distribution: Distribution,
+) -> DistributionResult | None:
+    """Take the CPUs of a distribution; None if its nodes for the remainder run out of CPUs."""
     log: Log = []
     taken = 0
     missing = count
 
-    def take(what: What, numa: Group, amount: int) -> None:
+    def take(what: StepKind, numa: CpuGroup, amount: int) -> None:
         nonlocal free, taken, missing
         here = free & numa.mask
         if here.bit_count() < amount:
@@ -84,15 +94,15 @@ def _hand_out(
         missing -= mask.bit_count()
         log.append((what, numa.id, mask))
 
-    for at in deal.nodes:
-        take(What.EVEN, numas[at], deal.each)
-    rest = count - deal.each * len(deal.nodes)
+    for at in distribution.nodes:
+        take(StepKind.EVEN, numas[at], distribution.each)
+    rest = count - distribution.each * len(distribution.nodes)
     while rest > 0:
         before = rest
-        for at in deal.rest:
+        for at in distribution.rest:
             if rest > 0 and (free & numas[at].mask).bit_count() >= group:
-                take(What.REST, numas[at], group)
+                take(StepKind.REST, numas[at], group)
                 rest -= group
         if rest == before:
             return None
-    return Dealt(taken, missing, log)
+    return DistributionResult(taken, missing, log)

@@ -1,4 +1,4 @@
-"""How CPUs are chosen: set for a driver, and for a claim that wants it otherwise."""
+"""Options of the CPU allocator, set for the driver or for a claim."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from enum import StrEnum
 
 
 class Algorithm(StrEnum):
-    """Fill as few NUMA nodes as possible, or take the same number from each."""
+    """Allocation algorithm: fill as few NUMA nodes as possible, or take the same number from each."""
 
     PACKED = "packed"
     DISTRIBUTED = "distributed"
 
 
 class Sorting(StrEnum):
-    """Whole cores first, or threads of different cores first."""
+    """Order of CPUs: full cores first, or threads of different cores first."""
 
     PACKED = "packed"
     SPREAD = "spread"
@@ -22,10 +22,10 @@ class Sorting(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AssignOptions:
-    """Group size is for distributed, alignment to L3 caches for packed; whole cores for both.
+    """Allocator options. `group_size` applies to distributed, `align_l3` to packed, `full_cores` to both.
 
-    `quirks`: the very CPUs that the kubelet of 1.36 takes, also where it miscounts uneven machines or mixes
-    up NUMA nodes, as long as they are free. Without, what the algorithm means.
+    `quirks`: choose exactly the CPUs that the kubelet of 1.36 takes, even where it miscounts on uneven
+    machines or mixes up NUMA nodes, as long as they are free. Without it, apply the intended algorithm.
     """
 
     algorithm: Algorithm = Algorithm.PACKED

@@ -1,9 +1,9 @@
-"""Packed: as few sockets, NUMA nodes, caches and cores as possible, the fullest first.
+"""Packed algorithm: as few sockets, NUMA nodes, caches and cores as possible, the fullest first. Pure.
 
-Owns `take_packed`: whole sockets and NUMA nodes while the request is as large, then (if asked) whole L3
-caches or a part of one, whole cores, single threads. Ties go to the lowest id. Bit-exact with the kubelet's
-static policy of 1.36, including what it does on machines whose cores are uneven, where it may take CPUs that
-are not free (`Tables.quirks`). Pure.
+Takes full sockets and NUMA nodes while the request is that large, then (with `align_l3`) full L3 caches or a
+part of one, full cores, and single threads; ties are broken by the lowest ID. Bit-exact with the kubelet's
+static policy of 1.36, including its behavior on machines with uneven cores, where it may take CPUs that are
+not free (`TopologyTables.quirks`).
 """
 
 from __future__ import annotations
@@ -11,33 +11,33 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
-from plimsoll.drivers.cpu.allocation.explanation import What
+from plimsoll.drivers.cpu.allocation.explanation import StepKind
 from plimsoll.drivers.cpu.allocation.options import Sorting
-from plimsoll.drivers.cpu.allocation.topology_tables import Group, Groups, Tables
+from plimsoll.drivers.cpu.allocation.topology_tables import CpuGroup, Groups, TopologyTables
 
-Log: TypeAlias = "list[tuple[What, int, int]]"
-"""What was taken: kind, id, mask."""
+Log: TypeAlias = "list[tuple[StepKind, int, int]]"
+"""Taken CPUs: kind, ID, mask."""
 
 
 def take_packed(
-    tables: Tables, free: int, count: int, sorting: Sorting, *, align_l3: bool, log: Log
+    tables: TopologyTables, free: int, count: int, sorting: Sorting, *, align_l3: bool, log: Log
 ) -> tuple[int, int]:
-    """The CPUs taken of those that are free, and how many are missing; `count` is not more than are free."""
-    taking = _Taking(tables, free & tables.all, count, log)
+    """Return the taken CPUs and the number of missing ones; `count` must not exceed the free CPUs."""
+    run = _PackedAllocation(tables, free & tables.all, count, log)
     if count < 1:
         return 0, 0
-    taking.take_whole_parts()
-    if taking.needed > 0 and align_l3:
-        taking.take_caches()
-    if taking.needed > 0 and sorting is not Sorting.SPREAD:
-        taking.take_cores()
-    if taking.needed > 0:
-        taking.take_threads(sorting)
-    return taking.taken, max(taking.needed, 0)
+    run.take_full_domains()
+    if run.needed > 0 and align_l3:
+        run.take_caches()
+    if run.needed > 0 and sorting is not Sorting.SPREAD:
+        run.take_cores()
+    if run.needed > 0:
+        run.take_threads(sorting)
+    return run.taken, max(run.needed, 0)
 
 
-def order(groups: Iterable[Group], free: int) -> list[Group]:
-    """Groups with anything free in them, the fullest (fewest free CPUs) first, then by id."""
+def order(groups: Iterable[CpuGroup], free: int) -> list[CpuGroup]:
+    """Return groups with free CPUs, the fullest (fewest free CPUs) first, then by ID."""
     # Lists are in the order of ids, and sorting is stable.
     found = [group for group in groups if group.inside & free]
     if len(found) > 1:
@@ -45,43 +45,43 @@ def order(groups: Iterable[Group], free: int) -> list[Group]:
     return found
 
 
-def order_numas(tables: Tables, free: int) -> list[Group]:
-    """NUMA nodes with anything free; inside their sockets where sockets are the larger."""
+def order_numas(tables: TopologyTables, free: int) -> list[CpuGroup]:
+    """Return NUMA nodes with free CPUs, grouped by socket if sockets are the larger unit."""
     if tables.numa_first:
         return order(tables.numas, free)
     return _order_lower(tables, tables.sockets, free)
 
 
-def _order_sockets(tables: Tables, free: int) -> list[Group]:
+def _order_sockets(tables: TopologyTables, free: int) -> list[CpuGroup]:
     if tables.numa_first:
         return _order_lower(tables, tables.numas, free)
     return order(tables.sockets, free)
 
 
-def _order_lower(tables: Tables, upper: Groups, free: int) -> list[Group]:
+def _order_lower(tables: TopologyTables, upper: Groups, free: int) -> list[CpuGroup]:
     return [group for one in order(upper, free) for group in order(tables.lower[one.id], free)]
 
 
-class _Taking:
-    """CPUs being taken. What is looked at in a step is what was free when the step began."""
+class _PackedAllocation:
+    """Allocation in progress. Each step considers the CPUs that were free when it began."""
 
     __slots__ = ("free", "log", "needed", "tables", "taken")
 
-    def __init__(self, tables: Tables, free: int, count: int, log: Log) -> None:
+    def __init__(self, tables: TopologyTables, free: int, count: int, log: Log) -> None:
         self.tables = tables
         self.free = free
         self.needed = count
         self.taken = 0
         self.log = log
 
-    def take(self, what: What, group: int, mask: int) -> None:
+    def take(self, what: StepKind, group: int, mask: int) -> None:
         # With quirks a group that is met twice counts twice, and all of it counts, free or not.
         self.needed -= (mask if self.tables.quirks else mask & self.free).bit_count()
         self.taken |= mask
         self.free &= ~mask
         self.log.append((what, group, mask))
 
-    def take_whole_parts(self) -> None:
+    def take_full_domains(self) -> None:
         tables = self.tables
         if tables.numa_first:
             self._take_numas()
@@ -94,20 +94,20 @@ class _Taking:
 
     def _take_sockets(self) -> None:
         if self.needed >= self.tables.least_socket:
-            self._take_whole(What.SOCKETS, _order_sockets(self.tables, self.free))
+            self._take_full(StepKind.SOCKETS, _order_sockets(self.tables, self.free))
 
     def _take_numas(self) -> None:
         if self.needed >= self.tables.least_numa:
-            self._take_whole(What.NUMA_NODES, order_numas(self.tables, self.free))
+            self._take_full(StepKind.NUMA_NODES, order_numas(self.tables, self.free))
 
-    def _take_whole(self, what: What, groups: Iterable[Group]) -> None:
+    def _take_full(self, what: StepKind, groups: Iterable[CpuGroup]) -> None:
         free = self.free
         for group in groups:
             if (group.mask & free).bit_count() == group.whole and self.needed >= group.size:
                 self.take(what, group.id, group.mask)
 
     def take_caches(self) -> None:
-        """Whole caches while the request is as large, else the rest of it inside one cache."""
+        """Take full caches while the request is that large, else the remainder inside one cache."""
         tables = self.tables
         caches = [
             cache
@@ -120,16 +120,16 @@ class _Taking:
             if not tried and self.needed >= tables.per_cache:
                 tried = True
                 if self.needed >= tables.least_cache:
-                    self._take_whole(What.CACHES, caches)
+                    self._take_full(StepKind.CACHES, caches)
                     if self.needed < 1:
                         return
             part = self._part_of(cache)
             if part:
-                self.take(What.CACHE_PART, cache.id, part)
+                self.take(StepKind.CACHE_PART, cache.id, part)
                 return
 
-    def _part_of(self, cache: Group) -> int:
-        """As many CPUs as are missing, of the first cores of a cache; nothing if it has not so many."""
+    def _part_of(self, cache: CpuGroup) -> int:
+        """Return the missing CPUs from the first cores of a cache; 0 if it has too few."""
         cores = [core for core in self.tables.cache_cores[cache.id] if core.inside & self.free]
         if not self.tables.quirks:
             return self._part_of_cores(cores)
@@ -144,7 +144,7 @@ class _Taking:
             excess -= 1
         return part if excess == 0 else 0
 
-    def _part_of_cores(self, cores: Iterable[Group]) -> int:
+    def _part_of_cores(self, cores: Iterable[CpuGroup]) -> int:
         part = 0
         for core in cores:
             part |= core.mask & self.free
@@ -160,7 +160,7 @@ class _Taking:
             if self.needed < least:
                 return
             if (core.mask & free).bit_count() == core.whole and self.needed >= core.size:
-                self.take(What.CORES, core.id, core.mask)
+                self.take(StepKind.CORES, core.id, core.mask)
 
     def take_threads(self, sorting: Sorting) -> None:
         free = self.free
@@ -170,11 +170,11 @@ class _Taking:
             if not self.tables.quirks:
                 mask &= self.free
             if mask:
-                self.take(What.THREADS, group.id, lowest(mask, self.needed))
+                self.take(StepKind.THREADS, group.id, lowest(mask, self.needed))
             if self.needed < 1:
                 return
 
-    def _cores(self, free: int) -> Iterator[Group]:
+    def _cores(self, free: int) -> Iterator[CpuGroup]:
         tables = self.tables
         lower = _order_sockets(tables, free) if tables.numa_first else order_numas(tables, free)
         for group in lower:
@@ -182,7 +182,7 @@ class _Taking:
 
 
 def lowest(mask: int, count: int) -> int:
-    """The lowest CPUs of a mask, at most so many."""
+    """Return up to `count` lowest CPUs of a mask."""
     if count >= mask.bit_count():
         return mask
     rest = mask

@@ -1,7 +1,7 @@
-"""What of a topology is asked again and again while CPUs are chosen, worked out once for each topology.
+"""Precomputed topology masks for the CPU allocator, cached per topology. Pure.
 
-Owns `Tables`: sockets, NUMA nodes, L3 caches and cores as masks with one bit for each CPU, and which of them
-lie in which. Pure.
+`TopologyTables` holds sockets, NUMA nodes, L3 caches and cores as masks with one bit per CPU, and their
+nesting.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import NamedTuple, TypeAlias
 from plimsoll.drivers.cpu.topology import Cpu, Topology
 
 
-class Group(NamedTuple):
-    """CPUs that have a socket, NUMA node, cache or core in common.
+class CpuGroup(NamedTuple):
+    """CPUs of one socket, NUMA node, cache or core.
 
-    `inside` are those of them that are also in the group asked about (a core may reach out of its NUMA node
-    where ids are not unique). `whole` is how many free CPUs make it count as wholly free.
+    `inside` are those that are also in the enclosing group (a core may extend beyond its NUMA node if IDs are
+    not unique). `whole` is the number of free CPUs at which the group counts as completely free.
     """
 
     id: int
@@ -28,18 +28,18 @@ class Group(NamedTuple):
     whole: int
 
 
-Groups: TypeAlias = tuple[Group, ...]
+Groups: TypeAlias = tuple[CpuGroup, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Tables:
-    """The groups of a machine, each list lowest id first.
+class TopologyTables:
+    """Groups of a machine, sorted by ID.
 
-    With `quirks`, how many CPUs a core, socket or cache has is a division of machine-wide counts, as the
-    kubelet has it; on machines with uneven cores that is wrong. Without, it is what each really has.
+    With `quirks`, the sizes of cores, sockets and caches are quotients of machine-wide counts, as in the
+    kubelet; on machines with uneven cores they are wrong. Without, they are the real sizes.
 
-    `lower` are the NUMA nodes of each socket, or the sockets of each NUMA node if these are not fewer than
-    nodes; `cores` are by the id of what is lower.
+    `lower` are the NUMA nodes of each socket, or the sockets of each NUMA node if there are at least as many
+    sockets as nodes; `cores` are keyed by the ID of the lower group.
     """
 
     quirks: bool
@@ -61,27 +61,27 @@ class Tables:
     cpus_of_numa: dict[int, int]
 
 
-def tables_of(topology: Topology, *, quirks: bool = True) -> Tables:
-    """The tables of a topology; made once, and gone with it."""
+def get_tables(topology: Topology, *, quirks: bool = True) -> TopologyTables:
+    """Return the tables of a topology, cached for its lifetime."""
     key = id(topology)
-    found = _KEPT.get(key)
+    found = _CACHE.get(key)
     if found is None or found[0]() is not topology:
-        found = _KEPT[key] = (weakref.ref(topology, lambda _: _KEPT.pop(key, None)), {})
+        found = _CACHE[key] = (weakref.ref(topology, lambda _: _CACHE.pop(key, None)), {})
     made = found[1].get(quirks)
     if made is None:
         made = found[1][quirks] = _make(topology.cpus, quirks)
     return made
 
 
-# By identity: to compare topologies by value costs more than most assignments.
-_KEPT: dict[int, tuple[weakref.ref[Topology], dict[bool, Tables]]] = {}
+# By identity: comparing topologies by value costs more than most assignments.
+_CACHE: dict[int, tuple[weakref.ref[Topology], dict[bool, TopologyTables]]] = {}
 
 
-def _make(cpus: tuple[Cpu, ...], quirks: bool) -> Tables:
+def _make(cpus: tuple[Cpu, ...], quirks: bool) -> TopologyTables:
     sockets = _masks(cpus, lambda cpu: cpu.socket)
     numas = _masks(cpus, lambda cpu: cpu.numa)
     cores = _masks(cpus, lambda cpu: cpu.core)
-    # Where a machine tells of no L3 cache, the kubelet takes the socket for one.
+    # Without L3 caches the kubelet uses the socket as cache.
     caches = _masks(cpus, lambda cpu: cpu.socket if cpu.l3 < 0 else cpu.l3)
     per_core = len(cpus) // len(cores) if cores else 0
     per_cache = len(cpus) // len(caches) if caches else 0
@@ -89,7 +89,9 @@ def _make(cpus: tuple[Cpu, ...], quirks: bool) -> Tables:
 
     def inside(masks: dict[int, int], within: int, whole: int | None = None) -> Groups:
         return tuple(
-            Group(key, mask, mask & within, mask.bit_count(), whole if quirks and whole else mask.bit_count())
+            CpuGroup(
+                key, mask, mask & within, mask.bit_count(), whole if quirks and whole else mask.bit_count()
+            )
             for key, mask in masks.items()
             if mask & within
         )
@@ -97,7 +99,7 @@ def _make(cpus: tuple[Cpu, ...], quirks: bool) -> Tables:
     everything = sum(1 << cpu.id for cpu in cpus)
     numa_first = len(sockets) >= len(numas)
     upper, lower = (numas, sockets) if numa_first else (sockets, numas)
-    return Tables(
+    return TopologyTables(
         quirks=quirks,
         all=everything,
         numa_first=numa_first,

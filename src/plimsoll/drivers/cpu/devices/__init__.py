@@ -1,30 +1,30 @@
-"""What the driver publishes: CPUs in groups, groups as devices, in the words the API server knows.
+"""Published devices: CPUs grouped into domains, and domains as ResourceSlice devices.
 
-Start at `groups.py`; `devices.py` makes API trees of what it says.
+Start at `groups.py`; `devices.py` builds the API objects.
 """
 
 from plimsoll.drivers.cpu.devices.devices import (
     CAPACITY,
-    Abilities,
+    ServerCapabilities,
     check_form,
     device_health,
     make_devices,
     per_slice,
 )
-from plimsoll.drivers.cpu.devices.groups import Arrangement, Domain, arrange
+from plimsoll.drivers.cpu.devices.groups import CpuDomain, CpuLayout, compute_layout
 from plimsoll.drivers.cpu.devices.machine_description import make_annotations
 from plimsoll.drivers.cpu.devices.reserved import check_against_node
-from plimsoll.drivers.cpu.devices.wire_form import detect_abilities
+from plimsoll.drivers.cpu.devices.wire_form import detect_capabilities
 
 __all__ = [
     "CAPACITY",
-    "Abilities",
-    "Arrangement",
-    "Domain",
-    "arrange",
+    "CpuDomain",
+    "CpuLayout",
+    "ServerCapabilities",
     "check_against_node",
     "check_form",
-    "detect_abilities",
+    "compute_layout",
+    "detect_capabilities",
     "device_health",
     "make_annotations",
     "make_devices",

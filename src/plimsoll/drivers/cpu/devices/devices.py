@@ -1,14 +1,14 @@
-"""Domains as devices of the API. Pure.
+"""Devices of the API built from CPU domains. Pure.
 
-Owns `make_devices` (trees as they stand in a ResourceSlice of resource.k8s.io/v1), how many of them go into
-one slice, and what is told about their health. Names, attributes, the deprecated duplicates among them and
-the capacity are the Go driver's (section 4 of the CPU driver's specification); the policy for amounts,
-overheads and taints are ours.
+`make_devices` builds the devices of a ResourceSlice (resource.k8s.io/v1), `device_health` their health.
+Names, attributes, the deprecated duplicates among them and the capacity are the Go driver's
+(docs/spec/cpu-driver.md, "Devices and ResourceSlices"); the request policy, overheads and taints are
+additions.
 
-A device of which no CPU is online stays published while claims hold it, with a taint that keeps new claims
-away: what is charged for those claims, and which node they are on, is read from the slices. Where CPUs that
-claims hold are offline and others are not, they stay in the capacity, for the scheduler goes on counting the
-claims against it: what is left of it is then exactly what is free.
+A device without online CPUs stays published while claims use it, with a taint that keeps new claims away:
+charges and node of those claims are read from the slices. If some allocated CPUs are offline, they stay in
+the capacity, because the scheduler keeps counting their claims: the rest of the capacity is then exactly what
+is free.
 
 DIFF: amounts have a policy: fractions are rounded up by the scheduler; with the Go driver they fail on the
 node (test_problem_8_fractions_are_rounded_up_by_the_scheduler).
@@ -24,20 +24,20 @@ from typing import Any
 from plimsoll.api.cpuset import EMPTY, CpuSet
 from plimsoll.api.forms import Form
 from plimsoll.common.checkpoint import Finding, Severity
-from plimsoll.drivers.cpu.devices.groups import ROOTS_MAX, Arrangement, Domain
-from plimsoll.drivers.cpu.settings import CpuSettings, GroupBy, Mode
+from plimsoll.drivers.cpu.devices.groups import ROOTS_MAX, CpuDomain, CpuLayout
+from plimsoll.drivers.cpu.settings import CpuSettings, DeviceMode, GroupBy
 from plimsoll.drivers.cpu.settings import Mapping as MappingChoice
 from plimsoll.drivers.cpu.topology import Topology
 from plimsoll.drivers.plugin import DeviceHealth, Health
 
-#: The capacity of grouped devices.
+#: Capacity name of grouped devices.
 CAPACITY = "dra.cpu/cpu"
 NUMA_NODE = "resource.kubernetes.io/numaNode"
 PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
-#: On devices none of whose CPUs is online.
+#: Taint of devices without online CPUs.
 OFFLINE_TAINT = "dra.cpu/offline"
 
-#: How many devices the API takes in one slice, and how many where one of them has a list or a taint.
+#: API limits of devices per slice, without and with list attributes or taints.
 PER_SLICE = 128
 PER_SLICE_WITH_EXTRAS = 64
 
@@ -46,10 +46,10 @@ _NONE: Mapping[str, CpuSet] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class Abilities:
-    """What an API server keeps of a device; other fields it drops.
+class ServerCapabilities:
+    """Device fields that an API server stores; it drops the others.
 
-    `form` is the form in which it knows what devices take from the node.
+    `form` is the supported wire form of node resources.
     """
 
     form: Form | None = None
@@ -60,34 +60,34 @@ class Abilities:
 
 def make_devices(
     topology: Topology,
-    arrangement: Arrangement,
+    layout: CpuLayout,
     settings: CpuSettings,
     form: Form | None,
     *,
-    lost: Mapping[str, CpuSet] = _NONE,
-    able: Abilities | None = None,
+    offline_allocated: Mapping[str, CpuSet] = _NONE,
+    capabilities: ServerCapabilities | None = None,
 ) -> list[Tree]:
-    """All devices, in order. `lost` are CPUs that claims hold and that are offline, by device."""
-    able = able or Abilities(form)
+    """Build all devices, in order. `offline_allocated` are allocated CPUs that are offline, by device."""
+    capabilities = capabilities or ServerCapabilities(form)
     devices = []
-    for domain in arrangement.domains.values():
-        gone = lost.get(domain.name, EMPTY) - topology.all
+    for domain in layout.domains.values():
+        gone = offline_allocated.get(domain.name, EMPTY) - topology.all
         capacity = len(domain.cpus | gone) // domain.step * domain.step
-        devices.append(_device(topology, settings, domain, capacity, form, able))
-    for name in sorted(lost):
-        gone = lost[name] - topology.all
-        if not able.taints or not gone or name in arrangement.domains or not name:
+        devices.append(_device(topology, settings, domain, capacity, form, capabilities))
+    for name in sorted(offline_allocated):
+        gone = offline_allocated[name] - topology.all
+        if not capabilities.taints or not gone or name in layout.domains or not name:
             continue
-        domain = arrangement.away.get(name) or Domain(name, EMPTY)
+        domain = layout.offline_devices.get(name) or CpuDomain(name, EMPTY)
         capacity = -(-len(gone) // domain.step) * domain.step
-        tree = _device(topology, settings, domain, capacity, form, able)
+        tree = _device(topology, settings, domain, capacity, form, capabilities)
         tree["taints"] = [{"key": OFFLINE_TAINT, "effect": "NoSchedule"}]
         devices.append(tree)
     return devices
 
 
 def per_slice(settings: CpuSettings, devices: list[Tree] | None = None) -> int:
-    """How many devices go into one slice: fewer where any has a list or a taint."""
+    """Return the number of devices per slice: fewer if any has a list attribute or a taint."""
     extras = any(
         "taints" in device or any("strings" in value for value in device.get("attributes", {}).values())
         for device in devices or ()
@@ -98,12 +98,12 @@ def per_slice(settings: CpuSettings, devices: list[Tree] | None = None) -> int:
 def _device(
     topology: Topology,
     settings: CpuSettings,
-    domain: Domain,
+    domain: CpuDomain,
     capacity: int,
     form: Form | None,
-    able: Abilities,
+    capabilities: ServerCapabilities,
 ) -> Tree:
-    single = settings.mode is Mode.INDIVIDUAL
+    single = settings.mode is DeviceMode.INDIVIDUAL
     attributes = _cpu_attributes(domain) if single else _group_attributes(domain, settings.group_by)
     attributes["dra.cpu/smtEnabled"] = {"bool": topology.smt}
     if domain.numa >= 0 and (single or settings.group_by in _WITH_NUMA):
@@ -111,14 +111,14 @@ def _device(
             attributes[name] = {"int": domain.numa}
     roots = list(domain.pcie_roots[:ROOTS_MAX])
     if roots and settings.needs_pcie:
-        if able.lists:
+        if capabilities.lists:
             attributes[PCIE_ROOT] = {"strings": roots}
         elif len(roots) == 1:
             attributes[PCIE_ROOT] = {"string": roots[0]}
     tree: Tree = {"name": domain.name, "attributes": dict(sorted(attributes.items()))}
     if not single:
         amount: Tree = {"value": str(capacity)}
-        if settings.policy.publish and able.policy:
+        if settings.policy.publish and capabilities.policy:
             amount["requestPolicy"] = _policy(settings, domain, capacity)
         tree["capacity"] = {CAPACITY: amount}
         tree["allowMultipleAllocations"] = True
@@ -128,7 +128,7 @@ def _device(
 _WITH_NUMA = (GroupBy.NUMA, GroupBy.L3, GroupBy.PCIE)
 
 
-def _cpu_attributes(domain: Domain) -> Tree:
+def _cpu_attributes(domain: CpuDomain) -> Tree:
     cpu = domain.cpu
     if cpu is None:
         return {}
@@ -142,7 +142,7 @@ def _cpu_attributes(domain: Domain) -> Tree:
     }
 
 
-def _group_attributes(domain: Domain, group_by: GroupBy) -> Tree:
+def _group_attributes(domain: CpuDomain, group_by: GroupBy) -> Tree:
     attributes: Tree = {"dra.cpu/numCPUs": {"int": len(domain.cpus)}}
     if domain.socket >= 0 and group_by is not GroupBy.MACHINE:
         attributes["dra.cpu/socketID"] = {"int": domain.socket}
@@ -151,11 +151,10 @@ def _group_attributes(domain: Domain, group_by: GroupBy) -> Tree:
     return attributes
 
 
-def _policy(settings: CpuSettings, domain: Domain, capacity: int) -> Tree:
-    """Amounts are whole multiples of the step.
+def _policy(settings: CpuSettings, domain: CpuDomain, capacity: int) -> Tree:
+    """Build the request policy: amounts are multiples of the step.
 
-    A request without an amount takes the whole device, as it does of a device without a policy: with the Go
-    driver, too.
+    A request without an amount takes the full device, as without a policy and with the Go driver.
     """
     step, default = domain.step, settings.policy.default
     usual = capacity if default is None else min(-(-default // step) * step, capacity)
@@ -166,7 +165,7 @@ def _policy(settings: CpuSettings, domain: Domain, capacity: int) -> Tree:
 
 
 def _mapping(settings: CpuSettings, form: Form | None, *, single: bool) -> Tree:
-    """What is charged to the node's allocatable: one CPU for each CPU."""
+    """Build the node resource mapping: one CPU for each CPU."""
     if form is Form.V1_36:
         key = {} if single else {"capacityKey": CAPACITY}
         return {"nodeAllocatableResourceMappings": {"cpu": key | {"allocationMultiplier": "1"}}}
@@ -189,10 +188,10 @@ def _mapping(settings: CpuSettings, form: Form | None, *, single: bool) -> Tree:
 
 
 def check_form(
-    settings: CpuSettings, form: Form | None, able: Abilities | None = None
+    settings: CpuSettings, form: Form | None, capabilities: ServerCapabilities | None = None
 ) -> tuple[Finding, ...]:
-    """What the settings ask for and the API server does not keep, or the form cannot say."""
-    able = able or Abilities(form)
+    """Return findings for settings that the API server or the wire form does not support."""
+    capabilities = capabilities or ServerCapabilities(form)
     found: list[tuple[str, str]] = []
     if settings.overhead and form is not Form.V1_37:
         why = f"the {form.value} form has no room for it" if form else "nothing is charged to the node"
@@ -204,34 +203,34 @@ def check_form(
         found.append(
             (what, "switch on its gate DRANodeAllocatableResources, or set nodeAllocatableForm: auto")
         )
-    if settings.needs_pcie and not able.lists:
+    if settings.needs_pcie and not capabilities.lists:
         what = "the API server drops lists: PCIe roots are published of devices with one root only"
         found.append((what, "switch on its gate DRAListTypeAttributes"))
-    if settings.mode is Mode.GROUPED and settings.policy.publish and not able.policy:
-        what = "the API server drops amounts: a grouped device goes to one claim as a whole"
+    if settings.mode is DeviceMode.GROUPED and settings.policy.publish and not capabilities.policy:
+        what = "the API server drops amounts: a grouped device can be allocated to one claim only"
         found.append((what, "switch on its gate DRAConsumableCapacity, or set cpuDeviceMode: individual"))
     return tuple(Finding(Severity.WARNING, what, fix) for what, fix in found)
 
 
 def device_health(
     topology: Topology,
-    arrangement: Arrangement,
+    layout: CpuLayout,
     pool: str,
     *,
-    lost: Mapping[str, CpuSet] = _NONE,
+    offline_allocated: Mapping[str, CpuSet] = _NONE,
     problem: str = "",
 ) -> list[DeviceHealth]:
-    """How the devices are. `problem` is why no device can be relied on, such as that nothing pins containers.
+    """Return the health of all devices. `problem` makes all devices unhealthy, such as missing pinning.
 
-    A CPU that went offline and that no claim holds has left its device, which is smaller then, and well.
+    A CPU that went offline without being allocated is removed from its device, which stays healthy.
     """
     told = []
-    for name in [*arrangement.domains, *sorted(set(lost) - set(arrangement.domains) - {""})]:
-        gone = lost.get(name, EMPTY) - topology.all
-        domain = arrangement.domains.get(name)
+    for name in [*layout.domains, *sorted(set(offline_allocated) - set(layout.domains) - {""})]:
+        gone = offline_allocated.get(name, EMPTY) - topology.all
+        domain = layout.domains.get(name)
         if gone:
             verb = "is" if len(gone) == 1 else "are"
-            text = f"{_cpus(gone)} of this device {verb} held by claims and offline"
+            text = f"{_cpus(gone)} of this device {verb} allocated to claims and offline"
             told.append(DeviceHealth(pool, name, Health.UNHEALTHY, text))
         elif problem:
             told.append(DeviceHealth(pool, name, Health.UNHEALTHY, problem))

@@ -1,17 +1,16 @@
-"""Which CPUs can be claimed, and under which device. Pure.
+"""Layout of the CPUs: reserved CPUs, always shared CPUs, and the domains published as devices. Pure.
 
-Owns `arrange`: reserved CPUs, the floor of the shared pool, and the domains, each of which is published as
-one device. Promises: domains, reserved CPUs and floor are disjoint; all other online CPUs are in a domain
-(with whole cores only: all whole cores of sizes that go together); names are unique DNS labels, and mean the
-same CPUs for as long as somebody remembers them (`earlier`, `held`). Names and order are the Go driver's
-where it has the mode (section 4 of the CPU driver's specification); groups by L3 cache and by PCIe root are
-ours.
+`compute_layout` guarantees: domains, reserved and always shared CPUs are disjoint; all other online CPUs are
+in a domain (with full cores only: all full cores of compatible sizes); names are unique DNS labels and keep
+their CPUs as long as they are known (`earlier`, `allocated`). Names and order are the Go driver's where it
+has the mode (docs/spec/cpu-driver.md, "Devices and ResourceSlices"); groups by L3 cache and by PCIe root are
+additions.
 
-DIFF: SMT siblings are neighbours in the numbering of CPUs whatever the width of SMT; the Go driver knows
-pairs only (test_problem_2_siblings_of_four_way_smt_are_neighbours).
+DIFF: SMT siblings are adjacent in the numbering of CPUs for any SMT width; the Go driver handles pairs only
+(test_problem_2_siblings_of_four_way_smt_are_neighbours).
 
-DIFF: a machine device without CPUs is left out, and has CPUs with a known place only; the Go driver publishes
-it, and counts CPUs it can never hand out (test_problem_12_skipped_cpus_are_not_counted).
+DIFF: a machine device without CPUs is omitted, and contains only CPUs with known topology; the Go driver
+publishes it, and counts CPUs that it can never assign (test_problem_12_skipped_cpus_are_not_counted).
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ from types import MappingProxyType
 
 from plimsoll.api.cpuset import EMPTY, CpuSet
 from plimsoll.common.checkpoint import Finding, Severity
-from plimsoll.drivers.cpu.devices.reserved import choose_floor, choose_reserved
-from plimsoll.drivers.cpu.settings import CpuSettings, GroupBy, Mode
+from plimsoll.drivers.cpu.devices.reserved import choose_always_shared, choose_reserved
+from plimsoll.drivers.cpu.settings import CpuSettings, DeviceMode, GroupBy
 from plimsoll.drivers.cpu.topology import Cpu, Topology
 
-#: Attribute values of a device, items of lists included, that the API takes; how many are not PCIe roots.
+#: API limit on attribute values of a device, list items included; number of those that are not PCIe roots.
 _VALUES_MAX = 48
 _OTHER_VALUES = 10
 ROOTS_MAX = _VALUES_MAX - _OTHER_VALUES
@@ -40,11 +39,11 @@ _NOBODY: Mapping[str, CpuSet] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class Domain:
-    """The CPUs behind one device.
+class CpuDomain:
+    """CPUs of one device.
 
-    `cpus` are online and can be claimed. What they do not have in common is -1. `cpu` is the CPU of a device
-    that stands for one. Amounts are multiples of `step`.
+    `cpus` are online and can be claimed. Properties that differ between them are -1. `cpu` is set for a
+    device of a single CPU. Amounts are multiples of `step`.
     """
 
     name: str
@@ -58,23 +57,23 @@ class Domain:
 
     @property
     def capacity(self) -> int:
-        """How many CPUs can be claimed in all."""
+        """Number of CPUs that can be claimed."""
         return len(self.cpus) // self.step * self.step
 
 
 @dataclass(frozen=True, slots=True)
-class Arrangement:
-    """What is published and what is not.
+class CpuLayout:
+    """Partition of the CPUs of a machine.
 
-    `floor` are CPUs of the shared pool that cannot be claimed. `away` are devices of which no CPU is online.
-    `names` are the names of devices by CPU, also of CPUs that are not online now.
+    `always_shared` are CPUs of the shared pool that cannot be claimed. `offline_devices` are devices without
+    online CPUs. `names` are the device names by CPU, including offline CPUs.
     """
 
     reserved: CpuSet
-    floor: CpuSet
-    domains: Mapping[str, Domain]
+    always_shared: CpuSet
+    domains: Mapping[str, CpuDomain]
     warnings: tuple[Finding, ...] = ()
-    away: Mapping[str, Domain] = field(default_factory=dict)
+    offline_devices: Mapping[str, CpuDomain] = field(default_factory=dict)
     names: Mapping[int, str] = field(default_factory=dict)
 
     @property
@@ -82,52 +81,53 @@ class Arrangement:
         return _union(domain.cpus for domain in self.domains.values())
 
 
-def arrange(
+def compute_layout(
     topology: Topology,
     settings: CpuSettings,
     *,
-    earlier: Arrangement | None = None,
-    held: Mapping[str, CpuSet] = _NOBODY,
-) -> Arrangement:
-    """Arrange the CPUs of a machine.
+    earlier: CpuLayout | None = None,
+    allocated: Mapping[str, CpuSet] = _NOBODY,
+) -> CpuLayout:
+    """Compute the layout of a machine.
 
-    `held` are the CPUs that claims hold, by the name of the device: they are not made part of the floor, and
-    where they are held under a name that is published no more they are in no domain. `earlier` is how the
-    CPUs were arranged before CPUs came or went.
+    `allocated` are the CPUs allocated to claims, by device name: they never become always shared, and if
+    their device is no longer published they are in no domain. `earlier` is the previous layout.
     """
-    taken = _union(held.values())
+    taken = _union(allocated.values())
     warnings: list[Finding] = []
     reserved = choose_reserved(topology, settings, taken, earlier.reserved if earlier else None, warnings)
     free = topology.all - reserved
-    floor = choose_floor(topology, settings, free, taken, earlier.floor if earlier else EMPTY, warnings)
-    claimable = free - floor
+    always_shared = choose_always_shared(
+        topology, settings, free, taken, earlier.always_shared if earlier else EMPTY, warnings
+    )
+    claimable = free - always_shared
     known = earlier.names if earlier else {}
-    if settings.mode is Mode.INDIVIDUAL:
-        names = _number(topology, claimable, known, held)
+    if settings.mode is DeviceMode.INDIVIDUAL:
+        names = _number(topology, claimable, known, allocated)
         groups = {names[cpu]: CpuSet([cpu]) for cpu in names if cpu in claimable}
     else:
-        groups = _keep_names(_GROUPINGS[settings.group_by](topology), known, held)
+        groups = _keep_names(_GROUPINGS[settings.group_by](topology), known, allocated)
         names = {**known, **{cpu: name for name, cpus in groups.items() for cpu in cpus}}
-    foreign = _foreign(groups, names, held, warnings)
-    domains: dict[str, Domain] = {}
+    foreign = _foreign(groups, names, allocated, warnings)
+    domains: dict[str, CpuDomain] = {}
     for name, cpus in groups.items():
         domain = _domain(topology, settings, name, (cpus & claimable) - foreign)
         if domain.capacity:
             domains[name] = domain
-    if settings.mode is Mode.INDIVIDUAL:
+    if settings.mode is DeviceMode.INDIVIDUAL:
         domains = {name: domains[name] for name in sorted(domains, key=lambda name: (len(name), name))}
     _warn(topology, settings, claimable - foreign, domains, warnings)
-    away = _away(earlier, domains)
-    return Arrangement(reserved, floor, domains, tuple(warnings), away, names)
+    offline_devices = _offline_devices(earlier, domains)
+    return CpuLayout(reserved, always_shared, domains, tuple(warnings), offline_devices, names)
 
 
-def _domain(topology: Topology, settings: CpuSettings, name: str, cpus: CpuSet) -> Domain:
+def _domain(topology: Topology, settings: CpuSettings, name: str, cpus: CpuSet) -> CpuDomain:
     step = 1
-    if settings.assign.full_cores and settings.mode is Mode.GROUPED:
+    if settings.assign.full_cores and settings.mode is DeviceMode.GROUPED:
         cpus, step = _whole_cores([core for core in topology.cores.values() if core <= cpus])
     places = [topology.by_id[cpu] for cpu in cpus]
     roots = tuple(sorted({root for place in places for root in place.pcie_roots}))
-    return Domain(
+    return CpuDomain(
         name=name,
         cpus=cpus,
         numa=_common(place.numa for place in places),
@@ -136,16 +136,16 @@ def _domain(topology: Topology, settings: CpuSettings, name: str, cpus: CpuSet) 
         else _common(place.socket for place in places),
         l3=_common(place.l3_id for place in places),
         pcie_roots=roots,
-        cpu=places[0] if settings.mode is Mode.INDIVIDUAL and places else None,
+        cpu=places[0] if settings.mode is DeviceMode.INDIVIDUAL and places else None,
         step=step,
     )
 
 
 def _whole_cores(cores: Sequence[CpuSet]) -> tuple[CpuSet, int]:
-    """The CPUs of cores, and what amounts must be multiples of so that whole cores always make them up.
+    """Return the CPUs of full cores, and the step of amounts that full cores can always make up.
 
-    That is the size of the largest core, if each size divides the next: then whatever is taken, what is left
-    is made up of whole cores again. Cores of other sizes (some of their CPUs are offline) are left out.
+    The step is the size of the largest core, if each size divides the next larger one: then the remaining
+    CPUs are full cores again. Cores of other sizes (with offline CPUs) are left out.
     """
     sizes: list[int] = []
     for size in sorted({len(core) for core in cores}, reverse=True):
@@ -167,14 +167,14 @@ def _union(sets: Iterable[CpuSet]) -> CpuSet:
 
 
 def _number(
-    topology: Topology, claimable: CpuSet, known: Mapping[int, str], held: Mapping[str, CpuSet]
+    topology: Topology, claimable: CpuSet, known: Mapping[int, str], allocated: Mapping[str, CpuSet]
 ) -> dict[int, str]:
-    """A name for each CPU: the one it has, else the next free number; siblings are neighbours."""
+    """Assign a device name to each CPU: its known name, else the next free number; siblings are adjacent."""
     names: dict[int, str] = {}
-    used = set(held)
-    for name in sorted(held):
-        if _INDIVIDUAL.fullmatch(name) and len(held[name]) == 1:
-            names.setdefault(next(iter(held[name])), name)
+    used = set(allocated)
+    for name in sorted(allocated):
+        if _INDIVIDUAL.fullmatch(name) and len(allocated[name]) == 1:
+            names.setdefault(next(iter(allocated[name])), name)
     for cpu, name in known.items():
         if cpu not in names and name not in used:
             names[cpu] = name
@@ -198,16 +198,18 @@ def _lowest(cpus: CpuSet) -> int:
 # -- groups of CPUs
 
 _Groups = Iterator[tuple[str, CpuSet]]
-#: Groups of which the machine may not say a number: they have one of their lowest CPU, which may go offline.
+#: Names of groups that may lack an ID: they are numbered by their lowest CPU, which may go offline.
 _FLEETING = re.compile(r"cpudev(l3|pci)[0-9a-f-]+")
 
 
-def _keep_names(groups: _Groups, known: Mapping[int, str], held: Mapping[str, CpuSet]) -> dict[str, CpuSet]:
-    """Groups by name: by the name that any of their CPUs is known by, where there is one."""
+def _keep_names(
+    groups: _Groups, known: Mapping[int, str], allocated: Mapping[str, CpuSet]
+) -> dict[str, CpuSet]:
+    """Return groups by name, reusing the known name of any of their CPUs."""
     found = list(groups)
     old = dict(known)
-    for name in sorted(held):
-        old.update({cpu: name for cpu in held[name] if cpu not in known})
+    for name in sorted(allocated):
+        old.update({cpu: name for cpu in allocated[name] if cpu not in known})
     kept: dict[str, CpuSet] = {}
     for name, cpus in found:
         if _FLEETING.fullmatch(name):
@@ -230,14 +232,14 @@ def _by_socket(topology: Topology) -> _Groups:
 
 
 def _by_l3(topology: Topology) -> _Groups:
-    """CPUs without an L3 cache are grouped by NUMA node: every CPU must be in some device."""
+    """Group CPUs by L3 cache; CPUs without one by NUMA node, so that every CPU is in a device."""
     for l3, cpus in topology.l3.items():
         yield f"cpudevl3{l3:03d}", cpus
     yield from _rest(topology, topology.all - _union(topology.l3.values()), "cpudevnol3")
 
 
 def _by_pcie(topology: Topology) -> _Groups:
-    """By the set of roots that are near. A CPU is in one device only: sets that overlap are two devices."""
+    """Group CPUs by their set of local PCIe roots; overlapping sets are separate devices."""
     groups: dict[tuple[str, ...], list[int]] = {}
     for cpu in topology.cpus:
         groups.setdefault(tuple(sorted(set(cpu.pcie_roots))), []).append(cpu.id)
@@ -280,27 +282,27 @@ _GROUPINGS: dict[GroupBy, Callable[[Topology], _Groups]] = {
 def _foreign(
     groups: Mapping[str, CpuSet],
     names: Mapping[int, str],
-    held: Mapping[str, CpuSet],
+    allocated: Mapping[str, CpuSet],
     warnings: list[Finding],
 ) -> CpuSet:
-    """CPUs of claims on devices that are published no more, since CPUs are grouped otherwise now.
+    """Return the CPUs of claims on devices that are no longer published because the grouping has changed.
 
-    The scheduler does not count those claims against any device of today.
+    The scheduler does not count those claims against any current device.
     """
     known = set(groups) | set(names.values()) | {""}
-    cpus = _union(held[name] for name in held if name not in known)
+    cpus = _union(allocated[name] for name in allocated if name not in known)
     if cpus:
-        old = ", ".join(sorted(name for name in held if name not in known and held[name]))
-        what = f"claims hold CPUs {cpus} of devices that are published no more ({old})"
-        fix = "nothing needs to be done: they are published again when the claims are released"
+        old = ", ".join(sorted(name for name in allocated if name not in known and allocated[name]))
+        what = f"claims have CPUs {cpus} of devices that are no longer published ({old})"
+        fix = "no action needed: they are published again when the claims are released"
         warnings.append(Finding(Severity.WARNING, what, fix))
     return cpus
 
 
-def _away(earlier: Arrangement | None, domains: Mapping[str, Domain]) -> dict[str, Domain]:
+def _offline_devices(earlier: CpuLayout | None, domains: Mapping[str, CpuDomain]) -> dict[str, CpuDomain]:
     if earlier is None:
         return {}
-    known = {**earlier.away, **earlier.domains}
+    known = {**earlier.offline_devices, **earlier.domains}
     return {name: replace(known[name], cpus=EMPTY) for name in known if name not in domains}
 
 
@@ -308,11 +310,11 @@ def _warn(
     topology: Topology,
     settings: CpuSettings,
     claimable: CpuSet,
-    domains: Mapping[str, Domain],
+    domains: Mapping[str, CpuDomain],
     warnings: list[Finding],
 ) -> None:
     left = claimable - _union(domain.cpus for domain in domains.values())
-    if left and settings.mode is Mode.GROUPED:
+    if left and settings.mode is DeviceMode.GROUPED:
         what = f"CPUs {left} cannot be claimed: only whole cores can, and others of their cores are not there"
         fix = "reserve all CPUs of a core or none (reservedCPUs, sharedCPUs)"
         warnings.append(Finding(Severity.WARNING, what, fix))
@@ -329,7 +331,7 @@ def _warn(
                 f"the first {ROOTS_MAX} are published"
             )
             warnings.append(Finding(Severity.WARNING, what, "group by NUMA node: groupBy: numanode"))
-    if settings.mode is Mode.INDIVIDUAL and settings.assign.full_cores:
+    if settings.mode is DeviceMode.INDIVIDUAL and settings.assign.full_cores:
         what = "fullCores does not change what is published: with a device for each CPU, claims name CPUs"
         warnings.append(Finding(Severity.INFO, what, "publish groups: cpuDeviceMode: grouped"))
     if not domains:

@@ -1,20 +1,19 @@
-"""The machine described for who wants to draw it. Pure.
+"""Slice annotation that describes the machine's CPUs, for tools that display them. Pure.
 
-Owns `make_annotations`: what is said about the CPUs of a node beside its devices, which in groups do not tell
-where their CPUs are. The form is that of `api/cpu_map.py`.
+Grouped devices do not tell the topology of their CPUs. The format is that of `api/cpu_map.py`.
 
-DIFF: the Go driver says nothing of the kind (test_one_slice_describes_the_machine).
+DIFF: the Go driver publishes nothing of the kind (test_one_slice_describes_the_machine).
 """
 
 from __future__ import annotations
 
 from plimsoll.api.cpu_map import ANNOTATION, CpuLocation, CpuMap, format_cpu_map
-from plimsoll.drivers.cpu.devices.groups import Arrangement
+from plimsoll.drivers.cpu.devices.groups import CpuLayout
 from plimsoll.drivers.cpu.topology import CoreKind, Topology
 
 
-def make_annotations(topology: Topology, arrangement: Arrangement) -> dict[str, str]:
-    """What one slice of the pool says about the machine."""
+def make_annotations(topology: Topology, layout: CpuLayout) -> dict[str, str]:
+    """Build the annotations of one slice of the pool."""
     lowest = {core: min(cpus) for core, cpus in topology.cores.items()}
     caches = _cache_names(topology)
     machine = CpuMap(
@@ -22,8 +21,8 @@ def make_annotations(topology: Topology, arrangement: Arrangement) -> dict[str, 
             cpu.id: CpuLocation(cpu.socket, cpu.numa, caches.get(cpu.l3, -1), lowest[cpu.core])
             for cpu in topology.cpus
         },
-        reserved=arrangement.reserved,
-        shared=arrangement.floor,
+        reserved=layout.reserved,
+        shared=layout.always_shared,
         offline=topology.offline,
         kinds={cpu.id: cpu.kind.value for cpu in topology.cpus if cpu.kind is not CoreKind.STANDARD},
     )
@@ -31,7 +30,7 @@ def make_annotations(topology: Topology, arrangement: Arrangement) -> dict[str, 
 
 
 def _cache_names(topology: Topology) -> dict[int, int]:
-    """Caches by the numbers that the machine itself gives them, unless several near each other share one."""
+    """Number caches by the machine's IDs, unless several caches of one NUMA node share an ID."""
     found = {cpu.l3: cpu.l3_id for cpu in topology.cpus if cpu.l3 >= 0}
     near: dict[tuple[int, int, int], set[int]] = {}
     for cpu in topology.cpus:

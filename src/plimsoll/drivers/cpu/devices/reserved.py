@@ -1,8 +1,7 @@
-"""CPUs that nobody can claim: reserved for the system, or kept for the shared pool. Pure.
+"""Reserved CPUs and always shared CPUs, which cannot be claimed. Pure.
 
-Owns choosing both. A list is taken as it is; a number of CPUs is taken the way the kubelet takes its reserved
-CPUs, so that they lie together. A choice once made stays while its CPUs are there, and CPUs that claims hold
-are never chosen.
+An explicit list is used as is; a number of CPUs is chosen like the kubelet chooses reserved CPUs, so that
+they are adjacent. A choice is kept while its CPUs exist, and allocated CPUs are never chosen.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from plimsoll.drivers.cpu.topology import Topology
 def choose_reserved(
     topology: Topology,
     settings: CpuSettings,
-    held: CpuSet,
+    allocated: CpuSet,
     earlier: CpuSet | None,
     warnings: list[Finding],
 ) -> CpuSet:
-    """The reserved CPUs; of a list also those that are not there now, for they may come."""
+    """Choose the reserved CPUs; a list keeps CPUs that do not exist yet."""
     wanted = settings.reserved
     if isinstance(wanted, CpuSet):
         _warn_missing(topology, wanted, "reservedCPUs", warnings)
@@ -30,10 +29,10 @@ def choose_reserved(
     elif earlier is not None:
         chosen = earlier
     else:
-        chosen = _reserve(topology, wanted, held, warnings)
-    overlap = chosen & held
+        chosen = _reserve(topology, wanted, allocated, warnings)
+    overlap = chosen & allocated
     if overlap:
-        what = f"CPUs {overlap} are reserved and held by claims"
+        what = f"CPUs {overlap} are reserved and allocated to claims"
         fix = "delete the pods that use the claims, or reserve other CPUs (reservedCPUs)"
         warnings.append(Finding(Severity.WARNING, what, fix))
     if chosen and topology.all <= chosen:
@@ -42,56 +41,56 @@ def choose_reserved(
     return chosen
 
 
-def _reserve(topology: Topology, count: int, held: CpuSet, warnings: list[Finding]) -> CpuSet:
+def _reserve(topology: Topology, count: int, allocated: CpuSet, warnings: list[Finding]) -> CpuSet:
     if count <= 0:
         return EMPTY
     if count >= len(topology.all):
         if count > len(topology.all):
-            what = f"{count} CPUs are to be reserved, the machine has {len(topology.all)}"
+            what = f"{count} CPUs must be reserved, the machine has {len(topology.all)}"
             warnings.append(Finding(Severity.ERROR, what, "set reservedCPUCount to fewer"))
         return topology.all
     chosen = reserve(topology, count)
-    if chosen & held:
-        return _take(topology, topology.all - held, count)
+    if chosen & allocated:
+        return _take(topology, topology.all - allocated, count)
     return chosen
 
 
-def choose_floor(
+def choose_always_shared(
     topology: Topology,
     settings: CpuSettings,
     free: CpuSet,
-    held: CpuSet,
+    allocated: CpuSet,
     earlier: CpuSet,
     warnings: list[Finding],
 ) -> CpuSet:
-    """The CPUs of the shared pool that cannot be claimed, out of those that are not reserved."""
+    """Choose the CPUs of the shared pool that cannot be claimed, among those not reserved."""
     _warn_missing(topology, settings.shared, "sharedCPUs", warnings)
     clash = settings.shared & topology.all - free
     if clash:
         what = f"CPUs {clash} are in sharedCPUs and reserved: they stay reserved"
         warnings.append(Finding(Severity.WARNING, what, "take them out of sharedCPUs or reservedCPUs"))
-    occupied = settings.shared & held
+    occupied = settings.shared & allocated
     if occupied:
-        what = f"CPUs {occupied} are in sharedCPUs and held by claims: they are shared when released"
+        what = f"CPUs {occupied} are in sharedCPUs and allocated to claims: they become shared when released"
         warnings.append(Finding(Severity.WARNING, what, "delete the pods that use the claims"))
-    floor = ((settings.shared | earlier) & free) - held
-    missing = settings.min_shared - len(floor)
+    always_shared = ((settings.shared | earlier) & free) - allocated
+    missing = settings.min_shared - len(always_shared)
     if missing > 0:
-        floor |= _take(topology, free - floor - held, missing)
-    if len(floor) < settings.min_shared:
-        what = f"minSharedCPUs is {settings.min_shared}, but the shared pool can keep only {len(floor)} CPUs"
+        always_shared |= _take(topology, free - always_shared - allocated, missing)
+    if len(always_shared) < settings.min_shared:
+        what = f"minSharedCPUs is {settings.min_shared}, but only {len(always_shared)} CPUs can be kept"
         fix = f"set minSharedCPUs to fewer than {len(free)}"
-        if held & free:
-            fix = f"wait until claims release CPUs: they hold {len(held & free)}"
+        if allocated & free:
+            fix = f"wait until claims release CPUs: {len(allocated & free)} are allocated"
         warnings.append(Finding(Severity.WARNING, what, fix))
-    elif floor and not free - floor:
+    elif always_shared and not free - always_shared:
         what = f"all {len(free)} CPUs that are not reserved are kept for the shared pool"
         warnings.append(Finding(Severity.ERROR, what, f"set minSharedCPUs to fewer than {len(free)}"))
-    return floor
+    return always_shared
 
 
 def _take(topology: Topology, available: CpuSet, count: int) -> CpuSet:
-    """Some CPUs that lie together; all there are if those are fewer."""
+    """Choose adjacent CPUs; all available ones if there are fewer."""
     if count >= len(available):
         return available
     taken = assign(topology, available, count)
@@ -109,24 +108,24 @@ def _warn_missing(topology: Topology, cpus: CpuSet, key: str, warnings: list[Fin
 def check_against_node(
     topology: Topology, reserved: CpuSet, allocatable: Quantity | str | int
 ) -> tuple[Finding, ...]:
-    """Whether the node says the same of its CPUs as the driver: `allocatable` is the node's allocatable cpu.
+    """Compare the driver's CPUs with the node's allocatable CPU.
 
-    The scheduler believes the node. If it says more than there are beside the reserved CPUs, pods are
-    promised CPUs that no container may use.
+    The scheduler uses the node's value. If it exceeds the CPUs that are not reserved, pods are scheduled on
+    CPUs that no container may use.
     """
     told = allocatable if isinstance(allocatable, Quantity) else Quantity.from_json(allocatable)
     there = len(topology.all - reserved)
     usable = Quantity.of(there)
     numbers = f"the node has {told} CPUs allocatable, the driver {there} ({len(reserved)} reserved)"
     if told > usable:
-        what = f"{numbers}: the scheduler promises CPUs that no container may use"
+        what = f"{numbers}: the scheduler allocates CPUs that no container may use"
         fix = (
             f"reserve {len(reserved & topology.all)} CPUs in the kubelet, too (kubeReserved and "
             "systemReserved together), or reserve fewer in the driver (reservedCPUs)"
         )
         return (Finding(Severity.WARNING, what, fix),)
     if told + Quantity.of(1) <= usable:
-        what = f"{numbers}: CPUs lie idle that the scheduler does not count"
-        fix = "reserve as many CPUs in the driver (reservedCPUs) as kubeReserved and systemReserved say"
+        what = f"{numbers}: some CPUs are never allocated by the scheduler"
+        fix = "reserve as many CPUs in the driver (reservedCPUs) as in kubeReserved and systemReserved"
         return (Finding(Severity.WARNING, what, fix),)
     return ()

@@ -1,7 +1,7 @@
-"""What an API server keeps of devices.
+"""Detection of the device fields that an API server stores.
 
-Owns `detect_abilities`: fields behind a feature gate that is off are in the server's OpenAPI document all the
-same, and are dropped from what is written, so it is asked with a slice that is checked and not stored.
+Fields behind a disabled feature gate are in the server's OpenAPI document but dropped on write, so detection
+uses a dry-run creation of a slice.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from typing import Any
 from plimsoll.api.forms import Form
 from plimsoll.client.client import Client
 from plimsoll.client.endpoints import RESOURCE_SLICES
-from plimsoll.drivers.cpu.devices.devices import CAPACITY, OFFLINE_TAINT, PCIE_ROOT, Abilities
+from plimsoll.drivers.cpu.devices.devices import CAPACITY, OFFLINE_TAINT, PCIE_ROOT, ServerCapabilities
 from plimsoll.drivers.cpu.settings import DRIVER_NAME, CpuSettings
 from plimsoll.drivers.cpu.settings import Mapping as MappingChoice
 from plimsoll.drivers.plugin.wire_form import FIELDS, child, detect_form
 from plimsoll.errors import ApiError
 
 
-async def detect_abilities(client: Client, settings: CpuSettings) -> Abilities:
-    """What the API server keeps of this driver's devices, in the form that the settings want.
+async def detect_capabilities(client: Client, settings: CpuSettings) -> ServerCapabilities:
+    """Detect which fields of this driver's devices the API server stores.
 
-    Asked by a slice that is checked and not stored. A server that refuses even that is taken to keep all.
+    Uses a dry-run creation. A server that rejects it is assumed to store all fields.
     """
     form = _wanted(settings)
     if settings.mapping is MappingChoice.AUTO:
         form = await detect_form(client)
-    # A server that drops lists has an attribute without a value then, and refuses the whole slice.
+    # A server that drops lists rejects the slice, because the attribute then has no value.
     for lists in (True, False):
         try:
             kept = await client.create(RESOURCE_SLICES, probe(settings.node, form, lists=lists), dry_run=True)
@@ -35,8 +35,8 @@ async def detect_abilities(client: Client, settings: CpuSettings) -> Abilities:
             if error.code not in (400, 403, 404, 405, 422):
                 raise
         else:
-            return read_abilities(kept, form)
-    return Abilities(form)
+            return read_capabilities(kept, form)
+    return ServerCapabilities(form)
 
 
 def _wanted(settings: CpuSettings) -> Form | None:
@@ -46,7 +46,7 @@ def _wanted(settings: CpuSettings) -> Form | None:
 
 
 def probe(node: str, form: Form | None, *, lists: bool = True) -> dict[str, Any]:
-    """A slice with every field of which the driver must know whether it is kept."""
+    """Build a slice with all fields whose support must be known."""
     capacity = {"value": "2", "requestPolicy": {"default": "2", "validRange": {"min": "1", "step": "1"}}}
     device: dict[str, Any] = {
         "name": "probe",
@@ -73,17 +73,17 @@ def probe(node: str, form: Form | None, *, lists: bool = True) -> dict[str, Any]
     }
 
 
-def read_abilities(kept: Any, form: Form | None) -> Abilities:
-    """What is left of the probe."""
+def read_capabilities(kept: Any, form: Form | None) -> ServerCapabilities:
+    """Read the capabilities from the stored probe."""
     devices = child(child(kept, "spec"), "devices")
     device = devices[0] if isinstance(devices, list) and devices else None
     if not isinstance(device, Mapping):
-        return Abilities(form)
+        return ServerCapabilities(form)
     if form is not None and not device.get(dict(FIELDS)[form]):
         form = None
     capacity = child(child(device, "capacity"), CAPACITY)
     root = child(child(device, "attributes"), PCIE_ROOT)
-    return Abilities(
+    return ServerCapabilities(
         form=form,
         policy=bool(child(capacity, "requestPolicy")),
         taints=bool(device.get("taints")),

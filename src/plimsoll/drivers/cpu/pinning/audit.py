@@ -1,9 +1,9 @@
-"""Whether containers have what they were given: what the kernel says, beside what the runtime was told.
+"""Audit of container cpusets: compares the kernel's state with the desired state and restores it.
 
-Owns `Sights`, which looks, and `Audit`, which looks every while, tells of differences and has them set right.
-Something else may write cpusets (a kubelet whose CPU manager is on, an operator by hand), and runtimes pass
-over failures. A difference counts if it is seen twice while nothing was changed in between. A process that
-keeps itself to fewer CPUs than its container has is no difference.
+`CpusetObserver` reads the kernel, `Audit` compares periodically. Other software may write cpusets (a kubelet
+with an active CPU manager, an operator), and runtimes ignore failures. A difference counts if it is observed
+twice without a change in between. A process that restricts itself to fewer CPUs than its container has is not
+a difference.
 """
 
 from __future__ import annotations
@@ -17,24 +17,30 @@ from typing import Protocol
 
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.common.cgroupfs import LinuxFiles
+from plimsoll.drivers.cpu.pinning.cgroup_finder import CgroupFinder
 from plimsoll.drivers.cpu.pinning.counters import Counters
 from plimsoll.drivers.cpu.pinning.cpusets import Cpusets, Files, find_hierarchy
-from plimsoll.drivers.cpu.pinning.folders import Folders
-from plimsoll.drivers.cpu.pinning.plan import ContainerView, PinFault, Wanted, drift, read_cpus
+from plimsoll.drivers.cpu.pinning.plan import (
+    ContainerView,
+    DesiredCpuset,
+    PinFault,
+    make_drift_fault,
+    read_cpus,
+)
 
 _log = logging.getLogger("plimsoll.cpu.pinning")
 
-Expected = Mapping[str, tuple[ContainerView, Wanted]]
+Expected = Mapping[str, tuple[ContainerView, DesiredCpuset]]
 
 
-class Audited(Protocol):
-    """Who gives containers their CPUs."""
+class AuditSubject(Protocol):
+    """Enforcer whose containers are audited."""
 
     counters: Counters
 
     @property
     def pushes(self) -> bool:
-        """Whether it can give them again at any time."""
+        """True if running containers can be updated at any time."""
         ...
 
     def expected(self) -> Expected: ...
@@ -42,124 +48,133 @@ class Audited(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
-    """What the kernel lets a container run on. `whole`: the container, not just a process of it."""
+class ObservedCpuset:
+    """Cpuset in effect. `is_container`: of the container's cgroup, not only of one of its processes."""
 
     cpus: CpuSet
-    whole: bool
+    is_container: bool
     folder: Path | None = None
 
-    def differs(self, wanted: CpuSet) -> bool:
-        return self.cpus != wanted if self.whole else not self.cpus <= wanted
+    def differs(self, desired: CpuSet) -> bool:
+        return self.cpus != desired if self.is_container else not self.cpus <= desired
 
 
-class Sights:
-    """Looks at containers, by their cgroups below `mount` or else by their processes below `proc`."""
+class CpusetObserver:
+    """Reads the cpusets of containers from their cgroups below `mount`, or from their processes below
+    `proc`.
+    """
 
     def __init__(self, mount: Path, proc: Path, files: Files | None = None) -> None:
         self._files = files or LinuxFiles()
         self._mount = mount
         self._proc = proc
         self._cpusets: Cpusets | None = None
-        self._folders: Folders | None = None
+        self._finder: CgroupFinder | None = None
 
-    def look(self, views: Iterable[ContainerView]) -> dict[str, Sight]:
-        """What can be seen."""
-        wanted = {view.id: view for view in views}
-        found = self._by_folder(wanted)
-        for id, view in wanted.items():
-            if id not in found and (cpus := self._by_process(view)) is not None:
-                found[id] = Sight(cpus, whole=False)
+    def observe(self, views: Iterable[ContainerView]) -> dict[str, ObservedCpuset]:
+        """Return the cpusets that could be read."""
+        desired = {view.id: view for view in views}
+        found = self._read_cgroups(desired)
+        for id, view in desired.items():
+            if id not in found and (cpus := self._read_process(view)) is not None:
+                found[id] = ObservedCpuset(cpus, is_container=False)
         return found
 
-    def restore(self, sight: Sight, wanted: Wanted) -> str:
-        """Write what is wanted; why that is not done."""
-        if sight.folder is None or self._cpusets is None:
+    def restore(self, observed: ObservedCpuset, desired: DesiredCpuset) -> str:
+        """Write the desired cpuset; return the error or ""."""
+        if observed.folder is None or self._cpusets is None:
             return "its cgroup is not known"
-        return self._cpusets.set(sight.folder, wanted.cpus, wanted.mems)
+        return self._cpusets.set(observed.folder, desired.cpus, desired.mems)
 
-    def _by_folder(self, views: Mapping[str, ContainerView]) -> dict[str, Sight]:
-        if self._cpusets is None or self._folders is None:
+    def _read_cgroups(self, views: Mapping[str, ContainerView]) -> dict[str, ObservedCpuset]:
+        if self._cpusets is None or self._finder is None:
             hierarchy = find_hierarchy(self._mount, self._files)
             if isinstance(hierarchy, str):
                 return {}
             self._cpusets = Cpusets(hierarchy, self._files)
-            self._folders = Folders(hierarchy.root, self._files)
+            self._finder = CgroupFinder(hierarchy.root, self._files)
         found = {}
-        pods = self._folders.pods({view.pod_uid for view in views.values() if view.pod_uid})
+        pods = self._finder.pods({view.pod_uid for view in views.values() if view.pod_uid})
         for folder in pods.values():
-            for id, inner in self._folders.containers(folder, views).items():
+            for id, inner in self._finder.containers(folder, views).items():
                 cpus = read_cpus(self._cpusets.cpus(inner)) if id in views else None
                 if cpus:
-                    found[id] = Sight(cpus, whole=True, folder=inner)
+                    found[id] = ObservedCpuset(cpus, is_container=True, folder=inner)
         return found
 
-    def _by_process(self, view: ContainerView) -> CpuSet | None:
+    def _read_process(self, view: ContainerView) -> CpuSet | None:
         if view.pid <= 0:
             return None
-        place = self._proc / str(view.pid)
-        # The process may be gone, and another have its number.
-        if view.id not in (self._files.read(place / "cgroup") or ""):
+        process = self._proc / str(view.pid)
+        # The process ID may have been reused.
+        if view.id not in (self._files.read(process / "cgroup") or ""):
             return None
-        for line in (self._files.read(place / "status") or "").splitlines():
+        for line in (self._files.read(process / "status") or "").splitlines():
             name, _, value = line.partition(":")
             if name == "Cpus_allowed_list":
                 return read_cpus(value) or None
         return None
 
 
-def compare(expected: Expected, sights: Mapping[str, Sight]) -> dict[str, PinFault]:
-    """Containers that have something else than is expected. Pure."""
+def compare(expected: Expected, observations: Mapping[str, ObservedCpuset]) -> dict[str, PinFault]:
+    """Return the containers whose cpuset differs from the expected one. Pure."""
     found = {}
-    for id, (view, wanted) in expected.items():
-        sight = sights.get(id)
-        if sight is not None and wanted.cpus and sight.differs(wanted.cpus):
-            found[id] = drift(view, wanted.cpus, sight.cpus)
+    for id, (view, desired) in expected.items():
+        observed = observations.get(id)
+        if observed is not None and desired.cpus and observed.differs(desired.cpus):
+            found[id] = make_drift_fault(view, desired.cpus, observed.cpus)
     return found
 
 
 class Audit:
-    """Looks `every` so many seconds; differences are looked at once more after `again`."""
+    """Checks containers every `interval` seconds; differences are checked again after `recheck_delay`."""
 
-    def __init__(self, subject: Audited, sights: Sights, *, every: float = 30.0, again: float = 0.2) -> None:
+    def __init__(
+        self,
+        subject: AuditSubject,
+        observer: CpusetObserver,
+        *,
+        interval: float = 30.0,
+        recheck_delay: float = 0.2,
+    ) -> None:
         self._subject = subject
-        self._sights = sights
-        self._every = every
-        self._again = again
-        #: What differed when it was last looked at.
+        self._observer = observer
+        self._interval = interval
+        self._recheck_delay = recheck_delay
+        #: Faults of the last check.
         self.faults: dict[str, PinFault] = {}
-        #: How many containers could be seen then.
+        #: Number of containers observed in the last check.
         self.seen = 0
 
     async def run(self) -> None:
         while True:
-            await asyncio.sleep(self._every)
-            await self.look()
+            await asyncio.sleep(self._interval)
+            await self.check()
 
-    async def look(self) -> tuple[PinFault, ...]:
-        """Look once, and have differences set right."""
+    async def check(self) -> tuple[PinFault, ...]:
+        """Check once and restore differing cpusets."""
         first, _, _ = await self._compare()
         if first:
-            await asyncio.sleep(self._again)
-        second, sights, expected = await self._compare() if first else ({}, {}, {})
+            await asyncio.sleep(self._recheck_delay)
+        second, observed, expected = await self._compare() if first else ({}, {}, {})
         self.faults = {id: fault for id, fault in second.items() if first.get(id) == fault}
         self._subject.counters.audits += 1
         for id, fault in self.faults.items():
             self._subject.counters.drifted += 1
             _log.warning("%s", fault)
             if not self._subject.pushes:
-                # The runtime would do it with the next event, whenever that is.
-                problem = await asyncio.to_thread(self._sights.restore, sights[id], expected[id][1])
+                # The runtime would apply it only with the next event.
+                problem = await asyncio.to_thread(self._observer.restore, observed[id], expected[id][1])
                 if problem:
                     _log.warning("%s: %s", fault.where, problem)
         if self.faults:
             await self._subject.reassert(self.faults)
         return tuple(self.faults.values())
 
-    async def _compare(self) -> tuple[dict[str, PinFault], dict[str, Sight], Expected]:
+    async def _compare(self) -> tuple[dict[str, PinFault], dict[str, ObservedCpuset], Expected]:
         expected = self._subject.expected()
-        sights = await asyncio.to_thread(self._sights.look, [view for view, _ in expected.values()])
-        self.seen = len(sights)
+        observed = await asyncio.to_thread(self._observer.observe, [view for view, _ in expected.values()])
+        self.seen = len(observed)
         after = self._subject.expected()
         same = {id: pair for id, pair in expected.items() if id in after and after[id][1] == pair[1]}
-        return compare(same, sights), sights, same
+        return compare(same, observed), observed, same

@@ -1,9 +1,9 @@
-"""Pinning by writing cpusets, where there is no NRI.
+"""Pinning by writing cpusets, for runtimes without NRI.
 
-Owns `CgroupEnforcer`: it learns of containers from the pods of its node and from their cgroups, sets the CPUs
-of every container, and does so again when something else has set others. Promises: shared containers leave
-CPUs before a container gets them for itself; no empty set is ever written; what cannot be set is a fault and
-tried again. A container runs for a moment before it is pinned: only NRI knows of it before it starts.
+`CgroupEnforcer` learns about containers from the pods of its node and their cgroups, sets the cpuset of every
+container, and restores it if something else changes it. Guarantees: shared containers leave CPUs before a
+container gets them exclusively; an empty cpuset is never written; failed writes are reported and retried. A
+container runs briefly before it is pinned: only NRI is called before it starts.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from pathlib import Path
 from plimsoll.api.core import Pod
 from plimsoll.common.cgroupfs import LinuxFiles
 from plimsoll.common.checkpoint import Finding
-from plimsoll.drivers.cpu.pinning.container_table import agrees
+from plimsoll.drivers.cpu.pinning.cgroup_finder import CgroupFinder
+from plimsoll.drivers.cpu.pinning.container_table import matches_desired
 from plimsoll.drivers.cpu.pinning.counters import Counters
 from plimsoll.drivers.cpu.pinning.cpusets import Cpusets, Files, find_hierarchy
-from plimsoll.drivers.cpu.pinning.folders import Folders
 from plimsoll.drivers.cpu.pinning.plan import (
     ContainerView,
-    Holdings,
+    CpuStateView,
+    DesiredCpuset,
+    PinDecision,
     PinFault,
-    Scene,
-    Verdict,
-    Wanted,
-    drift,
-    judge,
+    PinSnapshot,
+    decide,
+    make_drift_fault,
+    make_refused_fault,
     read_cpus,
     read_env,
-    refuse,
-    take_scene,
+    take_snapshot,
 )
-from plimsoll.drivers.cpu.pinning.pods import PodSource, Seat, seat
+from plimsoll.drivers.cpu.pinning.pods import PodContainers, PodSource, read_pod_containers
 from plimsoll.drivers.cpu.settings import CpuSettings
 from plimsoll.drivers.cpu.topology.topology import Topology
 from plimsoll.protocols.ttrpc import end_tasks
@@ -45,7 +45,7 @@ _log = logging.getLogger("plimsoll.cpu.pinning")
 
 @dataclass(frozen=True, slots=True)
 class ContainerCgroup:
-    """A container and its cgroup."""
+    """Container with its cgroup."""
 
     view: ContainerView
     folder: Path
@@ -54,43 +54,43 @@ class ContainerCgroup:
 
 
 class CgroupEnforcer:
-    """Gives containers their CPUs by writing cpusets below `mount`; looks at all of them `every` second."""
+    """Pins containers by writing cpusets below `mount`, checking all of them every `interval` seconds."""
 
     def __init__(
         self,
-        book: Holdings,
+        state: CpuStateView,
         topology: Callable[[], Topology],
         settings: CpuSettings,
         pods: PodSource,
         mount: Path | None = None,
         *,
         files: Files | None = None,
-        every: float = 1.0,
+        interval: float = 1.0,
     ) -> None:
         self.on_change: Callable[[], None] = lambda: None
         self.counters = Counters()
-        #: Nothing is found out here that the book does not know itself.
+        #: Always empty: this enforcer has no other source than the state.
         self.findings: tuple[Finding, ...] = ()
         self.link_error = "not started yet"
-        self._book = book
+        self._state = state
         self._topology = topology
         self._settings = settings
         self._pods = pods
         self._mount = mount or settings.host_root / "sys/fs/cgroup"
         self._proc = settings.host_root / "proc"
         self._files = files or LinuxFiles()
-        self._every = every
+        self._interval = interval
         self._cpusets: Cpusets | None = None
-        self._folders: Folders | None = None
+        self._folders: CgroupFinder | None = None
         self._cgroups: dict[str, ContainerCgroup] = {}
         self._faults: dict[str, PinFault] = {}
-        #: What was set, to tell a change by others from one that is due.
-        self._set: dict[str, Wanted] = {}
-        self._turn = asyncio.Lock()
+        #: Cpusets written, to distinguish foreign changes from pending ones.
+        self._set: dict[str, DesiredCpuset] = {}
+        self._lock = asyncio.Lock()
         self._wake = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
-    # -- coming and going
+    # -- lifecycle
 
     async def start(self) -> None:
         if self._tasks:
@@ -100,7 +100,7 @@ class CgroupEnforcer:
         self._tasks = [asyncio.create_task(self._follow(), name="cpusets")]
 
     async def stop(self) -> None:
-        """Leave; containers stay as they are."""
+        """Stop; containers keep their cpusets."""
         tasks, self._tasks = self._tasks, []
         await end_tasks(tasks)
         await self._pods.stop()
@@ -109,9 +109,9 @@ class CgroupEnforcer:
     async def _follow(self) -> None:
         while True:
             self._wake.clear()
-            await self._sweep()
+            await self._reconcile()
             try:
-                async with asyncio.timeout(self._every):
+                async with asyncio.timeout(self._interval):
                     await self._wake.wait()
             except TimeoutError:
                 pass
@@ -120,17 +120,17 @@ class CgroupEnforcer:
 
     @property
     def linked(self) -> bool:
-        """Whether cpusets can be written and the pods of this node are known."""
+        """True if cpusets can be written and the pods of this node are known."""
         return not self.link_error
 
     @property
     def runtime(self) -> str:
-        """Through what containers are reached, for people."""
+        """Description of the enforcement mechanism."""
         return f"cgroup v{self._cpusets.hierarchy.version} at {self._mount}" if self._cpusets else ""
 
     @property
     def shared_in_use(self) -> bool:
-        """Whether containers run on the shared pool; pause containers do not count."""
+        """True if containers run on the shared pool, not counting pause containers."""
         return any(cgroup.known and cgroup.view.shared for cgroup in self._cgroups.values())
 
     def containers(self) -> tuple[ContainerView, ...]:
@@ -139,90 +139,96 @@ class CgroupEnforcer:
     def faults(self) -> tuple[PinFault, ...]:
         return tuple(self._faults.values())
 
-    # -- changing
+    # -- updates
 
     async def apply(self) -> tuple[PinFault, ...]:
-        """Holdings, pool or topology changed: bring running containers in line now."""
-        await self._sweep()
+        """Update running containers after a change of allocations, shared pool or topology."""
+        await self._reconcile()
         return self.faults()
 
-    async def _sweep(self) -> None:
-        async with self._turn:
+    async def _reconcile(self) -> None:
+        async with self._lock:
             before = (self.link_error, self._faults)
             if self._pods.error:
                 self.link_error = self._pods.error
             else:
-                scene = self._scene()
-                seats = [seat(pod, scene.holdings) for pod in self._pods.pods() if _alive(pod)]
-                self.link_error = await asyncio.to_thread(self._bring_in_line, seats, scene)
+                snapshot = self._snapshot()
+                pods = [
+                    read_pod_containers(pod, snapshot.allocations)
+                    for pod in self._pods.pods()
+                    if _is_active(pod)
+                ]
+                self.link_error = await asyncio.to_thread(self._apply_cpusets, pods, snapshot)
             if (self.link_error, self._faults) != before:
                 for fault in self.faults():
                     if fault not in before[1].values():
                         _log.warning("%s", fault)
                 self.on_change()
 
-    def _bring_in_line(self, seats: Iterable[Seat], scene: Scene) -> str:
-        """Look, decide and write; why that is not possible at all."""
+    def _apply_cpusets(self, pods: Iterable[PodContainers], snapshot: PinSnapshot) -> str:
+        """Read, decide and write the cpusets of all containers; return the reason if that is impossible."""
         if self._cpusets is None or self._folders is None:
             hierarchy = find_hierarchy(self._mount, self._files)
             if isinstance(hierarchy, str):
                 return hierarchy
             self._cpusets = Cpusets(hierarchy, self._files)
-            self._folders = Folders(hierarchy.root, self._files)
-        cgroups = self._look(seats, scene, self._cpusets, self._folders)
+            self._folders = CgroupFinder(hierarchy.root, self._files)
+        cgroups = self._look(pods, snapshot, self._cpusets, self._folders)
         owners: dict[str, str] = {}
         for cgroup in cgroups.values():
             for uid in cgroup.view.claims:
                 owners.setdefault(uid, cgroup.view.pod_uid)
-        scene = replace(scene, owners=owners)
-        verdicts = {id: judge(cgroup.view, scene) for id, cgroup in cgroups.items()}
-        faults = {id: verdict.fault for id, verdict in verdicts.items() if verdict.fault is not None}
-        faults |= self._drifts(cgroups, verdicts)
-        for id in sorted(cgroups, key=lambda id: _gains(cgroups[id].view, verdicts[id])):
-            cgroup, wish = cgroups[id], verdicts[id].wanted
-            if wish is None or not wish.cpus:
+        snapshot = replace(snapshot, owners=owners)
+        decisions = {id: decide(cgroup.view, snapshot) for id, cgroup in cgroups.items()}
+        faults = {id: decision.fault for id, decision in decisions.items() if decision.fault is not None}
+        faults |= self._find_drifts(cgroups, decisions)
+        for id in sorted(cgroups, key=lambda id: _only_gains(cgroups[id].view, decisions[id])):
+            cgroup, desired = cgroups[id], decisions[id].desired
+            if desired is None or not desired.cpus:
                 continue
-            problem = self._write(cgroup, wish, self._cpusets)
+            problem = self._write(cgroup, desired, self._cpusets)
             if problem:
                 self.counters.failed += 1
                 self._set.pop(id, None)
-                faults[id] = refuse(cgroup.view, wish.cpus, problem)
+                faults[id] = make_refused_fault(cgroup.view, desired.cpus, problem)
             else:
-                self._set[id] = wish
-        self._lift_pods(cgroups, verdicts, self._cpusets)
-        self._set = {id: wish for id, wish in self._set.items() if id in cgroups}
-        self._cgroups = {id: self._again(cgroup, self._cpusets) for id, cgroup in cgroups.items()}
+                self._set[id] = desired
+        self._lift_pods(cgroups, decisions, self._cpusets)
+        self._set = {id: desired for id, desired in self._set.items() if id in cgroups}
+        self._cgroups = {id: self._read_current(cgroup, self._cpusets) for id, cgroup in cgroups.items()}
         self._faults = faults
         return ""
 
     def _look(
-        self, seats: Iterable[Seat], scene: Scene, cpusets: Cpusets, folders: Folders
+        self, pods: Iterable[PodContainers], snapshot: PinSnapshot, cpusets: Cpusets, folders: CgroupFinder
     ) -> dict[str, ContainerCgroup]:
-        """All containers of these pods that have a cgroup, with what they have now."""
-        nameless = frozenset(uid for uid, holding in scene.holdings.items() if not holding.ref.name)
-        by_uid = {one.cgroup: one for one in seats}
+        """Return all containers of these pods that have a cgroup, with their current cpusets."""
+        unnamed = frozenset(
+            uid for uid, allocation in snapshot.allocations.items() if not allocation.ref.name
+        )
+        by_uid = {one.cgroup: one for one in pods}
         cgroups = {}
         for uid, pod in folders.pods(by_uid).items():
             one = by_uid[uid]
             for id, folder in folders.containers(pod, one.containers).items():
                 view = one.containers.get(id)
-                cgroup = ContainerCgroup(view or one.stranger(id), folder, pod, view is not None)
-                if nameless and one.claims and cgroup.known:
-                    cgroup = replace(cgroup, view=self._ask_process(cgroup, nameless))
-                cgroups[id] = self._again(cgroup, cpusets)
+                cgroup = ContainerCgroup(view or one.unknown_container(id), folder, pod, view is not None)
+                if unnamed and one.claims and cgroup.known:
+                    cgroup = replace(cgroup, view=self._read_process_env(cgroup, unnamed))
+                cgroups[id] = self._read_current(cgroup, cpusets)
         return cgroups
 
-    def _ask_process(self, cgroup: ContainerCgroup, nameless: frozenset[str]) -> ContainerView:
-        """Claims that are known by their UID alone (adopted from CDI files): whether a process was told."""
+    def _read_process_env(self, cgroup: ContainerCgroup, unnamed: frozenset[str]) -> ContainerView:
+        """Read claims known by UID alone (adopted from CDI files) from the environment of a process."""
         pid = (self._files.read(cgroup.folder / "cgroup.procs") or "").partition("\n")[0]
         text = self._files.read(self._proc / pid / "environ") if pid.isdecimal() else None
-        told = read_env((text or "").split("\0"))
-        if isinstance(told, PinFault):
+        env_claims = read_env((text or "").split("\0"))
+        if isinstance(env_claims, PinFault):
             return cgroup.view
-        more = {uid: cpus for uid, cpus in told.claims.items() if uid in nameless}
+        more = {uid: cpus for uid, cpus in env_claims.claims.items() if uid in unnamed}
         return replace(cgroup.view, claims={**cgroup.view.claims, **more})
 
-    def _again(self, cgroup: ContainerCgroup, cpusets: Cpusets) -> ContainerCgroup:
+    def _read_current(self, cgroup: ContainerCgroup, cpusets: Cpusets) -> ContainerCgroup:
         view = replace(
             cgroup.view,
             cpus=cpusets.cpus(cgroup.folder),
@@ -231,53 +237,55 @@ class CgroupEnforcer:
         )
         return replace(cgroup, view=view)
 
-    def _drifts(
-        self, cgroups: Mapping[str, ContainerCgroup], verdicts: Mapping[str, Verdict]
+    def _find_drifts(
+        self, cgroups: Mapping[str, ContainerCgroup], decisions: Mapping[str, PinDecision]
     ) -> dict[str, PinFault]:
-        """Containers that had what they should, and have something else now."""
+        """Return faults for containers whose cpuset was changed by something else."""
         found = {}
         for id, cgroup in cgroups.items():
-            wish = self._set.get(id)
-            if wish is None or verdicts[id].wanted != wish or agrees(cgroup.view, wish):
+            desired = self._set.get(id)
+            if desired is None or decisions[id].desired != desired or matches_desired(cgroup.view, desired):
                 continue
             self.counters.drifted += 1
-            found[id] = drift(cgroup.view, wish.cpus, read_cpus(cgroup.view.cpus) or wish.cpus)
+            found[id] = make_drift_fault(
+                cgroup.view, desired.cpus, read_cpus(cgroup.view.cpus) or desired.cpus
+            )
         return found
 
-    def _write(self, cgroup: ContainerCgroup, wish: Wanted, cpusets: Cpusets) -> str:
-        if agrees(cgroup.view, wish):
+    def _write(self, cgroup: ContainerCgroup, desired: DesiredCpuset, cpusets: Cpusets) -> str:
+        if matches_desired(cgroup.view, desired):
             return ""
-        problem = cpusets.set(cgroup.folder, wish.cpus, wish.mems)
-        if not problem and wish.lift_quota:
+        problem = cpusets.set(cgroup.folder, desired.cpus, desired.mems)
+        if not problem and desired.lift_quota:
             problem = cpusets.lift_quota(cgroup.folder)
         if problem and not self._files.read(cgroup.folder / "cgroup.procs"):
-            return ""  # it has just ended, and there is nothing left to pin
+            return ""  # the container has just exited
         if not problem:
             self.counters.changed += 1
         return problem
 
     def _lift_pods(
-        self, cgroups: Mapping[str, ContainerCgroup], verdicts: Mapping[str, Verdict], cpusets: Cpusets
+        self, cgroups: Mapping[str, ContainerCgroup], decisions: Mapping[str, PinDecision], cpusets: Cpusets
     ) -> None:
-        """The quota of a pod holds its containers back too: lifted where all of them have it lifted."""
+        """Remove the CFS quota of pods if it is removed for all of their containers."""
         pods: dict[Path, bool] = {}
         for id, cgroup in cgroups.items():
             if cgroup.known:
-                wish = verdicts[id].wanted
-                pods[cgroup.pod] = pods.get(cgroup.pod, True) and wish is not None and wish.lift_quota
+                desired = decisions[id].desired
+                pods[cgroup.pod] = pods.get(cgroup.pod, True) and desired is not None and desired.lift_quota
         for pod, lift in pods.items():
             if lift and (problem := cpusets.lift_quota(pod)):
                 _log.warning("the quota of a pod is not lifted: %s", problem)
 
-    def _scene(self) -> Scene:
-        return take_scene(self._book, self._topology(), self._settings.pin)
+    def _snapshot(self) -> PinSnapshot:
+        return take_snapshot(self._state, self._topology(), self._settings.pin)
 
 
-def _alive(pod: Pod) -> bool:
+def _is_active(pod: Pod) -> bool:
     return pod.status.phase not in ("Succeeded", "Failed")
 
 
-def _gains(view: ContainerView, verdict: Verdict) -> bool:
-    """Whether a container is only given more; those go last."""
-    has, wish = read_cpus(view.cpus), verdict.wanted
-    return wish is None or (bool(has) and has is not None and has <= wish.cpus)
+def _only_gains(view: ContainerView, decision: PinDecision) -> bool:
+    """Report whether a container only gains CPUs; those are updated last."""
+    has, desired = read_cpus(view.cpus), decision.desired
+    return desired is None or (bool(has) and has is not None and has <= desired.cpus)

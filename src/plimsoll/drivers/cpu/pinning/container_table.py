@@ -1,11 +1,11 @@
-"""The containers of a runtime, what they were given, and what is to be changed. Pure: nothing here waits.
+"""Containers of a runtime, their cpusets and pending changes. Pure: never blocks.
 
-Owns `Roll`. What a container has is what was last said about it: by the runtime, or to it. What was said in
-the answer to an event may not have come to pass (runtimes pass over failures there), so it is not relied on
-when another container is about to get the same CPUs for itself.
+The cpuset of a container is the last one reported by the runtime or sent to it. An update in a response to an
+event may have failed (runtimes ignore such failures), so it is not relied upon when another container is
+about to get the same CPUs exclusively.
 
-DIFF: a container is not made with exclusive CPUs while another one is known to stay on them; the Go driver
-makes it all the same (test_issue_297_a_claim_of_everything_does_not_start_over_shared_containers).
+DIFF: a container is not created with exclusive CPUs while another one is known to stay on them; the Go driver
+creates it (test_issue_297_a_claim_of_everything_does_not_start_over_shared_containers).
 """
 
 from __future__ import annotations
@@ -17,108 +17,109 @@ from itertools import count
 from plimsoll.api.cpuset import EMPTY, CpuSet
 from plimsoll.drivers.cpu.pinning.plan import (
     ContainerView,
+    DesiredCpuset,
+    PinDecision,
     PinFault,
-    Scene,
-    Verdict,
-    Wanted,
-    crowd,
-    judge,
+    PinSnapshot,
+    compute_desired,
+    decide,
+    make_overlap_fault,
+    make_refused_fault,
     read_cpus,
-    refuse,
-    wanted,
 )
-from plimsoll.drivers.cpu.state.holdings import union
+from plimsoll.drivers.cpu.state.claim_allocation import union
 
 
 @dataclass(slots=True)
-class Entry:
-    """A container. `made`: the runtime can change it. `sure`: the runtime has agreed to what the view says.
+class ContainerEntry:
+    """Entry of a container. `created`: the runtime can update it. `confirmed`: the runtime has confirmed the
+    view.
 
-    `stamp` is another whenever something was said about it, `refused` is why it could not be changed.
+    `generation` changes with every report or update; `refused` is the fault of a failed update.
     """
 
     view: ContainerView
-    made: bool = True
-    sure: bool = True
-    stamp: int = 0
+    created: bool = True
+    confirmed: bool = True
+    generation: int = 0
     refused: PinFault | None = None
 
     @property
     def cpus(self) -> CpuSet | None:
-        """What it runs on, None if that is not known."""
+        """CPUs of the container, None if unknown."""
         return read_cpus(self.view.cpus) or None
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """A container that is to be given something else. `loses`: some of what it has, or may have."""
+class ContainerChange:
+    """Pending update of a container. `shrinks`: it loses CPUs that it has, or may have."""
 
     view: ContainerView
-    wanted: Wanted
-    loses: bool
-    stamp: int
+    desired: DesiredCpuset
+    shrinks: bool
+    generation: int
 
 
 @dataclass(frozen=True, slots=True)
-class Admission:
-    """What a new container is given, and what others are given before."""
+class ContainerAdmission:
+    """Cpuset of a new container, and the updates of others that precede it."""
 
-    wanted: Wanted
-    changes: tuple[Change, ...]
+    desired: DesiredCpuset
+    changes: tuple[ContainerChange, ...]
 
 
-def agrees(view: ContainerView, wanted: Wanted) -> bool:
-    """Whether a container has all that is wanted."""
-    if not wanted.cpus:
+def matches_desired(view: ContainerView, desired: DesiredCpuset) -> bool:
+    """Report whether a container has the desired cpuset, memory nodes and quota."""
+    if not desired.cpus:
         return True
-    if read_cpus(view.cpus) != wanted.cpus:
+    if read_cpus(view.cpus) != desired.cpus:
         return False
-    if wanted.mems and read_cpus(view.mems) != read_cpus(wanted.mems):
+    if desired.mems and read_cpus(view.mems) != read_cpus(desired.mems):
         return False
-    return not wanted.lift_quota or view.quota <= 0
+    return not desired.lift_quota or view.quota <= 0
 
 
-def given(view: ContainerView, wanted: Wanted) -> ContainerView:
-    """The container after it was given what is wanted."""
+def apply_desired(view: ContainerView, desired: DesiredCpuset) -> ContainerView:
+    """Return the container after an update."""
     return replace(
         view,
-        cpus=str(wanted.cpus) or view.cpus,
-        mems=wanted.mems or view.mems,
-        quota=-1 if wanted.lift_quota else view.quota,
+        cpus=str(desired.cpus) or view.cpus,
+        mems=desired.mems or view.mems,
+        quota=-1 if desired.lift_quota else view.quota,
     )
 
 
-class Roll:
-    """Containers by id, sandboxes and the pods that use claims."""
+class ContainerTable:
+    """Containers by ID, sandboxes, and the pods that use claims."""
 
     def __init__(self) -> None:
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, ContainerEntry] = {}
         self.owners: dict[str, str] = {}
         self._sandboxes: dict[str, str] = {}
-        self._stamps = count(1)
+        self._generations = count(1)
 
-    # -- what the runtime says
+    # -- reports of the runtime
 
-    def start_over(self, sandboxes: Mapping[str, str], views: Iterable[ContainerView]) -> None:
-        """All there is: sandboxes with the UIDs of their pods, and containers."""
+    def reset(self, sandboxes: Mapping[str, str], views: Iterable[ContainerView]) -> None:
+        """Replace all entries: sandboxes with the UIDs of their pods, and containers."""
         self._sandboxes = dict(sandboxes)
-        self.entries = {view.id: Entry(view, stamp=next(self._stamps)) for view in views}
+        self.entries = {view.id: ContainerEntry(view, generation=next(self._generations)) for view in views}
         alive = set(self._sandboxes.values()) | {entry.view.pod_uid for entry in self.entries.values()}
         self.owners = {uid: pod for uid, pod in self.owners.items() if pod in alive}
         for entry in self.entries.values():
             for uid in entry.view.claims:
                 self.owners.setdefault(uid, entry.view.pod_uid)
 
-    def see(self, view: ContainerView) -> Entry:
-        """News of a container that is made; what the runtime says about its CPUs counts."""
+    def update_container(self, view: ContainerView) -> ContainerEntry:
+        """Update the entry of a created container from a report of the runtime."""
         entry = self.entries.get(view.id)
         if entry is None:
-            entry = self.entries[view.id] = Entry(view, stamp=next(self._stamps))
+            entry = self.entries[view.id] = ContainerEntry(view, generation=next(self._generations))
             for uid in view.claims:
                 self.owners.setdefault(uid, view.pod_uid)
             return entry
         old = entry.view
-        entry.made = True
+        entry.created = True
         entry.view = replace(
             old,
             running=True,
@@ -136,125 +137,139 @@ class Roll:
         self._sandboxes[sandbox] = pod
 
     def forget_sandbox(self, sandbox: str) -> None:
-        """With its last sandbox a pod lets go of its claims."""
+        """Remove a sandbox; with its last sandbox a pod stops using its claims."""
         pod = self._sandboxes.pop(sandbox, None)
         if pod is None or pod in self._sandboxes.values():
             return
         if not any(entry.view.pod_uid == pod for entry in self.entries.values()):
             self.owners = {uid: owner for uid, owner in self.owners.items() if owner != pod}
 
-    # -- what follows
+    # -- decisions
 
     @property
     def shared_in_use(self) -> bool:
-        """Whether some container needs the shared pool; may be asked by any thread."""
+        """True if a container uses the shared pool; safe to call from any thread."""
         return any(entry.view.shared for entry in tuple(self.entries.values()))
 
-    def prune(self, scene: Scene) -> None:
-        """Claims that nobody holds belong to no pod."""
-        self.owners = {uid: pod for uid, pod in self.owners.items() if uid in scene.holdings}
+    def prune(self, snapshot: PinSnapshot) -> None:
+        """Remove the owners of claims that are not allocated."""
+        self.owners = {uid: pod for uid, pod in self.owners.items() if uid in snapshot.allocations}
 
-    def verdicts(self, scene: Scene) -> dict[str, Verdict]:
-        scene = replace(scene, owners=self.owners)
-        return {id: judge(entry.view, scene) for id, entry in self.entries.items()}
+    def decisions(self, snapshot: PinSnapshot) -> dict[str, PinDecision]:
+        snapshot = replace(snapshot, owners=self.owners)
+        return {id: decide(entry.view, snapshot) for id, entry in self.entries.items()}
 
-    def due(self, scene: Scene, *, unsure: bool = False, besides: str = "") -> list[Change]:
-        """Containers that are to be changed, those first that lose CPUs; `unsure` ones too if asked for."""
+    def list_changes(
+        self, snapshot: PinSnapshot, *, include_unconfirmed: bool = False, exclude: str = ""
+    ) -> list[ContainerChange]:
+        """Return pending updates, shrinking ones first, with `include_unconfirmed` also those to be
+        repeated.
+        """
         changes = []
-        for id, verdict in self.verdicts(scene).items():
+        for id, decision in self.decisions(snapshot).items():
             entry = self.entries[id]
-            if id == besides or not entry.made or verdict.wanted is None or not verdict.wanted.cpus:
+            if id == exclude or not entry.created or decision.desired is None or not decision.desired.cpus:
                 continue
-            if agrees(entry.view, verdict.wanted) and (entry.sure or not unsure):
+            if matches_desired(entry.view, decision.desired) and (entry.confirmed or not include_unconfirmed):
                 continue
             has = entry.cpus
-            loses = has is None or not entry.sure or not has <= verdict.wanted.cpus
-            changes.append(Change(entry.view, verdict.wanted, loses, entry.stamp))
-        changes.sort(key=lambda change: not change.loses)
+            shrinks = has is None or not entry.confirmed or not has <= decision.desired.cpus
+            changes.append(ContainerChange(entry.view, decision.desired, shrinks, entry.generation))
+        changes.sort(key=lambda change: not change.shrinks)
         return changes
 
-    def outdated(self, scene: Scene) -> bool:
-        """Whether containers are being made that were given CPUs which they should not have any more."""
-        being_made = {id for id, entry in self.entries.items() if not entry.made}
+    def has_outdated_creations(self, snapshot: PinSnapshot) -> bool:
+        """Report whether containers are being created with CPUs that they must no longer have."""
+        being_made = {id for id, entry in self.entries.items() if not entry.created}
         if not being_made:
             return False
-        verdicts = self.verdicts(scene)
+        decisions = self.decisions(snapshot)
         return any(
-            (want := verdicts[id].wanted) is not None and not agrees(self.entries[id].view, want)
+            (want := decisions[id].desired) is not None and not matches_desired(self.entries[id].view, want)
             for id in being_made
         )
 
-    def admit(self, view: ContainerView, scene: Scene, *, patient: bool) -> Admission | PinFault:
-        """Whether a container may be made, what it is given and what others are given before it.
+    def admit(
+        self, view: ContainerView, snapshot: PinSnapshot, *, can_defer: bool
+    ) -> ContainerAdmission | PinFault:
+        """Admit a new container: return its cpuset and the updates of others that precede it, or a fault.
 
-        `patient`: containers that are just being made can be changed as soon as they are.
+        `can_defer`: containers that are being created can be updated as soon as they are.
         """
-        self.prune(scene)
-        found = wanted(view, scene.holdings, scene.shared, scene.topology, scene.pin, owners=self.owners)
+        self.prune(snapshot)
+        found = compute_desired(
+            view, snapshot.allocations, snapshot.shared, snapshot.topology, snapshot.pin, owners=self.owners
+        )
         if isinstance(found, PinFault):
             return found
         if found.exclusive:
-            fault = self._crowd(view, found.exclusive, scene, patient=patient)
+            fault = self._find_overlap(view, found.exclusive, snapshot, can_defer=can_defer)
             if fault is not None:
                 return fault
-        changes = self.due(scene, unsure=bool(found.exclusive), besides=view.id)
-        self.entries[view.id] = Entry(
-            given(replace(view, running=False), found), made=False, stamp=next(self._stamps)
+        changes = self.list_changes(snapshot, include_unconfirmed=bool(found.exclusive), exclude=view.id)
+        self.entries[view.id] = ContainerEntry(
+            apply_desired(replace(view, running=False), found),
+            created=False,
+            generation=next(self._generations),
         )
         for uid in view.claims:
             self.owners.setdefault(uid, view.pod_uid)
-        return Admission(found, tuple(changes))
+        return ContainerAdmission(found, tuple(changes))
 
-    def _crowd(self, view: ContainerView, own: CpuSet, scene: Scene, *, patient: bool) -> PinFault | None:
-        """Who would stay on CPUs that a new container is to have for itself."""
-        for id, verdict in self.verdicts(scene).items():
+    def _find_overlap(
+        self, view: ContainerView, own: CpuSet, snapshot: PinSnapshot, *, can_defer: bool
+    ) -> PinFault | None:
+        """Return a fault if another container would stay on CPUs that a new one is to have exclusively."""
+        for id, decision in self.decisions(snapshot).items():
             entry = self.entries[id]
             if id == view.id:
                 continue
-            common = view.claims.keys() & entry.view.claims.keys() & scene.holdings.keys()
-            alone = own - union(scene.holdings[uid].granted for uid in common)
-            future = verdict.wanted.cpus if verdict.wanted is not None else EMPTY
-            # One that may not have done as it was told may be anywhere, and so may one whose CPUs are all
-            # offline: the kernel lets it run where its parent may.
-            has = entry.cpus if entry.sure else None
-            both = alone if has is None or not has & scene.topology.all else has & alone
-            stays = not future or entry.refused is not None or not (entry.made or patient)
+            common = view.claims.keys() & entry.view.claims.keys() & snapshot.allocations.keys()
+            alone = own - union(snapshot.allocations[uid].assigned for uid in common)
+            future = decision.desired.cpus if decision.desired is not None else EMPTY
+            # A container with an unconfirmed update may be anywhere, and so may one whose CPUs are all
+            # offline: the kernel then uses the cpuset of its parent.
+            has = entry.cpus if entry.confirmed else None
+            both = alone if has is None or not has & snapshot.topology.all else has & alone
+            stays = not future or entry.refused is not None or not (entry.created or can_defer)
             if both and stays:
-                return crowd(view, entry.view, both)
+                return make_overlap_fault(view, entry.view, both)
         return None
 
-    def say(self, change: Change, *, sure: bool) -> None:
-        """A container was told to change."""
+    def record_change(self, change: ContainerChange, *, confirmed: bool) -> None:
+        """Record that an update was sent."""
         entry = self.entries.get(change.view.id)
         if entry is None:
             return
-        if entry.stamp != change.stamp:
-            # Two were told at the same time, and nobody knows which came last.
-            entry.sure = False
+        if entry.generation != change.generation:
+            # Concurrent updates: the order in which they took effect is unknown.
+            entry.confirmed = False
             entry.view = replace(entry.view, cpus="")
             return
-        entry.stamp = next(self._stamps)
-        entry.view = given(entry.view, change.wanted)
-        entry.sure = sure
-        if sure:
+        entry.generation = next(self._generations)
+        entry.view = apply_desired(entry.view, change.desired)
+        entry.confirmed = confirmed
+        if confirmed:
             entry.refused = None
 
-    def doubt(self, change: Change, why: str) -> PinFault | None:
-        """A container was not changed, or nobody knows."""
+    def record_failure(self, change: ContainerChange, why: str) -> PinFault | None:
+        """Record that an update failed or its result is unknown."""
         entry = self.entries.get(change.view.id)
         if entry is None:
             return None
-        entry.sure = False
-        if entry.stamp != change.stamp:
+        entry.confirmed = False
+        if entry.generation != change.generation:
             return None
-        entry.stamp = next(self._stamps)
+        entry.generation = next(self._generations)
         entry.view = replace(entry.view, cpus="")
-        entry.refused = refuse(entry.view, change.wanted.cpus, why)
+        entry.refused = make_refused_fault(entry.view, change.desired.cpus, why)
         return entry.refused
 
-    def faults(self, scene: Scene) -> tuple[PinFault, ...]:
-        """What is wrong now."""
-        found = [verdict.fault for verdict in self.verdicts(scene).values() if verdict.fault is not None]
+    def faults(self, snapshot: PinSnapshot) -> tuple[PinFault, ...]:
+        """Return the current faults."""
+        found = [
+            decision.fault for decision in self.decisions(snapshot).values() if decision.fault is not None
+        ]
         named = {fault.container for fault in found}
         for id, entry in self.entries.items():
             if entry.refused is not None and id not in named:

@@ -1,4 +1,4 @@
-"""What is counted about pinning. Values only."""
+"""Counters of pinning."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Counters:
-    """How often something happened since the start.
+    """Counters since the start.
 
-    `created` and `refused` are containers that were asked about, `corrected` changes by others that were set
-    right on the way, `changed` and `failed` changes of running containers, `deferred` those left to the next
-    event, `drifted` containers that had something else than they were given.
+    `created` and `refused` are new containers, `corrected` foreign updates that were corrected in flight,
+    `changed` and `failed` updates of running containers, `deferred` those left to the next event, `drifted`
+    containers with another cpuset than the desired one.
     """
 
     connections: int = 0

@@ -1,10 +1,9 @@
-"""The kernel's cpusets: reading and writing them, in either version of cgroups.
+"""Kernel cpusets, cgroup v1 and v2.
 
-Owns `Files`, the few calls that touch the machine, `Hierarchy` and what each version wants. On v1 a cpuset
-has to lie within the one above it, at every moment: those above are widened first, from the top, and those
-inside a container are taken along. On v2 a cpuset that is not set is that of the one above, and the files are
-there only if every cgroup above hands the controller down. Promises: nothing is written at the root of the
-hierarchy but that; no empty set is ever written; what was written is read again.
+On v1 a cpuset must be a subset of its parent's at all times: ancestors are widened first, from the top, and
+descendants of a container's cgroup are updated with it. On v2 an unset cpuset is that of the parent, and the
+files exist only if every ancestor enables the controller. Guarantees: nothing else is written at the root of
+the hierarchy; an empty set is never written; every write is read back.
 """
 
 from __future__ import annotations
@@ -19,27 +18,27 @@ from plimsoll.api.cpuset import EMPTY, CpuSet
 from plimsoll.drivers.cpu.pinning.plan import read_cpus
 
 CPUS, MEMS = "cpuset.cpus", "cpuset.mems"
-#: A folder deeper than that is none that a kubelet or a runtime has made.
-DEEPEST = 12
+#: Maximum depth of cgroups created by a kubelet or runtime.
+MAX_DEPTH = 12
 
 
 class Files(Protocol):
-    """What is needed of a machine. Nothing raises; what can fail returns an errno."""
+    """File access for cgroups. Nothing raises; failures return an errno."""
 
     def read(self, file: Path) -> str | None:
-        """The text of a file without blanks around it; None if it cannot be read."""
+        """Return the stripped text of a file, None if it cannot be read."""
         ...
 
     def write(self, file: Path, value: str) -> int: ...
 
     def folders(self, folder: Path) -> tuple[str, ...]:
-        """The names of the folders right below one, sorted."""
+        """Return the names of subdirectories, sorted."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Hierarchy:
-    """Where cpusets are: the root of their tree. `cpu` is the root of the tree with quotas."""
+    """Root of the cpuset hierarchy. `cpu` is the root of the hierarchy with CFS quotas."""
 
     version: int
     root: Path
@@ -47,7 +46,7 @@ class Hierarchy:
 
 
 def find_hierarchy(mount: Path, files: Files) -> Hierarchy | str:
-    """The cpusets below a mount point, or why there are none."""
+    """Find the cpuset hierarchy below a mount point, or return the reason why there is none."""
     listed = files.read(mount / "cgroup.controllers")
     if listed is not None:
         if "cpuset" not in listed.split():
@@ -67,7 +66,7 @@ def _v1_root(mount: Path, controller: str, files: Files) -> Path | None:
 
 
 class Cpusets:
-    """The cpusets of a hierarchy."""
+    """Cpusets of a hierarchy."""
 
     def __init__(self, hierarchy: Hierarchy, files: Files) -> None:
         self.hierarchy = hierarchy
@@ -76,7 +75,7 @@ class Cpusets:
     # -- state
 
     def cpus(self, folder: Path) -> str:
-        """What is in force, else what is set."""
+        """Return the effective cpuset, else the configured one."""
         names = ("cpuset.cpus.effective", CPUS) if self.hierarchy.version == 2 else (CPUS,)
         return next(filter(None, (self._files.read(folder / name) for name in names)), "")
 
@@ -85,7 +84,7 @@ class Cpusets:
         return next(filter(None, (self._files.read(folder / name) for name in names)), "")
 
     def quota(self, folder: Path) -> int:
-        """The quota of a cgroup in microseconds; 0 for none."""
+        """Return the CFS quota of a cgroup in microseconds, 0 for none."""
         cpu = self._cpu_folder(folder)
         if cpu is None:
             return 0
@@ -93,13 +92,13 @@ class Cpusets:
         text = (self._files.read(cpu / name) or "").partition(" ")[0]
         return int(text) if text.isdecimal() and len(text) < 19 else 0
 
-    # -- writing; each returns why it is not done, or nothing
+    # -- writing; methods return the error or ""
 
     def set(self, folder: Path, cpus: CpuSet, mems: str = "") -> str:
-        """Let what is inside a cgroup run on these CPUs, and these memory nodes if any are named."""
+        """Set the CPUs of a cgroup, and its memory nodes if given; return the error or ""."""
         if not cpus:
             return "an empty set is never written"
-        if self.hierarchy.version == 2 and (problem := self._hand_down(folder)):
+        if self.hierarchy.version == 2 and (problem := self._enable_controller(folder)):
             return problem
         problem = self._set(folder, CPUS, cpus)
         nodes = read_cpus(mems) or EMPTY
@@ -113,52 +112,52 @@ class Cpusets:
             return ""
         file, value = ("cpu.max", "max") if self.hierarchy.version == 2 else ("cpu.cfs_quota_us", "-1")
         number = self._files.write(cpu / file, value)
-        return _why(cpu / file, value, number) if number else ""
+        return _format_error(cpu / file, value, number) if number else ""
 
-    def _set(self, folder: Path, name: str, wanted: CpuSet) -> str:
-        for above in self._above(folder):
-            problem = self._widen(above, name, wanted)
+    def _set(self, folder: Path, name: str, desired: CpuSet) -> str:
+        for above in self._list_ancestors(folder):
+            problem = self._widen(above, name, desired)
             if problem:
                 return problem
         if self.hierarchy.version == 1:
-            self._lead(folder, name, wanted)
-        problem = self._write(folder / name, wanted)
-        return problem or self._check(folder, name, wanted)
+            self._update_descendants(folder, name, desired)
+        problem = self._write(folder / name, desired)
+        return problem or self._check(folder, name, desired)
 
-    def _widen(self, folder: Path, name: str, wanted: CpuSet) -> str:
-        """Have a cgroup above contain what is wanted below it."""
+    def _widen(self, folder: Path, name: str, desired: CpuSet) -> str:
+        """Extend the cpuset of an ancestor to include the desired CPUs."""
         has = read_cpus(self._files.read(folder / name) or "")
-        if has is None or (not has and self.hierarchy.version == 2) or wanted <= has:
+        if has is None or (not has and self.hierarchy.version == 2) or desired <= has:
             return ""
-        return self._write(folder / name, has | wanted)
+        return self._write(folder / name, has | desired)
 
-    def _lead(self, folder: Path, name: str, wanted: CpuSet) -> None:
-        """Take cgroups inside a container along: who had all of the CPUs has all again, others what is left.
+    def _update_descendants(self, folder: Path, name: str, desired: CpuSet) -> None:
+        """Update the cgroups inside a container: those with all CPUs get all again, others the intersection.
 
-        Those that cannot follow make the container's own change fail, and that is told.
+        Descendants that cannot be updated make the container's own update fail, which is reported.
         """
-        futures = dict(self._futures(folder, name, self._has(folder, name), wanted))
+        futures = dict(self._plan_descendants(folder, name, self._has(folder, name), desired))
         if not futures:
             return
-        # By way of both sets, so that each is within the one above it at every moment.
+        # Set the union first, so that each cpuset stays a subset of its parent's.
         for inner in (folder, *futures):
-            self._write(inner / name, self._has(inner, name) | futures.get(inner, wanted))
+            self._write(inner / name, self._has(inner, name) | futures.get(inner, desired))
         for inner in reversed(futures):
             self._write(inner / name, futures[inner])
 
-    def _futures(
+    def _plan_descendants(
         self, folder: Path, name: str, old: CpuSet, new: CpuSet, depth: int = 0
     ) -> Iterator[tuple[Path, CpuSet]]:
-        """What is to become of the cgroups below one that changes, the highest first."""
-        if depth >= DEEPEST:
+        """Return the new cpusets of the descendants of a cgroup, parents first."""
+        if depth >= MAX_DEPTH:
             return
         for part in self._files.folders(folder):
             inner = folder / part
             has = self._has(inner, name)
-            if has:  # one that has none holds nobody, and nobody below it has any
+            if has:  # a cgroup without CPUs has no processes, and neither have its descendants
                 future = new if has == old else (has & new or new)
                 yield inner, future
-                yield from self._futures(inner, name, has, future, depth + 1)
+                yield from self._plan_descendants(inner, name, has, future, depth + 1)
 
     def _has(self, folder: Path, name: str) -> CpuSet:
         return read_cpus(self._files.read(folder / name) or "") or EMPTY
@@ -167,29 +166,29 @@ class Cpusets:
         if read_cpus(self._files.read(file) or "") == value:
             return ""
         number = self._files.write(file, str(value))
-        return _why(file, str(value), number) if number else ""
+        return _format_error(file, str(value), number) if number else ""
 
-    def _check(self, folder: Path, name: str, wanted: CpuSet) -> str:
+    def _check(self, folder: Path, name: str, desired: CpuSet) -> str:
         shown = self.cpus(folder) if name == CPUS else self.mems(folder)
-        if read_cpus(shown) == wanted:
+        if read_cpus(shown) == desired:
             return ""
-        return f"{folder / name} says {shown!r} after {str(wanted)!r} was written"
+        return f"{folder / name} is {shown!r} after {str(desired)!r} was written"
 
-    def _hand_down(self, folder: Path) -> str:
-        """On v2: have every cgroup above hand the controller down."""
+    def _enable_controller(self, folder: Path) -> str:
+        """Enable the cpuset controller in all ancestors (v2)."""
         if self._files.read(folder / CPUS) is not None:
             return ""
-        for above in (self.hierarchy.root, *self._above(folder)):
+        for above in (self.hierarchy.root, *self._list_ancestors(folder)):
             file = above / "cgroup.subtree_control"
             if "cpuset" in (self._files.read(file) or "").split():
                 continue
             number = self._files.write(file, "+cpuset")
             if number:
-                return _why(file, "+cpuset", number)
+                return _format_error(file, "+cpuset", number)
         return ""
 
-    def _above(self, folder: Path) -> list[Path]:
-        """The cgroups above one, the highest first; not the root, which has everything."""
+    def _list_ancestors(self, folder: Path) -> list[Path]:
+        """Return the ancestors of a cgroup from the top, without the root."""
         inner = folder.relative_to(self.hierarchy.root).parts[:-1]
         return [self.hierarchy.root.joinpath(*inner[: depth + 1]) for depth in range(len(inner))]
 
@@ -198,5 +197,5 @@ class Cpusets:
         return None if cpu is None else cpu / folder.relative_to(self.hierarchy.root)
 
 
-def _why(file: Path, value: str, number: int) -> str:
+def _format_error(file: Path, value: str, number: int) -> str:
     return f"{file}: {value!r}: {os.strerror(number)}"

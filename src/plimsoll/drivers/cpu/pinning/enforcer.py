@@ -1,7 +1,4 @@
-"""Who gives containers their CPUs: what a driver asks of it, and which one it is.
-
-Owns `Enforcer` and the choice: NRI where the runtime has a socket for it, else cgroups.
-"""
+"""Interface of enforcers, which pin containers, and the choice between NRI and cgroups."""
 
 from __future__ import annotations
 
@@ -13,18 +10,18 @@ from plimsoll.common.checkpoint import Finding
 from plimsoll.drivers.cpu.pinning.cgroups import CgroupEnforcer
 from plimsoll.drivers.cpu.pinning.counters import Counters
 from plimsoll.drivers.cpu.pinning.nri import NriEnforcer
-from plimsoll.drivers.cpu.pinning.plan import ContainerView, Holdings, PinFault
+from plimsoll.drivers.cpu.pinning.plan import ContainerView, CpuStateView, PinFault
 from plimsoll.drivers.cpu.pinning.pods import NodePods
-from plimsoll.drivers.cpu.settings import CpuSettings, Enforcement
+from plimsoll.drivers.cpu.settings import CpuSettings, PinEnforcement
 from plimsoll.drivers.cpu.topology.topology import Topology
 
 
 class Enforcer(Protocol):
-    """Keeps containers on the CPUs that are theirs."""
+    """Keeps containers on their CPUs."""
 
-    #: Called when the link to the runtime, or what is wrong with containers, has changed.
+    #: Called when the link to the runtime, or the faults of containers, have changed.
     on_change: Callable[[], None]
-    #: Why nothing can be set; empty while it can.
+    #: Reason why containers cannot be pinned, "" if they can.
     link_error: str
     findings: tuple[Finding, ...]
     counters: Counters
@@ -34,12 +31,12 @@ class Enforcer(Protocol):
 
     @property
     def runtime(self) -> str:
-        """Through what containers are reached, for people."""
+        """Description of the runtime or enforcement mechanism."""
         ...
 
     @property
     def shared_in_use(self) -> bool:
-        """Whether containers run on the shared pool."""
+        """True if containers run on the shared pool."""
         ...
 
     async def start(self) -> None: ...
@@ -47,7 +44,9 @@ class Enforcer(Protocol):
     async def stop(self) -> None: ...
 
     async def apply(self) -> tuple[PinFault, ...]:
-        """Holdings, pool or topology changed: bring running containers in line, now or as soon as may be."""
+        """Update running containers after a change of allocations, shared pool or topology, as soon as
+        possible.
+        """
         ...
 
     def containers(self) -> tuple[ContainerView, ...]: ...
@@ -56,12 +55,12 @@ class Enforcer(Protocol):
 
 
 def make_enforcer(
-    book: Holdings, topology: Callable[[], Topology], settings: CpuSettings, client: Client
+    state: CpuStateView, topology: Callable[[], Topology], settings: CpuSettings, client: Client
 ) -> Enforcer:
-    """The one that the settings name, or the one that is possible here."""
+    """Create the configured enforcer; the default is NRI if its socket exists, else cgroups."""
     chosen = settings.pin.enforcement
-    if chosen is Enforcement.AUTO:
-        chosen = Enforcement.NRI if settings.nri.exists() else Enforcement.CGROUPS
-    if chosen is Enforcement.NRI:
-        return NriEnforcer(book, topology, settings)
-    return CgroupEnforcer(book, topology, settings, NodePods(client, settings.node))
+    if chosen is PinEnforcement.AUTO:
+        chosen = PinEnforcement.NRI if settings.nri.exists() else PinEnforcement.CGROUPS
+    if chosen is PinEnforcement.NRI:
+        return NriEnforcer(state, topology, settings)
+    return CgroupEnforcer(state, topology, settings, NodePods(client, settings.node))

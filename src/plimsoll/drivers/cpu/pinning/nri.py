@@ -1,26 +1,25 @@
-"""Pinning by way of NRI: the runtime asks, and containers get their CPUs before they start.
+"""Pinning through NRI: the runtime asks the plugin, and containers get their CPUs before they start.
 
-Owns `NriEnforcer` (section 8 of the CPU driver's specification, section 7 of the node protocols). Promises:
-it connects for ever; after each connection everything is looked at anew; no handler waits for anything; every
-decision is taken on one state of the book; a container with exclusive CPUs is not made while it is known that
-another one stays on them; no empty set of CPUs is ever sent.
+`NriEnforcer` (docs/spec/cpu-driver.md, "NRI plugin"; docs/spec/node-protocols.md, "NRI") guarantees: it
+reconnects indefinitely; every connection starts with a full synchronization; event handlers never block;
+every decision is based on one snapshot of the state; a container with exclusive CPUs is not created while
+another one is known to stay on them; an empty cpuset is never sent.
 
-When CPUs are claimed or given back, containers of the shared pool are changed at once through the plugin's
-own call where that is safe (NRI 0.12.1: before, it could lock up a runtime that was updating a container
-itself), else with the answer to the next event. The plugin's call is made by a task of its own and never from
-a handler.
+When CPUs are allocated or released, containers of the shared pool are updated at once through the plugin's
+own call where that is safe (since NRI 0.12.1; earlier versions could deadlock a runtime that was updating a
+container), else with the response to the next event. The call is made by a separate task, never from an event
+handler.
 
-With `fail_closed` the plugin takes part in the validation of new containers: if it dies while one is made,
-the container fails instead of starting unpinned. While no plugin is there at all, only the runtime can
-refuse: its option `required_plugins`, or the annotation `required-plugins.noderesource.dev` of a pod, names
-`dra.cpu`.
+With `fail_closed` the plugin takes part in the validation of new containers: if it dies while one is created,
+the container fails instead of starting unpinned. While no plugin is connected, only the runtime can reject
+containers: its option `required_plugins`, or the pod annotation `required-plugins.noderesource.dev`, must
+name `dra.cpu`.
 
-DIFF: shared containers are changed when a claim is prepared or released, not only when a container is made
-(test_problem_6_shared_pool_grows_right_after_unprepare).
-DIFF: updates by the kubelet keep a container on its CPUs; the Go driver does not listen to them
-(test_problem_9_kubelet_updates_do_not_overwrite).
-DIFF: a lost runtime is waited for, however long; the Go driver gives up after five tries
-(test_problem_10_reconnects_for_ever).
+DIFF: shared containers are updated when a claim is prepared or unprepared, not only when a container is
+created (test_problem_6_shared_pool_grows_right_after_unprepare). DIFF: updates by the kubelet keep a
+container on its CPUs; the Go driver does not handle them (test_problem_9_kubelet_updates_do_not_overwrite).
+DIFF: the plugin reconnects indefinitely; the Go driver gives up after five attempts
+(test_problem_10_reconnects_indefinitely).
 """
 
 from __future__ import annotations
@@ -34,11 +33,18 @@ from pathlib import Path
 from typing import Any
 
 from plimsoll.common.checkpoint import Finding, Severity
-from plimsoll.drivers.cpu.pinning.audit import Audit, Sights
-from plimsoll.drivers.cpu.pinning.container_table import Change, Roll, agrees
+from plimsoll.drivers.cpu.pinning.audit import Audit, CpusetObserver
+from plimsoll.drivers.cpu.pinning.container_table import ContainerChange, ContainerTable, matches_desired
 from plimsoll.drivers.cpu.pinning.counters import Counters
-from plimsoll.drivers.cpu.pinning.messages import STOPPED, read_container, write_change, write_wanted
-from plimsoll.drivers.cpu.pinning.plan import ContainerView, Holdings, PinFault, Scene, Wanted, take_scene
+from plimsoll.drivers.cpu.pinning.nri_messages import STOPPED, decode_container, encode_cpuset, encode_update
+from plimsoll.drivers.cpu.pinning.plan import (
+    ContainerView,
+    CpuStateView,
+    DesiredCpuset,
+    PinFault,
+    PinSnapshot,
+    take_snapshot,
+)
 from plimsoll.drivers.cpu.settings import DRIVER_NAME, CpuSettings
 from plimsoll.drivers.cpu.topology.topology import Topology
 from plimsoll.errors import PlimsollError
@@ -51,57 +57,59 @@ from plimsoll.protocols.ttrpc import UNIMPLEMENTED, UNKNOWN, Fault, end_tasks
 _log = logging.getLogger("plimsoll.cpu.pinning")
 
 INDEX = "00"
-#: Since then plugins can take part in validation; runtimes that do not know the event turn a plugin away.
+#: First NRI version with validation; older runtimes reject plugins that subscribe to the event.
 VALIDATION: Version = (0, 10, 0)
 
 
 class NriEnforcer:
-    """Gives containers their CPUs through a runtime's NRI.
+    """Pins containers through a runtime's NRI.
 
-    `patience` is how long `apply` waits for the runtime, `limit` how long one call may take; every `audit`
-    seconds the kernel is asked what containers have.
+    `apply_timeout` limits how long `apply` waits for the runtime, `call_timeout` the duration of one call;
+    cpusets are audited every `audit` seconds.
     """
 
     def __init__(
         self,
-        book: Holdings,
+        state: CpuStateView,
         topology: Callable[[], Topology],
         settings: CpuSettings,
         *,
         socket: Path | None = None,
-        patience: float = 2.0,
-        limit: float = 5.0,
+        apply_timeout: float = 2.0,
+        call_timeout: float = 5.0,
         shortest: float = 0.1,
         longest: float = 10.0,
         retry: float = 0.2,
         audit: float = 30.0,
-        sights: Sights | None = None,
+        observer: CpusetObserver | None = None,
         name: str = DRIVER_NAME,
     ) -> None:
-        self.on_change: Callable[[], None] = _nothing
+        self.on_change: Callable[[], None] = _ignore
         self.counters = Counters()
-        #: What the book found out when the runtime told of all containers.
+        #: Findings of the comparison with all containers at synchronization.
         self.findings: tuple[Finding, ...] = ()
         self.link_error = "not connected yet"
-        self._book = book
+        self._state = state
         self._topology = topology
         self._settings = settings
-        self._patience = patience
-        self._limit = limit
+        self._apply_timeout = apply_timeout
+        self._call_timeout = call_timeout
         self._pauses = (shortest, longest)
         self._retry = retry
-        self._roll = Roll()
+        self._containers = ContainerTable()
         self._linked = False
-        self._no_pushes = False
+        self._push_unsupported = False
         self._wake = asyncio.Event()
-        #: Set when something is heard of a container, or the link is gone.
-        self._news = asyncio.Event()
+        #: Set when a container changes, or the link is lost.
+        self._container_changed = asyncio.Event()
         self._waiting: list[asyncio.Future[None]] = []
         self._tasks: list[asyncio.Task[None]] = []
-        #: What was given to containers that are being made, for validation.
-        self._answers: dict[str, Wanted] = {}
+        #: Cpusets of containers that are being created, for validation.
+        self._pending_creations: dict[str, DesiredCpuset] = {}
         root = settings.host_root
-        self.audit = Audit(self, sights or Sights(root / "sys/fs/cgroup", root / "proc"), every=audit)
+        self.audit = Audit(
+            self, observer or CpusetObserver(root / "sys/fs/cgroup", root / "proc"), interval=audit
+        )
         self._plugin = NriPlugin(
             name,
             INDEX,
@@ -109,8 +117,8 @@ class NriEnforcer:
                 Event.RUN_POD_SANDBOX: self._on_sandbox,
                 Event.REMOVE_POD_SANDBOX: self._on_sandbox_removed,
                 Event.CREATE_CONTAINER: self._on_create,
-                Event.POST_CREATE_CONTAINER: self._on_news,
-                Event.POST_START_CONTAINER: self._on_news,
+                Event.POST_CREATE_CONTAINER: self._on_container_created,
+                Event.POST_START_CONTAINER: self._on_container_created,
                 Event.UPDATE_CONTAINER: self._on_update,
                 Event.STOP_CONTAINER: self._on_stop,
                 Event.REMOVE_CONTAINER: self._on_removed,
@@ -121,10 +129,10 @@ class NriEnforcer:
             configure=self._on_configure,
         )
 
-    # -- coming and going
+    # -- lifecycle
 
     async def start(self) -> None:
-        """Connect, for ever; does not wait for the runtime."""
+        """Start connecting in the background, indefinitely."""
         if self._tasks:
             return
         shortest, longest = self._pauses
@@ -138,7 +146,7 @@ class NriEnforcer:
         ]
 
     async def stop(self) -> None:
-        """Leave; containers stay as they are."""
+        """Stop; containers keep their cpusets."""
         tasks, self._tasks = self._tasks, []
         await end_tasks(tasks)
         self._linked = False
@@ -149,23 +157,23 @@ class NriEnforcer:
 
     @property
     def linked(self) -> bool:
-        """Whether the runtime is connected and has told of all its containers."""
+        """True if the runtime is connected and synchronized."""
         return self._linked
 
     @property
     def runtime(self) -> str:
-        """The runtime and its NRI, for people."""
-        told = self._plugin.runtime
-        if told is None:
+        """Runtime name with its version and NRI version."""
+        env_claims = self._plugin.runtime
+        if env_claims is None:
             return ""
         version = self._plugin.nri_version
         shown = "unknown" if version is None else ".".join(map(str, version))
-        return f"{told.runtime_name} {told.runtime_version}, NRI {shown}"
+        return f"{env_claims.runtime_name} {env_claims.runtime_version}, NRI {shown}"
 
     @property
     def pushes(self) -> bool:
-        """Whether containers can be changed at any time."""
-        if self._no_pushes:
+        """True if running containers can be updated at any time."""
+        if self._push_unsupported:
             return False
         if self._settings.pin.push is not None:
             return self._settings.pin.push
@@ -174,59 +182,63 @@ class NriEnforcer:
 
     @property
     def shared_in_use(self) -> bool:
-        """Whether containers run on the shared pool."""
-        return self._roll.shared_in_use
+        """True if containers run on the shared pool."""
+        return self._containers.shared_in_use
 
     def containers(self) -> tuple[ContainerView, ...]:
-        return tuple(entry.view for entry in self._roll.entries.values())
+        return tuple(entry.view for entry in self._containers.entries.values())
 
     def faults(self) -> tuple[PinFault, ...]:
-        """What is wrong with containers now."""
-        found = self._roll.faults(self._scene())
+        """Return the current faults of containers."""
+        found = self._containers.faults(self._snapshot())
         named = {fault.container for fault in found}
-        drifted = (fault for id, fault in self.audit.faults.items() if id in self._roll.entries)
+        drifted = (fault for id, fault in self.audit.faults.items() if id in self._containers.entries)
         return (*found, *(fault for fault in drifted if fault.container not in named))
 
-    def expected(self) -> Mapping[str, tuple[ContainerView, Wanted]]:
-        """What containers have for sure, as far as this driver knows; for audits."""
+    def expected(self) -> Mapping[str, tuple[ContainerView, DesiredCpuset]]:
+        """Return the confirmed cpusets of containers, for audits."""
         found = {}
-        for id, verdict in self._roll.verdicts(self._scene()).items():
-            entry = self._roll.entries[id]
-            if verdict.wanted is not None and entry.made and agrees(entry.view, verdict.wanted):
-                found[id] = (entry.view, verdict.wanted)
+        for id, decision in self._containers.decisions(self._snapshot()).items():
+            entry = self._containers.entries[id]
+            if (
+                decision.desired is not None
+                and entry.created
+                and matches_desired(entry.view, decision.desired)
+            ):
+                found[id] = (entry.view, decision.desired)
         return found
 
-    # -- changing
+    # -- updates
 
     async def apply(self) -> tuple[PinFault, ...]:
-        """Holdings, pool or topology changed: bring running containers in line, now or with the next event.
+        """Update running containers after a change of allocations, shared pool or topology.
 
-        Never from inside a handler.
+        Updates are sent now, or with the next event. Must not be called from an event handler.
         """
         if self._linked and self.pushes and self._tasks:
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._patience):
-                    await self._pushed()
-                    # Containers that are just being made can be changed only when they are.
-                    while self._linked and self._roll.outdated(self._scene()):
-                        self._news.clear()
-                        await self._news.wait()
+                async with asyncio.timeout(self._apply_timeout):
+                    await self._push_and_wait()
+                    # Containers that are being created can be updated only afterwards.
+                    while self._linked and self._containers.has_outdated_creations(self._snapshot()):
+                        self._container_changed.clear()
+                        await self._container_changed.wait()
                         if self._linked:
-                            await self._pushed()
+                            await self._push_and_wait()
         elif self._linked:
-            self.counters.deferred += len(self._roll.due(self._scene()))
+            self.counters.deferred += len(self._containers.list_changes(self._snapshot()))
         return self.faults()
 
     async def reassert(self, containers: Iterable[str]) -> None:
-        """Containers that have something else than they were given: give it to them again."""
+        """Send the cpusets of these containers again."""
         for id in containers:
-            entry = self._roll.entries.get(id)
+            entry = self._containers.entries.get(id)
             if entry is not None:
                 entry.view = replace(entry.view, cpus="")
         await self.apply()
 
-    async def _pushed(self) -> None:
-        """Have everything pushed that is due now."""
+    async def _push_and_wait(self) -> None:
+        """Send all pending updates and wait for them."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(done)
         self._wake.set()
@@ -244,7 +256,7 @@ class NriEnforcer:
             waiting, self._waiting = self._waiting, []
             try:
                 done = await self._push()
-            except Exception:  # a bug here must not end pinning for good
+            except Exception:  # a bug must not stop pinning for good
                 _log.exception("containers are not changed")
                 done = False
             for future in waiting:
@@ -253,43 +265,45 @@ class NriEnforcer:
             pause = None if done else min(self._pauses[1], (pause or self._retry / 2) * 2)
 
     async def _push(self) -> bool:
-        """Change what is to be changed; whether all of it is done."""
-        well = True
-        # First away from CPUs, then onto them.
-        for losing in (True, False):
+        """Send pending updates; return whether all succeeded."""
+        succeeded = True
+        # Shrink containers first, then grow others.
+        for shrinking in (True, False):
             if not self._linked or not self.pushes:
-                return True  # the next connection or event sees to it
+                return True  # done at the next connection or event
             changes = [
-                change for change in self._roll.due(self._scene(), unsure=True) if change.loses is losing
+                change
+                for change in self._containers.list_changes(self._snapshot(), include_unconfirmed=True)
+                if change.shrinks is shrinking
             ]
             if changes:
-                well = await self._push_changes(changes) and well
+                succeeded = await self._push_changes(changes) and succeeded
         self._changed()
-        return well
+        return succeeded
 
-    async def _push_changes(self, changes: Sequence[Change]) -> bool:
-        answer = await self._plugin.update_containers(map(write_change, changes), timeout=self._limit)
+    async def _push_changes(self, changes: Sequence[ContainerChange]) -> bool:
+        answer = await self._plugin.update_containers(map(encode_update, changes), timeout=self._call_timeout)
         if isinstance(answer, Fault):
             if answer.code == UNIMPLEMENTED:
-                self._no_pushes = True
+                self._push_unsupported = True
                 _log.warning("the runtime does not let containers be changed at any time")
                 return True
             if answer.kind == "closed":
-                return True  # the next connection begins anew
+                return True  # the next connection starts with a synchronization
             _log.warning("containers are not changed: %s", answer.message)
             self.counters.failed += len(changes)
             for change in changes:
-                self._roll.doubt(change, answer.message)
+                self._containers.record_failure(change, answer.message)
             return False
         failed = {message.container_id for message in answer}
         for change in changes:
             if change.view.id in failed:
                 self.counters.failed += 1
-                fault = self._roll.doubt(change, "the runtime could not do it")
+                fault = self._containers.record_failure(change, "the runtime could not do it")
                 _log.warning("%s", fault)
             else:
                 self.counters.changed += 1
-                self._roll.say(change, sure=True)
+                self._containers.record_change(change, confirmed=True)
         return not failed
 
     def _release_waiting(self) -> None:
@@ -297,9 +311,9 @@ class NriEnforcer:
             if not future.done():
                 future.set_result(None)
         self._waiting = []
-        self._news.set()
+        self._container_changed.set()
 
-    # -- the runtime comes and goes
+    # -- connection
 
     async def _on_configure(self, request: nri.ConfigureRequest) -> int:
         self.counters.connections += 1
@@ -323,27 +337,29 @@ class NriEnforcer:
     ) -> list[nri.ContainerUpdate]:
         by_id = {pod.id: pod for pod in pods}
         views = [
-            read_container(container, by_id.get(container.pod_sandbox_id))
+            decode_container(container, by_id.get(container.pod_sandbox_id))
             for container in containers
             if container.state != STOPPED
         ]
-        self._answers.clear()
-        self._roll.start_over({pod.id: pod.uid for pod in pods}, views)
+        self._pending_creations.clear()
+        self._containers.reset({pod.id: pod.uid for pod in pods}, views)
         try:
-            self.findings = self._book.witness(views)
+            self.findings = self._state.check_containers(views)
         except PlimsollError as error:
-            self.findings = (Finding(Severity.ERROR, f"containers were not compared with the book: {error}"),)
+            self.findings = (
+                Finding(Severity.ERROR, f"comparing containers with the CPU state failed: {error}"),
+            )
         for finding in self.findings:
             _log.warning("%s", finding.what)
-        self._roll.prune(self._scene())
+        self._containers.prune(self._snapshot())
         self._linked = True
-        self._no_pushes = False
+        self._push_unsupported = False
         self.link_error = ""
         self.counters.synchronized += 1
         for fault in self.faults():
             _log.warning("%s", fault)
         self._changed()
-        return self._tell(self._roll.due(self._scene()))
+        return self._build_updates(self._containers.list_changes(self._snapshot()))
 
     def _on_ended(self, fault: Fault | None) -> None:
         was, self._linked = self._linked, False
@@ -356,102 +372,104 @@ class NriEnforcer:
     # -- events
 
     async def _on_sandbox(self, request: nri.RunPodSandboxRequest) -> None:
-        self._roll.add_sandbox(request.pod.id, request.pod.uid)
+        self._containers.add_sandbox(request.pod.id, request.pod.uid)
 
     async def _on_sandbox_removed(self, request: nri.RemovePodSandboxRequest) -> None:
-        self._roll.forget_sandbox(request.pod.id)
+        self._containers.forget_sandbox(request.pod.id)
 
     async def _on_create(self, request: nri.CreateContainerRequest) -> nri.CreateContainerResponse | Fault:
-        view = read_container(request.container, request.pod, running=False)
+        view = decode_container(request.container, request.pod, running=False)
         if request.pod.id:
-            self._roll.add_sandbox(request.pod.id, request.pod.uid)
-        found = self._roll.admit(view, self._scene(), patient=self.pushes)
+            self._containers.add_sandbox(request.pod.id, request.pod.uid)
+        found = self._containers.admit(view, self._snapshot(), can_defer=self.pushes)
         if isinstance(found, PinFault):
             self.counters.refused += 1
             _log.warning("%s is not made: %s", view.where, found.message)
             return Fault(UNKNOWN, found.message)
         self.counters.created += 1
-        self._answers[view.id] = found.wanted
-        updates = self._tell(found.changes)
+        self._pending_creations[view.id] = found.desired
+        updates = self._build_updates(found.changes)
         self._changed()
-        if not found.wanted.cpus:
+        if not found.desired.cpus:
             return creation(None, updates)
-        return creation(adjustment(resources=write_wanted(found.wanted)), updates)
+        return creation(adjustment(resources=encode_cpuset(found.desired)), updates)
 
     async def _on_validate(
         self, request: nri.ValidateContainerAdjustmentRequest
     ) -> nri.ValidateContainerAdjustmentResponse | None:
-        answer = self._answers.get(request.container.id)
+        answer = self._pending_creations.get(request.container.id)
         if answer is None:
             reason = f"plugin {self._plugin.name} was not asked about this container"
             return nri.ValidateContainerAdjustmentResponse(reject=True, reason=reason)
-        given = request.adjust.linux.resources.cpu.cpus
-        if given != str(answer.cpus):
-            reason = f"another plugin has set CPUs {given!r} instead of {str(answer.cpus)!r}"
+        apply_desired = request.adjust.linux.resources.cpu.cpus
+        if apply_desired != str(answer.cpus):
+            reason = f"another plugin has set CPUs {apply_desired!r} instead of {str(answer.cpus)!r}"
             return nri.ValidateContainerAdjustmentResponse(reject=True, reason=reason)
         return None
 
-    async def _on_news(self, request: Any) -> None:
-        """A container is made, or runs: from now on it can be changed."""
-        self._answers.pop(request.container.id, None)
-        self._roll.see(read_container(request.container, request.pod))
-        self._news.set()
-        if self._roll.due(self._scene(), unsure=self.pushes):
+    async def _on_container_created(self, request: Any) -> None:
+        """Handle a created or started container, which can be updated from now on."""
+        self._pending_creations.pop(request.container.id, None)
+        self._containers.update_container(decode_container(request.container, request.pod))
+        self._container_changed.set()
+        if self._containers.list_changes(self._snapshot(), include_unconfirmed=self.pushes):
             self._wake.set()
 
     async def _on_update(self, request: nri.UpdateContainerRequest) -> nri.UpdateContainerResponse:
-        """Someone changes a container: it keeps its CPUs whatever they say."""
-        entry = self._roll.see(read_container(request.container, request.pod))
-        scene = self._scene()
+        """Handle an update by others: the container keeps its CPUs."""
+        entry = self._containers.update_container(decode_container(request.container, request.pod))
+        snapshot = self._snapshot()
         updates = []
-        wish = self._roll.verdicts(scene)[entry.view.id].wanted
-        if wish is not None and wish.cpus:
+        desired = self._containers.decisions(snapshot)[entry.view.id].desired
+        if desired is not None and desired.cpus:
             self.counters.corrected += 1
-            change = Change(entry.view, wish, True, entry.stamp)
-            updates.append(update(entry.view.id, write_wanted(wish)))
-            # What it had not yet, it has only if this update succeeds, which is not told.
-            sure = entry.sure and agrees(entry.view, wish)
-            self._roll.say(change, sure=sure)
-            if not sure and self.pushes:
+            change = ContainerChange(entry.view, desired, True, entry.generation)
+            updates.append(update(entry.view.id, encode_cpuset(desired)))
+            # New CPUs are confirmed only if this update succeeds, which is not reported.
+            confirmed = entry.confirmed and matches_desired(entry.view, desired)
+            self._containers.record_change(change, confirmed=confirmed)
+            if not confirmed and self.pushes:
                 self._wake.set()
         elif entry.view.cpus and request.linux_resources.cpu.cpus:
             kept = nri.LinuxResources(cpu=nri.LinuxCPU(cpus=entry.view.cpus))
             updates.append(update(entry.view.id, kept))
-        updates += self._tell(self._roll.due(scene, besides=entry.view.id))
+        updates += self._build_updates(self._containers.list_changes(snapshot, exclude=entry.view.id))
         return nri.UpdateContainerResponse(update=updates)
 
     async def _on_stop(self, request: nri.StopContainerRequest) -> nri.StopContainerResponse:
         self._forget(request.container.id)
-        return nri.StopContainerResponse(update=self._tell(self._roll.due(self._scene())))
+        return nri.StopContainerResponse(
+            update=self._build_updates(self._containers.list_changes(self._snapshot()))
+        )
 
     async def _on_removed(self, request: nri.RemoveContainerRequest) -> None:
         self._forget(request.container.id)
 
     def _forget(self, container: str) -> None:
-        self._answers.pop(container, None)
-        self._news.set()
-        if self._roll.forget(container):
+        self._pending_creations.pop(container, None)
+        self._container_changed.set()
+        if self._containers.forget(container):
             self._changed()
 
-    # -- inside
+    # -- internals
 
-    def _tell(self, changes: Iterable[Change]) -> list[nri.ContainerUpdate]:
-        """Changes as part of an answer. Whether they come to pass is not told: it is asked for again."""
+    def _build_updates(self, changes: Iterable[ContainerChange]) -> list[nri.ContainerUpdate]:
+        """Build updates for a response. Their results are not reported, so they remain unconfirmed."""
         messages = []
         for change in changes:
-            messages.append(write_change(change, tell=change.loses))
-            self._roll.say(change, sure=False)
+            messages.append(encode_update(change, report_failure=change.shrinks))
+            self._containers.record_change(change, confirmed=False)
         if messages and self.pushes:
             self._wake.set()
         return messages
 
-    def _scene(self) -> Scene:
-        return take_scene(self._book, self._topology(), self._settings.pin)
+    def _snapshot(self) -> PinSnapshot:
+        return take_snapshot(self._state, self._topology(), self._settings.pin)
 
     def _changed(self) -> None:
-        # Later, so that no handler fails because of who listens.
+        # Deferred, so that a failing callback does not fail the event handler.
         asyncio.get_running_loop().call_soon(self.on_change)
 
 
-def _nothing() -> None:
+def _ignore() -> None:
     return None

@@ -1,18 +1,16 @@
-"""What containers may run on. Pure.
+"""Desired cpuset of each container. Pure.
 
-Owns `ContainerView`, `Wanted`, `PinFault` and the rules between them (section 8 of the CPU driver's
-specification): a container with claims runs on the CPUs of its claims, one without on the shared pool.
-Promises: exclusive CPUs are those of holdings that agree with what the container was told; nobody is ever
-given an empty set; whatever a container's environment says, nothing raises.
+A container with claims runs on the CPUs of its claims, one without on the shared pool
+(docs/spec/cpu-driver.md, "NRI plugin"). Guarantees: exclusive CPUs are those of allocations that match the
+container's environment; no container gets an empty cpuset; a malformed environment never raises.
 
-DIFF: the containers of one pod may use a claim together, init containers and sidecars too; the Go driver
-binds a claim to one container (test_problem_7_containers_of_one_pod_share_a_claim).
-DIFF: a claim can be used only in its own namespace; the Go driver believes any container that names a
-prepared claim (test_a_claim_of_another_namespace_is_refused).
-DIFF: CPUs that are offline are left out of what is set; the Go driver does not follow them
-(test_offline_cpus_are_left_out).
-DIFF: a running container whose environment cannot be read goes on on the shared pool; the Go driver leaves it
-where it is (test_a_running_container_that_cannot_be_read_goes_to_the_shared_pool).
+DIFF: the containers of one pod may share a claim, including init containers and sidecars; the Go driver binds
+a claim to one container (test_problem_7_containers_of_one_pod_share_a_claim). DIFF: a claim can be used only
+in its own namespace; the Go driver trusts any container that names a prepared claim
+(test_a_claim_of_another_namespace_is_refused). DIFF: offline CPUs are omitted from cpusets; the Go driver
+does not follow hotplug (test_offline_cpus_are_left_out). DIFF: a running container with a malformed
+environment is moved to the shared pool; the Go driver leaves it where it is
+(test_a_running_container_that_cannot_be_read_goes_to_the_shared_pool).
 """
 
 from __future__ import annotations
@@ -28,85 +26,87 @@ from plimsoll.api.cpuset import EMPTY, CpuSet
 from plimsoll.common.checkpoint import Finding
 from plimsoll.drivers.cpu.settings import PinSettings
 from plimsoll.drivers.cpu.state.cdi import ENV, REQUEST_ENV
-from plimsoll.drivers.cpu.state.holdings import Holding, union
+from plimsoll.drivers.cpu.state.claim_allocation import ClaimAllocation, union
 from plimsoll.drivers.cpu.topology.topology import Topology
 from plimsoll.errors import InputError
 from plimsoll.protocols.nri.names import quote
 
 PREFIX = f"{ENV}_"
 REQUEST_PREFIX = f"{REQUEST_ENV}_"
-#: No CPU has a longer number, and no list of them is longer; what is, is nonsense.
+#: Limits on CPU numbers and lists; longer ones are invalid.
 _LONG_NUMBER = re.compile(r"[0-9]{6}")
-_LONGEST_LIST = 1 << 16
-_SHOWN = 200
+_MAX_LIST_LENGTH = 1 << 16
+_MAX_SHOWN = 200
 
 
-class Reason(StrEnum):
-    """Why a container cannot be given what it should have, or has not got it."""
+class PinFaultReason(StrEnum):
+    """Reason why a container does not have its desired cpuset."""
 
-    MALFORMED = "malformed"  # its environment cannot be read
-    UNKNOWN = "unknown"  # nobody prepared the claim
-    MISMATCH = "mismatch"  # the claim holds other CPUs than the container was told
-    DISPUTED = "disputed"  # witnesses do not agree about the claim
+    MALFORMED = "malformed"  # its environment is malformed
+    UNKNOWN = "unknown"  # the claim is not prepared
+    MISMATCH = "mismatch"  # the claim has other CPUs than the container's environment
+    DISPUTED = "disputed"  # sources contradict each other about the claim
     OWNED = "owned"  # the claim is used by another pod
-    FOREIGN = "foreign"  # the claim is of another namespace
+    FOREIGN = "foreign"  # the claim belongs to another namespace
     EMPTY_POOL = "empty-pool"  # no shared CPU is left
     OFFLINE = "offline"  # no CPU of its claims is online
     CROWDED = "crowded"  # another container is still on its CPUs
-    REFUSED = "refused"  # the runtime or the kernel does not set what is wanted
+    REFUSED = "refused"  # the runtime or kernel rejects the update
     DRIFTED = "drifted"  # something else has set other CPUs
 
 
 @dataclass(frozen=True, slots=True)
 class PinFault:
-    """What is wrong with one container. `claim` and `other` are UIDs and ids, where there are any."""
+    """Pinning problem of one container. `claim` is a claim UID, `other` another pod, namespace or
+    container.
+    """
 
-    reason: Reason
+    reason: PinFaultReason
     container: str = ""
     where: str = ""
     claim: str = ""
-    wanted: CpuSet = EMPTY
+    desired: CpuSet = EMPTY
     found: CpuSet = EMPTY
     other: str = ""
     detail: str = ""
 
     @property
     def message(self) -> str:
-        """As users see it; in the Go driver's words where it has the case."""
-        claim, wanted, found = quote(self.claim), quote(str(self.wanted)), quote(str(self.found))
+        """Message for users; the Go driver's text where it has the case."""
+        claim, desired, found = quote(self.claim), quote(str(self.desired)), quote(str(self.found))
         match self.reason:
-            case Reason.MALFORMED:
+            case PinFaultReason.MALFORMED:
                 return self.detail
-            case Reason.UNKNOWN:
+            case PinFaultReason.UNKNOWN:
                 return f"claim {claim} is not prepared by this driver"
-            case Reason.MISMATCH:
+            case PinFaultReason.MISMATCH:
                 return (
-                    f"validation failed for claim {claim}: cpuset mismatch (expected {wanted}, got {found})"
+                    f"validation failed for claim {claim}: cpuset mismatch (expected {desired}, got {found})"
                 )
-            case Reason.DISPUTED:
+            case PinFaultReason.DISPUTED:
                 return f"claim {claim} is in dispute, nothing may start on its CPUs: {self.detail}"
-            case Reason.OWNED:
+            case PinFaultReason.OWNED:
                 return f"claimUID {claim} already bound to pod {quote(self.other)}"
-            case Reason.FOREIGN:
+            case PinFaultReason.FOREIGN:
                 return f"claim {claim} is of namespace {quote(self.other)}"
-            case Reason.EMPTY_POOL:
+            case PinFaultReason.EMPTY_POOL:
                 return "no shared CPUs are left for containers without exclusive CPUs"
-            case Reason.OFFLINE:
-                return f"no CPU of the container's claims is online: {wanted}"
-            case Reason.CROWDED:
+            case PinFaultReason.OFFLINE:
+                return f"no CPU of the container's claims is online: {desired}"
+            case PinFaultReason.CROWDED:
                 return f"CPUs {found} are still used by container {quote(self.other)}"
-            case Reason.REFUSED:
-                return f"CPUs {wanted} are not set: {self.detail}"
-            case Reason.DRIFTED:
-                return f"runs on CPUs {found} instead of {wanted}: something else has set them"
+            case PinFaultReason.REFUSED:
+                return f"CPUs {desired} are not set: {self.detail}"
+            case PinFaultReason.DRIFTED:
+                return f"runs on CPUs {found} instead of {desired}: something else has set them"
 
     def __str__(self) -> str:
         return f"{self.where}: {self.message}" if self.where else self.message
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What the environment of a container says: CPUs by claim, and the requests that were picked of each."""
+class ContainerEnv:
+    """Claims in a container's environment: CPUs by claim UID, and the requests it names."""
 
     claims: Mapping[str, CpuSet] = field(default_factory=dict)
     requests: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -114,9 +114,9 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class ContainerView:
-    """A container as its runtime shows it. No `requests` of a claim: all of it.
+    """Container as reported by its runtime. No `requests` for a claim means all of them.
 
-    `running` is false while it is being made. `malformed` says that its environment cannot be read.
+    `running` is false while it is being created. `malformed` is set if its environment cannot be parsed.
     """
 
     id: str
@@ -140,67 +140,67 @@ class ContainerView:
 
     @property
     def shared(self) -> bool:
-        """Whether it runs on the shared pool."""
+        """True if it runs on the shared pool."""
         return not self.claims
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a container is to be given. Without CPUs: nothing is managed here, leave it as it is.
+class DesiredCpuset:
+    """Desired cpuset of a container. Empty `cpus` means that it is not managed.
 
-    `left_out` are CPUs of its claims that are offline.
+    `offline` are CPUs of its claims that are offline.
     """
 
     cpus: CpuSet
     mems: str = ""
     lift_quota: bool = False
     exclusive: CpuSet = EMPTY
-    left_out: CpuSet = EMPTY
+    offline: CpuSet = EMPTY
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What is to become of a container that runs: nothing wanted means that it keeps what it has."""
+class PinDecision:
+    """Decision about a running container: `desired` None means that it keeps its cpuset."""
 
-    wanted: Wanted | None
+    desired: DesiredCpuset | None
     fault: PinFault | None = None
 
 
-class Holdings(Protocol):
-    """What pinning needs of the book."""
+class CpuStateView(Protocol):
+    """Part of the CPU state that pinning uses."""
 
     @property
-    def holdings(self) -> Mapping[str, Holding]: ...
+    def allocations(self) -> Mapping[str, ClaimAllocation]: ...
     @property
     def shared(self) -> CpuSet: ...
     @property
     def revision(self) -> int: ...
-    def witness(self, containers: Iterable[ContainerView]) -> tuple[Finding, ...]: ...
+    def check_containers(self, containers: Iterable[ContainerView]) -> tuple[Finding, ...]: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
-    """Everything a decision depends on beside the container, at one moment."""
+class PinSnapshot:
+    """Consistent snapshot of everything a decision depends on, except the container."""
 
-    holdings: Mapping[str, Holding]
+    allocations: Mapping[str, ClaimAllocation]
     shared: CpuSet
     topology: Topology
     pin: PinSettings = field(default_factory=PinSettings)
     owners: Mapping[str, str] = field(default_factory=dict)
 
 
-def take_scene(book: Holdings, topology: Topology, pin: PinSettings) -> Scene:
-    """The book at one moment, even if another thread writes to it."""
+def take_snapshot(state: CpuStateView, topology: Topology, pin: PinSettings) -> PinSnapshot:
+    """Take a consistent snapshot of the state, even if another thread changes it."""
     while True:
-        revision = book.revision
-        holdings = dict(book.holdings)
-        shared = book.shared - union(holding.cpus for holding in holdings.values())
-        if book.revision == revision:
-            return Scene(holdings, shared, topology, pin)
+        revision = state.revision
+        allocations = dict(state.allocations)
+        shared = state.shared - union(allocation.cpus for allocation in allocations.values())
+        if state.revision == revision:
+            return PinSnapshot(allocations, shared, topology, pin)
 
 
-def read_env(env: Iterable[str]) -> Told | PinFault:
-    """What the environment of a container says about claims."""
+def read_env(env: Iterable[str]) -> ContainerEnv | PinFault:
+    """Parse the claims in a container's environment."""
     claims: dict[str, CpuSet] = {}
     requests: dict[str, set[str]] = {}
     for entry in env:
@@ -213,172 +213,178 @@ def read_env(env: Iterable[str]) -> Told | PinFault:
             continue
         name, sign, value = entry.partition("=")
         if not sign:
-            return PinFault(Reason.MALFORMED, detail=f"malformed DRA env entry {_quoted(entry)}")
+            return PinFault(PinFaultReason.MALFORMED, detail=f"malformed DRA env entry {_quote(entry)}")
         if not name.startswith(PREFIX):
             continue
         cpus = _read_cpus(value)
         if isinstance(cpus, str):
-            text = f"failed to parse cpuset value {_quoted(value)} from env {_quoted(entry)}: {cpus}"
-            return PinFault(Reason.MALFORMED, detail=text)
+            text = f"failed to parse cpuset value {_quote(value)} from env {_quote(entry)}: {cpus}"
+            return PinFault(PinFaultReason.MALFORMED, detail=text)
         claims[name.removeprefix(PREFIX)] = cpus
-    return Told(claims, {uid: frozenset(named) for uid, named in requests.items() if uid in claims})
+    return ContainerEnv(claims, {uid: frozenset(named) for uid, named in requests.items() if uid in claims})
 
 
 @lru_cache(maxsize=64)  # all containers of the shared pool have the same CPUs
 def _read_cpus(text: str) -> CpuSet | str:
-    if len(text) > _LONGEST_LIST or _LONG_NUMBER.search(text):
+    if len(text) > _MAX_LIST_LENGTH or _LONG_NUMBER.search(text):
         return "no machine has that many CPUs"
     try:
         return CpuSet.parse(text)
     except InputError as error:
-        return str(error)[:_SHOWN]
+        return str(error)[:_MAX_SHOWN]
 
 
 def read_cpus(text: str) -> CpuSet | None:
-    """What a runtime or a kernel says, None if that is no set of CPUs."""
+    """Parse a cpuset reported by a runtime or kernel; None if it is invalid."""
     cpus = _read_cpus(text.strip())
     return cpus if isinstance(cpus, CpuSet) else None
 
 
-def _quoted(text: str) -> str:
-    return quote(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
+def _quote(text: str) -> str:
+    return quote(text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}...")
 
 
-def wanted(
+def compute_desired(
     container: ContainerView,
-    holdings: Mapping[str, Holding],
+    allocations: Mapping[str, ClaimAllocation],
     shared: CpuSet,
     topology: Topology,
     pin: PinSettings,
     *,
     owners: Mapping[str, str] | None = None,
-) -> Wanted | PinFault:
-    """What a container is to be given, or why it must not be made.
+) -> DesiredCpuset | PinFault:
+    """Compute the cpuset of a new container, or the fault for which it must not be created.
 
     `owners` are the pods that use claims, by claim.
     """
     if container.malformed:
-        return _fault(container, Reason.MALFORMED, detail=container.malformed)
-    scene = Scene(holdings, shared, topology, pin, owners or {})
+        return _fault(container, PinFaultReason.MALFORMED, detail=container.malformed)
+    snapshot = PinSnapshot(allocations, shared, topology, pin, owners or {})
     for uid in container.claims:
-        fault = _claim_fault(container, uid, scene)
+        fault = _claim_fault(container, uid, snapshot)
         if fault is not None:
             return fault
-    return _share(container, container.claims, scene)
+    return _compute_cpuset(container, container.claims, snapshot)
 
 
-def judge(container: ContainerView, scene: Scene) -> Verdict:
-    """What is to become of a container that runs already, whether or not it should have been made.
+def decide(container: ContainerView, snapshot: PinSnapshot) -> PinDecision:
+    """Decide about a running container, even one that should not have been created.
 
-    Claims that nobody holds (any more) give no right to CPUs: such a container goes on on the shared pool. If
-    it cannot be told which CPUs are right, it keeps what it has.
+    Claims that are not allocated give no CPUs: such a container is moved to the shared pool. If the right
+    CPUs cannot be determined, it keeps its cpuset.
     """
     if container.malformed:
-        fault: PinFault | None = _fault(container, Reason.MALFORMED, detail=container.malformed)
-        return _settle(container, (), scene, fault)
+        fault: PinFault | None = _fault(container, PinFaultReason.MALFORMED, detail=container.malformed)
+        return _make_decision(container, (), snapshot, fault)
     kept: list[str] = []
     fault = None
     for uid in container.claims:
-        owned = found = _claim_fault(container, uid, scene)
-        if found is not None and found.reason is Reason.OWNED:
-            # Who got in meanwhile uses the claim with others; to move it away would help nobody.
-            found = _claim_fault(container, uid, replace(scene, owners={}))
-        if found is not None and found.reason in (Reason.MISMATCH, Reason.DISPUTED):
-            return Verdict(None, found)
+        owned = found = _claim_fault(container, uid, snapshot)
+        if found is not None and found.reason is PinFaultReason.OWNED:
+            # A container that already runs on a shared claim is not moved away.
+            found = _claim_fault(container, uid, replace(snapshot, owners={}))
+        if found is not None and found.reason in (PinFaultReason.MISMATCH, PinFaultReason.DISPUTED):
+            return PinDecision(None, found)
         if found is None:
             kept.append(uid)
         fault = fault or found or owned
-    return _settle(container, kept, scene, fault)
+    return _make_decision(container, kept, snapshot, fault)
 
 
-def _settle(container: ContainerView, claims: Iterable[str], scene: Scene, fault: PinFault | None) -> Verdict:
-    share = _share(container, claims, scene)
+def _make_decision(
+    container: ContainerView, claims: Iterable[str], snapshot: PinSnapshot, fault: PinFault | None
+) -> PinDecision:
+    share = _compute_cpuset(container, claims, snapshot)
     if isinstance(share, PinFault):
-        return Verdict(None, share)
-    return Verdict(share, fault)
+        return PinDecision(None, share)
+    return PinDecision(share, fault)
 
 
-def _claim_fault(container: ContainerView, uid: str, scene: Scene) -> PinFault | None:
-    """Why a container may not use a claim; in the order in which the Go driver looks."""
-    owner = scene.owners.get(uid, container.pod_uid)
-    if owner != container.pod_uid and not scene.pin.across_pods:
-        return _fault(container, Reason.OWNED, uid, other=owner)
-    holding = scene.holdings.get(uid)
-    if holding is None:
-        return _fault(container, Reason.UNKNOWN, uid)
-    if holding.disputed:
-        return _fault(container, Reason.DISPUTED, uid, detail=holding.disputed)
-    if holding.granted != container.claims[uid]:
-        return _fault(container, Reason.MISMATCH, uid, wanted=holding.granted, found=container.claims[uid])
-    namespace = holding.ref.namespace
+def _claim_fault(container: ContainerView, uid: str, snapshot: PinSnapshot) -> PinFault | None:
+    """Return the fault for which a container may not use a claim, checked in the Go driver's order."""
+    owner = snapshot.owners.get(uid, container.pod_uid)
+    if owner != container.pod_uid and not snapshot.pin.across_pods:
+        return _fault(container, PinFaultReason.OWNED, uid, other=owner)
+    allocation = snapshot.allocations.get(uid)
+    if allocation is None:
+        return _fault(container, PinFaultReason.UNKNOWN, uid)
+    if allocation.disputed:
+        return _fault(container, PinFaultReason.DISPUTED, uid, detail=allocation.disputed)
+    if allocation.assigned != container.claims[uid]:
+        return _fault(
+            container, PinFaultReason.MISMATCH, uid, desired=allocation.assigned, found=container.claims[uid]
+        )
+    namespace = allocation.ref.namespace
     if namespace and container.namespace and namespace != container.namespace:
-        return _fault(container, Reason.FOREIGN, uid, other=namespace)
+        return _fault(container, PinFaultReason.FOREIGN, uid, other=namespace)
     return None
 
 
-def _share(container: ContainerView, claims: Iterable[str], scene: Scene) -> Wanted | PinFault:
-    """The CPUs of these claims, or of the shared pool."""
-    used = [uid for uid in claims if scene.holdings[uid].granted]
-    online, shared = scene.topology.all, scene.shared & scene.topology.all
+def _compute_cpuset(
+    container: ContainerView, claims: Iterable[str], snapshot: PinSnapshot
+) -> DesiredCpuset | PinFault:
+    """Compute the cpuset from these claims, or from the shared pool."""
+    used = [uid for uid in claims if snapshot.allocations[uid].assigned]
+    online, shared = snapshot.topology.all, snapshot.shared & snapshot.topology.all
     if not used:
         if shared:
-            return Wanted(shared)
-        if not scene.holdings:
-            # Nothing is claimed, and no CPU is left to this driver: it has no say here.
-            return Wanted(EMPTY)
-        return _fault(container, Reason.EMPTY_POOL)
-    all_own = union(_own(container, uid, scene) for uid in used)
+            return DesiredCpuset(shared)
+        if not snapshot.allocations:
+            # Nothing is allocated and the shared pool is empty: containers are not managed.
+            return DesiredCpuset(EMPTY)
+        return _fault(container, PinFaultReason.EMPTY_POOL)
+    all_own = union(_get_claim_cpus(container, uid, snapshot) for uid in used)
     own = all_own & online
     if not own:
-        return _fault(container, Reason.OFFLINE, wanted=all_own)
-    mixed = any(_mixed(scene.holdings[uid], scene.pin) for uid in used)
+        return _fault(container, PinFaultReason.OFFLINE, desired=all_own)
+    mixed = any(_includes_shared(snapshot.allocations[uid], snapshot.pin) for uid in used)
     cpus = own | shared if mixed else own
-    nodes = [node for node in scene.topology.numa_of(cpus) if node >= 0]
-    return Wanted(
+    nodes = [node for node in snapshot.topology.numa_of(cpus) if node >= 0]
+    return DesiredCpuset(
         cpus,
-        mems=str(CpuSet(nodes)) if scene.pin.mems else "",
-        lift_quota=scene.pin.lift_quota and not mixed,
+        mems=str(CpuSet(nodes)) if snapshot.pin.mems else "",
+        lift_quota=snapshot.pin.lift_quota and not mixed,
         exclusive=own,
-        left_out=all_own - online,
+        offline=all_own - online,
     )
 
 
-def _own(container: ContainerView, uid: str, scene: Scene) -> CpuSet:
-    """The CPUs of a claim that are for this container."""
-    holding = scene.holdings[uid]
+def _get_claim_cpus(container: ContainerView, uid: str, snapshot: PinSnapshot) -> CpuSet:
+    """Return the CPUs of a claim for this container."""
+    allocation = snapshot.allocations[uid]
     named = container.requests.get(uid)
-    if named and (scene.pin.requests_apart or holding.apart) and not holding.adopted:
-        # A name that is none of the claim's (a request for another driver's device) says nothing about CPUs.
-        return union(map(holding.of_request, named)) or holding.granted
-    return holding.granted
+    if named and (snapshot.pin.per_request_cpus or allocation.per_request) and not allocation.adopted:
+        # A request for another driver's device does not restrict the CPUs.
+        return union(map(allocation.get_request_cpus, named)) or allocation.assigned
+    return allocation.assigned
 
 
-def _mixed(holding: Holding, pin: PinSettings) -> bool:
-    return pin.mix if holding.mix is None else holding.mix
+def _includes_shared(allocation: ClaimAllocation, pin: PinSettings) -> bool:
+    return pin.include_shared if allocation.include_shared is None else allocation.include_shared
 
 
 def _fault(
     container: ContainerView,
-    reason: Reason,
+    reason: PinFaultReason,
     claim: str = "",
     *,
-    wanted: CpuSet = EMPTY,
+    desired: CpuSet = EMPTY,
     found: CpuSet = EMPTY,
     other: str = "",
     detail: str = "",
 ) -> PinFault:
-    return PinFault(reason, container.id, container.where, claim, wanted, found, other, detail)
+    return PinFault(reason, container.id, container.where, claim, desired, found, other, detail)
 
 
-def refuse(container: ContainerView, cpus: CpuSet, why: str) -> PinFault:
-    """Someone does not set what a container is to have."""
-    return _fault(container, Reason.REFUSED, wanted=cpus, detail=why[:_SHOWN])
+def make_refused_fault(container: ContainerView, cpus: CpuSet, why: str) -> PinFault:
+    """Build the fault for a failed update."""
+    return _fault(container, PinFaultReason.REFUSED, desired=cpus, detail=why[:_MAX_SHOWN])
 
 
-def crowd(container: ContainerView, other: ContainerView, both: CpuSet) -> PinFault:
-    """Another container is on CPUs that this one is to have for itself."""
-    return _fault(container, Reason.CROWDED, found=both, other=other.where)
+def make_overlap_fault(container: ContainerView, other: ContainerView, both: CpuSet) -> PinFault:
+    """Build the fault for another container on exclusive CPUs."""
+    return _fault(container, PinFaultReason.CROWDED, found=both, other=other.where)
 
 
-def drift(container: ContainerView, cpus: CpuSet, found: CpuSet) -> PinFault:
-    return _fault(container, Reason.DRIFTED, wanted=cpus, found=found)
+def make_drift_fault(container: ContainerView, cpus: CpuSet, found: CpuSet) -> PinFault:
+    return _fault(container, PinFaultReason.DRIFTED, desired=cpus, found=found)

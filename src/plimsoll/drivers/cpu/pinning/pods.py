@@ -1,8 +1,6 @@
-"""Which containers the pods of a node have, and which claims they use: from the API, where no runtime tells.
+"""Containers of the node's pods and the claims they use, from the API, for runtimes without NRI.
 
-Owns `PodSource`, `NodePods`, which follows the pods of a node, and `Seat`, a pod as pinning sees it. Claims
-of a pod are known by their names there, and by those in the book here; claims that are not in the book are
-none of CPUs.
+Claims of a pod are matched by name with the allocated claims; others have no CPUs of this driver.
 """
 
 from __future__ import annotations
@@ -19,14 +17,14 @@ from plimsoll.client import Client
 from plimsoll.client.endpoints import PODS
 from plimsoll.client.informer import EventHandler, Informer
 from plimsoll.drivers.cpu.pinning.plan import ContainerView
-from plimsoll.drivers.cpu.state.holdings import Holding
+from plimsoll.drivers.cpu.state.claim_allocation import ClaimAllocation
 
-#: Pods from files have another UID on their node than in the API.
+#: Annotation with the UID that static pods have on their node.
 STATIC_UID = "kubernetes.io/config.hash"
 
 
 class PodSource(Protocol):
-    """Where the pods of this node come from. `error` says why they are not known."""
+    """Source of the node's pods. `error` is the reason why they are not known."""
 
     on_change: Callable[[], None]
 
@@ -38,10 +36,10 @@ class PodSource(Protocol):
 
 
 class NodePods(EventHandler[Pod]):
-    """The pods of a node, from the API server."""
+    """Pods of a node, from the API server."""
 
     def __init__(self, client: Client, node: str) -> None:
-        self.on_change: Callable[[], None] = _nothing
+        self.on_change: Callable[[], None] = _ignore
         self._informer: Informer[Pod] = Informer(
             client, PODS, partial(codec.decode, view=Pod), fields=f"spec.nodeName={node}"
         )
@@ -50,7 +48,7 @@ class NodePods(EventHandler[Pod]):
 
     @property
     def error(self) -> str:
-        """What was once listed stays known while the API is away."""
+        """Reason why pods are not known; pods once listed stay known during an API outage."""
         if self._informer.listings:
             return ""
         return str(self._informer.error or "the pods of this node are not listed yet")
@@ -78,15 +76,15 @@ class NodePods(EventHandler[Pod]):
         self.on_change()
 
 
-def _nothing() -> None:
+def _ignore() -> None:
     return None
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
-    """A pod: its UID, the one in the name of its cgroup, and the containers that are known by id.
+class PodContainers:
+    """Pod with the UID in the name of its cgroup and its containers by ID.
 
-    `claims`: whether it uses any.
+    `claims`: whether it uses any claims.
     """
 
     uid: str
@@ -96,15 +94,15 @@ class Seat:
     claims: bool = False
     containers: Mapping[str, ContainerView] = field(default_factory=dict)
 
-    def stranger(self, id: str) -> ContainerView:
-        """A container that the API does not know (yet), or a pause container: it has no claims."""
+    def unknown_container(self, id: str) -> ContainerView:
+        """Return a view without claims for a container unknown to the API (yet), or a pause container."""
         return ContainerView(id, self.uid, self.namespace, self.pod, sandbox=id)
 
 
-def seat(pod: Pod, holdings: Mapping[str, Holding]) -> Seat:
-    """A pod and its containers, by what the book holds for its claims."""
+def read_pod_containers(pod: Pod, allocations: Mapping[str, ClaimAllocation]) -> PodContainers:
+    """Read the containers of a pod with their allocated claims."""
     metadata = pod.metadata
-    held = {(holding.ref.namespace, holding.ref.name): uid for uid, holding in holdings.items()}
+    held = {(allocation.ref.namespace, allocation.ref.name): uid for uid, allocation in allocations.items()}
     names = claim_names(pod)
     statuses: dict[str, ContainerStatus] = {
         status.name: status
@@ -128,15 +126,15 @@ def seat(pod: Pod, holdings: Mapping[str, Holding]) -> Seat:
             namespace=metadata.namespace,
             pod=metadata.name,
             name=container.name,
-            claims={uid: holdings[uid].granted for uid in claims},
+            claims={uid: allocations[uid].assigned for uid in claims},
             requests={uid: named for uid, named in claims.items() if named},
         )
     cgroup = metadata.annotations.get(STATIC_UID) or metadata.uid
-    return Seat(metadata.uid, cgroup, metadata.namespace, metadata.name, bool(names), containers)
+    return PodContainers(metadata.uid, cgroup, metadata.namespace, metadata.name, bool(names), containers)
 
 
 def claim_names(pod: Pod) -> dict[str, str]:
-    """The names of claims by the names that a pod has for them."""
+    """Return claim names by their names in the pod."""
     names = {
         claim.name: claim.resource_claim_name
         for claim in pod.spec.resource_claims
@@ -149,7 +147,7 @@ def claim_names(pod: Pod) -> dict[str, str]:
 
 
 def requests_of(pod: Pod, container: Container, names: Mapping[str, str]) -> dict[str, set[str]]:
-    """The claims that a container uses, with the requests it picks; none picked: all of the claim."""
+    """Return the claims that a container uses with the requests it names; none means the full claim."""
     found: dict[str, set[str]] = {}
     whole: set[str] = set()
     for use in container.resources.claims:

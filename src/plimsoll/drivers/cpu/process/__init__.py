@@ -1,1 +1,1 @@
-"""Drivers as processes: settings, pages, metrics. Start at `process.py`."""
+"""CPU driver process: settings, health and debug pages, metrics. Start at `run.py`."""

@@ -1,8 +1,8 @@
-"""What helps with a problem, from outside the driver: `plimsoll driver cpu gatherinfo`.
+"""Command `plimsoll driver cpu gatherinfo`: collects debug information from outside the driver.
 
-Owns where the pieces come from: the machine's CPUs from sysfs, the settings from the command line and file of
-the driver that runs (ours, or the Go one), and what that driver says of itself. Promises: the CPUs are in
-the report whatever else cannot be found out, and why something cannot is in it as well.
+Sources: the CPUs from sysfs, the settings from the command line and file of the running driver (Plimsoll's or
+the Go driver), and its debug page. The CPUs are always in the report; reasons for missing parts are listed in
+it.
 
 DIFF: without a running driver the Go driver's command writes nothing
 (test_information_is_gathered_without_a_driver).
@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from plimsoll.drivers.cpu.config_file import FLAGS, read_settings
-from plimsoll.drivers.cpu.process.status_client import ask_driver
-from plimsoll.drivers.cpu.report import (
+from plimsoll.drivers.cpu.debug_report import (
     RunningDriver,
     find_driver,
     gather_info,
     render_report,
     write_report,
 )
+from plimsoll.drivers.cpu.process.status_client import query_driver
 from plimsoll.drivers.cpu.settings import CpuSettings
 from plimsoll.drivers.cpu.topology.overlay import read_overlay
 from plimsoll.drivers.cpu.topology.sysfs import read_topology
@@ -37,7 +37,7 @@ Parse = Callable[[tuple[str, ...]], dict[str, Any]]
 
 
 def gather(parse: Parse, address: str = "", *, host_root: Path | None = None) -> dict[str, Any]:
-    """The report; InputError if not even the machine's CPUs can be read."""
+    """Build the report; raises InputError if the CPUs cannot be read."""
     root = host_root if host_root is not None else Path(os.environ.get("HOST_ROOT") or "/")
     notes: list[str] = []
     running = find_driver(_proc(root))
@@ -45,7 +45,7 @@ def gather(parse: Parse, address: str = "", *, host_root: Path | None = None) ->
     where = address or (settings.bind_address if settings is not None else "") or ADDRESS
     driver: dict[str, Any] = {}
     try:
-        driver = ask_driver(where)
+        driver = query_driver(where)
     except InputError as error:
         notes.append(str(error))
     overlay: dict[str, str | None] = {}
@@ -60,7 +60,7 @@ def gather(parse: Parse, address: str = "", *, host_root: Path | None = None) ->
 
 
 def find_address(parse: Parse, address: str) -> str:
-    """Where a driver answers: as asked, or as the one that runs was told."""
+    """Return the given address, or that of the running driver."""
     if address:
         return address
     settings = _settings(parse, find_driver(_proc(Path(os.environ.get("HOST_ROOT") or "/"))), [])
@@ -81,7 +81,7 @@ def _proc(root: Path) -> Path:
 
 
 def _settings(parse: Parse, running: RunningDriver | None, notes: list[str]) -> CpuSettings | None:
-    """The settings of a running driver, as far as they can be found out; files are seen through its eyes."""
+    """Read the settings of a running driver, with files resolved in its mount namespace."""
     if running is None:
         notes.append("no CPU driver runs on this machine, or it cannot be seen from here")
         return None

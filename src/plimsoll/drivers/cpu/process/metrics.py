@@ -1,9 +1,8 @@
-"""What a CPU driver says about itself to Prometheus: the Go driver's metrics under their names, and ours.
+"""Prometheus metrics of the CPU driver: the Go driver's, with their names, and additional ones.
 
-Owns `SPECS`, the list of all of them, and `CpuMetrics`, which counts what happens and asks for the rest at
-every scrape: gauges are right from the first moment after a restart, because they are what the driver's book
-says and not what was counted. Names, types, helps and buckets of the first eight are the Go driver's, so that
-its dashboards go on working.
+`SPECS` lists all metrics; `CpuMetrics` counts events and reads gauges from the driver's state at every
+scrape, so that they are correct right after a restart. Names, types, help texts and buckets of the first
+eight are the Go driver's, so that its dashboards keep working.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ _CPUS = tuple(float(1 << power) for power in range(11))
 
 
 @dataclass(frozen=True, slots=True)
-class Spec:
-    """A metric: what it is called and what it means."""
+class CpuMetricSpec:
+    """Name, type, help text and labels of a metric."""
 
     name: str
     type: str
@@ -35,67 +34,75 @@ class Spec:
     labels: tuple[str, ...] = ()
 
 
-ALLOCATED = Spec(
+ALLOCATED = CpuMetricSpec(
     "dra_cpu_allocated_cpus", "gauge", "Number of CPUs currently allocated to prepared resource claims."
 )
-AVAILABLE = Spec(
+AVAILABLE = CpuMetricSpec(
     "dra_cpu_available_cpus",
     "gauge",
     "Number of CPUs available for allocation after reserved and active claim CPUs are excluded.",
 )
-RESERVED = Spec("dra_cpu_reserved_cpus", "gauge", "Number of CPUs reserved and excluded from DRA management.")
-CLAIMS = Spec(
+RESERVED = CpuMetricSpec(
+    "dra_cpu_reserved_cpus", "gauge", "Number of CPUs reserved and excluded from DRA management."
+)
+CLAIMS = CpuMetricSpec(
     "dra_cpu_resource_claims_active",
     "gauge",
     "Number of resource claims currently recorded as active by the allocation store.",
 )
-PREPARED = Spec(
+PREPARED = CpuMetricSpec(
     "dra_cpu_prepare_claims_total",
     "counter",
     "Total number of per-claim PrepareResourceClaims results.",
     ("result",),
 )
-RELEASED = Spec(
+RELEASED = CpuMetricSpec(
     "dra_cpu_unprepare_claims_total",
     "counter",
     "Total number of per-claim UnprepareResourceClaims results.",
     ("result",),
 )
-DURATION = Spec(
+DURATION = CpuMetricSpec(
     "dra_cpu_prepare_claim_duration_seconds",
     "histogram",
     "Duration of per-claim prepare operations in seconds.",
 )
-ASSIGNED = Spec(
+ASSIGNED = CpuMetricSpec(
     "dra_cpu_claim_allocated_cpus",
     "histogram",
     "Number of CPUs allocated for each newly successful claim allocation.",
 )
-DEVICE_CPUS = Spec("plimsoll_cpu_device_cpus", "gauge", "CPUs of a device that can be claimed.", ("device",))
-DEVICE_FREE = Spec(
-    "plimsoll_cpu_device_free_cpus", "gauge", "CPUs of a device that nobody holds.", ("device",)
+DEVICE_CPUS = CpuMetricSpec(
+    "plimsoll_cpu_device_cpus", "gauge", "CPUs of a device that can be claimed.", ("device",)
 )
-SHARED = Spec("plimsoll_cpu_shared_cpus", "gauge", "CPUs that containers without claims run on.")
-OFFLINE = Spec("plimsoll_cpu_offline_cpus", "gauge", "CPUs of the machine that are offline.")
-SKIPPED = Spec("plimsoll_cpu_skipped_cpus", "gauge", "Online CPUs whose place in the machine is not known.")
-DISPUTED = Spec(
-    "plimsoll_cpu_disputed_claims", "gauge", "Claims whose CPUs the record and other witnesses disagree on."
+DEVICE_FREE = CpuMetricSpec(
+    "plimsoll_cpu_device_free_cpus", "gauge", "CPUs of a device that are not allocated.", ("device",)
 )
-CONTAINERS = Spec(
-    "plimsoll_cpu_containers", "gauge", "Containers the driver knows, by how they are pinned.", ("pin",)
+SHARED = CpuMetricSpec("plimsoll_cpu_shared_cpus", "gauge", "CPUs that containers without claims run on.")
+OFFLINE = CpuMetricSpec("plimsoll_cpu_offline_cpus", "gauge", "CPUs of the machine that are offline.")
+SKIPPED = CpuMetricSpec("plimsoll_cpu_skipped_cpus", "gauge", "Online CPUs with unknown topology.")
+DISPUTED = CpuMetricSpec(
+    "plimsoll_cpu_disputed_claims",
+    "gauge",
+    "Claims with contradicting CPUs in checkpoint, CDI file or containers.",
 )
-LINK = Spec("plimsoll_cpu_link_up", "gauge", "Whether a peer is there: kubelet, nri or cgroups.", ("peer",))
-EVENTS = Spec(
-    "plimsoll_cpu_events_total", "counter", "What has happened since the start, by kind.", ("event",)
+CONTAINERS = CpuMetricSpec(
+    "plimsoll_cpu_containers", "gauge", "Containers known to the driver, by kind of pinning.", ("pin",)
 )
-FINDINGS = Spec(
+LINK = CpuMetricSpec(
+    "plimsoll_cpu_link_up", "gauge", "Whether a peer is connected: kubelet, nri or cgroups.", ("peer",)
+)
+EVENTS = CpuMetricSpec("plimsoll_cpu_events_total", "counter", "Events since the start, by kind.", ("event",))
+FINDINGS = CpuMetricSpec(
     "plimsoll_cpu_findings",
     "gauge",
-    "What the driver found when it compared its record, by severity.",
+    "Findings of the driver, by severity.",
     ("severity",),
 )
-TOPOLOGY = Spec("plimsoll_cpu_topology_changes_total", "counter", "How often CPUs came or went.")
-HEALTHY = Spec("plimsoll_cpu_healthy", "gauge", "Whether /healthz says that all is well.")
+TOPOLOGY = CpuMetricSpec(
+    "plimsoll_cpu_topology_changes_total", "counter", "Number of times that CPUs went online or offline."
+)
+HEALTHY = CpuMetricSpec("plimsoll_cpu_healthy", "gauge", "Whether /healthz reports healthy.")
 SPECS = (
     *(ALLOCATED, AVAILABLE, RESERVED, CLAIMS, PREPARED, RELEASED, DURATION, ASSIGNED),
     *(DEVICE_CPUS, DEVICE_FREE, SHARED, OFFLINE, SKIPPED, DISPUTED, CONTAINERS, LINK, EVENTS, FINDINGS),
@@ -104,7 +111,7 @@ SPECS = (
 
 
 def descriptors() -> list[dict[str, Any]]:
-    """All metrics as `introspect metrics` lists them."""
+    """Return all metrics as listed by `introspect metrics`."""
     return [
         {
             "name": spec.name,
@@ -118,8 +125,8 @@ def descriptors() -> list[dict[str, Any]]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CpuState:
-    """How a driver stands now, in numbers; `devices` has size and free CPUs by device."""
+class CpuMetricsSnapshot:
+    """Current values of the gauges; `devices` has total and free CPUs by device."""
 
     allocated: int = 0
     available: int = 0
@@ -138,9 +145,9 @@ class CpuState:
 
 
 class CpuMetrics(Collector, Observer):
-    """Counts as an observer, and asks for the state at every scrape."""
+    """Observer that counts events, and collector that reads the state at every scrape."""
 
-    def __init__(self, state: Callable[[], CpuState]) -> None:
+    def __init__(self, state: Callable[[], CpuMetricsSnapshot]) -> None:
         self._state = state
         self._prepared = Counter(PREPARED.name, PREPARED.help, PREPARED.labels)
         self._released = Counter(RELEASED.name, RELEASED.help, RELEASED.labels)
@@ -199,16 +206,16 @@ class CpuMetrics(Collector, Observer):
         yield events
 
     async def expose(self) -> AsyncIterator[bytes]:
-        """The page for a scrape."""
+        """Return the metrics page."""
         yield generate_latest(self.registry)
 
 
 def _known(result: str) -> str:
-    """Results are a few words, whatever a driver says."""
+    """Map unexpected results to "unknown", to bound the label values."""
     return result if result in _RESULTS else "unknown"
 
 
-def _gauge(spec: Spec, values: Mapping[str, float]) -> GaugeMetricFamily:
+def _gauge(spec: CpuMetricSpec, values: Mapping[str, float]) -> GaugeMetricFamily:
     family = GaugeMetricFamily(spec.name, spec.help, labels=spec.labels)
     for label, value in values.items():
         family.add_metric([label], value)

@@ -1,6 +1,6 @@
-"""Which CPUs a request would get, on this machine or on one that is described: `plimsoll driver cpu plan`.
+"""Command `plimsoll driver cpu plan`: CPUs that requests would get, on this machine or a described one.
 
-Owns the question and its answer; the driver's own algorithm gives it, and nothing is taken.
+Uses the driver's allocator; nothing is assigned.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from plimsoll.drivers.cpu.topology.overlay import read_overlay
 from plimsoll.drivers.cpu.topology.sysfs import read_topology
 from plimsoll.errors import InputError
 
-#: No machine numbers its CPUs higher.
-_MOST = 65535
+#: Highest valid CPU number.
+_MAX_CPU = 65535
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRequest:
-    """What is asked. `taken` are CPUs that others have, `within` those that may be chosen from (all)."""
+    """Requests to plan. `taken` are CPUs already assigned, `within` restricts the choice (default: all)."""
 
     counts: tuple[int, ...]
     options: AssignOptions = field(default_factory=AssignOptions)
@@ -33,12 +33,12 @@ class PlanRequest:
     within: CpuSet | None = None
     root: Path = Path("/")
     overlay: Path | None = None
-    rows: Path | None = None  #: a file with a row for each CPU instead of a machine
+    rows: Path | None = None  #: file with a row for each CPU, instead of a machine
 
 
 @dataclass(frozen=True, slots=True)
-class PlanAnswer:
-    """What one request gets, or why it gets nothing."""
+class PlanResult:
+    """CPUs of one request, or the reason for failure."""
 
     count: int
     cpus: CpuSet
@@ -68,7 +68,7 @@ def make_request(
     overlay: Path | None,
     rows: Path | None,
 ) -> PlanRequest:
-    """The question in words of a command line; InputError if it makes no sense."""
+    """Build the request from command-line values; raises InputError if they are invalid."""
     return PlanRequest(
         counts=counts,
         options=AssignOptions(Algorithm(algorithm), Sorting(sorting), group_size, align_l3, full_cores),
@@ -80,25 +80,25 @@ def make_request(
     )
 
 
-def plan(request: PlanRequest) -> list[PlanAnswer]:
-    """The answers, one request after the other: who comes later finds what is left."""
+def plan(request: PlanRequest) -> list[PlanResult]:
+    """Plan the requests in order; later ones get what is left."""
     topology = read_machine(request)
     free = topology.all - request.taken
     if request.within is not None:
         free = free & request.within
-    answers = []
+    results = []
     for count in request.counts:
         found = assign(topology, free, count, request.options)
         if not isinstance(found, Assigned):
-            answers.append(PlanAnswer(count, EMPTY, (), found.text))
+            results.append(PlanResult(count, EMPTY, (), found.text))
             continue
-        answers.append(PlanAnswer(count, found.cpus, tuple(explain(found))))
+        results.append(PlanResult(count, found.cpus, tuple(explain(found))))
         free = free - found.cpus
-    return answers
+    return results
 
 
 def read_machine(request: PlanRequest) -> Topology:
-    """The machine that is meant."""
+    """Read the topology of the request."""
     if request.rows is None:
         overlay = read_overlay(request.overlay) if request.overlay is not None else {}
         return read_topology(request.root, overlay)
@@ -106,9 +106,9 @@ def read_machine(request: PlanRequest) -> Topology:
 
 
 def read_rows(tree: object, where: str) -> list[dict[str, int]]:
-    """CPUs of a file: rows of cpu, core, socket, numa and uncore, or a report that `gatherinfo` has written.
+    """Read CPUs from a file: rows of cpu, core, socket, numa and uncore, or a `gatherinfo` report.
 
-    Cores of rows are taken as they are. Those of a report are unique within their socket only.
+    Core IDs of rows are used as they are; those of a report are unique within their socket only.
     """
     details = tree.get("cpuDetails") if isinstance(tree, Mapping) else None
     names = _REPORTED if details is not None else _ROW
@@ -118,7 +118,7 @@ def read_rows(tree: object, where: str) -> list[dict[str, int]]:
         raise InputError(f"{where}: must be a list of CPUs, each with {', '.join(_ROW)}, or a report")
     rows = [_read_row(row, names, f"{where}: [{place}]") for place, row in enumerate(listed)]
     if len({row["cpu"] for row in rows}) < len(rows):
-        raise InputError(f"{where}: a CPU is there twice")
+        raise InputError(f"{where}: duplicate CPU")
     if details is not None:
         lowest: dict[tuple[int, int], int] = {}
         for row in sorted(rows, key=lambda row: row["cpu"]):
@@ -143,9 +143,9 @@ def _read_row(row: object, names: Mapping[str, str], where: str) -> dict[str, in
     for theirs, ours in names.items():
         value = row.get(theirs, -1 if ours == "uncore" else None)
         least = -1 if ours == "uncore" else 0
-        if type(value) is not int or not least <= value <= _MOST:
+        if type(value) is not int or not least <= value <= _MAX_CPU:
             raise InputError(
-                f"{where}: {theirs}: must be a number from {least} to {_MOST}, not {value!r}"[:300]
+                f"{where}: {theirs}: must be a number from {least} to {_MAX_CPU}, not {value!r}"[:300]
             )
         made[ours] = value
     return made

@@ -1,7 +1,6 @@
-"""Asking a running CPU driver how it is, and what it knows.
+"""Client of a running CPU driver's pages, for `plimsoll driver cpu status`, `explain` and `gatherinfo`.
 
-Owns the questions of `plimsoll driver cpu status`, `explain` and `gatherinfo` to the driver's pages; they are
-answered on the same machine only.
+The driver serves its debug page to the local machine only.
 """
 
 from __future__ import annotations
@@ -13,51 +12,51 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from plimsoll.drivers.cpu.process.run import read_listen
+from plimsoll.drivers.cpu.process.run import parse_listen_address
 from plimsoll.errors import InputError
 
 _SECONDS = 5.0
-_MOST_BYTES = 64 << 20
+_MAX_RESPONSE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What a page says, and whether the driver is well."""
+class HealthResponse:
+    """Health of a driver with the text of its page."""
 
     well: bool
     text: str
 
 
-def ask_health(address: str) -> Answer:
-    """`/healthz` with a line for each check; InputError if nobody answers."""
+def query_health(address: str) -> HealthResponse:
+    """Query `/healthz?verbose`; raises InputError if the driver cannot be reached."""
     status, text = _get(address, "/healthz?verbose")
-    return Answer(status == 200, text)
+    return HealthResponse(status == 200, text)
 
 
-def ask_driver(address: str) -> dict[str, Any]:
-    """All that a driver says of itself; InputError if it says nothing."""
+def query_driver(address: str) -> dict[str, Any]:
+    """Query the debug page; raises InputError if it is not that of a CPU driver."""
     status, text = _get(address, "/debug/driver")
     try:
         tree = json.loads(text) if status == 200 else None
     except ValueError:
         tree = None
     if not isinstance(tree, dict):
-        raise InputError(f"{address}: this is no CPU driver: {status}: {text.strip()[:200]}")
+        raise InputError(f"{address}: not a CPU driver: {status}: {text.strip()[:200]}")
     return tree
 
 
 def select_claims(tree: Mapping[str, Any], uid: str = "") -> list[dict[str, Any]]:
-    """The claims that a driver holds CPUs for, or one of them; InputError if there is none of this UID."""
+    """Return the claims of a driver, or the one with this UID; raises InputError if there is none."""
     claims = tree.get("claims")
     found = claims if isinstance(claims, list) else []
     wanted = [claim for claim in found if isinstance(claim, dict) and uid in ("", claim.get("uid"))]
     if uid and not wanted:
-        raise InputError(f"{uid}: the driver has prepared no such claim")
+        raise InputError(f"{uid}: no such claim is prepared")
     return wanted
 
 
 def explain_claims(claims: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Why claims hold the CPUs they hold, in lines."""
+    """Describe why claims have their CPUs, as lines."""
     for claim in claims:
         name = f"{claim.get('namespace', '')}/{claim.get('name', '')}"
         yield f"{name} ({claim.get('uid', '')}): CPUs {claim.get('cpus', '') or 'none'}"
@@ -66,14 +65,14 @@ def explain_claims(claims: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def show_status(tree: Mapping[str, Any]) -> Iterator[str]:
-    """How a driver stands, in lines."""
+    """Describe the state of a driver, as lines."""
     for name in ("node", "mode", "groupBy", "runtime", "online", "offline", "reserved", "shared"):
         if tree.get(name):
             yield f"{name:<9} {tree[name]}"
     devices = tree.get("devices")
     for name, device in (devices if isinstance(devices, dict) else {}).items():
         if isinstance(device, dict):
-            yield f"device    {name}: CPUs {device.get('cpus')}, held {device.get('held') or 'none'}"
+            yield f"device    {name}: CPUs {device.get('cpus')}, allocated {device.get('held') or 'none'}"
     for claim in select_claims(tree):
         disputed = f"; disputed: {claim['disputed']}" if claim.get("disputed") else ""
         name = f"{claim.get('namespace')}/{claim.get('name')}"
@@ -86,19 +85,19 @@ def show_status(tree: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _get(address: str, path: str) -> tuple[int, str]:
-    host, port = read_listen(address)
+    host, port = parse_listen_address(address)
     shown = f"[{host}]" if host and ":" in host else host
     url = f"http://{shown or '127.0.0.1'}:{port}{path}"
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(url, timeout=_SECONDS) as answer:
-            return int(answer.status), answer.read(_MOST_BYTES).decode(errors="replace")
+            return int(answer.status), answer.read(_MAX_RESPONSE_BYTES).decode(errors="replace")
     except urllib.error.HTTPError as error:
         with error:
-            return error.code, error.read(_MOST_BYTES).decode(errors="replace")
+            return error.code, error.read(_MAX_RESPONSE_BYTES).decode(errors="replace")
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
         raise InputError(
-            f"no driver answers at {url}: {getattr(reason, 'strerror', None) or reason}; "
-            "say where it does with --address"
+            f"no driver responds at {url}: {getattr(reason, 'strerror', None) or reason}; "
+            "set its address with --address"
         ) from None

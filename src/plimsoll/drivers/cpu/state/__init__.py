@@ -1,11 +1,25 @@
-"""Who holds which CPUs: holdings of claims, the shared pool, and the record of both.
+"""CPU state: allocations of claims, the shared pool, and their checkpoint.
 
-Start at `book.py`. What a claim gets is decided in `prepare.py`, what to believe after a restart in
-`reconcile.py`; both are pure.
+Start at `cpu_state.py`. `prepare.py` decides which CPUs a claim gets, `reconcile.py` compares checkpoint, CDI
+files and containers after a restart; both are pure.
 """
 
-from plimsoll.drivers.cpu.state.affinity import near_of, needs_neighbours
-from plimsoll.drivers.cpu.state.cpu_state import CpuBook, held_before
-from plimsoll.drivers.cpu.state.holdings import Grant, Holding, How, union
+from plimsoll.drivers.cpu.state.affinity import find_affinity, needs_affinity
+from plimsoll.drivers.cpu.state.claim_allocation import (
+    AssignmentSource,
+    ClaimAllocation,
+    CpuAssignment,
+    union,
+)
+from plimsoll.drivers.cpu.state.cpu_state import CPUState, read_allocated_cpus
 
-__all__ = ["CpuBook", "Grant", "Holding", "How", "held_before", "near_of", "needs_neighbours", "union"]
+__all__ = [
+    "AssignmentSource",
+    "CPUState",
+    "ClaimAllocation",
+    "CpuAssignment",
+    "find_affinity",
+    "needs_affinity",
+    "read_allocated_cpus",
+    "union",
+]

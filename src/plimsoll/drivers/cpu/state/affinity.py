@@ -1,10 +1,10 @@
-"""CPUs near the other devices of a claim. Pure.
+"""CPU affinity to other devices of a claim. Pure.
 
-A claim can tie its CPUs to another driver's device (`matchAttribute` with the PCIe root or the NUMA node).
-The scheduler then picks a device of CPUs that has the attribute; which of its CPUs are near is decided here.
-Owns who is tied to whom (`ties`) and what that means for CPUs (`near_of`).
+A claim can align its CPUs with another driver's device (`matchAttribute` with the PCIe root or the NUMA
+node). The scheduler then picks a CPU device with that attribute; `find_affinity` selects which of its CPUs
+are local to the other device.
 
-DIFF: CPUs near the PCIe root that was matched are preferred; the Go driver takes any of the device
+DIFF: CPUs local to the matched PCIe root are preferred; the Go driver takes any CPU of the device
 (test_problem_11_cpus_near_the_matched_pcie_root).
 """
 
@@ -17,23 +17,25 @@ from operator import and_
 from plimsoll.api.cpuset import EMPTY, CpuSet
 from plimsoll.api.resource import Device, DeviceAttribute, DeviceRequestAllocationResult, ResourceSlice
 from plimsoll.drivers.cpu.settings import DRIVER_NAME
-from plimsoll.drivers.cpu.state.holdings import union
+from plimsoll.drivers.cpu.state.claim_allocation import union
 from plimsoll.drivers.cpu.topology import Topology
 from plimsoll.drivers.plugin.driver import AllocatedClaim
 
 PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
 NUMA_NODE = "resource.kubernetes.io/numaNode"
-#: Names under which devices tell their NUMA node; all but the first are older than the standard one.
+#: Attributes with the NUMA node of a device; all but the first predate the standard one.
 NUMA_NAMES = (NUMA_NODE, "dra.cpu/numaNodeID", "dra.net/numaNode")
 
 
-def needs_neighbours(claim: AllocatedClaim) -> bool:
-    """Whether the slices of other drivers matter for a claim."""
-    return bool(ties(claim))
+def needs_affinity(claim: AllocatedClaim) -> bool:
+    """Report whether the slices of other drivers matter for a claim."""
+    return bool(find_constraints(claim))
 
 
-def ties(claim: AllocatedClaim) -> tuple[tuple[str, str, tuple[DeviceRequestAllocationResult, ...]], ...]:
-    """Requests for CPUs, the attribute that ties each, and the devices of others that it is tied to."""
+def find_constraints(
+    claim: AllocatedClaim,
+) -> tuple[tuple[str, str, tuple[DeviceRequestAllocationResult, ...]], ...]:
+    """Return CPU requests with their matched attribute and the devices of other drivers they match."""
     allocation = claim.claim.status.allocation
     if allocation is None:
         return ()
@@ -50,21 +52,21 @@ def ties(claim: AllocatedClaim) -> tuple[tuple[str, str, tuple[DeviceRequestAllo
     return tuple(found)
 
 
-def near_of(
+def find_affinity(
     claim: AllocatedClaim, slices: Iterable[ResourceSlice], topology: Topology
 ) -> Mapping[str, CpuSet]:
-    """CPUs to prefer, by request; nothing where nothing is known.
+    """Return the CPUs to prefer, by request; nothing if unknown.
 
-    Where there are several devices, CPUs near all of them are best, else near any.
+    With several devices, CPUs local to all of them are preferred, else CPUs local to any.
     """
-    tied = ties(claim)
-    if not tied:
+    constraints = find_constraints(claim)
+    if not constraints:
         return {}
-    devices = _pick(slices, {(r.driver, r.pool, r.device) for _, _, others in tied for r in others})
-    near: dict[str, CpuSet] = {}
-    for request, attribute, others in tied:
+    devices = _pick(slices, {(r.driver, r.pool, r.device) for _, _, others in constraints for r in others})
+    affinity: dict[str, CpuSet] = {}
+    for request, attribute, others in constraints:
         places = [
-            _near(devices[key].attributes.get(attribute), attribute, topology)
+            _find_affinity(devices[key].attributes.get(attribute), attribute, topology)
             for key in dict.fromkeys((r.driver, r.pool, r.device) for r in others)
             if key in devices
         ]
@@ -72,11 +74,13 @@ def near_of(
         if not places:
             continue
         cpus = reduce(and_, places) or union(places)
-        near[request] = (near[request] & cpus or near[request] | cpus) if request in near else cpus
-    return near
+        affinity[request] = (
+            (affinity[request] & cpus or affinity[request] | cpus) if request in affinity else cpus
+        )
+    return affinity
 
 
-def _near(value: DeviceAttribute | None, attribute: str, topology: Topology) -> CpuSet:
+def _find_affinity(value: DeviceAttribute | None, attribute: str, topology: Topology) -> CpuSet:
     if value is None:
         return EMPTY
     if attribute == PCIE_ROOT:
@@ -89,7 +93,7 @@ def _near(value: DeviceAttribute | None, attribute: str, topology: Topology) -> 
 def _pick(
     slices: Iterable[ResourceSlice], wanted: set[tuple[str, str, str]]
 ) -> dict[tuple[str, str, str], Device]:
-    """Devices by driver, pool and name; of several generations of a pool the newest counts."""
+    """Return devices by driver, pool and name, from the newest generation of each pool."""
     found: dict[tuple[str, str, str], Device] = {}
     newest: dict[tuple[str, str, str], int] = {}
     for piece in slices:

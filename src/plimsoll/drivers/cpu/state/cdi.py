@@ -1,13 +1,12 @@
-"""The CDI files of claims: how containers are told which CPUs are theirs, and a witness after a restart.
+"""CDI files of claims: they pass the CPUs to containers, and survive a restart of the driver.
 
-Owns names and content, which are those of the Go driver (section 7 of the CPU driver's specification), so
-that either driver can take over a node from the other. Promises: whatever lies in the folder, reading it
-raises nothing.
+Names and content are the Go driver's (docs/spec/cpu-driver.md, "CDI"), so that either driver can take over a
+node from the other. Reading never raises, whatever the directory contains.
 
-Holdings with requests kept apart have further devices in the same file, one for each request. Each tells the
-CPUs of the whole claim under the usual name, so that a driver that knows nothing of them still believes it,
-and those of the request under a name that starts otherwise: the usual beginning is reserved, and what follows
-it is taken for the UID of a claim.
+Allocations with per-request CPUs have additional devices in the same file, one for each request. Each
+contains the CPUs of the full claim under the usual variable name, so that a driver without this feature
+accepts it, and those of the request under a name with another prefix: the usual prefix is reserved, and the
+rest of the name is parsed as a claim UID.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from plimsoll.api.cpuset import EMPTY, CpuSet
-from plimsoll.drivers.cpu.state.holdings import Holding, union
+from plimsoll.drivers.cpu.state.claim_allocation import ClaimAllocation, union
 from plimsoll.errors import InputError
 from plimsoll.protocols.cdi import (
     CdiFault,
@@ -41,19 +40,19 @@ VERSION = "0.8.0"
 ENV = "DRA_CPUSET"
 #: NAME_<claim UID>_<request> = the CPUs of one request of it.
 REQUEST_ENV = "DRA_REQUEST_CPUSET"
-#: The CPUs that are always shared; for containers that may use shared CPUs beside their own.
+#: The always shared CPUs, for containers that may use the shared pool in addition to their own CPUs.
 SHARED_ENV = "DRA_SHARED_CPUSET"
 
 _PREFIX = spec_name(VENDOR, CLASS, "claim-")
 _SUFFIX = ".json"
-#: No machine has CPUs with longer numbers; a set that names such is no set.
+#: CPU numbers with more digits are invalid.
 _LONG_NUMBER = re.compile(r"[0-9]{5}")
 _TEXT_MAX = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class CdiFile:
-    """What a file says about a claim. With a fault it is not to be relied on, and `cpus` is all it names."""
+class CpuClaimCdiFile:
+    """Parsed CDI file of a claim. With a fault it is unreliable, and `cpus` are all CPUs it names."""
 
     uid: str
     cpus: CpuSet
@@ -63,9 +62,9 @@ class CdiFile:
 
 
 def device_name(uid: str, request: str = "") -> str:
-    """The CDI device of a claim, or of one request of it.
+    """Return the name of the CDI device of a claim, or of one of its requests.
 
-    Neither UIDs nor requests have underscores in them.
+    Neither UIDs nor request names contain underscores.
     """
     return f"claim-{uid}_{request}" if request else f"claim-{uid}"
 
@@ -78,44 +77,48 @@ def file_name(uid: str) -> str:
     return spec_name(VENDOR, CLASS, device_name(uid)) + _SUFFIX
 
 
-def check_uid(uid: str) -> str:
-    """Why no file can be written for a claim, or nothing."""
+def validate_uid(uid: str) -> str:
+    """Return the reason why no file can be written for a claim UID, or ""."""
     return check_device(device_name(uid)) or (
         "" if uid and len(uid) <= 200 else f"no UID of a claim: {uid[:80]!r}"
     )
 
 
-def make_spec(holding: Holding, shared: CpuSet = EMPTY) -> Spec:
-    """The file of a holding; `shared` is told too where there is any."""
-    uid = holding.ref.uid
-    env = [f"{ENV}_{uid}={holding.granted}"]
+def make_spec(allocation: ClaimAllocation, shared: CpuSet = EMPTY) -> Spec:
+    """Build the CDI spec of an allocation; `shared` is included if not empty."""
+    uid = allocation.ref.uid
+    env = [f"{ENV}_{uid}={allocation.assigned}"]
     if shared:
         env.append(f"{SHARED_ENV}={shared}")
     devices = [Device(name=device_name(uid), edits=Edits(env=tuple(env)))]
-    if holding.apart:
-        for request in requests_of(holding):
-            own = f"{REQUEST_ENV}_{uid}_{request}={holding.of_request(request)}"
+    if allocation.per_request:
+        for request in list_requests(allocation):
+            own = f"{REQUEST_ENV}_{uid}_{request}={allocation.get_request_cpus(request)}"
             devices.append(Device(name=device_name(uid, request), edits=Edits(env=(*env, own))))
     return Spec(version=VERSION, kind=KIND, devices=tuple(devices))
 
 
-def requests_of(holding: Holding) -> tuple[str, ...]:
-    """The requests that have CPUs, as containers name them."""
-    return tuple(dict.fromkeys(grant.base for grant in holding.grants if grant.cpus and grant.request))
+def list_requests(allocation: ClaimAllocation) -> tuple[str, ...]:
+    """Return the requests that have CPUs, by their names in containers."""
+    return tuple(
+        dict.fromkeys(
+            assignment.base for assignment in allocation.assignments if assignment.cpus and assignment.request
+        )
+    )
 
 
-def write_file(folder: Path, holding: Holding, shared: CpuSet = EMPTY) -> CdiFault | None:
-    written = write_spec(folder, file_name(holding.ref.uid), make_spec(holding, shared))
+def write_file(folder: Path, allocation: ClaimAllocation, shared: CpuSet = EMPTY) -> CdiFault | None:
+    written = write_spec(folder, file_name(allocation.ref.uid), make_spec(allocation, shared))
     return written if isinstance(written, CdiFault) else None
 
 
 def remove_file(folder: Path, uid: str) -> CdiFault | None:
-    """Take a file away so that it stays away: one that came back after a crash would be believed."""
+    """Remove a CDI file durably: a file that reappears after a crash would be trusted."""
     fault = remove_spec(folder, file_name(uid))
     if fault is not None and not os.path.lexists(folder / file_name(uid)):
-        return None  # no folder, so no file
+        return None  # no directory, so no file
     if fault is None:
-        with contextlib.suppress(OSError):  # no folder, or one that cannot be synced
+        with contextlib.suppress(OSError):  # no directory, or one that cannot be synced
             handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
                 os.fsync(handle)
@@ -124,9 +127,9 @@ def remove_file(folder: Path, uid: str) -> CdiFault | None:
     return fault
 
 
-def read_files(folder: Path) -> tuple[dict[str, CdiFile], tuple[CdiFault, ...]]:
-    """The files of claims by UID, and those that belong to no claim or cannot be looked for."""
-    files: dict[str, CdiFile] = {}
+def read_files(folder: Path) -> tuple[dict[str, CpuClaimCdiFile], tuple[CdiFault, ...]]:
+    """Read the CDI files by claim UID, with faults for files without a claim."""
+    files: dict[str, CpuClaimCdiFile] = {}
     faults: list[CdiFault] = []
     try:
         names = sorted(entry.name for entry in os.scandir(folder))
@@ -138,24 +141,24 @@ def read_files(folder: Path) -> tuple[dict[str, CdiFile], tuple[CdiFault, ...]]:
         if not _is_ours(name):
             continue
         uid = name[len(_PREFIX) : -len(_SUFFIX)]
-        if problem := check_uid(uid):
+        if problem := validate_uid(uid):
             faults.append(CdiFault("invalid", ascii(name), f"belongs to no claim: {problem}"))
             continue
         files[uid] = read_file(folder, uid)
     return files, tuple(faults)
 
 
-def names_others(folder: Path, known: Collection[str]) -> bool:
-    """Whether a file names CPUs for a claim that is not known."""
+def has_unknown_claims(folder: Path, known: Collection[str]) -> bool:
+    """Report whether a file names CPUs for an unknown claim."""
     try:
         names = [entry.name for entry in os.scandir(folder)]
     except (OSError, ValueError):
         return False
     uids = (name[len(_PREFIX) : -len(_SUFFIX)] for name in names if _is_ours(name))
-    return any(uid not in known and not check_uid(uid) and read_file(folder, uid).cpus for uid in uids)
+    return any(uid not in known and not validate_uid(uid) and read_file(folder, uid).cpus for uid in uids)
 
 
-def is_there(folder: Path, uid: str) -> bool:
+def exists(folder: Path, uid: str) -> bool:
     return os.path.lexists(folder / file_name(uid))
 
 
@@ -163,33 +166,35 @@ def _is_ours(name: str) -> bool:
     return name.startswith(_PREFIX) and name.endswith(_SUFFIX)
 
 
-def read_file(folder: Path, uid: str) -> CdiFile:
+def read_file(folder: Path, uid: str) -> CpuClaimCdiFile:
     path = folder / file_name(uid)
     spec = read_spec(path)
     if isinstance(spec, CdiFault):
-        return CdiFile(uid, EMPTY, fault=spec.message, path=str(path))
-    return judge(uid, spec, str(path))
+        return CpuClaimCdiFile(uid, EMPTY, fault=spec.message, path=str(path))
+    return parse_claim_spec(uid, spec, str(path))
 
 
-def judge(uid: str, spec: Spec, path: str = "") -> CdiFile:
-    """What a file says about the claim that its name is of."""
-    cpus, faults = _of_claims(device for device in spec.devices)
+def parse_claim_spec(uid: str, spec: Spec, path: str = "") -> CpuClaimCdiFile:
+    """Parse the CDI spec of a claim."""
+    cpus, faults = _collect_claim_cpus(device for device in spec.devices)
     if spec.kind != KIND:
-        return CdiFile(uid, EMPTY, fault=f"it is of kind {spec.kind}, not {KIND}", path=path)
+        return CpuClaimCdiFile(uid, EMPTY, fault=f"it is of kind {spec.kind}, not {KIND}", path=path)
     if stray := sorted(set(cpus) - {uid}):
         faults.append(f"it names another claim: {stray[0]}")
     mine = [device for device in spec.devices if device.name == device_name(uid)]
     if not mine:
         faults.append(f"it has no device {device_name(uid)}")
-    elif uid not in _of_claims(mine)[0]:
+    elif uid not in _collect_claim_cpus(mine)[0]:
         faults.append(f"its device has no {ENV}_{uid}")
     elif not cpus.get(uid):
         faults.append("it names no CPU")
-    return CdiFile(uid, union(cpus.values()), _of_requests(uid, spec), "; ".join(faults), path)
+    return CpuClaimCdiFile(
+        uid, union(cpus.values()), _collect_request_cpus(uid, spec), "; ".join(faults), path
+    )
 
 
-def _of_claims(devices: Iterable[Device]) -> tuple[dict[str, CpuSet], list[str]]:
-    """The CPUs of the claims that devices name, and what is wrong with them."""
+def _collect_claim_cpus(devices: Iterable[Device]) -> tuple[dict[str, CpuSet], list[str]]:
+    """Collect the CPUs of claims from the environment of devices, with faults."""
     found: dict[str, CpuSet] = {}
     faults: list[str] = []
     for device in devices:
@@ -202,12 +207,12 @@ def _of_claims(devices: Iterable[Device]) -> tuple[dict[str, CpuSet], list[str]]
                 faults.append(cpus)
                 cpus = EMPTY
             elif uid in found and found[uid] != cpus:
-                faults.append(f"it says {found[uid]} and {cpus} of claim {uid}")
+                faults.append(f"it contains {found[uid]} and {cpus} for claim {uid}")
             found[uid] = found.get(uid, EMPTY) | cpus
     return found, faults
 
 
-def _of_requests(uid: str, spec: Spec) -> dict[str, CpuSet]:
+def _collect_request_cpus(uid: str, spec: Spec) -> dict[str, CpuSet]:
     prefix = f"{REQUEST_ENV}_{uid}_"
     found: dict[str, CpuSet] = {}
     for device in spec.devices:
@@ -219,7 +224,7 @@ def _of_requests(uid: str, spec: Spec) -> dict[str, CpuSet]:
 
 
 def read_cpus(text: str) -> CpuSet | str:
-    """A set of CPUs, or why the text is none."""
+    """Parse a cpuset, or return the reason why it is invalid."""
     if len(text) > _TEXT_MAX or _LONG_NUMBER.search(text):
         return f"no set of CPUs: {text[:80]!r}"
     try:

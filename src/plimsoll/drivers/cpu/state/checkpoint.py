@@ -1,7 +1,7 @@
-"""The record of holdings: what a driver knows after a restart, whatever happened to containers meanwhile.
+"""Checkpoint of the allocations, which survives restarts of the driver.
 
-Owns the body of the file and what makes one valid. The file as such (replaced as a whole, checksummed, put
-aside when damaged) is `RecordFile`'s.
+Defines and validates the content; `RecordFile` writes it atomically with a checksum and quarantines damaged
+files.
 """
 
 from __future__ import annotations
@@ -13,61 +13,69 @@ from plimsoll.api.cpuset import EMPTY, CpuSet
 from plimsoll.common.checkpoint import RecordFile
 from plimsoll.drivers.cpu.allocation.options import Algorithm, AssignOptions, Sorting
 from plimsoll.drivers.cpu.settings import CpuSettings
-from plimsoll.drivers.cpu.state.cdi import check_uid, read_cpus
-from plimsoll.drivers.cpu.state.holdings import Grant, Holding, How
+from plimsoll.drivers.cpu.state.cdi import read_cpus, validate_uid
+from plimsoll.drivers.cpu.state.claim_allocation import AssignmentSource, ClaimAllocation, CpuAssignment
 from plimsoll.protocols.dra import ClaimRef
 
 KIND = "CpuHoldings"
 VERSION = 1
 
 
-def record_file(settings: CpuSettings) -> RecordFile:
+def open_checkpoint(settings: CpuSettings) -> RecordFile:
     return RecordFile(
-        settings.record, KIND, settings.folder / "quarantine", VERSION, check=lambda body: read_body(body)
+        settings.checkpoint_path,
+        KIND,
+        settings.plugin_dir / "quarantine",
+        VERSION,
+        check=lambda body: decode_allocations(body),
     )
 
 
-def make_body(holdings: Mapping[str, Holding]) -> dict[str, Any]:
-    """Holdings as the record has them. What says nothing is left out."""
-    return {"claims": [_holding_tree(holdings[uid]) for uid in sorted(holdings)]}
+def encode_allocations(allocations: Mapping[str, ClaimAllocation]) -> dict[str, Any]:
+    """Encode allocations; default values are omitted."""
+    return {"claims": [_encode_allocation(allocations[uid]) for uid in sorted(allocations)]}
 
 
-def read_body(body: Any) -> dict[str, Holding]:
-    """Holdings by UID; ValueError if the body is not one of ours."""
+def decode_allocations(body: Any) -> dict[str, ClaimAllocation]:
+    """Decode allocations by UID; raises ValueError if malformed."""
     claims = _list(_dict(body, "body"), "claims")
-    holdings: dict[str, Holding] = {}
+    allocations: dict[str, ClaimAllocation] = {}
     for tree in claims:
-        holding = _read_holding(_dict(tree, "a claim"))
-        if holding.ref.uid in holdings:
-            raise ValueError(f"claim {holding.ref.uid} is there twice")
-        holdings[holding.ref.uid] = holding
-    return holdings
+        allocation = _decode_allocation(_dict(tree, "a claim"))
+        if allocation.ref.uid in allocations:
+            raise ValueError(f"duplicate claim {allocation.ref.uid}")
+        allocations[allocation.ref.uid] = allocation
+    return allocations
 
 
-def _holding_tree(holding: Holding) -> dict[str, Any]:
-    ref = holding.ref
+def _encode_allocation(allocation: ClaimAllocation) -> dict[str, Any]:
+    ref = allocation.ref
     tree: dict[str, Any] = {"uid": ref.uid, "namespace": ref.namespace, "name": ref.name}
-    tree["grants"] = [_grant_tree(grant) for grant in holding.grants]
-    if holding.adopted:
+    tree["grants"] = [_encode_assignment(assignment) for assignment in allocation.assignments]
+    if allocation.adopted:
         tree["adopted"] = True
-    if holding.disputed:
-        tree["disputed"] = holding.disputed
-    if holding.contested:
-        tree["contested"] = str(holding.contested)
-    if holding.mix is not None:
-        tree["mix"] = holding.mix
-    if holding.apart:
+    if allocation.disputed:
+        tree["disputed"] = allocation.disputed
+    if allocation.contested:
+        tree["contested"] = str(allocation.contested)
+    if allocation.include_shared is not None:
+        tree["mix"] = allocation.include_shared
+    if allocation.per_request:
         tree["apart"] = True
     return tree
 
 
-def _grant_tree(grant: Grant) -> dict[str, Any]:
-    tree: dict[str, Any] = {"request": grant.request, "pool": grant.pool, "device": grant.device}
-    tree |= {"cpus": str(grant.cpus), "how": grant.how.value}
-    if grant.share_id is not None:
-        tree["shareID"] = grant.share_id
-    if grant.options is not None:
-        chosen = grant.options
+def _encode_assignment(assignment: CpuAssignment) -> dict[str, Any]:
+    tree: dict[str, Any] = {
+        "request": assignment.request,
+        "pool": assignment.pool,
+        "device": assignment.device,
+    }
+    tree |= {"cpus": str(assignment.cpus), "how": assignment.source.value}
+    if assignment.share_id is not None:
+        tree["shareID"] = assignment.share_id
+    if assignment.options is not None:
+        chosen = assignment.options
         tree["options"] = {
             "algorithm": chosen.algorithm.value,
             "sorting": chosen.sorting.value,
@@ -79,36 +87,36 @@ def _grant_tree(grant: Grant) -> dict[str, Any]:
     return tree
 
 
-def _read_holding(tree: dict[str, Any]) -> Holding:
+def _decode_allocation(tree: dict[str, Any]) -> ClaimAllocation:
     ref = ClaimRef(_text(tree, "namespace"), _text(tree, "name"), _text(tree, "uid"))
-    if problem := check_uid(ref.uid):
+    if problem := validate_uid(ref.uid):
         raise ValueError(problem)
-    mix = tree.get("mix")
-    return Holding(
+    include_shared = tree.get("mix")
+    return ClaimAllocation(
         ref,
-        tuple(_read_grant(_dict(grant, "a grant")) for grant in _list(tree, "grants")),
+        tuple(_decode_assignment(_dict(assignment, "a grant")) for assignment in _list(tree, "grants")),
         adopted=_flag(tree, "adopted"),
         disputed=_text(tree, "disputed", ""),
-        mix=None if mix is None else _flag(tree, "mix"),
+        include_shared=None if include_shared is None else _flag(tree, "mix"),
         contested=_cpus(tree, "contested") if "contested" in tree else EMPTY,
-        apart=_flag(tree, "apart"),
+        per_request=_flag(tree, "apart"),
     )
 
 
-def _read_grant(tree: dict[str, Any]) -> Grant:
+def _decode_assignment(tree: dict[str, Any]) -> CpuAssignment:
     share = tree.get("shareID")
-    return Grant(
+    return CpuAssignment(
         _text(tree, "request"),
         _text(tree, "pool"),
         _text(tree, "device"),
         _cpus(tree, "cpus"),
         share_id=None if share is None else _text(tree, "shareID"),
-        how=How(_text(tree, "how")),
-        options=_read_options(_dict(tree["options"], "options")) if "options" in tree else None,
+        source=AssignmentSource(_text(tree, "how")),
+        options=_decode_options(_dict(tree["options"], "options")) if "options" in tree else None,
     )
 
 
-def _read_options(tree: dict[str, Any]) -> AssignOptions:
+def _decode_options(tree: dict[str, Any]) -> AssignOptions:
     size = tree.get("groupSize")
     if type(size) is not int or size < 1:
         raise ValueError("groupSize is no number of CPUs")

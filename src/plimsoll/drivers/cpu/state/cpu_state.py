@@ -1,16 +1,16 @@
-"""The book of a CPU driver: who holds which CPUs, and what is left to share.
+"""CPU state of a driver: allocations of claims and the shared pool.
 
-Owns the order in which things become lasting. Prepare: decide, save the record, write the CDI file; what
-fails is undone. Release: remove the CDI file, then save the record; what fails leaves the claim its CPUs. So
-at every moment, also after a crash, a CPU that a container was told of is in the record or in a CDI file, and
+Defines the order of durable writes. Prepare: decide, save the checkpoint, write the CDI file; failures are
+rolled back. Release: remove the CDI file, then save the checkpoint; on failure the claim keeps its CPUs. So
+at any time, also after a crash, a CPU that a container was given is in the checkpoint or in a CDI file, and
 no other claim gets it.
 
-A book does a little blocking I/O in `open`, `prepare`, `release` and `recheck` (a file of some KiB, synced).
-It may be used from any thread: what changes it happens one at a time, and `holdings` is never changed but
-replaced, so that a reader keeps what it has read.
+`open`, `prepare`, `release` and `reconcile_files` do a little blocking I/O (a synced file of some KiB). The
+state may be used from any thread: changes are serialized, and `allocations` is replaced, never modified, so
+that readers keep a consistent view.
 
-DIFF: CPUs are held from prepare to release through restarts of driver, runtime and machine; the Go driver
-forgets those of claims without a running container (test_issue_258_claims_survive_a_restart).
+DIFF: CPUs stay allocated from prepare to release across restarts of driver, runtime and machine; the Go
+driver forgets claims without a running container (test_issue_258_claims_survive_a_restart).
 """
 
 from __future__ import annotations
@@ -25,23 +25,29 @@ from typing import Concatenate, ParamSpec, TypeVar
 from plimsoll.api.cpuset import EMPTY, CpuSet
 from plimsoll.api.resource import ResourceSlice
 from plimsoll.common.checkpoint import Finding, RecordFile, Severity
-from plimsoll.drivers.cpu.devices.groups import Arrangement
+from plimsoll.drivers.cpu.devices.groups import CpuLayout
 from plimsoll.drivers.cpu.settings import CpuSettings
 from plimsoll.drivers.cpu.state import cdi
-from plimsoll.drivers.cpu.state.affinity import near_of, needs_neighbours
-from plimsoll.drivers.cpu.state.checkpoint import make_body, record_file
-from plimsoll.drivers.cpu.state.holdings import Holding, How, union
-from plimsoll.drivers.cpu.state.prepare import Plan, Scene, fill, plan, repeat
+from plimsoll.drivers.cpu.state.affinity import find_affinity, needs_affinity
+from plimsoll.drivers.cpu.state.checkpoint import encode_allocations, open_checkpoint
+from plimsoll.drivers.cpu.state.claim_allocation import AssignmentSource, ClaimAllocation, union
+from plimsoll.drivers.cpu.state.prepare import (
+    PrepareContext,
+    PreparePlan,
+    check_repeated,
+    match_adopted,
+    plan_claim,
+)
+from plimsoll.drivers.cpu.state.prepare_errors import PrepareError, PrepareErrorReason, quote
 from plimsoll.drivers.cpu.state.reconcile import (
-    Doubt,
-    Seen,
-    apply,
-    doubt,
+    ContainerClaims,
+    ContainerConflict,
+    apply_conflict,
+    compare_containers,
     find_disputes,
     find_misplaced,
     reconcile,
 )
-from plimsoll.drivers.cpu.state.refusals import PrepareFault, Why, quote
 from plimsoll.drivers.cpu.topology import Topology
 from plimsoll.drivers.plugin.driver import AllocatedClaim, ClaimError
 from plimsoll.errors import StoreError
@@ -52,58 +58,59 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-def _alone(
-    method: Callable[Concatenate[CpuBook, _P], _R],
-) -> Callable[Concatenate[CpuBook, _P], _R]:
-    """One such method of a book at a time."""
+def _locked(
+    method: Callable[Concatenate[CPUState, _P], _R],
+) -> Callable[Concatenate[CPUState, _P], _R]:
+    """Serialize the decorated methods of a state."""
 
     @wraps(method)
-    def locked(book: CpuBook, /, *args: _P.args, **more: _P.kwargs) -> _R:
-        with book.lock:
-            return method(book, *args, **more)
+    def locked(state: CPUState, /, *args: _P.args, **more: _P.kwargs) -> _R:
+        with state.lock:
+            return method(state, *args, **more)
 
     return locked
 
 
-def held_before(settings: CpuSettings) -> dict[str, CpuSet]:
-    """What claims hold by the name of the device, as far as the record tells; nothing is touched.
+def read_allocated_cpus(settings: CpuSettings) -> dict[str, CpuSet]:
+    """Read the allocated CPUs by device name from checkpoint and CDI files, without changing anything.
 
-    For arranging CPUs before there is a book. CPUs that only CDI files name are under no device.
+    Used to compute the layout before the state is opened. CPUs named only by CDI files have the device name
+    "".
     """
-    record = record_file(settings).look().value or {}
+    record = open_checkpoint(settings).look().value or {}
     files, _ = cdi.read_files(settings.cdi)
-    held = _by_device(record.values())
+    allocated = _by_device(record.values())
     if stray := union(file.cpus for uid, file in files.items() if uid not in record):
-        held[""] = held.get("", EMPTY) | stray
-    return held
+        allocated[""] = allocated.get("", EMPTY) | stray
+    return allocated
 
 
-def unfiled(settings: CpuSettings) -> tuple[ClaimRef, ...]:
-    """Claims of the record without a CDI file, as far as their names are known; nothing is touched."""
-    record = record_file(settings).look().value or {}
-    refs = (holding.ref for uid, holding in record.items() if not cdi.is_there(settings.cdi, uid))
+def find_claims_without_cdi_file(settings: CpuSettings) -> tuple[ClaimRef, ...]:
+    """Return checkpointed claims with a known name and without a CDI file, without changing anything."""
+    record = open_checkpoint(settings).look().value or {}
+    refs = (allocation.ref for uid, allocation in record.items() if not cdi.exists(settings.cdi, uid))
     return tuple(ref for ref in refs if ref.name)
 
 
-class CpuBook:
-    """Holdings of claims on one machine. Make one with `open`."""
+class CPUState:
+    """Allocations of claims on one machine. Create it with `open`."""
 
     def __init__(
-        self, settings: CpuSettings, topology: Topology, arrangement: Arrangement, record: RecordFile
+        self, settings: CpuSettings, topology: Topology, layout: CpuLayout, record: RecordFile
     ) -> None:
         self.settings = settings
-        #: Whether containers share CPUs, so that some must be left to them.
-        self.needed: Callable[[], bool] = lambda: False
+        #: Returns whether containers use the shared pool, so that it must not become empty.
+        self.shared_pool_in_use: Callable[[], bool] = lambda: False
         self.revision = 0
-        self._topology, self._arrangement = topology, arrangement
-        self._record = record
+        self._topology, self._arrangement = topology, layout
+        self._checkpoint = record
         self.lock = threading.RLock()
-        self._notes: tuple[Finding, ...] = ()
-        self._kept: dict[str, Holding] = {}
-        self._doubts: dict[str, Doubt] = {}
-        self._leaving: frozenset[str] = frozenset()
-        self._why: dict[str, tuple[tuple[str, ...], ...]] = {}
-        self._holdings: Mapping[str, Holding] = MappingProxyType({})
+        self._file_findings: tuple[Finding, ...] = ()
+        self._stored: dict[str, ClaimAllocation] = {}
+        self._conflicts: dict[str, ContainerConflict] = {}
+        self._released_elsewhere: frozenset[str] = frozenset()
+        self._explanations: dict[str, tuple[tuple[str, ...], ...]] = {}
+        self._holdings: Mapping[str, ClaimAllocation] = MappingProxyType({})
         self._held = EMPTY
 
     @classmethod
@@ -111,224 +118,244 @@ class CpuBook:
         cls,
         settings: CpuSettings,
         topology: Topology,
-        arrangement: Arrangement,
+        layout: CpuLayout,
         *,
-        leaving: Iterable[str] = (),
-    ) -> CpuBook:
-        """The book as record and CDI files have it; `findings` tells what was wrong with them.
+        released_elsewhere: Iterable[str] = (),
+    ) -> CPUState:
+        """Open the state from checkpoint and CDI files; `findings` lists their problems.
 
-        `leaving` are claims (UIDs) that the cluster does not know any more.
+        `released_elsewhere` are UIDs of claims that are no longer allocated in the cluster.
         """
-        book = cls(settings, topology, arrangement, record_file(settings))
-        loaded = book._record.load()
-        book._kept = dict(loaded.value or {})
-        book._leaving = frozenset(leaving)
-        book._notes = (loaded.finding,) if loaded.finding is not None else ()
-        book.recheck()
-        return book
+        state = cls(settings, topology, layout, open_checkpoint(settings))
+        loaded = state._checkpoint.load()
+        state._stored = dict(loaded.value or {})
+        state._released_elsewhere = frozenset(released_elsewhere)
+        state._file_findings = (loaded.finding,) if loaded.finding is not None else ()
+        state.reconcile_files()
+        return state
 
-    # -- what there is
+    # -- current state
 
     @property
-    def holdings(self) -> Mapping[str, Holding]:
-        """By the UID of the claim. Never changed: replaced."""
+    def allocations(self) -> Mapping[str, ClaimAllocation]:
+        """Allocations by claim UID. Never modified, only replaced."""
         return self._holdings
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What was wrong when files were last compared, and what is wrong now."""
-        holdings = self._holdings
-        return (*self._notes, *find_disputes(holdings), *find_misplaced(holdings, self._scene()))
+        """Findings of the last comparison with the files, and current ones."""
+        allocations = self._holdings
+        return (
+            *self._file_findings,
+            *find_disputes(allocations),
+            *find_misplaced(allocations, self._context()),
+        )
 
     @property
     def shared(self) -> CpuSet:
-        """The CPUs of everybody without a claim."""
-        return self._topology.all - self._arrangement.reserved - self.held
+        """Shared pool: CPUs of containers without claims."""
+        return self._topology.all - self._arrangement.reserved - self.allocated
 
     @property
-    def held(self) -> CpuSet:
+    def allocated(self) -> CpuSet:
         return self._held
 
     @property
-    def lost(self) -> Mapping[str, CpuSet]:
-        """CPUs of claims that are offline, by the UID of the claim."""
+    def offline_allocated(self) -> Mapping[str, CpuSet]:
+        """Offline CPUs of claims, by claim UID."""
         online = self._topology.all
-        return {uid: h.granted - online for uid, h in self._holdings.items() if not h.granted <= online}
+        return {uid: h.assigned - online for uid, h in self._holdings.items() if not h.assigned <= online}
 
     @property
     def by_device(self) -> dict[str, CpuSet]:
-        """What is held by the name of the device, for arranging CPUs anew."""
+        """Allocated CPUs by device name, to compute a layout."""
         return _by_device(self._holdings.values())
 
     @property
-    def lacks_files(self) -> bool:
-        """Whether a CDI file is gone, so that no container of its claim could start; `recheck` helps."""
-        folder, gone = self.settings.cdi, self.leaving
+    def has_missing_cdi_files(self) -> bool:
+        """True if a CDI file is missing, so that no container of its claim can start; see
+        `reconcile_files`.
+        """
+        folder, gone = self.settings.cdi, self.released_elsewhere
         wanted = (uid for uid, h in self._holdings.items() if not h.disputed and uid not in gone)
-        return any(not cdi.is_there(folder, uid) for uid in wanted)
+        return any(not cdi.exists(folder, uid) for uid in wanted)
 
     @property
-    def leaving(self) -> frozenset[str]:
-        """Claims that another driver has released; they are to be `release`d, or to `stay`."""
-        return self._leaving & self._holdings.keys()
+    def released_elsewhere(self) -> frozenset[str]:
+        """Claims that another driver has released; `release` or `keep_claims` must follow."""
+        return self._released_elsewhere & self._holdings.keys()
 
     @property
     def topology(self) -> Topology:
         return self._topology
 
     @property
-    def arrangement(self) -> Arrangement:
+    def layout(self) -> CpuLayout:
         return self._arrangement
 
     # -- claims
 
-    def needs_neighbours(self, claim: AllocatedClaim) -> bool:
-        """Whether `near_of` wants the slices of other drivers for a claim that has no CPUs yet."""
-        return claim.ref.uid not in self._kept and needs_neighbours(claim)
+    def needs_affinity(self, claim: AllocatedClaim) -> bool:
+        """Report whether `find_affinity` needs the slices of other drivers for a claim without CPUs."""
+        return claim.ref.uid not in self._stored and needs_affinity(claim)
 
-    def near_of(self, claim: AllocatedClaim, slices: Iterable[ResourceSlice]) -> Mapping[str, CpuSet]:
-        return near_of(claim, slices, self._topology)
+    def find_affinity(self, claim: AllocatedClaim, slices: Iterable[ResourceSlice]) -> Mapping[str, CpuSet]:
+        return find_affinity(claim, slices, self._topology)
 
-    @_alone
+    @_locked
     def prepare(
-        self, claim: AllocatedClaim, *, near: Mapping[str, CpuSet] | None = None
-    ) -> Holding | ClaimError:
-        """Give a claim its CPUs. `near` are CPUs to prefer, by request.
+        self, claim: AllocatedClaim, *, affinity: Mapping[str, CpuSet] | None = None
+    ) -> ClaimAllocation | ClaimError:
+        """Allocate CPUs to a claim. `affinity` are CPUs to prefer, by request.
 
-        A claim without CPUs for this driver gets a holding without grants, of which nothing is kept.
+        A claim without CPUs of this driver gets an allocation without assignments, which is not stored.
         """
         uid, label = claim.ref.uid, str(claim.ref)
-        if problem := cdi.check_uid(uid):
-            return PrepareFault(Why.UID, label, text=problem).refusal()
-        self._leaving -= {uid}
+        if problem := cdi.validate_uid(uid):
+            return PrepareError(PrepareErrorReason.UID, label, text=problem).to_claim_error()
+        self._released_elsewhere -= {uid}
         file = cdi.read_file(self.settings.cdi, uid)
-        if uid not in self._kept and cdi.names_others(self.settings.cdi, self._kept):
-            # Somebody else has prepared it, or another one, since we looked: two drivers by mistake.
-            self.recheck()
+        if uid not in self._stored and cdi.has_unknown_claims(self.settings.cdi, self._stored):
+            # Another driver has prepared claims since the last check: two drivers run by mistake.
+            self.reconcile_files()
         known = self._holdings.get(uid)
-        scene = self._scene(without=uid)
+        context = self._context(without=uid)
         if known is None:
-            planned = plan(claim, scene, near=near, needed=self.needed())
-            return self._settle(claim, planned)
+            plan = plan_claim(claim, context, affinity=affinity, shared_pool_in_use=self.shared_pool_in_use())
+            return self._commit(claim, plan)
         if known.disputed:
-            return PrepareFault(Why.DISPUTED, label, cpus=known.cpus, text=known.disputed).refusal()
+            return PrepareError(
+                PrepareErrorReason.DISPUTED, label, cpus=known.cpus, text=known.disputed
+            ).to_claim_error()
         if known.adopted:
-            return self._settle(claim, fill(claim, known, scene, file.requests))
-        if fault := repeat(claim, known, scene):
-            return fault.refusal()
-        if file.fault or file.cpus != known.granted:
+            return self._commit(claim, match_adopted(claim, known, context, file.requests))
+        if fault := check_repeated(claim, known, context):
+            return fault.to_claim_error()
+        if file.fault or file.cpus != known.assigned:
             failed = self._write(known)
             return known if failed is None else self._cdi_refusal("write", uid, failed)
         return known
 
-    @_alone
+    @_locked
     def release(self, ref: ClaimRef) -> ClaimError | None:
-        """Take the CPUs of a claim back. One that has none is released already."""
+        """Release the CPUs of a claim; a claim without CPUs is already released."""
         uid = ref.uid
-        if cdi.check_uid(uid):
+        if cdi.validate_uid(uid):
             return None
-        # A container must not be told of CPUs that are free, so the file goes first.
+        # Remove the file first: a container must not get CPUs that are free.
         failed = cdi.remove_file(self.settings.cdi, uid)
         if failed is not None:
             return self._cdi_refusal("remove", uid, failed)
-        if uid not in self._kept:
+        if uid not in self._stored:
             return None
-        after = {other: holding for other, holding in self._kept.items() if other != uid}
+        after = {other: allocation for other, allocation in self._stored.items() if other != uid}
         if problem := self._save(after):
-            return PrepareFault(Why.STORE, str(ref), text=f"{problem}; it keeps its CPUs").refusal()
-        self._doubts.pop(uid, None)
-        self._why.pop(uid, None)
-        self._keep(after)
+            return PrepareError(
+                PrepareErrorReason.STORE, str(ref), text=f"{problem}; it keeps its CPUs"
+            ).to_claim_error()
+        self._conflicts.pop(uid, None)
+        self._explanations.pop(uid, None)
+        self._set_allocations(after)
         return None
 
-    def devices_of(
-        self, holding: Holding, attributes: Mapping[str, Mapping[str, object]] | None = None
+    def list_prepared_devices(
+        self, allocation: ClaimAllocation, attributes: Mapping[str, Mapping[str, object]] | None = None
     ) -> list[PreparedDevice]:
-        """What the node is told about a claim; `attributes` of devices go into their metadata."""
-        uid = holding.ref.uid
+        """Return the prepared devices of a claim; `attributes` of devices become their metadata."""
+        uid = allocation.ref.uid
         devices = []
-        for grant in holding.grants:
-            name = cdi.cdi_id(uid, grant.base if holding.apart else "")
+        for assignment in allocation.assignments:
+            name = cdi.cdi_id(uid, assignment.base if allocation.per_request else "")
             metadata = None
-            if attributes and grant.device in attributes:
-                metadata = {"attributes": _metadata(attributes[grant.device], grant.how, len(grant.cpus))}
+            if attributes and assignment.device in attributes:
+                metadata = {
+                    "attributes": _metadata(
+                        attributes[assignment.device], assignment.source, len(assignment.cpus)
+                    )
+                }
             devices.append(
                 PreparedDevice(
-                    grant.pool,
-                    grant.device,
-                    (grant.base,) if grant.request else (),
-                    (name,) if grant.cpus else (),
-                    grant.share_id,
+                    assignment.pool,
+                    assignment.device,
+                    (assignment.base,) if assignment.request else (),
+                    (name,) if assignment.cpus else (),
+                    assignment.share_id,
                     metadata,
                 )
             )
         return devices
 
-    # -- witnesses
+    # -- reconciliation
 
-    @_alone
-    def stay(self, uids: Iterable[str]) -> None:
-        """Claims that seemed to be released are in use."""
-        self._leaving -= frozenset(uids)
-        self.recheck()
+    @_locked
+    def keep_claims(self, uids: Iterable[str]) -> None:
+        """Keep claims that seemed to be released elsewhere but are in use."""
+        self._released_elsewhere -= frozenset(uids)
+        self.reconcile_files()
 
-    @_alone
-    def recheck(self) -> tuple[Finding, ...]:
-        """Compare with the CDI files, and mend what can be mended; what was found is in `findings`, too."""
+    @_locked
+    def reconcile_files(self) -> tuple[Finding, ...]:
+        """Compare with the CDI files and repair them where possible; also updates `findings`."""
         files, faults = cdi.read_files(self.settings.cdi)
-        scene = self._scene()
-        found = reconcile(self._kept, files, scene, self._leaving)
+        context = self._context()
+        found = reconcile(self._stored, files, context, self._released_elsewhere)
         findings = [
             Finding(Severity.WARNING, str(fault), f"remove {fault.where}", fault.where) for fault in faults
         ]
         findings += found.findings
-        if dict(found.holdings) != self._kept and (problem := self._save(found.holdings)):
-            what = f"what was found cannot be recorded: {problem}"
-            findings.append(Finding(Severity.ERROR, what, "make the folder writable"))
-        self._keep(dict(found.holdings))
+        if dict(found.allocations) != self._stored and (problem := self._save(found.allocations)):
+            what = f"saving the checkpoint failed: {problem}"
+            findings.append(Finding(Severity.ERROR, what, "make the directory writable"))
+        self._set_allocations(dict(found.allocations))
         for uid in found.rewrite:
-            if failed := self._write(self._kept[uid]):
+            if failed := self._write(self._stored[uid]):
                 findings.append(
-                    Finding(Severity.ERROR, str(failed), "make the folder writable", failed.where)
+                    Finding(Severity.ERROR, str(failed), "make the directory writable", failed.where)
                 )
-        damaged = [note for note in self._notes if note.path.startswith(str(self.settings.folder))]
-        self._notes = (*damaged, *findings)
+        damaged = [
+            note for note in self._file_findings if note.path.startswith(str(self.settings.plugin_dir))
+        ]
+        self._file_findings = (*damaged, *findings)
         return self.findings
 
-    @_alone
-    def witness(self, containers: Iterable[Seen]) -> tuple[Finding, ...]:
-        """Compare with all containers of the runtime; earlier ones are forgotten."""
-        self._doubts, findings = doubt(self._kept, containers, self._scene())
-        self._keep(self._kept)
+    @_locked
+    def check_containers(self, containers: Iterable[ContainerClaims]) -> tuple[Finding, ...]:
+        """Compare with all containers of the runtime, replacing earlier results."""
+        self._conflicts, findings = compare_containers(self._stored, containers, self._context())
+        self._set_allocations(self._stored)
         return findings
 
-    @_alone
-    def change(self, topology: Topology, arrangement: Arrangement) -> tuple[Finding, ...]:
-        """CPUs have come or gone. Claims keep theirs, also those that are offline (`lost`)."""
-        self._topology, self._arrangement = topology, arrangement
+    @_locked
+    def update_topology(self, topology: Topology, layout: CpuLayout) -> tuple[Finding, ...]:
+        """Set topology and layout after hotplug. Claims keep their CPUs, including offline ones."""
+        self._topology, self._arrangement = topology, layout
         self.revision += 1
-        return find_misplaced(self._holdings, self._scene())
+        return find_misplaced(self._holdings, self._context())
 
     def explain(self, uid: str) -> list[str]:
-        """Why a claim has the CPUs it has."""
-        holding = self._holdings.get(uid)
-        if holding is None:
-            return [f"claim {uid} holds no CPUs"]
-        ref = holding.ref
-        lines = [f"claim {ref if ref.name else uid} holds CPUs {holding.granted}"]
-        if holding.disputed:
-            lines.append(f"disputed: {holding.disputed}; kept from everybody: {holding.cpus}")
-        why = self._why.get(uid)
-        for index, grant in enumerate(holding.grants):
-            request = f"request {grant.request}" if grant.request else "unknown request"
-            share = f", share {grant.share_id}" if grant.share_id else ""
-            lines.append(f"{request} on {grant.device or 'no device'}{share}: {grant.cpus or 'no CPUs'}")
+        """Describe why a claim has its CPUs."""
+        allocation = self._holdings.get(uid)
+        if allocation is None:
+            return [f"claim {uid} has no CPUs"]
+        ref = allocation.ref
+        lines = [f"claim {ref if ref.name else uid} has CPUs {allocation.assigned}"]
+        if allocation.disputed:
+            lines.append(f"disputed: {allocation.disputed}; withheld from others: {allocation.cpus}")
+        why = self._explanations.get(uid)
+        for index, assignment in enumerate(allocation.assignments):
+            request = f"request {assignment.request}" if assignment.request else "unknown request"
+            share = f", share {assignment.share_id}" if assignment.share_id else ""
+            lines.append(
+                f"{request} on {assignment.device or 'no device'}{share}: {assignment.cpus or 'no CPUs'}"
+            )
             if why is not None:
                 lines += [f"  {line}" for line in why[index]]
             else:
-                lines.append(f"  {_HOW[grant.how]}, as the record has it; the steps were not kept")
-                if grant.options is not None:
-                    chosen = grant.options
+                lines.append(
+                    f"  {_SOURCE_TEXTS[assignment.source]}, from the checkpoint; the steps were not stored"
+                )
+                if assignment.options is not None:
+                    chosen = assignment.options
                     lines.append(
                         f"  {chosen.algorithm.value}, sorted {chosen.sorting.value}"
                         + (f", groups of {chosen.group_size}" if chosen.group_size > 1 else "")
@@ -337,96 +364,108 @@ class CpuBook:
                     )
         return lines
 
-    # -- inside
+    # -- internals
 
-    def _scene(self, without: str = "") -> Scene:
-        held = union(h.cpus for uid, h in self._holdings.items() if uid != without)
-        return Scene(self.settings, self._topology, self._arrangement, held)
+    def _context(self, without: str = "") -> PrepareContext:
+        allocated = union(h.cpus for uid, h in self._holdings.items() if uid != without)
+        return PrepareContext(self.settings, self._topology, self._arrangement, allocated)
 
-    def _settle(self, claim: AllocatedClaim, planned: Plan | PrepareFault) -> Holding | ClaimError:
-        """Make a decision lasting: record, then CDI file; neither if one of them fails."""
-        if isinstance(planned, PrepareFault):
-            return planned.refusal()
-        uid, apart = claim.ref.uid, self.settings.pin.requests_apart
-        holding = Holding(claim.ref, planned.grants, mix=planned.mix, apart=apart)
-        if not planned.cpus:
-            return replace(holding, apart=False)
-        earlier = dict(self._kept)
-        after = {**earlier, uid: holding}
+    def _commit(
+        self, claim: AllocatedClaim, plan: PreparePlan | PrepareError
+    ) -> ClaimAllocation | ClaimError:
+        """Make a plan durable: checkpoint, then CDI file; neither if one of them fails."""
+        if isinstance(plan, PrepareError):
+            return plan.to_claim_error()
+        uid, per_request = claim.ref.uid, self.settings.pin.per_request_cpus
+        allocation = ClaimAllocation(
+            claim.ref, plan.assignments, include_shared=plan.include_shared, per_request=per_request
+        )
+        if not plan.cpus:
+            return replace(allocation, per_request=False)
+        earlier = dict(self._stored)
+        after = {**earlier, uid: allocation}
         if problem := self._save(after):
-            undone = self._undo(earlier)
-            return PrepareFault(Why.STORE, str(claim.ref), text=problem + undone).refusal()
-        if failed := self._write(holding):
-            # It may be there all the same. One of a claim taken over says the same as before.
+            undone = self._restore_checkpoint(earlier)
+            return PrepareError(
+                PrepareErrorReason.STORE, str(claim.ref), text=problem + undone
+            ).to_claim_error()
+        if failed := self._write(allocation):
+            # The file may exist nevertheless. That of an adopted claim has not changed.
             if uid not in earlier and cdi.remove_file(self.settings.cdi, uid) is not None:
-                self._keep(after)
+                self._set_allocations(after)
                 return self._cdi_refusal(
                     "write", uid, failed, "; it cannot be removed either and keeps its CPUs"
                 )
-            return self._cdi_refusal("write", uid, failed, self._undo(earlier))
-        self._why[uid] = planned.why
-        self._keep(after)
-        return holding
+            return self._cdi_refusal("write", uid, failed, self._restore_checkpoint(earlier))
+        self._explanations[uid] = plan.why
+        self._set_allocations(after)
+        return allocation
 
-    def _keep(self, kept: dict[str, Holding]) -> None:
-        """Make holdings those that count."""
-        self._kept = kept
-        seen = MappingProxyType({uid: apply(kept[uid], self._doubts.get(uid)) for uid in sorted(kept)})
+    def _set_allocations(self, stored: dict[str, ClaimAllocation]) -> None:
+        """Replace the allocations in effect."""
+        self._stored = stored
+        seen = MappingProxyType(
+            {uid: apply_conflict(stored[uid], self._conflicts.get(uid)) for uid in sorted(stored)}
+        )
         if dict(seen) != dict(self._holdings):
             self._holdings = seen
-            self._held = union(holding.cpus for holding in seen.values())
+            self._held = union(allocation.cpus for allocation in seen.values())
             self.revision += 1
 
-    def _save(self, holdings: Mapping[str, Holding]) -> str:
-        """Why the record is not saved, or nothing."""
+    def _save(self, allocations: Mapping[str, ClaimAllocation]) -> str:
+        """Save the checkpoint; return the error or ""."""
         try:
-            self._record.save(make_body(holdings))
+            self._checkpoint.save(encode_allocations(allocations))
         except StoreError as error:
             return str(error)
         return ""
 
-    def _undo(self, earlier: Mapping[str, Holding]) -> str:
-        """Save the record as it was, and say so if that fails.
+    def _restore_checkpoint(self, earlier: Mapping[str, ClaimAllocation]) -> str:
+        """Save the previous checkpoint; return a message if that fails.
 
-        If it fails too, the file may have the claim. That is safe: the next save replaces it before anybody
-        else is given its CPUs, and after a crash the claim holds them until it is released.
+        The file may then still contain the claim. That is safe: the next save replaces it before its CPUs are
+        assigned again, and after a crash the claim keeps them until it is released.
         """
         problem = self._save(earlier)
-        return f"; the record cannot be put back either: {problem}" if problem else ""
+        return f"; the checkpoint cannot be restored either: {problem}" if problem else ""
 
-    def _write(self, holding: Holding) -> CdiFault | None:
-        mix = self.settings.pin.mix if holding.mix is None else holding.mix
-        shared = self._arrangement.floor if mix else EMPTY
-        return cdi.write_file(self.settings.cdi, holding, shared)
+    def _write(self, allocation: ClaimAllocation) -> CdiFault | None:
+        include_shared = (
+            self.settings.pin.include_shared
+            if allocation.include_shared is None
+            else allocation.include_shared
+        )
+        shared = self._arrangement.always_shared if include_shared else EMPTY
+        return cdi.write_file(self.settings.cdi, allocation, shared)
 
     def _cdi_refusal(self, verb: str, uid: str, fault: CdiFault, more: str = "") -> ClaimError:
         text = f"failed to {verb} CDI spec {quote(cdi.file_name(uid))}: {fault.message}{more}"
-        return PrepareFault(Why.CDI, text=text).refusal()
+        return PrepareError(PrepareErrorReason.CDI, text=text).to_claim_error()
 
 
-_HOW = {
-    How.ASSIGNED: "chosen by the driver",
-    How.CPUSET: "named by the claim",
-    How.DEVICE: "the device is the CPU",
-    How.ADOPTED: "found in a CDI file",
-    How.ADMIN: "administrative access",
+_SOURCE_TEXTS = {
+    AssignmentSource.ASSIGNED: "chosen by the driver",
+    AssignmentSource.CPUSET: "named by the claim",
+    AssignmentSource.DEVICE: "the device is the CPU",
+    AssignmentSource.ADOPTED: "found in a CDI file",
+    AssignmentSource.ADMIN: "administrative access",
 }
 
 
-def _by_device(holdings: Iterable[Holding]) -> dict[str, CpuSet]:
-    held: dict[str, CpuSet] = {}
-    for holding in holdings:
-        for grant in holding.grants:
-            if grant.cpus:
-                held[grant.device] = held.get(grant.device, EMPTY) | grant.cpus
-        if holding.contested:
-            held[""] = held.get("", EMPTY) | holding.contested
-    return held
+def _by_device(allocations: Iterable[ClaimAllocation]) -> dict[str, CpuSet]:
+    allocated: dict[str, CpuSet] = {}
+    for allocation in allocations:
+        for assignment in allocation.assignments:
+            if assignment.cpus:
+                allocated[assignment.device] = allocated.get(assignment.device, EMPTY) | assignment.cpus
+        if allocation.contested:
+            allocated[""] = allocated.get("", EMPTY) | allocation.contested
+    return allocated
 
 
-def _metadata(attributes: Mapping[str, object], how: How, count: int) -> dict[str, object]:
-    """Attributes of a device as containers find them; those of many CPUs say how many there are for them."""
-    told = dict(attributes)
-    if how is not How.DEVICE:
-        told["dra.cpu/allocatedNumCPUs"] = {"int": count}
-    return told
+def _metadata(attributes: Mapping[str, object], source: AssignmentSource, count: int) -> dict[str, object]:
+    """Return device attributes for containers; grouped devices include the number of allocated CPUs."""
+    env_cpus = dict(attributes)
+    if source is not AssignmentSource.DEVICE:
+        env_cpus["dra.cpu/allocatedNumCPUs"] = {"int": count}
+    return env_cpus

@@ -1,12 +1,12 @@
-"""Whom to believe after a restart: the record, the CDI files, the runtime. Pure.
+"""Reconciliation of checkpoint, CDI files and containers after a restart. Pure.
 
-Owns the rules (section 9 of the CPU driver's specification is what they mend). Witnesses that agree are
-believed, one that is missing is made good, and where two of them contradict each other nobody is: all CPUs
-that any of them names are kept from everybody until the claim is released. The environment of a container is
-never believed alone, since whoever writes a pod can write that.
+Rules (docs/spec/cpu-driver.md, "State and restart" has the Go driver's): sources that agree are trusted, a
+missing one is restored, and if two contradict each other none is trusted: all CPUs that any of them names are
+withheld until the claim is released. The environment of a container is never trusted alone, because pod
+authors can set it.
 
-DIFF: a contradiction makes one claim disputed; in the Go driver it makes all of Synchronize fail, or goes
-unnoticed (test_a_disputed_claim_is_refused_until_it_is_released, test_a_container_that_was_told_otherwise).
+DIFF: a contradiction makes one claim disputed; in the Go driver it makes all of Synchronize fail, or is not
+noticed (test_a_disputed_claim_is_refused_until_it_is_released, test_a_container_with_other_cpus).
 """
 
 from __future__ import annotations
@@ -17,16 +17,21 @@ from typing import Protocol
 
 from plimsoll.api.cpuset import EMPTY, CpuSet
 from plimsoll.common.checkpoint import Finding, Severity
-from plimsoll.drivers.cpu.state.cdi import CdiFile, requests_of
-from plimsoll.drivers.cpu.state.holdings import Grant, Holding, How, union
-from plimsoll.drivers.cpu.state.prepare import Scene, extent
+from plimsoll.drivers.cpu.state.cdi import CpuClaimCdiFile, list_requests
+from plimsoll.drivers.cpu.state.claim_allocation import (
+    AssignmentSource,
+    ClaimAllocation,
+    CpuAssignment,
+    union,
+)
+from plimsoll.drivers.cpu.state.prepare import PrepareContext, get_device_cpus
 from plimsoll.protocols.dra import ClaimRef
 
 _RELEASE = "delete the pods of the claim: the dispute ends when it is unprepared"
 
 
-class Seen(Protocol):
-    """What is asked of a container."""
+class ContainerClaims(Protocol):
+    """Claims of a container, as needed for comparison."""
 
     @property
     def where(self) -> str: ...
@@ -38,210 +43,220 @@ class Seen(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Reconciled:
-    """What to believe. `rewrite` are claims whose CDI file is to be written again.
+    """Result of the reconciliation. `rewrite` are claims whose CDI file must be written again.
 
-    Disputes are part of the holdings; `find_disputes` puts them into words.
+    Disputes are part of the allocations; `find_disputes` describes them.
     """
 
-    holdings: Mapping[str, Holding]
+    allocations: Mapping[str, ClaimAllocation]
     findings: tuple[Finding, ...] = ()
     rewrite: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
-    """What a running container says against a holding that record and CDI file agree about."""
+class ContainerConflict:
+    """Contradiction between a running container and an allocation on which checkpoint and CDI file agree."""
 
     text: str
     contested: CpuSet = EMPTY
 
 
 def reconcile(
-    record: Mapping[str, Holding],
-    files: Mapping[str, CdiFile],
-    scene: Scene,
-    leaving: Collection[str] = (),
+    record: Mapping[str, ClaimAllocation],
+    files: Mapping[str, CpuClaimCdiFile],
+    context: PrepareContext,
+    released_elsewhere: Collection[str] = (),
 ) -> Reconciled:
-    """What record and CDI files say together.
+    """Merge checkpoint and CDI files.
 
-    `leaving` are claims that are gone from the cluster: if the file is gone as well, another driver has
-    released them. They keep their CPUs until nobody is seen to use them, and dispute nobody else's.
+    `released_elsewhere` are claims that are deallocated in the cluster: if their file is missing as well,
+    another driver has released them. They keep their CPUs until no container uses them, and do not dispute
+    others.
     """
-    holdings: dict[str, Holding] = {}
+    allocations: dict[str, ClaimAllocation] = {}
     findings: list[Finding] = []
     rewrite: list[str] = []
     for uid in sorted(record.keys() | files.keys()):
         known, file = record.get(uid), files.get(uid)
-        if known is not None and file is None and uid in leaving:
-            holdings[uid] = known
-            what = f"claim {name(known)} was released meanwhile: neither the cluster nor a CDI file knows it"
+        if known is not None and file is None and uid in released_elsewhere:
+            allocations[uid] = known
+            what = f"claim {name(known)} was released meanwhile: it has neither an allocation nor a CDI file"
             findings.append(Finding(Severity.INFO, what))
         elif known is not None:
-            holdings[uid], again = _compare(known, file, findings)
+            allocations[uid], again = _compare(known, file, findings)
             if again:
                 rewrite.append(uid)
         elif file is not None and file.cpus:
-            holdings[uid] = _adopt(file, scene, findings)
+            allocations[uid] = _adopt_file(file, context, findings)
         elif file is not None:
             what = (
-                f"the CDI file of claim {uid} cannot be used, and the record does not know it: {file.fault}"
+                f"the CDI file of claim {uid} cannot be used, and it is not in the checkpoint: {file.fault}"
             )
             findings.append(Finding(Severity.ERROR, what, f"remove {file.path}", file.path))
-    _dispute_overlaps(holdings, [uid for uid in leaving if uid not in files])
-    disputed = [uid for uid, holding in holdings.items() if holding.disputed]
-    return Reconciled(holdings, tuple(findings), tuple(uid for uid in rewrite if uid not in disputed))
+    _dispute_overlaps(allocations, [uid for uid in released_elsewhere if uid not in files])
+    disputed = [uid for uid, allocation in allocations.items() if allocation.disputed]
+    return Reconciled(allocations, tuple(findings), tuple(uid for uid in rewrite if uid not in disputed))
 
 
-def find_misplaced(holdings: Mapping[str, Holding], scene: Scene) -> tuple[Finding, ...]:
-    """Holdings that have CPUs which are not there for claims any more: they keep them until released."""
+def find_misplaced(
+    allocations: Mapping[str, ClaimAllocation], context: PrepareContext
+) -> tuple[Finding, ...]:
+    """Return findings for allocated CPUs that cannot be claimed any more; claims keep them until released."""
     findings = []
-    for uid in sorted(holdings):
-        holding = holdings[uid]
-        if offline := holding.granted - scene.topology.all:
-            what = f"CPUs {offline} of claim {name(holding)} are offline"
+    for uid in sorted(allocations):
+        allocation = allocations[uid]
+        if offline := allocation.assigned - context.topology.all:
+            what = f"CPUs {offline} of claim {name(allocation)} are offline"
             findings.append(Finding(Severity.WARNING, what, "bring them online, or delete its pods"))
-        if holding.disputed:
+        if allocation.disputed:
             continue
-        for cpus, kept in (
-            (scene.arrangement.reserved, "reserved"),
-            (scene.arrangement.floor, "always shared"),
+        for cpus, stored in (
+            (context.layout.reserved, "reserved"),
+            (context.layout.always_shared, "always shared"),
         ):
-            if overlap := holding.granted & cpus:
-                what = f"CPUs {overlap} of claim {name(holding)} are {kept} by now; it keeps them"
+            if overlap := allocation.assigned & cpus:
+                what = f"CPUs {overlap} of claim {name(allocation)} are now {stored}; it keeps them"
                 findings.append(Finding(Severity.WARNING, what, "delete its pods to have them back"))
     return tuple(findings)
 
 
-def doubt(
-    holdings: Mapping[str, Holding], containers: Iterable[Seen], scene: Scene
-) -> tuple[dict[str, Doubt], tuple[Finding, ...]]:
-    """What running containers say that differs from the holdings.
+def compare_containers(
+    allocations: Mapping[str, ClaimAllocation], containers: Iterable[ContainerClaims], context: PrepareContext
+) -> tuple[dict[str, ContainerConflict], tuple[Finding, ...]]:
+    """Compare running containers with the allocations.
 
-    A container that was told other CPUs than the record and the CDI file have makes its claim disputed for as
-    long as it is there. CPUs that only it names are kept too, as far as they could have been given to the
-    claim at all: those of its devices that nobody else has, and never the last one that is shared.
+    A container with other CPUs than checkpoint and CDI file makes its claim disputed as long as it exists.
+    CPUs that only the container names are withheld too, as far as they could have been assigned to the claim:
+    unallocated CPUs of its devices, and never the last shared one.
     """
-    doubts: dict[str, Doubt] = {}
+    conflicts: dict[str, ContainerConflict] = {}
     findings: list[Finding] = []
-    # Not what is shared now: CPUs that were contested a moment ago are looked at anew.
-    free = scene.topology.all - scene.arrangement.reserved - union(h.cpus for h in holdings.values())
+    # Not the current shared pool: contested CPUs are determined again.
+    free = context.topology.all - context.layout.reserved - union(h.cpus for h in allocations.values())
     for container in sorted(containers, key=lambda seen: seen.where):
         for uid in sorted(container.claims):
-            told, holding = container.claims[uid], holdings.get(uid)
-            if holding is None:
+            env_cpus, allocation = container.claims[uid], allocations.get(uid)
+            if allocation is None:
                 what = (
-                    f"container {container.where} was told CPUs {told} of claim {uid}, which is not prepared"
+                    f"container {container.where} has CPUs {env_cpus} of claim {uid}, which is not prepared"
                 )
-                fix = "delete the pod; what its environment says is not believed"
+                fix = "delete the pod; its environment is not trusted"
                 findings.append(Finding(Severity.WARNING, what, fix))
                 continue
-            if told == holding.granted:
+            if env_cpus == allocation.assigned:
                 continue
-            what = f"container {container.where} was told CPUs {told}, the claim has {holding.granted}"
-            home = holding.ref.namespace
+            what = (
+                f"container {container.where} has CPUs {env_cpus} in its environment,"
+                f" the claim has {allocation.assigned}"
+            )
+            home = allocation.ref.namespace
             if home and container.namespace and home != container.namespace:
-                what = f"claim {name(holding)}: {what}; it is of another namespace and not believed"
+                what = f"claim {name(allocation)}: {what}; it belongs to another namespace and is not trusted"
                 findings.append(Finding(Severity.WARNING, what, "delete the pod"))
                 continue
-            reach = union(_reach(grant, scene) for grant in holding.grants)
-            more = (told - holding.cpus) & reach & free
+            reach = union(_get_reachable_cpus(assignment, context) for assignment in allocation.assignments)
+            more = (env_cpus - allocation.cpus) & reach & free
             if more == free:
                 more = EMPTY
             free -= more
-            before = doubts.get(uid, Doubt(what))
-            doubts[uid] = Doubt(before.text, before.contested | more)
-            findings.append(_dispute_finding(holding, what))
-    return doubts, tuple(findings)
+            before = conflicts.get(uid, ContainerConflict(what))
+            conflicts[uid] = ContainerConflict(before.text, before.contested | more)
+            findings.append(_dispute_finding(allocation, what))
+    return conflicts, tuple(findings)
 
 
-def find_disputes(holdings: Mapping[str, Holding]) -> tuple[Finding, ...]:
-    """What is disputed now."""
+def find_disputes(allocations: Mapping[str, ClaimAllocation]) -> tuple[Finding, ...]:
+    """Return findings for the disputed allocations."""
     return tuple(
-        _dispute_finding(holdings[uid], holdings[uid].disputed)
-        for uid in sorted(holdings)
-        if holdings[uid].disputed
+        _dispute_finding(allocations[uid], allocations[uid].disputed)
+        for uid in sorted(allocations)
+        if allocations[uid].disputed
     )
 
 
-def apply(holding: Holding, doubted: Doubt | None) -> Holding:
-    """A holding as it is to be seen while there is a doubt."""
-    if doubted is None:
-        return holding
-    contested = (holding.contested | doubted.contested) - holding.granted
-    return replace(holding, disputed=holding.disputed or doubted.text, contested=contested)
+def apply_conflict(allocation: ClaimAllocation, conflict: ContainerConflict | None) -> ClaimAllocation:
+    """Return an allocation with a conflict applied."""
+    if conflict is None:
+        return allocation
+    contested = (allocation.contested | conflict.contested) - allocation.assigned
+    return replace(allocation, disputed=allocation.disputed or conflict.text, contested=contested)
 
 
-def name(holding: Holding) -> str:
-    """A claim as people know it, as far as it is known."""
-    ref = holding.ref
+def name(allocation: ClaimAllocation) -> str:
+    """Format the name of a claim as far as it is known."""
+    ref = allocation.ref
     return f"{ref} ({ref.uid})" if ref.name else ref.uid
 
 
-def _compare(known: Holding, file: CdiFile | None, findings: list[Finding]) -> tuple[Holding, bool]:
-    """A holding of the record beside its file, and whether that is to be written again."""
+def _compare(
+    known: ClaimAllocation, file: CpuClaimCdiFile | None, findings: list[Finding]
+) -> tuple[ClaimAllocation, bool]:
+    """Compare an allocation with its file; return it and whether the file must be written again."""
     if file is None:
-        what = f"the CDI file of claim {name(known)} is missing; it is written again"
+        what = f"the CDI file of claim {name(known)} is missing; writing it again"
         findings.append(Finding(Severity.INFO, what))
         return known, True
-    if file.cpus == known.granted and not file.fault:
-        return known, known.apart and set(requests_of(known)) - file.requests.keys() != set()
-    if file.fault and file.cpus <= known.granted:
-        what = f"the CDI file of claim {name(known)} cannot be used: {file.fault}; it is written again"
+    if file.cpus == known.assigned and not file.fault:
+        return known, known.per_request and set(list_requests(known)) - file.requests.keys() != set()
+    if file.fault and file.cpus <= known.assigned:
+        what = f"the CDI file of claim {name(known)} cannot be used: {file.fault}; writing it again"
         findings.append(Finding(Severity.WARNING, what, path=file.path))
         return known, True
-    what = f"the record has CPUs {known.granted}, the CDI file {file.cpus}"
+    what = f"the checkpoint has CPUs {known.assigned}, the CDI file {file.cpus}"
     if file.fault:
         what += f" ({file.fault})"
-    contested = (known.contested | file.cpus) - known.granted
+    contested = (known.contested | file.cpus) - known.assigned
     return replace(known, disputed=known.disputed or what, contested=contested), False
 
 
-def _adopt(file: CdiFile, scene: Scene, findings: list[Finding]) -> Holding:
-    """A holding made of a CDI file that another driver, or a lost record, left behind."""
-    node, cpus = scene.settings.node, file.cpus
-    grants = [
-        Grant("", node, device, cpus & domain.cpus, how=How.ADOPTED)
-        for device, domain in scene.arrangement.domains.items()
+def _adopt_file(file: CpuClaimCdiFile, context: PrepareContext, findings: list[Finding]) -> ClaimAllocation:
+    """Build an allocation from a CDI file of another driver or of a lost checkpoint."""
+    node, cpus = context.settings.node, file.cpus
+    assignments = [
+        CpuAssignment("", node, device, cpus & domain.cpus, source=AssignmentSource.ADOPTED)
+        for device, domain in context.layout.domains.items()
         if cpus & domain.cpus
     ]
-    if rest := cpus - union(grant.cpus for grant in grants):
-        grants.append(Grant("", node, "", rest, how=How.ADOPTED))
-    holding = Holding(ClaimRef("", "", file.uid), tuple(grants), adopted=True, apart=bool(file.requests))
+    if rest := cpus - union(assignment.cpus for assignment in assignments):
+        assignments.append(CpuAssignment("", node, "", rest, source=AssignmentSource.ADOPTED))
+    allocation = ClaimAllocation(
+        ClaimRef("", "", file.uid), tuple(assignments), adopted=True, per_request=bool(file.requests)
+    )
     why = [file.fault] if file.fault else []
-    if overlap := cpus & scene.arrangement.reserved:
+    if overlap := cpus & context.layout.reserved:
         why.append(f"CPUs {overlap} are reserved")
-    if away := cpus - scene.topology.all:
+    if away := cpus - context.topology.all:
         why.append(f"CPUs {away} are offline")
     if why:
-        return replace(holding, disputed=f"its CDI file has CPUs {cpus}: {'; '.join(why)}")
-    what = f"claim {file.uid} is not in the record; it is taken over from its CDI file with CPUs {cpus}"
+        return replace(allocation, disputed=f"its CDI file has CPUs {cpus}: {'; '.join(why)}")
+    what = f"claim {file.uid} is not in the checkpoint; adopted from its CDI file with CPUs {cpus}"
     findings.append(Finding(Severity.INFO, what, path=file.path))
-    return holding
+    return allocation
 
 
-def _dispute_overlaps(holdings: dict[str, Holding], leaving: Collection[str]) -> None:
-    """Claims that have CPUs in common are all disputed: which of them was there first cannot be known."""
+def _dispute_overlaps(allocations: dict[str, ClaimAllocation], released_elsewhere: Collection[str]) -> None:
+    """Mark all claims with common CPUs as disputed: which one is right cannot be determined."""
     owners: dict[int, list[str]] = {}
-    for uid, holding in holdings.items():
-        for cpu in holding.cpus if uid not in leaving else ():
+    for uid, allocation in allocations.items():
+        for cpu in allocation.cpus if uid not in released_elsewhere else ():
             owners.setdefault(cpu, []).append(uid)
     rivals: dict[str, set[str]] = {}
     for uids in owners.values():
         for uid in uids if len(uids) > 1 else ():
             rivals.setdefault(uid, set()).update(uids)
     for uid in sorted(rivals):
-        holding = holdings[uid]
+        allocation = allocations[uid]
         others = sorted(rivals[uid] - {uid})
-        shared = union(holdings[other].cpus for other in others) & holding.cpus
+        shared = union(allocations[other].cpus for other in others) & allocation.cpus
         what = f"CPUs {shared} are also those of claim {', '.join(others)}"
-        if not holding.disputed:
-            holdings[uid] = replace(holding, disputed=what)
+        if not allocation.disputed:
+            allocations[uid] = replace(allocation, disputed=what)
 
 
-def _dispute_finding(holding: Holding, what: str) -> Finding:
-    return Finding(Severity.ERROR, f"claim {name(holding)} is disputed: {what}", _RELEASE)
+def _dispute_finding(allocation: ClaimAllocation, what: str) -> Finding:
+    return Finding(Severity.ERROR, f"claim {name(allocation)} is disputed: {what}", _RELEASE)
 
 
-def _reach(grant: Grant, scene: Scene) -> CpuSet:
-    domain = scene.arrangement.domains.get(grant.device)
-    return grant.cpus if domain is None else extent(domain, scene)
+def _get_reachable_cpus(assignment: CpuAssignment, context: PrepareContext) -> CpuSet:
+    domain = context.layout.domains.get(assignment.device)
+    return assignment.cpus if domain is None else get_device_cpus(domain, context)

@@ -1,19 +1,19 @@
-"""What CPUs a machine has and how they lie to each other.
+"""CPU topology of a machine.
 
-`topology` are the values, `sysfs` reads them from a machine (through the files of `overlay`, and `placement`,
-which is pure), `watch` tells when they change.
+`topology.py` defines the values, `sysfs.py` reads them from a machine (through `overlay.py` and the pure
+`placement.py`), `watch.py` reports changes.
 """
 
 from plimsoll.drivers.cpu.topology.overlay import read_overlay
 from plimsoll.drivers.cpu.topology.sysfs import read_topology
-from plimsoll.drivers.cpu.topology.topology import CoreKind, Cpu, Skipped, Topology
-from plimsoll.drivers.cpu.topology.watch import Machine, TopologyWatch
+from plimsoll.drivers.cpu.topology.topology import CoreKind, Cpu, SkippedCpu, Topology
+from plimsoll.drivers.cpu.topology.watch import MachineReader, TopologyWatch
 
 __all__ = [
     "CoreKind",
     "Cpu",
-    "Machine",
-    "Skipped",
+    "MachineReader",
+    "SkippedCpu",
     "Topology",
     "TopologyWatch",
     "read_overlay",

@@ -1,9 +1,8 @@
-"""Files of sysfs, as the machine has them or as an overlay says. Section 2 of the CPU driver's description.
+"""Access to sysfs files with an optional overlay (docs/spec/cpu-driver.md, "Configuration").
 
-Owns `SysFiles`, through which topology is read, and `read_overlay`: a YAML map of absolute sysfs paths to the
-contents of files, for tests and for virtual machines that tell nonsense. What the overlay does not name is
-the machine's. Promises: an overlay that cannot be meant is an InputError that names the path; no file is read
-past 1 MiB.
+`read_overlay` reads a YAML map of absolute sysfs paths to file contents, for tests and for virtual machines
+with a wrong topology; `SysFiles` reads the machine with the overlay applied. Invalid overlays raise
+InputError with the path; files are read up to 1 MiB.
 """
 
 from __future__ import annotations
@@ -20,20 +19,20 @@ from plimsoll.errors import InputError
 
 SYS = "/sys"
 _SIZE_MAX = 1 << 20
-_CPU_FOLDER = re.compile(r"devices/system/cpu/cpu[0-9]+", re.ASCII)
+_CPU_DIR = re.compile(r"devices/system/cpu/cpu[0-9]+", re.ASCII)
 _NODE_ENTRY = re.compile(r"node[0-9]+", re.ASCII)
 
 
 def read_overlay(path: Path) -> dict[str, str | None]:
-    """An overlay from its file; InputError if there is none or it cannot be meant.
+    """Read an overlay file; raises InputError if it is missing or invalid.
 
-    DIFF: null hides a file or folder of the machine; the Go driver refuses everything but text
-    (test_null_hides_a_file_or_a_folder).
+    DIFF: null hides a file or directory of the machine; the Go driver accepts strings only
+    (test_null_hides_a_file_or_a_directory).
     """
     try:
         text = path.read_bytes()
     except OSError as error:
-        raise InputError(f"read sysfs overlay: open {path}: {say(error)}") from None
+        raise InputError(f"read sysfs overlay: open {path}: {format_os_error(error)}") from None
     start = f"{path}: create sysfs overlay: "
     try:
         documents = [tree for _, tree in load_documents(text)]
@@ -59,7 +58,7 @@ def read_overlay(path: Path) -> dict[str, str | None]:
 
 
 def check_overlay(overlay: Mapping[str, str | None]) -> None:
-    """InputError, in the words of the Go driver, if an overlay cannot be meant."""
+    """Raise InputError, with the Go driver's text, if an overlay is invalid."""
     nodes: dict[str, str] = {}
     for full in sorted(overlay):
         if not full.startswith(SYS + "/"):
@@ -80,9 +79,9 @@ def check_overlay(overlay: Mapping[str, str | None]) -> None:
 
 
 class SysFiles:
-    """The files of /sys beneath a root, with an overlay on top. Names are relative to /sys.
+    """Files of /sys below a root, with an overlay. Names are relative to /sys.
 
-    As in the Go driver, an overlay that names a `nodeN` of a CPU replaces the node that the machine gives it.
+    As in the Go driver, an overlay that names a `nodeN` of a CPU replaces the node of the machine.
     """
 
     def __init__(self, root: Path = Path("/"), overlay: Mapping[str, str | None] | None = None) -> None:
@@ -91,7 +90,7 @@ class SysFiles:
         self.root = root / SYS[1:]
         self._prefix = str(self.root) + "/"
         self._files: dict[str, str] = {}
-        self._folders: dict[str, set[str]] = {}
+        self._directories: dict[str, set[str]] = {}
         self._hidden: set[str] = set()
         self._moved: set[str] = set()
         for full, contents in overlay.items():
@@ -102,25 +101,25 @@ class SysFiles:
             self._files[name] = contents
             while name:
                 folder, _, entry = name.rpartition("/")
-                self._folders.setdefault(folder, set()).add(entry)
+                self._directories.setdefault(folder, set()).add(entry)
                 name = folder
             if moved := _node_entry(full.removeprefix(SYS + "/"))[0]:
                 self._moved.add(moved)
 
     def path(self, name: str) -> str:
-        """The name of a file for people."""
+        """Return the full path of a file for messages."""
         return self._prefix + name
 
-    def overlaid(self, name: str) -> bool:
-        """Whether the overlay says what a file contains."""
+    def is_overlaid(self, name: str) -> bool:
+        """Report whether the overlay defines a file."""
         return name in self._files
 
     def read(self, name: str) -> str:
-        """What a file contains; OSError where there is none."""
+        """Return the content of a file; raises OSError if it does not exist."""
         if self._files or self._hidden:
             if name in self._files:
                 return self._files[name]
-            if name in self._folders:
+            if name in self._directories:
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
             if self._is_hidden(name):
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
@@ -135,8 +134,8 @@ class SysFiles:
         return data.decode(errors="replace")
 
     def names(self, folder: str) -> list[str]:
-        """The names in a folder, sorted; OSError where there is none."""
-        own = self._folders.get(folder, set())
+        """Return the sorted names in a directory; raises OSError if it does not exist."""
+        own = self._directories.get(folder, set())
         names: set[str] = set()
         if not self._is_hidden(folder):
             try:
@@ -158,14 +157,14 @@ class SysFiles:
         )
 
 
-def say(error: OSError) -> str:
-    """Why a file could not be read, in the system's words as Go writes them."""
+def format_os_error(error: OSError) -> str:
+    """Format an OSError like Go does."""
     text = error.strerror or str(error)
     return text[:1].lower() + text[1:]
 
 
 def quote(text: str) -> str:
-    """A text from outside, in double quotes, in one line and not too long."""
+    """Quote external text on one line with limited length."""
     shown = text if len(text) <= 120 else text[:117] + "..."
     escaped = shown.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
     return '"' + "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in escaped) + '"'
@@ -177,9 +176,9 @@ def _parents(name: str) -> list[str]:
 
 
 def _node_entry(name: str) -> tuple[str, str]:
-    """The folder of a CPU and the node that a path gives it; two empty texts if it gives none."""
+    """Return the directory of a CPU and the NUMA node that a path assigns to it, or two empty strings."""
     parts = name.split("/")
     folder = "/".join(parts[:4])
-    if len(parts) > 4 and _CPU_FOLDER.fullmatch(folder) and _NODE_ENTRY.fullmatch(parts[4]):
+    if len(parts) > 4 and _CPU_DIR.fullmatch(folder) and _NODE_ENTRY.fullmatch(parts[4]):
         return folder, parts[4]
     return "", ""

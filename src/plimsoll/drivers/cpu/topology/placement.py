@@ -1,11 +1,11 @@
-"""Where CPUs lie, by what a machine says about each. Pure. Section 3 of the CPU driver's description.
+"""Topology of CPUs from their sysfs attributes. Pure (docs/spec/cpu-driver.md, "Topology discovery").
 
-Owns `Row` (the words of sysfs about a CPU) and `place`. Promises: every row becomes a `Cpu` or a `Skipped`;
-numbers of cores and of L3 caches are unique in the machine whatever the rows say.
+`place_cpus` turns every `CpuRow` into a `Cpu` or a `SkippedCpu`; core and L3 cache numbers are unique in the
+machine whatever the rows contain.
 
-Machines number cores and caches in their own ways: `core_id` repeats in every socket, on some machines in
-every die or cluster, and some virtual machines give all their L3 caches the same id. CPUs share a core or a
-cache if they have the same numbers all the way up and do not deny each other in their lists of siblings.
+Machines number cores and caches differently: `core_id` repeats in every socket, on some machines in every die
+or cluster, and some virtual machines give all L3 caches the same ID. CPUs share a core or a cache if all
+their IDs are equal and their sibling lists do not contradict it.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from plimsoll.api.cpuset import EMPTY, CpuSet
-from plimsoll.drivers.cpu.topology.topology import CoreKind, Cpu, Skipped
+from plimsoll.drivers.cpu.topology.topology import CoreKind, Cpu, SkippedCpu
 
-#: L3 caches whose id another cache has, or whose id is past this, are numbered from here by their lowest CPU.
+#: First generated number of L3 caches whose ID is taken or exceeds this value; they add their lowest CPU.
 L3_OWN_IDS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A CPU in the words of sysfs; -1 is what the machine does not tell, None a list that it does not give.
+class CpuRow:
+    """sysfs attributes of a CPU; -1 for missing numbers, None for missing lists.
 
-    `cores` are the CPUs that it calls threads of the same core, `sharers` those of the same L3 cache. Without
-    both `l3_id` and `sharers` there is no such cache.
+    `cores` are the listed threads of its core, `sharers` the CPUs of its L3 cache. Without `l3_id` and
+    `sharers` it has none.
     """
 
     cpu: int
@@ -40,20 +40,22 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """The CPUs of a machine, those that have no place, and what was odd."""
+class CpuPlacement:
+    """Usable CPUs, skipped CPUs and remarks."""
 
     cpus: tuple[Cpu, ...]
-    skipped: tuple[Skipped, ...]
+    skipped: tuple[SkippedCpu, ...]
     remarks: tuple[str, ...]
 
 
-def place(rows: Iterable[Row], kinds: Callable[[int], CoreKind] = lambda cpu: CoreKind.STANDARD) -> Placed:
-    """Where CPUs lie, by what the machine says about each of them."""
+def place_cpus(
+    rows: Iterable[CpuRow], kinds: Callable[[int], CoreKind] = lambda cpu: CoreKind.STANDARD
+) -> CpuPlacement:
+    """Compute the topology of CPUs from their attributes."""
     ordered = sorted(rows, key=lambda row: row.cpu)
-    ordered, remarks = _assume(ordered)
+    ordered, remarks = _apply_defaults(ordered)
     skipped = tuple(
-        Skipped(
+        SkippedCpu(
             row.cpu,
             f"could not determine NUMA node for CPU {row.cpu}"
             if row.node < 0
@@ -81,51 +83,51 @@ def place(rows: Iterable[Row], kinds: Callable[[int], CoreKind] = lambda cpu: Co
         )
         for row in usable
     )
-    return Placed(cpus, skipped, remarks)
+    return CpuPlacement(cpus, skipped, remarks)
 
 
-def _assume(rows: Sequence[Row]) -> tuple[list[Row], tuple[str, ...]]:
-    """What no CPU of a machine tells is the simplest that can be: one socket, one node, a core for each CPU.
+def _apply_defaults(rows: Sequence[CpuRow]) -> tuple[list[CpuRow], tuple[str, ...]]:
+    """Apply defaults for attributes missing on all CPUs: one socket, one node, one core per CPU.
 
     DIFF: the Go driver skips all CPUs of such a machine and publishes no device; kernels without NUMA and
-    many virtual machines are like that (test_what_no_cpu_tells_is_the_simplest_that_can_be).
+    many virtual machines are like that (test_what_no_cpu_reports_is_the_simplest_that_can_be).
     """
     changed = list(rows)
     remarks = []
     if rows and all(row.socket < 0 for row in rows):
         changed = [replace(row, socket=0) for row in changed]
-        remarks.append("no CPU has a physical_package_id: all are taken as one socket")
+        remarks.append("no CPU has a physical_package_id: assuming one socket")
     if rows and all(row.core_id < 0 for row in rows):
         changed = [replace(row, core_id=row.cpu) for row in changed]
-        remarks.append("no CPU has a core_id: each is taken as a core of its own")
+        remarks.append("no CPU has a core_id: assuming one core per CPU")
     if rows and all(row.node < 0 for row in rows):
         changed = [replace(row, node=0) for row in changed]
-        remarks.append("no CPU has a NUMA node: all are taken as of node 0")
+        remarks.append("no CPU has a NUMA node: assuming node 0")
     return changed, tuple(remarks)
 
 
-def _number_cores(rows: Sequence[Row]) -> dict[int, int]:
-    """The core of each CPU: its lowest CPU.
+def _number_cores(rows: Sequence[CpuRow]) -> dict[int, int]:
+    """Return the core of each CPU, numbered by its lowest CPU.
 
-    DIFF: the Go driver takes `core_id`, which repeats in every socket, for the number of a core
-    (test_problem_1_core_ids_unique_only_inside_a_socket) and knows pairs of siblings only
+    DIFF: the Go driver uses `core_id`, which repeats in every socket, as core number
+    (test_problem_1_core_ids_unique_only_inside_a_socket) and handles pairs of siblings only
     (test_problem_2_siblings_of_smt_4_and_wider).
     """
-    groups: dict[tuple[int, ...], list[Row]] = {}
+    groups: dict[tuple[int, ...], list[CpuRow]] = {}
     for row in rows:
         groups.setdefault((row.socket, row.die, row.cluster, row.core_id), []).append(row)
     return {
         cpu: part[0]
         for group in groups.values()
-        for part in part_by_peers({row.cpu: row.cores for row in group})
+        for part in split_by_peers({row.cpu: row.cores for row in group})
         for cpu in part
     }
 
 
-def _name_caches(rows: Sequence[Row]) -> list[Row]:
-    """Kernels for ARM may give caches no id: such a cache is named after its lowest CPU.
+def _name_caches(rows: Sequence[CpuRow]) -> list[CpuRow]:
+    """Set missing cache IDs: ARM kernels may give caches none, so they are named after their lowest CPU.
 
-    Where another CPU of the same cache knows the id, it is that.
+    If another CPU of the same cache has the ID, that one is used.
     """
     ids = {row.cpu: row.l3_id for row in rows if row.l3_id >= 0}
     return [
@@ -136,26 +138,26 @@ def _name_caches(rows: Sequence[Row]) -> list[Row]:
     ]
 
 
-def _number_caches(rows: Sequence[Row]) -> dict[int, int]:
-    """The L3 cache of each CPU, -1 for none: its id, or a number of ours if one with a lower CPU has that.
+def _number_caches(rows: Sequence[CpuRow]) -> dict[int, int]:
+    """Return the L3 cache of each CPU, -1 for none: its ID, or a generated number if the ID is taken.
 
-    DIFF: to the Go driver, caches with the same id are one (test_caches_with_the_same_id_are_several).
+    DIFF: the Go driver merges caches with the same ID (test_caches_with_the_same_id_are_several).
     """
-    groups: dict[int, list[Row]] = {}
+    groups: dict[int, list[CpuRow]] = {}
     for row in rows:
         groups.setdefault(row.l3_id, []).append(row)
     numbers = dict.fromkeys((row.cpu for row in groups.pop(-1, [])), -1)
     for l3_id, group in groups.items():
-        for index, part in enumerate(part_by_peers({row.cpu: row.sharers for row in group})):
+        for index, part in enumerate(split_by_peers({row.cpu: row.sharers for row in group})):
             number = l3_id if index == 0 and l3_id < L3_OWN_IDS else L3_OWN_IDS + part[0]
             numbers.update(dict.fromkeys(part, number))
     return numbers
 
 
-def part_by_peers(peers: Mapping[int, CpuSet | None]) -> list[list[int]]:
-    """CPUs that seem to belong together, in parts that do not name each other; by their lowest CPU.
+def split_by_peers(peers: Mapping[int, CpuSet | None]) -> list[list[int]]:
+    """Split CPUs into groups that do not list each other, sorted by lowest CPU.
 
-    A CPU that gives no list, or one without itself, denies nothing: then all are one part.
+    A CPU without a list, or missing from its own, contradicts nothing: then all are one group.
     """
     members = CpuSet(peers)
     lists: dict[int, CpuSet] = {}
@@ -176,7 +178,7 @@ def part_by_peers(peers: Mapping[int, CpuSet | None]) -> list[list[int]]:
     return sorted((list(part) for part in parts), key=lambda part: part[0])
 
 
-def offline_of(present: CpuSet | None, possible: CpuSet | None, online: CpuSet) -> CpuSet:
-    """CPUs that are there and switched off; slots for CPUs that might be plugged in one day are none."""
+def find_offline_cpus(present: CpuSet | None, possible: CpuSet | None, online: CpuSet) -> CpuSet:
+    """Return present CPUs that are offline; empty slots for CPUs do not count."""
     there = present if present is not None else possible
     return there - online if there is not None else EMPTY

@@ -1,8 +1,9 @@
-"""What the kernel says about the CPUs of a machine. Sections 3 and 4 of the CPU driver's description.
+"""Topology discovery from sysfs (docs/spec/cpu-driver.md, "Topology discovery" and "Devices and
+ResourceSlices").
 
-Owns `read_topology`. Promises: whatever sysfs contains, the answer is a topology or an InputError that names
-a file; a CPU whose files are missing or make no sense is skipped with the reason, in the words of the Go
-driver, and files that say less important things (caches, PCIe roots, kinds of cores) cost a remark at most.
+`read_topology` returns a topology, or raises InputError with the file, whatever sysfs contains. A CPU with
+missing or invalid files is skipped with the reason, in the Go driver's words; less important files (caches,
+PCIe roots, core types) cause a remark at most.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from plimsoll.api.cpuset import EMPTY, CpuSet
-from plimsoll.drivers.cpu.topology.overlay import SysFiles, quote, say
-from plimsoll.drivers.cpu.topology.placement import Row, offline_of, place
-from plimsoll.drivers.cpu.topology.topology import CoreKind, Cpu, Skipped, Topology
+from plimsoll.drivers.cpu.topology.overlay import SysFiles, format_os_error, quote
+from plimsoll.drivers.cpu.topology.placement import CpuRow, find_offline_cpus, place_cpus
+from plimsoll.drivers.cpu.topology.topology import CoreKind, Cpu, SkippedCpu, Topology
 from plimsoll.errors import InputError
 
 CPUS = "devices/system/cpu"
 NODES = "devices/system/node"
-#: More than any kernel can have; a larger number in a list is garbage.
+#: Limit on CPU numbers in lists.
 CPU_MAX = 1 << 16
 _ID_MAX = (1 << 31) - 1
 _L3_ID_MAX = (1 << 63) - 1
@@ -39,33 +40,35 @@ T = TypeVar("T")
 def read_topology(
     root: Path = Path("/"), overlay: Mapping[str, str | None] | None = None, *, pcie: bool = False
 ) -> Topology:
-    """The CPUs of the machine whose /sys is beneath a root; InputError if not one of them can be used."""
+    """Read the topology of the machine whose /sys is below `root`; raises InputError if no CPU is usable."""
     files = SysFiles(root, overlay)
     online_path = f"{CPUS}/online"
     try:
         online = _read(files, online_path, parse_list)
     except OSError as error:
-        raise InputError(f"could not get online CPUs: open {files.path(online_path)}: {say(error)}") from None
+        raise InputError(
+            f"could not get online CPUs: open {files.path(online_path)}: {format_os_error(error)}"
+        ) from None
     except InputError as error:
         raise InputError(f"could not get online CPUs: {files.path(online_path)}: {error}") from None
     remarks: list[str] = []
     kinds = _read_kinds(files, remarks)
     nodes = _Nodes(files)
-    rows: list[Row] = []
-    skipped: list[Skipped] = []
+    rows: list[CpuRow] = []
+    skipped: list[SkippedCpu] = []
     for cpu in online:
         row = _read_row(files, cpu, nodes)
-        if isinstance(row, Row):
+        if isinstance(row, CpuRow):
             rows.append(row)
         else:
             skipped.append(row)
-    placed = place(rows, kinds)
+    placed = place_cpus(rows, kinds)
     skipped = sorted([*skipped, *placed.skipped], key=lambda entry: entry.cpu)
     if not placed.cpus:
         why = skipped[0].why if skipped else "the list is empty"
         raise InputError(
             f"{files.path(online_path)}: none of {len(online)} online CPUs can be used: {why}; "
-            "a sysfs overlay can say what the machine does not"
+            "set the missing values with a sysfs overlay"
         )
     cpus = placed.cpus
     if pcie:
@@ -75,13 +78,13 @@ def read_topology(
     return Topology(
         cpus,
         smt=_read_smt(files, cpus),
-        offline=offline_of(present, possible, online),
+        offline=find_offline_cpus(present, possible, online),
         skipped=tuple(skipped),
         remarks=(*remarks, *placed.remarks),
     )
 
 
-def _read_row(files: SysFiles, cpu: int, nodes: _Nodes) -> Row | Skipped:
+def _read_row(files: SysFiles, cpu: int, nodes: _Nodes) -> CpuRow | SkippedCpu:
     folder = f"{CPUS}/cpu{cpu}"
     numbers: dict[str, int] = {}
     for what, name in (("socket_id", "physical_package_id"), ("core_id", "core_id")):
@@ -89,21 +92,25 @@ def _read_row(files: SysFiles, cpu: int, nodes: _Nodes) -> Row | Skipped:
         try:
             text = files.read(path)
         except OSError as error:
-            return Skipped(cpu, f"could not read {what} for cpu {cpu} from sysfs: open {path}: {say(error)}")
+            return SkippedCpu(
+                cpu, f"could not read {what} for cpu {cpu} from sysfs: open {path}: {format_os_error(error)}"
+            )
         try:
             numbers[what] = parse_number(text)
         except InputError as error:
-            return Skipped(cpu, f"could not parse {what} {quote(text)} for cpu {cpu}: {error}")
+            return SkippedCpu(cpu, f"could not parse {what} {quote(text)} for cpu {cpu}: {error}")
     try:
         node = nodes.of(cpu, files.names(folder))
     except OSError as error:
-        return Skipped(cpu, f"could not read NUMA node for cpu {cpu} from sysfs: open {folder}: {say(error)}")
+        return SkippedCpu(
+            cpu, f"could not read NUMA node for cpu {cpu} from sysfs: open {folder}: {format_os_error(error)}"
+        )
     if node is None:
-        return Skipped(cpu, f"could not determine NUMA node for CPU {cpu}")
+        return SkippedCpu(cpu, f"could not determine NUMA node for CPU {cpu}")
     cluster = _read_quietly(files, f"{folder}/topology/cluster_id", parse_number)
     die = _read_quietly(files, f"{folder}/topology/die_id", parse_number)
     l3_id, sharers = _read_l3(files, cpu)
-    return Row(
+    return CpuRow(
         cpu,
         socket=max(numbers["socket_id"], -1),
         core_id=max(numbers["core_id"], -1),
@@ -117,26 +124,26 @@ def _read_row(files: SysFiles, cpu: int, nodes: _Nodes) -> Row | Skipped:
 
 
 def _read_siblings(files: SysFiles, folder: str) -> CpuSet | None:
-    """The threads of a CPU's core, under the newer name of the file or the older.
+    """Read the threads of a CPU's core, from the new or the old file name.
 
-    Not believed where an overlay gives the CPU other ids and leaves the lists as they are.
+    Ignored if an overlay changes the IDs of the CPU but not the list.
     """
     for name in ("core_cpus_list", "thread_siblings_list"):
         path = f"{folder}/topology/{name}"
         if (found := _read_quietly(files, path, parse_list)) is not None:
             moved = any(
-                files.overlaid(f"{folder}/topology/{other}")
+                files.is_overlaid(f"{folder}/topology/{other}")
                 for other in ("physical_package_id", "core_id", "die_id", "cluster_id")
             )
-            return None if moved and not files.overlaid(path) else found
+            return None if moved and not files.is_overlaid(path) else found
     return None
 
 
 def _read_l3(files: SysFiles, cpu: int) -> tuple[int, CpuSet | None]:
-    """The id of a CPU's L3 cache, -1 if it has none, and the CPUs that share it.
+    """Read the ID of a CPU's L3 cache, -1 if it has none, and the CPUs that share it.
 
-    DIFF: the Go driver gives up a CPU whose cache files are missing or unreadable; here it only has no L3
-    cache (test_cache_files_never_cost_a_cpu).
+    DIFF: the Go driver skips a CPU whose cache files are missing or unreadable; here it only has no L3 cache
+    (test_cache_files_never_cost_a_cpu).
     """
     folder = f"{CPUS}/cpu{cpu}/cache"
     try:
@@ -153,20 +160,20 @@ def _read_l3(files: SysFiles, cpu: int) -> tuple[int, CpuSet | None]:
         l3_id = _read_quietly(files, id_path, lambda text: parse_number(text, _L3_ID_MAX))
         if l3_id is None or l3_id < 0:
             return -1, sharers if sharers is None or cpu in sharers else CpuSet([cpu])
-        moved = files.overlaid(id_path) and not files.overlaid(list_path)
+        moved = files.is_overlaid(id_path) and not files.is_overlaid(list_path)
         return l3_id, None if moved else sharers
     return -1, None
 
 
 class _Nodes:
-    """Which NUMA node a CPU is of: by the entry in its folder, else by the lists of the nodes."""
+    """NUMA nodes of CPUs: by the entry in a CPU's directory, else by the lists of the nodes."""
 
     def __init__(self, files: SysFiles) -> None:
         self._files = files
         self._lists: dict[int, CpuSet] | None = None
 
     def of(self, cpu: int, entries: Iterable[str]) -> int | None:
-        """The node; -1 if the machine tells of no node at all, None if it tells of nodes but not of its."""
+        """Return the NUMA node; -1 if the machine has none, None if it has nodes but not for this CPU."""
         named = [int(match[1]) for entry in entries if (match := _NODE.fullmatch(entry))]
         if len(named) == 1:
             return named[0]
@@ -192,10 +199,10 @@ class _Nodes:
 
 
 def _read_kinds(files: SysFiles, remarks: list[str]) -> Callable[[int], CoreKind]:
-    """Kinds of cores of hybrid Intel machines; everything else is standard.
+    """Read the core types of hybrid Intel machines; all others are standard.
 
     DIFF: low-power efficient cores (`cpu_lowpower`) are e-cores, too, not p-cores
-    (test_low_power_cores_are_efficient); a list that makes no sense costs the kinds, not the whole topology
+    (test_low_power_cores_are_efficient); an invalid list loses the core types, not the topology
     (test_a_broken_list_of_efficient_cores_costs_a_remark).
     """
     efficient = EMPTY
@@ -216,15 +223,15 @@ def _read_kinds(files: SysFiles, remarks: list[str]) -> Callable[[int], CoreKind
 
 
 def _read_roots(files: SysFiles, remarks: list[str]) -> dict[str, CpuSet]:
-    """PCIe roots and the CPUs next to them.
+    """Read the PCIe roots and their local CPUs.
 
-    DIFF: on every architecture, not on x86 alone, and a root whose file makes no sense is left out with a
-    remark instead of stopping the driver (test_pcie_roots_that_tell_nothing_are_left_out).
+    DIFF: on every architecture, not on x86 alone, and a root with an invalid file is omitted with a remark
+    instead of stopping the driver (test_pcie_roots_that_report_nothing_are_left_out).
     """
     try:
         entries = files.names("devices")
     except OSError as error:
-        remarks.append(f"{files.path('devices')}: {say(error)}: PCIe roots are unknown")
+        remarks.append(f"{files.path('devices')}: {format_os_error(error)}: PCIe roots are unknown")
         return {}
     roots: dict[str, CpuSet] = {}
     for name in entries:
@@ -234,9 +241,9 @@ def _read_roots(files: SysFiles, remarks: list[str]) -> dict[str, CpuSet]:
         try:
             roots[name] = _read(files, path, parse_list)
         except OSError as error:
-            remarks.append(f"{files.path(path)}: {say(error)}: PCIe root {name} is left out")
+            remarks.append(f"{files.path(path)}: {format_os_error(error)}: PCIe root {name} is omitted")
         except InputError as error:
-            remarks.append(f"{files.path(path)}: {error}: PCIe root {name} is left out")
+            remarks.append(f"{files.path(path)}: {error}: PCIe root {name} is omitted")
     return roots
 
 
@@ -248,12 +255,12 @@ def _add_roots(cpus: Iterable[Cpu], roots: Mapping[str, CpuSet]) -> tuple[Cpu, .
 
 
 def _read_smt(files: SysFiles, cpus: tuple[Cpu, ...]) -> bool:
-    """Whether SMT is on: as the kernel says, else (as where it gives a number of threads) by counting."""
+    """Return whether SMT is on: from the kernel's file, else by counting threads."""
     try:
-        said = _SMT.get(files.read(f"{CPUS}/smt/control").strip().lower())
+        tree = _SMT.get(files.read(f"{CPUS}/smt/control").strip().lower())
     except OSError:
-        said = None
-    return len(cpus) > len({cpu.core for cpu in cpus}) if said is None else said
+        tree = None
+    return len(cpus) > len({cpu.core for cpu in cpus}) if tree is None else tree
 
 
 def _read(files: SysFiles, name: str, parse: Callable[[str], T]) -> T:
@@ -261,7 +268,7 @@ def _read(files: SysFiles, name: str, parse: Callable[[str], T]) -> T:
 
 
 def _read_quietly(files: SysFiles, name: str, parse: Callable[[str], T]) -> T | None:
-    """None where there is no file or it makes no sense."""
+    """Return None if a file is missing or invalid."""
     try:
         return parse(files.read(name))
     except (OSError, InputError):
@@ -269,7 +276,7 @@ def _read_quietly(files: SysFiles, name: str, parse: Callable[[str], T]) -> T | 
 
 
 def parse_number(text: str, most: int = _ID_MAX) -> int:
-    """A number as the kernel writes it; InputError if it is none or too large to be meant."""
+    """Parse a number in the kernel's format; raises InputError if it is invalid or out of range."""
     stripped = text.strip()
     if not _NUMBER.fullmatch(stripped):
         raise InputError(f"parsing {quote(stripped)}: invalid syntax")
@@ -279,7 +286,7 @@ def parse_number(text: str, most: int = _ID_MAX) -> int:
 
 
 def parse_list(text: str) -> CpuSet:
-    """A list of CPUs as the kernel writes it; InputError if it is none or names a CPU that cannot be."""
+    """Parse a CPU list in the kernel's format; raises InputError if it is invalid or out of range."""
     mask = 0
     stripped = text.strip()
     for part in stripped.split(",") if stripped else ():

@@ -1,7 +1,7 @@
-"""CPUs of a machine, and the groups they form. Pure.
+"""CPU topology values: CPUs and their cores, sockets, NUMA nodes and L3 caches. Pure.
 
-Owns `Cpu` and `Topology`. Core ids are unique in the machine: the lowest CPU of the core. What a machine does
-not tell (no L3 cache, no clusters) is -1.
+Core IDs are unique in the machine: the lowest CPU of the core. Missing information (no L3 cache, no clusters)
+is -1.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from plimsoll.api.cpuset import EMPTY, CpuSet
 
 
 class CoreKind(StrEnum):
-    """Kinds of cores, by the words of the published attribute."""
+    """Core type, with the values of the published attribute."""
 
     STANDARD = "standard"
     PERFORMANCE = "p-core"
@@ -24,11 +24,10 @@ class CoreKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Cpu:
-    """A logical CPU.
+    """Logical CPU.
 
-    `core` is the lowest online CPU of its core, and `l3` a number that only CPUs of one L3 cache have in
-    common: both are unique in the machine. `core_id` and `l3_id` are what the machine itself says (the
-    published attributes); on some machines several cores or caches have the same.
+    `core` is the lowest online CPU of its core, and `l3` a number of its L3 cache: both are unique in the
+    machine. `core_id` and `l3_id` are the machine's own IDs (the published attributes), which may repeat.
     """
 
     id: int
@@ -45,8 +44,8 @@ class Cpu:
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
-    """A CPU that is online and cannot be used, and why."""
+class SkippedCpu:
+    """Online CPU that cannot be used, with the reason."""
 
     cpu: int
     why: str
@@ -54,24 +53,24 @@ class Skipped:
 
 @dataclass(frozen=True)
 class Topology:
-    """The online CPUs of a machine whose place is known, lowest first.
+    """Online CPUs with known topology, lowest first.
 
-    `offline` are CPUs that are there and switched off. `remarks` are oddities of the machine that cost no
-    CPU.
+    `offline` are present CPUs that are offline. `remarks` are oddities that do not affect CPUs.
     """
 
     cpus: tuple[Cpu, ...]
     smt: bool = False
     offline: CpuSet = EMPTY
-    skipped: tuple[Skipped, ...] = ()
+    skipped: tuple[SkippedCpu, ...] = ()
     remarks: tuple[str, ...] = ()
 
     @classmethod
     def of_rows(cls, rows: Iterable[Mapping[str, int]], *, smt: bool | None = None) -> Topology:
-        """A topology of rows with `cpu`, `core`, `socket`, `numa` and `uncore` (-1 or none: no L3 cache).
+        """Build a topology from rows with `cpu`, `core`, `socket`, `numa` and `uncore` (-1 or missing: no
+        L3).
 
-        Cores are taken as the rows say, so that every numbering of cores can be written down. SMT is on if
-        two CPUs share a core.
+        Core IDs are used as they are, so that any numbering can be expressed. SMT is on if two CPUs share a
+        core.
         """
         cpus = tuple(
             sorted(
@@ -114,11 +113,11 @@ class Topology:
 
     @cached_property
     def l3(self) -> Mapping[int, CpuSet]:
-        """By L3 cache; CPUs without one are in none."""
+        """CPUs by L3 cache; CPUs without one are omitted."""
         return _group((cpu for cpu in self.cpus if cpu.l3 >= 0), lambda cpu: cpu.l3)
 
     def numa_of(self, cpus: Iterable[int]) -> tuple[int, ...]:
-        """The memory nodes nearest to CPUs."""
+        """Return the NUMA nodes of CPUs."""
         return tuple(sorted({self.by_id[cpu].numa for cpu in cpus if cpu in self.by_id}))
 
 

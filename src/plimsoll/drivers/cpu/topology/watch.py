@@ -1,12 +1,10 @@
-"""CPUs that come and go while the driver runs.
+"""Watch for CPU hotplug while the driver runs.
 
-Owns `TopologyWatch` and `Machine`, which reads one machine again and again. Promises: only real changes are
-told; a look at a machine where nothing happened costs a few small files; a moment in which nothing can be
-read is no change, it is said in `error` and tried again; what is read is read in a thread.
+Guarantees: only real changes are reported; an unchanged machine costs a few small reads; a failed read is not
+a change but sets `error` and is retried; reads run in a thread.
 
-The kernel switches a CPU on before all of its files are there. So a change is told when it has been read
-twice in the same way, after every change the machine is read some more times, and it is read now and then
-even if nothing seems to have happened.
+The kernel brings a CPU online before all of its files exist. So a change is reported after two equal reads,
+the machine is read a few more times after every change, and periodically even without a visible change.
 """
 
 from __future__ import annotations
@@ -21,12 +19,12 @@ from plimsoll.drivers.cpu.topology.sysfs import CPUS, read_topology
 from plimsoll.drivers.cpu.topology.topology import Topology
 from plimsoll.errors import InputError
 
-#: How many times a machine is read after a change until it counts as settled.
-SETTLING = 3
+#: Number of reads after a change until the machine counts as settled.
+SETTLE_READS = 3
 
 
-class Machine:
-    """A machine and the file of its overlay: `read` reads all, `glance` only what changes when CPUs do."""
+class MachineReader:
+    """Reader of a machine and its overlay: `read` reads everything, `glance` only what hotplug changes."""
 
     def __init__(self, root: Path = Path("/"), overlay: Path | None = None, *, pcie: bool = False) -> None:
         self.root = root
@@ -35,11 +33,11 @@ class Machine:
         self._files = SysFiles(root)
 
     def read(self) -> Topology:
-        """InputError if the overlay cannot be meant or no CPU can be used."""
+        """Read the topology; raises InputError if the overlay is invalid or no CPU is usable."""
         return read_topology(self.root, read_overlay(self.overlay) if self.overlay else {}, pcie=self.pcie)
 
     def glance(self) -> object:
-        """Something that is equal as long as no CPU came or went and the overlay is the same file."""
+        """Return a value that stays equal as long as no CPU and no overlay file changes."""
         seen: list[object] = []
         for name in ("online", "present", "smt/control"):
             try:
@@ -56,52 +54,59 @@ class Machine:
 
 
 class TopologyWatch:
-    """Looks at a machine again and again.
+    """Polls a machine for topology changes.
 
-    DIFF: the Go driver reads the machine when it starts and never again
+    DIFF: the Go driver reads the machine once at start
     (test_problem_hotplug_is_followed_while_the_driver_runs).
 
-    `glance` is a cheap look; without one every look is a whole `read`. `known` is the topology that the
-    caller has already; without it the first one read is taken as known. `thorough` is after how many seconds
-    the machine is read whatever a glance says. `current` is the last topology, `error` why the last look
-    failed (empty: it did not).
+    `glance` is a cheap check; without one every check is a full `read`. `known` is the topology that the
+    caller already has; without it the first one read is taken as known. `full_interval` is the number of
+    seconds between reads regardless of the glance. `current` is the last topology, `error` the reason why the
+    last check failed, or "".
     """
 
     def __init__(
         self,
         read: Callable[[], Topology],
         *,
-        every: float = 1.0,
+        interval: float = 1.0,
         glance: Callable[[], object] | None = None,
         known: Topology | None = None,
-        thorough: float = 60.0,
+        full_interval: float = 60.0,
     ) -> None:
         self.current = known
         self.error = ""
-        self.every = every
+        self.interval = interval
         self._read = read
         self._glance = glance
-        self._looks = max(1, round(thorough / every)) if every > 0 else 1
-        self._seen: object = object()  # equal to nothing: the first look reads
-        self._settling = 0
+        self._looks = max(1, round(full_interval / interval)) if interval > 0 else 1
+        self._seen: object = object()  # equal to nothing, so that the first check reads
+        self._settle_reads_left = 0
         self._idle = 0
 
     @classmethod
     def of_machine(
-        cls, machine: Machine, *, every: float = 1.0, known: Topology | None = None, thorough: float = 60.0
+        cls,
+        machine: MachineReader,
+        *,
+        interval: float = 1.0,
+        known: Topology | None = None,
+        full_interval: float = 60.0,
     ) -> TopologyWatch:
-        """A watch whose looks are cheap."""
-        return cls(machine.read, every=every, glance=machine.glance, known=known, thorough=thorough)
+        """Create a watch with cheap checks."""
+        return cls(
+            machine.read, interval=interval, glance=machine.glance, known=known, full_interval=full_interval
+        )
 
     async def changes(self) -> AsyncIterator[Topology]:
-        """Topologies as they change, for ever; the caller cancels."""
+        """Yield topologies as they change, until cancelled."""
         while True:
-            if (changed := await asyncio.to_thread(self.look)) is not None:
+            if (changed := await asyncio.to_thread(self.check)) is not None:
                 yield changed
-            await asyncio.sleep(self.every)
+            await asyncio.sleep(self.interval)
 
-    def look(self) -> Topology | None:
-        """One look at the machine: its topology if that changed."""
+    def check(self) -> Topology | None:
+        """Check once; return the topology if it has changed."""
         if not self._must_read():
             return None
         try:
@@ -109,11 +114,11 @@ class TopologyWatch:
             torn = read != self.current and read != self._read()
         except (InputError, OSError) as error:
             self.error = str(error)
-            self._settling = SETTLING  # look closely until it can be read again
+            self._settle_reads_left = SETTLE_READS  # keep reading until it succeeds
             return None
         self.error = ""
         if torn:
-            self._settling = SETTLING
+            self._settle_reads_left = SETTLE_READS
             return None
         before, self.current = self.current, read
         return read if before is not None and read != before else None
@@ -125,9 +130,9 @@ class TopologyWatch:
         self._idle += 1
         if seen != self._seen:
             self._seen = seen
-            self._settling = SETTLING
-        elif self._settling:
-            self._settling -= 1
+            self._settle_reads_left = SETTLE_READS
+        elif self._settle_reads_left:
+            self._settle_reads_left -= 1
         elif self._idle < self._looks:
             return False
         self._idle = 0

@@ -74,7 +74,7 @@ class Pile:
             return [c for s in self.sockets() for c in self.sort(core_of, socket_of, s)]
         return [c for n in self.numas() for c in self.sort(core_of, numa_of, n)]
 
-    def threads(self, sorting: Sorting) -> list[int]:
+    def get_cpus_per_core(self, sorting: Sorting) -> list[int]:
         if sorting is Sorting.SPREAD:
             return [cpu for s in self.sockets() for cpu in sorted(members(self.free, socket_of, s))]
         return [cpu for c in self.cores() for cpu in sorted(members(self.free, core_of, c))]
@@ -131,8 +131,8 @@ def _steps(pile: Pile, sorting: Sorting, align: bool) -> Iterator[Callable[[], N
             if pile.needed < 1:
                 return
 
-    def threads() -> None:
-        for cpu in pile.threads(sorting):
+    def get_cpus_per_core() -> None:
+        for cpu in pile.get_cpus_per_core(sorting):
             pile.take([cpu])
             if pile.needed < 1:
                 return
@@ -141,7 +141,7 @@ def _steps(pile: Pile, sorting: Sorting, align: bool) -> Iterator[Callable[[], N
         yield caches
     if sorting is not Sorting.SPREAD:
         yield lambda: pile.take_whole(pile.cores(), core_of, pile.per_core)
-    yield threads
+    yield get_cpus_per_core
 
 
 def distributed(
@@ -159,10 +159,10 @@ def distributed(
     groups = math.ceil(len(pile.machine) / group)
     per_numa = math.ceil(groups / len({cpu.numa for cpu in pile.machine}))
     for size in range(math.ceil(count / group / per_numa), min(count // group, len(free)) + 1):
-        deal = find_deal(numas, free, count, size, group)
-        if deal is None:
+        distribution = find_distribution(numas, free, count, size, group)
+        if distribution is None:
             continue
-        nodes, rest = deal
+        nodes, rest = distribution
 
         def take(numa: int, amount: int) -> None:
             cpus = packed(topology, members(pile.free, numa_of, numa), amount, sorting, False)
@@ -187,7 +187,7 @@ def distributed(
     return packed(topology, available, count, sorting, False)
 
 
-def find_deal(
+def find_distribution(
     numas: list[int], free: dict[int, int], count: int, size: int, group: int
 ) -> tuple[list[int], list[int]] | None:
     """The NUMA nodes to take from, and those for the rest, as memory holds them in the end."""

@@ -9,9 +9,16 @@ import pytest
 
 from plimsoll.api.cpuset import EMPTY, CpuSet
 from plimsoll.drivers.cpu.allocation import Algorithm, AssignOptions, Sorting
-from plimsoll.drivers.cpu.allocation.allocate import Assigned, Lack, NotEnough, assign, explain, reserve
-from plimsoll.drivers.cpu.allocation.explanation import What
-from plimsoll.drivers.cpu.allocation.topology_tables import _KEPT, tables_of
+from plimsoll.drivers.cpu.allocation.allocate import (
+    Assigned,
+    InsufficientCpus,
+    ShortageReason,
+    assign,
+    explain,
+    reserve,
+)
+from plimsoll.drivers.cpu.allocation.explanation import StepKind
+from plimsoll.drivers.cpu.allocation.topology_tables import _CACHE, get_tables
 from plimsoll.drivers.cpu.topology import Topology
 from plimsoll.errors import InputError
 from tests.unit.drivers.cpu.machines import make_machine
@@ -27,7 +34,7 @@ def take(
     count: int, available: str = "0-15", options: AssignOptions = PLAIN, machine: Topology = MACHINE
 ) -> str:
     answer = assign(machine, CpuSet.parse(available), count, options)
-    return answer.text if isinstance(answer, NotEnough) else str(answer.cpus)
+    return answer.text if isinstance(answer, InsufficientCpus) else str(answer.cpus)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +67,7 @@ def test_choices(count: int, available: str, options: AssignOptions, cpus: str) 
 
 def test_refusals_have_numbers_and_the_kubelets_words() -> None:
     answer = assign(MACHINE, CpuSet.parse("0-2,99"), 4)
-    assert answer == NotEnough(requested=4, available=4)
+    assert answer == InsufficientCpus(requested=4, available=4)
     assert take(4, "0-2,99") == "not enough cpus available to satisfy request: requested=4, available=4"
     whole = AssignOptions(full_cores=True)
     assert take(3, options=whole) == "SMT Alignment Error: requested 3 cpus not multiple cpus per core = 2"
@@ -68,10 +75,10 @@ def test_refusals_have_numbers_and_the_kubelets_words() -> None:
         "SMT Alignment Error: not enough free physical CPUs: "
         "available physical CPUs = 2, requested CPUs = 4, CPUs per core = 2"
     )
-    assert NotEnough(4, 8, Lack.ACCOUNTING, missing=2).text == (
+    assert InsufficientCpus(4, 8, ShortageReason.ACCOUNTING, missing=2).text == (
         "accounting error, not enough CPUs allocated, remaining: 2"
     )
-    assert NotEnough(4, 8, Lack.ACCOUNTING, missing=-2).text == (
+    assert InsufficientCpus(4, 8, ShortageReason.ACCOUNTING, missing=-2).text == (
         "accounting error, too many CPUs allocated, remaining: -2"
     )
     with pytest.raises(InputError, match="a group of 0 CPUs"):
@@ -79,12 +86,12 @@ def test_refusals_have_numbers_and_the_kubelets_words() -> None:
 
 
 @pytest.mark.parametrize("options", [AssignOptions(), SPREAD, EVEN])
-def test_whole_cores_only(options: AssignOptions) -> None:
+def test_full_cores_only(options: AssignOptions) -> None:
     assert take(2, "1-9,12", replace(options, full_cores=True)) in {"1,9", "4,12"}
     assert take(4, "1-9,12", replace(options, full_cores=True)) == "1,4,9,12"
 
 
-def test_whole_cores_of_several_sizes() -> None:
+def test_full_cores_of_several_sizes() -> None:
     """Two cores of two threads, three of one."""
     machine = make_machine(cores=2, threads=2, efficient=3, numbering="packed")
     whole = AssignOptions(full_cores=True)
@@ -96,10 +103,10 @@ def test_whole_cores_of_several_sizes() -> None:
         assert all(core <= answer.cpus or not core & answer.cpus for core in machine.cores.values())
     without = machine.all - CpuSet([4, 5])
     refused = assign(machine, without - CpuSet([6]), 3, whole)
-    assert refused == NotEnough(3, 4, Lack.CORES, 1)
+    assert refused == InsufficientCpus(3, 4, ShortageReason.CORES, 1)
 
 
-def test_explanations_say_what_was_taken() -> None:
+def test_explanations_report_what_was_taken() -> None:
     def lines(count: int, available: str, options: AssignOptions) -> list[str]:
         answer = assign(MACHINE, CpuSet.parse(available), count, options)
         assert isinstance(answer, Assigned)
@@ -130,26 +137,28 @@ def test_reserved_cpus_by_number() -> None:
 
 def test_tables_are_made_once_and_go_with_their_topology() -> None:
     machine = make_machine(cores=2)
-    assert tables_of(machine) is tables_of(machine)
-    assert tables_of(machine) is not tables_of(machine, quirks=False)
+    assert get_tables(machine) is get_tables(machine)
+    assert get_tables(machine) is not get_tables(machine, quirks=False)
     key = id(machine)
-    assert key in _KEPT
+    assert key in _CACHE
     del machine
     gc.collect()
-    assert key not in _KEPT
+    assert key not in _CACHE
 
 
 def test_no_cpus_at_all() -> None:
     nothing = Topology(())
     assert assign(nothing, EMPTY, 0) == Assigned(EMPTY)
-    assert assign(nothing, CpuSet([1]), 1) == NotEnough(1, 1)
-    assert assign(nothing, EMPTY, 2, AssignOptions(full_cores=True)) == NotEnough(2, 0, Lack.CORES, 1)
+    assert assign(nothing, CpuSet([1]), 1) == InsufficientCpus(1, 1)
+    assert assign(nothing, EMPTY, 2, AssignOptions(full_cores=True)) == InsufficientCpus(
+        2, 0, ShortageReason.CORES, 1
+    )
 
 
 def test_steps_are_values() -> None:
     answer = assign(MACHINE, MACHINE.all, 9, PLAIN)
     assert isinstance(answer, Assigned)
     assert [(step.what, step.ids, str(step.cpus), step.numa) for step in answer.steps] == [
-        (What.NUMA_NODES, (0,), "0-3,8-11", (0,)),
-        (What.THREADS, (4,), "4", (1,)),
+        (StepKind.NUMA_NODES, (0,), "0-3,8-11", (0,)),
+        (StepKind.THREADS, (4,), "4", (1,)),
     ]

@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.drivers.cpu.allocation import Algorithm, AssignOptions, Sorting
-from plimsoll.drivers.cpu.allocation.allocate import Assigned, NotEnough, as_kubelet, assign, explain
+from plimsoll.drivers.cpu.allocation.allocate import (
+    Assigned,
+    InsufficientCpus,
+    assign,
+    assign_as_kubelet,
+    explain,
+)
 from plimsoll.drivers.cpu.topology import Cpu, Topology
 from tests.unit.drivers.cpu.allocation import naive
 
@@ -25,10 +31,10 @@ def odd_machines(draw: st.DrawFn) -> Topology:
     rows = []
     core = 0
     uneven = draw(st.booleans())
-    cores, threads = draw(st.integers(1, 4)), draw(st.integers(1, 4))
+    cores, get_cpus_per_core = draw(st.integers(1, 4)), draw(st.integers(1, 4))
     for node in range(nodes):
         for at in range(draw(st.integers(1, 4)) if uneven else cores):
-            width = draw(st.sampled_from([1, threads])) if uneven else threads
+            width = draw(st.sampled_from([1, get_cpus_per_core])) if uneven else get_cpus_per_core
             socket = node // per_socket * sockets_per_node + at % sockets_per_node
             cache = draw(st.integers(0, 3)) if uneven else socket
             rows += [(core % repeat if repeat else core, socket, node, cache)] * width
@@ -71,22 +77,22 @@ def test_the_fast_and_the_plain_choice_agree(
     topology, available, count, options = request
     wanted = naive.choose(topology, available, count, options)
     event("endless" if wanted == naive.ENDLESS else "error" if isinstance(wanted, str) else "cpus")
-    answer = as_kubelet(topology, CpuSet(available), count, options)
+    answer = assign_as_kubelet(topology, CpuSet(available), count, options)
     if wanted == naive.ENDLESS:
         return
-    assert (answer.text if isinstance(answer, NotEnough) else set(answer.cpus)) == wanted
+    assert (answer.text if isinstance(answer, InsufficientCpus) else set(answer.cpus)) == wanted
 
 
 @given(requests(), st.booleans())
 @settings(max_examples=150, deadline=None)
-def test_what_is_handed_out_was_offered(
+def test_assigned_cpus_were_available(
     request: tuple[Topology, set[int], int, AssignOptions], quirks: bool
 ) -> None:
     """Also where the kubelet's own answer is not, or never comes; what can be met is not refused."""
     topology, available, count, options = request
     answer = assign(topology, CpuSet(available), count, replace(options, quirks=quirks))
     known = available & set(topology.all)
-    if isinstance(answer, NotEnough):
+    if isinstance(answer, InsufficientCpus):
         assert count > len(known)
         return
     assert len(answer.cpus) == count
@@ -102,7 +108,7 @@ def test_what_is_handed_out_was_offered(
 
 @given(requests())
 @settings(max_examples=150, deadline=None)
-def test_whole_cores_are_whole(request: tuple[Topology, set[int], int, AssignOptions]) -> None:
+def test_full_cores_are_full(request: tuple[Topology, set[int], int, AssignOptions]) -> None:
     topology, available, count, options = request
     answer = assign(topology, CpuSet(available), count, replace(options, full_cores=True))
     cores = [set(core) for core in topology.cores.values() if set(core) <= available]
@@ -110,7 +116,7 @@ def test_whole_cores_are_whole(request: tuple[Topology, set[int], int, AssignOpt
     amounts = {0}
     for core in cores:
         amounts |= {amount + len(core) for amount in amounts}
-    if isinstance(answer, NotEnough):
+    if isinstance(answer, InsufficientCpus):
         assert count not in amounts
         assert answer.text.startswith("SMT Alignment Error: ")
         return
@@ -132,7 +138,7 @@ def offer(free: list[int], cores: int) -> CpuSet:
     return CpuSet(node * cores + at for node, count in enumerate(free) for at in range(count))
 
 
-def counts(answer: Assigned | NotEnough, nodes: int, cores: int) -> list[int]:
+def counts(answer: Assigned | InsufficientCpus, nodes: int, cores: int) -> list[int]:
     assert isinstance(answer, Assigned)
     return [sum(cpu // cores == node for cpu in answer.cpus) for node in range(nodes)]
 
@@ -156,7 +162,7 @@ def test_what_the_kubelet_does_not_return_from_is_dealt_out() -> None:
     free = offer([5, 6, 7, 7], 8)
     options = replace(DISTRIBUTED, group_size=2)
     assert naive.choose(topology, set(free), 22, options) == naive.ENDLESS
-    for choose in (assign, as_kubelet):
+    for choose in (assign, assign_as_kubelet):
         answer = choose(topology, free, 22, options)
         assert isinstance(answer, Assigned)
         assert len(answer.cpus) == 22

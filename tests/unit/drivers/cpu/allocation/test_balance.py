@@ -6,12 +6,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plimsoll.drivers.cpu.allocation.balance import find_deal, overwritten, overwritten_by_next, own
+from plimsoll.drivers.cpu.allocation.balance import (
+    count_unshared,
+    emulate_overwritten,
+    emulate_overwritten_by_next,
+    find_distribution,
+)
 from tests.unit.drivers.cpu.allocation import naive
 
 
 @st.composite
-def deals(draw: st.DrawFn) -> tuple[list[int], int, int, int]:
+def found_distributions(draw: st.DrawFn) -> tuple[list[int], int, int, int]:
     """Free CPUs of each node, how many are wanted, of how many nodes, in which groups."""
     most = draw(st.sampled_from([3, 6, 20, 64]))
     free = draw(st.lists(st.integers(1, most), min_size=1, max_size=7))
@@ -25,41 +30,41 @@ def deals(draw: st.DrawFn) -> tuple[list[int], int, int, int]:
 def check_deal(free: list[int], count: int, size: int, group: int) -> None:
     try:
         nodes = list(range(len(free)))
-        wanted = naive.find_deal(nodes, dict(enumerate(free)), count, size, group)
+        wanted = naive.find_distribution(nodes, dict(enumerate(free)), count, size, group)
     except naive.Endless:
         return
-    found = find_deal(free, count, size, group)
+    found = find_distribution(free, count, size, group)
     assert (found and (list(found[1].nodes), list(found[1].rest))) == wanted
 
 
-@given(deals())
+@given(found_distributions())
 @settings(max_examples=200, deadline=None)
-def test_bounds_find_what_trying_all_finds(deal: tuple[list[int], int, int, int]) -> None:
-    check_deal(*deal)
+def test_bounds_find_what_trying_all_finds(distribution: tuple[list[int], int, int, int]) -> None:
+    check_deal(*distribution)
 
 
 @pytest.mark.slow
-@given(deals())
+@given(found_distributions())
 @settings(max_examples=5000, deadline=None)
-def test_bounds_find_what_trying_all_finds_at_length(deal: tuple[list[int], int, int, int]) -> None:
-    check_deal(*deal)
+def test_bounds_find_what_trying_all_finds_at_length(distribution: tuple[list[int], int, int, int]) -> None:
+    check_deal(*distribution)
 
 
 @pytest.mark.parametrize(
     ("length", "kept"), [(1, 1), (2, 2), (3, 3), (4, 3), (5, 5), (6, 5), (8, 5), (9, 9), (16, 9), (17, 17)]
 )
 def test_how_much_of_a_set_is_its_own(length: int, kept: int) -> None:
-    assert own(length) == kept
+    assert count_unshared(length) == kept
 
 
 def test_later_sets_are_written_over_earlier_ones() -> None:
-    assert overwritten((0, 1, 2, 4), 7) == (0, 1, 2, 6)
-    assert overwritten((0, 1, 2), 7) == (0, 1, 2)
-    assert overwritten((0, 1, 2, 3, 4, 5), 8) == (0, 1, 2, 3, 4, 7)
-    assert overwritten((), 3) == ()
-    assert overwritten_by_next((0, 1, 2, 4), 7) == (0, 1, 2, 5)
-    assert overwritten_by_next((0, 1, 2, 6), 7) == (0, 1, 2, 6)  # the next begins otherwise
-    assert overwritten_by_next((3, 4, 5, 6), 7) == (3, 4, 5, 6)  # there is no next
+    assert emulate_overwritten((0, 1, 2, 4), 7) == (0, 1, 2, 6)
+    assert emulate_overwritten((0, 1, 2), 7) == (0, 1, 2)
+    assert emulate_overwritten((0, 1, 2, 3, 4, 5), 8) == (0, 1, 2, 3, 4, 7)
+    assert emulate_overwritten((), 3) == ()
+    assert emulate_overwritten_by_next((0, 1, 2, 4), 7) == (0, 1, 2, 5)
+    assert emulate_overwritten_by_next((0, 1, 2, 6), 7) == (0, 1, 2, 6)  # the next begins otherwise
+    assert emulate_overwritten_by_next((3, 4, 5, 6), 7) == (3, 4, 5, 6)  # there is no next
 
 
 #: Free CPUs of 16 nodes, CPUs wanted, in groups of: where trying all takes seconds.
@@ -74,15 +79,19 @@ HARD = [
 @pytest.mark.parametrize(("free", "count", "size", "group"), HARD)
 def test_sixteen_nodes_are_soon_tried(free: list[int], count: int, size: int, group: int) -> None:
     """Well below the limit on tries, which is what bounds the time."""
-    assert find_deal(free, count, size, group, effort=20_000) == find_deal(free, count, size, group)
+    assert find_distribution(free, count, size, group, budget=20_000) == find_distribution(
+        free, count, size, group
+    )
 
 
-@given(deals(), st.integers(0, 5))
+@given(found_distributions(), st.integers(0, 5))
 @settings(max_examples=100, deadline=None)
-def test_a_search_that_is_cut_short_still_deals(deal: tuple[list[int], int, int, int], effort: int) -> None:
-    free, count, size, group = deal
-    found = find_deal(free, count, size, group, effort=effort)
-    assert (found is None) == (find_deal(free, count, size, group) is None)
+def test_a_search_that_is_cut_short_still_deals(
+    distribution: tuple[list[int], int, int, int], budget: int
+) -> None:
+    free, count, size, group = distribution
+    found = find_distribution(free, count, size, group, budget=budget)
+    assert (found is None) == (find_distribution(free, count, size, group) is None)
     if found is None:
         return
     nodes, each, rest = found[0].nodes, found[0].each, found[0].rest
@@ -97,6 +106,6 @@ def test_a_search_that_is_cut_short_still_deals(deal: tuple[list[int], int, int,
 def test_many_nodes_come_to_an_end() -> None:
     """32 nodes with one, two or three CPUs to spare each: the most sets that look different."""
     free = [62 + int(spare) for spare in "11002111020110201010101201120210"]
-    found = find_deal(free, 1670, 27, 1, effort=2_000)
+    found = find_distribution(free, 1670, 27, 1, budget=2_000)
     assert found is not None
     assert not found[0].best

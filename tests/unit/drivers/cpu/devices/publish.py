@@ -8,7 +8,7 @@ from plimsoll.allocator import AllocationOutcome
 from plimsoll.api.codec import convert
 from plimsoll.api.forms import Form
 from plimsoll.api.resource import ResourceSlice
-from plimsoll.drivers.cpu.devices import arrange, make_devices, per_slice
+from plimsoll.drivers.cpu.devices import compute_layout, make_devices, per_slice
 from plimsoll.drivers.cpu.settings import CpuSettings
 from plimsoll.drivers.cpu.topology import Topology
 from tests.unit.allocator.build import attempt, claim, exactly
@@ -40,7 +40,7 @@ def slices_of(devices: list[Tree], settings: CpuSettings) -> list[Tree]:
 def publish(topology: Topology, form: Form | None = None, **options: Any) -> list[Tree]:
     """The devices of a machine, after our own API has found nothing wrong with them."""
     settings = CpuSettings(node=NODE, **options)
-    devices = make_devices(topology, arrange(topology, settings), settings, form)
+    devices = make_devices(topology, compute_layout(topology, settings), settings, form)
     assert_valid(devices, settings)
     return devices
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from plimsoll.api.forms import Form
-from plimsoll.drivers.cpu.devices import arrange, make_devices
-from plimsoll.drivers.cpu.settings import CpuSettings, GroupBy, Mode
+from plimsoll.drivers.cpu.devices import compute_layout, make_devices
+from plimsoll.drivers.cpu.settings import CpuSettings, DeviceMode, GroupBy
 from plimsoll.up.local_cluster import LocalCluster
 from tests.smoke.objects import NODE_STATUS, node, pod
 from tests.unit.drivers.cpu.devices.publish import NODE, slices_of
@@ -19,7 +19,7 @@ MACHINE = make_machine(cores=4, threads=2)  # the eight CPUs of the node
 
 def request(cpus: str, settings: CpuSettings) -> dict[str, Any]:
     asked: dict[str, Any] = {"deviceClassName": "dra.cpu"}
-    if settings.mode is Mode.INDIVIDUAL:
+    if settings.mode is DeviceMode.INDIVIDUAL:
         asked["count"] = int(cpus)
     else:
         asked["capacity"] = {"requests": {"dra.cpu/cpu": cpus}}
@@ -30,13 +30,13 @@ def request(cpus: str, settings: CpuSettings) -> dict[str, Any]:
     ("form", "settings"),
     [
         (Form.V1_36, CpuSettings(NODE)),
-        (Form.V1_37, CpuSettings(NODE, mode=Mode.INDIVIDUAL)),
+        (Form.V1_37, CpuSettings(NODE, mode=DeviceMode.INDIVIDUAL)),
         (Form.V1_37, CpuSettings(NODE, group_by=GroupBy.MACHINE)),
     ],
     ids=["numa", "individual", "machine"],
 )
 def test_a_claim_of_n_cpus_charges_n(form: Form, settings: CpuSettings) -> None:
-    devices = make_devices(MACHINE, arrange(MACHINE, settings), settings, form)
+    devices = make_devices(MACHINE, compute_layout(MACHINE, settings), settings, form)
     with LocalCluster(scheduler=True) as cluster:
         cluster.apply({**node(NODE), "status": NODE_STATUS})
         kind = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "dra.cpu"}}

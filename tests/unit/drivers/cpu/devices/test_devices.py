@@ -16,15 +16,22 @@ from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import Device
 from plimsoll.drivers.cpu.allocation import AssignOptions
 from plimsoll.drivers.cpu.devices import (
-    Abilities,
-    arrange,
+    ServerCapabilities,
     check_against_node,
     check_form,
+    compute_layout,
     device_health,
     make_devices,
     per_slice,
 )
-from plimsoll.drivers.cpu.settings import CpuSettings, GroupBy, Mapping, Mode, Overhead, RequestPolicy
+from plimsoll.drivers.cpu.settings import (
+    CpuOverhead,
+    CpuSettings,
+    DeviceMode,
+    GroupBy,
+    Mapping,
+    RequestPolicy,
+)
 from plimsoll.drivers.cpu.topology import Topology
 from plimsoll.drivers.plugin import Health
 from tests.unit.allocator.build import picked, results
@@ -90,7 +97,7 @@ def test_a_pcie_root() -> None:
 
 
 def test_a_cpu() -> None:
-    device = publish(SERVER, mode=Mode.INDIVIDUAL)[9]
+    device = publish(SERVER, mode=DeviceMode.INDIVIDUAL)[9]
     assert device == {
         "name": "cpudev009",
         "attributes": {
@@ -109,9 +116,11 @@ def test_a_cpu() -> None:
 
 def test_hybrid_cores_and_no_l3_cache() -> None:
     machine = make_machine(l3=0, cores=1, threads=2, efficient=1)
-    kinds = [attributes(device)["dra.cpu/coreType"] for device in publish(machine, mode=Mode.INDIVIDUAL)]
+    kinds = [
+        attributes(device)["dra.cpu/coreType"] for device in publish(machine, mode=DeviceMode.INDIVIDUAL)
+    ]
     assert kinds == ["p-core", "p-core", "e-core"]
-    assert attributes(publish(machine, mode=Mode.INDIVIDUAL)[0])["dra.cpu/cacheL3ID"] == -1
+    assert attributes(publish(machine, mode=DeviceMode.INDIVIDUAL)[0])["dra.cpu/cacheL3ID"] == -1
 
 
 def test_without_smt() -> None:
@@ -132,7 +141,7 @@ def test_numbers_are_those_of_cpus_that_can_be_claimed() -> None:
     [
         ({}, ["pci0000:00", "pci0000:01"]),
         ({"group_by": GroupBy.MACHINE}, ["pci0000:00", "pci0000:01", "pci0000:10", "pci0000:11"]),
-        ({"mode": Mode.INDIVIDUAL}, ["pci0000:00", "pci0000:01"]),
+        ({"mode": DeviceMode.INDIVIDUAL}, ["pci0000:00", "pci0000:01"]),
     ],
 )
 def test_pcie_roots_are_a_list_and_only_if_wanted(options: dict[str, Any], roots: list[str]) -> None:
@@ -141,7 +150,7 @@ def test_pcie_roots_are_a_list_and_only_if_wanted(options: dict[str, Any], roots
     assert publish(SERVER, pcie_roots=True, **options)[0]["attributes"][name] == {"strings": roots}
 
 
-def test_cpus_without_pcie_roots_say_nothing() -> None:
+def test_cpus_without_pcie_roots_report_nothing() -> None:
     device = publish(make_machine(cores=2), pcie_roots=True)[0]
     assert "resource.kubernetes.io/pcieRoot" not in device["attributes"]
 
@@ -150,7 +159,7 @@ def test_more_pcie_roots_than_the_api_takes() -> None:
     machine = make_machine(cores=2, roots=60)
     device = publish(machine, pcie_roots=True)[0]  # which our API finds valid
     assert len(device["attributes"]["resource.kubernetes.io/pcieRoot"]["strings"]) == 38
-    warnings = arrange(machine, CpuSettings(NODE, pcie_roots=True)).warnings
+    warnings = compute_layout(machine, CpuSettings(NODE, pcie_roots=True)).warnings
     assert ["60 PCIe roots" in finding.what for finding in warnings] == [True]
 
 
@@ -169,8 +178,8 @@ def test_more_pcie_roots_than_the_api_takes() -> None:
 )
 def test_slices_are_cut_at_128_devices_and_at_64_with_lists(cpus: int, roots: bool, sizes: list[int]) -> None:
     machine = make_machine(cores=cpus, roots=1)
-    settings = CpuSettings(NODE, mode=Mode.INDIVIDUAL, pcie_roots=roots)
-    devices = publish(machine, mode=Mode.INDIVIDUAL, pcie_roots=roots)
+    settings = CpuSettings(NODE, mode=DeviceMode.INDIVIDUAL, pcie_roots=roots)
+    devices = publish(machine, mode=DeviceMode.INDIVIDUAL, pcie_roots=roots)
     assert [len(tree["spec"]["devices"]) for tree in slices_of(devices, settings)] == sizes
 
 
@@ -181,7 +190,7 @@ def test_with_roots_wanted_slices_are_small_even_if_there_are_none() -> None:
 # -- policies
 
 
-def test_a_request_without_an_amount_takes_the_whole_device() -> None:
+def test_a_request_without_an_amount_takes_the_full_device() -> None:
     for publishes in (True, False):
         devices = publish(SERVER, policy=RequestPolicy(publish=publishes))
         (result,) = results(ask(devices, None))
@@ -199,15 +208,16 @@ def test_the_policy_can_be_left_out() -> None:
     devices = publish(SERVER, policy=RequestPolicy(publish=False))
     assert devices[0]["capacity"]["dra.cpu/cpu"] == {"value": "8"}
     settings = CpuSettings(NODE)
-    arrangement = arrange(SERVER, settings)
-    able = Abilities(None, policy=False)
+    layout = compute_layout(SERVER, settings)
+    capabilities = ServerCapabilities(None, policy=False)
     assert (
-        make_devices(SERVER, arrangement, settings, None, able=able)[0]["capacity"] == devices[0]["capacity"]
+        make_devices(SERVER, layout, settings, None, capabilities=capabilities)[0]["capacity"]
+        == devices[0]["capacity"]
     )
 
 
 @pytest.mark.parametrize(("amount", "taken"), [("1", "2"), ("2", "2"), ("3", "4"), ("8", "8")])
-def test_whole_cores_are_a_matter_of_the_policy(amount: str, taken: str) -> None:
+def test_full_cores_are_a_matter_of_the_policy(amount: str, taken: str) -> None:
     devices = publish(SERVER, assign=AssignOptions(full_cores=True))
     assert devices[0]["capacity"]["dra.cpu/cpu"]["requestPolicy"] == {
         "default": "8",
@@ -241,8 +251,8 @@ def test_charges_of_groups_in_both_forms() -> None:
 
 
 def test_charges_of_single_cpus_in_both_forms() -> None:
-    old = publish(SERVER, Form.V1_36, mode=Mode.INDIVIDUAL)[0]
-    new = publish(SERVER, Form.V1_37, mode=Mode.INDIVIDUAL)[0]
+    old = publish(SERVER, Form.V1_36, mode=DeviceMode.INDIVIDUAL)[0]
+    new = publish(SERVER, Form.V1_37, mode=DeviceMode.INDIVIDUAL)[0]
     assert old["nodeAllocatableResourceMappings"] == {"cpu": {"allocationMultiplier": "1"}}
     assert new["nodeAllocatableResources"] == {"cpu": {"mapping": {"deviceMultiplier": "1"}}}
 
@@ -252,7 +262,7 @@ def test_nothing_is_charged_without_a_form() -> None:
 
 
 def test_overheads_are_for_the_form_that_has_room() -> None:
-    overhead = Overhead(Quantity.parse("100m"), Quantity.parse("10m"))
+    overhead = CpuOverhead(Quantity.parse("100m"), Quantity.parse("10m"))
     device = publish(SERVER, Form.V1_37, overhead=overhead)[0]
     told = {"perPod": "100m", "perContainer": "10m"}
     assert device["nodeAllocatableResources"]["cpu"]["overhead"] == told
@@ -264,17 +274,20 @@ def test_overheads_are_for_the_form_that_has_room() -> None:
     assert check_form(CpuSettings(NODE), None) == ()
 
 
-def test_what_the_server_drops_is_told() -> None:
-    def told(able: Abilities, **options: Any) -> list[str]:
-        return [finding.what for finding in check_form(CpuSettings(NODE, **options), able.form, able)]
+def test_what_the_server_drops_is_reported() -> None:
+    def told(capabilities: ServerCapabilities, **options: Any) -> list[str]:
+        return [
+            finding.what
+            for finding in check_form(CpuSettings(NODE, **options), capabilities.form, capabilities)
+        ]
 
-    assert told(Abilities()) == []
-    assert told(Abilities(lists=False)) == []
-    assert "drops lists" in told(Abilities(lists=False), pcie_roots=True)[0]
-    assert "drops lists" in told(Abilities(lists=False), group_by=GroupBy.PCIE)[0]
-    assert "drops amounts" in told(Abilities(policy=False))[0]
-    assert told(Abilities(policy=False), mode=Mode.INDIVIDUAL) == []
-    assert "drops the 1.36 form" in told(Abilities(), mapping=Mapping.V1_36)[0]
+    assert told(ServerCapabilities()) == []
+    assert told(ServerCapabilities(lists=False)) == []
+    assert "drops lists" in told(ServerCapabilities(lists=False), pcie_roots=True)[0]
+    assert "drops lists" in told(ServerCapabilities(lists=False), group_by=GroupBy.PCIE)[0]
+    assert "drops amounts" in told(ServerCapabilities(policy=False))[0]
+    assert told(ServerCapabilities(policy=False), mode=DeviceMode.INDIVIDUAL) == []
+    assert "drops the 1.36 form" in told(ServerCapabilities(), mapping=Mapping.V1_36)[0]
 
 
 def test_without_lists_a_single_root_is_a_text() -> None:
@@ -282,7 +295,11 @@ def test_without_lists_a_single_root_is_a_text() -> None:
     for roots, value in ((1, {"string": "pci0000:00"}), (2, None)):
         machine = make_machine(cores=2, roots=roots)
         (device,) = make_devices(
-            machine, arrange(machine, settings), settings, None, able=Abilities(lists=False)
+            machine,
+            compute_layout(machine, settings),
+            settings,
+            None,
+            capabilities=ServerCapabilities(lists=False),
         )
         assert_valid([device], settings)
         assert device["attributes"].get("resource.kubernetes.io/pcieRoot") == value
@@ -292,13 +309,13 @@ def test_without_lists_a_single_root_is_a_text() -> None:
 
 
 def _lose(
-    settings: CpuSettings, off: set[int], held: dict[str, CpuSet]
+    settings: CpuSettings, off: set[int], allocated: dict[str, CpuSet]
 ) -> tuple[Topology, list[dict[str, Any]]]:
     """Devices of the server after CPUs went off while claims hold some."""
     smaller = switch_off(SERVER, CpuSet(off))
-    arrangement = arrange(smaller, settings, earlier=arrange(SERVER, settings), held=held)
-    lost = {name: cpus - smaller.all for name, cpus in held.items() if cpus - smaller.all}
-    devices = make_devices(smaller, arrangement, settings, Form.V1_36, lost=lost)
+    layout = compute_layout(smaller, settings, earlier=compute_layout(SERVER, settings), allocated=allocated)
+    offline_allocated = {name: cpus - smaller.all for name, cpus in allocated.items() if cpus - smaller.all}
+    devices = make_devices(smaller, layout, settings, Form.V1_36, offline_allocated=offline_allocated)
     assert_valid(devices, settings)
     return smaller, devices
 
@@ -311,12 +328,12 @@ def test_lost_cpus_stay_in_the_capacity_while_claims_count_against_it() -> None:
     assert "taints" not in devices[0]
 
 
-def test_cpus_that_nobody_holds_leave_the_capacity() -> None:
+def test_cpus_that_are_not_allocated_leave_the_capacity() -> None:
     _, devices = _lose(CpuSettings(NODE), {0, 1}, {})
     assert devices[0]["capacity"]["dra.cpu/cpu"]["value"] == "6"
 
 
-def test_a_device_without_cpus_stays_with_a_taint_while_it_is_held() -> None:
+def test_a_device_without_cpus_stays_with_a_taint_while_it_is_allocated() -> None:
     node0 = {0, 1, 2, 3, 8, 9, 10, 11}
     smaller, devices = _lose(CpuSettings(NODE), node0, {"cpudevnuma000": CpuSet([0, 1])})
     assert [device["name"] for device in devices] == ["cpudevnuma001", "cpudevnuma000"]
@@ -329,8 +346,8 @@ def test_a_device_without_cpus_stays_with_a_taint_while_it_is_held() -> None:
     assert len(smaller.all) == 8
 
 
-def test_a_cpu_that_is_gone_and_held_keeps_its_device_and_attributes() -> None:
-    settings = CpuSettings(NODE, mode=Mode.INDIVIDUAL)
+def test_a_cpu_that_is_gone_and_allocated_keeps_its_device_and_attributes() -> None:
+    settings = CpuSettings(NODE, mode=DeviceMode.INDIVIDUAL)
     _, devices = _lose(settings, {4, 5}, {"cpudev008": CpuSet([4])})
     names = [device["name"] for device in devices]
     assert len(names) == 15
@@ -342,44 +359,46 @@ def test_a_cpu_that_is_gone_and_held_keeps_its_device_and_attributes() -> None:
 
 
 def test_a_device_known_by_its_name_alone_is_published_too() -> None:
-    settings = CpuSettings(NODE, mode=Mode.INDIVIDUAL)
+    settings = CpuSettings(NODE, mode=DeviceMode.INDIVIDUAL)
     smaller = switch_off(SERVER, CpuSet([4]))
-    lost = {"cpudev008": CpuSet([4])}
-    arrangement = arrange(smaller, settings, held=lost)
-    devices = make_devices(smaller, arrangement, settings, Form.V1_37, lost=lost)
+    offline_allocated = {"cpudev008": CpuSet([4])}
+    layout = compute_layout(smaller, settings, allocated=offline_allocated)
+    devices = make_devices(smaller, layout, settings, Form.V1_37, offline_allocated=offline_allocated)
     assert_valid(devices, settings)
     assert devices[-1]["name"] == "cpudev008"
     assert devices[-1]["taints"]
 
 
-def test_a_server_without_taints_is_not_told_of_devices_without_cpus() -> None:
-    settings = CpuSettings(NODE, mode=Mode.INDIVIDUAL)
+def test_a_server_without_taints_is_not_reported_of_devices_without_cpus() -> None:
+    settings = CpuSettings(NODE, mode=DeviceMode.INDIVIDUAL)
     smaller = switch_off(SERVER, CpuSet([4]))
-    arrangement = arrange(smaller, settings, earlier=arrange(SERVER, settings))
-    able = Abilities(None, taints=False)
-    lost = {"cpudev008": CpuSet([4])}
-    devices = make_devices(smaller, arrangement, settings, None, lost=lost, able=able)
+    layout = compute_layout(smaller, settings, earlier=compute_layout(SERVER, settings))
+    capabilities = ServerCapabilities(None, taints=False)
+    offline_allocated = {"cpudev008": CpuSet([4])}
+    devices = make_devices(
+        smaller, layout, settings, None, offline_allocated=offline_allocated, capabilities=capabilities
+    )
     assert "cpudev008" not in [device["name"] for device in devices]
 
 
 # -- health
 
 
-def test_health_says_which_cpus_are_offline() -> None:
+def test_health_reports_which_cpus_are_offline() -> None:
     settings = CpuSettings(NODE)
     smaller = switch_off(SERVER, CpuSet([3]))
-    arrangement = arrange(smaller, settings, earlier=arrange(SERVER, settings))
-    well = device_health(smaller, arrangement, NODE)
+    layout = compute_layout(smaller, settings, earlier=compute_layout(SERVER, settings))
+    well = device_health(smaller, layout, NODE)
     assert [(each.device, each.health, each.message) for each in well] == [
         ("cpudevnuma000", Health.HEALTHY, "CPUs 0-2,8-11 online"),
         ("cpudevnuma001", Health.HEALTHY, "CPUs 4-7,12-15 online"),
     ]
-    ill = device_health(smaller, arrangement, NODE, lost={"cpudevnuma000": CpuSet([2, 3])})
+    ill = device_health(smaller, layout, NODE, offline_allocated={"cpudevnuma000": CpuSet([2, 3])})
     assert (ill[0].health, ill[0].pool) == (Health.UNHEALTHY, NODE)
-    assert ill[0].message == "CPU 3 of this device is held by claims and offline"
-    gone = device_health(smaller, arrangement, NODE, lost={"cpudevnuma009": CpuSet([90, 91])})
-    assert gone[-1].message == "CPUs 90-91 of this device are held by claims and offline"
-    none = device_health(smaller, arrangement, NODE, problem="no link to the runtime")
+    assert ill[0].message == "CPU 3 of this device is allocated to claims and offline"
+    gone = device_health(smaller, layout, NODE, offline_allocated={"cpudevnuma009": CpuSet([90, 91])})
+    assert gone[-1].message == "CPUs 90-91 of this device are allocated to claims and offline"
+    none = device_health(smaller, layout, NODE, problem="no link to the runtime")
     assert {(each.health, each.message) for each in none} == {(Health.UNHEALTHY, "no link to the runtime")}
 
 
@@ -392,14 +411,14 @@ def test_health_says_which_cpus_are_offline() -> None:
         (2, "14", ""),
         (2, "13500m", ""),
         (0, "16", ""),
-        (2, "16", "promises CPUs that no container may use"),
-        (2, "14100m", "promises CPUs that no container may use"),
-        (0, "14", "CPUs lie idle"),
+        (2, "16", "allocates CPUs that no container may use"),
+        (2, "14100m", "allocates CPUs that no container may use"),
+        (0, "14", "some CPUs are never allocated"),
     ],
 )
 def test_reserved_cpus_are_compared_with_the_node(reserved: int, allocatable: str, says: str) -> None:
-    arrangement = arrange(SERVER, CpuSettings(NODE, reserved=reserved))
-    found = check_against_node(SERVER, arrangement.reserved, allocatable)
+    layout = compute_layout(SERVER, CpuSettings(NODE, reserved=reserved))
+    found = check_against_node(SERVER, layout.reserved, allocatable)
     assert [says in finding.what for finding in found] == ([True] if says else [])
     if found:
         assert f"({reserved} reserved)" in found[0].what
@@ -410,14 +429,14 @@ def test_reserved_cpus_are_compared_with_the_node(reserved: int, allocatable: st
 
 OPTIONS = st.fixed_dictionaries(
     {
-        "mode": st.sampled_from(Mode),
+        "mode": st.sampled_from(DeviceMode),
         "group_by": st.sampled_from(GroupBy),
         "reserved": st.integers(0, 4),
         "min_shared": st.integers(0, 2),
         "pcie_roots": st.booleans(),
         "assign": st.sampled_from([AssignOptions(), AssignOptions(full_cores=True)]),
         "policy": st.sampled_from([RequestPolicy(), RequestPolicy(default=3), RequestPolicy(publish=False)]),
-        "overhead": st.sampled_from([Overhead(), Overhead(per_pod=Quantity.parse("50m"))]),
+        "overhead": st.sampled_from([CpuOverhead(), CpuOverhead(per_pod=Quantity.parse("50m"))]),
     }
 )
 
@@ -427,16 +446,16 @@ def test_our_api_takes_every_device_of_every_machine(
     machine: Topology, options: dict[str, Any], form: Form | None, data: st.DataObject
 ) -> None:
     settings = replace(CpuSettings(NODE), **options)
-    first = arrange(machine, settings)
+    first = compute_layout(machine, settings)
     off = CpuSet(data.draw(st.sets(st.sampled_from(sorted(machine.all)), max_size=len(machine.all) - 1)))
     smaller = switch_off(machine, off)
-    held = {name: domain.cpus & off for name, domain in first.domains.items() if domain.cpus & off}
-    now = arrange(smaller, settings, earlier=first, held=held)
-    for topology, arrangement, lost in ((machine, first, {}), (smaller, now, held)):
-        devices = make_devices(topology, arrangement, settings, form, lost=lost)
+    allocated = {name: domain.cpus & off for name, domain in first.domains.items() if domain.cpus & off}
+    now = compute_layout(smaller, settings, earlier=first, allocated=allocated)
+    for topology, layout, offline_allocated in ((machine, first, {}), (smaller, now, allocated)):
+        devices = make_devices(topology, layout, settings, form, offline_allocated=offline_allocated)
         assert_valid(devices, settings)
         names = [device["name"] for device in devices]
         assert len(names) == len(set(names))
-        assert set(names) >= set(arrangement.domains)
+        assert set(names) >= set(layout.domains)
         for tree in slices_of(devices, settings):
             assert len(tree["spec"]["devices"]) <= 128

@@ -10,7 +10,7 @@ from hypothesis import given
 from plimsoll.api.cpu_map import ANNOTATION, parse_cpu_map
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.client.endpoints import RESOURCE_SLICES
-from plimsoll.drivers.cpu.devices import arrange, make_annotations
+from plimsoll.drivers.cpu.devices import compute_layout, make_annotations
 from plimsoll.drivers.cpu.settings import CpuSettings
 from plimsoll.drivers.cpu.topology import Topology
 from plimsoll.drivers.plugin import DevicePool
@@ -24,7 +24,7 @@ SETTINGS = CpuSettings("n")
 
 @given(machines())
 def test_every_cpu_has_its_place(topology: Topology) -> None:
-    machine = parse_cpu_map(make_annotations(topology, arrange(topology, SETTINGS))[ANNOTATION])
+    machine = read_map(make_annotations(topology, compute_layout(topology, SETTINGS))[ANNOTATION])
     assert machine is not None
     assert machine.places.keys() == set(topology.all)
     assert machine.offline == topology.offline
@@ -44,7 +44,7 @@ def test_every_cpu_has_its_place(topology: Topology) -> None:
 )
 def test_machines_of_all_sizes(sockets: int, numa: int, l3: int, cores: int, threads: int) -> None:
     topology = make_machine(sockets, numa, l3, cores, threads)
-    text = make_annotations(topology, arrange(topology, SETTINGS))[ANNOTATION]
+    text = make_annotations(topology, compute_layout(topology, SETTINGS))[ANNOTATION]
     assert len(text) < 8192
     machine = parse_cpu_map(text)
     assert machine is not None
@@ -52,14 +52,14 @@ def test_machines_of_all_sizes(sockets: int, numa: int, l3: int, cores: int, thr
     assert len({(p.socket, p.numa, p.l3) for p in machine.places.values()}) == sockets * numa * l3
 
 
-def test_reserved_and_shared_cpus_are_told() -> None:
+def test_reserved_and_shared_cpus_are_reported() -> None:
     topology = make_machine(cores=8, offline=[7])
     settings = CpuSettings("n", reserved=CpuSet([0]), min_shared=2)
-    arrangement = arrange(topology, settings)
-    machine = parse_cpu_map(make_annotations(topology, arrangement)[ANNOTATION])
+    layout = compute_layout(topology, settings)
+    machine = read_map(make_annotations(topology, layout)[ANNOTATION])
     assert machine is not None
-    assert machine.reserved == CpuSet([0]) == arrangement.reserved
-    assert machine.shared == arrangement.floor
+    assert machine.reserved == CpuSet([0]) == layout.reserved
+    assert machine.shared == layout.always_shared
     assert len(machine.shared)
     assert machine.offline == CpuSet([7])
 

@@ -13,8 +13,8 @@ from plimsoll.api.forms import Form
 from plimsoll.api.gates import Gates
 from plimsoll.apiserver.process import ServerSettings, start_server
 from plimsoll.client.endpoints import RESOURCE_SLICES
-from plimsoll.drivers.cpu.devices import Abilities, detect_abilities
-from plimsoll.drivers.cpu.devices.wire_form import probe, read_abilities
+from plimsoll.drivers.cpu.devices import ServerCapabilities, detect_capabilities
+from plimsoll.drivers.cpu.devices.wire_form import probe, read_capabilities
 from plimsoll.drivers.cpu.settings import CpuSettings, Mapping
 from plimsoll.drivers.plugin.wire_form import detect_form, read_form
 from plimsoll.errors import ApiError
@@ -55,18 +55,20 @@ def test_the_newest_form_of_a_document(fields: tuple[str, ...], form: Form | Non
 @given(ANY_JSON)
 def test_no_answer_of_a_server_makes_it_fail(tree: Any) -> None:
     assert read_form(tree) is None
-    assert isinstance(read_abilities(tree, Form.V1_37), Abilities)
+    assert isinstance(read_capabilities(tree, Form.V1_37), ServerCapabilities)
 
 
 def test_what_is_left_of_the_probe_is_what_the_server_keeps() -> None:
     tree = probe("n", Form.V1_36)
-    assert read_abilities(tree, Form.V1_36) == Abilities(Form.V1_36)
+    assert read_capabilities(tree, Form.V1_36) == ServerCapabilities(Form.V1_36)
     device = tree["spec"]["devices"][0]
     for field in ("nodeAllocatableResourceMappings", "taints"):
         del device[field]
     del device["capacity"]["dra.cpu/cpu"]["requestPolicy"]
     device["attributes"] = {}
-    assert read_abilities(tree, Form.V1_36) == Abilities(None, policy=False, taints=False, lists=False)
+    assert read_capabilities(tree, Form.V1_36) == ServerCapabilities(
+        None, policy=False, taints=False, lists=False
+    )
 
 
 class Refusing:
@@ -82,12 +84,12 @@ class Refusing:
 
 
 @pytest.mark.parametrize("code", [403, 404])
-def test_a_server_that_does_not_tell(code: int) -> None:
+def test_a_server_that_does_not_report(code: int) -> None:
     client: Any = Refusing(code)
     assert asyncio.run(detect_form(client)) is None
-    assert asyncio.run(detect_abilities(client, CpuSettings("n"))) == Abilities(None)
+    assert asyncio.run(detect_capabilities(client, CpuSettings("n"))) == ServerCapabilities(None)
     forced = CpuSettings("n", mapping=Mapping.V1_36)
-    assert asyncio.run(detect_abilities(client, forced)) == Abilities(Form.V1_36)
+    assert asyncio.run(detect_capabilities(client, forced)) == ServerCapabilities(Form.V1_36)
 
 
 def test_a_server_that_is_away_is_no_answer() -> None:
@@ -95,27 +97,27 @@ def test_a_server_that_is_away_is_no_answer() -> None:
     with pytest.raises(ApiError):
         asyncio.run(detect_form(client))
     with pytest.raises(ApiError):
-        asyncio.run(detect_abilities(client, CpuSettings("n", mapping=Mapping.OFF)))
+        asyncio.run(detect_capabilities(client, CpuSettings("n", mapping=Mapping.OFF)))
 
 
 @pytest.mark.parametrize(
-    ("gates", "mapping", "able"),
+    ("gates", "mapping", "capabilities"),
     [
-        ("", Mapping.AUTO, Abilities(Form.V1_37)),
-        ("", Mapping.V1_36, Abilities(Form.V1_36)),
-        ("", Mapping.OFF, Abilities(None)),
-        ("DRANodeAllocatableResources=false", Mapping.AUTO, Abilities(None)),
-        ("DRAListTypeAttributes=false", Mapping.OFF, Abilities(None, lists=False)),
-        ("DRAConsumableCapacity=false", Mapping.OFF, Abilities(None, policy=False)),
+        ("", Mapping.AUTO, ServerCapabilities(Form.V1_37)),
+        ("", Mapping.V1_36, ServerCapabilities(Form.V1_36)),
+        ("", Mapping.OFF, ServerCapabilities(None)),
+        ("DRANodeAllocatableResources=false", Mapping.AUTO, ServerCapabilities(None)),
+        ("DRAListTypeAttributes=false", Mapping.OFF, ServerCapabilities(None, lists=False)),
+        ("DRAConsumableCapacity=false", Mapping.OFF, ServerCapabilities(None, policy=False)),
     ],
 )
-def test_our_own_server(gates: str, mapping: Mapping, able: Abilities) -> None:
+def test_our_own_server(gates: str, mapping: Mapping, capabilities: ServerCapabilities) -> None:
     async def ask() -> None:
         server = await start_server(ServerSettings(gates=Gates.parse(gates), controllers=False))
         try:
             client = server.client()
             assert await detect_form(client) is Form.V1_37
-            assert await detect_abilities(client, CpuSettings("n", mapping=mapping)) == able
+            assert await detect_capabilities(client, CpuSettings("n", mapping=mapping)) == capabilities
             assert (await client.list(RESOURCE_SLICES)).items == []  # the probe is not kept
         finally:
             await server.stop()

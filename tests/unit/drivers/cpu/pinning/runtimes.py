@@ -21,7 +21,7 @@ from plimsoll.protocols.messages import nri
 from plimsoll.protocols.mux import PLUGIN_SERVICE, RUNTIME_SERVICE, Mux
 from plimsoll.protocols.nri.events import PLUGIN, RUNTIME
 from plimsoll.protocols.ttrpc import Client, Fault, Server
-from tests.unit.drivers.cpu.pinning.parts import Book, settings, until
+from tests.unit.drivers.cpu.pinning.builders import Book, settings, until
 from tests.unit.node.nri.parts import POD, SPEC, state
 
 
@@ -79,8 +79,8 @@ class OwnRuntime:
 
     async def add(self, id: str, env: Iterable[str] = (), *, pod: str = "", **resources: Any) -> str:
         """A container that is made and started as a runtime does it; why it is not, or nothing."""
-        made = await self.begin(id, env, pod=pod, **resources)
-        return made or await self.finish(id)
+        created = await self.begin(id, env, pod=pod, **resources)
+        return created or await self.finish(id)
 
     async def begin(self, id: str, env: Iterable[str] = (), *, pod: str = "", **resources: Any) -> str:
         """Only until the plugins have been asked."""
@@ -100,9 +100,9 @@ class OwnRuntime:
 
     async def finish(self, id: str) -> str:
         spec, adjusted = self._making
-        for other, wish in adjusted.others.items():
+        for other, desired in adjusted.others.items():
             if other not in self.broken:
-                self.put(other, wish)
+                self.put(other, desired)
         self.held[id] = RuntimeContainer(spec, state(spec), adjusted.resources)
         sandbox = self.pods[spec.pod]
         await self.server.created(sandbox, self._state(id))
@@ -122,15 +122,15 @@ class OwnRuntime:
         if isinstance(answer, RuntimeFault):
             return answer.message
         self.put(id, answer.resources)
-        for other, wish in answer.others.items():
-            self.put(other, wish)
+        for other, desired in answer.others.items():
+            self.put(other, desired)
         return ""
 
     async def end(self, id: str, *, remove: bool = True) -> None:
         sandbox, last = self._pod_of(id), replace(self._state(id), phase=ContainerPhase.EXITED)
         held = self.held.pop(id)
-        for other, wish in (await self.server.stopped(sandbox, last)).items():
-            self.put(other, wish)
+        for other, desired in (await self.server.stopped(sandbox, last)).items():
+            self.put(other, desired)
         if remove:
             await self.server.removed(sandbox, last)
             if not any(one.spec.pod == held.spec.pod for one in self.held.values()):
@@ -143,7 +143,7 @@ Story = Callable[[OwnRuntime, NriEnforcer, Book], Coroutine[Any, Any, None]]
 
 def with_own(
     story: Story,
-    book: Book,
+    state: Book,
     *,
     pin: dict[str, Any] | None = None,
     runtime: dict[str, Any] | None = None,
@@ -155,8 +155,8 @@ def with_own(
         async with folder() as path:
             own = OwnRuntime(path / "nri" / "nri.sock", **(runtime or {}))
             enforcer = NriEnforcer(
-                book,
-                lambda: book.topology,
+                state,
+                lambda: state.topology,
                 settings(path, **(pin or {})),
                 **{"shortest": 0.001, "longest": 0.02, "retry": 0.002, **options},
             )
@@ -165,7 +165,7 @@ def with_own(
             try:
                 async with asyncio.timeout(15):
                     await until(lambda: enforcer.linked and bool(own.server.plugins()))
-                    await story(own, enforcer, book)
+                    await story(own, enforcer, state)
             finally:
                 await enforcer.stop()
                 await own.stop()
@@ -199,7 +199,7 @@ class Scripted:
         self, path: Path, *, name: str = "cri-o", release: str = "1.30.0", version: str = ""
     ) -> None:
         self.path = path
-        self.told = (name, release, version)
+        self.env_claims = (name, release, version)
         self.mask = 0
         self.registered: list[nri.RegisterPluginRequest] = []
         self.updates: list[nri.UpdateContainersRequest] = []
@@ -244,7 +244,7 @@ class Scripted:
         return await self.client.call(PLUGIN.methods_by_name[method], request, timeout=5)
 
     async def configure(self) -> int:
-        name, release, version = self.told
+        name, release, version = self.env_claims
         await self._connected.wait()
         answer = await self.call(
             "Configure",
@@ -277,7 +277,7 @@ class Scripted:
         answer = await self.call("StateChange", message)
         assert not isinstance(answer, Fault), answer
 
-    async def made(self, id: str, env: Iterable[str] = (), *, pod: str = "") -> Any:
+    async def created(self, id: str, env: Iterable[str] = (), *, pod: str = "") -> Any:
         """A container that is created, and told to be."""
         answer = await self.create(id, env, pod=pod)
         if not isinstance(answer, Fault):
@@ -300,7 +300,7 @@ def changes(answer: Any) -> dict[str, str]:
     return {update.container_id: update.linux.resources.cpu.cpus for update in answer.update}
 
 
-def given(answer: Any) -> str:
+def apply_desired(answer: Any) -> str:
     assert not isinstance(answer, Fault), answer
     cpus: str = answer.adjust.linux.resources.cpu.cpus
     return cpus
@@ -311,7 +311,7 @@ ScriptedStory = Callable[[Scripted, NriEnforcer, Book], Coroutine[Any, Any, None
 
 def with_script(
     story: ScriptedStory,
-    book: Book,
+    state: Book,
     *,
     pin: dict[str, Any] | None = None,
     runtime: dict[str, str] | None = None,
@@ -323,8 +323,8 @@ def with_script(
         async with folder() as path:
             script = Scripted(path / "s", **(runtime or {}))
             enforcer = NriEnforcer(
-                book,
-                lambda: book.topology,
+                state,
+                lambda: state.topology,
                 settings(path, **(pin or {})),
                 socket=script.path,
                 **{"shortest": 0.001, "longest": 0.02, "retry": 0.002, **options},
@@ -334,7 +334,7 @@ def with_script(
             try:
                 async with asyncio.timeout(15):
                     await script.configure()
-                    await story(script, enforcer, book)
+                    await story(script, enforcer, state)
             finally:
                 await enforcer.stop()
                 await script.stop()
@@ -351,10 +351,10 @@ __all__ = [
     "ContainerSpec",
     "OwnRuntime",
     "Scripted",
+    "apply_desired",
     "changes",
     "container",
     "folder",
-    "given",
     "overlap",
     "sandbox",
     "with_own",

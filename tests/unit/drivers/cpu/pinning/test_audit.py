@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from plimsoll.drivers.cpu.pinning.audit import Audit, Expected, Sight, Sights, compare
+from plimsoll.drivers.cpu.pinning.audit import Audit, CpusetObserver, Expected, ObservedCpuset, compare
 from plimsoll.drivers.cpu.pinning.counters import Counters
 from plimsoll.drivers.cpu.pinning.nri import NriEnforcer
-from plimsoll.drivers.cpu.pinning.plan import Reason, Wanted
-from tests.unit.drivers.cpu.pinning.parts import Book, cpus, env, hold, machine, until, view
+from plimsoll.drivers.cpu.pinning.plan import DesiredCpuset, PinFaultReason
+from tests.unit.drivers.cpu.pinning.builders import Book, cpus, env, hold, machine, until, view
 from tests.unit.drivers.cpu.pinning.runtimes import (
     OwnRuntime,
     Scripted,
@@ -28,29 +28,29 @@ A = hold("a", "0-1")
 class Subject:
     """One that remembers what it was asked to give again."""
 
-    def __init__(self, expected: dict[str, tuple[Any, Wanted]], *, pushes: bool = True) -> None:
+    def __init__(self, expected: dict[str, tuple[Any, DesiredCpuset]], *, pushes: bool = True) -> None:
         self.counters = Counters()
         self.pushes = pushes
-        self.wish = expected
-        self.again: list[str] = []
+        self.desired = expected
+        self.recheck_delay: list[str] = []
 
     def expected(self) -> Expected:
-        return dict(self.wish)
+        return dict(self.desired)
 
     async def reassert(self, containers: Iterable[str]) -> None:
-        self.again += containers
+        self.recheck_delay += containers
 
 
 def test_a_process_may_keep_itself_to_fewer_cpus() -> None:
-    expected = {"c": (view("c"), Wanted(cpus("0-1")))}
-    assert compare(expected, {"c": Sight(cpus("0"), whole=False)}) == {}
-    assert compare(expected, {"c": Sight(cpus("0-1"), whole=True)}) == {}
-    for sight in (
-        Sight(cpus("0"), whole=True),
-        Sight(cpus("0-2"), whole=False),
-        Sight(cpus("0-2"), whole=True),
+    expected = {"c": (view("c"), DesiredCpuset(cpus("0-1")))}
+    assert compare(expected, {"c": ObservedCpuset(cpus("0"), is_container=False)}) == {}
+    assert compare(expected, {"c": ObservedCpuset(cpus("0-1"), is_container=True)}) == {}
+    for observed in (
+        ObservedCpuset(cpus("0"), is_container=True),
+        ObservedCpuset(cpus("0-2"), is_container=False),
+        ObservedCpuset(cpus("0-2"), is_container=True),
     ):
-        assert compare(expected, {"c": sight})["c"].reason is Reason.DRIFTED
+        assert compare(expected, {"c": observed})["c"].reason is PinFaultReason.DRIFTED
     assert compare(expected, {}) == {}
 
 
@@ -58,8 +58,10 @@ def test_cgroups_are_looked_at_in_both_versions(tmp_path: Path) -> None:
     for files in (V1(tmp_path / "1", ("cpuset",)), V2(tmp_path / "2", ("cpuset",))):
         files.write(files.add("kubepods/poduid-c/c") / CPUS, "1-2")
         files.add("kubepods/poduid-c/other")
-        found = Sights(files.mount, tmp_path / "proc", files).look([view("c"), view("d")])
-        assert {id: (str(sight.cpus), sight.whole) for id, sight in found.items()} == {"c": ("1-2", True)}
+        found = CpusetObserver(files.mount, tmp_path / "proc", files).observe([view("c"), view("d")])
+        assert {id: (str(observed.cpus), observed.is_container) for id, observed in found.items()} == {
+            "c": ("1-2", True)
+        }
 
 
 def test_processes_are_looked_at_where_there_are_no_cgroups(tmp_path: Path) -> None:
@@ -73,23 +75,23 @@ def test_processes_are_looked_at_where_there_are_no_cgroups(tmp_path: Path) -> N
         (proc / pid / "cgroup").write_text(group)
         (proc / pid / "status").write_text(f"Name:\tx\nCpus_allowed_list:\t{allowed}\n")
     views = [view("c", pid=7), view("b", pid=8), view("d", pid=9), view("e", pid=10), view("f")]
-    found = Sights(tmp_path, proc).look(views)
-    assert {id: str(sight.cpus) for id, sight in found.items()} == {"c": "1-2"}
+    found = CpusetObserver(tmp_path, proc).observe(views)
+    assert {id: str(observed.cpus) for id, observed in found.items()} == {"c": "1-2"}
 
 
 def test_differences_are_counted_and_given_again(tmp_path: Path) -> None:
     files = V1(tmp_path, ("cpuset",))
     folder = files.add("kubepods/poduid-c/c")
-    subject = Subject({"c": (view("c"), Wanted(cpus("0-1")))})
+    subject = Subject({"c": (view("c"), DesiredCpuset(cpus("0-1")))})
 
     async def story() -> None:
-        audit = Audit(subject, Sights(tmp_path, tmp_path, files), again=0.001)
-        (fault,) = await audit.look()
+        audit = Audit(subject, CpusetObserver(tmp_path, tmp_path, files), recheck_delay=0.001)
+        (fault,) = await audit.check()
         assert fault.message == 'runs on CPUs "0-3" instead of "0-1": something else has set them'
-        assert subject.again == ["c"]
+        assert subject.recheck_delay == ["c"]
         assert (subject.counters.drifted, subject.counters.audits) == (1, 1)
         files.write(folder / CPUS, "0-1")
-        assert await audit.look() == ()
+        assert await audit.check() == ()
         assert (audit.faults, audit.seen) == ({}, 1)
 
     asyncio.run(story())
@@ -98,14 +100,19 @@ def test_differences_are_counted_and_given_again(tmp_path: Path) -> None:
 def test_a_change_under_way_is_no_difference(tmp_path: Path) -> None:
     files = V1(tmp_path, ("cpuset",))
     files.add("kubepods/poduid-c/c")
-    subject = Subject({"c": (view("c"), Wanted(cpus("0-1")))})
+    subject = Subject({"c": (view("c"), DesiredCpuset(cpus("0-1")))})
 
     async def story() -> None:
-        audit = Audit(subject, Sights(tmp_path, tmp_path, files), again=0.001)
-        looks = [Wanted(cpus("0-1")), Wanted(cpus("0-1")), Wanted(cpus("0-1")), Wanted(cpus("2"))]
+        audit = Audit(subject, CpusetObserver(tmp_path, tmp_path, files), recheck_delay=0.001)
+        looks = [
+            DesiredCpuset(cpus("0-1")),
+            DesiredCpuset(cpus("0-1")),
+            DesiredCpuset(cpus("0-1")),
+            DesiredCpuset(cpus("2")),
+        ]
         subject.expected = lambda: {"c": (view("c"), looks.pop(0))}  # type: ignore[method-assign]
-        assert await audit.look() == ()
-        assert subject.again == []
+        assert await audit.check() == ()
+        assert subject.recheck_delay == []
 
     asyncio.run(story())
 
@@ -113,10 +120,10 @@ def test_a_change_under_way_is_no_difference(tmp_path: Path) -> None:
 def test_where_the_runtime_does_not_do_it_the_cgroup_is_written(tmp_path: Path) -> None:
     files = V1(tmp_path, ("cpuset",))
     folder = files.add("kubepods/poduid-c/c")
-    subject = Subject({"c": (view("c"), Wanted(cpus("0-1")))}, pushes=False)
+    subject = Subject({"c": (view("c"), DesiredCpuset(cpus("0-1")))}, pushes=False)
 
     async def story() -> None:
-        await Audit(subject, Sights(tmp_path, tmp_path, files), again=0.001).look()
+        await Audit(subject, CpusetObserver(tmp_path, tmp_path, files), recheck_delay=0.001).check()
         assert (folder / CPUS).read_text() == "0-1"
 
     asyncio.run(story())
@@ -125,38 +132,38 @@ def test_where_the_runtime_does_not_do_it_the_cgroup_is_written(tmp_path: Path) 
 def test_with_nri_what_others_wrote_is_pushed_again(tmp_path: Path) -> None:
     files = V1(tmp_path, ("cpuset",))
 
-    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, book: Book) -> None:
+    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
         await runtime.add("own", env(A))
         folder = files.add("kubepods/poduid-own/own")
         files.write(folder / CPUS, "0-1")
-        assert await enforcer.audit.look() == ()
+        assert await enforcer.audit.check() == ()
         files.write(folder / CPUS, "0-3")
         runtime.log.clear()
-        (fault,) = await enforcer.audit.look()
-        assert fault.reason is Reason.DRIFTED
+        (fault,) = await enforcer.audit.check()
+        assert fault.reason is PinFaultReason.DRIFTED
         assert runtime.log == [("own", "0-1")]
         assert enforcer.faults() == (fault,)
         assert enforcer.counters.drifted == 1
         await runtime.end("own")
         assert enforcer.faults() == ()
 
-    with_own(story, Book(machine(4), A), sights=Sights(tmp_path, tmp_path, files))
+    with_own(story, Book(machine(4), A), observer=CpusetObserver(tmp_path, tmp_path, files))
 
 
-def test_with_an_old_runtime_it_is_said_with_the_next_event(tmp_path: Path) -> None:
+def test_with_an_old_runtime_it_is_reported_with_the_next_event(tmp_path: Path) -> None:
     files = V1(tmp_path, ("cpuset",))
     files.add("kubepods/poduid-own/own")
 
-    async def story(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+    async def story(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
         await script.synchronize(container("own", env(A), cpus="0-1"))
-        await enforcer.audit.look()
+        await enforcer.audit.check()
         assert changes(await script.create("s")) == {"own": "0-1"}
 
-    with_script(story, Book(machine(4), A), sights=Sights(tmp_path, tmp_path, files))
+    with_script(story, Book(machine(4), A), observer=CpusetObserver(tmp_path, tmp_path, files))
 
 
 def test_audits_go_on_by_themselves(tmp_path: Path) -> None:
-    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, book: Book) -> None:
+    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
         await until(lambda: enforcer.counters.audits > 2)
 
-    with_own(story, Book(machine(4), A), audit=0.005, sights=Sights(tmp_path, tmp_path))
+    with_own(story, Book(machine(4), A), audit=0.005, observer=CpusetObserver(tmp_path, tmp_path))

@@ -14,11 +14,11 @@ from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.drivers.cpu.pinning.cgroups import CgroupEnforcer
-from plimsoll.drivers.cpu.pinning.plan import Reason
-from plimsoll.drivers.cpu.pinning.pods import claim_names, seat
+from plimsoll.drivers.cpu.pinning.plan import PinFaultReason
+from plimsoll.drivers.cpu.pinning.pods import claim_names, read_pod_containers
 from plimsoll.protocols.dra import ClaimRef
 from tests.unit.drivers.cpu.machines import switch_off
-from tests.unit.drivers.cpu.pinning.parts import Book, cpus, hold, machine, settings, until
+from tests.unit.drivers.cpu.pinning.builders import Book, cpus, hold, machine, settings, until
 from tests.unit.drivers.cpu.pinning.stand_in import CPUS, V1, V2
 
 A, B = hold("a", "0-1"), hold("b", "x=2;y=3")
@@ -101,13 +101,13 @@ class Pods:
         self.running = False
 
 
-def tell(
+def run_enforcer(
     tmp_path: Path,
     story: Callable[[CgroupEnforcer, V1, Pods], Coroutine[Any, Any, None]],
-    book: Book,
+    state: Book,
     *known: Pod,
     files: Any = None,
-    every: float = 60.0,
+    interval: float = 60.0,
     **pin: Any,
 ) -> None:
     stand_in = files or V1(tmp_path / "cg", ("cpuset", "cpu"))
@@ -115,13 +115,13 @@ def tell(
     async def whole() -> None:
         pods = Pods(*known)
         enforcer = CgroupEnforcer(
-            book,
-            lambda: book.topology,
+            state,
+            lambda: state.topology,
             settings(tmp_path, **pin),
             pods,
             stand_in.mount,
             files=stand_in,
-            every=every,
+            interval=interval,
         )
         try:
             async with asyncio.timeout(10):
@@ -152,14 +152,14 @@ def now(files: V1 | V2, folder: Path) -> str:
 
 
 def test_claims_of_containers_by_their_names() -> None:
-    book = Book(machine(4), A, B)
+    state = Book(machine(4), A, B)
     one = pod(
         "p",
         {"app": ["mine"], "side": ["two/y"], "plain": []},
         init={"init": ["mine"]},
         claims={"mine": "name-a", "two": "name-b", "gpu": "gpu-1"},
     )
-    found = seat(one, book.holdings)
+    found = read_pod_containers(one, state.allocations)
     assert (found.uid, found.cgroup) == ("uid-p", "uid-p")
     views = {view.name: view for view in found.containers.values()}
     assert views["app"].claims == {"a": cpus("0-1")}
@@ -173,7 +173,7 @@ def test_claims_of_containers_by_their_names() -> None:
 def test_claims_of_other_drivers_and_namespaces_are_none() -> None:
     far = hold("a", "0-1", namespace="far")
     one = pod("p", {"app": ["mine", "gpu", "unknown"]}, claims={"mine": "name-a", "gpu": "gpu-1"})
-    assert next(iter(seat(one, {"a": far}).containers.values())).claims == {}
+    assert next(iter(read_pod_containers(one, {"a": far}).containers.values())).claims == {}
 
 
 def test_claims_made_of_templates_are_in_the_status() -> None:
@@ -206,21 +206,21 @@ def test_extended_resources_name_requests() -> None:
             },
         },
     }
-    found = seat(codec.decode(codec.encode(raw), Pod), {"b": B}).containers
+    found = read_pod_containers(codec.decode(codec.encode(raw), Pod), {"b": B}).containers
     assert found["1"].requests == {"b": frozenset({"x"})}
     assert found["2"].claims == {}
 
 
 def test_containers_that_have_ended_are_left_out() -> None:
     one = pod("p", {"app": [], "done": []}, states={"done": "terminated"})
-    assert list(seat(one, {}).containers) == ["p-app"]
+    assert list(read_pod_containers(one, {}).containers) == ["p-app"]
 
 
 def test_static_pods_have_another_uid_on_their_node() -> None:
     one = pod("p", {"app": []}, annotations={"kubernetes.io/config.hash": "abcd"})
-    found = seat(one, {})
+    found = read_pod_containers(one, {})
     assert (found.uid, found.cgroup) == ("uid-p", "abcd")
-    assert found.stranger("x").pod_uid == "uid-p"
+    assert found.unknown_container("x").pod_uid == "uid-p"
 
 
 # -- what becomes of it
@@ -242,34 +242,34 @@ def test_containers_are_pinned(tmp_path: Path, files: V1 | V2) -> None:
         assert enforcer.shared_in_use
 
     known = (pod("p", {"app": ["c"]}, claims={"c": "name-a"}), pod("q", {"app": []}))
-    tell(tmp_path, story, Book(machine(4), A), *known, files=files)
+    run_enforcer(tmp_path, story, Book(machine(4), A), *known, files=files)
 
 
 def test_the_pool_shrinks_and_grows(tmp_path: Path, files: V1 | V2) -> None:
-    book = Book(machine(4))
+    state = Book(machine(4))
 
     async def story(enforcer: CgroupEnforcer, _: Any, pods: Pods) -> None:
         shared = place(files, "q", "app")
         await enforcer.apply()
         assert now(files, shared) == "0-3"
-        book.hold(A)
+        state.hold(A)
         await enforcer.apply()
         assert now(files, shared) == "2-3"
-        book.release("a")
+        state.release("a")
         await enforcer.apply()
         assert now(files, shared) == "0-3"
 
-    tell(tmp_path, story, book, pod("q", {"app": []}), files=files)
+    run_enforcer(tmp_path, story, state, pod("q", {"app": []}), files=files)
 
 
 def test_shared_containers_leave_before_others_come(tmp_path: Path) -> None:
-    book = Book(machine(4))
+    state = Book(machine(4))
 
     async def story(enforcer: CgroupEnforcer, files: V1, pods: Pods) -> None:
         place(files, "z", "app")
         await enforcer.apply()
         place(files, "a", "app")
-        book.hold(A)
+        state.hold(A)
         pods.known.append(pod("a", {"app": ["c"]}, claims={"c": "name-a"}))
         (files.mount / "cpuset/kubepods/poduid-a/a-app/cpuset.cpus").write_text("0")
         files.writes.clear()
@@ -279,7 +279,7 @@ def test_shared_containers_leave_before_others_come(tmp_path: Path) -> None:
         ]
         assert written == [("z-app", "2-3"), ("a-app", "0-1")]
 
-    tell(tmp_path, story, book, pod("z", {"app": []}))
+    run_enforcer(tmp_path, story, state, pod("z", {"app": []}))
 
 
 def test_nothing_is_written_where_nothing_is_to_be_changed(tmp_path: Path) -> None:
@@ -290,10 +290,10 @@ def test_nothing_is_written_where_nothing_is_to_be_changed(tmp_path: Path) -> No
         await enforcer.apply()
         assert files.writes == []
 
-    tell(tmp_path, story, Book(machine(4), A), pod("p", {"app": []}))
+    run_enforcer(tmp_path, story, Book(machine(4), A), pod("p", {"app": []}))
 
 
-def test_what_others_write_is_told_and_set_right(tmp_path: Path, files: V1 | V2) -> None:
+def test_what_others_write_is_reported_and_set_right(tmp_path: Path, files: V1 | V2) -> None:
     async def story(enforcer: CgroupEnforcer, _: Any, pods: Pods) -> None:
         changed: list[int] = []
         enforcer.on_change = lambda: changed.append(1)
@@ -301,27 +301,27 @@ def test_what_others_write_is_told_and_set_right(tmp_path: Path, files: V1 | V2)
         await enforcer.apply()
         files.write(shared / CPUS, "0-3")
         faults = await enforcer.apply()
-        assert [fault.reason for fault in faults] == [Reason.DRIFTED]
+        assert [fault.reason for fault in faults] == [PinFaultReason.DRIFTED]
         assert faults[0].message == 'runs on CPUs "0-3" instead of "2-3": something else has set them'
         assert now(files, shared) == "2-3"
         assert enforcer.counters.drifted == 1
         assert await enforcer.apply() == ()
         assert changed
 
-    tell(tmp_path, story, Book(machine(4), A), pod("q", {"app": []}), files=files)
+    run_enforcer(tmp_path, story, Book(machine(4), A), pod("q", {"app": []}), files=files)
 
 
 def test_an_empty_pool_leaves_containers_as_they_are(tmp_path: Path) -> None:
-    book = Book(machine(4))
+    state = Book(machine(4))
 
     async def story(enforcer: CgroupEnforcer, files: V1, pods: Pods) -> None:
         shared = place(files, "q", "app")
         await enforcer.apply()
-        book.hold(hold("w", "0-3"))
-        assert [fault.reason for fault in await enforcer.apply()] == [Reason.EMPTY_POOL]
+        state.hold(hold("w", "0-3"))
+        assert [fault.reason for fault in await enforcer.apply()] == [PinFaultReason.EMPTY_POOL]
         assert (shared / CPUS).read_text() == "0-3"
 
-    tell(tmp_path, story, book, pod("q", {"app": []}))
+    run_enforcer(tmp_path, story, state, pod("q", {"app": []}))
 
 
 def test_what_cannot_be_written_is_a_fault_and_tried_again(tmp_path: Path) -> None:
@@ -331,13 +331,13 @@ def test_what_cannot_be_written_is_a_fault_and_tried_again(tmp_path: Path) -> No
         refuse = files.refuse
         files.refuse = lambda file, value: 16 if file.parent == shared else refuse(file, value)  # type: ignore[method-assign]
         (fault,) = await enforcer.apply()
-        assert fault.reason is Reason.REFUSED
+        assert fault.reason is PinFaultReason.REFUSED
         assert "Device or resource busy" in fault.message
         files.refuse = refuse  # type: ignore[method-assign]
         assert await enforcer.apply() == ()
         assert (shared / CPUS).read_text() == "2-3"
 
-    tell(tmp_path, story, Book(machine(4), A), pod("q", {"app": []}))
+    run_enforcer(tmp_path, story, Book(machine(4), A), pod("q", {"app": []}))
 
 
 def test_a_container_that_ends_meanwhile_is_no_fault(tmp_path: Path) -> None:
@@ -347,7 +347,7 @@ def test_a_container_that_ends_meanwhile_is_no_fault(tmp_path: Path) -> None:
         (shared / CPUS).unlink()
         assert await enforcer.apply() == ()
 
-    tell(tmp_path, story, Book(machine(4), A), pod("q", {"app": []}))
+    run_enforcer(tmp_path, story, Book(machine(4), A), pod("q", {"app": []}))
 
 
 def test_pods_that_have_ended_are_left_alone(tmp_path: Path) -> None:
@@ -357,7 +357,7 @@ def test_pods_that_have_ended_are_left_alone(tmp_path: Path) -> None:
         assert (folder / CPUS).read_text() == "0-3"
         assert enforcer.containers() == ()
 
-    tell(tmp_path, story, Book(machine(4), A), pod("q", {"app": []}, phase="Succeeded"))
+    run_enforcer(tmp_path, story, Book(machine(4), A), pod("q", {"app": []}, phase="Succeeded"))
 
 
 def test_quotas_are_lifted_of_containers_and_of_pods_that_have_no_others(
@@ -385,7 +385,7 @@ def test_quotas_are_lifted_of_containers_and_of_pods_that_have_no_others(
         pod("p", {"app": ["c"]}, claims={"c": "name-a"}),
         pod("q", {"app": ["c"], "side": []}, claims={"c": "name-b"}),
     )
-    tell(tmp_path, story, Book(machine(4), A, hold("b", "2")), *known, files=files, lift_quota=True)
+    run_enforcer(tmp_path, story, Book(machine(4), A, hold("b", "2")), *known, files=files, lift_quota=True)
 
 
 def test_memory_nodes_are_written(tmp_path: Path) -> None:
@@ -395,7 +395,9 @@ def test_memory_nodes_are_written(tmp_path: Path) -> None:
         await enforcer.apply()
         assert (own / "cpuset.mems").read_text() == "0"
 
-    tell(tmp_path, story, Book(machine(4), A), pod("p", {"app": ["c"]}, claims={"c": "name-a"}), mems=True)
+    run_enforcer(
+        tmp_path, story, Book(machine(4), A), pod("p", {"app": ["c"]}, claims={"c": "name-a"}), mems=True
+    )
 
 
 def test_offline_cpus_are_not_written(tmp_path: Path) -> None:
@@ -404,11 +406,11 @@ def test_offline_cpus_are_not_written(tmp_path: Path) -> None:
         await enforcer.apply()
         assert (own / CPUS).read_text() == "0"
 
-    book = Book(switch_off(machine(4), CpuSet([1])), A)
-    tell(tmp_path, story, book, pod("p", {"app": ["c"]}, claims={"c": "name-a"}))
+    state = Book(switch_off(machine(4), CpuSet([1])), A)
+    run_enforcer(tmp_path, story, state, pod("p", {"app": ["c"]}, claims={"c": "name-a"}))
 
 
-def test_why_it_cannot_work_is_told(tmp_path: Path) -> None:
+def test_why_it_cannot_work_is_reported(tmp_path: Path) -> None:
     async def story(enforcer: CgroupEnforcer, files: V1, pods: Pods) -> None:
         pods.error = "the pods of this node are not listed yet"
         assert await enforcer.apply() == ()
@@ -421,14 +423,14 @@ def test_why_it_cannot_work_is_told(tmp_path: Path) -> None:
         await enforcer.apply()
         assert enforcer.linked
 
-    tell(tmp_path, story, Book(machine(4)))
+    run_enforcer(tmp_path, story, Book(machine(4)))
 
 
 def test_claims_that_are_known_by_their_uid_alone_are_read_from_processes(tmp_path: Path) -> None:
-    nameless = replace(A, ref=ClaimRef("", "", "a"), adopted=True)
-    for pid, told in (("7", "DRA_CPUSET_a=0-1"), ("8", "DRA_CPUSET_a=?"), ("9", "DRA_CPUSET_z=0")):
+    unnamed = replace(A, ref=ClaimRef("", "", "a"), adopted=True)
+    for pid, env_claims in (("7", "DRA_CPUSET_a=0-1"), ("8", "DRA_CPUSET_a=?"), ("9", "DRA_CPUSET_z=0")):
         (tmp_path / "host/proc" / pid).mkdir(parents=True)
-        (tmp_path / "host/proc" / pid / "environ").write_text(f"PATH=/bin\0{told}\0")
+        (tmp_path / "host/proc" / pid / "environ").write_text(f"PATH=/bin\0{env_claims}\0")
 
     async def story(enforcer: CgroupEnforcer, files: V1, pods: Pods) -> None:
         own = files.add("kubepods/poduid-p/p-app", procs="7\n99")
@@ -441,11 +443,11 @@ def test_claims_that_are_known_by_their_uid_alone_are_read_from_processes(tmp_pa
         assert {(folder / CPUS).read_text() for folder in others} == {"2-3"}
 
     names: dict[str, Any] = {"app": ["c"], "bad": [], "other": [], "gone": [], "idle": []}
-    tell(tmp_path, story, Book(machine(4), nameless), pod("p", names, claims={"c": "name-a"}))
+    run_enforcer(tmp_path, story, Book(machine(4), unnamed), pod("p", names, claims={"c": "name-a"}))
 
 
 def test_it_follows_by_itself(tmp_path: Path) -> None:
-    book = Book(machine(4), A)
+    state = Book(machine(4), A)
 
     async def story(enforcer: CgroupEnforcer, files: V1, pods: Pods) -> None:
         await enforcer.start()
@@ -461,4 +463,4 @@ def test_it_follows_by_itself(tmp_path: Path) -> None:
         assert not pods.running
         assert not enforcer.linked
 
-    tell(tmp_path, story, book, every=0.02)
+    run_enforcer(tmp_path, story, state, interval=0.02)

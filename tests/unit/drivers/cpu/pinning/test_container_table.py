@@ -18,11 +18,24 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from plimsoll.api.cpuset import CpuSet
-from plimsoll.drivers.cpu.pinning.container_table import Admission, Change, Roll, agrees, given
-from plimsoll.drivers.cpu.pinning.plan import ContainerView, PinFault, Reason, Scene, Wanted, take_scene
+from plimsoll.drivers.cpu.pinning.container_table import (
+    ContainerAdmission,
+    ContainerChange,
+    ContainerTable,
+    apply_desired,
+    matches_desired,
+)
+from plimsoll.drivers.cpu.pinning.plan import (
+    ContainerView,
+    DesiredCpuset,
+    PinFault,
+    PinFaultReason,
+    PinSnapshot,
+    take_snapshot,
+)
 from plimsoll.drivers.cpu.settings import PinSettings
 from tests.unit.drivers.cpu.machines import switch_off
-from tests.unit.drivers.cpu.pinning.parts import Book, cpus, hold, machine, scene, view
+from tests.unit.drivers.cpu.pinning.builders import Book, cpus, hold, machine, snapshot, view
 
 A = hold("a", "0-1")
 
@@ -31,72 +44,74 @@ A = hold("a", "0-1")
 
 
 def test_what_a_container_has_is_compared_as_sets() -> None:
-    wish = Wanted(cpus("0-2"), mems="0-1", lift_quota=True)
-    assert agrees(view("c", cpus="0,1,2", mems="0,1"), wish)
-    assert agrees(view("c", cpus="0-2", mems="0-1", quota=-1), wish)
-    assert not agrees(view("c", cpus="0-3", mems="0-1"), wish)
-    assert not agrees(view("c", cpus="0-2"), wish)
-    assert not agrees(view("c", cpus="0-2", mems="0-1", quota=5000), wish)
-    assert not agrees(view("c", cpus="nonsense"), wish)
-    assert agrees(view("c", cpus="7"), Wanted(CpuSet()))
-    assert agrees(given(view("c", quota=5000), wish), wish)
+    desired = DesiredCpuset(cpus("0-2"), mems="0-1", lift_quota=True)
+    assert matches_desired(view("c", cpus="0,1,2", mems="0,1"), desired)
+    assert matches_desired(view("c", cpus="0-2", mems="0-1", quota=-1), desired)
+    assert not matches_desired(view("c", cpus="0-3", mems="0-1"), desired)
+    assert not matches_desired(view("c", cpus="0-2"), desired)
+    assert not matches_desired(view("c", cpus="0-2", mems="0-1", quota=5000), desired)
+    assert not matches_desired(view("c", cpus="nonsense"), desired)
+    assert matches_desired(view("c", cpus="7"), DesiredCpuset(CpuSet()))
+    assert matches_desired(apply_desired(view("c", quota=5000), desired), desired)
 
 
 def test_an_exclusive_container_waits_for_those_that_cannot_leave() -> None:
     """The pool is empty, and a shared container runs."""
-    book = Book(machine(2))
-    roll = Roll()
-    roll.start_over({}, [view("s", cpus="0-1")])
-    book.hold(hold("a", "0-1"))
-    found = roll.admit(view("own", hold("a", "0-1")), scene(book), patient=True)
+    state = Book(machine(2))
+    table = ContainerTable()
+    table.reset({}, [view("s", cpus="0-1")])
+    state.hold(hold("a", "0-1"))
+    found = table.admit(view("own", hold("a", "0-1")), snapshot(state), can_defer=True)
     assert isinstance(found, PinFault)
-    assert found.reason is Reason.CROWDED
+    assert found.reason is PinFaultReason.CROWDED
 
 
 def test_a_container_of_unknown_cpus_counts_as_being_everywhere() -> None:
-    roll = Roll()
-    roll.start_over({}, [view("s")])
-    book = Book(machine(4), A)
-    found = roll.admit(view("own", A), scene(book), patient=False)
-    assert isinstance(found, Admission)
+    table = ContainerTable()
+    table.reset({}, [view("s")])
+    state = Book(machine(4), A)
+    found = table.admit(view("own", A), snapshot(state), can_defer=False)
+    assert isinstance(found, ContainerAdmission)
     assert [change.view.id for change in found.changes] == ["s"]
-    book.hold(hold("b", "2-3"))
-    roll.entries["s"].view = view("s")
-    assert isinstance(roll.admit(view("two", hold("b", "2-3")), scene(book), patient=False), PinFault)
+    state.hold(hold("b", "2-3"))
+    table.entries["s"].view = view("s")
+    assert isinstance(table.admit(view("two", hold("b", "2-3")), snapshot(state), can_defer=False), PinFault)
 
 
 def test_an_owner_is_forgotten_with_its_claim() -> None:
-    roll, book = Roll(), Book(machine(4), A)
-    assert isinstance(roll.admit(view("one", A, pod="p"), scene(book), patient=True), Admission)
-    assert roll.owners == {"a": "uid-p"}
-    book.release("a")
-    book.hold(hold("a", "2"))
-    roll.prune(scene(Book(machine(4))))
-    assert roll.owners == {}
+    table, state = ContainerTable(), Book(machine(4), A)
+    assert isinstance(
+        table.admit(view("one", A, pod="p"), snapshot(state), can_defer=True), ContainerAdmission
+    )
+    assert table.owners == {"a": "uid-p"}
+    state.release("a")
+    state.hold(hold("a", "2"))
+    table.prune(snapshot(Book(machine(4))))
+    assert table.owners == {}
 
 
 def test_an_owner_outlives_its_containers_but_not_its_sandboxes() -> None:
-    roll, book = Roll(), Book(machine(4), A)
-    roll.add_sandbox("sb1", "uid-p")
-    roll.add_sandbox("sb2", "uid-p")
-    roll.admit(view("one", A, pod="p"), scene(book), patient=True)
-    roll.forget("one")
-    roll.forget_sandbox("sb1")
-    assert roll.owners == {"a": "uid-p"}
-    roll.forget_sandbox("sb2")
-    assert roll.owners == {}
-    roll.forget_sandbox("unknown")
+    table, state = ContainerTable(), Book(machine(4), A)
+    table.add_sandbox("sb1", "uid-p")
+    table.add_sandbox("sb2", "uid-p")
+    table.admit(view("one", A, pod="p"), snapshot(state), can_defer=True)
+    table.forget("one")
+    table.forget_sandbox("sb1")
+    assert table.owners == {"a": "uid-p"}
+    table.forget_sandbox("sb2")
+    assert table.owners == {}
+    table.forget_sandbox("unknown")
 
 
 def test_answers_of_another_time_change_nothing() -> None:
-    roll, book = Roll(), Book(machine(4), A)
-    roll.start_over({}, [view("s", cpus="0-3")])
-    (old,) = roll.due(scene(book))
-    roll.start_over({}, [view("s", cpus="0-3")])
-    assert roll.doubt(old, "late") is None
-    assert roll.entries["s"].refused is None
-    roll.say(replace(old, view=view("gone")), sure=True)
-    assert roll.doubt(replace(old, view=view("gone")), "late") is None
+    table, state = ContainerTable(), Book(machine(4), A)
+    table.reset({}, [view("s", cpus="0-3")])
+    (old,) = table.list_changes(snapshot(state))
+    table.reset({}, [view("s", cpus="0-3")])
+    assert table.record_failure(old, "late") is None
+    assert table.entries["s"].refused is None
+    table.record_change(replace(old, view=view("gone")), confirmed=True)
+    assert table.record_failure(replace(old, view=view("gone")), "late") is None
 
 
 # -- everything at once
@@ -108,95 +123,97 @@ class Real:
 
     view: ContainerView
     cpus: CpuSet
-    made: bool = False
+    created: bool = False
 
 
 @dataclass
 class Making:
     view: ContainerView
-    wanted: Wanted
+    desired: DesiredCpuset
     failing: bool = field(default=False)
 
 
 class Runtime(RuleBasedStateMachine):
     """Events in any order."""
 
-    @initialize(count_=st.integers(3, 8), patient=st.booleans(), mix=st.booleans())
-    def begin(self, count_: int, patient: bool, mix: bool) -> None:
+    @initialize(count_=st.integers(3, 8), can_defer=st.booleans(), include_shared=st.booleans())
+    def begin(self, count_: int, can_defer: bool, include_shared: bool) -> None:
         self.whole = machine(count_)
-        self.book = Book(self.whole)
-        self.roll = Roll()
-        self.patient = patient
-        self.pin = PinSettings(mix=mix)
+        self.state = Book(self.whole)
+        self.table = ContainerTable()
+        self.can_defer = can_defer
+        self.pin = PinSettings(include_shared=include_shared)
         self.real: dict[str, Real] = {}
         self.numbers = count(1)
         #: Containers for which a change was swallowed since they were last asked about for sure.
         self.cheated: set[str] = set()
 
-    def scene(self) -> Scene:
-        return take_scene(self.book, self.book.topology, self.pin)
+    def snapshot(self) -> PinSnapshot:
+        return take_snapshot(self.state, self.state.topology, self.pin)
 
     def carry_out(self, changes: Any, fail: bool = False) -> None:
         """An answer's changes; failures are not told."""
         for change in changes:
-            self.roll.say(change, sure=False)
+            self.table.record_change(change, confirmed=False)
             real = self.real.get(change.view.id)
-            if real is None or not real.made:
+            if real is None or not real.created:
                 continue
             if fail:
                 self.cheated.add(change.view.id)
             else:
                 self.cheated.discard(change.view.id)
-                real.cpus = change.wanted.cpus
+                real.cpus = change.desired.cpus
 
     @rule(data=st.data())
     def prepare(self, data: st.DataObject) -> None:
-        free = list(self.book.shared)
+        free = list(self.state.shared)
         if len(free) < 2:
             return
         chosen = data.draw(st.sets(st.sampled_from(free), min_size=1, max_size=len(free) - 1))
-        self.book.hold(hold(f"u{next(self.numbers)}", str(CpuSet(chosen))))
+        self.state.hold(hold(f"u{next(self.numbers)}", str(CpuSet(chosen))))
 
     @rule(data=st.data())
-    @precondition(lambda self: bool(self.book.holdings))
+    @precondition(lambda self: bool(self.state.allocations))
     def release(self, data: st.DataObject) -> None:
-        uid = data.draw(st.sampled_from(sorted(self.book.holdings)))
+        uid = data.draw(st.sampled_from(sorted(self.state.allocations)))
         if not any(uid in real.view.claims for real in self.real.values()):
-            self.book.release(uid)
+            self.state.release(uid)
 
     @rule(data=st.data(), fail=st.booleans(), done=st.booleans())
     def create(self, data: st.DataObject, fail: bool, done: bool) -> None:
-        held = sorted(self.book.holdings)
+        held = sorted(self.state.allocations)
         claims = st.sets(st.sampled_from(held), min_size=data.draw(st.integers(0, 1)), max_size=2)
         uids = data.draw(claims) if held else ()
         id = f"c{next(self.numbers)}"
-        asked = view(id, *(self.book.holdings[uid] for uid in uids), pod=data.draw(st.sampled_from("pq")))
-        found = self.roll.admit(asked, self.scene(), patient=self.patient)
+        asked = view(id, *(self.state.allocations[uid] for uid in uids), pod=data.draw(st.sampled_from("pq")))
+        found = self.table.admit(asked, self.snapshot(), can_defer=self.can_defer)
         if isinstance(found, PinFault):
-            assert id not in self.roll.entries
+            assert id not in self.table.entries
             return
-        assert found.wanted.cpus
+        assert found.desired.cpus
         self.carry_out(found.changes, fail)
         swallowed = {change.view.id for change in found.changes} if fail else set()
-        self.real[id] = Real(asked, found.wanted.cpus)
+        self.real[id] = Real(asked, found.desired.cpus)
         for other, real in self.real.items():
-            crowded = real.cpus & found.wanted.exclusive
+            crowded = real.cpus & found.desired.exclusive
             if other == id or not crowded:
                 continue
             same = real.view.claims.keys() & asked.claims.keys()
-            assert same or other in swallowed or (self.patient and not real.made), (id, other)
+            assert same or other in swallowed or (self.can_defer and not real.created), (id, other)
         if done:
             self.finish(id)
 
     def finish(self, id: str) -> None:
         real = self.real[id]
-        real.made = True
-        self.roll.see(replace(real.view, cpus=str(real.cpus)))
+        real.created = True
+        self.table.update_container(replace(real.view, cpus=str(real.cpus)))
 
     @rule(data=st.data())
-    @precondition(lambda self: any(not real.made for real in self.real.values()))
+    @precondition(lambda self: any(not real.created for real in self.real.values()))
     def created(self, data: st.DataObject) -> None:
-        self.finish(data.draw(st.sampled_from(sorted(id for id, real in self.real.items() if not real.made))))
+        self.finish(
+            data.draw(st.sampled_from(sorted(id for id, real in self.real.items() if not real.created)))
+        )
 
     @rule(data=st.data())
     @precondition(lambda self: bool(self.real))
@@ -204,56 +221,59 @@ class Runtime(RuleBasedStateMachine):
         id = data.draw(st.sampled_from(sorted(self.real)))
         del self.real[id]
         self.cheated.discard(id)
-        assert self.roll.forget(id)
-        self.carry_out(self.roll.due(self.scene()))
+        assert self.table.forget(id)
+        self.carry_out(self.table.list_changes(self.snapshot()))
 
     @rule(failing=st.booleans())
     def push(self, failing: bool) -> None:
         """The plugin's own call: what fails is told."""
-        changes: list[Change] = self.roll.due(self.scene(), unsure=True)
+        changes: list[ContainerChange] = self.table.list_changes(self.snapshot(), include_unconfirmed=True)
         for position, change in enumerate(changes):
             if failing and position % 2:
-                self.roll.doubt(change, "failed")
+                self.table.record_failure(change, "failed")
             else:
-                self.real[change.view.id].cpus = change.wanted.cpus
+                self.real[change.view.id].cpus = change.desired.cpus
                 self.cheated.discard(change.view.id)
-                self.roll.say(change, sure=True)
-        assert failing or not self.roll.due(self.scene(), unsure=True)
+                self.table.record_change(change, confirmed=True)
+        assert failing or not self.table.list_changes(self.snapshot(), include_unconfirmed=True)
 
     @rule()
     def reconnect(self) -> None:
         """Everything is told anew, as it really is."""
-        self.roll.start_over(
-            {}, [replace(real.view, cpus=str(real.cpus)) for real in self.real.values() if real.made]
+        self.table.reset(
+            {}, [replace(real.view, cpus=str(real.cpus)) for real in self.real.values() if real.created]
         )
-        self.real = {id: real for id, real in self.real.items() if real.made}
+        self.real = {id: real for id, real in self.real.items() if real.created}
         self.cheated.clear()
-        self.carry_out(self.roll.due(self.scene()))
+        self.carry_out(self.table.list_changes(self.snapshot()))
 
     @rule(data=st.data())
     def hotplug(self, data: st.DataObject) -> None:
         off = data.draw(st.sets(st.sampled_from(list(self.whole.all)), max_size=len(self.whole.all) - 1))
-        self.book.change(switch_off(self.whole, CpuSet(off)))
+        self.state.change(switch_off(self.whole, CpuSet(off)))
 
     @invariant()
     def nobody_is_left_without_cpus(self) -> None:
-        for change in self.roll.due(self.scene(), unsure=True):
-            assert change.wanted.cpus
-            assert change.wanted.cpus <= self.book.topology.all
+        for change in self.table.list_changes(self.snapshot(), include_unconfirmed=True):
+            assert change.desired.cpus
+            assert change.desired.cpus <= self.state.topology.all
 
     @invariant()
     def after_a_round_that_works_exclusive_cpus_are_exclusive(self) -> None:
         """What would come of a push now, for all that have been made and can be brought in line."""
-        after = {id: real.cpus for id, real in self.real.items() if real.made}
-        after |= {change.view.id: change.wanted.cpus for change in self.roll.due(self.scene(), unsure=True)}
-        verdicts = self.roll.verdicts(self.scene())
-        settled = {id: verdicts[id].wanted for id in after if verdicts[id].wanted is not None}
-        for id, wish in settled.items():
-            assert wish is not None
-            assert after[id] == wish.cpus or id in self.cheated
+        after = {id: real.cpus for id, real in self.real.items() if real.created}
+        after |= {
+            change.view.id: change.desired.cpus
+            for change in self.table.list_changes(self.snapshot(), include_unconfirmed=True)
+        }
+        decisions = self.table.decisions(self.snapshot())
+        settled = {id: decisions[id].desired for id in after if decisions[id].desired is not None}
+        for id, desired in settled.items():
+            assert desired is not None
+            assert after[id] == desired.cpus or id in self.cheated
             for other, second in settled.items():
                 assert second is not None
-                if id != other and wish.exclusive & second.cpus:
+                if id != other and desired.exclusive & second.cpus:
                     assert self.real[id].view.claims.keys() & self.real[other].view.claims.keys()
 
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.common.cgroupfs import LinuxFiles
+from plimsoll.drivers.cpu.pinning.cgroup_finder import CgroupFinder, container_id, pod_part
 from plimsoll.drivers.cpu.pinning.cpusets import Cpusets, Hierarchy, find_hierarchy
-from plimsoll.drivers.cpu.pinning.folders import Folders, container_id, pod_part
-from tests.unit.drivers.cpu.pinning.parts import cpus
+from tests.unit.drivers.cpu.pinning.builders import cpus
 from tests.unit.drivers.cpu.pinning.stand_in import CPUS, V1, V2
 
 POD = "kubepods/burstable/pod1234"
@@ -36,7 +36,7 @@ def open_v2(mount: Path) -> tuple[V2, Cpusets]:
 # -- where cpusets are
 
 
-def test_no_cpusets_are_told_of(tmp_path: Path) -> None:
+def test_no_cpusets_are_reported(tmp_path: Path) -> None:
     assert find_hierarchy(tmp_path / "none", LinuxFiles()) == f"{tmp_path}/none: no cpusets are mounted here"
     V2(tmp_path / "two", ("cpu",))
     text = find_hierarchy(tmp_path / "two", LinuxFiles())
@@ -129,7 +129,7 @@ def test_v2_sets_and_reads_back(tmp_path: Path) -> None:
     assert cpusets.quota(folder) == 0
 
 
-def test_v2_has_controllers_handed_down(tmp_path: Path) -> None:
+def test_v2_has_controllers_enabled(tmp_path: Path) -> None:
     files, cpusets = open_v2(tmp_path)
     folder = files.add(f"{POD}/c1", hand_down=False)
     assert not (folder / CPUS).exists()
@@ -146,17 +146,17 @@ def test_v2_widens_those_above_that_are_set(tmp_path: Path) -> None:
     assert (folder.parent.parent / CPUS).read_text() == ""
 
 
-def test_v2_processes_beside_containers_are_a_reason(tmp_path: Path) -> None:
+def test_v2_processes_next_to_containers_are_a_reason(tmp_path: Path) -> None:
     files, cpusets = open_v2(tmp_path)
     folder = files.add(f"{POD}/c1", hand_down=False)
     (folder.parent / "cgroup.procs").write_text("9")
     assert "cgroup.subtree_control" in cpusets.set(folder, cpus("1"))
 
 
-def test_what_is_not_in_force_is_told(tmp_path: Path) -> None:
+def test_what_is_not_in_force_is_reported(tmp_path: Path) -> None:
     files, cpusets = open_v2(tmp_path)
     folder = files.add(f"{POD}/c1")
-    assert "says '0-3' after '9' was written" in cpusets.set(folder, cpus("9"))
+    assert "is '0-3' after '9' was written" in cpusets.set(folder, cpus("9"))
 
 
 # -- both
@@ -241,7 +241,7 @@ def test_layouts_of_kubelets_and_of_our_own_agent(tmp_path: Path) -> None:
         folder = files.add(f"{pod}/{container}")
         files.add(f"{pod}/crio-conmon-c1.scope")
         files.add("system.slice/podu-2.service")
-        folders = Folders(tmp_path / str(number) / "cpuset", files)
+        folders = CgroupFinder(tmp_path / str(number) / "cpuset", files)
         for _ in range(2):  # looked for, then remembered
             assert folders.pods({"u-1", "u-3"}) == {"u-1": folder.parent}
         assert folders.containers(folder.parent, {"c1"}) == {"c1": folder}
@@ -251,7 +251,7 @@ def test_layouts_of_kubelets_and_of_our_own_agent(tmp_path: Path) -> None:
 def test_a_pod_that_moved_is_found_again(tmp_path: Path) -> None:
     files = V1(tmp_path, ("cpuset",))
     old = files.add("kubepods/podu-1")
-    folders = Folders(tmp_path / "cpuset", files)
+    folders = CgroupFinder(tmp_path / "cpuset", files)
     assert folders.pods({"u-1"}) == {"u-1": old}
     (old / "cgroup.procs").write_text("")
     files.remove(old)

@@ -8,21 +8,21 @@ from typing import Any
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.common.checkpoint import Finding, Severity
 from plimsoll.drivers.cpu.pinning.nri import NriEnforcer
-from plimsoll.drivers.cpu.pinning.plan import Reason
+from plimsoll.drivers.cpu.pinning.plan import PinFaultReason
 from plimsoll.errors import StoreError
 from plimsoll.protocols.messages import nri
 from plimsoll.protocols.nri import Event
 from plimsoll.protocols.ttrpc import UNIMPLEMENTED, UNKNOWN, Fault
 from tests.unit.drivers.cpu.machines import switch_off
-from tests.unit.drivers.cpu.pinning.parts import Book, env, hold, machine, settings, until
+from tests.unit.drivers.cpu.pinning.builders import Book, env, hold, machine, settings, until
 from tests.unit.drivers.cpu.pinning.runtimes import (
     STOPPED,
     OwnRuntime,
     Scripted,
+    apply_desired,
     changes,
     container,
     folder,
-    given,
     overlap,
     sandbox,
     with_own,
@@ -37,7 +37,7 @@ NEW = {"name": "containerd", "release": "v2.4.0", "version": "v0.12.1"}
 
 
 def test_containers_get_their_cpus_when_they_are_made() -> None:
-    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, book: Book) -> None:
+    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
         assert await runtime.add("shared") == ""
         assert runtime.cpus("shared") == "2-3"
         assert await runtime.add("own", env(A)) == ""
@@ -51,24 +51,24 @@ def test_containers_get_their_cpus_when_they_are_made() -> None:
 
 
 def test_the_pool_shrinks_when_cpus_are_claimed_and_grows_when_they_come_back() -> None:
-    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, book: Book) -> None:
+    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
         await runtime.add("shared")
         assert runtime.cpus("shared") == "0-3"
-        book.hold(A)
+        state.hold(A)
         assert await enforcer.apply() == ()
         assert runtime.cpus("shared") == "2-3"
         await runtime.add("own", env(A))
         await runtime.end("own")
         assert runtime.cpus("shared") == "2-3"
-        book.release("a")
+        state.release("a")
         await enforcer.apply()
         assert runtime.cpus("shared") == "0-3"
 
     with_own(story, Book(machine(4)))
 
 
-def test_a_claim_that_nobody_prepared_is_refused_with_the_text() -> None:
-    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, book: Book) -> None:
+def test_a_unprepared_claim_is_refused_with_the_text() -> None:
+    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
         assert await runtime.add("own", env(A)) == 'claim "a" is not prepared by this driver'
         assert enforcer.containers() == ()
         assert enforcer.counters.refused == 1
@@ -77,7 +77,7 @@ def test_a_claim_that_nobody_prepared_is_refused_with_the_text() -> None:
 
 
 def test_a_malformed_environment_fails_the_container() -> None:
-    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, book: Book) -> None:
+    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
         text = await runtime.add("bad", ["DRA_CPUSET_a=zero"])
         assert text.startswith('failed to parse cpuset value "zero" from env "DRA_CPUSET_a=zero": ')
 
@@ -85,7 +85,7 @@ def test_a_malformed_environment_fails_the_container() -> None:
 
 
 def test_a_restarted_container_has_the_same_cpus_again() -> None:
-    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, book: Book) -> None:
+    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
         await runtime.add("one", env(A), pod="p")
         await runtime.end("one", remove=False)
         assert await runtime.add("two", env(A), pod="p") == ""
@@ -95,7 +95,7 @@ def test_a_restarted_container_has_the_same_cpus_again() -> None:
 
 
 def test_a_second_pod_is_refused_until_the_first_is_gone() -> None:
-    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, book: Book) -> None:
+    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
         await runtime.add("one", env(A), pod="p")
         assert await runtime.add("two", env(A), pod="q") == 'claimUID "a" already bound to pod "uid-p"'
         await runtime.end("one")
@@ -105,7 +105,7 @@ def test_a_second_pod_is_refused_until_the_first_is_gone() -> None:
 
 
 def test_pods_may_share_a_claim_if_that_is_wanted() -> None:
-    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, book: Book) -> None:
+    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
         await runtime.add("one", env(A), pod="p")
         assert await runtime.add("two", env(A), pod="q") == ""
         assert runtime.cpus("one") == runtime.cpus("two") == "0-1"
@@ -113,8 +113,8 @@ def test_pods_may_share_a_claim_if_that_is_wanted() -> None:
     with_own(story, Book(machine(4), A), pin={"across_pods": True})
 
 
-def test_a_runtime_that_comes_back_is_looked_at_anew() -> None:
-    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, book: Book) -> None:
+def test_a_runtime_that_comes_back_is_looked_at_again() -> None:
+    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
         seen: list[bool] = []
         enforcer.on_change = lambda: seen.append(enforcer.linked)
         await runtime.add("shared")
@@ -126,35 +126,35 @@ def test_a_runtime_that_comes_back_is_looked_at_anew() -> None:
         # Meanwhile: one container is gone, one came that nobody pinned, and CPUs were claimed.
         del runtime.held["own"]
         runtime.put("shared", runtime.held["shared"].resources)
-        book.hold(B)
+        state.hold(B)
         assert await enforcer.apply() == ()
         await runtime.start()
         await until(lambda: enforcer.linked and runtime.cpus("shared") == "3")
         assert [view.id for view in enforcer.containers()] == ["shared"]
         assert enforcer.link_error == ""
         assert enforcer.counters.synchronized == 2
-        assert len(book.witnessed) == 2
+        assert len(state.witnessed) == 2
         assert True in seen
 
     with_own(story, Book(machine(4), A))
 
 
-def test_the_book_is_asked_about_all_containers() -> None:
-    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, book: Book) -> None:
-        assert book.witnessed == [()]
+def test_the_state_is_asked_about_all_containers() -> None:
+    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
+        assert state.witnessed == [()]
         assert enforcer.findings == (Finding(Severity.WARNING, "strange"),)
 
-    book = Book(machine(4), A)
-    book.answers = (Finding(Severity.WARNING, "strange"),)
-    with_own(story, book)
+    state = Book(machine(4), A)
+    state.answers = (Finding(Severity.WARNING, "strange"),)
+    with_own(story, state)
 
 
-def test_a_book_that_fails_is_told_of_and_pinning_goes_on() -> None:
+def test_a_state_that_fails_is_reported_and_pinning_continues() -> None:
     class Broken(Book):
-        def witness(self, containers: Any) -> Any:
+        def check_containers(self, containers: Any) -> Any:
             raise StoreError("disk full")
 
-    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, book: Book) -> None:
+    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
         assert "disk full" in enforcer.findings[0].what
         assert await runtime.add("own", env(A)) == ""
 
@@ -162,12 +162,12 @@ def test_a_book_that_fails_is_told_of_and_pinning_goes_on() -> None:
 
 
 def test_an_update_that_fails_is_tried_again_and_crowds_out() -> None:
-    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, book: Book) -> None:
+    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
         await runtime.add("stubborn")
         runtime.broken.add("stubborn")
-        book.hold(A)
+        state.hold(A)
         faults = await enforcer.apply()
-        assert [fault.reason for fault in faults] == [Reason.REFUSED]
+        assert [fault.reason for fault in faults] == [PinFaultReason.REFUSED]
         refused = await runtime.add("own", env(A))
         assert refused == 'CPUs "0-1" are still used by container "default/stubborn/stubborn"'
         runtime.broken.clear()
@@ -179,10 +179,10 @@ def test_an_update_that_fails_is_tried_again_and_crowds_out() -> None:
 
 
 def test_a_container_that_is_being_made_is_changed_as_soon_as_it_is() -> None:
-    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, book: Book) -> None:
+    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
         assert await runtime.begin("shared") == ""
         making = runtime._making
-        book.hold(A)
+        state.hold(A)
         await enforcer.apply()
         assert await runtime.begin("own", env(A)) == ""
         await runtime.finish("own")
@@ -194,22 +194,22 @@ def test_a_container_that_is_being_made_is_changed_as_soon_as_it_is() -> None:
 
 
 def test_offline_cpus_leave_containers() -> None:
-    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, book: Book) -> None:
+    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
         await runtime.add("shared")
         await runtime.add("own", env(A))
-        book.change(switch_off(book.topology, CpuSet([1, 3])))
+        state.change(switch_off(state.topology, CpuSet([1, 3])))
         assert await enforcer.apply() == ()
         assert (runtime.cpus("shared"), runtime.cpus("own")) == ("2", "0")
-        book.change(switch_off(book.topology, CpuSet([0, 1, 3])))
+        state.change(switch_off(state.topology, CpuSet([0, 1, 3])))
         faults = await enforcer.apply()
-        assert [fault.reason for fault in faults] == [Reason.OFFLINE]
+        assert [fault.reason for fault in faults] == [PinFaultReason.OFFLINE]
         assert runtime.cpus("own") == "0"
 
     with_own(story, Book(machine(4), A))
 
 
 def test_memory_nodes_and_quota_go_along() -> None:
-    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, book: Book) -> None:
+    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
         await runtime.add("own", env(A), cpu_quota=150_000, cpu_period=100_000)
         await runtime.add("shared", cpu_quota=50_000, cpu_period=100_000)
         held = runtime.held["own"].resources
@@ -220,8 +220,8 @@ def test_memory_nodes_and_quota_go_along() -> None:
     with_own(story, Book(machine(4), A), pin={"mems": True, "lift_quota": True})
 
 
-def test_quota_and_memory_nodes_are_mended_when_the_runtime_tells_of_them() -> None:
-    async def story(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+def test_quota_and_memory_nodes_are_repaired_when_the_runtime_reports_of_them() -> None:
+    async def story(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
         limited = container("own", env(A), cpus="0-1")
         limited.linux.resources.cpu.quota.value = 150_000
         answer = await script.call(
@@ -234,7 +234,7 @@ def test_quota_and_memory_nodes_are_mended_when_the_runtime_tells_of_them() -> N
 
 
 def test_a_plugin_that_changes_the_cpus_too_fails_the_container() -> None:
-    async def story(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+    async def story(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
         await script.synchronize()
         assert script.mask & Event.VALIDATE_CONTAINER_ADJUSTMENT.bit
         mine = await script.create("own", env(A))
@@ -258,7 +258,7 @@ def test_a_plugin_that_changes_the_cpus_too_fails_the_container() -> None:
 
 
 def test_a_plugin_that_dies_while_a_container_is_made_fails_it() -> None:
-    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, book: Book) -> None:
+    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
         assert runtime.server.plugins()[0].validator
 
         def dying() -> Any:
@@ -274,7 +274,7 @@ def test_a_plugin_that_dies_while_a_container_is_made_fails_it() -> None:
 
 
 def test_only_runtimes_that_know_validation_are_asked_for_it() -> None:
-    for told, expected in (
+    for env_claims, expected in (
         ({"name": "containerd", "release": "v2.2.0"}, True),
         ({"name": "containerd", "release": "v2.0.0"}, False),
         ({"name": "cri-o", "release": "1.33.0"}, False),
@@ -282,15 +282,15 @@ def test_only_runtimes_that_know_validation_are_asked_for_it() -> None:
     ):
 
         async def story(
-            script: Scripted, enforcer: NriEnforcer, book: Book, expected: bool = expected
+            script: Scripted, enforcer: NriEnforcer, state: Book, expected: bool = expected
         ) -> None:
             assert bool(script.mask & Event.VALIDATE_CONTAINER_ADJUSTMENT.bit) is expected
 
-        with_script(story, Book(machine(4)), runtime=told)
+        with_script(story, Book(machine(4)), runtime=env_claims)
 
 
 def test_validation_can_be_left_out() -> None:
-    async def story(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+    async def story(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
         assert not script.mask & Event.VALIDATE_CONTAINER_ADJUSTMENT.bit
 
     with_script(story, Book(machine(4)), runtime=NEW, pin={"fail_closed": False})
@@ -300,7 +300,7 @@ def test_validation_can_be_left_out() -> None:
 
 
 def test_synchronize_changes_what_is_not_as_it_should_be() -> None:
-    async def story(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+    async def story(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
         assert script.registered[0].plugin_name == "dra.cpu"
         assert script.registered[0].plugin_idx == "00"
         answer = await script.synchronize(
@@ -322,16 +322,16 @@ def test_synchronize_changes_what_is_not_as_it_should_be() -> None:
             "ended": "2-3",
         }
         assert {fault.container: fault.reason for fault in enforcer.faults()} == {
-            "lost": Reason.UNKNOWN,
-            "bad": Reason.MALFORMED,
+            "lost": PinFaultReason.UNKNOWN,
+            "bad": PinFaultReason.MALFORMED,
         }
-        assert [view.id for view in book.witnessed[0]][:2] == ["right", "wrong"]
+        assert [view.id for view in state.witnessed[0]][:2] == ["right", "wrong"]
 
     with_script(story, Book(machine(4), A))
 
 
 def test_containers_that_have_ended_are_none() -> None:
-    async def story(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+    async def story(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
         ended = container("ended", cpus="0-3")
         ended.state = STOPPED
         assert await script.synchronize(ended) == {}
@@ -341,7 +341,7 @@ def test_containers_that_have_ended_are_none() -> None:
 
 
 def test_synchronize_in_parts() -> None:
-    async def story(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+    async def story(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
         first = nri.SynchronizeRequest(pods=[sandbox("p")], containers=[container("a", pod="p")], more=True)
         answer = await script.call("Synchronize", first)
         assert (answer.more, list(answer.update)) == (True, [])
@@ -352,8 +352,8 @@ def test_synchronize_in_parts() -> None:
     with_script(story, Book(machine(4), A))
 
 
-def test_labels_tell_whose_a_container_is_where_the_pod_is_not_known() -> None:
-    async def story(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+def test_labels_report_whose_a_container_is_where_the_pod_is_not_known() -> None:
+    async def story(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
         stray = container("x", env(A), cpus="0-1")
         for name, value in (("uid", "uid-x"), ("namespace", "default"), ("name", "x")):
             stray.labels[f"io.kubernetes.pod.{name}"] = value
@@ -367,26 +367,26 @@ def test_labels_tell_whose_a_container_is_where_the_pod_is_not_known() -> None:
 # -- old runtimes: no updates at any time
 
 
-def test_old_runtimes_are_told_with_the_next_event() -> None:
-    async def story(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+def test_old_runtimes_are_reported_with_the_next_event() -> None:
+    async def story(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
         await script.synchronize(container("s", cpus="0-3"))
         assert not enforcer.pushes
-        book.hold(A)
+        state.hold(A)
         assert await enforcer.apply() == ()
         assert enforcer.counters.deferred == 1
-        answer = await script.made("own", env(A))
-        assert given(answer) == "0-1"
+        answer = await script.created("own", env(A))
+        assert apply_desired(answer) == "0-1"
         assert changes(answer) == {"s": "2-3"}
         # Whether that was done is not told: the next claim has it said again.
-        book.hold(B)
-        assert changes(await script.made("two", env(B))) == {"s": "3"}
-        book.release("b")
+        state.hold(B)
+        assert changes(await script.created("two", env(B))) == {"s": "3"}
+        state.release("b")
         await enforcer.apply()
         stop = nri.StopContainerRequest(pod=sandbox("two"), container=container("two"))
         assert changes(await script.call("StopContainer", stop)) == {"s": "2-3"}
         stop = nri.StopContainerRequest(pod=sandbox("own"), container=container("own"))
         assert changes(await script.call("StopContainer", stop)) == {}
-        book.release("a")
+        state.release("a")
         resize = nri.UpdateContainerRequest(pod=sandbox("s"), container=container("s", cpus="2-3"))
         assert changes(await script.call("UpdateContainer", resize)) == {"s": "0-3"}
         assert script.updates == []
@@ -394,42 +394,42 @@ def test_old_runtimes_are_told_with_the_next_event() -> None:
     with_script(story, Book(machine(4)))
 
 
-def test_old_runtimes_tell_by_state_changes() -> None:
-    async def story(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+def test_old_runtimes_report_by_state_changes() -> None:
+    async def story(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
         await script.synchronize()
-        await script.made("own", env(A), pod="p")
+        await script.created("own", env(A), pod="p")
         await script.news(11, "own", pod="p")
         assert enforcer.containers() == ()
         assert isinstance(await script.create("q", env(A)), Fault)
         removed: Any = 3
         gone = nri.StateChangeEvent(event=removed, pod=sandbox("p"))
         await script.call("StateChange", gone)
-        assert given(await script.create("q", env(A))) == "0-1"
+        assert apply_desired(await script.create("q", env(A))) == "0-1"
 
     with_script(story, Book(machine(4), A))
 
 
-def test_on_old_runtimes_nothing_is_made_beside_a_container_that_is_just_being_made() -> None:
-    async def story(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+def test_on_old_runtimes_nothing_is_made_next_to_a_container_that_is_just_being_made() -> None:
+    async def story(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
         await script.synchronize()
-        assert given(await script.create("s")) == "0-3"
-        book.hold(A)
+        assert apply_desired(await script.create("s")) == "0-3"
+        state.hold(A)
         fault = await script.create("own", env(A))
         assert isinstance(fault, Fault)
         assert fault.message == 'CPUs "0-1" are still used by container "default/s/s"'
         await script.news(5, "s", cpus="0-3")
         answer = await script.create("own", env(A))
-        assert given(answer) == "0-1"
+        assert apply_desired(answer) == "0-1"
         assert changes(answer) == {"s": "2-3"}
 
     with_script(story, Book(machine(4)))
 
 
 def test_a_claim_waits_for_containers_that_are_just_being_made() -> None:
-    async def story(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+    async def story(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
         await script.synchronize()
-        assert given(await script.create("s")) == "0-3"
-        book.hold(A)
+        assert apply_desired(await script.create("s")) == "0-3"
+        state.hold(A)
         applying = asyncio.create_task(enforcer.apply())
         await asyncio.sleep(0.05)
         assert not applying.done()
@@ -439,10 +439,10 @@ def test_a_claim_waits_for_containers_that_are_just_being_made() -> None:
             assert await applying == ()
         assert changes(script.updates[-1]) == {"s": "2-3"}
 
-    async def gone(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+    async def gone(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
         await script.synchronize()
         await script.create("s")
-        book.hold(A)
+        state.hold(A)
         applying = asyncio.create_task(enforcer.apply())
         await asyncio.sleep(0.05)
         assert not applying.done()
@@ -452,20 +452,20 @@ def test_a_claim_waits_for_containers_that_are_just_being_made() -> None:
         async with asyncio.timeout(5):
             assert await applying == ()
 
-    with_script(story, Book(machine(4)), runtime=NEW, patience=60)
-    with_script(gone, Book(machine(4)), runtime=NEW, patience=60)
+    with_script(story, Book(machine(4)), runtime=NEW, apply_timeout=60)
+    with_script(gone, Book(machine(4)), runtime=NEW, apply_timeout=60)
 
 
 def test_updates_can_be_forced_and_forbidden() -> None:
-    async def forced(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+    async def forced(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
         await script.synchronize(container("s", cpus="0-3"))
-        book.hold(A)
+        state.hold(A)
         await enforcer.apply()
         assert [changes(request) for request in script.updates] == [{"s": "2-3"}]
 
-    async def forbidden(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+    async def forbidden(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
         await script.synchronize(container("s", cpus="0-3"))
-        book.hold(A)
+        state.hold(A)
         await enforcer.apply()
         assert script.updates == []
 
@@ -477,22 +477,22 @@ def test_updates_can_be_forced_and_forbidden() -> None:
 
 
 def test_shrinking_comes_before_growing() -> None:
-    async def story(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+    async def story(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
         assert await script.synchronize(container("own", env(A), cpus="0"), container("s", cpus="2-3")) == {}
         # A CPU comes back to one container while another loses one.
-        book.change(machine(4))
-        book.hold(B)
+        state.change(machine(4))
+        state.hold(B)
         await enforcer.apply()
         assert [changes(request) for request in script.updates] == [{"s": "3"}, {"own": "0-1"}]
 
     with_script(story, Book(switch_off(machine(4), CpuSet([1])), A), runtime=NEW)
 
 
-def test_what_fails_is_said_again_until_it_is_done() -> None:
-    async def story(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+def test_what_fails_is_reported_again_until_it_is_done() -> None:
+    async def story(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
         await script.synchronize(container("s", cpus="0-3"), container("t", cpus="0-3"))
         script.failing.add("s")
-        book.hold(A)
+        state.hold(A)
         assert [fault.container for fault in await enforcer.apply()] == ["s"]
         script.failing.clear()
         await until(lambda: enforcer.faults() == ())
@@ -502,28 +502,28 @@ def test_what_fails_is_said_again_until_it_is_done() -> None:
     with_script(story, Book(machine(4)), runtime=NEW)
 
 
-def test_a_runtime_that_never_answers_holds_nobody_up_for_long() -> None:
-    async def story(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+def test_a_runtime_that_never_answers_does_not_block_for_long() -> None:
+    async def story(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
         await script.synchronize(container("s", cpus="0-3"))
         script.stuck = asyncio.Event()
-        book.hold(A)
+        state.hold(A)
         await enforcer.apply()  # comes back after its patience
         assert script.updates
         await until(lambda: bool(enforcer.faults()))  # the call itself has a limit too
         answer = await script.create("t")
-        assert given(answer) == "2-3"
+        assert apply_desired(answer) == "2-3"
         script.stuck.set()
         script.stuck = None
         await until(lambda: enforcer.faults() == ())
 
-    with_script(story, Book(machine(4)), runtime=NEW, patience=0.02, limit=0.05)
+    with_script(story, Book(machine(4)), runtime=NEW, apply_timeout=0.02, call_timeout=0.05)
 
 
-def test_a_runtime_without_the_call_is_told_with_events() -> None:
-    async def story(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+def test_a_runtime_without_the_call_is_reported_with_events() -> None:
+    async def story(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
         await script.synchronize(container("s", cpus="0-3"))
         script.refusing = Fault(UNIMPLEMENTED, "no such method")
-        book.hold(A)
+        state.hold(A)
         await enforcer.apply()
         assert not enforcer.pushes
         assert changes(await script.create("t")) == {"s": "2-3"}
@@ -532,10 +532,10 @@ def test_a_runtime_without_the_call_is_told_with_events() -> None:
 
 
 def test_a_runtime_that_refuses_is_asked_again() -> None:
-    async def story(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+    async def story(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
         await script.synchronize(container("s", cpus="0-3"))
         script.refusing = Fault(UNKNOWN, "busy")
-        book.hold(A)
+        state.hold(A)
         assert "busy" in (await enforcer.apply())[0].message
         script.refusing = None
         await until(lambda: enforcer.faults() == ())
@@ -544,14 +544,14 @@ def test_a_runtime_that_refuses_is_asked_again() -> None:
 
 
 def test_changes_that_meet_are_settled_by_asking_again() -> None:
-    async def story(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+    async def story(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
         await script.synchronize(container("s", cpus="0-3"))
         script.stuck = asyncio.Event()
-        book.hold(A)
+        state.hold(A)
         applying = asyncio.create_task(enforcer.apply())
         await until(lambda: bool(script.updates))
         # While the runtime is at it, a claim comes and an event takes the container along.
-        book.hold(B)
+        state.hold(B)
         assert changes(await script.create("own", env(B)))["s"] == "3"
         script.stuck.set()
         script.stuck = None
@@ -562,8 +562,8 @@ def test_changes_that_meet_are_settled_by_asking_again() -> None:
     with_script(story, Book(machine(4)), runtime=NEW)
 
 
-def test_what_was_told_with_an_event_is_made_sure_of() -> None:
-    async def story(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+def test_what_was_reported_with_an_event_is_confirmed() -> None:
+    async def story(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
         assert await script.synchronize(container("s", cpus="0-3")) == {"s": "2-3"}
         await until(lambda: [changes(request) for request in script.updates] == [{"s": "2-3"}])
         await enforcer.apply()
@@ -573,10 +573,10 @@ def test_what_was_told_with_an_event_is_made_sure_of() -> None:
 
 
 def test_many_changes_at_once_are_few_calls() -> None:
-    async def story(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+    async def story(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
         await script.synchronize(*(container(f"c{n}", cpus="0-3") for n in range(50)))
         script.updates.clear()
-        book.hold(A)
+        state.hold(A)
         await asyncio.gather(*(enforcer.apply() for _ in range(20)))
         assert len(script.updates) <= 2
         assert len(script.updates[0].update) == 50
@@ -585,7 +585,7 @@ def test_many_changes_at_once_are_few_calls() -> None:
 
 
 def test_events_of_unknown_containers_do_no_harm() -> None:
-    async def story(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+    async def story(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
         await script.synchronize()
         empty = nri.StopContainerRequest()
         assert changes(await script.call("StopContainer", empty)) == {}
@@ -598,10 +598,10 @@ def test_events_of_unknown_containers_do_no_harm() -> None:
 
 
 def test_a_lost_runtime_ends_the_waiting() -> None:
-    async def story(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+    async def story(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
         await script.synchronize(container("s", cpus="0-3"))
         script.stuck = asyncio.Event()
-        book.hold(A)
+        state.hold(A)
         applying = asyncio.create_task(enforcer.apply())
         await until(lambda: bool(script.updates))
         script.hang_up()
@@ -609,14 +609,16 @@ def test_a_lost_runtime_ends_the_waiting() -> None:
         await until(lambda: not enforcer.linked)
         script.stuck.set()
 
-    with_script(story, Book(machine(4)), runtime=NEW, patience=10.0)
+    with_script(story, Book(machine(4)), runtime=NEW, apply_timeout=10.0)
 
 
 def test_without_a_runtime_there_is_a_reason_and_nothing_fails() -> None:
     async def whole() -> None:
         async with folder() as path:
-            book = Book(machine(4))
-            enforcer = NriEnforcer(book, lambda: book.topology, settings(path), shortest=0.001, longest=0.01)
+            state = Book(machine(4))
+            enforcer = NriEnforcer(
+                state, lambda: state.topology, settings(path), shortest=0.001, longest=0.01
+            )
             assert enforcer.link_error == "not connected yet"
             await enforcer.start()
             await enforcer.start()

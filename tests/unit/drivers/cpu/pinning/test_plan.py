@@ -10,43 +10,45 @@ from hypothesis import strategies as st
 
 from plimsoll.api.cpuset import EMPTY, CpuSet
 from plimsoll.drivers.cpu.pinning.plan import (
+    ContainerEnv,
     ContainerView,
+    DesiredCpuset,
     PinFault,
-    Reason,
-    Told,
-    Wanted,
-    judge,
+    PinFaultReason,
+    compute_desired,
+    decide,
     read_env,
-    take_scene,
-    wanted,
+    take_snapshot,
 )
 from plimsoll.drivers.cpu.settings import PinSettings
-from plimsoll.drivers.cpu.state.holdings import Holding, union
+from plimsoll.drivers.cpu.state.claim_allocation import ClaimAllocation, union
 from plimsoll.drivers.cpu.topology.topology import Topology
 from tests.unit.drivers.cpu.machines import make_machine, switch_off
-from tests.unit.drivers.cpu.pinning.parts import Book, cpus, env, hold, machine, scene, view
+from tests.unit.drivers.cpu.pinning.builders import Book, cpus, env, hold, machine, snapshot, view
 
 A = hold("a", "0-1")
 B = hold("b", "x=2;y=3")
 
 
-def want(container: ContainerView, book: Book, owners: dict[str, str] | None = None, **pin: object) -> Wanted:
-    found = ask(container, book, owners, **pin)
-    assert isinstance(found, Wanted), found
+def want(
+    container: ContainerView, state: Book, owners: dict[str, str] | None = None, **pin: object
+) -> DesiredCpuset:
+    found = ask(container, state, owners, **pin)
+    assert isinstance(found, DesiredCpuset), found
     return found
 
 
 def ask(
-    container: ContainerView, book: Book, owners: dict[str, str] | None = None, **pin: object
-) -> Wanted | PinFault:
-    at = scene(book, **pin)
-    return wanted(container, at.holdings, at.shared, at.topology, at.pin, owners=owners)
+    container: ContainerView, state: Book, owners: dict[str, str] | None = None, **pin: object
+) -> DesiredCpuset | PinFault:
+    at = snapshot(state, **pin)
+    return compute_desired(container, at.allocations, at.shared, at.topology, at.pin, owners=owners)
 
 
 def refused(
-    container: ContainerView, book: Book, owners: dict[str, str] | None = None, **pin: object
+    container: ContainerView, state: Book, owners: dict[str, str] | None = None, **pin: object
 ) -> PinFault:
-    found = ask(container, book, owners, **pin)
+    found = ask(container, state, owners, **pin)
     assert isinstance(found, PinFault), found
     return found
 
@@ -55,14 +57,14 @@ def refused(
 
 
 def test_claims_are_read_from_the_environment() -> None:
-    told = read_env(
+    env_claims = read_env(
         ["PATH=/bin", "DRA_CPUSET_u-1=0-1,4", "DRA_CPUSET_u-2=3", "DRA_CPUSETS=no", "DRA_CPUSET=1"]
     )
-    assert told == Told({"u-1": cpus("0-1,4"), "u-2": cpus("3")})
+    assert env_claims == ContainerEnv({"u-1": cpus("0-1,4"), "u-2": cpus("3")})
 
 
-def test_requests_are_read_beside_their_claim_only() -> None:
-    told = read_env(
+def test_requests_are_read_next_to_their_claim_only() -> None:
+    env_claims = read_env(
         [
             "DRA_CPUSET_u=0-3",
             "DRA_REQUEST_CPUSET_u_a=0-1",
@@ -70,7 +72,7 @@ def test_requests_are_read_beside_their_claim_only() -> None:
             "DRA_REQUEST_CPUSET_u=1",
         ]
     )
-    assert told == Told({"u": cpus("0-3")}, {"u": frozenset({"a"})})
+    assert env_claims == ContainerEnv({"u": cpus("0-3")}, {"u": frozenset({"a"})})
 
 
 @pytest.mark.parametrize(
@@ -92,7 +94,7 @@ def test_requests_are_read_beside_their_claim_only() -> None:
 def test_a_malformed_environment_fails_in_the_go_drivers_words(entry: str, text: str) -> None:
     fault = read_env(["A=b", entry])
     assert isinstance(fault, PinFault)
-    assert fault.reason is Reason.MALFORMED
+    assert fault.reason is PinFaultReason.MALFORMED
     assert fault.message == text
 
 
@@ -108,16 +110,16 @@ def test_sets_that_no_machine_has_are_refused_and_cost_nothing() -> None:
         st.one_of(st.text(), st.text().map("DRA_CPUSET_u=".__add__), st.text().map("DRA_CPUSET".__add__))
     )
 )
-def test_whatever_an_environment_says_nothing_raises(entries: list[str]) -> None:
-    told = read_env(entries)
-    assert told.message if isinstance(told, PinFault) else isinstance(told.claims, dict)
+def test_whatever_an_environment_reports_nothing_raises(entries: list[str]) -> None:
+    env_claims = read_env(entries)
+    assert env_claims.message if isinstance(env_claims, PinFault) else isinstance(env_claims.claims, dict)
 
 
 # -- who gets what
 
 
 def test_without_claims_the_shared_pool() -> None:
-    assert want(view("c"), Book(machine(6), A, reserved="5")) == Wanted(cpus("2-4"))
+    assert want(view("c"), Book(machine(6), A, reserved="5")) == DesiredCpuset(cpus("2-4"))
 
 
 def test_with_a_claim_its_cpus_and_no_others() -> None:
@@ -135,122 +137,122 @@ def test_several_claims_are_joined() -> None:
 
 
 def test_mix_adds_the_shared_pool() -> None:
-    book = Book(machine(6), A, B)
-    assert want(view("c", A), book, mix=True).cpus == cpus("0-1,4-5")
-    assert want(view("c", A), book, mix=True).exclusive == cpus("0-1")
+    state = Book(machine(6), A, B)
+    assert want(view("c", A), state, include_shared=True).cpus == cpus("0-1,4-5")
+    assert want(view("c", A), state, include_shared=True).exclusive == cpus("0-1")
 
 
 def test_the_claims_own_mix_wins() -> None:
-    yes, no = hold("y", "0", mix=True), hold("n", "1", mix=False)
-    book = Book(machine(4), yes, no)
-    assert want(view("c", yes), book).cpus == cpus("0,2-3")
-    assert want(view("c", no), book, mix=True).cpus == cpus("1")
-    assert want(view("c", yes, no), book).cpus == cpus("0-3")
+    yes, no = hold("y", "0", include_shared=True), hold("n", "1", include_shared=False)
+    state = Book(machine(4), yes, no)
+    assert want(view("c", yes), state).cpus == cpus("0,2-3")
+    assert want(view("c", no), state, include_shared=True).cpus == cpus("1")
+    assert want(view("c", yes, no), state).cpus == cpus("0-3")
 
 
 def test_mix_with_nothing_shared_is_what_is_claimed() -> None:
     whole = hold("a", "0-3")
-    assert want(view("c", whole), Book(machine(4), whole), mix=True).cpus == cpus("0-3")
+    assert want(view("c", whole), Book(machine(4), whole), include_shared=True).cpus == cpus("0-3")
 
 
 def test_requests_are_kept_apart_if_asked_for() -> None:
-    book = Book(machine(6), B)
+    state = Book(machine(6), B)
     picks = view("c", B, requests={"b": frozenset({"y"})})
-    assert want(picks, book).cpus == cpus("2-3")
-    assert want(picks, book, requests_apart=True).cpus == cpus("3")
-    assert want(view("c", B), book, requests_apart=True).cpus == cpus("2-3")
+    assert want(picks, state).cpus == cpus("2-3")
+    assert want(picks, state, per_request_cpus=True).cpus == cpus("3")
+    assert want(view("c", B), state, per_request_cpus=True).cpus == cpus("2-3")
     both = view("c", B, requests={"b": frozenset({"x", "y"})})
-    assert want(both, book, requests_apart=True).cpus == cpus("2-3")
+    assert want(both, state, per_request_cpus=True).cpus == cpus("2-3")
     foreign = view("c", B, requests={"b": frozenset({"gpu"})})
-    assert want(foreign, book, requests_apart=True).cpus == cpus("2-3")
+    assert want(foreign, state, per_request_cpus=True).cpus == cpus("2-3")
 
 
 def test_requests_of_an_adopted_holding_are_not_known() -> None:
     old = replace(B, adopted=True)
     picks = view("c", B, requests={"b": frozenset({"y"})})
-    assert want(picks, Book(machine(6), old), requests_apart=True).cpus == cpus("2-3")
+    assert want(picks, Book(machine(6), old), per_request_cpus=True).cpus == cpus("2-3")
 
 
 def test_memory_nodes_are_those_of_the_cpus() -> None:
     topology = make_machine(sockets=2, numa=2, cores=2)
-    book = Book(topology, hold("a", "2-5"))
-    assert want(view("c", hold("a", "2-5")), book, mems=True).mems == "1-2"
-    assert want(view("c"), book, mems=True).mems == ""
-    assert want(view("c", hold("a", "2-5")), book, mems=True, mix=True).mems == "0-3"
+    state = Book(topology, hold("a", "2-5"))
+    assert want(view("c", hold("a", "2-5")), state, mems=True).mems == "1-2"
+    assert want(view("c"), state, mems=True).mems == ""
+    assert want(view("c", hold("a", "2-5")), state, mems=True, include_shared=True).mems == "0-3"
 
 
 def test_the_quota_is_lifted_for_exclusive_cpus_only() -> None:
-    book = Book(machine(4), A)
-    assert want(view("c", A), book, lift_quota=True).lift_quota
-    assert not want(view("c"), book, lift_quota=True).lift_quota
-    assert not want(view("c", A), book, lift_quota=True, mix=True).lift_quota
+    state = Book(machine(4), A)
+    assert want(view("c", A), state, lift_quota=True).lift_quota
+    assert not want(view("c"), state, lift_quota=True).lift_quota
+    assert not want(view("c", A), state, lift_quota=True, include_shared=True).lift_quota
 
 
 def test_offline_cpus_are_left_out() -> None:
-    book = Book(switch_off(machine(4), CpuSet([1, 3])), A)
-    found = want(view("c", A), book)
-    assert (found.cpus, found.left_out) == (cpus("0"), cpus("1"))
-    assert want(view("d"), book).cpus == cpus("2")
+    state = Book(switch_off(machine(4), CpuSet([1, 3])), A)
+    found = want(view("c", A), state)
+    assert (found.cpus, found.offline) == (cpus("0"), cpus("1"))
+    assert want(view("d"), state).cpus == cpus("2")
 
 
 def test_a_claim_with_no_cpu_online_is_a_fault() -> None:
     fault = refused(view("c", A), Book(switch_off(machine(4), CpuSet([0, 1])), A))
-    assert fault.reason is Reason.OFFLINE
+    assert fault.reason is PinFaultReason.OFFLINE
     assert "0-1" in fault.message
 
 
 def test_an_empty_pool_is_a_fault_and_never_an_empty_set() -> None:
     whole = hold("a", "0-3")
     fault = refused(view("c"), Book(machine(4), whole))
-    assert fault.reason is Reason.EMPTY_POOL
+    assert fault.reason is PinFaultReason.EMPTY_POOL
     assert str(fault) == "default/c/c: no shared CPUs are left for containers without exclusive CPUs"
 
 
-def test_a_driver_without_any_cpus_has_no_say() -> None:
-    assert want(view("c"), Book(machine(4), reserved="0-3")) == Wanted(EMPTY)
+def test_a_driver_without_any_cpus_has_no_report() -> None:
+    assert want(view("c"), Book(machine(4), reserved="0-3")) == DesiredCpuset(EMPTY)
 
 
 def test_claims_without_cpus_give_none() -> None:
-    admin = Holding(A.ref, ())
+    admin = ClaimAllocation(A.ref, ())
     assert want(view("c", admin), Book(machine(4), admin)).cpus == cpus("0-3")
 
 
 # -- who gets nothing
 
 
-def test_a_claim_that_nobody_prepared_is_refused() -> None:
+def test_a_unprepared_claim_is_refused() -> None:
     fault = refused(view("c", A), Book(machine(4)))
     assert fault.message == 'claim "a" is not prepared by this driver'
 
 
-def test_a_claim_that_holds_other_cpus_is_refused() -> None:
+def test_a_claim_that_has_other_cpus_is_refused() -> None:
     fault = refused(view("c", A), Book(machine(4), hold("a", "2-3")))
     assert fault.message == 'validation failed for claim "a": cpuset mismatch (expected "2-3", got "0-1")'
 
 
 def test_a_claim_in_dispute_is_refused() -> None:
     fault = refused(view("c", A), Book(machine(4), replace(A, disputed="two say otherwise")))
-    assert fault.reason is Reason.DISPUTED
+    assert fault.reason is PinFaultReason.DISPUTED
     assert "two say otherwise" in fault.message
 
 
 def test_a_claim_of_another_pod_is_refused_unless_that_is_wanted() -> None:
-    book, owners = Book(machine(4), A), {"a": "uid-other"}
-    fault = refused(view("c", A), book, owners)
+    state, owners = Book(machine(4), A), {"a": "uid-other"}
+    fault = refused(view("c", A), state, owners)
     assert fault.message == 'claimUID "a" already bound to pod "uid-other"'
-    assert want(view("c", A), book, owners, across_pods=True).cpus == cpus("0-1")
-    assert want(view("c", A), book, {"a": "uid-c"}).cpus == cpus("0-1")
+    assert want(view("c", A), state, owners, across_pods=True).cpus == cpus("0-1")
+    assert want(view("c", A), state, {"a": "uid-c"}).cpus == cpus("0-1")
 
 
 def test_a_claim_of_another_namespace_is_refused() -> None:
     far = hold("a", "0-1", namespace="far")
-    assert refused(view("c", far), Book(machine(4), far)).reason is Reason.FOREIGN
+    assert refused(view("c", far), Book(machine(4), far)).reason is PinFaultReason.FOREIGN
     unknown = hold("a", "0-1", namespace="")
     assert want(view("c", unknown), Book(machine(4), unknown)).cpus == cpus("0-1")
 
 
 def test_every_reason_has_words() -> None:
-    for reason in Reason:
+    for reason in PinFaultReason:
         fault = PinFault(reason, "id", "ns/pod/c", "uid", cpus("1"), cpus("2"), "other", "why")
         assert fault.message
         assert str(fault).startswith("ns/pod/c: ")
@@ -260,73 +262,73 @@ def test_every_reason_has_words() -> None:
 
 
 def test_a_running_container_with_a_lost_claim_goes_to_the_shared_pool() -> None:
-    verdict = judge(view("c", A), scene(Book(machine(4))))
-    assert verdict.wanted == Wanted(cpus("0-3"))
-    assert verdict.fault is not None
-    assert verdict.fault.reason is Reason.UNKNOWN
+    decision = decide(view("c", A), snapshot(Book(machine(4))))
+    assert decision.desired == DesiredCpuset(cpus("0-3"))
+    assert decision.fault is not None
+    assert decision.fault.reason is PinFaultReason.UNKNOWN
 
 
 def test_a_running_container_keeps_the_claims_that_are_good() -> None:
-    verdict = judge(view("c", A, B), scene(Book(machine(6), B)))
-    assert verdict.wanted is not None
-    assert verdict.wanted.cpus == cpus("2-3")
-    assert verdict.fault is not None
-    assert verdict.fault.claim == "a"
+    decision = decide(view("c", A, B), snapshot(Book(machine(6), B)))
+    assert decision.desired is not None
+    assert decision.desired.cpus == cpus("2-3")
+    assert decision.fault is not None
+    assert decision.fault.claim == "a"
 
 
-def test_a_running_container_keeps_what_it_has_where_nobody_knows_better() -> None:
+def test_a_running_container_keeps_what_it_has_if_the_right_cpus_are_unknown() -> None:
     whole = hold("a", "0-3")
-    for container, book in (
+    for container, state in (
         (view("c", A), Book(machine(4), hold("a", "2-3"))),
         (view("c", A), Book(machine(4), replace(A, disputed="x"))),
         (view("c"), Book(machine(4), whole)),
         (view("c", A), Book(switch_off(machine(4), CpuSet([0, 1])), A)),
     ):
-        verdict = judge(container, scene(book))
-        assert verdict.wanted is None
-        assert verdict.fault is not None
+        decision = decide(container, snapshot(state))
+        assert decision.desired is None
+        assert decision.fault is not None
 
 
 def test_a_running_container_that_cannot_be_read_goes_to_the_shared_pool() -> None:
-    verdict = judge(view("c", malformed="bad"), scene(Book(machine(4), A)))
-    assert verdict.wanted == Wanted(cpus("2-3"))
-    assert verdict.fault is not None
-    assert verdict.fault.message == "bad"
+    decision = decide(view("c", malformed="bad"), snapshot(Book(machine(4), A)))
+    assert decision.desired == DesiredCpuset(cpus("2-3"))
+    assert decision.fault is not None
+    assert decision.fault.message == "bad"
 
 
 def test_a_running_container_of_a_second_pod_stays_with_the_claim() -> None:
-    at = replace(scene(Book(machine(4), A)), owners={"a": "uid-other"})
-    verdict = judge(view("c", A), at)
-    assert verdict.wanted is not None
-    assert verdict.wanted.cpus == cpus("0-1")
-    assert verdict.fault is not None
-    assert verdict.fault.reason is Reason.OWNED
+    at = replace(snapshot(Book(machine(4), A)), owners={"a": "uid-other"})
+    decision = decide(view("c", A), at)
+    assert decision.desired is not None
+    assert decision.desired.cpus == cpus("0-1")
+    assert decision.fault is not None
+    assert decision.fault.reason is PinFaultReason.OWNED
 
 
-def test_who_got_in_goes_when_the_claim_is_released() -> None:
-    book = Book(machine(4), B)
-    verdict = judge(view("one", A), replace(scene(book), owners={"a": "uid-other"}))
-    assert verdict.wanted is not None
-    assert verdict.wanted.cpus == cpus("0-1")
-    assert verdict.fault is not None
-    assert verdict.fault.reason is Reason.UNKNOWN
+def test_a_late_container_goes_when_the_claim_is_released() -> None:
+    state = Book(machine(4), B)
+    decision = decide(view("one", A), replace(snapshot(state), owners={"a": "uid-other"}))
+    assert decision.desired is not None
+    assert decision.desired.cpus == cpus("0-1")
+    assert decision.fault is not None
+    assert decision.fault.reason is PinFaultReason.UNKNOWN
 
 
-def test_who_got_in_keeps_what_it_has_while_the_claim_is_disputed() -> None:
-    book = Book(machine(4), replace(A, disputed="why"))
-    verdict = judge(view("one", A), replace(scene(book), owners={"a": "uid-other"}))
-    assert verdict.wanted is None
-    assert verdict.fault is not None
-    assert verdict.fault.reason is Reason.DISPUTED
+def test_a_late_container_keeps_what_it_has_while_the_claim_is_disputed() -> None:
+    state = Book(machine(4), replace(A, disputed="why"))
+    decision = decide(view("one", A), replace(snapshot(state), owners={"a": "uid-other"}))
+    assert decision.desired is None
+    assert decision.fault is not None
+    assert decision.fault.reason is PinFaultReason.DISPUTED
 
 
-def test_a_scene_never_shares_what_is_held() -> None:
+def test_a_snapshot_never_shares_what_is_allocated() -> None:
     class Torn(Book):
         @property
         def shared(self) -> CpuSet:
             return self.topology.all  # as if the claim were gone already
 
-    at = take_scene(Torn(machine(4), A), machine(4), PinSettings())
+    at = take_snapshot(Torn(machine(4), A), machine(4), PinSettings())
     assert at.shared == cpus("2-3")
 
 
@@ -339,27 +341,29 @@ def books(draw: st.DrawFn) -> Book:
         sockets=draw(st.integers(1, 2)), numa=draw(st.integers(1, 2)), cores=draw(st.integers(1, 4))
     )
     owner = {cpu: draw(st.integers(0, 4)) for cpu in topology.all}
-    holdings = []
+    allocations = []
     for number in range(4):
         mine = CpuSet(cpu for cpu, claim in owner.items() if claim == number)
         if mine:
-            holdings.append(hold(f"u{number}", str(mine), mix=draw(st.sampled_from([None, True, False]))))
+            allocations.append(
+                hold(f"u{number}", str(mine), include_shared=draw(st.sampled_from([None, True, False])))
+            )
     gone = CpuSet(cpu for cpu in topology.all if draw(st.integers(0, 9)) == 0)
-    return Book(switch_off(topology, gone) if gone != topology.all else topology, *holdings)
+    return Book(switch_off(topology, gone) if gone != topology.all else topology, *allocations)
 
 
 @st.composite
 def containers(draw: st.DrawFn) -> list[ContainerView]:
-    made = []
+    created = []
     for number in range(draw(st.integers(1, 6))):
         claims = {
             f"u{uid}": draw(st.sampled_from(["", "0", "0-1", "1-3", "right"]))
             for uid in draw(st.sets(st.integers(0, 4), max_size=2))
         }
-        made.append((number, draw(st.integers(0, 2)), claims))
+        created.append((number, draw(st.integers(0, 2)), claims))
     return [
         ContainerView(f"c{n}", f"p{pod}", "default", claims={u: _said(t) for u, t in claims.items()})
-        for n, pod, claims in made
+        for n, pod, claims in created
     ]
 
 
@@ -367,12 +371,14 @@ def _said(text: str) -> CpuSet:
     return CpuSet([9999]) if text == "right" else cpus(text)
 
 
-def _right(container: ContainerView, book: Book) -> ContainerView:
+def _right(container: ContainerView, state: Book) -> ContainerView:
     """Where 9999 stands, what the book holds."""
     return replace(
         container,
         claims={
-            uid: book.holdings[uid].granted if said == CpuSet([9999]) and uid in book.holdings else said
+            uid: state.allocations[uid].assigned
+            if said == CpuSet([9999]) and uid in state.allocations
+            else said
             for uid, said in container.claims.items()
         },
     )
@@ -380,21 +386,25 @@ def _right(container: ContainerView, book: Book) -> ContainerView:
 
 @given(books(), containers(), st.booleans(), st.booleans(), st.booleans())
 def test_exclusive_cpus_are_exclusive_whatever_there_is(
-    book: Book, crowd: list[ContainerView], mix: bool, mems: bool, running: bool
+    state: Book, others: list[ContainerView], include_shared: bool, mems: bool, running: bool
 ) -> None:
-    at = scene(book, mix=mix, mems=mems)
-    got: dict[str, Wanted] = {}
-    for container in (_right(one, book) for one in crowd):
-        found = judge(container, at).wanted if running else ask(container, book, mix=mix, mems=mems)
-        if isinstance(found, Wanted) and found.cpus:
+    at = snapshot(state, include_shared=include_shared, mems=mems)
+    got: dict[str, DesiredCpuset] = {}
+    for container in (_right(one, state) for one in others):
+        found = (
+            decide(container, at).desired
+            if running
+            else ask(container, state, include_shared=include_shared, mems=mems)
+        )
+        if isinstance(found, DesiredCpuset) and found.cpus:
             got[container.id] = found
-            assert found.cpus <= book.topology.all
+            assert found.cpus <= state.topology.all
             assert found.exclusive <= union(
-                book.holdings[u].granted for u in container.claims if u in book.holdings
+                state.allocations[u].assigned for u in container.claims if u in state.allocations
             )
-            assert found.cpus - found.exclusive <= book.shared
+            assert found.cpus - found.exclusive <= state.shared
             assert bool(found.mems) == (mems and bool(found.exclusive))
-    by_id = {one.id: _right(one, book) for one in crowd}
+    by_id = {one.id: _right(one, state) for one in others}
     for id, one in got.items():
         for other, two in got.items():
             if id != other and one.exclusive & two.cpus:
@@ -402,17 +412,17 @@ def test_exclusive_cpus_are_exclusive_whatever_there_is(
 
 
 @given(books(), containers())
-def test_who_may_be_made_has_the_same_when_it_runs(book: Book, crowd: list[ContainerView]) -> None:
-    for container in (_right(one, book) for one in crowd):
-        found = ask(container, book)
-        verdict = judge(container, scene(book))
-        if isinstance(found, Wanted):
-            assert verdict.wanted == found
-            assert verdict.fault is None
+def test_an_admitted_container_keeps_its_cpuset(state: Book, others: list[ContainerView]) -> None:
+    for container in (_right(one, state) for one in others):
+        found = ask(container, state)
+        decision = decide(container, snapshot(state))
+        if isinstance(found, DesiredCpuset):
+            assert decision.desired == found
+            assert decision.fault is None
         else:
-            assert verdict.fault is not None
+            assert decision.fault is not None
 
 
 def test_the_environment_of_a_holding_is_read_back() -> None:
-    told = read_env(env(A, B))
-    assert told == Told({"a": cpus("0-1"), "b": cpus("2-3")})
+    env_claims = read_env(env(A, B))
+    assert env_claims == ContainerEnv({"a": cpus("0-1"), "b": cpus("2-3")})

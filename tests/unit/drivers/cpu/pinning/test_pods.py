@@ -6,7 +6,7 @@ from plimsoll.client.endpoints import NODES, PODS
 from plimsoll.drivers.cpu.pinning.pods import NodePods
 from tests.smoke.objects import node, pod
 from tests.unit.apiserver.build import Bench, run
-from tests.unit.drivers.cpu.pinning.parts import until
+from tests.unit.drivers.cpu.pinning.builders import until
 
 
 def test_the_pods_of_this_node_are_followed() -> None:

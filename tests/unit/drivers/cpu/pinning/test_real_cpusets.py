@@ -13,11 +13,11 @@ import pytest
 
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.common.cgroupfs import LinuxFiles
-from plimsoll.drivers.cpu.pinning.audit import Sights
+from plimsoll.drivers.cpu.pinning.audit import CpusetObserver
 from plimsoll.drivers.cpu.pinning.cgroups import CgroupEnforcer
 from plimsoll.drivers.cpu.pinning.cpusets import Hierarchy, find_hierarchy
-from plimsoll.drivers.cpu.pinning.plan import ContainerView, Reason
-from tests.unit.drivers.cpu.pinning.parts import Book, hold, machine, settings
+from plimsoll.drivers.cpu.pinning.plan import ContainerView, PinFaultReason
+from tests.unit.drivers.cpu.pinning.builders import Book, hold, machine, settings
 from tests.unit.drivers.cpu.pinning.test_cgroups import Pods, pod
 
 MOUNT = Path("/sys/fs/cgroup")
@@ -86,7 +86,7 @@ def test_processes_run_where_they_should_and_go_back(tree: Tree, tmp_path: Path)
     count = max(os.sched_getaffinity(0)) + 1
     topology = machine(count)
     own = hold("a", "0")
-    book = Book(topology)
+    state = Book(topology)
     try:
         exclusive = tree.start("poduid-p/p-app")
         shared = tree.start("poduid-q/cri-containerd-q-app.scope")
@@ -95,27 +95,27 @@ def test_processes_run_where_they_should_and_go_back(tree: Tree, tmp_path: Path)
     pods = Pods(pod("p", {"app": ["c"]}, claims={"c": "name-a"}), pod("q", {"app": []}))
 
     async def story() -> None:
-        enforcer = CgroupEnforcer(book, lambda: book.topology, settings(tmp_path), pods, MOUNT)
+        enforcer = CgroupEnforcer(state, lambda: state.topology, settings(tmp_path), pods, MOUNT)
         assert await enforcer.apply() == ()
         assert affinity(shared) == affinity(exclusive) == topology.all
-        book.hold(own)
+        state.hold(own)
         assert await enforcer.apply() == ()
         assert affinity(exclusive) == CpuSet([0])
         assert affinity(shared) == topology.all - CpuSet([0])
         # Somebody else widens it; that is seen and set right.
         (tree.root / "poduid-q/cri-containerd-q-app.scope/cpuset.cpus").write_text(str(topology.all))
-        assert [fault.reason for fault in await enforcer.apply()] == [Reason.DRIFTED]
+        assert [fault.reason for fault in await enforcer.apply()] == [PinFaultReason.DRIFTED]
         assert affinity(shared) == topology.all - CpuSet([0])
-        sights = Sights(MOUNT, Path("/proc")).look(enforcer.containers())
-        assert {id: str(sight.cpus) for id, sight in sights.items()} == {
+        observer = CpusetObserver(MOUNT, Path("/proc")).observe(enforcer.containers())
+        assert {id: str(observed.cpus) for id, observed in observer.items()} == {
             "p-app": "0",
             "q-app": str(topology.all - CpuSet([0])),
         }
-        by_process = Sights(tmp_path, Path("/proc")).look(
+        by_process = CpusetObserver(tmp_path, Path("/proc")).observe(
             [ContainerView("q-app", "uid-q", pid=shared), ContainerView("other", "uid-q", pid=shared)]
         )
-        assert {id: sight.cpus for id, sight in by_process.items()} == {"q-app": affinity(shared)}
-        book.release("a")
+        assert {id: observed.cpus for id, observed in by_process.items()} == {"q-app": affinity(shared)}
+        state.release("a")
         assert await enforcer.apply() == ()
         assert affinity(shared) == topology.all
         await enforcer.stop()

@@ -15,9 +15,9 @@ from plimsoll.drivers.cpu.allocation import Algorithm, AssignOptions
 from plimsoll.drivers.cpu.allocation.allocate import Assigned, assign
 from plimsoll.drivers.cpu.claim_config import ClaimConfig, read_configs
 from plimsoll.drivers.cpu.config_file import read_settings
-from plimsoll.drivers.cpu.devices import arrange
-from plimsoll.drivers.cpu.settings import CpuSettings, GroupBy, Mode, RequestPolicy
-from plimsoll.drivers.cpu.topology import Skipped
+from plimsoll.drivers.cpu.devices import compute_layout
+from plimsoll.drivers.cpu.settings import CpuSettings, DeviceMode, GroupBy, RequestPolicy
+from plimsoll.drivers.cpu.topology import SkippedCpu
 from tests.unit.allocator.build import attempt, claim, device, exactly, picked, resource_slice, results
 from tests.unit.apiserver.validation.objects import field_errors
 from tests.unit.drivers.cpu.devices.publish import NODE, ask, attributes, publish, slices_of
@@ -40,7 +40,7 @@ def configured(**keys: Any) -> ClaimConfig:
 
 def test_problem_2_siblings_of_four_way_smt_are_neighbours() -> None:
     machine = make_machine(cores=2, threads=4)
-    devices = publish(machine, mode=Mode.INDIVIDUAL)
+    devices = publish(machine, mode=DeviceMode.INDIVIDUAL)
     assert [attributes(device)["dra.cpu/cpuID"] for device in devices] == [0, 2, 4, 6, 1, 3, 5, 7]
 
 
@@ -63,14 +63,14 @@ def test_problem_8_more_than_there_is_is_refused_however_it_is_rounded() -> None
 
 
 def test_problem_12_skipped_cpus_are_not_counted() -> None:
-    machine = replace(make_machine(cores=4), skipped=(Skipped(4, "no topology"),))
+    machine = replace(make_machine(cores=4), skipped=(SkippedCpu(4, "no topology"),))
     (device,) = publish(machine, group_by=GroupBy.MACHINE)
     assert device["capacity"]["dra.cpu/cpu"]["value"] == "4"
-    assert str(arrange(machine, CpuSettings(NODE, group_by=GroupBy.MACHINE)).claimable) == "0-3"
+    assert str(compute_layout(machine, CpuSettings(NODE, group_by=GroupBy.MACHINE)).claimable) == "0-3"
     assert publish(make_machine(cores=4), group_by=GroupBy.MACHINE, reserved=4) == []
 
 
-def test_issue_104_whole_l3_claims() -> None:
+def test_issue_104_full_l3_claims() -> None:
     """A request without an amount takes a whole cache, and nobody else gets a CPU of it."""
     settings = CpuSettings(NODE, group_by=GroupBy.L3)
     devices = publish(SERVER, group_by=GroupBy.L3)
@@ -104,16 +104,16 @@ def test_issue_45_full_physical_cores() -> None:
 def test_issue_290_more_than_32_cpus_are_claimed_from_a_group() -> None:
     """A claim has at most 32 results, which is the API's limit for single CPUs; of a group it is one."""
     machine = make_machine(cores=40)
-    single = publish(machine, mode=Mode.INDIVIDUAL)
-    assert len(picked(ask(single, None, count=32, mode=Mode.INDIVIDUAL))[0]) == 32
-    assert not isinstance(ask(single, None, count=33, mode=Mode.INDIVIDUAL), Allocation)
+    single = publish(machine, mode=DeviceMode.INDIVIDUAL)
+    assert len(picked(ask(single, None, count=32, mode=DeviceMode.INDIVIDUAL))[0]) == 32
+    assert not isinstance(ask(single, None, count=33, mode=DeviceMode.INDIVIDUAL), Allocation)
     assert consumed(publish(machine, group_by=GroupBy.MACHINE), "40") == ["40"]
 
 
 def test_issue_5_more_than_128_cpus_are_more_than_one_slice() -> None:
     machine = make_machine(cores=300)
-    settings = CpuSettings(NODE, mode=Mode.INDIVIDUAL)
-    trees = slices_of(publish(machine, mode=Mode.INDIVIDUAL), settings)
+    settings = CpuSettings(NODE, mode=DeviceMode.INDIVIDUAL)
+    trees = slices_of(publish(machine, mode=DeviceMode.INDIVIDUAL), settings)
     assert [len(tree["spec"]["devices"]) for tree in trees] == [128, 128, 44]
     assert {tree["spec"]["pool"]["resourceSliceCount"] for tree in trees} == {3}
     trees[0]["spec"]["devices"] += trees[1]["spec"]["devices"][:1]
@@ -121,17 +121,17 @@ def test_issue_5_more_than_128_cpus_are_more_than_one_slice() -> None:
 
 
 def test_issue_103_exclusive_and_shared_cpus_together() -> None:
-    assert read_settings(None, {"exclusive-plus-shared": True}, hostname=NODE).pin.mix
-    assert not read_settings(None, {}, hostname=NODE).pin.mix
-    assert configured(mix=True).mix is True
-    assert configured(mix=False).mix is False
-    assert configured(sorting="packed").mix is None
+    assert read_settings(None, {"exclusive-plus-shared": True}, hostname=NODE).pin.include_shared
+    assert not read_settings(None, {}, hostname=NODE).pin.include_shared
+    assert configured(mix=True).include_shared is True
+    assert configured(mix=False).include_shared is False
+    assert configured(sorting="packed").include_shared is None
 
 
 def test_issue_299_legacy_attributes_are_still_there() -> None:
-    for options in ({}, {"mode": Mode.INDIVIDUAL}):
-        told = attributes(publish(SERVER, Form.V1_37, **options)[0])
-        assert told["dra.cpu/numaNodeID"] == told["dra.net/numaNode"] == 0
+    for options in ({}, {"mode": DeviceMode.INDIVIDUAL}):
+        env_cpus = attributes(publish(SERVER, Form.V1_37, **options)[0])
+        assert env_cpus["dra.cpu/numaNodeID"] == env_cpus["dra.net/numaNode"] == 0
 
 
 def test_issue_114_a_nic_and_its_cpus_lie_together() -> None:
@@ -153,9 +153,9 @@ def test_issue_114_a_nic_and_its_cpus_lie_together() -> None:
     assert picked(attempt([*cpus, nics], wanted)) == [["eth0", "cpudevnuma001"]]
 
 
-def test_issue_316_an_external_allocator_is_told_the_topology() -> None:
+def test_issue_316_an_external_allocator_is_reported_the_topology() -> None:
     """Every CPU's place is in its device; of a group it is what its CPUs have in common."""
-    (cpu, *_) = [attributes(device) for device in publish(SERVER, mode=Mode.INDIVIDUAL)][-1:]
+    (cpu, *_) = [attributes(device) for device in publish(SERVER, mode=DeviceMode.INDIVIDUAL)][-1:]
     last = SERVER.cpus[-1]
     assert (cpu["dra.cpu/cpuID"], cpu["dra.cpu/socketID"]) == (last.id, last.socket)
     assert (cpu["dra.cpu/cacheL3ID"], cpu["dra.cpu/coreID"]) == (last.l3_id, last.core_id)

@@ -7,38 +7,38 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from plimsoll.drivers.cpu.pinning.audit import Sights
+from plimsoll.drivers.cpu.pinning.audit import CpusetObserver
 from plimsoll.drivers.cpu.pinning.cgroups import CgroupEnforcer
 from plimsoll.drivers.cpu.pinning.nri import NriEnforcer
-from plimsoll.drivers.cpu.pinning.plan import Reason
+from plimsoll.drivers.cpu.pinning.plan import PinFaultReason
 from plimsoll.protocols.messages import nri
 from plimsoll.protocols.nri import Event
 from tests.unit.drivers.cpu.machines import make_machine
-from tests.unit.drivers.cpu.pinning.parts import Book, env, hold, machine, until
+from tests.unit.drivers.cpu.pinning.builders import Book, env, hold, machine, until
 from tests.unit.drivers.cpu.pinning.runtimes import (
     OwnRuntime,
     Scripted,
+    apply_desired,
     changes,
     container,
-    given,
     overlap,
     sandbox,
     with_own,
     with_script,
 )
 from tests.unit.drivers.cpu.pinning.stand_in import CPUS, V1
-from tests.unit.drivers.cpu.pinning.test_cgroups import Pods, place, pod, tell
+from tests.unit.drivers.cpu.pinning.test_cgroups import Pods, place, pod, run_enforcer
 
 A, B = hold("a", "0-1"), hold("b", "2")
 
 
 def test_problem_6_shared_pool_grows_right_after_unprepare() -> None:
-    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, book: Book) -> None:
+    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
         await runtime.add("shared")
         await runtime.add("own", env(A))
         await runtime.end("own")
         assert runtime.cpus("shared") == "2-3"
-        book.release("a")
+        state.release("a")
         await enforcer.apply()
         assert runtime.cpus("shared") == "0-3"  # and no container was made in between
 
@@ -46,7 +46,7 @@ def test_problem_6_shared_pool_grows_right_after_unprepare() -> None:
 
 
 def test_problem_7_containers_of_one_pod_share_a_claim() -> None:
-    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, book: Book) -> None:
+    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
         assert await runtime.add("init", env(A), pod="p") == ""
         await runtime.end("init", remove=False)
         for name in ("app", "sidecar", "app-restarted"):
@@ -60,7 +60,7 @@ def test_problem_7_containers_of_one_pod_share_a_claim() -> None:
 
 
 def test_problem_7_the_claim_is_free_with_its_last_user() -> None:
-    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, book: Book) -> None:
+    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
         await runtime.add("one", env(A), pod="p")
         await runtime.add("two", env(A), pod="p")
         await runtime.end("one")
@@ -72,7 +72,7 @@ def test_problem_7_the_claim_is_free_with_its_last_user() -> None:
 
 
 def test_problem_9_kubelet_updates_do_not_overwrite() -> None:
-    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, book: Book) -> None:
+    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
         await runtime.add("own", env(A))
         await runtime.add("shared")
         assert await runtime.update("own", cpus="0-3", cpu_shares=2048, memory_limit=1 << 30) == ""
@@ -86,19 +86,19 @@ def test_problem_9_kubelet_updates_do_not_overwrite() -> None:
 
 
 def test_problem_9_a_container_that_keeps_what_it_has_keeps_it_through_updates() -> None:
-    async def story(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+    async def story(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
         await script.synchronize(container("s", cpus="0-1"))
-        book.hold(hold("w", "0-3"))
+        state.hold(hold("w", "0-3"))
         request = nri.UpdateContainerRequest(pod=sandbox("s"), container=container("s", cpus="0-1"))
         request.linux_resources.cpu.cpus = "2-3"
         assert changes(await script.call("UpdateContainer", request)) == {"s": "0-1"}
 
-    book = Book(machine(4), hold("x", "2-3"))
-    with_script(story, book)
+    state = Book(machine(4), hold("x", "2-3"))
+    with_script(story, state)
 
 
-def test_problem_10_reconnects_for_ever() -> None:
-    async def story(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+def test_problem_10_reconnects_indefinitely() -> None:
+    async def story(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
         await script.synchronize()
         for number in range(2, 12):  # more often than five times
             script.hang_up()
@@ -114,7 +114,7 @@ def test_problem_10_reconnects_for_ever() -> None:
 
 
 def test_problem_10_a_runtime_that_is_away_is_waited_for() -> None:
-    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, book: Book) -> None:
+    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
         await runtime.add("own", env(A))
         await runtime.stop()
         await until(lambda: "nri.sock" in enforcer.link_error)
@@ -128,7 +128,7 @@ def test_problem_10_a_runtime_that_is_away_is_waited_for() -> None:
 def test_issue_295_empty_shared_pool() -> None:
     whole = hold("w", "0-3")
 
-    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, book: Book) -> None:
+    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
         assert await runtime.add("own", env(whole), pod="p") == ""
         refused = await runtime.add("sidecar", pod="p")
         assert refused == "no shared CPUs are left for containers without exclusive CPUs"
@@ -140,10 +140,10 @@ def test_issue_295_empty_shared_pool() -> None:
 def test_issue_297_a_claim_of_everything_does_not_start_over_shared_containers() -> None:
     whole = hold("w", "0-3")
 
-    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, book: Book) -> None:
+    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
         await runtime.add("shared")
-        book.hold(whole)
-        assert [fault.reason for fault in await enforcer.apply()] == [Reason.EMPTY_POOL]
+        state.hold(whole)
+        assert [fault.reason for fault in await enforcer.apply()] == [PinFaultReason.EMPTY_POOL]
         assert runtime.cpus("shared") == "0-3"  # never an empty set
         refused = await runtime.add("own", env(whole))
         assert refused == 'CPUs "0-3" are still used by container "default/shared/shared"'
@@ -154,14 +154,14 @@ def test_issue_297_a_claim_of_everything_does_not_start_over_shared_containers()
 
 
 def test_issue_103_exclusive_and_shared_cpus_in_one_container() -> None:
-    mixed = hold("m", "0", mix=True)
+    mixed = hold("m", "0", include_shared=True)
 
-    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, book: Book) -> None:
+    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
         await runtime.add("mixed", env(mixed))
         await runtime.add("shared")
         assert runtime.cpus("mixed") == "0-3"
         assert runtime.cpus("shared") == "1-3"
-        book.hold(B)
+        state.hold(B)
         await enforcer.apply()
         assert runtime.cpus("mixed") == "0-1,3"
         assert runtime.cpus("shared") == "1,3"
@@ -170,7 +170,7 @@ def test_issue_103_exclusive_and_shared_cpus_in_one_container() -> None:
 
 
 def test_issue_305_quota_does_not_throttle_exclusive_cpus() -> None:
-    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, book: Book) -> None:
+    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
         await runtime.add("own", env(A), cpu_quota=150_000, cpu_period=100_000)
         await runtime.add("shared", cpu_quota=50_000, cpu_period=100_000)
         assert runtime.quota("own") == -1
@@ -180,7 +180,7 @@ def test_issue_305_quota_does_not_throttle_exclusive_cpus() -> None:
 
 
 def test_issue_313_a_resize_does_not_bring_the_quota_back() -> None:
-    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, book: Book) -> None:
+    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
         await runtime.add("own", env(A), cpu_quota=150_000, cpu_period=100_000)
         await runtime.update("own", cpu_quota=180_000, cpu_period=100_000)
         assert runtime.quota("own") == -1
@@ -189,7 +189,7 @@ def test_issue_313_a_resize_does_not_bring_the_quota_back() -> None:
 
 
 def test_issue_305_quota_is_left_alone_unless_asked_for() -> None:
-    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, book: Book) -> None:
+    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
         await runtime.add("own", env(A), cpu_quota=150_000, cpu_period=100_000)
         assert runtime.quota("own") == 150_000
 
@@ -199,21 +199,21 @@ def test_issue_305_quota_is_left_alone_unless_asked_for() -> None:
 def test_issue_140_a_cpuset_that_something_else_wrote(tmp_path: Path) -> None:
     files = V1(tmp_path, ("cpuset",))
 
-    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, book: Book) -> None:
+    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
         await runtime.add("own", env(A))
         folder = files.add("kubepods/poduid-own/cri-containerd-own.scope")
         files.write(folder / CPUS, "2-3")
-        (fault,) = await enforcer.audit.look()
+        (fault,) = await enforcer.audit.check()
         assert fault.message == 'runs on CPUs "2-3" instead of "0-1": something else has set them'
         assert runtime.log == [("own", "0-1")]
 
-    with_own(story, Book(machine(4), A), sights=Sights(tmp_path, tmp_path, files))
+    with_own(story, Book(machine(4), A), observer=CpusetObserver(tmp_path, tmp_path, files))
 
 
-def test_issue_109_containers_made_while_nobody_listened() -> None:
+def test_issue_109_containers_made_while_disconnected() -> None:
     """What was made unpinned while the plugin was away is set right when it is back, or is not made."""
 
-    async def story(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+    async def story(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
         assert script.mask & Event.VALIDATE_CONTAINER_ADJUSTMENT.bit
         answer = await script.synchronize(
             container("shared"), container("own", env(A)), container("late", env(B))
@@ -227,16 +227,16 @@ def test_issue_109_containers_made_while_nobody_listened() -> None:
 def test_issue_279_shared_containers_are_updated_without_a_lock_up() -> None:
     """Never from a handler, never where the runtime may lock up, and then with the next event."""
 
-    async def old(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+    async def old(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
         await script.synchronize(container("s", cpus="2-3"))
-        book.release("a")
+        state.release("a")
         await enforcer.apply()
         assert script.updates == []
         assert changes(await script.create("t")) == {"s": "0-3"}
 
-    async def new(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+    async def new(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
         await script.synchronize(container("s", cpus="2-3"))
-        book.release("a")
+        state.release("a")
         await enforcer.apply()
         assert [changes(request) for request in script.updates] == [{"s": "0-3"}]
 
@@ -249,18 +249,18 @@ def test_issue_279_shared_containers_are_updated_without_a_lock_up() -> None:
 
 
 def test_issue_138523_memory_of_exclusive_cpus_is_near() -> None:
-    near = hold("n", "2-3")
+    affinity = hold("n", "2-3")
 
-    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, book: Book) -> None:
-        await runtime.add("own", env(near))
+    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
+        await runtime.add("own", env(affinity))
         held = runtime.held["own"].resources
         assert (held.cpus, held.mems) == ("2-3", "1")
 
-    with_own(story, Book(make_machine(sockets=2, cores=2), near), pin={"mems": True})
+    with_own(story, Book(make_machine(sockets=2, cores=2), affinity), pin={"mems": True})
 
 
 def test_issues_235_and_239_a_container_that_restarts() -> None:
-    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, book: Book) -> None:
+    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
         await runtime.add("one", env(A), pod="p")
         first = runtime.held["one"]
         assert await runtime.add("two", env(A), pod="p") == ""  # before the old one is told to be gone
@@ -274,17 +274,17 @@ def test_issues_235_and_239_a_container_that_restarts() -> None:
 def test_seen_live_neighbours_get_their_cpus_back() -> None:
     """Two CPUs: a claimed container on 0, its sidecar and another pod on 1, and back after it is gone."""
 
-    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, book: Book) -> None:
+    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
         await runtime.add("other")
         assert runtime.cpus("other") == "0-1"
-        own = book.hold(hold("a", "0"))
+        own = state.hold(hold("a", "0"))
         await enforcer.apply()
         await runtime.add("claimed", env(own), pod="p")
         await runtime.add("sidecar", pod="p")
         assert [runtime.cpus(id) for id in ("claimed", "sidecar", "other")] == ["0", "1", "1"]
         await runtime.end("claimed")
         await runtime.end("sidecar")
-        book.release("a")
+        state.release("a")
         await enforcer.apply()
         assert runtime.cpus("other") == "0-1"
 
@@ -294,9 +294,9 @@ def test_seen_live_neighbours_get_their_cpus_back() -> None:
 def test_seen_live_a_claim_of_both_cpus_has_them_for_itself() -> None:
     both = hold("a", "0-1")
 
-    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, book: Book) -> None:
+    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
         await runtime.add("older")
-        book.hold(both)
+        state.hold(both)
         await enforcer.apply()
         assert "still used" in await runtime.add("claimed", env(both), pod="p")
         await runtime.end("older")
@@ -307,7 +307,7 @@ def test_seen_live_a_claim_of_both_cpus_has_them_for_itself() -> None:
 
 
 def test_seen_live_a_runtime_that_stops_for_seconds() -> None:
-    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, book: Book) -> None:
+    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
         await runtime.stop()
         await until(lambda: "nri.sock" in enforcer.link_error)
         tries = enforcer.counters.connections
@@ -329,18 +329,18 @@ def test_seen_live_pause_containers_leave_exclusive_cpus(tmp_path: Path) -> None
         assert (pause / CPUS).read_text() == "2-3"
         assert not enforcer.shared_in_use  # a claim of everything is not refused because of them
 
-    tell(tmp_path, story, Book(machine(4), A), pod("p", {"app": ["c"]}, claims={"c": "name-a"}))
+    run_enforcer(tmp_path, story, Book(machine(4), A), pod("p", {"app": ["c"]}, claims={"c": "name-a"}))
 
 
 def test_no_overlap_while_the_pool_moves() -> None:
-    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, book: Book) -> None:
+    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
         await runtime.add("shared")
         for number in range(6):
-            own = book.hold(hold(f"u{number}", str(number % 4)))
+            own = state.hold(hold(f"u{number}", str(number % 4)))
             assert await runtime.add(f"c{number}", env(own)) == ""
             assert not overlap(runtime, "shared", f"c{number}")
             await runtime.end(f"c{number}")
-            book.release(f"u{number}")
+            state.release(f"u{number}")
             await enforcer.apply()
             assert runtime.cpus("shared") == "0-3"
 
@@ -348,9 +348,9 @@ def test_no_overlap_while_the_pool_moves() -> None:
 
 
 def test_an_older_generation_of_the_protocol_is_spoken_too() -> None:
-    async def story(script: Scripted, enforcer: NriEnforcer, book: Book) -> None:
+    async def story(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
         await script.synchronize()
-        assert given(await script.made("own", env(A))) == "0-1"
+        assert apply_desired(await script.created("own", env(A))) == "0-1"
         await script.news(7, "own", pid=77)
         assert enforcer.containers()[0].pid == 77
 

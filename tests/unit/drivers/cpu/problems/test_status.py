@@ -52,19 +52,19 @@ def test_issues_285_and_286_control_planes_see_the_cpus(ward: Ward) -> None:
             await until(lambda: len(seen(ward)) == 2)
             running = {name.partition("/")[0]: CpuSet.parse(cpus) for name, cpus in ward.cpus().items()}
             assert seen(ward) == {name: pinned(cpus) for name, cpus in running.items()}
-            await until(lambda: driver.station.claim_status_synced)
+            await until(lambda: driver.plugin_server.claim_status_synced)
         before = ward.cluster.client.list(RESOURCE_CLAIMS)
         async with ward.driver() as driver:
-            await until(lambda: driver.station.claim_status_synced)
+            await until(lambda: driver.plugin_server.claim_status_synced)
             assert ward.cluster.client.list(RESOURCE_CLAIMS) == before, "nothing is written twice"
             await ward.end("a")
             await until(lambda: set(seen(ward)) == {"b"})
-            assert not driver.station.claim_status_errors
+            assert not driver.plugin_server.claim_status_errors
 
     play(story())
 
 
-def test_a_claim_that_outlives_its_pod_tells_nothing_more(ward: Ward) -> None:
+def test_a_claim_that_outlives_its_pod_reports_nothing_more(ward: Ward) -> None:
     claim = template("mine", "2").replace("ResourceClaimTemplate", "ResourceClaim")
     claim = claim.replace("      spec:\n        devices", "      devices").replace("  requests", "requests")
 
@@ -82,18 +82,22 @@ def test_a_claim_that_outlives_its_pod_tells_nothing_more(ward: Ward) -> None:
     play(story())
 
 
-def test_the_status_follows_cpus_that_go_and_come(ward: Ward) -> None:
+def test_the_status_follows_cpus_that_go_offline_and_come_back(ward: Ward) -> None:
     async def story() -> None:
         async with ward.driver() as driver:
             await ward.run(pod("a", "two"))
-            (holding,) = driver.book.holdings.values()
-            await until(lambda: seen(ward) == {"a": pinned(holding.granted)})
-            gone = CpuSet([min(holding.granted)])
+            (allocation,) = driver.state.allocations.values()
+            await until(lambda: seen(ward) == {"a": pinned(allocation.assigned)})
+            gone = CpuSet([min(allocation.assigned)])
             write_sysfs(switch_off(MACHINE, gone), ward.sysfs)
-            lost = {**pinned(holding.granted), "offline": str(gone), "Ready": ("False", "CPUsOffline")}
-            await until(lambda: seen(ward) == {"a": lost})
+            offline_allocated = {
+                **pinned(allocation.assigned),
+                "offline": str(gone),
+                "Ready": ("False", "CPUsOffline"),
+            }
+            await until(lambda: seen(ward) == {"a": offline_allocated})
             write_sysfs(MACHINE, ward.sysfs)
-            await until(lambda: seen(ward) == {"a": pinned(holding.granted)})
+            await until(lambda: seen(ward) == {"a": pinned(allocation.assigned)})
 
     play(story())
 
@@ -102,19 +106,19 @@ def test_disputed_claims_are_not_ready(ward: Ward) -> None:
     async def story() -> None:
         async with ward.driver() as driver:
             await ward.run(pod("a", "two"))
-            (holding,) = driver.book.holdings.values()
-            await until(lambda: seen(ward) == {"a": pinned(holding.granted)})
+            (allocation,) = driver.state.allocations.values()
+            await until(lambda: seen(ward) == {"a": pinned(allocation.assigned)})
             # Somebody else writes other CPUs into its file; that is seen when files are compared again.
-            uid = holding.ref.uid
+            uid = allocation.ref.uid
             file = ward.settings.cdi / f"dra.k8s.io-cpu_claim-{uid}.json"
             tree = json.loads(file.read_text())
             tree["devices"][0]["containerEdits"]["env"] = [f"DRA_CPUSET_{uid}=7"]
             file.write_text(json.dumps(tree))
-            await asyncio.to_thread(driver.book.recheck)
-            disputed = {**pinned(holding.granted), "Ready": ("False", "Disputed")}
+            await asyncio.to_thread(driver.state.reconcile_files)
+            disputed = {**pinned(allocation.assigned), "Ready": ("False", "Disputed")}
             await until(lambda: seen(ward) == {"a": disputed})
         async with ward.driver() as driver:
-            await until(lambda: driver.station.claim_status_synced)
+            await until(lambda: driver.plugin_server.claim_status_synced)
             assert seen(ward) == {"a": disputed}
             await ward.end("a")
             await until(lambda: not seen(ward))
@@ -122,7 +126,7 @@ def test_disputed_claims_are_not_ready(ward: Ward) -> None:
     play(story())
 
 
-def test_a_runtime_that_stays_away_is_told(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_runtime_that_stays_away_is_reported(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver_module, "UNLINKED_SECONDS", 0.2)
 
     async def story() -> None:
@@ -137,14 +141,14 @@ def test_a_runtime_that_stays_away_is_told(ward: Ward, monkeypatch: pytest.Monke
     play(story())
 
 
-def test_nothing_is_told_if_that_is_set(ward: Ward) -> None:
+def test_nothing_is_reported_if_that_is_set(ward: Ward) -> None:
     async def story() -> None:
         async with ward.driver(replace(ward.settings, report_cpus=False)) as driver:
             await ward.run(pod("a", "two"))
-            await until(lambda: driver.station.claim_status_synced)
+            await until(lambda: driver.plugin_server.claim_status_synced)
             assert driver.device_statuses() is None
             await ward.end("a")
-            assert driver.station.metrics.claim_status.written == 0
+            assert driver.plugin_server.metrics.claim_status.written == 0
 
     play(story())
 
@@ -161,7 +165,7 @@ def test_without_the_right_pods_run_and_it_is_found(ward: Ward) -> None:
             await driver.start()
             try:
                 await ward.run(pod("a", "two"))
-                await until(lambda: bool(driver.station.claim_status_errors))
+                await until(lambda: bool(driver.plugin_server.claim_status_errors))
                 (finding,) = [each for each in driver.findings if "no right to patch" in each.what]
                 assert "reportCPUs: false" in finding.fix
                 assert driver.ready, "it does all its work"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.drivers.cpu.allocation.allocate import Assigned, assign
-from plimsoll.drivers.cpu.topology import Machine, TopologyWatch, read_topology
+from plimsoll.drivers.cpu.topology import MachineReader, TopologyWatch, read_topology
 from tests.unit.drivers.cpu.machines import make_machine, switch_off, write_sysfs
 
 
@@ -73,7 +73,7 @@ def test_problem_hotplug_is_followed_while_the_driver_runs(tmp_path: Path) -> No
 
     async def run() -> None:
         write_sysfs(whole, tmp_path)
-        watch = TopologyWatch.of_machine(Machine(tmp_path), every=0.005, known=whole)
+        watch = TopologyWatch.of_machine(MachineReader(tmp_path), interval=0.005, known=whole)
         changes = watch.changes()
         for step in (less, whole):
             write_sysfs(step, tmp_path)

@@ -6,7 +6,7 @@ import asyncio
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from plimsoll.drivers.cpu.process.metrics import SPECS, CpuMetrics, CpuState, descriptors
+from plimsoll.drivers.cpu.process.metrics import SPECS, CpuMetrics, CpuMetricsSnapshot, descriptors
 
 #: What the Go driver's page says before anything has happened, but for its values.
 GO = """\
@@ -27,7 +27,7 @@ GO = """\
 # HELP dra_cpu_claim_allocated_cpus Number of CPUs allocated for each newly successful claim allocation.
 # TYPE dra_cpu_claim_allocated_cpus histogram
 """  # noqa: E501
-STATE = CpuState(
+STATE = CpuMetricsSnapshot(
     allocated=3,
     available=4,
     reserved=1,
@@ -101,11 +101,11 @@ def test_what_happens_is_counted_and_the_rest_is_asked_for() -> None:
         "plimsoll_cpu_healthy 1.0",
     ):
         assert line in text.splitlines()
-    now[0] = CpuState()
+    now[0] = CpuMetricsSnapshot()
     assert "dra_cpu_allocated_cpus 0.0" in page(metrics)
 
 
-def test_every_metric_is_listed_as_it_is_told() -> None:
+def test_every_metric_is_listed_as_it_is_reported() -> None:
     told = {
         family.name: family
         for family in text_string_to_metric_families(page(CpuMetrics(lambda: STATE)))

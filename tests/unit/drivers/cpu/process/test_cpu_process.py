@@ -20,8 +20,13 @@ from plimsoll.apiserver.auth.users import driver_user
 from plimsoll.apiserver.process import RunningServer, ServerSettings, start_server
 from plimsoll.client import Client
 from plimsoll.client.endpoints import RESOURCE_CLAIMS
-from plimsoll.drivers.cpu.process.run import CpuDriverProcess, Patience, read_listen, say_unregistered
-from plimsoll.drivers.cpu.settings import CpuSettings, Enforcement, PinSettings
+from plimsoll.drivers.cpu.process.run import (
+    CpuDriverProcess,
+    ProcessTimeouts,
+    format_registration_error,
+    parse_listen_address,
+)
+from plimsoll.drivers.cpu.settings import CpuSettings, PinEnforcement, PinSettings
 from plimsoll.errors import ConfigError, InputError
 from plimsoll.node.layout import Layout
 from plimsoll.node.machine.file import parse_machine
@@ -36,7 +41,7 @@ from tests.unit.drivers.cpu.machines import make_machine, write_sysfs
 
 NODE = "n1"
 SECONDS = 20.0
-BRISK = Patience(registration=0.2, look=0.02)
+BRISK = ProcessTimeouts(registration=0.2, poll=0.02)
 
 
 @pytest.fixture
@@ -56,7 +61,7 @@ def settings_in(root: Path) -> CpuSettings:
         kubelet_root=layout.root,
         cdi=layout.cdi,
         nri=layout.nri,
-        pin=PinSettings(enforcement=Enforcement.NRI),
+        pin=PinSettings(enforcement=PinEnforcement.NRI),
     )
 
 
@@ -83,9 +88,9 @@ async def node_in(server: RunningServer, root: Path) -> AsyncIterator[NodeProces
 
 @asynccontextmanager
 async def driver_in(
-    client: Client, settings: CpuSettings, *, patience: Patience = BRISK
+    client: Client, settings: CpuSettings, *, timeouts: ProcessTimeouts = BRISK
 ) -> AsyncIterator[CpuDriverProcess]:
-    process = CpuDriverProcess(client, settings, listen="127.0.0.1:0", patience=patience)
+    process = CpuDriverProcess(client, settings, listen="127.0.0.1:0", timeouts=timeouts)
     task = asyncio.create_task(process.run())
     try:
         await until(lambda: (process.pages is not None and process.pages.port) or task.done())
@@ -110,7 +115,7 @@ async def get(process: CpuDriverProcess, path: str) -> tuple[int, str]:
         return answer.status, await answer.text()
 
 
-def test_health_tells_the_truth(root: Path) -> None:
+def test_health_reports_the_real_state(root: Path) -> None:
     async def story() -> None:
         settings = settings_in(root)
         async with cluster() as server:
@@ -122,7 +127,7 @@ def test_health_tells_the_truth(root: Path) -> None:
                     assert status == 503
                     assert "[-]" in text
                 async with node_in(server, root):
-                    await process.ready(SECONDS)
+                    await process.wait_ready(SECONDS)
                     assert await get(process, "/healthz") == (200, "ok")
                     assert await get(process, "/readyz") == (200, "ok")
                     status, text = await get(process, "/healthz?verbose")
@@ -136,8 +141,8 @@ def test_health_tells_the_truth(root: Path) -> None:
                 async with node_in(server, root):
                     await until(lambda: not process.problems())
                     assert (await get(process, "/healthz"))[0] == 200
-                    shutil.rmtree(settings.folder)
-                    assert any("cannot be written" in text for text in process._unwritable())
+                    shutil.rmtree(settings.plugin_dir)
+                    assert any("is not writable" in text for text in process._find_unwritable_dirs())
 
     asyncio.run(story())
 
@@ -148,7 +153,7 @@ def test_gauges_and_pages_are_right_after_a_restart(root: Path) -> None:
         async with cluster() as server, node_in(server, root):
             client = server.client(driver_user("dra.cpu"))
             async with driver_in(client, settings) as process:
-                await process.ready(SECONDS)
+                await process.wait_ready(SECONDS)
                 assert {"dra_cpu_allocated_cpus 0.0", "dra_cpu_available_cpus 7.0"} <= await lines(process)
                 claim = allocated_claim("c", "cpudevnuma001")
                 made = await server.client().create(RESOURCE_CLAIMS, claim)
@@ -163,7 +168,7 @@ def test_gauges_and_pages_are_right_after_a_restart(root: Path) -> None:
                 before = await gauges(process)
                 shown = await described(process)
             async with driver_in(client, settings) as process:
-                await process.ready(SECONDS)
+                await process.wait_ready(SECONDS)
                 assert await gauges(process) == before
                 assert held(await described(process)) == held(shown)
                 assert 'dra_cpu_prepare_claims_total{result="success"} 0.0' in await lines(process)
@@ -205,7 +210,7 @@ def test_gauges_and_pages_are_right_after_a_restart(root: Path) -> None:
     asyncio.run(story())
 
 
-def test_one_driver_for_each_folder(root: Path) -> None:
+def test_one_driver_for_each_directory(root: Path) -> None:
     async def story() -> None:
         settings = settings_in(root)
         async with cluster() as server:
@@ -219,9 +224,7 @@ def test_one_driver_for_each_folder(root: Path) -> None:
     asyncio.run(story())
 
 
-def test_a_kubelet_that_refuses_is_told_of_and_waited_for(
-    root: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_kubelet_that_refuses_is_reported_and_awaited(root: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def notify(settings: CpuSettings, registered: bool, error: str) -> None:
         channel = rpc.dial(settings.kubelet_root / "plugins_registry" / "dra.cpu-reg.sock")
         method = rpc.method_of(registration.DESCRIPTOR, "Registration", "NotifyRegistrationStatus")
@@ -242,14 +245,16 @@ def test_a_kubelet_that_refuses_is_told_of_and_waited_for(
             assert f"{settings.kubelet_root}/plugins_registry" in told()
         async with (
             cluster() as server,
-            driver_in(server.client(), settings, patience=Patience(registration=2.0, look=0.02)) as process,
+            driver_in(
+                server.client(), settings, timeouts=ProcessTimeouts(registration=2.0, poll=0.02)
+            ) as process,
         ):
             await until(lambda: process._started)
             await notify(settings, False, "wrong version")
             await until(lambda: 'the plugin, last rejection was "wrong version"' in told())
             assert any("wrong version" in problem for problem in process.problems())
             await notify(settings, True, "")
-            await until(lambda: process.driver.station.registered)
+            await until(lambda: process.driver.plugin_server.registered)
             assert not any("registered" in problem for problem in process.problems())
 
     def told() -> str:
@@ -257,10 +262,13 @@ def test_a_kubelet_that_refuses_is_told_of_and_waited_for(
 
     with caplog.at_level(logging.INFO, "plimsoll"):
         asyncio.run(story())
-    assert say_unregistered("no", root) == 'kubelet did not register the plugin, last rejection was "no"'
+    assert (
+        format_registration_error("no", root)
+        == 'kubelet did not register the plugin, last rejection was "no"'
+    )
 
 
-def test_who_is_asked_to_stop_while_starting_stops(root: Path) -> None:
+def test_a_stop_request_during_startup_is_honored(root: Path) -> None:
     async def story() -> None:
         async with cluster() as server:
             process = CpuDriverProcess(server.client(), settings_in(root))
@@ -283,9 +291,9 @@ def test_a_machine_that_cannot_be_read_ends_the_start_with_a_reason(root: Path) 
 
 
 def test_addresses() -> None:
-    assert read_listen(":8080") == (None, 8080)
-    assert read_listen("127.0.0.1:0") == ("127.0.0.1", 0)
-    assert read_listen("[::1]:80") == ("::1", 80)
+    assert parse_listen_address(":8080") == (None, 8080)
+    assert parse_listen_address("127.0.0.1:0") == ("127.0.0.1", 0)
+    assert parse_listen_address("[::1]:80") == ("::1", 80)
     for wrong in ("8080", "host", ":x", ":70000"):
         with pytest.raises(ConfigError, match="--bind-address"):
-            read_listen(wrong)
+            parse_listen_address(wrong)

@@ -126,7 +126,7 @@ def test_a_control_file_that_cannot_be_used_at_the_start(tmp_path: Path) -> None
         pass
 
 
-def test_what_the_api_would_refuse_is_said_at_the_start() -> None:
+def test_what_the_api_would_refuse_is_reported_at_the_start() -> None:
     with (
         LocalCluster(nodes=["n"]) as cluster,
         pytest.raises(

@@ -11,11 +11,11 @@ import pytest
 from plimsoll.api.codec import decode
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.api.resource import ResourceSlice
-from plimsoll.drivers.cpu.state.affinity import near_of, needs_neighbours
+from plimsoll.drivers.cpu.state.affinity import find_affinity, needs_affinity
 from plimsoll.drivers.cpu.topology import Topology
 from plimsoll.drivers.plugin.driver import AllocatedClaim
 from tests.unit.drivers.cpu.machines import make_machine
-from tests.unit.drivers.cpu.state.desk import Asked, make_claim
+from tests.unit.drivers.cpu.state.fixtures import Asked, make_claim
 
 ROOT, NUMA = "resource.kubernetes.io/pcieRoot", "resource.kubernetes.io/numaNode"
 
@@ -47,30 +47,32 @@ NICS = slice_of(
 )
 
 
-def tied(*nics: str, attribute: str = ROOT, requests: tuple[str, ...] = (), **more: Any) -> AllocatedClaim:
+def constraints(
+    *nics: str, attribute: str = ROOT, requests: tuple[str, ...] = (), **more: Any
+) -> AllocatedClaim:
     others = [Asked(nic, request=f"nic-{nic}", driver="nic.example.com") for nic in nics]
     constraint = {"matchAttribute": attribute, "requests": list(requests)}
     return make_claim(1, Asked("cpudevnuma000", "2"), *others, constraints=[constraint], **more)
 
 
 @pytest.mark.parametrize(
-    ("claim", "near"),
+    ("claim", "affinity"),
     [
-        (tied("eth0"), "2-3"),
-        (tied("eth1"), "4-7"),
-        (tied("eth0", attribute=NUMA), "0-3"),
-        (tied("eth1", attribute="dra.net/numaNode"), ""),
-        (tied("eth0", "eth1"), "2-7"),  # near either: no CPU is near both
-        (tied("eth0", "eth1", requests=("cpus", "nic-eth0")), "2-3"),
-        (tied("bare"), ""),
-        (tied("far"), ""),
-        (tied("unknown"), ""),
+        (constraints("eth0"), "2-3"),
+        (constraints("eth1"), "4-7"),
+        (constraints("eth0", attribute=NUMA), "0-3"),
+        (constraints("eth1", attribute="dra.net/numaNode"), ""),
+        (constraints("eth0", "eth1"), "2-7"),  # near either: no CPU is near both
+        (constraints("eth0", "eth1", requests=("cpus", "nic-eth0")), "2-3"),
+        (constraints("bare"), ""),
+        (constraints("far"), ""),
+        (constraints("unknown"), ""),
     ],
 )
-def test_cpus_near_a_device(claim: AllocatedClaim, near: str) -> None:
-    assert needs_neighbours(claim)
-    found = near_of(claim, [NICS], make_rooted())
-    assert found == ({"cpus": CpuSet.parse(near)} if near else {})
+def test_cpus_near_a_device(claim: AllocatedClaim, affinity: str) -> None:
+    assert needs_affinity(claim)
+    found = find_affinity(claim, [NICS], make_rooted())
+    assert found == ({"cpus": CpuSet.parse(affinity)} if affinity else {})
 
 
 @pytest.mark.parametrize(
@@ -78,34 +80,34 @@ def test_cpus_near_a_device(claim: AllocatedClaim, near: str) -> None:
     [
         make_claim(1, Asked("cpudevnuma000", "2")),
         make_claim(1, allocated=False),
-        tied("eth0", attribute="nic.example.com/speed"),
-        tied("eth0", requests=("cpus", "other")),
-        tied("eth0", requests=("nic-eth0",)),
-        tied(),
+        constraints("eth0", attribute="nic.example.com/speed"),
+        constraints("eth0", requests=("cpus", "other")),
+        constraints("eth0", requests=("nic-eth0",)),
+        constraints(),
     ],
 )
 def test_claims_that_are_tied_to_nothing(claim: AllocatedClaim) -> None:
-    assert not needs_neighbours(claim)
-    assert near_of(claim, [NICS], make_rooted()) == {}
+    assert not needs_affinity(claim)
+    assert find_affinity(claim, [NICS], make_rooted()) == {}
 
 
 def test_two_ties_of_one_request() -> None:
     others = [Asked("eth0", request="a", driver="nic.example.com")]
     both = [{"matchAttribute": NUMA}, {"matchAttribute": ROOT}]
     claim = make_claim(1, Asked("cpudevnuma000", "2"), *others, constraints=both)
-    assert near_of(claim, [NICS], make_rooted()) == {"cpus": CpuSet([2, 3])}
+    assert find_affinity(claim, [NICS], make_rooted()) == {"cpus": CpuSet([2, 3])}
 
 
 def test_subrequests_are_tied_by_their_parent() -> None:
     others = [Asked("eth0", request="nic/fast", driver="nic.example.com")]
     constraint = {"matchAttribute": ROOT, "requests": ["cpus", "nic"]}
     claim = make_claim(1, Asked("cpudevnuma000", "2", "cpus/many"), *others, constraints=[constraint])
-    assert near_of(claim, [NICS], make_rooted()) == {"cpus": CpuSet([2, 3])}
+    assert find_affinity(claim, [NICS], make_rooted()) == {"cpus": CpuSet([2, 3])}
 
 
 def test_the_newest_slice_counts() -> None:
     new = slice_of(2, eth0={ROOT: {"string": "pci0000:00"}})
     for slices in ([NICS, new], [new, NICS]):
-        assert near_of(tied("eth0"), slices, make_rooted()) == {"cpus": CpuSet([0, 1])}
+        assert find_affinity(constraints("eth0"), slices, make_rooted()) == {"cpus": CpuSet([0, 1])}
     other = slice_of(9, driver="other.example.com", eth0={ROOT: {"string": "pci0000:30"}})
-    assert near_of(tied("eth0"), [NICS, other], make_rooted()) == {"cpus": CpuSet([2, 3])}
+    assert find_affinity(constraints("eth0"), [NICS, other], make_rooted()) == {"cpus": CpuSet([2, 3])}

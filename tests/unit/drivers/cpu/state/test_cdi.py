@@ -13,29 +13,31 @@ from hypothesis import strategies as st
 
 from plimsoll.api.cpuset import EMPTY, CpuSet
 from plimsoll.drivers.cpu.state.cdi import (
-    CdiFile,
-    check_uid,
+    CpuClaimCdiFile,
     file_name,
     make_spec,
     read_file,
     read_files,
     remove_file,
+    validate_uid,
     write_file,
 )
-from plimsoll.drivers.cpu.state.holdings import Grant, Holding
+from plimsoll.drivers.cpu.state.claim_allocation import ClaimAllocation, CpuAssignment
 from plimsoll.protocols.cdi import CdiFolders, Edits
 from plimsoll.protocols.dra import ClaimRef
-from tests.unit.drivers.cpu.state.desk import NODE, uid_of
+from tests.unit.drivers.cpu.state.fixtures import NODE, uid_of
 
 UID = uid_of(7)
 
 
-def make_holding(*cpus: str, apart: bool = False, requests: tuple[str, ...] = ("a", "b/big")) -> Holding:
-    grants = tuple(
-        Grant(request, NODE, "cpudevnuma000", CpuSet.parse(text))
+def make_holding(
+    *cpus: str, per_request: bool = False, requests: tuple[str, ...] = ("a", "b/big")
+) -> ClaimAllocation:
+    assignments = tuple(
+        CpuAssignment(request, NODE, "cpudevnuma000", CpuSet.parse(text))
         for request, text in zip(requests, cpus, strict=False)
     )
-    return Holding(ClaimRef("default", "c", UID), grants, apart=apart)
+    return ClaimAllocation(ClaimRef("default", "c", UID), assignments, per_request=per_request)
 
 
 def test_the_file_is_that_of_the_go_driver(tmp_path: Path) -> None:
@@ -52,12 +54,12 @@ def test_the_file_is_that_of_the_go_driver(tmp_path: Path) -> None:
 
 
 def test_a_file_reads_back(tmp_path: Path) -> None:
-    holding = make_holding("2-3", "10-11", apart=True)
-    assert write_file(tmp_path, holding) is None
+    allocation = make_holding("2-3", "10-11", per_request=True)
+    assert write_file(tmp_path, allocation) is None
     found, faults = read_files(tmp_path)
     assert not faults
     assert found[UID].fault == ""
-    assert found[UID].cpus == holding.granted
+    assert found[UID].cpus == allocation.assigned
     assert found[UID].requests == {"a": CpuSet([2, 3]), "b": CpuSet([10, 11])}
     assert remove_file(tmp_path, UID) is None
     assert remove_file(tmp_path, UID) is None
@@ -65,7 +67,7 @@ def test_a_file_reads_back(tmp_path: Path) -> None:
 
 
 def test_requests_apart(tmp_path: Path) -> None:
-    assert write_file(tmp_path, make_holding("2-3", "10-11", apart=True)) is None
+    assert write_file(tmp_path, make_holding("2-3", "10-11", per_request=True)) is None
     folders = CdiFolders([tmp_path])
     one = folders.edits([f"dra.k8s.io/cpu=claim-{UID}_b"])
     assert isinstance(one, Edits)
@@ -78,7 +80,7 @@ def test_requests_apart(tmp_path: Path) -> None:
     assert whole.variables == {f"DRA_CPUSET_{UID}": "2-3,10-11"}
 
 
-def test_shared_cpus_are_told_beside(tmp_path: Path) -> None:
+def test_shared_cpus_are_included(tmp_path: Path) -> None:
     assert write_file(tmp_path, make_holding("2-3"), CpuSet([0, 1])) is None
     edits = CdiFolders([tmp_path]).edits([f"dra.k8s.io/cpu=claim-{UID}"])
     assert isinstance(edits, Edits)
@@ -87,13 +89,13 @@ def test_shared_cpus_are_told_beside(tmp_path: Path) -> None:
 
 
 def test_requests_without_cpus_have_no_device() -> None:
-    spec = make_spec(make_holding("2-3", "", apart=True))
+    spec = make_spec(make_holding("2-3", "", per_request=True))
     assert [device.name for device in spec.devices] == [f"claim-{UID}", f"claim-{UID}_a"]
 
 
 @pytest.mark.parametrize("uid", ["", "a/b", "../x", "a\n", "x" * 300, "ü", "a=b", "-"])
 def test_uids_that_are_none(uid: str) -> None:
-    assert check_uid(uid)
+    assert validate_uid(uid)
 
 
 def tree_of(*env: str, name: str = f"claim-{UID}", kind: str = "dra.k8s.io/cpu") -> str:
@@ -111,13 +113,13 @@ def tree_of(*env: str, name: str = f"claim-{UID}", kind: str = "dra.k8s.io/cpu")
         (tree_of(f"DRA_CPUSET_{UID}="), "", "names no CPU"),
         (tree_of(f"DRA_CPUSET_{UID}=1-x"), "", "no set of CPUs"),
         (tree_of(f"DRA_CPUSET_{UID}=0-99999999999"), "", "no set of CPUs"),
-        (tree_of(f"DRA_CPUSET_{UID}=1", f"DRA_CPUSET_{UID}=2"), "1-2", "says 1 and 2"),
+        (tree_of(f"DRA_CPUSET_{UID}=1", f"DRA_CPUSET_{UID}=2"), "1-2", "contains 1 and 2"),
         (tree_of(f"DRA_CPUSET_{UID}=1", "DRA_CPUSET_other=2"), "1-2", "another claim: other"),
         (tree_of(f"DRA_CPUSET_{UID}=1", name="claim-x"), "1", f"no device claim-{UID}"),
         (tree_of(f"DRA_CPUSET_{UID}=1", kind="dra.k8s.io/gpu"), "", "of kind dra.k8s.io/gpu"),
     ],
 )
-def test_files_that_cannot_be_believed(tmp_path: Path, content: str, cpus: str, fault: str) -> None:
+def test_files_that_cannot_be_trusted(tmp_path: Path, content: str, cpus: str, fault: str) -> None:
     (tmp_path / file_name(UID)).write_text(content)
     found = read_file(tmp_path, UID)
     assert fault in found.fault
@@ -140,7 +142,7 @@ def test_hostile_names(tmp_path: Path) -> None:
     assert all(file.fault and not file.cpus for file in files.values())
 
 
-def test_a_folder_that_is_none(tmp_path: Path) -> None:
+def test_a_directory_that_is_none(tmp_path: Path) -> None:
     assert read_files(tmp_path / "missing") == ({}, ())
     (tmp_path / "file").write_text("")
     files, faults = read_files(tmp_path / "file")
@@ -155,5 +157,5 @@ def test_any_content_is_read(tmp_path_factory: pytest.TempPathFactory, content: 
     folder = tmp_path_factory.mktemp("cdi")
     (folder / file_name(UID)).write_bytes(content)
     found = read_file(folder, UID)
-    assert isinstance(found, CdiFile)
+    assert isinstance(found, CpuClaimCdiFile)
     assert found.fault or found.cpus != EMPTY

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.drivers.cpu.allocation.options import Algorithm, AssignOptions, Sorting
 from plimsoll.drivers.cpu.settings import CpuSettings
-from plimsoll.drivers.cpu.state.checkpoint import make_body, read_body, record_file
-from plimsoll.drivers.cpu.state.holdings import Grant, Holding, How
+from plimsoll.drivers.cpu.state.checkpoint import decode_allocations, encode_allocations, open_checkpoint
+from plimsoll.drivers.cpu.state.claim_allocation import AssignmentSource, ClaimAllocation, CpuAssignment
 from plimsoll.protocols.dra import ClaimRef
-from tests.unit.drivers.cpu.state.desk import uid_of
+from tests.unit.drivers.cpu.state.fixtures import uid_of
 
 cpusets = st.lists(st.integers(0, 600), max_size=6).map(CpuSet)
 names = st.text(max_size=12)
@@ -30,33 +30,33 @@ options = st.builds(
     st.booleans(),
     st.booleans(),
 )
-grants = st.builds(
-    Grant,
+assignments = st.builds(
+    CpuAssignment,
     names,
     names,
     names,
     cpusets,
     share_id=st.none() | names,
-    how=st.sampled_from(How),
+    source=st.sampled_from(AssignmentSource),
     options=st.none() | options,
 )
-holdings = st.builds(
-    Holding,
+allocations = st.builds(
+    ClaimAllocation,
     st.builds(ClaimRef, names, names, st.integers(0, 99).map(uid_of)),
-    st.lists(grants, max_size=3).map(tuple),
+    st.lists(assignments, max_size=3).map(tuple),
     adopted=st.booleans(),
     disputed=names,
-    mix=st.none() | st.booleans(),
+    include_shared=st.none() | st.booleans(),
     contested=cpusets,
-    apart=st.booleans(),
+    per_request=st.booleans(),
 )
 
 
-@given(st.lists(holdings, max_size=4))
-def test_a_body_reads_back(given_holdings: list[Holding]) -> None:
-    by_uid = {holding.ref.uid: holding for holding in given_holdings}
-    body = json.loads(json.dumps(make_body(by_uid)))
-    assert read_body(body) == by_uid
+@given(st.lists(allocations, max_size=4))
+def test_a_body_reads_back(given_holdings: list[ClaimAllocation]) -> None:
+    by_uid = {allocation.ref.uid: allocation for allocation in given_holdings}
+    body = json.loads(json.dumps(encode_allocations(by_uid)))
+    assert decode_allocations(body) == by_uid
 
 
 GOOD: dict[str, Any] = {
@@ -114,17 +114,17 @@ GOOD: dict[str, Any] = {
 )
 def test_bodies_that_are_none(path: tuple[Any, ...], value: Any) -> None:
     body: Any = {"body": copy.deepcopy(GOOD)}
-    read_body(body["body"])
+    decode_allocations(body["body"])
     place: Any = body
     for step in ("body", *path)[:-1]:
         place = place[step]
     place[("body", *path)[-1]] = value
     with pytest.raises(ValueError, match=r"."):
-        read_body(body["body"])
+        decode_allocations(body["body"])
 
 
-def test_the_record_is_in_the_folder_of_the_driver(tmp_path: Path) -> None:
-    file = record_file(CpuSettings(node="n", kubelet_root=tmp_path))
+def test_the_record_is_in_the_directory_of_the_driver(tmp_path: Path) -> None:
+    file = open_checkpoint(CpuSettings(node="n", kubelet_root=tmp_path))
     file.save(GOOD)
     assert (tmp_path / "plugins" / "dra.cpu" / "cpus.json").is_file()
-    assert file.load().value == read_body(GOOD)
+    assert file.load().value == decode_allocations(GOOD)

@@ -13,14 +13,14 @@ import pytest
 
 from plimsoll.api.cpuset import EMPTY, CpuSet
 from plimsoll.common.checkpoint import Severity
-from plimsoll.drivers.cpu.devices.groups import arrange
+from plimsoll.drivers.cpu.devices.groups import compute_layout
 from plimsoll.drivers.cpu.settings import PinSettings
-from plimsoll.drivers.cpu.state import CpuBook, Holding, held_before, union
+from plimsoll.drivers.cpu.state import ClaimAllocation, CPUState, read_allocated_cpus, union
 from plimsoll.drivers.cpu.state.cdi import read_files
 from plimsoll.drivers.plugin.driver import AllocatedClaim, ClaimError
 from plimsoll.protocols.dra import ClaimRef, PreparedDevice
 from tests.unit.drivers.cpu.machines import make_machine, switch_off
-from tests.unit.drivers.cpu.state.desk import INDIVIDUAL, NODE, Asked, Container, Desk, make_claim, uid_of
+from tests.unit.drivers.cpu.state.fixtures import INDIVIDUAL, NODE, Asked, Container, Desk, make_claim, uid_of
 
 N0, N1 = "cpudevnuma000", "cpudevnuma001"
 
@@ -31,14 +31,14 @@ def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path, make_machine(sockets=2, cores=4, threads=2))
 
 
-def prepared(book: CpuBook, claim: AllocatedClaim, **more: Any) -> Holding:
-    found = book.prepare(claim, **more)
-    assert isinstance(found, Holding), found
+def prepared(state: CPUState, claim: AllocatedClaim, **more: Any) -> ClaimAllocation:
+    found = state.prepare(claim, **more)
+    assert isinstance(found, ClaimAllocation), found
     return found
 
 
-def refusal(book: CpuBook, claim: AllocatedClaim) -> str:
-    found = book.prepare(claim)
+def refusal(state: CPUState, claim: AllocatedClaim) -> str:
+    found = state.prepare(claim)
     assert isinstance(found, ClaimError), found
     return found.message
 
@@ -51,27 +51,27 @@ def ref_of(number: int) -> ClaimRef:
 
 
 def test_a_claim_takes_cpus_and_gives_them_back(desk: Desk) -> None:
-    book = desk.open()
-    everything, revision = book.shared, book.revision
-    holding = prepared(book, make_claim(1, Asked(N0, "2")))
-    assert str(holding.cpus) == "0,8"
-    assert book.shared == everything - holding.cpus
-    assert book.holdings == {uid_of(1): holding}
-    assert book.revision > revision
+    state = desk.open()
+    everything, revision = state.shared, state.revision
+    allocation = prepared(state, make_claim(1, Asked(N0, "2")))
+    assert str(allocation.cpus) == "0,8"
+    assert state.shared == everything - allocation.cpus
+    assert state.allocations == {uid_of(1): allocation}
+    assert state.revision > revision
     assert f"DRA_CPUSET_{uid_of(1)}=0,8" in desk.file(1).read_text()
-    assert book.release(ref_of(1)) is None
-    assert book.shared == everything
+    assert state.release(ref_of(1)) is None
+    assert state.shared == everything
     assert not desk.file(1).exists()
-    assert not desk.open().holdings
+    assert not desk.open().allocations
 
 
 def test_answers_carry_requests_and_shares(desk: Desk) -> None:
-    book = desk.open()
+    state = desk.open()
     claim = make_claim(
         1, Asked(N0, "2", "a/big", share="s1"), Asked(N0, "1", "b", share="s2"), Asked(N1, "1")
     )
     name = f"dra.k8s.io/cpu=claim-{uid_of(1)}"
-    assert book.devices_of(prepared(book, claim)) == [
+    assert state.list_prepared_devices(prepared(state, claim)) == [
         PreparedDevice(NODE, N0, ("a",), (name,), "s1"),
         PreparedDevice(NODE, N0, ("b",), (name,), "s2"),
         PreparedDevice(NODE, N1, ("cpus",), (name,)),
@@ -79,68 +79,68 @@ def test_answers_carry_requests_and_shares(desk: Desk) -> None:
 
 
 def test_devices_of_requests_apart(desk: Desk) -> None:
-    desk.extra["pin"] = PinSettings(requests_apart=True)
-    book = desk.open()
-    holding = prepared(book, make_claim(1, Asked(N0, "2", "a"), Asked(N0, "1", "b/x")))
-    ids = [device.cdi for device in book.devices_of(holding)]
+    desk.extra["pin"] = PinSettings(per_request_cpus=True)
+    state = desk.open()
+    allocation = prepared(state, make_claim(1, Asked(N0, "2", "a"), Asked(N0, "1", "b/x")))
+    ids = [device.cdi for device in state.list_prepared_devices(allocation)]
     assert ids == [(f"dra.k8s.io/cpu=claim-{uid_of(1)}_{request}",) for request in ("a", "b")]
     # What was prepared so stays so, whatever the settings are later.
     desk.extra.clear()
     again = desk.open()
-    assert [device.cdi for device in again.devices_of(again.holdings[uid_of(1)])] == ids
+    assert [device.cdi for device in again.list_prepared_devices(again.allocations[uid_of(1)])] == ids
     desk.file(1).unlink()
-    assert not desk.open().recheck()
+    assert not desk.open().reconcile_files()
     assert f"claim-{uid_of(1)}_b" in desk.file(1).read_text()
 
 
 def test_metadata_of_devices(desk: Desk) -> None:
-    book = desk.open()
-    holding = prepared(book, make_claim(1, Asked(N0, "2")))
-    device = book.devices_of(holding, {N0: {"dra.cpu/socketID": {"int": 0}}})[0]
+    state = desk.open()
+    allocation = prepared(state, make_claim(1, Asked(N0, "2")))
+    device = state.list_prepared_devices(allocation, {N0: {"dra.cpu/socketID": {"int": 0}}})[0]
     attributes = {"dra.cpu/socketID": {"int": 0}, "dra.cpu/allocatedNumCPUs": {"int": 2}}
     assert device.metadata == {"attributes": attributes}
 
 
 def test_claims_without_cpus_succeed_and_leave_nothing(desk: Desk) -> None:
-    book = desk.open()
-    none = prepared(book, make_claim(1, Asked("gpu-0", driver="gpu.example.com")))
-    assert book.devices_of(none) == []
-    watch = prepared(book, make_claim(2, Asked(N0, admin=True)))
-    assert book.devices_of(watch) == [PreparedDevice(NODE, N0, ("cpus",), ())]
-    assert not book.holdings
+    state = desk.open()
+    none = prepared(state, make_claim(1, Asked("gpu-0", driver="gpu.example.com")))
+    assert state.list_prepared_devices(none) == []
+    watch = prepared(state, make_claim(2, Asked(N0, admin=True)))
+    assert state.list_prepared_devices(watch) == [PreparedDevice(NODE, N0, ("cpus",), ())]
+    assert not state.allocations
     assert read_files(desk.settings.cdi) == ({}, ())
-    assert book.release(ref_of(2)) is None
+    assert state.release(ref_of(2)) is None
 
 
 def test_a_claim_is_answered_the_same_again(desk: Desk) -> None:
-    book = desk.open()
+    state = desk.open()
     claim = make_claim(1, Asked(N0, "2"))
-    first = prepared(book, claim)
-    prepared(book, make_claim(2, Asked(N0, "2")))
-    revision = book.revision
-    assert prepared(book, claim) == first
-    assert book.revision == revision
+    first = prepared(state, claim)
+    prepared(state, make_claim(2, Asked(N0, "2")))
+    revision = state.revision
+    assert prepared(state, claim) == first
+    assert state.revision == revision
     desk.file(1).unlink()
-    assert prepared(book, claim) == first
+    assert prepared(state, claim) == first
     assert desk.file(1).exists()
     assert prepared(desk.open(), claim) == first
-    assert "another allocation" in refusal(book, make_claim(1, Asked(N0, "3")))
+    assert "another allocation" in refusal(state, make_claim(1, Asked(N0, "3")))
 
 
 def test_claims_do_not_overlap_until_nothing_is_left(desk: Desk) -> None:
-    book = desk.open()
-    taken = [prepared(book, make_claim(n, Asked(N0, "3"))).cpus for n in range(2)]
+    state = desk.open()
+    taken = [prepared(state, make_claim(n, Asked(N0, "3"))).cpus for n in range(2)]
     assert len(union(taken)) == 6
-    assert "requested=3, available=2" in refusal(book, make_claim(9, Asked(N0, "3")))
+    assert "requested=3, available=2" in refusal(state, make_claim(9, Asked(N0, "3")))
     assert not desk.file(9).exists()
 
 
-def test_what_nobody_has_is_released(desk: Desk) -> None:
-    book = desk.open()
-    assert book.release(ref_of(1)) is None
-    prepared(book, make_claim("a_b", Asked(N0, "2")))
-    assert book.release(ClaimRef("x", "y", "a/b")) is None
-    assert book.release(ClaimRef("x", "y", "../a_b")) is None
+def test_unused_claims_are_released(desk: Desk) -> None:
+    state = desk.open()
+    assert state.release(ref_of(1)) is None
+    prepared(state, make_claim("a_b", Asked(N0, "2")))
+    assert state.release(ClaimRef("x", "y", "a/b")) is None
+    assert state.release(ClaimRef("x", "y", "../a_b")) is None
     assert desk.file("a_b").exists()
 
 
@@ -150,34 +150,34 @@ def test_uids_that_are_none(desk: Desk, uid: str) -> None:
 
 
 def test_the_shared_pool_is_asked_for(desk: Desk) -> None:
-    book = desk.open()
+    state = desk.open()
     both = make_claim(1, Asked(N0, "8"), Asked(N1, "8"))
-    book.needed = lambda: True
-    assert "leave no CPU" in refusal(book, both)
-    book.needed = lambda: False
-    assert prepared(book, both)
-    assert book.shared == EMPTY
+    state.shared_pool_in_use = lambda: True
+    assert "leave no CPU" in refusal(state, both)
+    state.shared_pool_in_use = lambda: False
+    assert prepared(state, both)
+    assert state.shared == EMPTY
 
 
-def test_shared_cpus_are_told_to_claims_that_mix(desk: Desk) -> None:
-    desk.extra |= {"min_shared": 2, "pin": PinSettings(mix=True)}
-    book = desk.open()
-    prepared(book, make_claim(1, Asked(N0, "2")))
-    assert f"DRA_SHARED_CPUSET={book.arrangement.floor}" in desk.file(1).read_text()
-    prepared(book, make_claim(2, Asked(N0, "2"), config={"mix": False}))
+def test_shared_cpus_are_reported_to_claims_with_shared_cpus(desk: Desk) -> None:
+    desk.extra |= {"min_shared": 2, "pin": PinSettings(include_shared=True)}
+    state = desk.open()
+    prepared(state, make_claim(1, Asked(N0, "2")))
+    assert f"DRA_SHARED_CPUSET={state.layout.always_shared}" in desk.file(1).read_text()
+    prepared(state, make_claim(2, Asked(N0, "2"), config={"mix": False}))
     assert "DRA_SHARED_CPUSET" not in desk.file(2).read_text()
 
 
 def test_why(desk: Desk) -> None:
-    book = desk.open()
-    assert book.explain("x") == ["claim x holds no CPUs"]
-    prepared(book, make_claim(1, Asked(N0, "2", share="s")))
-    lines = book.explain(uid_of(1))
-    assert lines[0] == "claim default/claim-0001 holds CPUs 0,8"
+    state = desk.open()
+    assert state.explain("x") == ["claim x has no CPUs"]
+    prepared(state, make_claim(1, Asked(N0, "2", share="s")))
+    lines = state.explain(uid_of(1))
+    assert lines[0] == "claim default/claim-0001 has CPUs 0,8"
     assert lines[1] == f"request cpus on {N0}, share s: 0,8"
     assert any("L3 cache 0" in line for line in lines[2:])
     after = "\n".join(desk.open().explain(uid_of(1)))
-    assert "the steps were not kept" in after
+    assert "the steps were not stored" in after
     assert "packed, sorted packed" in after
 
 
@@ -185,123 +185,123 @@ def test_why(desk: Desk) -> None:
 
 
 def test_holdings_are_the_same_after_a_restart(desk: Desk) -> None:
-    book = desk.open()
-    prepared(book, make_claim(1, Asked(N0, "2", "a", share="s"), Asked(N1, "1"), config={"mix": True}))
-    prepared(book, make_claim(2, Asked(N0, "2")))
+    state = desk.open()
+    prepared(state, make_claim(1, Asked(N0, "2", "a", share="s"), Asked(N1, "1"), config={"mix": True}))
+    prepared(state, make_claim(2, Asked(N0, "2")))
     again = desk.open()
-    assert again.holdings == book.holdings
-    assert again.shared == book.shared
+    assert again.allocations == state.allocations
+    assert again.shared == state.shared
     assert not again.findings
-    assert held_before(desk.settings) == book.by_device
+    assert read_allocated_cpus(desk.settings) == state.by_device
 
 
-def test_files_come_back_after_the_machine_was_started_anew(desk: Desk) -> None:
-    book = desk.open()
-    holding = prepared(book, make_claim(1, Asked(N0, "2")))
+def test_files_come_back_after_the_machine_was_started_again(desk: Desk) -> None:
+    state = desk.open()
+    allocation = prepared(state, make_claim(1, Asked(N0, "2")))
     content = desk.file(1).read_bytes()
     desk.file(1).unlink()
-    assert desk.open().holdings == {uid_of(1): holding}
+    assert desk.open().allocations == {uid_of(1): allocation}
     assert desk.file(1).read_bytes() == content
 
 
 def test_a_damaged_record_is_rebuilt_from_the_files(desk: Desk) -> None:
-    book = desk.open()
+    state = desk.open()
     claim = make_claim(1, Asked(N0, "2", "a"), Asked(N1, "1", "b"))
-    before = prepared(book, claim)
-    desk.settings.record.write_bytes(b"\0" * 100)
+    before = prepared(state, claim)
+    desk.settings.checkpoint_path.write_bytes(b"\0" * 100)
     again = desk.open()
-    assert again.holdings[uid_of(1)].cpus == before.cpus
-    assert again.holdings[uid_of(1)].adopted
+    assert again.allocations[uid_of(1)].cpus == before.cpus
+    assert again.allocations[uid_of(1)].adopted
     assert again.findings[0].severity is Severity.ERROR
-    assert list((desk.settings.folder / "quarantine").iterdir())
+    assert list((desk.settings.plugin_dir / "quarantine").iterdir())
     after = prepared(again, claim)
     assert not after.adopted
-    assert {g.request: g.cpus for g in after.grants} == {g.request: g.cpus for g in before.grants}
-    assert desk.open().holdings == {uid_of(1): after}
+    assert {g.request: g.cpus for g in after.assignments} == {g.request: g.cpus for g in before.assignments}
+    assert desk.open().allocations == {uid_of(1): after}
 
 
 def test_a_claim_of_the_go_driver_is_taken_over(desk: Desk) -> None:
     uid = desk.write_foreign(1, "2-3")
     content = desk.file(1).read_bytes()
-    book = desk.open()
-    assert book.holdings[uid].adopted
-    assert not book.shared & CpuSet([2, 3])
-    assert held_before(desk.settings) == {N0: CpuSet([2, 3])}
-    assert "CPUs 3 belong to no request" in refusal(book, make_claim(1, Asked(N0, "1")))
+    state = desk.open()
+    assert state.allocations[uid].adopted
+    assert not state.shared & CpuSet([2, 3])
+    assert read_allocated_cpus(desk.settings) == {N0: CpuSet([2, 3])}
+    assert "CPUs 3 belong to no request" in refusal(state, make_claim(1, Asked(N0, "1")))
     assert desk.file(1).read_bytes() == content
-    holding = prepared(book, make_claim(1, Asked(N0, "2")))
-    assert str(holding.cpus) == "2-3"
-    assert holding.ref.name == "claim-0001"
-    assert book.release(ref_of(1)) is None
+    allocation = prepared(state, make_claim(1, Asked(N0, "2")))
+    assert str(allocation.cpus) == "2-3"
+    assert allocation.ref.name == "claim-0001"
+    assert state.release(ref_of(1)) is None
     assert not desk.file(1).exists()
 
 
 def test_a_file_that_appears_while_we_run_is_not_overwritten(desk: Desk) -> None:
-    book = desk.open()
+    state = desk.open()
     desk.write_foreign(1, "5,13")
-    assert "do not fit" in refusal(book, make_claim(1, Asked(N0, "2")))
-    assert str(prepared(book, make_claim(1, Asked(N1, "2"))).cpus) == "5,13"
+    assert "do not fit" in refusal(state, make_claim(1, Asked(N0, "2")))
+    assert str(prepared(state, make_claim(1, Asked(N1, "2"))).cpus) == "5,13"
 
 
 def test_a_disputed_claim_is_refused_until_it_is_released(desk: Desk) -> None:
-    book = desk.open()
+    state = desk.open()
     claim = make_claim(1, Asked(N0, "2"))
-    prepared(book, claim)
+    prepared(state, claim)
     desk.write_foreign(1, "1,9")
     again = desk.open()
     assert [finding.severity for finding in again.findings] == [Severity.ERROR]
-    assert str(again.held) == "0-1,8-9"
-    assert "is disputed: the record has CPUs 0,8, the CDI file 1,9" in refusal(again, claim)
+    assert str(again.allocated) == "0-1,8-9"
+    assert "is disputed: the checkpoint has CPUs 0,8, the CDI file 1,9" in refusal(again, claim)
     assert not prepared(again, make_claim(2, Asked(N0, "4"))).cpus & CpuSet([0, 1, 8, 9])
     assert "disputed" in "".join(again.explain(uid_of(1)))
-    assert desk.open().holdings == again.holdings
+    assert desk.open().allocations == again.allocations
     assert again.release(ref_of(1)) is None
     assert not again.findings
     assert str(prepared(again, claim).cpus) == "0,8"
 
 
-def test_a_container_that_was_told_otherwise(desk: Desk) -> None:
-    book = desk.open()
+def test_a_container_with_other_cpus(desk: Desk) -> None:
+    state = desk.open()
     claim = make_claim(1, Asked(N0, "2"))
-    holding = prepared(book, claim)
+    allocation = prepared(state, claim)
     odd = Container("default/p/c", {uid_of(1): CpuSet([1, 9])})
     for _ in range(2):
-        assert book.witness([odd])
-        assert str(book.held) == "0-1,8-9"
-    assert [finding.severity for finding in book.findings] == [Severity.ERROR]
-    assert book.holdings[uid_of(1)].disputed
-    assert "disputed" in refusal(book, claim)
+        assert state.check_containers([odd])
+        assert str(state.allocated) == "0-1,8-9"
+    assert [finding.severity for finding in state.findings] == [Severity.ERROR]
+    assert state.allocations[uid_of(1)].disputed
+    assert "disputed" in refusal(state, claim)
     # It is over when that container is.
-    assert book.witness([]) == ()
-    assert book.holdings == {uid_of(1): holding}
-    assert prepared(book, claim) == holding
+    assert state.check_containers([]) == ()
+    assert state.allocations == {uid_of(1): allocation}
+    assert prepared(state, claim) == allocation
 
 
-def test_cpus_that_go_and_come(desk: Desk) -> None:
-    book = desk.open()
-    holding = prepared(book, make_claim(1, Asked(N0, "2")))
+def test_cpus_that_go_offline_and_come_back(desk: Desk) -> None:
+    state = desk.open()
+    allocation = prepared(state, make_claim(1, Asked(N0, "2")))
     whole = desk.topology
     smaller = switch_off(whole, CpuSet([8, 9]))
-    revision = book.revision
-    findings = book.change(smaller, arrange(smaller, desk.settings))
-    assert book.revision > revision
-    assert book.holdings[uid_of(1)] == holding
-    assert book.lost == {uid_of(1): CpuSet([8])}
+    revision = state.revision
+    findings = state.update_topology(smaller, compute_layout(smaller, desk.settings))
+    assert state.revision > revision
+    assert state.allocations[uid_of(1)] == allocation
+    assert state.offline_allocated == {uid_of(1): CpuSet([8])}
     assert "CPUs 8 of claim" in findings[0].what
-    assert book.shared == smaller.all - holding.cpus
-    assert prepared(book, make_claim(1, Asked(N0, "2"))) == holding
-    assert "available=5" in refusal(book, make_claim(2, Asked(N0, "6")))
-    assert book.change(whole, arrange(whole, desk.settings)) == ()
-    assert not book.lost
+    assert state.shared == smaller.all - allocation.cpus
+    assert prepared(state, make_claim(1, Asked(N0, "2"))) == allocation
+    assert "available=5" in refusal(state, make_claim(2, Asked(N0, "6")))
+    assert state.update_topology(whole, compute_layout(whole, desk.settings)) == ()
+    assert not state.offline_allocated
 
 
-def test_a_changed_mode_keeps_what_is_held(desk: Desk) -> None:
+def test_a_changed_mode_keeps_what_is_allocated(desk: Desk) -> None:
     claim = make_claim(1, Asked(N0, "2"))
-    holding = prepared(desk.open(), claim)
+    allocation = prepared(desk.open(), claim)
     desk.extra |= INDIVIDUAL
-    book = desk.open()
-    assert book.holdings == {uid_of(1): holding}
-    assert prepared(book, claim) == holding
+    state = desk.open()
+    assert state.allocations == {uid_of(1): allocation}
+    assert prepared(state, claim) == allocation
 
 
 # -- failures
@@ -341,24 +341,24 @@ def break_disk() -> None:
     raise OSError(28, "No space left on device")
 
 
-def check(desk: Desk, book: CpuBook) -> None:
+def check(desk: Desk, state: CPUState) -> None:
     """No CPU has two owners, and every file that a container could use is of the book."""
-    fine = [holding for holding in book.holdings.values() if not holding.disputed]
-    assert len(fine) == len(book.holdings), "nothing here should make a dispute"
+    fine = [allocation for allocation in state.allocations.values() if not allocation.disputed]
+    assert len(fine) == len(state.allocations), "nothing here should make a dispute"
     assert len(union(h.cpus for h in fine)) == sum(len(h.cpus) for h in fine)
-    assert not book.shared & book.held
+    assert not state.shared & state.allocated
     files, _ = read_files(desk.settings.cdi)
     for uid, file in files.items():
         assert not file.fault
-        assert book.holdings[uid].granted == file.cpus
+        assert state.allocations[uid].assigned == file.cpus
 
 
 OLD, NEW = make_claim(1, Asked(N0, "2")), make_claim(2, Asked(N0, "2"))
-OPERATIONS: dict[str, Callable[[CpuBook], object]] = {
-    "prepare": lambda book: book.prepare(NEW),
-    "release": lambda book: book.release(OLD.ref),
-    "fill": lambda book: book.prepare(make_claim(3, Asked(N1, "2"))),
-    "recheck": lambda book: book.recheck(),
+OPERATIONS: dict[str, Callable[[CPUState], object]] = {
+    "prepare": lambda state: state.prepare(NEW),
+    "release": lambda state: state.release(OLD.ref),
+    "fill": lambda state: state.prepare(make_claim(3, Asked(N1, "2"))),
+    "recheck": lambda state: state.reconcile_files(),
 }
 
 
@@ -368,26 +368,26 @@ def cases() -> Iterator[tuple[str, bool]]:
         yield name, True
 
 
-def set_up(desk: Desk, name: str) -> CpuBook:
+def set_up(desk: Desk, name: str) -> CPUState:
     desk.write_foreign(3, "4,12")
-    book = desk.open()
-    assert isinstance(book.prepare(OLD), Holding)
+    state = desk.open()
+    assert isinstance(state.prepare(OLD), ClaimAllocation)
     if name == "recheck":
         desk.file(1).unlink()
         desk.write_foreign(4, "7")
-    return book
+    return state
 
 
 @pytest.mark.parametrize(("name", "after"), list(cases()))
 def test_a_process_that_ends_at_any_step(tmp_path: Path, name: str, after: bool) -> None:
     for at in range(200):
         desk = Desk(tmp_path / str(at), make_machine(sockets=2, cores=4, threads=2))
-        book = set_up(desk, name)
-        before = dict(book.holdings)
+        state = set_up(desk, name)
+        before = dict(state.allocations)
         with pytest.MonkeyPatch.context() as patch:
             count = steps(patch, kill, at, after=after)
             try:
-                OPERATIONS[name](book)
+                OPERATIONS[name](state)
             except Killed:
                 pass
             else:
@@ -396,9 +396,9 @@ def test_a_process_that_ends_at_any_step(tmp_path: Path, name: str, after: bool)
                 return
         again = desk.open()
         check(desk, again)
-        for uid, holding in before.items():
-            if uid in again.holdings:
-                assert again.holdings[uid].granted == holding.granted
+        for uid, allocation in before.items():
+            if uid in again.allocations:
+                assert again.allocations[uid].assigned == allocation.assigned
             else:
                 assert (uid, name) == (uid_of(1), "release")
         # Whoever was interrupted asks again.
@@ -411,24 +411,24 @@ def test_a_process_that_ends_at_any_step(tmp_path: Path, name: str, after: bool)
 def test_a_disk_that_fails_at_any_step(tmp_path: Path, name: str, after: bool) -> None:
     for at in range(200):
         desk = Desk(tmp_path / str(at), make_machine(sockets=2, cores=4, threads=2))
-        book = set_up(desk, name)
-        before = dict(book.holdings)
+        state = set_up(desk, name)
+        before = dict(state.allocations)
         with pytest.MonkeyPatch.context() as patch:
             count = steps(patch, break_disk, at, after=after)
-            answer = OPERATIONS[name](book)
+            answer = OPERATIONS[name](state)
         if count[0] <= at:
             assert at > 2
             return
         if isinstance(answer, ClaimError):
             # Refused is as if it had never been, now and after a restart (for a release: it can be repeated).
-            assert book.holdings == before
+            assert state.allocations == before
             again = desk.open()
             check(desk, again)
-            missing = before.keys() - again.holdings.keys()
+            missing = before.keys() - again.allocations.keys()
             assert not missing or name == "release"
-            assert not again.holdings.keys() - before.keys()
+            assert not again.allocations.keys() - before.keys()
         check(desk, desk.open())
-        assert not isinstance(OPERATIONS[name](book), ClaimError)
+        assert not isinstance(OPERATIONS[name](state), ClaimError)
         check(desk, desk.open())
     raise AssertionError("no end")
 
@@ -436,69 +436,69 @@ def test_a_disk_that_fails_at_any_step(tmp_path: Path, name: str, after: bool) -
 def test_nothing_is_prepared_while_the_record_cannot_be_saved(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    book = desk.open()
-    desk.settings.folder.parent.mkdir(parents=True, exist_ok=True)
-    if desk.settings.folder.exists():
-        for path in desk.settings.folder.iterdir():
+    state = desk.open()
+    desk.settings.plugin_dir.parent.mkdir(parents=True, exist_ok=True)
+    if desk.settings.plugin_dir.exists():
+        for path in desk.settings.plugin_dir.iterdir():
             path.unlink()
-        desk.settings.folder.rmdir()
-    desk.settings.folder.write_text("a file where the folder should be")
-    text = refusal(book, make_claim(1, Asked(N0, "2")))
+        desk.settings.plugin_dir.rmdir()
+    desk.settings.plugin_dir.write_text("a file where the folder should be")
+    text = refusal(state, make_claim(1, Asked(N0, "2")))
     assert "cannot be recorded" in text
-    assert "cannot be put back either" in text
-    assert not book.holdings
+    assert "cannot be restored either" in text
+    assert not state.allocations
     assert not desk.file(1).exists()
 
 
 def test_a_failed_file_undoes_the_record(desk: Desk) -> None:
-    book = desk.open()
+    state = desk.open()
     assert not desk.settings.cdi.exists()
     desk.settings.cdi.write_text("no folder")
-    text = refusal(book, make_claim(1, Asked(N0, "2")))
+    text = refusal(state, make_claim(1, Asked(N0, "2")))
     assert text.startswith(f'failed to write CDI spec "dra.k8s.io-cpu_claim-{uid_of(1)}.json": ')
-    assert not book.holdings
+    assert not state.allocations
     desk.settings.cdi.unlink()
-    assert not desk.open().holdings
+    assert not desk.open().allocations
 
 
 def test_a_file_that_cannot_be_removed_keeps_the_cpus(desk: Desk) -> None:
-    book = desk.open()
-    holding = prepared(book, make_claim(1, Asked(N0, "2")))
+    state = desk.open()
+    allocation = prepared(state, make_claim(1, Asked(N0, "2")))
     desk.file(1).unlink()
     desk.file(1).mkdir()
-    refused = book.release(ref_of(1))
+    refused = state.release(ref_of(1))
     assert isinstance(refused, ClaimError)
     assert refused.message.startswith("failed to remove CDI spec")
-    assert book.holdings == {uid_of(1): holding}
+    assert state.allocations == {uid_of(1): allocation}
     desk.file(1).rmdir()
-    assert book.release(ref_of(1)) is None
+    assert state.release(ref_of(1)) is None
 
 
 def test_readers_keep_what_they_have_read(desk: Desk) -> None:
-    book = desk.open()
-    before = book.holdings
-    prepared(book, make_claim(1, Asked(N0, "2")))
+    state = desk.open()
+    before = state.allocations
+    prepared(state, make_claim(1, Asked(N0, "2")))
     assert not before
     with pytest.raises(TypeError):
-        book.holdings["x"] = replace(book.holdings[uid_of(1)])  # type: ignore[index]
+        state.allocations["x"] = replace(state.allocations[uid_of(1)])  # type: ignore[index]
 
 
 def test_requests_that_no_device_can_be_named_after(desk: Desk) -> None:
-    desk.extra["pin"] = PinSettings(requests_apart=True)
-    book = desk.open()
-    assert "invalid CDI Spec" in refusal(book, make_claim(1, Asked(N0, "2", "a b")))
-    assert not book.holdings
-    assert not desk.open().holdings
+    desk.extra["pin"] = PinSettings(per_request_cpus=True)
+    state = desk.open()
+    assert "invalid CDI Spec" in refusal(state, make_claim(1, Asked(N0, "2", "a b")))
+    assert not state.allocations
+    assert not desk.open().allocations
 
 
 def test_claims_from_many_threads(desk: Desk) -> None:
-    book = desk.open()
+    state = desk.open()
     claims = [make_claim(n, Asked(N0 if n % 2 else N1, "2")) for n in range(8)]
     with ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(book.prepare, claims))
-    assert all(isinstance(answer, Holding) for answer in answers)
-    assert len(book.held) == 16
-    assert desk.open().holdings == book.holdings
+        answers = list(pool.map(state.prepare, claims))
+    assert all(isinstance(answer, ClaimAllocation) for answer in answers)
+    assert len(state.allocated) == 16
+    assert desk.open().allocations == state.allocations
 
 
 def test_what_another_driver_prepared_meanwhile_is_not_given_again(desk: Desk) -> None:
@@ -506,7 +506,7 @@ def test_what_another_driver_prepared_meanwhile_is_not_given_again(desk: Desk) -
     first = prepared(one, make_claim(1, Asked(N0, "3")))
     second = prepared(two, make_claim(2, Asked(N0, "3")))
     assert not first.cpus & second.cpus
-    assert set(two.holdings) == {uid_of(1), uid_of(2)}
+    assert set(two.allocations) == {uid_of(1), uid_of(2)}
     third = prepared(one, make_claim(3, Asked(N0, "2")))
     assert not third.cpus & (first.cpus | second.cpus)
-    assert set(desk.open().holdings) == {uid_of(1), uid_of(2), uid_of(3)}
+    assert set(desk.open().allocations) == {uid_of(1), uid_of(2), uid_of(3)}

@@ -12,41 +12,48 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from plimsoll.api.cpuset import EMPTY, CpuSet
-from plimsoll.drivers.cpu.allocation.allocate import Assigned, NotEnough, assign
+from plimsoll.drivers.cpu.allocation.allocate import Assigned, InsufficientCpus, assign
 from plimsoll.drivers.cpu.allocation.options import Algorithm, AssignOptions, Sorting
-from plimsoll.drivers.cpu.devices.groups import arrange
+from plimsoll.drivers.cpu.devices.groups import compute_layout
 from plimsoll.drivers.cpu.settings import CpuSettings, GroupBy
-from plimsoll.drivers.cpu.state.holdings import Grant, Holding, How
-from plimsoll.drivers.cpu.state.prepare import Plan, Scene, fill, plan, prefer, repeat
-from plimsoll.drivers.cpu.state.refusals import PrepareFault, Why
+from plimsoll.drivers.cpu.state.claim_allocation import AssignmentSource, ClaimAllocation, CpuAssignment
+from plimsoll.drivers.cpu.state.prepare import (
+    PrepareContext,
+    PreparePlan,
+    assign_with_affinity,
+    check_repeated,
+    match_adopted,
+    plan_claim,
+)
+from plimsoll.drivers.cpu.state.prepare_errors import PrepareError, PrepareErrorReason
 from plimsoll.drivers.cpu.topology import Topology
-from plimsoll.drivers.cpu.topology.topology import Skipped
+from plimsoll.drivers.cpu.topology.topology import SkippedCpu
 from plimsoll.drivers.plugin.driver import AllocatedClaim
 from plimsoll.protocols.dra import ClaimRef
 from tests.unit.drivers.cpu.machines import machines, make_machine
-from tests.unit.drivers.cpu.state.desk import INDIVIDUAL, MACHINE, NODE, SOCKET, Asked, make_claim, opaque
+from tests.unit.drivers.cpu.state.fixtures import INDIVIDUAL, MACHINE, NODE, SOCKET, Asked, make_claim, opaque
 
 #: Two sockets of one NUMA node each, four cores of two threads: siblings are n and n + 8.
 TWO = make_machine(sockets=2, cores=4, threads=2)
 N0, N1 = "cpudevnuma000", "cpudevnuma001"
 
 
-def scene_of(topology: Topology = TWO, held: str = "", **extra: Any) -> Scene:
+def scene_of(topology: Topology = TWO, allocated: str = "", **extra: Any) -> PrepareContext:
     settings = CpuSettings(node=NODE, kubelet_root=Path("/nowhere"), cdi=Path("/nowhere"), **extra)
-    return Scene(settings, topology, arrange(topology, settings), CpuSet.parse(held))
+    return PrepareContext(settings, topology, compute_layout(topology, settings), CpuSet.parse(allocated))
 
 
-def planned(claim: AllocatedClaim, scene: Scene, **more: Any) -> Plan:
-    found = plan(claim, scene, **more)
-    assert isinstance(found, Plan), found.message
+def plan(claim: AllocatedClaim, context: PrepareContext, **more: Any) -> PreparePlan:
+    found = plan_claim(claim, context, **more)
+    assert isinstance(found, PreparePlan), found.message
     return found
 
 
-def refused(claim: AllocatedClaim, scene: Scene, **more: Any) -> PrepareFault:
-    found = plan(claim, scene, **more)
-    assert isinstance(found, PrepareFault), found
+def refused(claim: AllocatedClaim, context: PrepareContext, **more: Any) -> PrepareError:
+    found = plan_claim(claim, context, **more)
+    assert isinstance(found, PrepareError), found
     assert found.message
-    assert found.refusal().code == found.why.value
+    assert found.to_claim_error().code == found.why.value
     return found
 
 
@@ -64,21 +71,21 @@ def refused(claim: AllocatedClaim, scene: Scene, **more: Any) -> PrepareFault:
     ],
 )
 def test_many_cpus_of_one_device(extra: dict[str, Any], device: str, amount: str, cpus: str) -> None:
-    found = planned(make_claim(1, Asked(device, amount)), scene_of(**extra))
+    found = plan(make_claim(1, Asked(device, amount)), scene_of(**extra))
     assert str(found.cpus) == cpus
-    assert found.grants[0].how is How.ASSIGNED
+    assert found.assignments[0].source is AssignmentSource.ASSIGNED
     assert found.why[0]
 
 
 def test_single_cpus() -> None:
-    found = planned(make_claim(1, Asked("cpudev000"), Asked("cpudev003")), scene_of(**INDIVIDUAL))
-    assert [str(grant.cpus) for grant in found.grants] == ["0", "9"]  # siblings are neighbours
+    found = plan(make_claim(1, Asked("cpudev000"), Asked("cpudev003")), scene_of(**INDIVIDUAL))
+    assert [str(assignment.cpus) for assignment in found.assignments] == ["0", "9"]  # siblings are neighbours
 
 
 def test_several_requests_on_one_device_do_not_overlap() -> None:
     claim = make_claim(1, Asked(N0, "2", "a"), Asked(N0, "3", "b"), Asked(N1, "1", "c"))
-    found = planned(claim, scene_of())
-    a, b, c = (grant.cpus for grant in found.grants)
+    found = plan(claim, scene_of())
+    a, b, c = (assignment.cpus for assignment in found.assignments)
     assert [len(a), len(b), len(c)] == [2, 3, 1]
     assert len(found.cpus) == 6
     assert c <= TWO.numa[1]
@@ -86,27 +93,27 @@ def test_several_requests_on_one_device_do_not_overlap() -> None:
 
 def test_shares_of_one_device_in_one_request_are_kept_apart() -> None:
     claim = make_claim(1, Asked(N0, "2", share="s1"), Asked(N0, "2", share="s2"))
-    found = planned(claim, scene_of())
-    assert [grant.share_id for grant in found.grants] == ["s1", "s2"]
-    assert not found.grants[0].cpus & found.grants[1].cpus
+    found = plan(claim, scene_of())
+    assert [assignment.share_id for assignment in found.assignments] == ["s1", "s2"]
+    assert not found.assignments[0].cpus & found.assignments[1].cpus
 
 
 def test_results_of_other_drivers_are_passed_over() -> None:
     claim = make_claim(1, Asked("gpu-0", driver="gpu.example.com"), Asked(N0, "2"))
     claim = replace(claim, results=claim.claim.status.allocation.devices.results)  # type: ignore[union-attr]
-    assert len(planned(claim, scene_of()).grants) == 1
+    assert len(plan(claim, scene_of()).assignments) == 1
     alone = make_claim(2, Asked("gpu-0", driver="gpu.example.com"))
-    assert planned(alone, scene_of()).grants == ()
+    assert plan(alone, scene_of()).assignments == ()
 
 
 def test_administrative_access_takes_no_cpus() -> None:
     claim = make_claim(1, Asked(N0, admin=True, request="watch"), Asked(N0, "8"))
-    found = planned(claim, scene_of(held="4"))
-    assert [len(grant.cpus) for grant in found.grants] == [0, 8]
-    assert found.grants[0].how is How.ADMIN
+    found = plan(claim, scene_of(allocated="4"))
+    assert [len(assignment.cpus) for assignment in found.assignments] == [0, 8]
+    assert found.assignments[0].source is AssignmentSource.ADMIN
     # Neither are held CPUs in the way of those who only look on.
     single = make_claim(1, Asked("cpudev000", admin=True))
-    assert planned(single, scene_of(held="0", **INDIVIDUAL)).cpus == EMPTY
+    assert plan(single, scene_of(allocated="0", **INDIVIDUAL)).cpus == EMPTY
 
 
 @pytest.mark.parametrize(
@@ -142,47 +149,45 @@ def test_no_allocation() -> None:
 
 
 def test_more_than_is_free() -> None:
-    fault = refused(make_claim(1, Asked(N0, "3")), scene_of(held="0-2,8-10"))
-    assert fault.why is Why.NOT_ENOUGH
+    fault = refused(make_claim(1, Asked(N0, "3")), scene_of(allocated="0-2,8-10"))
+    assert fault.why is PrepareErrorReason.NOT_ENOUGH
     assert (fault.requested, fault.available) == (3, 2)
     assert "not enough cpus available to satisfy request" in fault.message
     huge = refused(make_claim(1, Asked(N0, "9223372036854775807")), scene_of())
-    assert huge.why is Why.NOT_ENOUGH
+    assert huge.why is PrepareErrorReason.NOT_ENOUGH
 
 
-def test_a_cpu_of_somebody_else() -> None:
-    scene = scene_of(held="0", **INDIVIDUAL)
-    fault = refused(make_claim(1, Asked("cpudev000")), scene)
+def test_a_cpu_of_others() -> None:
+    context = scene_of(allocated="0", **INDIVIDUAL)
+    fault = refused(make_claim(1, Asked("cpudev000")), context)
     assert fault.message == "claim default/claim-0001 has overlapping device assignment with other claims"
-    twice = refused(make_claim(1, Asked("cpudev002"), Asked("cpudev002")), scene)
-    assert twice.why is Why.OVERLAP
+    twice = refused(make_claim(1, Asked("cpudev002"), Asked("cpudev002")), context)
+    assert twice.why is PrepareErrorReason.OVERLAP
 
 
 # -- what the claim's configuration says
 
 
 def test_options_of_the_claim() -> None:
-    spread = planned(
-        make_claim(1, Asked(N0, "2"), config={"sorting": "spread", "alignL3": False}), scene_of()
-    )
+    spread = plan(make_claim(1, Asked(N0, "2"), config={"sorting": "spread", "alignL3": False}), scene_of())
     assert str(spread.cpus) == "0-1"
-    assert spread.grants[0].options == AssignOptions(sorting=Sorting.SPREAD, align_l3=False)
+    assert spread.assignments[0].options == AssignOptions(sorting=Sorting.SPREAD, align_l3=False)
     even = {"algorithm": "distributed"}
-    found = planned(make_claim(1, Asked("cpudevmachine", "10"), config=even), scene_of(**MACHINE))
+    found = plan(make_claim(1, Asked("cpudevmachine", "10"), config=even), scene_of(**MACHINE))
     assert [len(found.cpus & numa) for numa in TWO.numa.values()] == [5, 5]
 
 
 def test_mix_of_the_claim() -> None:
-    assert planned(make_claim(1, Asked(N0, "2")), scene_of()).mix is None
-    assert planned(make_claim(1, Asked(N0, "2"), config={"mix": True}), scene_of()).mix is True
+    assert plan(make_claim(1, Asked(N0, "2")), scene_of()).include_shared is None
+    assert plan(make_claim(1, Asked(N0, "2"), config={"mix": True}), scene_of()).include_shared is True
     configs = [opaque({"mix": False}, "a"), opaque({"mix": True}, "b")]
     claim = make_claim(1, Asked(N0, "2", "a"), Asked(N0, "2", "b"), configs=configs)
-    assert planned(claim, scene_of()).mix is True
+    assert plan(claim, scene_of()).include_shared is True
 
 
 def test_a_configuration_that_cannot_be_used() -> None:
     fault = refused(make_claim(1, Asked(N0, "2"), config={"sorting": "random"}), scene_of())
-    assert fault.why is Why.CONFIG
+    assert fault.why is PrepareErrorReason.CONFIG
     assert "sorting" in fault.message
 
 
@@ -204,13 +209,13 @@ def cpuset_claim(cpus: str, amount: str = "2", *more: Asked) -> AllocatedClaim:
     ],
 )
 def test_cpus_named_by_the_claim_are_checked(cpus: str, extra: dict[str, Any], text: str) -> None:
-    assert refused(cpuset_claim(cpus), scene_of(held="15", **MACHINE, **extra)).message == text
+    assert refused(cpuset_claim(cpus), scene_of(allocated="15", **MACHINE, **extra)).message == text
 
 
 def test_cpus_named_by_the_claim() -> None:
-    found = planned(cpuset_claim("3,6"), scene_of(**MACHINE))
+    found = plan(cpuset_claim("3,6"), scene_of(**MACHINE))
     assert str(found.cpus) == "3,6"
-    assert found.grants[0].how is How.CPUSET
+    assert found.assignments[0].source is AssignmentSource.CPUSET
 
 
 def test_cpus_named_twice_in_a_claim() -> None:
@@ -222,20 +227,20 @@ def test_cpus_named_twice_in_a_claim() -> None:
 
 def test_configuration_of_a_parent_request_is_for_its_subrequests() -> None:
     claim = make_claim(1, Asked("cpudevmachine", "2", "a/big"), configs=[opaque({"cpuset": "2-3"}, "a")])
-    assert str(planned(claim, scene_of(**MACHINE)).cpus) == "2-3"
+    assert str(plan(claim, scene_of(**MACHINE)).cpus) == "2-3"
 
 
 def test_shared_cpus_cannot_be_named() -> None:
-    scene = scene_of(min_shared=2, **MACHINE)
-    fault = refused(cpuset_claim(str(scene.arrangement.floor)), scene)
-    assert fault.why is Why.CPUSET_FLOOR
-    assert str(scene.arrangement.floor) in fault.message
+    context = scene_of(min_shared=2, **MACHINE)
+    fault = refused(cpuset_claim(str(context.layout.always_shared)), context)
+    assert fault.why is PrepareErrorReason.CPUSET_FLOOR
+    assert str(context.layout.always_shared) in fault.message
 
 
 def test_cpus_that_are_not_understood_cannot_be_named() -> None:
-    topology = replace(TWO, skipped=(Skipped(77, "no core_id"),))
+    topology = replace(TWO, skipped=(SkippedCpu(77, "no core_id"),))
     fault = refused(cpuset_claim("2,77"), scene_of(topology, **MACHINE))
-    assert fault.why is Why.CPUSET_UNKNOWN
+    assert fault.why is PrepareErrorReason.CPUSET_UNKNOWN
     assert fault.message.endswith("not known: 77")
 
 
@@ -243,21 +248,21 @@ def test_cpus_that_are_not_understood_cannot_be_named() -> None:
 
 
 def test_the_last_shared_cpu() -> None:
-    claim, scene = make_claim(1, Asked(N0, "8"), Asked(N1, "8")), scene_of()
-    assert len(planned(claim, scene).cpus) == 16  # nobody shares CPUs
-    fault = refused(claim, scene, needed=True)
-    assert fault.why is Why.POOL_EMPTY
+    claim, context = make_claim(1, Asked(N0, "8"), Asked(N1, "8")), scene_of()
+    assert len(plan(claim, context).cpus) == 16  # nobody shares CPUs
+    fault = refused(claim, context, shared_pool_in_use=True)
+    assert fault.why is PrepareErrorReason.POOL_EMPTY
     assert "leave no CPU" in fault.message
-    assert len(planned(make_claim(1, Asked(N0, "8")), scene, needed=True).cpus) == 8
+    assert len(plan(make_claim(1, Asked(N0, "8")), context, shared_pool_in_use=True).cpus) == 8
 
 
 def test_the_minimum_is_always_left() -> None:
     # The floor is kept by the domains; here somebody holds it since before it was set.
-    scene = scene_of(min_shared=2)
-    held = scene_of(held=str(scene.arrangement.floor), min_shared=2)
-    free = len(held.free)
-    fault = refused(make_claim(1, Asked(N1, "8"), Asked(N0, str(free - 8))), held)
-    assert fault.why is Why.POOL_SMALL
+    context = scene_of(min_shared=2)
+    allocated = scene_of(allocated=str(context.layout.always_shared), min_shared=2)
+    free = len(allocated.free)
+    fault = refused(make_claim(1, Asked(N1, "8"), Asked(N0, str(free - 8))), allocated)
+    assert fault.why is PrepareErrorReason.POOL_SMALL
     assert (fault.available, fault.requested) == (0, 2)
     assert "leave 0 to the containers that share CPUs" in fault.message
 
@@ -266,12 +271,12 @@ def test_the_minimum_is_always_left() -> None:
 
 
 def test_near_cpus_are_preferred() -> None:
-    scene, near = scene_of(), {"cpus": CpuSet.parse("2-3,10-11")}
-    found = planned(make_claim(1, Asked(N0, "2")), scene, near=near)
+    context, affinity = scene_of(), {"cpus": CpuSet.parse("2-3,10-11")}
+    found = plan(make_claim(1, Asked(N0, "2")), context, affinity=affinity)
     assert str(found.cpus) == "2,10"
     assert any("near" in line for line in found.why[0])
-    most = planned(make_claim(1, Asked(N0, "6")), scene, near=near)
-    assert near["cpus"] <= most.cpus
+    most = plan(make_claim(1, Asked(N0, "6")), context, affinity=affinity)
+    assert affinity["cpus"] <= most.cpus
     assert len(most.cpus) == 6
 
 
@@ -280,48 +285,48 @@ def test_near_cpus_are_preferred() -> None:
 def test_preferring_changes_nothing_but_the_choice(topology: Topology, data: st.DataObject) -> None:
     ids = sorted(topology.all)
     available = CpuSet(data.draw(st.lists(st.sampled_from(ids), unique=True)))
-    near = CpuSet(data.draw(st.lists(st.sampled_from(ids), unique=True)))
+    affinity = CpuSet(data.draw(st.lists(st.sampled_from(ids), unique=True)))
     count = data.draw(st.integers(1, len(ids)))
     options = AssignOptions(
         data.draw(st.sampled_from(Algorithm)), full_cores=data.draw(st.booleans()), align_l3=False
     )
-    found, _ = prefer(topology, available, count, options, near)
+    found, _ = assign_with_affinity(topology, available, count, options, affinity)
     plain = assign(topology, available, count, options)
-    assert isinstance(found, NotEnough) == isinstance(plain, NotEnough)
+    assert isinstance(found, InsufficientCpus) == isinstance(plain, InsufficientCpus)
     if isinstance(found, Assigned) and isinstance(plain, Assigned):
         assert found.cpus <= available
         assert len(found.cpus) == count
-        assert len(found.cpus & near) >= len(plain.cpus & near) or options.full_cores
+        assert len(found.cpus & affinity) >= len(plain.cpus & affinity) or options.full_cores
 
 
 # -- again
 
 
 def test_the_same_allocation_again() -> None:
-    scene = scene_of()
+    context = scene_of()
     claim = make_claim(1, Asked(N0, "2", "a"), Asked(N0, "2", "b", share="s"))
-    holding = Holding(claim.ref, planned(claim, scene).grants)
-    assert repeat(claim, holding, scene) is None
+    allocation = ClaimAllocation(claim.ref, plan(claim, context).assignments)
+    assert check_repeated(claim, allocation, context) is None
     turned = make_claim(1, Asked(N0, "2", "b", share="s"), Asked(N0, "2", "a"))
-    assert repeat(turned, holding, scene) is None
+    assert check_repeated(turned, allocation, context) is None
 
 
 @pytest.mark.parametrize(
     "asked", [Asked(N1, "2"), Asked(N0, "3"), Asked(N0, "2", "other"), Asked(N0, "2", share="s")]
 )
 def test_another_allocation_is_refused(asked: Asked) -> None:
-    claim, scene = make_claim(1, Asked(N0, "2")), scene_of()
-    holding = Holding(claim.ref, planned(claim, scene).grants)
-    fault = repeat(make_claim(1, asked), holding, scene)
+    claim, context = make_claim(1, Asked(N0, "2")), scene_of()
+    allocation = ClaimAllocation(claim.ref, plan(claim, context).assignments)
+    fault = check_repeated(make_claim(1, asked), allocation, context)
     assert fault is not None
-    assert fault.why is Why.OTHER_ALLOCATION
+    assert fault.why is PrepareErrorReason.OTHER_ALLOCATION
     assert "0,8" in fault.message
 
 
 def test_other_single_cpus_are_refused() -> None:
-    claim, scene = make_claim(1, Asked("cpudev000")), scene_of(**INDIVIDUAL)
-    holding = Holding(claim.ref, planned(claim, scene).grants)
-    fault = repeat(make_claim(1, Asked("cpudev001")), holding, scene)
+    claim, context = make_claim(1, Asked("cpudev000")), scene_of(**INDIVIDUAL)
+    allocation = ClaimAllocation(claim.ref, plan(claim, context).assignments)
+    fault = check_repeated(make_claim(1, Asked("cpudev001")), allocation, context)
     assert fault is not None
     expected = "claim default/claim-0001 is already prepared with different CPUs 0 (requested 8)"
     assert fault.message == expected
@@ -330,43 +335,43 @@ def test_other_single_cpus_are_refused() -> None:
 # -- taken over
 
 
-def adopted(cpus: str) -> Holding:
+def adopted(cpus: str) -> ClaimAllocation:
 
-    grants = (Grant("", NODE, N0, CpuSet.parse(cpus), how=How.ADOPTED),)
-    return Holding(ClaimRef("", "", "x"), grants, adopted=True)
+    assignments = (CpuAssignment("", NODE, N0, CpuSet.parse(cpus), source=AssignmentSource.ADOPTED),)
+    return ClaimAllocation(ClaimRef("", "", "x"), assignments, adopted=True)
 
 
 def test_cpus_taken_over_are_dealt_out() -> None:
     claim = make_claim(1, Asked(N0, "2", "a"), Asked(N0, "1", "b"), Asked(N1, "1", "c"))
-    found = fill(claim, adopted("0-2,5"), scene_of())
-    assert isinstance(found, Plan)
+    found = match_adopted(claim, adopted("0-2,5"), scene_of())
+    assert isinstance(found, PreparePlan)
     assert found.cpus == CpuSet.parse("0-2,5")
-    assert [len(grant.cpus) for grant in found.grants] == [2, 1, 1]
-    assert found.grants[2].cpus == CpuSet([5])
+    assert [len(assignment.cpus) for assignment in found.assignments] == [2, 1, 1]
+    assert found.assignments[2].cpus == CpuSet([5])
 
 
-def test_requests_that_the_file_tells_apart_stay_as_they_were() -> None:
+def test_requests_that_the_file_distinguishes_stay_as_they_were() -> None:
     claim = make_claim(1, Asked(N0, "2", "a"), Asked(N0, "2", "b"))
     requests = {"a": CpuSet([1, 3]), "b": CpuSet([0, 2])}
-    found = fill(claim, adopted("0-3"), scene_of(), requests)
-    assert isinstance(found, Plan)
-    assert {g.request: g.cpus for g in found.grants} == requests
+    found = match_adopted(claim, adopted("0-3"), scene_of(), requests)
+    assert isinstance(found, PreparePlan)
+    assert {g.request: g.cpus for g in found.assignments} == requests
 
 
 @pytest.mark.parametrize(
     ("cpus", "text"), [("0-2", "CPUs 2 belong to no request"), ("0,5", "2 of device cpudevnuma000")]
 )
 def test_cpus_taken_over_must_fit_the_allocation(cpus: str, text: str) -> None:
-    found = fill(make_claim(1, Asked(N0, "2")), adopted(cpus), scene_of())
-    assert isinstance(found, PrepareFault)
-    assert found.why is Why.UNFIT
+    found = match_adopted(make_claim(1, Asked(N0, "2")), adopted(cpus), scene_of())
+    assert isinstance(found, PrepareError)
+    assert found.why is PrepareErrorReason.UNFIT
     assert text in found.message
 
 
 def test_cpus_taken_over_may_be_shared_by_now() -> None:
-    scene = scene_of(min_shared=2)
-    floor = scene.arrangement.floor
-    device = N0 if floor <= TWO.numa[0] else N1
-    found = fill(make_claim(1, Asked(device, "2")), adopted(str(floor)), scene)
-    assert isinstance(found, Plan)
-    assert found.cpus == floor
+    context = scene_of(min_shared=2)
+    always_shared = context.layout.always_shared
+    device = N0 if always_shared <= TWO.numa[0] else N1
+    found = match_adopted(make_claim(1, Asked(device, "2")), adopted(str(always_shared)), context)
+    assert isinstance(found, PreparePlan)
+    assert found.cpus == always_shared

@@ -17,14 +17,14 @@ DAMAGED: frozenset[int] = frozenset({-1})
 class Model:
     online: set[int]
     reserved: set[int]
-    mix: bool = False
-    granted: dict[str, set[int]] = field(default_factory=dict)
+    include_shared: bool = False
+    assigned: dict[str, set[int]] = field(default_factory=dict)
     contested: dict[str, set[int]] = field(default_factory=dict)
     disputed: set[str] = field(default_factory=set)
     files: dict[str, set[int]] = field(default_factory=dict)
     #: Claims that a container was told other CPUs of when the driver last looked at all of them, and the CPUs
     #: that are kept for it: which of those it was told is up to the driver.
-    doubts: dict[str, set[int]] = field(default_factory=dict)
+    conflicts: dict[str, set[int]] = field(default_factory=dict)
     #: Claims that the cluster does not know any more: without a file they were released by somebody else.
     deleted: set[str] = field(default_factory=set)
     #: Whether the record on the disk is gone or damaged.
@@ -37,37 +37,37 @@ class Model:
         return self.online - self.reserved
 
     @property
-    def held(self) -> set[int]:
+    def allocated(self) -> set[int]:
         held: set[int] = set()
-        for uid in self.granted:
+        for uid in self.assigned:
             held |= self.cpus(uid)
         return held
 
     @property
     def shared(self) -> set[int]:
-        return self.usable - self.held
+        return self.usable - self.allocated
 
     def cpus(self, uid: str) -> set[int]:
         """All that is kept from others for a claim."""
-        return self.granted[uid] | self.contested.get(uid, set()) | self.doubts.get(uid, set())
+        return self.assigned[uid] | self.contested.get(uid, set()) | self.conflicts.get(uid, set())
 
     @property
     def in_dispute(self) -> set[str]:
-        return self.disputed | self.doubts.keys()
+        return self.disputed | self.conflicts.keys()
 
     @property
     def strangers(self) -> bool:
         """Whether there are files of claims that are not known."""
-        return any(uid not in self.granted and cpus != DAMAGED for uid, cpus in self.files.items())
+        return any(uid not in self.assigned and cpus != DAMAGED for uid, cpus in self.files.items())
 
-    def wanted(self, told: dict[str, set[int]]) -> set[int] | None:
+    def compute_desired(self, env_claims: dict[str, set[int]]) -> set[int] | None:
         """What a container should run on that was told so; None: it keeps what it has."""
         own: set[int] = set()
         claims = False
-        for uid, cpus in told.items():
-            if uid not in self.granted:
+        for uid, cpus in env_claims.items():
+            if uid not in self.assigned:
                 continue
-            if uid in self.in_dispute or self.granted[uid] != cpus:
+            if uid in self.in_dispute or self.assigned[uid] != cpus:
                 return None
             own |= cpus
             claims = True
@@ -75,66 +75,66 @@ class Model:
             return self.shared or None
         if not own & self.online:
             return None
-        return own & self.online | (self.shared if self.mix else set())
+        return own & self.online | (self.shared if self.include_shared else set())
 
-    def refusal(self, told: dict[str, set[int]]) -> str:
+    def to_claim_error(self, env_claims: dict[str, set[int]]) -> str:
         """Why a container must not be made, as far as it does not depend on others."""
-        for uid, cpus in told.items():
-            if uid not in self.granted:
+        for uid, cpus in env_claims.items():
+            if uid not in self.assigned:
                 return "unknown"
             if uid in self.in_dispute:
                 return "disputed"
-            if self.granted[uid] != cpus:
+            if self.assigned[uid] != cpus:
                 return "mismatch"
-        if not told and not self.shared and self.granted:
+        if not env_claims and not self.shared and self.assigned:
             return "empty"
-        if told and not set().union(*told.values()) & self.online:
+        if env_claims and not set().union(*env_claims.values()) & self.online:
             return "offline"
         return ""
 
     # -- what happens
 
-    def grant(self, uid: str, cpus: Iterable[int]) -> None:
-        self.granted[uid] = set(cpus)
+    def assignment(self, uid: str, cpus: Iterable[int]) -> None:
+        self.assigned[uid] = set(cpus)
         self.files[uid] = set(cpus)
         self.amnesia = False
 
     def release(self, uid: str) -> None:
-        if self.granted.pop(uid, None) is not None:
+        if self.assigned.pop(uid, None) is not None:
             self.amnesia = False
         self.contested.pop(uid, None)
-        self.doubts.pop(uid, None)
+        self.conflicts.pop(uid, None)
         self.files.pop(uid, None)
         self.disputed.discard(uid)
 
     def restart(self) -> None:
         """Record and files are read and compared."""
-        self.doubts = {}
+        self.conflicts = {}
         if self.amnesia:
-            self.granted, self.contested, self.disputed = {}, {}, set()
+            self.assigned, self.contested, self.disputed = {}, {}, set()
         self.compare()
 
     def compare(self) -> None:
-        before = (dict(self.granted), dict(self.contested), set(self.disputed))
+        before = (dict(self.assigned), dict(self.contested), set(self.disputed))
         for uid, named in self.files.items():
             if named == DAMAGED:
                 continue
-            if uid not in self.granted:
-                self.granted[uid] = set(named)
+            if uid not in self.assigned:
+                self.assigned[uid] = set(named)
                 if not named <= self.usable:
                     self.disputed.add(uid)
-            elif named != self.granted[uid]:
-                self.contested[uid] = self.contested.get(uid, set()) | (named - self.granted[uid])
+            elif named != self.assigned[uid]:
+                self.contested[uid] = self.contested.get(uid, set()) | (named - self.assigned[uid])
                 self.disputed.add(uid)
-        for uid in self.granted:
-            for other in self.granted:
+        for uid in self.assigned:
+            for other in self.assigned:
                 if uid != other and self.cpus(uid) & self.cpus(other):
                     self.disputed.add(uid)
-        for uid in self.granted:
+        for uid in self.assigned:
             whole = self.files.get(uid, DAMAGED) != DAMAGED
             if uid not in self.files and uid in self.deleted:
                 continue
             if not whole and uid not in self.disputed:
-                self.files[uid] = set(self.granted[uid])
-        if (self.granted, self.contested, self.disputed) != before:
+                self.files[uid] = set(self.assigned[uid])
+        if (self.assigned, self.contested, self.disputed) != before:
             self.amnesia = False

@@ -44,7 +44,7 @@ class Age(Enum):
 
 @dataclass
 class Box:
-    """A container. Its `cpus` are what its cgroup was set to, empty for never. `made`: it can be changed.
+    """A container. Its `cpus` are what its cgroup was set to, empty for never. `created`: it can be changed.
 
     `unseen`: it was being made when a plugin came, which runtimes do not tell of. No plugin can know.
     `astray`: a change in an answer was passed over, of which no plugin is told.
@@ -54,14 +54,14 @@ class Box:
     pod: str
     env: tuple[str, ...] = ()
     cpus: str = ""
-    made: bool = False
+    created: bool = False
     started: bool = False
     quota: int = 0
     unseen: bool = False
     astray: bool = False
 
     @property
-    def told(self) -> dict[str, set[int]]:
+    def env_claims(self) -> dict[str, set[int]]:
         """The CPUs that it was told of, by claim."""
         found = {}
         for entry in self.env:
@@ -106,7 +106,7 @@ class Runtime:
         self.answers = 0
         self.synchronized = 0
         #: What containers were told, as far as they were told of in the last synchronisation.
-        self.told: list[dict[str, set[int]]] = []
+        self.env_claims: list[dict[str, set[int]]] = []
         #: Whether changes of plugins wait for events under way, and whether creation stops before validation.
         self.orderly = True
         self._turn = asyncio.Lock()
@@ -177,10 +177,10 @@ class Runtime:
         peer.mask = answer.events
         async with self._turn:
             for box in self.boxes.values():
-                box.unseen, box.astray = not box.made, False
-            self.told = [box.told for box in self.boxes.values() if box.made]
+                box.unseen, box.astray = not box.created, False
+            self.env_claims = [box.env_claims for box in self.boxes.values() if box.created]
             pods = [self.sandbox(name) for name in sorted(self.pods)]
-            boxes = [self.message(box) for box in self.boxes.values() if box.made]
+            boxes = [self.message(box) for box in self.boxes.values() if box.created]
             whole: list[Any] = [*pods, *boxes]
             for start in range(0, max(len(whole), 1), self.parts):
                 part = whole[start : start + self.parts]
@@ -240,10 +240,10 @@ class Runtime:
     def _push(self, request: nri.UpdateContainersRequest) -> Any:
         if self.refuses:
             return Fault(UNKNOWN, "the runtime is busy with something else")
-        failed = self._apply(request.update, told=True)
+        failed = self._apply(request.update, env_claims=True)
         return nri.UpdateContainersResponse(failed=failed)
 
-    def _apply(self, updates: Iterable[nri.ContainerUpdate], *, told: bool = False) -> list[Any]:
+    def _apply(self, updates: Iterable[nri.ContainerUpdate], *, env_claims: bool = False) -> list[Any]:
         """Change containers, as far as the kernel does it; those that are not there are passed over."""
         failed = []
         for update in updates:
@@ -252,11 +252,11 @@ class Runtime:
                 self.wrongs.append(f"an empty set for {update.container_id}")
                 continue
             box = self.boxes.get(update.container_id)
-            if box is None or not box.made:
+            if box is None or not box.created:
                 continue
-            lost = self.forgets and not told
+            offline_allocated = self.forgets and not env_claims
             wrong = self.refuses or box.id in self.failing or not self._settable(cpus)
-            box.astray = lost or wrong
+            box.astray = offline_allocated or wrong
             if box.astray:
                 failed.append(update)
                 continue
@@ -273,7 +273,7 @@ class Runtime:
 
     # -- events
 
-    async def _news(self, event: Event, pod: str, box: Box | None = None) -> None:
+    async def _container_changed(self, event: Event, pod: str, box: Box | None = None) -> None:
         assert event in NEWS
         for peer in [peer for peer in self.peers if peer.wants(event)]:
             if self.age.own_calls:
@@ -298,11 +298,11 @@ class Runtime:
         async with self._turn:
             if pod not in self.pods:
                 self.pods.add(pod)
-                await self._news(Event.RUN_POD_SANDBOX, pod)
+                await self._container_changed(Event.RUN_POD_SANDBOX, pod)
             box = Box(id, pod, tuple(env), cpus)
             problem, failed = await self._ask(box)
             if problem:
-                await self._undo(box)
+                await self._restore_checkpoint(box)
                 return problem
             self.boxes[id] = box
             box.unseen = not self.linked
@@ -324,14 +324,14 @@ class Runtime:
                     continue
                 return answer.message, failed
             if answer.HasField("adjust"):
-                given = answer.adjust.linux.resources.cpu.cpus
-                if not given:
+                assigned = answer.adjust.linux.resources.cpu.cpus
+                if not assigned:
                     self.wrongs.append(f"an empty set for new container {box.id}")
                 if setter is not None:
                     return "both tried to set CPUSetCPUs", failed
                 setter = peer
-                if not self._settable(given):
-                    return f"the kernel does not set {given}", failed
+                if not self._settable(assigned):
+                    return f"the kernel does not set {assigned}", failed
                 self._set(box, answer.adjust.linux.resources)
             validation = nri.ValidateContainerAdjustmentRequest(
                 pod=self.sandbox(box.pod), container=self.message(box), adjust=answer.adjust
@@ -339,11 +339,11 @@ class Runtime:
             failed |= {update.container_id for update in self._apply(answer.update)}
             self.answers += 1
             if peer.mask & Event.VALIDATE_CONTAINER_ADJUSTMENT.bit:
-                verdict = await self._call(peer, "ValidateContainerAdjustment", validation)
-                if isinstance(verdict, Fault):
+                decision = await self._call(peer, "ValidateContainerAdjustment", validation)
+                if isinstance(decision, Fault):
                     return "validator plugin is gone", failed
-                if verdict.reject:
-                    return f"validation: {verdict.reason}", failed
+                if decision.reject:
+                    return f"validation: {decision.reason}", failed
         return "", failed
 
     def _look(self, box: Box, failed: set[str]) -> None:
@@ -353,10 +353,10 @@ class Runtime:
         for other in self.boxes.values():
             if other is box:
                 continue
-            alone = [cpus for uid, cpus in box.told.items() if uid not in other.told]
+            alone = [cpus for uid, cpus in box.env_claims.items() if uid not in other.env_claims]
             own = set().union(*alone) & self.online()
             # One that is being made cannot be changed yet; where changes are possible it is, when it is made.
-            if other.unseen or (not other.made and self.age.pushes):
+            if other.unseen or (not other.created and self.age.pushes):
                 continue
             if other.id in failed or self.is_stubborn(other.id):
                 continue
@@ -368,29 +368,29 @@ class Runtime:
         """It is made, and starts."""
         async with self._turn:
             box = self.boxes[id]
-            box.made = True
+            box.created = True
             box.unseen = not self.linked
-            await self._news(Event.POST_CREATE_CONTAINER, box.pod, box)
+            await self._container_changed(Event.POST_CREATE_CONTAINER, box.pod, box)
         async with self._turn:
             if id in self.boxes:
                 box.started = True
-                await self._news(Event.POST_START_CONTAINER, box.pod, box)
+                await self._container_changed(Event.POST_START_CONTAINER, box.pod, box)
         return ""
 
-    async def _undo(self, box: Box) -> None:
+    async def _restore_checkpoint(self, box: Box) -> None:
         await self._stop(box)
-        await self._news(Event.REMOVE_CONTAINER, box.pod, box)
+        await self._container_changed(Event.REMOVE_CONTAINER, box.pod, box)
 
     async def update(self, id: str, *, cpus: str = "", quota: int = 0) -> str:
         """As a kubelet changes a container."""
         async with self._turn:
             box = self.boxes[id]
-            wish = nri.LinuxResources(cpu=nri.LinuxCPU(cpus=cpus))
+            desired = nri.LinuxResources(cpu=nri.LinuxCPU(cpus=cpus))
             if quota:
-                wish.cpu.quota.value = quota
+                desired.cpu.quota.value = quota
             for peer in [peer for peer in self.peers if peer.ready]:
                 request = nri.UpdateContainerRequest(
-                    pod=self.sandbox(box.pod), container=self.message(box), linux_resources=wish
+                    pod=self.sandbox(box.pod), container=self.message(box), linux_resources=desired
                 )
                 answer = await self._call(peer, "UpdateContainer", request)
                 if isinstance(answer, Fault):
@@ -401,13 +401,17 @@ class Runtime:
                 for one in own:
                     if not one.linux.resources.cpu.cpus:
                         self.wrongs.append(f"an empty set for {id}")
-                    wish.MergeFrom(one.linux.resources)
+                    desired.MergeFrom(one.linux.resources)
                 self._apply(one for one in answer.update if one.container_id != id)
                 self.answers += 1
-            if self.refuses or id in self.failing or (wish.cpu.cpus and not self._settable(wish.cpu.cpus)):
+            if (
+                self.refuses
+                or id in self.failing
+                or (desired.cpu.cpus and not self._settable(desired.cpu.cpus))
+            ):
                 box.astray = True
                 return "the kernel does not set that"
-            self._set(box, wish)
+            self._set(box, desired)
             return ""
 
     async def end(self, id: str) -> None:
@@ -415,7 +419,7 @@ class Runtime:
         async with self._turn:
             box = self.boxes.pop(id)
             await self._stop(box)
-            await self._news(Event.REMOVE_CONTAINER, box.pod, box)
+            await self._container_changed(Event.REMOVE_CONTAINER, box.pod, box)
 
     async def _stop(self, box: Box) -> None:
         for peer in [peer for peer in self.peers if peer.ready]:
@@ -433,7 +437,7 @@ class Runtime:
         async with self._turn:
             if pod in self.pods:
                 self.pods.discard(pod)
-                await self._news(Event.REMOVE_POD_SANDBOX, pod)
+                await self._container_changed(Event.REMOVE_POD_SANDBOX, pod)
 
     # -- state
 

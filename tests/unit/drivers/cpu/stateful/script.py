@@ -33,8 +33,8 @@ from plimsoll.drivers.cpu.pinning.nri import NriEnforcer
 from plimsoll.drivers.cpu.settings import GroupBy
 from plimsoll.drivers.plugin import AllocatedClaim, ClaimError
 from plimsoll.protocols.ttrpc import end_tasks
+from tests.unit.drivers.cpu.stateful.harness import Asked, World, uid_of
 from tests.unit.drivers.cpu.stateful.runtime import Age
-from tests.unit.drivers.cpu.stateful.world import Asked, World, uid_of
 
 Step = Callable[..., Awaitable[Any]]
 _STEPS: list[tuple[re.Pattern[str], Step]] = []
@@ -156,10 +156,10 @@ async def _end(stage: Stage) -> None:
     await world.connected()
     for pod in sorted(world.runtime.pods):
         await world.runtime.remove_pod(pod)
-    for uid in sorted(stage.driver.book.holdings):
+    for uid in sorted(stage.driver.state.allocations):
         assert await world.unprepare(uid) is None
     await world.check()
-    assert not stage.driver.book.holdings
+    assert not stage.driver.state.allocations
     assert not list(world.settings.cdi.glob("*.json"))
     assert stage.driver.enforcer.containers() == ()
     assert stage.driver.enforcer.faults() == ()
@@ -278,7 +278,7 @@ async def _another_prepares(stage: Stage, name: str, count: str) -> None:
     assert not isinstance(answer, ClaimError), answer
     cpus = stage.world.file(claim.ref.uid)
     assert cpus
-    assert not cpus & stage.world.model.held
+    assert not cpus & stage.world.model.allocated
     stage.world.note_grant(claim, cpus)
 
 
@@ -300,7 +300,7 @@ async def _file(stage: Stage, name: str, what: str | None, cpus: str | None) -> 
 
 
 @says(r"record is (lost|damaged)")
-async def _record(stage: Stage, what: str) -> None:
+async def _checkpoint(stage: Stage, what: str) -> None:
     stage.world.lose_record(damage=what == "damaged")
 
 
@@ -309,8 +309,8 @@ async def _record(stage: Stage, what: str) -> None:
 
 @says(r"(\w+/\w+) runs on (\S+)")
 async def _runs(stage: Stage, id: str, cpus: str) -> None:
-    runtime, wanted = stage.world.runtime, set(CpuSet.parse(cpus))
-    await stage.world.until(lambda: runtime.cpus(id) == wanted, lambda: sorted(runtime.cpus(id)))
+    runtime, desired = stage.world.runtime, set(CpuSet.parse(cpus))
+    await stage.world.until(lambda: runtime.cpus(id) == desired, lambda: sorted(runtime.cpus(id)))
 
 
 @says(r"(\w+/\w+) is gone")
@@ -321,21 +321,21 @@ async def _container_gone(stage: Stage, id: str) -> None:
 
 @says(r"(\w) has (\S+)")
 async def _has(stage: Stage, name: str, cpus: str) -> None:
-    assert str(stage.driver.book.holdings[stage.uid(name)].granted) == cpus
+    assert str(stage.driver.state.allocations[stage.uid(name)].assigned) == cpus
 
 
 @says(r"(\w) is (gone|disputed|not disputed)")
 async def _state(stage: Stage, name: str, what: str) -> None:
-    holdings, uid = stage.driver.book.holdings, stage.uid(name)
+    allocations, uid = stage.driver.state.allocations, stage.uid(name)
     if what == "gone":
-        await stage.world.until(lambda: uid not in stage.driver.book.holdings)
+        await stage.world.until(lambda: uid not in stage.driver.state.allocations)
     else:
-        assert bool(holdings[uid].disputed) == (what == "disputed"), holdings[uid]
+        assert bool(allocations[uid].disputed) == (what == "disputed"), allocations[uid]
 
 
 @says(r"shared is (\S+)")
 async def _shared(stage: Stage, cpus: str) -> None:
-    assert str(stage.driver.book.shared) == ("" if cpus == "empty" else cpus)
+    assert str(stage.driver.state.shared) == ("" if cpus == "empty" else cpus)
 
 
 @says(r"the driver says (.*)")

@@ -18,21 +18,21 @@ import pytest
 
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.common.checkpoint import RecordFile
-from plimsoll.drivers.cpu.settings import GroupBy, Mode, PinSettings
+from plimsoll.drivers.cpu.settings import DeviceMode, GroupBy, PinSettings
 from plimsoll.drivers.cpu.state import cdi
 from plimsoll.drivers.plugin import AllocatedClaim, ClaimError
 from plimsoll.errors import StoreError
 from plimsoll.protocols.cdi import CdiFault
-from tests.unit.drivers.cpu.stateful.world import WHOLE, Age, Asked, World, uid_of
+from tests.unit.drivers.cpu.stateful.harness import WHOLE, Age, Asked, World, uid_of
 
 AGES = (Age.NEW, Age.NEW, Age.MIDDLE, Age.OLD)
 SETTINGS: list[dict[str, Any]] = [
     {},
     {"group_by": GroupBy.MACHINE},
-    {"mode": Mode.INDIVIDUAL},
+    {"mode": DeviceMode.INDIVIDUAL},
     {"reserved": CpuSet([0, 4])},
     {"min_shared": 2},
-    {"pin": PinSettings(mix=True), "min_shared": 1},
+    {"pin": PinSettings(include_shared=True), "min_shared": 1},
     {"pin": PinSettings(lift_quota=True, mems=True)},
 ]
 
@@ -130,7 +130,7 @@ def failing(what: str, text: str) -> Iterator[None]:
 
 
 class Node:
-    """A node, and what can happen there. `told` is what did."""
+    """A node, and what can happen there. `env_claims` is what did."""
 
     def __init__(self, dice: Random) -> None:
         self.dice = dice
@@ -140,7 +140,7 @@ class Node:
         self.world.runtime.orderly = maybe(dice)
         self.world.runtime.parts = dice.randint(1, 4)
         self.count = 0
-        self.told = [f"{age.name.lower()} runtime, {extra}"]
+        self.env_claims = [f"{age.name.lower()} runtime, {extra}"]
         self.run(self.world.open())
 
     def close(self) -> None:
@@ -175,11 +175,11 @@ class Node:
     def claim(self, device: int, amount: int, second: bool) -> AllocatedClaim | None:
         """A claim as the scheduler might have allocated it."""
         assert self.world.driver is not None
-        domains = sorted(self.world.driver.book.arrangement.domains)
+        domains = sorted(self.world.driver.state.layout.domains)
         if not domains:
             return None
         name = domains[device % len(domains)]
-        if self.world.settings.mode is Mode.INDIVIDUAL:
+        if self.world.settings.mode is DeviceMode.INDIVIDUAL:
             names = [name, domains[(device + 1) % len(domains)]] if second else [name]
             asked = [Asked(each, None, f"r{index}") for index, each in enumerate(dict.fromkeys(names))]
         else:
@@ -189,11 +189,11 @@ class Node:
         return self.world.ask(self.next(), *asked)
 
     def pick(self, number: int) -> str:
-        uids: list[str] = sorted(self.model.granted)
+        uids: list[str] = sorted(self.model.assigned)
         return uids[number % len(uids)]
 
-    def pick_box(self, number: int, *, made: bool = True) -> str | None:
-        boxes = sorted(box.id for box in self.world.runtime.boxes.values() if box.made == made)
+    def pick_box(self, number: int, *, created: bool = True) -> str | None:
+        boxes = sorted(box.id for box in self.world.runtime.boxes.values() if box.created == created)
         return boxes[number % len(boxes)] if boxes else None
 
     # -- claims
@@ -225,10 +225,10 @@ class Node:
         claims = self.world.claims
         claim = claims[sorted(claims)[number % len(claims)]]
         uid = claim.ref.uid
-        if uid not in self.model.granted:
+        if uid not in self.model.assigned:
             return  # lost with record and file
         assert self.world.driver is not None
-        adopted = self.world.driver.book.holdings[uid].adopted
+        adopted = self.world.driver.state.allocations[uid].adopted
         answer = self.run(self.world.prepare(claim))
         if uid in self.model.in_dispute:
             assert isinstance(answer, ClaimError)
@@ -236,20 +236,20 @@ class Node:
             # What was taken over is measured against the devices of today.
             assert not isinstance(answer, ClaimError) or adopted, answer
 
-    @happens(8, when=lambda self: self.up and self.model.granted, number=some, twice=maybe)
+    @happens(8, when=lambda self: self.up and self.model.assigned, number=some, twice=maybe)
     def unprepare(self, number: int, twice: bool) -> None:
         """In good order: nobody uses it any more."""
         uid = self.pick(number)
         for box in list(self.world.runtime.boxes.values()):
-            if uid in box.told and box.made:
+            if uid in box.env_claims and box.created:
                 self.run(self.world.runtime.end(box.id))
-        if any(uid in box.told for box in self.world.runtime.boxes.values()):
+        if any(uid in box.env_claims for box in self.world.runtime.boxes.values()):
             return
         assert self.run(self.world.unprepare(uid)) is None
         if twice:
             assert self.run(self.world.unprepare(uid)) is None
 
-    @happens(1, when=lambda self: self.up and self.model.granted, number=some)
+    @happens(1, when=lambda self: self.up and self.model.assigned, number=some)
     def unprepare_under_containers(self, number: int) -> None:
         assert self.run(self.world.unprepare(self.pick(number))) is None
 
@@ -268,18 +268,18 @@ class Node:
 
     @happens(
         6,
-        when=lambda self: self.model.granted,
+        when=lambda self: self.model.assigned,
         number=some,
         second=maybe,
-        stranger=of(0, 1, 2, 3, 4, 5),
+        unknown_container=of(0, 1, 2, 3, 4, 5),
         finish=of(0, 1, 2, 3),
     )
-    def create_with_claims(self, number: int, second: bool, stranger: int, finish: int) -> None:
+    def create_with_claims(self, number: int, second: bool, unknown_container: int, finish: int) -> None:
         """Mostly of the pod that the claim is for."""
         uids = [self.pick(number)]
         if second:
             uids = list(dict.fromkeys([*uids, self.pick(number + 1)]))
-        pod = f"p{sorted(uids)[0][-4:]}" if stranger else "stranger"
+        pod = f"p{sorted(uids)[0][-4:]}" if unknown_container else "stranger"
         if len(self.world.runtime.boxes) < 8:
             self.run(self.world.create(f"c{self.next()}", pod, uids, finish=finish > 0))
 
@@ -307,12 +307,12 @@ class Node:
 
     @happens(4, number=some)
     def finish_making(self, number: int) -> None:
-        if box := self.pick_box(number, made=False):
+        if box := self.pick_box(number, created=False):
             self.run(self.world.runtime.finish(box))
 
-    @happens(2, number=some, made=maybe)
-    def end(self, number: int, made: bool) -> None:
-        if box := self.pick_box(number, made=made):
+    @happens(2, number=some, created=maybe)
+    def end(self, number: int, created: bool) -> None:
+        if box := self.pick_box(number, created=created):
             self.run(self.world.runtime.end(box))
 
     @happens(3, number=some, finish=maybe)
@@ -321,7 +321,7 @@ class Node:
         if box := self.pick_box(number):
             old = self.world.runtime.boxes[box]
             self.run(self.world.runtime.end(box))
-            self.run(self.world.create(f"c{self.next()}", old.pod, old.told, finish=finish))
+            self.run(self.world.create(f"c{self.next()}", old.pod, old.env_claims, finish=finish))
 
     @happens(2, number=some, cpus=of("", "0-7", "0", "5-6"), quota=of(0, 50_000))
     def kubelet_updates(self, number: int, cpus: str, quota: int) -> None:
@@ -339,7 +339,7 @@ class Node:
     @happens(2, when=lambda self: self.up, kill=maybe)
     def restart_driver(self, kill: bool) -> None:
         """What was known before is known after, to the byte."""
-        tampered = self.model.amnesia or self.model.files != self.model.granted
+        tampered = self.model.amnesia or self.model.files != self.model.assigned
         before = self.world.snapshot()
         self.run(self.world.kill_driver() if kill else self.world.stop_driver())
         self.run(self.world.start_driver())
@@ -404,7 +404,7 @@ class Node:
     def hotplug(self, off: set[int]) -> None:
         self.run(self.world.switch(off))
 
-    @happens(1, when=lambda self: self.model.granted, number=some, damage=maybe)
+    @happens(1, when=lambda self: self.model.assigned, number=some, damage=maybe)
     def lose_a_file(self, number: int, damage: bool) -> None:
         uid = self.pick(number)
         if uid in self.model.files and not self.model.amnesia and uid not in self.model.in_dispute:
@@ -412,10 +412,10 @@ class Node:
 
     @happens(1, damage=maybe)
     def lose_the_record(self, damage: bool) -> None:
-        if self.model.files == self.model.granted and not self.model.in_dispute:
+        if self.model.files == self.model.assigned and not self.model.in_dispute:
             self.world.lose_record(damage=damage)
 
-    @happens(1, when=lambda self: self.model.granted, number=some, cpus=some_of(1, 3))
+    @happens(1, when=lambda self: self.model.assigned, number=some, cpus=some_of(1, 3))
     def another_driver_alters_a_file(self, number: int, cpus: set[int]) -> None:
         uid = self.pick(number)
         if uid in self.model.files and not self.model.amnesia:
@@ -429,7 +429,9 @@ class Node:
     def the_disk_fails_while_preparing(self, what: str, device: int, amount: int) -> None:
         """World.prepare sees to it that nothing is left of it."""
         claim = self.claim(device, amount, False)
-        recorded = self.world.settings.record.exists() and not self.model.amnesia  # else it is written anew
+        recorded = (
+            self.world.settings.checkpoint_path.exists() and not self.model.amnesia
+        )  # else it is written anew
         if claim is not None and recorded and not self.model.strangers:
             with failing(what, "disk full"):
                 assert isinstance(self.run(self.world.prepare(claim)), ClaimError)
@@ -438,22 +440,22 @@ class Node:
     def die_while_preparing(self, at: str, device: int, amount: int) -> None:
         """Whatever was done by then: the claim has CPUs or has none, and nobody else has them."""
         world, claim = self.world, self.claim(device, amount, False)
-        whole = self.model.files == self.model.granted  # else the restart finds more than this
+        whole = self.model.files == self.model.assigned  # else the restart finds more than this
         if claim is None or world.driver is None or not whole or not world.fits(claim):
             return
         with dying(at), contextlib.suppress(Death):
             self.run(world.driver.prepare(claim))
-        kept = at != "before record"
-        if kept:
+        stored = at != "before record"
+        if stored:
             self.model.amnesia = False
         self.run(world.kill_driver())
         self.run(world.start_driver())
         assert world.driver is not None
-        holding = world.driver.book.holdings.get(claim.ref.uid)
-        assert (holding is not None) == kept
-        if holding is not None:
-            world.check_grant(claim, set(holding.granted))
-            world.note_grant(claim, set(holding.granted))
+        allocation = world.driver.state.allocations.get(claim.ref.uid)
+        assert (allocation is not None) == stored
+        if allocation is not None:
+            world.check_grant(claim, set(allocation.assigned))
+            world.note_grant(claim, set(allocation.assigned))
         self.run(world.connected())
 
     @happens(2, when=lambda self: self.up and self.world.claims, at=of(*DEATHS), number=some)
@@ -461,7 +463,7 @@ class Node:
         world = self.world
         claim = world.claims[sorted(world.claims)[number % len(world.claims)]]
         uid, model = claim.ref.uid, self.model
-        if world.driver is None or uid not in model.granted or uid in model.in_dispute or model.amnesia:
+        if world.driver is None or uid not in model.assigned or uid in model.in_dispute or model.amnesia:
             return
         with dying(at), contextlib.suppress(Death):
             self.run(world.driver.unprepare(claim.ref))
@@ -494,11 +496,11 @@ class Node:
             return
         claims = [claim for amount in amounts if (claim := self.claim(number, amount, False)) is not None]
         boxes = [f"c{self.next()}" for _ in range(shared)]
-        made = asyncio.gather(*(world.runtime.create(box, "s0") for box in boxes))
+        created = asyncio.gather(*(world.runtime.create(box, "s0") for box in boxes))
         switched = asyncio.gather(*([world.switch(off)] if off is not None else []))
         before = set(world.model.usable)
         answers = await asyncio.gather(*(world.driver.prepare(claim) for claim in claims))
-        await made
+        await created
         await switched
         world.spoken = world.runtime.answers
         for claim, answer in zip(claims, answers, strict=True):
@@ -515,7 +517,7 @@ class Node:
         may = [one for one in HAPPENINGS if one.when(self)]
         (chosen,) = self.dice.choices(may, [one.weight for one in may])
         values = {name: pick(self.dice) for name, pick in chosen.values.items()}
-        self.told.append(f"{chosen.name} {values or ''}")
+        self.env_claims.append(f"{chosen.name} {values or ''}")
         getattr(self, chosen.name)(**values)
         self.run(self.world.check())
 
@@ -526,7 +528,7 @@ def play(seed: int, steps: int) -> None:
         for _ in range(steps):
             node.step()
     except (AssertionError, TimeoutError) as error:
-        lines = "\n".join(node.told)
+        lines = "\n".join(node.env_claims)
         raise AssertionError(f"seed {seed}, after:\n{lines}\n{type(error).__name__}: {error}") from error
     finally:
         node.close()

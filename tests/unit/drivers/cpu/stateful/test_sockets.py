@@ -16,9 +16,8 @@ from plimsoll.drivers.cpu.settings import DRIVER_NAME
 from plimsoll.drivers.plugin import AllocatedClaim, ClaimError, ClaimRef, PreparedDevice
 from plimsoll.node.claim_info import DriverFault
 from plimsoll.node.layout import Layout
-from plimsoll.node.plugins import PluginManager
-from tests.unit.drivers.cpu.state.desk import NODE, make_claim
-from tests.unit.drivers.cpu.stateful.world import Age, Asked, World
+from tests.unit.drivers.cpu.state.fixtures import NODE, make_claim
+from tests.unit.drivers.cpu.stateful.harness import Age, Asked, World
 from tests.unit.drivers.plugin.fixtures import ClusterFixture, cluster_fixture
 from tests.unit.node.plugins.peers import QUICK
 
@@ -51,12 +50,14 @@ class Wired(World):
         await super().connected()
         if self.driver is not None:
             driver = self.driver
-            await self.until(lambda: driver.station.registered and driver.station.published, driver.problems)
+            await self.until(
+                lambda: driver.plugin_server.registered and driver.plugin_server.published, driver.problems
+            )
             await self.until(lambda: any(each.connected for each in self.plugins.drivers()))
 
     async def kill_driver(self) -> None:
         if self.driver is not None:
-            await self.driver.station.stop()  # a process that is killed loses its sockets
+            await self.driver.plugin_server.stop()  # a process that is killed loses its sockets
         await super().kill_driver()
 
     async def restart_agent(self) -> None:
@@ -85,7 +86,7 @@ class Wired(World):
 
 async def _live(world: Wired, dice: Random, steps: int) -> None:
     for boxes in range(steps):
-        uids = sorted(world.model.granted)
+        uids = sorted(world.model.assigned)
         running = sorted(world.runtime.boxes)
         what = dice.choices(
             [
@@ -112,7 +113,7 @@ async def _live(world: Wired, dice: Random, steps: int) -> None:
             assert isinstance(answer, ClaimError) != fits, answer
         elif what == "again" and uids:
             uid = dice.choice(uids)
-            assert await world.prepare(world.claims[uid]) == world.model.granted[uid]
+            assert await world.prepare(world.claims[uid]) == world.model.assigned[uid]
         elif what == "shared" and len(running) < 8:
             await world.create(f"c{boxes}", "s", finish=dice.random() < 0.8)
         elif what == "pod" and uids and len(running) < 8:
@@ -154,7 +155,7 @@ def _play(seed: int, steps: int) -> None:
                 await _live(world, dice, steps)
                 for pod in sorted(world.runtime.pods):
                     await world.runtime.remove_pod(pod)
-                for uid in sorted(world.model.granted):
+                for uid in sorted(world.model.assigned):
                     assert await world.unprepare(uid) is None
                 await world.check()
                 assert not list(world.settings.cdi.glob("*"))

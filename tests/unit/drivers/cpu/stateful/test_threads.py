@@ -11,15 +11,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from plimsoll.api.cpuset import CpuSet
-from plimsoll.drivers.cpu.devices.groups import arrange
-from plimsoll.drivers.cpu.pinning.container_table import Roll
-from plimsoll.drivers.cpu.pinning.plan import ContainerView, take_scene
+from plimsoll.drivers.cpu.devices.groups import compute_layout
+from plimsoll.drivers.cpu.pinning.container_table import ContainerTable
+from plimsoll.drivers.cpu.pinning.plan import ContainerView, take_snapshot
 from plimsoll.drivers.cpu.settings import PinSettings
-from plimsoll.drivers.cpu.state import Holding
+from plimsoll.drivers.cpu.state import ClaimAllocation
 from plimsoll.drivers.plugin import AllocatedClaim, ClaimError
 from tests.unit.drivers.cpu.machines import make_machine, switch_off
-from tests.unit.drivers.cpu.state.desk import Asked, Container, Desk, make_claim, uid_of
-from tests.unit.drivers.cpu.stateful.world import Age, World
+from tests.unit.drivers.cpu.state.fixtures import Asked, Container, Desk, make_claim, uid_of
+from tests.unit.drivers.cpu.stateful.harness import Age, World
 
 WHOLE = make_machine(sockets=2, cores=4, threads=2)
 
@@ -45,65 +45,67 @@ def _run(*works: Callable[[], None]) -> None:
             other.result(timeout=30)
 
 
-def test_prepare_witness_and_hotplug_at_once(tmp_path: Path) -> None:
+def test_prepare_source_and_hotplug_at_once(tmp_path: Path) -> None:
     """Whoever looks sees one whole state of the book: nothing is held twice, and nothing held is shared."""
     desk = Desk(tmp_path, WHOLE)
-    book = desk.open()
-    kept: dict[str, Holding] = {}
+    state = desk.open()
+    stored: dict[str, ClaimAllocation] = {}
 
     def claims() -> None:
         for number in range(40):
-            found = book.prepare(make_claim(number, Asked(f"cpudevnuma00{number % 2}", "2")))
-            if isinstance(found, Holding):
-                kept[found.ref.uid] = found
+            found = state.prepare(make_claim(number, Asked(f"cpudevnuma00{number % 2}", "2")))
+            if isinstance(found, ClaimAllocation):
+                stored[found.ref.uid] = found
             if number % 3 == 2:
-                uid = sorted(kept)[0]
-                assert book.release(kept.pop(uid).ref) is None
+                uid = sorted(stored)[0]
+                assert state.release(stored.pop(uid).ref) is None
 
     def witnesses() -> None:
         liar = Container("p/c", {uid_of(0): CpuSet([1])})
-        book.witness([liar])
-        book.witness([])
+        state.check_containers([liar])
+        state.check_containers([])
 
     def machine() -> None:
         for topology in (switch_off(WHOLE, CpuSet([15])), WHOLE):
-            with book.lock:
-                arrangement = arrange(topology, desk.settings, earlier=book.arrangement, held=book.by_device)
-                book.change(topology, arrangement)
+            with state.lock:
+                layout = compute_layout(
+                    topology, desk.settings, earlier=state.layout, allocated=state.by_device
+                )
+                state.update_topology(topology, layout)
 
     def looks() -> None:
-        scene = take_scene(book, WHOLE, PinSettings())
+        snapshot = take_snapshot(state, WHOLE, PinSettings())
         seen: set[int] = set()
-        for holding in scene.holdings.values():
-            assert not seen & set(holding.cpus)
-            seen |= set(holding.cpus)
-        assert not seen & set(scene.shared)
+        for allocation in snapshot.allocations.values():
+            assert not seen & set(allocation.cpus)
+            seen |= set(allocation.cpus)
+        assert not seen & set(snapshot.shared)
 
     _run(claims, witnesses, machine, looks)
-    book.witness([])
-    assert dict(book.holdings) == dict(sorted(kept.items()))
-    assert dict(desk.open().holdings) == dict(book.holdings)
+    state.check_containers([])
+    assert dict(state.allocations) == dict(sorted(stored.items()))
+    assert dict(desk.open().allocations) == dict(state.allocations)
 
 
-def test_asking_whether_the_pool_is_in_use_while_containers_come_and_go() -> None:
+def test_asking_whether_the_pool_is_in_use_while_containers_change() -> None:
     """That is asked by the thread that prepares."""
-    roll = Roll()
+    table = ContainerTable()
     views = [ContainerView(f"c{number}", claims={"a": CpuSet([0])}) for number in range(50)]
 
     def comes_and_goes() -> None:
         for _ in range(300):
             for view in views:
-                roll.see(view)
+                table.update_container(view)
             for view in views:
-                roll.forget(view.id)
+                table.forget(view.id)
 
-    _run(comes_and_goes, lambda: _ask(roll))
-    roll.see(replace(views[0], id="shared", claims={}))
-    assert roll.shared_in_use
+    _run(comes_and_goes, lambda: _ask(table))
+    table.update_container(replace(views[0], id="shared", claims={}))
+    assert table.shared_in_use
 
 
-def _ask(roll: Roll) -> None:
-    assert not roll.shared_in_use
+def _ask(table: ContainerTable) -> None:
+    assert not table.shared_in_use
 
 
 def test_many_claims_and_containers_at_once() -> None:
@@ -134,7 +136,7 @@ def test_many_claims_and_containers_at_once() -> None:
                 for claim in claims:
                     cpus = world.file(claim.ref.uid)
                     assert cpus is not None
-                    assert not cpus & world.model.held
+                    assert not cpus & world.model.allocated
                     world.note_grant(claim, cpus)
                 await world.check()
                 await asyncio.gather(*(world.runtime.remove_pod(f"p{number}") for number in range(6)))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.api.cpuset import CpuSet
-from plimsoll.drivers.cpu.topology import CoreKind, Skipped, read_overlay, read_topology
+from plimsoll.drivers.cpu.topology import CoreKind, SkippedCpu, read_overlay, read_topology
 from plimsoll.drivers.cpu.topology.overlay import SysFiles, check_overlay
 from plimsoll.errors import InputError
 from tests.unit.drivers.cpu.machines import make_machine, write_sysfs
@@ -41,7 +41,7 @@ def test_files_replace_those_of_the_machine(root: Path) -> None:
     ]
 
 
-def test_an_overlay_can_make_a_whole_cpu(root: Path) -> None:
+def test_an_overlay_can_make_a_full_cpu(root: Path) -> None:
     overlay = {
         f"{CPUS}/online": "0,9",
         f"{CPUS}/cpu9/topology/physical_package_id": "3",
@@ -77,13 +77,13 @@ def test_lists_of_the_machine_do_not_overrule_ids_of_the_overlay(root: Path) -> 
     assert read_topology(root, ids | lists).cores[0] == CpuSet([0])
 
 
-def test_caches_of_the_overlay_are_believed_too(tmp_path: Path) -> None:
+def test_caches_of_the_overlay_are_trusted_too(tmp_path: Path) -> None:
     write_sysfs(make_machine(l3=4, cores=1), tmp_path)
     ids = {f"{CPUS}/cpu{cpu}/cache/index3/id": str(cpu // 2) for cpu in range(4)}
     assert {l3: str(cpus) for l3, cpus in read_topology(tmp_path, ids).l3.items()} == {0: "0-1", 1: "2-3"}
 
 
-def test_null_hides_a_file_or_a_folder(root: Path, tmp_path: Path) -> None:
+def test_null_hides_a_file_or_a_directory(root: Path, tmp_path: Path) -> None:
     file = tmp_path / "overlay.yaml"
     file.write_text(
         f"{CPUS}/cpu0/cache: null\n"
@@ -96,7 +96,7 @@ def test_null_hides_a_file_or_a_folder(root: Path, tmp_path: Path) -> None:
     topology = read_topology(root, read_overlay(file))
     assert [(cpu.id, cpu.socket, cpu.l3) for cpu in topology.cpus] == [(0, 0, -1), (2, 4, 0)]
     assert [entry.cpu for entry in topology.skipped] == [1, 3]
-    assert topology.skipped[1] == Skipped(
+    assert topology.skipped[1] == SkippedCpu(
         3,
         "could not read core_id for cpu 3 from sysfs: open devices/system/cpu/cpu3/topology/core_id: "
         "no such file or directory",
@@ -108,7 +108,7 @@ def test_hidden_nodes_leave_one_node(root: Path) -> None:
     hidden["/sys/devices/system/node"] = None
     topology = read_topology(root, hidden)
     assert topology.numa == {0: CpuSet([0, 1, 2, 3])}
-    assert topology.remarks == ("no CPU has a NUMA node: all are taken as of node 0",)
+    assert topology.remarks == ("no CPU has a NUMA node: assuming node 0",)
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.api.cpuset import CpuSet
-from plimsoll.drivers.cpu.topology.placement import Row, part_by_peers, place
+from plimsoll.drivers.cpu.topology.placement import CpuRow, place_cpus, split_by_peers
 
 SETS = st.builds(CpuSet, st.sets(st.integers(0, 7), max_size=8))
 ROWS = st.builds(
-    Row,
+    CpuRow,
     cpu=st.integers(0, 7),
     socket=st.integers(-1, 2),
     core_id=st.integers(-1, 2),
@@ -36,22 +36,22 @@ def part_naively(peers: dict[int, CpuSet | None]) -> list[list[int]]:
 
 @given(st.dictionaries(st.integers(0, 7), st.none() | SETS, min_size=1))
 def test_parts_are_those_of_the_naive_way(peers: dict[int, CpuSet | None]) -> None:
-    assert part_by_peers(peers) == part_naively(peers)
+    assert split_by_peers(peers) == part_naively(peers)
 
 
 @given(st.dictionaries(st.integers(0, 7), SETS, min_size=1))
 def test_parts_are_those_of_the_naive_way_when_every_cpu_names_itself(peers: dict[int, CpuSet]) -> None:
     named: dict[int, CpuSet | None] = {cpu: peers[cpu] | CpuSet([cpu]) for cpu in peers}
-    assert part_by_peers(named) == part_naively(named)
+    assert split_by_peers(named) == part_naively(named)
 
 
 @given(st.lists(ROWS, unique_by=lambda row: row.cpu))
-def test_every_row_is_placed_or_skipped_and_numbers_are_unique(rows: list[Row]) -> None:
-    placed = place(rows)
+def test_every_row_is_placed_or_skipped_and_numbers_are_unique(rows: list[CpuRow]) -> None:
+    placed = place_cpus(rows)
     assert sorted([cpu.id for cpu in placed.cpus] + [entry.cpu for entry in placed.skipped]) == sorted(
         row.cpu for row in rows
     )
-    said = {row.cpu: row for row in rows}
+    tree = {row.cpu: row for row in rows}
     by_id = {cpu.id: cpu for cpu in placed.cpus}
     cores: dict[int, list[int]] = {}
     caches: dict[int, list[int]] = {}
@@ -62,7 +62,7 @@ def test_every_row_is_placed_or_skipped_and_numbers_are_unique(rows: list[Row]) 
         assert (cpu.l3 < 0) == (cpu.l3_id < 0)
     for core, mates in cores.items():
         assert core == min(mates)
-        rows_of_core = [said[cpu] for cpu in mates]
+        rows_of_core = [tree[cpu] for cpu in mates]
         assert len({(row.socket, row.die, row.cluster, row.core_id) for row in rows_of_core}) == 1
     for sharers in caches.values():
         assert len({by_id[cpu].l3_id for cpu in sharers}) == 1
@@ -70,25 +70,25 @@ def test_every_row_is_placed_or_skipped_and_numbers_are_unique(rows: list[Row]) 
 
 def test_cores_that_deny_each_other_are_two() -> None:
     """ARM machines with old kernels: no clusters, and core_id starts anew in each."""
-    rows = [Row(cpu, 0, cpu % 2, 0, cores=CpuSet([cpu])) for cpu in range(4)]
-    assert [cpu.core for cpu in place(rows).cpus] == [0, 1, 2, 3]
-    unsaid = [Row(cpu, 0, cpu % 2, 0) for cpu in range(4)]
-    assert [cpu.core for cpu in place(unsaid).cpus] == [0, 1, 0, 1]
+    rows = [CpuRow(cpu, 0, cpu % 2, 0, cores=CpuSet([cpu])) for cpu in range(4)]
+    assert [cpu.core for cpu in place_cpus(rows).cpus] == [0, 1, 2, 3]
+    unsaid = [CpuRow(cpu, 0, cpu % 2, 0) for cpu in range(4)]
+    assert [cpu.core for cpu in place_cpus(unsaid).cpus] == [0, 1, 0, 1]
 
 
 def test_a_cache_has_the_id_that_one_of_its_cpus_knows() -> None:
     both = CpuSet([0, 1])
-    rows = [Row(0, 0, 0, 0, sharers=both), Row(1, 0, 1, 0, l3_id=7, sharers=both)]
-    assert [(cpu.l3, cpu.l3_id) for cpu in place(rows).cpus] == [(7, 7), (7, 7)]
-    nobody = [Row(4, 0, 0, 0, sharers=CpuSet([4, 5])), Row(5, 0, 1, 0, sharers=CpuSet([4, 5]))]
-    assert [(cpu.l3, cpu.l3_id) for cpu in place(nobody).cpus] == [(4, 4), (4, 4)]
-    assert [cpu.l3 for cpu in place([Row(0, 0, 0, 0)]).cpus] == [-1]
+    rows = [CpuRow(0, 0, 0, 0, sharers=both), CpuRow(1, 0, 1, 0, l3_id=7, sharers=both)]
+    assert [(cpu.l3, cpu.l3_id) for cpu in place_cpus(rows).cpus] == [(7, 7), (7, 7)]
+    nobody = [CpuRow(4, 0, 0, 0, sharers=CpuSet([4, 5])), CpuRow(5, 0, 1, 0, sharers=CpuSet([4, 5]))]
+    assert [(cpu.l3, cpu.l3_id) for cpu in place_cpus(nobody).cpus] == [(4, 4), (4, 4)]
+    assert [cpu.l3 for cpu in place_cpus([CpuRow(0, 0, 0, 0)]).cpus] == [-1]
 
 
 def test_caches_with_the_same_id_are_several() -> None:
     """Some virtual machines give the caches of every socket the same ids."""
-    rows = [Row(cpu, cpu // 2, cpu, 0, l3_id=3, sharers=CpuSet([cpu & 2, cpu | 1])) for cpu in range(4)]
-    assert [cpu.l3 for cpu in place(rows).cpus] == [3, 3, 65538, 65538]
-    assert [cpu.l3_id for cpu in place(rows).cpus] == [3, 3, 3, 3]
-    unsaid = [Row(cpu, cpu // 2, cpu, 0, l3_id=3) for cpu in range(4)]
-    assert [cpu.l3 for cpu in place(unsaid).cpus] == [3, 3, 3, 3]
+    rows = [CpuRow(cpu, cpu // 2, cpu, 0, l3_id=3, sharers=CpuSet([cpu & 2, cpu | 1])) for cpu in range(4)]
+    assert [cpu.l3 for cpu in place_cpus(rows).cpus] == [3, 3, 65538, 65538]
+    assert [cpu.l3_id for cpu in place_cpus(rows).cpus] == [3, 3, 3, 3]
+    unsaid = [CpuRow(cpu, cpu // 2, cpu, 0, l3_id=3) for cpu in range(4)]
+    assert [cpu.l3 for cpu in place_cpus(unsaid).cpus] == [3, 3, 3, 3]

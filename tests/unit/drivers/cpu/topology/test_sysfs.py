@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plimsoll.api.cpuset import CpuSet
-from plimsoll.drivers.cpu.topology import CoreKind, Skipped, Topology, read_topology
+from plimsoll.drivers.cpu.topology import CoreKind, SkippedCpu, Topology, read_topology
 from plimsoll.drivers.cpu.topology.sysfs import parse_list, parse_number
 from plimsoll.errors import InputError
 from tests.unit.drivers.cpu.machines import machines, make_machine, write_sysfs
@@ -83,7 +83,7 @@ def test_pcie_roots_are_read_when_asked_for(tmp_path: Path) -> None:
     assert read_topology(tmp_path, pcie=True).cpus[3].pcie_roots == ("pci0000:10", "pci0000:11")
 
 
-def test_pcie_roots_that_tell_nothing_are_left_out(tmp_path: Path) -> None:
+def test_pcie_roots_that_report_nothing_are_left_out(tmp_path: Path) -> None:
     topology = make_machine(numa=2, cores=2, roots=1)
     write_sysfs(topology, tmp_path)
     devices = tmp_path / "sys/devices"
@@ -93,8 +93,8 @@ def test_pcie_roots_that_tell_nothing_are_left_out(tmp_path: Path) -> None:
     read = read_topology(tmp_path, pcie=True)
     assert [cpu.pcie_roots for cpu in read.cpus] == [(), (), ("pci0000:10",), ("pci0000:10",)]
     assert len(read.remarks) == 2
-    assert 'parsing "0-x": invalid syntax: PCIe root pci0000:00 is left out' in read.remarks[0]
-    assert "no such file or directory: PCIe root pci0000:55 is left out" in read.remarks[1]
+    assert 'parsing "0-x": invalid syntax: PCIe root pci0000:00 is omitted' in read.remarks[0]
+    assert "no such file or directory: PCIe root pci0000:55 is omitted" in read.remarks[1]
 
 
 def test_low_power_cores_are_efficient(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_a_broken_list_of_efficient_cores_costs_a_remark(tmp_path: Path) -> None
         (None, True),
     ],
 )
-def test_smt_is_what_the_kernel_says_else_it_is_counted(
+def test_smt_is_what_the_kernel_reports_else_it_is_counted(
     control: str | None, smt: bool, tmp_path: Path
 ) -> None:
     write_sysfs(make_machine(cores=2, threads=2), tmp_path)
@@ -148,7 +148,7 @@ def test_smt_is_what_the_kernel_says_else_it_is_counted(
     assert read_topology(tmp_path).smt is smt
 
 
-def test_smt_is_off_if_no_core_has_two_threads_and_the_kernel_says_nothing(tmp_path: Path) -> None:
+def test_smt_is_off_if_no_core_has_two_threads_and_the_kernel_reports_nothing(tmp_path: Path) -> None:
     write_sysfs(make_machine(cores=2, threads=2, offline=[2, 3]), tmp_path)
     shutil.rmtree(tmp_path / CPUS / "smt")
     assert not read_topology(tmp_path).smt
@@ -197,7 +197,7 @@ def test_cpus_without_a_place_are_skipped(file: str, contents: str | None, why: 
     path = tmp_path / CPUS / "cpu1" / file
     path.unlink() if contents is None else path.write_text(contents)
     read = read_topology(tmp_path)
-    assert read.skipped == (Skipped(1, why),)
+    assert read.skipped == (SkippedCpu(1, why),)
     assert read.all == CpuSet([0, 2, 3])
     assert not read.offline
 
@@ -208,9 +208,9 @@ def test_a_cpu_without_a_node_is_skipped_where_others_have_one(tmp_path: Path) -
     (tmp_path / CPUS / "cpu1/node0").unlink()
     assert read_topology(tmp_path) == topology  # the list of the node still names it
     (tmp_path / "sys/devices/system/node/node0/cpulist").write_text("0\n")
-    assert read_topology(tmp_path).skipped == (Skipped(1, "could not determine NUMA node for CPU 1"),)
+    assert read_topology(tmp_path).skipped == (SkippedCpu(1, "could not determine NUMA node for CPU 1"),)
     shutil.rmtree(tmp_path / "sys/devices/system/node")
-    assert read_topology(tmp_path).skipped == (Skipped(1, "could not determine NUMA node for CPU 1"),)
+    assert read_topology(tmp_path).skipped == (SkippedCpu(1, "could not determine NUMA node for CPU 1"),)
 
 
 def test_of_two_nodes_the_one_that_lists_the_cpu_is_its(tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_of_two_nodes_the_one_that_lists_the_cpu_is_its(tmp_path: Path) -> None:
     assert read_topology(tmp_path).by_id[3].numa == 1
 
 
-def test_what_no_cpu_tells_is_the_simplest_that_can_be(tmp_path: Path) -> None:
+def test_what_no_cpu_reports_is_the_simplest_that_can_be(tmp_path: Path) -> None:
     write_sysfs(make_machine(cores=3), tmp_path, nodes="none", siblings="")
     for cpu in range(3):
         for name in ("physical_package_id", "core_id"):
@@ -280,7 +280,7 @@ def test_offline_cpus_are_those_that_are_there(tmp_path: Path) -> None:
         ("7\n", "{}: none of 1 online CPUs can be used: could not read socket_id for cpu 7 from sysfs"),
     ],
 )
-def test_a_machine_that_tells_nothing_is_refused(online: str | None, says: str, tmp_path: Path) -> None:
+def test_a_machine_that_reports_nothing_is_refused(online: str | None, says: str, tmp_path: Path) -> None:
     write_sysfs(make_machine(cores=2), tmp_path)
     file = tmp_path / CPUS / "online"
     file.unlink() if online is None else file.write_text(online)
@@ -311,7 +311,7 @@ TEXTS = st.one_of(
 
 @given(st.data())
 @settings(max_examples=80, deadline=None)
-def test_whatever_sysfs_says_nothing_breaks(data: st.DataObject) -> None:
+def test_whatever_sysfs_reports_nothing_breaks(data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory(prefix="p-") as folder:
         root = write_sysfs(make_machine(numa=2, cores=1, threads=2, efficient=1, roots=1), Path(folder))
         files = sorted(str(path.relative_to(root)) for path in (root / "sys").rglob("*") if path.is_file())

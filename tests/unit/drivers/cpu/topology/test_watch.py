@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plimsoll.api.cpuset import CpuSet
-from plimsoll.drivers.cpu.topology import Machine, Topology, TopologyWatch
+from plimsoll.drivers.cpu.topology import MachineReader, Topology, TopologyWatch
 from plimsoll.errors import InputError
 from tests.unit.drivers.cpu.machines import make_machine, switch_off, write_sysfs
 
@@ -36,7 +36,7 @@ class Reader:
 def test_a_cpu_that_is_switched_off_and_on_again(tmp_path: Path) -> None:
     async def run() -> list[Topology]:
         write_sysfs(WHOLE, tmp_path)
-        watch = TopologyWatch.of_machine(Machine(tmp_path), every=0.005, known=WHOLE)
+        watch = TopologyWatch.of_machine(MachineReader(tmp_path), interval=0.005, known=WHOLE)
         changes = watch.changes()
         told: list[Topology] = []
         for step in (switch_off(WHOLE, CpuSet([2])), WHOLE, switch_off(WHOLE, CpuSet([0, 5]))):
@@ -51,63 +51,63 @@ def test_a_cpu_that_is_switched_off_and_on_again(tmp_path: Path) -> None:
     assert all(before != after for before, after in itertools.pairwise(told))
 
 
-def test_nothing_is_told_or_read_while_nothing_happens(tmp_path: Path) -> None:
+def test_nothing_is_reported_or_read_while_nothing_happens(tmp_path: Path) -> None:
     write_sysfs(WHOLE, tmp_path)
-    machine = Machine(tmp_path)
+    machine = MachineReader(tmp_path)
     reader = Reader(WHOLE)
-    watch = TopologyWatch(reader, glance=machine.glance, every=1, thorough=60, known=WHOLE)
+    watch = TopologyWatch(reader, glance=machine.glance, interval=1, full_interval=60, known=WHOLE)
     for _ in range(10):
-        assert watch.look() is None
+        assert watch.check() is None
     settled = reader.reads
     assert settled <= 5
     for _ in range(50):
-        assert watch.look() is None
+        assert watch.check() is None
     assert reader.reads == settled
     for _ in range(60):
-        watch.look()
+        watch.check()
     assert reader.reads == settled + 1  # now and then it is read all the same
 
 
 def test_without_a_glance_every_look_reads() -> None:
     less = switch_off(WHOLE, CpuSet([1]))
     watch = TopologyWatch(Reader(WHOLE, WHOLE, WHOLE, less, less, WHOLE))
-    assert [watch.look() for _ in range(4)] == [None, None, less, WHOLE]
+    assert [watch.check() for _ in range(4)] == [None, None, less, WHOLE]
 
 
 def test_what_is_known_already_is_the_measure() -> None:
     less = switch_off(WHOLE, CpuSet([1]))
-    assert TopologyWatch(Reader(less), known=WHOLE).look() == less
-    assert TopologyWatch(Reader(less), known=less).look() is None
+    assert TopologyWatch(Reader(less), known=WHOLE).check() == less
+    assert TopologyWatch(Reader(less), known=less).check() is None
     watch = TopologyWatch(Reader(less))
-    assert watch.look() is None
+    assert watch.check() is None
     assert watch.current == less
 
 
 def test_a_change_that_is_not_read_twice_waits() -> None:
     half, less = switch_off(WHOLE, CpuSet([1])), switch_off(WHOLE, CpuSet([1, 3]))
     watch = TopologyWatch(Reader(half, less, less, less), known=WHOLE)
-    assert watch.look() is None
+    assert watch.check() is None
     assert watch.current == WHOLE
-    assert watch.look() == less
+    assert watch.check() == less
 
 
 def test_moments_in_which_nothing_can_be_read(tmp_path: Path) -> None:
     write_sysfs(WHOLE, tmp_path)
     online = tmp_path / "sys/devices/system/cpu/online"
-    watch = TopologyWatch.of_machine(Machine(tmp_path), known=WHOLE)
+    watch = TopologyWatch.of_machine(MachineReader(tmp_path), known=WHOLE)
     for broken in ("", "nonsense", "0-99999999"):
         online.write_text(broken)
-        assert watch.look() is None
+        assert watch.check() is None
         assert "online" in watch.error
         assert watch.current == WHOLE
     online.unlink()
-    assert watch.look() is None
+    assert watch.check() is None
     assert "no such file" in watch.error
     online.write_text("0-7\n")
-    assert watch.look() is None
+    assert watch.check() is None
     assert watch.error == ""
     online.write_text("0-6\n")
-    changed = watch.look()
+    changed = watch.check()
     assert changed is not None
     assert changed.offline == CpuSet([7])
 
@@ -116,34 +116,34 @@ def test_files_that_come_late_are_seen(tmp_path: Path) -> None:
     """The kernel says that a CPU is online before its folder is complete."""
     write_sysfs(WHOLE, tmp_path)
     late = tmp_path / "sys/devices/system/cpu/cpu7/topology/core_id"
-    said = late.read_text()
+    tree = late.read_text()
     late.unlink()
-    watch = TopologyWatch.of_machine(Machine(tmp_path), known=switch_off(WHOLE, CpuSet([7])))
-    first = watch.look()
+    watch = TopologyWatch.of_machine(MachineReader(tmp_path), known=switch_off(WHOLE, CpuSet([7])))
+    first = watch.check()
     assert first is not None
     assert [entry.cpu for entry in first.skipped] == [7]
-    late.write_text(said)
-    assert watch.look() == WHOLE
+    late.write_text(tree)
+    assert watch.check() == WHOLE
 
 
 def test_another_overlay_is_noticed(tmp_path: Path) -> None:
     write_sysfs(WHOLE, tmp_path)
     overlay = tmp_path / "overlay.yaml"
     overlay.write_text("{}")
-    watch = TopologyWatch.of_machine(Machine(tmp_path, overlay), known=WHOLE)
+    watch = TopologyWatch.of_machine(MachineReader(tmp_path, overlay), known=WHOLE)
     for _ in range(10):
-        assert watch.look() is None
+        assert watch.check() is None
     new = tmp_path / "new.yaml"
     new.write_text('/sys/devices/system/cpu/online: "0-3"\n')
     os.rename(new, overlay)
-    changed = watch.look()
+    changed = watch.check()
     assert changed is not None
     assert changed.all == CpuSet(range(4))
     overlay.write_text("[")
-    assert watch.look() is None
+    assert watch.check() is None
     assert "not YAML" in watch.error
     overlay.unlink()
-    assert watch.look() is None
+    assert watch.check() is None
     assert "read sysfs overlay" in watch.error
     assert watch.current == changed
 
@@ -152,7 +152,7 @@ def test_the_task_ends_when_it_is_cancelled(tmp_path: Path) -> None:
     write_sysfs(WHOLE, tmp_path)
 
     async def follow() -> None:
-        async for _ in TopologyWatch.of_machine(Machine(tmp_path), every=60).changes():
+        async for _ in TopologyWatch.of_machine(MachineReader(tmp_path), interval=60).changes():
             pass
 
     async def run() -> bool:
@@ -167,7 +167,7 @@ def test_the_task_ends_when_it_is_cancelled(tmp_path: Path) -> None:
 
 @given(st.lists(st.integers(0, 3), max_size=30))
 @settings(max_examples=50, deadline=None)
-def test_told_changes_add_up(steps: list[int]) -> None:
+def test_reported_changes_add_up(steps: list[int]) -> None:
     """Whatever happens between looks: what was told last, or known at first, is what is there."""
     shapes = [WHOLE, *(switch_off(WHOLE, CpuSet([cpu])) for cpu in (1, 2, 3))]
     now = [WHOLE]
@@ -175,7 +175,7 @@ def test_told_changes_add_up(steps: list[int]) -> None:
     told = WHOLE
     for step in steps:
         now[0] = shapes[step]
-        change = watch.look()
+        change = watch.check()
         assert change != told
         told = change or told
         assert told == shapes[step]

@@ -1,7 +1,7 @@
-"""What somebody who looks into a problem of a node wants to have in one file. Section 2 of the description.
+"""Debug report of a node (`gatherinfo`; docs/spec/cpu-driver.md, "Configuration").
 
-Owns `gather_info` (pure), `write_report` and `find_driver`. The keys are those of the Go driver's report
-(layout v1), so that readers of one can read the other; what only this driver knows is under `plimsoll`.
+The keys are those of the Go driver's report (layout v1), so that tools can read both; additional information
+is under `plimsoll`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from plimsoll.drivers.cpu.config_file import dump_settings
 from plimsoll.drivers.cpu.settings import CpuSettings
 from plimsoll.drivers.cpu.settings import Mapping as MappingChoice
 from plimsoll.drivers.cpu.topology import Cpu, Topology
-from plimsoll.drivers.cpu.topology.overlay import say
+from plimsoll.drivers.cpu.topology.overlay import format_os_error
 from plimsoll.errors import InputError
 
 LAYOUT = "v1"
 _PREFIX = "dracpu-gatherinfo-"
-#: Settings that the Go driver has, too.
+#: Settings that the Go driver also has.
 _GO_KEYS = (
     "kubeconfig",
     "bindAddress",
@@ -47,18 +47,18 @@ def gather_info(
     config: Mapping[str, Any] | None = None,
     driver: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The report as a plain tree.
+    """Build the report as a JSON tree. Pure.
 
-    `config` are further keys of the driver's configuration, in its own words; `driver` is what a running
-    driver says of itself.
+    `config` are further keys of the driver's configuration, `driver` is the state reported by a running
+    driver.
     """
     own: dict[str, Any] = {
         "offline": str(topology.offline),
         "skipped": [{"cpuID": entry.cpu, "reason": entry.why} for entry in topology.skipped],
         "remarks": list(topology.remarks),
-        "sockets": _say_groups(topology.sockets),
-        "numaNodes": _say_groups(topology.numa),
-        "l3Caches": _say_groups(topology.l3),
+        "sockets": _group_trees(topology.sockets),
+        "numaNodes": _group_trees(topology.numa),
+        "l3Caches": _group_trees(topology.l3),
     }
     if settings is not None:
         own["settings"] = dump_settings(settings)
@@ -76,18 +76,18 @@ def gather_info(
                 "numNUMANodes": len(topology.numa),
                 "smtEnabled": topology.smt,
             },
-            "cpus": [_say_cpu(topology, cpu) for cpu in topology.cpus],
+            "cpus": [_cpu_tree(topology, cpu) for cpu in topology.cpus],
         },
-        "driverConfig": _say_config(settings, config or {}),
+        "driverConfig": _config_tree(settings, config or {}),
         "plimsoll": own,
     }
 
 
-def _say_cpu(topology: Topology, cpu: Cpu) -> dict[str, Any]:
-    """A CPU in the Go driver's keys, and beneath them what it does not know."""
+def _cpu_tree(topology: Topology, cpu: Cpu) -> dict[str, Any]:
+    """Describe a CPU with the Go driver's keys and additional ones."""
     mates = topology.cores[cpu.core]
     others = [mate for mate in mates if mate != cpu.id]
-    said: dict[str, Any] = {
+    tree: dict[str, Any] = {
         "cpuID": cpu.id,
         "coreID": cpu.core_id,
         "socketID": cpu.socket,
@@ -101,23 +101,23 @@ def _say_cpu(topology: Topology, cpu: Cpu) -> dict[str, Any]:
         "dieID": cpu.die,
     }
     if cpu.l3 != cpu.l3_id:
-        said["uncoreCacheNumber"] = cpu.l3
+        tree["uncoreCacheNumber"] = cpu.l3
     if cpu.pcie_roots:
-        said["pcieRoots"] = list(cpu.pcie_roots)
-    return said
+        tree["pcieRoots"] = list(cpu.pcie_roots)
+    return tree
 
 
-def _say_config(settings: CpuSettings | None, config: Mapping[str, Any]) -> dict[str, Any]:
-    """The effective configuration in the Go driver's keys; as there, what is empty is left out."""
-    said = dict(config)
+def _config_tree(settings: CpuSettings | None, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the effective configuration in the Go driver's keys; empty values are omitted, as there."""
+    tree = dict(config)
     if settings is not None:
         dumped = dump_settings(settings)
-        said |= {key: dumped[key] for key in _GO_KEYS if key in dumped}
-        said["publishNodeAllocatableResourceMapping"] = settings.mapping is not MappingChoice.OFF
-    return {key: value for key, value in said.items() if value not in ("", False, None)}
+        tree |= {key: dumped[key] for key in _GO_KEYS if key in dumped}
+        tree["publishNodeAllocatableResourceMapping"] = settings.mapping is not MappingChoice.OFF
+    return {key: value for key, value in tree.items() if value not in ("", False, None)}
 
 
-def _say_groups(groups: Mapping[int, CpuSet]) -> list[dict[str, Any]]:
+def _group_trees(groups: Mapping[int, CpuSet]) -> list[dict[str, Any]]:
     return [{"id": group, "cpus": str(cpus)} for group, cpus in groups.items()]
 
 
@@ -129,16 +129,16 @@ def _own_version() -> str:
 
 
 def render_report(report: Mapping[str, Any]) -> str:
-    """As YAML that starts with its own mark, so that reports of several nodes can be joined."""
+    """Render the report as a YAML document with a leading `---`, so that reports can be concatenated."""
     return "---\n" + dump_document(dict(report)).decode()
 
 
 def write_report(
     report: Mapping[str, Any], folder: Path | None = None, *, now: datetime, pid: int | None = None
 ) -> Path:
-    """Write a report to a new file that only its owner can read; InputError if that cannot be.
+    """Write a report to a new file readable by its owner only; raises InputError on failure.
 
-    Without a folder it is a new file among the temporary ones.
+    Without a directory it is a new temporary file.
     """
     data = render_report(report).encode()
     name = f"{_PREFIX}{now:%Y%m%d-%H%M%S}-{os.getpid() if pid is None else pid}.yaml"
@@ -154,34 +154,34 @@ def write_report(
             file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise InputError(
-            f"failed to create output file in {folder or 'the temporary folder'}: {say(error)}"
+            f"failed to create output file in {folder or 'the temporary directory'}: {format_os_error(error)}"
         ) from None
     try:
         with os.fdopen(file, "wb") as out:
             out.write(data)
     except OSError as error:
         path.unlink(missing_ok=True)
-        raise InputError(f"failed to write YAML: {path}: {say(error)}") from None
+        raise InputError(f"failed to write YAML: {path}: {format_os_error(error)}") from None
     return path
 
 
 @dataclass(frozen=True, slots=True)
 class RunningDriver:
-    """A CPU driver that runs on this machine: `arguments` are those after its name and subcommand."""
+    """CPU driver process on this machine: `arguments` are those after its name and subcommand."""
 
     pid: int
     arguments: tuple[str, ...]
-    folder: Path
+    proc_dir: Path
 
     def path(self, name: str) -> Path:
-        """A file that the driver names, where it is seen from here (its root may be another one)."""
+        """Return the path of a file named by the driver, as seen from this process."""
         if name.startswith("/"):
-            return self.folder / "root" / name.lstrip("/")
-        return self.folder / "cwd" / name
+            return self.proc_dir / "root" / name.lstrip("/")
+        return self.proc_dir / "cwd" / name
 
 
 def find_driver(proc: Path = Path("/proc")) -> RunningDriver | None:
-    """The CPU driver that runs on this machine, ours or the Go one; the lowest process id of several."""
+    """Find the CPU driver process on this machine, Plimsoll's or the Go driver; lowest process ID first."""
     try:
         pids = sorted(int(entry) for entry in os.listdir(proc) if entry.isascii() and entry.isdigit())
     except OSError:
@@ -200,7 +200,7 @@ def find_driver(proc: Path = Path("/proc")) -> RunningDriver | None:
 
 
 def driver_arguments(words: list[str]) -> tuple[str, ...] | None:
-    """The arguments of a CPU driver by a command line; None if it is no driver, or a driver's subcommand."""
+    """Return the arguments of a CPU driver's command line, or None for other commands."""
     names = [os.path.basename(word) for word in words]
     if names[:1] == ["dracpu"]:
         return None if words[1:2] in (["gatherinfo"], ["introspect"]) else tuple(words[1:])

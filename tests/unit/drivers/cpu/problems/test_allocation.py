@@ -8,12 +8,18 @@ import pytest
 
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.drivers.cpu.allocation import Algorithm, AssignOptions, Sorting
-from plimsoll.drivers.cpu.allocation.allocate import Assigned, NotEnough, as_kubelet, assign, explain
+from plimsoll.drivers.cpu.allocation.allocate import (
+    Assigned,
+    InsufficientCpus,
+    assign,
+    assign_as_kubelet,
+    explain,
+)
 from plimsoll.drivers.cpu.topology import Topology
 from tests.unit.drivers.cpu.machines import make_machine
 
 
-def cpus(answer: Assigned | NotEnough) -> str:
+def cpus(answer: Assigned | InsufficientCpus) -> str:
     assert isinstance(answer, Assigned)
     return str(answer.cpus)
 
@@ -61,7 +67,7 @@ def test_problem_3_uneven_cores_never_give_what_is_not_free() -> None:
     """12 CPUs on 8 cores: the kubelet divides, so that cores count as free with one thread in use."""
     assert [len(core) for core in HYBRID.cores.values()] == [2, 2, 2, 2, 1, 1, 1, 1]
     free = HYBRID.all - CpuSet.parse("0,2,8")
-    wrong = as_kubelet(HYBRID, free, 4, AssignOptions(align_l3=False))
+    wrong = assign_as_kubelet(HYBRID, free, 4, AssignOptions(align_l3=False))
     assert isinstance(wrong, Assigned)
     assert not wrong.cpus <= free
     mended = assign(HYBRID, free, 4, AssignOptions(align_l3=False))
@@ -106,11 +112,11 @@ def test_problem_4_distributed_spread_and_full_cores_can_be_asked_for(count: int
     even = assign(machine, machine.all, count + 8, AssignOptions(Algorithm.DISTRIBUTED))
     assert isinstance(even, Assigned)
     assert len(even.cpus & machine.numa[0]) == len(even.cpus & machine.numa[1]) == (count + 8) // 2
-    apart = AssignOptions(sorting=Sorting.SPREAD, align_l3=False)
-    spread = assign(machine, machine.all, min(count, 4), apart)
+    per_request = AssignOptions(sorting=Sorting.SPREAD, align_l3=False)
+    spread = assign(machine, machine.all, min(count, 4), per_request)
     assert isinstance(spread, Assigned)
     assert {machine.by_id[cpu].core for cpu in spread.cpus} == set(range(min(count, 4)))
-    whole = assign(machine, machine.all - CpuSet([0]), count, replace(apart, full_cores=True))
+    whole = assign(machine, machine.all - CpuSet([0]), count, replace(per_request, full_cores=True))
     assert isinstance(whole, Assigned)
     assert 8 not in whole.cpus
     assert all(core <= whole.cpus or not core & whole.cpus for core in machine.cores.values())

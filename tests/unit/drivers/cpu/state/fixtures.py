@@ -12,9 +12,9 @@ import msgspec
 from plimsoll.api.codec import decode
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.api.resource import ResourceClaim
-from plimsoll.drivers.cpu.devices.groups import arrange
-from plimsoll.drivers.cpu.settings import DRIVER_NAME, CpuSettings, GroupBy, Mode
-from plimsoll.drivers.cpu.state.cpu_state import CpuBook, held_before
+from plimsoll.drivers.cpu.devices.groups import compute_layout
+from plimsoll.drivers.cpu.settings import DRIVER_NAME, CpuSettings, DeviceMode, GroupBy
+from plimsoll.drivers.cpu.state.cpu_state import CPUState, read_allocated_cpus
 from plimsoll.drivers.cpu.topology import Topology
 from plimsoll.drivers.plugin.driver import AllocatedClaim
 from plimsoll.protocols.dra import ClaimRef
@@ -122,9 +122,9 @@ class Desk:
     def settings(self) -> CpuSettings:
         return CpuSettings(node=NODE, kubelet_root=self.root / "kubelet", cdi=self.root / "cdi", **self.extra)
 
-    def open(self) -> CpuBook:
-        arrangement = arrange(self.topology, self.settings, held=held_before(self.settings))
-        return CpuBook.open(self.settings, self.topology, arrangement)
+    def open(self) -> CPUState:
+        layout = compute_layout(self.topology, self.settings, allocated=read_allocated_cpus(self.settings))
+        return CPUState.open(self.settings, self.topology, layout)
 
     def file(self, uid: str | int) -> Path:
         uid = uid_of(uid) if isinstance(uid, int) else uid
@@ -144,6 +144,6 @@ class Desk:
         return uid
 
 
-INDIVIDUAL: dict[str, Any] = {"mode": Mode.INDIVIDUAL}
+INDIVIDUAL: dict[str, Any] = {"mode": DeviceMode.INDIVIDUAL}
 MACHINE: dict[str, Any] = {"group_by": GroupBy.MACHINE}
 SOCKET: dict[str, Any] = {"group_by": GroupBy.SOCKET}

@@ -1,6 +1,6 @@
-"""Whole cores only: which are free, and how many of each size make up an amount.
+"""Full cores: free cores, and combinations of core sizes that make up an amount. Pure.
 
-Cores of one machine may have different numbers of threads (hybrid machines, CPUs switched off). Pure.
+Cores of one machine may have different numbers of threads (hybrid machines, CPUs offline).
 """
 
 from __future__ import annotations
@@ -8,31 +8,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import gcd
 
-from plimsoll.drivers.cpu.allocation.topology_tables import Tables
+from plimsoll.drivers.cpu.allocation.topology_tables import TopologyTables
 
 
-def free_cores(tables: Tables, free: int) -> list[int]:
-    """Masks of the cores all of whose CPUs are free."""
+def find_free_cores(tables: TopologyTables, free: int) -> list[int]:
+    """Return the masks of completely free cores."""
     return [core for core in tables.core_masks if core & free == core]
 
 
-def threads(tables: Tables) -> int:
-    """What every amount made of whole cores is a multiple of: CPUs per core, where all have as many."""
+def get_cpus_per_core(tables: TopologyTables) -> int:
+    """Return the greatest common divisor of core sizes: the CPUs per core if all are equal."""
     return gcd(*(core.bit_count() for core in tables.core_masks)) or 1
 
 
-def split_any(tables: Tables, cpus: int) -> bool:
-    """Whether some core is in part among these CPUs and in part not."""
+def splits_any_core(tables: TopologyTables, cpus: int) -> bool:
+    """Report whether the CPUs contain a core partially."""
     return any(0 != core & cpus != core for core in tables.core_masks)
 
 
-def size_within(cores: Sequence[int], mask: int) -> int:
-    """CPUs per core of a mask of cores of one size."""
+def get_core_size(cores: Sequence[int], mask: int) -> int:
+    """Return the core size within a mask of cores of one size."""
     return next(core.bit_count() for core in cores if core & mask)
 
 
-def first_of(cores: Sequence[int], parts: Sequence[tuple[int, int]]) -> int:
-    """The first cores that make up the amounts of each size."""
+def take_first_cores(cores: Sequence[int], parts: Sequence[tuple[int, int]]) -> int:
+    """Return the first cores that make up the amounts of each size."""
     taken = 0
     for mask, amount in parts:
         for core in cores:
@@ -42,10 +42,10 @@ def first_of(cores: Sequence[int], parts: Sequence[tuple[int, int]]) -> int:
     return taken
 
 
-def parts_of(cores: Sequence[int], count: int) -> list[tuple[int, int]] | None:
-    """`count` CPUs as amounts of cores of one size each: (mask of all cores of a size, how many CPUs).
+def split_by_core_size(cores: Sequence[int], count: int) -> list[tuple[int, int]] | None:
+    """Split `count` CPUs into amounts per core size: (mask of all cores of a size, number of CPUs).
 
-    As many of the larger cores as possible. None if no whole cores make up the amount.
+    Prefers larger cores. None if full cores cannot make up the amount.
     """
     masks: dict[int, int] = {}
     for core in cores:

@@ -12,14 +12,22 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from plimsoll.api.cpuset import CpuSet
-from plimsoll.drivers.cpu.devices.groups import arrange
-from plimsoll.drivers.cpu.settings import Mode, PinSettings
-from plimsoll.drivers.cpu.state import CpuBook, Holding
+from plimsoll.drivers.cpu.devices.groups import compute_layout
+from plimsoll.drivers.cpu.settings import DeviceMode, PinSettings
+from plimsoll.drivers.cpu.state import ClaimAllocation, CPUState
 from plimsoll.drivers.cpu.state.cdi import read_files
 from plimsoll.drivers.plugin.driver import AllocatedClaim, ClaimError
 from plimsoll.protocols.dra import ClaimRef
 from tests.unit.drivers.cpu.machines import make_machine, switch_off
-from tests.unit.drivers.cpu.state.desk import INDIVIDUAL, MACHINE, Asked, Container, Desk, make_claim, uid_of
+from tests.unit.drivers.cpu.state.fixtures import (
+    INDIVIDUAL,
+    MACHINE,
+    Asked,
+    Container,
+    Desk,
+    make_claim,
+    uid_of,
+)
 
 WHOLE = make_machine(sockets=2, cores=3, threads=2)  # CPUs 0-11
 ALL = set(range(12))
@@ -29,7 +37,7 @@ SETTINGS: list[dict[str, Any]] = [
     INDIVIDUAL,
     {"reserved": CpuSet([0, 6])},
     {"min_shared": 2},
-    {"pin": PinSettings(requests_apart=True, mix=True), "min_shared": 1},
+    {"pin": PinSettings(per_request_cpus=True, include_shared=True), "min_shared": 1},
 ]
 some_cpus = st.sets(st.integers(0, 11), min_size=1, max_size=3)
 
@@ -38,124 +46,129 @@ class Naive:
     """What should be known, in sets and loops: CPUs by claim, claims in dispute, CPUs only a file names."""
 
     def __init__(self) -> None:
-        self.granted: dict[str, set[int]] = {}
+        self.assigned: dict[str, set[int]] = {}
         self.contested: dict[str, set[int]] = {}
         self.disputed: set[str] = set()
         self.files: dict[str, set[int]] = {}
 
     def cpus(self, uid: str) -> set[int]:
-        return self.granted[uid] | self.contested.get(uid, set())
+        return self.assigned[uid] | self.contested.get(uid, set())
 
-    def held(self) -> set[int]:
-        held: set[int] = set()
-        for uid in self.granted:
-            held |= self.cpus(uid)
-        return held
+    def allocated(self) -> set[int]:
+        allocated: set[int] = set()
+        for uid in self.assigned:
+            allocated |= self.cpus(uid)
+        return allocated
 
     def forget_record(self) -> None:
-        self.granted, self.contested, self.disputed = {}, {}, set()
+        self.assigned, self.contested, self.disputed = {}, {}, set()
 
     def look(self, usable: set[int]) -> None:
         """Compare record and files."""
         for uid, named in self.files.items():
-            if uid not in self.granted:
-                self.granted[uid] = set(named)
+            if uid not in self.assigned:
+                self.assigned[uid] = set(named)
                 if not named <= usable:
                     self.disputed.add(uid)
-            elif named != self.granted[uid]:
-                self.contested[uid] = self.contested.get(uid, set()) | (named - self.granted[uid])
+            elif named != self.assigned[uid]:
+                self.contested[uid] = self.contested.get(uid, set()) | (named - self.assigned[uid])
                 self.disputed.add(uid)
-        for uid in self.granted:
-            for other in self.granted:
+        for uid in self.assigned:
+            for other in self.assigned:
                 if uid != other and self.cpus(uid) & self.cpus(other):
                     self.disputed.add(uid)
-        for uid in self.granted:
+        for uid in self.assigned:
             if uid not in self.files and uid not in self.disputed:
-                self.files[uid] = set(self.granted[uid])
+                self.files[uid] = set(self.assigned[uid])
 
 
 class Books(RuleBasedStateMachine):
     @initialize(extra=st.sampled_from(SETTINGS))
     def begin(self, extra: dict[str, Any]) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
-        self.desk = Desk(self.folder, WHOLE, dict(extra))
+        self.plugin_dir = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
+        self.desk = Desk(self.plugin_dir, WHOLE, dict(extra))
         self.model = Naive()
         self.asked: dict[str, AllocatedClaim] = {}
         self.count = 0
-        self.needed = False
+        self.shared_pool_in_use = False
         self.open()
 
     def teardown(self) -> None:
         if hasattr(self, "folder"):
-            shutil.rmtree(self.folder)
+            shutil.rmtree(self.plugin_dir)
 
     def open(self) -> None:
-        self.book: CpuBook = self.desk.open()
-        self.book.needed = lambda: self.needed
+        self.state: CPUState = self.desk.open()
+        self.state.shared_pool_in_use = lambda: self.shared_pool_in_use
         self.model.look(self.usable())
 
     def usable(self) -> set[int]:
-        return set(self.book.topology.all - self.book.arrangement.reserved)
+        return set(self.state.topology.all - self.state.layout.reserved)
 
     def next_uid(self) -> str:
         self.count += 1
         return uid_of(self.count)
 
     def pick(self, number: int) -> str:
-        return sorted(self.model.granted)[number % len(self.model.granted)]
+        return sorted(self.model.assigned)[number % len(self.model.assigned)]
 
     # -- claims
 
-    @rule(device=st.integers(0, 40), amount=st.integers(1, 5), second=st.booleans(), needed=st.booleans())
-    def prepare(self, device: int, amount: int, second: bool, needed: bool) -> None:
-        domains = self.book.arrangement.domains
+    @rule(
+        device=st.integers(0, 40),
+        amount=st.integers(1, 5),
+        second=st.booleans(),
+        shared_pool_in_use=st.booleans(),
+    )
+    def prepare(self, device: int, amount: int, second: bool, shared_pool_in_use: bool) -> None:
+        domains = self.state.layout.domains
         if not domains:
             return
-        self.needed = needed
+        self.shared_pool_in_use = shared_pool_in_use
         name = sorted(domains)[device % len(domains)]
-        single = self.desk.settings.mode is Mode.INDIVIDUAL
+        single = self.desk.settings.mode is DeviceMode.INDIVIDUAL
         results = [Asked(name, None if single else str(amount), "a")]
         if second and not single:
             results.append(Asked(name, "1", "b", share="s"))
         claim = make_claim(self.next_uid(), *results)
         wanted = 1 if single else amount + len(results) - 1
-        free = self.usable() - set(self.book.arrangement.floor) - self.model.held()
-        left = len(self.usable() - self.model.held()) - wanted
+        free = self.usable() - set(self.state.layout.always_shared) - self.model.allocated()
+        left = len(self.usable() - self.model.allocated()) - wanted
         fits = len(free & set(domains[name].cpus)) >= wanted
-        least = self.desk.settings.min_shared or int(needed)
-        answer = self.book.prepare(claim)
+        least = self.desk.settings.min_shared or int(shared_pool_in_use)
+        answer = self.state.prepare(claim)
         uid = claim.ref.uid
         if not fits or left < least:
             assert isinstance(answer, ClaimError)
-            assert uid not in self.book.holdings
+            assert uid not in self.state.allocations
             return
-        assert isinstance(answer, Holding), answer
+        assert isinstance(answer, ClaimAllocation), answer
         assert len(answer.cpus) == wanted
         assert set(answer.cpus) <= free & set(domains[name].cpus)
         self.asked[uid] = claim
-        self.model.granted[uid] = set(answer.cpus)
+        self.model.assigned[uid] = set(answer.cpus)
         self.model.files[uid] = set(answer.cpus)
 
     @precondition(lambda self: self.asked)
     @rule(number=st.integers(0, 40))
     def prepare_again(self, number: int) -> None:
         uid = sorted(self.asked)[number % len(self.asked)]
-        adopted = uid in self.book.holdings and self.book.holdings[uid].adopted
-        answer = self.book.prepare(self.asked[uid])
+        adopted = uid in self.state.allocations and self.state.allocations[uid].adopted
+        answer = self.state.prepare(self.asked[uid])
         if uid in self.model.disputed:
             assert isinstance(answer, ClaimError)
-        elif isinstance(answer, Holding):
-            assert set(answer.cpus) == self.model.granted[uid]
+        elif isinstance(answer, ClaimAllocation):
+            assert set(answer.cpus) == self.model.assigned[uid]
         else:
             # What was taken over is measured against devices of today.
             assert adopted, answer
 
-    @precondition(lambda self: self.model.granted)
+    @precondition(lambda self: self.model.assigned)
     @rule(number=st.integers(0, 40))
     def release(self, number: int) -> None:
         uid = self.pick(number)
-        assert self.book.release(ClaimRef("default", "any", uid)) is None
-        for known in (self.model.granted, self.model.contested, self.model.files, self.asked):
+        assert self.state.release(ClaimRef("default", "any", uid)) is None
+        for known in (self.model.assigned, self.model.contested, self.model.files, self.asked):
             known.pop(uid, None)
         self.model.disputed.discard(uid)
 
@@ -163,17 +176,17 @@ class Books(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        before = self.book.holdings
+        before = self.state.allocations
         self.open()
-        assert self.book.holdings == before
+        assert self.state.allocations == before
 
     @rule()
     def damage_the_record(self) -> None:
-        self.desk.settings.record.parent.mkdir(parents=True, exist_ok=True)
-        self.desk.settings.record.write_bytes(b'{"kind":"CpuHoldings","version":1,"body":{}}')
+        self.desk.settings.checkpoint_path.parent.mkdir(parents=True, exist_ok=True)
+        self.desk.settings.checkpoint_path.write_bytes(b'{"kind":"CpuHoldings","version":1,"body":{}}')
         self.model.forget_record()
         self.open()
-        self.asked = {uid: claim for uid, claim in self.asked.items() if uid in self.model.granted}
+        self.asked = {uid: claim for uid, claim in self.asked.items() if uid in self.model.assigned}
 
     @rule(number=st.integers(0, 40))
     def lose_a_file(self, number: int) -> None:
@@ -192,10 +205,10 @@ class Books(RuleBasedStateMachine):
         if restart:
             self.open()
         else:
-            self.book.recheck()
+            self.state.reconcile_files()
             self.model.look(self.usable())
 
-    @precondition(lambda self: self.model.granted)
+    @precondition(lambda self: self.model.assigned)
     @rule(number=st.integers(0, 40), cpus=some_cpus)
     def alter_a_file(self, number: int, cpus: set[int]) -> None:
         uid = self.pick(number)
@@ -203,31 +216,33 @@ class Books(RuleBasedStateMachine):
         self.model.files[uid] = cpus
         self.open()
 
-    @precondition(lambda self: self.model.granted)
+    @precondition(lambda self: self.model.assigned)
     @rule(number=st.integers(0, 40), cpus=some_cpus)
     def meet_a_liar(self, number: int, cpus: set[int]) -> None:
-        uid, pool = self.pick(number), set(self.book.shared)
-        namespace = self.book.holdings[uid].ref.namespace or "default"
-        self.book.witness([Container("p/c", {uid: CpuSet(cpus)}, namespace)])
-        lies = cpus != self.model.granted[uid]
-        assert bool(self.book.holdings[uid].disputed) == (lies or uid in self.model.disputed)
-        assert set(self.book.shared) <= pool
-        assert bool(self.book.shared) == bool(pool)
-        assert self.book.witness([]) == ()
-        assert set(self.book.shared) == pool
+        uid, pool = self.pick(number), set(self.state.shared)
+        namespace = self.state.allocations[uid].ref.namespace or "default"
+        self.state.check_containers([Container("p/c", {uid: CpuSet(cpus)}, namespace)])
+        lies = cpus != self.model.assigned[uid]
+        assert bool(self.state.allocations[uid].disputed) == (lies or uid in self.model.disputed)
+        assert set(self.state.shared) <= pool
+        assert bool(self.state.shared) == bool(pool)
+        assert self.state.check_containers([]) == ()
+        assert set(self.state.shared) == pool
 
     # -- the machine
 
     @rule(off=st.sets(st.integers(0, 11), max_size=6))
     def hotplug(self, off: set[int]) -> None:
         self.desk.topology = switch_off(WHOLE, CpuSet(off)) if off else WHOLE
-        before = self.book.holdings
-        arrangement = arrange(
-            self.desk.topology, self.desk.settings, earlier=self.book.arrangement, held=self.book.by_device
+        before = self.state.allocations
+        layout = compute_layout(
+            self.desk.topology, self.desk.settings, earlier=self.state.layout, allocated=self.state.by_device
         )
-        self.book.change(self.desk.topology, arrangement)
-        assert self.book.holdings == before
-        assert set(self.book.lost) == {uid for uid, cpus in self.model.granted.items() if cpus & off}
+        self.state.update_topology(self.desk.topology, layout)
+        assert self.state.allocations == before
+        assert set(self.state.offline_allocated) == {
+            uid for uid, cpus in self.model.assigned.items() if cpus & off
+        }
 
     # -- what always holds
 
@@ -235,12 +250,14 @@ class Books(RuleBasedStateMachine):
     def it_is_as_the_model_says(self) -> None:
         if not hasattr(self, "book"):
             return
-        holdings = self.book.holdings
-        assert {uid: set(holding.granted) for uid, holding in holdings.items()} == self.model.granted
-        assert {uid for uid, holding in holdings.items() if holding.disputed} == self.model.disputed
-        for uid, holding in holdings.items():
-            assert set(holding.cpus) == self.model.cpus(uid)
-        assert set(self.book.shared) == self.usable() - self.model.held()
+        allocations = self.state.allocations
+        assert {
+            uid: set(allocation.assigned) for uid, allocation in allocations.items()
+        } == self.model.assigned
+        assert {uid for uid, allocation in allocations.items() if allocation.disputed} == self.model.disputed
+        for uid, allocation in allocations.items():
+            assert set(allocation.cpus) == self.model.cpus(uid)
+        assert set(self.state.shared) == self.usable() - self.model.allocated()
         files, faults = read_files(self.desk.settings.cdi)
         assert not faults
         assert {uid: set(file.cpus) for uid, file in files.items()} == self.model.files
@@ -249,11 +266,11 @@ class Books(RuleBasedStateMachine):
     def who_may_start_has_its_cpus_alone(self) -> None:
         if not hasattr(self, "book"):
             return
-        for uid, holding in self.book.holdings.items():
-            if not holding.disputed:
-                for other, rival in self.book.holdings.items():
-                    assert uid == other or not holding.cpus & rival.cpus
-                assert not holding.cpus & self.book.shared
+        for uid, allocation in self.state.allocations.items():
+            if not allocation.disputed:
+                for other, rival in self.state.allocations.items():
+                    assert uid == other or not allocation.cpus & rival.cpus
+                assert not allocation.cpus & self.state.shared
 
 
 TestBooks = Books.TestCase

@@ -13,7 +13,7 @@ import yaml
 from hypothesis import given, settings
 
 from plimsoll.api.cpuset import CpuSet
-from plimsoll.drivers.cpu.report import (
+from plimsoll.drivers.cpu.debug_report import (
     driver_arguments,
     find_driver,
     gather_info,
@@ -21,7 +21,7 @@ from plimsoll.drivers.cpu.report import (
     write_report,
 )
 from plimsoll.drivers.cpu.settings import CpuSettings, Mapping
-from plimsoll.drivers.cpu.topology import Skipped, Topology
+from plimsoll.drivers.cpu.topology import SkippedCpu, Topology
 from plimsoll.errors import InputError
 from tests.unit.drivers.cpu.machines import machines, make_machine
 
@@ -88,15 +88,15 @@ def test_wide_smt_has_no_sibling_but_siblings() -> None:
     assert rows[0]["siblings"] == "0,2,4,6"
 
 
-def test_what_is_odd_is_told() -> None:
-    topology = Topology(make_machine().cpus, skipped=(Skipped(9, "why"),), remarks=("odd",))
+def test_what_is_odd_is_reported() -> None:
+    topology = Topology(make_machine().cpus, skipped=(SkippedCpu(9, "why"),), remarks=("odd",))
     own = gather_info(topology, driver={"ready": True, "pool": "1-2", "root": "/x"})["plimsoll"]
     assert own["skipped"] == [{"cpuID": 9, "reason": "why"}]
     assert own["remarks"] == ["odd"]
     assert own["driver"] == {"ready": True, "pool": "1-2", "root": "/x"}
 
 
-def test_caches_with_the_same_id_are_told_apart() -> None:
+def test_caches_with_the_same_id_are_distinguished() -> None:
     report = gather_info(make_machine(sockets=2, cores=2, l3_ids="repeat"))
     rows = report["cpuDetails"]["cpus"]
     assert [row["uncoreCacheID"] for row in rows] == [0, 0, 0, 0]
@@ -104,7 +104,7 @@ def test_caches_with_the_same_id_are_told_apart() -> None:
     assert report["cpuDetails"]["topology"]["numUncoreCache"] == 2
 
 
-def test_settings_that_are_off_are_left_out_of_the_config_and_told_in_full() -> None:
+def test_settings_that_are_off_are_left_out_of_the_config_and_reported_in_full() -> None:
     report = gather_info(make_machine(), CpuSettings("n", reserved=2, mapping=Mapping.OFF, pcie_roots=True))
     assert "publishNodeAllocatableResourceMapping" not in report["driverConfig"]
     assert "reservedCPUs" not in report["driverConfig"]

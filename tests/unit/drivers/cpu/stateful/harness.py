@@ -32,18 +32,18 @@ from plimsoll.api.cpuset import CpuSet
 from plimsoll.drivers.cpu import driver as driver_module
 from plimsoll.drivers.cpu.driver import CpuDriver
 from plimsoll.drivers.cpu.pinning.nri import NriEnforcer
-from plimsoll.drivers.cpu.pinning.plan import Reason
-from plimsoll.drivers.cpu.settings import CpuSettings, Enforcement, Mode, PinSettings
+from plimsoll.drivers.cpu.pinning.plan import PinFaultReason
+from plimsoll.drivers.cpu.settings import CpuSettings, DeviceMode, PinEnforcement, PinSettings
 from plimsoll.drivers.cpu.settings import Mapping as MappingChoice
-from plimsoll.drivers.cpu.stale_claims import StaleClaims
-from plimsoll.drivers.cpu.state import Holding
+from plimsoll.drivers.cpu.stale_claims import StaleClaimTracker
+from plimsoll.drivers.cpu.state import ClaimAllocation
 from plimsoll.drivers.cpu.state.cdi import read_files
 from plimsoll.drivers.cpu.topology.topology import Topology
 from plimsoll.drivers.plugin import AllocatedClaim, ClaimError, ClaimRef, PreparedDevice
 from plimsoll.errors import ApiError
 from plimsoll.protocols.ttrpc import end_tasks
 from tests.unit.drivers.cpu.machines import make_machine, switch_off, write_sysfs
-from tests.unit.drivers.cpu.state.desk import NODE, Asked, make_claim, uid_of
+from tests.unit.drivers.cpu.state.fixtures import NODE, Asked, make_claim, uid_of
 from tests.unit.drivers.cpu.stateful.model import DAMAGED, Model
 from tests.unit.drivers.cpu.stateful.runtime import Age, Runtime
 
@@ -97,14 +97,21 @@ class PluginServer:
     async def release(self, ref: ClaimRef) -> ClaimError | None:
         return await self.world.unprepare(ref.uid)
 
-    async def restore_metadata(self, wanted: object) -> tuple[str, ...]:
+    async def restore_metadata(self, desired: object) -> tuple[str, ...]:
         self.looks += 1
         return ()
 
 
-def quick_enforcer(book: Any, topology: Any, settings: CpuSettings, client: Any) -> NriEnforcer:
+def quick_enforcer(state: Any, topology: Any, settings: CpuSettings, client: Any) -> NriEnforcer:
     return NriEnforcer(
-        book, topology, settings, patience=LEAVING, limit=LIMIT, shortest=0.001, longest=0.02, retry=0.002
+        state,
+        topology,
+        settings,
+        apply_timeout=LEAVING,
+        call_timeout=LIMIT,
+        shortest=0.001,
+        longest=0.02,
+        retry=0.002,
     )
 
 
@@ -117,7 +124,7 @@ class World:
         self.extra = extra
         pin = extra.get("pin", PinSettings())
         reserved = extra.get("reserved", CpuSet())
-        self.model = Model(set(topology.all), set(reserved), mix=pin.mix)
+        self.model = Model(set(topology.all), set(reserved), include_shared=pin.include_shared)
         self.runtime = Runtime(self.root / "nri" / "nri.sock", age, lambda: self.model.online)
         self.api = Api()
         self.driver: CpuDriver | None = None
@@ -125,9 +132,9 @@ class World:
         #: How many answers had been given when something last changed: the next one brings it about.
         self.spoken = 0
         self.synchronized = 0
-        self.stale = StaleClaims()
-        self.stale_every = 3600.0
-        self.files_every = 3600.0
+        self.stale = StaleClaimTracker()
+        self.stale_interval = 3600.0
+        self.files_interval = 3600.0
         self._machines = 0
         self._set_machine(topology)
         self._patience = patch.multiple(
@@ -152,7 +159,12 @@ class World:
             host_root=self.root / "host",
             mapping=MappingChoice.OFF,
             pin=PinSettings(
-                Enforcement.NRI, pin.mems, pin.lift_quota, pin.mix, pin.across_pods, pin.requests_apart
+                PinEnforcement.NRI,
+                pin.mems,
+                pin.lift_quota,
+                pin.include_shared,
+                pin.across_pods,
+                pin.per_request_cpus,
             ),
             **more,
         )
@@ -186,9 +198,9 @@ class World:
             await self.until(lambda: driver.enforcer.linked and self.runtime.linked > 0, lambda: "a link")
             # Now it is known who uses claims that seem to have been released: those stay.
             for uid in sorted(self.model.deleted):
-                await self.until(lambda uid=uid: uid not in self.model.granted or self.path(uid).exists())  # type: ignore[misc]
-                if uid in self.model.granted:
-                    self.model.files.setdefault(uid, set(self.model.granted[uid]))
+                await self.until(lambda uid=uid: uid not in self.model.assigned or self.path(uid).exists())  # type: ignore[misc]
+                if uid in self.model.assigned:
+                    self.model.files.setdefault(uid, set(self.model.assigned[uid]))
 
     @property
     def linked(self) -> bool:
@@ -200,10 +212,10 @@ class World:
         return CpuDriver(
             cast(Any, self.api),
             self.settings,
-            watch_every=0.005,
+            watch_interval=0.005,
             stale=self.stale,
-            stale_every=self.stale_every,
-            files_every=self.files_every,
+            stale_interval=self.stale_interval,
+            files_interval=self.files_interval,
         )
 
     async def start_driver(self) -> None:
@@ -216,7 +228,7 @@ class World:
 
     def looked_after(self, driver: CpuDriver) -> bool:
         """Whether the driver has looked at its files since it began: it does so every while."""
-        return cast(PluginServer, driver.station).looks > 0
+        return cast(PluginServer, driver.plugin_server).looks > 0
 
     async def stop_driver(self) -> None:
         driver, self.driver = self.driver, None
@@ -235,12 +247,12 @@ class World:
         """All that must survive a restart."""
         assert self.driver is not None
         files = {path.name: path.read_bytes() for path in self.settings.cdi.glob("*")}
-        record = self.settings.record
+        record = self.settings.checkpoint_path
         return (
-            dict(self.driver.book.holdings),
+            dict(self.driver.state.allocations),
             record.read_bytes() if record.exists() else b"",
             files,
-            self.driver.book.shared,
+            self.driver.state.shared,
             sorted(path.name for path in record.parent.glob("*")),
         )
 
@@ -264,16 +276,16 @@ class World:
         """Ask the driver; the CPUs of the claim as its CDI file has them."""
         assert self.driver is not None
         uid = claim.ref.uid
-        strangers = self.linked and uid not in self.model.granted and self.model.strangers
+        strangers = self.linked and uid not in self.model.assigned and self.model.strangers
         if strangers:
             self.model.compare()  # what another driver has prepared meanwhile is taken over first
         before = self.snapshot()
-        needed = self.linked and self.needed
-        failed, began = self.driver.enforcer.counters.failed, time.monotonic()
+        shared_pool_in_use = self.linked and self.shared_pool_in_use
+        failed, started = self.driver.enforcer.counters.failed, time.monotonic()
         answer = await self.call_prepare(claim)
-        in_time = time.monotonic() - began < LEAVING and self.driver.enforcer.counters.failed == failed
+        in_time = time.monotonic() - started < LEAVING and self.driver.enforcer.counters.failed == failed
         if isinstance(answer, ClaimError):
-            if uid not in self.model.granted and not strangers:
+            if uid not in self.model.assigned and not strangers:
                 assert self.snapshot() == before, "a refused claim leaves a trace"
             return answer
         cpus = self.file(uid)
@@ -282,12 +294,12 @@ class World:
             assert device.cdi[0] == f"dra.k8s.io/cpu=claim-{uid}"
             assert device.pool == NODE
         assert len(answer) == len(claim.results)
-        if uid in self.model.granted:
-            assert cpus == self.model.granted[uid], "a repeated call gives other CPUs"
+        if uid in self.model.assigned:
+            assert cpus == self.model.assigned[uid], "a repeated call gives other CPUs"
             self.model.files[uid] = cpus
             return cpus
         self.check_grant(claim, cpus)
-        assert not needed or self.model.shared - cpus, "the shared pool is empty and in use"
+        assert not shared_pool_in_use or self.model.shared - cpus, "the shared pool is empty and in use"
         self.note_grant(claim, cpus)
         if in_time and self.runtime.age.pushes and self.linked:
             self.check_left(uid, cpus)
@@ -296,30 +308,34 @@ class World:
     def check_left(self, uid: str, cpus: set[int]) -> None:
         """When a claim is answered, others have left its CPUs, where the runtime does as it is told."""
         for box in self.runtime.boxes.values():
-            if box.made and self.model.wanted(box.told) and not self.runtime.is_stubborn(box.id):
-                assert uid in box.told or not self.runtime.cpus(box.id) & cpus, f"{box.id} has not left"
+            if (
+                box.created
+                and self.model.compute_desired(box.env_claims)
+                and not self.runtime.is_stubborn(box.id)
+            ):
+                assert uid in box.env_claims or not self.runtime.cpus(box.id) & cpus, f"{box.id} has not left"
 
     def note_grant(self, claim: AllocatedClaim, cpus: set[int]) -> None:
         self.claims[claim.ref.uid] = claim
-        self.model.grant(claim.ref.uid, cpus)
+        self.model.assignment(claim.ref.uid, cpus)
         self.spoken = self.runtime.answers
 
     def check_grant(self, claim: AllocatedClaim, cpus: set[int], usable: set[int] | None = None) -> None:
         """CPUs just given: as many as asked for, of the devices asked for, nobody else's."""
         assert self.driver is not None
-        holding = self.driver.book.holdings[claim.ref.uid]
-        assert isinstance(holding, Holding)
-        assert set(holding.granted) == cpus
-        assert not cpus & self.model.held
+        allocation = self.driver.state.allocations[claim.ref.uid]
+        assert isinstance(allocation, ClaimAllocation)
+        assert set(allocation.assigned) == cpus
+        assert not cpus & self.model.allocated
         assert cpus <= (usable or self.model.usable)
-        assert not cpus & set(self.driver.book.arrangement.floor)
+        assert not cpus & set(self.driver.state.layout.always_shared)
         seen: set[int] = set()
-        for result, grant in zip(claim.results, holding.grants, strict=True):
+        for result, assignment in zip(claim.results, allocation.assignments, strict=True):
             amount = result.consumed_capacity.get("dra.cpu/cpu")
-            assert len(grant.cpus) == (1 if amount is None else amount.value())
-            assert set(grant.cpus) <= self.device(result.device), "outside of its device"
-            assert not seen & set(grant.cpus)
-            seen |= set(grant.cpus)
+            assert len(assignment.cpus) == (1 if amount is None else amount.value())
+            assert set(assignment.cpus) <= self.device(result.device), "outside of its device"
+            assert not seen & set(assignment.cpus)
+            seen |= set(assignment.cpus)
         assert seen == cpus
         if usable is None:
             assert len(self.model.shared - cpus) >= self.settings.min_shared
@@ -328,9 +344,9 @@ class World:
         """The CPUs that a device stands for, by its name."""
         if name.startswith("cpudevnuma"):
             return {cpu.id for cpu in self.whole.cpus if cpu.numa == int(name.removeprefix("cpudevnuma"))}
-        if self.settings.mode is Mode.INDIVIDUAL:
+        if self.settings.mode is DeviceMode.INDIVIDUAL:
             assert self.driver is not None
-            names = self.driver.book.arrangement.names
+            names = self.driver.state.layout.names
             cpus = {cpu for cpu in names if names[cpu] == name}
             assert len(cpus) == 1
             return cpus
@@ -340,24 +356,24 @@ class World:
         """Whether a claim that has no CPUs yet should get some."""
         assert self.driver is not None
         model = self.model
-        free = model.shared - set(self.driver.book.arrangement.floor)
-        wanted = 0
+        free = model.shared - set(self.driver.state.layout.always_shared)
+        desired = 0
         for result in claim.results:
-            if result.device not in self.driver.book.arrangement.domains:
+            if result.device not in self.driver.state.layout.domains:
                 return False
             amount = result.consumed_capacity.get("dra.cpu/cpu")
             count = 1 if amount is None else amount.value()
-            wanted += count
+            desired += count
             mine = free & self.device(result.device)
             if len(mine) < count:
                 return False
             free -= set(sorted(mine)[:count])  # devices do not overlap: which ones does not matter
-        return len(model.shared) - wanted >= (self.settings.min_shared or int(self.needed))
+        return len(model.shared) - desired >= (self.settings.min_shared or int(self.shared_pool_in_use))
 
     @property
-    def needed(self) -> bool:
+    def shared_pool_in_use(self) -> bool:
         """Whether containers share CPUs, as far as can be known."""
-        return any(not box.told and not box.unseen for box in self.runtime.boxes.values())
+        return any(not box.env_claims and not box.unseen for box in self.runtime.boxes.values())
 
     async def unprepare(self, uid: str) -> ClaimError | None:
         assert self.driver is not None
@@ -400,16 +416,18 @@ class World:
         if env is None:
             return "unresolvable CDI devices"
         linked = self.linked
-        told = {entry[11:].partition("=")[0]: set(CpuSet.parse(entry.partition("=")[2])) for entry in env}
-        expected = self.model.refusal(told)
-        must = not expected and not self.in_the_way(told, pod)
+        env_claims = {
+            entry[11:].partition("=")[0]: set(CpuSet.parse(entry.partition("=")[2])) for entry in env
+        }
+        expected = self.model.to_claim_error(env_claims)
+        must = not expected and not self.in_the_way(env_claims, pod)
         before = {box.id: box.cpus for box in self.runtime.boxes.values()}
         problem = await self.runtime.begin(id, pod, env)
         if linked and self.runtime.linked == 1:
             assert problem or not expected, f"{id} was made: {expected}"
             assert not problem or not must, f"{id} was not made: {problem}"
             if not problem:
-                self.check_new(id, told)
+                self.check_new(id, env_claims)
         if problem:
             assert self.driver is None or id not in {view.id for view in self.driver.enforcer.containers()}, (
                 "a refused container leaves a trace"
@@ -419,32 +437,34 @@ class World:
             await self.runtime.finish(id)
         return problem
 
-    def in_the_way(self, told: dict[str, set[int]], pod: str) -> bool:
+    def in_the_way(self, env_claims: dict[str, set[int]], pod: str) -> bool:
         """Whether some container may keep a new one from being made."""
         for box in self.runtime.boxes.values():
-            if box.told.keys() & told.keys() and box.pod != pod:
+            if box.env_claims.keys() & env_claims.keys() and box.pod != pod:
                 return True
-            alone = set().union(*(cpus for uid, cpus in told.items() if uid not in box.told))
-            stays = self.model.wanted(box.told) is None
-            unsure = self.runtime.is_stubborn(box.id) or (stays and not self.runtime.age.pushes)
+            alone = set().union(*(cpus for uid, cpus in env_claims.items() if uid not in box.env_claims))
+            stays = self.model.compute_desired(box.env_claims) is None
+            include_unconfirmed = self.runtime.is_stubborn(box.id) or (stays and not self.runtime.age.pushes)
             # Where it is not known what another one has, it may have anything.
-            if alone and (unsure or ((stays or not box.made) and alone & self.runtime.cpus(box.id))):
+            if alone and (
+                include_unconfirmed or ((stays or not box.created) and alone & self.runtime.cpus(box.id))
+            ):
                 return True
         # A claim belongs to the first pod that used it until the sandbox of that is gone.
-        return any(self.users.get(uid, pod) != pod for uid in told)
+        return any(self.users.get(uid, pod) != pod for uid in env_claims)
 
     @property
     def users(self) -> dict[str, str]:
         """Pods that use claims as far as the driver knows: only whether somebody else may be refused."""
         if self.driver is None:
             return {}
-        owners = cast(NriEnforcer, self.driver.enforcer)._roll.owners
+        owners = cast(NriEnforcer, self.driver.enforcer)._containers.owners
         return {uid: pod.removeprefix("uid-") for uid, pod in owners.items()}
 
-    def check_new(self, id: str, told: dict[str, set[int]]) -> None:
-        wanted = self.model.wanted(told)
-        if wanted:
-            assert self.runtime.cpus(id) == wanted, f"{id} begins on {self.runtime.boxes[id].cpus}"
+    def check_new(self, id: str, env_claims: dict[str, set[int]]) -> None:
+        desired = self.model.compute_desired(env_claims)
+        if desired:
+            assert self.runtime.cpus(id) == desired, f"{id} begins on {self.runtime.boxes[id].cpus}"
 
     # -- the machine
 
@@ -492,7 +512,7 @@ class World:
         self.model.files[uid] = set(cpus)
 
     def lose_record(self, *, damage: bool = False) -> None:
-        record = self.settings.record
+        record = self.settings.checkpoint_path
         if damage and record.exists():
             record.write_bytes(record.read_bytes()[:-10])
         else:
@@ -510,7 +530,7 @@ class World:
         runtime = self.runtime
         if self.linked and runtime.synchronized != self.synchronized:
             self.synchronized = runtime.synchronized
-            self.doubt()
+            self.record_failure()
         self.check_book()
         if not self.linked:
             return
@@ -521,50 +541,54 @@ class World:
             self.spoken = runtime.answers
             assert runtime.refuses or not self.misplaced(), self.misplaced()
 
-    def doubt(self) -> None:
+    def record_failure(self) -> None:
         """All containers were looked at: some may have been told other CPUs than their claims have."""
         assert self.driver is not None
-        model, holdings = self.model, self.driver.book.holdings
-        model.doubts = {}
-        for told in self.runtime.told:
-            for uid, cpus in told.items():
-                if uid in model.granted and model.granted[uid] != cpus:
-                    more = set(holdings[uid].contested) - model.contested.get(uid, set())
-                    assert more <= set().union(*(other.get(uid, set()) for other in self.runtime.told))
-                    model.doubts[uid] = more
+        model, allocations = self.model, self.driver.state.allocations
+        model.conflicts = {}
+        for env_claims in self.runtime.env_claims:
+            for uid, cpus in env_claims.items():
+                if uid in model.assigned and model.assigned[uid] != cpus:
+                    more = set(allocations[uid].contested) - model.contested.get(uid, set())
+                    assert more <= set().union(*(other.get(uid, set()) for other in self.runtime.env_claims))
+                    model.conflicts[uid] = more
 
     def misplaced(self) -> list[str]:
         """Containers that are not where they should be."""
         found = []
         for box in self.runtime.boxes.values():
-            wanted = self.model.wanted(box.told)
-            lost = box.id in self.runtime.failing or (box.astray and not self.runtime.age.pushes)
-            if box.made and wanted is not None and not lost:
+            desired = self.model.compute_desired(box.env_claims)
+            offline_allocated = box.id in self.runtime.failing or (box.astray and not self.runtime.age.pushes)
+            if box.created and desired is not None and not offline_allocated:
                 has = set(CpuSet.parse(box.cpus))
-                if has != wanted:
-                    found.append(f"{box.id} is on {box.cpus or 'all'}, not on {CpuSet(wanted)}")
+                if has != desired:
+                    found.append(f"{box.id} is on {box.cpus or 'all'}, not on {CpuSet(desired)}")
         return found
 
     def refused(self) -> bool:
         """Whether the driver thinks that some change has still to be made that can be."""
         assert self.driver is not None
         return any(
-            fault.reason is Reason.REFUSED and not self.runtime.is_stubborn(fault.container)
+            fault.reason is PinFaultReason.REFUSED and not self.runtime.is_stubborn(fault.container)
             for fault in self.driver.enforcer.faults()
         )
 
     def check_book(self) -> None:
         assert self.driver is not None
-        book, model = self.driver.book, self.model
-        assert {uid: set(holding.granted) for uid, holding in book.holdings.items()} == model.granted
-        assert {uid for uid, holding in book.holdings.items() if holding.disputed} == model.in_dispute
-        assert {uid: set(h.cpus) for uid, h in book.holdings.items()} == {
-            uid: model.cpus(uid) for uid in model.granted
+        state, model = self.driver.state, self.model
+        assert {
+            uid: set(allocation.assigned) for uid, allocation in state.allocations.items()
+        } == model.assigned
+        assert {
+            uid for uid, allocation in state.allocations.items() if allocation.disputed
+        } == model.in_dispute
+        assert {uid: set(h.cpus) for uid, h in state.allocations.items()} == {
+            uid: model.cpus(uid) for uid in model.assigned
         }
-        assert set(book.shared) == model.shared
-        peaceful = [uid for uid in model.granted if uid not in model.in_dispute]
+        assert set(state.shared) == model.shared
+        peaceful = [uid for uid in model.assigned if uid not in model.in_dispute]
         for uid in peaceful:
-            assert not any(uid != other and model.cpus(uid) & model.cpus(other) for other in model.granted)
+            assert not any(uid != other and model.cpus(uid) & model.cpus(other) for other in model.assigned)
             assert not model.cpus(uid) & model.shared
 
     def check_files(self) -> None:

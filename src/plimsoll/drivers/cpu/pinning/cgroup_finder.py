@@ -1,8 +1,8 @@
-"""The cgroups of pods and containers, by the names that kubelets and runtimes give them.
+"""Discovery of the cgroups of pods and containers by their names.
 
-Owns the names: `pod<UID>` of the cgroupfs driver and of our own agent, `..-pod<UID with _>.slice` of systemd,
-and inside them containers as `<id>`, `crio-<id>`, `cri-containerd-<id>.scope` and the like. Where in the tree
-they are does not matter. Only cgroups of pods that are known are ever found.
+Supported names: `pod<UID>` of the cgroupfs driver and of the Plimsoll node agent, `..-pod<UID with _>.slice`
+of systemd, and inside them containers as `<id>`, `crio-<id>`, `cri-containerd-<id>.scope` and similar,
+anywhere in the hierarchy. Only cgroups of known pods are returned.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
-from plimsoll.drivers.cpu.pinning.cpusets import DEEPEST, Files
+from plimsoll.drivers.cpu.pinning.cpusets import MAX_DEPTH, Files
 
 _SCOPE, _SLICE = ".scope", ".slice"
-#: Folders beside containers that are none.
+#: Prefixes of sibling directories that are not containers.
 _NO_CONTAINERS = ("crio-conmon-",)
 
 
-class Folders:
-    """Finds cgroups below a root, and remembers where pods were."""
+class CgroupFinder:
+    """Finds cgroups below a root, and caches those of pods."""
 
     def __init__(self, root: Path, files: Files) -> None:
         self._root = root
@@ -26,15 +26,15 @@ class Folders:
         self._known: dict[str, Path] = {}
 
     def pods(self, uids: Iterable[str]) -> dict[str, Path]:
-        """The cgroups of pods, those that have one."""
-        wanted = set(uids)
+        """Return the existing cgroups of pods by UID."""
+        desired = set(uids)
         found = {
             uid: folder
             for uid, folder in self._known.items()
-            if uid in wanted and self._files.read(folder / "cgroup.procs") is not None
+            if uid in desired and self._files.read(folder / "cgroup.procs") is not None
         }
-        if len(found) < len(wanted):
-            found |= self._search(wanted)
+        if len(found) < len(desired):
+            found |= self._search(desired)
         self._known = found
         return dict(found)
 
@@ -51,12 +51,12 @@ class Folders:
         for name in self._files.folders(folder):
             inner = folder / name
             yield inner
-            # What is inside a pod are containers, and what is inside these is theirs.
-            if depth < DEEPEST and not pod_part(name):
+            # Pod cgroups contain containers, whose children are their own.
+            if depth < MAX_DEPTH and not pod_part(name):
                 yield from self._walk(inner, depth + 1)
 
     def containers(self, pod: Path, ids: Iterable[str]) -> dict[str, Path]:
-        """The cgroups inside a pod's, by the ids of the containers; others by what looks like an id."""
+        """Return the cgroups inside a pod's cgroup by container ID; unknown ones by what looks like an ID."""
         known = set(ids)
         found = {}
         for name in self._files.folders(pod):
@@ -66,7 +66,7 @@ class Folders:
 
 
 def pod_part(name: str) -> str:
-    """The UID in the name of a pod's cgroup in a plain form; nothing if it is none."""
+    """Return the normalized UID in the name of a pod's cgroup, "" for other names."""
     if name.startswith("pod"):
         return _plain(name.removeprefix("pod"))
     if name.endswith(_SLICE) and "-pod" in name:
@@ -75,12 +75,12 @@ def pod_part(name: str) -> str:
 
 
 def _plain(uid: str) -> str:
-    # systemd takes dashes for steps in the tree, so that they are written otherwise.
+    # systemd uses dashes as path separators, so they are escaped.
     return uid.replace("-", "_")
 
 
 def container_id(name: str, known: Collection[str] = ()) -> str:
-    """The id in the name of a container's cgroup."""
+    """Return the container ID in the name of a cgroup."""
     plain = name.removesuffix(_SCOPE)
     if plain in known:
         return plain

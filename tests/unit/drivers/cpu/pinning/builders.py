@@ -9,9 +9,9 @@ from typing import Any
 
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.common.checkpoint import Finding
-from plimsoll.drivers.cpu.pinning.plan import ContainerView, Scene
+from plimsoll.drivers.cpu.pinning.plan import ContainerView, PinSnapshot
 from plimsoll.drivers.cpu.settings import CpuSettings, PinSettings
-from plimsoll.drivers.cpu.state.holdings import Grant, Holding, union
+from plimsoll.drivers.cpu.state.claim_allocation import ClaimAllocation, CpuAssignment, union
 from plimsoll.drivers.cpu.topology.topology import Topology
 from plimsoll.protocols.dra import ClaimRef
 from tests.unit.drivers.cpu.machines import make_machine
@@ -21,21 +21,24 @@ def cpus(text: str) -> CpuSet:
     return CpuSet.parse(text)
 
 
-def hold(uid: str, text: str, *, namespace: str = "default", **more: Any) -> Holding:
+def hold(uid: str, text: str, *, namespace: str = "default", **more: Any) -> ClaimAllocation:
     """A claim of one request, or of several: `a=0-1;b=2`."""
-    grants = []
+    assignments = []
     for part in text.split(";"):
         request, _, value = part.rpartition("=")
-        grants.append(Grant(request or "cpus", "node-a", "cpudevnuma000", cpus(value)))
-    return Holding(ClaimRef(namespace, f"name-{uid}", uid), tuple(grants), **more)
+        assignments.append(CpuAssignment(request or "cpus", "node-a", "cpudevnuma000", cpus(value)))
+    return ClaimAllocation(ClaimRef(namespace, f"name-{uid}", uid), tuple(assignments), **more)
 
 
-def env(*holdings: Holding) -> list[str]:
-    return ["PATH=/bin", *(f"DRA_CPUSET_{holding.ref.uid}={holding.granted}" for holding in holdings)]
+def env(*allocations: ClaimAllocation) -> list[str]:
+    return [
+        "PATH=/bin",
+        *(f"DRA_CPUSET_{allocation.ref.uid}={allocation.assigned}" for allocation in allocations),
+    ]
 
 
-def view(id: str, *holdings: Holding, pod: str = "", **more: Any) -> ContainerView:
-    told = {holding.ref.uid: holding.granted for holding in holdings}
+def view(id: str, *allocations: ClaimAllocation, pod: str = "", **more: Any) -> ContainerView:
+    env_claims = {allocation.ref.uid: allocation.assigned for allocation in allocations}
     return ContainerView(
         **{
             "id": id,
@@ -43,7 +46,7 @@ def view(id: str, *holdings: Holding, pod: str = "", **more: Any) -> ContainerVi
             "namespace": "default",
             "pod": pod or id,
             "name": id,
-            "claims": told,
+            "claims": env_claims,
             **more,
         }
     )
@@ -52,30 +55,30 @@ def view(id: str, *holdings: Holding, pod: str = "", **more: Any) -> ContainerVi
 class Book:
     """What pinning asks of a book; `hold` and `release` change it."""
 
-    def __init__(self, topology: Topology, *holdings: Holding, reserved: str = "") -> None:
+    def __init__(self, topology: Topology, *allocations: ClaimAllocation, reserved: str = "") -> None:
         self.topology = topology
         self.reserved = cpus(reserved)
         self.revision = 1
         self.witnessed: list[tuple[ContainerView, ...]] = []
         self.answers: tuple[Finding, ...] = ()
-        self._holdings = {holding.ref.uid: holding for holding in holdings}
+        self._holdings = {allocation.ref.uid: allocation for allocation in allocations}
 
     @property
-    def holdings(self) -> Mapping[str, Holding]:
+    def allocations(self) -> Mapping[str, ClaimAllocation]:
         return self._holdings
 
     @property
     def shared(self) -> CpuSet:
         return self.topology.all - self.reserved - union(h.cpus for h in self._holdings.values())
 
-    def witness(self, containers: Iterable[ContainerView]) -> tuple[Finding, ...]:
+    def check_containers(self, containers: Iterable[ContainerView]) -> tuple[Finding, ...]:
         self.witnessed.append(tuple(containers))
         return self.answers
 
-    def hold(self, holding: Holding) -> Holding:
-        self._holdings = {**self._holdings, holding.ref.uid: holding}
+    def hold(self, allocation: ClaimAllocation) -> ClaimAllocation:
+        self._holdings = {**self._holdings, allocation.ref.uid: allocation}
         self.revision += 1
-        return holding
+        return allocation
 
     def release(self, uid: str) -> None:
         self._holdings = {other: h for other, h in self._holdings.items() if other != uid}
@@ -90,8 +93,8 @@ def machine(count: int = 4) -> Topology:
     return make_machine(cores=count)
 
 
-def scene(book: Book, **pin: Any) -> Scene:
-    return Scene(book.holdings, book.shared, book.topology, PinSettings(**pin))
+def snapshot(state: Book, **pin: Any) -> PinSnapshot:
+    return PinSnapshot(state.allocations, state.shared, state.topology, PinSettings(**pin))
 
 
 def settings(folder: Path, **pin: Any) -> CpuSettings:

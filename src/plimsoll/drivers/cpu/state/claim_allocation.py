@@ -1,0 +1,82 @@
+"""Allocations of claims. Values only.
+
+A disputed allocation has contradicting sources (checkpoint, CDI file, running containers): its CPUs are
+withheld from others and no container may start on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import reduce
+from operator import or_
+
+from plimsoll.api.cpuset import EMPTY, CpuSet
+from plimsoll.drivers.cpu.allocation.options import AssignOptions
+from plimsoll.protocols.dra import ClaimRef
+
+
+class AssignmentSource(StrEnum):
+    """Origin of assigned CPUs."""
+
+    ASSIGNED = "assigned"  # chosen by the driver
+    CPUSET = "cpuset"  # named by the claim's configuration
+    DEVICE = "device"  # the device is the CPU
+    ADOPTED = "adopted"  # found in a CDI file
+    ADMIN = "admin"  # administrative access: none are taken
+
+
+@dataclass(frozen=True, slots=True)
+class CpuAssignment:
+    """CPUs of one allocation result. `options` are the allocator options used."""
+
+    request: str
+    pool: str
+    device: str
+    cpus: CpuSet
+    share_id: str | None = None
+    source: AssignmentSource = AssignmentSource.ASSIGNED
+    options: AssignOptions | None = None
+
+    @property
+    def base(self) -> str:
+        """Request name in containers: without the subrequest."""
+        return self.request.partition("/")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimAllocation:
+    """CPUs of a claim. `adopted`: read from a CDI file alone, so that the CPUs of each request are unknown.
+
+    `include_shared` is the claim's own configuration, None if it does not set it. `contested` are CPUs that
+    are not assigned but named for the claim by another source. `per_request`: its CDI file has a device for
+    each request, and containers use those.
+    """
+
+    ref: ClaimRef
+    assignments: tuple[CpuAssignment, ...]
+    adopted: bool = False
+    disputed: str = ""
+    include_shared: bool | None = None
+    contested: CpuSet = EMPTY
+    per_request: bool = False
+
+    @property
+    def cpus(self) -> CpuSet:
+        """All CPUs withheld from others."""
+        return self.assigned | self.contested
+
+    @property
+    def assigned(self) -> CpuSet:
+        return union(assignment.cpus for assignment in self.assignments)
+
+    def get_request_cpus(self, request: str) -> CpuSet:
+        """Return the CPUs of one request, by its name in containers."""
+        return union(
+            assignment.cpus for assignment in self.assignments if assignment.base == request.partition("/")[0]
+        )
+
+
+def union(sets: Iterable[CpuSet]) -> CpuSet:
+    return reduce(or_, sets, EMPTY)
