@@ -24,7 +24,7 @@ SETTINGS = CpuSettings("n")
 
 @given(machines())
 def test_every_cpu_has_its_place(topology: Topology) -> None:
-    machine = read_map(make_annotations(topology, compute_layout(topology, SETTINGS))[ANNOTATION])
+    machine = parse_cpu_map(make_annotations(topology, compute_layout(topology, SETTINGS))[ANNOTATION])
     assert machine is not None
     assert machine.places.keys() == set(topology.all)
     assert machine.offline == topology.offline
@@ -56,7 +56,7 @@ def test_reserved_and_shared_cpus_are_reported() -> None:
     topology = make_machine(cores=8, offline=[7])
     settings = CpuSettings("n", reserved=CpuSet([0]), min_shared=2)
     layout = compute_layout(topology, settings)
-    machine = read_map(make_annotations(topology, layout)[ANNOTATION])
+    machine = parse_cpu_map(make_annotations(topology, layout)[ANNOTATION])
     assert machine is not None
     assert machine.reserved == CpuSet([0]) == layout.reserved
     assert machine.shared == layout.always_shared

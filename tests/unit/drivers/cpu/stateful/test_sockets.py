@@ -16,6 +16,7 @@ from plimsoll.drivers.cpu.settings import DRIVER_NAME
 from plimsoll.drivers.plugin import AllocatedClaim, ClaimError, ClaimRef, PreparedDevice
 from plimsoll.node.claim_info import DriverFault
 from plimsoll.node.layout import Layout
+from plimsoll.node.plugins import PluginManager
 from tests.unit.drivers.cpu.state.fixtures import NODE, make_claim
 from tests.unit.drivers.cpu.stateful.harness import Age, Asked, World
 from tests.unit.drivers.plugin.fixtures import ClusterFixture, cluster_fixture
