@@ -137,7 +137,7 @@ def test_an_empty_set_of_cpus_changes_nothing() -> None:
         (edits.pin("garbage"), "cpus: 'garbage' is not a list"),
         (_env(("X=Y", "1")), "env: 'X=Y' cannot be set"),
         (_env(("X", "\0")), "env: 'X' cannot be set"),
-        (_answer(args=["\0"]), "args: a zero byte"),
+        (_answer(args=["\0"]), "args: an argument cannot contain a zero byte"),
         (_answer(mounts=[{"destination": "relative"}]), "mounts: 'relative' is not a path"),
         (_answer(linux={"devices": [{"path": "x"}]}), "devices: 'x' is not a path"),
         (_answer(linux={"oom_score_adj": {"value": 1001}}), "oom_score_adj: 1001 is out of range"),
