@@ -10,7 +10,7 @@ from tests.unit.allocator.build import device, node, resource_slice
 
 
 def test_the_oldest_nodes_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inventory, "DEVICES_KEPT", 5)
+    monkeypatch.setattr(inventory, "MAX_CACHED_DEVICES", 5)
     everywhere = resource_slice([device("d0"), device("d1")], allNodes=True)
     stock = Inventory([everywhere])
     first = stock.devices_for(node("a"))

@@ -327,6 +327,6 @@ def test_a_list_that_is_let_in_first_only_is_not_asked_for_in_another_order(
     wanted = claim(
         exactly("a", select=has("k", 0)), exactly("b", select=has("k", 1)), constraints=[distinct("numa")]
     )
-    monkeypatch.setattr(allocator, "PATIENCE", 0)
+    monkeypatch.setattr(allocator, "PROOF_AFTER_STEPS", 0)
     found = attempt([resource_slice(devices)], wanted, features=Features(list_attributes=False))
     assert picked(found) == [["l0", "s"]]

@@ -139,7 +139,7 @@ def test_a_proof_in_another_order_of_requests_holds_for_this_one(
     lists: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The search looks for a proof that it must fail when it is stuck; here it always is."""
-    monkeypatch.setattr(allocator, "PATIENCE", 0)
+    monkeypatch.setattr(allocator, "PROOF_AFTER_STEPS", 0)
     features = Features(list_attributes=lists)
     for seed in range(1_000, 1_200):
         assert_agreement(generate_case(seed, features=features))

@@ -61,7 +61,7 @@ def test_no_selector_is_nothing_and_an_empty_one_is_everything() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tree", "told"),
+    ("tree", "expected"),
     [
         (expression("app", "In"), "matchExpressions[0]: operator In needs at least one value"),
         (expression("app", "Exists", "a"), "matchExpressions[0]: operator Exists takes no values"),
