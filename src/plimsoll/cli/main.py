@@ -44,7 +44,7 @@ def plimsoll(verbose: bool) -> None:
 
 def main(argv: list[str] | None = None, prog_name: str = "plimsoll") -> NoReturn:
     """Run the command line; returns only through SystemExit."""
-    # What libraries of ours log while nobody has set up logging is not for people at a terminal.
+    # Log records of the library are not for the terminal until a command sets up logging.
     logging.getLogger("plimsoll").addHandler(logging.NullHandler())
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

@@ -58,7 +58,7 @@ async def serve_up(settings: UpSettings, console: Console) -> bool:
             raise  # nothing was begun that could have been logged
         raise ConfigError(f"{error} (log: {_short(up.settings.log)})") from None
     except BrokenPipeError:
-        raise  # nobody reads on
+        raise  # the reader has closed the pipe
     except OSError as error:
         where = error.filename or up.settings.data
         raise ConfigError(f"{where}: {error.strerror or error}") from None
@@ -74,13 +74,13 @@ class _Signals:
     def __init__(self, up: Up, console: Console) -> None:
         self._up = up
         self._console = console
-        self._heard = False
+        self._signaled = False
 
     def on_signal(self) -> None:
-        if self._heard:
+        if self._signaled:
             sys.stdout.flush()
             os._exit(_FORCED)  # what was written is on disk; what runs is found at the next start
-        self._heard = True
+        self._signaled = True
         with suppress(OSError):  # the terminal may be gone
             self._console.end()
             self._console.line("stopping; press Ctrl-C again to stop immediately")

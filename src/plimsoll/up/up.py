@@ -44,7 +44,7 @@ from plimsoll.tools.cluster_state.manifests import ParsedObject, read_objects
 from plimsoll.tools.device_file_check import require_valid_plan
 from plimsoll.up.console import Console
 from plimsoll.up.local_nodes import MACHINE
-from plimsoll.up.manifests import Loaded, load
+from plimsoll.up.manifests import LoadResult, load
 from plimsoll.up.ports import API, DASHBOARD, Ports, find_obstacle
 from plimsoll.up.settings import UpSettings
 from plimsoll.up.simulated import find_simulated, play
@@ -75,7 +75,7 @@ class Up:
         self.driver: CpuDriverProcess | None = None
         self.devices: FakeDriverProcess | None = None
         self.dashboard: Dashboard | None = None
-        self.loaded = Loaded()
+        self.loaded = LoadResult()
         #: Called when the folder is ours, before anything is in it.
         self.on_locked: Callable[[], None] = lambda: None
         self._console = console
@@ -363,7 +363,7 @@ class Up:
         if not is_loopback(host):
             self._report_done("", f"{host}: reachable from other machines, without authentication")
 
-    # -- telling
+    # -- progress
 
     def _report(self, what: str) -> None:
         if self._console is not None:

@@ -162,7 +162,7 @@ def reconcile_with_schema(fields: FieldSet, schema: SchemaType | None) -> FieldS
     """Return the set with fields inside values that are now atomic replaced by the value."""
     if schema is None:
         return fields
-    mended: FieldSet | None = None
+    pruned: FieldSet | None = None
     for element, below in fields.items():
         if not below:
             continue
@@ -172,9 +172,9 @@ def reconcile_with_schema(fields: FieldSet, schema: SchemaType | None) -> FieldS
         whole = merge_form(inner) == "whole" and inner.kind in ("object", "map", "list", "any")
         node = LEAF if whole else reconcile_with_schema(below, inner)
         if node is not below:
-            mended = mended if mended is not None else dict(fields)
-            mended[element] = node
-    return fields if mended is None else mended
+            pruned = pruned if pruned is not None else dict(fields)
+            pruned[element] = node
+    return fields if pruned is None else pruned
 
 
 _ZEROS = {"string": "", "quantity": "0"}

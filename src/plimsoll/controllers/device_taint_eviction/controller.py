@@ -45,7 +45,7 @@ from plimsoll.errors import ApiError
 _MAX_REMEMBERED = 500
 
 
-class WorkKey(NamedTuple):
+class _WorkKey(NamedTuple):
     """Key of a pod or a rule, with its UID: never matches a later object of the same name."""
 
     kind: Literal["pod", "rule"]
@@ -65,7 +65,7 @@ class DeviceTaintEvictionController:
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
         self.workers = context.settings.workers
-        self.queue: WorkQueue[WorkKey] = WorkQueue(context.clock)
+        self.queue: WorkQueue[_WorkKey] = WorkQueue(context.clock)
         informers = context.informers
         self._pods = informers.get(PODS)
         self._claims = informers.get(RESOURCE_CLAIMS)
@@ -74,7 +74,7 @@ class DeviceTaintEvictionController:
         self._pools: ObjectIndex[ResourceSlice, PoolId] = ObjectIndex(_pool_of)
         self._users: ObjectIndex[ResourceClaim, PoolId] = ObjectIndex(_pools_of)
         self._taints: dict[PoolId, dict[str, list[tuple[EvictionCause, DeviceTaint, float]]]] = {}
-        self._planned: dict[WorkKey, PlannedEviction] = {}
+        self._planned: dict[_WorkKey, PlannedEviction] = {}
         self._evicted: dict[str, None] = {}
         self._counts: dict[str, int] = {}  # rule UID -> number of evicted pods
         self._slices.add_handler(self._pools)
@@ -126,16 +126,16 @@ class DeviceTaintEvictionController:
         for claim in claims:
             for consumer in claim.status.reserved_for:
                 if is_pod(consumer):
-                    self.queue.add(WorkKey("pod", claim.metadata.namespace, consumer.name, consumer.uid))
+                    self.queue.add(_WorkKey("pod", claim.metadata.namespace, consumer.name, consumer.uid))
 
     # -- reconcile
 
-    async def reconcile(self, key: WorkKey) -> ActionPlan:
+    async def reconcile(self, key: _WorkKey) -> ActionPlan:
         if key.kind == "rule":
             return await self._reconcile_rule(key)
         return await self._reconcile_pod(key)
 
-    async def _reconcile_pod(self, key: WorkKey) -> ActionPlan:
+    async def _reconcile_pod(self, key: _WorkKey) -> ActionPlan:
         pod: Pod | None = self._pods.get(key.namespace, key.name)
         if pod is None or pod.metadata.uid != key.uid:
             self._planned.pop(key, None)
@@ -163,7 +163,7 @@ class DeviceTaintEvictionController:
         self._update_rules_later(eviction)
         return EMPTY_PLAN
 
-    async def _evict(self, key: WorkKey) -> bool:
+    async def _evict(self, key: _WorkKey) -> bool:
         """Evict a pod; return whether it still existed."""
         try:
             raw = await self._context.client.get_raw(PODS, key.name, key.namespace)
@@ -183,7 +183,7 @@ class DeviceTaintEvictionController:
         """
         for cause in eviction.causes:
             if cause.rule_uid:
-                self.queue.add_after(WorkKey("rule", "", cause.rule, cause.rule_uid), STATUS_PERIOD)
+                self.queue.add_after(_WorkKey("rule", "", cause.rule, cause.rule_uid), STATUS_PERIOD)
 
     def _all_rules(self) -> list[DeviceTaintRule]:
         return self._rules.items() if self._rules is not None else []
@@ -204,7 +204,7 @@ class DeviceTaintEvictionController:
 
         return pod_eviction(pod, claims, tainting)
 
-    async def _reconcile_rule(self, key: WorkKey) -> ActionPlan:
+    async def _reconcile_rule(self, key: _WorkKey) -> ActionPlan:
         rule: DeviceTaintRule | None = self._rules.get("", key.name) if self._rules is not None else None
         if rule is None or rule.metadata.uid != key.uid:
             return EMPTY_PLAN
@@ -267,12 +267,12 @@ def _with_no_execute(rule: DeviceTaintRule) -> dict[str, object]:
     return {**spec, "taint": {**spec.get("taint", {}), "effect": NO_EXECUTE}}
 
 
-def _pod_key(pod: Pod) -> WorkKey:
-    return WorkKey("pod", *object_name(pod.metadata), pod.metadata.uid)
+def _pod_key(pod: Pod) -> _WorkKey:
+    return _WorkKey("pod", *object_name(pod.metadata), pod.metadata.uid)
 
 
-def _rule_key(rule: DeviceTaintRule) -> WorkKey:
-    return WorkKey("rule", "", rule.metadata.name, rule.metadata.uid)
+def _rule_key(rule: DeviceTaintRule) -> _WorkKey:
+    return _WorkKey("rule", "", rule.metadata.name, rule.metadata.uid)
 
 
 def _pool_of(item: ResourceSlice) -> list[PoolId]:

@@ -28,7 +28,7 @@ from plimsoll.errors import ApiError
 _MAX_REMEMBERED = 500
 
 
-class WorkKey(NamedTuple):
+class _WorkKey(NamedTuple):
     kind: Literal["pod", "claim"]
     namespace: str
     name: str
@@ -45,7 +45,7 @@ class ResourceClaimController:
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
         self.workers = context.settings.workers
-        self.queue: WorkQueue[WorkKey] = WorkQueue(context.clock)
+        self.queue: WorkQueue[_WorkKey] = WorkQueue(context.clock)
         self._pods = context.informers.get(PODS)
         self._claims = context.informers.get(RESOURCE_CLAIMS)
         self._templates = context.informers.get(RESOURCE_CLAIM_TEMPLATES)
@@ -83,32 +83,32 @@ class ResourceClaimController:
         if new is None or is_done(new):
             names += [claim.metadata.name for claim in self._claims_by_consumer.find(key)]
             for name in names:
-                self.queue.add(WorkKey("claim", pod.metadata.namespace, name))
+                self.queue.add(_WorkKey("claim", pod.metadata.namespace, name))
         else:
-            self.queue.add(WorkKey("pod", *key))
+            self.queue.add(_WorkKey("pod", *key))
 
     def _on_claim(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         claim = new or old
         assert claim is not None
         owner = owner_pod(claim)
         if new is not None:
-            self.queue.add(WorkKey("claim", *object_name(new.metadata)))
+            self.queue.add(_WorkKey("claim", *object_name(new.metadata)))
         else:
             self._unchanged_since.pop(object_name(claim.metadata), None)
         if owner is not None:
             self._created.get(owner[1], {}).pop(claim.metadata.name, None)
-            self.queue.add(WorkKey("pod", claim.metadata.namespace, owner[0]))
+            self.queue.add(_WorkKey("pod", claim.metadata.namespace, owner[0]))
         for pod in self._pods_by_claim.find(object_name(claim.metadata)):
             self._on_pod(pod, pod)
 
     def _on_template(self, old: ClaimTemplateView | None, new: ClaimTemplateView | None) -> None:
         if new is not None:
             for pod in self._pods_by_template.find(object_name(new.metadata)):
-                self.queue.add(WorkKey("pod", *object_name(pod.metadata)))
+                self.queue.add(_WorkKey("pod", *object_name(pod.metadata)))
 
     # -- reconcile
 
-    async def reconcile(self, key: WorkKey) -> ActionPlan:
+    async def reconcile(self, key: _WorkKey) -> ActionPlan:
         if key.kind == "pod":
             return await self._reconcile_pod(key.namespace, key.name)
         return await self._reconcile_claim(key.namespace, key.name)

@@ -2,7 +2,7 @@
 
 `SlicePublisher` watches the slices and applies the plans of `slices.py`, pool by pool. Guarantees: failed
 writes are retried with backoff; slices that others change or delete are restored, immediately at first and
-with increasing delays if it keeps happening; an invalid pool does not block the others.
+with increasing delays if it recurs; an invalid pool does not block the others.
 """
 
 from __future__ import annotations
@@ -458,8 +458,8 @@ def _summary(plan: SlicePlan) -> str:
 class _SliceEventHandler(EventHandler[ExistingSlice]):
     """Informer handler that forwards slice events."""
 
-    def __init__(self, heard: Callable[..., None]) -> None:
-        self._on_slice_event = heard
+    def __init__(self, on_slice_event: Callable[..., None]) -> None:
+        self._on_slice_event = on_slice_event
 
     def on_added(self, new: ExistingSlice) -> None:
         self._on_slice_event(new)

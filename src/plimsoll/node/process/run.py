@@ -323,15 +323,15 @@ class _NodeHandler(EventHandler[dict[str, Any]]):
         self._process = process
 
     def on_added(self, new: dict[str, Any]) -> None:
-        self._tell(new, new)
+        self._notify(new, new)
 
     def on_changed(self, old: dict[str, Any], new: dict[str, Any]) -> None:
-        self._tell(new, new)
+        self._notify(new, new)
 
     def on_removed(self, old: dict[str, Any]) -> None:
-        self._tell(old, None)
+        self._notify(old, None)
 
-    def _tell(self, of: Mapping[str, Any], tree: Mapping[str, Any] | None) -> None:
+    def _notify(self, of: Mapping[str, Any], tree: Mapping[str, Any] | None) -> None:
         metadata = of.get("metadata")
         meta = metadata if isinstance(metadata, Mapping) else {}
         agent = self._process.agents.get(str(meta.get("name")))

@@ -370,9 +370,9 @@ class BindTransaction:
         """Remove the pod from a claim's consumers, and the allocation if it was made for this pod.
 
         A claim that has another allocation than `hold` by now is left alone. DIFF: a claim whose devices were
-        chosen for this pod, and which nobody else has reserved, loses them when the binding fails
+        chosen for this pod, and which no other consumer has reserved, loses them when the binding fails
         (test_devices_go_back_when_binding_fails); upstream leaves the claim allocated but reserved for
-        nobody, and so keeps its devices from others even if no pod ever uses it again.
+        no consumer, and so keeps its devices from others even if no pod ever uses it again.
         """
         claim = hold.claim
         taken = claim.status.allocation

@@ -34,7 +34,7 @@ class SpreadState:
 
     def counts(self, constraint: SpreadConstraint) -> PlaceCounts:
         """Return the number of pods on each node that a constraint counts."""
-        if constraint.counts_nobody:
+        if constraint.counts_no_pods:
             return PlaceCounts()
         return self._snapshot.index(MatchCounts).count(constraint.matcher)
 

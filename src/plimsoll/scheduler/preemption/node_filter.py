@@ -135,8 +135,8 @@ class NodeFilter:
     def _devices_for(self, pod_info: PodInfo, simulation: NodeSimulation) -> NodeFit | None:
         """Return the devices of a nominated pod: available now, or once its victims are gone.
 
-        DIFF: upstream sees to it that nobody takes the requests of a pod that waits for its victims to end;
-        here nobody takes the devices either. test_devices_are_kept_for_a_nominated_pod
+        DIFF: upstream keeps the requests of a pod that waits for its victims to terminate from other pods;
+        here its devices are kept as well. test_devices_are_kept_for_a_nominated_pod
         """
         if not pod_info.claims:
             return None

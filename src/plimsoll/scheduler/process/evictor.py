@@ -44,7 +44,7 @@ class PreemptedEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class EvictionResult:
+class PreemptionEvictionResult:
     """Pods that were evicted, and failed writes."""
 
     evicted: tuple[Pod, ...]
@@ -63,7 +63,7 @@ async def evict_victims(
     record: Callable[[PreemptedEvent], None],
     *,
     now: Callable[[], str],
-) -> EvictionResult:
+) -> PreemptionEvictionResult:
     """Clear nominations of lower-priority pods and delete the victims.
 
     `now` returns the time in API format.
@@ -92,7 +92,7 @@ async def evict_victims(
 
     cleared = await asyncio.gather(*map(clear_nomination, preemption.lower_nominated))
     results = await asyncio.gather(*map(evict, preemption.victims))
-    return EvictionResult(
+    return PreemptionEvictionResult(
         tuple(result for result in results if isinstance(result, Pod)),
         tuple(result for result in results if isinstance(result, ApiError)),
         tuple(result for result in cleared if result is not None),

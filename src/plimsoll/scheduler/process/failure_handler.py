@@ -5,7 +5,7 @@ next attempt can choose other devices; otherwise preemption is tried. The pod ge
 pod that waits for a claim is reported only after a delay. Nothing here blocks the scheduling loop; errors are
 logged, and the next attempt repeats the work.
 
-DIFF: a pod whose claim is missing is told so after a moment; upstream holds it without any condition or event
+DIFF: a pod whose claim is missing gets a condition after a delay; upstream sets no condition or event
 (test_a_pod_is_told_that_its_claim_is_missing).
 """
 

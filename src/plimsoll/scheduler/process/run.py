@@ -76,7 +76,9 @@ class SchedulerProcess:
             instance=f"{NAME}-{socket.gethostname()}",
             is_busy=lambda: self.loop is not None and self.loop.in_flight > 0,
         )
-        self.failure_handler = FailureHandler(self.context, guarded, self.writer, self.recorder, self._heard)
+        self.failure_handler = FailureHandler(
+            self.context, guarded, self.writer, self.recorder, self._on_claim_written
+        )
         self.context.informers.on_pod_left = self.failure_handler.forget
         self.context.informers.claim_changed = self.writer.claim_waiters.notify
         self.loop: SchedulingLoop | None = None
@@ -187,7 +189,7 @@ class SchedulerProcess:
             lambda: list(self.context.snapshot.all(ResourceClaim)),
             self.writer,
             self._is_responsible,
-            self._heard,
+            self._on_claim_written,
             refresh=election is not None,
             fence=election is None or not election.was_released,
         )
@@ -202,7 +204,11 @@ class SchedulerProcess:
         with suppress(TimeoutError):
             async with asyncio.timeout(_RECOVERY_SECONDS):
                 await recover_bindings(
-                    claims, self.context.informers.pods(), self.writer, self._heard, self._is_responsible
+                    claims,
+                    self.context.informers.pods(),
+                    self.writer,
+                    self._on_claim_written,
+                    self._is_responsible,
                 )
 
     def _is_responsible(self, pod: Pod) -> bool:
@@ -211,13 +217,13 @@ class SchedulerProcess:
     def _make_binder(self, on_finished: OnFinished) -> PodBinder:
         return PodBinder(
             self.writer,
-            self._heard,
+            self._on_claim_written,
             on_finished,
             find_conflict=partial(find_device_conflict, self.context.snapshot),
             limit=self.settings.binds,
         )
 
-    def _heard(self, claim: ResourceClaim) -> None:
+    def _on_claim_written(self, claim: ResourceClaim) -> None:
         """Update the snapshot from a response, which arrives before the watch event."""
         known = self.context.snapshot.claim(claim.metadata.namespace, claim.metadata.name)
         if known is not None and known.metadata.uid == claim.metadata.uid:

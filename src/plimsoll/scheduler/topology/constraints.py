@@ -38,7 +38,7 @@ class SpreadConstraint:
     matcher: PodMatcher
 
     @property
-    def counts_nobody(self) -> bool:
+    def counts_no_pods(self) -> bool:
         """Return whether a selector is empty: it then counts no pods, though it matches the pod itself."""
         return self.selector.everything or self.selector.nothing
 

@@ -109,7 +109,7 @@ def _missing(request: RequestRefusal) -> int:
     return (max(request.wanted, 1) - min(request.left, request.wanted)) * 1_000_000 - last
 
 
-# -- telling
+# -- statements
 
 
 def describe_reasons(view: PodView, reasons: Sequence[NodeReason], place: int) -> tuple[Statement, ...]:
@@ -156,7 +156,7 @@ def _describe_charge(view: PodView, reason: Reason, place: int) -> Statement:
             facts = {part: format_amount(name, getattr(reason, part) or 0) for part in ("capacity", "wanted")}
             what = "request" if reason.cause is Cause.POD_LEVEL_REQUEST else "limit"
             return Statement(StatementKind.POD_LEVEL, {"what": what, "resource": name, **facts})
-    return Statement(StatementKind.TOLD, {"text": render_charge(reason)})
+    return Statement(StatementKind.TEXT, {"text": render_charge(reason)})
 
 
 def describe_refusal(view: PodView, refusal: Refusal, place: int) -> Iterator[Statement]:

@@ -50,31 +50,31 @@ def run_filters(task: PodInfo, snapshot: Snapshot, settings: SchedulerProfile) -
     rules = build_filters(task, snapshot, settings, new_id)
     if isinstance(rules, NodeReason):
         return FilterRun(task, FitError(task, len(snapshot), ((rules, 0),)))
-    sieve = FilterResult(task, snapshot)
+    filter_result = FilterResult(task, snapshot)
     taken: list[FilterRemoval] = []
     refused: dict[int, tuple[NodeReason, ...]] = {}
     for rule in rules:
-        before = sieve.feasible.copy()
-        sieve.apply(rule)
-        removed = before & ~sieve.feasible
+        before = filter_result.feasible.copy()
+        filter_result.apply(rule)
+        removed = before & ~filter_result.feasible
         if not removed.any():
             continue
         if isinstance(rule, DynamicResourcesFilter):
             refused.update((place, _refusal(rule, place)) for place in np.flatnonzero(removed).tolist())
         else:
             taken.append(FilterRemoval(rule, removed))
-    if sieve.devices is not None:
-        for place in np.flatnonzero(sieve.feasible).tolist():
-            answer = sieve.devices.search(place)
+    if filter_result.devices is not None:
+        for place in np.flatnonzero(filter_result.feasible).tolist():
+            answer = filter_result.devices.search(place)
             if isinstance(answer, NodeFit):
                 break
-            sieve.exclude(place, answer)
+            filter_result.exclude(place, answer)
             refused[place] = answer
-    if sieve.feasible.any():
+    if filter_result.feasible.any():
         placement = schedule_one(task, snapshot, settings, new_id)
         assert isinstance(placement, Placement), "a node that fits is a place"
         return FilterRun(task, placement)
-    return FilterRun(task, sieve.fit_error(), tuple(taken), refused, sieve.devices)
+    return FilterRun(task, filter_result.fit_error(), tuple(taken), refused, filter_result.devices)
 
 
 def _refusal(rule: DynamicResourcesFilter, place: int) -> tuple[NodeReason, ...]:

@@ -121,8 +121,8 @@ def group_refused(
     unknown: dict[Hashable, list[int]] = {}
     for place, reasons in refused.items():
         if any(isinstance(reason.cause, Refusal) for reason in reasons):
-            told = tuple((render(reason), reason.code) for reason in reasons)
-            unknown.setdefault((told, device_state(view, place)), []).append(place)
+            messages = tuple((render(reason), reason.code) for reason in reasons)
+            unknown.setdefault((messages, device_state(view, place)), []).append(place)
         else:
             alike.setdefault(signature(reasons), []).append(place)
             answers[place] = reasons

@@ -158,10 +158,10 @@ class NodeAffinityExplainer(RuleExplainer):
         branches = [Statement(StatementKind.NO_TERM)] if matches_nothing(self.view.pod) else []
         for requirement in self._unmet[place]:
             values = Counter(self.view.node(each).metadata.labels.get(requirement.key) for each in alike)
-            told = tuple(f"{value} ({count})" for value, count in values.most_common() if value is not None)
+            shown = tuple(f"{value} ({count})" for value, count in values.most_common() if value is not None)
             children: tuple[Statement, ...] = ()
-            if requirement.key != NAME_FIELD and 1 < len(told) <= len(alike) // 2:
-                children = (Statement(StatementKind.LABEL_VALUES, {"values": told}),)
+            if requirement.key != NAME_FIELD and 1 < len(shown) <= len(alike) // 2:
+                children = (Statement(StatementKind.LABEL_VALUES, {"values": shown}),)
             facts = {"wanted": requirement_text(requirement), "had": node_value_text(requirement, node)}
             branches.append(Statement(StatementKind.LABEL, facts, children))
         return tuple(branches)

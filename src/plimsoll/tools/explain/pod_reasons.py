@@ -218,11 +218,11 @@ class InterPodAffinityExplainer(RuleExplainer):
                 facts,
                 (Statement(StatementKind.AFFINITY_NONE, {"selector": selector}),),
             )
-        told = tuple(f"{value} ({count})" for value, count in values.most_common())
+        shown = tuple(f"{value} ({count})" for value, count in values.most_common())
         return Statement(
             StatementKind.AFFINITY,
             facts,
-            (Statement(StatementKind.AFFINITY_PODS, {"key": key, "values": told}),),
+            (Statement(StatementKind.AFFINITY_PODS, {"key": key, "values": shown}),),
         )
 
     def _anti_affinity_conflicts(self, term: AffinityTerm, place: int) -> Iterator[Statement]:

@@ -238,17 +238,17 @@ def explain_node(
     rules = build_filters(task, cluster_state.snapshot, settings, throwaway_ids())
     if isinstance(rules, NodeReason):
         return NodeExplanation(full_name(pod), node, False, ((rules.rule.value, render(rules), ()),))
-    told: list[tuple[str, str, tuple[Statement, ...]]] = []
+    results: list[tuple[str, str, tuple[Statement, ...]]] = []
     for rule in rules:
         reasons = rule.filter_node(place)
         sentence = ", ".join(map(render, reasons))
         if not reasons:
-            told.append((rule.rule.value, "", ()))
+            results.append((rule.rule.value, "", ()))
         elif isinstance(rule, DynamicResourcesFilter):
-            told.append((rule.rule.value, sentence, describe_reasons(view, reasons, place)))
+            results.append((rule.rule.value, sentence, describe_reasons(view, reasons, place)))
         else:
             explainer = EXPLAINERS.get(rule.rule, RuleExplainer)(view, rule, [place])
-            told.append((rule.rule.value, sentence, explainer.explain(place, [place])))
-    fits = not any(sentence for _, sentence, _ in told)
+            results.append((rule.rule.value, sentence, explainer.explain(place, [place])))
+    fits = not any(sentence for _, sentence, _ in results)
     fixes = () if fits else fixes_on(view, place)
-    return NodeExplanation(full_name(pod), node, fits, tuple(told), fixes)
+    return NodeExplanation(full_name(pod), node, fits, tuple(results), fixes)

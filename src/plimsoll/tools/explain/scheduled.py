@@ -142,11 +142,11 @@ def _asked_again(
         if not isinstance(outcome, Refusal):
             return Statement(StatementKind.EARLIER, {"name": name, "why": str(outcome)})
         view = PodView(cluster_state, PodInfo(pod, (waiting,), snapshot.options))
-        told = tuple(describe_refusal(view, outcome, place))
+        statements = tuple(describe_refusal(view, outcome, place))
     return Statement(
         StatementKind.EARLIER,
-        {"name": name, "why": told[0].text if told else "refused"},
-        told[:1] and told[0].children,
+        {"name": name, "why": statements[0].text if statements else "refused"},
+        statements[:1] and statements[0].children,
     )
 
 
@@ -185,7 +185,7 @@ def describe_charge(holder: ResourceHolder) -> Statement:
 
 def _nothing() -> Statement:
     return Statement(
-        StatementKind.TOLD, {"text": "nothing: it has no requests, and none of its claims charges the node"}
+        StatementKind.TEXT, {"text": "nothing: it has no requests, and none of its claims charges the node"}
     )
 
 
@@ -221,29 +221,29 @@ def _choice(
         rules = build_filters(task, snapshot, settings, throwaway_ids())
         if isinstance(rules, NodeReason):
             return None
-        sieve = FilterResult(task, snapshot)
+        filter_result = FilterResult(task, snapshot)
         for rule in rules:
             if not isinstance(rule, DynamicResourcesFilter):
-                sieve.apply(rule)
-        if not sieve.feasible[place]:
+                filter_result.apply(rule)
+        if not filter_result.feasible[place]:
             title = "comparison with other nodes, as of now"
             text = "it would not be scheduled here again: " + _first_no(rules, place)
-            return ExplanationSection(title, (Statement(StatementKind.TOLD, {"text": text}),))
-        scores = score_nodes(task, snapshot, settings, sieve.feasible)
-        branches = tuple(_scores(task, cluster_state, settings, sieve, place))
-        feasible = int(np.count_nonzero(sieve.feasible))
-        better = int(np.count_nonzero(sieve.feasible & (scores > scores[place])))
-        alike = int(np.count_nonzero(sieve.feasible & (scores == scores[place]))) - 1
+            return ExplanationSection(title, (Statement(StatementKind.TEXT, {"text": text}),))
+        scores = score_nodes(task, snapshot, settings, filter_result.feasible)
+        branches = tuple(_scores(task, cluster_state, settings, filter_result, place))
+        feasible = int(np.count_nonzero(filter_result.feasible))
+        better = int(np.count_nonzero(filter_result.feasible & (scores > scores[place])))
+        alike = int(np.count_nonzero(filter_result.feasible & (scores == scores[place]))) - 1
     if feasible == 1:
         text = "it is the only feasible node"
         return ExplanationSection(
-            "comparison with other nodes, as of now", (Statement(StatementKind.TOLD, {"text": text}),)
+            "comparison with other nodes, as of now", (Statement(StatementKind.TEXT, {"text": text}),)
         )
     but = " (without devices)" if claims else ""
     rank = f"{pluralize(better, 'node')} would score higher" if better else "none scores higher"
     text = f"{feasible} feasible nodes{but}; {rank}, {alike} the same"
     return ExplanationSection(
-        "comparison with other nodes, as of now", (Statement(StatementKind.TOLD, {"text": text}, branches),)
+        "comparison with other nodes, as of now", (Statement(StatementKind.TEXT, {"text": text}, branches),)
     )
 
 
@@ -256,7 +256,11 @@ def _first_no(rules: list[Any], place: int) -> str:
 
 
 def _scores(
-    task: PodInfo, cluster_state: ClusterState, settings: SchedulerProfile, sieve: FilterResult, place: int
+    task: PodInfo,
+    cluster_state: ClusterState,
+    settings: SchedulerProfile,
+    filter_result: FilterResult,
+    place: int,
 ) -> Iterator[Statement]:
     """Yield the scorers whose scores differ between nodes."""
     for kind in SCORERS:
@@ -264,8 +268,8 @@ def _scores(
         scorer = kind.read(task, cluster_state.snapshot, settings) if weight else None
         if scorer is None:
             continue
-        column = scorer.scores(sieve.feasible)
-        best, worst = int(column[sieve.feasible].max()), int(column[sieve.feasible].min())
+        column = scorer.scores(filter_result.feasible)
+        best, worst = int(column[filter_result.feasible].max()), int(column[filter_result.feasible].min())
         if best != worst:
             facts = {"scorer": kind.name, "score": int(column[place]), "weight": weight, "best": best}
             yield Statement(StatementKind.SCORE, facts)

@@ -97,7 +97,7 @@ class StatementKind(Enum):
     CLAIM_USED = "claim {claim} charges its node and cannot be shared; it is used by {pods}"
     POOL_EXHAUSTED = "claim {claim} has {had} of {capacity} {resource} left, the pod draws {wanted}"
     POD_LEVEL = "pod-level {what} for {resource} is {capacity}, containers and claims need {wanted}"
-    TOLD = "{text}"  #: in the words of the ledger or of the allocator
+    TEXT = "{text}"  #: in the words of the ledger or of the allocator
     # -- placed
     CHARGE = "{resource} {amount}  {rule}{source}"
     COVERED = "{resource} {amount}  covered by the pod-level request, claim {claim}"

@@ -203,8 +203,8 @@ def group_lines(groups: tuple[NodeGroup, ...], paint: Paint, unfolded: bool) -> 
     for group in shown:
         yield ""
         names = list(group.nodes)
-        told = ", ".join(names) if unfolded else join_names(names, FEW)
-        yield from fold(paint.dim, told, f"{pluralize(group.count, 'node')}: {group.sentence}: ", paint.width)
+        text = ", ".join(names) if unfolded else join_names(names, FEW)
+        yield from fold(paint.dim, text, f"{pluralize(group.count, 'node')}: {group.sentence}: ", paint.width)
         inner = "  "
         if group.count > 1 and group.branches:
             yield f"  nearest: {group.nearest}"

@@ -114,7 +114,7 @@ def inspect_pools(
         yield _row(devices, usage, views, found), sorted(found, key=lambda row: row.device)
     for pool, missing in held.items():
         found = list(missing_rows(known, sorted(missing)))
-        yield PoolRow(*pool, "", *_counts(found), standing="missing", why="nobody publishes it"), found
+        yield PoolRow(*pool, "", *_counts(found), standing="missing", why="not published"), found
 
 
 def _pools(

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from plimsoll.up.console import Console
     from plimsoll.up.up import Up
 
-TOLD = "plimsoll.dev/demo"
+DEMO_ANNOTATION = "plimsoll.dev/demo"
 _MANAGER = "plimsoll-demo"
 _SECONDS = 20.0
 _LOOK_SECONDS = 0.03
@@ -95,7 +95,9 @@ class Play:
         except InputError as problem:  # the rest would make no sense
             self._check(False, str(problem))
         if self._fine:
-            await self._client.patch(NAMESPACES, NAMESPACE, {"metadata": {"annotations": {TOLD: "told"}}})
+            await self._client.patch(
+                NAMESPACES, NAMESPACE, {"metadata": {"annotations": {DEMO_ANNOTATION: "done"}}}
+            )
         return self._fine
 
     # -- steps
@@ -133,7 +135,7 @@ class Play:
 
     async def _has_run(self) -> bool:
         namespace = await self._client.get(NAMESPACES, NAMESPACE)
-        return (namespace["metadata"].get("annotations") or {}).get(TOLD) == "told"
+        return (namespace["metadata"].get("annotations") or {}).get(DEMO_ANNOTATION) in ("done", "told")
 
     async def _clear(self) -> None:
         """Delete the objects of an interrupted run."""
@@ -214,7 +216,7 @@ class Play:
         (book,) = node_rows(cluster_state, names=[NODE])
         return book.row("cpu")
 
-    # -- telling and waiting
+    # -- output and waiting
 
     @property
     def _paint(self) -> Any:

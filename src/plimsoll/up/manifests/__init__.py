@@ -5,6 +5,6 @@ one object.
 """
 
 from plimsoll.up.manifests.apply import Applier
-from plimsoll.up.manifests.load import Loaded, load
+from plimsoll.up.manifests.load import LoadResult, load
 
-__all__ = ["Applier", "Loaded", "load"]
+__all__ = ["Applier", "LoadResult", "load"]

@@ -38,7 +38,7 @@ Tick = Callable[[int, int], None]
 
 
 @dataclass(slots=True)
-class Loaded:
+class LoadResult:
     """Result of loading files: created, refused and skipped objects."""
 
     new: int = 0
@@ -66,7 +66,7 @@ async def load(
     found: Iterable[ParsedObject],
     own: Collection[str] = (),
     tick: Tick = lambda done, whole: None,
-) -> Loaded:
+) -> LoadResult:
     """Bring objects in; `own` are nodes that have agents of their own and publish their own devices."""
     return await _Load(client, list(found), own, tick).run()
 
@@ -80,7 +80,7 @@ class _Load:
         self._found = found
         self._own = own
         self._tick = tick
-        self._loaded = Loaded()
+        self._loaded = LoadResult()
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._claims = {
             (namespace_of(each.tree), each.name) for each in found if each.kind == "ResourceClaim"
@@ -90,7 +90,7 @@ class _Load:
         self._pods: dict[tuple[str, str], str] = {}
         self._fresh: list[ParsedObject] = []
 
-    async def run(self) -> Loaded:
+    async def run(self) -> LoadResult:
         wanted = [each for each in self._found if self._is_wanted(each)]
         for name, labels in missing_namespaces(wanted).items():
             await self._ensure_namespace(name, labels)

@@ -15,8 +15,8 @@ from plimsoll.errors import ApiError
 from plimsoll.scheduler.preemption.plan import is_leaving
 from plimsoll.scheduler.preemption.result import Preemption
 from plimsoll.scheduler.process.evictor import (
-    EvictionResult,
     PreemptedEvent,
+    PreemptionEvictionResult,
     evict_victims,
     plan_disruption_condition,
 )
@@ -58,7 +58,7 @@ class World:
 
     async def evict_victims(
         self, plan: Preemption, client: Client | None = None, **more: Any
-    ) -> EvictionResult:
+    ) -> PreemptionEvictionResult:
         return await evict_victims(plan, client or self.client, self.notices.append, now=lambda: NOW, **more)
 
 
@@ -125,7 +125,7 @@ def test_who_is_gone_or_leaving_is_left_alone() -> None:
         heard = await world.read("leaving")
         assert heard is not None
         done = await world.evict_victims(Preemption("n", 0, (gone, heard), 0, new))
-        assert done == EvictionResult(())
+        assert done == PreemptionEvictionResult(())
         assert world.notices == []
         left = await world.read("leaving")
         assert left is not None
@@ -142,7 +142,7 @@ def test_a_new_pod_of_the_same_name_is_not_hit() -> None:
         await world.client.delete(PODS, "victim", "default", grace=0)
         fresh = await world.pod("victim")
         done = await world.evict_victims(Preemption("n", 0, (old,), 0, new))
-        assert done == EvictionResult(())
+        assert done == PreemptionEvictionResult(())
         left = await world.read("victim")
         assert left is not None
         assert left.metadata.uid == fresh.metadata.uid

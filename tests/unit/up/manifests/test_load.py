@@ -16,7 +16,7 @@ from plimsoll.tools.cluster_state.live import read_live
 from plimsoll.tools.cluster_state.manifests import ParsedObject, parse_objects, read_objects
 from plimsoll.tools.top.nodes import node_rows
 from plimsoll.up.local_cluster import LocalCluster
-from plimsoll.up.manifests import Loaded, load
+from plimsoll.up.manifests import LoadResult, load
 from tests.dumps import big_cluster, usecase_dump, write_dump
 
 MANIFESTS = """
@@ -38,8 +38,8 @@ def cluster() -> Iterator[LocalCluster]:
         yield running
 
 
-def bring(cluster: LocalCluster, found: list[ParsedObject], own: tuple[str, ...] = ()) -> Loaded:
-    async def work() -> Loaded:
+def bring(cluster: LocalCluster, found: list[ParsedObject], own: tuple[str, ...] = ()) -> LoadResult:
+    async def work() -> LoadResult:
         async with cluster.connect() as client:
             return await load(client, found, own)
 

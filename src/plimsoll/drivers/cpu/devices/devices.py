@@ -224,19 +224,19 @@ def device_health(
 
     A CPU that went offline without being allocated is removed from its device, which stays healthy.
     """
-    told = []
+    health = []
     for name in [*layout.domains, *sorted(set(offline_allocated) - set(layout.domains) - {""})]:
         gone = offline_allocated.get(name, EMPTY) - topology.all
         domain = layout.domains.get(name)
         if gone:
             verb = "is" if len(gone) == 1 else "are"
             text = f"{_cpus(gone)} of this device {verb} allocated to claims and offline"
-            told.append(DeviceHealth(pool, name, Health.UNHEALTHY, text))
+            health.append(DeviceHealth(pool, name, Health.UNHEALTHY, text))
         elif problem:
-            told.append(DeviceHealth(pool, name, Health.UNHEALTHY, problem))
+            health.append(DeviceHealth(pool, name, Health.UNHEALTHY, problem))
         elif domain is not None:
-            told.append(DeviceHealth(pool, name, Health.HEALTHY, f"{_cpus(domain.cpus)} online"))
-    return told
+            health.append(DeviceHealth(pool, name, Health.HEALTHY, f"{_cpus(domain.cpus)} online"))
+    return health
 
 
 def _cpus(cpus: CpuSet) -> str:

@@ -35,7 +35,7 @@ _OTHER_VALUES = 10
 ROOTS_MAX = _VALUES_MAX - _OTHER_VALUES
 
 _INDIVIDUAL = re.compile(r"cpudev([0-9]{3,6})")
-_NOBODY: Mapping[str, CpuSet] = MappingProxyType({})
+_NONE_ALLOCATED: Mapping[str, CpuSet] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def compute_layout(
     settings: CpuSettings,
     *,
     earlier: CpuLayout | None = None,
-    allocated: Mapping[str, CpuSet] = _NOBODY,
+    allocated: Mapping[str, CpuSet] = _NONE_ALLOCATED,
 ) -> CpuLayout:
     """Compute the layout of a machine.
 

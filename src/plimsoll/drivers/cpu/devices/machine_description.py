@@ -1,6 +1,6 @@
 """Slice annotation that describes the machine's CPUs, for tools that display them. Pure.
 
-Grouped devices do not tell the topology of their CPUs. The format is that of `api/cpu_map.py`.
+Grouped devices do not show the topology of their CPUs. The format is that of `api/cpu_map.py`.
 
 DIFF: the Go driver publishes nothing of the kind (test_one_slice_describes_the_machine).
 """

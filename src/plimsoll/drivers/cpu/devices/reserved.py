@@ -113,18 +113,18 @@ def check_against_node(
     The scheduler uses the node's value. If it exceeds the CPUs that are not reserved, pods are scheduled on
     CPUs that no container may use.
     """
-    told = allocatable if isinstance(allocatable, Quantity) else Quantity.from_json(allocatable)
+    reported = allocatable if isinstance(allocatable, Quantity) else Quantity.from_json(allocatable)
     there = len(topology.all - reserved)
     usable = Quantity.of(there)
-    numbers = f"the node has {told} CPUs allocatable, the driver {there} ({len(reserved)} reserved)"
-    if told > usable:
+    numbers = f"the node has {reported} CPUs allocatable, the driver {there} ({len(reserved)} reserved)"
+    if reported > usable:
         what = f"{numbers}: the scheduler allocates CPUs that no container may use"
         fix = (
             f"reserve {len(reserved & topology.all)} CPUs in the kubelet, too (kubeReserved and "
             "systemReserved together), or reserve fewer in the driver (reservedCPUs)"
         )
         return (Finding(Severity.WARNING, what, fix),)
-    if told + Quantity.of(1) <= usable:
+    if reported + Quantity.of(1) <= usable:
         what = f"{numbers}: some CPUs are never allocated by the scheduler"
         fix = "reserve as many CPUs in the driver (reservedCPUs) as in kubeReserved and systemReserved"
         return (Finding(Severity.WARNING, what, fix),)

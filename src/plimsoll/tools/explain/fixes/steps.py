@@ -259,10 +259,10 @@ def _propose_for_refusal(view: PodView, task: PodInfo, place: int, refusal: Refu
         return min(ways, key=lambda way: sum(step.cost for step in way.steps))
     if refusal.groups:
         group = refusal.groups[0]
-        told: dict[str, object] = {"requests": group.requests, "attribute": group.attribute}
-        told["had"] = group.had
+        details: dict[str, object] = {"requests": group.requests, "attribute": group.attribute}
+        details["had"] = group.had
         loose = _unconstrained(task, group.attribute)
-        return ProposedChange((FixStep(FixKind.RELAX_CONSTRAINT, told, loose.claims),), loose)
+        return ProposedChange((FixStep(FixKind.RELAX_CONSTRAINT, details, loose.claims),), loose)
     if refusal.dead_end is not None:
         return _propose_for_request(view, task, place, refusal.dead_end.request)
     return None
@@ -312,13 +312,13 @@ def _propose_for_removal(
             changed = _changed(task, request, shrunk)
             return ProposedChange((FixStep(FixKind.SHRINK_CAPACITY, facts, changed.claims),), changed)
         case ConstraintConflict():
-            told = {
+            facts = {
                 "requests": (name,),
                 "attribute": detail.attribute,
                 "had": max(request.largest_group or 1, 1),
             }
             loose = _unconstrained(task, detail.attribute)
-            return ProposedChange((FixStep(FixKind.RELAX_CONSTRAINT, told, loose.claims),), loose)
+            return ProposedChange((FixStep(FixKind.RELAX_CONSTRAINT, facts, loose.claims),), loose)
     if last.rule in (DeviceRule.CLASS_SELECTOR, DeviceRule.REQUEST_SELECTOR):
         return _propose_for_selector(view, task, place, request, last)
     return ProposedChange((FixStep(FixKind.ADD_DEVICES, _lack(view, request, place), request),))
