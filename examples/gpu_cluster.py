@@ -1,9 +1,9 @@
-"""A cluster with GPUs and without hardware: partitions are handed out until there is no room for more.
+"""Cluster with simulated GPUs: allocates partitions until no more fit.
 
     python examples/gpu_cluster.py
 
-Everything is inside this process: an API server, the scheduler, two nodes with two GPUs each, as `gpus.yaml`
-of `plimsoll.drivers.fake` says. Which partitions go together follows from the memory slices that they cover.
+Everything runs in this process: an API server, the scheduler, and two nodes with two GPUs each, as defined in
+`gpus.yaml` of `plimsoll.drivers.fake`. Partitions can be combined if they cover different memory slices.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from plimsoll.up.local_cluster import LocalCluster
 
-#: What jobs ask for, in the order in which they come; "7g.40gb" is all of a GPU.
+#: Requested profiles, in order of creation; "7g.40gb" is a whole GPU.
 PROFILES = ("7g.40gb", "3g.20gb", "3g.20gb", "2g.10gb", "1g.5gb", "7g.40gb", "2g.10gb", "3g.20gb", "7g.40gb")
 
 
@@ -45,7 +45,7 @@ def is_decided(tree: dict[str, Any]) -> bool:
     return bool(tree["status"]["phase"] == "Running") or "Unschedulable" in reasons
 
 
-def tell() -> Iterator[str]:
+def schedule_jobs() -> Iterator[str]:
     with LocalCluster(nodes=["node-a", "node-b"], scheduler=True, drivers="gpus") as cluster:
         yield f"{'POD':<8}{'PROFILE':<10}{'NODE':<8}DEVICE, OR WHY THERE IS NONE"
         for number, profile in enumerate(PROFILES):
@@ -61,5 +61,5 @@ def tell() -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    for line in tell():
+    for line in schedule_jobs():
         sys.stdout.write(line + "\n")

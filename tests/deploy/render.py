@@ -22,7 +22,7 @@ DEPLOY = HOME / "deploy"
 CHART = DEPLOY / "helm" / "plimsoll"
 MANIFESTS = DEPLOY / "manifests"
 RELEASE = {"Name": "plimsoll", "Namespace": "kube-system", "Service": "manifest"}
-_HEAD = "# Made from the chart by `python -m tests.deploy.render`.\n"
+_HEAD = "# Generated from the Helm chart by `python -m tests.deploy.render`.\n"
 _VERSIONS = ("3.11", "3.12", "3.13", "3.14")
 
 

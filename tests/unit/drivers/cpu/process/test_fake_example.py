@@ -9,7 +9,7 @@ EXAMPLE = Path(__file__).parents[5] / "examples" / "gpu_cluster.py"
 
 
 def test_the_gpu_cluster_allocates_what_it_has() -> None:
-    head, *lines = list(runpy.run_path(str(EXAMPLE))["tell"]())
+    head, *lines = list(runpy.run_path(str(EXAMPLE))["schedule_jobs"]())
     assert head.split()[:3] == ["POD", "PROFILE", "NODE"]
     rows = [line.split(maxsplit=3) for line in lines]
     given = [(node, device) for _, _, node, device in rows if node != "-"]
