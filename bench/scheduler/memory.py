@@ -1,7 +1,7 @@
-"""A large cluster in one snapshot: how much memory it takes, and how long the collector stops it.
+"""Memory of a snapshot of a large cluster, and pauses of the garbage collector.
 
-5,000 nodes with 8 devices each, every device given to a pod, and pods without claims beside them. Then pods
-go and others take their places, while the collector is on the gc_control it has in the scheduler.
+5,000 nodes with 8 devices each, every device allocated to a pod, and further pods without claims. Then pods
+are replaced by others, while `GCControl` runs the collector as in the scheduler.
 """
 
 from __future__ import annotations

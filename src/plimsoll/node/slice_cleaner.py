@@ -35,7 +35,7 @@ class SliceCleaner:
         self._retry_seconds = retry_seconds
 
     async def remove(self, driver: str) -> None:
-        """Delete the slices a driver has published for this node; retry_seconds until it succeeds."""
+        """Delete the slices a driver has published for this node; retry until it succeeds."""
         fields = f"spec.driver={driver},spec.nodeName={self._node}"
         while True:
             try:

@@ -180,7 +180,7 @@ class ClaimInfoCache:
             yield conflict_fault(conflict)
 
     def _end_preparing(self, claims: Mapping[str, ClaimInfo]) -> None:
-        """Stop counting claims as being prepared, and report those that hold released_uids than assumed."""
+        """Stop counting claims as being prepared, and report those that hold less than assumed."""
         for uid in claims:
             self._preparing.pop(uid, None)
         released_uids = {

@@ -1,4 +1,4 @@
-"""A node's status_reporter in the API: registered, kept up, registered again."""
+"""The status of a node in the API: registered, renewed, registered again."""
 
 from __future__ import annotations
 
