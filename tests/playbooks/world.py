@@ -39,6 +39,7 @@ from plimsoll.node.process.assembly import make_agent
 from plimsoll.node.process.run import NodeProcess
 from plimsoll.node.process.settings import Intervals, NodeSettings
 from plimsoll.node.status.reporter import HeartbeatTiming
+from tests.leaks import leaked_tasks
 from tests.playbooks.api_connection import Line
 from tests.playbooks.driver import Driver
 from tests.playbooks.machine import Machine
@@ -508,5 +509,4 @@ async def running(*, agent: bool = True, driver: bool = True, **settings: Any) -
         await world.driver.die()
         await server.stop()
         shutil.rmtree(folder)
-    left = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-    assert not [task for task in left if "plimsoll/node" in str(task.get_coro())], left
+    assert not leaked_tasks("plimsoll/node")

@@ -350,7 +350,7 @@ class Agent:
             self._termination_tasks.pop(uid, None)
 
     def _on_container_changed(self, uid: str) -> None:
-        """Handle a container that changed on its components."""
+        """Handle a change of a container in the runtime."""
         self.components.pod_resources_provider.invalidate()
         worker = self._workers.get(uid)
         if worker is not None:

@@ -350,8 +350,8 @@ class CpuDriver(Driver):
     def _check_node(self, node: Mapping[str, Any]) -> tuple[Finding, ...]:
         """Compare the node's allocatable CPUs with the reserved CPUs."""
         with suppress(InputError, KeyError, TypeError):  # not reported by the node
-            env_cpus = node["status"]["allocatable"]["cpu"]
-            return check_against_node(self.state.topology, self.state.layout.reserved, env_cpus)
+            allocatable = node["status"]["allocatable"]["cpu"]
+            return check_against_node(self.state.topology, self.state.layout.reserved, allocatable)
         return ()
 
     async def _watch_topology(self) -> None:
@@ -381,7 +381,7 @@ class CpuDriver(Driver):
         DIFF: the Go driver does so when a claim is prepared again, which a node does not do for a container
         restart (test_cdi_files_that_are_deleted_come_back).
         """
-        env_cpus: tuple[str, ...] = ()
+        logged: tuple[str, ...] = ()
         while True:
             if await asyncio.to_thread(lambda: self.state.has_missing_cdi_files):
                 self._log_findings(await asyncio.to_thread(self.state.reconcile_files))
@@ -389,9 +389,9 @@ class CpuDriver(Driver):
             faults = tuple(
                 map(str, await self.plugin_server.restore_metadata(lambda: self.state.allocations))
             )
-            for fault in faults if faults != env_cpus else ():
+            for fault in faults if faults != logged else ():
                 _log.warning("%s", fault)
-            env_cpus = faults
+            logged = faults
             await asyncio.sleep(self._files_interval)
 
     def _on_link(self) -> None:

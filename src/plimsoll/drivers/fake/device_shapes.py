@@ -217,8 +217,8 @@ def _mount(section: Section) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value}
 
 
-def _device_node(value: Any, section: Section, paths: int) -> dict[str, Any]:
-    where = f"{section.where}.deviceNodes[{paths}]"
+def _device_node(value: Any, section: Section, index: int) -> dict[str, Any]:
+    where = f"{section.where}.deviceNodes[{index}]"
     inner = Section({"path": value} if isinstance(value, str) else value, where)
     found = {}
     for name, kind in _NODE_KEYS.items():

@@ -49,5 +49,5 @@ def read_entries(value: Any, section: Section, name: str) -> list[Section]:
     """Read a list of mappings, which may be empty."""
     if not isinstance(value, list) or len(value) > _MAX_ENTRIES:
         raise section.bad(name, f"must be a list of at most {_MAX_ENTRIES} entries")
-    paths = f"{section.where}.{name}" if ": " in section.where else f"{section.where}: {name}"
-    return [Section(item, f"{paths}[{index}]") for index, item in enumerate(value)]
+    where = f"{section.where}.{name}" if ": " in section.where else f"{section.where}: {name}"
+    return [Section(item, f"{where}[{index}]") for index, item in enumerate(value)]

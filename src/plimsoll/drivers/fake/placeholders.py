@@ -120,13 +120,13 @@ class _SumParser:
         return None
 
     def _split(self) -> Iterator[str]:
-        paths, text = 0, self._expression.rstrip()
-        while paths < len(text):
-            found = _TOKEN.match(text, paths)
+        position, text = 0, self._expression.rstrip()
+        while position < len(text):
+            found = _TOKEN.match(text, position)
             if found is None or len(found.group()) > 20:
                 raise self._error("use only names, integers and + - * / %")
             yield found.group().strip()
-            paths = found.end()
+            position = found.end()
 
     def _error(self, problem: str) -> InputError:
         return InputError(f"{{{self._expression}}}: {problem}")

@@ -94,11 +94,11 @@ class FakeDriverProcess:
         """Return a driver by name and node; either can be omitted if it is unique."""
         found = [
             driver
-            for (own, paths), driver in self.drivers.items()
-            if name in ("", own) and node in ("", paths)
+            for (own, its_node), driver in self.drivers.items()
+            if name in ("", own) and node in ("", its_node)
         ]
         if len(found) != 1:
-            known = ", ".join(f"{own} on {paths}" for own, paths in list(self.drivers)[:5])
+            known = ", ".join(f"{own} on {its_node}" for own, its_node in list(self.drivers)[:5])
             raise InputError(
                 f"driver {name!r} on node {node!r} is ambiguous or unknown; running drivers: {known}"
             )

@@ -51,7 +51,7 @@ class PluginServerGroup:
 
     def add(self, driver: Driver, client: Client, paths: NodePaths) -> PluginServer:
         """Add a plugin server for a driver on a node with sockets; `start` starts it."""
-        assert paths.root is not None, "a node without sockets has no station"
+        assert paths.root is not None, "a node without sockets has no plugin server"
         server = PluginServer(driver, client, paths.node, root=paths.root, cdi=paths.cdi_dir)
         self.all.append(server)
         return server

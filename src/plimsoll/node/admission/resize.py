@@ -61,7 +61,7 @@ IN_PROGRESS = "PodResizeInProgress"
 
 
 class ResizeOutcome(StrEnum):
-    """ResizeOutcome of a resize check."""
+    """Outcome of a resize check."""
 
     ACCEPTED = "Accepted"
     DEFERRED = "Deferred"  #: cannot be granted now

@@ -1,4 +1,4 @@
-"""ResizeDecision manager: checks resizes against the node's ledger and records the accepted ones.
+"""Resize manager: checks resizes against the node's ledger and records the accepted ones.
 
 The check is `resize.check_resize`; the admission handler keeps the allocations.
 """

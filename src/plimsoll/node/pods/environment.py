@@ -72,21 +72,21 @@ async def build_environment(
 
 def expand(value: str, variables: Mapping[str, str]) -> str:
     """Replace `$(NAME)` where the variable is defined; `$$` stands for one `$`."""
-    deps: list[str] = []
+    parts: list[str] = []
     at = 0
     while True:
         found = value.find("$", at)
         if found < 0 or found + 1 == len(value):
-            return "".join((*deps, value[at:]))
-        deps.append(value[at:found])
+            return "".join((*parts, value[at:]))
+        parts.append(value[at:found])
         following = value[found + 1]
         end = value.find(")", found + 2) if following == "(" else -1
         if end >= 0:
             name = value[found + 2 : end]
-            deps.append(variables.get(name, f"$({name})"))
+            parts.append(variables.get(name, f"$({name})"))
             at = end + 1
         else:
-            deps.append("$" if following == "$" else f"${following}")
+            parts.append("$" if following == "$" else f"${following}")
             at = found + 2
 
 

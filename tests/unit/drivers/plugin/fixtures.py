@@ -29,6 +29,7 @@ from plimsoll.drivers.plugin import (
     Prepared,
 )
 from plimsoll.errors import UnreachableError
+from tests.leaks import leaked_tasks
 
 T = TypeVar("T")
 DRIVER, NODE = "widgets.example.com", "node-1"
@@ -214,13 +215,12 @@ async def wait_for_async(
 
 
 def run(scenario: Callable[[], Coroutine[Any, Any, None]], seconds: float = 30.0) -> None:
-    """A story that may not hang and leaves no task of the kit behind."""
+    """Run a scenario that may not hang and may leave no task of the plugin framework running."""
 
     async def bounded() -> None:
         async with asyncio.timeout(seconds):
             await scenario()
-        left = asyncio.all_tasks() - {asyncio.current_task()}
-        assert not [task for task in left if "drivers/kit" in str(task.get_coro())], left
+        assert not leaked_tasks("plimsoll/drivers/plugin")
 
     asyncio.run(bounded())
 

@@ -18,6 +18,7 @@ from plimsoll.node.layout import Layout
 from plimsoll.node.plugins import PluginManager, PluginTiming
 from plimsoll.protocols import rpc
 from plimsoll.protocols.messages import dra_v1, dra_v1beta1, health_v1, health_v1alpha1, registration
+from tests.leaks import leaked_tasks
 
 T = TypeVar("T")
 DRIVER = "gpu.example.com"
@@ -58,8 +59,7 @@ async def node(times: PluginTiming = QUICK, **options: Any) -> AsyncIterator[tup
             yield layout, plugins
         finally:
             await plugins.stop()
-            left = asyncio.all_tasks() - {asyncio.current_task()}
-            assert not [task for task in left if "plimsoll/node" in str(task.get_coro())], left
+            assert not leaked_tasks("plimsoll/node")
 
 
 async def until(look: Callable[[], T], fine: Callable[[T], bool] = bool, seconds: float = 10.0) -> T:

@@ -163,12 +163,12 @@ class NriEnforcer:
     @property
     def runtime(self) -> str:
         """Runtime name with its version and NRI version."""
-        env_claims = self._plugin.runtime
-        if env_claims is None:
+        runtime = self._plugin.runtime
+        if runtime is None:
             return ""
         version = self._plugin.nri_version
         shown = "unknown" if version is None else ".".join(map(str, version))
-        return f"{env_claims.runtime_name} {env_claims.runtime_version}, NRI {shown}"
+        return f"{runtime.runtime_name} {runtime.runtime_version}, NRI {shown}"
 
     @property
     def pushes(self) -> bool:
@@ -401,9 +401,9 @@ class NriEnforcer:
         if answer is None:
             reason = f"plugin {self._plugin.name} was not asked about this container"
             return nri.ValidateContainerAdjustmentResponse(reject=True, reason=reason)
-        apply_desired = request.adjust.linux.resources.cpu.cpus
-        if apply_desired != str(answer.cpus):
-            reason = f"another plugin has set CPUs {apply_desired!r} instead of {str(answer.cpus)!r}"
+        adjusted = request.adjust.linux.resources.cpu.cpus
+        if adjusted != str(answer.cpus):
+            reason = f"another plugin has set CPUs {adjusted!r} instead of {str(answer.cpus)!r}"
             return nri.ValidateContainerAdjustmentResponse(reject=True, reason=reason)
         return None
 

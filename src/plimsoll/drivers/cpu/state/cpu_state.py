@@ -465,7 +465,7 @@ def _by_device(allocations: Iterable[ClaimAllocation]) -> dict[str, CpuSet]:
 
 def _metadata(attributes: Mapping[str, object], source: AssignmentSource, count: int) -> dict[str, object]:
     """Return device attributes for containers; grouped devices include the number of allocated CPUs."""
-    env_cpus = dict(attributes)
+    metadata = dict(attributes)
     if source is not AssignmentSource.DEVICE:
-        env_cpus["dra.cpu/allocatedNumCPUs"] = {"int": count}
-    return env_cpus
+        metadata["dra.cpu/allocatedNumCPUs"] = {"int": count}
+    return metadata

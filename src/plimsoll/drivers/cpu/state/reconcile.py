@@ -110,12 +110,12 @@ def find_misplaced(
             findings.append(Finding(Severity.WARNING, what, "bring them online, or delete its pods"))
         if allocation.disputed:
             continue
-        for cpus, stored in (
+        for cpus, kind in (
             (context.layout.reserved, "reserved"),
             (context.layout.always_shared, "always shared"),
         ):
             if overlap := allocation.assigned & cpus:
-                what = f"CPUs {overlap} of claim {name(allocation)} are now {stored}; it keeps them"
+                what = f"CPUs {overlap} of claim {name(allocation)} are now {kind}; it keeps them"
                 findings.append(Finding(Severity.WARNING, what, "delete its pods to have them back"))
     return tuple(findings)
 
