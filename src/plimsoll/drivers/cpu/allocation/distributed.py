@@ -52,7 +52,7 @@ def _distribute(
         result = _take_distribution(
             tables, free, count, group, sorting, numas, used if tables.quirks else found
         )
-        # DIFF: where the kubelet would hand out groups for ever, the deal is used as it was found
+        # DIFF: where the kubelet would hand out groups endlessly, the distribution is used as found
         # (test_what_the_kubelet_does_not_return_from_is_dealt_out).
         result = result or _take_distribution(tables, free, count, group, sorting, numas, found)
         if result is not None and not found.best:

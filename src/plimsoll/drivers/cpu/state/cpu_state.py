@@ -102,7 +102,7 @@ class CPUState:
         #: Returns whether containers use the shared pool, so that it must not become empty.
         self.shared_pool_in_use: Callable[[], bool] = lambda: False
         self.revision = 0
-        self._topology, self._arrangement = topology, layout
+        self._topology, self._layout = topology, layout
         self._checkpoint = record
         self.lock = threading.RLock()
         self._file_findings: tuple[Finding, ...] = ()
@@ -154,7 +154,7 @@ class CPUState:
     @property
     def shared(self) -> CpuSet:
         """Shared pool: CPUs of containers without claims."""
-        return self._topology.all - self._arrangement.reserved - self.allocated
+        return self._topology.all - self._layout.reserved - self.allocated
 
     @property
     def allocated(self) -> CpuSet:
@@ -191,7 +191,7 @@ class CPUState:
 
     @property
     def layout(self) -> CpuLayout:
-        return self._arrangement
+        return self._layout
 
     # -- claims
 
@@ -328,7 +328,7 @@ class CPUState:
     @_locked
     def update_topology(self, topology: Topology, layout: CpuLayout) -> tuple[Finding, ...]:
         """Set topology and layout after hotplug. Claims keep their CPUs, including offline ones."""
-        self._topology, self._arrangement = topology, layout
+        self._topology, self._layout = topology, layout
         self.revision += 1
         return find_misplaced(self._holdings, self._context())
 
@@ -368,7 +368,7 @@ class CPUState:
 
     def _context(self, without: str = "") -> PrepareContext:
         allocated = union(h.cpus for uid, h in self._holdings.items() if uid != without)
-        return PrepareContext(self.settings, self._topology, self._arrangement, allocated)
+        return PrepareContext(self.settings, self._topology, self._layout, allocated)
 
     def _commit(
         self, claim: AllocatedClaim, plan: PreparePlan | PrepareError
@@ -435,7 +435,7 @@ class CPUState:
             if allocation.include_shared is None
             else allocation.include_shared
         )
-        shared = self._arrangement.always_shared if include_shared else EMPTY
+        shared = self._layout.always_shared if include_shared else EMPTY
         return cdi.write_file(self.settings.cdi, allocation, shared)
 
     def _cdi_refusal(self, verb: str, uid: str, fault: CdiFault, more: str = "") -> ClaimError:
