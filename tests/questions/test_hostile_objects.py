@@ -340,7 +340,7 @@ def test_the_dashboard_is_not_broken(name: str) -> None:
 
 def test_the_cluster_is_sound_to_begin_with(tmp_path: Path) -> None:
     path = write_dump(rich_cluster(), tmp_path / "dump.json", "json")
-    assert ask("check", "-f", path).out.endswith(" fine, 0 refused; 9 of kinds without rules here\n")
+    assert ask("check", "-f", path).out.endswith(" valid, 0 invalid; 9 of kinds that are not validated\n")
     audit = ask("audit", "-f", path)
     assert audit.code == 0, audit.out
     assert {tree["metadata"]["name"] for tree in rich_cluster()} | {"work"} >= NAMES

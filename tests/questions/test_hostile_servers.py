@@ -132,7 +132,7 @@ def test_credentials_that_are_no_good(command: str, tmp_path: Path) -> None:
     with Server([], lambda path: refusal(401, "Unauthorized", "Unauthorized")) as server:
         config = server.kubeconfig(tmp_path / "config")
         refused(
-            ask(*ASKED[command], "--kubeconfig", config), "are the credentials of the kubeconfig still good?"
+            ask(*ASKED[command], "--kubeconfig", config), "check the credentials in the kubeconfig"
         )
 
 

@@ -13,7 +13,7 @@ from tests.questions.worlds import rich_cluster
 
 #: Words -> what the line must say.
 WORDS: dict[tuple[str, ...], str] = {
-    ("explain", "gone"): "there is no pod gone",
+    ("explain", "gone"): "pod gone not found",
     ("explain", "/"): "",
     ("explain", "pod/"): "",
     ("explain", "claim/"): "",
@@ -25,7 +25,7 @@ WORDS: dict[tuple[str, ...], str] = {
     ("explain", "--node", "node-0000"): "--node needs a pod",
     ("explain", "claim/fabric-port", "--node", "node-0000"): "--node is for pods",
     ("explain", "picky", "-n", "nowhere"): "nowhere",
-    ("top", "sideways"): "there is no such view",
+    ("top", "sideways"): "unknown view",
     ("top", "nodes", "gone"): "gone",
     ("top", "pods", "gone"): "gone",
     ("top", "nodes", "--limit", "-1"): "--limit",

@@ -139,7 +139,7 @@ def test_no_float_where_amounts_are_counted(path: Path) -> None:
 PRIVATE_SIGNALS = {
     ("cel/codegen/fragments.py", "Unsupported"),
     ("cel/functions/urls.py", "_Malformed"),
-    ("apiserver/workers/remote.py", "ObjectChanged"),
+    ("apiserver/workers/remote.py", "ObjectChangedError"),
 }
 
 

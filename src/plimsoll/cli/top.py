@@ -93,7 +93,7 @@ def run_top(
 
     if view not in _VIEWS:
         known = ", ".join(dict.fromkeys(_VIEWS.values()))
-        raise ConfigError(f"{view}: there is no such view; there are {known} (plimsoll top nodes {view}?)")
+        raise ConfigError(f"{view}: unknown view; valid views: {known} (or: plimsoll top nodes {view})")
     what = _VIEWS[view]
     asked: dict[str, Any] = {"name": name, "resources": resources, "sort": sort}
     asked["limit"] = _limit(limit, what, form)

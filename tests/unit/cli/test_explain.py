@@ -49,7 +49,7 @@ def test_a_pod_with_a_node(dump: Path) -> None:
 def test_a_claim(dump: Path) -> None:
     result = ask("claim/cpu-0000-1", "-f", str(dump))
     assert result.exit_code == 0
-    assert "kept because 1 pod may use it" in result.output
+    assert "reserved for 1 pod" in result.output
     assert ask("claim/waiting-0001", "-f", str(dump)).exit_code == 1
 
 
@@ -75,9 +75,9 @@ def test_standard_input(dump: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("nobody",), "there is no pod nobody"),
+        (("nobody",), "pod nobody not found"),
         (("waiting-000",), "did you mean waiting-"),
-        (("claim/nothing",), "there is no ResourceClaim nothing"),
+        (("claim/nothing",), "ResourceClaim nothing not found"),
         (("waiting-0000", "--node", "nowhere"), "node nowhere not found"),
         (("--node", "node-0000"), "--node needs a pod"),
         (("claim/cpu-0000-1", "--node", "node-0000"), "--node is for pods"),

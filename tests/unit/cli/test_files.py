@@ -107,8 +107,8 @@ def test_what_other_namespaces_hold_is_not_free(run: Run, dump: Path, tmp_path: 
     (tmp_path / "claim.json").write_text(json.dumps(claim))
     code, out, _ = run("allocate", "-f", dump, "-f", tmp_path / "claim.json", "-n", "team")
     assert code == 1
-    assert out.startswith("team/mine: on none of 1 nodes\n")
-    assert "1 x already allocated: gpu.example.com/node-0000/gpu-0" in out
+    assert out.startswith("team/mine: cannot be allocated on any of 1 nodes\n")
+    assert "1 x allocated already: gpu.example.com/node-0000/gpu-0" in out
     assert "waiting" not in out  # of work
 
 
@@ -116,10 +116,7 @@ def test_cgroups_are_those_of_one_node(run: Run, tmp_path: Path) -> None:
     path = write_dump(big_cluster(3, pending=0), tmp_path / "three.json", "json")
     code, out, err = run("cgroups", "-f", path)
     assert (code, out) == (2, "")
-    assert err == (
-        "plimsoll: cgroups are those of one node: name it with --node; "
-        "there are: node-0000, node-0001, node-0002\n"
-    )
+    assert err == "plimsoll: select one node with --node; existing: node-0000, node-0001, node-0002\n"
     code, out, _ = run("cgroups", "-f", path, "--node", "node-0001", "-o", "json")
     assert code == 0
     pods = [pod["pod"] for pod in json.loads(out)["pods"]]
@@ -157,7 +154,7 @@ def test_objects_that_a_server_has_and_these_rules_refuse() -> None:
     assert list(report.lines()) == [
         "ResourceClaim team/c:",
         "  spec.devices.requests[0].exactly.count: must be larger than zero (got -1)",
-        "1 of https://c checked: 0 fine, 1 that these rules would refuse",
+        "1 of https://c checked: 0 valid, 1 invalid",
     ]
     assert report.as_json()[0]["where"] == "https://c, resourceclaims team/c"
     assert next(report.lines(Paint(True))) == "\x1b[31mResourceClaim team/c\x1b[0m:"

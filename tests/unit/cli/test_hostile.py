@@ -22,8 +22,8 @@ WRONG = {
     "binary": (b"\x7fELF\0\0\0", "is no text"),
     "truncated JSON": (b'{"kind": "List", "apiVersion": "v1", "items": [{"kind": "Po', "document 1"),
     "truncated YAML": (b'apiVersion: v1\nitems:\n- kind: Pod\n  metadata: {name: "p', "document 1"),
-    "cut list": (b"apiVersion: v1\nitems:\n- kind: Pod\n  apiVersion: v1\n", "been cut off?"),
-    "wrong kinds": (b"kind: ConfigMap\napiVersion: v1\nmetadata: {name: c}\n", "among the 1 objects of"),
+    "cut list": (b"apiVersion: v1\nitems:\n- kind: Pod\n  apiVersion: v1\n", "the list may be truncated"),
+    "wrong kinds": (b"kind: ConfigMap\napiVersion: v1\nmetadata: {name: c}\n", "none of the 1 objects in"),
     "a text": (b"Error from server (Forbidden)\n", "must be a mapping"),
     "wrong field": (
         b"kind: Pod\napiVersion: v1\nmetadata: {name: p, uid: u}\nspec: 3\n",

@@ -58,13 +58,13 @@ def slices(tmp_path: Path) -> str:
 
 def test_check_says_what_is_wrong(run: Run, slices: str, tmp_path: Path) -> None:
     fine = run("check", "-f", slices)
-    assert (fine.code, fine.out) == (0, "1 checked, 1 fine, 0 refused\n")
+    assert (fine.code, fine.out) == (0, "1 checked, 1 valid, 0 invalid\n")
     (tmp_path / "slices.yaml").write_text(SLICE.replace("gpu-1", "GPU_1") + "---\nkind: Service\n")
     wrong = run("check", "-f", slices)
     assert wrong.code == 1
     assert f"ResourceSlice s ({slices}, document 1, line 2):" in wrong.out
     assert "  spec.devices[1].name: " in wrong.out
-    assert wrong.out.endswith("1 checked, 0 fine, 1 refused; 1 of kinds without rules here\n")
+    assert wrong.out.endswith("1 checked, 0 valid, 1 invalid; 1 of kinds that are not validated\n")
     report = json.loads(run("check", "-f", slices, "-o", "json").out)
     assert [entry["checked"] for entry in report] == [True, False]
     assert report[0]["problems"][0].startswith("spec.devices[1].name: ")
@@ -201,10 +201,10 @@ def cluster(tmp_path: Path, slices: str) -> str:
 def test_allocate_says_who_gets_what_and_who_does_not(run: Run, cluster: str) -> None:
     result = run("allocate", "-f", cluster)
     assert result.code == 1
-    assert "default/one: on node node-1" in result.out
-    assert "gpu.example.com/node-1/gpu-0   all of it" in result.out
-    assert "default/two: on none of 1 nodes" in result.out
-    assert "1 x already allocated: gpu.example.com/node-1/gpu-0" in result.out
+    assert "default/one: allocated on node node-1" in result.out
+    assert "gpu.example.com/node-1/gpu-0   exclusive" in result.out
+    assert "default/two: cannot be allocated on any of 1 nodes" in result.out
+    assert "1 x allocated already: gpu.example.com/node-1/gpu-0" in result.out
 
 
 def test_allocate_asks_only_what_it_is_asked(run: Run, cluster: str) -> None:
@@ -232,10 +232,13 @@ def test_allocate_gives_up_honestly(run: Run, cluster: str) -> None:
 
 
 def test_allocate_names_what_is_missing(run: Run, cluster: str, slices: str) -> None:
-    for arguments in (("--claim", "three"), ("--node", "mars")):
+    for arguments, missing in (
+        (("--claim", "three"), "ResourceClaim 'three'"),
+        (("--node", "mars"), "node 'mars'"),
+    ):
         result = run("allocate", "-f", cluster, *arguments)
         assert result.code == 2
-        assert result.err.startswith("plimsoll: there is no ")
+        assert result.err.startswith(f"plimsoll: {missing} not found")
     nothing = run("allocate", "-f", slices)
     assert (nothing.code, "no ResourceClaim is waiting" in nothing.err) == (1, True)
     assert run("allocate", "-f", cluster, "--least-waste", "--claim", "default/one").code == 0

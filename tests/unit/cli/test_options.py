@@ -139,7 +139,7 @@ def test_what_is_missing_is_told_beside_the_answer(tmp_path: Path) -> None:
     trees = [tree for tree in big_cluster(1) if tree["kind"] != "ResourceSlice"]
     done = CliRunner().invoke(ask, ["-f", str(write_dump(trees, tmp_path / "dump.yaml"))])
     assert done.stdout == "1 nodes, namespace all\n"
-    assert done.stderr.startswith("note: resourceslices: there are none in ")
+    assert done.stderr.startswith("note: resourceslices: none in ")
 
 
 @pytest.mark.parametrize("content", [b"", b"\0", b"kind: ConfigMap\napiVersion: v1\n", b"{"])

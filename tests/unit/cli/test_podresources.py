@@ -83,8 +83,8 @@ def test_what_cannot_be_asked_ends_with_two(capsys: pytest.CaptureFixture[str]) 
     code, out, err = run(capsys, "list", "--socket", "/nowhere/kubelet.sock")
     assert (code, out) == (2, "")
     assert err == (
-        "plimsoll: /nowhere/kubelet.sock: socket; not found"
-        " is a kubelet running here? Name its socket with --socket\n"
+        "plimsoll: /nowhere/kubelet.sock: no such socket;"
+        " check that a kubelet is running, or pass its socket with --socket\n"
     )
     with kubelet(Get=refuse(grpc.StatusCode.UNKNOWN, "PodResources API Get method disabled")) as path:
         code, _, err = run(capsys, "get", "p", "--socket", path)
@@ -92,7 +92,7 @@ def test_what_cannot_be_asked_ends_with_two(capsys: pytest.CaptureFixture[str]) 
     assert "has no Get" in err
     code, _, err = run(capsys, "export", "--listen", "nowhere", "--socket", "/nowhere")
     assert (code, err.count("\n")) == (2, 1)
-    assert "'nowhere' is no address" in err
+    assert "'nowhere' is not a valid address" in err
 
 
 def test_the_exporter_as_a_process(socket: Path) -> None:

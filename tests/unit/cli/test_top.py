@@ -55,10 +55,10 @@ def test_yaml_says_the_same_as_json(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("top", "node-a", "-f", DUMP), "node-a: view; there are nodes, pods not found"),
-        (("top", "nodes", "node-x", "-f", DUMP), "node node-x; did you mean not found"),
+        (("top", "node-a", "-f", DUMP), "node-a: unknown view; valid views: nodes, pods"),
+        (("top", "nodes", "node-x", "-f", DUMP), "node node-x not found; did you mean"),
         (("top", "-w", "-f", DUMP), "-w follows a running cluster"),
-        (("top", "--resource", "gpu", "-f", DUMP), "there is no resource gpu"),
+        (("top", "--resource", "gpu", "-f", DUMP), "resource gpu not found"),
         (("top", "-f", "/nowhere.yaml"), "/nowhere.yaml"),
     ],
 )

@@ -25,14 +25,14 @@ def ask(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
 def test_some_wait(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = ask(capsys, "-f", CLUSTER, "--add", TRAINING)
     assert (code, err) == (1, "")
-    assert out.startswith("3 of 4 pods have a place, 1 waits\n")
+    assert out.startswith("3 of 4 pods scheduled, 1 pending\n")
 
 
 def test_all_are_placed(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ("--dump", CLUSTER, "--add", TRAINING, "--add-nodes", "1", "--like", "node-2")
     code, out, _ = ask(capsys, *arguments)
     assert code == 0
-    assert out.startswith("all 4 pods have a place\n")
+    assert out.startswith("all 4 pods are scheduled\n")
 
 
 @pytest.mark.parametrize("output", ["json", "yaml"])
@@ -50,7 +50,7 @@ def test_from_standard_input(capsys: pytest.CaptureFixture[str], monkeypatch: py
     text = io.TextIOWrapper(io.BytesIO(Path(TRAINING).read_bytes()))
     monkeypatch.setattr("sys.stdin", text)
     code, out, _ = ask(capsys, "-f", CLUSTER, "--add", "-")
-    assert (code, out.splitlines()[0]) == (1, "3 of 4 pods have a place, 1 waits")
+    assert (code, out.splitlines()[0]) == (1, "3 of 4 pods scheduled, 1 pending")
 
 
 @pytest.mark.parametrize(
@@ -59,14 +59,14 @@ def test_from_standard_input(capsys: pytest.CaptureFixture[str], monkeypatch: py
         (("--like", "node-1"), "--like: say with --add-nodes how many"),
         (("--replicas", "3"), "--replicas: say with --add which pods"),
         (("--taint", "node-1"), "write NODE:KEY=VALUE:EFFECT"),
-        (("--taint", "node-1:x"), "is not a taint"),
-        (("--taint", "nope:x:NoSchedule"), "there is no such Node; did you mean"),
+        (("--taint", "node-1:x"), "invalid taint"),
+        (("--taint", "nope:x:NoSchedule"), "Node not found; did you mean"),
         (("--drain", "node-3"), "did you mean node-"),
-        (("--cordon", "x"), "there is no such Node"),
-        (("--remove", "x"), "write KIND/NAMESPACE/NAME"),
-        (("--taint-devices", "x"), "write driver=D,pool=P,device=V"),
+        (("--cordon", "x"), "Node not found"),
+        (("--remove", "x"), "must be KIND/NAMESPACE/NAME"),
+        (("--taint-devices", "x"), "use driver=D,pool=P,device=V"),
         (("--add", "nope.yaml"), "nope.yaml"),
-        (("--add-nodes", "2"), "say which of the 2 nodes they are like"),
+        (("--add-nodes", "2"), "name the node to copy (there are 2 nodes)"),
         (("--add", "-", "-f", "-"), "standard input can be read once"),
     ],
 )

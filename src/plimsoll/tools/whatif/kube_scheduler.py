@@ -43,7 +43,7 @@ KUBE_SCHEDULERS: Mapping[str, KubeScheduler] = {
     for each in (
         KubeScheduler(
             "kube-1.36",
-            "1.36 with DRANodeAllocatableResources enabled: claims are charged to nodes, by upstream's rules",
+            "1.36 with DRANodeAllocatableResources enabled: claims are charged to nodes",
             Gates.all_on(),
             AccountingProfile.upstream_1_36(),
         ),

@@ -103,7 +103,7 @@ def test_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert cluster_state.origin == "standard input"
     assert len(cluster_state.nodes) == 1
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
-    with pytest.raises(InputError, match=r"^standard input: is empty$"):
+    with pytest.raises(InputError, match=r"^standard input: file is empty$"):
         read("-")
 
 
@@ -137,7 +137,7 @@ def test_what_cannot_be_converted_is_left_out_and_told(tmp_path: Path) -> None:
         found = read(write_dump(trees, tmp_path / form, form))
         assert not found.all(ResourceSlice)
         assert any(
-            str(gap).startswith("resourceslices: 2 left out: version v1alpha2 of resource.k8s.io")
+            str(gap).startswith("resourceslices: 2 skipped: version v1alpha2 of resource.k8s.io")
             for gap in found.gaps
         )
 
@@ -178,9 +178,9 @@ def test_repeats_are_silent_if_the_same_and_told_if_not(tmp_path: Path) -> None:
     ("kind", "gap"),
     [
         ("Node", "nodes: none in .*; collect them with: kubectl get nodes,pods,"),
-        ("ResourceClaim", "resourceclaims: there are none in .*, and pods with a node use some"),
-        ("ResourceSlice", "resourceslices: there are none in .*, and claims have devices of some"),
-        ("DeviceClass", "deviceclasses: there are none in .*, and claims name some"),
+        ("ResourceClaim", "resourceclaims: none in .*, but 2 scheduled pods use claims"),
+        ("ResourceSlice", "resourceslices: none in .*, but 2 claims are allocated"),
+        ("DeviceClass", "deviceclasses: none in .*, but 3 claims reference classes"),
     ],
 )
 def test_a_dump_without_a_kind_is_told(kind: str, gap: str, tmp_path: Path) -> None:
@@ -221,17 +221,17 @@ def test_an_object_that_cannot_be_read_is_named_with_its_place(tmp_path: Path) -
         (b"  \n\n", "is empty"),
         (b"\0\x01\x02binary", "is no text; YAML and JSON are read"),
         (b"\x7fELF\x02\x01\0\0", "is no text"),
-        (b"# nothing\n", "there are no objects in"),
-        (b"---\n---\n", "there are no objects in"),
+        (b"# nothing\n", "no objects found in"),
+        (b"---\n---\n", "no objects found in"),
         (b"hello", "an object must be a mapping"),
         (b"[1, 2]", "an object must be a mapping"),
         (b'{"kind": "List", "items": [{"kind": "Pod"', "not JSON"),
         (b"kind: Pod\nspec: [", "line 2.*: not YAML"),
         (b"kind: List\nitems:\n- kind: Pod\n  spec: {\n- kind: Pod\n", "not YAML"),
-        (b"apiVersion: v1\nitems:\n- kind: Pod\n", "kind is missing; has the end of the list been cut off"),
-        (b"\xff\xfe\x41", "begins like UTF-16 and is not"),
+        (b"apiVersion: v1\nitems:\n- kind: Pod\n", "kind is missing; the list may be truncated"),
+        (b"\xff\xfe\x41", "invalid UTF-16: use UTF-8"),
         (b"kind: \xff\xfa\n", "not"),
-        (b'{"apiVersion": "v1", "kind": "List", "items": "x"}', "no Node, Pod or other kind"),
+        (b'{"apiVersion": "v1", "kind": "List", "items": "x"}', "none of the 1 objects in .* is a Node, Pod or another kind"),
         (b"\x1f\x8b\x08broken", "cannot be unpacked"),
         (b"kind: Pod\napiVersion: v1\nmetadata: 7\n", "metadata: must be an object"),
         (b'{"kind":"List","items":[{"kind":7}]}', "kind is missing"),
@@ -259,9 +259,9 @@ def test_wrong_kinds_only(tmp_path: Path) -> None:
 
 
 def test_folders_without_anything(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"there is no .yaml, .yml, .json file in this folder"):
+    with pytest.raises(InputError, match=r"no .yaml, .yml, .json file in this directory"):
         read(tmp_path)
-    with pytest.raises(InputError, match="no such file or folder"):
+    with pytest.raises(InputError, match="no such file or directory"):
         read(tmp_path / "nope")
 
 

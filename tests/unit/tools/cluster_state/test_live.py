@@ -86,8 +86,8 @@ def test_an_optional_kind_that_may_not_be_seen_is_a_gap() -> None:
     ("path", "status", "namespace", "message"),
     [
         ("nodes", 403, "", "nodes cannot be read: Forbidden here; use a user who can list them"),
-        ("pods", 401, "", "pods cannot be read: .*credentials of the kubeconfig"),
-        ("pods", 403, "", "in all namespaces, or for one namespace with -n"),
+        ("pods", 401, "", "pods cannot be read: .*check the credentials in the kubeconfig"),
+        ("pods", 403, "", "in all namespaces, or select a namespace with -n"),
         ("pods", 403, "elsewhere", "pods cannot be read"),
     ],
 )
@@ -112,7 +112,7 @@ def test_rights_in_one_namespace_only() -> None:
     assert {pod.metadata.namespace for pod in found.all(Pod)} == {"work"}
     assert found.all(ResourceClaim)
     assert [(gap.kind, gap.whole) for gap in found.gaps] == [("resourceclaims", False), ("pods", False)]
-    assert "only those of namespace work are counted" in found.gaps[0].why
+    assert "only namespace work is included" in found.gaps[0].why
     assert summarize_gaps(found.gaps) == ["resourceclaims, pods: only namespace work can be listed"]
 
 

@@ -83,7 +83,7 @@ def test_what_v1_cannot_say_is_left_out_and_told(tmp_path: Path) -> None:
     trees = in_file([RULE, RULE], tmp_path)
     assert trees.found == []
     assert summarize_gaps(trees.gaps) == [
-        "devicetaintrules: 2 left out: it selects devices by class or CEL, which Kubernetes removed in 1.35"
+        "devicetaintrules: 2 skipped: it selects devices by class or CEL, which Kubernetes removed in 1.35"
     ]
 
 
@@ -108,7 +108,7 @@ def test_who_may_see_one_namespace_sees_that_one() -> None:
     trees = read(world, "pods", namespace="work", needed=("pods",))
     assert trees.found
     assert summarize_gaps(trees.gaps) == ["pods: only namespace work can be listed"]
-    with pytest.raises(InputError, match=r"https://c: pods cannot be read: .*or for one namespace with -n"):
+    with pytest.raises(InputError, match=r"https://c: pods cannot be read: .*or select a namespace with -n"):
         read(world, "pods")
 
 
@@ -124,7 +124,7 @@ def test_what_is_not_needed_is_a_gap() -> None:
     assert summarize_gaps(trees.gaps) == ["nodes: forbidden for this user"]
 
 
-@pytest.mark.parametrize(("code", "fix"), [(401, "credentials"), (403, "a user who may list"), (500, "")])
+@pytest.mark.parametrize(("code", "fix"), [(401, "credentials"), (403, "a user who can list"), (500, "")])
 def test_what_is_needed_is_an_error(code: int, fix: str) -> None:
     world = World(big_cluster(1))
     world.refused["/apis/resource.k8s.io/v1/resourceslices"] = code

@@ -77,7 +77,7 @@ def test_an_agent_that_runs_is_well(ward: Ward) -> None:
         assert report.exit_code == 0
         assert report.running
         assert of(report, "sockets.list")[0].evidence == "List returns 2 pods"
-        assert of(report, "cluster.pods")[0].evidence == "2 pods bound, 2 let in"
+        assert of(report, "cluster.pods")[0].evidence == "2 pods bound, 2 admitted"
         assert of(report, "cluster.ready")[0].evidence == "Ready is True"
         assert of(report, "cluster.clock")[0].level is Level.OK
         # What it would mind is not done while it runs, what it does not mind is.

@@ -102,9 +102,9 @@ def test_what_is_in_the_place_of_the_lock(ward: Ward, kind: str) -> None:
 def test_locks_that_are_left_and_locks_that_are_held(ward: Ward) -> None:
     ward.put(ward.layout.lock, b"999999999\n")
     (found,) = of(ward.examine(), "root.agent")
-    assert found.evidence == "no agent running; the last one was process 999999999, it is gone"
+    assert found.evidence == "no agent running; the last one was process 999999999, it has exited"
     ward.put(ward.layout.lock, b"1\n")
-    assert "another process has this id now" in of(ward.examine(), "root.agent")[0].evidence
+    assert "its PID is now used by another process" in of(ward.examine(), "root.agent")[0].evidence
     ward.put(ward.layout.lock, b"\xff\n not a pid")
     assert of(ward.examine(), "root.agent")[0].evidence == "no agent running"
     lock = RootLock(ward.layout.lock)
@@ -133,7 +133,7 @@ def test_roots_of_many_agents(ward: Ward) -> None:
 def test_sockets_that_were_left_behind(ward: Ward, name: str) -> None:
     ward.put_socket(getattr(ward.layout, name))
     found = mended(ward, "sockets.stale", Level.WARNING)
-    assert found.evidence == "left behind: connection refused, for 60m"
+    assert found.evidence == "stale: not served for 60m"
     assert not getattr(ward.layout, name).exists()
 
 
@@ -313,7 +313,7 @@ def test_an_agent_in_a_kubelets_old_folder(ward: Ward) -> None:
 def test_cdi_files_of_claims_that_are_gone(ward: Ward) -> None:
     path = ward.put_cdi(GONE)
     found = mended(ward, "cdi.leftover", Level.WARNING)
-    assert found.evidence.startswith(f"of claim {GONE}, which is not prepared here")
+    assert found.evidence.startswith(f"belongs to claim {GONE}, which is not prepared here")
     assert not path.exists()
 
 
@@ -447,7 +447,7 @@ def test_what_lies_in_quarantine_is_told_and_kept(ward: Ward) -> None:
     os.utime(path, (0, 1_767_225_600))
     report = ward.examine(repair=True)
     (found,) = of(report, "pods.quarantine")
-    assert found.evidence == "put aside 2026-01-01T00:00:00Z, 2Ki"
+    assert found.evidence == "quarantined 2026-01-01T00:00:00Z, 2Ki"
     assert path.exists()
 
 
@@ -474,7 +474,7 @@ def test_a_pods_folder_without_a_record(ward: Ward) -> None:
     (ward.layout.pods / GONE / "containers" / "main" / "0").mkdir(parents=True)
     ward.put(ward.layout.pods / GONE / "sandbox.json", b"\0\1\2")
     found = mended(ward, "pods.damaged", Level.ERROR)
-    assert "cannot be used" in found.evidence
+    assert "cannot be read" in found.evidence
     assert not (ward.layout.pods / GONE).exists()
 
 
@@ -492,7 +492,7 @@ def test_who_may_not_look_does_not_judge(ward: Ward, name: str) -> None:
     os.seteuid(65534)
     try:
         with pytest.raises(
-            ConfigError, match="cannot be examined: Permission denied; run the doctor as root"
+            ConfigError, match="not accessible: Permission denied; run the doctor as root"
         ):
             ward.examine(repair=True)
     finally:

@@ -106,7 +106,7 @@ def test_machines() -> None:
     said = replace(PLAIN, machine=replace(fine, declared=a_machine(8, "1Gi")))
     promise = [f for f in machine.judge(said) if f.id == "machine.promise"]
     assert [f.subject for f in promise] == ["cpu", "cpus"]
-    assert promise[0].evidence == "the machine file says 8, the machine has 4"
+    assert promise[0].evidence == "the machine file declares 8, the machine has 4"
     assert not any(f.level.is_bad for f in machine.judge(replace(said, runtime="none")))
     honest = replace(PLAIN, machine=replace(fine, declared=a_machine(2, "1Gi")))
     assert told(machine.judge(honest))["machine.promise"] is Level.OK

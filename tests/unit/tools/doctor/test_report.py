@@ -172,7 +172,7 @@ def test_a_folder_that_cannot_be_looked_into(ward: Ward, capsys: pytest.CaptureF
         os.seteuid(before)
         ward.layout.root.chmod(0o755)
     assert (code, out) == (2, "")
-    why = "cannot be examined: Permission denied; run the doctor as root"
+    why = "not accessible: Permission denied; run the doctor as root"
     assert err == f"plimsoll: {ward.layout.root}: {why}\n"
 
 

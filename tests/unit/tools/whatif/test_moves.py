@@ -110,7 +110,7 @@ def test_what_makes_no_difference_is_named() -> None:
             "from 0",
         ),
         ("{kind: Pod, metadata: 7}", "metadata: must be a mapping"),
-        ("{apiVersion: apps/v1, kind: Pod, metadata: {name: p}}", "a Pod is of v1, not 'apps/v1'"),
+        ("{apiVersion: apps/v1, kind: Pod, metadata: {name: p}}", "apiVersion: must be v1 for a Pod, not 'apps/v1'"),
         ("[]", "an object must be a mapping"),
         ("{kind: PriorityClass, metadata: {name: c}, value: high}", "value: must be an integer"),
         (": : :", "manifest"),
@@ -124,7 +124,7 @@ def test_bad_manifests_say_what_is_wrong(manifest: str, words: str) -> None:
 
 def test_a_pod_that_is_there_is_not_replaced_in_silence() -> None:
     whatif = whatif_of(node("n"), pod("p", node="n"))
-    with pytest.raises(InputError, match="default/p is there already"):
+    with pytest.raises(InputError, match="pod default/p already exists"):
         whatif.add(POD)
 
 
@@ -154,7 +154,7 @@ def test_priority_classes_are_looked_up() -> None:
     whatif = whatif_of(node("n", cpu="1"), pod("low", cpu="1", node="n", metadata=owned()))
     urgent = {**CLAIMING, "spec": {"priorityClassName": "urgent", "containers": [
         {"name": "c", "resources": {"requests": {"cpu": "1"}}}]}}  # fmt: skip
-    with pytest.raises(InputError, match="urgent is not known"):
+    with pytest.raises(InputError, match="urgent not found"):
         whatif.add(urgent)
     whatif.add("{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: urgent}, value: 9}")
     whatif.add(urgent)
@@ -206,12 +206,12 @@ def test_workloads_are_removed_by_name() -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("Pod/default/wen-0", "there is no such Pod; did you mean web-0?"),
+        ("Pod/default/wen-0", "Pod not found; did you mean web-0?"),
         ("Node/default/n", "a Node is cluster-scoped: write Node/n"),
-        ("Service/default/x", "Service is no kind that counts here"),
-        ("web-0", "write KIND/NAMESPACE/NAME"),
-        ("deployment/nope", "no pod belongs to it"),
-        ("Pod//x", "write KIND/NAMESPACE/NAME"),
+        ("Service/default/x", "unknown kind Service"),
+        ("web-0", "must be KIND/NAMESPACE/NAME"),
+        ("deployment/nope", "no pods found"),
+        ("Pod//x", "must be KIND/NAMESPACE/NAME"),
     ],
 )
 def test_names_that_are_not_there(name: str, words: str) -> None:
@@ -250,7 +250,7 @@ def test_nodes_are_cloned_with_devices_and_daemons() -> None:
 
 def test_which_node_must_be_said_where_there_are_several() -> None:
     whatif = whatif_of(node("a"), node("b"))
-    with pytest.raises(InputError, match="say which of the 2 nodes"):
+    with pytest.raises(InputError, match="name the node to copy .there are 2 nodes"):
         whatif.add_nodes(1)
     with pytest.raises(InputError, match="from 1 to"):
         whatif.add_nodes(0, "a")
@@ -321,7 +321,7 @@ def test_a_tainted_device_sends_its_user_away() -> None:
 
 @pytest.mark.parametrize("text", ["x", "x=y", "=y:NoSchedule", "x:Nope", "-", "x:Nope-"])
 def test_bad_taints(text: str) -> None:
-    with pytest.raises(InputError, match="is not a taint"):
+    with pytest.raises(InputError, match="invalid taint"):
         whatif_of(node("n")).taint("n", text)
 
 
@@ -354,7 +354,7 @@ def test_another_policy_counts_for_running_pods_too() -> None:
         assert branch.cluster_state.snapshot.ledger(0).requested["cpu"] == 4000
         assert verify(branch.cluster_state.snapshot) == []
     assert whatif.cluster_state.snapshot.ledger(0).requested["cpu"] == 7000
-    with pytest.raises(InputError, match="there is no such policy"):
+    with pytest.raises(InputError, match="unknown accounting policy"):
         whatif.replace_policy("Min")
 
 

@@ -97,8 +97,8 @@ def test_victims_and_who_goes_for_good() -> None:
     )
     report = run_whatif(cluster_state, WhatifPlan())
     lines = text_of(report)
-    assert "default/low leaves n: preempted (default/high); then pending" in lines
-    assert "default/bare leaves n: preempted (default/high); deleted, it has no controller" in lines
+    assert "default/low evicted from n: preempted (default/high); then pending" in lines
+    assert "default/bare evicted from n: preempted (default/high); deleted, it has no controller" in lines
     assert report.as_json()["evicted"][0]["because"] == "preempted"
     alone = run_whatif(cluster_state, WhatifPlan(preempt=False))
     assert alone.evicted == ()
@@ -119,7 +119,7 @@ def test_stranded_resources() -> None:
 
 
 def test_unknown_schedulers_are_refused() -> None:
-    with pytest.raises(InputError, match=r"known are kube-1\.36"):
+    with pytest.raises(InputError, match=r"valid values: kube-1\.36"):
         example(versus=("kube-9",))
 
 
