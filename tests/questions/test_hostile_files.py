@@ -75,7 +75,7 @@ WRONG: dict[str, tuple[bytes, str]] = {
     ),
     "other kinds": (
         b"kind: Service\napiVersion: v1\nmetadata: {name: s}\n---\nkind: Pod\napiVersion: wrong/v7\n",
-        "there is no Node, Pod or other kind that is read among the 2 objects",
+        "none of the 2 objects in",
     ),
 }
 #: Those that are no dump, and yet objects to somebody who looks at one at a time.

@@ -131,9 +131,7 @@ def test_inner_errors(command: str, tmp_path: Path) -> None:
 def test_credentials_that_are_no_good(command: str, tmp_path: Path) -> None:
     with Server([], lambda path: refusal(401, "Unauthorized", "Unauthorized")) as server:
         config = server.kubeconfig(tmp_path / "config")
-        refused(
-            ask(*ASKED[command], "--kubeconfig", config), "check the credentials in the kubeconfig"
-        )
+        refused(ask(*ASKED[command], "--kubeconfig", config), "check the credentials in the kubeconfig")
 
 
 @pytest.mark.parametrize("plural", ["nodes", "pods"])

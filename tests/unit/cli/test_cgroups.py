@@ -163,10 +163,18 @@ def test_memory_is_protected_if_asked_for(capsys: pytest.CaptureFixture[str], po
     [
         ("kind: Node\nmetadata: {name: n1}\n", (), "there are no pods"),
         ("kind: Pod\nspec: {containers: 5}\n", ("--memory", "1Gi"), "containers"),
-        ("kind: Pod\nmetadata: {name: a, uid: ../x}\n", ("--memory", "1Gi"), "is not a valid file or directory name"),
+        (
+            "kind: Pod\nmetadata: {name: a, uid: ../x}\n",
+            ("--memory", "1Gi"),
+            "is not a valid file or directory name",
+        ),
         ("kind: Pod\nmetadata: {name: a}\n", ("--memory", "lots"), "not a quantity"),
         ("kind: Pod\nmetadata: {name: a}\n", ("--memory", "0"), "is unknown: set it with --memory"),
-        ("kind: Pod\nspec: {containers: [{name: ../../x}]}\n", ("--memory", "1Gi"), "is not a valid file or directory name"),
+        (
+            "kind: Pod\nspec: {containers: [{name: ../../x}]}\n",
+            ("--memory", "1Gi"),
+            "is not a valid file or directory name",
+        ),
     ],
 )
 def test_mistakes_are_one_line(

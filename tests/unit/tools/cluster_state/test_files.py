@@ -137,7 +137,7 @@ def test_what_cannot_be_converted_is_left_out_and_told(tmp_path: Path) -> None:
         found = read(write_dump(trees, tmp_path / form, form))
         assert not found.all(ResourceSlice)
         assert any(
-            str(gap).startswith("resourceslices: 2 skipped: version v1alpha2 of resource.k8s.io")
+            str(gap).startswith("resourceslices: 2 skipped: unsupported version v1alpha2 of resource.k8s.io")
             for gap in found.gaps
         )
 
@@ -231,7 +231,10 @@ def test_an_object_that_cannot_be_read_is_named_with_its_place(tmp_path: Path) -
         (b"apiVersion: v1\nitems:\n- kind: Pod\n", "kind is missing; the list may be truncated"),
         (b"\xff\xfe\x41", "invalid UTF-16: use UTF-8"),
         (b"kind: \xff\xfa\n", "not"),
-        (b'{"apiVersion": "v1", "kind": "List", "items": "x"}', "none of the 1 objects in .* is a Node, Pod or another kind"),
+        (
+            b'{"apiVersion": "v1", "kind": "List", "items": "x"}',
+            "none of the 1 objects in .* is a Node, Pod or another kind",
+        ),
         (b"\x1f\x8b\x08broken", "cannot be unpacked"),
         (b"kind: Pod\napiVersion: v1\nmetadata: 7\n", "metadata: must be an object"),
         (b'{"kind":"List","items":[{"kind":7}]}', "kind is missing"),

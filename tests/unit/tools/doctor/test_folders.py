@@ -491,9 +491,7 @@ def test_who_may_not_look_does_not_judge(ward: Ward, name: str) -> None:
     ward.layout.root.chmod(0o755 if name else 0o700)
     os.seteuid(65534)
     try:
-        with pytest.raises(
-            ConfigError, match="not accessible: Permission denied; run the doctor as root"
-        ):
+        with pytest.raises(ConfigError, match="not accessible: Permission denied; run the doctor as root"):
             ward.examine(repair=True)
     finally:
         os.seteuid(0)

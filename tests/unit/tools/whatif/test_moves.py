@@ -110,7 +110,10 @@ def test_what_makes_no_difference_is_named() -> None:
             "from 0",
         ),
         ("{kind: Pod, metadata: 7}", "metadata: must be a mapping"),
-        ("{apiVersion: apps/v1, kind: Pod, metadata: {name: p}}", "apiVersion: must be v1 for a Pod, not 'apps/v1'"),
+        (
+            "{apiVersion: apps/v1, kind: Pod, metadata: {name: p}}",
+            "apiVersion: must be v1 for a Pod, not 'apps/v1'",
+        ),
         ("[]", "an object must be a mapping"),
         ("{kind: PriorityClass, metadata: {name: c}, value: high}", "value: must be an integer"),
         (": : :", "manifest"),
@@ -250,7 +253,7 @@ def test_nodes_are_cloned_with_devices_and_daemons() -> None:
 
 def test_which_node_must_be_said_where_there_are_several() -> None:
     whatif = whatif_of(node("a"), node("b"))
-    with pytest.raises(InputError, match="name the node to copy .there are 2 nodes"):
+    with pytest.raises(InputError, match=r"name the node to copy \(there are 2 nodes\)"):
         whatif.add_nodes(1)
     with pytest.raises(InputError, match="from 1 to"):
         whatif.add_nodes(0, "a")
