@@ -250,9 +250,9 @@ class SchedulerInformers:
         event = classify_change(old, new, capacity)
         if event is not None:
             before = self._queue.lengths()["backoff"]
-            on_pods_woken = self._queue.on_event(event, self._clock())
-            if on_pods_woken:
-                self.on_pods_woken(event.kind.value, on_pods_woken, self._queue.lengths()["backoff"] - before)
+            woken = self._queue.on_event(event, self._clock())
+            if woken:
+                self.on_pods_woken(event.kind.value, woken, self._queue.lengths()["backoff"] - before)
         self._changed()
 
 

@@ -216,7 +216,7 @@ def test_profiles_go_by_name() -> None:
 
 def test_a_server_that_does_not_answer_yet_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """What it serves is asked again, not guessed: it may have other versions than the usual."""
-    monkeypatch.setattr(feed_module, "_AGAIN", 0.0)
+    monkeypatch.setattr(feed_module, "_DISCOVERY_RETRY_SECONDS", 0.0)
     real = discover_served
     asked: list[str] = []
 

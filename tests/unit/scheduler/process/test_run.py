@@ -49,6 +49,8 @@ NS = "default"
 SECONDS = 20.0
 QUICK = SchedulerSettings(named_seconds=0.1, generated_seconds=0.1).named(["default-scheduler"])
 FAST_LEASE = Timing(lease=1.0, renew=0.6, retry=0.1)
+#: Lease that a leader keeps on a busy machine, until it releases it.
+LONG_LEASE = Timing(lease=60.0, renew=40.0, retry=0.1)
 
 
 class Town:
@@ -346,8 +348,8 @@ def test_an_end_waits_for_bindings_but_not_for_ever(monkeypatch: pytest.MonkeyPa
     asyncio.run(story())
 
 
-def elected(seconds: float = 2.0) -> SchedulerSettings:
-    return replace(QUICK, election=LeaderElection(elect=True, timing=FAST_LEASE), stop_seconds=seconds)
+def elected(seconds: float = 2.0, timing: Timing = FAST_LEASE) -> SchedulerSettings:
+    return replace(QUICK, election=LeaderElection(elect=True, timing=timing), stop_seconds=seconds)
 
 
 def test_one_of_two_works_and_the_other_takes_over() -> None:

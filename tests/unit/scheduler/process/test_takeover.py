@@ -16,7 +16,7 @@ from plimsoll.scheduler.process.api_writer import FENCE_KEY
 from plimsoll.scheduler.process.run import SchedulerProcess
 from plimsoll.scheduler.snapshot.verify import find_overdrafts, verify
 from tests.smoke.objects import DRIVER, claim_template, claiming_pod, device_class
-from tests.unit.scheduler.process.test_run import NS, QUICK, Town, _constantly, elected, town
+from tests.unit.scheduler.process.test_run import LONG_LEASE, NS, QUICK, Town, _constantly, elected, town
 
 Late = list[Callable[[], Awaitable[Any]]]
 
@@ -157,9 +157,9 @@ def test_caches_that_lag_behind_are_brought_up_to_date(monkeypatch: pytest.Monke
     async def story() -> None:
         async with town() as row:
             await row.node("n1", cpu="2")
-            first = await row.start(elected(), "first")
+            first = await row.start(elected(timing=LONG_LEASE), "first")
             await row.until(_constantly(None), lambda _: first.leading)
-            second = await row.start(elected(), "second")
+            second = await row.start(elected(timing=LONG_LEASE), "second")
             (pods,) = [each for each in second.context.informers.informers if each.endpoint.plural == "pods"]
 
             async def hang() -> None:
@@ -171,6 +171,7 @@ def test_caches_that_lag_behind_are_brought_up_to_date(monkeypatch: pytest.Monke
             await asyncio.sleep(0)
             await row.pod("a", cpu="2")
             await row.bound("a")
+            assert not second.leading
             assert not second.context.snapshot.pod_keys(), "it has not heard of it"
             await row.stop(first)
             await row.until(_constantly(None), lambda _: second._scheduling.is_set())
