@@ -30,6 +30,8 @@ _BACKLOG = 1024
 #: accept() errors that concern one client only; others, such as too many open files, concern the server.
 _CLIENT_ERRORS = {errno.EAGAIN, errno.ECONNABORTED, errno.EINTR, errno.EPERM, errno.EPROTO}
 _ACCEPT_RETRY_SECONDS = 1.0
+#: Time for the TLS shutdown of all connections when the server stops.
+_TLS_SHUTDOWN_SECONDS = 0.25
 #: Memory of a TLS connection: asyncio's read buffer and OpenSSL's state.
 _TLS_BYTES = 300 << 10
 
@@ -180,8 +182,21 @@ class ConnectionAcceptor:
             self._tick.cancel()
         self.peers.drop_all()
         self._server.pre_shutdown()
+        connections = [each for each in self._server.connections if isinstance(each, ServerConnection)]
         await self._server.shutdown(seconds)
+        await self._close_transports(connections)
         self.heap.close()
+
+    async def _close_transports(self, connections: list[ServerConnection]) -> None:
+        """Abort connections whose client does not take part in the TLS shutdown: asyncio waits 30 seconds."""
+        deadline = self.loop.time() + _TLS_SHUTDOWN_SECONDS
+        while any(each.raw_transport for each in connections) and self.loop.time() < deadline:
+            await asyncio.sleep(0.01)
+        for each in connections:
+            if each.raw_transport is not None:
+                each.raw_transport.abort()
+        for _ in range(2):  # the loop closes the sockets, then reports the connections as lost
+            await asyncio.sleep(0)
 
     def connect(self, owner: _AcceptedConnection) -> ServerConnection:
         return ServerConnection(self._server, owner, self.limits, **self._settings)

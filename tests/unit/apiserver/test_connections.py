@@ -451,3 +451,23 @@ def test_a_server_stops_with_connections_in_every_state() -> None:
             client.close()
 
     play(story())
+
+
+def test_a_stopped_server_leaves_no_open_socket_behind() -> None:
+    """A client that does not read takes no part in the TLS shutdown."""
+
+    def connect(served: Served) -> ssl.SSLSocket:
+        client = trusting().wrap_socket(socket.create_connection(("127.0.0.1", served.port)))
+        client.sendall(REQUEST + served.credentials + b"\r\n")
+        assert client.recv(1 << 16).startswith(b"HTTP/1.1 200")
+        return client
+
+    async def story() -> None:
+        async with serving() as served:
+            client = await asyncio.to_thread(connect, served)
+            connections = served.connections
+            assert [bool(each.raw_transport) for each in connections] == [True]
+        assert [bool(each.raw_transport) for each in connections] == [False]
+        client.close()
+
+    play(story())

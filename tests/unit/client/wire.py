@@ -57,7 +57,6 @@ async def serving(answer: Answer, tls: ssl.SSLContext | None = None) -> AsyncIte
                 await answer(seen, writer)
                 await writer.drain()
         wire.ended += 1
-        writers.discard(writer)
         writer.close()
 
     server = await asyncio.start_server(accept, "127.0.0.1", 0, ssl=tls)
@@ -68,9 +67,15 @@ async def serving(answer: Answer, tls: ssl.SSLContext | None = None) -> AsyncIte
     finally:
         server.close()
         while tasks:
-            for writer in list(writers):
-                writer.transport.abort()
+            abort(writers)
             await asyncio.wait(tasks, timeout=0.1)
+        abort(writers)  # a TLS shutdown waits for the client, and the loop is about to end
+        await asyncio.sleep(0)
+
+
+def abort(writers: set[asyncio.StreamWriter]) -> None:
+    for writer in list(writers):
+        writer.transport.abort()
 
 
 async def _read(reader: asyncio.StreamReader) -> Seen:
