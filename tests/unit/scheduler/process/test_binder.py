@@ -469,9 +469,12 @@ def test_bindings_run_side_by_side_up_to_their_limit() -> None:
             bindings.start(placement)
         assert len(bindings) == 8
         assert bindings.is_full
-        await asyncio.sleep(0.01)
+        async with asyncio.timeout(20):
+            while running < 3:
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.01)  # a fourth would show by now
         go.set()
-        assert await bindings.drain(5) == 0
+        assert await bindings.drain(20) == 0
         assert len(done) == 8
         assert all(isinstance(each, BindSuccess) for each in done)
         assert most == 3
