@@ -7,11 +7,11 @@ from contextlib import suppress
 
 from plimsoll.client import Client
 from plimsoll.client.endpoints import LEASES
-from plimsoll.client.leader_election import Election, Timing
+from plimsoll.client.leader_election import Election, LeaseTiming
 from tests.cluster.stories import until
 from tests.cluster.target import Target
 
-TIMING = Timing(lease=2.0, renew=1.0, retry=0.1)
+TIMING = LeaseTiming(lease=2.0, renew=1.0, retry=0.1)
 
 
 def test_one_leads_at_a_time_and_the_next_follows(target: Target) -> None:

@@ -126,7 +126,7 @@ class _Wire:
 async def _asked(row: dict[str, Any], method: MethodDescriptor, message: Any) -> list[bytes]:
     """The request as our client sends it."""
     wire = _Wire()
-    client = ttrpc.Client(wire)
+    client = ttrpc.TtrpcClient(wire)
     call = asyncio.create_task(client.call(method, message, timeout=row["timeoutNano"] / 1e9))
     await wire.written.wait()
     await client.close()
@@ -142,7 +142,7 @@ async def _answered(row: dict[str, Any], method: MethodDescriptor, message: Any)
 
     service = method.containing_service
     data = envelopes.Request(service=service.full_name, method=method.name).SerializeToString()
-    header = ttrpc.Header(len(data), row["header"]["stream"], ttrpc.REQUEST)
+    header = ttrpc.FrameHeader(len(data), row["header"]["stream"], ttrpc.REQUEST)
     wire = _Wire(header.encode() + data)
     server = ttrpc.Server(wire, service, {method.name: answer})
     await wire.written.wait()

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from plimsoll.client.transport import Reply, Request, Stream, Transport
+from plimsoll.client.transport import Reply, Request, ResponseStream, Transport
 from plimsoll.errors import UnreachableError
 
 T = TypeVar("T")
@@ -33,10 +33,10 @@ class Line:
         return await self._unless_cut(self._inner.send(request))
 
     @asynccontextmanager
-    async def stream(self, request: Request) -> AsyncIterator[Stream]:
+    async def stream(self, request: Request) -> AsyncIterator[ResponseStream]:
         self._check(request)
         async with self._inner.stream(request) as stream:
-            yield Stream(stream.status, stream.headers, self._chunks(stream.chunks))
+            yield ResponseStream(stream.status, stream.headers, self._chunks(stream.chunks))
 
     async def renew(self) -> bool:
         return False

@@ -19,7 +19,7 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from plimsoll.cli.main import plimsoll
-from plimsoll.common.counters import Counter, Histogram
+from plimsoll.common.counters import Histogram, MetricCounter
 from plimsoll.drivers.cpu.process.metrics import SPECS
 from plimsoll.node.process.metrics import NodeMetrics
 from plimsoll.protocols.messages import podresources_v1 as v1
@@ -150,7 +150,7 @@ def metrics() -> dict[str, set[str]]:
         if family.type == "counter":
             found[f"{family.name}_total"] = found[family.name]
     for each in vars(world.metrics).values():
-        if isinstance(each, Counter | Histogram):
+        if isinstance(each, MetricCounter | Histogram):
             found.setdefault(each.name, set()).update(each.labels)
     return found
 

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from plimsoll.apiserver.auth.users import User
 from plimsoll.apiserver.request import ApiRequest, ApiResponse
 from plimsoll.client.client import Client
-from plimsoll.client.transport import Reply, Request, Stream
+from plimsoll.client.transport import Reply, Request, ResponseStream
 from plimsoll.errors import UnreachableError
 
 Handle = Callable[[ApiRequest], Awaitable[ApiResponse]]
@@ -52,14 +52,14 @@ class InProcessTransport:
         return Reply(response.status, _headers(response), body)
 
     @asynccontextmanager
-    async def stream(self, request: Request) -> AsyncIterator[Stream]:
+    async def stream(self, request: Request) -> AsyncIterator[ResponseStream]:
         response = await self._handle(self._to_api_request(request))
         body = response.body
         if isinstance(body, bytes):
-            yield Stream(response.status, _headers(response), _once(body))
+            yield ResponseStream(response.status, _headers(response), _once(body))
             return
         try:
-            yield Stream(response.status, _headers(response), body)
+            yield ResponseStream(response.status, _headers(response), body)
         finally:
             await body.aclose()
 

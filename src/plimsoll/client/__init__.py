@@ -8,7 +8,7 @@ START HERE: `client.py`; then `responses.py` and `retries.py`. `endpoints` has t
 from plimsoll.client.client import Client
 from plimsoll.client.config import ClientConfig, ExecPlugin, Impersonation, Material
 from plimsoll.client.endpoints import Endpoint
-from plimsoll.client.responses import Listing, Page, WatchEvent
+from plimsoll.client.responses import ObjectList, ObjectListPage, WatchEvent
 
 __all__ = [
     "Client",
@@ -16,8 +16,8 @@ __all__ = [
     "Endpoint",
     "ExecPlugin",
     "Impersonation",
-    "Listing",
     "Material",
-    "Page",
+    "ObjectList",
+    "ObjectListPage",
     "WatchEvent",
 ]

@@ -36,7 +36,7 @@ class _Head(msgspec.Struct, gc=False):
 _heads = msgspec.json.Decoder(_Head)
 
 
-class Entry(msgspec.Struct, frozen=True, gc=False):
+class CacheEntry(msgspec.Struct, frozen=True, gc=False):
     """Cached object."""
 
     uid: str
@@ -45,12 +45,12 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     raw: bytes | None
 
 
-class Change(NamedTuple):
+class CacheChange(NamedTuple):
     """Change of one object: `old` is None if it is new, `new` is None if it was removed."""
 
     key: Key
-    old: Entry | None
-    new: Entry | None
+    old: CacheEntry | None
+    new: CacheEntry | None
 
 
 class Cache(Generic[T]):
@@ -65,7 +65,7 @@ class Cache(Generic[T]):
         self._decode = decode
         self._keep = keep
         self._report = report
-        self._entries: dict[Key, Entry] = {}
+        self._entries: dict[Key, CacheEntry] = {}
         #: The revision up to which everything is known.
         self.revision = ""
 
@@ -89,17 +89,17 @@ class Cache(Generic[T]):
     def items(self) -> list[T]:
         return [self.view(entry) for entry in self._entries.values()]
 
-    def entries(self) -> list[tuple[Key, Entry]]:
+    def entries(self) -> list[tuple[Key, CacheEntry]]:
         return list(self._entries.items())
 
-    def view(self, entry: Entry) -> T:
+    def view(self, entry: CacheEntry) -> T:
         view: T = self._decode(entry.raw or b"") if self._keep == "raw" else entry.view
         return view
 
-    def apply(self, event: WatchEvent) -> Iterator[Change]:
+    def apply(self, event: WatchEvent) -> Iterator[CacheChange]:
         """Yield the changes of a watch event; each is in effect when it is yielded."""
         if is_older(event.revision, self.revision):
-            return  # told before: the stream was resumed a little early
+            return  # already applied: the watch was resumed at an earlier revision
         if event.type != "BOOKMARK":
             found = self._read(event.raw)
             if found is not None:
@@ -128,7 +128,9 @@ class Cache(Generic[T]):
             return None
         return (sys.intern(meta.namespace), meta.name), meta.uid, meta.resource_version
 
-    def _enter(self, key: Key, uid: str, revision: str, raw: bytes, old: Entry | None) -> Entry | None:
+    def _enter(
+        self, key: Key, uid: str, revision: str, raw: bytes, old: CacheEntry | None
+    ) -> CacheEntry | None:
         """Return the entry of an object; the old one, if it is unchanged or cannot be decoded."""
         if old is not None and old.revision == revision and old.uid == uid and revision:
             return old
@@ -140,22 +142,22 @@ class Cache(Generic[T]):
             )
             return old
         keep = self._keep
-        return Entry(uid, revision, None if keep == "raw" else view, None if keep == "view" else raw)
+        return CacheEntry(uid, revision, None if keep == "raw" else view, None if keep == "view" else raw)
 
-    def _change(self, key: Key, old: Entry | None, new: Entry | None) -> Iterator[Change]:
+    def _change(self, key: Key, old: CacheEntry | None, new: CacheEntry | None) -> Iterator[CacheChange]:
         if old is new:
             return
-        # DIFF: client-go tells an object that was deleted and made anew while nobody watched as an update.
+        # DIFF: client-go reports an object that was deleted and recreated between two watches as an update.
         # test_an_object_made_anew_is_removed_and_added
         if old is not None and new is not None and old.uid != new.uid:
             del self._entries[key]
-            yield Change(key, old, None)
+            yield CacheChange(key, old, None)
             old = None
         if new is None:
             del self._entries[key]
         else:
             self._entries[key] = new
-        yield Change(key, old, new)
+        yield CacheChange(key, old, new)
 
 
 class Replacement(Generic[T]):
@@ -163,7 +165,7 @@ class Replacement(Generic[T]):
 
     def __init__(self, cache: Cache[T]) -> None:
         self._cache = cache
-        self._entries: dict[Key, Entry] = {}
+        self._entries: dict[Key, CacheEntry] = {}
         self.revision = ""
 
     def add(self, items: list[bytes], revision: str) -> None:
@@ -174,7 +176,7 @@ class Replacement(Generic[T]):
         for raw in items:
             self.put(raw)
 
-    def hear(self, event: WatchEvent) -> None:
+    def apply(self, event: WatchEvent) -> None:
         """Add an event of a watch that starts with the current objects."""
         if event.type != "DELETED":
             self.put(event.raw)
@@ -191,7 +193,7 @@ class Replacement(Generic[T]):
         if entry is not None:
             self._entries[key] = entry
 
-    def commit(self) -> Iterator[Change]:
+    def commit(self) -> Iterator[CacheChange]:
         """Yield the changes of the list, removals first; each is in effect when it is yielded."""
         cache, fresh = self._cache, self._entries
         for key, old in cache.entries():

@@ -22,8 +22,8 @@ from plimsoll.client import retries
 from plimsoll.client.config import ClientConfig
 from plimsoll.client.endpoints import Endpoint
 from plimsoll.client.http import HttpTransport
-from plimsoll.client.responses import Listing, Page, WatchEvent
-from plimsoll.client.transport import Reply, Request, Stream, Transport
+from plimsoll.client.responses import ObjectList, ObjectListPage, WatchEvent
+from plimsoll.client.transport import Reply, Request, ResponseStream, Transport
 from plimsoll.common.rate_limit import Bucket
 from plimsoll.errors import ApiError, InputError
 
@@ -136,7 +136,7 @@ class Client:
         fields: str = "",
         limit: int = PAGE,
         resource_version: str = "",
-    ) -> Listing:
+    ) -> ObjectList:
         """List the objects of a namespace (None: of all namespaces), in pages of `limit` (0: one page)."""
         items: list[bytes] = []
         revision = ""
@@ -149,7 +149,7 @@ class Client:
                     # Only a listing begun anew changes its revision; what came before is out of date.
                     items, revision = [], page.revision
                 items += page.items
-        return Listing(items, revision)
+        return ObjectList(items, revision)
 
     async def pages(
         self,
@@ -160,7 +160,7 @@ class Client:
         fields: str = "",
         limit: int = PAGE,
         resource_version: str = "",
-    ) -> AsyncGenerator[Page, None]:
+    ) -> AsyncGenerator[ObjectListPage, None]:
         """Yield a list page by page; if it expires it restarts in one page at a new revision."""
         more = ""
         while True:
@@ -196,7 +196,7 @@ class Client:
         """Events after `since`, until the server ends the watch; an ERROR event is raised as ApiError.
 
         `initial` asks for what there is now as ADDED events, closed by a bookmark (sendInitialEvents).
-        `opened` is called as soon as the server has agreed to tell, which may be long before it does.
+        `opened` is called when the server has accepted the watch, which may be long before the first event.
         """
         query = _query(
             watch="true",
@@ -211,7 +211,7 @@ class Client:
         request = Request("GET", endpoint.path(namespace), query, self._headers(), None, idle)
         async with AsyncExitStack() as stack:
 
-            async def open_stream() -> Stream:
+            async def open_stream() -> ResponseStream:
                 async with AsyncExitStack() as opened:
                     stream = await opened.enter_async_context(self._transport.stream(request))
                     if stream.status >= 300:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from plimsoll.errors import ConfigError
 
-#: Seconds without a byte after which a command gives up, unless it is told otherwise.
+#: Seconds without a byte after which a command gives up, unless configured otherwise.
 REQUEST_TIMEOUT = 10.0
 _INTERACTIVE_ATTEMPTS = 3
 _FOR_EVER = 7 * 86_400.0
@@ -79,7 +79,7 @@ class ClientConfig:
     authority: Material | None = None
     insecure: bool = False
     tls_server_name: str = ""
-    # -- who we are; a client certificate may stand beside any one of the others
+    # -- credentials; a client certificate can be combined with any one of the others
     certificate: Material | None = None
     key: Material | None = None
     token: Material | None = None
@@ -104,9 +104,9 @@ class ClientConfig:
     origin: str = ""
 
     def interactive(self, request_timeout: float | None = None) -> ClientConfig:
-        """Return a config for calls that a person waits for: a server that says nothing is given up soon.
+        """Return a config for interactive commands: a server that does not respond is given up soon.
 
-        `request_timeout` is the number of seconds without a byte (None: the default, 0: wait for ever). A
+        `request_timeout` is the number of seconds without a byte (None: the default, 0: no timeout). A
         long answer may take longer, as long as it keeps coming.
         """
         attempts = min(self.attempts, _INTERACTIVE_ATTEMPTS)

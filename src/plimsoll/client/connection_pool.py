@@ -1,10 +1,10 @@
 """HTTP/1.1 connection pool for the many small calls of an API client.
 
-1 as far as an API server speaks it: answers with a length, in chunks, or up to the end of the connection; no
-compression, no proxies, no redirects (what needs more takes the long way, through aiohttp). A scheduler makes
-four such calls for a pod, and this costs it a quarter of the time. Promises: a connection serves one exchange
-at a time and none after anything unexpected; a connection that cannot be made raises OSError (TLS and time
-included), whatever goes wrong later an UnreachableError that says so.
+Implements the part of HTTP/1.1 that an API server uses: responses with a length, in chunks, or up to the end
+of the connection; no compression, no proxies, no redirects (requests that need these are sent with aiohttp).
+The scheduler makes four such calls per pod, which take a quarter of the time that aiohttp needs. Guarantees:
+a connection serves one exchange at a time and none after a protocol error; a failure to connect (including
+TLS and timeouts) is an OSError, any later failure an UnreachableError.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_body", "_chunks", "_data", "_head", "_length", "_transport", "_waiter", "_what",
-        "heard", "idle_since", "open",
+        "idle_since", "last_received", "open",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.open = False
         self.idle_since = 0.0
-        self.heard = 0.0  #: when bytes came last
+        self.last_received = 0.0  #: time of the last received bytes
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[Reply] | None = None
         self._what = ""
@@ -47,7 +47,7 @@ class Connection(asyncio.Protocol):
         self._chunks = False
         self._body: list[bytes] = []
 
-    # -- what the caller does
+    # -- for the caller
 
     def ask(self, request: bytes, waiter: asyncio.Future[Reply], what: str) -> None:
         assert self._transport is not None
@@ -60,7 +60,7 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    # -- what the loop tells
+    # -- asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -76,10 +76,10 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._waiter is None:
-            self.leave()  # nobody has asked for anything
+            self.leave()  # no request is in flight
             return
         self._data += data
-        self.heard = time.monotonic()  # which is what the loop's own clock shows
+        self.last_received = time.monotonic()  # the clock of the loop
         try:
             self._read()
         except (ValueError, IndexError, UnicodeError):
@@ -294,7 +294,7 @@ class _Timer:
     def _next(self) -> float:
         if not self._silence:
             return self._deadline
-        return min(self._deadline, max(self._begun, self._connection.heard) + self._silence)
+        return min(self._deadline, max(self._begun, self._connection.last_received) + self._silence)
 
     def _look(self) -> None:
         """Give up, or check again if data has arrived since the timer was set."""

@@ -26,7 +26,7 @@ _log = logging.getLogger("plimsoll.client")
 _LOOK_SECONDS = 1.0
 
 
-class Credentials:
+class ClientCredentials:
     """Credentials of one client."""
 
     def __init__(self, config: ClientConfig, clock: Callable[[], float] = time.monotonic) -> None:

@@ -19,7 +19,7 @@ from plimsoll.api import codec
 from plimsoll.client.config import ClientConfig, ExecPlugin
 from plimsoll.errors import ConfigError, DecodeError
 
-#: A program that may not ask anybody anything has this long to answer.
+#: Timeout of a program that runs without a terminal.
 _SECONDS = 120.0
 _MOST_OUTPUT = 4 << 20
 

@@ -21,8 +21,8 @@ import yarl
 
 from plimsoll.client.config import ClientConfig, check_server
 from plimsoll.client.connection_pool import Connections, write_request
-from plimsoll.client.credentials import Credentials
-from plimsoll.client.transport import Reply, Request, Stream
+from plimsoll.client.credentials import ClientCredentials
+from plimsoll.client.transport import Reply, Request, ResponseStream
 from plimsoll.errors import ConfigError, InputError, UnreachableError
 
 _CONNECT_SECONDS = 10.0
@@ -39,7 +39,7 @@ class HttpTransport:
     def __init__(self, config: ClientConfig) -> None:
         self._config = config
         self._base = check_server(config.server, config.origin)
-        self._credentials = Credentials(config)
+        self._credentials = ClientCredentials(config)
         self._compressed = config.compression
         if self._compressed is None:
             self._compressed = not is_loopback(urlsplit(self._base).hostname or "")
@@ -73,14 +73,14 @@ class HttpTransport:
                 raise self._failure(request, error) from None
 
     @asynccontextmanager
-    async def stream(self, request: Request) -> AsyncIterator[Stream]:
+    async def stream(self, request: Request) -> AsyncIterator[ResponseStream]:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=request.timeout)
         try:
             response = await self._open(request, timeout, False)
         except _FAILURES as error:
             raise self._failure(request, error) from None
         try:
-            yield Stream(response.status, _headers(response), self._chunks(request, response))
+            yield ResponseStream(response.status, _headers(response), self._chunks(request, response))
         finally:
             _drop(response)
 

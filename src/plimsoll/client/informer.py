@@ -1,9 +1,9 @@
 """Informer: a cache that lists and then watches a collection.
 
-Guarantees: handlers hear of every change in order and of none twice, however often the connection breaks or
-the history is gone (then the collection is listed again, and what changed in between is reported, removals
-with their last known state); a handler that fails or dawdles is reported and harms no one else; what is kept
-is bounded by the objects there are.
+Guarantees: handlers receive every change in order and none twice, even if the connection breaks or a watch
+expires (then the collection is listed again, and the changes in between are reported, removals with their
+last known state); a handler that fails or is slow is logged and does not affect other handlers; memory is
+bounded by the objects in the collection.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from contextlib import aclosing, asynccontextmanager, suppress
 from random import Random
 from typing import Any, Generic, TypeVar
 
-from plimsoll.client.cache import Cache, Change, Keep, Key, Replacement
+from plimsoll.client.cache import Cache, CacheChange, Keep, Key, Replacement
 from plimsoll.client.client import IDLE_SECONDS, PAGE, Client
 from plimsoll.client.endpoints import Endpoint
 from plimsoll.client.responses import WatchEvent
@@ -27,14 +27,14 @@ from plimsoll.errors import ApiError, ConfigError, InputError
 T = TypeVar("T")
 _log = logging.getLogger("plimsoll.informer")
 
-#: How many changes an async handler may lie behind before the informer waits for it.
+#: Pending changes of an async handler after which the informer waits for it.
 _QUEUE = 1000
-#: A handler that takes longer for one change is reported.
+#: Time for one change after which a handler is logged as slow.
 _SLOW_SECONDS = 1.0
 _SLOW_ASYNC_SECONDS = 30.0
-#: Changes told in one go before others get their turn on the loop.
+#: Changes dispatched before other tasks of the loop run.
 _BATCH = 200
-#: How often an optional kind that is not served is looked for.
+#: Interval at which an optional kind that is not served is tried again.
 _OPTIONAL_SECONDS = 60.0
 
 
@@ -89,7 +89,7 @@ class Informer(Generic[T]):
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.endpoint = endpoint
-        #: The last thing that went wrong, until something works again.
+        #: Last error, until a request succeeds.
         self.error: InputError | None = None
         #: How often handlers failed, objects could not be read, and the collection was listed.
         self.faults = 0
@@ -106,7 +106,7 @@ class Informer(Generic[T]):
         self._dice = dice or Random()
         self._sleep = sleep
         self._cache: Cache[T] = Cache(decode, keep, self._fault)
-        self._told: list[_Told[T]] = []
+        self._queues: list[_HandlerQueue[T]] = []
         self._stale = True
         self._synced: asyncio.Event | None = None
         self._failure: BaseException | None = None
@@ -114,7 +114,7 @@ class Informer(Generic[T]):
         self._refreshes: list[asyncio.Event] = []  # waiting for a listing that begins from now on
         self._interruptible: asyncio.Future[None] | None = None
 
-    # -- looking
+    # -- reading
 
     def get(self, namespace: str, name: str) -> T | None:
         return self._cache.get((namespace, name))
@@ -139,12 +139,12 @@ class Informer(Generic[T]):
 
     def add_handler(self, handler: EventHandler[T]) -> None:
         """Add a handler; known objects are reported to it as added."""
-        told = _Told(handler, self._fault)
-        self._told.append(told)
+        queue = _HandlerQueue(handler, self._fault)
+        self._queues.append(queue)
         for key, entry in self._cache.entries():
-            told.hear(Change(key, None, entry), self._cache)
+            queue.dispatch(CacheChange(key, None, entry), self._cache)
         if self._running:
-            told.start()
+            queue.start()
 
     async def synced(self, timeout: float | None = None) -> None:
         """Wait until the first list is complete and handled; raises the error that prevents it."""
@@ -166,15 +166,15 @@ class Informer(Generic[T]):
             self._interruptible.cancel()
         await done.wait()
 
-    # -- following
+    # -- list and watch
 
     async def run(self) -> None:
         """List and watch until cancelled; only a wrong configuration at the start ends it."""
         if self._synced is None:
             self._synced = asyncio.Event()
         self._running = True
-        for told in self._told:
-            told.start()
+        for queue in self._queues:
+            queue.start()
         try:
             await self._follow_forever()
         except BaseException as error:
@@ -184,8 +184,8 @@ class Informer(Generic[T]):
             raise
         finally:
             self._running = False
-            for told in self._told:
-                await told.stop()
+            for queue in self._queues:
+                await queue.stop()
 
     async def _follow_forever(self) -> None:
         assert self._synced is not None
@@ -244,8 +244,8 @@ class Informer(Generic[T]):
         try:
             yield replacement
             self.error = None
-            await self._tell(replacement.commit())
-            self._stale = False  # not before: half a listing is no state to go on from
+            await self._dispatch(replacement.commit())
+            self._stale = False  # not before: a partial list cannot be resumed
         except BaseException:
             self._refreshes += refreshes
             raise
@@ -273,7 +273,7 @@ class Informer(Generic[T]):
     async def _watch(self) -> None:
         async with aclosing(self._events(self.revision)) as events:
             async for event in events:
-                await self._tell(self._cache.apply(event))
+                await self._dispatch(self._cache.apply(event))
 
     async def _start_streamed(self) -> None:
         """Start with a watch that sends the current objects first, and continue it."""
@@ -283,20 +283,20 @@ class Informer(Generic[T]):
                 async with self._replacing() as replacement:
                     async for event in events:
                         if event.type != "BOOKMARK":
-                            replacement.hear(event)
+                            replacement.apply(event)
                         elif b'"k8s.io/initial-events-end"' in event.raw:
                             replacement.revision = event.revision
                             break
                     else:
-                        raise ApiError(0, "Closed", "the watch ended before it had sent what there is")
+                        raise ApiError(0, "Closed", "the watch ended before the initial events were complete")
                     self.listings += 1
                 self._synced.set()
                 async for event in events:
-                    await self._tell(self._cache.apply(event))
+                    await self._dispatch(self._cache.apply(event))
         except ApiError as error:
             if error.code not in (400, 422):
                 raise
-            self._streamed = False  # not on offer here: list instead
+            self._streamed = False  # not supported by this server: list instead
 
     def _events(self, since: str, *, initial: bool = False) -> AsyncGenerator[WatchEvent, None]:
         return self._client.watch(
@@ -306,21 +306,21 @@ class Informer(Generic[T]):
             labels=self._labels,
             fields=self._fields,
             initial=initial,
-            # Each a different time, so that watches begun together do not all end together.
+            # A random time, so that watches started together do not all end together.
             seconds=self._dice.randint(300, 600),
             idle=self._idle,
             opened=self._recover,
         )
 
-    async def _tell(self, changes: Iterable[Change]) -> None:
+    async def _dispatch(self, changes: Iterable[CacheChange]) -> None:
         for count, change in enumerate(changes, 1):
-            # All are told in one go; a handler that joins meanwhile has been shown the change already.
-            present = tuple(self._told)
-            for told in present:
-                told.hear(change, self._cache)
-            for told in present:
-                if told.full:
-                    await told.room()
+            # Without a pause: a handler added meanwhile has already received the change as an addition.
+            present = tuple(self._queues)
+            for queue in present:
+                queue.dispatch(change, self._cache)
+            for queue in present:
+                if queue.full:
+                    await queue.wait_for_room()
             if not count % _BATCH:
                 await asyncio.sleep(0)
 
@@ -342,7 +342,7 @@ class Informer(Generic[T]):
         return f"{endpoint.plural}.{endpoint.group}" if endpoint.group else endpoint.plural
 
 
-class _Told(Generic[T]):
+class _HandlerQueue(Generic[T]):
     """Handler and its pending changes (only a handler with coroutines falls behind)."""
 
     def __init__(self, handler: EventHandler[T], fault: Callable[[str], None]) -> None:
@@ -354,7 +354,7 @@ class _Told(Generic[T]):
             self._queue = asyncio.Queue()
         self._task: asyncio.Task[None] | None = None
 
-    def hear(self, change: Change, cache: Cache[T]) -> None:
+    def dispatch(self, change: CacheChange, cache: Cache[T]) -> None:
         method: Callable[..., Any]
         arguments: tuple[T, ...]
         if change.new is None:
@@ -380,7 +380,7 @@ class _Told(Generic[T]):
     def full(self) -> bool:
         return self._queue is not None and self._queue.qsize() >= _QUEUE
 
-    async def room(self) -> None:
+    async def wait_for_room(self) -> None:
         """Wait until the handler has caught up by half."""
         began = reported = time.monotonic()
         while self._queue is not None and self._task is not None and self._queue.qsize() > _QUEUE // 2:

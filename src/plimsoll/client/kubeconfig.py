@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from plimsoll.client.config import ClientConfig, Material, check_server
-from plimsoll.client.kubeconfig_entries import Entry, read_user
+from plimsoll.client.kubeconfig_entries import KubeconfigEntry, read_user
 from plimsoll.client.proxies import check_proxy, find_proxy
 from plimsoll.common.yaml import load_documents
 from plimsoll.errors import ConfigError, InputError
@@ -29,9 +29,9 @@ class Kubeconfig:
 
     files: tuple[Path, ...] = ()
     current: str = ""
-    contexts: dict[str, Entry] = field(default_factory=dict)
-    clusters: dict[str, Entry] = field(default_factory=dict)
-    users: dict[str, Entry] = field(default_factory=dict)
+    contexts: dict[str, KubeconfigEntry] = field(default_factory=dict)
+    clusters: dict[str, KubeconfigEntry] = field(default_factory=dict)
+    users: dict[str, KubeconfigEntry] = field(default_factory=dict)
 
     def choose(
         self,
@@ -45,7 +45,7 @@ class Kubeconfig:
         """Return the configuration of a context (default: the current one); other names override its own."""
         name = context or self.current
         where = ", ".join(map(str, self.files)) or "kubeconfig"
-        chosen: Entry | None = None
+        chosen: KubeconfigEntry | None = None
         if name:
             chosen = self.contexts.get(name)
             if chosen is None:
@@ -60,8 +60,13 @@ class Kubeconfig:
         return _assemble(found, person, namespace, os.environ if environ is None else environ)
 
     def _entry(
-        self, entries: dict[str, Entry], what: str, name: str, context: Entry | None, where: str
-    ) -> Entry:
+        self,
+        entries: dict[str, KubeconfigEntry],
+        what: str,
+        name: str,
+        context: KubeconfigEntry | None,
+        where: str,
+    ) -> KubeconfigEntry:
         if not name:
             if context is None:
                 raise ConfigError(f"{where}: name a {what}: {_offer(entries)}")
@@ -118,7 +123,7 @@ def load_kubeconfig(files: Iterable[Path], *, missing_ok: bool = False) -> Kubec
             raise ConfigError(f"{file}: current-context must be text")
         merged.current = merged.current or current or ""
         for plural, singular in _LISTS.items():
-            entries: dict[str, Entry] = getattr(merged, plural)
+            entries: dict[str, KubeconfigEntry] = getattr(merged, plural)
             for name, entry in _entries(tree, plural, singular, file).items():
                 entries.setdefault(name, entry)
     return merged
@@ -172,13 +177,13 @@ def _parse(text: bytes, file: Path) -> dict[str, Any]:
     return tree
 
 
-def _entries(tree: dict[str, Any], plural: str, singular: str, file: Path) -> dict[str, Entry]:
+def _entries(tree: dict[str, Any], plural: str, singular: str, file: Path) -> dict[str, KubeconfigEntry]:
     items = tree.get(plural)
     if items is None:
         return {}
     if not isinstance(items, list):
         raise ConfigError(f"{file}: {plural} must be a list of name and {singular}")
-    entries: dict[str, Entry] = {}
+    entries: dict[str, KubeconfigEntry] = {}
     for place, item in enumerate(items):
         where = f"{file}: {plural}[{place}]"
         if not isinstance(item, dict):
@@ -191,11 +196,13 @@ def _entries(tree: dict[str, Any], plural: str, singular: str, file: Path) -> di
             raise ConfigError(f"{where}: {singular} must be a mapping")
         if name in entries:
             raise ConfigError(f"{file}: {singular} {name!r} is given twice")
-        entries[name] = Entry(body or {}, f"{file}: {singular} {name!r}", file.absolute().parent)
+        entries[name] = KubeconfigEntry(body or {}, f"{file}: {singular} {name!r}", file.absolute().parent)
     return entries
 
 
-def _assemble(cluster: Entry, user: Entry, namespace: str, environ: Mapping[str, str]) -> ClientConfig:
+def _assemble(
+    cluster: KubeconfigEntry, user: KubeconfigEntry, namespace: str, environ: Mapping[str, str]
+) -> ClientConfig:
     server = cluster.text("server")
     if not server:
         raise ConfigError(f"{cluster.where}: server is missing; give the address of the API server")
@@ -223,7 +230,7 @@ def _assemble(cluster: Entry, user: Entry, namespace: str, environ: Mapping[str,
     return read_user(user, cluster, config)
 
 
-def _offer(entries: Mapping[str, Entry]) -> str:
+def _offer(entries: Mapping[str, KubeconfigEntry]) -> str:
     names = sorted(entries)
     if not names:
         return "there is none in the file"

@@ -22,7 +22,7 @@ _INTERACTIVE = ("Never", "IfAvailable", "Always")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class KubeconfigEntry:
     """Body of a cluster, user or context, with its location."""
 
     body: dict[str, Any]
@@ -75,7 +75,7 @@ class Entry:
         return Material(content, origin=f"{self.where}: {key}-data")
 
 
-def read_user(user: Entry, cluster: Entry, config: ClientConfig) -> ClientConfig:
+def read_user(user: KubeconfigEntry, cluster: KubeconfigEntry, config: ClientConfig) -> ClientConfig:
     """Return the configuration with the user's credentials."""
     config = replace(config, impersonation=_impersonation(user))
     # DIFF: of the old auth-providers kubectl still has `oidc`. test_mistakes_name_their_place_and_their_fix
@@ -96,7 +96,7 @@ def read_user(user: Entry, cluster: Entry, config: ClientConfig) -> ClientConfig
     if token_file is not None and not token and not token_file.is_file():
         raise ConfigError(f"{user.where}: tokenFile: {token_file}: no such file")
     if config.server.startswith("http:"):
-        return config  # as kubectl: credentials are not shown to whoever can read the wire
+        return config  # as kubectl: credentials are not sent in plain text
     material = None
     if token or token_file is not None:
         material = Material(token.encode() or None, token_file, f"{user.where}: token")
@@ -111,7 +111,7 @@ def read_user(user: Entry, cluster: Entry, config: ClientConfig) -> ClientConfig
     )
 
 
-def _impersonation(user: Entry) -> Impersonation | None:
+def _impersonation(user: KubeconfigEntry) -> Impersonation | None:
     extra = user.body.get("as-user-extra") or {}
     if not isinstance(extra, dict) or not all(
         isinstance(values, list) and all(isinstance(value, str) for value in values)
@@ -126,13 +126,13 @@ def _impersonation(user: Entry) -> Impersonation | None:
     return Impersonation(name, groups, uid, {key: tuple(values) for key, values in extra.items()})
 
 
-def _exec_plugin(user: Entry, cluster: Entry) -> ExecPlugin | None:
+def _exec_plugin(user: KubeconfigEntry, cluster: KubeconfigEntry) -> ExecPlugin | None:
     body = user.body.get("exec")
     if body is None:
         return None
     if not isinstance(body, dict):
         raise ConfigError(f"{user.where}: exec must be a mapping")
-    entry = Entry(body, f"{user.where}: exec", user.folder)
+    entry = KubeconfigEntry(body, f"{user.where}: exec", user.folder)
     command = entry.text("command")
     if not command:
         raise ConfigError(f"{entry.where}: command is missing; name the program that gives credentials")
@@ -162,7 +162,7 @@ def _exec_plugin(user: Entry, cluster: Entry) -> ExecPlugin | None:
     )
 
 
-def _environment(entry: Entry) -> tuple[tuple[str, str], ...]:
+def _environment(entry: KubeconfigEntry) -> tuple[tuple[str, str], ...]:
     items = entry.body.get("env")
     if items is None:
         return ()
@@ -170,7 +170,9 @@ def _environment(entry: Entry) -> tuple[tuple[str, str], ...]:
         raise ConfigError(f"{entry.where}: env must be a list of name and value")
     pairs = []
     for place, item in enumerate(items):
-        body = Entry(item if isinstance(item, dict) else {}, f"{entry.where}: env[{place}]", entry.folder)
+        body = KubeconfigEntry(
+            item if isinstance(item, dict) else {}, f"{entry.where}: env[{place}]", entry.folder
+        )
         name, value = body.text("name"), body.text("value")
         if not name or "=" in name or "\0" in name + value:
             raise ConfigError(f"{body.where}: name is missing, or is no name of a variable")
@@ -178,7 +180,7 @@ def _environment(entry: Entry) -> tuple[tuple[str, str], ...]:
     return tuple(pairs)
 
 
-def _extension(cluster: Entry) -> object:
+def _extension(cluster: KubeconfigEntry) -> object:
     extensions = cluster.body.get("extensions")
     for item in extensions if isinstance(extensions, list) else ():
         if isinstance(item, dict) and item.get("name") == _EXEC_EXTENSION:

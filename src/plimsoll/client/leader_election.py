@@ -1,7 +1,7 @@
 """Leader election by a Lease (coordination.k8s.io).
 
 `Election` uses the fields and the timing of client-go, so that candidates of either kind can share a lease.
-Work runs only while the lease is ours and was renewed in time; `check` tells that at any moment, also after
+Work runs only while the lease is ours and was renewed in time; `check` verifies that at any time, also after
 the process was stopped or the machine suspended. When the lease is lost, the work is cancelled and waited
 for, and `run` raises LeaseLostError: what the work has written may still be under way, so that the same
 process must not go on as if nothing had happened. A candidate whose work ended with all its writes answered
@@ -36,7 +36,7 @@ def read_uptime() -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class LeaseTiming:
     """Durations in seconds; the defaults are those of the Kubernetes control plane."""
 
     lease: float = 15.0
@@ -61,7 +61,7 @@ class Election:
         name: str,
         identity: str,
         *,
-        timing: Timing | None = None,
+        timing: LeaseTiming | None = None,
         release: bool = True,
         settled: Callable[[], bool] = lambda: True,
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -75,7 +75,7 @@ class Election:
         """
         if not identity:
             raise ConfigError("leader election: a candidate needs an identity of its own")
-        self.timing = timing or Timing()
+        self.timing = timing or LeaseTiming()
         self.timing.check()
         self.namespace = namespace
         self.name = name
@@ -103,7 +103,7 @@ class Election:
         return self.holder == self.identity
 
     def holds(self) -> bool:
-        """Return whether the lease is ours and was renewed in time, as of this moment."""
+        """Return whether the lease is ours and was renewed in time, as of now."""
         return self._uptime() < self._write_until
 
     def check(self) -> None:
@@ -180,7 +180,7 @@ class Election:
             try:
                 return await self._write(self._lease)
             except ApiError:
-                pass  # somebody else wrote, or the answer was lost: look first
+                pass  # another candidate wrote, or the response was lost: read first
         try:
             lease = await self._client.get(LEASES, self.name, self.namespace)
         except ApiError as error:

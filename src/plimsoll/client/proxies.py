@@ -43,7 +43,7 @@ def find_proxy(server: str, environ: Mapping[str, str]) -> str:
     scheme = parts.scheme.lower()
     name = "HTTPS_PROXY" if scheme == "https" else "HTTP_PROXY"
     if name == "HTTP_PROXY" and environ.get("REQUEST_METHOD"):
-        return ""  # under CGI the variable can be set by whoever sends the request
+        return ""  # under CGI the sender of a request can set the variable
     if not environ.get(name):
         name = name.lower()
     proxy = environ.get(name, "")

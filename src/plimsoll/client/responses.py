@@ -38,14 +38,14 @@ _REASONS = {
 }
 
 
-class Listing(NamedTuple):
+class ObjectList(NamedTuple):
     """Raw objects of a collection, and the revision they were read at."""
 
     items: list[bytes]
     revision: str
 
 
-class Page(NamedTuple):
+class ObjectListPage(NamedTuple):
     """Page of a list; `more` is the continue token."""
 
     items: list[bytes]
@@ -95,7 +95,7 @@ _heads = msgspec.json.Decoder(_Head)
 _kinds = msgspec.json.Decoder(_Kinded)
 
 
-def read_page(body: bytes, endpoint: Endpoint) -> Page:
+def read_page(body: bytes, endpoint: Endpoint) -> ObjectListPage:
     try:
         found = _lists.decode(body)
         if not found.kind.endswith("List"):
@@ -104,7 +104,7 @@ def read_page(body: bytes, endpoint: Endpoint) -> Page:
         items = [_complete(bytes(item), head) for item in found.items or ()]
     except msgspec.DecodeError as error:
         raise _no_answer(body, str(error)) from None
-    return Page(items, found.metadata.resource_version, found.metadata.continue_)
+    return ObjectListPage(items, found.metadata.resource_version, found.metadata.continue_)
 
 
 def _complete(item: bytes, head: bytes) -> bytes:

@@ -16,7 +16,7 @@ from typing import Any
 
 from plimsoll.errors import ApiError, UnreachableError
 
-#: Codes a gateway or an overloaded server answers with; the same call may work in a moment.
+#: Codes a gateway or an overloaded server answers with; the same call may succeed soon.
 _PASSING = frozenset({500, 502, 503, 504})
 
 

@@ -33,7 +33,7 @@ class Reply(NamedTuple):
     body: bytes
 
 
-class Stream(NamedTuple):
+class ResponseStream(NamedTuple):
     """Response that is received in parts."""
 
     status: int
@@ -44,7 +44,7 @@ class Stream(NamedTuple):
 class Transport(Protocol):
     async def send(self, request: Request) -> Reply: ...
 
-    def stream(self, request: Request) -> AbstractAsyncContextManager[Stream]: ...
+    def stream(self, request: Request) -> AbstractAsyncContextManager[ResponseStream]: ...
 
     async def renew(self) -> bool:
         """Renew credentials after a 401; return whether a retry makes sense."""

@@ -2,7 +2,7 @@
 
 Guarantees: nothing is written to disk, members that are no YAML or JSON are passed over, nested archives are
 not opened, and what cannot be unpacked is an InputError that names the file. A file that expands beyond a
-limit is refused at that moment, with no more than that in memory.
+limit is refused at once, with no more than that in memory.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def is_wanted(name: str) -> bool:
     base = name.rpartition("/")[2].lower()
     for suffix in _PACKED:
         base = base.removesuffix(suffix)
-    return base.endswith(SUFFIXES) and not base.startswith("._")  # "._x" is what macOS adds beside x
+    return base.endswith(SUFFIXES) and not base.startswith("._")  # "._x" is what macOS adds for x
 
 
 def read_texts(file: BinaryIO, source: str, bounds: Bounds | None = None) -> Iterator[tuple[str, bytes]]:

@@ -33,10 +33,10 @@ class LinuxFiles:
                 os.close(descriptor)
         return 0
 
-    def folders(self, folder: Path) -> tuple[str, ...]:
+    def folders(self, directory: Path) -> tuple[str, ...]:
         """Return the sorted names of the subdirectories."""
         try:
-            with os.scandir(folder) as found:
+            with os.scandir(directory) as found:
                 return tuple(sorted(e.name for e in found if e.is_dir(follow_symlinks=False)))
         except OSError:
             return ()

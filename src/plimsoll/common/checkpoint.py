@@ -27,7 +27,7 @@ from plimsoll.errors import StoreError
 SIZE_MAX = 64 << 20
 
 
-class Severity(StrEnum):
+class FindingSeverity(StrEnum):
     """Severity of a finding."""
 
     INFO = "info"
@@ -36,21 +36,21 @@ class Severity(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class NodeFinding:
     """Problem of a node for its administrator: description and fix."""
 
-    severity: Severity
+    severity: FindingSeverity
     what: str
     fix: str = ""
     path: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedCheckpoint:
     """Content of a record; without a finding, None means that there is no record."""
 
     value: Any | None = None
-    finding: Finding | None = None
+    finding: NodeFinding | None = None
 
 
 #: Makes the body of the next version from that of an older one; ValueError if it is no such body.
@@ -75,24 +75,24 @@ class RecordFile:
     _damage: str = field(default="", init=False)
     _writing: threading.Lock = field(default_factory=threading.Lock, init=False)
 
-    def load(self) -> Loaded:
+    def load(self) -> LoadedCheckpoint:
         """Load the record; one that cannot be used is moved to quarantine."""
         with contextlib.suppress(OSError):
             os.unlink(self._temporary)  # of a save that did not come to its end
         value, problem = self._read()
         if not problem:
-            return Loaded(value)
+            return LoadedCheckpoint(value)
         self._damage = problem
-        return Loaded(None, self._set_aside())
+        return LoadedCheckpoint(None, self._set_aside())
 
-    def look(self) -> Loaded:
+    def look(self) -> LoadedCheckpoint:
         """Read the record without changing anything."""
         value, problem = self._read()
         if not problem:
-            return Loaded(value)
+            return LoadedCheckpoint(value)
         what = f"{self.path} cannot be used: {problem}"
         fix = f"start the agent: it moves the file to {self.quarantine} and makes a new one"
-        return Loaded(None, Finding(Severity.ERROR, what, fix, str(self.path)))
+        return LoadedCheckpoint(None, NodeFinding(FindingSeverity.ERROR, what, fix, str(self.path)))
 
     def save(self, value: Any) -> None:
         """Replace the record durably; raises StoreError otherwise."""
@@ -128,19 +128,19 @@ class RecordFile:
         except ValueError as error:
             return None, str(error)
 
-    def _set_aside(self) -> Finding:
+    def _set_aside(self) -> NodeFinding:
         """Move the damaged file away; until then nothing is written in its place."""
         what = f"{self.path} cannot be used: {self._damage}"
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(self.now()))
         refused = ""
-        for folder in (self.quarantine, self.path.parent):
+        for directory in (self.quarantine, self.path.parent):
             try:
-                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                place = _free_name(folder, f"{self.path.name}.{stamp}")
+                directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+                place = _free_name(directory, f"{self.path.name}.{stamp}")
                 os.rename(self.path, place)
             except FileNotFoundError:
                 self._damage = ""
-                return Finding(Severity.ERROR, f"{what}; it is gone now", "", str(self.path))
+                return NodeFinding(FindingSeverity.ERROR, f"{what}; it is gone now", "", str(self.path))
             except OSError as error:
                 refused = refused or _reason(error)
                 continue
@@ -148,9 +148,11 @@ class RecordFile:
             fix = (
                 "nothing is lost: what it holds is rebuilt; look at the copy to find out what happened to it"
             )
-            return Finding(Severity.ERROR, f"{what}; it was moved to {place}", fix, str(place))
+            return NodeFinding(FindingSeverity.ERROR, f"{what}; it was moved to {place}", fix, str(place))
         fix = f"move {self.path} away by hand; nothing is saved until then"
-        return Finding(Severity.ERROR, f"{what}; it cannot be moved either: {refused}", fix, str(self.path))
+        return NodeFinding(
+            FindingSeverity.ERROR, f"{what}; it cannot be moved either: {refused}", fix, str(self.path)
+        )
 
 
 def read_plain(path: Path) -> tuple[bytes | None, str]:
@@ -220,11 +222,11 @@ def _replace(path: Path, temporary: Path, data: bytes) -> None:
     finally:
         os.close(file)
     os.replace(temporary, path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(folder)
+        os.fsync(directory)
     finally:
-        os.close(folder)
+        os.close(directory)
 
 
 def _open(path: str, flags: int) -> int:
@@ -232,11 +234,11 @@ def _open(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
-def _free_name(folder: Path, name: str) -> Path:
-    place, number = folder / name, 1
+def _free_name(directory: Path, name: str) -> Path:
+    place, number = directory / name, 1
     while os.path.lexists(place):
         number += 1
-        place = folder / f"{name}.{number}"
+        place = directory / f"{name}.{number}"
     return place
 
 

@@ -1,7 +1,7 @@
 """Configuration files, read field by field with errors that name the field and the fix.
 
-A `Section` is a mapping of the file and its location. Every field is taken once; unknown fields are errors,
-because a misspelled setting must not be ignored.
+A `ConfigSection` is a mapping of the file and its location. Every field is taken once; unknown fields are
+errors, because a misspelled setting must not be ignored.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def read_document(path: Path, what: str) -> Any:
     return documents[0] if documents else {}
 
 
-class Section:
+class ConfigSection:
     """Mapping in a configuration file; `end` reports fields that were not taken."""
 
     def __init__(self, tree: Any, where: str) -> None:
@@ -83,17 +83,19 @@ class Section:
             raise self.bad(name, f"must be a time such as 500ms, 15s or 5m, not {_say(value)}")
         return found
 
-    def section(self, name: str) -> Section:
-        return Section(self.take(name), f"{self.where}.{name}" if ": " in self.where else self._path(name))
+    def section(self, name: str) -> ConfigSection:
+        return ConfigSection(
+            self.take(name), f"{self.where}.{name}" if ": " in self.where else self._path(name)
+        )
 
-    def sections(self, name: str) -> list[Section]:
+    def sections(self, name: str) -> list[ConfigSection]:
         """Return a list of mappings."""
         value = self.take(name)
         if value is None:
             return []
         if not isinstance(value, list) or not value:
             raise self.bad(name, f"must be a list with at least one entry, not {_say(value)}")
-        return [Section(item, f"{self._path(name)}[{place}]") for place, item in enumerate(value)]
+        return [ConfigSection(item, f"{self._path(name)}[{place}]") for place, item in enumerate(value)]
 
     def rest(self) -> dict[str, Any]:
         """Return all fields that were not taken, for another reader."""

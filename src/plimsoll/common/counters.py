@@ -17,7 +17,7 @@ def exponential(first: float, factor: float, count: int) -> tuple[float, ...]:
     return tuple(first * factor**power for power in range(count))
 
 
-class Counter:
+class MetricCounter:
     """Counter with labels."""
 
     __slots__ = ("help", "labels", "name", "values")

@@ -1,8 +1,8 @@
 """Health endpoints over HTTP: `/healthz`, `/livez`, `/readyz`, `/metrics` and debug pages.
 
-Guarantees: `livez` says that the process answers and its parts run; `readyz` that it can do its work (a
-scheduler that stands by and has synced is ready, too); `healthz` is the same as `livez` where nothing else is
-said; with `?verbose` each check has a line of its own, as in Kubernetes. Nothing here changes anything.
+`livez` reports that the process responds and its components run; `readyz` that it can do its work (a standby
+scheduler that has synced is ready, too); `healthz` equals `livez` unless configured otherwise; with
+`?verbose` each check has its own line, as in Kubernetes. All endpoints are read-only.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from aiohttp import web
 from plimsoll.errors import ConfigError
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-#: A check is fine ("") or says what is wrong.
+#: A check returns "" or the problem.
 Check = Callable[[], str]
 Page = Callable[[], Any]
 

@@ -18,7 +18,7 @@ from plimsoll.errors import ConfigError, InputError, QuantityError
 
 VARIABLE = "PLIMSOLL_MAX_INPUT"
 _MIB = 1 << 20
-#: Larger dumps are read only if they are asked for: nobody waits minutes for an answer unawares.
+#: Larger dumps are read only if they are requested explicitly, since that takes minutes.
 DEFAULT_MAX = 512 * _MIB
 #: So much is read even if the memory seems to be full.
 _LEAST = 16 * _MIB
@@ -91,15 +91,15 @@ def _cgroups(root: Path) -> list[int]:
         _, controllers, path = [*line.split(":", 2), "", ""][:3]
         if not controllers:
             top = root / "sys/fs/cgroup"
-            folder = top / path.strip("/")
+            directory = top / path.strip("/")
             while True:
-                left += _left(folder / "memory.max", folder / "memory.current")
-                if folder == top or top not in folder.parents:
+                left += _left(directory / "memory.max", directory / "memory.current")
+                if directory == top or top not in directory.parents:
                     break
-                folder = folder.parent
+                directory = directory.parent
         elif "memory" in controllers.split(","):
-            folder = root / "sys/fs/cgroup/memory" / path.strip("/")
-            left += _left(folder / "memory.limit_in_bytes", folder / "memory.usage_in_bytes")
+            directory = root / "sys/fs/cgroup/memory" / path.strip("/")
+            left += _left(directory / "memory.limit_in_bytes", directory / "memory.usage_in_bytes")
     return left
 
 

@@ -2,7 +2,7 @@
 
 It knows keys, dashes, scalars on one line, `{}`, `[]` and literal texts (`|`, `|-`), and gives up
 (`NOT_PLAIN`) at the first sign of anything else: quotes that go on, anchors, tags, flow style, comments
-behind values, dashes behind dashes, keys given twice. What a line says is remembered, since most lines of a
+behind values, dashes behind dashes, keys given twice. Parsed lines are cached, since most lines of a
 dump are those of another object. Guarantees: what it does not give up on, `load_documents` reads as the same
 tree; a property test compares them.
 """
@@ -39,7 +39,7 @@ class _Line(NamedTuple):
     plain: bool  #: the value is a scalar
 
 
-#: What lines say, as far as they have been seen: the first so many that are not too long.
+#: Cache of parsed lines: the first ones that are not too long.
 _SEEN: dict[str, Any] = {}
 _SEEN_MAX = 30_000
 _LONG = 200
@@ -63,16 +63,16 @@ def read_plain(text: str) -> Any:
     while number < count:
         line = lines[number]
         number += 1
-        said = known(line)
-        if said is None:
+        parsed = known(line)
+        if parsed is None:
             if not line:
                 continue
-            said = _understand(line)
-            if said is NOT_PLAIN:
+            parsed = _understand(line)
+            if parsed is NOT_PLAIN:
                 return NOT_PLAIN
-        if said is _BLANK:
+        if parsed is _BLANK:
             continue
-        at, dash, key_at, key, value, plain = said
+        at, dash, key_at, key, value, plain = parsed
 
         # -- which container the line belongs to
         fresh: Any = None
@@ -134,10 +134,10 @@ _BLANK: Final = object()
 
 def _understand(line: str) -> Any:
     """Parse a line, cached."""
-    said = _parse(line)
-    if said is not NOT_PLAIN and len(line) < _LONG and len(_SEEN) < _SEEN_MAX:
-        _SEEN[line] = said
-    return said
+    parsed = _parse(line)
+    if parsed is not NOT_PLAIN and len(line) < _LONG and len(_SEEN) < _SEEN_MAX:
+        _SEEN[line] = parsed
+    return parsed
 
 
 def _parse(line: str) -> Any:

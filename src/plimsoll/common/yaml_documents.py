@@ -2,7 +2,7 @@
 
 A dump of a cluster is one list of a hundred thousand items; read whole it is a tree of gigabytes, read item
 by item it is nothing much, every item has its own line, and progress can be reported. Texts are cut only
-where YAML itself has no say: at `---` in the first column, and at the dashes of a block list below `items:`.
+where YAML needs no parser: at `---` in the first column, and at the dashes of a block list below `items:`.
 Guarantees: what comes out is what `load_documents` makes of the whole (a property test compares them), and
 what is unusual is given to it. Items and small documents as kubectl writes them are read by `yaml_plain.py`;
 documents of nothing but comments are passed over without a parser.
@@ -32,7 +32,7 @@ _CONTENT = re.compile(rb"^[ \t\r]*[^ \t\r\n#]", re.MULTILINE)
 _ASCII = bytes([*range(32, 127), 10, 13])  # where a tab may stand, the parser knows
 
 
-class Part(NamedTuple):
+class DocumentPart(NamedTuple):
     """Document, or one item of a list with the list's own fields."""
 
     line: int
@@ -41,7 +41,7 @@ class Part(NamedTuple):
     end: int  #: how many bytes have been read with it
 
 
-def load_parts(text: bytes) -> Iterator[Part]:
+def load_parts(text: bytes) -> Iterator[DocumentPart]:
     """Yield the documents of a stream without empty ones; lists item by item."""
     if _has_line(text, b"%", b"...") and _UNUSUAL.search(text):
         yield from _whole(text, 0, 1)
@@ -82,7 +82,7 @@ def _is_empty(text: bytes, start: int, end: int) -> bool:
     return _CONTENT.search(text, start, end) is None and not text[start:end].translate(None, _ASCII)
 
 
-def _document(text: bytes, start: int, end: int, line: int) -> Iterator[Part]:
+def _document(text: bytes, start: int, end: int, line: int) -> Iterator[DocumentPart]:
     cut = _cut(text, start, end)
     if cut is None:
         yield from _plainly(text, start, end, line)
@@ -96,16 +96,16 @@ def _document(text: bytes, start: int, end: int, line: int) -> Iterator[Part]:
             trees = _load(text[begin:stop])
         except InputError:
             if end - start <= _SMALL:
-                # Perhaps it was cut where it should not have been; whoever reads all of it knows.
+                # It may have been split at the wrong place; the parser of the complete text reports that.
                 ((_, whole),) = load_documents(b"\n" * (start_line - 1) + text[start:end])
                 for later, item in enumerate(whole["items"][number:], number):
-                    yield Part(line, {**head, "items": [item]}, later, end)
+                    yield DocumentPart(line, {**head, "items": [item]}, later, end)
                 return
             list(load_documents(b"\n" * (line - 1) + text[begin:stop]))  # raises, with the right line
             raise
         if len(trees) != 1 or not isinstance(trees[0], list) or len(trees[0]) != 1:
             raise InputError(f"line {line}: not YAML: an item of a list was expected")
-        yield Part(line, {**head, "items": trees[0]}, number, stop)
+        yield DocumentPart(line, {**head, "items": trees[0]}, number, stop)
 
 
 def _cut(text: bytes, start: int, end: int) -> tuple[Iterator[tuple[int, int]], Any] | None:
@@ -148,7 +148,7 @@ def _load(piece: bytes) -> list[Any]:
     return [tree for _, tree in load_documents(piece)] if tree is NOT_PLAIN else [tree]
 
 
-def _plainly(text: bytes, start: int, end: int, line: int) -> Iterator[Part]:
+def _plainly(text: bytes, start: int, end: int, line: int) -> Iterator[DocumentPart]:
     """Load a document that is not a list, with the fast reader if it is small and plain."""
     piece = text[start:end]
     tree = NOT_PLAIN
@@ -163,13 +163,13 @@ def _plainly(text: bytes, start: int, end: int, line: int) -> Iterator[Part]:
     if not piece.startswith(b"---"):  # it begins with its first word
         found = _CONTENT.search(piece)
         line += piece.count(b"\n", 0, found.end()) if found else 0
-    yield Part(line, tree, -1, end)
+    yield DocumentPart(line, tree, -1, end)
 
 
-def _whole(text: bytes, before: int, line: int) -> Iterator[Part]:
+def _whole(text: bytes, before: int, line: int) -> Iterator[DocumentPart]:
     try:
         for at, tree in load_documents(text):
-            yield Part(line + at - 1, tree, -1, before + len(text))
+            yield DocumentPart(line + at - 1, tree, -1, before + len(text))
     except InputError:
         if line > 1:
             list(load_documents(b"\n" * (line - 1) + text))  # raises, with the right line

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from plimsoll.common.checkpoint import Finding
+from plimsoll.common.checkpoint import NodeFinding
 from plimsoll.ledger.cgroups.containers import ContainerPlan
 from plimsoll.ledger.cgroups.pods import PodPlan, SandboxPlan
 from plimsoll.node.security.credentials import ProcessCredentials
@@ -116,7 +116,7 @@ class Runtime(Protocol):
     volume_types: frozenset[str] | None
 
     @property
-    def findings(self) -> Sequence[Finding]:
+    def findings(self) -> Sequence[NodeFinding]:
         """Problems with the state an earlier agent left, and later ones, newest first."""
         ...
 

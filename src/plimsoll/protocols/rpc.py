@@ -1,6 +1,6 @@
 """gRPC on Unix sockets: serving and calling the services of `messages`.
 
-Guarantees: sockets are reachable by their owner alone from the moment they exist, a socket left behind by a
+Guarantees: sockets are reachable by their owner alone from their creation on, a socket left behind by a
 process that is gone is replaced while one that answers is not, messages are bounded in both directions, and a
 path that is too long for the kernel is refused with its length.
 """
@@ -86,10 +86,10 @@ async def serve(
     largest: int = LARGEST_MESSAGE,
     aside: bool = False,
 ) -> grpc.aio.Server:
-    """Serve on a unix socket; the folder must be there. ConfigError if the socket cannot be had.
+    """Serve on a Unix socket in an existing directory; ConfigError if the socket cannot be opened.
 
-    gRPC removes what is at the path when the server ends, whoever has put it there meanwhile. With `aside`
-    the socket is made beside its place and moved there; then it is the caller's to remove.
+    gRPC removes the file at the path when the server ends, even if another process has created it. With
+    `aside` the socket is created under another name and renamed; then the caller has to remove it.
     """
     check_path(path)
     _clear(path)

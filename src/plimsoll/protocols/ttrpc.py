@@ -2,8 +2,8 @@
 
 Calls are unary; many can be under way at once and are answered in any order. Guarantees: nothing a peer sends
 raises out of here or takes more memory than one message; a message past 4 MiB is refused with
-RESOURCE_EXHAUSTED on either side and the connection goes on; a failed call is a `Fault`, never an exception;
-tasks end with `close`.
+RESOURCE_EXHAUSTED on either side and the connection stays usable; a failed call is a `TtrpcFault`, never an
+exception; tasks end with `close`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _LAST_STREAM = 2**32 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class FrameHeader:
     """Header of a message."""
 
     length: int
@@ -57,14 +57,17 @@ class Header:
         return _HEADER.pack(self.length, self.stream, self.type, self.flags)
 
     @staticmethod
-    def decode(data: bytes) -> Header:
-        return Header(*_HEADER.unpack(data))
+    def decode(data: bytes) -> FrameHeader:
+        return FrameHeader(*_HEADER.unpack(data))
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
-    """Why a call has no answer. `kind` says who found that: status (the peer said so), timeout, closed,
-    oversized (the message is too long to send or to take) or malformed (the answer cannot be read)."""
+class TtrpcFault:
+    """Error of a call.
+
+    `kind` is status (reported by the peer), timeout, closed, oversized (the message is too long to send or to
+    receive) or malformed (the response cannot be decoded).
+    """
 
     code: int
     message: str
@@ -76,16 +79,16 @@ class Fault:
         return self.kind in ("timeout", "closed")
 
 
-CLOSED = Fault(UNAVAILABLE, "ttrpc: closed", "closed")
-TIMED_OUT = Fault(DEADLINE_EXCEEDED, "context deadline exceeded", "timeout")
+CLOSED = TtrpcFault(UNAVAILABLE, "ttrpc: closed", "closed")
+TIMED_OUT = TtrpcFault(DEADLINE_EXCEEDED, "context deadline exceeded", "timeout")
 
 
-def oversized(length: int) -> Fault:
+def oversized(length: int) -> TtrpcFault:
     text = f"message length {length} exceed maximum message size of {LARGEST_DATA}"
-    return Fault(RESOURCE_EXHAUSTED, text, "oversized")
+    return TtrpcFault(RESOURCE_EXHAUSTED, text, "oversized")
 
 
-class Stream(Protocol):
+class TtrpcStream(Protocol):
     """Bidirectional byte stream."""
 
     async def read(self, length: int) -> bytes:
@@ -130,23 +133,23 @@ class SocketStream:
 class Frame:
     """Received message; without data if it was too long."""
 
-    header: Header
+    header: FrameHeader
     data: bytes | None
 
 
-async def read_frame(stream: Stream) -> Frame | None:
+async def read_frame(stream: TtrpcStream) -> Frame | None:
     """Read the next message; None at the end of the stream, also within a message."""
     head = await _read_all(stream, HEADER_SIZE)
     if head is None:
         return None
-    header = Header.decode(head)
+    header = FrameHeader.decode(head)
     if header.length > LARGEST_DATA:
         return Frame(header, None) if await _skip(stream, header.length) else None
     data = await _read_all(stream, header.length)
     return None if data is None else Frame(header, data)
 
 
-async def _read_all(stream: Stream, length: int) -> bytes | None:
+async def _read_all(stream: TtrpcStream, length: int) -> bytes | None:
     data = bytearray()
     while len(data) < length:
         some = await stream.read(length - len(data))
@@ -156,7 +159,7 @@ async def _read_all(stream: Stream, length: int) -> bytes | None:
     return bytes(data)
 
 
-async def _skip(stream: Stream, length: int) -> bool:
+async def _skip(stream: TtrpcStream, length: int) -> bool:
     while length:
         some = await stream.read(min(length, 65536))
         if not some:
@@ -165,7 +168,7 @@ async def _skip(stream: Stream, length: int) -> bool:
     return True
 
 
-async def _write(stream: Stream, header: Header, data: bytes) -> bool:
+async def _write(stream: TtrpcStream, header: FrameHeader, data: bytes) -> bool:
     # Header and data are parts of their own: behind NRI's multiplexer each becomes a frame of its own.
     return await stream.write(header.encode(), data) if data else await stream.write(header.encode())
 
@@ -179,10 +182,10 @@ async def end_tasks(tasks: Iterable[asyncio.Task[Any]]) -> None:
         await asyncio.wait(others)
 
 
-class Client:
+class TtrpcClient:
     """Client of one stream."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: TtrpcStream) -> None:
         self._stream = stream
         self._next = 1
         self._waiting: dict[int, asyncio.Future[Frame | None]] = {}
@@ -194,11 +197,11 @@ class Client:
         return self._gone.is_set()
 
     async def wait_closed(self) -> None:
-        """Until the stream has ended, whoever ended it."""
+        """Wait until the stream has ended, on either side."""
         await self._gone.wait()
 
-    async def call(self, method: MethodDescriptor, request: Message, *, timeout: float) -> Any | Fault:
-        """Return the response, or a Fault after `timeout` seconds. Cancelled calls leave nothing behind."""
+    async def call(self, method: MethodDescriptor, request: Message, *, timeout: float) -> Any | TtrpcFault:
+        """Return the response, or a TtrpcFault after `timeout` seconds. Calls can be cancelled."""
         envelope = ttrpc.Request(
             service=method.containing_service.full_name,
             method=method.name,
@@ -217,7 +220,7 @@ class Client:
         self._waiting[number] = answer
         try:
             async with asyncio.timeout(timeout):
-                if not await _write(self._stream, Header(len(data), number, REQUEST), data):
+                if not await _write(self._stream, FrameHeader(len(data), number, REQUEST), data):
                     return CLOSED
                 frame = await answer
         except TimeoutError:
@@ -249,21 +252,21 @@ class Client:
         await end_tasks([self._reader])
 
 
-def _open(frame: Frame, method: MethodDescriptor) -> Any | Fault:
+def _open(frame: Frame, method: MethodDescriptor) -> Any | TtrpcFault:
     """Decode the message of a response."""
     if frame.data is None:
         return oversized(frame.header.length)
     try:
         envelope = ttrpc.Response.FromString(frame.data)
         if envelope.status.code:
-            return Fault(envelope.status.code, envelope.status.message)
+            return TtrpcFault(envelope.status.code, envelope.status.message)
         return GetMessageClass(method.output_type).FromString(envelope.payload)
     except DecodeError as error:
-        return Fault(INTERNAL, f"protocol error: {method.name}: {error}", "malformed")
+        return TtrpcFault(INTERNAL, f"protocol error: {method.name}: {error}", "malformed")
 
 
 #: Answers a request with a message, with nothing (an empty answer), or with why there is none.
-Handler: TypeAlias = Callable[[Any], Awaitable[Message | Fault | None]]
+Handler: TypeAlias = Callable[[Any], Awaitable[Message | TtrpcFault | None]]
 
 
 class Server:
@@ -271,7 +274,7 @@ class Server:
 
     def __init__(
         self,
-        stream: Stream,
+        stream: TtrpcStream,
         service: ServiceDescriptor,
         handlers: Mapping[str, Handler],
         *,
@@ -310,48 +313,48 @@ class Server:
             for task in self._calls:
                 task.cancel()
 
-    def _refusal(self, frame: Frame) -> Fault | None:
+    def _refusal(self, frame: Frame) -> TtrpcFault | None:
         """Return what is wrong with a frame before it is decoded."""
         header = frame.header
         if header.stream % 2 == 0:
-            return Fault(INVALID_ARGUMENT, "StreamID must be odd for client initiated streams")
+            return TtrpcFault(INVALID_ARGUMENT, "StreamID must be odd for client initiated streams")
         if header.type == DATA:
-            return Fault(INVALID_ARGUMENT, "StreamID is no longer active")
+            return TtrpcFault(INVALID_ARGUMENT, "StreamID is no longer active")
         if header.type != REQUEST:
-            return Fault(INVALID_ARGUMENT, f"unsupported message type {header.type}")
+            return TtrpcFault(INVALID_ARGUMENT, f"unsupported message type {header.type}")
         if header.stream <= self._last:
-            return Fault(INVALID_ARGUMENT, "StreamID cannot be re-used and must increment")
+            return TtrpcFault(INVALID_ARGUMENT, "StreamID cannot be re-used and must increment")
         self._last = header.stream
         if frame.data is None:
             return oversized(header.length)
         if len(self._calls) >= self._most:
-            return Fault(RESOURCE_EXHAUSTED, f"more than {self._most} requests are under way")
+            return TtrpcFault(RESOURCE_EXHAUSTED, f"more than {self._most} requests are under way")
         return None
 
     async def _answer(self, frame: Frame) -> None:
         await self._send(frame.header.stream, await self._carry_out(frame.data or b""))
 
-    async def _send(self, stream: int, answer: Message | Fault | None) -> None:
+    async def _send(self, stream: int, answer: Message | TtrpcFault | None) -> None:
         data = _respond(answer).SerializeToString()
         if len(data) > LARGEST_DATA:
             data = _respond(oversized(len(data))).SerializeToString()
-        await _write(self._stream, Header(len(data), stream, RESPONSE), data)
+        await _write(self._stream, FrameHeader(len(data), stream, RESPONSE), data)
 
-    async def _carry_out(self, data: bytes) -> Message | Fault | None:
+    async def _carry_out(self, data: bytes) -> Message | TtrpcFault | None:
         try:
             envelope = ttrpc.Request.FromString(data)
         except DecodeError as error:
-            return Fault(INVALID_ARGUMENT, f"unmarshal request error: {error}")
+            return TtrpcFault(INVALID_ARGUMENT, f"unmarshal request error: {error}")
         if envelope.service != self._service.full_name:
-            return Fault(UNIMPLEMENTED, f"service {envelope.service}")
+            return TtrpcFault(UNIMPLEMENTED, f"service {envelope.service}")
         method = self._service.methods_by_name.get(envelope.method)
         handler = self._handlers.get(envelope.method)
         if method is None or handler is None:
-            return Fault(UNIMPLEMENTED, f"method {envelope.method}")
+            return TtrpcFault(UNIMPLEMENTED, f"method {envelope.method}")
         try:
             request = GetMessageClass(method.input_type).FromString(envelope.payload)
         except DecodeError as error:
-            return Fault(INTERNAL, f"ttrpc: error unmarshalling payload: {error}")
+            return TtrpcFault(INTERNAL, f"ttrpc: error unmarshalling payload: {error}")
         limit = envelope.timeout_nano / 1e9 if envelope.timeout_nano > 0 else None
         try:
             async with asyncio.timeout(limit):
@@ -360,7 +363,7 @@ class Server:
             return TIMED_OUT
         except Exception as error:  # a handler's bug is its caller's answer, not the end of the connection
             logger.exception("%s failed", envelope.method)
-            return Fault(UNKNOWN, f"{type(error).__name__}: {error}")
+            return TtrpcFault(UNKNOWN, f"{type(error).__name__}: {error}")
 
     async def close(self) -> None:
         self._gone.set()
@@ -368,7 +371,7 @@ class Server:
         await end_tasks([self._reader, *self._calls])
 
 
-def _respond(answer: Message | Fault | None) -> Any:
-    if isinstance(answer, Fault):
+def _respond(answer: Message | TtrpcFault | None) -> Any:
+    if isinstance(answer, TtrpcFault):
         return ttrpc.Response(status=ttrpc.Status(code=answer.code or UNKNOWN, message=answer.message))
     return ttrpc.Response(payload=b"" if answer is None else answer.SerializeToString())

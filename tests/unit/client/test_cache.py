@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.client import WatchEvent
-from plimsoll.client.cache import Cache, Change, is_older
+from plimsoll.client.cache import Cache, CacheChange, is_older
 
 Objects = dict[str, tuple[str, int]]
 
@@ -25,7 +25,7 @@ def read(text: bytes) -> tuple[str, int]:
     return metadata["uid"], int(metadata["resourceVersion"])
 
 
-def fold(told: Objects, changes: Iterable[Change], cache: Cache[Any]) -> None:
+def fold(told: Objects, changes: Iterable[CacheChange], cache: Cache[Any]) -> None:
     """Apply changes to a copy, checking that each continues what was told before."""
     for (_, name), old, new in changes:
         assert (None if old is None else cache.view(old)) == told.get(name)

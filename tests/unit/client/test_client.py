@@ -14,7 +14,7 @@ from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.client import Client, Endpoint
 from plimsoll.client.endpoints import CONFIG_MAPS, ENDPOINTS, NODES, PODS, RESOURCE_CLAIMS, find_endpoint
-from plimsoll.client.transport import Reply, Request, Stream
+from plimsoll.client.transport import Reply, Request, ResponseStream
 from plimsoll.common.rate_limit import Bucket
 from plimsoll.errors import ApiError, InputError, UnreachableError
 from tests.unit.client.world import refusal, reply
@@ -38,13 +38,13 @@ class Scripted:
         return answer
 
     @asynccontextmanager
-    async def stream(self, request: Request) -> AsyncIterator[Stream]:
+    async def stream(self, request: Request) -> AsyncIterator[ResponseStream]:
         answer = await self.send(request)
 
         async def chunks() -> AsyncIterator[bytes]:
             yield answer.body
 
-        yield Stream(answer.status, answer.headers, chunks())
+        yield ResponseStream(answer.status, answer.headers, chunks())
 
     async def renew(self) -> bool:
         return self.renewals.pop(0)

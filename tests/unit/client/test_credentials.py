@@ -18,7 +18,7 @@ import pytest
 from plimsoll.apiserver.auth.certificates import CertificateAuthority
 from plimsoll.apiserver.auth.users import User
 from plimsoll.client import Client, ClientConfig, ExecPlugin, Impersonation, Material
-from plimsoll.client.credentials import Credentials
+from plimsoll.client.credentials import ClientCredentials
 from plimsoll.client.endpoints import CONFIG_MAPS
 from plimsoll.client.exec_plugin import ExecSource
 from plimsoll.errors import ApiError, ConfigError
@@ -37,7 +37,7 @@ class Clock:
         return self.now
 
 
-def authorization(credentials: Credentials) -> str:
+def authorization(credentials: ClientCredentials) -> str:
     return dict(asyncio.run(credentials.headers()))["Authorization"]
 
 
@@ -47,7 +47,7 @@ def authorization(credentials: Credentials) -> str:
 def test_a_token_file_is_read_again(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("one\n")
-    credentials = Credentials(ClientConfig(SERVER, token=Material(file=file)), Clock())
+    credentials = ClientCredentials(ClientConfig(SERVER, token=Material(file=file)), Clock())
     assert authorization(credentials) == "Bearer one"
     other = tmp_path / "other"
     other.write_text("two")
@@ -62,7 +62,7 @@ def test_a_token_file_is_read_again(tmp_path: Path) -> None:
 def test_a_refused_token_is_looked_up_at_once(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("one")
-    credentials = Credentials(ClientConfig(SERVER, token=Material(file=file)), lambda: 0.0)
+    credentials = ClientCredentials(ClientConfig(SERVER, token=Material(file=file)), lambda: 0.0)
     assert authorization(credentials) == "Bearer one"
     assert not asyncio.run(credentials.renew())
     file.write_text("second")
@@ -74,9 +74,9 @@ def test_a_refused_token_is_looked_up_at_once(tmp_path: Path) -> None:
 def test_a_token_beside_its_file(tmp_path: Path) -> None:
     file = tmp_path / "token"
     config = ClientConfig(SERVER, token=Material(b"given", file))
-    assert authorization(Credentials(config)) == "Bearer given"
+    assert authorization(ClientCredentials(config)) == "Bearer given"
     file.write_text("read")
-    assert authorization(Credentials(config)) == "Bearer read"
+    assert authorization(ClientCredentials(config)) == "Bearer read"
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_a_token_beside_its_file(tmp_path: Path) -> None:
     [(b"", "x: the token is empty"), (b"a b", "one word"), ("ö".encode(), "one word"), (b"a\nb", "one word")],
 )
 def test_tokens_that_are_none(content: bytes, message: str) -> None:
-    credentials = Credentials(ClientConfig(SERVER, token=Material(content, origin="x")))
+    credentials = ClientCredentials(ClientConfig(SERVER, token=Material(content, origin="x")))
     with pytest.raises(ConfigError, match=message):
         authorization(credentials)
 
@@ -92,24 +92,24 @@ def test_tokens_that_are_none(content: bytes, message: str) -> None:
 def test_a_token_file_that_is_not_there(tmp_path: Path) -> None:
     config = ClientConfig(SERVER, token=Material(file=tmp_path / "gone", origin="user 'u'"))
     with pytest.raises(ConfigError, match=r"user 'u': .*gone: No such file"):
-        authorization(Credentials(config))
+        authorization(ClientCredentials(config))
 
 
 def test_a_password() -> None:
-    assert authorization(Credentials(ClientConfig(SERVER, basic=("me", "p:w")))) == "Basic bWU6cDp3"
+    assert authorization(ClientCredentials(ClientConfig(SERVER, basic=("me", "p:w")))) == "Basic bWU6cDp3"
 
 
 def test_names_that_cannot_stand_in_a_header() -> None:
     for who in (Impersonation("a\r\nX: y"), Impersonation("a", groups=("b\n",))):
         with pytest.raises(ConfigError, match="is no name"):
-            Credentials(ClientConfig(SERVER, impersonation=who, origin="o"))
+            ClientCredentials(ClientConfig(SERVER, impersonation=who, origin="o"))
 
 
 # -- certificates
 
 
 def context_of(config: ClientConfig) -> ssl.SSLContext:
-    return asyncio.run(Credentials(config).tls())
+    return asyncio.run(ClientCredentials(config).tls())
 
 
 def test_certificates_that_cannot_be_used(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_renewed_certificates_are_taken_up(tmp_path: Path) -> None:
             certificate=Material(file=certificate),
             key=Material(file=key),
         )
-        credentials = Credentials(config, Clock())
+        credentials = ClientCredentials(config, Clock())
         first = await credentials.tls()
         assert await credentials.tls() is first
         fresh = authority.issue_client(User("a"))
@@ -281,7 +281,7 @@ def test_a_certificate_from_a_plugin(tmp_path: Path) -> None:
     )
 
     async def story() -> None:
-        credentials = Credentials(ClientConfig(SERVER, exec_plugin=plugin(command)))
+        credentials = ClientCredentials(ClientConfig(SERVER, exec_plugin=plugin(command)))
         first = await credentials.tls()
         assert await credentials.tls() is first
         assert await credentials.headers() == []

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plimsoll.client import Client
-from plimsoll.client.leader_election import Election, Timing
+from plimsoll.client.leader_election import Election, LeaseTiming
 from plimsoll.errors import ApiError, ConfigError, LeaseLostError, UnreachableError
 
 
@@ -440,9 +440,9 @@ def test_a_lease_is_released_only_if_every_write_was_answered() -> None:
 
 
 @pytest.mark.parametrize(
-    "timing", [Timing(10, 10, 2), Timing(15, 2, 2), Timing(15, 10, 0), Timing(15, 10, -1)]
+    "timing", [LeaseTiming(10, 10, 2), LeaseTiming(15, 2, 2), LeaseTiming(15, 10, 0), LeaseTiming(15, 10, -1)]
 )
-def test_times_that_make_no_sense(timing: Timing) -> None:
+def test_times_that_make_no_sense(timing: LeaseTiming) -> None:
     with pytest.raises(ConfigError, match="leader election"):
         candidate(Leases(Random(1)), "a", timing=timing)
 

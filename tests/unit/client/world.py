@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
-from plimsoll.client.transport import Reply, Request, Stream
+from plimsoll.client.transport import Reply, Request, ResponseStream
 from plimsoll.errors import InputError, UnreachableError
 
 Tree = dict[str, Any]
@@ -112,7 +112,7 @@ class World:
         return reply({"kind": "ConfigMapList", "apiVersion": "v1", "metadata": metadata, "items": bare})
 
     @asynccontextmanager
-    async def stream(self, request: Request) -> AsyncIterator[Stream]:
+    async def stream(self, request: Request) -> AsyncIterator[ResponseStream]:
         self.requests.append(request)
         await asyncio.sleep(0)
         if self.failures:
@@ -120,17 +120,19 @@ class World:
         query = dict(request.query)
         if "sendInitialEvents" in query:
             if not self.streams:
-                yield Stream(422, {}, _once(refusal(422, "Invalid").body))
+                yield ResponseStream(422, {}, _once(refusal(422, "Invalid").body))
                 return
             initial = b"".join(frame(0, "ADDED", tree) for tree in self.objects.values())
-            yield Stream(200, {}, self._events(self.revision, initial + bookmark(self.revision, end=True)))
+            yield ResponseStream(
+                200, {}, self._events(self.revision, initial + bookmark(self.revision, end=True))
+            )
             return
         since = int(query["resourceVersion"])
         if since < self.floor:
             error = refusal(410, "Expired")
-            yield Stream(410, {}, _once(error.body))
+            yield ResponseStream(410, {}, _once(error.body))
             return
-        yield Stream(200, {}, self._events(since - self.early))
+        yield ResponseStream(200, {}, self._events(since - self.early))
 
     async def _events(self, since: int, initial: bytes = b"") -> AsyncIterator[bytes]:
         cut, place = self._cut, 0

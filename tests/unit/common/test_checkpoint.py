@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.common import checkpoint as records
-from plimsoll.common.checkpoint import RecordFile, Severity, read, render
+from plimsoll.common.checkpoint import FindingSeverity, RecordFile, read, render
 from plimsoll.errors import StoreError
 
 NOON = 1_800_000_000.0
@@ -84,9 +84,9 @@ def test_odd_files_are_no_records(raw: bytes) -> None:
 
 
 def test_a_record_is_saved_and_loaded(file: RecordFile) -> None:
-    assert file.load() == records.Loaded()
+    assert file.load() == records.LoadedCheckpoint()
     file.save({"a": [1, "é"]})
-    assert file.load() == records.Loaded({"a": [1, "é"]})
+    assert file.load() == records.LoadedCheckpoint({"a": [1, "é"]})
     assert stat.S_IMODE(file.path.stat().st_mode) == 0o600
     file.save([])
     assert file.load().value == []
@@ -117,12 +117,12 @@ def test_what_cannot_be_used_is_set_aside(file: RecordFile, content: bytes, word
     loaded = file.load()
     assert loaded.value is None
     assert loaded.finding is not None
-    assert loaded.finding.severity is Severity.ERROR
+    assert loaded.finding.severity is FindingSeverity.ERROR
     assert word in loaded.finding.what
     place = file.quarantine / "x.json.20270115T080000Z"
     assert place.read_bytes() == content
     assert str(place) == loaded.finding.path
-    assert file.load() == records.Loaded()
+    assert file.load() == records.LoadedCheckpoint()
     # A second one at the same time gets a name of its own.
     file.path.write_bytes(b"again")
     file.load()

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.registry import Collector
 
-from plimsoll.common.counters import Counter, Histogram, exponential
+from plimsoll.common.counters import Histogram, MetricCounter, exponential
 
 BOUNDS = (0.5, 1.0, 2.0)
 
 
 class Shown(Collector):
-    def __init__(self, *kept: Counter | Histogram) -> None:
+    def __init__(self, *kept: MetricCounter | Histogram) -> None:
         self._kept = kept
 
     def collect(self):  # type: ignore[no-untyped-def]
@@ -32,7 +32,7 @@ def page(registry: CollectorRegistry) -> list[str]:
     )
 )
 def test_the_same_page_as_prometheus(seen: list[tuple[str, float]]) -> None:
-    counter, histogram = Counter("c_total", "C.", ("x",)), Histogram("h", "H.", BOUNDS, ("x",))
+    counter, histogram = MetricCounter("c_total", "C.", ("x",)), Histogram("h", "H.", BOUNDS, ("x",))
     registry, theirs = CollectorRegistry(), CollectorRegistry()
     other_counter = prometheus_client.Counter("c_total", "C.", ["x"], registry=theirs)
     other_histogram = prometheus_client.Histogram("h", "H.", ["x"], buckets=BOUNDS, registry=theirs)
@@ -47,7 +47,7 @@ def test_the_same_page_as_prometheus(seen: list[tuple[str, float]]) -> None:
 
 def test_without_labels_there_is_a_zero_from_the_start() -> None:
     registry = CollectorRegistry()
-    registry.register(Shown(Counter("c_total", "C."), Histogram("h", "H.", BOUNDS)))
+    registry.register(Shown(MetricCounter("c_total", "C."), Histogram("h", "H.", BOUNDS)))
     assert "c_total 0.0" in page(registry)
     assert "h_count 0.0" in page(registry)
 

@@ -15,7 +15,7 @@ from plimsoll.apiserver.registry.resources import RESOURCES
 from plimsoll.client import Client
 from plimsoll.client.discovery import discover
 from plimsoll.client.endpoints import NAMESPACES, PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
-from plimsoll.client.leader_election import Election, Timing
+from plimsoll.client.leader_election import Election, LeaseTiming
 from plimsoll.controllers import NAMES, ControllerManager
 from plimsoll.controllers.namespace import DEFAULT_NAMESPACES
 from plimsoll.errors import ApiError, InputError
@@ -195,7 +195,7 @@ def test_one_of_two_works_and_the_other_takes_over() -> None:
                 "kube-system",
                 "plimsoll-controllers",
                 identity,
-                timing=Timing(lease=1.0, renew=0.5, retry=0.02),
+                timing=LeaseTiming(lease=1.0, renew=0.5, retry=0.02),
             )
             client = connect_in_process(world.api.handle, ADMIN, user_agent=identity)
             pair.append(ControllerManager(client, only=["resourceclaim-controller"], election=election))

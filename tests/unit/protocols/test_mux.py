@@ -15,7 +15,7 @@ from plimsoll.protocols import mux as muxes
 from plimsoll.protocols.messages import nri
 from plimsoll.protocols.mux import PLUGIN_SERVICE, RUNTIME_SERVICE, Mux, encode_frame
 from plimsoll.protocols.nri.events import RUNTIME
-from plimsoll.protocols.ttrpc import Client, Server
+from plimsoll.protocols.ttrpc import Server, TtrpcClient
 
 
 async def _ends() -> tuple[Mux, asyncio.StreamReader, asyncio.StreamWriter]:
@@ -41,7 +41,7 @@ def test_header_and_data_of_a_call_are_frames_of_their_own() -> None:
 
     async def story() -> None:
         mux, reader, writer = await _ends()
-        client = Client(mux.open(RUNTIME_SERVICE))
+        client = TtrpcClient(mux.open(RUNTIME_SERVICE))
         request = nri.RegisterPluginRequest(plugin_name="x" * 10_000)
         call = asyncio.create_task(client.call(RUNTIME.methods_by_name["RegisterPlugin"], request, timeout=5))
         assert await reader.readexactly(8) == struct.pack(">II", 2, 10)
@@ -140,7 +140,7 @@ def test_both_sides_call_each_other_over_one_connection() -> None:
             Server(ends[0].open(PLUGIN_SERVICE), RUNTIME, {"UpdateContainers": answer}),
             Server(ends[1].open(RUNTIME_SERVICE), RUNTIME, {"UpdateContainers": answer}),
         ]
-        clients = [Client(ends[1].open(PLUGIN_SERVICE)), Client(ends[0].open(RUNTIME_SERVICE))]
+        clients = [TtrpcClient(ends[1].open(PLUGIN_SERVICE)), TtrpcClient(ends[0].open(RUNTIME_SERVICE))]
         method = RUNTIME.methods_by_name["UpdateContainers"]
         requests = [
             nri.UpdateContainersRequest(update=[nri.ContainerUpdate(container_id="x" * size)])
@@ -150,7 +150,7 @@ def test_both_sides_call_each_other_over_one_connection() -> None:
             *(client.call(method, request, timeout=20) for request in requests for client in clients)
         )
         assert [reply.failed[0] for reply in replies[::2]] == [request.update[0] for request in requests]
-        parts: list[Client | Server | Mux] = [*clients, *servers, *ends]
+        parts: list[TtrpcClient | Server | Mux] = [*clients, *servers, *ends]
         for part in parts:
             await part.close()
 

@@ -14,7 +14,7 @@ from plimsoll.protocols import ttrpc
 from plimsoll.protocols.messages import nri
 from plimsoll.protocols.messages import ttrpc as envelopes
 from plimsoll.protocols.nri.events import RUNTIME
-from plimsoll.protocols.ttrpc import Client, Fault, Header, Server, SocketStream
+from plimsoll.protocols.ttrpc import FrameHeader, Server, SocketStream, TtrpcClient, TtrpcFault
 
 REGISTER = RUNTIME.methods_by_name["RegisterPlugin"]
 UPDATE = RUNTIME.methods_by_name["UpdateContainers"]
@@ -58,7 +58,7 @@ def _ask(**fields: Any) -> nri.RegisterPluginRequest:
 def test_a_call_has_the_bytes_that_others_send() -> None:
     async def story() -> None:
         here, there = await _pair()
-        client = Client(here)
+        client = TtrpcClient(here)
         call = asyncio.create_task(client.call(REGISTER, _ask(), timeout=5))
         assert await _exactly(there, len(GOLDEN_REQUEST)) == GOLDEN_REQUEST
         await _fill(there, GOLDEN_EMPTY)
@@ -70,8 +70,8 @@ def test_a_call_has_the_bytes_that_others_send() -> None:
 
 
 def test_answers_have_the_bytes_that_others_send() -> None:
-    async def story(answer: Fault | None, want: bytes) -> None:
-        async def handler(request: nri.RegisterPluginRequest) -> Fault | None:
+    async def story(answer: TtrpcFault | None, want: bytes) -> None:
+        async def handler(request: nri.RegisterPluginRequest) -> TtrpcFault | None:
             assert (request.plugin_name, request.plugin_idx) == ("x", "10")
             return answer
 
@@ -83,21 +83,21 @@ def test_answers_have_the_bytes_that_others_send() -> None:
         there.close()
 
     asyncio.run(story(None, GOLDEN_EMPTY))
-    asyncio.run(story(Fault(2, "no"), GOLDEN_REFUSED))
+    asyncio.run(story(TtrpcFault(2, "no"), GOLDEN_REFUSED))
 
 
-async def _both(handlers: Any, **options: Any) -> tuple[Client, Server]:
+async def _both(handlers: Any, **options: Any) -> tuple[TtrpcClient, Server]:
     here, there = await _pair()
-    return Client(here), Server(there, RUNTIME, handlers, **options)
+    return TtrpcClient(here), Server(there, RUNTIME, handlers, **options)
 
 
 def test_many_calls_are_answered_in_any_order() -> None:
     async def story() -> None:
         gates = [asyncio.Event() for _ in range(20)]
 
-        async def handler(request: nri.RegisterPluginRequest) -> Fault:
+        async def handler(request: nri.RegisterPluginRequest) -> TtrpcFault:
             await gates[int(request.plugin_idx)].wait()
-            return Fault(9, request.plugin_idx)
+            return TtrpcFault(9, request.plugin_idx)
 
         client, server = await _both({"RegisterPlugin": handler})
         calls = [
@@ -108,7 +108,7 @@ def test_many_calls_are_answered_in_any_order() -> None:
         ]
         for number in reversed(range(20)):
             gates[number].set()
-            assert await calls[number] == Fault(9, str(number))
+            assert await calls[number] == TtrpcFault(9, str(number))
         await client.close()
         await server.close()
 
@@ -125,7 +125,7 @@ def test_a_call_that_takes_too_long_is_given_up_and_the_next_one_works() -> None
 
         client, server = await _both({"RegisterPlugin": handler})
         fault = await client.call(REGISTER, nri.RegisterPluginRequest(), timeout=0.05)
-        assert fault in (ttrpc.TIMED_OUT, Fault(ttrpc.DEADLINE_EXCEEDED, "context deadline exceeded"))
+        assert fault in (ttrpc.TIMED_OUT, TtrpcFault(ttrpc.DEADLINE_EXCEEDED, "context deadline exceeded"))
         late.set()
         assert await client.call(REGISTER, _ask(), timeout=5) == nri.Empty()
         await client.close()
@@ -149,7 +149,7 @@ def test_a_handler_is_stopped_when_its_caller_waits_no_longer() -> None:
         data = envelopes.Request(
             service=RUNTIME.full_name, method="RegisterPlugin", timeout_nano=20_000_000
         ).SerializeToString()
-        await _fill(there, Header(len(data), 1, ttrpc.REQUEST).encode() + data)
+        await _fill(there, FrameHeader(len(data), 1, ttrpc.REQUEST).encode() + data)
         frame = await ttrpc.read_frame(there)
         assert frame is not None
         assert frame.data is not None
@@ -167,9 +167,9 @@ def test_faults_by_their_codes(caplog: pytest.LogCaptureFixture) -> None:
             raise RuntimeError("boom")
 
         client, server = await _both({"UpdateContainers": broken})
-        assert await client.call(REGISTER, _ask(), timeout=5) == Fault(12, "method RegisterPlugin")
+        assert await client.call(REGISTER, _ask(), timeout=5) == TtrpcFault(12, "method RegisterPlugin")
         refused = await client.call(UPDATE, nri.UpdateContainersRequest(), timeout=5)
-        assert refused == Fault(2, "RuntimeError: boom")
+        assert refused == TtrpcFault(2, "RuntimeError: boom")
         await server.close()
         await client.wait_closed()
         assert await client.call(REGISTER, _ask(), timeout=5) == ttrpc.CLOSED
@@ -197,7 +197,7 @@ def test_numbers_of_calls_are_never_used_twice() -> None:
 def test_calls_under_way_end_with_the_connection() -> None:
     async def story() -> None:
         here, there = await _pair()
-        client = Client(here)
+        client = TtrpcClient(here)
         calls = [asyncio.create_task(client.call(REGISTER, _ask(), timeout=30)) for _ in range(3)]
         await _exactly(there, len(GOLDEN_REQUEST))
         there.close()
@@ -224,7 +224,7 @@ def test_messages_that_are_too_long_are_refused_and_the_connection_goes_on() -> 
         assert fault.code == 8
         assert "exceed maximum message size of 4194304" in fault.message
         answer = await client.call(UPDATE, ask(4_000_000), timeout=5)
-        assert not isinstance(answer, Fault)
+        assert not isinstance(answer, TtrpcFault)
         assert len(answer.failed[0].container_id) == 4_000_000
         await client.close()
         await server.close()
@@ -240,7 +240,9 @@ def test_a_peer_that_sends_too_much_is_told_so_and_read_on(length: int) -> None:
 
         here, there = await _pair()
         server = Server(here, RUNTIME, {"RegisterPlugin": handler})
-        sending = asyncio.create_task(_fill(there, Header(length, 1, ttrpc.REQUEST).encode() + bytes(length)))
+        sending = asyncio.create_task(
+            _fill(there, FrameHeader(length, 1, ttrpc.REQUEST).encode() + bytes(length))
+        )
         frame = await ttrpc.read_frame(there)
         assert frame is not None
         assert frame.data is not None
@@ -249,7 +251,7 @@ def test_a_peer_that_sends_too_much_is_told_so_and_read_on(length: int) -> None:
         await _fill(there, GOLDEN_REQUEST.replace(b"\x00\x00\x00\x01\x01", b"\x00\x00\x00\x03\x01", 1))
         assert await _exactly(there, 10) == bytes.fromhex("00000000000000030200")
         # The same for answers.
-        client = Client(there)
+        client = TtrpcClient(there)
         call = asyncio.create_task(client.call(REGISTER, _ask(), timeout=5))
         await asyncio.sleep(0)
         await server.close()
@@ -262,11 +264,11 @@ def test_a_peer_that_sends_too_much_is_told_so_and_read_on(length: int) -> None:
 def test_an_answer_that_is_too_long_is_a_fault_of_that_call() -> None:
     async def story() -> None:
         here, there = await _pair()
-        client = Client(here)
+        client = TtrpcClient(here)
         call = asyncio.create_task(client.call(REGISTER, _ask(), timeout=5))
         await _exactly(there, len(GOLDEN_REQUEST))
         length = ttrpc.LARGEST_DATA + 1
-        await _fill(there, Header(length, 1, ttrpc.RESPONSE).encode() + bytes(length))
+        await _fill(there, FrameHeader(length, 1, ttrpc.RESPONSE).encode() + bytes(length))
         assert await call == ttrpc.oversized(length)
         assert not client.closed
         await client.close()
@@ -278,11 +280,11 @@ def test_an_answer_that_is_too_long_is_a_fault_of_that_call() -> None:
 def test_an_answer_that_cannot_be_read_is_a_fault_of_that_call() -> None:
     async def story() -> None:
         here, there = await _pair()
-        client = Client(here)
+        client = TtrpcClient(here)
         for number, data in ((1, b"\xff\xff"), (3, b"\x12\x02\x0a\xff")):
             call = asyncio.create_task(client.call(REGISTER, _ask(), timeout=5))
             await _exactly(there, len(GOLDEN_REQUEST))
-            await _fill(there, Header(len(data), number, ttrpc.RESPONSE).encode() + data)
+            await _fill(there, FrameHeader(len(data), number, ttrpc.RESPONSE).encode() + data)
             fault = await call
             assert (fault.code, fault.kind) == (ttrpc.INTERNAL, "malformed")
         await client.close()
@@ -302,7 +304,7 @@ def test_requests_past_the_limit_are_refused() -> None:
         first = [asyncio.create_task(client.call(REGISTER, _ask(), timeout=5)) for _ in range(2)]
         await asyncio.sleep(0)
         fault = await client.call(REGISTER, _ask(), timeout=5)
-        assert fault == Fault(8, "more than 2 requests are under way")
+        assert fault == TtrpcFault(8, "more than 2 requests are under way")
         gate.set()
         assert await asyncio.gather(*first) == [nri.Empty(), nri.Empty()]
         await client.close()
@@ -314,14 +316,14 @@ def test_requests_past_the_limit_are_refused() -> None:
 @pytest.mark.parametrize(
     ("header", "code"),
     [
-        (Header(0, 2, ttrpc.REQUEST), 3),
-        (Header(0, 1, ttrpc.DATA), 3),
-        (Header(0, 1, ttrpc.RESPONSE), 3),
-        (Header(0, 1, 77), 3),
-        (Header(0, 1, ttrpc.REQUEST), 12),
+        (FrameHeader(0, 2, ttrpc.REQUEST), 3),
+        (FrameHeader(0, 1, ttrpc.DATA), 3),
+        (FrameHeader(0, 1, ttrpc.RESPONSE), 3),
+        (FrameHeader(0, 1, 77), 3),
+        (FrameHeader(0, 1, ttrpc.REQUEST), 12),
     ],
 )
-def test_frames_that_make_no_sense_are_answered(header: Header, code: int) -> None:
+def test_frames_that_make_no_sense_are_answered(header: FrameHeader, code: int) -> None:
     async def story() -> None:
         here, there = await _pair()
         server = Server(here, RUNTIME, {})
@@ -361,7 +363,7 @@ async def _nothing(request: Any) -> None:
 
 frames = st.builds(
     lambda length, stream, kind, flags, data: (
-        Header(length or len(data), stream, kind, flags).encode() + data
+        FrameHeader(length or len(data), stream, kind, flags).encode() + data
     ),
     st.sampled_from([0, 0, 0, 1, 5, 1000, (1 << 32) - 1]),
     st.integers(0, 9),
@@ -395,12 +397,12 @@ def test_nonsense_ends_at_most_the_connection(noise: list[bytes]) -> None:
         there.close()
 
         here, there = await _pair()
-        client = Client(here)
+        client = TtrpcClient(here)
         call = asyncio.create_task(client.call(REGISTER, _ask(), timeout=5))
         await there.write(b"".join(noise))
         there._writer.write_eof()
         answer = await call
-        assert isinstance(answer, Fault | nri.Empty)
+        assert isinstance(answer, TtrpcFault | nri.Empty)
         await client.close()
         there.close()
 

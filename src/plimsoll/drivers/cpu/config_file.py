@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.api.quantity import Number, Quantity
-from plimsoll.common.config_file import Section, read_document
+from plimsoll.common.config_file import ConfigSection, read_document
 from plimsoll.drivers.cpu.allocation import Algorithm, AssignOptions, Sorting
 from plimsoll.drivers.cpu.settings import (
     DRIVER_NAME,
@@ -297,7 +297,7 @@ def _push(value: Any, where: str, _: bool) -> bool | None:
 
 
 def _assignment(value: Any, where: str, _: bool) -> AssignOptions:
-    part, default = Section(value, where), AssignOptions()
+    part, default = ConfigSection(value, where), AssignOptions()
     options = AssignOptions(
         algorithm=Algorithm(part.text("algorithm", default.algorithm, choices=Algorithm)),
         sorting=Sorting(part.text("sorting", default.sorting, choices=Sorting)),
@@ -311,7 +311,7 @@ def _assignment(value: Any, where: str, _: bool) -> AssignOptions:
 
 
 def _request_policy(value: Any, where: str, _: bool) -> RequestPolicy:
-    part = Section(value, where)
+    part = ConfigSection(value, where)
     publish, default = part.flag("publish", True), part.take("default")
     part.end()
     if default == "all":
@@ -322,7 +322,7 @@ def _request_policy(value: Any, where: str, _: bool) -> RequestPolicy:
 
 
 def _overhead(value: Any, where: str, _: bool) -> CpuOverhead:
-    part = Section(value, where)
+    part = ConfigSection(value, where)
     amounts: list[Quantity | None] = []
     for key in ("perPod", "perContainer"):
         given = part.take(key)

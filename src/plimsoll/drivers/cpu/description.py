@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from plimsoll.api.cpuset import EMPTY
-from plimsoll.common.checkpoint import Finding
+from plimsoll.common.checkpoint import NodeFinding
 from plimsoll.drivers.cpu.pinning.enforcer import Enforcer
 from plimsoll.drivers.cpu.settings import CpuSettings
 from plimsoll.drivers.cpu.state.cpu_state import CPUState
 
 
 def describe(
-    settings: CpuSettings, state: CPUState, enforcer: Enforcer, findings: Iterable[Finding]
+    settings: CpuSettings, state: CPUState, enforcer: Enforcer, findings: Iterable[NodeFinding]
 ) -> dict[str, Any]:
     """Describe machine, devices, claims, containers and their problems."""
     layout, allocated = state.layout, state.by_device

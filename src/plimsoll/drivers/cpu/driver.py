@@ -22,7 +22,7 @@ from plimsoll.api.resource import ResourceSlice
 from plimsoll.client import Client
 from plimsoll.client.endpoints import NODES, RESOURCE_SLICES
 from plimsoll.client.retries import Backoff
-from plimsoll.common.checkpoint import Finding, Severity
+from plimsoll.common.checkpoint import FindingSeverity, NodeFinding
 from plimsoll.drivers.cpu.claim_status import build_device_statuses
 from plimsoll.drivers.cpu.description import describe
 from plimsoll.drivers.cpu.devices import (
@@ -72,7 +72,11 @@ _CLAIM_STATUS_FIX = (
     "let the driver's account patch resourceclaims/status and associated-node:patch resourceclaims/driver,"
     " or set reportCPUs: false"
 )
-_LEVELS = {Severity.INFO: logging.INFO, Severity.WARNING: logging.WARNING, Severity.ERROR: logging.ERROR}
+_LEVELS = {
+    FindingSeverity.INFO: logging.INFO,
+    FindingSeverity.WARNING: logging.WARNING,
+    FindingSeverity.ERROR: logging.ERROR,
+}
 
 
 class CpuDriver(Driver):
@@ -110,7 +114,7 @@ class CpuDriver(Driver):
         self._published_unlinked = False
         self._was_health_watched = False
         self._logged_faults: tuple[str, ...] = ()
-        self._findings: tuple[Finding, ...] = ()
+        self._findings: tuple[NodeFinding, ...] = ()
         self._annotations_cache: tuple[tuple[Topology, CpuLayout], dict[str, str]] | None = None
         self._devices_cache: (
             tuple[CpuLayout, dict[str, CpuSet], ServerCapabilities, list[dict[str, Any]]] | None
@@ -143,7 +147,7 @@ class CpuDriver(Driver):
         return self._state is not None and not self.problems()
 
     @property
-    def findings(self) -> tuple[Finding, ...]:
+    def findings(self) -> tuple[NodeFinding, ...]:
         """Findings for the operator."""
         return (
             *self._findings,
@@ -151,7 +155,7 @@ class CpuDriver(Driver):
             *self.state.layout.warnings,
             *self.enforcer.findings,
             *(
-                Finding(Severity.WARNING, what, _CLAIM_STATUS_FIX)
+                NodeFinding(FindingSeverity.WARNING, what, _CLAIM_STATUS_FIX)
                 for what in self.plugin_server.claim_status_errors
             ),
         )
@@ -347,7 +351,7 @@ class CpuDriver(Driver):
             self._log_findings(self._findings)
         self.plugin_server.publish()
 
-    def _check_node(self, node: Mapping[str, Any]) -> tuple[Finding, ...]:
+    def _check_node(self, node: Mapping[str, Any]) -> tuple[NodeFinding, ...]:
         """Compare the node's allocatable CPUs with the reserved CPUs."""
         with suppress(InputError, KeyError, TypeError):  # not reported by the node
             allocatable = node["status"]["allocatable"]["cpu"]
@@ -468,7 +472,7 @@ class CpuDriver(Driver):
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("%s: %s: %s", task.get_name(), type(error).__name__, error, exc_info=error)
 
-    def _log_findings(self, findings: Iterable[Finding]) -> None:
+    def _log_findings(self, findings: Iterable[NodeFinding]) -> None:
         for finding in findings:
             _log.log(
                 _LEVELS[finding.severity], "%s%s", finding.what, f"; {finding.fix}" if finding.fix else ""

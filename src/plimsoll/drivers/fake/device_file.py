@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from plimsoll.api.names import dns_subdomain
-from plimsoll.common.config_file import Section, read_document
+from plimsoll.common.config_file import ConfigSection, read_document
 from plimsoll.common.yaml import load_documents
 from plimsoll.drivers.fake.device_shapes import read_shape
 from plimsoll.drivers.fake.devices import make_devices
@@ -57,7 +57,7 @@ def parse_text(text: str, where: str = "drivers") -> tuple[DriverPlan, ...]:
 
 def parse_drivers(tree: Any, where: str = "drivers") -> tuple[DriverPlan, ...]:
     """Parse and check the drivers in a decoded document."""
-    top = Section(tree, where)
+    top = ConfigSection(tree, where)
     top.text("kind", KIND, choices=(KIND,))
     top.text("apiVersion", "")
     found = tuple(_driver(section) for section in top.sections("drivers"))
@@ -74,7 +74,7 @@ def parse_drivers(tree: Any, where: str = "drivers") -> tuple[DriverPlan, ...]:
     return found
 
 
-def _driver(section: Section) -> DriverPlan:
+def _driver(section: ConfigSection) -> DriverPlan:
     name = section.text("name", "")
     problems = dns_subdomain(name)
     if problems or len(name) > _DRIVER_MAX:
@@ -99,7 +99,7 @@ def _driver(section: Section) -> DriverPlan:
     return plan
 
 
-def _classes(section: Section, driver: str) -> tuple[ClassPlan, ...]:
+def _classes(section: ConfigSection, driver: str) -> tuple[ClassPlan, ...]:
     """Read the DeviceClasses; the default is one for all devices, named like the driver."""
     value = section.take("classes")
     if value is None:
@@ -121,7 +121,7 @@ def _classes(section: Section, driver: str) -> tuple[ClassPlan, ...]:
     return tuple(found)
 
 
-def _counter_set(section: Section) -> CounterSetPlan:
+def _counter_set(section: ConfigSection) -> CounterSetPlan:
     found = CounterSetPlan(
         where=section.where,
         name=_name(section),
@@ -134,7 +134,7 @@ def _counter_set(section: Section) -> CounterSetPlan:
     return found
 
 
-def _template(section: Section) -> DeviceTemplate:
+def _template(section: ConfigSection) -> DeviceTemplate:
     spread = section.section("spread")
     found = DeviceTemplate(
         where=section.where,
@@ -161,14 +161,14 @@ def _template(section: Section) -> DeviceTemplate:
     return found
 
 
-def _name(section: Section) -> str:
+def _name(section: ConfigSection) -> str:
     name = section.text("name", "")
     if not name:
         raise section.bad("name", "must be given, such as gpu-{i}")
     return name
 
 
-def _partition(section: Section) -> Partition:
+def _partition(section: ConfigSection) -> Partition:
     profile = section.text("profile", "")
     if not profile:
         raise section.bad("profile", "must be given, such as 1g.5gb")
@@ -187,7 +187,7 @@ def _partition(section: Section) -> Partition:
     return found
 
 
-def _consumes(section: Section) -> tuple[tuple[str, Mapping[str, str]], ...]:
+def _consumes(section: ConfigSection) -> tuple[tuple[str, Mapping[str, str]], ...]:
     found = []
     for each in section.sections("consumesCounters"):
         name = each.text("counterSet", "")

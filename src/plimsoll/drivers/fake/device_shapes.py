@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from plimsoll.api.forms import POLICIES
-from plimsoll.common.config_file import Section
+from plimsoll.common.config_file import ConfigSection
 from plimsoll.drivers.fake.fault_injection import read_taint
 from plimsoll.drivers.fake.field_readers import (
     read_entries,
@@ -47,7 +47,7 @@ _NODE_KEYS = {
 }
 
 
-def read_shape(section: Section) -> DeviceShape:
+def read_shape(section: ConfigSection) -> DeviceShape:
     """Read the fields of a shape; other fields stay in the section."""
     attributes = section.section("attributes")
     capacity = section.section("capacity")
@@ -66,7 +66,7 @@ def read_shape(section: Section) -> DeviceShape:
     )
 
 
-def read_attribute(value: Any, section: Section, name: str) -> tuple[str, Any]:
+def read_attribute(value: Any, section: ConfigSection, name: str) -> tuple[str, Any]:
     """Return (type, value); the type of a string stays open, because placeholders may make it a number."""
     if isinstance(value, bool):
         return "bool", value
@@ -96,21 +96,21 @@ def _is_of(kind: str, value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(_is_of(kind[:-1], item) for item in value)
 
 
-def _capacity(value: Any, section: Section, name: str) -> CapacityPlan:
+def _capacity(value: Any, section: ConfigSection, name: str) -> CapacityPlan:
     if not isinstance(value, Mapping):
         return CapacityPlan(value=read_quantity(value, section, name))
-    inner = Section(value, f"{section.where}.{name}")
+    inner = ConfigSection(value, f"{section.where}.{name}")
     full = inner.take("value")
     policy = inner.take("requestPolicy")
     found = CapacityPlan(
         value=read_quantity(full, inner, "value"),
-        policy=None if policy is None else _policy(Section(policy, f"{inner.where}.requestPolicy")),
+        policy=None if policy is None else _policy(ConfigSection(policy, f"{inner.where}.requestPolicy")),
     )
     inner.end()
     return found
 
 
-def _policy(section: Section) -> dict[str, Any]:
+def _policy(section: ConfigSection) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if (default := read_optional_quantity(section, "default")) is not None:
         found["default"] = default
@@ -121,7 +121,7 @@ def _policy(section: Section) -> dict[str, Any]:
         found["validValues"] = [read_quantity(each, section, "validValues") for each in values]
     given = section.take("validRange")
     if given is not None:
-        span = Section(given, f"{section.where}.validRange")
+        span = ConfigSection(given, f"{section.where}.validRange")
         limits = {name: read_optional_quantity(span, name) for name in ("min", "max", "step")}
         span.end()
         found["validRange"] = {name: value for name, value in limits.items() if value is not None}
@@ -129,15 +129,15 @@ def _policy(section: Section) -> dict[str, Any]:
     return found
 
 
-def _resource(value: Any, section: Section, name: str) -> NodeResource:
+def _resource(value: Any, section: ConfigSection, name: str) -> NodeResource:
     """Read one node resource; a plain quantity is for each device."""
     if not isinstance(value, Mapping):
         return NodeResource(per_device=read_quantity(value, section, name))
-    inner = Section(value, f"{section.where}.{name}")
+    inner = ConfigSection(value, f"{section.where}.{name}")
     per_capacity = inner.take("perCapacity")
     capacity = multiplier = None
     if per_capacity is not None:
-        unit = Section(per_capacity, f"{inner.where}.perCapacity")
+        unit = ConfigSection(per_capacity, f"{inner.where}.perCapacity")
         capacity, multiplier = unit.text("name", ""), read_optional_quantity(unit, "times")
         unit.end()
         if not capacity:
@@ -158,11 +158,11 @@ def _resource(value: Any, section: Section, name: str) -> NodeResource:
     return found
 
 
-def _binding(section: Section) -> BindingPlan | None:
+def _binding(section: ConfigSection) -> BindingPlan | None:
     value = section.take("binding")
     if value is None:
         return None
-    inner = Section(value, f"{section.where}.binding")
+    inner = ConfigSection(value, f"{section.where}.binding")
     outcome = inner.text("outcome", "ready", choices=OUTCOMES)
     found = BindingPlan(
         conditions=read_strings(inner, "conditions"),
@@ -178,7 +178,7 @@ def _binding(section: Section) -> BindingPlan | None:
     return found
 
 
-def _read_edits(section: Section, status: Section) -> CdiEdits:
+def _read_edits(section: ConfigSection, status: ConfigSection) -> CdiEdits:
     env = section.section("env")
     nodes = section.take("deviceNodes")
     mounts = section.sections("mounts")
@@ -193,13 +193,13 @@ def _read_edits(section: Section, status: Section) -> CdiEdits:
     )
 
 
-def _status_value(value: Any, section: Section, name: str) -> str | int | bool:
+def _status_value(value: Any, section: ConfigSection, name: str) -> str | int | bool:
     if not isinstance(value, str | int | bool):
         raise section.bad(name, f"must be a string, an integer or a boolean, not {value!r}")
     return value
 
 
-def _env(value: Any, section: Section, name: str) -> str:
+def _env(value: Any, section: ConfigSection, name: str) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise section.bad(name, f"must be a string, not {value!r}")
     if not name or "=" in name or "\0" in name or "\0" in str(value):
@@ -207,7 +207,7 @@ def _env(value: Any, section: Section, name: str) -> str:
     return str(value)
 
 
-def _mount(section: Section) -> dict[str, Any]:
+def _mount(section: ConfigSection) -> dict[str, Any]:
     found: dict[str, Any] = {name: section.text(name, "") for name in ("hostPath", "containerPath", "type")}
     found["options"] = list(read_strings(section, "options"))
     section.end()
@@ -217,9 +217,9 @@ def _mount(section: Section) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value}
 
 
-def _device_node(value: Any, section: Section, index: int) -> dict[str, Any]:
+def _device_node(value: Any, section: ConfigSection, index: int) -> dict[str, Any]:
     where = f"{section.where}.deviceNodes[{index}]"
-    inner = Section({"path": value} if isinstance(value, str) else value, where)
+    inner = ConfigSection({"path": value} if isinstance(value, str) else value, where)
     found = {}
     for name, kind in _NODE_KEYS.items():
         given = inner.text(name, "") if kind is str else inner.number(name, 0, least=0, most=2**31)

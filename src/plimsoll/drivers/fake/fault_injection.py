@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
-from plimsoll.common.config_file import Section
+from plimsoll.common.config_file import ConfigSection
 from plimsoll.drivers.fake.field_readers import read_entries, read_strings
 from plimsoll.drivers.fake.plan import CallPlan, FaultInjection, HealthRule, TaintRule
 from plimsoll.drivers.plugin import Health
@@ -47,7 +47,7 @@ class Control:
 
 def parse_control(tree: Any, where: str = "control") -> Control:
     """Parse a decoded control file; raises ConfigError if it is invalid."""
-    top = Section(tree, where)
+    top = ConfigSection(tree, where)
     top.text("kind", CONTROL_KIND, choices=(CONTROL_KIND,))
     top.text("apiVersion", "")
     orders = []
@@ -64,7 +64,7 @@ def parse_control(tree: Any, where: str = "control") -> Control:
     return Control(tuple(orders))
 
 
-def read_fault_injection(section: Section) -> FaultInjection:
+def read_fault_injection(section: ConfigSection) -> FaultInjection:
     return FaultInjection(
         prepare=_read_call(section, "prepare"),
         unprepare=_read_call(section, "unprepare"),
@@ -74,11 +74,11 @@ def read_fault_injection(section: Section) -> FaultInjection:
     )
 
 
-def _read_call(section: Section, name: str) -> CallPlan | None:
+def _read_call(section: ConfigSection, name: str) -> CallPlan | None:
     value = section.take(name)
     if value is None:
         return None
-    call = Section(value, f"{section.where}.{name}")
+    call = ConfigSection(value, f"{section.where}.{name}")
     found = CallPlan(
         delay=call.seconds("delay", 0.0),
         fail_first=call.number("failFirst", 0, least=0),
@@ -89,7 +89,7 @@ def _read_call(section: Section, name: str) -> CallPlan | None:
     return found
 
 
-def _read_health(section: Section) -> tuple[HealthRule, ...] | None:
+def _read_health(section: ConfigSection) -> tuple[HealthRule, ...] | None:
     value = section.take("health")
     if value is None:
         return None
@@ -108,14 +108,14 @@ def _read_health(section: Section) -> tuple[HealthRule, ...] | None:
     return tuple(found)
 
 
-def _read_absent(section: Section) -> tuple[str, ...] | None:
+def _read_absent(section: ConfigSection) -> tuple[str, ...] | None:
     value = section.take("absent")
     if value is None:
         return None
-    return read_strings(Section({"absent": value}, section.where), "absent")
+    return read_strings(ConfigSection({"absent": value}, section.where), "absent")
 
 
-def _read_taints(section: Section) -> tuple[TaintRule, ...] | None:
+def _read_taints(section: ConfigSection) -> tuple[TaintRule, ...] | None:
     value = section.take("taints")
     if value is None:
         return None
@@ -126,7 +126,7 @@ def _read_taints(section: Section) -> tuple[TaintRule, ...] | None:
     return tuple(found)
 
 
-def read_taint(section: Section) -> dict[str, str]:
+def read_taint(section: ConfigSection) -> dict[str, str]:
     """Read a taint, up to the end of its section."""
     key = section.text("key", "")
     if not key:

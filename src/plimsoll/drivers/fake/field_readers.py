@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from plimsoll.api.quantity import Number
-from plimsoll.common.config_file import Section
+from plimsoll.common.config_file import ConfigSection
 
 _MAX_ENTRIES = 1_000
 
 
-def read_quantity(value: object, section: Section, name: str) -> str:
+def read_quantity(value: object, section: ConfigSection, name: str) -> str:
     """Read a quantity as text."""
     if isinstance(value, Number):
         return value.text
@@ -22,18 +22,18 @@ def read_quantity(value: object, section: Section, name: str) -> str:
     return str(value)
 
 
-def read_optional_quantity(section: Section, name: str) -> str | None:
+def read_optional_quantity(section: ConfigSection, name: str) -> str | None:
     value = section.take(name)
     return None if value is None else read_quantity(value, section, name)
 
 
-def read_quantities(section: Section, name: str) -> dict[str, str]:
+def read_quantities(section: ConfigSection, name: str) -> dict[str, str]:
     """Read quantities by name."""
     inner = section.section(name)
     return {key: read_quantity(value, inner, key) for key, value in inner.rest().items()}
 
 
-def read_strings(section: Section, name: str) -> tuple[str, ...]:
+def read_strings(section: ConfigSection, name: str) -> tuple[str, ...]:
     """Read a list of strings; a single string is a list of one."""
     value = section.take(name)
     if value is None:
@@ -45,9 +45,9 @@ def read_strings(section: Section, name: str) -> tuple[str, ...]:
     return tuple(value)
 
 
-def read_entries(value: Any, section: Section, name: str) -> list[Section]:
+def read_entries(value: Any, section: ConfigSection, name: str) -> list[ConfigSection]:
     """Read a list of mappings, which may be empty."""
     if not isinstance(value, list) or len(value) > _MAX_ENTRIES:
         raise section.bad(name, f"must be a list of at most {_MAX_ENTRIES} entries")
     where = f"{section.where}.{name}" if ": " in section.where else f"{section.where}: {name}"
-    return [Section(item, f"{where}[{index}]") for index, item in enumerate(value)]
+    return [ConfigSection(item, f"{where}[{index}]") for index, item in enumerate(value)]

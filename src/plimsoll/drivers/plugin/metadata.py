@@ -18,7 +18,7 @@ import msgspec
 from plimsoll.api import codec
 from plimsoll.drivers.plugin.driver import ClaimError
 from plimsoll.errors import DecodeError
-from plimsoll.protocols.cdi import CdiFault, Device, Edits, Mount, Spec, needed_version, write_spec
+from plimsoll.protocols.cdi import CdiFault, CdiSpec, CdiSpecDevice, Edits, Mount, needed_version, write_spec
 from plimsoll.protocols.dra import ClaimRef, PreparedDevice
 
 API_VERSION = "metadata.resource.k8s.io/v1beta1"
@@ -155,10 +155,10 @@ class MetadataFiles:
             container_path=container_path(self._driver, ref, request, pod_claim),
             options=("ro", "bind"),
         )
-        draft = Spec(
+        draft = CdiSpec(
             version="0.3.0",
             kind=f"{self._driver}/metadata",
-            devices=(Device(name=f"{ref.uid}_{request}", edits=Edits(mounts=(mount,))),),
+            devices=(CdiSpecDevice(name=f"{ref.uid}_{request}", edits=Edits(mounts=(mount,))),),
         )
         spec = msgspec.structs.replace(draft, version=needed_version(draft))
         written = write_spec(self._cdi, self._cdi_name(ref, request), spec)

@@ -20,7 +20,7 @@ from typing import Any
 import grpc.aio
 
 from plimsoll.client import Client
-from plimsoll.common.checkpoint import Finding
+from plimsoll.common.checkpoint import NodeFinding
 from plimsoll.drivers.plugin.claim_handler import ClaimCall, ClaimCallCounters, ClaimHandler
 from plimsoll.drivers.plugin.claim_status_writer import SETTLE_SECONDS, ClaimStatusCounters, ClaimStatusWriter
 from plimsoll.drivers.plugin.driver import ClaimError, DeviceHealth, DeviceStatus, Driver
@@ -110,7 +110,7 @@ class PluginServer:
         registry = root.absolute() / "plugins_registry"
         self.registration = rpc.check_path(registry / f"{driver.name}{suffix}-reg.sock")
         #: Problems with the checkpoint of an earlier process.
-        self.findings: tuple[Finding, ...] = ()
+        self.findings: tuple[NodeFinding, ...] = ()
         self._store = PreparedClaimStore(driver.name, self.plugin_dir, cdi)
         self._metadata = MetadataFiles(driver.name, self.plugin_dir, cdi)
         lock = self.plugin_dir / "serialize.lock" if instance else None

@@ -14,17 +14,17 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.common.checkpoint import Finding, RecordFile
+from plimsoll.common.checkpoint import NodeFinding, RecordFile
 from plimsoll.drivers.plugin.driver import ClaimError, InjectedDevice
 from plimsoll.errors import StoreError
 from plimsoll.protocols.cdi import (
     CdiFault,
-    Device,
+    CdiSpec,
+    CdiSpecDevice,
     DeviceNode,
     Edits,
     Mount,
     QualifiedName,
-    Spec,
     needed_version,
     remove_spec,
     spec_name,
@@ -46,7 +46,7 @@ class PreparedClaimRecord:
 
     ref: ClaimRef
     devices: tuple[PreparedDevice, ...]
-    spec: Spec | None
+    spec: CdiSpec | None
     boot: str = ""
 
 
@@ -63,7 +63,7 @@ def build_record(
 ) -> PreparedClaimRecord | ClaimError:
     """Build the record of a claim. Pure."""
     devices: list[PreparedDevice] = []
-    cdi: list[Device] = []
+    cdi: list[CdiSpecDevice] = []
     for index, each in enumerate(injected):
         try:
             edits = _edits(each)
@@ -72,7 +72,7 @@ def build_record(
         names: tuple[str, ...] = ()
         if edits:
             name = f"{ref.uid}-{index}"
-            cdi.append(Device(name=name, edits=edits))
+            cdi.append(CdiSpecDevice(name=name, edits=edits))
             names = (str(QualifiedName(driver, _CLASS, name)),)
         devices.append(
             PreparedDevice(
@@ -87,7 +87,7 @@ def build_record(
         )
     spec = None
     if cdi:
-        draft = Spec(version="0.3.0", kind=f"{driver}/{_CLASS}", devices=tuple(cdi))
+        draft = CdiSpec(version="0.3.0", kind=f"{driver}/{_CLASS}", devices=tuple(cdi))
         spec = msgspec.structs.replace(draft, version=needed_version(draft))
     return PreparedClaimRecord(ref, tuple(devices), spec, boot)
 
@@ -130,7 +130,7 @@ class PreparedClaimStore:
         """Prepared claims by UID."""
         return dict(self._claims)
 
-    def open(self) -> tuple[Finding, ...]:
+    def open(self) -> tuple[NodeFinding, ...]:
         """Load the checkpoint and write missing CDI files."""
         loaded = self._record.load()
         self._claims = loaded.value or {}
@@ -221,7 +221,7 @@ def _decode_records(body: Any) -> dict[str, PreparedClaimRecord]:
             uid: PreparedClaimRecord(
                 ref=ClaimRef(entry["namespace"], entry["name"], uid),
                 devices=msgspec.convert(entry["devices"], tuple[PreparedDevice, ...]),
-                spec=msgspec.convert(entry["spec"], Spec | None),
+                spec=msgspec.convert(entry["spec"], CdiSpec | None),
                 boot=entry["boot"],
             )
             for uid, entry in body.items()

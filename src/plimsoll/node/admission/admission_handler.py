@@ -21,7 +21,7 @@ from plimsoll.api.core import Node, Pod
 from plimsoll.api.gates import Gates
 from plimsoll.api.node_selection import filter_valid_terms, term_matches
 from plimsoll.api.tolerations import is_tolerated
-from plimsoll.common.checkpoint import Finding, RecordFile, Severity
+from plimsoll.common.checkpoint import FindingSeverity, NodeFinding, RecordFile
 from plimsoll.errors import InputError, StoreError
 from plimsoll.ledger.claims import read_charged_claims
 from plimsoll.ledger.containers import is_sidecar
@@ -62,7 +62,7 @@ class AdmissionHandler:
     ) -> None:
         """Create a handler; without a record nothing is checkpointed."""
         self.ledger = NodeLedger(node, gates, profile)
-        self.findings: tuple[Finding, ...] = ()
+        self.findings: tuple[NodeFinding, ...] = ()
         #: Number of rejected pods, by reason.
         self.rejections: dict[str, int] = {}
         self._record = record
@@ -189,14 +189,14 @@ class AdmissionHandler:
 
     # -- checkpoint
 
-    def save(self) -> Finding | None:
+    def save(self) -> NodeFinding | None:
         """Write the checkpoint if anything changed; return a finding if that failed."""
         if self._record is None or not self._dirty:
             return None
         self._dirty = False
         return self._write(self._body())
 
-    async def flush(self) -> Finding | None:
+    async def flush(self) -> NodeFinding | None:
         """Write the checkpoint like `save`, without blocking the event loop. Writes are serialized: an older
         checkpoint must not follow a newer one, and no caller may return before its change is on disk.
         """
@@ -226,7 +226,7 @@ class AdmissionHandler:
         ]
         return {"pods": pods}
 
-    def _write(self, body: dict[str, Any]) -> Finding | None:
+    def _write(self, body: dict[str, Any]) -> NodeFinding | None:
         assert self._record is not None
         try:
             self._record.save(body)
@@ -234,7 +234,7 @@ class AdmissionHandler:
             self._dirty = True
             _log.error("%s", error)
             fix = "free space on its file system, or fix its permissions"
-            return Finding(Severity.ERROR, str(error), fix, str(self._record.path))
+            return NodeFinding(FindingSeverity.ERROR, str(error), fix, str(self._record.path))
         return None
 
     def _load(self, record: RecordFile) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.common.checkpoint import Finding, Loaded, RecordFile, Severity, read_plain
+from plimsoll.common.checkpoint import FindingSeverity, LoadedCheckpoint, NodeFinding, RecordFile, read_plain
 from plimsoll.node.claim_info import AllocatedDevice, ClaimInfo, ClaimRef, PreparedDevice
 from plimsoll.node.claims import kubelet_checkpoint as kubelet_file
 from plimsoll.node.layout import Layout
@@ -67,7 +67,7 @@ class RestoredClaims:
     """Claims an agent starts with; `lost`: a checkpoint existed and could not be read."""
 
     claims: tuple[ClaimInfo, ...] = ()
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[NodeFinding, ...] = ()
     lost: bool = False
 
 
@@ -138,7 +138,7 @@ def _claim(row: _Claim) -> ClaimInfo:
 
 def restore(layout: Layout, file: RecordFile, *, boot: str = "", touch: bool = True) -> RestoredClaims:
     """Load the claims an agent starts with; with `touch` off, nothing is moved into quarantine."""
-    loaded: Loaded = file.load() if touch else file.look()
+    loaded: LoadedCheckpoint = file.load() if touch else file.look()
     if loaded.finding is not None:
         return RestoredClaims((), (loaded.finding,), lost=True)
     if loaded.value is None:
@@ -148,7 +148,9 @@ def restore(layout: Layout, file: RecordFile, *, boot: str = "", touch: bool = T
         return RestoredClaims(recorded.claims)
     # CDI files and prepared devices do not survive a reboot.
     what = f"the machine was rebooted: {len(recorded.claims)} checkpointed claims are prepared again"
-    return RestoredClaims(tuple(map(mark_unconfirmed, recorded.claims)), (Finding(Severity.INFO, what),))
+    return RestoredClaims(
+        tuple(map(mark_unconfirmed, recorded.claims)), (NodeFinding(FindingSeverity.INFO, what),)
+    )
 
 
 def inspect_checkpoint(layout: Layout) -> RestoredClaims:
@@ -184,7 +186,7 @@ def _import_kubelet_checkpoint(layout: Layout) -> RestoredClaims:
     if problem:
         what = f"the kubelet's checkpoint {path} cannot be read: {problem}"
         fix = f"the claims of the pods on this node are prepared again; remove {path} once they are"
-        return RestoredClaims((), (Finding(Severity.ERROR, what, fix, str(path)),), lost=True)
+        return RestoredClaims((), (NodeFinding(FindingSeverity.ERROR, what, fix, str(path)),), lost=True)
     claims: dict[str, ClaimInfo] = {}
     for state in decoded.claims or ():
         claim = kubelet_file.to_prepared(state)
@@ -194,4 +196,4 @@ def _import_kubelet_checkpoint(layout: Layout) -> RestoredClaims:
     if not claims:
         return RestoredClaims()
     what = f"{len(claims)} prepared claims were imported from the kubelet's checkpoint {path}"
-    return RestoredClaims(tuple(claims.values()), (Finding(Severity.INFO, what, "", str(path)),))
+    return RestoredClaims(tuple(claims.values()), (NodeFinding(FindingSeverity.INFO, what, "", str(path)),))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from plimsoll.api.core import Container, Pod
 from plimsoll.api.resource import ResourceClaim
-from plimsoll.common.checkpoint import Finding, RecordFile, Severity
+from plimsoll.common.checkpoint import FindingSeverity, NodeFinding, RecordFile
 from plimsoll.common.keyed_lock import KeyedLock
 from plimsoll.node.claim_info import ClaimInfo, ClaimRef, Devices, DriverFault, Drivers
 from plimsoll.node.claims import container_claims
@@ -343,15 +343,15 @@ class ClaimInfoCache:
                     counts[driver] = counts.get(driver, 0) + 1
         return counts
 
-    def list_findings(self) -> tuple[Finding, ...]:
+    def list_findings(self) -> tuple[NodeFinding, ...]:
         """Return the findings of the checkpoint and of claims that are stuck."""
         return (*self.findings, *_find_stuck_claims(self._store))
 
 
-def _find_stuck_claims(store: ClaimStore) -> Iterable[Finding]:
+def _find_stuck_claims(store: ClaimStore) -> Iterable[NodeFinding]:
     if store.problem:
-        yield Finding(
-            Severity.ERROR,
+        yield NodeFinding(
+            FindingSeverity.ERROR,
             f"prepared claims cannot be saved: {store.problem}",
             "free space on the disk, or fix its permissions; no claim is prepared or released until then",
         )
@@ -361,8 +361,8 @@ def _find_stuck_claims(store: ClaimStore) -> Iterable[Finding]:
             what = (
                 f"claim {claim.ref} is used by no pod and not unprepared by {pending_drivers or 'any driver'}"
             )
-            yield Finding(
-                Severity.WARNING,
+            yield NodeFinding(
+                FindingSeverity.WARNING,
                 what,
                 f"make sure that these drivers run: {pending_drivers}" if pending_drivers else "",
             )
@@ -373,7 +373,7 @@ def _find_stuck_claims(store: ClaimStore) -> Iterable[Finding]:
                 if pending_drivers
                 else "check the responses of its drivers"
             )
-            yield Finding(Severity.WARNING, what, fix)
+            yield NodeFinding(FindingSeverity.WARNING, what, fix)
 
 
 def _skipped_fault(driver: str, call: str) -> DriverFault:

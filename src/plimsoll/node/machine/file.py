@@ -23,7 +23,7 @@ from typing import Any
 from plimsoll.api.core import NodeAddress, ResourceList, Taint
 from plimsoll.api.names import label_key, label_value
 from plimsoll.api.quantity import Format, Quantity
-from plimsoll.common.config_file import Section, read_document
+from plimsoll.common.config_file import ConfigSection, read_document
 from plimsoll.errors import ConfigError, InputError
 from plimsoll.ledger.amounts import is_huge_page
 from plimsoll.ledger.units import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_extended_resource
@@ -43,7 +43,7 @@ def read_machine_file(path: Path) -> Machine:
 
 def parse_machine(tree: Any, where: str = "machine") -> Machine:
     """Parse the machine described by a tree."""
-    top = Section(tree, where)
+    top = ConfigSection(tree, where)
     top.text("kind", KIND, choices=(KIND,))
     top.text("apiVersion", "")
     capacity = _capacity(top)
@@ -68,7 +68,7 @@ def parse_machine(tree: Any, where: str = "machine") -> Machine:
     return machine
 
 
-def _capacity(top: Section) -> ResourceList:
+def _capacity(top: ConfigSection) -> ResourceList:
     amounts = read_amounts(top.take("capacity"), f"{top.where}: capacity")
     for name in (CPU, MEMORY):
         if name not in amounts or amounts[name].sign() == 0:
@@ -117,7 +117,7 @@ def _check_pages(name: str, amount: Quantity, where: str) -> None:
         raise ConfigError(f"{where}.{name}: must be whole pages, {amount} is not")
 
 
-def _cpus(top: Section, capacity: ResourceList) -> tuple[int, ...]:
+def _cpus(top: ConfigSection, capacity: ResourceList) -> tuple[int, ...]:
     count = capacity[CPU].value()
     if count > _MOST_CPUS:
         raise ConfigError(f"{top.where}: capacity.cpu: no machine has more than {_MOST_CPUS} cpus")
@@ -129,7 +129,7 @@ def _cpus(top: Section, capacity: ResourceList) -> tuple[int, ...]:
     return given
 
 
-def _cpu_list(section: Section, name: str) -> tuple[int, ...] | None:
+def _cpu_list(section: ConfigSection, name: str) -> tuple[int, ...] | None:
     value = section.take(name)
     if value is None:
         return None
@@ -145,7 +145,7 @@ def _cpu_list(section: Section, name: str) -> tuple[int, ...] | None:
         raise section.bad(name, str(error)) from None
 
 
-def _numa(top: Section, cpus: tuple[int, ...], capacity: ResourceList) -> tuple[NumaNode, ...]:
+def _numa(top: ConfigSection, cpus: tuple[int, ...], capacity: ResourceList) -> tuple[NumaNode, ...]:
     found: dict[int, NumaNode] = {}
     owners: dict[int, int] = {}
     for section in top.sections("numa"):
@@ -184,7 +184,7 @@ def _single_numa_node(cpus: tuple[int, ...], capacity: ResourceList) -> NumaNode
 
 
 def _check_sums(
-    top: Section, nodes: tuple[NumaNode, ...], cpus: tuple[int, ...], capacity: ResourceList
+    top: ConfigSection, nodes: tuple[NumaNode, ...], cpus: tuple[int, ...], capacity: ResourceList
 ) -> None:
     if not nodes:
         return
@@ -201,7 +201,7 @@ def _check_sums(
             raise top.bad("numa", f"has {total} bytes of {size} pages, more than capacity.{HUGE_PAGES}{size}")
 
 
-def _bytes(section: Section, name: str) -> int:
+def _bytes(section: ConfigSection, name: str) -> int:
     value = section.take(name)
     if value is None:
         return 0
@@ -232,7 +232,7 @@ def read_labels(tree: Any, where: str) -> dict[str, str]:
     return found
 
 
-def read_taints(sections: list[Section]) -> tuple[Taint, ...]:
+def read_taints(sections: list[ConfigSection]) -> tuple[Taint, ...]:
     """Parse taints; raise ConfigError with the field if one is invalid."""
     found: dict[tuple[str, str], Taint] = {}
     for section in sections:
@@ -261,7 +261,7 @@ def parse_taint(text: str) -> Taint:
     return Taint(key=match[1], value=match[2] or "", effect=match[3])
 
 
-def _addresses(sections: list[Section]) -> tuple[NodeAddress, ...]:
+def _addresses(sections: list[ConfigSection]) -> tuple[NodeAddress, ...]:
     found = []
     for section in sections:
         kind = section.text("type", "InternalIP", choices=ADDRESS_TYPES)

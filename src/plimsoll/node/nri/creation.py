@@ -11,9 +11,9 @@ from plimsoll.node.nri.merge import ContainerCreation
 from plimsoll.node.nri.required import required_fault
 from plimsoll.node.nri.session import PluginSession
 from plimsoll.protocols.messages import nri
-from plimsoll.protocols.nri.events import Event
+from plimsoll.protocols.nri.events import NriEvent
 from plimsoll.protocols.nri.names import quote
-from plimsoll.protocols.ttrpc import Fault
+from plimsoll.protocols.ttrpc import TtrpcFault
 
 logger = logging.getLogger(__name__)
 
@@ -33,11 +33,11 @@ async def request_adjustments(
     before.CopyFrom(creation.container)
     validators = [plugin for plugin in plugins if plugin.is_validator]
     for plugin in plugins:
-        if not plugin.subscribed(Event.CREATE_CONTAINER):
+        if not plugin.subscribed(NriEvent.CREATE_CONTAINER):
             continue
         request = nri.CreateContainerRequest(pod=pod, container=creation.container)
-        response = await plugin.deliver(Event.CREATE_CONTAINER, request)
-        if isinstance(response, Fault):
+        response = await plugin.deliver(NriEvent.CREATE_CONTAINER, request)
+        if isinstance(response, TtrpcFault):
             if response.fatal:
                 continue
             return response.message
@@ -68,10 +68,10 @@ async def _validate(
         owners=creation.owners.message(),
         plugins=[nri.PluginInstance(name=base, index=index) for index, base in present],
     )
-    event = Event.VALIDATE_CONTAINER_ADJUSTMENT
+    event = NriEvent.VALIDATE_CONTAINER_ADJUSTMENT
     responses = await asyncio.gather(*(plugin.deliver(event, request) for plugin in validators))
     for plugin, response in zip(validators, responses, strict=True):
-        if isinstance(response, Fault):
+        if isinstance(response, TtrpcFault):
             return f"validator plugin {plugin.name} failed: {response.message}"
         if response.reject:
             reason = response.reason or "unknown rejection reason"

@@ -34,8 +34,8 @@ from plimsoll.node.nri.merge import ContainerCreation, ContainerUpdates, Owners,
 from plimsoll.node.nri.session import PluginSession
 from plimsoll.node.resources import LinuxResources
 from plimsoll.protocols.messages import nri
-from plimsoll.protocols.nri.events import Event
-from plimsoll.protocols.ttrpc import UNIMPLEMENTED, Fault, end_tasks
+from plimsoll.protocols.nri.events import NriEvent
+from plimsoll.protocols.ttrpc import UNIMPLEMENTED, TtrpcFault, end_tasks
 
 logger = logging.getLogger(__name__)
 
@@ -180,7 +180,7 @@ class NriServer:
                 self._plugins.remove(session)
             await session.close()
 
-    async def _admit(self, session: PluginSession) -> Fault | None:
+    async def _admit(self, session: PluginSession) -> TtrpcFault | None:
         """Register, configure and synchronize a plugin; from then on it receives events."""
         if fault := await session.wait_registered():
             if not fault.fatal:
@@ -195,8 +195,8 @@ class NriServer:
         async with self._events:
             pods, containers = self._collect_state()
             updates = await session.synchronize(pods, containers)
-            if isinstance(updates, Fault):
-                return Fault(updates.code, f"{session.name}: failed to synchronize: {updates.message}")
+            if isinstance(updates, TtrpcFault):
+                return TtrpcFault(updates.code, f"{session.name}: failed to synchronize: {updates.message}")
             self._plugins.append(session)
             self._plugins.sort(key=lambda plugin: plugin.index)
         logger.info("NRI plugin %s connected", session.name)
@@ -223,7 +223,7 @@ class NriServer:
 
     async def _update_containers(
         self, session: PluginSession, request: nri.UpdateContainersRequest
-    ) -> nri.UpdateContainersResponse | Fault:
+    ) -> nri.UpdateContainersResponse | TtrpcFault:
         # After the event in progress: its handler may be waiting for this.
         async with self._events:
             pass
@@ -287,7 +287,7 @@ class NriServer:
 
     async def sandbox_run(self, pod: SandboxSpec) -> RuntimeFault | None:
         request = nri.RunPodSandboxRequest(pod=messages.write_pod(pod))
-        faults = await self._deliver(Event.RUN_POD_SANDBOX, request)
+        faults = await self._deliver(NriEvent.RUN_POD_SANDBOX, request)
         return _fault(SANDBOX_FAULT, faults[0]) if faults else None
 
     async def sandbox_update(self, pod: SandboxSpec) -> RuntimeFault | None:
@@ -298,20 +298,20 @@ class NriServer:
             overhead_linux_resources=message.linux.pod_overhead,
             linux_resources=message.linux.resources,
         )
-        faults = await self._deliver(Event.UPDATE_POD_SANDBOX, request)
+        faults = await self._deliver(NriEvent.UPDATE_POD_SANDBOX, request)
         return _fault(UPDATE_FAULT, faults[0]) if faults else None
 
     async def sandbox_updated(self, pod: SandboxSpec) -> None:
         await self._deliver(
-            Event.POST_UPDATE_POD_SANDBOX, nri.PostUpdatePodSandboxRequest(pod=messages.write_pod(pod))
+            NriEvent.POST_UPDATE_POD_SANDBOX, nri.PostUpdatePodSandboxRequest(pod=messages.write_pod(pod))
         )
 
     async def sandbox_stopped(self, pod: SandboxSpec) -> None:
-        await self._deliver(Event.STOP_POD_SANDBOX, nri.StopPodSandboxRequest(pod=messages.write_pod(pod)))
+        await self._deliver(NriEvent.STOP_POD_SANDBOX, nri.StopPodSandboxRequest(pod=messages.write_pod(pod)))
 
     async def sandbox_removed(self, pod: SandboxSpec) -> None:
         await self._deliver(
-            Event.REMOVE_POD_SANDBOX, nri.RemovePodSandboxRequest(pod=messages.write_pod(pod))
+            NriEvent.REMOVE_POD_SANDBOX, nri.RemovePodSandboxRequest(pod=messages.write_pod(pod))
         )
         for container in [id for id, known in self._known.items() if known.pod_sandbox_id == pod.uid]:
             del self._known[container]
@@ -357,20 +357,20 @@ class NriServer:
         stop = nri.StopContainerRequest(pod=pod, container=container)
         changes = await self._stop(stop)
         await self._call_subscribed(
-            Event.REMOVE_CONTAINER, nri.RemoveContainerRequest(pod=pod, container=container)
+            NriEvent.REMOVE_CONTAINER, nri.RemoveContainerRequest(pod=pod, container=container)
         )
         # Not awaited here: the creation of a container may be what the change of another one waits for.
         self._spawn(self._apply_updates(changes.messages(), "undo"))
 
     async def created(self, pod: SandboxSpec, container: ContainerInfo) -> None:
-        await self._deliver_container_event(Event.POST_CREATE_CONTAINER, pod, container)
+        await self._deliver_container_event(NriEvent.POST_CREATE_CONTAINER, pod, container)
         self._pending.pop(container.id, None)
 
     async def starting(self, pod: SandboxSpec, container: ContainerInfo) -> None:
-        await self._deliver_container_event(Event.START_CONTAINER, pod, container)
+        await self._deliver_container_event(NriEvent.START_CONTAINER, pod, container)
 
     async def started(self, pod: SandboxSpec, container: ContainerInfo) -> None:
-        await self._deliver_container_event(Event.POST_START_CONTAINER, pod, container)
+        await self._deliver_container_event(NriEvent.POST_START_CONTAINER, pod, container)
 
     async def update(
         self, pod: SandboxSpec, container: ContainerInfo, resources: LinuxResources
@@ -380,13 +380,13 @@ class NriServer:
             changes = ContainerUpdates(Owners(), container.id, requested)
             message = self._message(container)
             for plugin in self._connected_plugins():
-                if not plugin.subscribed(Event.UPDATE_CONTAINER):
+                if not plugin.subscribed(NriEvent.UPDATE_CONTAINER):
                     continue
                 request = nri.UpdateContainerRequest(
                     pod=messages.write_pod(pod), container=message, linux_resources=requested
                 )
-                response = await plugin.deliver(Event.UPDATE_CONTAINER, request)
-                if isinstance(response, Fault):
+                response = await plugin.deliver(NriEvent.UPDATE_CONTAINER, request)
+                if isinstance(response, TtrpcFault):
                     if response.fatal:
                         continue
                     return _fault(UPDATE_FAULT, response.message)
@@ -400,7 +400,7 @@ class NriServer:
         return AdjustedContainer(resources=messages.read_resources(requested), others=others)
 
     async def updated(self, pod: SandboxSpec, container: ContainerInfo) -> None:
-        await self._deliver_container_event(Event.POST_UPDATE_CONTAINER, pod, container)
+        await self._deliver_container_event(NriEvent.POST_UPDATE_CONTAINER, pod, container)
 
     async def stopped(self, pod: SandboxSpec, container: ContainerInfo) -> Mapping[str, LinuxResources]:
         async with self._events:
@@ -414,13 +414,13 @@ class NriServer:
 
     async def _stop(self, request: nri.StopContainerRequest) -> ContainerUpdates:
         changes = ContainerUpdates(Owners())
-        for plugin, response in await self._call_subscribed(Event.STOP_CONTAINER, request):
+        for plugin, response in await self._call_subscribed(NriEvent.STOP_CONTAINER, request):
             if text := changes.add(response.update, plugin.name):
                 logger.warning("NRI plugin %s: %s", plugin.name, text)
         return changes
 
     async def removed(self, pod: SandboxSpec, container: ContainerInfo) -> None:
-        await self._deliver_container_event(Event.REMOVE_CONTAINER, pod, container)
+        await self._deliver_container_event(NriEvent.REMOVE_CONTAINER, pod, container)
         self._known.pop(container.id, None)
         self._pending.pop(container.id, None)
 
@@ -435,20 +435,20 @@ class NriServer:
         return messages.bare_container(container) if known is None else messages.write_state(known, container)
 
     async def _deliver_container_event(
-        self, event: Event, pod: SandboxSpec, container: ContainerInfo
+        self, event: NriEvent, pod: SandboxSpec, container: ContainerInfo
     ) -> None:
         await self._deliver(
             event, event.request(pod=messages.write_pod(pod), container=self._message(container))
         )
 
-    async def _deliver(self, event: Event, request: Any) -> list[str]:
+    async def _deliver(self, event: NriEvent, request: Any) -> list[str]:
         async with self._events:
             faults: list[str] = []
             await self._call_subscribed(event, request, faults)
             return faults
 
     async def _call_subscribed(
-        self, event: Event, request: Any, faults: list[str] | None = None
+        self, event: NriEvent, request: Any, faults: list[str] | None = None
     ) -> list[tuple[PluginSession, Any]]:
         """Call the subscribed plugins, in order; return their responses. Errors are logged."""
         responses = []
@@ -456,7 +456,7 @@ class NriServer:
             if not plugin.subscribed(event):
                 continue
             response = await plugin.deliver(event, request)
-            if not isinstance(response, Fault):
+            if not isinstance(response, TtrpcFault):
                 responses.append((plugin, response))
             elif not response.fatal and response.code != UNIMPLEMENTED:
                 logger.warning("NRI plugin %s: %s: %s", plugin.name, event.method, response.message)

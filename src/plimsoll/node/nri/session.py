@@ -15,15 +15,23 @@ from typing import Any, TypeAlias
 from plimsoll.node.nri.split import split
 from plimsoll.protocols.messages import nri
 from plimsoll.protocols.mux import PLUGIN_SERVICE, RUNTIME_SERVICE, Mux
-from plimsoll.protocols.nri.events import ALL_EVENTS, NEWS, PLUGIN, RUNTIME, Event
+from plimsoll.protocols.nri.events import ALL_EVENTS, NEWS, PLUGIN, RUNTIME, NriEvent
 from plimsoll.protocols.nri.names import NRI_VERSION, index_fault, name_fault, quote
-from plimsoll.protocols.ttrpc import CLOSED, TIMED_OUT, UNIMPLEMENTED, UNKNOWN, Client, Fault, Server
+from plimsoll.protocols.ttrpc import (
+    CLOSED,
+    TIMED_OUT,
+    UNIMPLEMENTED,
+    UNKNOWN,
+    Server,
+    TtrpcClient,
+    TtrpcFault,
+)
 
 logger = logging.getLogger(__name__)
 
 #: Handler of a plugin's unsolicited update of containers.
 Update: TypeAlias = Callable[
-    ["PluginSession", nri.UpdateContainersRequest], Awaitable[nri.UpdateContainersResponse | Fault]
+    ["PluginSession", nri.UpdateContainersRequest], Awaitable[nri.UpdateContainersResponse | TtrpcFault]
 ]
 
 
@@ -42,9 +50,9 @@ class PluginSession:
         self._update = update
         self._registration_timeout = registration_timeout
         self._request_timeout = request_timeout
-        self._registered: asyncio.Future[Fault | None] = asyncio.get_running_loop().create_future()
+        self._registered: asyncio.Future[TtrpcFault | None] = asyncio.get_running_loop().create_future()
         self._mux = Mux(reader, writer)
-        self._client = Client(self._mux.open(PLUGIN_SERVICE))
+        self._client = TtrpcClient(self._mux.open(PLUGIN_SERVICE))
         self._server = Server(
             self._mux.open(RUNTIME_SERVICE),
             RUNTIME,
@@ -66,9 +74,9 @@ class PluginSession:
 
     @property
     def is_validator(self) -> bool:
-        return self.subscribed(Event.VALIDATE_CONTAINER_ADJUSTMENT)
+        return self.subscribed(NriEvent.VALIDATE_CONTAINER_ADJUSTMENT)
 
-    def subscribed(self, event: Event) -> bool:
+    def subscribed(self, event: NriEvent) -> bool:
         return bool(self.events & event.bit)
 
     async def wait_closed(self) -> None:
@@ -85,21 +93,21 @@ class PluginSession:
 
     # -- registration
 
-    async def _on_register(self, request: nri.RegisterPluginRequest) -> Fault | None:
+    async def _on_register(self, request: nri.RegisterPluginRequest) -> TtrpcFault | None:
         if self._registered.done():
-            return Fault(UNKNOWN, f"plugin {quote(self.name)} is registered already")
+            return TtrpcFault(UNKNOWN, f"plugin {quote(self.name)} is registered already")
         fault = None
         if text := name_fault(request.plugin_name):
-            fault = Fault(UNKNOWN, f"invalid plugin name: {text}")
+            fault = TtrpcFault(UNKNOWN, f"invalid plugin name: {text}")
         elif text := index_fault(request.plugin_idx):
-            fault = Fault(UNKNOWN, f"invalid plugin index: {text}")
+            fault = TtrpcFault(UNKNOWN, f"invalid plugin index: {text}")
         else:
             self.base, self.index = request.plugin_name, request.plugin_idx
         self._registered.set_result(fault)
         return fault
 
-    async def wait_registered(self) -> Fault | None:
-        """Wait until the plugin has registered; return a Fault if it does not, or its name is invalid."""
+    async def wait_registered(self) -> TtrpcFault | None:
+        """Wait until the plugin has registered; return a TtrpcFault if that fails or its name is invalid."""
         gone = asyncio.create_task(self.wait_closed())
         either: set[asyncio.Future[Any]] = {gone, self._registered}
         try:
@@ -110,9 +118,11 @@ class PluginSession:
             gone.cancel()
         if self._registered.done():
             return self._registered.result()
-        return CLOSED if self.closed else Fault(TIMED_OUT.code, "plugin registration timed out", "timeout")
+        return (
+            CLOSED if self.closed else TtrpcFault(TIMED_OUT.code, "plugin registration timed out", "timeout")
+        )
 
-    async def configure(self, runtime_name: str, runtime_version: str, config: str) -> Fault | None:
+    async def configure(self, runtime_name: str, runtime_version: str, config: str) -> TtrpcFault | None:
         request = nri.ConfigureRequest(
             config=config,
             runtime_name=runtime_name,
@@ -122,32 +132,32 @@ class PluginSession:
             NRI_version=NRI_VERSION,
         )
         response = await self._call("Configure", request)
-        if isinstance(response, Fault):
-            return Fault(response.code, f"failed to configure plugin: {response.message}", response.kind)
+        if isinstance(response, TtrpcFault):
+            return TtrpcFault(response.code, f"failed to configure plugin: {response.message}", response.kind)
         if extra := response.events & ~ALL_EVENTS & 0xFFFFFFFF:
-            return Fault(UNKNOWN, f"invalid plugin events: 0x{extra:x}")
+            return TtrpcFault(UNKNOWN, f"invalid plugin events: 0x{extra:x}")
         self.events = response.events or ALL_EVENTS
         return None
 
     async def synchronize(
         self, pods: Sequence[nri.PodSandbox], containers: Sequence[nri.Container]
-    ) -> tuple[nri.ContainerUpdate, ...] | Fault:
+    ) -> tuple[nri.ContainerUpdate, ...] | TtrpcFault:
         """Send all pods and containers; return the updates that the plugin requests."""
         parts = split(pods, containers)
         if parts is None:
-            return Fault(UNKNOWN, "failed to synchronize plugin with split messages")
+            return TtrpcFault(UNKNOWN, "failed to synchronize plugin with split messages")
         response: Any = None
         for part in parts:
             response = await self._call("Synchronize", part)
-            if isinstance(response, Fault):
+            if isinstance(response, TtrpcFault):
                 return response
             if part.more and (response.update or not response.more):
-                return Fault(UNKNOWN, "plugin does not handle split sync requests")
+                return TtrpcFault(UNKNOWN, "plugin does not handle split sync requests")
         return tuple(response.update)
 
     # -- events
 
-    async def deliver(self, event: Event, request: Any) -> Any | Fault:
+    async def deliver(self, event: NriEvent, request: Any) -> Any | TtrpcFault:
         """Deliver an event and return the response. A plugin that is gone or does not respond in time is
         closed.
         """
@@ -155,30 +165,32 @@ class PluginSession:
             response = await self._deliver_state_change(event, request)
         else:
             response = await self._call(event.method, request)
-            if isinstance(response, Fault) and response.code == UNIMPLEMENTED and event in NEWS:
+            if isinstance(response, TtrpcFault) and response.code == UNIMPLEMENTED and event in NEWS:
                 logger.info("NRI plugin %s: events are delivered by StateChange from now on", self.name)
                 self.uses_state_change = True
                 response = await self._deliver_state_change(event, request)
-        if isinstance(response, Fault) and response.fatal:
+        if isinstance(response, TtrpcFault) and response.fatal:
             logger.warning("NRI plugin %s is closed: %s: %s", self.name, event.method, response.message)
             self.end()
         return response
 
-    async def _deliver_state_change(self, event: Event, request: Any) -> Any | Fault:
+    async def _deliver_state_change(self, event: NriEvent, request: Any) -> Any | TtrpcFault:
         change = nri.StateChangeEvent(event=int(event), pod=request.pod)  # type: ignore[arg-type]
         if "container" in request.DESCRIPTOR.fields_by_name:
             change.container.CopyFrom(request.container)
         response = await self._call("StateChange", change)
-        return response if isinstance(response, Fault) else event.response()
+        return response if isinstance(response, TtrpcFault) else event.response()
 
     async def shut_down(self) -> None:
         """Notify a plugin of the shutdown."""
         await self._client.call(PLUGIN.methods_by_name["Shutdown"], nri.Empty(), timeout=0.2)
 
-    async def _call(self, method: str, request: Any) -> Any | Fault:
+    async def _call(self, method: str, request: Any) -> Any | TtrpcFault:
         return await self._client.call(PLUGIN.methods_by_name[method], request, timeout=self._request_timeout)
 
-    async def _on_update(self, request: nri.UpdateContainersRequest) -> nri.UpdateContainersResponse | Fault:
+    async def _on_update(
+        self, request: nri.UpdateContainersRequest
+    ) -> nri.UpdateContainersResponse | TtrpcFault:
         if not self._registered.done() or not self.base:
-            return Fault(UNKNOWN, "the plugin is not registered")
+            return TtrpcFault(UNKNOWN, "the plugin is not registered")
         return await self._update(self, request)

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, PlatformCollector, ProcessColle
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from plimsoll.common.counters import Counter
+from plimsoll.common.counters import MetricCounter
 from plimsoll.ledger.node_ledger import NodeLedger
 from plimsoll.ledger.units import CPU, PODS
 from plimsoll.node.process.agents import AgentLike
@@ -75,7 +75,7 @@ class NodeMetrics(Collector):
         )
 
     def _rejections(self, agents: Iterable[AgentLike]) -> Metric:
-        counter = Counter(
+        counter = MetricCounter(
             "kubelet_admission_rejections_total",
             "Cumulative number pod admission rejections by the Kubelet.",
             ("reason",),

@@ -16,7 +16,7 @@ from plimsoll.api.core import NodeAddress, ResourceList, Taint
 from plimsoll.api.forms import Form
 from plimsoll.api.gates import Gates
 from plimsoll.common.addresses import host_name, read_address
-from plimsoll.common.config_file import Section, read_document
+from plimsoll.common.config_file import ConfigSection, read_document
 from plimsoll.common.structured_log import FORMATS
 from plimsoll.errors import ConfigError, InputError
 from plimsoll.node.cgroups.ownership import default_root, owner_of
@@ -191,7 +191,7 @@ def read_settings(path: Path | None) -> NodeSettings:
 
 def parse_settings(tree: object, where: str = "configuration") -> NodeSettings:
     """Parse the settings of a tree, as `read_settings` does for a file."""
-    top = Section(tree, where)
+    top = ConfigSection(tree, where)
     top.text("kind", KIND, choices=(KIND,))
     top.text("apiVersion", "")
     default = NodeSettings()
@@ -243,16 +243,16 @@ def _given(tree: object, name: str) -> bool:
     return isinstance(tree, Mapping) and tree.get(name) is not None
 
 
-def _choice(section: Section, name: str, default: str, choices: Sequence[str]) -> Any:
+def _choice(section: ConfigSection, name: str, default: str, choices: Sequence[str]) -> Any:
     return section.text(name, default, choices=choices)
 
 
-def _path(section: Section, name: str) -> Path | None:
+def _path(section: ConfigSection, name: str) -> Path | None:
     text = section.text(name, "")
     return Path(text) if text else None
 
 
-def _images(section: Section) -> dict[str, tuple[str, ...]]:
+def _images(section: ConfigSection) -> dict[str, tuple[str, ...]]:
     found = {}
     for name, command in section.rest().items():
         if not isinstance(command, list) or not command or not all(isinstance(p, str) for p in command):
@@ -261,14 +261,14 @@ def _images(section: Section) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _nri(section: Section) -> Path | None:
+def _nri(section: ConfigSection) -> Path | None:
     """Return the path of the NRI socket; the empty path if NRI is disabled."""
     enabled = section.flag("enabled", True)
     path = _path(section, "socket")
     return path if enabled else Path("")
 
 
-def _list(section: Section, name: str) -> tuple[str, ...]:
+def _list(section: ConfigSection, name: str) -> tuple[str, ...]:
     value = section.take(name)
     if value is None:
         return ()
@@ -277,7 +277,7 @@ def _list(section: Section, name: str) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _texts(section: Section) -> dict[str, str]:
+def _texts(section: ConfigSection) -> dict[str, str]:
     found = {}
     for name, value in section.rest().items():
         if isinstance(value, bool) or not isinstance(value, str | int):
@@ -286,7 +286,7 @@ def _texts(section: Section) -> dict[str, str]:
     return found
 
 
-def _eviction(section: Section, hard: Mapping[str, str]) -> tuple[Threshold, ...]:
+def _eviction(section: ConfigSection, hard: Mapping[str, str]) -> tuple[Threshold, ...]:
     soft, reclaim = _texts(section.section("soft")), _texts(section.section("minimumReclaim"))
     graces = section.section("softGracePeriod")
     seconds = {name: graces.seconds(name, 0.0) for name in soft}
@@ -304,7 +304,7 @@ def _thresholds(hard: Mapping[str, str], where: str) -> tuple[Threshold, ...]:
         raise ConfigError(f"{where}: {error}") from None
 
 
-def _limit(section: Section) -> RateLimit | None:
+def _limit(section: ConfigSection) -> RateLimit | None:
     unlimited = section.flag("unlimited", False)
     default = RateLimit()
     found = RateLimit(
@@ -314,7 +314,7 @@ def _limit(section: Section) -> RateLimit | None:
     return None if unlimited else found
 
 
-def _gates(section: Section) -> Gates:
+def _gates(section: ConfigSection) -> Gates:
     switches = section.rest()
     for name, value in switches.items():
         if not isinstance(value, bool):
@@ -325,7 +325,7 @@ def _gates(section: Section) -> Gates:
         raise ConfigError(f"{section.where}: {error}") from None
 
 
-def _timing(section: Section) -> HeartbeatTiming:
+def _timing(section: ConfigSection) -> HeartbeatTiming:
     default = HeartbeatTiming()
     found = HeartbeatTiming(
         lease=section.number("leaseSeconds", default.lease, least=1, most=3600),

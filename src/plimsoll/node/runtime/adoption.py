@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from plimsoll.common.checkpoint import Finding, Severity
+from plimsoll.common.checkpoint import FindingSeverity, NodeFinding
 from plimsoll.node.layout import Layout
 from plimsoll.node.runtime import shims
 from plimsoll.node.runtime.container_process import ContainerProcess
@@ -32,7 +32,7 @@ class AdoptedState:
 
     pods: dict[str, PodRecord] = field(default_factory=dict)
     containers: list[ContainerProcess] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[NodeFinding] = field(default_factory=list)
 
 
 async def read_state(layout: Layout, timeout: float) -> AdoptedState:
@@ -47,13 +47,13 @@ async def read_state(layout: Layout, timeout: float) -> AdoptedState:
 async def _pod(folder: Path, layout: Layout, timeout: float, found: AdoptedState) -> None:
     record = load(folder / "sandbox.json", PodRecord)
     if isinstance(record, PodRecord) and record.spec.uid != folder.name:
-        record = Finding(Severity.ERROR, f"{folder}/sandbox.json belongs to another pod")
+        record = NodeFinding(FindingSeverity.ERROR, f"{folder}/sandbox.json belongs to another pod")
     if isinstance(record, PodRecord):
         found.pods[record.spec.uid] = record
-    elif isinstance(record, Finding):
+    elif isinstance(record, NodeFinding):
         quarantine_file(folder / "sandbox.json", layout.quarantine)
         text = f"pod {folder.name} is lost; its files are removed: {record.what}"
-        found.findings.append(Finding(Severity.ERROR, text, path=record.path))
+        found.findings.append(NodeFinding(FindingSeverity.ERROR, text, path=record.path))
     for name in subdirectories(folder / "containers"):
         for attempt in subdirectories(name):
             if isinstance(record, PodRecord):
@@ -74,11 +74,11 @@ async def _container(
         if place == (pod.spec.uid, folder.parent.name, folder.name):
             found.containers.append(ContainerProcess(folder, record))
             return
-        record = Finding(Severity.ERROR, f"{folder}/state.json belongs to another container")
-    if isinstance(record, Finding):
+        record = NodeFinding(FindingSeverity.ERROR, f"{folder}/state.json belongs to another container")
+    if isinstance(record, NodeFinding):
         quarantine_file(folder / "state.json", layout.quarantine)
         text = f"container {folder.parent.name} of pod {pod.spec.uid} is lost; it was killed: {record.what}"
-        found.findings.append(Finding(Severity.ERROR, text, path=record.path))
+        found.findings.append(NodeFinding(FindingSeverity.ERROR, text, path=record.path))
     await _clear(folder, timeout)
 
 

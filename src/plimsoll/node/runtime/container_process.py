@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.common.checkpoint import Finding
+from plimsoll.common.checkpoint import NodeFinding
 from plimsoll.errors import StoreError
 from plimsoll.node.containers import ContainerInfo, ContainerPhase
 from plimsoll.node.runtime import shims
@@ -62,11 +62,11 @@ class ContainerProcess:
         self.record = record
         self._refresh_state()
 
-    def read(self, quarantine: Path) -> tuple[Finding, ...]:
+    def read(self, quarantine: Path) -> tuple[NodeFinding, ...]:
         """Read what the shim has left; unreadable files are quarantined."""
         run = load(self.folder / "run.json", RunRecord)
         exit = load(self.folder / "exit.json", ExitRecord)
-        findings = [found for found in (run, exit) if isinstance(found, Finding)]
+        findings = [found for found in (run, exit) if isinstance(found, NodeFinding)]
         for finding in findings:
             quarantine_file(Path(finding.path), quarantine)
         self.run = run if isinstance(run, RunRecord) else None
@@ -168,7 +168,7 @@ class ContainerProcess:
             os.close(self._pidfd)
         self._pidfd, self._on_end = -1, None
 
-    def on_shim_exit(self, quarantine: Path) -> tuple[Finding, ...]:
+    def on_shim_exit(self, quarantine: Path) -> tuple[NodeFinding, ...]:
         """Determine from the files of an exited shim how the container exited, or that it is unknown."""
         if self.run is not None:
             shims.collect(self.run.shim)
@@ -183,7 +183,7 @@ class ContainerProcess:
         self._refresh_state()
         return findings
 
-    async def adopt(self, quarantine: Path, timeout: float) -> tuple[Finding, ...]:
+    async def adopt(self, quarantine: Path, timeout: float) -> tuple[NodeFinding, ...]:
         """Determine the state of a container that ran without an agent. Afterwards it has an exit, or it was
         never started, or it runs and can be watched.
         """
@@ -215,7 +215,7 @@ class ContainerProcess:
         self.record_exit(ExitRecord(exit_code=KILLED, finished_at=time.time(), signal=9, lost=text))
         return findings
 
-    def _adopt_dead(self, findings: tuple[Finding, ...], quarantine: Path) -> tuple[Finding, ...]:
+    def _adopt_dead(self, findings: tuple[NodeFinding, ...], quarantine: Path) -> tuple[NodeFinding, ...]:
         if self.run is None and not findings:  # no command of this container ever ran
             self.store(replace(self.record, started=False))
             return ()
@@ -253,7 +253,7 @@ class ContainerProcess:
 
 
 def _value(found: Any) -> Any:
-    return None if isinstance(found, Finding) else found
+    return None if isinstance(found, NodeFinding) else found
 
 
 def _parse_response(line: bytes) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from plimsoll.common.checkpoint import Finding, Severity
+from plimsoll.common.checkpoint import FindingSeverity, NodeFinding
 from plimsoll.errors import InputError, StoreError
 from plimsoll.ledger.cgroups.containers import ContainerPlan
 from plimsoll.node.cgroups.values import Cgroups
@@ -113,7 +113,7 @@ class ProcessRuntime:
         )
 
     @property
-    def findings(self) -> Sequence[Finding]:
+    def findings(self) -> Sequence[NodeFinding]:
         """Problems found at the start and later."""
         return self._tasks.findings
 
@@ -361,7 +361,9 @@ class ProcessRuntime:
         for id, resources in changes.items():
             fault = await self._apply(id, resources)
             if fault is not None:
-                self._tasks.add_finding(Severity.WARNING, f"container {id} was not changed: {fault.message}")
+                self._tasks.add_finding(
+                    FindingSeverity.WARNING, f"container {id} was not changed: {fault.message}"
+                )
 
     async def stop_container(self, id: str, grace: float) -> None:
         container = self._containers.get(id)
@@ -396,7 +398,7 @@ class ProcessRuntime:
             left = await asyncio.to_thread(remove_tree, container.folder)
             if left:
                 self._tasks.add_finding(
-                    Severity.WARNING, f"container {state.id} was not removed completely: {left}"
+                    FindingSeverity.WARNING, f"container {state.id} was not removed completely: {left}"
                 )
             if pod is not None:
                 await self.hooks.removed(pod.spec, state)
@@ -434,7 +436,7 @@ class ProcessRuntime:
 
     def _set_up_cgroups(self) -> None:
         for problem in set_up_cgroups(self._cgroups, self._sandboxes.records, self._containers):
-            self._tasks.add_finding(Severity.WARNING, problem)
+            self._tasks.add_finding(FindingSeverity.WARNING, problem)
 
     async def restore_cgroups(self) -> tuple[str, ...]:
         """Create removed cgroups of pods and containers again; return what was missing.
@@ -464,7 +466,7 @@ class ProcessRuntime:
             self._tasks.report(await container.adopt(self.layout.quarantine, self.settings.adopt_timeout))
         except (OSError, StoreError) as error:
             self._tasks.add_finding(
-                Severity.ERROR, f"container {container.state.id} cannot be adopted: {error}"
+                FindingSeverity.ERROR, f"container {container.state.id} cannot be adopted: {error}"
             )
         if container.state.phase is ContainerPhase.CREATED:
             await self._tasks.call(

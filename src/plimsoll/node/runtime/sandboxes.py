@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from plimsoll.common.checkpoint import Severity
+from plimsoll.common.checkpoint import FindingSeverity
 from plimsoll.errors import InputError, StoreError
 from plimsoll.node.cgroups.values import CgroupFault, Cgroups
 from plimsoll.node.containers import RuntimeFault, SandboxSpec
@@ -108,7 +108,7 @@ class Sandboxes:
         left = await asyncio.to_thread(remove_tree, self._layout.pod(uid))
         if left or not gone:
             text = f"pod {uid} was not removed completely: {left or 'its cgroup remains'}"
-            self._tasks.add_finding(Severity.WARNING, text)
+            self._tasks.add_finding(FindingSeverity.WARNING, text)
         await self._hooks().sandbox_removed(pod.spec)
 
     def _store(self, record: PodRecord) -> RuntimeFault | None:

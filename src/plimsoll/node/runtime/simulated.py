@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from plimsoll.common.checkpoint import Finding
+from plimsoll.common.checkpoint import NodeFinding
 from plimsoll.ledger.cgroups.containers import ContainerPlan
 from plimsoll.ledger.containers import ContainerRole
 from plimsoll.node.containers import (
@@ -111,7 +111,7 @@ class SimulatedRuntime:
     ) -> None:
         self.hooks = hooks
         #: As in other runtimes; always empty here.
-        self.findings: list[Finding] = []
+        self.findings: list[NodeFinding] = []
         self._clock = clock
         self._cdi = cdi
         self._ip = ip

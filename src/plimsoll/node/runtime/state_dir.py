@@ -26,7 +26,7 @@ from typing import TypeVar
 
 import msgspec
 
-from plimsoll.common.checkpoint import Finding, Severity
+from plimsoll.common.checkpoint import FindingSeverity, NodeFinding
 from plimsoll.errors import StoreError
 from plimsoll.node.containers import ContainerInfo, ContainerPhase, ContainerSpec, SandboxInfo, SandboxSpec
 from plimsoll.node.resources import LinuxResources
@@ -164,7 +164,7 @@ def save(path: Path, value: object) -> None:
         raise StoreError(f"cannot write {path}: {error}") from error
 
 
-def load(path: Path, kind: type[T]) -> T | Finding | None:
+def load(path: Path, kind: type[T]) -> T | NodeFinding | None:
     """Load a file; return None if there is no file, a finding if it cannot be read."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
@@ -176,7 +176,7 @@ def load(path: Path, kind: type[T]) -> T | Finding | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError) as error:
-        return Finding(Severity.ERROR, f"{path} cannot be read: {error}", path=str(path))
+        return NodeFinding(FindingSeverity.ERROR, f"{path} cannot be read: {error}", path=str(path))
 
 
 def chown_directory(folder: Path, credentials: ProcessCredentials | None) -> None:

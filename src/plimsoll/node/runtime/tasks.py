@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 
-from plimsoll.common.checkpoint import Finding, Severity
+from plimsoll.common.checkpoint import FindingSeverity, NodeFinding
 
 _log = logging.getLogger("plimsoll.node.runtime.process")
 T = TypeVar("T")
@@ -22,7 +22,7 @@ class RuntimeTasks:
     """Tasks and findings of one runtime, between `start` and `stop`."""
 
     def __init__(self) -> None:
-        self.findings: list[Finding] = []
+        self.findings: list[NodeFinding] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         self._thread: ThreadPoolExecutor | None = None
 
@@ -59,11 +59,11 @@ class RuntimeTasks:
         """Call a function that changes cgroups, after all earlier ones."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, partial(function, *args))
 
-    def add_finding(self, severity: Severity, text: str) -> None:
+    def add_finding(self, severity: FindingSeverity, text: str) -> None:
         """Record and log a problem."""
-        self.report((Finding(severity, text),))
+        self.report((NodeFinding(severity, text),))
 
-    def report(self, findings: Sequence[Finding]) -> None:
+    def report(self, findings: Sequence[NodeFinding]) -> None:
         """Record and log problems."""
         for finding in findings:
             _log.warning("%s", finding.what)

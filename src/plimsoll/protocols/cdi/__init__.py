@@ -8,14 +8,14 @@ from plimsoll.protocols.cdi.folders import CdiDevice, CdiFolders
 from plimsoll.protocols.cdi.names import QualifiedName, parse_name
 from plimsoll.protocols.cdi.reading import CdiFault, read_spec
 from plimsoll.protocols.cdi.spec import (
-    Device,
+    CdiSpec,
+    CdiSpecDevice,
     DeviceNode,
     Edits,
     Hook,
     IntelRdt,
     Mount,
     NetDevice,
-    Spec,
     check_spec,
     needed_version,
 )
@@ -25,7 +25,8 @@ __all__ = [
     "CdiDevice",
     "CdiFault",
     "CdiFolders",
-    "Device",
+    "CdiSpec",
+    "CdiSpecDevice",
     "DeviceNode",
     "Edits",
     "Hook",
@@ -33,7 +34,6 @@ __all__ = [
     "Mount",
     "NetDevice",
     "QualifiedName",
-    "Spec",
     "check_spec",
     "needed_version",
     "parse_name",

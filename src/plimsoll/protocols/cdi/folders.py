@@ -16,12 +16,12 @@ from typing import TypeAlias
 
 from plimsoll.protocols.cdi.names import parse_name
 from plimsoll.protocols.cdi.reading import CdiFault, read_spec
-from plimsoll.protocols.cdi.spec import Device, Edits, Spec
+from plimsoll.protocols.cdi.spec import CdiSpec, CdiSpecDevice, Edits
 
 #: A file that was changed this short a time ago may change again without looking different.
 _UNSETTLED = 50_000_000
 
-#: What tells whether a file has changed: inode, size, times.
+#: Identifies a version of a file: inode, size, times.
 _Stamp: TypeAlias = tuple[int, int, int, int]
 
 
@@ -31,14 +31,14 @@ class CdiDevice:
 
     name: str
     path: Path
-    spec: Spec
-    device: Device
+    spec: CdiSpec
+    device: CdiSpecDevice
 
 
 @dataclass(frozen=True, slots=True)
 class _File:
     stamp: _Stamp | None
-    content: Spec | CdiFault
+    content: CdiSpec | CdiFault
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +89,14 @@ class CdiFolders:
             files: dict[Path, _File] = {}
             listing: list[list[Path]] = []
             faults: list[CdiFault] = []
-            for folder in self.folders:
+            for directory in self.folders:
                 paths: list[Path] = []
                 try:
-                    stamps = _scan(folder)
+                    stamps = _scan(directory)
                 except (OSError, ValueError) as error:
                     stamps = {}
                     if not isinstance(error, FileNotFoundError):
-                        faults.append(CdiFault("unreadable", str(folder), f"failed to monitor: {error}"))
+                        faults.append(CdiFault("unreadable", str(directory), f"failed to monitor: {error}"))
                 for path, stamp in sorted(stamps.items()):
                     known = self._files.get(path)
                     if known is None or known.stamp is None or known.stamp != stamp:
@@ -115,7 +115,7 @@ class CdiFolders:
 
 
 def combine(
-    folders: Iterable[Sequence[tuple[Path, Spec | CdiFault]]], faults: Iterable[CdiFault] = ()
+    folders: Iterable[Sequence[tuple[Path, CdiSpec | CdiFault]]], faults: Iterable[CdiFault] = ()
 ) -> _Catalogue:
     """Combine the files of all directories.
 
@@ -143,20 +143,25 @@ def combine(
     return _Catalogue(usable, conflicts, (*found, *conflicts.values()))
 
 
-def _scan(folder: Path) -> dict[Path, _Stamp | None]:
+def _scan(directory: Path) -> dict[Path, _Stamp | None]:
     """Yield the files of a directory that could be CDI files, without subdirectories."""
     stamps: dict[Path, _Stamp | None] = {}
-    with os.scandir(folder) as entries:
+    with os.scandir(directory) as entries:
         for entry in entries:
             if not entry.name.endswith((".json", ".yaml")):
                 continue
             try:
                 info = entry.stat()
-            except OSError:  # a link that leads nowhere: reading it will say so
-                stamps[folder / entry.name] = None
+            except OSError:  # a dangling link: reading it reports that
+                stamps[directory / entry.name] = None
                 continue
             if not entry.is_dir():
-                stamps[folder / entry.name] = (info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
+                stamps[directory / entry.name] = (
+                    info.st_ino,
+                    info.st_size,
+                    info.st_mtime_ns,
+                    info.st_ctime_ns,
+                )
     return stamps
 
 

@@ -1,7 +1,7 @@
 """Reader of CDI files, robust against hostile content.
 
-Guarantees: whatever lies there, the answer is a valid `Spec` or a `CdiFault` that names the file; nothing is
-raised and reading never blocks.
+Guarantees: whatever lies there, the answer is a valid `CdiSpec` or a `CdiFault` that names the file; nothing
+is raised and reading never blocks.
 
 DIFF: files over 4 MiB, YAML with aliases and files that are no regular ones are reported and passed over,
 where other readers take whatever there is (test_hostile_files_are_reported_and_others_still_work).
@@ -19,7 +19,7 @@ from typing import Any, cast
 import msgspec
 import yaml
 
-from plimsoll.protocols.cdi.spec import Spec, check_spec
+from plimsoll.protocols.cdi.spec import CdiSpec, check_spec
 
 #: Bytes a file may have; those of drivers have a few KiB, the largest some hundreds.
 MAX_SIZE = 4 * 1024 * 1024
@@ -45,13 +45,13 @@ class CdiFault:
         return f"{self.where}: {self.message}"
 
 
-def read_spec(path: Path) -> Spec | CdiFault:
+def read_spec(path: Path) -> CdiSpec | CdiFault:
     """Read the file at a path."""
     data = _read(path)
     return data if isinstance(data, CdiFault) else parse_spec(data, str(path))
 
 
-def parse_spec(data: bytes, where: str) -> Spec | CdiFault:
+def parse_spec(data: bytes, where: str) -> CdiSpec | CdiFault:
     """Parse a file's content; YAML by its name, else JSON."""
 
     def malformed(problem: object) -> CdiFault:
@@ -64,7 +64,7 @@ def parse_spec(data: bytes, where: str) -> Spec | CdiFault:
     try:
         tree = _yaml(text) if where.endswith(".yaml") else json.loads(text, object_pairs_hook=_pairs)
         _bound(tree)
-        spec = msgspec.convert(_without_nulls(tree), Spec)
+        spec = msgspec.convert(_without_nulls(tree), CdiSpec)
     except RecursionError:
         return malformed("nested too deeply")
     except (ValueError, TypeError, OverflowError, yaml.YAMLError) as error:  # msgspec's are ValueErrors

@@ -107,33 +107,33 @@ def _pair(entry: str) -> tuple[str, str]:
     return name, value
 
 
-class Device(_Part, frozen=True, kw_only=True):
+class CdiSpecDevice(_Part, frozen=True, kw_only=True):
     name: str
     annotations: Mapping[str, str] = field(default_factory=dict)
     edits: Edits = field(default=_NOTHING, name="containerEdits")
 
 
-class Spec(_Part, frozen=True, kw_only=True):
+class CdiSpec(_Part, frozen=True, kw_only=True):
     """CDI file."""
 
     version: str = field(name="cdiVersion")
     kind: str
     annotations: Mapping[str, str] = field(default_factory=dict)
-    devices: tuple[Device, ...] = ()
+    devices: tuple[CdiSpecDevice, ...] = ()
     edits: Edits = field(default=_NOTHING, name="containerEdits")
 
 
-def needed_version(spec: Spec) -> str:
+def needed_version(spec: CdiSpec) -> str:
     """Return the oldest version that has all fields in use."""
     return max((version for version, _ in _uses(spec)), key=VERSIONS.index, default=VERSIONS[0])
 
 
-def check_spec(spec: Spec) -> tuple[str, ...]:
+def check_spec(spec: CdiSpec) -> tuple[str, ...]:
     """Return all validation errors of a file, each with its field."""
     return tuple(_findings(spec))
 
 
-def _uses(spec: Spec) -> Iterator[tuple[str, str]]:
+def _uses(spec: CdiSpec) -> Iterator[tuple[str, str]]:
     """Yield (version, field) for everything newer than the first version."""
     if spec.annotations:
         yield "0.6.0", "annotations"
@@ -161,17 +161,17 @@ def _uses(spec: Spec) -> Iterator[tuple[str, str]]:
             yield "1.1.0", f"{where}.netDevices"
 
 
-def _devices(spec: Spec) -> Iterator[tuple[str, Device]]:
+def _devices(spec: CdiSpec) -> Iterator[tuple[str, CdiSpecDevice]]:
     return ((f"devices[{index}]", device) for index, device in enumerate(spec.devices))
 
 
-def _all_edits(spec: Spec) -> Iterator[tuple[str, Edits]]:
+def _all_edits(spec: CdiSpec) -> Iterator[tuple[str, Edits]]:
     for where, device in _devices(spec):
         yield f"{where}.containerEdits", device.edits
     yield "containerEdits", spec.edits
 
 
-def _findings(spec: Spec) -> Iterator[str]:
+def _findings(spec: CdiSpec) -> Iterator[str]:
     version = spec.version.removeprefix("v")
     if version not in VERSIONS:
         yield f"cdiVersion: invalid version {spec.version!r}: known are {', '.join(VERSIONS)}"

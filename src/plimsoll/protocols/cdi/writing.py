@@ -10,7 +10,7 @@ import msgspec
 import yaml
 
 from plimsoll.protocols.cdi.reading import CdiFault
-from plimsoll.protocols.cdi.spec import Spec, check_spec
+from plimsoll.protocols.cdi.spec import CdiSpec, check_spec
 
 
 def spec_name(vendor: str, cls: str, transient: str = "") -> str:
@@ -22,15 +22,15 @@ def spec_name(vendor: str, cls: str, transient: str = "") -> str:
     return f"{name}_{transient.replace('/', '_')}" if transient else name
 
 
-def write_spec(folder: Path, name: str, spec: Spec) -> Path | CdiFault:
+def write_spec(directory: Path, name: str, spec: CdiSpec) -> Path | CdiFault:
     """Write a file, replacing one of the same name; JSON unless the name ends in `.yaml`. Return its path."""
-    path, fault = _path(folder, name)
+    path, fault = _path(directory, name)
     if fault is not None:
         return fault
     if findings := check_spec(spec):
         return CdiFault("invalid", str(path), f"invalid CDI Spec: {'; '.join(findings)}")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(parents=True, exist_ok=True)
         temporary = _temporary(path)
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         fd = os.open(temporary, flags, 0o600)
@@ -50,9 +50,9 @@ def write_spec(folder: Path, name: str, spec: Spec) -> Path | CdiFault:
     return path
 
 
-def remove_spec(folder: Path, name: str) -> CdiFault | None:
+def remove_spec(directory: Path, name: str) -> CdiFault | None:
     """Remove a file; succeeds if it does not exist."""
-    path, fault = _path(folder, name)
+    path, fault = _path(directory, name)
     if fault is not None:
         return fault
     try:
@@ -69,16 +69,16 @@ def _temporary(path: Path) -> Path:
     return path.with_name(f".{path.name[:240]}.tmp")
 
 
-def _path(folder: Path, name: str) -> tuple[Path, CdiFault | None]:
+def _path(directory: Path, name: str) -> tuple[Path, CdiFault | None]:
     if not name.endswith((".json", ".yaml")):
         name += ".json"
-    path = folder / name
+    path = directory / name
     if "/" in name or "\0" in name or name.startswith("."):
         return path, CdiFault("unwritable", repr(name), "cannot be the name of a CDI file")
     return path, None
 
 
-def _encode(spec: Spec, path: Path) -> bytes:
+def _encode(spec: CdiSpec, path: Path) -> bytes:
     tree = msgspec.to_builtins(spec)
     if path.suffix == ".yaml":
         return ("---\n" + yaml.safe_dump(tree, sort_keys=False)).encode()

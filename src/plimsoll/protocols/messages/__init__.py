@@ -1,8 +1,8 @@
-"""Message types from the descriptors of `proto/*.proto`, which are kept compiled beside the sources.
+"""Message types from the descriptors of `proto/*.proto`, which are committed in compiled form.
 
 Owns `load`. No compiler is needed to install or run, and any protobuf release reads the descriptors. Each
 file has a pool of its own: two of the protocols call their packages just `v1`, and a process may hold both.
-The `.pyi` files beside this one tell type checkers what is in the messages. After a change of a `.proto` file
+The `.pyi` files in this directory type the messages. After a change of a `.proto` file
 `python -m tests.structure.protos` makes both again.
 """
 

@@ -18,7 +18,7 @@ PLUGIN = nri.DESCRIPTOR.services_by_name["Plugin"]
 RUNTIME = nri.DESCRIPTOR.services_by_name["Runtime"]
 
 
-class Event(IntEnum):
+class NriEvent(IntEnum):
     """NRI event by its number; `method` is its call."""
 
     RUN_POD_SANDBOX = 1
@@ -60,37 +60,37 @@ class Event(IntEnum):
 
 
 #: A mask with every event.
-ALL_EVENTS = sum(event.bit for event in Event)
+ALL_EVENTS = sum(event.bit for event in NriEvent)
 
 #: Events that nothing is answered to: as StateChange where a peer does not know their own calls.
 NEWS = frozenset(
     {
-        Event.RUN_POD_SANDBOX,
-        Event.STOP_POD_SANDBOX,
-        Event.REMOVE_POD_SANDBOX,
-        Event.POST_CREATE_CONTAINER,
-        Event.START_CONTAINER,
-        Event.POST_START_CONTAINER,
-        Event.POST_UPDATE_CONTAINER,
-        Event.REMOVE_CONTAINER,
-        Event.POST_UPDATE_POD_SANDBOX,
+        NriEvent.RUN_POD_SANDBOX,
+        NriEvent.STOP_POD_SANDBOX,
+        NriEvent.REMOVE_POD_SANDBOX,
+        NriEvent.POST_CREATE_CONTAINER,
+        NriEvent.START_CONTAINER,
+        NriEvent.POST_START_CONTAINER,
+        NriEvent.POST_UPDATE_CONTAINER,
+        NriEvent.REMOVE_CONTAINER,
+        NriEvent.POST_UPDATE_POD_SANDBOX,
     }
 )
 
-_BY_NAME = {event.method.lower(): event for event in Event}
-_BY_NAME |= {event.name.lower().replace("_", ""): event for event in Event}
+_BY_NAME = {event.method.lower(): event for event in NriEvent}
+_BY_NAME |= {event.name.lower().replace("_", ""): event for event in NriEvent}
 
 
-def mask_of(events: Iterable[Event]) -> int:
+def mask_of(events: Iterable[NriEvent]) -> int:
     mask = 0
     for event in events:
         mask |= event.bit
     return mask
 
 
-def events_of(mask: int) -> tuple[Event, ...]:
+def events_of(mask: int) -> tuple[NriEvent, ...]:
     """Return the events of a mask, in order; 0 stands for all."""
-    return tuple(event for event in Event if not mask or mask & event.bit)
+    return tuple(event for event in NriEvent if not mask or mask & event.bit)
 
 
 def parse_events(text: str) -> int:
@@ -109,6 +109,6 @@ def parse_events(text: str) -> int:
             mask |= _BY_NAME[name.replace("_", "")].bit
         else:
             raise InputError(
-                f"{word.strip()!r} is no NRI event; one of " + ", ".join(e.method for e in Event)
+                f"{word.strip()!r} is no NRI event; one of " + ", ".join(e.method for e in NriEvent)
             )
     return mask

@@ -16,7 +16,7 @@ _NAME = re.compile(r"[A-Za-z0-9_.+-]")
 _VERSION = re.compile(r"v?(\d{1,9})\.(\d{1,9})(?:\.(\d{1,9}))?")
 
 Version: TypeAlias = tuple[int, int, int]
-#: Since then every event has its own call, and runtimes tell their NRI's version.
+#: Since then every event has its own call, and runtimes report their NRI version.
 OWN_CALLS: Version = (0, 12, 0)
 #: Before that a plugin's own update could lock a runtime up that was updating a container.
 SAFE_UPDATES: Version = (0, 12, 1)
@@ -56,7 +56,7 @@ def read_version(text: str) -> Version | None:
     """Parse `v0.12.0`, with any suffix, as numbers."""
     found = _VERSION.match(text)
     version = (0, 0, 0) if found is None else (int(found[1]), int(found[2]), int(found[3] or 0))
-    # Who was not told its own version at build time says 0.0.0.
+    # A runtime built without a version reports 0.0.0.
     return version if any(version) else None
 
 
@@ -68,9 +68,9 @@ _CONTAINERD: tuple[tuple[Version, Version], ...] = (
 )
 
 
-def nri_version(runtime: str, runtime_version: str, told: str) -> Version | None:
+def nri_version(runtime: str, runtime_version: str, reported: str) -> Version | None:
     """Return the NRI version of a runtime: as reported, else by its release; None if unknown."""
-    if (version := read_version(told)) is not None:
+    if (version := read_version(reported)) is not None:
         return version
     release = read_version(runtime_version)
     if runtime == "containerd" and release is not None:

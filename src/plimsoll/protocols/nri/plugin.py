@@ -1,8 +1,7 @@
 """NRI plugin side (docs/spec/node-protocols.md, "NRI").
 
-Guarantees: one connection at a time; a runtime that goes away, hangs or talks nonsense ends the connection
-and nothing else; handlers that fail are answered with an error; `serve` comes back for ever, waiting longer
-after each failure.
+Guarantees: one connection at a time; a runtime that disconnects, hangs or sends malformed data ends only the
+connection; a handler that fails is answered with an error; `serve` reconnects until cancelled, with backoff.
 """
 
 from __future__ import annotations
@@ -17,16 +16,16 @@ from typing import Any, TypeAlias
 
 from plimsoll.protocols.messages import nri
 from plimsoll.protocols.mux import PLUGIN_SERVICE, RUNTIME_SERVICE, Mux
-from plimsoll.protocols.nri.events import NEWS, PLUGIN, RUNTIME, Event, mask_of
+from plimsoll.protocols.nri.events import NEWS, PLUGIN, RUNTIME, NriEvent, mask_of
 from plimsoll.protocols.nri.names import NRI_VERSION, Version, nri_version
 from plimsoll.protocols.ttrpc import (
     CLOSED,
     RESOURCE_EXHAUSTED,
     UNAVAILABLE,
-    Client,
-    Fault,
     Handler,
     Server,
+    TtrpcClient,
+    TtrpcFault,
     end_tasks,
 )
 
@@ -36,26 +35,26 @@ DEFAULT_SOCKET = Path("/var/run/nri/nri.sock")
 #: Objects of all parts of one synchronisation together; a runtime has no more pods than that.
 MOST_OBJECTS = 200_000
 
-#: Told about all pods and containers; answers with changes of containers.
+#: Receives all pods and containers; returns updates of containers.
 Synchronize: TypeAlias = Callable[
-    [Sequence[nri.PodSandbox], Sequence[nri.Container]], Awaitable[Iterable[nri.ContainerUpdate] | Fault]
+    [Sequence[nri.PodSandbox], Sequence[nri.Container]], Awaitable[Iterable[nri.ContainerUpdate] | TtrpcFault]
 ]
-#: Told how the runtime is set up; answers with a mask of events, or None for those that have handlers.
-Configure: TypeAlias = Callable[[nri.ConfigureRequest], Awaitable[int | Fault | None]]
+#: Receives the configuration of the runtime; returns an event mask, or None for the events with handlers.
+Configure: TypeAlias = Callable[[nri.ConfigureRequest], Awaitable[int | TtrpcFault | None]]
 
 
 class NriPlugin:
     """A plugin: handlers by event, each given the request of that event.
 
-    A handler answers with the event's response, a Fault, or None for an empty response. Handlers run one
-    beside the other. `update_containers` must not be awaited inside a handler: runtimes answer it only after.
+    A handler answers with the event's response, a TtrpcFault, or None for an empty response. Handlers run
+    concurrently. `update_containers` must not be awaited inside a handler: runtimes answer it only after.
     """
 
     def __init__(
         self,
         name: str,
         index: str,
-        handlers: Mapping[Event, Handler],
+        handlers: Mapping[NriEvent, Handler],
         *,
         socket: Path = DEFAULT_SOCKET,
         synchronize: Synchronize | None = None,
@@ -69,14 +68,14 @@ class NriPlugin:
         self._handlers = dict(handlers)
         self._synchronize = synchronize
         self._configure = configure
-        # No event at all cannot be said: an empty mask means all of them.
-        self._events = mask_of(handlers or {Event.REMOVE_POD_SANDBOX}) if events is None else events
+        # NRI cannot express no events: an empty mask means all of them.
+        self._events = mask_of(handlers or {NriEvent.REMOVE_POD_SANDBOX}) if events is None else events
         self._registration_timeout = registration_timeout
-        self._client: Client | None = None
+        self._client: TtrpcClient | None = None
         self._pods: list[nri.PodSandbox] = []
         self._containers: list[nri.Container] = []
         self._synchronized = asyncio.Event()
-        #: As the runtime told it; None before the first connection.
+        #: As reported by the runtime; None before the first connection.
         self.runtime: nri.ConfigureRequest | None = None
 
     @property
@@ -92,22 +91,22 @@ class NriPlugin:
         """NRI version of the runtime, if known."""
         if self.runtime is None:
             return None
-        told = self.runtime
-        return nri_version(told.runtime_name, told.runtime_version, told.NRI_version)
+        runtime = self.runtime
+        return nri_version(runtime.runtime_name, runtime.runtime_version, runtime.NRI_version)
 
-    async def run(self) -> Fault | None:
-        """Run one connection until it ends; returns a Fault if it was not registered."""
+    async def run(self) -> TtrpcFault | None:
+        """Run one connection until it ends; returns a TtrpcFault if it was not registered."""
         try:
             reader, writer = await asyncio.open_unix_connection(str(self.socket))
         except (OSError, ValueError) as error:
-            return Fault(UNAVAILABLE, f"{self.socket}: {error}", "closed")
+            return TtrpcFault(UNAVAILABLE, f"{self.socket}: {error}", "closed")
         return await self.run_on(reader, writer)
 
-    async def run_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Fault | None:
+    async def run_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> TtrpcFault | None:
         """Run over an existing connection."""
         mux = Mux(reader, writer)
         server = Server(mux.open(PLUGIN_SERVICE), PLUGIN, self._methods())
-        client = Client(mux.open(RUNTIME_SERVICE))
+        client = TtrpcClient(mux.open(RUNTIME_SERVICE))
         self._pods, self._containers = [], []
         self._client = client
         try:
@@ -118,7 +117,7 @@ class NriPlugin:
                 ),
                 timeout=self._registration_timeout,
             )
-            if isinstance(answer, Fault):
+            if isinstance(answer, TtrpcFault):
                 return answer
             await mux.wait_closed()
             return None
@@ -134,13 +133,13 @@ class NriPlugin:
         *,
         shortest: float = 0.1,
         longest: float = 10.0,
-        ended: Callable[[Fault | None], None] | None = None,
+        ended: Callable[[TtrpcFault | None], None] | None = None,
     ) -> None:
         """Reconnect until cancelled, with exponential backoff and jitter.
 
         `ended` is called for every connection that ends or fails, with the reason.
         """
-        pause, told = shortest, ""
+        pause, logged = shortest, ""
         while True:
             served = asyncio.create_task(self._served())
             try:
@@ -149,12 +148,12 @@ class NriPlugin:
                 was_served = served.done()
                 await end_tasks([served])
             if was_served:
-                pause, told = shortest, ""
+                pause, logged = shortest, ""
             if ended is not None:
                 ended(fault)
-            if fault is not None and fault.message != told:
-                told = fault.message  # once, however long it lasts
-                logger.warning("NRI plugin %s: %s", self.name, told)
+            if fault is not None and fault.message != logged:
+                logged = fault.message  # once, however long it lasts
+                logger.warning("NRI plugin %s: %s", self.name, logged)
             await asyncio.sleep(pause * random.uniform(0.8, 1.2))
             pause = min(longest, pause * 2)
 
@@ -167,14 +166,14 @@ class NriPlugin:
         evict: Iterable[nri.ContainerEviction] = (),
         *,
         timeout: float = 5.0,
-    ) -> tuple[nri.ContainerUpdate, ...] | Fault:
+    ) -> tuple[nri.ContainerUpdate, ...] | TtrpcFault:
         """Update containers; return those that could not be updated. Never call this inside a handler."""
         client = self._client
         if client is None:
             return CLOSED
         request = nri.UpdateContainersRequest(update=list(updates), evict=list(evict))
         answer = await client.call(RUNTIME.methods_by_name["UpdateContainers"], request, timeout=timeout)
-        return answer if isinstance(answer, Fault) else tuple(answer.failed)
+        return answer if isinstance(answer, TtrpcFault) else tuple(answer.failed)
 
     # -- calls of the runtime
 
@@ -185,33 +184,33 @@ class NriPlugin:
             "Shutdown": self._on_shutdown,
             "StateChange": self._on_state_change,
         }
-        for event in Event:
+        for event in NriEvent:
             methods[event.method] = self._handlers.get(event, _ignore)
         return methods
 
-    async def _on_configure(self, request: nri.ConfigureRequest) -> nri.ConfigureResponse | Fault:
+    async def _on_configure(self, request: nri.ConfigureRequest) -> nri.ConfigureResponse | TtrpcFault:
         self.runtime = request
-        events: int | Fault | None = None
+        events: int | TtrpcFault | None = None
         if self._configure is not None:
             events = await self._configure(request)
-        if isinstance(events, Fault):
+        if isinstance(events, TtrpcFault):
             return events
         return nri.ConfigureResponse(events=self._events if events is None else events)
 
-    async def _on_synchronize(self, request: nri.SynchronizeRequest) -> nri.SynchronizeResponse | Fault:
+    async def _on_synchronize(self, request: nri.SynchronizeRequest) -> nri.SynchronizeResponse | TtrpcFault:
         self._pods.extend(request.pods)
         self._containers.extend(request.containers)
         if len(self._pods) + len(self._containers) > MOST_OBJECTS:
             self._pods, self._containers = [], []
-            return Fault(RESOURCE_EXHAUSTED, f"more than {MOST_OBJECTS} pods and containers")
+            return TtrpcFault(RESOURCE_EXHAUSTED, f"more than {MOST_OBJECTS} pods and containers")
         if request.more:
             return nri.SynchronizeResponse(more=True)
         pods, containers = self._pods, self._containers
         self._pods, self._containers = [], []
-        updates: Iterable[nri.ContainerUpdate] | Fault = ()
+        updates: Iterable[nri.ContainerUpdate] | TtrpcFault = ()
         if self._synchronize is not None:
             updates = await self._synchronize(pods, containers)
-        if isinstance(updates, Fault):
+        if isinstance(updates, TtrpcFault):
             return updates
         self._synchronized.set()
         return nri.SynchronizeResponse(update=list(updates))
@@ -219,10 +218,10 @@ class NriPlugin:
     async def _on_shutdown(self, request: nri.Empty) -> None:
         logger.info("NRI plugin %s: the runtime shuts down", self.name)
 
-    async def _on_state_change(self, event: nri.StateChangeEvent) -> Fault | None:
-        known: Event | None = None
+    async def _on_state_change(self, event: nri.StateChangeEvent) -> TtrpcFault | None:
+        known: NriEvent | None = None
         with suppress(ValueError):
-            known = Event(event.event)
+            known = NriEvent(event.event)
         handler = None if known is None else self._handlers.get(known)
         if known is None or known not in NEWS or handler is None:
             return None
@@ -230,7 +229,7 @@ class NriPlugin:
         if event.HasField("container") and "container" in request.DESCRIPTOR.fields_by_name:
             request.container.CopyFrom(event.container)
         answer = await handler(request)
-        return answer if isinstance(answer, Fault) else None
+        return answer if isinstance(answer, TtrpcFault) else None
 
 
 async def _ignore(request: Any) -> None:

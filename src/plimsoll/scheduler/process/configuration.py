@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from plimsoll.api.gates import Gates
-from plimsoll.client.leader_election import Timing
+from plimsoll.client.leader_election import LeaseTiming
 from plimsoll.common.addresses import read_address
-from plimsoll.common.config_file import Section, read_document
+from plimsoll.common.config_file import ConfigSection, read_document
 from plimsoll.common.structured_log import FORMATS
 from plimsoll.errors import ConfigError, InputError
 from plimsoll.scheduler.profile import SchedulerProfile
@@ -34,7 +34,7 @@ class LeaderElection:
     elect: bool = False
     namespace: str = "kube-system"
     name: str = "plimsoll-scheduler"
-    timing: Timing = field(default_factory=Timing)
+    timing: LeaseTiming = field(default_factory=LeaseTiming)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +113,7 @@ def read_settings(path: Path | None) -> SchedulerSettings:
 
 def parse_settings(tree: object, where: str = "configuration") -> SchedulerSettings:
     """Parse settings from a tree."""
-    top = Section(tree, where)
+    top = ConfigSection(tree, where)
     top.text("kind", KIND, choices=(KIND,))
     top.text("apiVersion", "")
     default = SchedulerSettings()
@@ -141,7 +141,7 @@ def parse_settings(tree: object, where: str = "configuration") -> SchedulerSetti
     return found
 
 
-def _profiles(sections: list[Section]) -> tuple[SchedulerProfile, ...]:
+def _profiles(sections: list[ConfigSection]) -> tuple[SchedulerProfile, ...]:
     found: dict[str, SchedulerProfile] = {}
     for section in sections:
         name = _scheduler_name(section.text("schedulerName", NAME), f"{section.where}.schedulerName")
@@ -155,7 +155,7 @@ def _profiles(sections: list[Section]) -> tuple[SchedulerProfile, ...]:
     return tuple(found.values())
 
 
-def _queue(section: Section) -> QueueSettings:
+def _queue(section: ConfigSection) -> QueueSettings:
     default = QueueSettings()
     settings = QueueSettings(
         initial_backoff_ms=_ms(section, "initialBackoff", default.initial_backoff_ms),
@@ -168,11 +168,11 @@ def _queue(section: Section) -> QueueSettings:
     return settings
 
 
-def _ms(section: Section, name: str, default: int) -> int:
+def _ms(section: ConfigSection, name: str, default: int) -> int:
     return max(1, round(section.seconds(name, default / 1000) * 1000))
 
 
-def _gates(section: Section) -> Gates:
+def _gates(section: ConfigSection) -> Gates:
     switches = section.rest()
     for name, value in switches.items():
         if not isinstance(value, bool):
@@ -183,9 +183,9 @@ def _gates(section: Section) -> Gates:
         raise ConfigError(f"{section.where}: {error}") from None
 
 
-def _election(section: Section) -> LeaderElection:
-    default, times = LeaderElection(), Timing()
-    timing = Timing(
+def _election(section: ConfigSection) -> LeaderElection:
+    default, times = LeaderElection(), LeaseTiming()
+    timing = LeaseTiming(
         lease=section.seconds("leaseDuration", times.lease),
         renew=section.seconds("renewDeadline", times.renew),
         retry=section.seconds("retryPeriod", times.retry),

@@ -8,7 +8,7 @@ microseconds; a scrape of 5,000 nodes is written in chunks so that it does not b
 from __future__ import annotations
 
 import asyncio
-from collections import Counter as Bag
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector, generate_latest
@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 
 from plimsoll.api.identity import PoolId
 from plimsoll.api.resource import ResourceSlice
-from plimsoll.common.counters import Counter, Histogram, exponential, gauge
+from plimsoll.common.counters import Histogram, MetricCounter, exponential, gauge
 from plimsoll.ledger.node_ledger import NodeLedger
 from plimsoll.ledger.units import CPU, PODS
 from plimsoll.scheduler.reasons import Rule
@@ -40,7 +40,7 @@ class Metrics(Collector):
         self._refused: dict[str, tuple[frozenset[Rule], str]] = {}
         self._gauges: list[tuple[str, str, Callable[[], float]]] = []
         seconds, fine = exponential(0.001, 2, 15), exponential(0.0001, 2, 12)
-        self.attempts = Counter(
+        self.attempts = MetricCounter(
             "scheduler_schedule_attempts_total",
             "Number of attempts to schedule pods, by the result.",
             ("result", "profile"),
@@ -84,15 +84,15 @@ class Metrics(Collector):
             "Number of selected preemption victims.",
             exponential(1, 2, 7),
         )
-        self.preemptions = Counter(
+        self.preemptions = MetricCounter(
             "scheduler_preemption_attempts_total", "Total preemption attempts in the cluster till now"
         )
-        self.incoming = Counter(
+        self.incoming = MetricCounter(
             "scheduler_queue_incoming_pods_total",
             "Number of pods added to scheduling queues by event and queue type.",
             ("queue", "event"),
         )
-        self.steps = Counter(
+        self.steps = MetricCounter(
             "plimsoll_binding_failures_total", "Number of failed bindings, by step.", ("step",)
         )
         self.pauses = Histogram(
@@ -172,7 +172,7 @@ class Metrics(Collector):
             "Number of unschedulable pods by the plugin that rejected them, each counted once.",
             labels=["plugin", "profile"],
         )
-        counts: Bag[tuple[str, str]] = Bag()
+        counts: Counter[tuple[str, str]] = Counter()
         for rules, profile in self._refused.values():
             counts.update((rule.value, profile) for rule in rules)
         for labels, count in counts.items():
@@ -224,8 +224,8 @@ def devices_page(snapshot: Snapshot) -> Iterator[bytes]:
         pools[key] = pools.get(key, 0) + len(slice.spec.devices or ())
     yield b"# HELP plimsoll_devices Devices in ResourceSlices, and those allocated in full or in part.\n"
     yield b"# TYPE plimsoll_devices gauge\n"
-    published: Bag[str] = Bag()
-    held: Bag[str] = Bag()
+    published: Counter[str] = Counter()
+    held: Counter[str] = Counter()
     for pool, count in pools.items():
         published[pool.driver] += count
         held[pool.driver] += min(count, len(snapshot.state.pool(pool)))

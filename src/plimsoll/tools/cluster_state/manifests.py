@@ -19,7 +19,7 @@ from plimsoll.api import codec
 from plimsoll.common.archives import SUFFIXES, UTF16, TextReader, is_wanted
 from plimsoll.common.input_limits import Bounds, check_density, default_bounds
 from plimsoll.common.yaml import load_documents
-from plimsoll.common.yaml_documents import Part, load_parts
+from plimsoll.common.yaml_documents import DocumentPart, load_parts
 from plimsoll.errors import DecodeError, InputError
 
 __all__ = ["SUFFIXES", "ParsedObject", "parse_objects", "read_objects", "read_sources"]
@@ -174,7 +174,7 @@ def _files(path: Path) -> list[Path]:
 # -- JSON documents one after the other, as `kubectl cluster-info dump` writes them, with logs in between
 
 
-def _load(text: bytes | str, source: str, bounds: Bounds | None) -> Iterator[Part]:
+def _load(text: bytes | str, source: str, bounds: Bounds | None) -> Iterator[DocumentPart]:
     """Parse the documents of a text in any of the supported formats."""
     document_text = _decoded(text)
     if document_text is None:
@@ -197,9 +197,9 @@ def _load(text: bytes | str, source: str, bounds: Bounds | None) -> Iterator[Par
         )
 
 
-def _as_parts(documents: Iterator[tuple[int, Any]]) -> Iterator[Part]:
+def _as_parts(documents: Iterator[tuple[int, Any]]) -> Iterator[DocumentPart]:
     for line, tree in documents:
-        yield Part(line, tree, -1, 0)
+        yield DocumentPart(line, tree, -1, 0)
 
 
 def _decoded(text: bytes | str) -> str | None:

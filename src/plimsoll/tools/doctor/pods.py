@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
-from plimsoll.common.checkpoint import Finding as RecordFinding
+from plimsoll.common.checkpoint import NodeFinding as RecordFinding
 from plimsoll.errors import InputError
 from plimsoll.node.layout import Layout, path_component
 from plimsoll.node.runtime import shims

@@ -18,7 +18,7 @@ from plimsoll.apiserver.in_process import InProcessTransport
 from plimsoll.apiserver.process import RunningServer, ServerSettings, start_server
 from plimsoll.client import Client
 from plimsoll.client.endpoints import NAMESPACES, NODES, RESOURCE_CLAIMS, RESOURCE_SLICES
-from plimsoll.client.transport import Reply, Request, Stream, Transport
+from plimsoll.client.transport import Reply, Request, ResponseStream, Transport
 from plimsoll.drivers.plugin import (
     AllocatedClaim,
     ClaimError,
@@ -60,15 +60,15 @@ class FlakyTransport:
             self.writes.append((request.method, request.path))
         return await self.inner.send(request)
 
-    def stream(self, request: Request) -> AbstractAsyncContextManager[Stream]:
+    def stream(self, request: Request) -> AbstractAsyncContextManager[ResponseStream]:
         return self._stream(request)
 
     @asynccontextmanager
-    async def _stream(self, request: Request) -> AsyncIterator[Stream]:
+    async def _stream(self, request: Request) -> AsyncIterator[ResponseStream]:
         if self.down:
             raise UnreachableError("connection refused", sent=False)
         async with self.inner.stream(request) as stream:
-            yield Stream(stream.status, stream.headers, self._chunks(stream.chunks, self._ended))
+            yield ResponseStream(stream.status, stream.headers, self._chunks(stream.chunks, self._ended))
 
     async def _chunks(self, chunks: AsyncIterator[bytes], ended: asyncio.Event) -> AsyncIterator[bytes]:
         over = asyncio.ensure_future(ended.wait())

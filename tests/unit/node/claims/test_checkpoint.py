@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.common.checkpoint import Severity, read, render
+from plimsoll.common.checkpoint import FindingSeverity, read, render
 from plimsoll.node.claim_info import ClaimInfo, ClaimRef, PreparedDevice
 from plimsoll.node.claims import kubelet_checkpoint as kubelet_file
 from plimsoll.node.claims.checkpoint import (
@@ -74,7 +74,7 @@ def test_a_record_of_another_shape_is_set_aside(layout: Layout, body: object) ->
     cache = ClaimInfoCache.open(layout, World())
     assert cache.claims() == ()
     assert cache.needs_rebuild
-    assert [finding.severity for finding in cache.findings] == [Severity.ERROR]
+    assert [finding.severity for finding in cache.findings] == [FindingSeverity.ERROR]
     assert len(list(layout.quarantine.iterdir())) == 1
 
 
@@ -122,7 +122,7 @@ def test_a_kubelets_claims_are_taken_over(layout: Layout) -> None:
     async def story() -> None:
         cache = ClaimInfoCache.open(layout, world)
         assert not cache.needs_rebuild
-        assert [finding.severity for finding in cache.findings] == [Severity.INFO]
+        assert [finding.severity for finding in cache.findings] == [FindingSeverity.INFO]
         assert {claim.ref.name: claim.ready for claim in cache.claims()} == {
             "a": False,
             "b": False,
@@ -194,7 +194,7 @@ def test_a_damaged_record_is_set_aside_and_rebuilt(layout: Layout, content: byte
         # The record is damaged while the agent is down, and x is deleted by force.
         layout.claims.write_bytes(layout.claims.read_bytes()[:100] if content == b"half" else content)
         again = ClaimInfoCache.open(layout, world)
-        assert [finding.severity for finding in again.findings] == [Severity.ERROR]
+        assert [finding.severity for finding in again.findings] == [FindingSeverity.ERROR]
         assert again.claims() == ()
         assert await again.rebuild(claims, leftovers=world.claims.values()) == ()
         del before["uid-c"]

@@ -18,7 +18,7 @@ from plimsoll.node.containers import ContainerInfo, ContainerPhase, ContainerSpe
 from plimsoll.node.hooks import RuntimeContainer, RuntimeState
 from plimsoll.node.nri import EvictionRequest, NriServer
 from plimsoll.node.resources import LinuxResources
-from plimsoll.protocols.nri import Event, NriPlugin
+from plimsoll.protocols.nri import NriEvent, NriPlugin
 
 POD = SandboxSpec(
     uid="u1",
@@ -75,7 +75,7 @@ class World:
         self.applied.append((id, resources))
         return self.faults.get(id)
 
-    async def add(self, name: str, index: str, handlers: Mapping[Event, Any], **options: Any) -> NriPlugin:
+    async def add(self, name: str, index: str, handlers: Mapping[NriEvent, Any], **options: Any) -> NriPlugin:
         """A connected plugin."""
         plugin = NriPlugin(name, index, handlers, socket=self.server.socket, **options)
         before = len(self.server.plugins())

@@ -13,8 +13,8 @@ from plimsoll.node.containers import RuntimeFault
 from plimsoll.node.hooks import AdjustedContainer
 from plimsoll.protocols.messages import nri
 from plimsoll.protocols.mux import encode_frame
-from plimsoll.protocols.nri import Event, NriPlugin, edits
-from plimsoll.protocols.ttrpc import Fault
+from plimsoll.protocols.nri import NriEvent, NriPlugin, edits
+from plimsoll.protocols.ttrpc import TtrpcFault
 from tests.unit.node.nri.parts import POD, RESOURCES, SPEC, World, held, state, until, world
 
 KINDS = ["mark", "pin", "error", "hang", "die", "validator", "dead validator", "wild"]
@@ -32,13 +32,13 @@ class Guest:
 
     async def on_create(
         self, request: nri.CreateContainerRequest
-    ) -> nri.CreateContainerResponse | Fault | None:
+    ) -> nri.CreateContainerResponse | TtrpcFault | None:
         if self.kind == "mark":
             return edits.creation(edits.adjustment(env={f"BY_{self.name}": self.index}))
         if self.kind == "pin":
             return edits.pin("1")
         if self.kind == "error":
-            return Fault(2, f"{self.name} says no")
+            return TtrpcFault(2, f"{self.name} says no")
         if self.kind == "wild":
             return edits.pin("not a set")
         if self.kind in ("hang", "dead validator"):
@@ -70,9 +70,9 @@ class Party:
     async def come(self, kind: str, index: int) -> None:
         self.count += 1
         guest = Guest(kind, f"{index:02}", f"g{self.count}")
-        handlers: dict[Event, Any] = {Event.CREATE_CONTAINER: guest.on_create}
+        handlers: dict[NriEvent, Any] = {NriEvent.CREATE_CONTAINER: guest.on_create}
         if guest.is_validator:
-            handlers[Event.VALIDATE_CONTAINER_ADJUSTMENT] = _nothing
+            handlers[NriEvent.VALIDATE_CONTAINER_ADJUSTMENT] = _nothing
         guest.plugin = NriPlugin(guest.name, guest.index, handlers, socket=self.here.server.socket)
         guest.task = asyncio.create_task(guest.plugin.run())
         self.guests.append(guest)
@@ -230,9 +230,9 @@ def test_events_and_plugins_at_once() -> None:
                     plugin = NriPlugin(
                         f"p{number}",
                         f"{number:02}",
-                        dict.fromkeys(Event, _nothing),
+                        dict.fromkeys(NriEvent, _nothing),
                         socket=here.server.socket,
-                        events=Event.CREATE_CONTAINER.bit | Event.STOP_CONTAINER.bit,
+                        events=NriEvent.CREATE_CONTAINER.bit | NriEvent.STOP_CONTAINER.bit,
                     )
                     task = asyncio.create_task(plugin.run())
                     await until(lambda plugin=plugin: plugin.synchronized)  # type: ignore[misc]

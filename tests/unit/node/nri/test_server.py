@@ -20,9 +20,9 @@ from plimsoll.node.nri import EvictionRequest, NriServer
 from plimsoll.node.resources import LinuxResources
 from plimsoll.protocols.messages import nri
 from plimsoll.protocols.mux import PLUGIN_SERVICE, RUNTIME_SERVICE, Mux
-from plimsoll.protocols.nri import ALL_EVENTS, Event, NriPlugin, edits
+from plimsoll.protocols.nri import ALL_EVENTS, NriEvent, NriPlugin, edits
 from plimsoll.protocols.nri.events import PLUGIN, RUNTIME
-from plimsoll.protocols.ttrpc import UNIMPLEMENTED, Client, Fault, Handler, Server
+from plimsoll.protocols.ttrpc import UNIMPLEMENTED, Handler, Server, TtrpcClient, TtrpcFault
 from tests.unit.node.nri.parts import POD, RESOURCES, SPEC, World, held, state, until, world
 
 
@@ -160,7 +160,7 @@ def test_long_lists_are_told_in_parts() -> None:
 def test_plugins_with_bad_names_are_refused(name: str, index: str, text: str) -> None:
     async def story(here: World) -> None:
         fault = await NriPlugin(name, index, {}, socket=here.server.socket).run()
-        assert fault == Fault(2, text)
+        assert fault == TtrpcFault(2, text)
 
     run(story)
 
@@ -225,8 +225,8 @@ def test_adjustments_are_put_together_in_order() -> None:
                 "resources": {"cpu": {"cpus": "0-1"}, "memory": {"limit": {"value": 77}}},
             },
         )
-        await here.add("b", "20", {Event.CREATE_CONTAINER: answering(late, seen)})
-        await here.add("a", "10", {Event.CREATE_CONTAINER: answering(early, seen)})
+        await here.add("b", "20", {NriEvent.CREATE_CONTAINER: answering(late, seen)})
+        await here.add("a", "10", {NriEvent.CREATE_CONTAINER: answering(early, seen)})
         adjusted = await create(here)
         assert isinstance(adjusted, AdjustedContainer)
         assert adjusted.resources == LinuxResources(cpu_shares=512, memory_limit=77, cpus="0-1")
@@ -263,12 +263,12 @@ def test_a_conflict_fails_the_creation_and_is_undone() -> None:
     async def story(here: World) -> None:
         news: list[Any] = []
         handlers = {
-            Event.CREATE_CONTAINER: answering(edits.pin("1")),
-            Event.STOP_CONTAINER: answering(None, news),
-            Event.REMOVE_CONTAINER: answering(None, news),
+            NriEvent.CREATE_CONTAINER: answering(edits.pin("1")),
+            NriEvent.STOP_CONTAINER: answering(None, news),
+            NriEvent.REMOVE_CONTAINER: answering(None, news),
         }
         await here.add("a", "10", handlers)
-        await here.add("b", "20", {Event.CREATE_CONTAINER: answering(edits.pin("1"))})
+        await here.add("b", "20", {NriEvent.CREATE_CONTAINER: answering(edits.pin("1"))})
         assert await create(here) == RuntimeFault(
             "CreateContainerError", 'plugins "20-b" and "10-a" both tried to set CPUSetCPUs'
         )
@@ -283,10 +283,10 @@ def test_a_conflict_fails_the_creation_and_is_undone() -> None:
 
 def test_an_error_fails_the_creation_with_its_text() -> None:
     async def story(here: World) -> None:
-        await here.add("a", "10", {Event.CREATE_CONTAINER: answering(Fault(2, "no room for you"))})
+        await here.add("a", "10", {NriEvent.CREATE_CONTAINER: answering(TtrpcFault(2, "no room for you"))})
         assert await create(here) == RuntimeFault("CreateContainerError", "no room for you")
         assert len(here.server.plugins()) == 1
-        await here.add("b", "05", {Event.CREATE_CONTAINER: answering(Fault(2, "x" * 100_000))})
+        await here.add("b", "05", {NriEvent.CREATE_CONTAINER: answering(TtrpcFault(2, "x" * 100_000))})
         fault = await create(here)
         assert isinstance(fault, RuntimeFault)
         assert len(fault.message) == 1024
@@ -296,8 +296,8 @@ def test_an_error_fails_the_creation_with_its_text() -> None:
 
 def test_a_plugin_that_hangs_is_left_out_from_then_on() -> None:
     async def story(here: World) -> None:
-        await here.add("a", "10", {Event.CREATE_CONTAINER: hang})
-        await here.add("b", "20", {Event.CREATE_CONTAINER: answering(edits.pin("1"))})
+        await here.add("a", "10", {NriEvent.CREATE_CONTAINER: hang})
+        await here.add("b", "20", {NriEvent.CREATE_CONTAINER: answering(edits.pin("1"))})
         adjusted = await create(here)
         assert isinstance(adjusted, AdjustedContainer)
         assert adjusted.resources.cpus == "1"
@@ -310,12 +310,12 @@ def test_a_plugin_that_hangs_is_left_out_from_then_on() -> None:
 def test_a_validator_that_hangs_fails_the_creation() -> None:
     async def story(here: World) -> None:
         # Mask 0 is every event, validation too.
-        await here.add("a", "10", {Event.CREATE_CONTAINER: hang}, events=0)
+        await here.add("a", "10", {NriEvent.CREATE_CONTAINER: hang}, events=0)
         assert await create(here) == RuntimeFault(
             "CreateContainerError", "validator plugin 10-a failed: ttrpc: closed"
         )
         assert isinstance(await create(here, "c2"), AdjustedContainer)
-        await here.add("b", "10", {Event.VALIDATE_CONTAINER_ADJUSTMENT: hang})
+        await here.add("b", "10", {NriEvent.VALIDATE_CONTAINER_ADJUSTMENT: hang})
         assert await create(here) == RuntimeFault(
             "CreateContainerError", "validator plugin 10-b failed: context deadline exceeded"
         )
@@ -327,8 +327,8 @@ def test_validators_see_what_is_to_be_done_and_by_whom() -> None:
     async def story(here: World) -> None:
         seen: list[Any] = []
         verdict = nri.ValidateContainerAdjustmentResponse()
-        await here.add("a", "10", {Event.CREATE_CONTAINER: answering(edits.pin("1"))})
-        await here.add("v", "90", {Event.VALIDATE_CONTAINER_ADJUSTMENT: answering(verdict, seen)})
+        await here.add("a", "10", {NriEvent.CREATE_CONTAINER: answering(edits.pin("1"))})
+        await here.add("v", "90", {NriEvent.VALIDATE_CONTAINER_ADJUSTMENT: answering(verdict, seen)})
         assert isinstance(await create(here), AdjustedContainer)
         request = seen[0]
         assert request.container.linux.resources.cpu.cpus == ""
@@ -368,7 +368,7 @@ def test_plugins_that_must_be_there() -> None:
 def test_wishes_that_are_not_carried_out_are_told(caplog: pytest.LogCaptureFixture) -> None:
     async def story(here: World) -> None:
         response = _adjust(rlimits=[{"type": "RLIMIT_NOFILE"}], hooks={"prestart": [{"path": "/x"}]})
-        await here.add("a", "10", {Event.CREATE_CONTAINER: answering(response)})
+        await here.add("a", "10", {NriEvent.CREATE_CONTAINER: answering(response)})
         assert isinstance(await create(here), AdjustedContainer)
 
     with caplog.at_level(logging.WARNING):
@@ -396,9 +396,11 @@ def test_events_reach_those_that_asked_for_them() -> None:
     async def story(here: World) -> None:
         news: list[Any] = []
         some: list[Any] = []
-        everything = {event: answering(None, news) for event in Event}
-        await here.add("all", "10", everything, events=ALL_EVENTS & ~Event.VALIDATE_CONTAINER_ADJUSTMENT.bit)
-        await here.add("some", "05", {Event.START_CONTAINER: answering(None, some)})
+        everything = {event: answering(None, news) for event in NriEvent}
+        await here.add(
+            "all", "10", everything, events=ALL_EVENTS & ~NriEvent.VALIDATE_CONTAINER_ADJUSTMENT.bit
+        )
+        await here.add("some", "05", {NriEvent.START_CONTAINER: answering(None, some)})
         server = here.server
         await server.sandbox_run(POD)
         await server.create(POD, SPEC, RESOURCES)
@@ -440,9 +442,9 @@ def test_events_reach_those_that_asked_for_them() -> None:
 def test_an_error_of_one_plugin_keeps_no_other_from_its_news() -> None:
     async def story(here: World) -> None:
         news: list[Any] = []
-        refusal = answering(Fault(2, "not mine"))
-        await here.add("a", "10", {Event.REMOVE_CONTAINER: refusal, Event.RUN_POD_SANDBOX: refusal})
-        await here.add("b", "20", {Event.REMOVE_CONTAINER: answering(None, news)})
+        refusal = answering(TtrpcFault(2, "not mine"))
+        await here.add("a", "10", {NriEvent.REMOVE_CONTAINER: refusal, NriEvent.RUN_POD_SANDBOX: refusal})
+        await here.add("b", "20", {NriEvent.REMOVE_CONTAINER: answering(None, news)})
         await here.server.removed(POD, state())
         assert len(news) == 1
         assert await here.server.sandbox_run(POD) == RuntimeFault("CreatePodSandboxError", "not mine")
@@ -461,15 +463,15 @@ def test_an_update_is_what_plugins_make_of_it() -> None:
                 edits.update("x", edits.cpu_resources("3")),
             ]
         )
-        await here.add("a", "10", {Event.UPDATE_CONTAINER: answering(first)})
-        await here.add("b", "20", {Event.UPDATE_CONTAINER: answering(second, seen)})
+        await here.add("a", "10", {NriEvent.UPDATE_CONTAINER: answering(first)})
+        await here.add("b", "20", {NriEvent.UPDATE_CONTAINER: answering(second, seen)})
         adjusted = await here.server.update(POD, state(), LinuxResources(cpu_shares=2))
         assert adjusted == AdjustedContainer(
             resources=LinuxResources(cpu_shares=2, cpus="2", mems="0"),
             others={"x": LinuxResources(cpus="3")},
         )
         assert seen[0].linux_resources.cpu.cpus == "2"
-        await here.add("c", "30", {Event.UPDATE_CONTAINER: answering(first)})
+        await here.add("c", "30", {NriEvent.UPDATE_CONTAINER: answering(first)})
         assert await here.server.update(POD, state(), LinuxResources()) == RuntimeFault(
             "UpdateContainerError", 'plugins "30-c" and "10-a" both tried to set CPUSetCPUs'
         )
@@ -480,7 +482,7 @@ def test_an_update_is_what_plugins_make_of_it() -> None:
 def test_what_a_container_leaves_is_given_to_others() -> None:
     async def story(here: World) -> None:
         response = nri.StopContainerResponse(update=[edits.update("x", edits.cpu_resources("0-3"))])
-        await here.add("a", "10", {Event.STOP_CONTAINER: answering(response)})
+        await here.add("a", "10", {NriEvent.STOP_CONTAINER: answering(response)})
         assert await here.server.stopped(POD, state()) == {"x": LinuxResources(cpus="0-3")}
 
     run(story)
@@ -492,8 +494,8 @@ def test_evictions() -> None:
         create_answer = nri.CreateContainerResponse(evict=evict)
         update_answer = nri.UpdateContainerResponse(evict=evict)
         handlers = {
-            Event.CREATE_CONTAINER: answering(create_answer),
-            Event.UPDATE_CONTAINER: answering(update_answer),
+            NriEvent.CREATE_CONTAINER: answering(create_answer),
+            NriEvent.UPDATE_CONTAINER: answering(update_answer),
         }
         plugin = await here.add("a", "10", handlers)
         await create(here)
@@ -516,7 +518,7 @@ def test_updates_are_applied_and_failures_told() -> None:
         updates.append(edits.update("c", edits.cpu_resources("1"), ignore_failure=True))
         updates.append(edits.update("a", edits.cpu_resources("garbage")))
         failed = await plugin.update_containers(updates)
-        assert not isinstance(failed, Fault)
+        assert not isinstance(failed, TtrpcFault)
         assert [update.container_id for update in failed] == ["b", "a"]
         assert [id for id, _ in here.applied] == ["a", "b", "c"]
 
@@ -532,7 +534,7 @@ def test_an_update_waits_for_the_creation_that_is_under_way() -> None:
             entered.set()
             await leave.wait()
 
-        plugin = await here.add("p", "10", {Event.CREATE_CONTAINER: slow})
+        plugin = await here.add("p", "10", {NriEvent.CREATE_CONTAINER: slow})
         creating = asyncio.create_task(create(here))
         await entered.wait()
         updating = asyncio.create_task(
@@ -560,11 +562,11 @@ def test_an_update_inside_a_handler_ends_with_the_handler() -> None:
                 results.append("given up")
                 raise
 
-        plugin = await here.add("p", "10", {Event.CREATE_CONTAINER: foolish})
+        plugin = await here.add("p", "10", {NriEvent.CREATE_CONTAINER: foolish})
         assert isinstance(await create(here), AdjustedContainer)
         assert here.server.plugins() == ()
         await until(lambda: len(results) == 1)
-        assert here.applied == [] or isinstance(results[0], Fault)
+        assert here.applied == [] or isinstance(results[0], TtrpcFault)
 
     run(story, request_timeout=0.4)
 
@@ -581,7 +583,7 @@ def test_an_update_that_meets_an_update_locks_nothing_up() -> None:
                 pass
 
         here.before_apply = locked
-        plugin = await here.add("p", "10", {Event.UPDATE_CONTAINER: answering(None)})
+        plugin = await here.add("p", "10", {NriEvent.UPDATE_CONTAINER: answering(None)})
         for _ in range(20):
             async with container:
                 updating = asyncio.create_task(
@@ -597,7 +599,7 @@ def test_an_update_that_meets_an_update_locks_nothing_up() -> None:
 def test_plugins_see_what_updates_have_made_of_a_container() -> None:
     async def story(here: World) -> None:
         news: list[Any] = []
-        plugin = await here.add("p", "10", {Event.POST_UPDATE_CONTAINER: answering(None, news)})
+        plugin = await here.add("p", "10", {NriEvent.POST_UPDATE_CONTAINER: answering(None, news)})
         await create(here)
         here.containers = {"c1": held("c1")}
         assert await plugin.update_containers([edits.update("c1", edits.cpu_resources("5"))]) == ()
@@ -653,7 +655,7 @@ class OldPlugin:
             "CreateContainer": self._create,
         }
         self.server = Server(self.mux.open(PLUGIN_SERVICE), PLUGIN, handlers)
-        self.client = Client(self.mux.open(RUNTIME_SERVICE))
+        self.client = TtrpcClient(self.mux.open(RUNTIME_SERVICE))
         request = nri.RegisterPluginRequest(plugin_name="old", plugin_idx="10")
         self.response = await self.client.call(RUNTIME.methods_by_name["RegisterPlugin"], request, timeout=5)
 
@@ -662,7 +664,7 @@ class OldPlugin:
         return await self.client.call(RUNTIME.methods_by_name["RegisterPlugin"], request, timeout=5)
 
     async def _configure(self, request: Any) -> nri.ConfigureResponse:
-        return nri.ConfigureResponse(events=ALL_EVENTS & ~Event.VALIDATE_CONTAINER_ADJUSTMENT.bit)
+        return nri.ConfigureResponse(events=ALL_EVENTS & ~NriEvent.VALIDATE_CONTAINER_ADJUSTMENT.bit)
 
     async def _synchronize(self, request: nri.SynchronizeRequest) -> nri.SynchronizeResponse:
         return nri.SynchronizeResponse(more=request.more and self.split)
@@ -670,9 +672,9 @@ class OldPlugin:
     async def _state_change(self, request: nri.StateChangeEvent) -> None:
         self.events.append(request.event)
 
-    async def _unknown(self, request: Any) -> Fault:
+    async def _unknown(self, request: Any) -> TtrpcFault:
         self.calls.append(type(request).__name__)
-        return Fault(UNIMPLEMENTED, "method unknown")
+        return TtrpcFault(UNIMPLEMENTED, "method unknown")
 
     async def _create(self, request: Any) -> Any:
         if self.garbage:
@@ -707,7 +709,7 @@ def test_a_plugin_of_the_older_kind_is_told_by_state_changes_for_good() -> None:
         assert plugin.calls == ["RunPodSandboxRequest"]
         assert plugin.events == [1, 5, 6, 7, 11, 2, 3]
         again = await plugin.register_again()
-        assert again == Fault(2, 'plugin "10-old" is registered already')
+        assert again == TtrpcFault(2, 'plugin "10-old" is registered already')
         await plugin.stop()
 
     run(story)

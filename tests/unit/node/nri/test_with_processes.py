@@ -13,7 +13,7 @@ import pytest
 from plimsoll.node.cgroups import Cgroups
 from plimsoll.node.nri import NriServer
 from plimsoll.protocols.messages import nri
-from plimsoll.protocols.nri import Event, NriPlugin, edits
+from plimsoll.protocols.nri import NriEvent, NriPlugin, edits
 from tests.unit.node.nri.parts import until
 from tests.unit.node.runtime.yard import a_pod, a_yard, kernel_cgroups, shell, state
 
@@ -48,7 +48,7 @@ def test_a_process_runs_where_a_plugin_wants_it(cgroups: Cgroups) -> None:
             server = NriServer(yard.layout.nri, "process", "1", runtime.inventory, runtime.apply)
             runtime.hooks = server
             await server.start()
-            plugin = NriPlugin("pin", "10", {Event.CREATE_CONTAINER: create}, socket=server.socket)
+            plugin = NriPlugin("pin", "10", {NriEvent.CREATE_CONTAINER: create}, socket=server.socket)
             serving = asyncio.create_task(plugin.serve())
             try:
                 await until(lambda: len(server.plugins()) == 1)

@@ -14,8 +14,8 @@ from plimsoll.node.containers import RuntimeFault
 from plimsoll.node.nri import NriServer
 from plimsoll.node.runtime import SimulatedRuntime
 from plimsoll.protocols.messages import nri
-from plimsoll.protocols.nri import Event, NriPlugin, edits
-from plimsoll.protocols.ttrpc import Fault
+from plimsoll.protocols.nri import NriEvent, NriPlugin, edits
+from plimsoll.protocols.ttrpc import TtrpcFault
 from tests.unit.node.nri.parts import PLAN, POD, SPEC, until
 
 
@@ -30,9 +30,9 @@ class Pinning:
             "pin",
             "10",
             {
-                Event.CREATE_CONTAINER: self.create,
-                Event.STOP_CONTAINER: self.stop,
-                Event.REMOVE_CONTAINER: self.remove,
+                NriEvent.CREATE_CONTAINER: self.create,
+                NriEvent.STOP_CONTAINER: self.stop,
+                NriEvent.REMOVE_CONTAINER: self.remove,
             },
             socket=socket,
             synchronize=self.synchronize,
@@ -45,9 +45,9 @@ class Pinning:
             updates.append(edits.update(container.id, edits.cpu_resources(self.given[container.id])))
         return updates
 
-    async def create(self, request: nri.CreateContainerRequest) -> nri.CreateContainerResponse | Fault:
+    async def create(self, request: nri.CreateContainerRequest) -> nri.CreateContainerResponse | TtrpcFault:
         if not self.free:
-            return Fault(2, "no CPU is left")
+            return TtrpcFault(2, "no CPU is left")
         self.given[request.container.id] = cpu = self.free.pop()
         return edits.pin(cpu)
 

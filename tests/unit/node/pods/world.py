@@ -14,7 +14,7 @@ from plimsoll.api.core import Pod
 from plimsoll.client import Client
 from plimsoll.client.endpoints import PODS, RESOURCE_CLAIMS
 from plimsoll.client.http import HttpTransport
-from plimsoll.client.transport import Reply, Request, Stream
+from plimsoll.client.transport import Reply, Request, ResponseStream
 from plimsoll.errors import ApiError, UnreachableError
 from plimsoll.ledger.cgroups import CgroupSettings
 from plimsoll.node.cgroup_planner import CgroupPlanner
@@ -172,7 +172,7 @@ class Line:
             raise UnreachableError("the line is cut", sent=False)
         return await self.inner.send(request)
 
-    def stream(self, request: Request) -> AbstractAsyncContextManager[Stream]:
+    def stream(self, request: Request) -> AbstractAsyncContextManager[ResponseStream]:
         return self.inner.stream(request)
 
     async def renew(self) -> bool:

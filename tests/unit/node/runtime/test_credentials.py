@@ -18,7 +18,7 @@ from plimsoll.node.security.capabilities import DEFAULT, mask_of
 from plimsoll.node.security.context import SecurityRequest
 from plimsoll.node.security.credentials import ProcessCredentials, compute_credentials
 from plimsoll.node.security.rights import read_rights
-from plimsoll.protocols.cdi import Device, Edits, Mount, Spec, write_spec
+from plimsoll.protocols.cdi import CdiSpec, CdiSpecDevice, Edits, Mount, write_spec
 
 from .yard import a_container, a_pod, a_yard, alive, ended, lines, run, shell, state, until
 
@@ -170,7 +170,7 @@ def test_a_read_only_root_file_system() -> None:
                 (root / name).mkdir()
             mount = Mount(host_path=str(root / "shared"), container_path=str(root / "open"))
             edits = Edits(mounts=(mount,))
-            spec = Spec(version="0.8.0", kind="v.com/c", devices=(Device(name="x", edits=edits),))
+            spec = CdiSpec(version="0.8.0", kind="v.com/c", devices=(CdiSpecDevice(name="x", edits=edits),))
             write_spec(yard.layout.cdi, "a", spec)
             text = (
                 f"for at in / /tmp /sys/fs {root} {root}/shared . /proc/sys/kernel; do "

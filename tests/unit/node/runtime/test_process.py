@@ -15,7 +15,7 @@ import pytest
 from plimsoll.node.containers import ContainerPhase, ContainerSpec, RuntimeFault
 from plimsoll.node.hooks import AdjustedContainer, DeviceEdit, MountEdit
 from plimsoll.node.resources import LinuxResources
-from plimsoll.protocols.cdi import Device, DeviceNode, Edits, Mount, Spec, write_spec
+from plimsoll.protocols.cdi import CdiSpec, CdiSpecDevice, DeviceNode, Edits, Mount, write_spec
 
 from .yard import (
     Witness,
@@ -321,16 +321,16 @@ def test_hooks_and_cdi_in_order() -> None:
     async def story() -> None:
         hooks = Witness()
         async with a_yard() as yard, yard.runtime(hooks) as runtime:
-            first = Spec(
+            first = CdiSpec(
                 version="0.8.0",
                 kind="v.com/c",
-                devices=(Device(name="x", edits=Edits(env=("DEVICE=x", "POD=cdi", "GONE=1"))),),
+                devices=(CdiSpecDevice(name="x", edits=Edits(env=("DEVICE=x", "POD=cdi", "GONE=1"))),),
                 edits=Edits(env=("FILE=1",)),
             )
-            second = Spec(
+            second = CdiSpec(
                 version="0.8.0",
                 kind="v.com/d",
-                devices=(Device(name="y", edits=Edits(env=("LATE=y",))),),
+                devices=(CdiSpecDevice(name="y", edits=Edits(env=("LATE=y",))),),
             )
             write_spec(yard.layout.cdi, "a", first)
             write_spec(yard.layout.cdi, "b", second)
@@ -535,7 +535,7 @@ def test_mounts_and_devices_are_seen_inside_only() -> None:
                 DeviceNode(path="/dev/plimsoll-none"),
             )
             edits = Edits(mounts=mounts, device_nodes=nodes, additional_gids=(4321,))
-            spec = Spec(version="0.8.0", kind="v.com/c", devices=(Device(name="x", edits=edits),))
+            spec = CdiSpec(version="0.8.0", kind="v.com/c", devices=(CdiSpecDevice(name="x", edits=edits),))
             write_spec(yard.layout.cdi, "a", spec)
             hooks.adjust = lambda container, resources: AdjustedContainer(
                 resources=resources,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plimsoll.common.checkpoint import Finding
+from plimsoll.common.checkpoint import NodeFinding
 from plimsoll.errors import StoreError
 from plimsoll.ledger.containers import ContainerRole
 from plimsoll.node.containers import ContainerPhase, ContainerSpec, RuntimeFault
@@ -95,7 +95,7 @@ def test_whatever_a_file_contains(data: bytes) -> None:
         (folder / "file").write_bytes(data)
         for kind in (ContainerRecord, PodRecord, RunRecord, ExitRecord):
             found = load(folder / "file", kind)
-            assert isinstance(found, (Finding, kind))
+            assert isinstance(found, (NodeFinding, kind))
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/etc/passwd")
     os.mkfifo(tmp_path / "pipe")
     for name in ("folder", "link", "pipe"):
-        assert isinstance(load(tmp_path / name, ExitRecord), Finding)
+        assert isinstance(load(tmp_path / name, ExitRecord), NodeFinding)
     with pytest.raises(StoreError, match="cannot write"):
         save(tmp_path / "absent" / "file", {})
     with pytest.raises(StoreError, match="cannot write"):

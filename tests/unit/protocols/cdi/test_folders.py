@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from plimsoll.protocols.cdi import (
     CdiFault,
     CdiFolders,
-    Device,
+    CdiSpec,
+    CdiSpecDevice,
     Edits,
     Mount,
-    Spec,
     remove_spec,
     spec_name,
     write_spec,
@@ -25,16 +25,18 @@ from plimsoll.protocols.cdi.folders import combine
 from plimsoll.protocols.cdi.reading import MAX_SIZE, read_spec
 
 
-def a_spec(*names: str, value: str = "1", kind: str = "v.com/c", common: str = "") -> Spec:
-    return Spec(
+def a_spec(*names: str, value: str = "1", kind: str = "v.com/c", common: str = "") -> CdiSpec:
+    return CdiSpec(
         version="0.8.0",
         kind=kind,
-        devices=tuple(Device(name=name, edits=Edits(env=(f"{name.upper()}={value}",))) for name in names),
+        devices=tuple(
+            CdiSpecDevice(name=name, edits=Edits(env=(f"{name.upper()}={value}",))) for name in names
+        ),
         edits=Edits(env=(common,)) if common else Edits(),
     )
 
 
-def write(folder: Path, name: str, spec: Spec) -> Path:
+def write(folder: Path, name: str, spec: CdiSpec) -> Path:
     path = write_spec(folder, name, spec)
     assert isinstance(path, Path)
     return path
@@ -132,7 +134,7 @@ def test_a_file_that_is_settled_is_read_once(tmp_path: Path, monkeypatch: pytest
     os.utime(path, (old, old))
     reads: list[Path] = []
 
-    def counting(path: Path) -> Spec | CdiFault:
+    def counting(path: Path) -> CdiSpec | CdiFault:
         reads.append(path)
         return read_spec(path)
 
@@ -225,10 +227,10 @@ def test_a_directory_that_is_none(tmp_path: Path) -> None:
 
 def test_yaml_is_read_as_json_is(tmp_path: Path) -> None:
     mount = Mount(host_path="/a", container_path="/b", options=("ro", "bind"))
-    spec = Spec(
+    spec = CdiSpec(
         version="0.5.0",
         kind="a/b",
-        devices=(Device(name="0", edits=Edits(env=("A=1: 2", "B=yes"), mounts=(mount,))),),
+        devices=(CdiSpecDevice(name="0", edits=Edits(env=("A=1: 2", "B=yes"), mounts=(mount,))),),
     )
     assert read_spec(write(tmp_path, "x.yaml", spec)) == read_spec(write(tmp_path, "x.json", spec)) == spec
 
@@ -244,7 +246,7 @@ def test_writing_leaves_no_half_of_a_file(tmp_path: Path) -> None:
     refused = write_spec(tmp_path, name, a_spec())
     assert isinstance(refused, CdiFault)
     assert refused.code == "invalid"
-    assert isinstance(read_spec(path), Spec)
+    assert isinstance(read_spec(path), CdiSpec)
     assert remove_spec(tmp_path, name) is None
     assert remove_spec(tmp_path, name) is None
     assert list(tmp_path.iterdir()) == []

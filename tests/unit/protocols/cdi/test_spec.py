@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from plimsoll.protocols.cdi import (
     CdiFault,
-    Device,
+    CdiSpec,
+    CdiSpecDevice,
     DeviceNode,
     Edits,
     Hook,
     IntelRdt,
     Mount,
     NetDevice,
-    Spec,
     check_spec,
     needed_version,
     parse_name,
@@ -29,18 +29,18 @@ from plimsoll.protocols.cdi.reading import parse_spec
 from plimsoll.protocols.cdi.spec import VERSIONS
 
 
-def a_spec(**changes: Any) -> Spec:
+def a_spec(**changes: Any) -> CdiSpec:
     fields: dict[str, Any] = {
         "version": "1.1.0",
         "kind": "vendor.com/gpu",
-        "devices": (Device(name="gpu0", edits=Edits(env=("GPU=0",))),),
+        "devices": (CdiSpecDevice(name="gpu0", edits=Edits(env=("GPU=0",))),),
         **changes,
     }
-    return Spec(**fields)
+    return CdiSpec(**fields)
 
 
-def with_edits(edits: Edits, **changes: Any) -> Spec:
-    return a_spec(devices=(Device(name="gpu0", edits=edits),), **changes)
+def with_edits(edits: Edits, **changes: Any) -> CdiSpec:
+    return a_spec(devices=(CdiSpecDevice(name="gpu0", edits=edits),), **changes)
 
 
 @pytest.mark.parametrize(
@@ -101,10 +101,13 @@ def test_names_follow_the_grammar(text: str) -> None:
         (with_edits(Edits(mounts=(Mount(host_path="/a", container_path="/b"),))), "0.3.0"),
         (with_edits(Edits(mounts=(Mount(host_path="/a", container_path="/b", type="bind"),))), "0.4.0"),
         (with_edits(Edits(device_nodes=(DeviceNode(path="/dev/a", host_path="/dev/b"),))), "0.5.0"),
-        (a_spec(devices=(Device(name="0", edits=Edits(env=("A=1",))),)), "0.5.0"),
+        (a_spec(devices=(CdiSpecDevice(name="0", edits=Edits(env=("A=1",))),)), "0.5.0"),
         (a_spec(annotations={"a": "b"}), "0.6.0"),
         (a_spec(kind="vendor.com/gpu.x"), "0.6.0"),
-        (a_spec(devices=(Device(name="a", annotations={"a": "b"}, edits=Edits(env=("A=1",))),)), "0.6.0"),
+        (
+            a_spec(devices=(CdiSpecDevice(name="a", annotations={"a": "b"}, edits=Edits(env=("A=1",))),)),
+            "0.6.0",
+        ),
         (with_edits(Edits(additional_gids=(7,))), "0.7.0"),
         (a_spec(edits=Edits(intel_rdt=IntelRdt(clos_id="a"))), "0.7.0"),
         (a_spec(edits=Edits(intel_rdt=IntelRdt(schemata=("L3:0=f",)))), "1.1.0"),
@@ -112,7 +115,7 @@ def test_names_follow_the_grammar(text: str) -> None:
         (with_edits(Edits(net_devices=(NetDevice(host_interface_name="eth1", name="net0"),))), "1.1.0"),
     ],
 )
-def test_version_must_have_what_the_file_uses(spec: Spec, version: str) -> None:
+def test_version_must_have_what_the_file_uses(spec: CdiSpec, version: str) -> None:
     assert needed_version(spec) == version
     for known in VERSIONS:
         faults = check_spec(msgspec.structs.replace(spec, version=known))
@@ -138,9 +141,9 @@ def test_a_version_may_begin_with_v() -> None:
         (a_spec(kind="1/gpu"), "no vendor"),
         (a_spec(kind="v/gpu/x"), "no class"),
         (a_spec(devices=()), "no devices"),
-        (a_spec(devices=(Device(name="a"),)), "empty device edits"),
-        (a_spec(devices=(Device(name="a", edits=Edits(env=("A=1",))),) * 2), "multiple device 'a'"),
-        (a_spec(devices=(Device(name="-", edits=Edits(env=("A=1",))),)), "no name of a device"),
+        (a_spec(devices=(CdiSpecDevice(name="a"),)), "empty device edits"),
+        (a_spec(devices=(CdiSpecDevice(name="a", edits=Edits(env=("A=1",))),) * 2), "multiple device 'a'"),
+        (a_spec(devices=(CdiSpecDevice(name="-", edits=Edits(env=("A=1",))),)), "no name of a device"),
         (with_edits(Edits(env=("A",))), "invalid environment variable 'A'"),
         (with_edits(Edits(env=("=A",))), "invalid environment variable '=A'"),
         (with_edits(Edits(env=("A=\0",))), "zero byte"),
@@ -157,7 +160,7 @@ def test_a_version_may_begin_with_v() -> None:
         (with_edits(Edits(net_devices=(NetDevice(host_interface_name="e", name="a"),) * 2)), "duplicate 'e'"),
     ],
 )
-def test_findings_name_field_and_problem(spec: Spec, text: str) -> None:
+def test_findings_name_field_and_problem(spec: CdiSpec, text: str) -> None:
     faults = check_spec(spec)
     assert any(text in fault for fault in faults), faults
     assert all(re.match(r"[a-zA-Z0-9.\[\]]+: ", fault) for fault in faults)
@@ -198,12 +201,15 @@ _edits = st.builds(
     additional_gids=st.lists(_numbers, max_size=2).map(tuple),
 )
 specs = st.builds(
-    Spec,
+    CdiSpec,
     version=st.just("1.1.0"),
     kind=st.builds("{}/{}".format, _names, _names),
     annotations=st.dictionaries(_texts, _texts, max_size=2),
     devices=st.lists(
-        st.builds(Device, name=_names, edits=_edits), min_size=1, max_size=3, unique_by=lambda d: d.name
+        st.builds(CdiSpecDevice, name=_names, edits=_edits),
+        min_size=1,
+        max_size=3,
+        unique_by=lambda d: d.name,
     ).map(tuple),
     edits=_edits,
 )
@@ -211,14 +217,14 @@ specs = st.builds(
 
 @settings(max_examples=40)
 @given(specs)
-def test_what_is_written_is_read_again(spec: Spec) -> None:
+def test_what_is_written_is_read_again(spec: CdiSpec) -> None:
     assert check_spec(spec) == ()
     assert parse_spec(msgspec.json.encode(spec), "x.json") == spec
 
 
 @settings(max_examples=40)
 @given(specs, st.data())
-def test_unknown_fields_are_refused_anywhere(spec: Spec, data: st.DataObject) -> None:
+def test_unknown_fields_are_refused_anywhere(spec: CdiSpec, data: st.DataObject) -> None:
     tree = json.loads(msgspec.json.encode(spec))
     objects = [tree, *tree["devices"], tree["devices"][0]["containerEdits"]]
     data.draw(st.sampled_from(objects))["surprise"] = 1
@@ -229,7 +235,7 @@ def test_unknown_fields_are_refused_anywhere(spec: Spec, data: st.DataObject) ->
 
 @settings(max_examples=40)
 @given(specs, st.data())
-def test_a_part_of_another_type_is_a_fault(spec: Spec, data: st.DataObject) -> None:
+def test_a_part_of_another_type_is_a_fault(spec: CdiSpec, data: st.DataObject) -> None:
     tree = json.loads(msgspec.json.encode(spec))
     where = data.draw(st.sampled_from([tree, tree["devices"][0], tree["devices"][0]["containerEdits"]]))
     name = data.draw(st.sampled_from(sorted(where)))
@@ -241,7 +247,7 @@ def test_a_part_of_another_type_is_a_fault(spec: Spec, data: st.DataObject) -> N
 @given(st.binary(max_size=200))
 def test_whatever_a_file_contains(data: bytes) -> None:
     for name in ("x.json", "x.yaml"):
-        assert isinstance(parse_spec(data, name), (Spec, CdiFault))
+        assert isinstance(parse_spec(data, name), (CdiSpec, CdiFault))
 
 
 @given(
@@ -258,12 +264,12 @@ def test_whatever_a_file_contains(data: bytes) -> None:
     )
 )
 def test_whatever_tree_a_file_contains(tree: Any) -> None:
-    assert isinstance(parse_spec(json.dumps(tree).encode(), "x.json"), (Spec, CdiFault))
+    assert isinstance(parse_spec(json.dumps(tree).encode(), "x.json"), (CdiSpec, CdiFault))
 
 
 def test_null_is_absent() -> None:
     text = b"""{"cdiVersion": "0.5.0", "kind": "a/b", "annotations": null, "containerEdits": null,
                "devices": [{"name": "x", "containerEdits": {"env": ["A=1"], "mounts": null}}]}"""
     found = parse_spec(text, "x.json")
-    assert isinstance(found, Spec)
+    assert isinstance(found, CdiSpec)
     assert found.devices[0].edits == Edits(env=("A=1",))

@@ -6,17 +6,17 @@ import pytest
 
 from plimsoll.errors import InputError
 from plimsoll.protocols.messages import nri
-from plimsoll.protocols.nri.events import ALL_EVENTS, NEWS, Event, events_of, mask_of, parse_events
+from plimsoll.protocols.nri.events import ALL_EVENTS, NEWS, NriEvent, events_of, mask_of, parse_events
 
 
 def test_numbers_are_those_of_the_protocol() -> None:
     numbers = nri.DESCRIPTOR.enum_types_by_name["Event"].values_by_number
-    assert {int(event): event.name for event in Event} == {n: v.name for n, v in numbers.items() if n}
+    assert {int(event): event.name for event in NriEvent} == {n: v.name for n, v in numbers.items() if n}
     assert ALL_EVENTS == 0x3FFF
 
 
-@pytest.mark.parametrize("event", Event)
-def test_every_event_has_a_call_and_its_messages(event: Event) -> None:
+@pytest.mark.parametrize("event", NriEvent)
+def test_every_event_has_a_call_and_its_messages(event: NriEvent) -> None:
     assert event.descriptor.input_type.name == f"{event.method}Request"
     assert event.descriptor.output_type.name == f"{event.method}Response"
     assert event.request().DESCRIPTOR.name == f"{event.method}Request"
@@ -26,9 +26,9 @@ def test_every_event_has_a_call_and_its_messages(event: Event) -> None:
 
 
 def test_masks() -> None:
-    assert mask_of([Event.CREATE_CONTAINER, Event.RUN_POD_SANDBOX]) == 0b1001
-    assert events_of(0b1001) == (Event.RUN_POD_SANDBOX, Event.CREATE_CONTAINER)
-    assert events_of(0) == tuple(Event)
+    assert mask_of([NriEvent.CREATE_CONTAINER, NriEvent.RUN_POD_SANDBOX]) == 0b1001
+    assert events_of(0b1001) == (NriEvent.RUN_POD_SANDBOX, NriEvent.CREATE_CONTAINER)
+    assert events_of(0) == tuple(NriEvent)
 
 
 def test_masks_as_people_write_them() -> None:
@@ -36,6 +36,6 @@ def test_masks_as_people_write_them() -> None:
     assert parse_events("all") == ALL_EVENTS
     assert parse_events("") == 0
     assert parse_events("pod") | parse_events("container") == ALL_EVENTS
-    assert parse_events("pod") == mask_of(event for event in Event if "POD" in event.name)
+    assert parse_events("pod") == mask_of(event for event in NriEvent if "POD" in event.name)
     with pytest.raises(InputError, match="'Nonsense' is no NRI event"):
         parse_events("all,Nonsense")

@@ -13,9 +13,9 @@ import pytest
 
 from plimsoll.protocols.messages import nri
 from plimsoll.protocols.mux import PLUGIN_SERVICE, RUNTIME_SERVICE, Mux
-from plimsoll.protocols.nri import Event, NriPlugin, edits
+from plimsoll.protocols.nri import NriEvent, NriPlugin, edits
 from plimsoll.protocols.nri.events import NEWS, PLUGIN, RUNTIME
-from plimsoll.protocols.ttrpc import CLOSED, Client, Fault, Server
+from plimsoll.protocols.ttrpc import CLOSED, Server, TtrpcClient, TtrpcFault
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def folder() -> Iterator[Path]:
 class Runtime:
     """The other side of one connection at a time."""
 
-    def __init__(self, path: Path, *, refuse: Fault | None = None) -> None:
+    def __init__(self, path: Path, *, refuse: TtrpcFault | None = None) -> None:
         self.path = path
         self.refuse = refuse
         self.registered: list[nri.RegisterPluginRequest] = []
@@ -41,7 +41,7 @@ class Runtime:
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.mux = mux = Mux(reader, writer)
-        self.client = Client(mux.open(PLUGIN_SERVICE))
+        self.client = TtrpcClient(mux.open(PLUGIN_SERVICE))
         server = Server(
             mux.open(RUNTIME_SERVICE),
             RUNTIME,
@@ -54,7 +54,7 @@ class Runtime:
         await self.client.close()
         await mux.close()
 
-    async def _register(self, request: nri.RegisterPluginRequest) -> Fault | None:
+    async def _register(self, request: nri.RegisterPluginRequest) -> TtrpcFault | None:
         self.registered.append(request)
         return self.refuse
 
@@ -112,7 +112,7 @@ def test_a_plugin_registers_is_configured_and_synchronised(folder: Path) -> None
         told.append(request.config)
 
     def make(path: Path) -> NriPlugin:
-        handlers = {Event.CREATE_CONTAINER: _nothing, Event.STOP_CONTAINER: _nothing}
+        handlers = {NriEvent.CREATE_CONTAINER: _nothing, NriEvent.STOP_CONTAINER: _nothing}
         return NriPlugin("x", "10", handlers, socket=path, synchronize=synchronize, configure=configure)
 
     async def story(runtime: Runtime, plugin: NriPlugin) -> None:
@@ -120,7 +120,7 @@ def test_a_plugin_registers_is_configured_and_synchronised(folder: Path) -> None
             "Configure",
             nri.ConfigureRequest(config="a: b", runtime_name="containerd", runtime_version="2.3.4"),
         )
-        assert answer.events == Event.CREATE_CONTAINER.bit | Event.STOP_CONTAINER.bit
+        assert answer.events == NriEvent.CREATE_CONTAINER.bit | NriEvent.STOP_CONTAINER.bit
         assert plugin.nri_version == (0, 12, 0)
         before = plugin.synchronized
         # In parts: nothing is answered before the last one.
@@ -143,7 +143,7 @@ def test_a_plugin_registers_is_configured_and_synchronised(folder: Path) -> None
 def test_one_handler_serves_both_generations_of_an_event(folder: Path) -> None:
     seen: list[tuple[str, str, str]] = []
 
-    def handler(event: Event) -> Any:
+    def handler(event: NriEvent) -> Any:
         async def handle(request: Any) -> None:
             assert isinstance(request, event.request)
             container = request.container.id if "container" in request.DESCRIPTOR.fields_by_name else ""
@@ -152,7 +152,7 @@ def test_one_handler_serves_both_generations_of_an_event(folder: Path) -> None:
         return handle
 
     def make(path: Path) -> NriPlugin:
-        return NriPlugin("x", "10", {event: handler(event) for event in Event}, socket=path)
+        return NriPlugin("x", "10", {event: handler(event) for event in NriEvent}, socket=path)
 
     async def story(runtime: Runtime, plugin: NriPlugin) -> None:
         for event in sorted(NEWS):
@@ -167,7 +167,7 @@ def test_one_handler_serves_both_generations_of_an_event(folder: Path) -> None:
             assert seen[0] == seen[1]
             seen.clear()
         # What is no news, or not known, is not for StateChange.
-        for number in (int(Event.CREATE_CONTAINER), 0, 99):
+        for number in (int(NriEvent.CREATE_CONTAINER), 0, 99):
             change = nri.StateChangeEvent(event=number)  # type: ignore[arg-type]
             assert await runtime.call("StateChange", change) == nri.Empty()
         assert seen == []
@@ -176,14 +176,14 @@ def test_one_handler_serves_both_generations_of_an_event(folder: Path) -> None:
 
 
 def test_answers_and_faults_of_handlers_reach_the_runtime(folder: Path) -> None:
-    async def create(request: nri.CreateContainerRequest) -> nri.CreateContainerResponse | Fault:
-        return edits.pin("0-3", "0") if request.container.name == "good" else Fault(2, "no room")
+    async def create(request: nri.CreateContainerRequest) -> nri.CreateContainerResponse | TtrpcFault:
+        return edits.pin("0-3", "0") if request.container.name == "good" else TtrpcFault(2, "no room")
 
-    async def remove(request: Any) -> Fault:
-        return Fault(5, "who?")
+    async def remove(request: Any) -> TtrpcFault:
+        return TtrpcFault(5, "who?")
 
     def make(path: Path) -> NriPlugin:
-        handlers = {Event.CREATE_CONTAINER: create, Event.REMOVE_CONTAINER: remove}
+        handlers = {NriEvent.CREATE_CONTAINER: create, NriEvent.REMOVE_CONTAINER: remove}
         return NriPlugin("x", "10", handlers, socket=path)
 
     async def story(runtime: Runtime, plugin: NriPlugin) -> None:
@@ -191,9 +191,9 @@ def test_answers_and_faults_of_handlers_reach_the_runtime(folder: Path) -> None:
         answer = await runtime.call("CreateContainer", request)
         assert answer.adjust.linux.resources.cpu.cpus == "0-3"
         request.container.name = "bad"
-        assert await runtime.call("CreateContainer", request) == Fault(2, "no room")
+        assert await runtime.call("CreateContainer", request) == TtrpcFault(2, "no room")
         change = nri.StateChangeEvent(event=nri.REMOVE_CONTAINER)
-        assert await runtime.call("StateChange", change) == Fault(5, "who?")
+        assert await runtime.call("StateChange", change) == TtrpcFault(5, "who?")
         # Events without a handler are answered with nothing.
         assert await runtime.call("UpdateContainer", nri.UpdateContainerRequest()) == (
             nri.UpdateContainerResponse()
@@ -252,9 +252,9 @@ def test_a_plugin_that_is_refused_says_why(folder: Path) -> None:
         assert fault is not None
         assert fault.kind == "closed"
         assert await plugin.update_containers([]) == CLOSED
-        runtime = Runtime(folder / "s", refuse=Fault(2, "invalid plugin index: x"))
+        runtime = Runtime(folder / "s", refuse=TtrpcFault(2, "invalid plugin index: x"))
         await runtime.start()
-        assert await plugin.run() == Fault(2, "invalid plugin index: x")
+        assert await plugin.run() == TtrpcFault(2, "invalid plugin index: x")
         await runtime.stop()
 
     asyncio.run(story())

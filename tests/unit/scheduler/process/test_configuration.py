@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.client.leader_election import Timing
+from plimsoll.client.leader_election import LeaseTiming
 from plimsoll.errors import ConfigError, InputError
 from plimsoll.scheduler.process.configuration import (
     LeaderElection,
@@ -54,7 +54,7 @@ def test_a_file_with_everything(tmp_path: Path) -> None:
     assert found.queue == QueueSettings(initial_backoff_ms=500, max_backoff_ms=20_000, flush_ms=60_000)
     assert not found.gates.enabled("DRAPrioritizedList")
     assert found.election == LeaderElection(
-        elect=True, namespace="ns", name="l", timing=Timing(30.0, 10.0, 2.0)
+        elect=True, namespace="ns", name="l", timing=LeaseTiming(30.0, 10.0, 2.0)
     )
     assert (found.wire_form, found.binds, found.listen, found.debug) == ("annotation", 7, "[::1]:1", True)
     assert (found.stop_seconds, found.generated_seconds, found.named_seconds) == (2.5, 3.0, 1.0)

@@ -26,7 +26,7 @@ from plimsoll.client.endpoints import (
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
 )
-from plimsoll.client.leader_election import Timing
+from plimsoll.client.leader_election import LeaseTiming
 from plimsoll.errors import LeaseLostError, UnreachableError
 from plimsoll.scheduler.cycle import schedule_one
 from plimsoll.scheduler.process import loop as loop_module
@@ -48,9 +48,9 @@ from tests.smoke.objects import (
 NS = "default"
 SECONDS = 20.0
 QUICK = SchedulerSettings(named_seconds=0.1, generated_seconds=0.1).named(["default-scheduler"])
-FAST_LEASE = Timing(lease=1.0, renew=0.6, retry=0.1)
+FAST_LEASE = LeaseTiming(lease=1.0, renew=0.6, retry=0.1)
 #: Lease that a leader keeps on a busy machine, until it releases it.
-LONG_LEASE = Timing(lease=60.0, renew=40.0, retry=0.1)
+LONG_LEASE = LeaseTiming(lease=60.0, renew=40.0, retry=0.1)
 
 
 class Town:
@@ -348,7 +348,7 @@ def test_an_end_waits_for_bindings_but_not_for_ever(monkeypatch: pytest.MonkeyPa
     asyncio.run(story())
 
 
-def elected(seconds: float = 2.0, timing: Timing = FAST_LEASE) -> SchedulerSettings:
+def elected(seconds: float = 2.0, timing: LeaseTiming = FAST_LEASE) -> SchedulerSettings:
     return replace(QUICK, election=LeaderElection(elect=True, timing=timing), stop_seconds=seconds)
 
 

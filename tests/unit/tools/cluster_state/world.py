@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from plimsoll.client import Client
-from plimsoll.client.transport import Reply, Request, Stream
+from plimsoll.client.transport import Reply, Request, ResponseStream
 from plimsoll.errors import ConfigError, UnreachableError
 from plimsoll.tools.cluster_state.kinds import KINDS
 
@@ -81,13 +81,13 @@ class World:
         return Reply(200, {}, json.dumps(body).encode())
 
     @asynccontextmanager
-    async def stream(self, request: Request) -> AsyncIterator[Stream]:
+    async def stream(self, request: Request) -> AsyncIterator[ResponseStream]:
         self.streams += 1
         await asyncio.sleep(0)
         if self.dead:
             raise UnreachableError("127.0.0.1:1: connection refused", sent=False)
         since = int(dict(request.query).get("resourceVersion", "50"))
-        yield Stream(200, {}, self._lines(request.path.rpartition("/")[2], since))
+        yield ResponseStream(200, {}, self._lines(request.path.rpartition("/")[2], since))
 
     async def _lines(self, plural: str, since: int) -> AsyncIterator[bytes]:
         place, cut = max(since - 99, 0), self._cut

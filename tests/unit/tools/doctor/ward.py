@@ -21,7 +21,7 @@ from plimsoll.node.claims.checkpoint import KIND as CLAIMS
 from plimsoll.node.claims.checkpoint import encode_body, encode_claim
 from plimsoll.node.layout import Layout
 from plimsoll.node.process.settings import NodeSettings
-from plimsoll.protocols.cdi import Device, Edits, Spec, write_spec
+from plimsoll.protocols.cdi import CdiSpec, CdiSpecDevice, Edits, write_spec
 from plimsoll.tools.doctor.doctor import DoctorOptions, run_doctor
 from plimsoll.tools.doctor.findings import DoctorFinding, Level
 from plimsoll.tools.doctor.report import DoctorReport
@@ -65,10 +65,10 @@ class Ward:
 
     def put_cdi(self, uid: str, folder: Path | None = None, device: str = "") -> Path:
         edits = Edits(env=("GPU=1",))
-        spec = Spec(
+        spec = CdiSpec(
             version="0.6.0",
             kind="example.com/gpu",
-            devices=(Device(name=device or f"{uid}-gpu-0", edits=edits),),
+            devices=(CdiSpecDevice(name=device or f"{uid}-gpu-0", edits=edits),),
         )
         path = write_spec(folder or self.cdi, f"example.com-gpu_{uid}", spec)
         assert isinstance(path, Path), path

@@ -23,7 +23,7 @@ from typing import Any
 
 from plimsoll.api.cpuset import EMPTY, CpuSet
 from plimsoll.api.forms import Form
-from plimsoll.common.checkpoint import Finding, Severity
+from plimsoll.common.checkpoint import FindingSeverity, NodeFinding
 from plimsoll.drivers.cpu.devices.groups import ROOTS_MAX, CpuDomain, CpuLayout
 from plimsoll.drivers.cpu.settings import CpuSettings, DeviceMode, GroupBy
 from plimsoll.drivers.cpu.settings import Mapping as MappingChoice
@@ -189,7 +189,7 @@ def _mapping(settings: CpuSettings, form: Form | None, *, single: bool) -> Tree:
 
 def check_form(
     settings: CpuSettings, form: Form | None, capabilities: ServerCapabilities | None = None
-) -> tuple[Finding, ...]:
+) -> tuple[NodeFinding, ...]:
     """Return findings for settings that the API server or the wire form does not support."""
     capabilities = capabilities or ServerCapabilities(form)
     found: list[tuple[str, str]] = []
@@ -209,7 +209,7 @@ def check_form(
     if settings.mode is DeviceMode.GROUPED and settings.policy.publish and not capabilities.policy:
         what = "the API server drops amounts: a grouped device can be allocated to one claim only"
         found.append((what, "switch on its gate DRAConsumableCapacity, or set cpuDeviceMode: individual"))
-    return tuple(Finding(Severity.WARNING, what, fix) for what, fix in found)
+    return tuple(NodeFinding(FindingSeverity.WARNING, what, fix) for what, fix in found)
 
 
 def device_health(

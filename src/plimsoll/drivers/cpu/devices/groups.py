@@ -24,7 +24,7 @@ from operator import or_
 from types import MappingProxyType
 
 from plimsoll.api.cpuset import EMPTY, CpuSet
-from plimsoll.common.checkpoint import Finding, Severity
+from plimsoll.common.checkpoint import FindingSeverity, NodeFinding
 from plimsoll.drivers.cpu.devices.reserved import choose_always_shared, choose_reserved
 from plimsoll.drivers.cpu.settings import CpuSettings, DeviceMode, GroupBy
 from plimsoll.drivers.cpu.topology import Cpu, Topology
@@ -72,7 +72,7 @@ class CpuLayout:
     reserved: CpuSet
     always_shared: CpuSet
     domains: Mapping[str, CpuDomain]
-    warnings: tuple[Finding, ...] = ()
+    warnings: tuple[NodeFinding, ...] = ()
     offline_devices: Mapping[str, CpuDomain] = field(default_factory=dict)
     names: Mapping[int, str] = field(default_factory=dict)
 
@@ -94,7 +94,7 @@ def compute_layout(
     their device is no longer published they are in no domain. `earlier` is the previous layout.
     """
     taken = _union(allocated.values())
-    warnings: list[Finding] = []
+    warnings: list[NodeFinding] = []
     reserved = choose_reserved(topology, settings, taken, earlier.reserved if earlier else None, warnings)
     free = topology.all - reserved
     always_shared = choose_always_shared(
@@ -283,7 +283,7 @@ def _foreign(
     groups: Mapping[str, CpuSet],
     names: Mapping[int, str],
     allocated: Mapping[str, CpuSet],
-    warnings: list[Finding],
+    warnings: list[NodeFinding],
 ) -> CpuSet:
     """Return the CPUs of claims on devices that are no longer published because the grouping has changed.
 
@@ -295,7 +295,7 @@ def _foreign(
         old = ", ".join(sorted(name for name in allocated if name not in known and allocated[name]))
         what = f"claims have CPUs {cpus} of devices that are no longer published ({old})"
         fix = "no action needed: they are published again when the claims are released"
-        warnings.append(Finding(Severity.WARNING, what, fix))
+        warnings.append(NodeFinding(FindingSeverity.WARNING, what, fix))
     return cpus
 
 
@@ -311,30 +311,32 @@ def _warn(
     settings: CpuSettings,
     claimable: CpuSet,
     domains: Mapping[str, CpuDomain],
-    warnings: list[Finding],
+    warnings: list[NodeFinding],
 ) -> None:
     left = claimable - _union(domain.cpus for domain in domains.values())
     if left and settings.mode is DeviceMode.GROUPED:
         what = f"CPUs {left} cannot be claimed: only whole cores can, and others of their cores are not there"
         fix = "reserve all CPUs of a core or none (reservedCPUs, sharedCPUs)"
-        warnings.append(Finding(Severity.WARNING, what, fix))
+        warnings.append(NodeFinding(FindingSeverity.WARNING, what, fix))
     for domain in domains.values():
         if domain.capacity < len(domain.cpus):
             what = (
                 f"device {domain.name} has {len(domain.cpus)} CPUs and offers {domain.capacity}: "
                 f"its cores differ, and amounts must be multiples of {domain.step}"
             )
-            warnings.append(Finding(Severity.INFO, what))
+            warnings.append(NodeFinding(FindingSeverity.INFO, what))
         if len(domain.pcie_roots) > ROOTS_MAX and settings.needs_pcie:
             what = (
                 f"device {domain.name} is near {len(domain.pcie_roots)} PCIe roots; "
                 f"the first {ROOTS_MAX} are published"
             )
-            warnings.append(Finding(Severity.WARNING, what, "group by NUMA node: groupBy: numanode"))
+            warnings.append(
+                NodeFinding(FindingSeverity.WARNING, what, "group by NUMA node: groupBy: numanode")
+            )
     if settings.mode is DeviceMode.INDIVIDUAL and settings.assign.full_cores:
         what = "fullCores does not change what is published: with a device for each CPU, claims name CPUs"
-        warnings.append(Finding(Severity.INFO, what, "publish groups: cpuDeviceMode: grouped"))
+        warnings.append(NodeFinding(FindingSeverity.INFO, what, "publish groups: cpuDeviceMode: grouped"))
     if not domains:
         what = f"no device is published: none of {len(topology.all)} CPUs can be claimed"
         fix = "reserve fewer CPUs (reservedCPUs, reservedCPUCount, minSharedCPUs, sharedCPUs)"
-        warnings.append(Finding(Severity.WARNING, what, fix))
+        warnings.append(NodeFinding(FindingSeverity.WARNING, what, fix))

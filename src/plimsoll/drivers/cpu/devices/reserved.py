@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from plimsoll.api.cpuset import EMPTY, CpuSet
 from plimsoll.api.quantity import Quantity
-from plimsoll.common.checkpoint import Finding, Severity
+from plimsoll.common.checkpoint import FindingSeverity, NodeFinding
 from plimsoll.drivers.cpu.allocation.allocate import Assigned, assign, reserve
 from plimsoll.drivers.cpu.settings import CpuSettings
 from plimsoll.drivers.cpu.topology import Topology
@@ -19,7 +19,7 @@ def choose_reserved(
     settings: CpuSettings,
     allocated: CpuSet,
     earlier: CpuSet | None,
-    warnings: list[Finding],
+    warnings: list[NodeFinding],
 ) -> CpuSet:
     """Choose the reserved CPUs; a list keeps CPUs that do not exist yet."""
     wanted = settings.reserved
@@ -34,20 +34,22 @@ def choose_reserved(
     if overlap:
         what = f"CPUs {overlap} are reserved and allocated to claims"
         fix = "delete the pods that use the claims, or reserve other CPUs (reservedCPUs)"
-        warnings.append(Finding(Severity.WARNING, what, fix))
+        warnings.append(NodeFinding(FindingSeverity.WARNING, what, fix))
     if chosen and topology.all <= chosen:
         what = f"all {len(topology.all)} CPUs are reserved: there are none for pods"
-        warnings.append(Finding(Severity.ERROR, what, "reserve fewer CPUs (reservedCPUs, reservedCPUCount)"))
+        warnings.append(
+            NodeFinding(FindingSeverity.ERROR, what, "reserve fewer CPUs (reservedCPUs, reservedCPUCount)")
+        )
     return chosen
 
 
-def _reserve(topology: Topology, count: int, allocated: CpuSet, warnings: list[Finding]) -> CpuSet:
+def _reserve(topology: Topology, count: int, allocated: CpuSet, warnings: list[NodeFinding]) -> CpuSet:
     if count <= 0:
         return EMPTY
     if count >= len(topology.all):
         if count > len(topology.all):
             what = f"{count} CPUs must be reserved, the machine has {len(topology.all)}"
-            warnings.append(Finding(Severity.ERROR, what, "set reservedCPUCount to fewer"))
+            warnings.append(NodeFinding(FindingSeverity.ERROR, what, "set reservedCPUCount to fewer"))
         return topology.all
     chosen = reserve(topology, count)
     if chosen & allocated:
@@ -61,18 +63,20 @@ def choose_always_shared(
     free: CpuSet,
     allocated: CpuSet,
     earlier: CpuSet,
-    warnings: list[Finding],
+    warnings: list[NodeFinding],
 ) -> CpuSet:
     """Choose the CPUs of the shared pool that cannot be claimed, among those not reserved."""
     _warn_missing(topology, settings.shared, "sharedCPUs", warnings)
     clash = settings.shared & topology.all - free
     if clash:
         what = f"CPUs {clash} are in sharedCPUs and reserved: they stay reserved"
-        warnings.append(Finding(Severity.WARNING, what, "take them out of sharedCPUs or reservedCPUs"))
+        warnings.append(
+            NodeFinding(FindingSeverity.WARNING, what, "take them out of sharedCPUs or reservedCPUs")
+        )
     occupied = settings.shared & allocated
     if occupied:
         what = f"CPUs {occupied} are in sharedCPUs and allocated to claims: they become shared when released"
-        warnings.append(Finding(Severity.WARNING, what, "delete the pods that use the claims"))
+        warnings.append(NodeFinding(FindingSeverity.WARNING, what, "delete the pods that use the claims"))
     always_shared = ((settings.shared | earlier) & free) - allocated
     missing = settings.min_shared - len(always_shared)
     if missing > 0:
@@ -82,10 +86,12 @@ def choose_always_shared(
         fix = f"set minSharedCPUs to fewer than {len(free)}"
         if allocated & free:
             fix = f"wait until claims release CPUs: {len(allocated & free)} are allocated"
-        warnings.append(Finding(Severity.WARNING, what, fix))
+        warnings.append(NodeFinding(FindingSeverity.WARNING, what, fix))
     elif always_shared and not free - always_shared:
         what = f"all {len(free)} CPUs that are not reserved are kept for the shared pool"
-        warnings.append(Finding(Severity.ERROR, what, f"set minSharedCPUs to fewer than {len(free)}"))
+        warnings.append(
+            NodeFinding(FindingSeverity.ERROR, what, f"set minSharedCPUs to fewer than {len(free)}")
+        )
     return always_shared
 
 
@@ -97,17 +103,17 @@ def _take(topology: Topology, available: CpuSet, count: int) -> CpuSet:
     return taken.cpus if isinstance(taken, Assigned) else available
 
 
-def _warn_missing(topology: Topology, cpus: CpuSet, key: str, warnings: list[Finding]) -> None:
+def _warn_missing(topology: Topology, cpus: CpuSet, key: str, warnings: list[NodeFinding]) -> None:
     skipped = CpuSet(cpu.cpu for cpu in topology.skipped)
     missing = cpus - topology.all - topology.offline - skipped
     if missing:
         what = f"CPUs {missing} in {key} do not exist: the machine has {topology.all | topology.offline}"
-        warnings.append(Finding(Severity.WARNING, what, f"take them out of {key}"))
+        warnings.append(NodeFinding(FindingSeverity.WARNING, what, f"take them out of {key}"))
 
 
 def check_against_node(
     topology: Topology, reserved: CpuSet, allocatable: Quantity | str | int
-) -> tuple[Finding, ...]:
+) -> tuple[NodeFinding, ...]:
     """Compare the driver's CPUs with the node's allocatable CPU.
 
     The scheduler uses the node's value. If it exceeds the CPUs that are not reserved, pods are scheduled on
@@ -123,9 +129,9 @@ def check_against_node(
             f"reserve {len(reserved & topology.all)} CPUs in the kubelet, too (kubeReserved and "
             "systemReserved together), or reserve fewer in the driver (reservedCPUs)"
         )
-        return (Finding(Severity.WARNING, what, fix),)
+        return (NodeFinding(FindingSeverity.WARNING, what, fix),)
     if reported + Quantity.of(1) <= usable:
         what = f"{numbers}: some CPUs are never allocated by the scheduler"
         fix = "reserve as many CPUs in the driver (reservedCPUs) as in kubeReserved and systemReserved"
-        return (Finding(Severity.WARNING, what, fix),)
+        return (NodeFinding(FindingSeverity.WARNING, what, fix),)
     return ()

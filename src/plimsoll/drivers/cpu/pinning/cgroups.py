@@ -16,7 +16,7 @@ from pathlib import Path
 
 from plimsoll.api.core import Pod
 from plimsoll.common.cgroupfs import LinuxFiles
-from plimsoll.common.checkpoint import Finding
+from plimsoll.common.checkpoint import NodeFinding
 from plimsoll.drivers.cpu.pinning.cgroup_finder import CgroupFinder
 from plimsoll.drivers.cpu.pinning.container_table import matches_desired
 from plimsoll.drivers.cpu.pinning.counters import Counters
@@ -70,7 +70,7 @@ class CgroupEnforcer:
         self.on_change: Callable[[], None] = lambda: None
         self.counters = Counters()
         #: Always empty: this enforcer has no other source than the state.
-        self.findings: tuple[Finding, ...] = ()
+        self.findings: tuple[NodeFinding, ...] = ()
         self.link_error = "not started yet"
         self._state = state
         self._topology = topology

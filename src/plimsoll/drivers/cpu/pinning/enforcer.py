@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from plimsoll.client import Client
-from plimsoll.common.checkpoint import Finding
+from plimsoll.common.checkpoint import NodeFinding
 from plimsoll.drivers.cpu.pinning.cgroups import CgroupEnforcer
 from plimsoll.drivers.cpu.pinning.counters import Counters
 from plimsoll.drivers.cpu.pinning.nri import NriEnforcer
@@ -23,7 +23,7 @@ class Enforcer(Protocol):
     on_change: Callable[[], None]
     #: Reason why containers cannot be pinned, "" if they can.
     link_error: str
-    findings: tuple[Finding, ...]
+    findings: tuple[NodeFinding, ...]
     counters: Counters
 
     @property

@@ -32,7 +32,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from plimsoll.common.checkpoint import Finding, Severity
+from plimsoll.common.checkpoint import FindingSeverity, NodeFinding
 from plimsoll.drivers.cpu.pinning.audit import Audit, CpusetObserver
 from plimsoll.drivers.cpu.pinning.container_table import ContainerChange, ContainerTable, matches_desired
 from plimsoll.drivers.cpu.pinning.counters import Counters
@@ -49,10 +49,10 @@ from plimsoll.drivers.cpu.settings import DRIVER_NAME, CpuSettings
 from plimsoll.drivers.cpu.topology.topology import Topology
 from plimsoll.errors import PlimsollError
 from plimsoll.protocols.messages import nri
-from plimsoll.protocols.nri import Event, NriPlugin, mask_of
+from plimsoll.protocols.nri import NriEvent, NriPlugin, mask_of
 from plimsoll.protocols.nri.edits import adjustment, creation, update
 from plimsoll.protocols.nri.names import SAFE_UPDATES, Version
-from plimsoll.protocols.ttrpc import UNIMPLEMENTED, UNKNOWN, Fault, end_tasks
+from plimsoll.protocols.ttrpc import UNIMPLEMENTED, UNKNOWN, TtrpcFault, end_tasks
 
 _log = logging.getLogger("plimsoll.cpu.pinning")
 
@@ -87,7 +87,7 @@ class NriEnforcer:
         self.on_change: Callable[[], None] = _ignore
         self.counters = Counters()
         #: Findings of the comparison with all containers at synchronization.
-        self.findings: tuple[Finding, ...] = ()
+        self.findings: tuple[NodeFinding, ...] = ()
         self.link_error = "not connected yet"
         self._state = state
         self._topology = topology
@@ -114,15 +114,15 @@ class NriEnforcer:
             name,
             INDEX,
             {
-                Event.RUN_POD_SANDBOX: self._on_sandbox,
-                Event.REMOVE_POD_SANDBOX: self._on_sandbox_removed,
-                Event.CREATE_CONTAINER: self._on_create,
-                Event.POST_CREATE_CONTAINER: self._on_container_created,
-                Event.POST_START_CONTAINER: self._on_container_created,
-                Event.UPDATE_CONTAINER: self._on_update,
-                Event.STOP_CONTAINER: self._on_stop,
-                Event.REMOVE_CONTAINER: self._on_removed,
-                Event.VALIDATE_CONTAINER_ADJUSTMENT: self._on_validate,
+                NriEvent.RUN_POD_SANDBOX: self._on_sandbox,
+                NriEvent.REMOVE_POD_SANDBOX: self._on_sandbox_removed,
+                NriEvent.CREATE_CONTAINER: self._on_create,
+                NriEvent.POST_CREATE_CONTAINER: self._on_container_created,
+                NriEvent.POST_START_CONTAINER: self._on_container_created,
+                NriEvent.UPDATE_CONTAINER: self._on_update,
+                NriEvent.STOP_CONTAINER: self._on_stop,
+                NriEvent.REMOVE_CONTAINER: self._on_removed,
+                NriEvent.VALIDATE_CONTAINER_ADJUSTMENT: self._on_validate,
             },
             socket=socket or settings.nri,
             synchronize=self._on_synchronize,
@@ -283,7 +283,7 @@ class NriEnforcer:
 
     async def _push_changes(self, changes: Sequence[ContainerChange]) -> bool:
         answer = await self._plugin.update_containers(map(encode_update, changes), timeout=self._call_timeout)
-        if isinstance(answer, Fault):
+        if isinstance(answer, TtrpcFault):
             if answer.code == UNIMPLEMENTED:
                 self._push_unsupported = True
                 _log.warning("the runtime does not let containers be changed at any time")
@@ -318,18 +318,18 @@ class NriEnforcer:
     async def _on_configure(self, request: nri.ConfigureRequest) -> int:
         self.counters.connections += 1
         events = {
-            Event.RUN_POD_SANDBOX,
-            Event.REMOVE_POD_SANDBOX,
-            Event.CREATE_CONTAINER,
-            Event.POST_CREATE_CONTAINER,
-            Event.POST_START_CONTAINER,
-            Event.UPDATE_CONTAINER,
-            Event.STOP_CONTAINER,
-            Event.REMOVE_CONTAINER,
+            NriEvent.RUN_POD_SANDBOX,
+            NriEvent.REMOVE_POD_SANDBOX,
+            NriEvent.CREATE_CONTAINER,
+            NriEvent.POST_CREATE_CONTAINER,
+            NriEvent.POST_START_CONTAINER,
+            NriEvent.UPDATE_CONTAINER,
+            NriEvent.STOP_CONTAINER,
+            NriEvent.REMOVE_CONTAINER,
         }
         version = self._plugin.nri_version
         if self._settings.pin.fail_closed and version is not None and version >= VALIDATION:
-            events.add(Event.VALIDATE_CONTAINER_ADJUSTMENT)
+            events.add(NriEvent.VALIDATE_CONTAINER_ADJUSTMENT)
         return mask_of(events)
 
     async def _on_synchronize(
@@ -347,7 +347,9 @@ class NriEnforcer:
             self.findings = self._state.check_containers(views)
         except PlimsollError as error:
             self.findings = (
-                Finding(Severity.ERROR, f"comparing containers with the CPU state failed: {error}"),
+                NodeFinding(
+                    FindingSeverity.ERROR, f"comparing containers with the CPU state failed: {error}"
+                ),
             )
         for finding in self.findings:
             _log.warning("%s", finding.what)
@@ -361,7 +363,7 @@ class NriEnforcer:
         self._changed()
         return self._build_updates(self._containers.list_changes(self._snapshot()))
 
-    def _on_ended(self, fault: Fault | None) -> None:
+    def _on_ended(self, fault: TtrpcFault | None) -> None:
         was, self._linked = self._linked, False
         self.link_error = fault.message if fault is not None else "the runtime closed the connection"
         self._release_waiting()
@@ -377,7 +379,9 @@ class NriEnforcer:
     async def _on_sandbox_removed(self, request: nri.RemovePodSandboxRequest) -> None:
         self._containers.forget_sandbox(request.pod.id)
 
-    async def _on_create(self, request: nri.CreateContainerRequest) -> nri.CreateContainerResponse | Fault:
+    async def _on_create(
+        self, request: nri.CreateContainerRequest
+    ) -> nri.CreateContainerResponse | TtrpcFault:
         view = decode_container(request.container, request.pod, running=False)
         if request.pod.id:
             self._containers.add_sandbox(request.pod.id, request.pod.uid)
@@ -385,7 +389,7 @@ class NriEnforcer:
         if isinstance(found, PinFault):
             self.counters.refused += 1
             _log.warning("%s is not made: %s", view.where, found.message)
-            return Fault(UNKNOWN, found.message)
+            return TtrpcFault(UNKNOWN, found.message)
         self.counters.created += 1
         self._pending_creations[view.id] = found.desired
         updates = self._build_updates(found.changes)

@@ -23,7 +23,7 @@ from functools import lru_cache
 from typing import Protocol
 
 from plimsoll.api.cpuset import EMPTY, CpuSet
-from plimsoll.common.checkpoint import Finding
+from plimsoll.common.checkpoint import NodeFinding
 from plimsoll.drivers.cpu.settings import PinSettings
 from plimsoll.drivers.cpu.state.cdi import ENV, REQUEST_ENV
 from plimsoll.drivers.cpu.state.claim_allocation import ClaimAllocation, union
@@ -175,7 +175,7 @@ class CpuStateView(Protocol):
     def shared(self) -> CpuSet: ...
     @property
     def revision(self) -> int: ...
-    def check_containers(self, containers: Iterable[ContainerView]) -> tuple[Finding, ...]: ...
+    def check_containers(self, containers: Iterable[ContainerView]) -> tuple[NodeFinding, ...]: ...
 
 
 @dataclass(frozen=True, slots=True)

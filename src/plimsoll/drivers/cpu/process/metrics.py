@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, PlatformCollector, ProcessColle
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from plimsoll.common.counters import Counter, Histogram
+from plimsoll.common.counters import Histogram, MetricCounter
 from plimsoll.drivers.cpu.observer import ERROR, SUCCESS, Observer
 
 STABILITY = "ALPHA"
@@ -149,14 +149,14 @@ class CpuMetrics(Collector, Observer):
 
     def __init__(self, state: Callable[[], CpuMetricsSnapshot]) -> None:
         self._state = state
-        self._prepared = Counter(PREPARED.name, PREPARED.help, PREPARED.labels)
-        self._released = Counter(RELEASED.name, RELEASED.help, RELEASED.labels)
+        self._prepared = MetricCounter(PREPARED.name, PREPARED.help, PREPARED.labels)
+        self._released = MetricCounter(RELEASED.name, RELEASED.help, RELEASED.labels)
         for result in _RESULTS:
             self._prepared.add(result, count=0)
             self._released.add(result, count=0)
         self._duration = Histogram(DURATION.name, DURATION.help, _SECONDS)
         self._assigned = Histogram(ASSIGNED.name, ASSIGNED.help, _CPUS)
-        self._topology = Counter(TOPOLOGY.name, TOPOLOGY.help)
+        self._topology = MetricCounter(TOPOLOGY.name, TOPOLOGY.help)
         self.registry = CollectorRegistry(auto_describe=False)
         self.registry.register(self)
         ProcessCollector(registry=self.registry)

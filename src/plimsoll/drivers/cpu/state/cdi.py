@@ -23,9 +23,9 @@ from plimsoll.drivers.cpu.state.claim_allocation import ClaimAllocation, union
 from plimsoll.errors import InputError
 from plimsoll.protocols.cdi import (
     CdiFault,
-    Device,
+    CdiSpec,
+    CdiSpecDevice,
     Edits,
-    Spec,
     read_spec,
     remove_spec,
     spec_name,
@@ -84,18 +84,18 @@ def validate_uid(uid: str) -> str:
     )
 
 
-def make_spec(allocation: ClaimAllocation, shared: CpuSet = EMPTY) -> Spec:
+def make_spec(allocation: ClaimAllocation, shared: CpuSet = EMPTY) -> CdiSpec:
     """Build the CDI spec of an allocation; `shared` is included if not empty."""
     uid = allocation.ref.uid
     env = [f"{ENV}_{uid}={allocation.assigned}"]
     if shared:
         env.append(f"{SHARED_ENV}={shared}")
-    devices = [Device(name=device_name(uid), edits=Edits(env=tuple(env)))]
+    devices = [CdiSpecDevice(name=device_name(uid), edits=Edits(env=tuple(env)))]
     if allocation.per_request:
         for request in list_requests(allocation):
             own = f"{REQUEST_ENV}_{uid}_{request}={allocation.get_request_cpus(request)}"
-            devices.append(Device(name=device_name(uid, request), edits=Edits(env=(*env, own))))
-    return Spec(version=VERSION, kind=KIND, devices=tuple(devices))
+            devices.append(CdiSpecDevice(name=device_name(uid, request), edits=Edits(env=(*env, own))))
+    return CdiSpec(version=VERSION, kind=KIND, devices=tuple(devices))
 
 
 def list_requests(allocation: ClaimAllocation) -> tuple[str, ...]:
@@ -174,7 +174,7 @@ def read_file(folder: Path, uid: str) -> CpuClaimCdiFile:
     return parse_claim_spec(uid, spec, str(path))
 
 
-def parse_claim_spec(uid: str, spec: Spec, path: str = "") -> CpuClaimCdiFile:
+def parse_claim_spec(uid: str, spec: CdiSpec, path: str = "") -> CpuClaimCdiFile:
     """Parse the CDI spec of a claim."""
     cpus, faults = _collect_claim_cpus(device for device in spec.devices)
     if spec.kind != KIND:
@@ -193,7 +193,7 @@ def parse_claim_spec(uid: str, spec: Spec, path: str = "") -> CpuClaimCdiFile:
     )
 
 
-def _collect_claim_cpus(devices: Iterable[Device]) -> tuple[dict[str, CpuSet], list[str]]:
+def _collect_claim_cpus(devices: Iterable[CdiSpecDevice]) -> tuple[dict[str, CpuSet], list[str]]:
     """Collect the CPUs of claims from the environment of devices, with faults."""
     found: dict[str, CpuSet] = {}
     faults: list[str] = []
@@ -212,7 +212,7 @@ def _collect_claim_cpus(devices: Iterable[Device]) -> tuple[dict[str, CpuSet], l
     return found, faults
 
 
-def _collect_request_cpus(uid: str, spec: Spec) -> dict[str, CpuSet]:
+def _collect_request_cpus(uid: str, spec: CdiSpec) -> dict[str, CpuSet]:
     prefix = f"{REQUEST_ENV}_{uid}_"
     found: dict[str, CpuSet] = {}
     for device in spec.devices:

@@ -24,7 +24,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from plimsoll.api.cpuset import EMPTY, CpuSet
 from plimsoll.api.resource import ResourceSlice
-from plimsoll.common.checkpoint import Finding, RecordFile, Severity
+from plimsoll.common.checkpoint import FindingSeverity, NodeFinding, RecordFile
 from plimsoll.drivers.cpu.devices.groups import CpuLayout
 from plimsoll.drivers.cpu.settings import CpuSettings
 from plimsoll.drivers.cpu.state import cdi
@@ -105,7 +105,7 @@ class CPUState:
         self._topology, self._layout = topology, layout
         self._checkpoint = record
         self.lock = threading.RLock()
-        self._file_findings: tuple[Finding, ...] = ()
+        self._file_findings: tuple[NodeFinding, ...] = ()
         self._stored: dict[str, ClaimAllocation] = {}
         self._conflicts: dict[str, ContainerConflict] = {}
         self._released_elsewhere: frozenset[str] = frozenset()
@@ -142,7 +142,7 @@ class CPUState:
         return self._holdings
 
     @property
-    def findings(self) -> tuple[Finding, ...]:
+    def findings(self) -> tuple[NodeFinding, ...]:
         """Findings of the last comparison with the files, and current ones."""
         allocations = self._holdings
         return (
@@ -294,23 +294,26 @@ class CPUState:
         self.reconcile_files()
 
     @_locked
-    def reconcile_files(self) -> tuple[Finding, ...]:
+    def reconcile_files(self) -> tuple[NodeFinding, ...]:
         """Compare with the CDI files and repair them where possible; also updates `findings`."""
         files, faults = cdi.read_files(self.settings.cdi)
         context = self._context()
         found = reconcile(self._stored, files, context, self._released_elsewhere)
         findings = [
-            Finding(Severity.WARNING, str(fault), f"remove {fault.where}", fault.where) for fault in faults
+            NodeFinding(FindingSeverity.WARNING, str(fault), f"remove {fault.where}", fault.where)
+            for fault in faults
         ]
         findings += found.findings
         if dict(found.allocations) != self._stored and (problem := self._save(found.allocations)):
             what = f"saving the checkpoint failed: {problem}"
-            findings.append(Finding(Severity.ERROR, what, "make the directory writable"))
+            findings.append(NodeFinding(FindingSeverity.ERROR, what, "make the directory writable"))
         self._set_allocations(dict(found.allocations))
         for uid in found.rewrite:
             if failed := self._write(self._stored[uid]):
                 findings.append(
-                    Finding(Severity.ERROR, str(failed), "make the directory writable", failed.where)
+                    NodeFinding(
+                        FindingSeverity.ERROR, str(failed), "make the directory writable", failed.where
+                    )
                 )
         damaged = [
             note for note in self._file_findings if note.path.startswith(str(self.settings.plugin_dir))
@@ -319,14 +322,14 @@ class CPUState:
         return self.findings
 
     @_locked
-    def check_containers(self, containers: Iterable[ContainerClaims]) -> tuple[Finding, ...]:
+    def check_containers(self, containers: Iterable[ContainerClaims]) -> tuple[NodeFinding, ...]:
         """Compare with all containers of the runtime, replacing earlier results."""
         self._conflicts, findings = compare_containers(self._stored, containers, self._context())
         self._set_allocations(self._stored)
         return findings
 
     @_locked
-    def update_topology(self, topology: Topology, layout: CpuLayout) -> tuple[Finding, ...]:
+    def update_topology(self, topology: Topology, layout: CpuLayout) -> tuple[NodeFinding, ...]:
         """Set topology and layout after hotplug. Claims keep their CPUs, including offline ones."""
         self._topology, self._layout = topology, layout
         self.revision += 1

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from plimsoll.api.cpuset import EMPTY, CpuSet
-from plimsoll.common.checkpoint import Finding, Severity
+from plimsoll.common.checkpoint import FindingSeverity, NodeFinding
 from plimsoll.drivers.cpu.state.cdi import CpuClaimCdiFile, list_requests
 from plimsoll.drivers.cpu.state.claim_allocation import (
     AssignmentSource,
@@ -49,7 +49,7 @@ class Reconciled:
     """
 
     allocations: Mapping[str, ClaimAllocation]
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[NodeFinding, ...] = ()
     rewrite: tuple[str, ...] = ()
 
 
@@ -74,14 +74,14 @@ def reconcile(
     others.
     """
     allocations: dict[str, ClaimAllocation] = {}
-    findings: list[Finding] = []
+    findings: list[NodeFinding] = []
     rewrite: list[str] = []
     for uid in sorted(record.keys() | files.keys()):
         known, file = record.get(uid), files.get(uid)
         if known is not None and file is None and uid in released_elsewhere:
             allocations[uid] = known
             what = f"claim {name(known)} was released meanwhile: it has neither an allocation nor a CDI file"
-            findings.append(Finding(Severity.INFO, what))
+            findings.append(NodeFinding(FindingSeverity.INFO, what))
         elif known is not None:
             allocations[uid], again = _compare(known, file, findings)
             if again:
@@ -92,7 +92,7 @@ def reconcile(
             what = (
                 f"the CDI file of claim {uid} cannot be used, and it is not in the checkpoint: {file.fault}"
             )
-            findings.append(Finding(Severity.ERROR, what, f"remove {file.path}", file.path))
+            findings.append(NodeFinding(FindingSeverity.ERROR, what, f"remove {file.path}", file.path))
     _dispute_overlaps(allocations, [uid for uid in released_elsewhere if uid not in files])
     disputed = [uid for uid, allocation in allocations.items() if allocation.disputed]
     return Reconciled(allocations, tuple(findings), tuple(uid for uid in rewrite if uid not in disputed))
@@ -100,14 +100,16 @@ def reconcile(
 
 def find_misplaced(
     allocations: Mapping[str, ClaimAllocation], context: PrepareContext
-) -> tuple[Finding, ...]:
+) -> tuple[NodeFinding, ...]:
     """Return findings for allocated CPUs that cannot be claimed any more; claims keep them until released."""
     findings = []
     for uid in sorted(allocations):
         allocation = allocations[uid]
         if offline := allocation.assigned - context.topology.all:
             what = f"CPUs {offline} of claim {name(allocation)} are offline"
-            findings.append(Finding(Severity.WARNING, what, "bring them online, or delete its pods"))
+            findings.append(
+                NodeFinding(FindingSeverity.WARNING, what, "bring them online, or delete its pods")
+            )
         if allocation.disputed:
             continue
         for cpus, kind in (
@@ -116,13 +118,15 @@ def find_misplaced(
         ):
             if overlap := allocation.assigned & cpus:
                 what = f"CPUs {overlap} of claim {name(allocation)} are now {kind}; it keeps them"
-                findings.append(Finding(Severity.WARNING, what, "delete its pods to have them back"))
+                findings.append(
+                    NodeFinding(FindingSeverity.WARNING, what, "delete its pods to have them back")
+                )
     return tuple(findings)
 
 
 def compare_containers(
     allocations: Mapping[str, ClaimAllocation], containers: Iterable[ContainerClaims], context: PrepareContext
-) -> tuple[dict[str, ContainerConflict], tuple[Finding, ...]]:
+) -> tuple[dict[str, ContainerConflict], tuple[NodeFinding, ...]]:
     """Compare running containers with the allocations.
 
     A container with other CPUs than checkpoint and CDI file makes its claim disputed as long as it exists.
@@ -130,7 +134,7 @@ def compare_containers(
     unallocated CPUs of its devices, and never the last shared one.
     """
     conflicts: dict[str, ContainerConflict] = {}
-    findings: list[Finding] = []
+    findings: list[NodeFinding] = []
     # Not the current shared pool: contested CPUs are determined again.
     free = context.topology.all - context.layout.reserved - union(h.cpus for h in allocations.values())
     for container in sorted(containers, key=lambda seen: seen.where):
@@ -141,7 +145,7 @@ def compare_containers(
                     f"container {container.where} has CPUs {env_cpus} of claim {uid}, which is not prepared"
                 )
                 fix = "delete the pod; its environment is not trusted"
-                findings.append(Finding(Severity.WARNING, what, fix))
+                findings.append(NodeFinding(FindingSeverity.WARNING, what, fix))
                 continue
             if env_cpus == allocation.assigned:
                 continue
@@ -152,7 +156,7 @@ def compare_containers(
             home = allocation.ref.namespace
             if home and container.namespace and home != container.namespace:
                 what = f"claim {name(allocation)}: {what}; it belongs to another namespace and is not trusted"
-                findings.append(Finding(Severity.WARNING, what, "delete the pod"))
+                findings.append(NodeFinding(FindingSeverity.WARNING, what, "delete the pod"))
                 continue
             reach = union(_get_reachable_cpus(assignment, context) for assignment in allocation.assignments)
             more = (env_cpus - allocation.cpus) & reach & free
@@ -165,7 +169,7 @@ def compare_containers(
     return conflicts, tuple(findings)
 
 
-def find_disputes(allocations: Mapping[str, ClaimAllocation]) -> tuple[Finding, ...]:
+def find_disputes(allocations: Mapping[str, ClaimAllocation]) -> tuple[NodeFinding, ...]:
     """Return findings for the disputed allocations."""
     return tuple(
         _dispute_finding(allocations[uid], allocations[uid].disputed)
@@ -189,18 +193,18 @@ def name(allocation: ClaimAllocation) -> str:
 
 
 def _compare(
-    known: ClaimAllocation, file: CpuClaimCdiFile | None, findings: list[Finding]
+    known: ClaimAllocation, file: CpuClaimCdiFile | None, findings: list[NodeFinding]
 ) -> tuple[ClaimAllocation, bool]:
     """Compare an allocation with its file; return it and whether the file must be written again."""
     if file is None:
         what = f"the CDI file of claim {name(known)} is missing; writing it again"
-        findings.append(Finding(Severity.INFO, what))
+        findings.append(NodeFinding(FindingSeverity.INFO, what))
         return known, True
     if file.cpus == known.assigned and not file.fault:
         return known, known.per_request and set(list_requests(known)) - file.requests.keys() != set()
     if file.fault and file.cpus <= known.assigned:
         what = f"the CDI file of claim {name(known)} cannot be used: {file.fault}; writing it again"
-        findings.append(Finding(Severity.WARNING, what, path=file.path))
+        findings.append(NodeFinding(FindingSeverity.WARNING, what, path=file.path))
         return known, True
     what = f"the checkpoint has CPUs {known.assigned}, the CDI file {file.cpus}"
     if file.fault:
@@ -209,7 +213,9 @@ def _compare(
     return replace(known, disputed=known.disputed or what, contested=contested), False
 
 
-def _adopt_file(file: CpuClaimCdiFile, context: PrepareContext, findings: list[Finding]) -> ClaimAllocation:
+def _adopt_file(
+    file: CpuClaimCdiFile, context: PrepareContext, findings: list[NodeFinding]
+) -> ClaimAllocation:
     """Build an allocation from a CDI file of another driver or of a lost checkpoint."""
     node, cpus = context.settings.node, file.cpus
     assignments = [
@@ -230,7 +236,7 @@ def _adopt_file(file: CpuClaimCdiFile, context: PrepareContext, findings: list[F
     if why:
         return replace(allocation, disputed=f"its CDI file has CPUs {cpus}: {'; '.join(why)}")
     what = f"claim {file.uid} is not in the checkpoint; adopted from its CDI file with CPUs {cpus}"
-    findings.append(Finding(Severity.INFO, what, path=file.path))
+    findings.append(NodeFinding(FindingSeverity.INFO, what, path=file.path))
     return allocation
 
 
@@ -253,8 +259,8 @@ def _dispute_overlaps(allocations: dict[str, ClaimAllocation], released_elsewher
             allocations[uid] = replace(allocation, disputed=what)
 
 
-def _dispute_finding(allocation: ClaimAllocation, what: str) -> Finding:
-    return Finding(Severity.ERROR, f"claim {name(allocation)} is disputed: {what}", _RELEASE)
+def _dispute_finding(allocation: ClaimAllocation, what: str) -> NodeFinding:
+    return NodeFinding(FindingSeverity.ERROR, f"claim {name(allocation)} is disputed: {what}", _RELEASE)
 
 
 def _get_reachable_cpus(assignment: CpuAssignment, context: PrepareContext) -> CpuSet:

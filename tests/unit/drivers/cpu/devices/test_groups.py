@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.api.cpuset import EMPTY, CpuSet
-from plimsoll.common.checkpoint import Severity
+from plimsoll.common.checkpoint import FindingSeverity
 from plimsoll.drivers.cpu.allocation import AssignOptions
 from plimsoll.drivers.cpu.allocation.allocate import Assigned, assign
 from plimsoll.drivers.cpu.devices import CpuLayout, compute_layout
@@ -125,7 +125,7 @@ def test_nothing_is_published_if_all_is_reserved(mode: GroupBy | None) -> None:
     found = compute_layout(SERVER, settings(reserved=SERVER.all, **options))
     assert found.domains == {}
     assert "all 32 CPUs are reserved" in texts(found)
-    assert found.warnings[0].severity is Severity.ERROR
+    assert found.warnings[0].severity is FindingSeverity.ERROR
 
 
 # -- reserved CPUs and the floor of the shared pool

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from plimsoll.api.cpuset import CpuSet
-from plimsoll.common.checkpoint import Finding
+from plimsoll.common.checkpoint import NodeFinding
 from plimsoll.drivers.cpu.pinning.plan import ContainerView, PinSnapshot
 from plimsoll.drivers.cpu.settings import CpuSettings, PinSettings
 from plimsoll.drivers.cpu.state.claim_allocation import ClaimAllocation, CpuAssignment, union
@@ -60,7 +60,7 @@ class Book:
         self.reserved = cpus(reserved)
         self.revision = 1
         self.witnessed: list[tuple[ContainerView, ...]] = []
-        self.answers: tuple[Finding, ...] = ()
+        self.answers: tuple[NodeFinding, ...] = ()
         self._holdings = {allocation.ref.uid: allocation for allocation in allocations}
 
     @property
@@ -71,7 +71,7 @@ class Book:
     def shared(self) -> CpuSet:
         return self.topology.all - self.reserved - union(h.cpus for h in self._holdings.values())
 
-    def check_containers(self, containers: Iterable[ContainerView]) -> tuple[Finding, ...]:
+    def check_containers(self, containers: Iterable[ContainerView]) -> tuple[NodeFinding, ...]:
         self.witnessed.append(tuple(containers))
         return self.answers
 

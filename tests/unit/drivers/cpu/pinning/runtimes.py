@@ -20,7 +20,7 @@ from plimsoll.node.resources import LinuxResources
 from plimsoll.protocols.messages import nri
 from plimsoll.protocols.mux import PLUGIN_SERVICE, RUNTIME_SERVICE, Mux
 from plimsoll.protocols.nri.events import PLUGIN, RUNTIME
-from plimsoll.protocols.ttrpc import Client, Fault, Server
+from plimsoll.protocols.ttrpc import Server, TtrpcClient, TtrpcFault
 from tests.unit.drivers.cpu.pinning.builders import Book, settings, until
 from tests.unit.node.nri.parts import POD, SPEC, state
 
@@ -205,7 +205,7 @@ class Scripted:
         self.updates: list[nri.UpdateContainersRequest] = []
         #: What UpdateContainers answers: ids that fail, a Fault, or never.
         self.failing: set[str] = set()
-        self.refusing: Fault | None = None
+        self.refusing: TtrpcFault | None = None
         self.stuck: asyncio.Event | None = None
         self.connections = 0
         self._connected = asyncio.Event()
@@ -216,7 +216,7 @@ class Scripted:
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._mux = mux = Mux(reader, writer)
-        client = Client(mux.open(PLUGIN_SERVICE))
+        client = TtrpcClient(mux.open(PLUGIN_SERVICE))
         calls: dict[str, Any] = {"RegisterPlugin": self._register, "UpdateContainers": self._update}
         server = Server(mux.open(RUNTIME_SERVICE), RUNTIME, calls)
         self.client = client
@@ -231,7 +231,9 @@ class Scripted:
         self.connections += 1
         self._connected.set()
 
-    async def _update(self, request: nri.UpdateContainersRequest) -> nri.UpdateContainersResponse | Fault:
+    async def _update(
+        self, request: nri.UpdateContainersRequest
+    ) -> nri.UpdateContainersResponse | TtrpcFault:
         self.updates.append(request)
         if self.stuck is not None:
             await self.stuck.wait()
@@ -252,7 +254,7 @@ class Scripted:
                 runtime_name=name, runtime_version=release, NRI_version=version, request_timeout=2000
             ),
         )
-        assert not isinstance(answer, Fault), answer
+        assert not isinstance(answer, TtrpcFault), answer
         self.mask = answer.events
         return self.mask
 
@@ -261,7 +263,7 @@ class Scripted:
         names = dict.fromkeys([*pods, *(one.pod_sandbox_id.removeprefix("sb-") for one in containers)])
         request = nri.SynchronizeRequest(pods=[sandbox(name) for name in names], containers=list(containers))
         answer = await self.call("Synchronize", request)
-        assert not isinstance(answer, Fault), answer
+        assert not isinstance(answer, TtrpcFault), answer
         return changes(answer)
 
     async def create(self, id: str, env: Iterable[str] = (), *, pod: str = "", **more: Any) -> Any:
@@ -275,12 +277,12 @@ class Scripted:
         message = nri.StateChangeEvent(event=event, pod=sandbox(pod or id))
         message.container.CopyFrom(container(id, pod=pod, **more))
         answer = await self.call("StateChange", message)
-        assert not isinstance(answer, Fault), answer
+        assert not isinstance(answer, TtrpcFault), answer
 
     async def created(self, id: str, env: Iterable[str] = (), *, pod: str = "") -> Any:
         """A container that is created, and told to be."""
         answer = await self.create(id, env, pod=pod)
-        if not isinstance(answer, Fault):
+        if not isinstance(answer, TtrpcFault):
             await self.news(5, id, pod=pod, cpus=answer.adjust.linux.resources.cpu.cpus)
         return answer
 
@@ -301,7 +303,7 @@ def changes(answer: Any) -> dict[str, str]:
 
 
 def apply_desired(answer: Any) -> str:
-    assert not isinstance(answer, Fault), answer
+    assert not isinstance(answer, TtrpcFault), answer
     cpus: str = answer.adjust.linux.resources.cpu.cpus
     return cpus
 

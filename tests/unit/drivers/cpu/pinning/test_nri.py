@@ -6,13 +6,13 @@ import asyncio
 from typing import Any
 
 from plimsoll.api.cpuset import CpuSet
-from plimsoll.common.checkpoint import Finding, Severity
+from plimsoll.common.checkpoint import FindingSeverity, NodeFinding
 from plimsoll.drivers.cpu.pinning.nri import NriEnforcer
 from plimsoll.drivers.cpu.pinning.plan import PinFaultReason
 from plimsoll.errors import StoreError
 from plimsoll.protocols.messages import nri
-from plimsoll.protocols.nri import Event
-from plimsoll.protocols.ttrpc import UNIMPLEMENTED, UNKNOWN, Fault
+from plimsoll.protocols.nri import NriEvent
+from plimsoll.protocols.ttrpc import UNIMPLEMENTED, UNKNOWN, TtrpcFault
 from tests.unit.drivers.cpu.machines import switch_off
 from tests.unit.drivers.cpu.pinning.builders import Book, env, hold, machine, settings, until
 from tests.unit.drivers.cpu.pinning.runtimes import (
@@ -142,10 +142,10 @@ def test_a_runtime_that_comes_back_is_looked_at_again() -> None:
 def test_the_state_is_asked_about_all_containers() -> None:
     async def story(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
         assert state.witnessed == [()]
-        assert enforcer.findings == (Finding(Severity.WARNING, "strange"),)
+        assert enforcer.findings == (NodeFinding(FindingSeverity.WARNING, "strange"),)
 
     state = Book(machine(4), A)
-    state.answers = (Finding(Severity.WARNING, "strange"),)
+    state.answers = (NodeFinding(FindingSeverity.WARNING, "strange"),)
     with_own(story, state)
 
 
@@ -236,7 +236,7 @@ def test_quota_and_memory_nodes_are_repaired_when_the_runtime_reports_of_them() 
 def test_a_plugin_that_changes_the_cpus_too_fails_the_container() -> None:
     async def story(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
         await script.synchronize()
-        assert script.mask & Event.VALIDATE_CONTAINER_ADJUSTMENT.bit
+        assert script.mask & NriEvent.VALIDATE_CONTAINER_ADJUSTMENT.bit
         mine = await script.create("own", env(A))
 
         async def validate(
@@ -284,14 +284,14 @@ def test_only_runtimes_that_know_validation_are_asked_for_it() -> None:
         async def story(
             script: Scripted, enforcer: NriEnforcer, state: Book, expected: bool = expected
         ) -> None:
-            assert bool(script.mask & Event.VALIDATE_CONTAINER_ADJUSTMENT.bit) is expected
+            assert bool(script.mask & NriEvent.VALIDATE_CONTAINER_ADJUSTMENT.bit) is expected
 
         with_script(story, Book(machine(4)), runtime=env_claims)
 
 
 def test_validation_can_be_left_out() -> None:
     async def story(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
-        assert not script.mask & Event.VALIDATE_CONTAINER_ADJUSTMENT.bit
+        assert not script.mask & NriEvent.VALIDATE_CONTAINER_ADJUSTMENT.bit
 
     with_script(story, Book(machine(4)), runtime=NEW, pin={"fail_closed": False})
 
@@ -400,7 +400,7 @@ def test_old_runtimes_report_by_state_changes() -> None:
         await script.created("own", env(A), pod="p")
         await script.news(11, "own", pod="p")
         assert enforcer.containers() == ()
-        assert isinstance(await script.create("q", env(A)), Fault)
+        assert isinstance(await script.create("q", env(A)), TtrpcFault)
         removed: Any = 3
         gone = nri.StateChangeEvent(event=removed, pod=sandbox("p"))
         await script.call("StateChange", gone)
@@ -415,7 +415,7 @@ def test_on_old_runtimes_nothing_is_made_next_to_a_container_that_is_just_being_
         assert apply_desired(await script.create("s")) == "0-3"
         state.hold(A)
         fault = await script.create("own", env(A))
-        assert isinstance(fault, Fault)
+        assert isinstance(fault, TtrpcFault)
         assert fault.message == 'CPUs "0-1" are still used by container "default/s/s"'
         await script.news(5, "s", cpus="0-3")
         answer = await script.create("own", env(A))
@@ -522,7 +522,7 @@ def test_a_runtime_that_never_answers_does_not_block_for_long() -> None:
 def test_a_runtime_without_the_call_is_reported_with_events() -> None:
     async def story(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
         await script.synchronize(container("s", cpus="0-3"))
-        script.refusing = Fault(UNIMPLEMENTED, "no such method")
+        script.refusing = TtrpcFault(UNIMPLEMENTED, "no such method")
         state.hold(A)
         await enforcer.apply()
         assert not enforcer.pushes
@@ -534,7 +534,7 @@ def test_a_runtime_without_the_call_is_reported_with_events() -> None:
 def test_a_runtime_that_refuses_is_asked_again() -> None:
     async def story(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
         await script.synchronize(container("s", cpus="0-3"))
-        script.refusing = Fault(UNKNOWN, "busy")
+        script.refusing = TtrpcFault(UNKNOWN, "busy")
         state.hold(A)
         assert "busy" in (await enforcer.apply())[0].message
         script.refusing = None

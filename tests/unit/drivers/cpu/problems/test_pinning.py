@@ -12,7 +12,7 @@ from plimsoll.drivers.cpu.pinning.cgroups import CgroupEnforcer
 from plimsoll.drivers.cpu.pinning.nri import NriEnforcer
 from plimsoll.drivers.cpu.pinning.plan import PinFaultReason
 from plimsoll.protocols.messages import nri
-from plimsoll.protocols.nri import Event
+from plimsoll.protocols.nri import NriEvent
 from tests.unit.drivers.cpu.machines import make_machine
 from tests.unit.drivers.cpu.pinning.builders import Book, env, hold, machine, until
 from tests.unit.drivers.cpu.pinning.runtimes import (
@@ -214,7 +214,7 @@ def test_issue_109_containers_made_while_disconnected() -> None:
     """What was made unpinned while the plugin was away is set right when it is back, or is not made."""
 
     async def story(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
-        assert script.mask & Event.VALIDATE_CONTAINER_ADJUSTMENT.bit
+        assert script.mask & NriEvent.VALIDATE_CONTAINER_ADJUSTMENT.bit
         answer = await script.synchronize(
             container("shared"), container("own", env(A)), container("late", env(B))
         )

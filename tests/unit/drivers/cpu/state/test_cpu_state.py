@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from plimsoll.api.cpuset import EMPTY, CpuSet
-from plimsoll.common.checkpoint import Severity
+from plimsoll.common.checkpoint import FindingSeverity
 from plimsoll.drivers.cpu.devices.groups import compute_layout
 from plimsoll.drivers.cpu.settings import PinSettings
 from plimsoll.drivers.cpu.state import ClaimAllocation, CPUState, read_allocated_cpus, union
@@ -212,7 +212,7 @@ def test_a_damaged_record_is_rebuilt_from_the_files(desk: Desk) -> None:
     again = desk.open()
     assert again.allocations[uid_of(1)].cpus == before.cpus
     assert again.allocations[uid_of(1)].adopted
-    assert again.findings[0].severity is Severity.ERROR
+    assert again.findings[0].severity is FindingSeverity.ERROR
     assert list((desk.settings.plugin_dir / "quarantine").iterdir())
     after = prepared(again, claim)
     assert not after.adopted
@@ -249,7 +249,7 @@ def test_a_disputed_claim_is_refused_until_it_is_released(desk: Desk) -> None:
     prepared(state, claim)
     desk.write_foreign(1, "1,9")
     again = desk.open()
-    assert [finding.severity for finding in again.findings] == [Severity.ERROR]
+    assert [finding.severity for finding in again.findings] == [FindingSeverity.ERROR]
     assert str(again.allocated) == "0-1,8-9"
     assert "is disputed: the checkpoint has CPUs 0,8, the CDI file 1,9" in refusal(again, claim)
     assert not prepared(again, make_claim(2, Asked(N0, "4"))).cpus & CpuSet([0, 1, 8, 9])
@@ -268,7 +268,7 @@ def test_a_container_with_other_cpus(desk: Desk) -> None:
     for _ in range(2):
         assert state.check_containers([odd])
         assert str(state.allocated) == "0-1,8-9"
-    assert [finding.severity for finding in state.findings] == [Severity.ERROR]
+    assert [finding.severity for finding in state.findings] == [FindingSeverity.ERROR]
     assert state.allocations[uid_of(1)].disputed
     assert "disputed" in refusal(state, claim)
     # It is over when that container is.

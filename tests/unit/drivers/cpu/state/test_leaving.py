@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from plimsoll.api.cpuset import CpuSet
-from plimsoll.common.checkpoint import Severity
+from plimsoll.common.checkpoint import FindingSeverity
 from plimsoll.drivers.cpu.devices.groups import compute_layout
 from plimsoll.drivers.cpu.settings import CpuSettings
 from plimsoll.drivers.cpu.state import cdi
@@ -56,7 +56,7 @@ def test_a_claim_that_leaves_disputes_no_other_and_its_file_stays_away() -> None
     assert found.allocations["x"] == allocated("x", "0-1")
     assert not found.allocations["y"].disputed
     assert found.rewrite == ()
-    assert {finding.severity for finding in found.findings} == {Severity.INFO}
+    assert {finding.severity for finding in found.findings} == {FindingSeverity.INFO}
 
 
 def test_a_claim_with_a_file_does_not_leave() -> None:

@@ -11,7 +11,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from plimsoll.api.cpuset import EMPTY, CpuSet
-from plimsoll.common.checkpoint import Severity
+from plimsoll.common.checkpoint import FindingSeverity
 from plimsoll.drivers.cpu.devices.groups import compute_layout
 from plimsoll.drivers.cpu.settings import CpuSettings
 from plimsoll.drivers.cpu.state.cdi import CpuClaimCdiFile
@@ -71,7 +71,7 @@ def test_a_missing_file_is_written_again() -> None:
     found = reconcile(record(allocated("x", "0-1")), {}, scene_of())
     assert found.allocations == record(allocated("x", "0-1"))
     assert found.rewrite == ("x",)
-    assert [finding.severity for finding in found.findings] == [Severity.INFO]
+    assert [finding.severity for finding in found.findings] == [FindingSeverity.INFO]
 
 
 @pytest.mark.parametrize("named", ["", "0"])
@@ -93,7 +93,7 @@ def test_a_file_with_other_cpus_makes_a_dispute(fault: str) -> None:
     assert allocation.disputed.startswith("the checkpoint has CPUs 0-1, the CDI file 1-2")
     assert not found.rewrite
     env_cpus = find_disputes(found.allocations)[0]
-    assert env_cpus.severity is Severity.ERROR
+    assert env_cpus.severity is FindingSeverity.ERROR
     assert "unprepared" in env_cpus.fix
     # It stays so when looked at again, also without the file.
     assert reconcile(found.allocations, other, scene_of()).allocations == found.allocations
@@ -113,7 +113,7 @@ def test_a_file_alone_is_taken_over() -> None:
         ("cpudevnuma000", "2-3", AssignmentSource.ADOPTED),
         ("cpudevnuma001", "4-5", AssignmentSource.ADOPTED),
     }
-    assert found.findings[0].severity is Severity.INFO
+    assert found.findings[0].severity is FindingSeverity.INFO
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_a_container_with_other_cpus_makes_a_dispute() -> None:
     seen = apply_conflict(allocation, conflicts["x"])
     assert seen.cpus == cpus("0-2")
     assert "has CPUs 1-2 in its environment, the claim has 0-1" in seen.disputed
-    assert findings[0].severity is Severity.ERROR
+    assert findings[0].severity is FindingSeverity.ERROR
     assert apply_conflict(allocation, None) == allocation
 
 

@@ -18,8 +18,8 @@ from typing import Any
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.protocols.messages import nri
 from plimsoll.protocols.mux import PLUGIN_SERVICE, RUNTIME_SERVICE, Mux
-from plimsoll.protocols.nri.events import NEWS, PLUGIN, RUNTIME, Event
-from plimsoll.protocols.ttrpc import UNKNOWN, Client, Fault, Server, end_tasks
+from plimsoll.protocols.nri.events import NEWS, PLUGIN, RUNTIME, NriEvent
+from plimsoll.protocols.ttrpc import UNKNOWN, Server, TtrpcClient, TtrpcFault, end_tasks
 
 CREATED: Any = 1
 RUNNING: Any = 3
@@ -76,12 +76,12 @@ class Peer:
     """A plugin."""
 
     mux: Mux
-    client: Client
+    client: TtrpcClient
     mask: int = 0
     ready: bool = False
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
-    def wants(self, event: Event) -> bool:
+    def wants(self, event: NriEvent) -> bool:
         return self.ready and bool(self.mask & event.bit)
 
 
@@ -146,7 +146,7 @@ class Runtime:
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         mux = Mux(reader, writer)
-        peer = Peer(mux, Client(mux.open(PLUGIN_SERVICE)))
+        peer = Peer(mux, TtrpcClient(mux.open(PLUGIN_SERVICE)))
         self.peers.append(peer)
 
         async def register(request: nri.RegisterPluginRequest) -> None:
@@ -172,7 +172,7 @@ class Runtime:
             runtime_name=name, runtime_version=release, NRI_version=version, request_timeout=2000
         )
         answer = await self._call(peer, "Configure", request)
-        if isinstance(answer, Fault):
+        if isinstance(answer, TtrpcFault):
             return
         peer.mask = answer.events
         async with self._turn:
@@ -191,7 +191,7 @@ class Runtime:
                     more=more,
                 )
                 answer = await self._call(peer, "Synchronize", request)
-                if isinstance(answer, Fault):
+                if isinstance(answer, TtrpcFault):
                     return
             peer.ready = True
             self.synchronized += 1
@@ -200,7 +200,7 @@ class Runtime:
 
     async def _call(self, peer: Peer, method: str, request: Any) -> Any:
         answer = await peer.client.call(PLUGIN.methods_by_name[method], request, timeout=5)
-        if isinstance(answer, Fault) and answer.fatal:
+        if isinstance(answer, TtrpcFault) and answer.fatal:
             if answer.kind == "timeout":
                 self.wrongs.append(f"{method} was not answered")
             peer.ready = False
@@ -239,7 +239,7 @@ class Runtime:
 
     def _push(self, request: nri.UpdateContainersRequest) -> Any:
         if self.refuses:
-            return Fault(UNKNOWN, "the runtime is busy with something else")
+            return TtrpcFault(UNKNOWN, "the runtime is busy with something else")
         failed = self._apply(request.update, env_claims=True)
         return nri.UpdateContainersResponse(failed=failed)
 
@@ -273,7 +273,7 @@ class Runtime:
 
     # -- events
 
-    async def _container_changed(self, event: Event, pod: str, box: Box | None = None) -> None:
+    async def _container_changed(self, event: NriEvent, pod: str, box: Box | None = None) -> None:
         assert event in NEWS
         for peer in [peer for peer in self.peers if peer.wants(event)]:
             if self.age.own_calls:
@@ -286,7 +286,7 @@ class Runtime:
                 if box is not None:
                     old.container.CopyFrom(self.message(box))
                 answer = await self._call(peer, "StateChange", old)
-            if isinstance(answer, Fault) and not answer.fatal:
+            if isinstance(answer, TtrpcFault) and not answer.fatal:
                 self.wrongs.append(f"{event.method}: {answer.message}")
 
     async def create(self, id: str, pod: str, env: Iterable[str] = (), *, cpus: str = "") -> str:
@@ -298,7 +298,7 @@ class Runtime:
         async with self._turn:
             if pod not in self.pods:
                 self.pods.add(pod)
-                await self._container_changed(Event.RUN_POD_SANDBOX, pod)
+                await self._container_changed(NriEvent.RUN_POD_SANDBOX, pod)
             box = Box(id, pod, tuple(env), cpus)
             problem, failed = await self._ask(box)
             if problem:
@@ -317,9 +317,9 @@ class Runtime:
         for peer in asked:
             request: Any = nri.CreateContainerRequest(pod=self.sandbox(box.pod), container=self.message(box))
             answer = await self._call(peer, "CreateContainer", request)
-            if isinstance(answer, Fault):
+            if isinstance(answer, TtrpcFault):
                 if answer.fatal:
-                    if peer.mask & Event.VALIDATE_CONTAINER_ADJUSTMENT.bit:
+                    if peer.mask & NriEvent.VALIDATE_CONTAINER_ADJUSTMENT.bit:
                         return "validator plugin is gone", failed
                     continue
                 return answer.message, failed
@@ -338,9 +338,9 @@ class Runtime:
             )
             failed |= {update.container_id for update in self._apply(answer.update)}
             self.answers += 1
-            if peer.mask & Event.VALIDATE_CONTAINER_ADJUSTMENT.bit:
+            if peer.mask & NriEvent.VALIDATE_CONTAINER_ADJUSTMENT.bit:
                 decision = await self._call(peer, "ValidateContainerAdjustment", validation)
-                if isinstance(decision, Fault):
+                if isinstance(decision, TtrpcFault):
                     return "validator plugin is gone", failed
                 if decision.reject:
                     return f"validation: {decision.reason}", failed
@@ -370,16 +370,16 @@ class Runtime:
             box = self.boxes[id]
             box.created = True
             box.unseen = not self.linked
-            await self._container_changed(Event.POST_CREATE_CONTAINER, box.pod, box)
+            await self._container_changed(NriEvent.POST_CREATE_CONTAINER, box.pod, box)
         async with self._turn:
             if id in self.boxes:
                 box.started = True
-                await self._container_changed(Event.POST_START_CONTAINER, box.pod, box)
+                await self._container_changed(NriEvent.POST_START_CONTAINER, box.pod, box)
         return ""
 
     async def _restore_checkpoint(self, box: Box) -> None:
         await self._stop(box)
-        await self._container_changed(Event.REMOVE_CONTAINER, box.pod, box)
+        await self._container_changed(NriEvent.REMOVE_CONTAINER, box.pod, box)
 
     async def update(self, id: str, *, cpus: str = "", quota: int = 0) -> str:
         """As a kubelet changes a container."""
@@ -393,7 +393,7 @@ class Runtime:
                     pod=self.sandbox(box.pod), container=self.message(box), linux_resources=desired
                 )
                 answer = await self._call(peer, "UpdateContainer", request)
-                if isinstance(answer, Fault):
+                if isinstance(answer, TtrpcFault):
                     if answer.fatal:
                         continue
                     return answer.message
@@ -419,13 +419,13 @@ class Runtime:
         async with self._turn:
             box = self.boxes.pop(id)
             await self._stop(box)
-            await self._container_changed(Event.REMOVE_CONTAINER, box.pod, box)
+            await self._container_changed(NriEvent.REMOVE_CONTAINER, box.pod, box)
 
     async def _stop(self, box: Box) -> None:
         for peer in [peer for peer in self.peers if peer.ready]:
             request = nri.StopContainerRequest(pod=self.sandbox(box.pod), container=self.message(box))
             answer = await self._call(peer, "StopContainer", request)
-            if not isinstance(answer, Fault):
+            if not isinstance(answer, TtrpcFault):
                 self._apply(answer.update)
                 self.answers += 1
             elif not answer.fatal:
@@ -437,7 +437,7 @@ class Runtime:
         async with self._turn:
             if pod in self.pods:
                 self.pods.discard(pod)
-                await self._container_changed(Event.REMOVE_POD_SANDBOX, pod)
+                await self._container_changed(NriEvent.REMOVE_POD_SANDBOX, pod)
 
     # -- state
 
