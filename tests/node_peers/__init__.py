@@ -17,7 +17,7 @@ from typing import Any
 
 from grpc_tools import protoc
 
-_PROTOS = Path(__file__).parents[2] / "src" / "plimsoll" / "wire" / "proto"
+_PROTOS = Path(__file__).parents[2] / "src" / "plimsoll" / "protocols" / "proto"
 _SECONDS = 20.0
 
 

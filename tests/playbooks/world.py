@@ -509,4 +509,5 @@ async def running(*, agent: bool = True, driver: bool = True, **settings: Any) -
         await world.driver.die()
         await server.stop()
         shutil.rmtree(folder)
-    assert not leaked_tasks("plimsoll/node")
+    left = leaked_tasks("plimsoll/node")
+    assert not left, left

@@ -220,7 +220,8 @@ def run(scenario: Callable[[], Coroutine[Any, Any, None]], seconds: float = 30.0
     async def bounded() -> None:
         async with asyncio.timeout(seconds):
             await scenario()
-        assert not leaked_tasks("plimsoll/drivers/plugin")
+        left = leaked_tasks("plimsoll/drivers/plugin")
+        assert not left, left
 
     asyncio.run(bounded())
 

@@ -59,7 +59,8 @@ async def node(times: PluginTiming = QUICK, **options: Any) -> AsyncIterator[tup
             yield layout, plugins
         finally:
             await plugins.stop()
-            assert not leaked_tasks("plimsoll/node")
+            left = leaked_tasks("plimsoll/node")
+            assert not left, left
 
 
 async def until(look: Callable[[], T], fine: Callable[[T], bool] = bool, seconds: float = 10.0) -> T:

@@ -130,7 +130,7 @@ def test_what_the_api_would_refuse_is_reported_at_the_start() -> None:
     with (
         LocalCluster(nodes=["n"]) as cluster,
         pytest.raises(
-            ConfigError, match=r"drivers\[0\]: the API would refuse .*spec.devices\[0\].attributes"
+            ConfigError, match=r"drivers\[0\]: the API server would reject .*spec.devices\[0\].attributes"
         ),
         started(cluster, small(device={"attributes": {"not a name": 1}})),
     ):
