@@ -135,7 +135,7 @@ class Play:
 
     async def _has_run(self) -> bool:
         namespace = await self._client.get(NAMESPACES, NAMESPACE)
-        return (namespace["metadata"].get("annotations") or {}).get(DEMO_ANNOTATION) in ("done", "told")
+        return bool((namespace["metadata"].get("annotations") or {}).get(DEMO_ANNOTATION))
 
     async def _clear(self) -> None:
         """Delete the objects of an interrupted run."""
