@@ -161,7 +161,7 @@ def test_no_right_to_see_the_rest(command: str, tmp_path: Path) -> None:
     assert answer.code in (0, 1)
     assert answer.out
     assert not answer.errors
-    assert any(re.search("resourceslices.*may not be seen", line) for line in answer.err.splitlines())
+    assert any(re.search("resourceslices.*forbidden for this user", line) for line in answer.err.splitlines())
 
 
 @pytest.mark.parametrize("command", FEW)

@@ -27,7 +27,7 @@ NAMES = USECASES or ["none"]
 
 #: Charges that are not in any status: what upstream forgets, and our books do not.
 FORGOTTEN: dict[str, dict[str, str]] = {"preallocated-claim": {"cpu": "6"}}
-FITS = "nothing is in its way"
+FITS = "it fits on node "
 #: Pods about which we say something else than upstream did: part of what we say.
 OTHERWISE: dict[tuple[str, str], str] = {
     ("partitionable-capacitykey", "p"): FITS,  # upstream ends in an error, for ever

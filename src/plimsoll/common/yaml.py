@@ -60,7 +60,7 @@ def load_documents(text: str | bytes) -> Iterator[tuple[int, Any]]:
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
         where = _place(text, mark) if mark else ""
         problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be read"
-        cut = "; has its end been cut off?" if "end of stream" in problem else ""
+        cut = "; it may be truncated" if "end of stream" in problem else ""
         raise InputError(f"{where}not {'JSON' if _is_json(text) else 'YAML'}: {problem}{cut}") from None
     except UnicodeDecodeError:
         raise InputError("not YAML: the text is not UTF-8") from None
