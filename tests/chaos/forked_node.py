@@ -59,7 +59,7 @@ class ForkedNode(_Told):
 class ForkedCpuDriver(_Told):
     """One `plimsoll driver cpu`, to be killed and started again at any moment."""
 
-    sign = "INFO plimsoll.driver well"
+    sign = "INFO plimsoll.driver healthy"
 
     def __init__(self, folder: Path, command: str) -> None:
         super().__init__(folder / "driver.log", command, "plimsoll.drivers.cpu.process.run")

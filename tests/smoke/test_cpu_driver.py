@@ -114,7 +114,7 @@ def test_a_driver_is_asked_killed_and_started_again(
         scheduler.start()
         node.await_text("INFO plimsoll.node ready")
         driver.start()
-        driver.await_text("INFO plimsoll.driver well")
+        driver.await_text("INFO plimsoll.driver healthy")
         claim = asyncio.run(story())
         if CAN_DROP:
             assert driver._process is not None
@@ -132,7 +132,7 @@ def test_a_driver_is_asked_killed_and_started_again(
         driver.kill()
         driver.log.unlink()
         driver.start()
-        driver.await_text("INFO plimsoll.driver well")
+        driver.await_text("INFO plimsoll.driver healthy")
         assert json.loads(driver.page("/debug/driver"))["claims"][0]["cpus"] == held["cpus"]
         asyncio.run(over())
         node.stop()
