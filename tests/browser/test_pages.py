@@ -39,7 +39,11 @@ from tests.browser.served import shown
         ("namespaces", "Namespaces", ["shop", "24 + 28 + 0 = 52"]),
         ("audit", "Audit", ["PLM001", "Node/past-1", "Fix"]),
         ("whatif", "What if", ["Scheduled in memory only"]),
-        ("explain/pod/shop/giant", "Pod shop/giant", ["pending", "Nearest fix", "Why, by node", "wants 500"]),
+        (
+            "explain/pod/shop/giant",
+            "Pod shop/giant",
+            ["pending", "Nearest fix", "Why, by node", "requests 500"],
+        ),
         ("explain/claim/shop/trading", "Claim shop/trading", ["allocated", "dra.cpu/numa-1/cpus"]),
     ],
 )
