@@ -220,7 +220,7 @@ class Client:
                     stack.push_async_exit(opened.pop_all())
                     return stream
 
-            # Whoever follows a watch has to deal with its failures anyway; only what is cheap is tried again.
+            # Callers of a watch handle its failures anyway; only cheap retries are made here.
             stream = await self._patiently(open_stream, False)
             opened()
             async for line in answers.split_lines(stream.chunks):

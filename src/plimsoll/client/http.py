@@ -166,7 +166,7 @@ class HttpTransport:
                 connector=connector, cookie_jar=aiohttp.DummyCookieJar(), read_bufsize=1 << 20
             )
             # aiohttp would send PUT and DELETE again by itself when a kept connection breaks; whether that
-            # is safe only the client can tell. There is no public switch: the test of this would notice.
+            # is safe is known only to the client. There is no public switch: the test of this would notice.
             if hasattr(self._session, "_retry_connection"):
                 self._session._retry_connection = False
         return self._session

@@ -144,7 +144,7 @@ def _clear(path: Path) -> None:
     if not stat.S_ISSOCK(found.st_mode):
         raise ConfigError(f"{path}: is in the way: it is no socket")
     if answers(path):
-        raise ConfigError(f"{path}: somebody serves on this socket already")
+        raise ConfigError(f"{path}: another process serves on this socket")
     path.unlink(missing_ok=True)
 
 

@@ -64,7 +64,7 @@ def test_a_socket_left_behind_is_replaced_and_one_in_use_is_not(tmp_path: Path) 
         left.bind(str(path))
         left.close()
         server = await rpc.serve(path, HANDLERS)
-        with pytest.raises(ConfigError, match="somebody serves on this socket already"):
+        with pytest.raises(ConfigError, match="another process serves on this socket"):
             await rpc.serve(path, HANDLERS)
         await server.stop(None)
         (tmp_path / "file").write_text("")

@@ -256,7 +256,7 @@ def test_a_running_node_finds_the_driver_again_when_sockets_are_deleted() -> Non
 def test_a_socket_served_by_another_process_is_not_replaced() -> None:
     async def scenario() -> None:
         async with node_fixture() as node, node.running(Widgets()) as server:
-            with pytest.raises(ConfigError, match="somebody serves on this socket already"):
+            with pytest.raises(ConfigError, match="another process serves on this socket"):
                 await node.server(Widgets()).start()
             assert server.registered
             # And one that somebody else took is left to them.

@@ -292,7 +292,7 @@ def test_the_socket_belongs_to_its_owner_alone() -> None:
                 assert stat.S_IMODE(server.path.stat().st_mode) == 0o600
                 assert stat.S_IMODE(server.path.parent.stat().st_mode) == 0o750
                 assert server.path.stat().st_uid == os.geteuid()
-                with pytest.raises(ConfigError, match="somebody serves on this socket already"):
+                with pytest.raises(ConfigError, match="another process serves on this socket"):
                     await PodResourcesServer(server.path, Node()).start()
         finally:
             os.umask(before)
