@@ -60,7 +60,7 @@ def test_the_demo_from_end_to_end_and_again(folder: Path) -> None:
     assert re.search(r"\n  dashboard    http://127\.0\.0\.1:\d+/\n", done.stdout)
     again = run("--data", folder / "data", "--demo", "--once", *FREE)
     assert (again.returncode, again.stderr) == (0, "")
-    assert "The demo is loaded already" in again.stdout
+    assert "The demo is already loaded" in again.stdout
     assert "database   pending" in again.stdout
     assert (folder / "data" / "log").stat().st_size > 0
 
@@ -120,7 +120,7 @@ def test_an_address_that_is_taken(folder: Path) -> None:
             done = run("--data", folder / "data", "--once", *given)
             assert done.returncode == 2
             assert done.stderr.startswith(f"plimsoll: cannot listen on {address}: Address already in use; ")
-            assert f"give another address with {flag}" in done.stderr
+            assert f"use another address with {flag}" in done.stderr
             assert done.stderr.count("\n") == 1
 
 
