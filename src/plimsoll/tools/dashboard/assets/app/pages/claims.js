@@ -50,7 +50,7 @@ export function Claims({ query }) {
     <${Answer} of=${answer} what="The list of claims">
       ${(data) => html`<${Table}
           label="Claims"
-          empty=${q || state ? "No claim is like that." : "There are no claims."}
+          empty=${q || state ? "No claim is like that." : "No claims found."}
           rows=${data.items}
           keyOf=${(r) => `${r.namespace}/${r.name}`}
           columns=${[
