@@ -203,7 +203,7 @@ def test_a_placement_that_the_scheduler_misses_is_shown(page: Page, dump: Dashbo
     )
     page.go(f"{dump.url}#/whatif")
     page.click(RUN)
-    page.wait_text("A placement of all 2 waiting pods exists; the scheduler places 1. one by one", ".proof")
+    page.wait_text("A placement of all 2 waiting pods exists; the scheduler places 1 one by one.", ".proof")
     page.click(f"{RESULT} details summary")
     assert rows(page, "The placement that was found") == ["a/b n1 d/p/x"]
 

@@ -84,7 +84,7 @@ function pieces(of) {
   }
   for (const [nodes, things, what] of [
     ["nodesWithoutFreeDevices", "resources", "stranded: free on nodes whose devices are all taken"],
-    ["nodesWithoutRoom", "devices", "stranded: free devices on nodes without room for a pod"],
+    ["nodesWithoutRoom", "devices", "stranded: free devices on nodes without capacity for a pod"],
   ]) {
     rows.push([what, stranded(of.before.stranded, nodes, things), stranded(of.after.stranded, nodes, things)]);
   }

@@ -67,9 +67,9 @@ function Verdict({ of, about }) {
 
 const everybody = (of) => (of.pods === 1 ? "the waiting pod" : `all ${count(of.pods)} waiting pods`);
 const PROOFS = {
-  "placed all": ["good", (of) => `A placement of ${everybody(of)} exists; the scheduler, one by one, places ${count(of.scheduler)}.`],
-  impossible: ["bad", (of) => `No placement of ${everybody(of)} exists: everything was tried. ${of.settled ? "At most" : "At least"} ${count(of.most)} can be placed; the scheduler, one by one, places ${count(of.scheduler)}.`],
-  "gave up": ["warn", (of) => `Not known: given up after ${plural(of.steps, "step")}. The scheduler, one by one, places ${count(of.scheduler)} of ${count(of.pods)}.`],
+  "placed all": ["good", (of) => `A placement of ${everybody(of)} exists; the scheduler places ${count(of.scheduler)} one by one.`],
+  impossible: ["bad", (of) => `No placement of ${everybody(of)} exists: everything was tried. ${of.settled ? "At most" : "At least"} ${count(of.most)} can be placed; the scheduler places ${count(of.scheduler)} one by one.`],
+  "gave up": ["warn", (of) => `Not known: given up after ${plural(of.steps, "step")}. The scheduler places ${count(of.scheduler)} of ${count(of.pods)} one by one.`],
 };
 
 /** What the search through every placement came to. */
