@@ -2,48 +2,61 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --disable-pip-version-check
 STAMP := $(VENV)/.installed
+DEV_STAMP := $(VENV)/.installed-dev
 BENCHES := decode cel allocator ledger store server hostile_connections hostile_requests hostile_dumps informer \
   scheduler takeover podresources nodes cpu_assignment whatif explain audit dashboard questions
 
-.PHONY: up install test lint types unit test-slow bench lock clean
+.PHONY: up install install-dev test lint types unit test-slow bench lock clean
 
 up: install
 	$(BIN)/plimsoll up --demo
 
+# What running needs.
 install: $(STAMP)
+
+# What the tests need too.
+install-dev: $(DEV_STAMP)
 
 $(STAMP): pyproject.toml requirements.lock
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(PIP) --require-hashes -r requirements.lock
+	$(PIP) --quiet --no-deps --no-build-isolation -e .
 	touch $(STAMP)
+
+$(DEV_STAMP): $(STAMP) requirements-dev.lock
+	$(PIP) --require-hashes -r requirements-dev.lock
+	touch $(DEV_STAMP)
 
 test: lint types unit
 
-lint: install
+lint: install-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 
-types: install
+types: install-dev
 	$(BIN)/mypy
 
-unit: install
+unit: install-dev
 	@sh tests/browser/install.sh
 	$(BIN)/python -m pytest -n auto -m "not slow"
 
 # Fuzzing for a minute each and longer property tests.
-test-slow: install
+test-slow: install-dev
 	$(BIN)/python -m pytest -n auto -m slow
 
-bench: install
+bench: install-dev
 	for b in $(BENCHES); do $(BIN)/python -m bench.$$b || exit 1; done
 
-# Needs uv (`pip install uv`); the lock itself needs only pip.
+# Needs uv (`pip install uv`); the locks themselves need only pip.
+COMPILE := uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url \
+  --python-version 3.11 pyproject.toml
+
 lock:
-	uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url \
-	  --python-version 3.11 --extra dev pyproject.toml -o requirements.lock
+	$(COMPILE) --extra build -o requirements.lock
+	$(COMPILE) --extra dev -c requirements.lock -o requirements-dev.lock
 
 clean:
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

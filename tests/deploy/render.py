@@ -1,19 +1,12 @@
-"""The plain manifests are the chart's default rendering; `python -m tests.deploy.render` writes them again.
-
-It also writes `deploy/requirements.lock`: what of the lock the product itself needs.
-"""
+"""Default rendering of the chart as plain manifests; `python -m tests.deploy.render` writes them."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
-from collections.abc import Set as AbstractSet
-from importlib.metadata import PackageNotFoundError, requires
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
-from packaging.requirements import Requirement
 
 from tests.deploy.templates import Chart
 
@@ -23,7 +16,6 @@ CHART = DEPLOY / "helm" / "plimsoll"
 MANIFESTS = DEPLOY / "manifests"
 RELEASE = {"Name": "plimsoll", "Namespace": "kube-system", "Service": "manifest"}
 _HEAD = "# Generated from the Helm chart by `python -m tests.deploy.render`.\n"
-_VERSIONS = ("3.11", "3.12", "3.13", "3.14")
 
 
 def values() -> dict[str, Any]:
@@ -54,54 +46,12 @@ def objects(changes: Mapping[str, Any] | None = None, part: str = "") -> list[di
     return [tree for text in texts for tree in yaml.safe_load_all(text) if tree]
 
 
-def runtime_lock() -> str:
-    """Those entries of the lock that the product needs, hashes and all."""
-    entries = dict(_entries((HOME / "requirements.lock").read_text()))
-    wanted = _closure("plimsoll")
-    return "".join(entries[name] for name in sorted(entries) if name in wanted)
-
-
 def _merge(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     made = dict(old)
     for name, value in new.items():
         both = isinstance(value, Mapping) and isinstance(made.get(name), Mapping)
         made[name] = _merge(made[name], value) if both else value
     return made
-
-
-def _entries(lock: str) -> Iterator[tuple[str, str]]:
-    for entry in re.split(r"(?m)^(?=[A-Za-z0-9])", lock):
-        if entry.strip():
-            yield _plain(re.split(r"[=\s;\[]", entry, maxsplit=1)[0]), entry
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def _closure(name: str) -> set[str]:
-    found: set[str] = set()
-    todo = [name]
-    while todo:
-        for requirement in _required(todo.pop()):
-            if requirement not in found:
-                found.add(requirement)
-                todo.append(requirement)
-    return found
-
-
-def _required(name: str) -> Iterator[str]:
-    try:
-        lines = requires(name) or []
-    except PackageNotFoundError:
-        return  # of another platform
-    for line in lines:
-        requirement = Requirement(line)
-        for version in _VERSIONS:
-            where: dict[str, str | AbstractSet[str]] = {"python_version": version, "extra": ""}
-            where["python_full_version"] = f"{version}.0"
-            if requirement.marker is None or requirement.marker.evaluate(where):
-                yield _plain(requirement.name)
 
 
 def main() -> None:
@@ -114,7 +64,6 @@ def main() -> None:
         path = MANIFESTS / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
-    (DEPLOY / "requirements.lock").write_text(runtime_lock())
 
 
 if __name__ == "__main__":

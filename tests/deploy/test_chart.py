@@ -20,7 +20,7 @@ from plimsoll.drivers.cpu.settings import CpuSettings, GroupBy, PinEnforcement
 from plimsoll.scheduler.process.configuration import read_settings as scheduler_settings
 from plimsoll.scheduler.process.informers import WATCHED_KINDS
 from plimsoll.tools.cluster_state.kinds import KINDS
-from tests.deploy.render import CHART, DEPLOY, HOME, MANIFESTS, objects, render, runtime_lock, values
+from tests.deploy.render import CHART, DEPLOY, HOME, MANIFESTS, objects, render, values
 from tests.deploy.schema import problems
 from tests.deploy.templates import Chart
 
@@ -48,11 +48,6 @@ def test_the_manifests_are_the_chart_with_its_own_values() -> None:
     made = render()
     paths = [path for path in MANIFESTS.rglob("*") if path.is_file()]
     assert {path.relative_to(MANIFESTS).as_posix(): path.read_text() for path in paths} == made
-
-
-def test_the_image_has_a_part_of_the_lock() -> None:
-    assert (DEPLOY / "requirements.lock").read_text() == runtime_lock()
-    assert "\npytest" not in runtime_lock()
 
 
 def test_the_renderer_trims_pipes_and_chooses() -> None:

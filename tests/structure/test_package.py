@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -13,6 +15,21 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "plimsoll"
+
+
+def read_lock(name: str) -> dict[str, str]:
+    """Return the pinned version and marker of each package in a lock file."""
+    pins = re.findall(r"(?m)^([A-Za-z0-9._-]+)==(.*?) *\\?$", (ROOT / name).read_text())
+    return dict(pins)
+
+
+def test_the_runtime_lock_is_a_part_of_the_development_lock() -> None:
+    runtime, development = read_lock("requirements.lock"), read_lock("requirements-dev.lock")
+    assert runtime.items() < development.items()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for requirement in project["dependencies"] + project["optional-dependencies"]["build"]:
+        assert re.split("[<>=]", requirement)[0].lower() in runtime
+    assert not {"pytest", "mypy", "kubernetes", "grpcio-tools"} & runtime.keys()
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +66,15 @@ def test_the_wheel_has_every_file_of_the_package_and_the_commands(archives: tupl
 def test_the_source_archive_has_what_builds_and_tests_it(archives: tuple[Path, Path]) -> None:
     with tarfile.open(archives[1]) as sdist:
         names = {name.partition("/")[2] for name in sdist.getnames()}
-    wanted = {"pyproject.toml", "requirements.lock", "Makefile", "README.md", "LICENSE", "docs/tour.md"}
+    wanted = {
+        "pyproject.toml",
+        "requirements.lock",
+        "requirements-dev.lock",
+        "Makefile",
+        "README.md",
+        "LICENSE",
+    }
+    wanted.add("docs/tour.md")
     assert wanted | {f"src/{name}" for name in files_of_the_package()} <= names
     assert "deploy/helm/plimsoll/Chart.yaml" in names
     assert "examples/what-if/cluster.yaml" in names
