@@ -9,14 +9,14 @@ from pathlib import Path
 
 from plimsoll.node.containers import ContainerInfo, ContainerPhase, ContainerSpec, RuntimeFault, SandboxSpec
 from plimsoll.node.runtime.simulated import SimulatedRuntime
-from plimsoll.protocols.cdi import CdiFolders
+from plimsoll.protocols.cdi import CdiCache
 
 
 class Machine(SimulatedRuntime):
     """Simulated machine that notifies `watch` of every container about to run, and counts them."""
 
     def __init__(self, cdi: Path, watch: Callable[[ContainerInfo], None]) -> None:
-        super().__init__(cdi=CdiFolders((cdi,)))
+        super().__init__(cdi=CdiCache((cdi,)))
         self._watch = watch
         #: How often the containers of a pod were started, by its UID.
         self.starts: dict[str, int] = {}

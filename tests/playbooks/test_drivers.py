@@ -139,7 +139,7 @@ def test_a_second_agent_in_the_same_folder_is_refused() -> None:
         await world.pod("p", "a")
         await world.runs("p")
         second = NodeProcess(world.server.client(), replace(world.settings, name="n2"))
-        with pytest.raises(ConfigError, match="uses this folder"):
+        with pytest.raises(ConfigError, match="uses this directory"):
             await second.run()
         await quiet(world)
         await world.runs("p")

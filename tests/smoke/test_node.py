@@ -124,7 +124,7 @@ def test_containers_outlive_their_agent(server: ServerProcess, root: Path, tmp_p
 
         code, text = NodeProgram(tmp_path, own, *options, name="second").run()
         assert code == 2
-        assert "uses this folder; stop it, or give another folder with --root" in text
+        assert "uses this directory; stop it, or choose another with --root" in text
         assert "Traceback" not in text
 
         program.kill()
@@ -182,7 +182,7 @@ def test_many_simulated_nodes(server: ServerProcess, root: Path, tmp_path: Path)
 def test_a_folder_that_cannot_be_used_is_one_line(server: ServerProcess, tmp_path: Path) -> None:
     code, said = NodeProgram(tmp_path, server.kubeconfig, "--name", "bad", "--root", "/proc/x").run()
     assert code == 2
-    assert "give another folder with --root" in said
+    assert "choose another with --root" in said
     assert "Traceback" not in said
 
 

@@ -120,7 +120,7 @@ def test_an_address_that_is_taken(folder: Path) -> None:
             done = run("--data", folder / "data", "--once", *given)
             assert done.returncode == 2
             assert done.stderr.startswith(f"plimsoll: cannot listen on {address}: Address already in use; ")
-            assert f"use another address with {flag}" in done.stderr
+            assert f"choose another with {flag}" in done.stderr
             assert done.stderr.count("\n") == 1
 
 
@@ -154,8 +154,8 @@ def test_one_cluster_for_each_folder(folder: Path) -> None:
     assert code == 0
     assert second.returncode == 2
     assert re.fullmatch(
-        r"plimsoll: \S+/data: the cluster with process id \d+ uses this folder; "
-        r"stop it, or give another folder with --data\n",
+        r"plimsoll: \S+/data: the cluster with process id \d+ uses this directory; "
+        r"stop it, or choose another with --data\n",
         second.stderr,
     )
 
@@ -282,5 +282,5 @@ def test_the_demo_as_an_ordinary_user(folder: Path) -> None:
     locked = run_as_nobody("up", "--data", "/proc/1/x", "--once", home=own)
     assert locked.returncode == 2
     assert re.fullmatch(
-        r"plimsoll: /proc/1/x: cannot be used: .*; give another folder with --data\n", locked.stderr
+        r"plimsoll: /proc/1/x: cannot be used: .*; choose another with --data\n", locked.stderr
     )

@@ -17,13 +17,13 @@ from plimsoll.cli.options import OutputFormat, output_options, write_report
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 #: Whether it can be read is for the doctor to say.
-_FOLDER = click.Path(readable=False, path_type=Path)
+_DIRECTORY = click.Path(readable=False, path_type=Path)
 
 
 @click.command(name="doctor")
 @click.option(
     "--root",
-    type=_FOLDER,
+    type=_DIRECTORY,
     metavar="DIR",
     help="Root directory of a node agent or kubelet. [default: /var/lib/plimsoll]",
 )
@@ -46,7 +46,7 @@ _FOLDER = click.Path(readable=False, path_type=Path)
 @click.option(
     "--cdi",
     multiple=True,
-    type=_FOLDER,
+    type=_DIRECTORY,
     metavar="DIR",
     help="CDI directory. Repeatable.",
 )

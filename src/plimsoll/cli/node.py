@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
-_FOLDER = click.Path(file_okay=False, path_type=Path)
+_DIRECTORY = click.Path(file_okay=False, path_type=Path)
 
 
 @click.command(name="node")
@@ -32,7 +32,7 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
 )
 @click.option(
     "--root",
-    type=_FOLDER,
+    type=_DIRECTORY,
     metavar="DIR",
     help="Root directory for state and sockets. [default: /var/lib/plimsoll]",
 )
@@ -79,7 +79,7 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
     metavar="SIGNAL<VALUE,...",
     help="Hard eviction thresholds. [default: memory.available<100Mi, ...]",
 )
-@click.option("--cdi", multiple=True, type=_FOLDER, metavar="DIR", help="CDI directory. Repeatable.")
+@click.option("--cdi", multiple=True, type=_DIRECTORY, metavar="DIR", help="CDI directory. Repeatable.")
 @click.option("--nri", type=click.Path(path_type=Path), metavar="SOCKET", help="Socket for NRI plugins.")
 @click.option(
     "--cgroups",

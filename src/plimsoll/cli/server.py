@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from plimsoll.apiserver.process import RunningServer
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
-_FOLDER = click.Path(file_okay=False, path_type=Path)
+_DIRECTORY = click.Path(file_okay=False, path_type=Path)
 
 
 @click.command(name="server")
@@ -33,7 +33,7 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
     "data",
     cls=RenamedOption,
     former=("--data",),
-    type=_FOLDER,
+    type=_DIRECTORY,
     metavar="DIR",
     help="Directory for the store, keys and tokens.",
 )
@@ -192,7 +192,7 @@ def run_server(
     "data",
     cls=RenamedOption,
     former=("--data",),
-    type=_FOLDER,
+    type=_DIRECTORY,
     required=True,
     metavar="DIR",
     help="Data directory of the server.",
@@ -232,7 +232,7 @@ def store_commands() -> None:
     "data",
     cls=RenamedOption,
     former=("--data",),
-    type=_FOLDER,
+    type=_DIRECTORY,
     required=True,
     metavar="DIR",
     help="Data directory of the server.",
@@ -254,7 +254,7 @@ def run_backup(data: Path, out: Path) -> None:
     "data",
     cls=RenamedOption,
     former=("--data",),
-    type=_FOLDER,
+    type=_DIRECTORY,
     required=True,
     metavar="DIR",
     help="Data directory of the server.",
@@ -279,7 +279,7 @@ def run_restore(data: Path, source: Path) -> None:
     "data",
     cls=RenamedOption,
     former=("--data",),
-    type=_FOLDER,
+    type=_DIRECTORY,
     required=True,
     metavar="DIR",
     help="Data directory of the server.",

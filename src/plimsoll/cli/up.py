@@ -17,7 +17,7 @@ import click
 from plimsoll.api.gates import Gates
 from plimsoll.cli.options import RenamedOption
 
-_FOLDER = click.Path(file_okay=False, path_type=Path)
+_DIRECTORY = click.Path(file_okay=False, path_type=Path)
 
 
 @click.command(name="up")
@@ -27,7 +27,7 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
     "data",
     cls=RenamedOption,
     former=("--data",),
-    type=_FOLDER,
+    type=_DIRECTORY,
     default=Path("plimsoll-data"),
     show_default=True,
     metavar="DIR",

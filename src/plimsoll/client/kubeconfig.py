@@ -49,9 +49,11 @@ class Kubeconfig:
         if name:
             chosen = self.contexts.get(name)
             if chosen is None:
-                raise ConfigError(f"{where}: there is no context {name!r}; {_offer(self.contexts)}")
+                raise ConfigError(f"{where}: there is no context {name!r}; {_list_names(self.contexts)}")
         elif not cluster:
-            raise ConfigError(f"{where}: no current-context is set; name a context: {_offer(self.contexts)}")
+            raise ConfigError(
+                f"{where}: no current-context is set; specify a context; {_list_names(self.contexts)}"
+            )
         cluster = cluster or (chosen.text("cluster") if chosen else "")
         user = user or (chosen.text("user") if chosen else "")
         found = self._entry(self.clusters, "cluster", cluster, chosen, where)
@@ -69,11 +71,11 @@ class Kubeconfig:
     ) -> KubeconfigEntry:
         if not name:
             if context is None:
-                raise ConfigError(f"{where}: name a {what}: {_offer(entries)}")
-            raise ConfigError(f"{context.where}: {what} is missing; {_offer(entries)}")
+                raise ConfigError(f"{where}: specify a {what}; {_list_names(entries)}")
+            raise ConfigError(f"{context.where}: {what} is missing; {_list_names(entries)}")
         if name not in entries:
             place = context.where if context is not None else where
-            raise ConfigError(f"{place}: there is no {what} {name!r}; {_offer(entries)}")
+            raise ConfigError(f"{place}: there is no {what} {name!r}; {_list_names(entries)}")
         return entries[name]
 
 
@@ -129,7 +131,9 @@ def load_kubeconfig(files: Iterable[Path], *, missing_ok: bool = False) -> Kubec
     return merged
 
 
-def in_cluster(*, folder: Path = SERVICE_ACCOUNT, environ: Mapping[str, str] | None = None) -> ClientConfig:
+def in_cluster(
+    *, directory: Path = SERVICE_ACCOUNT, environ: Mapping[str, str] | None = None
+) -> ClientConfig:
     """Return the in-cluster configuration: service account and API server address of the pod."""
     environ = os.environ if environ is None else environ
     host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT", "")
@@ -139,7 +143,7 @@ def in_cluster(*, folder: Path = SERVICE_ACCOUNT, environ: Mapping[str, str] | N
             "give a kubeconfig file"
         )
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
-    token, authority, namespace = folder / "token", folder / "ca.crt", folder / "namespace"
+    token, authority, namespace = directory / "token", directory / "ca.crt", directory / "namespace"
     if not token.is_file():
         raise ConfigError(
             f"{token}: no such file; the pod needs a service account token (automountServiceAccountToken)"
@@ -230,8 +234,6 @@ def _assemble(
     return read_user(user, cluster, config)
 
 
-def _offer(entries: Mapping[str, KubeconfigEntry]) -> str:
+def _list_names(entries: Mapping[str, KubeconfigEntry]) -> str:
     names = sorted(entries)
-    if not names:
-        return "there is none in the file"
-    return f"there is {', '.join(names[:10])}{' and more' if len(names) > 10 else ''}"
+    return f"available: {', '.join(names[:10]) or 'none'}{' and more' if len(names) > 10 else ''}"

@@ -27,7 +27,7 @@ class KubeconfigEntry:
 
     body: dict[str, Any]
     where: str
-    folder: Path
+    directory: Path
 
     def text(self, key: str) -> str:
         value = self.body.get(key)
@@ -55,7 +55,7 @@ class KubeconfigEntry:
 
     def path(self, key: str) -> Path | None:
         text = self.text(key)
-        return self.folder / text if text else None
+        return self.directory / text if text else None
 
     def material(self, key: str) -> Material | None:
         """Return KEY-data, or the file under KEY; at most one of the two may be set."""
@@ -132,12 +132,12 @@ def _exec_plugin(user: KubeconfigEntry, cluster: KubeconfigEntry) -> ExecPlugin 
         return None
     if not isinstance(body, dict):
         raise ConfigError(f"{user.where}: exec must be a mapping")
-    entry = KubeconfigEntry(body, f"{user.where}: exec", user.folder)
+    entry = KubeconfigEntry(body, f"{user.where}: exec", user.directory)
     command = entry.text("command")
     if not command:
         raise ConfigError(f"{entry.where}: command is missing; name the program that gives credentials")
     if "/" in command:
-        command = str(entry.folder / command)
+        command = str(entry.directory / command)
     version = entry.text("apiVersion")
     if version not in _EXEC_VERSIONS:
         raise ConfigError(
@@ -171,7 +171,7 @@ def _environment(entry: KubeconfigEntry) -> tuple[tuple[str, str], ...]:
     pairs = []
     for place, item in enumerate(items):
         body = KubeconfigEntry(
-            item if isinstance(item, dict) else {}, f"{entry.where}: env[{place}]", entry.folder
+            item if isinstance(item, dict) else {}, f"{entry.where}: env[{place}]", entry.directory
         )
         name, value = body.text("name"), body.text("value")
         if not name or "=" in name or "\0" in name + value:

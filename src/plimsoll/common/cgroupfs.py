@@ -33,7 +33,7 @@ class LinuxFiles:
                 os.close(descriptor)
         return 0
 
-    def folders(self, directory: Path) -> tuple[str, ...]:
+    def subdirectories(self, directory: Path) -> tuple[str, ...]:
         """Return the sorted names of the subdirectories."""
         try:
             with os.scandir(directory) as found:

@@ -38,7 +38,7 @@ class ConfigSection:
         if tree is None:
             tree = {}
         if not isinstance(tree, Mapping):
-            raise ConfigError(f"{where}: must be a mapping of settings, not {_say(tree)}")
+            raise ConfigError(f"{where}: must be a mapping of settings, not {_describe(tree)}")
         self._left = {str(name): value for name, value in tree.items() if value is not None}
         self._taken: list[str] = []
 
@@ -54,7 +54,7 @@ class ConfigSection:
         allowed = tuple(choices)
         if not isinstance(value, str) or (allowed and value not in allowed):
             wanted = f"one of {', '.join(allowed)}" if allowed else "a text"
-            raise self.bad(name, f"must be {wanted}, not {_say(value)}")
+            raise self.bad(name, f"must be {wanted}, not {_describe(value)}")
         return value
 
     def flag(self, name: str, default: bool) -> bool:
@@ -62,7 +62,7 @@ class ConfigSection:
         if value is None:
             return default
         if not isinstance(value, bool):
-            raise self.bad(name, f"must be true or false, not {_say(value)}")
+            raise self.bad(name, f"must be true or false, not {_describe(value)}")
         return value
 
     def number(self, name: str, default: int, *, least: int = 1, most: int = 1_000_000) -> int:
@@ -70,7 +70,7 @@ class ConfigSection:
         if value is None:
             return default
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            raise self.bad(name, f"must be a whole number from {least} to {most}, not {_say(value)}")
+            raise self.bad(name, f"must be a whole number from {least} to {most}, not {_describe(value)}")
         return value
 
     def seconds(self, name: str, default: float) -> float:
@@ -80,7 +80,7 @@ class ConfigSection:
             return default
         found = _seconds(value)
         if found is None or not 0 < found <= 86_400:
-            raise self.bad(name, f"must be a time such as 500ms, 15s or 5m, not {_say(value)}")
+            raise self.bad(name, f"must be a time such as 500ms, 15s or 5m, not {_describe(value)}")
         return found
 
     def section(self, name: str) -> ConfigSection:
@@ -94,7 +94,7 @@ class ConfigSection:
         if value is None:
             return []
         if not isinstance(value, list) or not value:
-            raise self.bad(name, f"must be a list with at least one entry, not {_say(value)}")
+            raise self.bad(name, f"must be a list with at least one entry, not {_describe(value)}")
         return [ConfigSection(item, f"{self._path(name)}[{place}]") for place, item in enumerate(value)]
 
     def rest(self) -> dict[str, Any]:
@@ -105,7 +105,7 @@ class ConfigSection:
     def end(self) -> None:
         if self._left:
             name = sorted(self._left)[0]
-            raise self.bad(name, f"there is no such setting; there is {', '.join(self._taken)}")
+            raise self.bad(name, f"unknown field; valid fields: {', '.join(self._taken)}")
 
     def bad(self, name: str, problem: str) -> ConfigError:
         return ConfigError(f"{self._path(name)}: {problem}")
@@ -135,6 +135,6 @@ def _seconds(value: object) -> float | None:
     return None
 
 
-def _say(value: object) -> str:
+def _describe(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

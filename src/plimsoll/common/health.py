@@ -72,7 +72,7 @@ class HealthServer:
             await runner.cleanup()
             raise ConfigError(
                 f"cannot listen on {host or ''}:{port}: {error.strerror or error}; "
-                f"give another address with {self._flag}, or {self._flag} '' for none"
+                f"choose another with {self._flag}, or disable it with {self._flag} ''"
             ) from None
         self._runner = runner
         self.port = int(runner.addresses[0][1])

@@ -23,13 +23,13 @@ class RootLock:
 
     def take(self) -> None:
         """Take the lock, creating the directory if necessary; raises ConfigError if it is held."""
-        folder = self.path.parent
+        directory = self.path.parent
         try:
-            folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+            directory.mkdir(mode=0o755, parents=True, exist_ok=True)
             file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError as error:
             raise ConfigError(
-                f"{folder}: cannot be used: {error.strerror or error}; give another folder with {self._flag}"
+                f"{directory}: cannot be used: {error.strerror or error}; choose another with {self._flag}"
             ) from None
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -38,7 +38,7 @@ class RootLock:
             os.close(file)
             who = f"the {self._who} with process id {holder}" if holder.isdigit() else f"another {self._who}"
             raise ConfigError(
-                f"{folder}: {who} uses this folder; stop it, or give another folder with {self._flag}"
+                f"{directory}: {who} uses this directory; stop it, or choose another with {self._flag}"
             ) from None
         os.ftruncate(file, 0)
         os.write(file, f"{os.getpid()}\n".encode())

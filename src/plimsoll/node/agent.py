@@ -118,7 +118,7 @@ class Agent:
                 # Nothing below the root is touched before it is certain that no other agent uses it.
                 problem = await asyncio.to_thread(components.mark.take, components.cgroups.root_directories())
                 if problem:
-                    raise ConfigError(f"{problem}; stop it, or give another root with --cgroup-root")
+                    raise ConfigError(f"{problem}; stop it, or choose another root with --cgroup-root")
             components.claim_cache.on_release = self._on_claims_released
             await components.runtime.start(self._on_container_changed)
             if components.nri is not None:

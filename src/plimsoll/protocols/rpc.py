@@ -42,7 +42,7 @@ def check_path(path: Path) -> Path:
     if length > LONGEST_PATH:
         raise ConfigError(
             f"{path}: a socket's path has at most {LONGEST_PATH} bytes, this one has {length};"
-            " choose a shorter root folder"
+            " choose a shorter root directory"
         )
     return path
 

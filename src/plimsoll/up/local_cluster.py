@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from plimsoll.up.local_nodes import LocalNodes, Nodes
 
 R = TypeVar("R")
-#: What can be applied: YAML or JSON text, a file or folder, or an object as a tree.
+#: What can be applied: YAML or JSON text, a file or directory, or an object as a tree.
 Manifest = str | Path | Mapping[str, Any]
 _MANAGER = "plimsoll-test"
 _READY_SECONDS = 30.0
@@ -88,7 +88,7 @@ class LocalCluster:
         self._scheduling: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._directory: tempfile.TemporaryDirectory[str] | None = None
         self._server: RunningServer | None = None
         self._client: BlockingClient | None = None
         self._applier: Applier | None = None
@@ -101,11 +101,11 @@ class LocalCluster:
         self._thread.start()
         try:
             self._server = self._wait(start_server(self._settings))
-            self._folder = tempfile.TemporaryDirectory(prefix="plimsoll-cluster-")
+            self._directory = tempfile.TemporaryDirectory(prefix="plimsoll-cluster-")
             self._server.write_kubeconfig(self.kubeconfig)
             self._client = BlockingClient(self._server.client(), self._loop, self.find)
             if self._nodes is not None:
-                self._wait(self._nodes.start(self._server, Path(self._folder.name)))
+                self._wait(self._nodes.start(self._server, Path(self._directory.name)))
             if self._drivers is not None:
                 self._wait(self._drivers.start(self._server, self._all_nodes().places()))
             if self._scheduler_settings is not None:
@@ -130,9 +130,9 @@ class LocalCluster:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
-        if self._folder is not None:
-            self._folder.cleanup()
-        self._loop = self._thread = self._server = self._folder = self._client = None
+        if self._directory is not None:
+            self._directory.cleanup()
+        self._loop = self._thread = self._server = self._directory = self._client = None
         self._scheduler = self._scheduling = self._applier = None
 
     def __enter__(self) -> LocalCluster:
@@ -152,8 +152,8 @@ class LocalCluster:
     @property
     def kubeconfig(self) -> Path:
         """A kubeconfig file with the administrator's rights, for kubectl and any other client."""
-        assert self._folder is not None, "the cluster is not running"
-        return Path(self._folder.name) / "kubeconfig"
+        assert self._directory is not None, "the cluster is not running"
+        return Path(self._directory.name) / "kubeconfig"
 
     @property
     def config(self) -> ClientConfig:
@@ -222,7 +222,7 @@ class LocalCluster:
         return self._wait(answer())
 
     def node_root(self, name: str) -> Path:
-        """The folder with a node's files, and with the sockets for drivers and monitoring agents."""
+        """The directory with a node's files, and with the sockets for drivers and monitoring agents."""
         return self._all_nodes().root(name)
 
     def stop_node(self, name: str) -> None:

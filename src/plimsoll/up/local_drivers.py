@@ -94,7 +94,7 @@ class LocalDrivers:
             ]
         if len(found) != 1:
             raise InputError(
-                f"driver {name!r} on node {node!r}: there are {len(found)} of them; say which one"
+                f"driver {name!r} on node {node!r}: {len(found)} instances are running; name one"
             )
         return found[0]
 

@@ -1,7 +1,7 @@
 """Nodes of a cluster inside a Python process.
 
 Owns what `LocalCluster(nodes=...)` means, and the agents behind it. Each is a user of its own, with the
-rights of a node; a node that is ended and begun again finds its folder as it left it.
+rights of a node; a node that is ended and begun again finds its directory as it left it.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ class LocalNodes:
         self._settings = node_settings(wanted, gates)
         self._running: list[_Running] = []
 
-    async def start(self, server: RunningServer, folder: Path) -> None:
+    async def start(self, server: RunningServer, directory: Path) -> None:
         """Start all; they are ready when this returns."""
         for settings in self._settings:
-            own = folder / "nodes" / settings.names[0] if settings.root == ROOT else settings.root
+            own = directory / "nodes" / settings.names[0] if settings.root == ROOT else settings.root
             self._running.append(_Running(server, replace(settings, root=own)))
         await asyncio.gather(*(running.begin() for running in self._running))
 

@@ -21,7 +21,7 @@ _MOST = 65535
 
 
 class Ports:
-    """The ports of one data folder."""
+    """The ports of one data directory."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

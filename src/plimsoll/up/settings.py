@@ -32,7 +32,7 @@ class UpSettings:
     driver: bool = True
     driver_listen: str = "127.0.0.1:0"  #: its health and metrics; "" for none
     devices: tuple[str, ...] = ()  #: files of devices that all nodes have; see docs/drivers.md
-    #: How CPUs are handed out; node and folders are filled in.
+    #: How CPUs are handed out; node and directories are filled in.
     cpu: CpuSettings = field(default_factory=lambda: CpuSettings(node=""))
     leave_running: bool = False
     gates: Gates = field(default_factory=Gates.all_on)
@@ -41,7 +41,7 @@ class UpSettings:
 
     @property
     def root(self) -> Path:
-        """The node's folder, with the sockets for drivers and monitoring agents."""
+        """The node's directory, with the sockets for drivers and monitoring agents."""
         return self.data / "node"
 
     @property

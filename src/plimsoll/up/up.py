@@ -76,7 +76,7 @@ class Up:
         self.devices: FakeDriverProcess | None = None
         self.dashboard: Dashboard | None = None
         self.loaded = LoadResult()
-        #: Called when the folder is ours, before anything is in it.
+        #: Called when the directory is ours, before anything is in it.
         self.on_locked: Callable[[], None] = lambda: None
         self._console = console
         self._ports: Ports | None = None
@@ -508,5 +508,5 @@ def _refuse_taken(host: str, port: int, flag: str) -> None:
 def _no_listener(host: str, port: int, error: OSError, flag: str) -> ConfigError:
     """Return why an address cannot be bound, and the fix."""
     return ConfigError(
-        f"cannot listen on {host}:{port}: {error.strerror or error}; use another address with {flag}"
+        f"cannot listen on {host}:{port}: {error.strerror or error}; choose another with {flag}"
     )

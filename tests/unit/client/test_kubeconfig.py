@@ -234,18 +234,18 @@ def test_proxies_of_the_environment(tmp_path: Path) -> None:
 def test_inside_a_pod(tmp_path: Path) -> None:
     environ = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
     with pytest.raises(ConfigError, match="service account token"):
-        in_cluster(folder=tmp_path, environ=environ)
+        in_cluster(directory=tmp_path, environ=environ)
     for name, text in (("token", "t"), ("ca.crt", "pem"), ("namespace", "mine\n")):
         write(tmp_path / name, text)
-    config = in_cluster(folder=tmp_path, environ=environ)
+    config = in_cluster(directory=tmp_path, environ=environ)
     assert (config.server, config.namespace) == ("https://10.0.0.1:443", "mine")
     assert config.token == Material(file=tmp_path / "token", origin="service account")
     assert config.authority == Material(file=tmp_path / "ca.crt", origin="service account")
     (tmp_path / "namespace").unlink()
-    six = in_cluster(folder=tmp_path, environ={**environ, "KUBERNETES_SERVICE_HOST": "fd00::1"})
+    six = in_cluster(directory=tmp_path, environ={**environ, "KUBERNETES_SERVICE_HOST": "fd00::1"})
     assert (six.server, six.namespace) == ("https://[fd00::1]:443", "default")
     with pytest.raises(ConfigError, match="not inside a cluster"):
-        in_cluster(folder=tmp_path, environ={})
+        in_cluster(directory=tmp_path, environ={})
 
 
 # -- mistakes
@@ -268,14 +268,14 @@ MISTAKES: list[tuple[str, Any, str]] = [
         {"kind": "Pod", "apiVersion": "v1"},
         "not a kubeconfig: it says apiVersion 'v1', kind 'Pod'",
     ),
-    ("empty", "", "no current-context is set; name a context: there is none in the file"),
+    ("empty", "", "no current-context is set; specify a context; available: none"),
     (
         "no context",
         kubeconfig(current=""),
-        "no current-context is set; name a context: there is here",
+        "no current-context is set; specify a context; available: here",
     ),
     ("current-context", kubeconfig(current=3), "current-context must be text"),
-    ("unknown context", kubeconfig(current="x"), "there is no context 'x'; there is here"),
+    ("unknown context", kubeconfig(current="x"), "there is no context 'x'; available: here"),
     ("clusters", kubeconfig(clusters={"c": {}}), "clusters must be a list of name and cluster"),
     ("an entry", kubeconfig(users=[1]), r"users\[0\]: must have a name and a user"),
     ("a name", kubeconfig(users=[{"user": {}}]), r"users\[0\]: name is missing"),
@@ -291,7 +291,7 @@ MISTAKES: list[tuple[str, Any, str]] = [
         without(kubeconfig(), "contexts", 0, "context", "user"),
         "context 'here': user is missing",
     ),
-    ("unknown user", kubeconfig(users=[]), "context 'here': there is no user 'u'; there is none in the file"),
+    ("unknown user", kubeconfig(users=[]), "context 'here': there is no user 'u'; available: none"),
     ("unknown cluster", kubeconfig(clusters=[]), "context 'here': there is no cluster 'c'"),
     (
         "no server",

@@ -103,7 +103,7 @@ def test_health_of_its_own_and_pages_for_this_machine_only(monkeypatch: pytest.M
                 assert (await get("/debug/driver"))[0] == 403
                 assert (await get("/metrics"))[0] == 200
             other = HealthServer(live={}, ready={}, metrics=metrics, flag="--bind-address")
-            with pytest.raises(ConfigError, match="give another address with --bind-address"):
+            with pytest.raises(ConfigError, match="choose another with --bind-address"):
                 await other.start("127.0.0.1", server.port)
         finally:
             await server.stop()

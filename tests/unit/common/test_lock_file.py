@@ -15,7 +15,7 @@ def test_the_second_is_refused_until_the_first_is_gone(tmp_path: Path) -> None:
     path = tmp_path / "root" / "lock"
     first, second = RootLock(path), RootLock(path)
     first.take()
-    with pytest.raises(ConfigError, match=f"the agent with process id {os.getpid()} uses this folder"):
+    with pytest.raises(ConfigError, match=f"the agent with process id {os.getpid()} uses this directory"):
         second.take()
     first.release()
     first.release()
@@ -27,7 +27,7 @@ def test_the_second_is_refused_until_the_first_is_gone(tmp_path: Path) -> None:
 def test_folders_that_cannot_be_used(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")
-    with pytest.raises(ConfigError, match="give another folder with --root"):
+    with pytest.raises(ConfigError, match="choose another with --root"):
         RootLock(blocked / "lock").take()
     link = tmp_path / "lock"
     link.symlink_to(blocked)

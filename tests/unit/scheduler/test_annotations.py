@@ -98,7 +98,7 @@ def test_an_invalid_annotation_is_reported_before_filtering() -> None:
     assert isinstance(found, NodeReason)
     assert found.rule is Rule.DEVICES
     assert render(found).startswith(
-        f"request r: device class k, annotation {CLASS_KEY}: {MAPPINGS}[cpu].multiplier: no such field"
+        f"request r: device class k, annotation {CLASS_KEY}: {MAPPINGS}[cpu].multiplier: unknown field"
     )
 
 

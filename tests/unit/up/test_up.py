@@ -101,7 +101,7 @@ def test_one_cluster_for_each_folder(settings: UpSettings) -> None:
                 while first.driver is None or first.driver.problems():
                     await asyncio.sleep(0.02)
             with pytest.raises(
-                ConfigError, match=r"the cluster with process id \d+ uses this folder; .*--data"
+                ConfigError, match=r"the cluster with process id \d+ uses this directory; .*--data"
             ):
                 await asyncio.wait_for(Up(settings).run(), SECONDS)
         finally:

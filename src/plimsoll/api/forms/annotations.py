@@ -143,7 +143,7 @@ def _unknown_fields(tree: Any, path: str, view: type[Wire]) -> Iterator[Annotati
         at = f"{path}.{key}" if path else key
         if key not in view.__struct_encode_fields__:
             known = ", ".join(view.__struct_encode_fields__)
-            yield AnnotationProblem(at, f"no such field; there are {known}")
+            yield AnnotationProblem(at, f"unknown field; valid fields: {known}")
         below, by_name = _BELOW.get((view, key), (None, False))
         if below is None:
             continue

@@ -27,14 +27,14 @@ _CONVERSIONS = {
 
 def fold(typed: TypedExpr) -> None:
     """Raise CelCompileError if something that is evaluated at compile time fails."""
-    folder = _Folder(typed)
+    folder = _ConstantFolder(typed)
     for expr in reversed(descend(typed.root)):
         value = folder.value(expr)
         if value is not _NOT_CONSTANT:
             folder.constants[expr.id] = value
 
 
-class _Folder:
+class _ConstantFolder:
     def __init__(self, typed: TypedExpr) -> None:
         self._typed = typed
         self.constants: dict[int, Value] = {}

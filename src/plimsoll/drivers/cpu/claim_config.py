@@ -177,7 +177,7 @@ def _check_keys(tree: Mapping[str, Any], known: Sequence[str], request: str) -> 
         if key in known:
             continue
         meant = next((name for name in known if name.lower() == str(key).lower()), None)
-        reason = f'use "{meant}"' if meant else f"there is {', '.join(known)}"
+        reason = f'use "{meant}"' if meant else f"valid fields: {', '.join(known)}"
         return ConfigFault(ConfigFaultKind.UNKNOWN_KEY, request, key=str(key)[:80], reason=reason)
     return None
 

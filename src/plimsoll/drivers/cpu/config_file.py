@@ -89,7 +89,7 @@ def _read_file(path: Path) -> dict[str, Any]:
     for key in sorted(keys):
         if key not in _READERS:
             there = ", ".join(name for name in _READERS if name not in FLAGS_ONLY)
-            raise ConfigError(f'{where}: unknown field "{key}"; there is {there}')
+            raise ConfigError(f'{where}: unknown field "{key}"; valid fields: {there}')
     return {
         key: _READERS[key](value, f"{where}: {key}", False)
         for key, value in keys.items()
@@ -121,7 +121,7 @@ def _read_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
             continue
         key = FLAGS.get(flag)
         if key is None:
-            raise ConfigError(f"--{flag}: there is no such flag; there is --{', --'.join(sorted(FLAGS))}")
+            raise ConfigError(f"--{flag}: unknown flag; valid flags: --{', --'.join(sorted(FLAGS))}")
         found[key] = _READERS[key](value, f"--{flag}", True)
     return found
 

@@ -134,7 +134,7 @@ def render_report(report: Mapping[str, Any]) -> str:
 
 
 def write_report(
-    report: Mapping[str, Any], folder: Path | None = None, *, now: datetime, pid: int | None = None
+    report: Mapping[str, Any], directory: Path | None = None, *, now: datetime, pid: int | None = None
 ) -> Path:
     """Write a report to a new file readable by its owner only; raises InputError on failure.
 
@@ -143,18 +143,19 @@ def write_report(
     data = render_report(report).encode()
     name = f"{_PREFIX}{now:%Y%m%d-%H%M%S}-{os.getpid() if pid is None else pid}.yaml"
     try:
-        if folder is None:
+        if directory is None:
             file, temporary = tempfile.mkstemp(prefix=_PREFIX, suffix=".yaml")
             path = Path(temporary)
         else:
-            path = folder / name
+            path = directory / name
             if path.exists():
                 raise InputError(f"output file already exists: {path}")
-            folder.mkdir(parents=True, exist_ok=True)
+            directory.mkdir(parents=True, exist_ok=True)
             file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise InputError(
-            f"failed to create output file in {folder or 'the temporary directory'}: {format_os_error(error)}"
+            f"failed to create output file in {directory or 'the temporary directory'}: "
+            f"{format_os_error(error)}"
         ) from None
     try:
         with os.fdopen(file, "wb") as out:

@@ -58,21 +58,21 @@ def detect(mount: Path, kernel: CgroupKernel) -> DetectedCgroups:
     v1: dict[str, Path] = {}
     closed = []
     for name in CONTROLLERS:
-        folder = _folder(mount, name, kernel)
-        if folder is None:
+        directory = _directory(mount, name, kernel)
+        if directory is None:
             continue
-        if kernel.may_write(folder):
-            v1[name] = folder
+        if kernel.may_write(directory):
+            v1[name] = directory
         else:
             closed.append(name)
     return DetectedCgroups(v1=v1, read_only=tuple(closed))
 
 
-def _folder(mount: Path, name: str, kernel: CgroupKernel) -> Path | None:
+def _directory(mount: Path, name: str, kernel: CgroupKernel) -> Path | None:
     """Return the directory of a controller, even if it is mounted together with others."""
-    joined = [entry for entry in kernel.folders(mount) if name in entry.split(",")]
+    joined = [entry for entry in kernel.subdirectories(mount) if name in entry.split(",")]
     for entry in (name, *joined):
-        folder = mount / entry
-        if kernel.exists(folder / "cgroup.procs") and not kernel.exists(folder / "cgroup.controllers"):
-            return folder.resolve()  # a symbolic link and its target are one hierarchy
+        directory = mount / entry
+        if kernel.exists(directory / "cgroup.procs") and not kernel.exists(directory / "cgroup.controllers"):
+            return directory.resolve()  # a symbolic link and its target are one hierarchy
     return None

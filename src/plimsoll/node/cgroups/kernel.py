@@ -21,11 +21,11 @@ from plimsoll.common.cgroupfs import LinuxFiles
 class CgroupKernel(Protocol):
     """Kernel interface of cgroup trees."""
 
-    def make(self, folder: Path) -> int:
+    def make(self, directory: Path) -> int:
         """Create one cgroup; an existing one is no error."""
         ...
 
-    def remove(self, folder: Path) -> int:
+    def remove(self, directory: Path) -> int:
         """Remove one empty cgroup; a missing one is no error."""
         ...
 
@@ -37,11 +37,11 @@ class CgroupKernel(Protocol):
 
     def exists(self, path: Path) -> bool: ...
 
-    def folders(self, folder: Path) -> tuple[str, ...]:
+    def subdirectories(self, directory: Path) -> tuple[str, ...]:
         """Return the names of the cgroups directly below one, sorted."""
         ...
 
-    def may_write(self, folder: Path) -> bool: ...
+    def may_write(self, directory: Path) -> bool: ...
 
     def end(self, pid: int) -> None:
         """Send SIGKILL to a process; a missing one is no error."""
@@ -53,18 +53,18 @@ class CgroupKernel(Protocol):
 class LinuxKernel(LinuxFiles):
     """The kernel of this machine."""
 
-    def make(self, folder: Path) -> int:
+    def make(self, directory: Path) -> int:
         try:
-            folder.mkdir(mode=0o755)
+            directory.mkdir(mode=0o755)
         except FileExistsError:
-            return 0 if folder.is_dir() else errno.ENOTDIR
+            return 0 if directory.is_dir() else errno.ENOTDIR
         except OSError as error:
             return error.errno or errno.EIO
         return 0
 
-    def remove(self, folder: Path) -> int:
+    def remove(self, directory: Path) -> int:
         try:
-            folder.rmdir()
+            directory.rmdir()
         except FileNotFoundError:
             return 0
         except OSError as error:
@@ -77,8 +77,8 @@ class LinuxKernel(LinuxFiles):
         except OSError:
             return False
 
-    def may_write(self, folder: Path) -> bool:
-        return os.access(folder, os.W_OK | os.X_OK)
+    def may_write(self, directory: Path) -> bool:
+        return os.access(directory, os.W_OK | os.X_OK)
 
     def end(self, pid: int) -> None:
         with suppress(OSError):
@@ -95,14 +95,14 @@ class NoKernel:
         self._lock = threading.Lock()
         self._files: dict[Path, dict[str, str]] = {}  #: directory -> its files
 
-    def make(self, folder: Path) -> int:
+    def make(self, directory: Path) -> int:
         with self._lock:
-            self._files.setdefault(folder, {})
+            self._files.setdefault(directory, {})
         return 0
 
-    def remove(self, folder: Path) -> int:
+    def remove(self, directory: Path) -> int:
         with self._lock:
-            self._files.pop(folder, None)
+            self._files.pop(directory, None)
         return 0
 
     def write(self, file: Path, value: str) -> int:
@@ -118,11 +118,11 @@ class NoKernel:
         with self._lock:
             return path in self._files or path.name in self._files.get(path.parent, {})
 
-    def folders(self, folder: Path) -> tuple[str, ...]:
+    def subdirectories(self, directory: Path) -> tuple[str, ...]:
         with self._lock:
-            return tuple(sorted(path.name for path in self._files if path.parent == folder))
+            return tuple(sorted(path.name for path in self._files if path.parent == directory))
 
-    def may_write(self, folder: Path) -> bool:
+    def may_write(self, directory: Path) -> bool:
         return True
 
     def end(self, pid: int) -> None:

@@ -60,56 +60,56 @@ class RootMark:
         self._timeout = timeout
         self._held: dict[Path, int] = {}
 
-    def take(self, folders: Iterable[Path]) -> str:
+    def take(self, directories: Iterable[Path]) -> str:
         """Mark the directories of a root in all hierarchies; return an error message, or "".
 
         Marked directories stay marked, one that was removed and created again is marked again, and a missing
         one is skipped. Readers of the mark briefly hold the lock, so it is retried.
         """
         value = os.fsencode(f"{_mount_namespace()}:{self._data}")
-        for folder in folders:
-            if self._is_held(folder):
+        for directory in directories:
+            if self._is_held(directory):
                 continue
-            self._release(folder)
-            if not folder.is_dir():
+            self._release(directory)
+            if not directory.is_dir():
                 continue
             deadline = time.monotonic() + self._timeout
-            while (file := _lock(folder, fcntl.LOCK_EX)) is None:
+            while (file := _lock(directory, fcntl.LOCK_EX)) is None:
                 if time.monotonic() > deadline:
-                    return f"cgroup {folder} is in use by another process"
+                    return f"cgroup {directory} is in use by another process"
                 time.sleep(0.02)
-            self._held[folder] = file
+            self._held[directory] = file
             for name in _ATTRIBUTES:
                 with suppress(OSError):
-                    os.setxattr(folder, name, value)
+                    os.setxattr(directory, name, value)
                     break
         return ""
 
     def release(self) -> None:
-        for folder in list(self._held):
-            self._release(folder)
+        for directory in list(self._held):
+            self._release(directory)
 
-    def _is_held(self, folder: Path) -> bool:
-        file = self._held.get(folder)
+    def _is_held(self, directory: Path) -> bool:
+        file = self._held.get(directory)
         try:
-            return file is not None and os.path.samestat(os.fstat(file), os.stat(folder))
+            return file is not None and os.path.samestat(os.fstat(file), os.stat(directory))
         except OSError:
             return False
 
-    def _release(self, folder: Path) -> None:
-        file = self._held.pop(folder, None)
+    def _release(self, directory: Path) -> None:
+        file = self._held.pop(directory, None)
         if file is not None:
             os.close(file)
 
 
-def hold_root(folders: Iterable[Path]) -> RootHold | None:
+def hold_root(directories: Iterable[Path]) -> RootHold | None:
     """Lock a root against agents in order to remove it; return None if one uses it."""
     held: list[int] = []
-    for folder in folders:
-        file = _lock(folder, fcntl.LOCK_EX)
+    for directory in directories:
+        file = _lock(directory, fcntl.LOCK_EX)
         if file is not None:
             held.append(file)
-        elif folder.is_dir():
+        elif directory.is_dir():
             RootHold(held).release()
             return None
     return RootHold(held)
@@ -127,38 +127,38 @@ class RootHold:
             os.close(file)
 
 
-def read_mark(folders: Iterable[Path]) -> RootOwner:
+def read_mark(directories: Iterable[Path]) -> RootOwner:
     """Read the mark of a root from its directories in all hierarchies; nothing is changed."""
-    places, alive = list(folders), False
-    for folder in places:
-        file = _lock(folder, fcntl.LOCK_SH)
+    places, alive = list(directories), False
+    for directory in places:
+        file = _lock(directory, fcntl.LOCK_SH)
         if file is not None:
             os.close(file)
-        elif folder.is_dir():
+        elif directory.is_dir():
             alive = True
     return replace(read_directory(places), alive=alive)
 
 
-def read_directory(folders: Iterable[Path]) -> RootOwner:
+def read_directory(directories: Iterable[Path]) -> RootOwner:
     """Read the directory a root belongs to; whether its agent runs is not checked."""
-    value = next(filter(None, map(_attribute, folders)), "")
+    value = next(filter(None, map(_attribute, directories)), "")
     # The prefix before the directory is mnt:[4026531841].
     namespace, _, data = value.partition("]:")
     visible = bool(data) and f"{namespace}]" == _mount_namespace()
     return RootOwner(alive=False, data=data, gone=visible and not os.path.lexists(data))
 
 
-def _attribute(folder: Path) -> str:
+def _attribute(directory: Path) -> str:
     for name in _ATTRIBUTES:
         with suppress(OSError):
-            return os.fsdecode(os.getxattr(folder, name))
+            return os.fsdecode(os.getxattr(directory, name))
     return ""
 
 
-def _lock(folder: Path, how: int) -> int | None:
+def _lock(directory: Path, how: int) -> int | None:
     """Lock a directory; return None if another process holds the lock or it cannot be opened."""
     try:
-        file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        file = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
         return None
     try:

@@ -44,11 +44,11 @@ class Hierarchies(Protocol):
     mounts: tuple[Path, ...]
 
     def writes(self, resources: LinuxResources) -> tuple[CgroupWrite, ...]: ...
-    def folder(self, cgroup: str, controller: str) -> Path | None: ...
+    def directory(self, cgroup: str, controller: str) -> Path | None: ...
     def display_name(self, cgroup: str, write: CgroupWrite) -> str: ...
     def prepare_parent(self, cgroup: str) -> Iterator[tuple[str, str, int]]: ...
     def initialize(self, cgroup: str) -> Iterator[tuple[str, str, int]]: ...
-    def write(self, folder: Path, write: CgroupWrite) -> int: ...
+    def write(self, directory: Path, write: CgroupWrite) -> int: ...
     def kill(self, cgroup: str, pids: Callable[[], tuple[int, ...]]) -> None: ...
     def thaw(self, cgroup: str) -> None: ...
     def usage(self, cgroup: str) -> PodUsage: ...
@@ -126,18 +126,18 @@ class CgroupTree:
         return tuple(faults)
 
     def root_directories(self) -> tuple[Path, ...]:
-        return () if self.version == 0 else tuple(self._folders(self._root))
+        return () if self.version == 0 else tuple(self._directories(self._root))
 
     def lost(self) -> tuple[str, ...]:
         ownership_fault = self._ownership_fault()
         if ownership_fault is not None:
             return (f"{ownership_fault.file}: {ownership_fault.error}",)
         names = ("", f"/{self._owner}", "/burstable", "/besteffort")
-        folders = (folder for name in names for folder in self._folders(self._root + name))
-        return tuple(str(folder) for folder in folders if not self._kernel.exists(folder))
+        directories = (directory for name in names for directory in self._directories(self._root + name))
+        return tuple(str(directory) for directory in directories if not self._kernel.exists(directory))
 
     def is_lost(self, pod: str, id: str = "") -> bool:
-        return not all(map(self._kernel.exists, self._folders(self._cgroup(pod, id))))
+        return not all(map(self._kernel.exists, self._directories(self._cgroup(pod, id))))
 
     def apply_tiers(self, plan: QosCgroupPlan) -> tuple[CgroupFault, ...]:
         ownership_fault = self._ownership_fault()
@@ -172,7 +172,7 @@ class CgroupTree:
     def join_files(self, pod: str, id: str) -> tuple[Path, ...]:
         if self.version == 0:
             return ()
-        return tuple(folder / _PROCS for folder in self._folders(self._cgroup(pod, id)))
+        return tuple(directory / _PROCS for directory in self._directories(self._cgroup(pod, id)))
 
     # -- removal
 
@@ -217,10 +217,16 @@ class CgroupTree:
 
     def _remove_empty(self, cgroup: str) -> bool:
         """Remove a cgroup and its descendants, if they have no processes."""
-        folders = [folder for folder in self._folders(cgroup) if self._kernel.exists(folder)]
-        if any(self._kernel.read(inner / _PROCS) for folder in folders for inner in self._inside(folder)):
+        directories = [directory for directory in self._directories(cgroup) if self._kernel.exists(directory)]
+        if any(
+            self._kernel.read(inner / _PROCS)
+            for directory in directories
+            for inner in self._inside(directory)
+        ):
             return False
-        faults = [self._kernel.remove(inner) for folder in folders for inner in self._inside(folder)]
+        faults = [
+            self._kernel.remove(inner) for directory in directories for inner in self._inside(directory)
+        ]
         return not any(faults)
 
     def _forget(self, cgroup: str) -> None:
@@ -238,7 +244,7 @@ class CgroupTree:
 
     def usage(self, pod: str, id: str = "") -> PodUsage | None:
         cgroup = self._cgroup(pod, id)
-        if self.version == 0 or not any(map(self._kernel.exists, self._folders(cgroup))):
+        if self.version == 0 or not any(map(self._kernel.exists, self._directories(cgroup))):
             return None
         return self._hierarchies.usage(cgroup)
 
@@ -255,8 +261,8 @@ class CgroupTree:
         return tuple(dict.fromkeys(uid for uid, _ in self._pods()))
 
     def containers(self, pod: str) -> tuple[str, ...]:
-        folders = self._folders(self._cgroup(pod))
-        names = {name for folder in folders for name in self._kernel.folders(folder)}
+        directories = self._directories(self._cgroup(pod))
+        names = {name for directory in directories for name in self._kernel.subdirectories(directory)}
         return tuple(sorted(filter(_is_name, names)))
 
     def plan(self) -> Mapping[str, str]:
@@ -285,7 +291,11 @@ class CgroupTree:
             return
         for tier in _TIERS.values():
             cgroup = "/".join(filter(None, (self._root, tier)))
-            names = {name for folder in self._folders(cgroup) for name in self._kernel.folders(folder)}
+            names = {
+                name
+                for directory in self._directories(cgroup)
+                for name in self._kernel.subdirectories(directory)
+            }
             for name in sorted(names):
                 uid = name.removeprefix(_POD)
                 if uid != name and _is_name(uid):
@@ -297,19 +307,19 @@ class CgroupTree:
             for id in self.containers(uid):
                 yield f"{self._cgroup(uid)}/{id}"
 
-    def _folders(self, cgroup: str) -> list[Path]:
+    def _directories(self, cgroup: str) -> list[Path]:
         return [mount / cgroup for mount in self._hierarchies.mounts]
 
-    def _inside(self, folder: Path) -> Iterator[Path]:
+    def _inside(self, directory: Path) -> Iterator[Path]:
         """Yield a directory and its descendants, the deepest first."""
-        for name in self._kernel.folders(folder):
-            yield from self._inside(folder / name)
-        yield folder
+        for name in self._kernel.subdirectories(directory):
+            yield from self._inside(directory / name)
+        yield directory
 
     def _pids(self, cgroup: str) -> tuple[int, ...]:
         found: dict[int, None] = {}
-        for folder in self._folders(cgroup):
-            for inner in self._inside(folder):
+        for directory in self._directories(cgroup):
+            for inner in self._inside(directory):
                 for text in (self._kernel.read(inner / _PROCS) or "").split():
                     # 0 is a process that is not visible to this agent; and the agent must never kill itself.
                     if text.isdigit() and int(text) not in (0, os.getpid()):
@@ -318,23 +328,23 @@ class CgroupTree:
 
     def _ownership_fault(self) -> CgroupFault | None:
         """Return a fault if the root belongs to another owner, or was not created by an agent."""
-        for folder in self._folders(self._root):
-            below = self._kernel.folders(folder)
+        for directory in self._directories(self._root):
+            below = self._kernel.subdirectories(directory)
             owners = [name for name in below if name.startswith(_OWNER)]
             unmarked = below and not owners and not self._made_root
             if (owners and self._owner not in owners) or unmarked:
                 owner_name = owners[0].removeprefix(_OWNER) if owners else "another owner"
-                return CgroupFault(str(folder), self._owner, f"this root belongs to {owner_name}")
+                return CgroupFault(str(directory), self._owner, f"this root belongs to {owner_name}")
         return None
 
     def _make(self, cgroup: str) -> Iterator[CgroupFault]:
         """Create a cgroup in every hierarchy; its parent exists."""
         for file, value, number in self._hierarchies.prepare_parent(cgroup):
             yield CgroupFault(file, value, os.strerror(number))
-        for folder in self._folders(cgroup):
-            number = self._kernel.make(folder)
+        for directory in self._directories(cgroup):
+            number = self._kernel.make(directory)
             if number:
-                yield CgroupFault(str(folder), "", os.strerror(number))
+                yield CgroupFault(str(directory), "", os.strerror(number))
         for file, value, number in self._hierarchies.initialize(cgroup):
             yield CgroupFault(file, value, os.strerror(number))
 
@@ -359,9 +369,9 @@ class CgroupTree:
     def _write(self, cgroup: str, name: str, write: CgroupWrite) -> CgroupFault | None:
         if write.error:
             return CgroupFault(name, write.value, write.error, absent=True)
-        folder = self._hierarchies.folder(cgroup, write.controller)
-        if folder is None:
+        directory = self._hierarchies.directory(cgroup, write.controller)
+        if directory is None:
             error = f"the {write.controller} controller is not available"
             return CgroupFault(name, write.value, error, absent=True)
-        number = self._hierarchies.write(folder, write)
+        number = self._hierarchies.write(directory, write)
         return CgroupFault(name, write.value, os.strerror(number)) if number else None

@@ -33,7 +33,7 @@ class V1:
     def writes(self, resources: LinuxResources) -> tuple[CgroupWrite, ...]:
         return v1_writes(resources)
 
-    def folder(self, cgroup: str, controller: str) -> Path | None:
+    def directory(self, cgroup: str, controller: str) -> Path | None:
         mount = self.controllers.get(controller)
         return None if mount is None else mount / cgroup
 
@@ -47,7 +47,7 @@ class V1:
 
     def initialize(self, cgroup: str) -> Iterator[tuple[str, str, int]]:
         """Make a new cgroup ready for processes; yield failures as (file, value, errno)."""
-        cpuset = self.folder(cgroup, "cpuset")
+        cpuset = self.directory(cgroup, "cpuset")
         if cpuset is not None:
             for file in ("cpuset.cpus", "cpuset.mems"):
                 if self._kernel.read(cpuset / file):
@@ -56,31 +56,31 @@ class V1:
                 fault = self._kernel.write(cpuset / file, above)
                 if fault:
                     yield f"cpuset/{cgroup}/{file}", above, fault
-        memory = self.folder(cgroup, "memory")
+        memory = self.directory(cgroup, "memory")
         # Old kernels count descendants only if configured before there are any.
         if memory is not None and self._kernel.read(memory / "memory.use_hierarchy") == "0":
             self._kernel.write(memory / "memory.use_hierarchy", "1")
 
-    def write(self, folder: Path, write: CgroupWrite) -> int:
+    def write(self, directory: Path, write: CgroupWrite) -> int:
         if write.file == "cpu.cfs_period_us":
-            return self._write_period(folder, write.value)
-        return self._kernel.write(folder / write.file, write.value)
+            return self._write_period(directory, write.value)
+        return self._kernel.write(directory / write.file, write.value)
 
-    def _write_period(self, folder: Path, period: str) -> int:
+    def _write_period(self, directory: Path, period: str) -> int:
         """Write the period; a new period changes the effect of the quota, so the quota is lifted
         meanwhile.
         """
-        if self._kernel.read(folder / "cpu.cfs_period_us") == period:
+        if self._kernel.read(directory / "cpu.cfs_period_us") == period:
             return 0
-        quota = self._kernel.read(folder / "cpu.cfs_quota_us")
+        quota = self._kernel.read(directory / "cpu.cfs_quota_us")
         if quota is None or quota == "-1":
-            return self._kernel.write(folder / "cpu.cfs_period_us", period)
-        fault = self._kernel.write(folder / "cpu.cfs_quota_us", "-1")
+            return self._kernel.write(directory / "cpu.cfs_period_us", period)
+        fault = self._kernel.write(directory / "cpu.cfs_quota_us", "-1")
         if fault:
             return fault
-        fault = self._kernel.write(folder / "cpu.cfs_period_us", period)
+        fault = self._kernel.write(directory / "cpu.cfs_period_us", period)
         # The quota is restored even if none follows, as close to the old one as possible.
-        self._kernel.write(folder / "cpu.cfs_quota_us", quota)
+        self._kernel.write(directory / "cpu.cfs_quota_us", quota)
         return fault
 
     def kill(self, cgroup: str, pids: Callable[[], tuple[int, ...]]) -> None:
@@ -94,25 +94,25 @@ class V1:
 
     def _freeze(self, cgroup: str) -> None:
         """Freeze all processes, as far as that works in a short time."""
-        folder = self.folder(cgroup, "freezer")
-        if folder is None or self._kernel.write(folder / "freezer.state", "FROZEN"):
+        directory = self.directory(cgroup, "freezer")
+        if directory is None or self._kernel.write(directory / "freezer.state", "FROZEN"):
             return
         for _ in range(_FREEZE_TRIES):
-            if self._kernel.read(folder / "freezer.state") != "FREEZING":
+            if self._kernel.read(directory / "freezer.state") != "FREEZING":
                 return
             self._kernel.wait(0.001)
 
     def thaw(self, cgroup: str) -> None:
         """Thaw frozen processes, including those left by an agent that was killed."""
-        folder = self.folder(cgroup, "freezer")
-        if folder is not None and self._kernel.read(folder / "freezer.state") not in (None, "THAWED"):
-            self._kernel.write(folder / "freezer.state", "THAWED")
+        directory = self.directory(cgroup, "freezer")
+        if directory is not None and self._kernel.read(directory / "freezer.state") not in (None, "THAWED"):
+            self._kernel.write(directory / "freezer.state", "THAWED")
 
     def usage(self, cgroup: str) -> PodUsage:
         in_use = memory = self._number(cgroup, "memory", "memory.usage_in_bytes")
-        folder = self.folder(cgroup, "memory")
-        if in_use is not None and folder is not None:
-            memory = working_set(in_use, self._kernel.read(folder / "memory.stat"), "total_inactive_file")
+        directory = self.directory(cgroup, "memory")
+        if in_use is not None and directory is not None:
+            memory = working_set(in_use, self._kernel.read(directory / "memory.stat"), "total_inactive_file")
         return PodUsage(
             memory=memory,
             memory_in_use=in_use,
@@ -121,12 +121,12 @@ class V1:
         )
 
     def _number(self, cgroup: str, controller: str, file: str) -> int | None:
-        folder = self.folder(cgroup, controller)
-        return None if folder is None else number(self._kernel.read(folder / file))
+        directory = self.directory(cgroup, controller)
+        return None if directory is None else number(self._kernel.read(directory / file))
 
     def cpus(self, cgroup: str) -> str:
-        folder = self.folder(cgroup, "cpuset")
-        if folder is None:
+        directory = self.directory(cgroup, "cpuset")
+        if directory is None:
             return ""
         names = ("cpuset.effective_cpus", "cpuset.cpus")
-        return next(filter(None, (self._kernel.read(folder / name) for name in names)), "")
+        return next(filter(None, (self._kernel.read(directory / name) for name in names)), "")

@@ -34,7 +34,7 @@ class V2:
     def writes(self, resources: LinuxResources) -> tuple[CgroupWrite, ...]:
         return v2_writes(resources)
 
-    def folder(self, cgroup: str, controller: str) -> Path | None:
+    def directory(self, cgroup: str, controller: str) -> Path | None:
         return self._mount / cgroup if controller in self.controllers else None
 
     def display_name(self, cgroup: str, write: CgroupWrite) -> str:
@@ -56,8 +56,8 @@ class V2:
     def initialize(self, cgroup: str) -> Iterator[tuple[str, str, int]]:
         return iter(())
 
-    def write(self, folder: Path, write: CgroupWrite) -> int:
-        return self._kernel.write(folder / write.file, write.value)
+    def write(self, directory: Path, write: CgroupWrite) -> int:
+        return self._kernel.write(directory / write.file, write.value)
 
     def kill(self, cgroup: str, pids: Callable[[], tuple[int, ...]]) -> None:
         """Kill all processes; kernels before 5.14 require signals, more than once."""
@@ -74,19 +74,19 @@ class V2:
         """Do nothing: nothing is frozen while it is killed."""
 
     def usage(self, cgroup: str) -> PodUsage:
-        folder = self._mount / cgroup
-        in_use = memory = number(self._kernel.read(folder / "memory.current"))
+        directory = self._mount / cgroup
+        in_use = memory = number(self._kernel.read(directory / "memory.current"))
         if in_use is not None:
-            memory = working_set(in_use, self._kernel.read(folder / "memory.stat"), "inactive_file")
-        micros = entry(self._kernel.read(folder / "cpu.stat"), "usage_usec")
+            memory = working_set(in_use, self._kernel.read(directory / "memory.stat"), "inactive_file")
+        micros = entry(self._kernel.read(directory / "cpu.stat"), "usage_usec")
         return PodUsage(
             memory=memory,
             memory_in_use=in_use,
             cpu=None if micros is None else micros * 1000,
-            pids=number(self._kernel.read(folder / "pids.current")),
+            pids=number(self._kernel.read(directory / "pids.current")),
         )
 
     def cpus(self, cgroup: str) -> str:
-        folder = self._mount / cgroup
+        directory = self._mount / cgroup
         names = ("cpuset.cpus.effective", "cpuset.cpus")
-        return next(filter(None, (self._kernel.read(folder / name) for name in names)), "")
+        return next(filter(None, (self._kernel.read(directory / name) for name in names)), "")

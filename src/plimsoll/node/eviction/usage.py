@@ -30,7 +30,7 @@ def measure_node(
     cgroups: Cgroups,
     running: Mapping[str, Sequence[ContainerInfo]],
     *,
-    folder: Path | None = None,
+    directory: Path | None = None,
     pods_memory: int = 0,
     proc: Path = PROC,
 ) -> NodeStats:
@@ -47,19 +47,19 @@ def measure_node(
             measured = measure_processes(pids, proc)
         if measured is not None:
             pods[uid] = measured
-    signals = measure_machine(proc, folder)
+    signals = measure_machine(proc, directory)
     if pods_memory > 0:
         used = sum(measured.used.get("memory", 0) for measured in pods.values())
         signals[ALLOCATABLE_MEMORY] = SignalObservation(max(0, pods_memory - used), pods_memory)
     return NodeStats(signals, pods)
 
 
-def measure_machine(proc: Path = PROC, folder: Path | None = None) -> dict[str, SignalObservation]:
-    """Measure the signals of this machine; those of `folder`'s file system if it is given."""
+def measure_machine(proc: Path = PROC, directory: Path | None = None) -> dict[str, SignalObservation]:
+    """Measure the signals of this machine; those of `directory`'s file system if it is given."""
     found = {MEMORY_AVAILABLE: _memory(proc), PID_AVAILABLE: _pids(proc)}
-    if folder is not None:
+    if directory is not None:
         try:
-            disk = os.statvfs(folder)
+            disk = os.statvfs(directory)
         except OSError:
             disk = None
         if disk is not None:

@@ -275,19 +275,19 @@ def _online(path: Path) -> tuple[int, ...]:
         return ()
 
 
-def _huge_pages(folder: Path) -> dict[int, int]:
+def _huge_pages(directory: Path) -> dict[int, int]:
     """Return the number of pages by page size."""
     found = {}
-    for path in _entries(folder):
+    for path in _entries(directory):
         match = re.fullmatch(r"hugepages-([0-9]{1,12})kB", path.name)
         if match:
             found[int(match[1]) * 1024] = _number(path / "nr_hugepages")
     return found
 
 
-def _numa(folder: Path, online: Collection[int]) -> tuple[NumaNode, ...]:
+def _numa(directory: Path, online: Collection[int]) -> tuple[NumaNode, ...]:
     found = []
-    for path in _entries(folder):
+    for path in _entries(directory):
         match = re.fullmatch(r"node([0-9]{1,6})", path.name)
         if not match:
             continue
@@ -304,12 +304,12 @@ def _numa(folder: Path, online: Collection[int]) -> tuple[NumaNode, ...]:
     return tuple(sorted(found, key=lambda node: node.id))
 
 
-def _space(folder: Path) -> int:
+def _space(directory: Path) -> int:
     """Return the size in bytes of the file system a directory is on, or will be."""
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
+    while not directory.exists() and directory != directory.parent:
+        directory = directory.parent
     try:
-        found = os.statvfs(folder)
+        found = os.statvfs(directory)
     except OSError:
         return 0
     return found.f_blocks * found.f_frsize
@@ -323,9 +323,9 @@ def _os_image(root: Path) -> str:
     return "Linux"
 
 
-def _entries(folder: Path) -> list[Path]:
+def _entries(directory: Path) -> list[Path]:
     try:
-        return sorted(folder.iterdir())
+        return sorted(directory.iterdir())
     except OSError:
         return []
 

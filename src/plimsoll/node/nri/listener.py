@@ -90,21 +90,21 @@ def _listen(path: Path) -> Socket:
 MAX_CONFIG_BYTES = 1024 * 1024
 
 
-def read_config(folder: Path | None, index: str, base: str) -> str:
+def read_config(directory: Path | None, index: str, base: str) -> str:
     """Read the drop-in file of a plugin; return "" if there is none that can be read."""
-    if folder is None:
+    if directory is None:
         return ""
     for name in (f"{index}-{base}.conf", f"{base}.conf"):
         try:
-            with (folder / name).open("rb") as file:
+            with (directory / name).open("rb") as file:
                 data = file.read(MAX_CONFIG_BYTES + 1)
         except FileNotFoundError:
             continue
         except OSError as error:
-            logger.warning("%s: %s", folder / name, error.strerror)
+            logger.warning("%s: %s", directory / name, error.strerror)
             return ""
         if len(data) > MAX_CONFIG_BYTES:
-            logger.warning("%s: longer than %d bytes", folder / name, MAX_CONFIG_BYTES)
+            logger.warning("%s: longer than %d bytes", directory / name, MAX_CONFIG_BYTES)
             return ""
         return data.decode(errors="replace")
     return ""

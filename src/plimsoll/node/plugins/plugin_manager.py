@@ -77,8 +77,8 @@ class PluginManager:
         #: Called when no plugin of this driver has been connected for `PluginTiming.gone`. Canceled if one
         #: reconnects.
         self.on_gone: Callable[[str], Awaitable[None]] = _do_nothing
-        self._folder = layout.registry
-        self._plugins_folder = layout.plugins
+        self._directory = layout.registry
+        self._plugins_dir = layout.plugins
         self._times = times or PluginTiming()
         self._clock = clock
         self._monotonic = monotonic
@@ -98,11 +98,11 @@ class PluginManager:
 
     async def start(self) -> None:
         """Start to discover plugins; raise ConfigError if the directories cannot be created."""
-        for folder in (self._folder, self._plugins_folder):
+        for directory in (self._directory, self._plugins_dir):
             try:
-                folder.mkdir(mode=0o750, parents=True, exist_ok=True)
+                directory.mkdir(mode=0o750, parents=True, exist_ok=True)
             except OSError as error:
-                raise ConfigError(f"{folder}: cannot be created: {error.strerror}") from None
+                raise ConfigError(f"{directory}: cannot be created: {error.strerror}") from None
         if self._watcher is None:
             await self._scan_sockets()
             self._watcher = asyncio.create_task(self._watch())
@@ -182,7 +182,7 @@ class PluginManager:
 
     async def _scan_sockets(self) -> None:
         """Scan the directory, drop removed sockets and start to register new ones."""
-        seen = scan(self._folder)
+        seen = scan(self._directory)
         changes = compare(self._seen, seen)
         self._seen = seen
         leaving = [self._socket_tasks.pop(socket.path) for socket in changes.gone]

@@ -34,13 +34,13 @@ class Socket:
     inode: int
 
 
-def scan(folder: Path) -> Mapping[Path, Socket]:
+def scan(directory: Path) -> Mapping[Path, Socket]:
     """Return the sockets below a directory, by path. A missing or unreadable directory has none."""
     found: dict[Path, Socket] = {}
     left = MAX_ENTRIES
-    folders = [(os.fspath(folder), 0)]
-    while folders:
-        path, depth = folders.pop()
+    directories = [(os.fspath(directory), 0)]
+    while directories:
+        path, depth = directories.pop()
         try:
             with os.scandir(path) as entries:
                 for entry in entries:
@@ -51,7 +51,7 @@ def scan(folder: Path) -> Mapping[Path, Socket]:
                         continue
                     if entry.is_dir(follow_symlinks=False):
                         if depth < MAX_DEPTH:
-                            folders.append((entry.path, depth + 1))
+                            directories.append((entry.path, depth + 1))
                     elif (socket := _socket(entry)) is not None:
                         found[socket.path] = socket
         except OSError:

@@ -69,12 +69,12 @@ class PodResourcesServer:
 
     async def start(self) -> None:
         """Open the socket; raise ConfigError if that fails."""
-        folder = self.path.parent
+        directory = self.path.parent
         try:
-            folder.mkdir(mode=0o750, parents=True, exist_ok=True)
-            folder.chmod(0o750)
+            directory.mkdir(mode=0o750, parents=True, exist_ok=True)
+            directory.chmod(0o750)
         except OSError as error:
-            raise ConfigError(f"{folder}: {error.strerror}") from None
+            raise ConfigError(f"{directory}: {error.strerror}") from None
         methods: dict[str, rpc.Unary] = {
             "List": self._list,
             "Get": self._get,

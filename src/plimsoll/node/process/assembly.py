@@ -53,10 +53,10 @@ from plimsoll.node.runtime.simulated import SimulatedRuntime
 from plimsoll.node.security.policy import SecurityPolicy
 from plimsoll.node.slice_cleaner import SliceCleaner
 from plimsoll.node.status.reporter import NodeStatusReporter
-from plimsoll.protocols.cdi import CdiFolders
+from plimsoll.protocols.cdi import CdiCache
 
 #: CDI directories of the machine, lowest priority first.
-CDI_FOLDERS = (Path("/etc/cdi"), Path("/var/run/cdi"))
+CDI_SPEC_DIRS = (Path("/etc/cdi"), Path("/var/run/cdi"))
 _FORM_GATES = {
     # Features a kubelet of this version declares, by the gate each depends on.
     Form.V1_36: ("InPlacePodLevelResourcesVerticalScaling",),
@@ -148,7 +148,7 @@ class _AgentBuilder:
         settings, machine, intervals = self.settings, self.status_reporter.machine, self.settings.intervals
         cgroups = self._cgroups()
         mark = RootMark(self.layout.root)
-        cdi = CdiFolders(settings.cdi or (*CDI_FOLDERS, self.layout.cdi))
+        cdi = CdiCache(settings.cdi or (*CDI_SPEC_DIRS, self.layout.cdi))
         runtime = kept_runtime or self._runtime(cgroups, cdi)
         self.status_reporter.set_runtime(f"{runtime.name}://{runtime.version}")
         plugins = None
@@ -242,7 +242,7 @@ class _AgentBuilder:
             interval=self.settings.intervals.cgroups,
         )
 
-    def _runtime(self, cgroups: Cgroups, cdi: CdiFolders) -> SimulatedRuntime | ProcessRuntime:
+    def _runtime(self, cgroups: Cgroups, cdi: CdiCache) -> SimulatedRuntime | ProcessRuntime:
         ip = self.status_reporter.address or "127.0.0.1"
         if self.settings.runtime == "none":
             return SimulatedRuntime(cdi=None if self.bare else cdi, ip=ip)
@@ -309,7 +309,7 @@ class _AgentBuilder:
         running = {uid: tuple(agent.components.runtime.containers(uid)) for uid in uids}
         rest = machine.memory - self.settings.reservations.of("memory").value()
         return await asyncio.to_thread(
-            measure_node, cgroups, running, folder=self.layout.root, pods_memory=max(0, rest)
+            measure_node, cgroups, running, directory=self.layout.root, pods_memory=max(0, rest)
         )
 
     # -- callbacks between components

@@ -219,7 +219,7 @@ def parse_settings(tree: object, where: str = "configuration") -> NodeSettings:
             cpus=_cpus(top.text("reservedCPUs", ""), f"{where}: reservedCPUs"),
         ),
         thresholds=_eviction(eviction, given or DEFAULTS),
-        cdi=tuple(map(Path, _list(top, "cdiFolders"))),
+        cdi=tuple(map(Path, _list(top, "cdiSpecDirs") or _list(top, "cdiFolders"))),
         nri=_nri(nri),
         nri_config=_path(nri, "config"),
         pod_resources=_limit(top.section("podResources")),

@@ -42,9 +42,9 @@ def command_of(spec: ContainerSpec, images: Mapping[str, Sequence[str]]) -> Comm
 def image_names(image: str) -> tuple[str, str, str]:
     """Return an image's full name, the name without tag and digest, and its last part."""
     bare = image.partition("@")[0]
-    folder, slash, last = bare.rpartition("/")
+    directory, slash, last = bare.rpartition("/")
     last = last.partition(":")[0]
-    return image, folder + slash + last, last
+    return image, directory + slash + last, last
 
 
 def stop_signal(name: str) -> int:

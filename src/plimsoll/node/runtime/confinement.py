@@ -334,9 +334,9 @@ def execute(spec: dict[str, Any]) -> NoReturn:
     if "/" in argv[0]:
         os.execve(argv[0], argv, env)
     failure: OSError = FileNotFoundError(errno.ENOENT, "executable file not found in $PATH")
-    for folder in env.get("PATH", DEFAULT_PATH).split(":"):
+    for directory in env.get("PATH", DEFAULT_PATH).split(":"):
         try:
-            os.execve(os.path.join(folder or ".", argv[0]), argv, env)
+            os.execve(os.path.join(directory or ".", argv[0]), argv, env)
         except (FileNotFoundError, NotADirectoryError):
             continue
         except PermissionError as error:

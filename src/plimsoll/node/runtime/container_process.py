@@ -40,8 +40,8 @@ START_ERROR = 128
 class ContainerProcess:
     """Container with its record, processes and exit status."""
 
-    def __init__(self, folder: Path, record: ContainerRecord) -> None:
-        self.folder = folder
+    def __init__(self, directory: Path, record: ContainerRecord) -> None:
+        self.directory = directory
         self.record = record
         self.run: RunRecord | None = None
         self.exit: ExitRecord | None = None
@@ -50,7 +50,7 @@ class ContainerProcess:
         self.busy = asyncio.Lock()
         #: Held while its resources are changed, which hooks may do at any time.
         self.changing = asyncio.Lock()
-        self.state: ContainerInfo = container_info(record, None, None, folder)
+        self.state: ContainerInfo = container_info(record, None, None, directory)
         self._pidfd = -1
         self._on_end: Callable[[], None] | None = None
 
@@ -58,14 +58,14 @@ class ContainerProcess:
 
     def store(self, record: ContainerRecord) -> None:
         """Store a changed record, on disk first; raise StoreError if that fails."""
-        save(self.folder / "state.json", record)
+        save(self.directory / "state.json", record)
         self.record = record
         self._refresh_state()
 
     def read(self, quarantine: Path) -> tuple[NodeFinding, ...]:
         """Read what the shim has left; unreadable files are quarantined."""
-        run = load(self.folder / "run.json", RunRecord)
-        exit = load(self.folder / "exit.json", ExitRecord)
+        run = load(self.directory / "run.json", RunRecord)
+        exit = load(self.directory / "exit.json", ExitRecord)
         findings = [found for found in (run, exit) if isinstance(found, NodeFinding)]
         for finding in findings:
             quarantine_file(Path(finding.path), quarantine)
@@ -78,7 +78,7 @@ class ContainerProcess:
         """Record the exit of a container whose shim cannot."""
         self.exit = exit
         with contextlib.suppress(StoreError):
-            save(self.folder / "exit.json", exit)
+            save(self.directory / "exit.json", exit)
         self._refresh_state()
 
     def close(self) -> None:
@@ -87,7 +87,7 @@ class ContainerProcess:
         self.ended.set()
 
     def _refresh_state(self) -> None:
-        self.state = container_info(self.record, self.run, self.exit, self.folder)
+        self.state = container_info(self.record, self.run, self.exit, self.directory)
 
     # -- starting
 
@@ -96,10 +96,10 @@ class ContainerProcess:
         did not start is recorded at once.
         """
         try:
-            save(self.folder / "spec.json", spec)
+            save(self.directory / "spec.json", spec)
             self.store(replace(self.record, started=True))
             pid, status_fd = shims.spawn(
-                program, self.folder / "spec.json", self.folder / "lock", self.folder / "shim.err"
+                program, self.directory / "spec.json", self.directory / "lock", self.directory / "shim.err"
             )
         except (OSError, ValueError, StoreError) as error:
             self.record_exit(
@@ -117,7 +117,7 @@ class ContainerProcess:
             os.close(status_fd)
         response = _parse_response(line)
         if response.get("ok"):
-            self.run = _value(load(self.folder / "run.json", RunRecord))
+            self.run = _value(load(self.directory / "run.json", RunRecord))
             if self.run is not None:
                 self._refresh_state()
                 return ""
@@ -125,7 +125,7 @@ class ContainerProcess:
             self.kill()
         problem = str(response.get("error") or f"the shim did not answer: {self._last_error_line()}")
         await _wait_for_exit(pid)
-        self.exit = _value(load(self.folder / "exit.json", ExitRecord))
+        self.exit = _value(load(self.directory / "exit.json", ExitRecord))
         if self.exit is None:
             self.record_exit(ExitRecord(exit_code=START_ERROR, finished_at=time.time(), error=problem))
         self._refresh_state()
@@ -134,7 +134,7 @@ class ContainerProcess:
     def _last_error_line(self) -> str:
         """Return the last line of the shim's error output."""
         try:
-            with open(self.folder / "shim.err", "rb") as file:
+            with open(self.directory / "shim.err", "rb") as file:
                 file.seek(max(os.fstat(file.fileno()).st_size - 2000, 0))
                 lines = file.read().decode(errors="replace").split("\n")
         except OSError:
@@ -189,7 +189,7 @@ class ContainerProcess:
         """
         if not self.record.started:
             return ()
-        lock = self.folder / "lock"
+        lock = self.directory / "lock"
         deadline = time.monotonic() + timeout
         # A shim that was started just before the last agent died may still be starting.
         while shims.is_locked(lock) and not self._has("run.json") and time.monotonic() < deadline:
@@ -208,7 +208,7 @@ class ContainerProcess:
         ):
             return findings
         # It is alive, but its own record cannot be trusted.
-        for pid, start in shims.find_shims(self.folder / "spec.json"):
+        for pid, start in shims.find_shims(self.directory / "spec.json"):
             shims.send(pid, start, signal.SIGKILL)
         self.run = None
         text = "The container could not be located: the record of its processes was damaged; it was killed"
@@ -226,7 +226,7 @@ class ContainerProcess:
         return self.on_shim_exit(quarantine)
 
     def _has(self, name: str) -> bool:
-        return os.path.exists(self.folder / name) or os.path.exists(self.folder / "exit.json")
+        return os.path.exists(self.directory / name) or os.path.exists(self.directory / "exit.json")
 
     async def wait_ended(self, seconds: float) -> None:
         """Wait for the exit of the container, but not longer than this."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from plimsoll.node.containers import ContainerInfo, ContainerSpec, RuntimeFault, SandboxSpec
 from plimsoll.node.hooks import AdjustedContainer, DeviceEdit, MountEdit, RuntimeHooks
 from plimsoll.node.resources import LinuxResources
-from plimsoll.protocols.cdi import CdiFault, CdiFolders, Edits
+from plimsoll.protocols.cdi import CdiCache, CdiFault, Edits
 
 CREATE_ERROR = "CreateContainerError"
 
@@ -48,7 +48,7 @@ async def resolve_container(
     pod: SandboxSpec,
     spec: ContainerSpec,
     resources: LinuxResources,
-    cdi: CdiFolders | None,
+    cdi: CdiCache | None,
     hooks: RuntimeHooks,
 ) -> ResolvedContainer | SpecRefusal:
     """Resolve a container: apply CDI files and hooks."""
@@ -119,7 +119,7 @@ async def cancel_creation(
     return changes
 
 
-async def _edits(cdi: CdiFolders | None, names: Sequence[str]) -> Edits | RuntimeFault:
+async def _edits(cdi: CdiCache | None, names: Sequence[str]) -> Edits | RuntimeFault:
     if not names:
         return Edits()
     if cdi is None:

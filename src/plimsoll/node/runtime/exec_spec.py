@@ -71,17 +71,17 @@ def unresolved_container(spec: ContainerSpec) -> ResolvedContainer:
 
 
 def shim_spec(
-    record: ContainerRecord, folder: Path, hostname: str, join: Sequence[Path], settings: ProcessSettings
+    record: ContainerRecord, directory: Path, hostname: str, join: Sequence[Path], settings: ProcessSettings
 ) -> dict[str, Any]:
     """Build the specification of a container's shim. Without a cpuset the process itself is pinned."""
     launch = record.launch
     return {
-        **_process_spec(record, folder, hostname, join, settings),
+        **_process_spec(record, directory, hostname, join, settings),
         "pause": launch.pause,
         "gids": list(launch.gids),
         "mounts": list(launch.mounts),
         "devices": list(launch.devices),
-        "log": str(folder / "log"),
+        "log": str(directory / "log"),
         "log_bytes": settings.log_bytes,
         "log_files": settings.log_files,
         "look_every": settings.look_every,
@@ -91,14 +91,14 @@ def shim_spec(
 def exec_spec(
     record: ContainerRecord,
     run: RunRecord,
-    folder: Path,
+    directory: Path,
     hostname: str,
     join: Sequence[Path],
     settings: ProcessSettings,
 ) -> dict[str, Any]:
     """Build the specification of a command in a running container, without the command."""
     return {
-        **_process_spec(record, folder, hostname, join, settings),
+        **_process_spec(record, directory, hostname, join, settings),
         "pid": run.pid,
         "pid_start": run.pid_start,
         "own_mounts": run.own_mounts,
@@ -106,7 +106,7 @@ def exec_spec(
 
 
 def _process_spec(
-    record: ContainerRecord, folder: Path, hostname: str, join: Sequence[Path], settings: ProcessSettings
+    record: ContainerRecord, directory: Path, hostname: str, join: Sequence[Path], settings: ProcessSettings
 ) -> dict[str, Any]:
     """Build what every process of a container starts with."""
     spec, launch = record.spec, record.launch
@@ -115,7 +115,7 @@ def _process_spec(
     return {
         "argv": list(spec.command),
         "env": {"PATH": _PATH, "HOSTNAME": hostname, "HOME": "/", **spec.env},
-        "cwd": spec.working_dir or str(folder / "work"),
+        "cwd": spec.working_dir or str(directory / "work"),
         "join": [str(path) for path in join],
         "oom_score_adj": launch.oom_score_adj,
         "affinity": sorted(pinned) if pinned else None,

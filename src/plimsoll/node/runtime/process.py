@@ -71,7 +71,7 @@ from plimsoll.node.runtime.exec_spec import (
 from plimsoll.node.runtime.sandboxes import UPDATE_ERROR, Sandboxes, first_fault
 from plimsoll.node.runtime.state_dir import ExitRecord, PodRecord, chown_directory, remove_tree
 from plimsoll.node.runtime.tasks import RuntimeTasks
-from plimsoll.protocols.cdi import CdiFolders
+from plimsoll.protocols.cdi import CdiCache
 
 __all__ = ["ProcessRuntime", "ProcessSettings"]
 
@@ -91,7 +91,7 @@ class ProcessRuntime:
         self,
         layout: Layout,
         cgroups: Cgroups,
-        cdi: CdiFolders,
+        cdi: CdiCache,
         hooks: RuntimeHooks = NO_HOOKS,
         *,
         settings: ProcessSettings | None = None,
@@ -179,25 +179,25 @@ class ProcessRuntime:
             return RuntimeFault(CREATE_ERROR, f"container {spec.name!r} has no credentials")
         try:
             path_component(spec.id)
-            folder = self.layout.container(spec.pod, spec.name) / str(int(spec.attempt))
+            directory = self.layout.container(spec.pod, spec.name) / str(int(spec.attempt))
         except InputError as error:
             return RuntimeFault(CREATE_ERROR, str(error))
-        if folder in self._creating or any(
-            container.folder == folder for container in self._containers.values()
+        if directory in self._creating or any(
+            container.directory == directory for container in self._containers.values()
         ):
             text = f"attempt {spec.attempt} of container {spec.name!r} is taken by another container"
             return RuntimeFault(CREATE_ERROR, text)
         command = command_of(spec, self.settings.images)
         if isinstance(command, RuntimeFault):
             return command
-        self._creating.add(folder)
+        self._creating.add(directory)
         try:
-            return await self._create_in(folder, pod, spec, command)
+            return await self._create_in(directory, pod, spec, command)
         finally:
-            self._creating.discard(folder)
+            self._creating.discard(directory)
 
     async def _create_in(
-        self, folder: Path, pod: PodRecord, spec: ContainerSpec, command: Command
+        self, directory: Path, pod: PodRecord, spec: ContainerSpec, command: Command
     ) -> RuntimeFault | None:
         requested = replace(spec, command=command.argv)
         resolved = await resolve_container(
@@ -208,11 +208,11 @@ class ProcessRuntime:
                 await self._cancel_creation(
                     pod,
                     ContainerProcess(
-                        folder, build_record(unresolved_container(requested), command, self._clock())
+                        directory, build_record(unresolved_container(requested), command, self._clock())
                     ),
                 )
             return resolved.fault
-        container = ContainerProcess(folder, build_record(resolved, command, self._clock()))
+        container = ContainerProcess(directory, build_record(resolved, command, self._clock()))
         fault = await self._build(container)
         if fault is not None:
             await self._cancel_creation(pod, container)
@@ -233,8 +233,8 @@ class ProcessRuntime:
         fault = first_fault(faults, CREATE_ERROR)
         if fault is None:
             try:
-                await asyncio.to_thread(remove_tree, container.folder)  # of an agent that died in between
-                work = container.folder / "work"
+                await asyncio.to_thread(remove_tree, container.directory)  # of an agent that died in between
+                work = container.directory / "work"
                 work.mkdir(parents=True, mode=0o700)
                 chown_directory(work, spec.credentials)
                 container.store(record)
@@ -242,7 +242,7 @@ class ProcessRuntime:
                 fault = RuntimeFault(CREATE_ERROR, str(error))
         if fault is not None:
             await self._tasks.call(self._cgroups.remove_container, spec.pod, spec.id)
-            await asyncio.to_thread(remove_tree, container.folder)
+            await asyncio.to_thread(remove_tree, container.directory)
         return fault
 
     async def start_container(self, id: str) -> RuntimeFault | None:
@@ -274,7 +274,7 @@ class ProcessRuntime:
 
     def _shim_spec(self, container: ContainerProcess, pod: PodRecord) -> dict[str, Any]:
         join = self._cgroups.join_files(container.state.pod, container.state.id)
-        return shim_spec(container.record, container.folder, pod.spec.name, join, self.settings)
+        return shim_spec(container.record, container.directory, pod.spec.name, join, self.settings)
 
     def exec_spec(self, id: str) -> dict[str, Any] | None:
         """Return the specification of a command in a running container; None if the container does
@@ -286,7 +286,7 @@ class ProcessRuntime:
         pod = self._sandboxes.records[container.state.pod]
         join = self._cgroups.join_files(container.state.pod, id)
         return exec_spec(
-            container.record, container.run, container.folder, pod.spec.name, join, self.settings
+            container.record, container.run, container.directory, pod.spec.name, join, self.settings
         )
 
     @property
@@ -395,7 +395,7 @@ class ProcessRuntime:
                 return
             pod = self._sandboxes.records.get(state.pod)
             await self._tasks.call(self._cgroups.remove_container, state.pod, state.id)
-            left = await asyncio.to_thread(remove_tree, container.folder)
+            left = await asyncio.to_thread(remove_tree, container.directory)
             if left:
                 self._tasks.add_finding(
                     FindingSeverity.WARNING, f"container {state.id} was not removed completely: {left}"

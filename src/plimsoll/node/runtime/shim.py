@@ -171,12 +171,12 @@ def split_line(line: bytes) -> list[bytes]:
     return [line[at : at + LINE_MAX] for at in range(0, len(line), LINE_MAX)]
 
 
-def save(folder: str, name: str, value: dict[str, Any]) -> None:
-    temporary = os.path.join(folder, f".{name}.tmp")
+def save(directory: str, name: str, value: dict[str, Any]) -> None:
+    temporary = os.path.join(directory, f".{name}.tmp")
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(fd, "w") as file:
         json.dump(value, file)
-    os.rename(temporary, os.path.join(folder, name))
+    os.rename(temporary, os.path.join(directory, name))
 
 
 # -- the container's first process, between fork and exec
@@ -232,8 +232,8 @@ def pause(status_fd: int) -> NoReturn:
 
 
 class Shim:
-    def __init__(self, spec: dict[str, Any], folder: str) -> None:
-        self.spec, self.folder = spec, folder
+    def __init__(self, spec: dict[str, Any], directory: str) -> None:
+        self.spec, self.directory = spec, directory
         self.kernel = SystemCalls()
         self.notes: list[str] = []
         self.log = ContainerLog(spec["log"], spec.get("log_bytes", 10 << 20), spec.get("log_files", 5))
@@ -294,7 +294,7 @@ class Shim:
         with open("/proc/sys/kernel/random/boot_id") as file:
             boot = file.read().strip()
         save(
-            self.folder,
+            self.directory,
             "run.json",
             {
                 "pid": self.pid,
@@ -319,7 +319,7 @@ class Shim:
         poll.register(self.wake, select.POLLIN)
         for fd in outs:
             poll.register(fd, select.POLLIN)
-        place = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        place = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         every = self.spec.get("look_every", 5.0)
         looked = time.monotonic()
         self.reap()
@@ -409,7 +409,7 @@ class Shim:
         value["notes"] = self.notes
         for _ in range(30):
             try:
-                save(self.folder, "exit.json", value)
+                save(self.directory, "exit.json", value)
                 return
             except FileNotFoundError:
                 return  # the directory was removed: the result is not needed

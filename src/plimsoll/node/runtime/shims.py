@@ -22,11 +22,11 @@ CONFINEMENT = Path(__file__).with_name("confinement.py")
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
-def compile_shim(folder: Path) -> Path:
+def compile_shim(directory: Path) -> Path:
     """Compile the shim so that it starts fast; return its source if that fails."""
-    target = folder / "shim.pyc"
+    target = directory / "shim.pyc"
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         for source, compiled in ((CONFINEMENT, confinement_path(target)), (SOURCE, target)):
             py_compile.compile(str(source), cfile=str(compiled), doraise=True)
     except (OSError, py_compile.PyCompileError):

@@ -40,7 +40,7 @@ from plimsoll.node.runtime.container_spec import (
     cancel_creation,
     resolve_container,
 )
-from plimsoll.protocols.cdi import CdiFolders
+from plimsoll.protocols.cdi import CdiCache
 
 RUN_SECONDS = "plimsoll.dev/run-seconds"
 EXIT_CODE = "plimsoll.dev/exit-code"
@@ -106,7 +106,7 @@ class SimulatedRuntime:
         hooks: RuntimeHooks = NO_HOOKS,
         clock: Callable[[], float] = time.time,
         *,
-        cdi: CdiFolders | None = None,
+        cdi: CdiCache | None = None,
         ip: str = "127.0.0.1",
     ) -> None:
         self.hooks = hooks

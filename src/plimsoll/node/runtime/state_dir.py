@@ -110,7 +110,7 @@ class ExitRecord:
 
 
 def container_info(
-    record: ContainerRecord, run: RunRecord | None, exit: ExitRecord | None, folder: Path
+    record: ContainerRecord, run: RunRecord | None, exit: ExitRecord | None, directory: Path
 ) -> ContainerInfo:
     """Build the state that the runtime reports for a container."""
     spec = record.spec
@@ -134,7 +134,7 @@ def container_info(
         reason=exit_reason(exit) if exit is not None else "",
         message="; ".join(filter(None, ((exit.error or exit.lost) if exit is not None else "", *notes))),
         cpus=record.resources.cpus,
-        log=str(folder / "log"),
+        log=str(directory / "log"),
     )
 
 
@@ -179,10 +179,10 @@ def load(path: Path, kind: type[T]) -> T | NodeFinding | None:
         return NodeFinding(FindingSeverity.ERROR, f"{path} cannot be read: {error}", path=str(path))
 
 
-def chown_directory(folder: Path, credentials: ProcessCredentials | None) -> None:
+def chown_directory(directory: Path, credentials: ProcessCredentials | None) -> None:
     """Give a directory to the user of a container; raise OSError if that fails."""
     if credentials is not None and credentials.switch:
-        os.chown(folder, credentials.uid, credentials.gid)
+        os.chown(directory, credentials.uid, credentials.gid)
 
 
 def quarantine_file(path: Path, quarantine: Path) -> None:
@@ -240,15 +240,15 @@ def remove_tree(path: Path) -> str:
     return ""
 
 
-def _empty(folder: int, top: int, serial: int) -> int:
+def _empty(directory: int, top: int, serial: int) -> int:
     """Remove a directory's files and move its subdirectories up to `top`, under free names."""
-    with os.scandir(folder) as entries:
+    with os.scandir(directory) as entries:
         found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
-    for name, is_folder in found:
-        if not is_folder:
-            os.unlink(name, dir_fd=folder)
+    for name, is_directory in found:
+        if not is_directory:
+            os.unlink(name, dir_fd=directory)
             continue
-        if folder == top:
+        if directory == top:
             continue
         while True:
             serial += 1
@@ -256,6 +256,6 @@ def _empty(folder: int, top: int, serial: int) -> int:
                 os.mkdir(f".gone-{serial}", dir_fd=top)
             except FileExistsError:
                 continue
-            os.rename(name, f".gone-{serial}", src_dir_fd=folder, dst_dir_fd=top)
+            os.rename(name, f".gone-{serial}", src_dir_fd=directory, dst_dir_fd=top)
             break
     return serial

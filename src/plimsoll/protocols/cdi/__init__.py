@@ -1,10 +1,10 @@
 """Container Device Interface: files that describe how a device is made visible to a container.
 
-See docs/spec/node-protocols.md, "CDI". START HERE: `folders.py`, the runtime's side. Drivers use
+See docs/spec/node-protocols.md, "CDI". START HERE: `directories.py`, the runtime's side. Drivers use
 `writing.py`.
 """
 
-from plimsoll.protocols.cdi.folders import CdiDevice, CdiFolders
+from plimsoll.protocols.cdi.cache import CdiCache, CdiDevice
 from plimsoll.protocols.cdi.names import QualifiedName, parse_name
 from plimsoll.protocols.cdi.reading import CdiFault, read_spec
 from plimsoll.protocols.cdi.spec import (
@@ -22,9 +22,9 @@ from plimsoll.protocols.cdi.spec import (
 from plimsoll.protocols.cdi.writing import remove_spec, spec_name, write_spec
 
 __all__ = [
+    "CdiCache",
     "CdiDevice",
     "CdiFault",
-    "CdiFolders",
     "CdiSpec",
     "CdiSpecDevice",
     "DeviceNode",

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from plimsoll.node.layout import Layout
-from plimsoll.protocols.cdi import CdiFolders, Edits
+from plimsoll.protocols.cdi import CdiCache, Edits
 from plimsoll.tools.doctor.facts import CdiFacts, ClaimCdiFile, NodeFacts, RecordFacts, UnresolvedCdiName
 from plimsoll.tools.doctor.files import age_text, stat_entry
 from plimsoll.tools.doctor.findings import DoctorFinding, error, note, ok, warning
@@ -37,7 +37,7 @@ def uid_in_device(name: str) -> str | None:
 
 
 def gather(layout: Layout, folders: Sequence[Path], records: RecordFacts) -> CdiFacts:
-    cdi = CdiFolders(folders)
+    cdi = CdiCache(folders)
     by_file: dict[Path, list[str | None]] = {}
     for device in cdi.devices().values():
         by_file.setdefault(device.path, []).append(uid_in_device(device.device.name))

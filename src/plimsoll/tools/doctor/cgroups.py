@@ -50,7 +50,7 @@ def gather(root: str, owner: str, tree: Cgroups | None, mount: Path = MOUNT) -> 
         return CgroupFacts(version=version, controllers=controllers, read_only=found.read_only, root=root)
     owners, missing, exists = set[str](), [], False
     for directory in (each / name for each in mounts):
-        below = kernel.folders(directory)
+        below = kernel.subdirectories(directory)
         exists = exists or kernel.exists(directory)
         own = [each.removeprefix(_OWNER) for each in below if each.startswith(_OWNER)]
         owners.update(own)
@@ -87,10 +87,10 @@ def _mounts(found: DetectedCgroups, version: int) -> tuple[Path, ...]:
 
 
 def _others(mounts: tuple[Path, ...], kernel: LinuxKernel, own: str) -> Iterator[OtherRoot]:
-    names = {name for mount in mounts for name in kernel.folders(mount) if name != own}
+    names = {name for mount in mounts for name in kernel.subdirectories(mount) if name != own}
     for name in names:
         folders = [mount / name for mount in mounts]
-        below = sorted({each for directory in folders for each in kernel.folders(directory)})
+        below = sorted({each for directory in folders for each in kernel.subdirectories(directory)})
         owners = [each.removeprefix(_OWNER) for each in below if each.startswith(_OWNER)]
         if owners:
             mark = read_mark(folders)
@@ -107,7 +107,7 @@ def _others(mounts: tuple[Path, ...], kernel: LinuxKernel, own: str) -> Iterator
 
 def _pids(directory: Path, kernel: LinuxKernel) -> Iterator[str]:
     yield from (kernel.read(directory / "cgroup.procs") or "").split()
-    for name in kernel.folders(directory):
+    for name in kernel.subdirectories(directory):
         yield from _pids(directory / name, kernel)
 
 

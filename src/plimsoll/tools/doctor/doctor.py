@@ -21,7 +21,7 @@ from plimsoll.client import Client, ClientConfig
 from plimsoll.common.lock_file import RootLock
 from plimsoll.errors import ConfigError
 from plimsoll.node.cgroups import Cgroups
-from plimsoll.node.process.assembly import CDI_FOLDERS
+from plimsoll.node.process.assembly import CDI_SPEC_DIRS
 from plimsoll.node.process.settings import NodeSettings
 from plimsoll.tools.doctor import cdi, cgroups, cluster, machine, pods, privileges, records, report, sockets
 from plimsoll.tools.doctor import root_dir as root
@@ -137,7 +137,7 @@ class Doctor:
             running = bool(pids) or await self._is_served()
             pid = pids[0] if pids else None
         tree = None if theirs else await asyncio.to_thread(self._tree)
-        folders = settings.cdi or (*CDI_FOLDERS, *(() if theirs else (layout.cdi,)))
+        folders = settings.cdi or (*CDI_SPEC_DIRS, *(() if theirs else (layout.cdi,)))
         return NodeFacts(
             layout=layout,
             now=self._options.now(),

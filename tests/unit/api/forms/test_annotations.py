@@ -110,8 +110,8 @@ def test_a_class_without_annotation_charges_nothing() -> None:
     [
         ("{", "", "not JSON"),
         ([], "", "must be an object"),
-        ({"mapping": {}}, "mapping", "no such field"),
-        ({MAPPINGS: {"cpu": {"multiplier": "2"}}}, f"{MAPPINGS}[cpu].multiplier", "no such field"),
+        ({"mapping": {}}, "mapping", "unknown field"),
+        ({MAPPINGS: {"cpu": {"multiplier": "2"}}}, f"{MAPPINGS}[cpu].multiplier", "unknown field"),
         ({MAPPINGS: {"cpu": {}}}, f"{MAPPINGS}[cpu]", "how much"),
         ({MAPPINGS: {"cpu": {"capacityKey": ""}}}, f"{MAPPINGS}[cpu]", "must not be empty"),
         ({MAPPINGS: {"cpu": {"allocationMultiplier": "0"}}}, f"{MAPPINGS}[cpu]", "larger than zero"),
@@ -144,7 +144,7 @@ def test_a_class_without_annotation_charges_nothing() -> None:
         (
             {"nodeAllocatableResources": {"cpu": {"overhead": {"perNode": "1"}}}},
             "nodeAllocatableResources[cpu].overhead.perNode",
-            "no such field",
+            "unknown field",
         ),
         (
             {

@@ -107,7 +107,7 @@ def test_flags_of_the_command_line_are_texts() -> None:
 
 
 def test_an_unknown_flag_is_reported() -> None:
-    with pytest.raises(ConfigError, match="--group: there is no such flag; there is --bind-address"):
+    with pytest.raises(ConfigError, match="--group: unknown flag; valid flags: --bind-address"):
         read_settings(None, {"group": "x"}, hostname="n")
 
 
@@ -201,7 +201,10 @@ REFUSED = [
         "use --expose-pcie-roots instead",
     ),
     ("kubeletRootDir: /x", "use --kubelet-root-dir instead"),
-    ("reservedCpuz: '0'", 'cannot apply FILE: unknown field "reservedCpuz"; there is cpuDeviceMode, groupBy'),
+    (
+        "reservedCpuz: '0'",
+        'cannot apply FILE: unknown field "reservedCpuz"; valid fields: cpuDeviceMode, groupBy',
+    ),
     (
         "cpuDeviceMode: x",
         'cannot validate config: invalid cpuDeviceMode "x": must be "grouped" or "individual"',
@@ -235,7 +238,7 @@ REFUSED = [
     ),
     ("overhead: {perPod: -1}", "overhead.perPod: must not be negative, not -1"),
     ("overhead: {perPod: many}", "overhead.perPod: 'many' is not a quantity"),
-    ("overhead: {perpod: 1}", "overhead.perpod: there is no such setting; there is perPod, perContainer"),
+    ("overhead: {perpod: 1}", "overhead.perpod: unknown field; valid fields: perPod, perContainer"),
     ("overhead: 3", "overhead: must be a mapping of settings, not 3"),
     (
         "requestPolicy: {default: 0}",

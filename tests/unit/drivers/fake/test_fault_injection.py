@@ -101,10 +101,10 @@ def test_orders_are_for_some_drivers_on_some_nodes() -> None:
     ("tree", "problem"),
     [
         ({"drivers": {}}, "control: drivers: must be a list"),
-        ({"driver": []}, "control: driver: there is no such setting"),
+        ({"driver": []}, "control: driver: unknown field"),
         (
             {"drivers": [{"devices": []}]},
-            "drivers[0].devices: there is no such setting; there is name, nodes",
+            "drivers[0].devices: unknown field; valid fields: name, nodes",
         ),
         ({"drivers": [{"health": [{"after": -1}]}]}, "health[0].after: must be a time"),
         ({"drivers": [{"absent": 3}]}, "drivers[0].absent: must be a list of strings"),

@@ -21,7 +21,7 @@ from plimsoll.drivers.plugin.prepared_claim_store import (
     build_record,
     read_boot_id,
 )
-from plimsoll.protocols.cdi import CdiFolders, Edits, read_spec
+from plimsoll.protocols.cdi import CdiCache, Edits, read_spec
 from tests.unit.drivers.plugin.fixtures import DRIVER, NODE, Widgets, run, short_dir
 from tests.unit.drivers.plugin.test_plugin_server import node_fixture
 
@@ -59,7 +59,7 @@ def test_injected_devices_become_cdi_edits(tmp_path: Path) -> None:
         (f"{DRIVER}/claim={REF.uid}-1",),
         (),
     ]
-    folders = CdiFolders([tmp_path / "cdi"])
+    folders = CdiCache([tmp_path / "cdi"])
     assert folders.faults() == ()
     edits = folders.edits([name for device in claim.devices for name in device.cdi])
     assert isinstance(edits, Edits)
@@ -192,7 +192,7 @@ def test_what_containers_read_about_their_devices(tmp_path: Path) -> None:
     }
     assert path.stat().st_mode & 0o777 == 0o644
     spec = read_spec(tmp_path / "cdi" / f"{DRIVER}_metadata_{REF.uid}_b.json")
-    edits = CdiFolders([tmp_path / "cdi"]).edits([names["b"]])
+    edits = CdiCache([tmp_path / "cdi"]).edits([names["b"]])
     assert isinstance(edits, Edits)
     (mount,) = edits.mounts
     assert mount.options == ("ro", "bind")
@@ -271,7 +271,7 @@ def test_metadata_reaches_the_first_device_of_each_request() -> None:
                 ((first, second),) = await node.prepare(ref)
                 assert first.cdi == (f"{DRIVER}/claim={ref.uid}-0", f"{DRIVER}/metadata={ref.uid}_it")
                 assert second.cdi == ()
-                edits = CdiFolders([node.cdi]).edits(first.cdi)
+                edits = CdiCache([node.cdi]).edits(first.cdi)
                 assert isinstance(edits, Edits)
                 assert "/resourceclaimtemplates/widget/it/" in edits.mounts[0].container_path
                 assert await node.prepare(ref) == [(first, second)]

@@ -90,7 +90,7 @@ class StandIn(LinuxKernel):
     def remove(self, folder: Path) -> int:
         if not folder.is_dir():
             return 0
-        if (folder / PROCS).read_text().split() or self.folders(folder):
+        if (folder / PROCS).read_text().split() or self.subdirectories(folder):
             return errno.EBUSY
         shutil.rmtree(folder)
         return 0
@@ -251,7 +251,7 @@ class V2StandIn(StandIn):
         if file.name == "cgroup.subtree_control":
             names = [*file.read_text().split(), value.removeprefix("+")]
             file.write_text(" ".join(dict.fromkeys(names)))
-            for name in self.folders(file.parent):
+            for name in self.subdirectories(file.parent):
                 (file.parent / name / "cgroup.controllers").write_text(" ".join(names))
                 self._fill(file.parent / name, names)
         elif file.name == "cgroup.kill":

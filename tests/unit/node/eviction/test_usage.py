@@ -44,10 +44,10 @@ def test_what_cannot_be_read_is_not_measured(tmp_path: Path, text: str) -> None:
 
 
 def test_this_machine(tmp_path: Path) -> None:
-    found = measure_machine(folder=tmp_path)
+    found = measure_machine(directory=tmp_path)
     assert 0 < found["memory.available"].available <= found["memory.available"].capacity
     assert 0 < found["nodefs.available"].available <= found["nodefs.available"].capacity
-    assert "nodefs.available" not in measure_machine(folder=tmp_path / "nowhere")
+    assert "nodefs.available" not in measure_machine(directory=tmp_path / "nowhere")
 
 
 def test_a_pod_is_measured_by_its_cgroup(tmp_path: Path) -> None:

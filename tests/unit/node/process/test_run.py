@@ -219,7 +219,7 @@ def test_two_agents_on_one_folder(folder: Path) -> None:
         async with cluster() as server:
             client = server.client(node_user("n"))
             async with running(NodeProcess(client, settings(folder), make=Notebook)):
-                with pytest.raises(ConfigError, match="uses this folder; stop it"):
+                with pytest.raises(ConfigError, match="uses this directory; stop it"):
                     await NodeProcess(client, settings(folder), make=Notebook).run()
             async with running(NodeProcess(client, settings(folder), make=Notebook)):
                 pass

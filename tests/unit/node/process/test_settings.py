@@ -34,7 +34,7 @@ eviction:
   soft: {memory.available: 10%}
   softGracePeriod: {memory.available: 30s}
   minimumReclaim: {memory.available: 50Mi}
-cdiFolders: [/a, /b]
+cdiSpecDirs: [/a, /b]
 nri: {socket: /run/nri.sock, config: /etc/nri}
 podResources: {callsPerSecond: 5, burst: 2}
 cgroups: {mode: plan, root: pods}

@@ -12,7 +12,7 @@ from pathlib import Path
 from plimsoll.node.cgroups import open_cgroups
 from plimsoll.node.layout import Layout
 from plimsoll.node.runtime import ProcessRuntime
-from plimsoll.protocols.cdi import CdiFolders
+from plimsoll.protocols.cdi import CdiCache
 
 from .yard import a_pod, shell
 
@@ -21,7 +21,7 @@ async def main(root: Path, cgroups: str, count: int) -> None:
     tree = open_cgroups(cgroups or "plimsoll-test", want="auto" if cgroups else "plan")
     tree.set_up()
     layout = Layout(root)
-    runtime = ProcessRuntime(layout, tree, CdiFolders([layout.cdi]))
+    runtime = ProcessRuntime(layout, tree, CdiCache([layout.cdi]))
     await runtime.start(lambda uid: None)
     for number in range(count):
         uid = f"pod-{number % 3}"

@@ -364,14 +364,14 @@ def test_a_shim_that_is_still_on_its_way() -> None:
                 container = runtime._containers["c1"]
                 spec = runtime._shim_spec(container, runtime._sandboxes.records["pod-1"])
                 program = runtime._program
-            (container.folder / "spec.json").write_text(json.dumps(spec))
-            record = json.loads((container.folder / "state.json").read_text())
-            (container.folder / "state.json").write_text(json.dumps({**record, "started": True}))
+            (container.directory / "spec.json").write_text(json.dumps(spec))
+            record = json.loads((container.directory / "state.json").read_text())
+            (container.directory / "state.json").write_text(json.dumps({**record, "started": True}))
             pid, said = shims.spawn(
                 program,
-                container.folder / "spec.json",
-                container.folder / "lock",
-                container.folder / "shim.err",
+                container.directory / "spec.json",
+                container.directory / "lock",
+                container.directory / "shim.err",
             )
             os.close(said)  # nobody listens any more
             async with yard.runtime() as runtime:

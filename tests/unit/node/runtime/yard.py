@@ -24,7 +24,7 @@ from plimsoll.node.runtime import ProcessRuntime, ProcessSettings
 from plimsoll.node.security.context import SecurityRequest
 from plimsoll.node.security.credentials import compute_credentials
 from plimsoll.node.security.rights import read_rights
-from plimsoll.protocols.cdi import CdiFolders
+from plimsoll.protocols.cdi import CdiCache
 
 PATIENCE = 30.0
 #: What a container gets that asks for nothing.
@@ -136,7 +136,7 @@ class Yard:
 
     def __init__(self, root: Path, cgroups: Cgroups | None = None) -> None:
         self.layout = Layout(root)
-        self.cdi = CdiFolders([self.layout.cdi])
+        self.cdi = CdiCache([self.layout.cdi])
         self.cgroups = cgroups or open_cgroups("plimsoll-test", want="plan")
         self.cgroups.set_up()
         self.changed: list[str] = []

@@ -72,7 +72,7 @@ def test_an_empty_file_is_the_defaults(tmp_path: Path) -> None:
     ("tree", "message"),
     [
         ([], "c: must be a mapping of settings, not []"),
-        ({"profils": []}, r"c: profils: there is no such setting; there is kind, apiVersion, "),
+        ({"profils": []}, r"c: profils: unknown field; valid fields: kind, apiVersion, "),
         ({"kind": "Pod"}, "c: kind: must be one of SchedulerConfiguration, not 'Pod'"),
         ({"profiles": []}, "c: profiles: must be a list with at least one entry, not []"),
         ({"profiles": ["a"]}, "c: profiles[0]: must be a mapping of settings, not 'a'"),
@@ -89,7 +89,7 @@ def test_an_empty_file_is_the_defaults(tmp_path: Path) -> None:
         ({"queue": {"maxBackoff": "10ms"}}, "c: queue.maxBackoff: must not be shorter than initialBackoff"),
         (
             {"queue": {"x": 1}},
-            "c: queue.x: there is no such setting; there is initialBackoff, maxBackoff, fl",
+            "c: queue.x: unknown field; valid fields: initialBackoff, maxBackoff, fl",
         ),
         ({"featureGates": {"Nope": True}}, "c: featureGates: unknown feature gate 'Nope'"),
         ({"featureGates": {"Nope": "x"}}, "c: featureGates.Nope: must be true or false, not 'x'"),

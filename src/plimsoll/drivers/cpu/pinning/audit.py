@@ -53,7 +53,7 @@ class ObservedCpuset:
 
     cpus: CpuSet
     is_container: bool
-    folder: Path | None = None
+    directory: Path | None = None
 
     def differs(self, desired: CpuSet) -> bool:
         return self.cpus != desired if self.is_container else not self.cpus <= desired
@@ -82,9 +82,9 @@ class CpusetObserver:
 
     def restore(self, observed: ObservedCpuset, desired: DesiredCpuset) -> str:
         """Write the desired cpuset; return the error or ""."""
-        if observed.folder is None or self._cpusets is None:
+        if observed.directory is None or self._cpusets is None:
             return "its cgroup is not known"
-        return self._cpusets.set(observed.folder, desired.cpus, desired.mems)
+        return self._cpusets.set(observed.directory, desired.cpus, desired.mems)
 
     def _read_cgroups(self, views: Mapping[str, ContainerView]) -> dict[str, ObservedCpuset]:
         if self._cpusets is None or self._finder is None:
@@ -95,11 +95,11 @@ class CpusetObserver:
             self._finder = CgroupFinder(hierarchy.root, self._files)
         found = {}
         pods = self._finder.pods({view.pod_uid for view in views.values() if view.pod_uid})
-        for folder in pods.values():
-            for id, inner in self._finder.containers(folder, views).items():
+        for directory in pods.values():
+            for id, inner in self._finder.containers(directory, views).items():
                 cpus = read_cpus(self._cpusets.cpus(inner)) if id in views else None
                 if cpus:
-                    found[id] = ObservedCpuset(cpus, is_container=True, folder=inner)
+                    found[id] = ObservedCpuset(cpus, is_container=True, directory=inner)
         return found
 
     def _read_process(self, view: ContainerView) -> CpuSet | None:

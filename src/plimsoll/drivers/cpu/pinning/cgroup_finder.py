@@ -29,9 +29,9 @@ class CgroupFinder:
         """Return the existing cgroups of pods by UID."""
         desired = set(uids)
         found = {
-            uid: folder
-            for uid, folder in self._known.items()
-            if uid in desired and self._files.read(folder / "cgroup.procs") is not None
+            uid: directory
+            for uid, directory in self._known.items()
+            if uid in desired and self._files.read(directory / "cgroup.procs") is not None
         }
         if len(found) < len(desired):
             found |= self._search(desired)
@@ -41,15 +41,15 @@ class CgroupFinder:
     def _search(self, uids: set[str]) -> dict[str, Path]:
         by_name = {_plain(uid): uid for uid in uids}
         found: dict[str, Path] = {}
-        for folder in self._walk(self._root, 0):
-            uid = by_name.get(pod_part(folder.name))
+        for directory in self._walk(self._root, 0):
+            uid = by_name.get(pod_part(directory.name))
             if uid is not None:
-                found.setdefault(uid, folder)
+                found.setdefault(uid, directory)
         return found
 
-    def _walk(self, folder: Path, depth: int) -> Iterator[Path]:
-        for name in self._files.folders(folder):
-            inner = folder / name
+    def _walk(self, directory: Path, depth: int) -> Iterator[Path]:
+        for name in self._files.subdirectories(directory):
+            inner = directory / name
             yield inner
             # Pod cgroups contain containers, whose children are their own.
             if depth < MAX_DEPTH and not pod_part(name):
@@ -59,7 +59,7 @@ class CgroupFinder:
         """Return the cgroups inside a pod's cgroup by container ID; unknown ones by what looks like an ID."""
         known = set(ids)
         found = {}
-        for name in self._files.folders(pod):
+        for name in self._files.subdirectories(pod):
             if not name.startswith(_NO_CONTAINERS):
                 found[container_id(name, known)] = pod / name
         return found

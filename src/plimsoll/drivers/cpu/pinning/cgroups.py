@@ -48,7 +48,7 @@ class ContainerCgroup:
     """Container with its cgroup."""
 
     view: ContainerView
-    folder: Path
+    directory: Path
     pod: Path
     known: bool = True
 
@@ -81,7 +81,7 @@ class CgroupEnforcer:
         self._files = files or LinuxFiles()
         self._interval = interval
         self._cpusets: Cpusets | None = None
-        self._folders: CgroupFinder | None = None
+        self._finder: CgroupFinder | None = None
         self._cgroups: dict[str, ContainerCgroup] = {}
         self._faults: dict[str, PinFault] = {}
         #: Cpusets written, to distinguish foreign changes from pending ones.
@@ -167,13 +167,13 @@ class CgroupEnforcer:
 
     def _apply_cpusets(self, pods: Iterable[PodContainers], snapshot: PinSnapshot) -> str:
         """Read, decide and write the cpusets of all containers; return the reason if that is impossible."""
-        if self._cpusets is None or self._folders is None:
+        if self._cpusets is None or self._finder is None:
             hierarchy = find_hierarchy(self._mount, self._files)
             if isinstance(hierarchy, str):
                 return hierarchy
             self._cpusets = Cpusets(hierarchy, self._files)
-            self._folders = CgroupFinder(hierarchy.root, self._files)
-        cgroups = self._look(pods, snapshot, self._cpusets, self._folders)
+            self._finder = CgroupFinder(hierarchy.root, self._files)
+        cgroups = self._look(pods, snapshot, self._cpusets, self._finder)
         owners: dict[str, str] = {}
         for cgroup in cgroups.values():
             for uid in cgroup.view.claims:
@@ -200,7 +200,11 @@ class CgroupEnforcer:
         return ""
 
     def _look(
-        self, pods: Iterable[PodContainers], snapshot: PinSnapshot, cpusets: Cpusets, folders: CgroupFinder
+        self,
+        pods: Iterable[PodContainers],
+        snapshot: PinSnapshot,
+        cpusets: Cpusets,
+        finder: CgroupFinder,
     ) -> dict[str, ContainerCgroup]:
         """Return all containers of these pods that have a cgroup, with their current cpusets."""
         unnamed = frozenset(
@@ -208,11 +212,11 @@ class CgroupEnforcer:
         )
         by_uid = {one.cgroup: one for one in pods}
         cgroups = {}
-        for uid, pod in folders.pods(by_uid).items():
+        for uid, pod in finder.pods(by_uid).items():
             one = by_uid[uid]
-            for id, folder in folders.containers(pod, one.containers).items():
+            for id, directory in finder.containers(pod, one.containers).items():
                 view = one.containers.get(id)
-                cgroup = ContainerCgroup(view or one.unknown_container(id), folder, pod, view is not None)
+                cgroup = ContainerCgroup(view or one.unknown_container(id), directory, pod, view is not None)
                 if unnamed and one.claims and cgroup.known:
                     cgroup = replace(cgroup, view=self._read_process_env(cgroup, unnamed))
                 cgroups[id] = self._read_current(cgroup, cpusets)
@@ -220,7 +224,7 @@ class CgroupEnforcer:
 
     def _read_process_env(self, cgroup: ContainerCgroup, unnamed: frozenset[str]) -> ContainerView:
         """Read claims known by UID alone (adopted from CDI files) from the environment of a process."""
-        pid = (self._files.read(cgroup.folder / "cgroup.procs") or "").partition("\n")[0]
+        pid = (self._files.read(cgroup.directory / "cgroup.procs") or "").partition("\n")[0]
         text = self._files.read(self._proc / pid / "environ") if pid.isdecimal() else None
         env_claims = read_env((text or "").split("\0"))
         if isinstance(env_claims, PinFault):
@@ -231,9 +235,9 @@ class CgroupEnforcer:
     def _read_current(self, cgroup: ContainerCgroup, cpusets: Cpusets) -> ContainerCgroup:
         view = replace(
             cgroup.view,
-            cpus=cpusets.cpus(cgroup.folder),
-            mems=cpusets.mems(cgroup.folder),
-            quota=cpusets.quota(cgroup.folder),
+            cpus=cpusets.cpus(cgroup.directory),
+            mems=cpusets.mems(cgroup.directory),
+            quota=cpusets.quota(cgroup.directory),
         )
         return replace(cgroup, view=view)
 
@@ -255,10 +259,10 @@ class CgroupEnforcer:
     def _write(self, cgroup: ContainerCgroup, desired: DesiredCpuset, cpusets: Cpusets) -> str:
         if matches_desired(cgroup.view, desired):
             return ""
-        problem = cpusets.set(cgroup.folder, desired.cpus, desired.mems)
+        problem = cpusets.set(cgroup.directory, desired.cpus, desired.mems)
         if not problem and desired.lift_quota:
-            problem = cpusets.lift_quota(cgroup.folder)
-        if problem and not self._files.read(cgroup.folder / "cgroup.procs"):
+            problem = cpusets.lift_quota(cgroup.directory)
+        if problem and not self._files.read(cgroup.directory / "cgroup.procs"):
             return ""  # the container has just exited
         if not problem:
             self.counters.changed += 1

@@ -31,7 +31,7 @@ class Files(Protocol):
 
     def write(self, file: Path, value: str) -> int: ...
 
-    def folders(self, folder: Path) -> tuple[str, ...]:
+    def subdirectories(self, directory: Path) -> tuple[str, ...]:
         """Return the names of subdirectories, sorted."""
         ...
 
@@ -59,10 +59,10 @@ def find_hierarchy(mount: Path, files: Files) -> Hierarchy | str:
 
 
 def _v1_root(mount: Path, controller: str, files: Files) -> Path | None:
-    for name in files.folders(mount) if files.read(mount / controller / "cgroup.procs") is None else ():
-        if controller in name.split(","):
-            return mount / name
-    return mount / controller if files.read(mount / controller / "cgroup.procs") is not None else None
+    if files.read(mount / controller / "cgroup.procs") is not None:
+        return mount / controller
+    joined = [name for name in files.subdirectories(mount) if controller in name.split(",")]
+    return mount / joined[0] if joined else None
 
 
 class Cpusets:
@@ -74,18 +74,18 @@ class Cpusets:
 
     # -- state
 
-    def cpus(self, folder: Path) -> str:
+    def cpus(self, directory: Path) -> str:
         """Return the effective cpuset, else the configured one."""
         names = ("cpuset.cpus.effective", CPUS) if self.hierarchy.version == 2 else (CPUS,)
-        return next(filter(None, (self._files.read(folder / name) for name in names)), "")
+        return next(filter(None, (self._files.read(directory / name) for name in names)), "")
 
-    def mems(self, folder: Path) -> str:
+    def mems(self, directory: Path) -> str:
         names = ("cpuset.mems.effective", MEMS) if self.hierarchy.version == 2 else (MEMS,)
-        return next(filter(None, (self._files.read(folder / name) for name in names)), "")
+        return next(filter(None, (self._files.read(directory / name) for name in names)), "")
 
-    def quota(self, folder: Path) -> int:
+    def quota(self, directory: Path) -> int:
         """Return the CFS quota of a cgroup in microseconds, 0 for none."""
-        cpu = self._cpu_folder(folder)
+        cpu = self._cpu_directory(directory)
         if cpu is None:
             return 0
         name = "cpu.max" if self.hierarchy.version == 2 else "cpu.cfs_quota_us"
@@ -94,73 +94,73 @@ class Cpusets:
 
     # -- writing; methods return the error or ""
 
-    def set(self, folder: Path, cpus: CpuSet, mems: str = "") -> str:
+    def set(self, directory: Path, cpus: CpuSet, mems: str = "") -> str:
         """Set the CPUs of a cgroup, and its memory nodes if given; return the error or ""."""
         if not cpus:
             return "an empty set is never written"
-        if self.hierarchy.version == 2 and (problem := self._enable_controller(folder)):
+        if self.hierarchy.version == 2 and (problem := self._enable_controller(directory)):
             return problem
-        problem = self._set(folder, CPUS, cpus)
+        problem = self._set(directory, CPUS, cpus)
         nodes = read_cpus(mems) or EMPTY
         if nodes and not problem:
-            problem = self._set(folder, MEMS, nodes)
+            problem = self._set(directory, MEMS, nodes)
         return problem
 
-    def lift_quota(self, folder: Path) -> str:
-        cpu = self._cpu_folder(folder)
-        if cpu is None or self.quota(folder) <= 0:
+    def lift_quota(self, directory: Path) -> str:
+        cpu = self._cpu_directory(directory)
+        if cpu is None or self.quota(directory) <= 0:
             return ""
         file, value = ("cpu.max", "max") if self.hierarchy.version == 2 else ("cpu.cfs_quota_us", "-1")
         number = self._files.write(cpu / file, value)
         return _format_error(cpu / file, value, number) if number else ""
 
-    def _set(self, folder: Path, name: str, desired: CpuSet) -> str:
-        for above in self._list_ancestors(folder):
+    def _set(self, directory: Path, name: str, desired: CpuSet) -> str:
+        for above in self._list_ancestors(directory):
             problem = self._widen(above, name, desired)
             if problem:
                 return problem
         if self.hierarchy.version == 1:
-            self._update_descendants(folder, name, desired)
-        problem = self._write(folder / name, desired)
-        return problem or self._check(folder, name, desired)
+            self._update_descendants(directory, name, desired)
+        problem = self._write(directory / name, desired)
+        return problem or self._check(directory, name, desired)
 
-    def _widen(self, folder: Path, name: str, desired: CpuSet) -> str:
+    def _widen(self, directory: Path, name: str, desired: CpuSet) -> str:
         """Extend the cpuset of an ancestor to include the desired CPUs."""
-        has = read_cpus(self._files.read(folder / name) or "")
+        has = read_cpus(self._files.read(directory / name) or "")
         if has is None or (not has and self.hierarchy.version == 2) or desired <= has:
             return ""
-        return self._write(folder / name, has | desired)
+        return self._write(directory / name, has | desired)
 
-    def _update_descendants(self, folder: Path, name: str, desired: CpuSet) -> None:
+    def _update_descendants(self, directory: Path, name: str, desired: CpuSet) -> None:
         """Update the cgroups inside a container: those with all CPUs get all again, others the intersection.
 
         Descendants that cannot be updated make the container's own update fail, which is reported.
         """
-        futures = dict(self._plan_descendants(folder, name, self._has(folder, name), desired))
+        futures = dict(self._plan_descendants(directory, name, self._has(directory, name), desired))
         if not futures:
             return
         # Set the union first, so that each cpuset stays a subset of its parent's.
-        for inner in (folder, *futures):
+        for inner in (directory, *futures):
             self._write(inner / name, self._has(inner, name) | futures.get(inner, desired))
         for inner in reversed(futures):
             self._write(inner / name, futures[inner])
 
     def _plan_descendants(
-        self, folder: Path, name: str, old: CpuSet, new: CpuSet, depth: int = 0
+        self, directory: Path, name: str, old: CpuSet, new: CpuSet, depth: int = 0
     ) -> Iterator[tuple[Path, CpuSet]]:
         """Return the new cpusets of the descendants of a cgroup, parents first."""
         if depth >= MAX_DEPTH:
             return
-        for part in self._files.folders(folder):
-            inner = folder / part
+        for part in self._files.subdirectories(directory):
+            inner = directory / part
             has = self._has(inner, name)
             if has:  # a cgroup without CPUs has no processes, and neither have its descendants
                 future = new if has == old else (has & new or new)
                 yield inner, future
                 yield from self._plan_descendants(inner, name, has, future, depth + 1)
 
-    def _has(self, folder: Path, name: str) -> CpuSet:
-        return read_cpus(self._files.read(folder / name) or "") or EMPTY
+    def _has(self, directory: Path, name: str) -> CpuSet:
+        return read_cpus(self._files.read(directory / name) or "") or EMPTY
 
     def _write(self, file: Path, value: CpuSet) -> str:
         if read_cpus(self._files.read(file) or "") == value:
@@ -168,17 +168,17 @@ class Cpusets:
         number = self._files.write(file, str(value))
         return _format_error(file, str(value), number) if number else ""
 
-    def _check(self, folder: Path, name: str, desired: CpuSet) -> str:
-        shown = self.cpus(folder) if name == CPUS else self.mems(folder)
+    def _check(self, directory: Path, name: str, desired: CpuSet) -> str:
+        shown = self.cpus(directory) if name == CPUS else self.mems(directory)
         if read_cpus(shown) == desired:
             return ""
-        return f"{folder / name} is {shown!r} after {str(desired)!r} was written"
+        return f"{directory / name} is {shown!r} after {str(desired)!r} was written"
 
-    def _enable_controller(self, folder: Path) -> str:
+    def _enable_controller(self, directory: Path) -> str:
         """Enable the cpuset controller in all ancestors (v2)."""
-        if self._files.read(folder / CPUS) is not None:
+        if self._files.read(directory / CPUS) is not None:
             return ""
-        for above in (self.hierarchy.root, *self._list_ancestors(folder)):
+        for above in (self.hierarchy.root, *self._list_ancestors(directory)):
             file = above / "cgroup.subtree_control"
             if "cpuset" in (self._files.read(file) or "").split():
                 continue
@@ -187,14 +187,14 @@ class Cpusets:
                 return _format_error(file, "+cpuset", number)
         return ""
 
-    def _list_ancestors(self, folder: Path) -> list[Path]:
+    def _list_ancestors(self, directory: Path) -> list[Path]:
         """Return the ancestors of a cgroup from the top, without the root."""
-        inner = folder.relative_to(self.hierarchy.root).parts[:-1]
+        inner = directory.relative_to(self.hierarchy.root).parts[:-1]
         return [self.hierarchy.root.joinpath(*inner[: depth + 1]) for depth in range(len(inner))]
 
-    def _cpu_folder(self, folder: Path) -> Path | None:
+    def _cpu_directory(self, directory: Path) -> Path | None:
         cpu = self.hierarchy.cpu
-        return None if cpu is None else cpu / folder.relative_to(self.hierarchy.root)
+        return None if cpu is None else cpu / directory.relative_to(self.hierarchy.root)
 
 
 def _format_error(file: Path, value: str, number: int) -> str:

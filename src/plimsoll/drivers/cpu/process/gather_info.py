@@ -71,8 +71,8 @@ def render(report: dict[str, Any]) -> str:
     return render_report(report)
 
 
-def write(report: dict[str, Any], folder: Path | None) -> Path:
-    return write_report(report, folder, now=datetime.now())
+def write(report: dict[str, Any], directory: Path | None) -> Path:
+    return write_report(report, directory, now=datetime.now())
 
 
 def _proc(root: Path) -> Path:

@@ -102,10 +102,10 @@ class CpuDriverProcess:
 
     def _find_unwritable_dirs(self) -> tuple[str, ...]:
         """Return a problem for each directory that cannot be written; claims fail while there is one."""
-        folder, cdi = self.settings.plugin_dir, self.settings.cdi
+        directory, cdi = self.settings.plugin_dir, self.settings.cdi
         found = []
-        if not _is_writable_dir(folder):
-            found.append(f"{folder} is not writable: claims cannot be checkpointed")
+        if not _is_writable_dir(directory):
+            found.append(f"{directory} is not writable: claims cannot be checkpointed")
         if os.path.lexists(cdi) and not _is_writable_dir(cdi):  # it is created with the first file
             found.append(f"{cdi} is not writable: CDI files cannot be written")
         return tuple(found)
@@ -224,16 +224,16 @@ class CpuDriverProcess:
         return read_state(self.driver, healthy=not self.problems()) if self._started else CpuMetricsSnapshot()
 
 
-def _is_writable_dir(folder: Path) -> bool:
-    return os.access(folder, os.W_OK | os.X_OK)
+def _is_writable_dir(directory: Path) -> bool:
+    return os.access(directory, os.W_OK | os.X_OK)
 
 
 def format_registration_error(refusal: str, root: Path) -> str:
     """Describe why a kubelet has not registered the driver, with the Go driver's text."""
     if refusal:
         return f'kubelet did not register the plugin, last rejection was "{refusal}"'
-    folder = root / "plugins_registry"
-    return f"kubelet never reported a registration status, check that it watches {folder}"
+    directory = root / "plugins_registry"
+    return f"kubelet never reported a registration status, check that it watches {directory}"
 
 
 def parse_listen_address(listen: str) -> tuple[str | None, int]:

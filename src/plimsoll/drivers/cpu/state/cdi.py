@@ -107,19 +107,19 @@ def list_requests(allocation: ClaimAllocation) -> tuple[str, ...]:
     )
 
 
-def write_file(folder: Path, allocation: ClaimAllocation, shared: CpuSet = EMPTY) -> CdiFault | None:
-    written = write_spec(folder, file_name(allocation.ref.uid), make_spec(allocation, shared))
+def write_file(directory: Path, allocation: ClaimAllocation, shared: CpuSet = EMPTY) -> CdiFault | None:
+    written = write_spec(directory, file_name(allocation.ref.uid), make_spec(allocation, shared))
     return written if isinstance(written, CdiFault) else None
 
 
-def remove_file(folder: Path, uid: str) -> CdiFault | None:
+def remove_file(directory: Path, uid: str) -> CdiFault | None:
     """Remove a CDI file durably: a file that reappears after a crash would be trusted."""
-    fault = remove_spec(folder, file_name(uid))
-    if fault is not None and not os.path.lexists(folder / file_name(uid)):
+    fault = remove_spec(directory, file_name(uid))
+    if fault is not None and not os.path.lexists(directory / file_name(uid)):
         return None  # no directory, so no file
     if fault is None:
         with contextlib.suppress(OSError):  # no directory, or one that cannot be synced
-            handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
                 os.fsync(handle)
             finally:
@@ -127,16 +127,16 @@ def remove_file(folder: Path, uid: str) -> CdiFault | None:
     return fault
 
 
-def read_files(folder: Path) -> tuple[dict[str, CpuClaimCdiFile], tuple[CdiFault, ...]]:
+def read_files(directory: Path) -> tuple[dict[str, CpuClaimCdiFile], tuple[CdiFault, ...]]:
     """Read the CDI files by claim UID, with faults for files without a claim."""
     files: dict[str, CpuClaimCdiFile] = {}
     faults: list[CdiFault] = []
     try:
-        names = sorted(entry.name for entry in os.scandir(folder))
+        names = sorted(entry.name for entry in os.scandir(directory))
     except FileNotFoundError:
         return {}, ()
     except (OSError, ValueError) as error:
-        return {}, (CdiFault("unreadable", str(folder), f"failed to list CDI files: {error}"),)
+        return {}, (CdiFault("unreadable", str(directory), f"failed to list CDI files: {error}"),)
     for name in names:
         if not _is_ours(name):
             continue
@@ -144,30 +144,30 @@ def read_files(folder: Path) -> tuple[dict[str, CpuClaimCdiFile], tuple[CdiFault
         if problem := validate_uid(uid):
             faults.append(CdiFault("invalid", ascii(name), f"belongs to no claim: {problem}"))
             continue
-        files[uid] = read_file(folder, uid)
+        files[uid] = read_file(directory, uid)
     return files, tuple(faults)
 
 
-def has_unknown_claims(folder: Path, known: Collection[str]) -> bool:
+def has_unknown_claims(directory: Path, known: Collection[str]) -> bool:
     """Report whether a file names CPUs for an unknown claim."""
     try:
-        names = [entry.name for entry in os.scandir(folder)]
+        names = [entry.name for entry in os.scandir(directory)]
     except (OSError, ValueError):
         return False
     uids = (name[len(_PREFIX) : -len(_SUFFIX)] for name in names if _is_ours(name))
-    return any(uid not in known and not validate_uid(uid) and read_file(folder, uid).cpus for uid in uids)
+    return any(uid not in known and not validate_uid(uid) and read_file(directory, uid).cpus for uid in uids)
 
 
-def exists(folder: Path, uid: str) -> bool:
-    return os.path.lexists(folder / file_name(uid))
+def exists(directory: Path, uid: str) -> bool:
+    return os.path.lexists(directory / file_name(uid))
 
 
 def _is_ours(name: str) -> bool:
     return name.startswith(_PREFIX) and name.endswith(_SUFFIX)
 
 
-def read_file(folder: Path, uid: str) -> CpuClaimCdiFile:
-    path = folder / file_name(uid)
+def read_file(directory: Path, uid: str) -> CpuClaimCdiFile:
+    path = directory / file_name(uid)
     spec = read_spec(path)
     if isinstance(spec, CdiFault):
         return CpuClaimCdiFile(uid, EMPTY, fault=spec.message, path=str(path))

@@ -176,9 +176,9 @@ class CPUState:
         """True if a CDI file is missing, so that no container of its claim can start; see
         `reconcile_files`.
         """
-        folder, gone = self.settings.cdi, self.released_elsewhere
+        directory, gone = self.settings.cdi, self.released_elsewhere
         wanted = (uid for uid, h in self._holdings.items() if not h.disputed and uid not in gone)
-        return any(not cdi.exists(folder, uid) for uid in wanted)
+        return any(not cdi.exists(directory, uid) for uid in wanted)
 
     @property
     def released_elsewhere(self) -> frozenset[str]:

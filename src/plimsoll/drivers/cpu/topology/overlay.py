@@ -72,10 +72,10 @@ def check_overlay(overlay: Mapping[str, str | None]) -> None:
         for parent in _parents(full):
             if overlay.get(parent) is not None:
                 raise InputError(f"sysfs overlay path {quote(parent)} is both a file and a directory")
-        folder, entry = _node_entry(full.removeprefix(SYS + "/"))
-        if folder and nodes.setdefault(folder, entry) != entry:
-            both = f"{nodes[folder]} and {entry}"
-            raise InputError(f"sysfs overlay defines multiple NUMA nodes beneath {SYS}/{folder}: {both}")
+        directory, entry = _node_entry(full.removeprefix(SYS + "/"))
+        if directory and nodes.setdefault(directory, entry) != entry:
+            both = f"{nodes[directory]} and {entry}"
+            raise InputError(f"sysfs overlay defines multiple NUMA nodes beneath {SYS}/{directory}: {both}")
 
 
 class SysFiles:
@@ -100,9 +100,9 @@ class SysFiles:
                 continue
             self._files[name] = contents
             while name:
-                folder, _, entry = name.rpartition("/")
-                self._directories.setdefault(folder, set()).add(entry)
-                name = folder
+                directory, _, entry = name.rpartition("/")
+                self._directories.setdefault(directory, set()).add(entry)
+                name = directory
             if moved := _node_entry(full.removeprefix(SYS + "/"))[0]:
                 self._moved.add(moved)
 
@@ -133,22 +133,22 @@ class SysFiles:
             os.close(file)
         return data.decode(errors="replace")
 
-    def names(self, folder: str) -> list[str]:
+    def names(self, directory: str) -> list[str]:
         """Return the sorted names in a directory; raises OSError if it does not exist."""
-        own = self._directories.get(folder, set())
+        own = self._directories.get(directory, set())
         names: set[str] = set()
-        if not self._is_hidden(folder):
+        if not self._is_hidden(directory):
             try:
-                names.update(os.listdir(self._prefix + folder))
+                names.update(os.listdir(self._prefix + directory))
             except OSError:
                 if not own:
                     raise
         elif not own:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), folder)
-        if folder in self._moved:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), directory)
+        if directory in self._moved:
             names = {name for name in names if not _NODE_ENTRY.fullmatch(name)}
         if self._hidden:
-            names = {name for name in names if f"{folder}/{name}" not in self._hidden}
+            names = {name for name in names if f"{directory}/{name}" not in self._hidden}
         return sorted(names | own)
 
     def _is_hidden(self, name: str) -> bool:
@@ -178,7 +178,7 @@ def _parents(name: str) -> list[str]:
 def _node_entry(name: str) -> tuple[str, str]:
     """Return the directory of a CPU and the NUMA node that a path assigns to it, or two empty strings."""
     parts = name.split("/")
-    folder = "/".join(parts[:4])
-    if len(parts) > 4 and _CPU_DIR.fullmatch(folder) and _NODE_ENTRY.fullmatch(parts[4]):
-        return folder, parts[4]
+    directory = "/".join(parts[:4])
+    if len(parts) > 4 and _CPU_DIR.fullmatch(directory) and _NODE_ENTRY.fullmatch(parts[4]):
+        return directory, parts[4]
     return "", ""

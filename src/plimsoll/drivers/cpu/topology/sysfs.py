@@ -85,10 +85,10 @@ def read_topology(
 
 
 def _read_row(files: SysFiles, cpu: int, nodes: _Nodes) -> CpuRow | SkippedCpu:
-    folder = f"{CPUS}/cpu{cpu}"
+    directory = f"{CPUS}/cpu{cpu}"
     numbers: dict[str, int] = {}
     for what, name in (("socket_id", "physical_package_id"), ("core_id", "core_id")):
-        path = f"{folder}/topology/{name}"
+        path = f"{directory}/topology/{name}"
         try:
             text = files.read(path)
         except OSError as error:
@@ -100,15 +100,16 @@ def _read_row(files: SysFiles, cpu: int, nodes: _Nodes) -> CpuRow | SkippedCpu:
         except InputError as error:
             return SkippedCpu(cpu, f"could not parse {what} {quote(text)} for cpu {cpu}: {error}")
     try:
-        node = nodes.of(cpu, files.names(folder))
+        node = nodes.of(cpu, files.names(directory))
     except OSError as error:
         return SkippedCpu(
-            cpu, f"could not read NUMA node for cpu {cpu} from sysfs: open {folder}: {format_os_error(error)}"
+            cpu,
+            f"could not read NUMA node for cpu {cpu} from sysfs: open {directory}: {format_os_error(error)}",
         )
     if node is None:
         return SkippedCpu(cpu, f"could not determine NUMA node for CPU {cpu}")
-    cluster = _read_quietly(files, f"{folder}/topology/cluster_id", parse_number)
-    die = _read_quietly(files, f"{folder}/topology/die_id", parse_number)
+    cluster = _read_quietly(files, f"{directory}/topology/cluster_id", parse_number)
+    die = _read_quietly(files, f"{directory}/topology/die_id", parse_number)
     l3_id, sharers = _read_l3(files, cpu)
     return CpuRow(
         cpu,
@@ -118,21 +119,21 @@ def _read_row(files: SysFiles, cpu: int, nodes: _Nodes) -> CpuRow | SkippedCpu:
         die=-1 if die is None else max(die, -1),
         cluster=-1 if cluster is None or cluster == _NO_CLUSTER else max(cluster, -1),
         l3_id=l3_id,
-        cores=_read_siblings(files, folder),
+        cores=_read_siblings(files, directory),
         sharers=sharers,
     )
 
 
-def _read_siblings(files: SysFiles, folder: str) -> CpuSet | None:
+def _read_siblings(files: SysFiles, directory: str) -> CpuSet | None:
     """Read the threads of a CPU's core, from the new or the old file name.
 
     Ignored if an overlay changes the IDs of the CPU but not the list.
     """
     for name in ("core_cpus_list", "thread_siblings_list"):
-        path = f"{folder}/topology/{name}"
+        path = f"{directory}/topology/{name}"
         if (found := _read_quietly(files, path, parse_list)) is not None:
             moved = any(
-                files.is_overlaid(f"{folder}/topology/{other}")
+                files.is_overlaid(f"{directory}/topology/{other}")
                 for other in ("physical_package_id", "core_id", "die_id", "cluster_id")
             )
             return None if moved and not files.is_overlaid(path) else found
@@ -145,17 +146,17 @@ def _read_l3(files: SysFiles, cpu: int) -> tuple[int, CpuSet | None]:
     DIFF: the Go driver skips a CPU whose cache files are missing or unreadable; here it only has no L3 cache
     (test_cache_files_never_cost_a_cpu).
     """
-    folder = f"{CPUS}/cpu{cpu}/cache"
+    directory = f"{CPUS}/cpu{cpu}/cache"
     try:
-        entries = files.names(folder)
+        entries = files.names(directory)
     except OSError:
         return -1, None
     for entry in entries:
         if not entry.startswith("index"):
             continue
-        if _read_quietly(files, f"{folder}/{entry}/level", str.strip) != "3":
+        if _read_quietly(files, f"{directory}/{entry}/level", str.strip) != "3":
             continue
-        id_path, list_path = f"{folder}/{entry}/id", f"{folder}/{entry}/shared_cpu_list"
+        id_path, list_path = f"{directory}/{entry}/id", f"{directory}/{entry}/shared_cpu_list"
         sharers = _read_quietly(files, list_path, parse_list)
         l3_id = _read_quietly(files, id_path, lambda text: parse_number(text, _L3_ID_MAX))
         if l3_id is None or l3_id < 0:

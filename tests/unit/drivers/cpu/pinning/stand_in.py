@@ -18,7 +18,7 @@ class V1(V1StandIn):
         refused = super().refuse(file, value)
         if refused or file.name not in (CPUS, "cpuset.mems"):
             return refused
-        below = [file.parent / name / file.name for name in self.folders(file.parent)]
+        below = [file.parent / name / file.name for name in self.subdirectories(file.parent)]
         if any(not CpuSet.parse(inner.read_text()) <= CpuSet.parse(value) for inner in below):
             return errno.EBUSY
         return 0

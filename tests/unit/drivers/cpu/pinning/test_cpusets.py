@@ -181,12 +181,12 @@ def test_files_are_never_made(tmp_path: Path) -> None:
     assert files.write(tmp_path / "new", "x") != 0
     assert not (tmp_path / "new").exists()
     assert files.read(tmp_path / "new") is None
-    assert files.folders(tmp_path / "new") == ()
+    assert files.subdirectories(tmp_path / "new") == ()
     (tmp_path / "old").write_text(" a\n")
     assert files.write(tmp_path / "old", "b") == 0
     (tmp_path / "in").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "in")
-    assert files.folders(tmp_path) == ("in",)
+    assert files.subdirectories(tmp_path) == ("in",)
 
 
 # -- where containers are

@@ -23,7 +23,7 @@ from plimsoll.drivers.cpu.state.cdi import (
     write_file,
 )
 from plimsoll.drivers.cpu.state.claim_allocation import ClaimAllocation, CpuAssignment
-from plimsoll.protocols.cdi import CdiFolders, Edits
+from plimsoll.protocols.cdi import CdiCache, Edits
 from plimsoll.protocols.dra import ClaimRef
 from tests.unit.drivers.cpu.state.fixtures import NODE, uid_of
 
@@ -68,7 +68,7 @@ def test_a_file_reads_back(tmp_path: Path) -> None:
 
 def test_requests_apart(tmp_path: Path) -> None:
     assert write_file(tmp_path, make_holding("2-3", "10-11", per_request=True)) is None
-    folders = CdiFolders([tmp_path])
+    folders = CdiCache([tmp_path])
     one = folders.edits([f"dra.k8s.io/cpu=claim-{UID}_b"])
     assert isinstance(one, Edits)
     assert one.variables == {
@@ -82,7 +82,7 @@ def test_requests_apart(tmp_path: Path) -> None:
 
 def test_shared_cpus_are_included(tmp_path: Path) -> None:
     assert write_file(tmp_path, make_holding("2-3"), CpuSet([0, 1])) is None
-    edits = CdiFolders([tmp_path]).edits([f"dra.k8s.io/cpu=claim-{UID}"])
+    edits = CdiCache([tmp_path]).edits([f"dra.k8s.io/cpu=claim-{UID}"])
     assert isinstance(edits, Edits)
     assert edits.variables == {f"DRA_CPUSET_{UID}": "2-3", "DRA_SHARED_CPUSET": "0-1"}
     assert read_file(tmp_path, UID).cpus == CpuSet([2, 3])

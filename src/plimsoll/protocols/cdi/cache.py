@@ -48,11 +48,11 @@ class _Catalogue:
     faults: tuple[CdiFault, ...]
 
 
-class CdiFolders:
+class CdiCache:
     """CDI directories in ascending precedence; absent directories count as empty."""
 
-    def __init__(self, folders: Sequence[Path]) -> None:
-        self.folders = tuple(folders)
+    def __init__(self, directories: Sequence[Path]) -> None:
+        self.directories = tuple(directories)
         self._files: dict[Path, _File] = {}
         self._catalogue = _Catalogue({}, {}, ())
         self._read = False
@@ -89,7 +89,7 @@ class CdiFolders:
             files: dict[Path, _File] = {}
             listing: list[list[Path]] = []
             faults: list[CdiFault] = []
-            for directory in self.folders:
+            for directory in self.directories:
                 paths: list[Path] = []
                 try:
                     stamps = _scan(directory)
@@ -115,7 +115,7 @@ class CdiFolders:
 
 
 def combine(
-    folders: Iterable[Sequence[tuple[Path, CdiSpec | CdiFault]]], faults: Iterable[CdiFault] = ()
+    directories: Iterable[Sequence[tuple[Path, CdiSpec | CdiFault]]], faults: Iterable[CdiFault] = ()
 ) -> _Catalogue:
     """Combine the files of all directories.
 
@@ -126,7 +126,7 @@ def combine(
     priority: dict[str, int] = {}
     conflicts: dict[str, CdiFault] = {}
     found = list(faults)
-    for order, files in enumerate(folders):
+    for order, files in enumerate(directories):
         for path, content in files:
             if isinstance(content, CdiFault):
                 found.append(content)

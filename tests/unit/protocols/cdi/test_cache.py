@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.protocols.cdi import (
+    CdiCache,
     CdiFault,
-    CdiFolders,
     CdiSpec,
     CdiSpecDevice,
     Edits,
@@ -21,7 +21,7 @@ from plimsoll.protocols.cdi import (
     spec_name,
     write_spec,
 )
-from plimsoll.protocols.cdi.folders import combine
+from plimsoll.protocols.cdi.cache import combine
 from plimsoll.protocols.cdi.reading import MAX_SIZE, read_spec
 
 
@@ -54,7 +54,7 @@ def test_edits_of_a_file_come_once_and_first(two: tuple[Path, Path]) -> None:
     low, high = two
     write(low, "a", a_spec("x", "y", common="FILE=a"))
     write(high, "b", a_spec("z", kind="v.com/d", common="FILE=b"))
-    folders = CdiFolders([low, high])
+    folders = CdiCache([low, high])
     edits = folders.edits(["v.com/c=y", "v.com/d=z", "v.com/c=x", "v.com/c=y"])
     assert isinstance(edits, Edits)
     assert edits.env == ("FILE=a", "Y=1", "FILE=b", "Z=1", "X=1")
@@ -65,7 +65,7 @@ def test_later_folder_wins(two: tuple[Path, Path]) -> None:
     low, high = two
     write(low, "a", a_spec("x", "only", value="low"))
     write(high, "a", a_spec("x", value="high"))
-    folders = CdiFolders([low, high])
+    folders = CdiCache([low, high])
     assert folders.edits(["v.com/c=x"]) == Edits(env=("X=high",))
     assert folders.edits(["v.com/c=only"]) == Edits(env=("ONLY=low",))
     assert folders.faults() == ()
@@ -74,7 +74,7 @@ def test_later_folder_wins(two: tuple[Path, Path]) -> None:
 def test_conflict_in_a_folder_drops_both_and_says_which(two: tuple[Path, Path]) -> None:
     low, high = two
     first, second = write(high, "a", a_spec("x", "other")), write(high, "b.yaml", a_spec("x"))
-    folders = CdiFolders([low, high])
+    folders = CdiCache([low, high])
     faults = folders.edits(["v.com/c=x"])
     assert isinstance(faults, tuple)
     assert faults[0].code == "conflict"
@@ -112,7 +112,7 @@ def test_precedence_against_the_naive_way(content: list[list[list[str]]]) -> Non
 
 
 def test_changes_are_seen(tmp_path: Path) -> None:
-    folders = CdiFolders([tmp_path / "not-yet"])
+    folders = CdiCache([tmp_path / "not-yet"])
     assert isinstance(folders.edits(["v.com/c=x"]), tuple)
     path = write(tmp_path / "not-yet", "a", a_spec("x", value="1"))
     assert folders.edits(["v.com/c=x"]) == Edits(env=("X=1",))
@@ -138,9 +138,9 @@ def test_a_file_that_is_settled_is_read_once(tmp_path: Path, monkeypatch: pytest
         reads.append(path)
         return read_spec(path)
 
-    monkeypatch.setattr("plimsoll.protocols.cdi.folders.read_spec", counting)
-    monkeypatch.setattr("plimsoll.protocols.cdi.folders._UNSETTLED", -1)
-    folders = CdiFolders([tmp_path])
+    monkeypatch.setattr("plimsoll.protocols.cdi.cache.read_spec", counting)
+    monkeypatch.setattr("plimsoll.protocols.cdi.cache._UNSETTLED", -1)
+    folders = CdiCache([tmp_path])
     for _ in range(5):
         assert isinstance(folders.edits(["v.com/c=x"]), Edits)
     assert reads == [path]
@@ -148,7 +148,7 @@ def test_a_file_that_is_settled_is_read_once(tmp_path: Path, monkeypatch: pytest
 
 def test_names_that_do_not_resolve(tmp_path: Path) -> None:
     write(tmp_path, "a", a_spec("x"))
-    faults = CdiFolders([tmp_path]).edits(["v.com/c=y", "v.com/c=x", "w.com/c=x", "what"])
+    faults = CdiCache([tmp_path]).edits(["v.com/c=y", "v.com/c=x", "w.com/c=x", "what"])
     assert isinstance(faults, tuple)
     assert [fault.where for fault in faults] == ["v.com/c=y", "w.com/c=x", "what"]
     assert [fault.message for fault in faults] == [
@@ -159,7 +159,7 @@ def test_names_that_do_not_resolve(tmp_path: Path) -> None:
 
 
 def test_nothing_asked_for_is_nothing_given(tmp_path: Path) -> None:
-    assert CdiFolders([tmp_path]).edits([]) == Edits()
+    assert CdiCache([tmp_path]).edits([]) == Edits()
 
 
 def deep_yaml() -> bytes:
@@ -206,7 +206,7 @@ def test_hostile_files_are_reported_and_others_still_work(tmp_path: Path) -> Non
     (tmp_path / "good2.json").rename(tmp_path / "elsewhere")
     (tmp_path / "link.yaml").unlink()
     (tmp_path / "link.json").symlink_to(tmp_path / "elsewhere")
-    folders = CdiFolders([tmp_path])
+    folders = CdiCache([tmp_path])
     started = time.monotonic()
     assert folders.edits(["v.com/c=x"]) == Edits(env=("X=1",))
     assert folders.edits(["w/c=y"]) == Edits(env=("Y=1",))
@@ -219,7 +219,7 @@ def test_hostile_files_are_reported_and_others_still_work(tmp_path: Path) -> Non
 
 def test_a_directory_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    folders = CdiFolders([tmp_path / "file", tmp_path])
+    folders = CdiCache([tmp_path / "file", tmp_path])
     write(tmp_path, "a", a_spec("x"))
     assert isinstance(folders.edits(["v.com/c=x"]), Edits)
     assert [fault.code for fault in folders.faults()] == ["unreadable"]
@@ -255,7 +255,7 @@ def test_writing_leaves_no_half_of_a_file(tmp_path: Path) -> None:
 def test_what_a_crash_leaves_goes_with_the_file(tmp_path: Path) -> None:
     for tidy in (lambda: write(tmp_path, "a.json", a_spec("x")), lambda: remove_spec(tmp_path, "a.json")):
         (tmp_path / ".a.json.tmp").write_text("half of")
-        assert CdiFolders([tmp_path]).faults() == ()
+        assert CdiCache([tmp_path]).faults() == ()
         tidy()
         assert not (tmp_path / ".a.json.tmp").exists()
     assert list(tmp_path.iterdir()) == []
