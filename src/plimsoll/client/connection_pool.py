@@ -254,10 +254,15 @@ class Connections:
 
     async def _connect(self, seconds: float, context: ssl.SSLContext | None) -> Connection:
         name = None if context is None else self._name or self._host
-        async with asyncio.timeout(seconds):
-            _, connection = await asyncio.get_running_loop().create_connection(
-                Connection, self._host, self._port, ssl=context, server_hostname=name
-            )
+        connection = Connection()
+        try:
+            async with asyncio.timeout(seconds):
+                await asyncio.get_running_loop().create_connection(
+                    lambda: connection, self._host, self._port, ssl=context, server_hostname=name
+                )
+        except BaseException:
+            connection.leave()  # cancelled right after the handshake: asyncio only starts a TLS shutdown
+            raise
         return connection
 
     def _leave(self, connections: deque[Connection]) -> None:

@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import os
+import socket
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 from urllib.parse import urlencode, urlsplit
+from weakref import WeakSet
 
 import aiohttp
 import yarl
@@ -44,6 +46,7 @@ class HttpTransport:
         if self._compressed is None:
             self._compressed = not is_loopback(urlsplit(self._base).hostname or "")
         self._session: aiohttp.ClientSession | None = None
+        self._sockets = _SessionSockets()
         self._slots = asyncio.Semaphore(config.in_flight)
         self._address = urlsplit(self._base)
         self._connections: Connections | None = None
@@ -129,6 +132,7 @@ class HttpTransport:
         if self._session is not None:
             session, self._session = self._session, None
             await session.close()
+            await self._sockets.close()
 
     async def _open(
         self, request: Request, timeout: aiohttp.ClientTimeout, compressed: bool | None
@@ -161,7 +165,9 @@ class HttpTransport:
 
     def _begin(self) -> aiohttp.ClientSession:
         if self._session is None:
-            connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_SECONDS)
+            connector = aiohttp.TCPConnector(
+                limit=0, keepalive_timeout=_KEEP_ALIVE_SECONDS, socket_factory=self._sockets.create
+            )
             self._session = aiohttp.ClientSession(
                 connector=connector, cookie_jar=aiohttp.DummyCookieJar(), read_bufsize=1 << 20
             )
@@ -212,6 +218,37 @@ class HttpTransport:
 
     def _where(self) -> str:
         return f" ({self._config.origin})" if self._config.origin else ""
+
+
+class _SessionSockets:
+    """Sockets of a session, to close those that aiohttp no longer knows.
+
+    When a request is cancelled right after the TLS handshake, asyncio starts a TLS shutdown, which waits for
+    the server and would outlive the session.
+    """
+
+    def __init__(self) -> None:
+        self._sockets: WeakSet[socket.socket] = WeakSet()
+
+    def create(self, address: tuple[Any, ...]) -> socket.socket:
+        """Create a socket for an entry of getaddrinfo; see `TCPConnector`."""
+        family, kind, protocol, *_ = address
+        created = socket.socket(family, kind, protocol)
+        self._sockets.add(created)
+        return created
+
+    async def close(self) -> None:
+        """Cut connections that are still open; the event loop then closes them."""
+        for each in self._list_open():
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+        for _ in range(10):
+            if not self._list_open():
+                break
+            await asyncio.sleep(0)
+
+    def _list_open(self) -> list[socket.socket]:
+        return [each for each in self._sockets if each.fileno() >= 0]
 
 
 def _connect_seconds(request: Request) -> float:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import ssl
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp.client_proto import ResponseHandler
 
 from plimsoll.apiserver.auth.certificates import CertificateAuthority, create_ssl_context
 from plimsoll.apiserver.auth.users import User
 from plimsoll.client import Client, ClientConfig, Impersonation, Material
+from plimsoll.client.connection_pool import Connection
 from plimsoll.client.endpoints import CONFIG_MAPS
 from plimsoll.client.http import HttpTransport, is_loopback
 from plimsoll.client.transport import Request
@@ -468,5 +472,62 @@ def test_a_secure_server_through_a_proxy(tmp_path: Path, name: str) -> None:
             assert found["target"] == "/api/v1/namespaces/default/configmaps/a"
             assert asked == [f"CONNECT 127.0.0.1:{wire.port} HTTP/1.1"]
         await asyncio.wait(tasks)
+
+    asyncio.run(run())
+
+
+class SilentTlsServer(threading.Thread):
+    """A server that finishes the TLS handshake and then only waits for the TCP connection to be closed."""
+
+    def __init__(self, tls: ssl.SSLContext) -> None:
+        super().__init__(daemon=True)
+        self._tls = tls
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"https://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.disconnected = threading.Event()
+
+    def run(self) -> None:
+        with self._listener:
+            accepted, _ = self._listener.accept()
+        # From here on without TLS, so that a close_notify is not answered.
+        raw = self._tls.wrap_socket(accepted, server_side=True).detach()
+        with socket.socket(fileno=raw) as connection:
+            try:
+                while connection.recv(1024):
+                    pass
+            except ConnectionError:
+                pass
+        self.disconnected.set()
+
+
+@pytest.mark.parametrize("kind", [Connection, ResponseHandler])
+def test_a_call_cancelled_right_after_the_handshake_leaves_no_connection(
+    kind: type[asyncio.Protocol], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The handshake is complete, but the task that waits for it has not resumed."""
+    authority, tls = server_tls(tmp_path)
+    server = SilentTlsServer(tls)
+    server.start()
+    original = kind.connection_made
+
+    async def run() -> None:
+        transport = HttpTransport(ClientConfig(server.url, authority=Material(authority.certificate)))
+
+        async def stream() -> None:
+            async with transport.stream(GET):
+                pass
+
+        call = transport.send(GET) if kind is Connection else stream()
+        task = asyncio.ensure_future(call)
+
+        def cancel(self: Any, connection: asyncio.BaseTransport) -> None:
+            original(self, connection)
+            asyncio.get_running_loop().call_soon(task.cancel)
+
+        monkeypatch.setattr(kind, "connection_made", cancel)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await transport.close()
+        assert await asyncio.to_thread(server.disconnected.wait, 5)
 
     asyncio.run(run())
