@@ -97,9 +97,9 @@ class WhatifResult:
                 {
                     "pod": full_name(name),
                     "now": self.now.get(name) or None,
-                    "before": _standing(before.get(name)),
+                    "before": _placement(before.get(name)),
                     "after": {
-                        **_standing(after.get(name)),
+                        **_placement(after.get(name)),
                         "charges": {res: format_amount(res, n) for res, n in charges.get(name, {}).items()},
                         "devices": list(devices.get(name, ())),
                     },
@@ -125,8 +125,8 @@ class WhatifResult:
         names = sorted({*self.concerned(), *self.differing(prediction)}, key=by_number)
         return {
             "about": prediction.about,
-            "placed": sum(1 for placement_state in state.values() if placement_state.node),
-            "pending": sum(1 for placement_state in state.values() if not placement_state.node),
+            "placed": sum(1 for placement in state.values() if placement.node),
+            "pending": sum(1 for placement in state.values() if not placement.node),
             "pastTheLine": [
                 {"node": over.node, "resource": over.resource, "by": format_amount(over.resource, over.units)}
                 for over in prediction.past
@@ -135,7 +135,7 @@ class WhatifResult:
             "pods": [
                 {
                     "pod": full_name(name),
-                    **_standing(state.get(name)),
+                    **_placement(state.get(name)),
                     "ours": ours.get(name, ABSENT).node or None,
                 }
                 for name in names
@@ -153,10 +153,10 @@ class WhatifResult:
         return sorted(found, key=by_number)
 
 
-def _standing(placement_state: PodPlacement | None) -> dict[str, Any]:
-    if placement_state is None or placement_state.gone:
+def _placement(placement: PodPlacement | None) -> dict[str, Any]:
+    if placement is None or placement.gone:
         return {"exists": False, "node": None, "why": ""}
-    return {"exists": True, "node": placement_state.node or None, "why": placement_state.why}
+    return {"exists": True, "node": placement.node or None, "why": placement.why}
 
 
 def _evicted(each: EvictedPod) -> dict[str, Any]:

@@ -42,7 +42,7 @@ def run_whatif(
     settings = settings or SchedulerProfile.default()
     kube_schedulers = [find_kube_scheduler(name) for name in dict.fromkeys(plan.versus) if name != OURS]
     whatif = Whatif(cluster_state, settings=settings, lent=lent)
-    now = {name: placement_state.node for name, placement_state in whatif.state().items()}
+    now = {name: placement.node for name, placement in whatif.state().items()}
     with whatif.branch() as before:
         before.schedule(preempt=plan.preempt, tick=tick)
         state_before = before.state()

@@ -6,7 +6,7 @@ Empty sections are omitted. Many pods are summarized by workload and node; `wide
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from textwrap import wrap
 
 from plimsoll.tools.colors import Paint
@@ -15,7 +15,7 @@ from plimsoll.tools.top.nodes import resource_order
 from plimsoll.tools.top.table import format_short
 from plimsoll.tools.whatif.exhaustive import Proof, ProofVerdict
 from plimsoll.tools.whatif.fragmentation import Fragmentation
-from plimsoll.tools.whatif.outcome import EvictedPod, Name, PodPlacement, full_name, stem_of
+from plimsoll.tools.whatif.outcome import EvictedPod, Name, PodPlacement, PodPlacements, full_name, stem_of
 from plimsoll.tools.whatif.result import ABSENT, Prediction, WhatifResult
 
 #: Pods and nodes listed by name.
@@ -97,6 +97,7 @@ def _pods(report: WhatifResult, paint: Paint, wide: bool) -> Iterator[str]:
     names = report.concerned()
     if not names:
         return
+    evicted = {each.pod for each in report.evicted}
     devices = {each.pod: each.devices for each in report.outcome.placed}
     charges = {each.pod: _charges(each.charges) for each in report.outcome.placed}
     if wide or len(names) <= FEW:
@@ -104,8 +105,8 @@ def _pods(report: WhatifResult, paint: Paint, wide: bool) -> Iterator[str]:
         rows += [
             (
                 full_name(name),
-                _short(before.get(name, ABSENT)),
-                _short(after.get(name, ABSENT)),
+                _short(before.get(name, ABSENT), evicted=name in report.now),  # the baseline only preempts
+                _short(after.get(name, ABSENT), evicted=name in evicted),
                 charges.get(name) or "-",
                 ", ".join(devices.get(name, ())) or "-",
             )
@@ -118,8 +119,8 @@ def _pods(report: WhatifResult, paint: Paint, wide: bool) -> Iterator[str]:
         table.append(
             (
                 text,
-                _summary([before.get(name, ABSENT) for name in group]),
-                _summary([after.get(name, ABSENT) for name in group]),
+                _summary({name: before.get(name, ABSENT) for name in group}, report.now),
+                _summary({name: after.get(name, ABSENT) for name in group}, evicted),
             )
         )
     yield from _table(table, paint)
@@ -132,16 +133,18 @@ def _charges(units: Mapping[str, int]) -> str:
     )
 
 
-def _short(placement_state: PodPlacement) -> str:
-    if placement_state.gone:
-        return "-"
-    return placement_state.node or "pending"
+def _short(placement: PodPlacement, *, evicted: bool) -> str:
+    """Return the node of a pod, or its state; "-" if it does not exist and was not evicted either."""
+    if placement.gone:
+        return "evicted" if evicted else "-"
+    return placement.node or "pending"
 
 
-def _summary(standings: Sequence[PodPlacement]) -> str:
-    """Summarize the placements of many pods."""
-    placed = Counter(each.node for each in standings if each.node)
-    pending = sum(1 for each in standings if not each.node and not each.gone)
+def _summary(placements: PodPlacements, evicted: Container[Name]) -> str:
+    """Summarize the placements of many pods; those of `evicted` that do not exist were evicted."""
+    placed = Counter(each.node for each in placements.values() if each.node)
+    pending = sum(1 for each in placements.values() if not each.node and not each.gone)
+    gone = sum(1 for name, each in placements.items() if each.gone and name in evicted)
     parts = []
     if placed:
         named = [f"{node} x{count}" if count > 1 else node for node, count in placed.most_common(2)]
@@ -149,6 +152,8 @@ def _summary(standings: Sequence[PodPlacement]) -> str:
         parts.append(", ".join(named) + (f" and {more} more nodes" if more > 0 else ""))
     if pending:
         parts.append(f"{pending} pending")
+    if gone:
+        parts.append(f"{gone} evicted")
     return "; ".join(parts) or "-"
 
 
@@ -198,7 +203,7 @@ def _prediction(report: WhatifResult, prediction: Prediction, paint: Paint, wide
     if differing:
         yield from _differing(report, prediction, differing, paint, wide)
     else:
-        pending = sum(1 for placement_state in prediction.state.values() if not placement_state.node)
+        pending = sum(1 for placement in prediction.state.values() if not placement.node)
         yield f"  the same pods are scheduled ({pending} pending)"
     if prediction.past:
         nodes = len({over.node for over in prediction.past})
@@ -213,21 +218,19 @@ def _prediction(report: WhatifResult, prediction: Prediction, paint: Paint, wide
 def _differing(
     report: WhatifResult, prediction: Prediction, differing: Sequence[Name], paint: Paint, wide: bool
 ) -> Iterator[str]:
-    ours, theirs = report.states[1], prediction.state
+    states = report.states[1], prediction.state
     yield f"  {len(differing)} {'pod differs' if len(differing) == 1 else 'pods differ'}:"
     rows = [("POD", "PLIMSOLL", prediction.name.upper())]
     shown = differing if wide else differing[:FEW]
     rows += [
-        (full_name(name), _short(ours.get(name, ABSENT)), _short(theirs.get(name, ABSENT))) for name in shown
+        (full_name(name), *(_short(state.get(name, ABSENT), evicted=name in report.now) for state in states))
+        for name in shown
     ]
     yield from _table(rows, paint, "  ", wide=wide)
     if len(differing) > len(shown):
         yield f"  and {len(differing) - len(shown)} more; -o wide lists them"
     reasons = Counter(
-        placement_state.why
-        for name in differing
-        for placement_state in (ours.get(name, ABSENT), theirs.get(name, ABSENT))
-        if placement_state.why
+        state[name].why for name in differing for state in states if name in state and state[name].why
     )
     for why, count in reasons.most_common(NODES):
         yield from _wrapped(f"  {count} x " if count > 1 else "  ", why, paint, "    ")
