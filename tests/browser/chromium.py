@@ -1,8 +1,8 @@
-"""A real browser for tests: headless Chromium, driven over the DevTools protocol.
+"""Headless Chromium for tests, driven over the DevTools protocol.
 
-Owns `Browser` (one process, its loop in a thread of its own) and `Page` (a tab with its own storage). Calls
-are plain and blocking. A page remembers what went wrong in it (`problems`: console errors, exceptions,
-answers that failed, violations of its security policy) and every address it asked (`requests`).
+`Browser` is one process with an event loop in its own thread, `Page` a tab with its own storage. Calls block.
+A page records `problems` (console errors, exceptions, failed responses, violations of its security policy)
+and the URLs of all `requests`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _KEYS: dict[str, tuple[str, int, str]] = {
 
 
 def find_chromium() -> str | None:
-    """The browser named by CHROMIUM, or the first usual one on PATH."""
+    """Return the browser named by CHROMIUM, or the first known one on PATH."""
     named = os.environ.get("CHROMIUM")
     if named:
         return shutil.which(named)
@@ -70,20 +70,20 @@ def find_chromium() -> str | None:
 
 
 class Browser:
-    """One Chromium; `close` leaves nothing behind."""
+    """One Chromium process; `close` removes its files."""
 
     def __init__(self, program: str) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="plimsoll-chromium-"))
+        self._directory = Path(tempfile.mkdtemp(prefix="plimsoll-chromium-"))
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="chromium", daemon=True)
         self._thread.start()
-        self._log = (self._folder / "log").open("wb")
+        self._log = (self._directory / "log").open("wb")
         self._process = subprocess.Popen(
-            [program, *_FLAGS, f"--user-data-dir={self._folder / 'profile'}", "about:blank"],
+            [program, *_FLAGS, f"--user-data-dir={self._directory / 'profile'}", "about:blank"],
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=self._log,
-            env={**os.environ, "HOME": str(self._folder)},
+            env={**os.environ, "HOME": str(self._directory)},
             start_new_session=True,
         )
         self._session: aiohttp.ClientSession | None = None
@@ -100,13 +100,15 @@ class Browser:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout)
 
     async def _connect(self) -> None:
-        told = self._folder / "profile" / "DevToolsActivePort"
+        port_file = self._directory / "profile" / "DevToolsActivePort"
         deadline = time.monotonic() + 30
-        while not (told.exists() and len(told.read_text().split()) == 2):
+        while not (port_file.exists() and len(port_file.read_text().split()) == 2):
             if self._process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"Chromium does not start: {(self._folder / 'log').read_text()[-2000:]}")
+                raise RuntimeError(
+                    f"Chromium does not start: {(self._directory / 'log').read_text()[-2000:]}"
+                )
             await asyncio.sleep(0.02)
-        port, path = told.read_text().split()
+        port, path = port_file.read_text().split()
         self._session = aiohttp.ClientSession()
         self._socket = await self._session.ws_connect(f"ws://127.0.0.1:{port}{path}", max_msg_size=0)
         self._reading = asyncio.create_task(self._read())
@@ -119,26 +121,26 @@ class Browser:
                 if waiting is not None and not waiting.done():
                     waiting.set_result(tree)
             elif (page := self._pages.get(tree.get("sessionId", ""))) is not None:
-                page.hear(tree["method"], tree["params"])
+                page.on_event(tree["method"], tree["params"])
 
     async def send(self, method: str, params: Tree | None = None, session: str = "") -> Tree:
-        """Ask the browser; RuntimeError with its own words if it refuses."""
+        """Call a method and return its result. Raise RuntimeError with the browser's message on failure."""
         self._number += 1
         number = self._number
         future: asyncio.Future[Tree] = asyncio.get_running_loop().create_future()
         self._waiting[number] = future
-        question: Tree = {"id": number, "method": method, "params": params or {}}
+        call: Tree = {"id": number, "method": method, "params": params or {}}
         if session:
-            question["sessionId"] = session
-        await self._socket.send_json(question)
-        answer = await asyncio.wait_for(future, WAIT)
-        if "error" in answer:
-            raise RuntimeError(f"{method}: {answer['error'].get('message')}")
-        result: Tree = answer["result"]
+            call["sessionId"] = session
+        await self._socket.send_json(call)
+        response = await asyncio.wait_for(future, WAIT)
+        if "error" in response:
+            raise RuntimeError(f"{method}: {response['error'].get('message')}")
+        result: Tree = response["result"]
         return result
 
     def page(self, *, width: int = 1280, height: int = 800) -> Page:
-        """A new tab whose storage is its own."""
+        """Open a tab with its own storage."""
         return self.run(self._open(width, height))
 
     async def _open(self, width: int, height: int) -> Page:
@@ -157,9 +159,9 @@ class Browser:
         await self.send("Target.disposeBrowserContext", {"browserContextId": page.context})
 
     def close(self) -> None:
-        """End it."""
+        """Stop the browser."""
         with suppress(Exception):
-            self.run(self._hang_up(), 10)
+            self.run(self._disconnect(), 10)
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(5)
         if self._process.poll() is None:
@@ -169,9 +171,9 @@ class Browser:
         self._thread.join()
         self._loop.close()
         self._log.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self._directory, ignore_errors=True)
 
-    async def _hang_up(self) -> None:
+    async def _disconnect(self) -> None:
         if self._session is None:
             self._process.terminate()
             return
@@ -199,11 +201,11 @@ class Page:
     def _run(self, method: str, **params: Any) -> Tree:
         return self.browser.run(self.ask(method, **params))
 
-    def hear(self, method: str, params: Tree) -> None:
-        """What the browser tells by itself."""
+    def on_event(self, method: str, params: Tree) -> None:
+        """Record an event of the browser."""
         if method == "Runtime.consoleAPICalled" and params["type"] in ("error", "warning", "assert"):
-            said = " ".join(str(one.get("value", one.get("description", ""))) for one in params["args"])
-            self.problems.append(f"console.{params['type']}: {said}")
+            text = " ".join(str(one.get("value", one.get("description", ""))) for one in params["args"])
+            self.problems.append(f"console.{params['type']}: {text}")
         elif method == "Runtime.exceptionThrown":
             detail = params["exceptionDetails"]
             text = detail.get("exception", {}).get("description", detail["text"])
@@ -216,10 +218,10 @@ class Page:
         elif method == "Network.responseReceived" and params["response"]["status"] >= 400:
             self.problems.append(f"{params['response']['status']} {params['response']['url']}")
 
-    # -- doing
+    # -- actions
 
     def go(self, url: str) -> None:
-        """Open an address and wait until it is loaded."""
+        """Navigate to a URL."""
         self.browser.run(self._go(url))
 
     async def _go(self, url: str) -> None:
@@ -228,7 +230,7 @@ class Page:
             raise RuntimeError(f"{url}: {answer['errorText']}")
 
     def eval(self, script: str) -> Any:
-        """The value of an expression; a promise is waited for."""
+        """Return the value of an expression; promises are awaited."""
         answer = self._run("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in answer:
             detail = answer["exceptionDetails"]
@@ -236,12 +238,12 @@ class Page:
         return answer["result"].get("value")
 
     def wait(self, script: str, timeout: float = WAIT) -> Any:
-        """Wait until an expression is true, and give its value; the page's text is in what is raised."""
+        """Wait until an expression is truthy and return its value; a timeout error has the page's text."""
         deadline = time.monotonic() + timeout
         while True:
             value = self.eval(
                 f"(v => v instanceof Node || v)({script})"
-            )  # an element has no value of its own
+            )  # elements cannot be returned by value
             if value:
                 return value
             if time.monotonic() > deadline:
@@ -250,18 +252,18 @@ class Page:
             time.sleep(0.02)
 
     def wait_text(self, text: str, selector: str = "body") -> None:
-        """Wait until an element that matches has this text in it."""
+        """Wait until a matching element contains a text."""
         inside = f"e => e.textContent.includes({json.dumps(text)})"
         self.wait(f"[...document.querySelectorAll({selector!r})].some({inside})")
 
     def text(self, selector: str = "main") -> str:
-        """What is to be read at the first element that matches."""
+        """Return the visible text of the first matching element."""
         return str(self.eval(f"document.querySelector({selector!r})?.innerText ?? ''"))
 
     def click(self, selector: str) -> None:
-        """Click the middle of the first element that matches, as a mouse does, once it lies still."""
+        """Click the center of the first matching element with the mouse, once it has stopped moving."""
         self.wait(f"document.querySelector({selector!r})")
-        spot = self.wait(
+        center = self.wait(
             f"(() => {{ const e = document.querySelector({selector!r}); if (!e) return null;"
             "if (e.getBoundingClientRect().top < 60 || e.getBoundingClientRect().bottom > innerHeight)"
             " e.scrollIntoView({block: 'center', behavior: 'instant'});"
@@ -271,11 +273,11 @@ class Page:
         )
         for kind in ("mousePressed", "mouseReleased"):
             self._run(
-                "Input.dispatchMouseEvent", type=kind, x=spot[0], y=spot[1], button="left", clickCount=1
+                "Input.dispatchMouseEvent", type=kind, x=center[0], y=center[1], button="left", clickCount=1
             )
 
     def type(self, text: str) -> None:
-        """Type into what has the focus."""
+        """Type into the focused element."""
         self._run("Input.insertText", text=text)
 
     def key(self, name: str, *, shift: bool = False, ctrl: bool = False) -> None:
@@ -290,7 +292,7 @@ class Page:
         self._run("Input.dispatchKeyEvent", type="keyDown", text="" if ctrl else text, **params)
         self._run("Input.dispatchKeyEvent", type="keyUp", **params)
 
-    # -- seeing
+    # -- display
 
     async def resize_to(self, width: int, height: int) -> None:
         await self.ask(
@@ -305,18 +307,18 @@ class Page:
         self.browser.run(self.resize_to(width, height))
 
     def prefer(self, **features: str) -> None:
-        """As `prefers_color_scheme="dark"`, `prefers_reduced_motion="reduce"`."""
-        wanted = [{"name": name.replace("_", "-"), "value": value} for name, value in features.items()]
-        self._run("Emulation.setEmulatedMedia", features=wanted)
+        """Emulate media features: `prefers_color_scheme="dark"`, `prefers_reduced_motion="reduce"`."""
+        media = [{"name": name.replace("_", "-"), "value": value} for name, value in features.items()]
+        self._run("Emulation.setEmulatedMedia", features=media)
 
-    def screenshot(self, path: Path, *, whole: bool = False) -> None:
-        """A PNG of what is in sight, or of the whole page."""
-        answer = self._run("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
+    def screenshot(self, path: Path, *, full: bool = False) -> None:
+        """Save a PNG of the visible part or of the full page."""
+        answer = self._run("Page.captureScreenshot", format="png", captureBeyondViewport=full)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(base64.b64decode(answer["data"]))
 
     def tree(self) -> list[Tree]:
-        """The page as a screen reader has it: role, name and properties of everything it tells."""
+        """Return the accessibility tree: role, name and properties of all elements."""
         nodes = self._run("Accessibility.getFullAXTree")["nodes"]
         return [
             {

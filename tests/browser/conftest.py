@@ -1,4 +1,4 @@
-"""One browser and one set of dashboards for all tests of a worker; a new tab for every test."""
+"""Fixtures: one browser and one set of dashboards per worker, a new tab for every test."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from plimsoll.tools.dashboard import Dashboard
 from plimsoll.up.local_cluster import LocalCluster
 from tests.browser.chromium import Browser, Page, find_chromium
-from tests.browser.served import Served
-from tests.browser.world import hostile, story
+from tests.browser.clusters import hostile_cluster, sample_cluster
+from tests.browser.dashboards import DashboardRunner
 from tests.dumps import big_cluster, make_cluster_state
 
 
@@ -26,7 +26,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
-    """A tab; anything that goes wrong in it fails the test, unless the test has taken it from `problems`."""
+    """Open a tab; problems in it fail the test unless the test removes them from `problems`."""
     opened = browser.page()
     yield opened
     problems = list(opened.problems)
@@ -35,27 +35,27 @@ def page(browser: Browser) -> Iterator[Page]:
 
 
 @pytest.fixture(scope="session")
-def served() -> Iterator[Served]:
-    running = Served()
+def runner() -> Iterator[DashboardRunner]:
+    running = DashboardRunner()
     yield running
     running.close()
 
 
 @pytest.fixture(scope="session")
-def dump(served: Served) -> Dashboard:
-    """The cluster of `world.story`, as a dump."""
-    return served.dump(make_cluster_state(story()))
+def dump(runner: DashboardRunner) -> Dashboard:
+    """Dashboard of `sample_cluster` as a dump."""
+    return runner.dump(make_cluster_state(sample_cluster()))
 
 
 @pytest.fixture(scope="session")
-def hostile_dump(served: Served) -> Dashboard:
-    return served.dump(make_cluster_state(hostile()))
+def hostile_dump(runner: DashboardRunner) -> Dashboard:
+    return runner.dump(make_cluster_state(hostile_cluster()))
 
 
 @pytest.fixture(scope="session")
-def big(served: Served) -> Dashboard:
-    """Five thousand nodes."""
-    return served.dump(make_cluster_state(big_cluster(5000, pods_per_node=2, devices=0)))
+def big(runner: DashboardRunner) -> Dashboard:
+    """Dashboard of five thousand nodes."""
+    return runner.dump(make_cluster_state(big_cluster(5000, pods_per_node=2, devices=0)))
 
 
 @pytest.fixture(scope="session")
@@ -65,6 +65,6 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 @pytest.fixture(scope="session")
-def live(served: Served, cluster: LocalCluster) -> Dashboard:
-    """A cluster that is followed."""
-    return served.live(cluster.config)
+def live(runner: DashboardRunner, cluster: LocalCluster) -> Dashboard:
+    """Dashboard of a live cluster."""
+    return runner.live(cluster.config)

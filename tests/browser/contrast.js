@@ -1,4 +1,4 @@
-// Texts of a page whose contrast with what is behind them is too low: WCAG 2.2, 1.4.3 (AA).
+// Returns the texts of a page with insufficient contrast to their background (WCAG 2.2, 1.4.3, AA).
 (() => {
   const parse = (text) => {
     const [r, g, b, a = 1] = text.match(/[\d.]+/g).map(Number);

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Sees to it that the browser tests find a Chromium. In CI, as root with apt-get, it installs one; elsewhere it
-# says why those tests will be skipped. It never fails: without a browser they are skipped, not broken.
+# Installs Chromium for the browser tests in CI (as root, with apt-get); elsewhere it prints why they will be
+# skipped. It never fails: without a browser the tests are skipped.
 for name in "${CHROMIUM:-}" chromium chromium-browser google-chrome google-chrome-stable; do
   if [ -n "$name" ] && command -v "$name" >/dev/null 2>&1; then
     exit 0

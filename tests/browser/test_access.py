@@ -1,4 +1,4 @@
-"""What a screen reader is told."""
+"""Accessibility tree: names and roles for screen readers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from plimsoll.tools.dashboard import Dashboard
 from tests.browser.chromium import Page
-from tests.browser.served import shown
+from tests.browser.dashboards import open_page
 from tests.browser.test_looks import PAGES
 
 CONTROLS = {
@@ -26,7 +26,7 @@ CONTROLS = {
 
 @pytest.mark.parametrize("path", PAGES)
 def test_every_control_has_a_name(page: Page, dump: Dashboard, path: str) -> None:
-    shown(page, dump, path)
+    open_page(page, dump, path)
     tree = page.tree()
     controls = [one for one in tree if one["role"] in CONTROLS]
     assert len(controls) >= 10
@@ -40,31 +40,31 @@ def test_every_control_has_a_name(page: Page, dump: Dashboard, path: str) -> Non
     assert all(after <= before + 1 for before, after in pairwise(levels)), levels
 
 
-def test_tables_have_heads(page: Page, dump: Dashboard) -> None:
+def test_tables_have_headers(page: Page, dump: Dashboard) -> None:
     for path in ("nodes/numa-1", "devices", "claims", "namespaces", "pools"):
-        shown(page, dump, path)
+        open_page(page, dump, path)
         page.wait("document.querySelector('tbody')")
         assert page.eval(
             "[...document.querySelectorAll('table')].every(t => t.caption"
             " && [...t.tHead.rows[0].cells].every(c => c.scope === 'col')"
             " && [...t.tBodies[0].rows].every(r => r.cells[0].scope === 'row'))"
         )
-    shown(page, dump, "")
+    open_page(page, dump, "")
     roles = [one["role"] for one in page.tree()]
     assert roles.count("columnheader") == 4
     assert roles.count("row") == 6
 
 
-def test_words_for_what_is_drawn(page: Page, dump: Dashboard) -> None:
-    shown(page, dump, "nodes/numa-1")
+def test_graphics_have_text_labels(page: Page, dump: Dashboard) -> None:
+    open_page(page, dump, "nodes/numa-1")
     names = {one["name"] for one in page.tree()}
     assert "CPU 35, core 3, NUMA 0, claim shop/trading" in names
     assert "cpu: requests 8, claims 24; 32 free; line 64" in names
     assert "dra.cpu/cpu: 24 of 62 used, shop/packet 4, shop/trading 8, shop/video 12" in names
 
 
-def test_the_current_page_and_the_language_are_told(page: Page, dump: Dashboard) -> None:
-    shown(page, dump, "nodes/numa-1")
+def test_current_page_and_language_are_set(page: Page, dump: Dashboard) -> None:
+    open_page(page, dump, "nodes/numa-1")
     assert page.eval("document.querySelector('[aria-current=page]').textContent.trim()") == "Overview"
     assert page.eval("document.documentElement.lang") == "en"
     identities = page.eval("[...document.querySelectorAll('[id]')].map(e => e.id)")

@@ -1,4 +1,4 @@
-"""The files of the page are whole, are part of the package, and keep its rules."""
+"""Assets of the page: packaged, complete, and within the content security policy."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import PurePosixPath
 ROOT = files("plimsoll.tools.dashboard") / "assets"
 
 
-def all_files(folder: Traversable = ROOT, prefix: str = "") -> dict[str, str]:
+def all_files(directory: Traversable = ROOT, prefix: str = "") -> dict[str, str]:
     found: dict[str, str] = {}
-    for entry in folder.iterdir():
+    for entry in directory.iterdir():
         name = f"{prefix}{entry.name}"
         if entry.is_dir():
             found |= all_files(entry, f"{name}/")
@@ -25,7 +25,7 @@ FILES = all_files()
 OWN = {name: text for name, text in FILES.items() if name.startswith("app/")}
 
 
-def test_all_files_are_found_as_resources() -> None:
+def test_all_files_are_package_resources() -> None:
     assert {
         "index.html",
         "favicon.svg",
@@ -36,7 +36,7 @@ def test_all_files_are_found_as_resources() -> None:
     assert all(text for text in FILES.values())
 
 
-def test_what_is_referred_to_is_there_and_the_other_way_round() -> None:
+def test_referenced_files_exist_and_all_files_are_referenced() -> None:
     named = set(re.findall(r'(?:href|src)="assets/([^"]+)"', FILES["index.html"]))
     for name, text in FILES.items():
         if name.endswith(".js"):
@@ -51,7 +51,7 @@ def test_what_is_referred_to_is_there_and_the_other_way_round() -> None:
     assert named == FILES.keys() - {"index.html", "vendor/LICENSES.txt"}
 
 
-def test_nothing_is_inline_and_nothing_comes_from_elsewhere() -> None:
+def test_no_inline_code_and_no_external_resources() -> None:
     page = FILES["index.html"]
     assert "<style" not in page
     assert "style=" not in page
@@ -65,7 +65,7 @@ def test_nothing_is_inline_and_nothing_comes_from_elsewhere() -> None:
             assert "url(" not in text
 
 
-def test_own_code_never_makes_markup_of_text() -> None:
+def test_code_never_inserts_text_as_markup() -> None:
     for name, text in OWN.items():
         code = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("//"))
         for word in (
@@ -80,13 +80,13 @@ def test_own_code_never_makes_markup_of_text() -> None:
         assert "new Function" not in code, name
 
 
-def test_every_module_says_what_it_owns_and_is_short() -> None:
+def test_every_module_begins_with_a_description_and_is_short() -> None:
     for name, text in OWN.items():
-        assert text.startswith("// Owns: "), name
+        assert re.match(r"// [A-Z]", text), name
         assert text.count("\n") < 300, name
 
 
-def test_licences_of_what_others_wrote() -> None:
+def test_licenses_of_vendored_libraries() -> None:
     text = FILES["vendor/LICENSES.txt"]
     for name in FILES:
         if name.startswith("vendor/") and name.endswith(".js"):

@@ -1,25 +1,25 @@
-"""Everything can be done without a mouse."""
+"""Keyboard navigation."""
 
 from __future__ import annotations
 
 from plimsoll.tools.dashboard import Dashboard
 from tests.browser.chromium import Page
-from tests.browser.served import shown
+from tests.browser.dashboards import open_page
 
 FOCUS = "document.activeElement"
 
 
 def tab_to(page: Page, test: str, most: int = 60) -> None:
-    """Press Tab until what has the focus passes a test; whatever has it on the way can be seen."""
+    """Press Tab until the focused element passes a test."""
     for _ in range(most):
         page.key("Tab")
         if page.eval(f"((e) => {test})({FOCUS})"):
             return
-    raise AssertionError(f"Tab does not come to {test}")
+    raise AssertionError(f"Tab does not reach {test}")
 
 
-def test_the_skip_link_comes_first(page: Page, dump: Dashboard) -> None:
-    shown(page, dump, "")
+def test_skip_link_is_first_in_tab_order(page: Page, dump: Dashboard) -> None:
+    open_page(page, dump, "")
     page.key("Tab")
     assert page.eval(f"{FOCUS}.className") == "skip"
     assert page.eval(f"{FOCUS}.getBoundingClientRect().top") >= 0
@@ -30,8 +30,8 @@ def test_the_skip_link_comes_first(page: Page, dump: Dashboard) -> None:
     assert page.eval(f"{FOCUS}.matches('main *')")
 
 
-def test_a_walk_by_keys_alone(page: Page, dump: Dashboard) -> None:
-    shown(page, dump, "")
+def test_navigation_with_keys_only(page: Page, dump: Dashboard) -> None:
+    open_page(page, dump, "")
     tab_to(page, "e.matches('.frame-nav a') && e.textContent.includes('Pending')")
     page.key("Enter")
     page.wait(f"document.querySelector('.pending-pod') && {FOCUS}.id === 'page-title'")
@@ -55,36 +55,36 @@ def test_a_walk_by_keys_alone(page: Page, dump: Dashboard) -> None:
     page.wait(f"{FOCUS}.id === 'page-title' && {FOCUS}.textContent === 'gpu-1'")
 
 
-def test_slash_brings_one_to_the_search(page: Page, dump: Dashboard) -> None:
-    shown(page, dump, "claims")
+def test_slash_focuses_the_search_field(page: Page, dump: Dashboard) -> None:
+    open_page(page, dump, "claims")
     page.key("/")
     assert page.eval(f"{FOCUS}.matches('[data-search]')")
     page.type("vid")
     page.wait("document.querySelectorAll('tbody tr').length === 1")
-    # What is typed just before one leaves does not follow to the next page.
+    # Text typed just before leaving the page does not reach the next page.
     page.type("x")
-    shown(page, dump, "pools")
+    open_page(page, dump, "pools")
     page.wait("document.querySelector('tbody')")
-    shown(page, dump, "claims?q=vid")
+    open_page(page, dump, "claims?q=vid")
     page.wait("document.querySelectorAll('tbody tr').length === 1")
     page.key("/")
     page.key("End")
-    # In a box it is a letter like others, and so are the keys of the page.
+    # In a text field, shortcut keys are ordinary characters.
     page.key("/")
     page.key("?")
     assert page.eval(f"{FOCUS}.value") == "vid/?"
     assert not page.eval("document.querySelector('dialog').open")
-    shown(page, dump, "nodes/gpu-1")
+    open_page(page, dump, "nodes/gpu-1")
     page.eval(f"{FOCUS}.blur()")
     page.key("/")
     page.wait(f"{FOCUS}.matches('[data-search]') && location.hash === '#/'")
 
 
-def test_the_list_of_keys(page: Page, dump: Dashboard) -> None:
-    shown(page, dump, "audit")
+def test_shortcuts_dialog(page: Page, dump: Dashboard) -> None:
+    open_page(page, dump, "audit")
     page.key("?")
     page.wait("document.querySelector('dialog').open")
-    assert "search on this page" in page.text("dialog")
+    assert "search this page" in page.text("dialog")
     page.key("Escape")
     page.wait("!document.querySelector('dialog').open")
     page.key("?")
@@ -92,8 +92,8 @@ def test_the_list_of_keys(page: Page, dump: Dashboard) -> None:
     page.key("Escape")
 
 
-def test_rows_of_tables_and_cpus_by_arrow_keys(page: Page, dump: Dashboard) -> None:
-    shown(page, dump, "claims")
+def test_arrow_keys_move_between_rows_and_cpus(page: Page, dump: Dashboard) -> None:
+    open_page(page, dump, "claims")
     tab_to(page, "e.matches('tbody th a')")
     page.key("ArrowDown")
     assert page.eval(f"{FOCUS}.textContent") == "shop/chat"
@@ -101,7 +101,7 @@ def test_rows_of_tables_and_cpus_by_arrow_keys(page: Page, dump: Dashboard) -> N
     assert page.eval(f"{FOCUS}.textContent") == "shop/whole-gpu"
     page.key("Home")
     assert page.eval(f"{FOCUS}.textContent") == "shop/backup"
-    shown(page, dump, "nodes/numa-1")
+    open_page(page, dump, "nodes/numa-1")
     page.wait("document.querySelector('.cpu-map')")
     page.eval("document.querySelector('.cpu[tabindex=\"0\"]').focus()")
     page.key("ArrowRight")
@@ -112,9 +112,9 @@ def test_rows_of_tables_and_cpus_by_arrow_keys(page: Page, dump: Dashboard) -> N
     assert page.eval("document.querySelectorAll('.cpu-map .cpu[tabindex=\"0\"]').length") == 1
 
 
-def test_what_has_the_focus_is_never_hidden_below_the_frame(page: Page, dump: Dashboard) -> None:
+def test_focused_element_is_not_covered_by_the_header(page: Page, dump: Dashboard) -> None:
     page.resize(1280, 500)
-    shown(page, dump, "nodes/numa-1")
+    open_page(page, dump, "nodes/numa-1")
     page.wait("document.querySelector('tbody a')")
     page.eval("scrollTo(0, 600)")
     page.eval("document.querySelector('tbody a').focus()")

@@ -1,11 +1,11 @@
-"""A cluster that changes: the page follows without being loaded again, and nothing on it jumps."""
+"""Live clusters: the page updates without a reload and keeps focus and open sections."""
 
 from __future__ import annotations
 
 from plimsoll.tools.dashboard import Dashboard
 from plimsoll.up.local_cluster import LocalCluster
 from tests.browser.chromium import Page
-from tests.browser.served import Served, shown
+from tests.browser.dashboards import DashboardRunner, open_page
 
 POD = """
 apiVersion: v1
@@ -14,7 +14,7 @@ metadata: {{name: {name}, namespace: default}}
 spec:
   containers: [{{name: main, image: app, resources: {{requests: {{cpu: "{cpu}"}}}}}}]
 """
-STAMP = "window.stamp === 1"  # set before the change: gone if the page was loaded again
+STAMP = "window.stamp === 1"  # set before the change: lost if the page is reloaded
 
 
 def test_every_page_of_a_live_cluster(page: Page, live: Dashboard, cluster: LocalCluster) -> None:
@@ -29,14 +29,14 @@ def test_every_page_of_a_live_cluster(page: Page, live: Dashboard, cluster: Loca
         "audit",
         "whatif",
     ):
-        shown(page, live, path)
+        open_page(page, live, path)
         page.wait_text("Live", ".live")
-    shown(page, live, "devices")
+    open_page(page, live, "devices")
     page.wait("document.querySelectorAll('tbody tr').length >= 3")
 
 
 def test_a_change_appears_without_a_reload(page: Page, live: Dashboard, cluster: LocalCluster) -> None:
-    shown(page, live, "")
+    open_page(page, live, "")
     page.wait_text("Live", ".live")
     page.wait("document.querySelectorAll('.node-row .bar').length >= 6")
     page.eval("window.stamp = 1; document.querySelectorAll('.node-name a')[1].focus()")
@@ -59,9 +59,9 @@ def test_a_change_appears_without_a_reload(page: Page, live: Dashboard, cluster:
     assert page.eval(STAMP)
 
 
-def test_open_trees_and_typed_words_stay(page: Page, live: Dashboard, cluster: LocalCluster) -> None:
+def test_open_sections_and_focus_are_kept(page: Page, live: Dashboard, cluster: LocalCluster) -> None:
     cluster.apply(POD.format(name="first", cpu="64"))
-    shown(page, live, "pending")
+    open_page(page, live, "pending")
     page.click(".pending-pod summary")
     page.wait_text("Insufficient cpu", ".explanation")
     page.eval("window.stamp = 1; document.querySelector('.explanation .group > summary').focus()")
@@ -73,15 +73,15 @@ def test_open_trees_and_typed_words_stay(page: Page, live: Dashboard, cluster: L
     assert page.eval("document.activeElement.matches('.explanation .group > summary')")
     for name in ("first", "second"):
         cluster.client.delete("Pod", name, namespace="default")
-    page.wait_text("No pods are pending: all is well.")
-    # The explanation may have been asked for once more when its pod had gone already.
+    page.wait_text("No pods are pending.")
+    # The explanation may have been requested once more after its pod was deleted.
     page.problems = [one for one in page.problems if "/api/explain/pod/default/first" not in one]
 
 
-def test_only_what_is_seen_is_fetched_again(page: Page, live: Dashboard, cluster: LocalCluster) -> None:
-    shown(page, live, "nodes/node-0")
+def test_only_visible_data_is_fetched_again(page: Page, live: Dashboard, cluster: LocalCluster) -> None:
+    open_page(page, live, "nodes/node-0")
     page.wait_text("Live", ".live")
-    shown(page, live, "namespaces")
+    open_page(page, live, "namespaces")
     page.requests.clear()
     cluster.apply(POD.format(name="elsewhere", cpu="1"))
     page.wait("document.querySelector('tbody')?.innerText.includes('default')")
@@ -91,25 +91,25 @@ def test_only_what_is_seen_is_fetched_again(page: Page, live: Dashboard, cluster
     cluster.client.delete("Pod", "elsewhere", namespace="default")
 
 
-def test_a_server_that_goes_and_comes_back(page: Page, served: Served, cluster: LocalCluster) -> None:
-    first = served.live(cluster.config)
-    shown(page, first, "")
+def test_reconnect_to_a_restarted_server(page: Page, runner: DashboardRunner, cluster: LocalCluster) -> None:
+    first = runner.live(cluster.config)
+    open_page(page, first, "")
     page.wait_text("Live", ".live")
     page.eval("window.stamp = 1")
     port = int(first.url.rstrip("/").rpartition(":")[2])
-    served.stop(first)
+    runner.stop(first)
     page.wait_text("Reconnecting", ".live")
-    assert "Cluster ledger" in page.text()  # the last answer stays
-    second = served.live(cluster.config, port)
+    assert "Cluster ledger" in page.text()  # the last data stays
+    second = runner.live(cluster.config, port)
     page.wait_text("Live", ".live")
     assert page.eval(STAMP)
-    served.stop(second)
+    runner.stop(second)
     page.wait_text("Reconnecting", ".live")
-    page.problems.clear()  # a connection that was cut
+    page.problems.clear()  # the closed connection
 
 
-def test_a_dump_says_so_and_listens_to_nothing(page: Page, dump: Dashboard) -> None:
-    shown(page, dump, "")
+def test_a_dump_opens_no_event_stream(page: Page, dump: Dashboard) -> None:
+    open_page(page, dump, "")
     page.wait_text("Static dump", ".live")
     assert not [url for url in page.requests if url.endswith("/api/events")]
     assert page.eval("document.querySelector('.live').getAttribute('aria-live')") == "polite"

@@ -1,4 +1,4 @@
-"""Every page shows what the server tells, has a title and an address of its own."""
+"""Pages: content, titles, URLs, filters and links."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from plimsoll.tools.dashboard import Dashboard
 from tests.browser.chromium import Page
-from tests.browser.served import shown
+from tests.browser.dashboards import open_page
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from tests.browser.served import shown
                 "3 pods pending",
                 "5 audit findings",
                 "1 device free of 6: 3 partly, 1 taken, 1 unavailable",
-                "Of the free, 16 is on nodes that take no pods.",
+                "16 of the free amount is on unschedulable nodes.",
                 "1 free, 1 partly",
                 "1 partly of 1",
                 "2.5 past",
@@ -38,36 +38,36 @@ from tests.browser.served import shown
         ("pending", "Pending pods", ["shop/nowhere", "3 pods pending", "Insufficient cpu"]),
         ("namespaces", "Namespaces", ["shop", "24 + 28 + 0 = 52"]),
         ("audit", "Audit", ["PLM001", "Node/past-1", "Fix"]),
-        ("whatif", "What if", ["Scheduled in memory only"]),
+        ("whatif", "What if", ["Simulated in memory"]),
         (
             "explain/pod/shop/giant",
             "Pod shop/giant",
-            ["pending", "Nearest fix", "Why, by node", "requests 500"],
+            ["pending", "Nearest fix", "Reasons by node", "requests 500"],
         ),
         ("explain/claim/shop/trading", "Claim shop/trading", ["allocated", "dra.cpu/numa-1/cpus"]),
     ],
 )
 def test_every_page(page: Page, dump: Dashboard, path: str, title: str, texts: list[str]) -> None:
-    shown(page, dump, path)
+    open_page(page, dump, path)
     page.wait(f"document.title === {title + ' - Plimsoll'!r}")
     for text in texts:
         page.wait(f"document.querySelector('main').innerText.replace(/\\s+/g, ' ').includes({text!r})")
 
 
-def test_an_address_without_a_page(page: Page, dump: Dashboard) -> None:
-    shown(page, dump, "no/such%page")
-    assert "No such page" in page.text()
+def test_unknown_url(page: Page, dump: Dashboard) -> None:
+    open_page(page, dump, "no/such%page")
+    assert "Page not found" in page.text()
 
 
-def test_a_node_that_is_not_there(page: Page, dump: Dashboard) -> None:
-    page.go(f"{dump.url}#/nodes/nobody")
-    page.wait_text("node nobody not found", "[role=alert]")
-    assert page.text("h1") == "nobody"
-    page.problems.clear()  # the 404 that was asked for
+def test_unknown_node(page: Page, dump: Dashboard) -> None:
+    page.go(f"{dump.url}#/nodes/missing")
+    page.wait_text("node missing not found", "[role=alert]")
+    assert page.text("h1") == "missing"
+    page.problems.clear()  # the expected 404
 
 
-def test_the_back_button_and_links(page: Page, dump: Dashboard) -> None:
-    shown(page, dump, "")
+def test_back_button_and_links(page: Page, dump: Dashboard) -> None:
+    open_page(page, dump, "")
     page.click(".node-name a")
     page.wait_text("past-1", "h1")
     page.click("#main a[href='#/explain/pod/shop/web-1']")
@@ -80,19 +80,19 @@ def test_the_back_button_and_links(page: Page, dump: Dashboard) -> None:
     page.wait_text("past-1", "h1")
 
 
-def test_nodes_are_found_filtered_and_ordered(page: Page, dump: Dashboard) -> None:
+def test_nodes_are_searched_filtered_and_sorted(page: Page, dump: Dashboard) -> None:
     names = "[...document.querySelectorAll('.node-name a')].map(a => a.textContent).join(' ')"
-    shown(page, dump, "?sort=name")
+    open_page(page, dump, "?sort=name")
     page.wait(f"{names} === 'gpu-1 idle-1 lost-1 numa-1 past-1'")
-    shown(page, dump, "?show=past")
+    open_page(page, dump, "?show=past")
     page.wait(f"{names} === 'past-1'")
-    shown(page, dump, "?show=down&sort=name")
+    open_page(page, dump, "?show=down&sort=name")
     page.wait(f"{names} === 'idle-1 lost-1'")
-    shown(page, dump, "?sort=free:memory")
+    open_page(page, dump, "?sort=free:memory")
     page.wait(f"{names} === 'past-1 idle-1 lost-1 gpu-1 numa-1'")
-    shown(page, dump, "?sort=pods")
+    open_page(page, dump, "?sort=pods")
     page.wait(f"{names}.startsWith('numa-1 gpu-1')")
-    shown(page, dump, "")
+    open_page(page, dump, "")
     page.click("[data-search]")
     page.type("1")
     page.type("-")
@@ -102,8 +102,8 @@ def test_nodes_are_found_filtered_and_ordered(page: Page, dump: Dashboard) -> No
     page.wait(f"{names} === 'gpu-1' && location.hash === '#/?q=GPU'")
 
 
-def test_resources_are_chosen(page: Page, dump: Dashboard) -> None:
-    shown(page, dump, "")
+def test_resources_are_selected(page: Page, dump: Dashboard) -> None:
+    open_page(page, dump, "")
     heads = "[...document.querySelectorAll('[role=columnheader]')].map(e => e.textContent).join(' ')"
     page.wait(f"{heads} === 'Node Devices cpu memory'")
     page.eval("document.querySelectorAll('.checks input')[2].click()")
@@ -113,20 +113,20 @@ def test_resources_are_chosen(page: Page, dump: Dashboard) -> None:
     assert page.eval("location.hash") == "#/?resources=cpu%2Cephemeral-storage"
 
 
-def test_a_bar_says_in_words_what_it_shows(page: Page, dump: Dashboard) -> None:
-    shown(page, dump, "")
+def test_bars_have_text_labels(page: Page, dump: Dashboard) -> None:
+    open_page(page, dump, "")
     page.wait("document.querySelector('.bar')")
     assert page.eval("document.querySelector('.bar').getAttribute('aria-label')") == (
         "cpu: requests 6.5, claims 4; 2.5 PAST THE LINE; line 8"
     )
-    # What is taken fills the bar beyond the mark of the line, and what is past it has a part of its own.
+    # The used amount extends beyond the line, and the part past the line has its own segment.
     spot = "document.querySelector('.bar {}').getBoundingClientRect()"
     assert page.eval(f"{spot.format('.seg-past')}.left >= {spot.format('.line-mark')}.left")
     assert page.eval("document.querySelectorAll('.node-list .seg-past').length") == 1
 
 
-def test_holders_are_sorted_by_their_heads(page: Page, dump: Dashboard) -> None:
-    shown(page, dump, "nodes/past-1")
+def test_holders_are_sorted_by_column(page: Page, dump: Dashboard) -> None:
+    open_page(page, dump, "nodes/past-1")
     first = "document.querySelector('#main tbody tr').innerText.replace(/\\s+/g, ' ')"
     page.wait(f"{first}.startsWith('shop/web-1 cpu 5')")
     page.click("th:nth-child(3) .head-button")
@@ -137,15 +137,15 @@ def test_holders_are_sorted_by_their_heads(page: Page, dump: Dashboard) -> None:
     page.wait(f"{first}.startsWith('shop/web-1 cpu 5') && !document.querySelector('[aria-sort]')")
 
 
-def test_the_map_of_cpus(page: Page, dump: Dashboard) -> None:
-    shown(page, dump, "nodes/numa-1")
+def test_cpu_map(page: Page, dump: Dashboard) -> None:
+    open_page(page, dump, "nodes/numa-1")
     page.wait("document.querySelectorAll('.cpu-map .cpu').length === 66")
     label = "document.querySelector('[data-cpu=\"{}\"]').getAttribute('aria-label')"
     assert page.eval(label.format(35)) == "CPU 35, core 3, NUMA 0, claim shop/trading"
     assert page.eval(label.format(0)) == "CPU 0, core 0, NUMA 0, reserved"
     assert page.eval(label.format(63)) == "CPU 63, core 31, NUMA 3, shared pool"
     assert page.eval(label.format(64)) == "CPU 64, offline"
-    # The letter is a sign besides the colour, and the legend says whose it is.
+    # Claims are identified by a letter as well as by color; the legend names them.
     letters = "[...document.querySelectorAll('.cpu-map .cpu')].map(e => e.innerText[0]).join('')"
     assert page.eval(letters).count("C") == 12
     legend = page.text(".cpu-legend")
@@ -153,75 +153,75 @@ def test_the_map_of_cpus(page: Page, dump: Dashboard) -> None:
     assert "shop/video" in legend
     page.click("[data-cpu='8']")
     page.wait("document.querySelectorAll('.cpu-map .cpu:not(.is-dim)').length === 4")
-    page.wait_text("CPU 8, core 8, NUMA 1, claim shop/packet", ".cpu-told")
+    page.wait_text("CPU 8, core 8, NUMA 1, claim shop/packet", ".cpu-detail")
 
 
 def test_shares_and_partitions(page: Page, dump: Dashboard) -> None:
-    shown(page, dump, "nodes/gpu-1")
+    open_page(page, dump, "nodes/gpu-1")
     words = "[...document.querySelectorAll('.share')].map(e => e.getAttribute('aria-label'))"
     page.wait(f"{words}.length === 2")
-    told = page.eval(words)
-    assert "bandwidth: 7500M of 10G used, shop/backup 3G, shop/chat 500M, shop/stream 4G" in told
+    labels = page.eval(words)
+    assert "bandwidth: 7500M of 10G used, shop/backup 3G, shop/chat 500M, shop/stream 4G" in labels
     parts = "[...document.querySelectorAll('.share-track')].at(-1).children"
     assert page.eval(f"[...{parts}].map(e => e.style.width)") == ["30%", "5%", "40%"]
-    assert "partition, draws memory 80Gi" in page.text()
+    assert "partition, consumes memory 80Gi" in page.text()
     assert "gpu-0/memory: needs 80Gi, 40Gi left" in page.text()
     assert "1 taken, 1 free, 1 blocked, 1 partly" in page.text()
-    # What is free and whole needs no bar.
+    # Unused devices have no bars.
     sizes = "[...document.querySelectorAll('.sizes')].map(e => e.innerText)"
     assert page.eval(sizes) == ["memory 80Gi", "memory 40Gi"]
 
 
 def test_devices_are_searched_and_filtered(page: Page, dump: Dashboard) -> None:
-    shown(page, dump, "devices?state=blocked")
+    open_page(page, dump, "devices?state=blocked")
     page.wait("document.querySelectorAll('tbody tr').length === 1")
     assert "gpu-0-whole" in page.text("tbody")
-    shown(page, dump, "devices?q=eth")
+    open_page(page, dump, "devices?q=eth")
     page.wait("document.querySelectorAll('tbody tr').length === 1")
-    shown(page, dump, "devices?q=nothing-like-it")
-    page.wait_text("No device is like that.")
+    open_page(page, dump, "devices?q=nothing-like-it")
+    page.wait_text("No devices match the filter.")
 
 
-def test_why_a_pod_is_pending_opens_in_its_place(page: Page, dump: Dashboard) -> None:
-    shown(page, dump, "pending")
+def test_pending_pods_expand_in_place(page: Page, dump: Dashboard) -> None:
+    open_page(page, dump, "pending")
     page.click(".pending-pod summary")
     page.wait_text("Nearest fix", ".pending-pod .explanation")
     page.click(".pending-pod .group:not([open]) > summary")
     page.wait("document.querySelectorAll('.pending-pod .group[open]').length === 2")
 
 
-def test_an_audit_is_searched(page: Page, dump: Dashboard) -> None:
-    shown(page, dump, "audit?severity=error")
+def test_audit_findings_are_searched(page: Page, dump: Dashboard) -> None:
+    open_page(page, dump, "audit?severity=error")
     page.wait("document.querySelectorAll('.check').length === 1")
     assert "requests 6500m, claims 4" in page.text(".evidence")
     assert page.eval("document.querySelector('.subject a').getAttribute('href')") == "#/nodes/past-1"
-    shown(page, dump, "audit?q=no-such-thing")
-    page.wait_text("No finding is like that.")
+    open_page(page, dump, "audit?q=no-such-thing")
+    page.wait_text("No findings match the filter.")
 
 
-def test_what_tells_most_is_opened_and_fixes_say_whether_they_were_tried(page: Page, dump: Dashboard) -> None:
-    shown(page, dump, "explain/pod/shop/whole-gpu")
-    # The nearest fix is for gpu-1, although another group comes first in the answer.
+def test_group_of_the_nearest_fix_is_expanded(page: Page, dump: Dashboard) -> None:
+    open_page(page, dump, "explain/pod/shop/whole-gpu")
+    # The nearest fix is for gpu-1, although another group is first in the response.
     page.wait("document.querySelectorAll('.group[open]').length === 1")
     assert page.text(".group").startswith("Node gpu-1")
     assert page.eval("document.querySelector('.group').open")
     fixes = page.eval("[...document.querySelectorAll('.fixes li')].map(e => e.innerText)")
     assert fixes[0].startswith("Nearest fix 1 device short on gpu-1; without pod shop/train it fits")
-    assert "tried: it fits then" in fixes[0]
-    assert not any("tried" in fix for fix in fixes[1:])
+    assert "simulated: the pod fits" in fixes[0]
+    assert not any("simulated" in fix for fix in fixes[1:])
     link = page.eval("document.querySelector('.fixes a').getAttribute('href')")
     assert link == "#/whatif?remove=Pod%2Fshop%2Ftrain&pod=shop%2Fwhole-gpu"
-    told = page.eval(
+    indices = page.eval(
         "import('/assets/app/explanation.js').then(e => ["
-        "e.mostTelling([{rule: 'A', nodes: ['x']}, {rule: 'B', nodes: ['y']}], [{}, {node: 'y'}]),"
-        "e.mostTelling([{rule: 'A'}, {rule: 'DynamicResources'}], [{node: 'z'}]),"
-        "e.mostTelling([{rule: 'A'}, {rule: 'B'}], [])])"
+        "e.initialGroup([{rule: 'A', nodes: ['x']}, {rule: 'B', nodes: ['y']}], [{}, {node: 'y'}]),"
+        "e.initialGroup([{rule: 'A'}, {rule: 'DynamicResources'}], [{node: 'z'}]),"
+        "e.initialGroup([{rule: 'A'}, {rule: 'B'}], [])])"
     )
-    assert told == [1, 1, 0]
+    assert indices == [1, 1, 0]
 
 
-def test_pools_are_searched_and_lead_to_their_devices(page: Page, dump: Dashboard) -> None:
-    shown(page, dump, "pools?q=nic")
+def test_pools_are_searched_and_link_to_their_devices(page: Page, dump: Dashboard) -> None:
+    open_page(page, dump, "pools?q=nic")
     page.wait("document.querySelectorAll('tbody tr').length === 1")
     page.click("tbody th a")
     page.wait(
@@ -230,21 +230,21 @@ def test_pools_are_searched_and_lead_to_their_devices(page: Page, dump: Dashboar
     assert "eth1" in page.text("tbody")
 
 
-def test_numbers_as_people_read_them(page: Page, dump: Dashboard) -> None:
-    shown(page, dump, "")
+def test_number_formats(page: Page, dump: Dashboard) -> None:
+    open_page(page, dump, "")
     amounts = [("cpu", 3500), ("cpu", -1), ("cpu", 128000), ("cpu", 5000000), ("memory", 32 * 2**30)]
     amounts += [("memory", 1), ("memory", 2**40 - 1), ("gpus", 5000)]
-    asked = json.dumps(amounts)
-    told = page.eval(f"import('/assets/app/format.js').then(f => {asked}.map(a => f.amount(...a)))")
-    assert told == ["3.5", "-0.001", "128", "5,000", "32Gi", "1", "1Ti", "5,000"]
-    told = page.eval(
+    arguments = json.dumps(amounts)
+    texts = page.eval(f"import('/assets/app/format.js').then(f => {arguments}.map(a => f.amount(...a)))")
+    assert texts == ["3.5", "-0.001", "128", "5,000", "32Gi", "1", "1Ti", "5,000"]
+    texts = page.eval(
         "import('/assets/app/format.js').then(f => [f.ranges([5, 0, 1, 2]), f.ranges([]),"
         "f.percent(1, 400), f.percent(1, 0), f.plural(1, 'pod'), f.plural(2, 'pod')])"
     )
-    assert told == ["0-2,5", "", "<1%", "over", "1 pod", "2 pods"]
+    assert texts == ["0-2,5", "", "<1%", "over", "1 pod", "2 pods"]
     short = [["memory", "55360Mi"], ["cpu", "22500m"], ["gpus", "12"], ["memory", "none"]]
-    told = page.eval(f"import('/assets/app/format.js').then(f => {short}.map(a => f.shorten(...a)))")
-    assert told == ["54.1Gi", "22.5", "12", "none"]
+    texts = page.eval(f"import('/assets/app/format.js').then(f => {short}.map(a => f.shorten(...a)))")
+    assert texts == ["54.1Gi", "22.5", "12", "none"]
     sizes = ["1", "1500m", "7500M", "2Ki", "1e3", "-4G", "500u", "nonsense", ""]
     expected = [1, 1.5, 7.5e9, 2048, 1000, -4e9, 0.0005, 0, 0]
     assert page.eval(f"import('/assets/app/format.js').then(f => {sizes!r}.map(f.sizeOf))") == pytest.approx(

@@ -1,4 +1,4 @@
-"""The page trusts nothing it is told, and asks nobody but its own server."""
+"""Security of the page: untrusted text, content security policy, no external requests."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from urllib.parse import quote
 
 from plimsoll.tools.dashboard import Dashboard
 from tests.browser.chromium import Page
-from tests.browser.served import shown
+from tests.browser.clusters import HOSTILE
+from tests.browser.dashboards import open_page
 from tests.browser.test_looks import PAGES
-from tests.browser.world import HOSTILE
 
 
-def test_names_with_markup_are_text(page: Page, hostile_dump: Dashboard) -> None:
-    shown(page, hostile_dump, "?sort=name")
+def test_names_with_markup_are_shown_as_text(page: Page, hostile_dump: Dashboard) -> None:
+    open_page(page, hostile_dump, "?sort=name")
     page.wait("document.querySelector('.node-name a')")
     assert HOSTILE in page.eval("[...document.querySelectorAll('.node-name a')].map(a => a.textContent)")
     assert page.eval("document.querySelectorAll('#app img').length") == 0
@@ -25,19 +25,19 @@ def test_names_with_markup_are_text(page: Page, hostile_dump: Dashboard) -> None
         "audit",
         f"nodes/{quote(HOSTILE, safe='')}",
     ):
-        shown(page, hostile_dump, path)
+        open_page(page, hostile_dump, path)
         assert page.eval("document.querySelectorAll('#app img, #app script, #app iframe').length") == 0
         assert page.eval(
             "[...document.querySelectorAll('a')].every(a => a.getAttribute('href').startsWith('#'))"
         )
     assert page.text("h1") == HOSTILE
-    shown(page, hostile_dump, "pending")
+    open_page(page, hostile_dump, "pending")
     assert HOSTILE in page.text()
     page.click(".pending-pod summary")
     page.wait("document.querySelector('.pending-pod .explanation, .pending-pod [role=alert]')")
 
 
-def test_an_address_with_markup_is_text(page: Page, dump: Dashboard) -> None:
+def test_urls_with_markup_are_shown_as_text(page: Page, dump: Dashboard) -> None:
     page.go(f"{dump.url}#/nodes/{quote(HOSTILE, safe='')}")
     page.wait("document.querySelector('[role=alert]')")
     assert page.text("h1") == HOSTILE
@@ -45,18 +45,18 @@ def test_an_address_with_markup_is_text(page: Page, dump: Dashboard) -> None:
     page.go(f"{dump.url}#/nodes/..%2F..%2Fapi%2Foverview")
     page.wait_text("../../api/overview", "h1")
     page.wait("document.querySelector('[role=alert]')")
-    page.problems.clear()  # the 404s that were asked for
+    page.problems.clear()  # the expected 404s
 
 
-def test_only_the_own_server_is_asked(page: Page, dump: Dashboard) -> None:
+def test_no_external_requests(page: Page, dump: Dashboard) -> None:
     for path in PAGES:
-        shown(page, dump, path)
+        open_page(page, dump, path)
     assert len(page.requests) > 20
     assert [url for url in page.requests if not url.startswith(dump.url)] == []
 
 
-def test_the_policy_of_the_page_is_in_force(page: Page, dump: Dashboard) -> None:
-    shown(page, dump, "")
+def test_content_security_policy_is_enforced(page: Page, dump: Dashboard) -> None:
+    open_page(page, dump, "")
     page.eval(
         "const e = document.createElement('script'); e.textContent = 'window.broken = 1';"
         "document.body.append(e);"
@@ -68,15 +68,15 @@ def test_the_policy_of_the_page_is_in_force(page: Page, dump: Dashboard) -> None
     page.problems.clear()
 
 
-def test_a_page_that_cannot_be_drawn_says_so(page: Page, dump: Dashboard) -> None:
-    shown(page, dump, "")
-    # As if a later server told something of another form.
+def test_errors_in_a_page_are_reported(page: Page, dump: Dashboard) -> None:
+    open_page(page, dump, "")
+    # An unexpected response, as of another server version.
     page.eval(
         "const real = window.fetch; window.fetch = async (path, o) => path.startsWith('api/claims')"
         "? new Response(JSON.stringify({revision: 1, total: 1, items: [null]})) : real(path, o)"
     )
     page.go(f"{dump.url}#/claims")
-    page.wait_text("This page could not be drawn", "h1")
+    page.wait_text("This page could not be displayed", "h1")
     page.problems.clear()
     page.go(f"{dump.url}#/pools")
     page.wait("document.querySelector('tbody')")

@@ -1,4 +1,4 @@
-"""Five thousand nodes: the page stays small and quick."""
+"""Five thousand nodes: size of the page, scrolling and search."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 
 from plimsoll.tools.dashboard import Dashboard
 from tests.browser.chromium import Page
-from tests.browser.served import shown
+from tests.browser.dashboards import open_page
 
 NAMES = "[...document.querySelectorAll('.node-name a')].map(a => a.textContent)"
 IN_SIGHT = (
@@ -23,7 +23,7 @@ def test_five_thousand_nodes(page: Page, big: Dashboard) -> None:
     assert "5,000 nodes" in page.text(".nodes")
     assert page.eval("document.querySelector('[role=table]').getAttribute('aria-rowcount')") == "5001"
     assert page.eval("document.querySelectorAll('*').length") < 2500
-    # To the end and back: rows are in sight wherever one looks, and the page stays small.
+    # Scroll to the end and back: rows are visible everywhere, and the page stays small.
     for part in (0.25, 0.5, 0.75, 1, 0.1):
         page.eval(f"scrollTo(0, document.documentElement.scrollHeight * {part})")
         page.wait(f"{IN_SIGHT} > 8")
@@ -33,7 +33,7 @@ def test_five_thousand_nodes(page: Page, big: Dashboard) -> None:
 
 
 def test_scrolling_is_smooth(page: Page, big: Dashboard) -> None:
-    shown(page, big, "?sort=name")
+    open_page(page, big, "?sort=name")
     page.wait("document.querySelectorAll('.node-row .bar').length > 20")
     slowest = page.eval(
         "new Promise((done) => { let last = performance.now(), worst = [], n = 0;"
@@ -46,8 +46,8 @@ def test_scrolling_is_smooth(page: Page, big: Dashboard) -> None:
     assert page.eval(f"{IN_SIGHT}") > 8
 
 
-def test_a_node_is_found_among_them(page: Page, big: Dashboard) -> None:
-    shown(page, big, "")
+def test_search_for_a_node(page: Page, big: Dashboard) -> None:
+    open_page(page, big, "")
     page.key("/")
     page.type("node-4321")
     page.wait(f"{NAMES}.join() === 'node-4321'")
@@ -59,8 +59,8 @@ def test_a_node_is_found_among_them(page: Page, big: Dashboard) -> None:
     page.wait("document.querySelector('.ledger-card')")
 
 
-def test_the_focus_stays_however_far_one_scrolls(page: Page, big: Dashboard) -> None:
-    shown(page, big, "?sort=name")
+def test_focus_is_kept_while_scrolling(page: Page, big: Dashboard) -> None:
+    open_page(page, big, "?sort=name")
     page.wait("document.querySelector('.node-name a')")
     page.eval("document.querySelectorAll('.node-name a')[2].focus({preventScroll: true})")
     page.key("ArrowDown")
@@ -78,8 +78,8 @@ def test_the_focus_stays_however_far_one_scrolls(page: Page, big: Dashboard) -> 
     page.wait("document.activeElement.getBoundingClientRect().top >= 48")
 
 
-def test_going_back_finds_the_place_again(page: Page, big: Dashboard) -> None:
-    shown(page, big, "?sort=name")
+def test_back_restores_the_scroll_position(page: Page, big: Dashboard) -> None:
+    open_page(page, big, "?sort=name")
     page.wait("document.querySelector('.node-name a')")
     page.eval("scrollTo(0, 40000)")
     page.wait(f"{NAMES}.includes('node-1050')")
@@ -92,8 +92,8 @@ def test_going_back_finds_the_place_again(page: Page, big: Dashboard) -> None:
     page.wait(f"{NAMES}.includes('node-1050') && scrollY > 39000")
 
 
-def test_long_lists_come_in_parts(page: Page, big: Dashboard) -> None:
-    shown(page, big, "claims")
+def test_long_lists_are_paginated(page: Page, big: Dashboard) -> None:
+    open_page(page, big, "claims")
     page.wait_text("1-50 of", ".pager")
     first = page.eval("document.querySelector('tbody a').textContent")
     page.click(".pager button:last-child")

@@ -1,4 +1,4 @@
-"""What-if: everything a plan can have can be asked, and the whole answer is told."""
+"""What-if page: all fields of a request and all sections of the result."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 
 from plimsoll.tools.dashboard import Dashboard
 from tests.browser.chromium import Page
-from tests.browser.served import shown
+from tests.browser.dashboards import open_page
 
 POD = """apiVersion: v1
 kind: Pod
@@ -22,7 +22,7 @@ RESULT = ".whatif-result"
 
 
 def field(page: Page, label: str, text: str) -> None:
-    """Type into the field with this label, in place of what is there."""
+    """Replace the text of the field with this label."""
     named = (
         f"[...document.querySelectorAll('.whatif-form .field')].find(e => e.innerText.startsWith({label!r}))"
     )
@@ -31,7 +31,7 @@ def field(page: Page, label: str, text: str) -> None:
 
 
 def rows(page: Page, table: str) -> list[str]:
-    """The rows of a table of the answer, in words."""
+    """Return the rows of a table of the result as text."""
     page.wait(f"document.querySelector('[aria-label=\"{table}\"] tbody')")
     found = page.eval(
         f"[...document.querySelectorAll('[aria-label=\"{table}\"] tbody tr')]"
@@ -42,7 +42,7 @@ def rows(page: Page, table: str) -> list[str]:
 
 
 def test_a_what_if(page: Page, dump: Dashboard) -> None:
-    shown(page, dump, "whatif")
+    open_page(page, dump, "whatif")
     page.click("textarea")
     page.type(
         POD.replace("NAME", "trial").replace("CPU", "6") + POD.replace("NAME", "huge").replace("CPU", "40")
@@ -54,33 +54,33 @@ def test_a_what_if(page: Page, dump: Dashboard) -> None:
     page.wait("document.querySelector('.whatif-result tbody')")
     rows = page.eval("[...document.querySelectorAll('.whatif-result tbody tr')].map(r => r.innerText)")
     trial = next(row for row in rows if row.startswith("shop/trial"))
-    assert "not there" in trial
+    assert "does not exist" in trial
     assert "numa-1" in trial
     huge = next(row for row in rows if row.startswith("shop/huge"))
     assert "Insufficient cpu" in huge
-    # The two-book way puts a pod where the ledger has no room, and the page says which node it sinks.
+    # Two ledgers overcommit the node; the page names it.
     assert "After, as kube-1.36-default" in page.text(".whatif-result")
     assert "cpu 14 past its line" in page.text(".whatif-result")
     assert "numa-1" in huge
     assert page.eval("document.querySelectorAll('.whatif-result .is-different').length") == 1
     assert "Fragmentation" in page.text(".whatif-result")
-    # What was typed and answered is still there after a look at another page.
-    shown(page, dump, "audit")
-    shown(page, dump, "whatif")
+    # The form and the result survive navigation.
+    open_page(page, dump, "audit")
+    open_page(page, dump, "whatif")
     page.wait(
         "document.querySelector('.whatif-result')"
         " && document.querySelector('textarea').value.includes('huge')"
     )
 
 
-def test_a_what_if_that_cannot_be_asked(page: Page, dump: Dashboard) -> None:
-    shown(page, dump, "whatif")
+def test_an_invalid_request(page: Page, dump: Dashboard) -> None:
+    open_page(page, dump, "whatif")
     page.click("textarea")
     page.type("kind: [")
     page.key("Enter", ctrl=True)
     page.wait("document.querySelector('#whatif-error').innerText.length > 10")
     assert page.eval("document.querySelector('textarea').getAttribute('aria-describedby')") == "whatif-error"
-    page.problems.clear()  # the 400 that was asked for
+    page.problems.clear()  # the expected 400
     page.eval("document.querySelector('textarea').select()")
     page.type(POD.replace("NAME", "trial").replace("CPU", "1"))
     page.click("button.primary")
@@ -89,52 +89,52 @@ def test_a_what_if_that_cannot_be_asked(page: Page, dump: Dashboard) -> None:
     )
 
 
-def test_a_fix_is_tried_with_one_click(page: Page, dump: Dashboard) -> None:
-    shown(page, dump, "explain/pod/shop/whole-gpu")
+def test_fixes_link_to_a_what_if(page: Page, dump: Dashboard) -> None:
+    open_page(page, dump, "explain/pod/shop/whole-gpu")
     page.click(".fixes a")
-    page.wait_text("shop/whole-gpu would go to gpu-1.", f"{RESULT} .answer")
-    assert "Asked: without Pod/shop/train." in page.text(".answer")
+    page.wait_text("shop/whole-gpu would be scheduled to gpu-1.", f"{RESULT} .verdict-notice")
+    assert "Changes: without Pod/shop/train." in page.text(".verdict-notice")
     assert page.eval("document.querySelector('.whatif-side textarea').value") == "Pod/shop/train"
     first = rows(page, "Pods before and after")[0]
     assert first.startswith("shop/whole-gpu pending 0/5 nodes")
-    # What it costs, and what it is given.
+    # Charges and devices.
     assert first.endswith("gpu-1 cpu 1, memory 1Gi gpu.example.com/gpu-1/gpu-0-whole")
-    # What is typed stays typed; the link asks its own question again.
+    # Edits are kept; the link runs its own request again.
     field(page, "Remove", "Pod/shop/chat")
     page.wait("document.querySelector('.whatif-side textarea').value === 'Pod/shop/chat'")
     page.click(".crumbs a")
     page.wait_text("shop/whole-gpu", "h1")
     page.click(".fixes a")
     page.wait("document.querySelector('.whatif-side textarea')?.value === 'Pod/shop/train'")
-    page.wait_text("Asked: without Pod/shop/train.", ".answer")
+    page.wait_text("Changes: without Pod/shop/train.", ".verdict-notice")
 
 
-def test_a_node_is_drained(page: Page, dump: Dashboard) -> None:
-    shown(page, dump, "nodes/gpu-1")
+def test_drain_a_node(page: Page, dump: Dashboard) -> None:
+    open_page(page, dump, "nodes/gpu-1")
     page.click(".aside")
-    page.wait_text("7 pods would wait, 3 as things are.", f"{RESULT} .answer")
-    assert page.eval("document.querySelector('.rare').open")  # it says something
-    gone = rows(page, "Pods that would have to go")
-    assert len(gone) == 4
-    assert gone[0].startswith("shop/backup gpu-1 drained (gpu-1) counted as waiting; it has no controller")
-    assert rows(page, "Nodes that change") == [
+    page.wait_text("7 pods would be pending (now 3).", f"{RESULT} .verdict-notice")
+    assert page.eval("document.querySelector('.advanced').open")  # a field is set
+    evicted = rows(page, "Pods that would be evicted")
+    assert len(evicted) == 4
+    assert evicted[0].startswith("shop/backup gpu-1 drained (gpu-1) counted as pending; without a controller")
+    assert rows(page, "Changed nodes") == [
         "gpu-1 cpu 22.5 \u2192 32 memory 61Gi \u2192 128Gi pods 106 \u2192 110"
     ]
-    pieces = rows(page, "Fragmentation")
-    assert "most devices for one claim of class gpu 1 on 1 node 0" in pieces
+    measures = rows(page, "Fragmentation")
+    assert "largest claim of exclusive devices: gpu 1 on 1 node 0" in measures
     assert (
-        "stranded: free devices on nodes without capacity for a pod 1 of dra.cpu on 1 node as before"
-        in pieces
+        "stranded: free devices on nodes without capacity for another pod 1 of dra.cpu on 1 node unchanged"
+        in measures
     )
 
 
-def test_everything_else_can_be_asked(page: Page, dump: Dashboard) -> None:
-    shown(page, dump, "whatif")
+def test_all_other_fields(page: Page, dump: Dashboard) -> None:
+    open_page(page, dump, "whatif")
     page.eval(
         "const real = fetch; window.fetch = (path, o) => { window.sent = o && o.body; return real(path, o); }"
     )
-    page.click(".rare summary")
-    page.wait("document.querySelector('.rare').open")
+    page.click(".advanced summary")
+    page.wait("document.querySelector('.advanced').open")
     field(page, "Add or change", POD.replace("NAME", "trial").replace("CPU", "2"))
     field(page, "Replicas", "3")
     field(page, "Cordon", "numa-1, past-1")
@@ -143,11 +143,11 @@ def test_everything_else_can_be_asked(page: Page, dump: Dashboard) -> None:
     field(page, "Taint nodes", "gpu-1 a=b:NoSchedule")
     field(page, "Taint devices", "driver=nic.example.com:bad=yes:NoExecute")
     page.eval(
-        "const s = document.querySelector('.rare select'); s.value = 'Max';"
+        "const s = document.querySelector('.advanced select'); s.value = 'Max';"
         "s.dispatchEvent(new Event('change', {bubbles: true}))"
     )
-    page.click(".rare fieldset label:nth-of-type(1) input")
-    page.click(".rare fieldset label:nth-of-type(2) input")
+    page.click(".advanced fieldset label:nth-of-type(1) input")
+    page.click(".advanced fieldset label:nth-of-type(2) input")
     page.click(RUN)
     page.wait(f"document.querySelector('{RESULT} .proof')")
     assert json.loads(page.eval("sent")) == {
@@ -162,7 +162,7 @@ def test_everything_else_can_be_asked(page: Page, dump: Dashboard) -> None:
         "exhaustive": True,
         "preempt": False,
     }
-    asked = page.text(".answer")
+    asked = page.text(".verdict-notice")
     for words in (
         "accounting policy Max",
         "2 more nodes like gpu-1",
@@ -172,10 +172,10 @@ def test_everything_else_can_be_asked(page: Page, dump: Dashboard) -> None:
         assert words in asked
     assert "impossible" in page.text(".proof")  # giant fits nowhere
     assert "At most" in page.text(".proof")
-    assert any(row.startswith("gpu-1-copy-1 new cpu - \u2192 ") for row in rows(page, "Nodes that change"))
-    gone = rows(page, "Pods that would have to go")
-    assert any("device taint" in row for row in gone)
-    # What is only thought up has no page to go to.
+    assert any(row.startswith("gpu-1-copy-1 new cpu - \u2192 ") for row in rows(page, "Changed nodes"))
+    evicted = rows(page, "Pods that would be evicted")
+    assert any("device taint" in row for row in evicted)
+    # Hypothetical objects have no links.
     links = page.eval(f"[...document.querySelectorAll('{RESULT} a')].map(a => a.textContent)")
     assert "shop/giant" in links
     assert not any("trial" in link or "copy" in link for link in links)
@@ -184,8 +184,8 @@ def test_everything_else_can_be_asked(page: Page, dump: Dashboard) -> None:
     assert page.eval("document.querySelector('.count-field input').value") == ""
 
 
-def test_a_placement_that_the_scheduler_misses_is_shown(page: Page, dump: Dashboard) -> None:
-    shown(page, dump, "")
+def test_placement_found_by_exhaustive_search(page: Page, dump: Dashboard) -> None:
+    open_page(page, dump, "")
     proof = {
         "verdict": "placed all",
         "pods": 2,
@@ -203,16 +203,18 @@ def test_a_placement_that_the_scheduler_misses_is_shown(page: Page, dump: Dashbo
     )
     page.go(f"{dump.url}#/whatif")
     page.click(RUN)
-    page.wait_text("A placement of all 2 waiting pods exists; the scheduler places 1 one by one.", ".proof")
+    page.wait_text("A placement of all 2 pending pods exists; the scheduler places 1 one by one.", ".proof")
     page.click(f"{RESULT} details summary")
-    assert rows(page, "The placement that was found") == ["a/b n1 d/p/x"]
+    assert rows(page, "Placement found") == ["a/b n1 d/p/x"]
 
 
-def test_names_of_nodes_are_offered(page: Page, dump: Dashboard) -> None:
-    shown(page, dump, "whatif")
-    page.click(".rare summary")
-    page.wait("document.querySelector('.rare').open")
-    assert not [url for url in page.requests if url.endswith("/api/nodes")]  # not before they are wanted
+def test_node_names_are_completed(page: Page, dump: Dashboard) -> None:
+    open_page(page, dump, "whatif")
+    page.click(".advanced summary")
+    page.wait("document.querySelector('.advanced').open")
+    assert not [
+        url for url in page.requests if url.endswith("/api/nodes")
+    ]  # not before the field has the focus
     offered = "[...document.querySelectorAll('#nodes-drain option')].map(o => o.value).join(';')"
     page.eval("document.querySelector('[list=nodes-drain]').focus()")
     page.wait(f"{offered} === 'gpu-1;idle-1;lost-1;numa-1;past-1'")
@@ -220,16 +222,17 @@ def test_names_of_nodes_are_offered(page: Page, dump: Dashboard) -> None:
     page.wait(f"{offered} === 'gpu-1, idle-1'")
 
 
-def test_questions_without_anything_to_say(page: Page, dump: Dashboard) -> None:
-    shown(page, dump, "whatif")
+def test_empty_requests(page: Page, dump: Dashboard) -> None:
+    open_page(page, dump, "whatif")
     page.click(RUN)
-    page.wait_text("Nothing was changed", ".answer")
-    told = page.eval(
-        "import('/assets/app/whatif/question.js').then(q => [q.toJson(q.empty()), q.isEmpty(q.empty()),"
+    page.wait_text("No changes:", ".verdict-notice")
+    results = page.eval(
+        "import('/assets/app/whatif/request.js').then(q => [q.toJson(q.emptyForm()),"
+        "q.isEmpty(q.emptyForm()),"
         "q.fromQuery(new URLSearchParams('pod=a/b')),"
         "q.toJson(q.fromQuery(new URLSearchParams('remove=Pod/a/b, Pod/a/c&cordon=n1')))])"
     )
-    assert told == [
+    assert results == [
         {},
         True,
         None,

@@ -1,9 +1,9 @@
-// Owns: the bar of one node and resource. The line is a mark at the same place in every bar, so that a column
-// of bars shows at once which of them cross it; what is past it has a colour, a pattern and words of its own.
+// Bars that show how a resource of a node is used. The line (allocatable) has the same position in every bar, so
+// that nodes past it stand out in a column; the part past the line has its own color, pattern and text.
 import { html, cx } from "./ui.js";
 import { amount, percent } from "./format.js";
 
-/** Where the line stands, in percent of the width of a bar. */
+/** Position of the line, in percent of the width of a bar. */
 const LINE = 84;
 const PARTS = ["requests", "claims", "overhead"];
 
@@ -11,22 +11,22 @@ export function used(row) {
   return row.requests + row.claims + row.overhead;
 }
 
-/** Whether there is anything to say of a resource: a size of huge pages that nobody has is none. */
-export function matters(row) {
+/** Return whether a node has or uses any of a resource (it may report huge page sizes as 0). */
+export function isPresent(row) {
   return Boolean(row.line || used(row));
 }
 
-/** A bar in words: for screen readers and tooltips. */
-export function inWords(resource, row) {
-  const say = (key) => (row.text && row.text[key]) || amount(resource, row[key]);
-  const parts = PARTS.filter((key) => row[key]).map((key) => `${key} ${say(key)}`);
-  const taken = parts.length ? parts.join(", ") : "nothing taken";
+/** Describe a bar as text, for screen readers and tooltips. */
+export function describeBar(resource, row) {
+  const textOf = (key) => (row.text && row.text[key]) || amount(resource, row[key]);
+  const parts = PARTS.filter((key) => row[key]).map((key) => `${key} ${textOf(key)}`);
+  const usage = parts.length ? parts.join(", ") : "nothing used";
   const free = row.line - used(row);
   const end = free < 0 ? `${amount(resource, -free)} PAST THE LINE` : `${amount(resource, free)} free`;
-  return `${resource}: ${taken}; ${end}; line ${say("line")}`;
+  return `${resource}: ${usage}; ${end}; line ${textOf("line")}`;
 }
 
-/** The bar alone, without words. */
+/** The bar without text. */
 export function Track({ row }) {
   const all = used(row);
   const scale = row.line > 0 ? LINE / row.line : 0;
@@ -43,11 +43,11 @@ export function Track({ row }) {
   </span>`;
 }
 
-/** A bar with what is left beside it, as one image with a name. */
+/** A bar with the free amount, exposed to screen readers as one labeled image. */
 export function Bar({ resource, row }) {
   const free = row.line - used(row);
-  const words = inWords(resource, row);
-  return html`<span class=${cx("bar", free < 0 && "is-past")} role="img" aria-label=${words} title=${words}>
+  const label = describeBar(resource, row);
+  return html`<span class=${cx("bar", free < 0 && "is-past")} role="img" aria-label=${label} title=${label}>
     <${Track} row=${row} />
     <span class="bar-text" aria-hidden="true">
       ${free < 0
@@ -58,19 +58,19 @@ export function Bar({ resource, row }) {
   </span>`;
 }
 
-/** What the parts of a bar mean. */
+/** Legend of the parts of a bar. */
 export function Legend() {
   return html`<ul class="legend" aria-label="Parts of a bar">
     <li><span class="swatch seg-requests"></span>requests</li>
     <li><span class="swatch seg-claims"></span>claims</li>
     <li><span class="swatch seg-overhead"></span>overhead</li>
     <li><span class="swatch swatch-free"></span>free</li>
-    <li><span class="swatch swatch-line"></span>the line</li>
+    <li><span class="swatch swatch-line"></span>the line (allocatable)</li>
     <li><span class="swatch seg-past"></span>past the line</li>
   </ul>`;
 }
 
-/** A row of the ledger in full: bar and all numbers. */
+/** Card of one resource: bar and all numbers. */
 export function LedgerCard({ resource, row }) {
   const free = row.line - used(row);
   const exact = (key) => (row.text && row.text[key]) || "";
@@ -84,11 +84,11 @@ export function LedgerCard({ resource, row }) {
         <span class="muted" title=${exact("line")}> of ${amount(resource, row.line)}</span>
       </span>
     </header>
-    <span role="img" aria-label=${inWords(resource, row)} title=${inWords(resource, row)}><${Track} row=${row} /></span>
+    <span role="img" aria-label=${describeBar(resource, row)} title=${describeBar(resource, row)}><${Track} row=${row} /></span>
     <dl class="numbers">
       ${PARTS.map((key) => html`<div><dt><span class=${`swatch seg-${key}`}></span>${key}</dt><dd title=${exact(key)}>${amount(resource, row[key])}</dd></div>`)}
-      <div class="share-of"><dt class="unseen">in all</dt><dd>${percent(used(row), row.line)}<span class="unseen"> taken</span></dd></div>
+      <div class="share-of"><dt class="unseen">total</dt><dd>${percent(used(row), row.line)}<span class="unseen"> used</span></dd></div>
     </dl>
-    ${row.closed > 0 && html`<p class="closed" title=${exact("closed")}>Of the free, ${amount(resource, row.closed)} is on nodes that take no pods.</p>`}
+    ${row.closed > 0 && html`<p class="closed" title=${exact("closed")}>${amount(resource, row.closed)} of the free amount is on unschedulable nodes.</p>`}
   </section>`;
 }

@@ -1,26 +1,25 @@
-// Owns: devices in a table: state in words, who holds them, shares as a stacked bar of the consumed capacity,
-// and the counters that partitions draw on.
+// Table of devices: state, holders, consumed capacity as a stacked bar, and the counters of partitions.
 import { html, cx } from "./ui.js";
-import { ClaimLink, NodeLink, Several } from "./pieces.js";
+import { ClaimLink, InlineList, NodeLink } from "./components.js";
 import { Table } from "./table.js";
 import { sizeOf } from "./format.js";
 
 const TONES = { free: "good", taken: "", partly: "info", shared: "info", blocked: "warn", tainted: "warn", stale: "bad" };
 const SHADES = 6;
-const FEW_DRAWS = 3;
+const FEW_COUNTERS = 3;
 
 export function State({ of }) {
   return html`<span class=${cx("badge", TONES[of] && `tone-${TONES[of]}`)}>${of}</span>`;
 }
 
-/** How much of one capacity is used, holder by holder. */
+/** Bar of one capacity of a shared device, with one part per holder. */
 export function Share({ name, capacity, holders = [] }) {
-  const whole = sizeOf(capacity.whole);
+  const total = sizeOf(capacity.whole);
   const used = sizeOf(capacity.used);
   const parts = holders.filter((one) => one.consumed && one.consumed[name]);
-  const words = `${name}: ${capacity.used} of ${capacity.whole} used${parts.map((one) => `, ${one.namespace}/${one.claim} ${one.consumed[name]}`).join("")}`;
-  const width = (size) => ({ width: `${whole > 0 ? Math.min(100, (100 * size) / whole).toFixed(2) : 0}%` });
-  return html`<div class="share" role="img" aria-label=${words} title=${words}>
+  const label = `${name}: ${capacity.used} of ${capacity.whole} used${parts.map((one) => `, ${one.namespace}/${one.claim} ${one.consumed[name]}`).join("")}`;
+  const width = (size) => ({ width: `${total > 0 ? Math.min(100, (100 * size) / total).toFixed(2) : 0}%` });
+  return html`<div class="share" role="img" aria-label=${label} title=${label}>
     <span class="share-name">${name}</span>
     <span class="share-track" aria-hidden="true">
       ${parts.length
@@ -31,16 +30,16 @@ export function Share({ name, capacity, holders = [] }) {
   </div>`;
 }
 
-/** A counter of a pool: what is left of it. */
+/** Bar of a counter of a pool, with the remaining amount. */
 export function Counter({ of }) {
-  const whole = sizeOf(of.whole);
+  const total = sizeOf(of.whole);
   const left = sizeOf(of.left);
   const name = of.set ? `${of.set}/${of.counter}` : of.counter;
-  const words = `${name}: ${of.left} of ${of.whole} left`;
-  return html`<div class="share" role="img" aria-label=${words} title=${words}>
+  const label = `${name}: ${of.left} of ${of.whole} left`;
+  return html`<div class="share" role="img" aria-label=${label} title=${label}>
     <span class="share-name">${name}</span>
     <span class="share-track" aria-hidden="true">
-      <span class="share-part shade-3" style=${{ width: `${whole > 0 ? Math.max(0, Math.min(100, 100 - (100 * left) / whole)).toFixed(2) : 0}%` }}></span>
+      <span class="share-part shade-3" style=${{ width: `${total > 0 ? Math.max(0, Math.min(100, 100 - (100 * left) / total)).toFixed(2) : 0}%` }}></span>
     </span>
     <span class=${cx("share-text", left < 0 && "past-text")}>${of.left}<span class="of"> of ${of.whole} left</span></span>
   </div>`;
@@ -59,8 +58,8 @@ function Holders({ of }) {
   </ul>`;
 }
 
-/** What a device is made of: bars of what is shared or in use, else sizes; what it draws on if it is a partition. */
-function Inside({ of }) {
+/** Capacity of a device (bars if it is shared or in use, else sizes), and the counters a partition consumes. */
+function Capacity({ of }) {
   const capacity = Object.entries(of.capacity || {});
   const counters = of.counters || [];
   if (!capacity.length && !counters.length) return html`<span class="muted">-</span>`;
@@ -70,12 +69,12 @@ function Inside({ of }) {
     : html`<span class="sizes">${capacity.map(([name, one], i) => html`${i > 0 && ", "}<span class="muted">${name}</span> ${one.whole}`)}</span>`}
   ${counters.length > 0 &&
   html`<div class="draws" title=${counters.map((one) => `${one.set}/${one.counter} ${one.draws}`).join(", ")}>
-    <span class="muted">partition, draws</span> <${Several} items=${counters} most=${FEW_DRAWS} draw=${(one) => html`<span>${one.counter} ${one.draws}</span>`} />
+    <span class="muted">partition, consumes</span> <${InlineList} items=${counters} most=${FEW_COUNTERS} draw=${(one) => html`<span>${one.counter} ${one.draws}</span>`} />
   </div>`}`;
 }
 
-/** What is in the way: the first of several things, and how many more there are. */
-function Why({ of }) {
+/** Reason why a device cannot be allocated: the first one, and the number of others. */
+function Reason({ of }) {
   const parts = String(of).split(/, (?=\S+: needs )/);
   return html`<span class="under" title=${of}>${parts[0]}${parts.length > 1 && html` +${parts.length - 1} more`}</span>`;
 }
@@ -83,9 +82,9 @@ function Why({ of }) {
 export function DeviceTable({ label, rows, node = true, empty }) {
   const columns = [
     { title: "Device", value: (r) => `${r.driver} ${r.pool} ${r.device}`, cell: (r) => html`<span class="device-name">${r.device}</span><span class="under">${r.driver} / ${r.pool}</span>` },
-    { title: "State", value: (r) => r.state, cell: (r) => html`<${State} of=${r.state} />${r.why && html`<${Why} of=${r.why} />`}` },
+    { title: "State", value: (r) => r.state, cell: (r) => html`<${State} of=${r.state} />${r.why && html`<${Reason} of=${r.why} />`}` },
     { title: "Held by", cls: "name-cell", cell: (r) => html`<${Holders} of=${r.holders || []} />` },
-    { title: "Capacity and counters", cls: "wide-cell", cell: (r) => html`<${Inside} of=${r} />` },
+    { title: "Capacity and counters", cls: "wide-cell", cell: (r) => html`<${Capacity} of=${r} />` },
   ];
   if (node) columns.splice(2, 0, { title: "Node", value: (r) => r.node || "", cell: (r) => (r.node ? html`<${NodeLink} name=${r.node} />` : html`<span class="muted">several</span>`) });
   return html`<${Table} label=${label} empty=${empty} rows=${rows} keyOf=${(r) => `${r.driver}/${r.pool}/${r.device}`} columns=${columns} />`;

@@ -1,39 +1,41 @@
-// Owns: an explanation of a pod or claim: the verdict, what would help, then why, node by node. What tells most is
-// opened: the nodes on which the nearest fix would work.
+// Explanation of a pod or claim: verdict, fixes, then the reasons by node. The group of nodes on which the nearest
+// fix works is expanded.
 import { html, useRef, useState } from "./ui.js";
 import { links } from "./router.js";
-import { Badge, NodeLink } from "./pieces.js";
+import { Badge, NodeLink } from "./components.js";
 import { Branch, Group } from "./tree.js";
-import { Icon } from "./marks.js";
+import { Icon } from "./icons.js";
 import { count } from "./format.js";
 
 const GOOD = new Set(["placed", "allocated", "fits now"]);
+/** Labels that differ from the verdict in the API. */
+const LABELS = { placed: "scheduled", ended: "terminated" };
 const FEW_GROUPS = 12;
-/** Groups with something to learn; a cordoned node explains itself. */
-const TELLING = new Set(["NodeResourcesFit", "DynamicResources"]);
+/** Plugins whose details are worth expanding; a cordoned node needs no details. */
+const DETAILED = new Set(["NodeResourcesFit", "DynamicResources"]);
 
-/** The pods that a fix removes, if it does nothing else, as `Pod/namespace/name`. */
-function removed(fix) {
+/** Return the pods that a fix removes, as `Pod/namespace/name`; empty if it also does something else. */
+function removedPods(fix) {
   const steps = fix.steps || [];
   if (!steps.length || !steps.every((step) => step.kind === "remove-pods")) return [];
   return steps.flatMap((step) => (step.numbers.pods || []).map((text) => `Pod/${text.replace(/^pod /, "")}`));
 }
 
 function Fix({ fix, first, pod }) {
-  const gone = pod ? removed(fix) : [];
+  const removed = pod ? removedPods(fix) : [];
   return html`<li>
     <b>${first ? "Nearest fix" : "or"}</b> <span>${fix.text}</span>
-    ${fix.proven && html` <span class="proven" title="Tried on the scheduler's own rules: the pod fits then"><${Icon} name="ok" /> tried: it fits then</span>`}
-    ${gone.length > 0 && html` <a href=${links.whatif({ remove: gone, pod })}>What if ${gone.length === 1 ? "that pod" : `these ${gone.length} pods`} were removed?</a>`}
+    ${fix.proven && html` <span class="proven" title="Simulated with the scheduler's rules: the pod fits"><${Icon} name="ok" /> simulated: the pod fits</span>`}
+    ${removed.length > 0 && html` <a href=${links.whatif({ remove: removed, pod })}>What if ${removed.length === 1 ? "that pod" : `these ${removed.length} pods`} were removed?</a>`}
   </li>`;
 }
 
-/** Which group to begin with: where the nearest fix would work, else one that has something to tell. */
-export function mostTelling(groups, fixes) {
+/** Return the index of the group to expand: that of the nearest fix, else the first one with details. */
+export function initialGroup(groups, fixes) {
   const names = new Set(fixes.filter((fix) => fix.node).slice(0, 1).map((fix) => fix.node));
   const fixed = groups.findIndex((group) => (group.nodes || []).some((name) => names.has(name)));
   if (fixed >= 0) return fixed;
-  return Math.max(0, groups.findIndex((group) => TELLING.has(group.rule)));
+  return Math.max(0, groups.findIndex((group) => DETAILED.has(group.rule)));
 }
 
 const keyOf = (group) => `${group.rule} ${group.reason} ${(group.nodes || [])[0]}`;
@@ -41,22 +43,22 @@ const keyOf = (group) => `${group.rule} ${group.reason} ${(group.nodes || [])[0]
 export function Explanation({ of, kind = "pod", inside }) {
   const fixes = of.fixes && of.fixes.length ? of.fixes : of.fix ? [{ text: of.fix, steps: [] }] : [];
   const all = of.groups || [];
-  const [unfolded, setUnfolded] = useState(false);
-  // Chosen once: a group that somebody reads does not jump or shut when the numbers change.
+  const [expanded, setExpanded] = useState(false);
+  // Chosen once, so that updates do not move or collapse the group being read.
   const chosen = useRef(null);
-  if (chosen.current === null && all.length) chosen.current = keyOf(all[mostTelling(all, fixes)]);
+  if (chosen.current === null && all.length) chosen.current = keyOf(all[initialGroup(all, fixes)]);
   const groups = [...all.filter((group) => keyOf(group) === chosen.current), ...all.filter((group) => keyOf(group) !== chosen.current)];
-  const shown = unfolded ? groups : groups.slice(0, FEW_GROUPS);
+  const shown = expanded ? groups : groups.slice(0, FEW_GROUPS);
   return html`<div class="explanation">
-    ${!inside && html`<p class="verdict"><${Badge} tone=${GOOD.has(of.verdict) ? "good" : "warn"}>${of.verdict}<//> <span>${of.summary}</span>${of.node && html` <span class="on-node">Node <${NodeLink} name=${of.node} /></span>`}</p>`}
-    ${fixes.length > 0 && html`<ul class="fix fixes" aria-label="What would help">${fixes.map((fix, i) => html`<${Fix} key=${fix.text} fix=${fix} first=${i === 0} pod=${kind === "pod" ? of.subject : ""} />`)}</ul>`}
+    ${!inside && html`<p class="verdict"><${Badge} tone=${GOOD.has(of.verdict) ? "good" : "warn"}>${LABELS[of.verdict] || of.verdict}<//> <span>${of.summary}</span>${of.node && html` <span class="on-node">Node <${NodeLink} name=${of.node} /></span>`}</p>`}
+    ${fixes.length > 0 && html`<ul class="fix fixes" aria-label="Fixes">${fixes.map((fix, i) => html`<${Fix} key=${fix.text} fix=${fix} first=${i === 0} pod=${kind === "pod" ? of.subject : ""} />`)}</ul>`}
     ${(of.notes || []).map((note) => html`<p class="notice is-warning"><${Icon} name="warn" /><span>${note}</span></p>`)}
     ${of.preemption && html`<p class="preemption"><b>Preemption</b> ${of.preemption}</p>`}
     ${groups.length > 0 &&
-    html`<div class="groups" role="group" aria-label="Why, by node">
-      ${!inside && html`<h2>Why, by node</h2>`}
+    html`<div class="groups" role="group" aria-label="Reasons by node">
+      ${!inside && html`<h2>Reasons by node</h2>`}
       ${shown.map((group) => html`<${Group} key=${keyOf(group)} of=${group} open=${keyOf(group) === chosen.current} />`)}
-      ${groups.length > FEW_GROUPS && html`<button type="button" aria-expanded=${unfolded} onClick=${() => setUnfolded(!unfolded)}>${unfolded ? "Show fewer" : `Show all ${count(groups.length)} groups`}</button>`}
+      ${groups.length > FEW_GROUPS && html`<button type="button" aria-expanded=${expanded} onClick=${() => setExpanded(!expanded)}>${expanded ? "Show fewer" : `Show all ${count(groups.length)} groups`}</button>`}
     </div>`}
     ${(of.sections || []).map(
       (section) => html`<details class="group" key=${section.title} open=${!groups.length}>

@@ -1,5 +1,5 @@
-// Owns: numbers as people read them. Amounts come as whole units (milli-CPUs, bytes, pieces); exact texts come
-// from the server and are shown where there is room, these shortened ones where there is not.
+// Number formatting. Amounts are integers (milli-CPUs, bytes, counts) and are shortened here; exact quantities come
+// from the server as text and are shown where space allows.
 
 const grouped = new Intl.NumberFormat("en-US");
 const BINARY = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
@@ -8,24 +8,24 @@ export function isBytes(resource) {
   return resource === "memory" || resource === "ephemeral-storage" || resource.startsWith("hugepages-");
 }
 
-/** As many digits as matter in a list. */
+/** Round to about three significant digits. */
 function short(value) {
   const size = Math.abs(value);
-  // A thousandth of a CPU is not nothing.
+  // Small amounts are not rounded to 0.
   if (size > 0 && size < 0.01) return String(Number(value.toPrecision(1)));
   const digits = size >= 100 ? 0 : size >= 10 ? 1 : 2;
   const rounded = Number(value.toFixed(digits));
   return size >= 1000 ? grouped.format(rounded) : String(rounded);
 }
 
-/** An amount of a resource, short: 3500 of cpu is 3.5, 34359738368 of memory is 32Gi. */
+/** Format an amount of a resource: cpu 3500 is 3.5, memory 34359738368 is 32Gi. */
 export function amount(resource, units) {
   if (units == null) return "-";
   if (resource === "cpu") return short(units / 1000);
   if (!isBytes(resource)) return count(units);
   let power = 0;
   let value = units;
-  // What would be rounded to 1024 is one of the next unit.
+  // A value that rounds to 1024 is 1 of the next unit.
   while (Math.abs(value) >= 1023.5 && power < BINARY.length - 1) {
     value /= 1024;
     power += 1;
@@ -33,19 +33,19 @@ export function amount(resource, units) {
   return short(value) + BINARY[power];
 }
 
-/** The same from the text of a quantity, as Kubernetes writes it: 55360Mi is 54.1Gi, 1500m is 1.5. */
+/** Shorten a Kubernetes quantity: 55360Mi is 54.1Gi, 1500m is 1.5. */
 export function shorten(resource, text) {
-  if (!known(text)) return String(text);
+  if (!isQuantity(text)) return String(text);
   const size = sizeOf(text);
   return amount(resource, resource === "cpu" ? size * 1000 : size);
 }
 
-/** A count: 5000 is 5,000. */
+/** Format a count: 5000 is 5,000. */
 export function count(value) {
   return typeof value === "number" ? grouped.format(value) : "-";
 }
 
-/** 1 pod, 2 pods. */
+/** Format a count with its noun: 1 pod, 2 pods. */
 export function plural(value, one, many = `${one}s`) {
   return `${count(value)} ${value === 1 ? one : many}`;
 }
@@ -56,10 +56,10 @@ export function percent(part, whole) {
   return `${value > 0 && value < 1 ? "<1" : Math.round(value)}%`;
 }
 
-/** Names and numbers in the order people expect: n2 before n10. */
+/** Natural order of names: n2 before n10. */
 export const byName = new Intl.Collator("en", { numeric: true }).compare;
 
-/** Ranges of a list of numbers: [0,1,2,5] is 0-2,5. */
+/** Format numbers as ranges: [0,1,2,5] is 0-2,5. */
 export function ranges(numbers) {
   const sorted = [...numbers].sort((a, b) => a - b);
   const out = [];
@@ -77,11 +77,11 @@ for (let i = 1; i < BINARY.length; i += 1) POWERS[BINARY[i]] = 1024 ** i;
 
 const QUANTITY = /^([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)(n|u|m|k|Ki|Mi|Gi|Ti|Pi|Ei|M|G|T|P|E)?$/;
 
-function known(text) {
+function isQuantity(text) {
   return QUANTITY.test(String(text));
 }
 
-/** The size of a quantity text, near enough for the width of a bar. */
+/** Return the approximate value of a quantity, for the width of a bar. */
 export function sizeOf(text) {
   const found = QUANTITY.exec(String(text));
   return found ? Number(found[1]) * POWERS[found[2] || ""] : 0;

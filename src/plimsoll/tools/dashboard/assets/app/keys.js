@@ -1,8 +1,8 @@
-// Owns: the keys of the whole page and the dialog that lists them. Keys do nothing while one types.
+// Keyboard shortcuts and the dialog that lists them. Shortcuts are disabled in text fields.
 import { html, useEffect, useRef } from "./ui.js";
 
 export const KEYS = [
-  ["/", "search on this page"],
+  ["/", "search this page"],
   ["g o", "overview"],
   ["g d", "devices"],
   ["g c", "claims"],
@@ -10,32 +10,32 @@ export const KEYS = [
   ["g n", "namespaces"],
   ["g a", "audit"],
   ["g w", "what if"],
-  ["Arrow keys", "from row to row, from CPU to CPU"],
-  ["t", "light, dark or as the system"],
-  ["?", "this list"],
+  ["Arrow keys", "move between rows or CPUs"],
+  ["t", "switch theme: system, dark, light"],
+  ["?", "keyboard shortcuts"],
 ];
-const PLACES = { o: "#/", d: "#/devices", c: "#/claims", p: "#/pending", n: "#/namespaces", a: "#/audit", w: "#/whatif" };
+const ROUTES = { o: "#/", d: "#/devices", c: "#/claims", p: "#/pending", n: "#/namespaces", a: "#/audit", w: "#/whatif" };
 
 function isTyping(target) {
   return target.closest && target.closest("input:not([type=checkbox]), textarea, select, [contenteditable]");
 }
 
-/** Listen for the keys of the page. */
+/** Handle the shortcuts. */
 export function useKeys({ showKeys, nextTheme }) {
   const latest = useRef({});
   latest.current = { showKeys, nextTheme };
   useEffect(() => {
-    let going = 0;
-    const press = (event) => {
+    let prefixTime = 0; // when "g" was pressed, in ms
+    const onKeyDown = (event) => {
       if (event.defaultPrevented || event.altKey || event.ctrlKey || event.metaKey) return;
       if (isTyping(event.target) || document.querySelector("dialog[open]")) return;
-      if (going && Date.now() - going < 1200 && PLACES[event.key]) {
+      if (prefixTime && Date.now() - prefixTime < 1200 && ROUTES[event.key]) {
         event.preventDefault();
-        location.hash = PLACES[event.key];
-        going = 0;
+        location.hash = ROUTES[event.key];
+        prefixTime = 0;
         return;
       }
-      going = event.key === "g" ? Date.now() : 0;
+      prefixTime = event.key === "g" ? Date.now() : 0;
       if (event.key === "/") {
         event.preventDefault();
         focusSearch();
@@ -44,12 +44,12 @@ export function useKeys({ showKeys, nextTheme }) {
         latest.current.showKeys();
       } else if (event.key === "t") latest.current.nextTheme();
     };
-    addEventListener("keydown", press);
-    return () => removeEventListener("keydown", press);
+    addEventListener("keydown", onKeyDown);
+    return () => removeEventListener("keydown", onKeyDown);
   }, []);
 }
 
-/** To the search box of this page; from a page that has none, to the one of the overview. */
+/** Focus the search field of this page, or that of the overview if this page has none. */
 function focusSearch() {
   const box = document.querySelector("[data-search]");
   if (box) {
@@ -67,10 +67,10 @@ function focusSearch() {
   requestAnimationFrame(look);
 }
 
-/** The browser itself knows whether the dialog is open; nobody else has to. */
+/** Dialog of the shortcuts; the browser keeps track of whether it is open. */
 export function KeysDialog({ dialog }) {
   return html`<dialog ref=${dialog} class="keys" aria-labelledby="keys-title">
-    <h2 id="keys-title">Keys</h2>
+    <h2 id="keys-title">Keyboard shortcuts</h2>
     <dl>${KEYS.map(([key, what]) => html`<div><dt><kbd>${key}</kbd></dt><dd>${what}</dd></div>`)}</dl>
     <form method="dialog"><button type="submit" class="primary">Close</button></form>
   </dialog>`;

@@ -1,5 +1,5 @@
-// Owns: the stream of changes (/api/events) and what the page says about it: live, reconnecting or static.
-// Changes that come while the page is hidden are gathered and handled when it is looked at again.
+// Event stream (/api/events) and its status: live, reconnecting or static. Changes received while the page is
+// hidden are merged and handled when it becomes visible.
 import { useEffect, useState } from "./ui.js";
 import { changed } from "./store.js";
 
@@ -24,7 +24,7 @@ function handle(change) {
   else changed(change);
 }
 
-/** Follow the cluster; `live` is what the overview says. A dump never changes, so nothing is opened for it. */
+/** Open the event stream if the cluster is `live`; a dump never changes. */
 export function follow(live) {
   if (live === false) {
     if (source) source.close();
@@ -38,11 +38,11 @@ export function follow(live) {
 
 function open() {
   source = new EventSource("api/events");
-  // What changed while nobody listened shows in the revision that the first event has.
+  // The first event carries the revision, which shows whether changes were missed.
   source.onopen = () => set("live");
   source.onerror = () => {
     set("reconnecting");
-    // A browser gives up for good on some answers (a proxy's 502); the page does not.
+    // Browsers do not reconnect after some responses (a proxy's 502).
     if (source && source.readyState === EventSource.CLOSED) {
       source.close();
       source = null;
@@ -54,7 +54,7 @@ function open() {
     try {
       change = JSON.parse(event.data) || {};
     } catch (_) {
-      // Not understood: anything may have changed.
+      // Invalid event: assume that anything changed.
     }
     handle(change);
   });
@@ -67,13 +67,13 @@ document.addEventListener("visibilitychange", () => {
   changed(change);
 });
 
-/** The state of the stream: connecting, live, reconnecting or static. */
+/** Return the status of the stream: connecting, live, reconnecting or static. */
 export function useLive() {
-  const [now, setNow] = useState(state);
+  const [status, setStatus] = useState(state);
   useEffect(() => {
-    listeners.add(setNow);
-    setNow(state);
-    return () => listeners.delete(setNow);
+    listeners.add(setStatus);
+    setStatus(state);
+    return () => listeners.delete(setStatus);
   }, []);
-  return now;
+  return status;
 }

@@ -1,12 +1,12 @@
-// Owns: the frame around every page (head, navigation, state of the stream, foot) and which page is shown.
+// Entry point: the frame of every page (header, navigation, stream status, footer) and the routing to pages.
 import { Component, html, cx, render, useEffect, useRef } from "./ui.js";
 import { useRoute } from "./router.js";
 import { changed, useApi } from "./store.js";
 import { follow, useLive } from "./live.js";
 import { useTheme } from "./theme.js";
 import { KeysDialog, useKeys } from "./keys.js";
-import { Icon, Mark } from "./marks.js";
-import { Head } from "./pieces.js";
+import { Icon, Logo } from "./icons.js";
+import { Head } from "./components.js";
 import { count } from "./format.js";
 import { Overview } from "./pages/overview.js";
 import { Node } from "./pages/node.js";
@@ -26,8 +26,8 @@ const PAGES = [
   ["audit", "Audit"],
   ["whatif", "What if"],
 ];
-/** Which entry of the navigation a page belongs to. */
-const UNDER = { nodes: "", pools: "devices" };
+/** Navigation entries of pages that have none of their own. */
+const PARENT = { nodes: "", pools: "devices" };
 
 function Page({ route }) {
   const [page = "", ...rest] = route.parts;
@@ -46,29 +46,29 @@ function Page({ route }) {
     if (page === "audit") return html`<${Audit} query=${query} />`;
     if (page === "whatif") return html`<${Whatif} query=${query} />`;
   }
-  return html`<${Head} title="No such page" /><p>There is nothing at <code>${location.hash}</code>. <a href="#/">To the overview</a></p>`;
+  return html`<${Head} title="Page not found" /><p><code>${location.hash}</code> does not exist. <a href="#/">Back to the overview</a></p>`;
 }
 
-/** A page that cannot be drawn says so, and the others go on working. */
-class Guard extends Component {
+/** Error boundary: an error in one page does not affect the others. */
+class ErrorBoundary extends Component {
   constructor(props) {
     super(props);
-    this.state = { problem: null };
+    this.state = { error: null };
   }
 
-  static getDerivedStateFromError(problem) {
-    return { problem };
+  static getDerivedStateFromError(error) {
+    return { error };
   }
 
-  componentDidCatch(problem) {
-    console.error(problem);
+  componentDidCatch(error) {
+    console.error(error);
   }
 
   render() {
-    const { problem } = this.state;
-    if (!problem) return this.props.children;
-    return html`<${Head} title="This page could not be drawn" />
-      <div class="notice is-error" role="alert"><${Icon} name="warn" /><span>${String((problem && problem.message) || problem)}</span></div>`;
+    const { error } = this.state;
+    if (!error) return this.props.children;
+    return html`<${Head} title="This page could not be displayed" />
+      <div class="notice is-error" role="alert"><${Icon} name="warn" /><span>${String(error.message || error)}</span></div>`;
   }
 }
 
@@ -79,14 +79,14 @@ const LIVE = {
   static: ["static", "Static dump"],
 };
 
-/** `lost`: the server answers, but the cluster does not. */
-function LiveSign({ lost }) {
+/** Status of the stream; `lost` if the dashboard is reachable and the cluster is not. */
+function LiveStatus({ lost }) {
   const state = useLive();
-  const [look, text] = lost && state === "live" ? ["lost", "Cluster lost"] : LIVE[state];
+  const [look, text] = lost && state === "live" ? ["lost", "Cluster unreachable"] : LIVE[state];
   return html`<span class=${`live live-${look}`} role="status" aria-live="polite"><span class="live-dot" aria-hidden="true"></span>${text}</span>`;
 }
 
-const THEMES = { "": ["auto", "as the system"], light: ["sun", "light"], dark: ["moon", "dark"] };
+const THEMES = { "": ["auto", "system"], light: ["sun", "light"], dark: ["moon", "dark"] };
 
 function App() {
   const route = useRoute();
@@ -102,17 +102,17 @@ function App() {
     if (overview.data) follow(overview.data.live);
   }, [overview.data && overview.data.live]);
 
-  // Nobody tells when the audit of a dump is done: ask again, ever more rarely.
-  const waits = overview.data && overview.data.live === false && !overview.data.findings;
+  // A dump has no event stream: poll until its audit is done, with exponential backoff.
+  const auditRunning = overview.data && overview.data.live === false && !overview.data.findings;
   const pause = useRef(500);
   useEffect(() => {
-    if (!waits) return undefined;
+    if (!auditRunning) return undefined;
     const timer = setTimeout(() => changed({ kinds: ["Finding"] }), pause.current);
     pause.current = Math.min(30000, pause.current * 2);
     return () => clearTimeout(timer);
   }, [overview.data]);
 
-  // A new page starts at its top, and its heading is read out; the first one is left as the browser has it.
+  // A new page starts at the top and its heading gets the focus, so that it is read out; not on the first load.
   useEffect(() => {
     if (first.current) {
       first.current = false;
@@ -126,14 +126,14 @@ function App() {
     restoring = false;
   }, [route.path]);
 
-  const now = route.parts[0] === "explain" ? (route.parts[1] === "claim" ? "claims" : "pending") : UNDER[route.parts[0]] ?? route.parts[0] ?? "";
+  const current = route.parts[0] === "explain" ? (route.parts[1] === "claim" ? "claims" : "pending") : PARENT[route.parts[0]] ?? route.parts[0] ?? "";
   const counts = overview.data ? overview.data.counts : {};
   const findings = (overview.data && overview.data.findings) || {};
   const badge = {
     pending: counts.pending ? ["warn", counts.pending, "pending"] : null,
     audit: findings.error ? ["bad", findings.error, "errors"] : null,
   };
-  const [icon, said] = THEMES[theme] || THEMES[""];
+  const [icon, themeName] = THEMES[theme] || THEMES[""];
   const skip = (event) => {
     event.preventDefault();
     main.current.focus();
@@ -141,36 +141,36 @@ function App() {
   };
   return html`<a class="skip" href="#main" onClick=${skip}>Skip to content</a>
     <header class="frame-head">
-      <a class="brand" href="#/" aria-label="Plimsoll, overview"><${Mark} /><span>Plimsoll</span></a>
+      <a class="brand" href="#/" aria-label="Plimsoll, overview"><${Logo} /><span>Plimsoll</span></a>
       <nav class="frame-nav" aria-label="Pages">
         ${PAGES.map(([key, text]) => {
-          const sign = badge[key];
-          return html`<a href=${`#/${key}`} aria-current=${now === key ? "page" : undefined}>
-            ${text}${sign && html` <span class=${`count tone-${sign[0]}`}>${count(sign[1])}<span class="unseen"> ${sign[2]}</span></span>`}
+          const entry = badge[key];
+          return html`<a href=${`#/${key}`} aria-current=${current === key ? "page" : undefined}>
+            ${text}${entry && html` <span class=${`count tone-${entry[0]}`}>${count(entry[1])}<span class="unseen"> ${entry[2]}</span></span>`}
           </a>`;
         })}
       </nav>
       <div class="frame-side">
-        <${LiveSign} lost=${overview.data && (overview.data.troubles || []).length > 0} />
-        <button type="button" class="quiet" onClick=${nextTheme} aria-label=${`Theme: ${said}; change`} title=${`Theme: ${said}`}><${Icon} name=${icon} /></button>
-        <button type="button" class="quiet" onClick=${showKeys} aria-label="Keys" title="Keys">?</button>
+        <${LiveStatus} lost=${overview.data && (overview.data.troubles || []).length > 0} />
+        <button type="button" class="quiet" onClick=${nextTheme} aria-label=${`Theme: ${themeName}; change`} title=${`Theme: ${themeName}`}><${Icon} name=${icon} /></button>
+        <button type="button" class="quiet" onClick=${showKeys} aria-label="Keyboard shortcuts" title="Keyboard shortcuts">?</button>
       </div>
     </header>
     <main id="main" tabindex="-1" ref=${main} class=${cx("page", `page-${route.parts[0] || "overview"}`)}>
-      <${Guard} key=${route.path}><${Page} route=${route} /><//>
+      <${ErrorBoundary} key=${route.path}><${Page} route=${route} /><//>
     </main>
     <footer class="frame-foot">
-      ${overview.data && html`<span>${overview.data.origin}</span><span>rules: ${overview.data.profile}</span><span>revision ${overview.data.revision}</span>`}
+      ${overview.data && html`<span>${overview.data.origin}</span><span>profile ${overview.data.profile}</span><span>revision ${overview.data.revision}</span>`}
     </footer>
     <${KeysDialog} dialog=${dialog} />`;
 }
 
-// Set when one goes back or forth: the browser then knows where one was.
+// Set on back and forward navigation, where the browser restores the scroll position.
 let restoring = false;
-if (history.state === null) history.replaceState({ seen: true }, "");
+if (history.state === null) history.replaceState({ visited: true }, "");
 addEventListener("popstate", (event) => {
-  if (event.isTrusted) restoring = history.state !== null && history.state.seen === true;
-  if (history.state === null) history.replaceState({ seen: true }, "");
+  if (event.isTrusted) restoring = history.state !== null && history.state.visited === true;
+  if (history.state === null) history.replaceState({ visited: true }, "");
 });
 
 render(html`<${App} />`, document.getElementById("app"));

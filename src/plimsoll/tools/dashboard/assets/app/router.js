@@ -1,8 +1,8 @@
-// Owns: hash routes. A page has an address of its own (#/nodes/n1?sort=name), the back button works, and a
-// change of the query alone replaces the entry instead of adding one.
+// Hash routes. Every page has its own URL (#/nodes/n1?sort=name); a change of the query only replaces the history
+// entry.
 import { useEffect, useState } from "./ui.js";
 
-/** The parts of the current address: path pieces and query. */
+/** Parse a hash into path parts and query. */
 export function parse(hash) {
   const text = (hash || "").replace(/^#\/?/, "");
   const cut = text.indexOf("?");
@@ -19,7 +19,7 @@ function decode(part) {
   }
 }
 
-/** An address of path pieces, and a query of what is not empty. */
+/** Return the hash of path parts and of the non-empty query parameters. */
 export function to(parts, query = {}) {
   const given = Object.entries(query).filter(([, value]) => value !== "" && value != null);
   const tail = given.length ? `?${new URLSearchParams(given)}` : "";
@@ -30,11 +30,11 @@ export const links = {
   node: (name) => to(["nodes", name]),
   pod: (namespace, name) => to(["explain", "pod", namespace, name]),
   claim: (namespace, name) => to(["explain", "claim", namespace, name]),
-  /** A what-if that is asked at once, as {remove: ["Pod/a/b"]}; `pod` is whom it is about. */
+  /** A what-if that runs at once, such as {remove: ["Pod/a/b"]}; `pod` is the pod of interest. */
   whatif: ({ remove = [], drain = [], pod = "" }) => to(["whatif"], { remove: remove.join(","), drain: drain.join(","), pod }),
 };
 
-/** The route, and a new drawing whenever it changes. */
+/** Return the current route; render again when it changes. */
 export function useRoute() {
   const [hash, setHash] = useState(location.hash);
   useEffect(() => {
@@ -49,7 +49,7 @@ export function useRoute() {
   return parse(hash);
 }
 
-/** Change the query of the current address without a new entry in the history. */
+/** Change the query of the current URL without a new history entry. */
 export function replaceQuery(changes) {
   const { parts, query } = parse(location.hash);
   for (const [key, value] of Object.entries(changes)) {

@@ -1,49 +1,48 @@
-// Owns: what has been fetched. One entry per address; while a newer answer is on its way the old one stays on
-// the page, so nothing flickers. A change of the cluster (live.js) marks the entries it touches; those on the
-// page are fetched again, the others when they are next looked at.
+// Cache of API responses, one entry per path. Old data stays visible while newer data is loaded. A cluster change
+// (live.js) marks the affected entries as stale; those in use are fetched again at once, the others on next use.
 import { useEffect, useReducer } from "./ui.js";
 
 const entries = new Map();
-/** Where the findings of an audit show. */
+/** Responses that contain audit findings. */
 const FINDINGS = new Set(["api/overview", "api/audit"]);
-const KEPT = 60; // Entries nobody looks at are forgotten beyond this.
-/** Milliseconds: answers within SHORT are asked for again at once, others after a rest of at most MOST_REST. */
-const SHORT = 250;
-const MOST_REST = 10000;
+const MAX_ENTRIES = 60; // Unused entries are evicted beyond this.
+/** Responses within FAST_MS are fetched again at once, slower ones after a pause of at most MAX_PAUSE_MS. */
+const FAST_MS = 250;
+const MAX_PAUSE_MS = 10000;
 
 function entry(path) {
   let found = entries.get(path);
   if (!found) {
-    found = { path, data: null, error: "", stale: true, loading: null, watchers: new Set(), kinds: null, node: null, rest: 0, since: 0, timer: 0 };
+    found = { path, data: null, error: "", stale: true, loading: null, watchers: new Set(), kinds: null, node: null, pause: 0, loadedAt: 0, timer: 0 };
     entries.set(path, found);
-    forget();
+    evict();
   }
   return found;
 }
 
-function forget() {
-  if (entries.size <= KEPT) return;
+function evict() {
+  if (entries.size <= MAX_ENTRIES) return;
   for (const [path, found] of entries) {
     if (!found.watchers.size && !found.loading) entries.delete(path);
-    if (entries.size <= KEPT) return;
+    if (entries.size <= MAX_ENTRIES) return;
   }
 }
 
-/** Ask the server; its own one-line error is the message of what is thrown. */
-export async function ask(path, options = {}) {
-  let answer;
+/** Send a request and return its JSON. Throw an Error with the server's message if it fails. */
+export async function request(path, options = {}) {
+  let response;
   try {
-    answer = await fetch(path, { cache: "no-cache", credentials: "same-origin", ...options });
+    response = await fetch(path, { cache: "no-cache", credentials: "same-origin", ...options });
   } catch (_) {
-    throw new Error("The dashboard's server does not answer.");
+    throw new Error("The dashboard server is not reachable.");
   }
   let body = null;
   try {
-    body = await answer.json();
+    body = await response.json();
   } catch (_) {
-    // An answer without JSON; the status says what there is to say.
+    // Not JSON: the status is all there is.
   }
-  if (!answer.ok) throw new Error((body && body.error) || `The server answered ${answer.status}.`);
+  if (!response.ok) throw new Error((body && body.error) || `The server returned status ${response.status}.`);
   return body;
 }
 
@@ -51,24 +50,24 @@ async function load(found) {
   if (found.loading) return;
   found.stale = false;
   const began = performance.now();
-  found.loading = ask(found.path);
+  found.loading = request(found.path);
   try {
     found.data = await found.loading;
     found.error = "";
-  } catch (problem) {
-    found.error = problem.message;
+  } catch (error) {
+    found.error = error.message;
   }
   found.loading = null;
-  // A server that took long is left alone as long: others want answers, too.
-  found.rest = Math.min(MOST_REST, performance.now() - began);
-  found.since = performance.now();
+  // A slow response is not requested again for as long as it took, to limit the load on the server.
+  found.pause = Math.min(MAX_PAUSE_MS, performance.now() - began);
+  found.loadedAt = performance.now();
   for (const watcher of found.watchers) watcher();
   if (found.stale && found.watchers.size) loadSoon(found);
 }
 
-/** Fetch anew, after a rest if the last answer took long. */
+/** Fetch again, after a pause if the last response was slow. */
 function loadSoon(found) {
-  const left = found.rest > SHORT ? found.since + found.rest - performance.now() : 0;
+  const left = found.pause > FAST_MS ? found.loadedAt + found.pause - performance.now() : 0;
   if (left <= 0) {
     load(found);
     return;
@@ -78,8 +77,8 @@ function loadSoon(found) {
 }
 
 /**
- * The answer at this address: {data, error}; data is null until the first one is there.
- * `kinds` and `node` say which changes matter to it; without them every change does.
+ * Return {data, error} of a path; data is null until it is loaded.
+ * `kinds` and `node` restrict the changes that affect it; by default every change does.
  */
 export function useApi(path, { kinds = null, node = null } = {}) {
   const [, redraw] = useReducer((n) => n + 1, 0);
@@ -96,28 +95,28 @@ export function useApi(path, { kinds = null, node = null } = {}) {
   return { data: found ? found.data : null, error: found ? found.error : "" };
 }
 
-/** Whether a change may show in an entry. */
-export function matters(change, found) {
-  // The first event of a stream has no kinds: it says which revision there is, so that nothing is missed.
+/** Return whether a change may affect an entry. */
+export function affects(change, found) {
+  // The first event of a stream has no kinds, only the revision: entries of another revision are stale.
   if (change.kinds && !change.kinds.length) return Boolean(found.data) && found.data.revision !== change.revision;
   if (change.kinds && change.kinds.every((kind) => kind === "Finding")) return FINDINGS.has(found.path);
   if (change.kinds && found.kinds && !change.kinds.some((kind) => found.kinds.includes(kind))) return false;
   return !(change.nodes && found.node && !change.nodes.includes(found.node));
 }
 
-/** The cluster changed: `{revision, nodes: names or null, kinds: [...]}`; without an argument anything may have. */
+/** Handle a cluster change: `{revision, nodes: names or null, kinds: [...]}`; no argument means anything. */
 export function changed(change = {}) {
   for (const found of entries.values()) {
-    if (!matters(change, found)) continue;
+    if (!affects(change, found)) continue;
     found.stale = true;
     if (found.watchers.size) loadSoon(found);
   }
 }
 
-/** Try again what went wrong. */
+/** Fetch everything again at once. */
 export function retry() {
   for (const found of entries.values()) {
-    found.rest = 0;
+    found.pause = 0;
     found.stale = true;
     if (found.watchers.size) load(found);
   }

@@ -1,5 +1,4 @@
-// Owns: tables that fit in a page: heads with scope, sorting by a click or key on a head, arrow keys from row
-// to row, and the pager below those that come in parts.
+// Sortable tables with keyboard navigation between rows, and the pager of paginated lists.
 import { html, cx, useState } from "./ui.js";
 import { byName, count as number } from "./format.js";
 
@@ -8,7 +7,7 @@ function compare(a, b) {
   return byName(String(a ?? ""), String(b ?? ""));
 }
 
-/** Down and up go to the first link or button of the next row, Home and End to the ends. */
+/** Move the focus between rows (to their first link or button) with the arrow keys, Home and End. */
 export function rowKeys(event) {
   const step = { ArrowDown: 1, ArrowUp: -1, Home: -Infinity, End: Infinity }[event.key];
   if (step === undefined || event.target.closest("input, textarea, select")) return;
@@ -23,23 +22,23 @@ export function rowKeys(event) {
 }
 
 /**
- * `columns`: {title, cell(row), value(row) if sortable, num, cls}. The first column is the head of its row.
+ * `columns`: {title, cell(row), value(row) if sortable, num, cls}. The first column is the row header.
  */
-export function Table({ label, columns, rows, keyOf, empty = "None.", rowClass, order }) {
-  const [sort, setSort] = useState(order || null);
+export function Table({ label, columns, rows, keyOf, empty = "None.", rowClass }) {
+  const [sort, setSort] = useState(null);
   let shown = rows;
   if (sort && columns[sort.column] && columns[sort.column].value) {
     const { value } = columns[sort.column];
     shown = rows
       .map((row, i) => [value(row), i, row])
-      .sort((a, b) => (compare(a[0], b[0]) || (a[1] - b[1]) * sort.way) * sort.way)
-      .map((three) => three[2]);
+      .sort((a, b) => (compare(a[0], b[0]) || (a[1] - b[1]) * sort.direction) * sort.direction)
+      .map(([, , row]) => row);
   }
   if (!rows.length) return html`<p class="empty">${empty}</p>`;
-  const press = (column) => {
+  const toggleSort = (column) => {
     const same = sort && sort.column === column;
-    if (same && sort.way === (columns[column].num ? 1 : -1)) setSort(null);
-    else setSort({ column, way: same ? -sort.way : columns[column].num ? -1 : 1 });
+    if (same && sort.direction === (columns[column].num ? 1 : -1)) setSort(null);
+    else setSort({ column, direction: same ? -sort.direction : columns[column].num ? -1 : 1 });
   };
   return html`<div class="scroller" role="region" aria-label=${label} tabindex="0">
     <table>
@@ -47,12 +46,12 @@ export function Table({ label, columns, rows, keyOf, empty = "None.", rowClass, 
       <thead>
         <tr>
           ${columns.map((column, i) => {
-            const mine = sort && sort.column === i;
-            const way = mine ? (sort.way > 0 ? "ascending" : "descending") : undefined;
-            return html`<th scope="col" class=${cx(column.num && "num", column.cls)} aria-sort=${way}>
+            const sorted = sort && sort.column === i;
+            const order = sorted ? (sort.direction > 0 ? "ascending" : "descending") : undefined;
+            return html`<th scope="col" class=${cx(column.num && "num", column.cls)} aria-sort=${order}>
               ${column.value
-                ? html`<button type="button" class="head-button" onClick=${() => press(i)}>
-                    ${column.title}<span class="arrow" aria-hidden="true">${mine ? (sort.way > 0 ? "▲" : "▼") : "↕"}</span>
+                ? html`<button type="button" class="head-button" onClick=${() => toggleSort(i)}>
+                    ${column.title}<span class="arrow" aria-hidden="true">${sorted ? (sort.direction > 0 ? "▲" : "▼") : "↕"}</span>
                   </button>`
                 : column.title}
             </th>`;
@@ -74,7 +73,7 @@ export function Table({ label, columns, rows, keyOf, empty = "None.", rowClass, 
   </div>`;
 }
 
-/** Which part of a long answer is shown, and the way to its neighbours. */
+/** Range of the current page, with buttons for the previous and next one. */
 export function Pager({ total, offset, limit, go }) {
   if (total <= limit && !offset) return null;
   const last = Math.min(total, offset + limit);

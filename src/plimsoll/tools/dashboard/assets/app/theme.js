@@ -1,4 +1,4 @@
-// Owns: light, dark or as the system has it; the choice is kept in this browser.
+// Theme: light, dark or that of the system. The choice is stored in the browser.
 import { useState } from "./ui.js";
 
 const KEY = "plimsoll-theme";
@@ -12,7 +12,7 @@ function stored() {
   }
 }
 
-/** The theme ("", "light" or "dark") and a function that goes on to the next. */
+/** Return the theme ("", "light" or "dark") and a function that selects the next one. */
 export function useTheme() {
   const [theme, setTheme] = useState(stored);
   const next = () => {
@@ -21,7 +21,7 @@ export function useTheme() {
       if (chosen) localStorage.setItem(KEY, chosen);
       else localStorage.removeItem(KEY);
     } catch (_) {
-      // Storage is switched off: the choice holds until the page is left.
+      // Storage is disabled: the choice lasts until the page is closed.
     }
     if (chosen) document.documentElement.dataset.theme = chosen;
     else delete document.documentElement.dataset.theme;

@@ -1,8 +1,8 @@
-// Owns: the map of a node's CPUs: sockets > NUMA nodes > L3 caches > cores > CPUs. A claim is a letter, a
-// colour and a pattern, so that colour is never the only sign. One CPU is in the tab order; arrow keys move.
+// CPU map of a node: sockets > NUMA nodes > L3 caches > cores > CPUs. A claim is shown by a letter, a color and a
+// pattern, never by color alone. One CPU is in the tab order; arrow keys move between CPUs.
 import { html, cx, useRef, useState } from "./ui.js";
 import { ranges } from "./format.js";
-import { Ref } from "./pieces.js";
+import { Ref } from "./components.js";
 
 const TONES = 8;
 const STATES = { claimed: "claimed", shared: "shared pool", reserved: "reserved", offline: "offline" };
@@ -12,7 +12,7 @@ function letters(n) {
   return n < 26 ? last : letters(Math.floor(n / 26) - 1) + last;
 }
 
-/** All CPUs of the tree, each with where it is. */
+/** Return all CPUs of the tree with their locations. */
 export function flatten(topology) {
   const all = [];
   for (const socket of topology.sockets || [])
@@ -20,7 +20,7 @@ export function flatten(topology) {
       for (const l3 of numa.l3 || [])
         for (const core of l3.cores || [])
           for (const cpu of core.cpus || []) all.push({ ...cpu, core: core.id, l3: l3.id, numa: numa.id, socket: socket.id });
-  // Nobody knows where a CPU is that is switched off.
+  // The location of offline CPUs is unknown.
   for (const cpu of topology.offline || []) all.push({ ...cpu, core: -1, l3: -1, numa: -1, socket: -1 });
   return all;
 }
@@ -31,11 +31,11 @@ export function describe(cpu) {
   return [`CPU ${cpu.id}`, ...where, cpu.state === "offline" && cpu.claim ? `offline, ${held}` : held].join(", ");
 }
 
-function place(what, id) {
+function labelOf(what, id) {
   return id >= 0 ? `${what} ${id}` : `${what} unknown`;
 }
 
-/** Claims in the order of their first CPU: letter, tone and CPUs. */
+/** Return the claims in the order of their first CPU, with letter, tone and CPUs. */
 function claimsOf(cpus) {
   const found = new Map();
   for (const cpu of cpus) {
@@ -50,41 +50,40 @@ export function Topology({ of }) {
   const cpus = flatten(of);
   const claims = claimsOf(cpus);
   const [at, setAt] = useState(cpus.length ? cpus[0].id : null);
-  const [told, setTold] = useState(null);
-  const [lit, setLit] = useState("");
+  const [described, setDescribed] = useState(null);
+  const [selected, setSelected] = useState("");
   const box = useRef(null);
-  const places = new Map(cpus.map((cpu, i) => [cpu.id, i]));
+  const indices = new Map(cpus.map((cpu, i) => [cpu.id, i]));
 
   const onKeyDown = (event) => {
-    const place = places.get(at) ?? 0;
+    const index = indices.get(at) ?? 0;
     const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: 8, ArrowUp: -8, Home: -Infinity, End: Infinity }[event.key];
     if (step === undefined) return;
     event.preventDefault();
-    const next = cpus[Math.max(0, Math.min(cpus.length - 1, place + step))];
+    const next = cpus[Math.max(0, Math.min(cpus.length - 1, index + step))];
     setAt(next.id);
     box.current.querySelector(`[data-cpu="${next.id}"]`).focus();
   };
-  const show = (cpu) => setTold(cpu);
-  const lightUp = lit || (told && told.claim) || "";
+  const highlighted = selected || (described && described.claim) || "";
   const core = (coreOf, l3, numa, socket) => html`<div class="core" key=${`${socket.id}/${coreOf.id}`}>
     ${(coreOf.cpus || []).map((raw) => {
-      const cpu = cpus[places.get(raw.id)];
+      const cpu = cpus[indices.get(raw.id)];
       const claim = claims.get(cpu.claim);
       return html`<button
         type="button"
         key=${cpu.id}
         data-cpu=${cpu.id}
-        class=${cx("cpu", claim ? `tone tone-${claim.tone}` : `cpu-${cpu.state}`, lightUp && cpu.claim !== lightUp && "is-dim")}
+        class=${cx("cpu", claim ? `tone tone-${claim.tone}` : `cpu-${cpu.state}`, highlighted && cpu.claim !== highlighted && "is-dim")}
         tabindex=${cpu.id === at ? 0 : -1}
         aria-label=${describe(cpu)}
-        aria-pressed=${cpu.claim ? lit === cpu.claim : undefined}
+        aria-pressed=${cpu.claim ? selected === cpu.claim : undefined}
         title=${describe(cpu)}
         onFocus=${() => {
           setAt(cpu.id);
-          show(cpu);
+          setDescribed(cpu);
         }}
-        onMouseEnter=${() => show(cpu)}
-        onClick=${() => cpu.claim && setLit(lit === cpu.claim ? "" : cpu.claim)}
+        onMouseEnter=${() => setDescribed(cpu)}
+        onClick=${() => cpu.claim && setSelected(selected === cpu.claim ? "" : cpu.claim)}
       >
         <span class="cpu-letter" aria-hidden="true">${claim ? claim.letter : cpu.state === "reserved" ? "R" : cpu.state === "offline" ? "x" : ""}</span>
         <span class="cpu-id" aria-hidden="true">${cpu.id}</span>
@@ -94,18 +93,18 @@ export function Topology({ of }) {
   const counts = new Map();
   for (const cpu of cpus) if (!cpu.claim) counts.set(cpu.state, [...(counts.get(cpu.state) || []), cpu.id]);
   return html`<div class="topology">
-    <div class="cpu-map" role="group" aria-label="CPU map; arrow keys move between CPUs" ref=${box} onKeyDown=${onKeyDown} onMouseLeave=${() => show(null)}>
+    <div class="cpu-map" role="group" aria-label="CPU map; arrow keys move between CPUs" ref=${box} onKeyDown=${onKeyDown} onMouseLeave=${() => setDescribed(null)}>
       ${(of.sockets || []).map(
-        (socket) => html`<section class="socket" aria-label=${place("Socket", socket.id)}>
-          <h4>${place("Socket", socket.id)}</h4>
+        (socket) => html`<section class="socket" aria-label=${labelOf("Socket", socket.id)}>
+          <h4>${labelOf("Socket", socket.id)}</h4>
           <div class="socket-body">
             ${(socket.numa || []).map(
-              (numa) => html`<section class="numa" aria-label=${place("NUMA", numa.id)}>
-                <h5>${place("NUMA", numa.id)}</h5>
+              (numa) => html`<section class="numa" aria-label=${labelOf("NUMA", numa.id)}>
+                <h5>${labelOf("NUMA", numa.id)}</h5>
                 <div class="numa-body">
                   ${(numa.l3 || []).map(
                     (l3) => html`<div class="l3">
-                      <span class="l3-name">${place("L3", l3.id)}</span>
+                      <span class="l3-name">${labelOf("L3", l3.id)}</span>
                       <div class="cores">${(l3.cores || []).map((one) => core(one, l3, numa, socket))}</div>
                     </div>`,
                   )}
@@ -121,10 +120,10 @@ export function Topology({ of }) {
         <div class="cores">${core({ id: -1, cpus: of.offline }, { id: -1 }, { id: -1 }, { id: -1 })}</div>
       </section>`}
     </div>
-    <p class="cpu-told" aria-hidden="true">${told ? describe(told) : "Point at a CPU, or move with the arrow keys; a click keeps its claim lit."}</p>
-    <ul class="legend cpu-legend" aria-label="Who has which CPUs">
+    <p class="cpu-detail" aria-hidden="true">${described ? describe(described) : "Point at a CPU, or move with the arrow keys; a click highlights its claim."}</p>
+    <ul class="legend cpu-legend" aria-label="CPUs by claim">
       ${[...claims.values()].map(
-        (one) => html`<li class=${cx(lightUp === one.claim && "is-lit")}>
+        (one) => html`<li class=${cx(highlighted === one.claim && "is-lit")}>
           <span class=${`cpu swatch-cpu tone tone-${one.tone}`} aria-hidden="true"><span class="cpu-letter">${one.letter}</span></span>
           <${Ref} kind="claim" of=${one.claim} /> <span class="muted">${one.cpus.length} CPUs: ${ranges(one.cpus)}</span>
         </li>`,
@@ -136,6 +135,6 @@ export function Topology({ of }) {
         </li>`,
       )}
     </ul>
-    ${of.source && html`<p class="muted small">Told by: ${of.source}</p>`}
+    ${of.source && html`<p class="muted small">Source: ${of.source}</p>`}
   </div>`;
 }

@@ -1,48 +1,47 @@
-// Owns: the tree of an explanation, as nested <details>: keyboard and screen readers know them, and what is
-// open stays open while the numbers in it change.
+// Tree of an explanation as nested <details>, which are accessible and stay open while their numbers change.
 import { html } from "./ui.js";
-import { NodeLink, Several } from "./pieces.js";
+import { InlineList, NodeLink } from "./components.js";
 import { count, plural } from "./format.js";
 
-function words(value) {
+function format(value) {
   if (value == null) return "";
-  if (Array.isArray(value)) return value.map(words).join(", ");
-  if (typeof value === "object") return Object.entries(value).map(([k, v]) => `${k} ${words(v)}`).join(", ");
+  if (Array.isArray(value)) return value.map(format).join(", ");
+  if (typeof value === "object") return Object.entries(value).map(([k, v]) => `${k} ${format(v)}`).join(", ");
   if (typeof value === "number") return count(value);
   return String(value);
 }
 
-/** Name and number pairs, if they say more than the sentence above them. */
-export function Numbers({ of, beside = "" }) {
+/** Name and value pairs, without the values that the statement already contains. */
+export function Numbers({ of, statement = "" }) {
   const pairs = Object.entries(of || {}).filter(([key, value]) => {
-    const text = words(value);
-    return key !== "index" && text !== "" && !beside.includes(text);
+    const text = format(value);
+    return key !== "index" && text !== "" && !statement.includes(text);
   });
   if (!pairs.length) return null;
   return html`<dl class="facts">
-    ${pairs.map(([key, value]) => html`<div><dt>${key}</dt><dd>${words(value)}</dd></div>`)}
+    ${pairs.map(([key, value]) => html`<div><dt>${key}</dt><dd>${format(value)}</dd></div>`)}
   </dl>`;
 }
 
-/** One statement and what lies beneath it. */
+/** One statement and its children. */
 export function Branch({ of, open = false, depth = 0 }) {
   const children = of.children || [];
   const reason = of.reason || of.summary || of.rule || "";
   const label = html`<span class="reason">${reason}</span>`;
   if (!children.length && !Object.keys(of.numbers || {}).length) return html`<li class="leaf">${label}</li>`;
   if (!children.length) {
-    return html`<li class="leaf">${label}<${Numbers} of=${of.numbers} beside=${reason} /></li>`;
+    return html`<li class="leaf">${label}<${Numbers} of=${of.numbers} statement=${reason} /></li>`;
   }
   return html`<li>
     <details open=${open}>
       <summary>${label}</summary>
-      <${Numbers} of=${of.numbers} beside=${reason} />
+      <${Numbers} of=${of.numbers} statement=${reason} />
       <ul class="tree">${children.map((child, i) => html`<${Branch} key=${`${child.rule}${i}`} of=${child} depth=${depth + 1} open=${depth < 1} />`)}</ul>
     </details>
   </li>`;
 }
 
-/** Nodes that refuse for the same reason. */
+/** Nodes that reject the pod for the same reason. */
 export function Group({ of, open = false }) {
   const children = of.children || [];
   const names = of.nodes || [];
@@ -57,11 +56,11 @@ export function Group({ of, open = false }) {
       ${names.length > 0 &&
       html`<p class="group-nodes">
         ${of.count === 1 ? "See node " : of.nearest && names.length > 1 ? "Nearest first: " : ""}
-        <${Several} items=${names} most=${8} draw=${(name) => html`<${NodeLink} name=${name} />`} />${more > 0 && html`<span class="muted"> and ${count(more)} more</span>`}
+        <${InlineList} items=${names} most=${8} draw=${(name) => html`<${NodeLink} name=${name} />`} />${more > 0 && html`<span class="muted"> and ${count(more)} more</span>`}
       </p>`}
       ${children.length
         ? html`<ul class="tree">${children.map((child, i) => html`<${Branch} key=${`${child.rule}${i}`} of=${child} open=${true} />`)}</ul>`
-        : html`<${Numbers} of=${of.numbers} beside=${of.reason || ""} />`}
+        : html`<${Numbers} of=${of.numbers} statement=${of.reason || ""} />`}
     </div>
   </details>`;
 }

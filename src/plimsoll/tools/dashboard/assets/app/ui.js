@@ -1,5 +1,5 @@
-// Owns: the one place that knows which libraries draw the page. Everything else imports from here.
-// Text is only ever put into the page as text nodes and attributes; nothing here or elsewhere sets innerHTML.
+// Rendering libraries: all other modules import them from here. Text is inserted only as text nodes and attributes;
+// no module sets innerHTML.
 import { Component, h, render } from "../vendor/preact.js";
 import { useEffect, useLayoutEffect, useMemo, useReducer, useRef, useState } from "../vendor/hooks.js";
 import htm from "../vendor/htm.js";
@@ -9,25 +9,25 @@ export { Component, render };
 
 export const html = htm.bind(h);
 
-/** Whether a media query holds now; drawn anew when that changes. */
+/** Return whether a media query matches; render again when that changes. */
 export function useMedia(text) {
   const query = useMemo(() => matchMedia(text), [text]);
-  const [holds, setHolds] = useState(query.matches);
+  const [matches, setMatches] = useState(query.matches);
   useEffect(() => {
-    const look = () => setHolds(query.matches);
-    look();
-    query.addEventListener("change", look);
-    return () => query.removeEventListener("change", look);
+    const update = () => setMatches(query.matches);
+    update();
+    query.addEventListener("change", update);
+    return () => query.removeEventListener("change", update);
   }, [query]);
-  return holds;
+  return matches;
 }
 
-/** Class names, those that are not false. */
+/** Join class names and skip falsy ones. */
 export function cx(...names) {
   return names.filter(Boolean).join(" ");
 }
 
-/** The title of the page, in the tab and for screen readers. */
+/** Set the document title. */
 export function setTitle(title) {
   document.title = title ? `${title} - Plimsoll` : "Plimsoll";
 }

@@ -1,16 +1,16 @@
-// Owns: what the audit found, by severity and check, with evidence and fix.
+// Audit findings by severity and check, with evidence and fixes.
 import { html, useState } from "../ui.js";
 import { useApi } from "../store.js";
 import { links } from "../router.js";
-import { Answer, Badge, Choice, Head, Nothing, Search } from "../pieces.js";
+import { Badge, Choice, EmptyState, Head, Loadable, Search } from "../components.js";
 import { count, plural } from "../format.js";
 
 const ORDER = ["error", "warning", "info"];
-const TITLES = { error: "Errors", warning: "Warnings", info: "Worth knowing" };
+const TITLES = { error: "Errors", warning: "Warnings", info: "Info" };
 const TONES = { error: "bad", warning: "warn", info: "info" };
 const FEW = 5;
 
-/** `Node/n1` and the like, with a link where there is a page. */
+/** Subject such as `Node/n1`, with a link if it has a page. */
 function Subject({ of }) {
   const [kind, ...rest] = String(of).split("/");
   const href =
@@ -25,38 +25,38 @@ function Subject({ of }) {
 }
 
 export function Audit({ query }) {
-  const answer = useApi("api/audit");
+  const response = useApi("api/audit");
   return html`<${Head} title="Audit" />
-    <${Answer} of=${answer} what="The audit">${(data) => html`<${Found} data=${data} query=${query} />`}<//>`;
+    <${Loadable} of=${response} what="the audit">${(data) => html`<${Findings} data=${data} query=${query} />`}<//>`;
 }
 
-function Found({ data, query }) {
+function Findings({ data, query }) {
   const q = query.get("q") || "";
   const only = query.get("severity") || "";
-  const wanted = q.toLowerCase();
+  const search = q.toLowerCase();
   const all = data.findings || [];
   const skipped = data.skipped || [];
   const totals = Object.fromEntries(ORDER.map((key) => [key, all.filter((one) => one.severity === key).length]));
-  const shown = all.filter((one) => (!only || one.severity === only) && (!wanted || `${one.id} ${one.name} ${one.subject} ${one.message}`.toLowerCase().includes(wanted)));
+  const shown = all.filter((one) => (!only || one.severity === only) && (!search || `${one.id} ${one.name} ${one.subject} ${one.message}`.toLowerCase().includes(search)));
   return html`<div class="controls">
-      <${Search} label="Find" value=${q} placeholder="check, subject or word" />
+      <${Search} label="Search" value=${q} placeholder="check, subject or message" />
       <${Choice} label="Severity" name="severity" value=${only} options=${[["", `any (${count(all.length)})`], ...ORDER.map((key) => [key, `${key} (${count(totals[key])})`])]} />
       <p class="found" role="status">${plural(shown.length, "finding")}</p>
     </div>
-    ${all.length === 0 && html`<${Nothing} well=${!skipped.length}>${skipped.length ? "Nothing was found, but not every check could be made." : "Nothing was found: all is well."}<//>`}
-    ${all.length > 0 && shown.length === 0 && html`<p class="empty">No finding is like that.</p>`}
+    ${all.length === 0 && html`<${EmptyState} well=${!skipped.length}>${skipped.length ? "No findings, but some checks were skipped." : "No findings."}<//>`}
+    ${all.length > 0 && shown.length === 0 && html`<p class="empty">No findings match the filter.</p>`}
     ${ORDER.map((severity) => {
-      const mine = shown.filter((one) => one.severity === severity);
-      if (!mine.length) return null;
+      const matching = shown.filter((one) => one.severity === severity);
+      if (!matching.length) return null;
       const checks = new Map();
-      for (const one of mine) checks.set(one.id, [...(checks.get(one.id) || []), one]);
+      for (const one of matching) checks.set(one.id, [...(checks.get(one.id) || []), one]);
       return html`<section key=${severity} aria-labelledby=${`audit-${severity}`}>
-        <div class="section-head"><h2 id=${`audit-${severity}`}>${TITLES[severity]} <span class="muted">${count(mine.length)}</span></h2></div>
+        <div class="section-head"><h2 id=${`audit-${severity}`}>${TITLES[severity]} <span class="muted">${count(matching.length)}</span></h2></div>
         ${[...checks.values()].map((findings) => html`<${Check} key=${findings[0].id} severity=${severity} findings=${findings} />`)}
       </section>`;
     })}
     ${skipped.length > 0 &&
-    html`<details class="labels"><summary>${plural(skipped.length, "check")} not made</summary>
+    html`<details class="labels"><summary>${plural(skipped.length, "check")} skipped</summary>
       <ul>${skipped.map((one) => html`<li>${typeof one === "string" ? one : `${one.id} ${one.name}: ${one.why}`}</li>`)}</ul></details>`}`;
 }
 

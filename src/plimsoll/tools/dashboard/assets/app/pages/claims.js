@@ -1,8 +1,8 @@
-// Owns: all claims, found and paged by the server: what each has, what it charges, and for whom.
+// Claims, filtered and paginated by the server: devices, charges and the pods they are reserved for.
 import { html } from "../ui.js";
 import { useApi } from "../store.js";
 import { replaceQuery } from "../router.js";
-import { Answer, Badge, Choice, ClaimLink, Head, NodeLink, Ref, Search, Several } from "../pieces.js";
+import { Badge, Choice, ClaimLink, Head, InlineList, Loadable, NodeLink, Ref, Search } from "../components.js";
 import { Pager, Table } from "../table.js";
 import { plural, shorten } from "../format.js";
 
@@ -10,47 +10,47 @@ const LIMIT = 50;
 const STATES = ["free", "allocated", "reserved", "being deleted"];
 const TONES = { free: "warn", "being deleted": "warn" };
 
-/** What one device of a claim is, and how much of it. */
-function Held({ of }) {
+/** One allocated device of a claim and the consumed capacity. */
+function AllocatedDevice({ of }) {
   const parts = [of.cpus && `CPUs ${of.cpus}`, of.adminAccess && "admin access", ...Object.entries(of.consumed || {}).map(([name, text]) => `${name} ${text}`)].filter(Boolean);
   return html`<span class="block">${of.device}${parts.length > 0 && html` <span class="muted">${parts.join(", ")}</span>`}</span>`;
 }
 
-/** The first few devices of a claim. */
+/** The first devices of a claim. */
 function Devices({ of }) {
   if (!of.length) return html`<span class="muted">-</span>`;
   const rest = of.length - 3;
-  return html`${of.slice(0, 3).map((one) => html`<${Held} of=${one} />`)}${rest > 0 && html`<span class="muted">+${rest} more</span>`}`;
+  return html`${of.slice(0, 3).map((one) => html`<${AllocatedDevice} of=${one} />`)}${rest > 0 && html`<span class="muted">+${rest} more</span>`}`;
 }
 
-/** What a claim charges to its node. */
+/** Charges of a claim to its node. */
 function Charges({ of }) {
-  if (of.problem) return html`<${Badge} tone="bad">cannot be priced<//><span class="under">${of.problem}</span>`;
+  if (of.problem) return html`<${Badge} tone="bad">error<//><span class="under">${of.problem}</span>`;
   if (!of.charges.length) return html`<span class="muted">nothing</span>`;
   return html`${of.charges.map((one) => html`<span class="block" title=${`${one.amount} by ${one.rule}`}>${one.resource} <b>${shorten(one.resource, one.amount)}</b>${one.rule === "perPod" && html` <span class="muted">per pod</span>`}${one.drawn != null && html` <span class="muted">${one.drawn} drawn</span>`}</span>`)}
-    ${!of.booked && html`<span class="under">not on the books yet</span>`}`;
+    ${!of.booked && html`<span class="under">not charged yet</span>`}`;
 }
 
-/** The pods that a claim is reserved for. */
+/** Pods that a claim is reserved for. */
 export function Consumers({ of, namespace }) {
-  return html`<${Several} items=${of} draw=${(pod) => html`<${Ref} kind="pod" of=${pod.includes("/") ? pod : `${namespace}/${pod}`} />`} />`;
+  return html`<${InlineList} items=${of} draw=${(pod) => html`<${Ref} kind="pod" of=${pod.includes("/") ? pod : `${namespace}/${pod}`} />`} />`;
 }
 
 export function Claims({ query }) {
   const q = query.get("q") || "";
   const offset = Math.max(0, Number(query.get("offset")) || 0);
   const state = query.get("state") || "";
-  const answer = useApi(`api/claims?${new URLSearchParams({ q, state, offset, limit: LIMIT })}`, { kinds: ["ResourceClaim", "Pod", "ResourceSlice"] });
+  const response = useApi(`api/claims?${new URLSearchParams({ q, state, offset, limit: LIMIT })}`, { kinds: ["ResourceClaim", "Pod", "ResourceSlice"] });
   return html`<${Head} title="Claims" />
     <div class="controls">
-      <${Search} label="Find a claim" value=${q} placeholder="name, namespace, node, device or pod" />
+      <${Search} label="Search claims" value=${q} placeholder="name, namespace, node, device or pod" />
       <${Choice} label="State" name="state" value=${state} options=${[["", "any"], ...STATES.map((one) => [one, one])]} />
-      <p class="found" role="status">${answer.data ? plural(answer.data.total, "claim") : ""}</p>
+      <p class="found" role="status">${response.data ? plural(response.data.total, "claim") : ""}</p>
     </div>
-    <${Answer} of=${answer} what="The list of claims">
+    <${Loadable} of=${response} what="claims">
       ${(data) => html`<${Table}
           label="Claims"
-          empty=${q || state ? "No claim is like that." : "No claims found."}
+          empty=${q || state ? "No claims match the filter." : "No claims found."}
           rows=${data.items}
           keyOf=${(r) => `${r.namespace}/${r.name}`}
           columns=${[

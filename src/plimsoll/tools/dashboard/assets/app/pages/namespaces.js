@@ -1,8 +1,8 @@
-// Owns: what each namespace asks for and holds: the ledger's totals, so that a quota can be compared with them.
+// Requests, claims and devices of each namespace, as the ledger charges them; comparable with a ResourceQuota.
 import { html } from "../ui.js";
 import { useApi } from "../store.js";
 import { replaceQuery, to } from "../router.js";
-import { Answer, Head, Search } from "../pieces.js";
+import { Head, Loadable, Search } from "../components.js";
 import { Pager, Table } from "../table.js";
 import { count, plural, shorten } from "../format.js";
 
@@ -11,16 +11,16 @@ const LIMIT = 50;
 export function Namespaces({ query }) {
   const q = query.get("q") || "";
   const offset = Math.max(0, Number(query.get("offset")) || 0);
-  const answer = useApi(`api/namespaces?${new URLSearchParams({ q, offset, limit: LIMIT })}`, { kinds: ["Pod", "ResourceClaim", "ResourceSlice"] });
+  const response = useApi(`api/namespaces?${new URLSearchParams({ q, offset, limit: LIMIT })}`, { kinds: ["Pod", "ResourceClaim", "ResourceSlice"] });
   return html`<${Head} title="Namespaces" />
     <div class="controls">
-      <${Search} label="Find a namespace" value=${q} placeholder="name" />
-      <p class="found" role="status">${answer.data ? plural(answer.data.total, "namespace") : ""}</p>
+      <${Search} label="Search namespaces" value=${q} placeholder="name" />
+      <p class="found" role="status">${response.data ? plural(response.data.total, "namespace") : ""}</p>
     </div>
-    <${Answer} of=${answer} what="The list of namespaces">
+    <${Loadable} of=${response} what="namespaces">
       ${(data) => html`<${Table}
           label="Namespaces"
-          empty=${q ? "No namespace is like that." : "No namespace has pods or claims."}
+          empty=${q ? "No namespaces match the filter." : "No pods or claims found."}
           rows=${data.items}
           keyOf=${nameOf}
           columns=${[
@@ -40,11 +40,11 @@ function nameOf(row) {
   return row.namespace || "";
 }
 
-/** Resource by resource: how a total came about. */
+/** Total of each resource and its parts. */
 function Sums({ of }) {
-  const told = of.filter((one) => one.total !== "0");
-  if (!told.length) return html`<span class="muted">nothing</span>`;
-  return html`<dl class="sums-list">${told.map((one) => html`<div><dt>${one.resource}</dt><dd title=${`${one.requests} + ${one.claims} + ${one.overhead} = ${one.total}`}>${["requests", "claims", "overhead"].map((key) => shorten(one.resource, one[key])).join(" + ")} = <b>${shorten(one.resource, one.total)}</b></dd></div>`)}</dl>`;
+  const present = of.filter((one) => one.total !== "0");
+  if (!present.length) return html`<span class="muted">nothing</span>`;
+  return html`<dl class="sums-list">${present.map((one) => html`<div><dt>${one.resource}</dt><dd title=${`${one.requests} + ${one.claims} + ${one.overhead} = ${one.total}`}>${["requests", "claims", "overhead"].map((key) => shorten(one.resource, one[key])).join(" + ")} = <b>${shorten(one.resource, one.total)}</b></dd></div>`)}</dl>`;
 }
 
 function Classes({ of }) {

@@ -1,38 +1,34 @@
-// Owns: the page of one node: its ledger, who holds what, the CPU map, devices, pods and claims.
+// Page of one node: ledger, holders, CPU map, devices, pods and claims.
 import { html, useState } from "../ui.js";
 import { useApi } from "../store.js";
 import { links } from "../router.js";
-import { Answer, Badge, ClaimLink, Head, PodLink, Several } from "../pieces.js";
-import { LedgerCard, Legend, matters } from "../bars.js";
+import { Badge, ClaimLink, Head, InlineList, Loadable, PodLink } from "../components.js";
+import { LedgerCard, Legend, isPresent } from "../bars.js";
 import { Table } from "../table.js";
 import { Topology } from "../topology.js";
 import { DeviceTable } from "../devices.js";
 import { amount, count, plural } from "../format.js";
 
 export function Node({ name }) {
-  const answer = useApi(`api/nodes/${encodeURIComponent(name)}`, { node: name });
+  const response = useApi(`api/nodes/${encodeURIComponent(name)}`, { node: name });
   return html`<p class="crumbs"><a href="#/">Nodes</a></p>
-    <${Head} title=${name} tab=${`Node ${name}`}>${answer.data && html`<${Signs} data=${answer.data} /><a class="aside" href=${links.whatif({ drain: [name] })}>What if it were drained?</a>`}<//>
-    <${Answer} of=${answer} what=${`Node ${name}`}>${(data) => html`<${Loaded} data=${data} />`}<//>`;
+    <${Head} title=${name} tab=${`Node ${name}`}>${response.data && html`<${StatusBadges} data=${response.data} /><a class="aside" href=${links.whatif({ drain: [name] })}>What if this node were drained?</a>`}<//>
+    <${Loadable} of=${response} what=${`node ${name}`}>${(data) => html`<${NodeDetails} data=${data} />`}<//>`;
 }
 
-function conditionsOf(data) {
-  const bad = [];
-  for (const one of data.conditions || []) {
-    const good = one.type === "Ready" ? "True" : "False";
-    if (one.status !== good) bad.push(one);
-  }
-  return bad;
+/** Return the conditions that indicate a problem: Ready must be True, all others False. */
+function badConditions(data) {
+  return (data.conditions || []).filter((one) => one.status !== (one.type === "Ready" ? "True" : "False"));
 }
 
-/** What is out of order with the node itself. */
-function Signs({ data }) {
+/** Badges of a node that is cordoned, not ready, or has bad conditions. */
+function StatusBadges({ data }) {
   return html`${data.unschedulable && html`<${Badge} tone="warn">cordoned<//>`}
-    ${conditionsOf(data).map((one) => html`<${Badge} tone="bad">${one.type === "Ready" ? "not ready" : one.type}<//>`)}`;
+    ${badConditions(data).map((one) => html`<${Badge} tone="bad">${one.type === "Ready" ? "not ready" : one.type}<//>`)}`;
 }
 
-/** "2 taken, 35 free" */
-function statesOf(devices) {
+/** Format the number of devices by state: "2 taken, 35 free". */
+function formatStates(devices) {
   const counts = new Map();
   for (const one of devices) counts.set(one.state, (counts.get(one.state) || 0) + 1);
   return [...counts].map(([state, number]) => `${count(number)} ${state}`).join(", ");
@@ -40,15 +36,15 @@ function statesOf(devices) {
 
 const FEW_DEVICES = 12;
 
-/** Devices in use first; many are folded. */
+/** Devices, those in use first; long lists are collapsed. */
 function Devices({ rows }) {
   const [all, setAll] = useState(false);
   const ordered = [...rows].sort((a, b) => (a.state === "free") - (b.state === "free"));
-  return html`<${DeviceTable} label="Devices of this node" rows=${all ? ordered : ordered.slice(0, FEW_DEVICES)} node=${false} empty="No driver has published devices here." />
+  return html`<${DeviceTable} label="Devices of this node" rows=${all ? ordered : ordered.slice(0, FEW_DEVICES)} node=${false} empty="No devices found: no ResourceSlice of this node publishes any." />
     ${rows.length > FEW_DEVICES && html`<p class="more"><button type="button" aria-expanded=${all} onClick=${() => setAll(!all)}>${all ? "Show fewer" : `Show all ${count(rows.length)} devices`}</button></p>`}`;
 }
 
-function Loaded({ data }) {
+function NodeDetails({ data }) {
   const [resource, setResource] = useState("");
   const holders = (data.holders || []).filter((row) => !resource || row.resource === resource);
   const resources = [...new Set((data.holders || []).map((row) => row.resource))];
@@ -56,11 +52,11 @@ function Loaded({ data }) {
     html`<p class="taints">Taints: ${data.taints.map((taint) => html`<code>${typeof taint === "string" ? taint : `${taint.key}${taint.value ? `=${taint.value}` : ""}:${taint.effect}`}</code> `)}</p>`}
     <section aria-labelledby="node-ledger">
       <div class="section-head"><h2 id="node-ledger">Ledger</h2><${Legend} /></div>
-      <div class="cards">${(data.rows || []).filter(matters).map((row) => html`<${LedgerCard} key=${row.resource} resource=${row.resource} row=${row} />`)}</div>
+      <div class="cards">${(data.rows || []).filter(isPresent).map((row) => html`<${LedgerCard} key=${row.resource} resource=${row.resource} row=${row} />`)}</div>
     </section>
     <section aria-labelledby="node-holders">
       <div class="section-head">
-        <h2 id="node-holders">Who holds what</h2>
+        <h2 id="node-holders">Holders</h2>
         ${resources.length > 1 &&
         html`<label class="field inline"><span>Resource</span>
           <select value=${resource} onChange=${(e) => setResource(e.currentTarget.value)}>
@@ -68,8 +64,8 @@ function Loaded({ data }) {
           </select></label>`}
       </div>
       <${Table}
-        label="Who holds what"
-        empty="Nothing is held."
+        label="Holders"
+        empty="Nothing is charged to this node."
         rows=${holders}
         keyOf=${(row) => `${row.resource} ${row.namespace}/${row.pod}/${row.claim}/${row.rule}`}
         columns=${[
@@ -78,7 +74,7 @@ function Loaded({ data }) {
           { title: "Amount", num: true, value: (r) => r.amount, cell: (r) => html`<span title=${r.text}>${amount(r.resource, r.amount)}</span>` },
           { title: "By", value: (r) => r.rule, cell: (r) => html`<span class=${`by by-${r.claim ? "claim" : r.rule === "overhead" ? "overhead" : "request"}`}>${r.rule}</span>` },
           { title: "Claim", value: (r) => r.claim || "", cell: (r) => (r.claim ? html`<${ClaimLink} namespace=${r.namespace} name=${r.claim} />` : html`<span class="muted">-</span>`) },
-          { title: "Devices", cell: (r) => html`<${Several} items=${r.devices} most=${3} />` },
+          { title: "Devices", cell: (r) => html`<${InlineList} items=${r.devices} most=${3} />` },
         ]}
       />
     </section>
@@ -88,7 +84,7 @@ function Loaded({ data }) {
       <${Topology} of=${data.topology} />
     </section>`}
     <section aria-labelledby="node-devices">
-      <div class="section-head"><h2 id="node-devices">Devices</h2><span class="muted">${statesOf(data.devices || [])}</span></div>
+      <div class="section-head"><h2 id="node-devices">Devices</h2><span class="muted">${formatStates(data.devices || [])}</span></div>
       <${Devices} rows=${data.devices || []} />
     </section>
     <div class="halves">
@@ -114,8 +110,8 @@ function Loaded({ data }) {
           keyOf=${(row) => `${row.namespace}/${row.name}`}
           columns=${[
             { title: "Claim", value: (r) => `${r.namespace}/${r.name}`, cell: (r) => html`<${ClaimLink} namespace=${r.namespace} name=${r.name} />` },
-            { title: "Devices", cls: "name-cell", cell: (r) => html`<${Several} items=${r.devices} most=${3} />${r.cpus && html` <span class="muted">CPUs ${r.cpus}</span>`}` },
-            { title: "Pods", cls: "name-cell", cell: (r) => html`<${Several} items=${r.pods} draw=${(pod) => html`<${PodLink} namespace=${r.namespace} name=${pod} />`} />` },
+            { title: "Devices", cls: "name-cell", cell: (r) => html`<${InlineList} items=${r.devices} most=${3} />${r.cpus && html` <span class="muted">CPUs ${r.cpus}</span>`}` },
+            { title: "Pods", cls: "name-cell", cell: (r) => html`<${InlineList} items=${r.pods} draw=${(pod) => html`<${PodLink} namespace=${r.namespace} name=${pod} />`} />` },
           ]}
         />
       </section>

@@ -1,23 +1,23 @@
-// Owns: the first page: the cluster at a glance (glance.js), and one bar per node and resource.
+// First page: the cluster summary and one bar per node and resource.
 import { html, cx, useMedia, useMemo } from "../ui.js";
 import { useApi } from "../store.js";
 import { to, replaceQuery } from "../router.js";
-import { Answer, Badge, Choice, Head, Search } from "../pieces.js";
+import { Badge, Choice, Head, Loadable, Search } from "../components.js";
 import { Bar } from "../bars.js";
-import { Glance, Totals } from "../glance.js";
-import { Windowed } from "../windowed.js";
+import { Summary, Totals } from "../summary.js";
+import { VirtualList } from "../virtual_list.js";
 import { byName, count, plural } from "../format.js";
 
 const ROW = 38;
-/** On a phone the name stands above its bars. */
+/** On narrow screens the name is above its bars. */
 const NARROW = "(max-width: 640px)";
 const NARROW_NAME = 34;
 const NARROW_BAR = 24;
-const SHOWN_AT_FIRST = ["cpu", "memory"];
+const DEFAULT_RESOURCES = ["cpu", "memory"];
 const FULL = 0.9;
 
-/** What every row is sorted and filtered by, computed once per answer. */
-export function digest(nodes) {
+/** Compute the values that rows are sorted and filtered by, once per response. */
+export function computeRows(nodes) {
   const rows = nodes.names.map((name, i) => {
     let past = 0;
     let fullest = 0;
@@ -26,11 +26,11 @@ export function digest(nodes) {
     for (const resource of nodes.resources) {
       const column = nodes.columns[resource];
       const line = column.line[i];
-      const taken = column.requests[i] + column.claims[i] + column.overhead[i];
-      if (taken > line) past += 1;
+      const used = column.requests[i] + column.claims[i] + column.overhead[i];
+      if (used > line) past += 1;
       if (column.claims[i]) claims = true;
-      free[resource] = line - taken;
-      const share = line > 0 ? taken / line : taken > 0 ? 2 : 0;
+      free[resource] = line - used;
+      const share = line > 0 ? used / line : used > 0 ? 2 : 0;
       if (share > fullest) fullest = share;
     }
     const devices = { all: 0, free: 0, partly: 0, taken: 0 };
@@ -46,7 +46,7 @@ const FILTERS = {
   past: ["Past the line", (row) => row.past > 0],
   full: ["Nearly full (90% or more)", (row) => row.fullest >= FULL],
   claims: ["With claims", (row) => row.claims],
-  devices: ["With devices to be had", (row) => row.devices.free + row.devices.partly > 0],
+  devices: ["With available devices", (row) => row.devices.free + row.devices.partly > 0],
   down: ["Not ready or cordoned", (row) => row.down],
 };
 
@@ -55,10 +55,10 @@ function sorts(resources) {
   return [["", "Past the line, then fullest"], ["name", "Name"], ...free, ["devices", "Most free devices"], ["pods", "Most pods"]];
 }
 
-export function arrange(rows, { q, show, sort }) {
-  const wanted = q.trim().toLowerCase();
+export function filterAndSort(rows, { q, show, sort }) {
+  const search = q.trim().toLowerCase();
   const [, keep] = FILTERS[show] || FILTERS[""];
-  const found = rows.filter((row) => keep(row) && (!wanted || row.name.toLowerCase().includes(wanted)));
+  const found = rows.filter((row) => keep(row) && (!search || row.name.toLowerCase().includes(search)));
   const name = (a, b) => byName(a.name, b.name);
   if (sort === "name") found.sort(name);
   else if (sort === "pods") found.sort((a, b) => b.pods - a.pods || name(a, b));
@@ -74,29 +74,29 @@ export function Overview({ query }) {
   const overview = useApi("api/overview");
   const nodes = useApi("api/nodes", { kinds: ["Node", "Pod", "ResourceClaim", "ResourceSlice", "DeviceClass"] });
   return html`<${Head} title="Cluster ledger" tab="Overview" />
-    <${Answer} of=${overview} what="The cluster">${(data) => html`<${Glance} data=${data} /><${Totals} data=${data} />`}<//>
-    ${(overview.data || overview.error) && html`<${Answer} of=${nodes} what="The list of nodes">${(data) => html`<${Nodes} data=${data} query=${query} />`}<//>`}`;
+    <${Loadable} of=${overview} what="the cluster">${(data) => html`<${Summary} data=${data} /><${Totals} data=${data} />`}<//>
+    ${(overview.data || overview.error) && html`<${Loadable} of=${nodes} what="nodes">${(data) => html`<${Nodes} data=${data} query=${query} />`}<//>`}`;
 }
 
-/** Resources that any node has. */
+/** Return the resources that at least one node has or uses. */
 function present(data) {
   return data.resources.filter((name) => ["line", "requests", "claims", "overhead"].some((key) => data.columns[name][key].some(Boolean)));
 }
 
 function Nodes({ data, query }) {
-  const rows = useMemo(() => digest(data), [data]);
-  const known = useMemo(() => present(data), [data]);
+  const rows = useMemo(() => computeRows(data), [data]);
+  const all = useMemo(() => present(data), [data]);
   const q = query.get("q") || "";
   const show = query.get("show") || "";
   const sort = query.get("sort") || "";
-  const found = useMemo(() => arrange(rows, { q, show, sort }), [rows, q, show, sort]);
-  const chosen = (query.get("resources") || "").split(",").filter((name) => known.includes(name));
-  const usual = known.filter((name) => SHOWN_AT_FIRST.includes(name));
-  const resources = chosen.length ? chosen : usual.length ? usual : known.slice(0, 2);
+  const found = useMemo(() => filterAndSort(rows, { q, show, sort }), [rows, q, show, sort]);
+  const chosen = (query.get("resources") || "").split(",").filter((name) => all.includes(name));
+  const defaults = all.filter((name) => DEFAULT_RESOURCES.includes(name));
+  const resources = chosen.length ? chosen : defaults.length ? defaults : all.slice(0, 2);
   const counts = useMemo(() => Object.fromEntries(Object.entries(FILTERS).map(([key, [, keep]]) => [key, rows.filter(keep).length])), [rows]);
   const devices = Object.keys(data.devices || {}).length > 0;
   const toggle = (name) => {
-    const next = resources.includes(name) ? resources.filter((one) => one !== name) : known.filter((one) => one === name || resources.includes(one));
+    const next = resources.includes(name) ? resources.filter((one) => one !== name) : all.filter((one) => one === name || resources.includes(one));
     replaceQuery({ resources: next.length ? next.join(",") : "" });
   };
   const narrow = useMedia(NARROW);
@@ -105,16 +105,16 @@ function Nodes({ data, query }) {
   return html`<section class="nodes" aria-labelledby="nodes-head">
     <div class="section-head"><h2 id="nodes-head">Nodes</h2><span class="muted" role="status">${found.length === rows.length ? plural(rows.length, "node") : `${count(found.length)} of ${plural(rows.length, "node")}`}</span></div>
     <div class="controls">
-      <${Search} label="Find a node" value=${q} placeholder="name" />
+      <${Search} label="Search nodes" value=${q} placeholder="name" />
       <${Choice} label="Show" name="show" value=${show} options=${Object.entries(FILTERS).map(([key, [text]]) => [key, `${text} (${count(counts[key])})`])} />
       <${Choice} label="Order" name="sort" value=${sort} options=${sorts(resources)} />
       <fieldset class="checks">
         <legend>Resources</legend>
-        ${known.map((name) => html`<label><input type="checkbox" checked=${resources.includes(name)} onChange=${() => toggle(name)} />${name}</label>`)}
+        ${all.map((name) => html`<label><input type="checkbox" checked=${resources.includes(name)} onChange=${() => toggle(name)} />${name}</label>`)}
       </fieldset>
     </div>
     ${found.length === 0
-      ? html`<p class="empty">${rows.length ? "No node is like that." : "There are no nodes."}</p>`
+      ? html`<p class="empty">${rows.length ? "No nodes match the filter." : "No nodes found."}</p>`
       : html`<div class="node-list" role="table" aria-label="Ledger of nodes" aria-rowcount=${found.length + 1} aria-colcount=${resources.length + 1 + (devices ? 1 : 0)}>
           <div class="node-list-head" role="rowgroup">
             <div class="node-row" role="row" aria-rowindex="1" style=${grid}>
@@ -123,7 +123,7 @@ function Nodes({ data, query }) {
               ${resources.map((name) => html`<span role="columnheader">${name}</span>`)}
             </div>
           </div>
-          <${Windowed}
+          <${VirtualList}
             count=${found.length}
             height=${height}
             keyOf=${(i) => found[i].name}
@@ -150,11 +150,11 @@ function NodeRow({ data, row, resources, devices, grid, focus }) {
   </div>`;
 }
 
-/** How many devices of a node can be had: whole, or a part of them. */
+/** Number of available devices of a node, free or partly used. */
 function DeviceCount({ of }) {
   if (!of.all) return html`<span class="muted">none</span>`;
   const partly = of.partly > 0 && html`<b>${count(of.partly)}</b> partly`;
   const free = (of.free > 0 || !of.partly) && html`<b>${count(of.free)}</b> free`;
-  const words = `${count(of.all)} devices: ${count(of.free)} free, ${count(of.partly)} held in part, ${count(of.taken)} taken, ${count(of.all - of.free - of.partly - of.taken)} not to be had`;
-  return html`<span title=${words}>${free}${free && partly ? ", " : ""}${partly}${!(free && partly) && html`<span class="of"> of ${count(of.all)}</span>`}</span>`;
+  const text = `${count(of.all)} devices: ${count(of.free)} free, ${count(of.partly)} partly, ${count(of.taken)} taken, ${count(of.all - of.free - of.partly - of.taken)} unavailable`;
+  return html`<span title=${text}>${free}${free && partly ? ", " : ""}${partly}${!(free && partly) && html`<span class="of"> of ${count(of.all)}</span>`}</span>`;
 }

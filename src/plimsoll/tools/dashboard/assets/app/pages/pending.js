@@ -1,8 +1,8 @@
-// Owns: pending pods with one line of why each, and the page that explains one pod or claim.
+// Pending pods with a one-line reason each, and the page that explains one pod or claim.
 import { html, useState } from "../ui.js";
 import { useApi } from "../store.js";
 import { replaceQuery } from "../router.js";
-import { Answer, Head, Nothing, Search } from "../pieces.js";
+import { EmptyState, Head, Loadable, Search } from "../components.js";
 import { Pager } from "../table.js";
 import { Explanation } from "../explanation.js";
 import { plural } from "../format.js";
@@ -12,16 +12,16 @@ const LIMIT = 50;
 export function Pending({ query }) {
   const q = query.get("q") || "";
   const offset = Math.max(0, Number(query.get("offset")) || 0);
-  const answer = useApi(`api/pods?${new URLSearchParams({ state: "pending", q, offset, limit: LIMIT })}`);
+  const response = useApi(`api/pods?${new URLSearchParams({ state: "pending", q, offset, limit: LIMIT })}`);
   return html`<${Head} title="Pending pods" />
     <div class="controls">
-      <${Search} label="Find a pod" value=${q} placeholder="name or namespace" />
-      <p class="found" role="status">${answer.data ? `${plural(answer.data.total, "pod")} pending` : ""}</p>
+      <${Search} label="Search pods" value=${q} placeholder="name or namespace" />
+      <p class="found" role="status">${response.data ? `${plural(response.data.total, "pod")} pending` : ""}</p>
     </div>
-    <${Answer} of=${answer} what="The list of pending pods">
+    <${Loadable} of=${response} what="pending pods">
       ${(data) =>
         data.items.length === 0
-          ? html`<${Nothing} well=${!q}>${q ? "No pending pod is like that." : "No pods are pending: all is well."}<//>`
+          ? html`<${EmptyState} well=${!q}>${q ? "No pending pods match the filter." : "No pods are pending."}<//>`
           : html`<ul class="pending-list" aria-label="Pending pods" onKeyDown=${listKeys}>
                 ${data.items.map((pod) => html`<${PendingPod} key=${`${pod.namespace}/${pod.name}`} pod=${pod} />`)}
               </ul>
@@ -51,12 +51,12 @@ function PendingPod({ pod }) {
 }
 
 function Explained({ kind, namespace, name, inside = false }) {
-  const answer = useApi(`api/explain/${kind}/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`);
-  return html`<${Answer} of=${answer} what="The reason">${(data) => html`<${Explanation} of=${data} kind=${kind} inside=${inside} />`}<//>
-    ${inside && html`<p class="small"><a href=${`#/explain/${kind}/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`}>This explanation on a page of its own</a></p>`}`;
+  const response = useApi(`api/explain/${kind}/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`);
+  return html`<${Loadable} of=${response} what="the explanation">${(data) => html`<${Explanation} of=${data} kind=${kind} inside=${inside} />`}<//>
+    ${inside && html`<p class="small"><a href=${`#/explain/${kind}/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`}>Open on its own page</a></p>`}`;
 }
 
-/** The page of one pod or claim. */
+/** Page of one pod or claim. */
 export function Explain({ kind, namespace, name }) {
   const what = kind === "claim" ? "Claim" : "Pod";
   return html`<p class="crumbs">${kind === "claim" ? html`<a href="#/claims">Claims</a>` : html`<a href="#/pending">Pending pods</a>`}</p>

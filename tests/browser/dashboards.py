@@ -1,6 +1,7 @@
-"""The real dashboard behind the page under test.
+"""Dashboards for browser tests.
 
-Owns `Served`: dashboards in a loop of their own, so that tests stay plain functions. `shown` opens a page.
+`DashboardRunner` runs them in an event loop of its own thread, so that tests are plain functions. `open_page`
+opens a page and waits for it.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from tests.browser.chromium import Page
 R = TypeVar("R")
 
 
-class Served:
-    """A loop in a thread and the dashboards in it; `close` ends all."""
+class DashboardRunner:
+    """Event loop in a thread with the dashboards running in it; `close` stops all."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -32,19 +33,19 @@ class Served:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout)
 
     def dump(self, cluster_state: ClusterState, port: int = 0) -> Dashboard:
-        """A dashboard of a cluster state, which never changes."""
+        """Start a dashboard of a static cluster state."""
         dashboard = self.run(_start(cluster_state, port))
         self._running.append(dashboard)
         return dashboard
 
     def following(self, client: Client) -> Dashboard:
-        """A dashboard of whatever a client reaches."""
+        """Start a dashboard that follows a client's cluster."""
         dashboard = self.run(_start(client, 0))
         self._running.append(dashboard)
         return dashboard
 
     def live(self, config: ClientConfig, port: int = 0) -> Dashboard:
-        """A dashboard that follows a cluster."""
+        """Start a dashboard that follows the cluster of a configuration."""
         client, dashboard = self.run(self._follow(config, port))
         self._clients.append(client)
         self._running.append(dashboard)
@@ -71,7 +72,7 @@ class Served:
 
 
 async def _end_all() -> None:
-    """Questions that a closed tab asked may still be on their way; their threads end by themselves."""
+    """Cancel remaining requests of closed tabs; their threads end by themselves."""
     tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
     for task in tasks:
         task.cancel()
@@ -85,10 +86,10 @@ async def _start(shown: ClusterState | Client, port: int) -> Dashboard:
     return dashboard
 
 
-def shown(page: Page, dashboard: Dashboard, path: str) -> None:
-    """Go to a page and wait until it is drawn."""
+def open_page(page: Page, dashboard: Dashboard, path: str) -> None:
+    """Open a page and wait until it is rendered."""
     page.go(f"{dashboard.url}#/{path}")
     page.wait(
-        "document.querySelector('#page-title') && !document.querySelector('.waiting')"
+        "document.querySelector('#page-title') && !document.querySelector('.loading')"
         f" && location.hash.startsWith({('#/' + path)!r})"
     )

@@ -1,8 +1,8 @@
-"""A small cluster that has everything the page can show.
+"""Clusters for browser tests.
 
-Owns `story`: a node past its line, CPUs pinned by claims on a machine with two sockets, a GPU cut in
-partitions, a network card whose bandwidth claims share, nodes that are cordoned or not ready, pods that wait.
-`hostile` has markup where names and messages are.
+`sample_cluster` has everything the page can show: a node past its line, CPUs pinned by claims on a machine
+with two sockets, a partitioned GPU, a network card with shared bandwidth, nodes that are cordoned or not
+ready, and pending pods. `hostile_cluster` has markup in names and messages.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ def claim(
         ],
     }
     if "cpuset" in given:
-        told = {"driver": driver, "pool": on, "device": device, "data": {"cpuset": given["cpuset"]}}
-        tree["status"]["devices"] = [told]
+        status = {"driver": driver, "pool": on, "device": device, "data": {"cpuset": given["cpuset"]}}
+        tree["status"]["devices"] = [status]
     return tree
 
 
@@ -119,7 +119,7 @@ def cpu_share(cores: int) -> Tree:
 
 
 def pinned(name: str, on: str, amount: int, cpuset: str = "") -> Tree:
-    """A claim for CPUs of the node, which the driver has pinned."""
+    """Return a claim for CPUs of a node that the driver has pinned."""
     capacity = {"dra.cpu/cpu": str(amount)}
     got = {"consumedCapacity": capacity, "shareID": f"share-{name}"}
     more = {"cpuset": cpuset} if cpuset else {}
@@ -128,13 +128,13 @@ def pinned(name: str, on: str, amount: int, cpuset: str = "") -> Tree:
 
 
 def cpu_map() -> str:
-    """Two sockets with two NUMA nodes each, eight cores with two CPUs each in a NUMA node."""
+    """Return a topology: two sockets, two NUMA nodes each, eight cores of two CPUs per NUMA node."""
     groups = []
     for numa in range(4):
         cores = [f"{core},{core + 32}" for core in range(8 * numa, 8 * numa + 8)]
         for half in (0, 1):
-            place = {"socket": numa // 2, "numa": numa, "l3": 2 * numa + half}
-            groups.append({**place, "cores": cores[4 * half : 4 * half + 4]})
+            location = {"socket": numa // 2, "numa": numa, "l3": 2 * numa + half}
+            groups.append({**location, "cores": cores[4 * half : 4 * half + 4]})
     return json.dumps({"groups": groups, "reserved": "0,32", "shared": "1,33", "offline": "64-65"})
 
 
@@ -146,8 +146,8 @@ def gpu_parts() -> list[Tree]:
     return [part("gpu-0-whole", 80), *(part(f"gpu-0-half-{n}", 40) for n in (0, 1))]
 
 
-def story() -> list[Tree]:
-    """All of it."""
+def sample_cluster() -> list[Tree]:
+    """Return the objects of the sample cluster."""
     numa = resource_slice(CPU, "numa-1", [cpu_share(62)])
     numa["metadata"]["annotations"] = {"plimsoll.dev/cpu-topology": cpu_map()}
     gpus = resource_slice(GPU, "gpu-1", gpu_parts())
@@ -175,7 +175,7 @@ def story() -> list[Tree]:
         resource_slice(CPU, "past-1", [cpu_share(8)]),
         resource_slice(NIC, "gpu-1", [card]),
     ]
-    # The two-book way: requests that fill the node, and a claim beside them.
+    # As scheduled with two ledgers: requests fill the node, and a claim is not counted.
     trees += [
         pinned("ledger-claim", "past-1", 4),
         pod("ledger-claim", "past-1", cpu="0", claims=("ledger-claim",)),
@@ -198,15 +198,15 @@ def story() -> list[Tree]:
         trees += [claim(name, "nic", NIC, "gpu-1", "eth1", ask=ask, got=got)]
         trees += [pod(name, "gpu-1", cpu="500m", claims=(name,))]
     whole = 'device.capacity["gpu.example.com"].memory.compareTo(quantity("80Gi")) >= 0'
-    wish = {"selectors": [{"cel": {"expression": whole}}]}
-    trees += [claim("whole-gpu", "gpu", ask=wish), pod("whole-gpu", claims=("whole-gpu",))]
+    ask = {"selectors": [{"cel": {"expression": whole}}]}
+    trees += [claim("whole-gpu", "gpu", ask=ask), pod("whole-gpu", claims=("whole-gpu",))]
     trees += [pod("giant", cpu="500"), pod("nowhere")]
     trees[-1]["spec"]["nodeSelector"] = {"disk": "tape"}
     return trees
 
 
-def hostile() -> list[Tree]:
-    """Names no API server would take, as a dump may have them all the same."""
+def hostile_cluster() -> list[Tree]:
+    """Return objects with names that an API server rejects, but a dump may contain."""
     trees = [
         node(HOSTILE),
         node("javascript:alert(1)"),

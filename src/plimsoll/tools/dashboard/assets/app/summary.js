@@ -1,13 +1,13 @@
-// Owns: the cluster at a glance: what cannot be read, what is past its line, what is pending, and the totals.
+// Cluster summary: read errors, nodes past their line, pending pods, audit findings, and totals.
 import { html, cx } from "./ui.js";
 import { useApi } from "./store.js";
 import { to } from "./router.js";
-import { PodLink } from "./pieces.js";
-import { LedgerCard, Legend, matters } from "./bars.js";
+import { PodLink } from "./components.js";
+import { LedgerCard, Legend, isPresent } from "./bars.js";
 import { count, plural } from "./format.js";
-import { Icon } from "./marks.js";
+import { Icon } from "./icons.js";
 
-/** How many pending pods are named here. */
+/** Number of pending pods listed by name. */
 const FEW = 4;
 
 function Tile({ href, tone, number, what, note }) {
@@ -17,20 +17,20 @@ function Tile({ href, tone, number, what, note }) {
   </a>`;
 }
 
-/** What a tired engineer looks for first. */
-export function Glance({ data }) {
+/** Errors, counts and the first pending pods. */
+export function Summary({ data }) {
   const { counts } = data;
   const { findings } = data;
   const found = findings ? findings.error + findings.warning : 0;
   const gaps = data.gaps || [];
   const troubles = data.troubles || [];
   const pending = useApi(counts.pending ? `api/pods?state=pending&q=&offset=0&limit=${FEW}` : "", { kinds: ["Node", "Pod", "ResourceClaim", "ResourceSlice"] });
-  return html`<section class="glance" aria-label="At a glance">
+  return html`<section class="summary" aria-label="Summary">
     ${troubles.length > 0 &&
-    html`<div class="notice is-error" role="status"><${Icon} name="warn" /><div><b>The cluster cannot be read at the moment;</b> what is shown is what was last known.
+    html`<div class="notice is-error" role="status"><${Icon} name="warn" /><div><b>The cluster cannot be read.</b> The page shows the last known state.
       <ul>${troubles.map((one) => html`<li>${one}</li>`)}</ul></div></div>`}
     ${gaps.length > 0 &&
-    html`<div class="notice is-warning"><${Icon} name="warn" /><div><b>Not everything could be read;</b> numbers may be too low.
+    html`<div class="notice is-warning"><${Icon} name="warn" /><div><b>Some resources could not be read;</b> numbers may be too low.
       <ul>${gaps.map((gap) => html`<li>${gap}</li>`)}</ul></div></div>`}
     <div class="tiles">
       ${counts.nodesPast != null &&
@@ -47,44 +47,44 @@ export function Glance({ data }) {
         tone=${!findings ? "" : findings.error ? "bad" : findings.warning ? "warn" : "good"}
         number=${findings ? count(found) : "-"}
         what=${found === 1 ? "audit finding" : "audit findings"}
-        note=${findings ? `${plural(findings.error, "error")}, ${plural(findings.warning, "warning")}` : "being looked for"}
+        note=${findings ? `${plural(findings.error, "error")}, ${plural(findings.warning, "warning")}` : "audit running"}
       />
-      <a class="tile" href="#/devices"><b>${count(counts.devicesFree)}</b><span>${counts.devicesFree === 1 ? "device free" : "devices free"}</span><small>${stateOfDevices(counts)}</small></a>
+      <a class="tile" href="#/devices"><b>${count(counts.devicesFree)}</b><span>${counts.devicesFree === 1 ? "device free" : "devices free"}</span><small>${formatDeviceStates(counts)}</small></a>
       <a class="tile" href="#/claims"><b>${count(counts.claims)}</b><span>${counts.claims === 1 ? "claim" : "claims"}</span></a>
     </div>
     ${counts.pending > 0 && html`<${PendingFew} of=${pending.data} number=${counts.pending} />`}
   </section>`;
 }
 
-/** The first pods that wait. Their place is kept until they are there: nothing below jumps when they come. */
+/** The first pending pods. Placeholders keep the layout stable until they are loaded. */
 function PendingFew({ of, number }) {
-  const waiting = Array.from({ length: Math.min(FEW, number) }, (_, i) => html`<li key=${i} class="muted">...</li>`);
+  const placeholders = Array.from({ length: Math.min(FEW, number) }, (_, i) => html`<li key=${i} class="muted">...</li>`);
   return html`<div class="card pending-few">
     <h2>Pending</h2>
     <ul aria-busy=${!of}>
-      ${of ? of.items.map((pod) => html`<li key=${`${pod.namespace}/${pod.name}`}><${PodLink} namespace=${pod.namespace} name=${pod.name} /> <span class="why" title=${pod.why}>${pod.why}</span></li>`) : waiting}
+      ${of ? of.items.map((pod) => html`<li key=${`${pod.namespace}/${pod.name}`}><${PodLink} namespace=${pod.namespace} name=${pod.name} /> <span class="why" title=${pod.why}>${pod.why}</span></li>`) : placeholders}
     </ul>
     ${number > FEW && html`<a href="#/pending">All ${count(number)} pending pods</a>`}
   </div>`;
 }
 
-/** How the other devices are: "of 6: 3 partly, 1 taken". */
-function stateOfDevices(counts) {
-  if (!counts.devices) return "no driver has published any";
+/** Format the states of all devices: "of 6: 3 partly, 1 taken". */
+function formatDeviceStates(counts) {
+  if (!counts.devices) return "no ResourceSlice publishes any";
   const others = [
     [counts.devicesPartly, "partly"],
     [counts.devicesTaken, "taken"],
     [counts.devices - counts.devicesFree - counts.devicesPartly - counts.devicesTaken, "unavailable"],
   ];
-  const told = others.filter(([number]) => number > 0).map(([number, what]) => `${count(number)} ${what}`);
-  return `of ${count(counts.devices)}${told.length ? `: ${told.join(", ")}` : ""}`;
+  const texts = others.filter(([number]) => number > 0).map(([number, state]) => `${count(number)} ${state}`);
+  return `of ${count(counts.devices)}${texts.length ? `: ${texts.join(", ")}` : ""}`;
 }
 
 export function Totals({ data }) {
-  const resources = data.resources.filter((resource) => matters(data.totals[resource]));
-  if (!resources.length) return html`<p class="empty">No node has told what it has.</p>`;
+  const resources = data.resources.filter((resource) => isPresent(data.totals[resource]));
+  if (!resources.length) return html`<p class="empty">No node reports allocatable resources.</p>`;
   return html`<section aria-labelledby="totals">
-    <div class="section-head"><h2 id="totals">Whole cluster</h2><${Legend} /></div>
+    <div class="section-head"><h2 id="totals">Cluster totals</h2><${Legend} /></div>
     <div class="cards">${resources.map((resource) => html`<${LedgerCard} key=${resource} resource=${resource} row=${data.totals[resource]} />`)}</div>
   </section>`;
 }

@@ -1,7 +1,7 @@
-// Owns: the drawn signs: the Plimsoll mark and the few icons. All are decoration; the words stand beside them.
+// Icons and the Plimsoll mark. All are decorative and accompanied by text.
 import { html } from "./ui.js";
 
-export function Mark() {
+export function Logo() {
   return html`<svg class="mark" viewBox="0 0 32 32" aria-hidden="true" focusable="false">
     <circle cx="16" cy="16" r="9" fill="none" stroke="currentColor" stroke-width="3" />
     <path d="M2 16h28" stroke="currentColor" stroke-width="3" stroke-linecap="round" />

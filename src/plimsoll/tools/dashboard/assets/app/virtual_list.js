@@ -1,28 +1,28 @@
-// Owns: long lists. Only the rows in sight (and a few around them) are in the page, whatever the length; the
-// page itself scrolls. The row that has the focus stays, and keeps it, however far one scrolls and whatever
-// changes around it. Arrow keys, Home, End and Page keys move between rows.
+// Virtualized lists: only the visible rows and a few around them are rendered. The focused row stays rendered and
+// keeps the focus while the list scrolls or changes. Arrow keys, Home, End and Page keys move between rows.
 import { html, useEffect, useLayoutEffect, useReducer, useRef } from "./ui.js";
 
-const AROUND = 12;
+/** Rows rendered above and below the visible ones. */
+const OVERSCAN = 12;
 
 function rangeOf(element, count, height) {
   if (!element) return [0, Math.min(count, 40)];
   const top = element.getBoundingClientRect().top;
-  const first = Math.floor(-top / height) - AROUND;
-  const last = Math.ceil((innerHeight - top) / height) + AROUND;
+  const first = Math.floor(-top / height) - OVERSCAN;
+  const last = Math.ceil((innerHeight - top) / height) + OVERSCAN;
   return [Math.max(0, Math.min(first, count)), Math.max(0, Math.min(last, count))];
 }
 
 /**
- * Rows `0..count-1` of a fixed height. `keyOf(i)` names a row; `row(i, focus)` draws it, with `focus` (tabindex
- * and data-row) put on the one element of it that takes the focus.
+ * Rows `0..count-1` of a fixed height. `keyOf(i)` returns the key of a row; `row(i, focus)` renders it and sets the
+ * attributes `focus` (tabindex and data-row) on its focusable element.
  */
-export function Windowed({ count, height, keyOf, row }) {
+export function VirtualList({ count, height, keyOf, row }) {
   const box = useRef(null);
   const active = useRef(null);
   const shown = useRef([0, 0]);
   const wanted = useRef(null);
-  const drawings = useRef({ row: null, height: 0, all: new Map() });
+  const rendered = useRef({ row: null, height: 0, all: new Map() });
   const [, redraw] = useReducer((n) => n + 1, 0);
   const draw = (i, key, isActive) => html`<div class="windowed-row" key=${key} role="row" aria-rowindex=${i + 2} style=${{ top: `${i * height}px`, height: `${height}px` }}>
     ${row(i, { tabIndex: isActive ? 0 : -1, "data-row": key })}
@@ -34,16 +34,16 @@ export function Windowed({ count, height, keyOf, row }) {
 
   useEffect(() => {
     let frame = 0;
-    const look = () => {
+    const update = () => {
       frame = 0;
       const [first, last] = rangeOf(box.current, count, height);
-      // Redrawn only when what is in sight comes near the end of what is drawn.
-      const slack = AROUND / 2;
+      // Render only when the visible rows come near the end of the rendered ones.
+      const slack = OVERSCAN / 2;
       const [from, till] = shown.current;
       if ((first + slack < from && from > 0) || (last - slack > till && till < count)) redraw();
     };
     const soon = () => {
-      if (!frame) frame = requestAnimationFrame(look);
+      if (!frame) frame = requestAnimationFrame(update);
     };
     addEventListener("scroll", soon, { passive: true });
     addEventListener("resize", soon);
@@ -54,7 +54,7 @@ export function Windowed({ count, height, keyOf, row }) {
     };
   }, [count, height]);
 
-  // The place of the box is known only once it is in the page.
+  // The position of the box is known only after it is rendered.
   useLayoutEffect(() => {
     const [first, last] = rangeOf(box.current, count, height);
     const [from, till] = shown.current;
@@ -89,7 +89,7 @@ export function Windowed({ count, height, keyOf, row }) {
     active.current = keyOf(next);
     wanted.current = active.current;
     const top = box.current.getBoundingClientRect().top + next * height;
-    const head = 150; // The frame and the head of the list stay on top of the rows.
+    const head = 150; // The page header and the list header cover the first rows.
     if (top < head) scrollBy(0, top - head);
     else if (top + height > innerHeight - 8) scrollBy(0, top + height - innerHeight + 8);
     redraw();
@@ -113,15 +113,15 @@ export function Windowed({ count, height, keyOf, row }) {
     if (at < range[0]) drawn.unshift(at);
     else drawn.push(at);
   }
-  // While one scrolls, rows that stay are not drawn again: the same drawing is given back.
-  const kept = drawings.current.row === row && drawings.current.height === height ? drawings.current.all : new Map();
+  // Rows that stay visible while scrolling are not rendered again.
+  const kept = rendered.current.row === row && rendered.current.height === height ? rendered.current.all : new Map();
   const all = new Map();
   for (const i of drawn) {
     const key = keyOf(i);
     const known = kept.get(key);
-    all.set(key, known && known.i === i && known.active === (i === at) ? known : { i, active: i === at, drawing: draw(i, key, i === at) });
+    all.set(key, known && known.i === i && known.active === (i === at) ? known : { i, active: i === at, element: draw(i, key, i === at) });
   }
-  drawings.current = { row, height, all };
+  rendered.current = { row, height, all };
   return html`<div
     class="windowed"
     role="rowgroup"
@@ -130,6 +130,6 @@ export function Windowed({ count, height, keyOf, row }) {
     onKeyDown=${onKeyDown}
     onFocusIn=${onFocusIn}
   >
-    ${[...all.values()].map((one) => one.drawing)}
+    ${[...all.values()].map((one) => one.element)}
   </div>`;
 }

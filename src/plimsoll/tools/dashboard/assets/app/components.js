@@ -1,11 +1,11 @@
-// Owns: small pieces that every page is made of: head of a page, states of waiting and failing, search boxes,
-// choices, links to nodes, pods and claims, badges.
+// Components shared by all pages: headings, loading and error states, search fields, selects, badges, and links to
+// nodes, pods and claims.
 import { html, cx, setTitle, useEffect, useRef, useState } from "./ui.js";
 import { links, replaceQuery } from "./router.js";
 import { retry } from "./store.js";
-import { Icon } from "./marks.js";
+import { Icon } from "./icons.js";
 
-/** The heading of a page; takes the focus when one gets there by a link, so that it is read out. */
+/** Page heading; it gets the focus on navigation, so that screen readers announce it. */
 export function Head({ title, tab = title, children }) {
   const element = useRef(null);
   useEffect(() => setTitle(tab), [tab]);
@@ -15,38 +15,38 @@ export function Head({ title, tab = title, children }) {
   </div>`;
 }
 
-/** Waiting, failed, or `children(data)`. An error beside older data is told above it. */
-export function Answer({ of, children, what = "This" }) {
+/** Loading state, error, or `children(data)`. An error is shown above data loaded earlier. */
+export function Loadable({ of, children, what = "data" }) {
   const { data, error } = of;
   if (!data && error) {
     return html`<div class="notice is-error" role="alert">
-      <${Icon} name="warn" /><span>${error}</span><button type="button" onClick=${retry}>Try again</button>
+      <${Icon} name="warn" /><span>${error}</span><button type="button" onClick=${retry}>Retry</button>
     </div>`;
   }
-  if (!data) return html`<p class="waiting" role="status">${what} is being read ...</p>`;
+  if (!data) return html`<p class="loading" role="status">Loading ${what} ...</p>`;
   return html`${error &&
-    html`<div class="notice is-warning" role="status"><${Icon} name="warn" /><span>${error} What follows is the last answer.</span></div>`}
+    html`<div class="notice is-warning" role="status"><${Icon} name="warn" /><span>${error} The data below may be out of date.</span></div>`}
   ${children(data)}`;
 }
 
-/** Nothing to show; `well` says that this is as it should be. */
-export function Nothing({ well = false, children }) {
+/** Text of an empty list; `well` marks it as the desired state. */
+export function EmptyState({ well = false, children }) {
   return html`<p class=${cx("empty", well && "all-well")}>${well && html`<${Icon} name="ok" /> `}${children}</p>`;
 }
 
-/** A search box whose text is in the address; waits for a pause in typing. `/` brings one here. */
+/** Search field stored in the URL and debounced; the `/` key focuses it. */
 export function Search({ label, value, name = "q", placeholder = "" }) {
   const [text, setText] = useState(value);
   const timer = useRef(0);
   const sent = useRef(value);
   useEffect(() => {
-    // The address changed by other means than typing here (the back button).
+    // The URL changed by other means than typing here (the back button).
     if (value !== sent.current) {
       sent.current = value;
       setText(value);
     }
   }, [value]);
-  // What is typed just before one leaves belongs to the page that was left.
+  // Text typed just before leaving the page must not reach the next page.
   useEffect(() => () => clearTimeout(timer.current), []);
   const send = (next) => {
     sent.current = next;
@@ -64,11 +64,11 @@ export function Search({ label, value, name = "q", placeholder = "" }) {
   </label>`;
 }
 
-/** One of several, kept in the address. */
-export function Choice({ label, name, value, options, usual = "" }) {
+/** Select stored in the URL. */
+export function Choice({ label, name, value, options, initial = "" }) {
   return html`<label class="field">
     <span>${label}</span>
-    <select value=${value} onChange=${(e) => replaceQuery({ [name]: e.currentTarget.value === usual ? "" : e.currentTarget.value, offset: "" })}>
+    <select value=${value} onChange=${(e) => replaceQuery({ [name]: e.currentTarget.value === initial ? "" : e.currentTarget.value, offset: "" })}>
       ${options.map(([key, text]) => html`<option value=${key} selected=${key === value}>${text}</option>`)}
     </select>
   </label>`;
@@ -90,21 +90,21 @@ export function ClaimLink({ namespace, name }) {
   return html`<a href=${links.claim(namespace, name)}><span class="ns">${namespace}/</span>${name}</a>`;
 }
 
-/** "ns/name" in two. */
+/** Split "namespace/name". */
 export function split(text) {
   const cut = String(text).indexOf("/");
   return cut < 0 ? ["", String(text)] : [text.slice(0, cut), text.slice(cut + 1)];
 }
 
-/** A claim or pod given as text "ns/name", or as an object. */
+/** Link to a claim or pod given as "namespace/name" or as an object. */
 export function Ref({ kind, of }) {
   const [namespace, name] = typeof of === "string" ? split(of) : [of.namespace || "", of.name || of.pod || of.claim || ""];
   if (!namespace) return html`<span>${name}</span>`;
   return kind === "claim" ? html`<${ClaimLink} namespace=${namespace} name=${name} />` : html`<${PodLink} namespace=${namespace} name=${name} />`;
 }
 
-/** Several things with commas, the first few of them. */
-export function Several({ items, most = 4, draw = (item) => item }) {
+/** Comma-separated list of the first items and the number of others. */
+export function InlineList({ items, most = 4, draw = (item) => item }) {
   if (!items || !items.length) return html`<span class="muted">-</span>`;
   const rest = items.length - most;
   return html`${items.slice(0, most).map((item, i) => html`${i > 0 && ", "}${draw(item)}`)}${rest > 0 && html`<span class="muted"> +${rest} more</span>`}`;

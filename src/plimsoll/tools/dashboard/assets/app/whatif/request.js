@@ -1,9 +1,8 @@
-// Owns: the what-if question as it is typed: its fields, where they come from (an address may bring some), and
-// the JSON that is sent. What was typed is kept while other pages are looked at.
+// What-if request: the form's fields, their values from the URL, and the JSON that is sent.
 
-/** Rules of stock schedulers that the answer can be compared with. */
+/** Upstream schedulers to compare the result with. */
 export const PROFILES = [
-  ["kube-1.36-default", "stock 1.36, default gates (two books)"],
+  ["kube-1.36-default", "stock 1.36, default gates (two ledgers)"],
   ["kube-1.36", "stock 1.36, node-allocatable gate on"],
   ["kube-1.37", "stock 1.37, node-allocatable gate on"],
 ];
@@ -17,8 +16,8 @@ spec:
     image: app
     resources: {requests: {cpu: "2", memory: 1Gi}}
 `;
-/** Fields that are folded away until they are wanted. */
-export const RARE = ["drain", "cordon", "addNodes", "like", "taints", "taintDevices", "policy"];
+/** Fields that are collapsed by default. */
+export const ADVANCED = ["drain", "cordon", "addNodes", "like", "taints", "taintDevices", "policy"];
 
 const EMPTY = {
   add: "",
@@ -36,7 +35,7 @@ const EMPTY = {
   as: [],
 };
 
-export function empty() {
+export function emptyForm() {
   return { ...EMPTY, as: [] };
 }
 
@@ -44,16 +43,16 @@ export function isEmpty(form) {
   return Object.entries(EMPTY).every(([key, value]) => (key === "as" ? !form.as.length : form[key] === value));
 }
 
-/** The fields that an address brings, as `?remove=Pod/a/b,Pod/a/c`; null if it brings none. */
+/** Return the form of a URL query such as `?remove=Pod/a/b,Pod/a/c`; null if it has no fields. */
 export function fromQuery(query) {
   const given = ["add", "remove", "drain", "cordon"].filter((key) => query.get(key));
   if (!given.length) return null;
-  const form = empty();
+  const form = emptyForm();
   for (const key of given) form[key] = key === "remove" ? names(query.get(key)).join("\n") : query.get(key);
   return form;
 }
 
-/** Names with commas or line ends between them. */
+/** Split names at commas and newlines. */
 export function names(text) {
   return text.split(/[\n,]/).map((one) => one.trim()).filter(Boolean);
 }
@@ -62,9 +61,9 @@ function lines(text) {
   return text.split("\n").map((one) => one.trim()).filter(Boolean);
 }
 
-/** What is sent: the fields that say something. */
+/** Return the request body: the fields that are set. */
 export function toJson(form) {
-  const question = {
+  const body = {
     add: form.add.trim() && form.add,
     remove: names(form.remove),
     drain: names(form.drain),
@@ -74,15 +73,15 @@ export function toJson(form) {
     like: form.like.trim(),
     policy: form.policy,
     as: form.as,
-    replicas: whole(form.replicas),
-    addNodes: whole(form.addNodes),
+    replicas: integer(form.replicas),
+    addNodes: integer(form.addNodes),
     exhaustive: form.exhaustive || null,
     preempt: form.preempt ? null : false,
   };
-  const says = ([, value]) => value != null && value !== "" && !(Array.isArray(value) && !value.length);
-  return Object.fromEntries(Object.entries(question).filter(says));
+  const isSet = ([, value]) => value != null && value !== "" && !(Array.isArray(value) && !value.length);
+  return Object.fromEntries(Object.entries(body).filter(isSet));
 }
 
-function whole(text) {
+function integer(text) {
   return /^\d+$/.test(text) ? Number(text) : null;
 }
