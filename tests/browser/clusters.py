@@ -198,8 +198,8 @@ def sample_cluster() -> list[Tree]:
         trees += [claim(name, "nic", NIC, "gpu-1", "eth1", ask=ask, got=got)]
         trees += [pod(name, "gpu-1", cpu="500m", claims=(name,))]
     whole = 'device.capacity["gpu.example.com"].memory.compareTo(quantity("80Gi")) >= 0'
-    ask = {"selectors": [{"cel": {"expression": whole}}]}
-    trees += [claim("whole-gpu", "gpu", ask=ask), pod("whole-gpu", claims=("whole-gpu",))]
+    selected = {"selectors": [{"cel": {"expression": whole}}]}
+    trees += [claim("whole-gpu", "gpu", ask=selected), pod("whole-gpu", claims=("whole-gpu",))]
     trees += [pod("giant", cpu="500"), pod("nowhere")]
     trees[-1]["spec"]["nodeSelector"] = {"disk": "tape"}
     return trees

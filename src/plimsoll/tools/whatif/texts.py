@@ -220,7 +220,7 @@ def _differing(
 ) -> Iterator[str]:
     states = report.states[1], prediction.state
     yield f"  {len(differing)} {'pod differs' if len(differing) == 1 else 'pods differ'}:"
-    rows = [("POD", "PLIMSOLL", prediction.name.upper())]
+    rows: list[tuple[str, ...]] = [("POD", "PLIMSOLL", prediction.name.upper())]
     shown = differing if wide else differing[:FEW]
     rows += [
         (full_name(name), *(_short(state.get(name, ABSENT), evicted=name in report.now) for state in states))
