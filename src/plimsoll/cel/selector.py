@@ -16,7 +16,6 @@ from plimsoll.cel.device import CelDevice
 from plimsoll.cel.interpreter.evaluation import COST_LIMIT
 from plimsoll.cel.interpreter.planner import EvaluationResult, Program
 from plimsoll.cel.static.environment import Environment
-from plimsoll.cel.static.types import CelType
 
 
 class Selector:
@@ -43,10 +42,6 @@ class Selector:
     @property
     def environment(self) -> Environment:
         return self._checked.environment
-
-    @property
-    def result_type(self) -> CelType:
-        return self._checked.result
 
     @property
     def estimated_cost(self) -> int:

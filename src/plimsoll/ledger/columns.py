@@ -7,17 +7,16 @@ single demands never exceed. Caches derived from the columns use `changes` to fi
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from plimsoll.api.quantity import INT64_MAX, INT64_MIN
-from plimsoll.ledger.amounts import is_huge_page
 from plimsoll.ledger.change_log import NodeChangeLog
 from plimsoll.ledger.node_ledger import NodeLedger
-from plimsoll.ledger.units import CPU, MEMORY, PODS, STANDARD_RESOURCES, Units
+from plimsoll.ledger.units import CPU, MEMORY, PODS, Units
 
 Mask: TypeAlias = "NDArray[np.bool_]"
 Column: TypeAlias = "NDArray[np.int64]"
@@ -100,31 +99,6 @@ class NodeColumns:
                 mask &= self.free(name)[places] >= np.int64(amount)
         return mask
 
-    def fits_claims(self, demand: Units) -> Mask:
-        """Return the mask of nodes where a demand with claims fits; huge pages count even at zero, as
-        upstream.
-        """
-        return self._below(self._free, demand, _charged(demand))
-
-    def preemption_may_help(self, demand: Units) -> Mask:
-        """Return the mask of nodes where the demand does not fit but would without other pods."""
-        names = _charged(demand)
-        return self._below(self._line, demand, names) & ~self._below(self._free, demand, names)
-
-    def _below(self, columns: dict[str, Column], demand: Units, names: Iterable[str]) -> Mask:
-        mask = np.ones(self.size, dtype=np.bool_)
-        for name in names:
-            mask &= columns.get(name, self._nothing) >= np.int64(demand[name])
-        return mask
-
 
 def _bounded(amount: int) -> int:
     return amount if INT64_MIN <= amount <= INT64_MAX else INT64_MIN if amount < 0 else INT64_MAX
-
-
-def _charged(demand: Units) -> list[str]:
-    return [
-        name
-        for name, amount in demand.items()
-        if is_huge_page(name) or (name in STANDARD_RESOURCES and amount > 0)
-    ]

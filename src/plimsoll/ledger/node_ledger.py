@@ -130,13 +130,6 @@ class NodeLedger:
             left[PODS] = self.allocatable[PODS] - len(self)
         return left
 
-    def headroom_after(self, pods: Iterable[tuple[Pod, Sequence[ChargedClaim]]]) -> dict[str, int]:
-        """Return the headroom with these pods added; negative if overcommitted."""
-        book = self.clone()
-        for pod, charged_claims in pods:
-            book.add(pod, charged_claims)
-        return book.headroom()
-
     # -- booking
 
     def add(self, pod: Pod, charged_claims: Sequence[ChargedClaim] | None = None) -> LedgerEntry:

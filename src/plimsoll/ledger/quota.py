@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from plimsoll.api.forms import Form
-from plimsoll.api.quantity import ZERO, Quantity
+from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.amounts import Amounts, add_amounts, is_huge_page
 from plimsoll.ledger.cgroups.shares import compute_claim_shares
@@ -65,10 +65,3 @@ def _limits(entry: LedgerEntry, count_claims: bool) -> dict[str, Quantity]:
     else:
         limits = pod_limits(entry.pod, replace(entry.options, count_claims=False))
     return {f"limits.{name}": limits[name] for name in STANDARD_RESOURCES if name in limits}
-
-
-def find_exceeded(used: Amounts, hard: Amounts) -> dict[str, Quantity]:
-    """Return the excess of usage over a quota's hard limits."""
-    return {
-        name: used.get(name, ZERO) - limit for name, limit in hard.items() if used.get(name, ZERO) > limit
-    }

@@ -88,10 +88,6 @@ class Up:
         self._stop.set()
 
     @property
-    def is_stopping(self) -> bool:
-        return self._stop.is_set()
-
-    @property
     def problems(self) -> list[str]:
         """Return the objects of the files that were refused."""
         return self.loaded.problems

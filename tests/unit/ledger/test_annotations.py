@@ -20,6 +20,7 @@ from plimsoll.ledger.messages import format_reasons
 from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.ledger.requests import PodResourcesOptions, pod_requests
 from plimsoll.ledger.status import build_status_entries
+from plimsoll.ledger.verdict import VerdictCode
 from tests.unit.ledger.builders import (
     DRIVER,
     LedgerFixture,
@@ -112,7 +113,7 @@ def test_a_bad_annotation_refuses_the_pod_by_the_name_of_the_class() -> None:
         f"claim c, device d: device class k, annotation {CLASS_KEY}: {MAPPINGS}[cpu]: "
         "the multiplier must be larger than zero, it is -3",
     )
-    assert not judged.verdict.preemption_may_help
+    assert judged.verdict.code is not VerdictCode.UNSCHEDULABLE
     claim_headroom = compute_claim_headroom(one.ledger, ONE, one.charge_context)
     found = one.claims["c"].status.allocation
     assert found is not None

@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 
 from plimsoll.api.quantity import INT64_MAX
 from plimsoll.ledger.columns import NodeColumns
-from plimsoll.ledger.fit import find_claim_shortages, find_request_shortages
+from plimsoll.ledger.fit import find_request_shortages
 from plimsoll.ledger.node_ledger import NodeLedger
-from plimsoll.ledger.verdict import Verdict
 from tests.unit.ledger.builders import container, node, pod
 
 AMOUNTS = st.one_of(st.integers(0, 8), st.sampled_from((INT64_MAX, INT64_MAX - 1, 2**62)))
@@ -38,10 +37,7 @@ def test_columns_and_ledgers_agree(books: list[NodeLedger], demand: dict[str, in
     by_requests = [
         not any(find_request_shortages(demand, b.allocatable, b.requested, len(b), skip)) for b in books
     ]
-    verdicts = [Verdict.of(find_claim_shortages(demand, b.allocatable, b.requested)) for b in books]
     assert columns.fits_requests(demand, skip).tolist() == by_requests
-    assert columns.fits_claims(demand).tolist() == [v.fits for v in verdicts]
-    assert columns.preemption_may_help(demand).tolist() == [v.preemption_may_help for v in verdicts]
 
 
 @given(ledgers(), DEMANDS, st.data())
@@ -55,7 +51,6 @@ def test_a_refreshed_row_is_as_good_as_new(
             columns.refresh(place, book)
     fresh = NodeColumns(books)
     assert columns.fits_requests(demand).tolist() == fresh.fits_requests(demand).tolist()
-    assert columns.fits_claims(demand).tolist() == fresh.fits_claims(demand).tolist()
 
 
 @given(ledgers(), st.data())

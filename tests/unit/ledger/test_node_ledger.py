@@ -207,19 +207,6 @@ def test_a_copy_is_independent() -> None:
     assert copy.claim_state("default", "c") is None
 
 
-def test_headroom_after_a_batch() -> None:
-    fixture = LedgerFixture(
-        resource_slice(pool_device(policy="ConsumeFrom")), claims=[claim("c", result("socket0", cpu="8"))]
-    )
-    pods = [pod(n, container("a", "c", cpu="1"), container("b", cpu="1")) for n in ("p", "q")]
-    charged_claims = fixture.check_placement(pods[0]).charged_claims or ()
-    after = fixture.ledger.headroom_after([(one, charged_claims) for one in pods])
-    assert after["cpu"] == 16_000 - 8000 - 2000
-    assert after["pods"] == 108
-    assert fixture.cpu == 0
-    assert fixture.ledger.headroom_after([(pod("big", container("a", cpu="20")), ())])["cpu"] == -4000
-
-
 def test_what_a_node_does_not_have_is_missing_from_its_headroom_until_it_is_promised() -> None:
     ledger = NodeLedger(node())
     assert "hugepages-2Mi" not in ledger.headroom()

@@ -40,14 +40,13 @@ def test_requests_and_claims_are_one_demand() -> None:
     assert judged.demand == {"cpu": 9000, "memory": 1 << 30}
 
 
-def test_whether_preemption_may_help() -> None:
+def test_code_tells_if_preemption_can_help() -> None:
     fixture = one_claim(cpu="8")
     fixture.ledger.add(pod("q", container("a", cpu="2")))
     verdict = fixture.check_placement(pod("p", container("a", "c", cpu="1"))).verdict
     assert verdict.code is VerdictCode.UNSCHEDULABLE
-    assert verdict.preemption_may_help
-    hopeless = fixture.check_placement(pod("p", container("a", "c", cpu="9"))).verdict
-    assert not hopeless.preemption_may_help
+    too_large = fixture.check_placement(pod("p", container("a", "c", cpu="9"))).verdict
+    assert too_large.code is VerdictCode.UNRESOLVABLE
 
 
 def test_all_shortages_are_told_in_order() -> None:

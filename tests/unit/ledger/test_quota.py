@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from plimsoll.api.core import ResourceList
-from plimsoll.api.quantity import Quantity
-from plimsoll.ledger.quota import find_exceeded, usage_by_namespace
+from plimsoll.ledger.quota import usage_by_namespace
 from plimsoll.ledger.quota_usage import claim_usage
 from tests.unit.ledger.builders import (
     LedgerFixture,
@@ -97,13 +96,3 @@ def test_claims_count_by_number_and_by_class() -> None:
     }
     usage = usage_by_namespace([], [claim("c"), claim("d"), claim("e", namespace="other")])
     assert str(usage["default"]["count/resourceclaims.resource.k8s.io"]) == "2"
-
-
-def test_what_goes_beyond_a_quota() -> None:
-    used = {"requests.cpu": Quantity.parse("9"), "pods": Quantity.parse("1")}
-    hard = {
-        "requests.cpu": Quantity.parse("8"),
-        "pods": Quantity.parse("1"),
-        "limits.cpu": Quantity.parse("1"),
-    }
-    assert texts(find_exceeded(used, hard)) == {"requests.cpu": "1"}

@@ -46,7 +46,7 @@ class ListPage(NamedTuple):
 class StoreEvent:
     """One write: the object after it and the one before it."""
 
-    __slots__ = ("_decoded_events", "_frames", "_previous_tree", "_tree", "before", "stored", "type")
+    __slots__ = ("_decoded_events", "_frames", "_tree", "before", "stored", "type")
 
     def __init__(
         self,
@@ -60,7 +60,6 @@ class StoreEvent:
         self.before = before
         self._decoded_events = decoded_events
         self._tree: Any = None
-        self._previous_tree: Any = None
         self._frames: dict[str, bytes] | None = None
 
     @property
@@ -89,14 +88,6 @@ class StoreEvent:
             self._tree = codec.decode_tree(self.stored.raw)
         return self._tree
 
-    @property
-    def previous_tree(self) -> Any:
-        """Return the decoded object before the write, or None; shared, do not modify it."""
-        if self._previous_tree is None and self.before:
-            self._register_cached()
-            self._previous_tree = codec.decode_tree(self.before.raw)
-        return self._previous_tree
-
     def frame(self, kind: str | None = None) -> bytes:
         """Return the event as one line of a watch, under its own type or another."""
         kind = kind or self.type
@@ -111,16 +102,11 @@ class StoreEvent:
 
     def drop_cache(self) -> None:
         """Drop cached values that can be computed again."""
-        self._tree = self._previous_tree = self._frames = None
+        self._tree = self._frames = None
 
     def _register_cached(self) -> None:
         decoded_events = self._decoded_events
-        if (
-            decoded_events is None
-            or self._tree is not None
-            or self._previous_tree is not None
-            or self._frames
-        ):
+        if decoded_events is None or self._tree is not None or self._frames:
             return
         decoded_events.append(self)
         if len(decoded_events) > CACHED_EVENTS:

@@ -10,7 +10,7 @@ DIFF: a huge page resource whose name holds no page size is left out; upstream g
 
 from __future__ import annotations
 
-from plimsoll.api.quantity import Quantity, divide_up
+from plimsoll.api.quantity import Quantity
 from plimsoll.errors import QuantityError
 from plimsoll.ledger.amounts import Amounts, is_huge_page
 
@@ -28,11 +28,6 @@ def milli_cpu_to_shares(milli_cpu: int) -> int:
     return max(MIN_SHARES, min(MAX_SHARES, milli_cpu * _SHARES_PER_CPU // 1000))
 
 
-def shares_to_milli_cpu(shares: int) -> int:
-    """Return the smallest CPU request, in millicores, that maps to these shares."""
-    return divide_up(shares * 1000, _SHARES_PER_CPU) if shares >= MIN_SHARES else 0
-
-
 def shares_to_weight(shares: int) -> int:
     """Convert cpu.shares to cpu.weight (cgroup v2)."""
     if shares >= MAX_SHARES:
@@ -40,19 +35,9 @@ def shares_to_weight(shares: int) -> int:
     return 1 + (max(shares, MIN_SHARES) - MIN_SHARES) * (MAX_WEIGHT - 1) // (MAX_SHARES - MIN_SHARES)
 
 
-def weight_to_shares(weight: int) -> int:
-    """Convert cpu.weight to cpu.shares; weights are coarser, so a round trip may lose a few shares."""
-    return (weight - 1) * (MAX_SHARES - MIN_SHARES) // (MAX_WEIGHT - 1) + MIN_SHARES
-
-
 def milli_cpu_to_quota(milli_cpu: int, period: int) -> int:
     """Convert a CPU limit to microseconds per period; 0 means no limit, the kernel minimum is 1000."""
     return max(_MIN_QUOTA, milli_cpu * period // 1000) if milli_cpu else 0
-
-
-def quota_to_milli_cpu(quota: int, period: int) -> int:
-    """Convert a quota to a CPU limit in millicores; 0 if there is no quota."""
-    return 0 if quota == UNLIMITED else quota * 1000 // period
 
 
 def parse_page_size(resource: str) -> int | None:

@@ -333,16 +333,6 @@ class ClaimInfoCache:
         """Counter that changes with every change."""
         return self._store.revision
 
-    def count_in_use(self) -> dict[str, int]:
-        """Return the number of prepared claims by driver and in total (`dra_resource_claims_in_use`)."""
-        counts = {ANY_DRIVER: 0}
-        for claim in self._store.claims.values():
-            if claim.ready:
-                counts[ANY_DRIVER] += 1
-                for driver in claim.drivers:
-                    counts[driver] = counts.get(driver, 0) + 1
-        return counts
-
     def list_findings(self) -> tuple[NodeFinding, ...]:
         """Return the findings of the checkpoint and of claims that are stuck."""
         return (*self.findings, *_find_stuck_claims(self._store))

@@ -194,18 +194,3 @@ def to_prepared(claim: KubeletClaim) -> ClaimInfo:
         ready=False,
         pending=frozenset(drivers),
     )
-
-
-def from_prepared(claim: ClaimInfo) -> KubeletClaim:
-    """Convert a claim to what a kubelet would have recorded."""
-    states: dict[str, tuple[KubeletDevice, ...] | None] = dict.fromkeys(claim.pending)
-    for driver, devices in claim.drivers.items():
-        # Fields that are empty on the wire are nil in Go.
-        states[driver] = (
-            tuple(
-                KubeletDevice(d.pool, d.device, d.share_id, d.requests or None, d.cdi or None)
-                for d in devices
-            )
-            or None
-        )
-    return KubeletClaim(claim.ref.uid, claim.ref.name, claim.ref.namespace, claim.pods, states)

@@ -93,9 +93,6 @@ class Registry:
         """Return all plugins, by driver, the oldest first."""
         return tuple(plugin for driver in sorted(self._plugins) for plugin in self._plugins[driver])
 
-    def is_connected(self, driver: str) -> bool:
-        return any(plugin.connected for plugin in self._plugins.get(driver, ()))
-
     def gone(self, now: float, after: float) -> Sequence[str]:
         """Return drivers that have been missing for `after` seconds, each once as long as it stays
         missing.

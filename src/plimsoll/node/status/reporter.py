@@ -152,11 +152,6 @@ class NodeStatusReporter:
         found = {address.type: address.address for address in reversed(addresses_of(self._facts))}
         return found.get("InternalIP") or found.get("ExternalIP") or ""
 
-    @property
-    def renewed_at(self) -> float:
-        """Time of the last Lease renewal."""
-        return self._renewed
-
     # -- state
 
     def set_condition(self, type: str, holds: bool, *, reason: str = "", message: str = "") -> None:
@@ -200,11 +195,6 @@ class NodeStatusReporter:
                 **desired_status(self._facts, self._conditions, {}, self._clock()),
             }
             self._changed(codec.convert({**self._known, "status": status}, Node))
-
-    def set_features(self, features: Sequence[str]) -> None:
-        """Set the declared features of the node."""
-        self._facts = replace(self._facts, features=tuple(features))
-        self._wake.set()
 
     def set_runtime(self, text: str) -> None:
         """Set the container runtime, as `name://version`."""

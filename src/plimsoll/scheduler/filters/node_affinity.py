@@ -1,7 +1,6 @@
 """NodeAffinity: `nodeSelector` and required node affinity.
 
-`NamedNodesFilter` handles pods whose every term names nodes; as in kube-scheduler it comes before all other
-rules. An invalid required term matches no node, as in Kubernetes. Terms with node names or label values
+An invalid required term matches no node, as in Kubernetes. Terms with node names or label values
 (`In`) are evaluated only for the nodes that have them, so that a thousand pods with a thousand different
 hosts cost no more than a thousand equal ones.
 """
@@ -29,8 +28,6 @@ class NodeAffinityMessage(ReasonMessage):
     """Messages of NodeAffinity."""
 
     AFFINITY = "node(s) didn't match Pod's node affinity/selector"
-    NOT_NAMED = "node(s) didn't satisfy plugin(s) [{rule}]"
-    CONFLICT = "pod affinity terms conflict"
 
 
 #: Node requirements: labels, and a selector to match.
@@ -208,26 +205,3 @@ class NodeAffinityFilter(StaticFilter):
     def rejects_node(cls, waiting_pod: WaitingPod, node: Node, capacity: NodeCapacity | None) -> bool:
         requirements = waiting_pod.value(node_requirements)
         return requirements is not None and not meets_requirements(requirements, node)
-
-
-class NamedNodesFilter(StaticFilter):
-    """Filter by node names, for required affinity whose every term names nodes."""
-
-    rule = Rule.NODE_AFFINITY
-    reason = NodeReason(rule, NodeAffinityMessage.NOT_NAMED, VerdictCode.UNRESOLVABLE, {"rule": rule.value})
-
-    @classmethod
-    def pre_filter(cls, pod_info: PodInfo, snapshot: Snapshot) -> Self | NodeReason | None:
-        names = named_nodes(required_selector(pod_info.pod))
-        if names is None:
-            return None
-        if not names:
-            return NodeReason(cls.rule, NodeAffinityMessage.CONFLICT, VerdictCode.UNRESOLVABLE)
-        mask = np.zeros(snapshot.size, dtype=np.bool_)
-        rows = (snapshot.row_of(name) for name in names)
-        mask[[row for row in rows if row is not None]] = True
-        return cls(pod_info, snapshot, mask)
-
-    def passes(self, node: Node) -> bool:
-        names = named_nodes(required_selector(self.pod_info.pod))
-        return names is None or node.metadata.name in names

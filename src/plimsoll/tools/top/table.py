@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from plimsoll.api.quantity import Quantity
 from plimsoll.ledger.units import CPU, PODS, is_extended_resource
 from plimsoll.tools.colors import Paint
 from plimsoll.tools.top.nodes import format_amount
@@ -122,11 +121,6 @@ def percent(part: int, total: int) -> str:
     if total <= 0:
         return "over"
     return f"{part * 100 // total}%"
-
-
-def share_of(total: Quantity, left: Quantity) -> str:
-    """Format as `6Gi of 10Gi`."""
-    return f"{left} of {total}"
 
 
 def count(number: int, word: str, plural: str = "") -> str:

@@ -127,15 +127,6 @@ class StateDifference:
 
     moves: tuple[PodMove, ...] = ()
 
-    @property
-    def newly_pending(self) -> tuple[PodMove, ...]:
-        """Pods that had a node before and are pending now."""
-        return tuple(m for m in self.moves if m.before.node and not m.after.node and not m.after.gone)
-
-    @property
-    def newly_placed(self) -> tuple[PodMove, ...]:
-        return tuple(m for m in self.moves if m.after.node and not m.before.node)
-
 
 def compare_states(before: PodPlacements, after: PodPlacements) -> StateDifference:
     """Return the difference of two states; a pod missing from one of them is gone there."""

@@ -197,10 +197,8 @@ LETTERS = st.lists(st.sampled_from("abcdef"), unique=True, max_size=6)
 @given(LETTERS, LETTERS, st.lists(st.sampled_from("abcdef"), unique=True, max_size=6))
 def test_order_agrees_with_insertion(items: list[str], first: list[str], live: list[str]) -> None:
     assert interleave(items, first, live, "") == naive_order(items, first, live)
-    find_resource_by_key = interleave(
-        [{"k": i} for i in items], [{"k": i} for i in first], [{"k": i} for i in live], "k"
-    )
-    assert [item["k"] for item in find_resource_by_key] == naive_order(items, first, live)
+    ordered = interleave([{"k": i} for i in items], [{"k": i} for i in first], [{"k": i} for i in live], "k")
+    assert [item["k"] for item in ordered] == naive_order(items, first, live)
 
 
 @given(things(), things())

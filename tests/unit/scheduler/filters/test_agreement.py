@@ -8,7 +8,7 @@ from hypothesis import given
 
 from plimsoll.api.core import Pod
 from plimsoll.scheduler.filters.filter import Filter
-from plimsoll.scheduler.filters.node_affinity import NamedNodesFilter, NodeAffinityFilter, NodeAffinityIndex
+from plimsoll.scheduler.filters.node_affinity import NodeAffinityFilter, NodeAffinityIndex
 from plimsoll.scheduler.filters.node_name import NodeNameFilter
 from plimsoll.scheduler.filters.node_ports import NodePortsFilter, UsedPorts
 from plimsoll.scheduler.filters.node_resources import NodeResourcesFilter
@@ -20,7 +20,6 @@ from tests.unit.scheduler.build import node, pod, pod_info_of, snapshot_of
 from tests.unit.scheduler.samples import NODES, SEEDS, Draws
 
 RULES = (
-    NamedNodesFilter,
     NodeUnschedulableFilter,
     NodeNameFilter,
     TaintTolerationFilter,

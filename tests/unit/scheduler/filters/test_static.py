@@ -9,12 +9,12 @@ import pytest
 from plimsoll.api.core import Pod
 from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.filters.filter import Filter
-from plimsoll.scheduler.filters.node_affinity import NamedNodesFilter, NodeAffinityFilter, NodeAffinityIndex
+from plimsoll.scheduler.filters.node_affinity import NodeAffinityFilter, NodeAffinityIndex
 from plimsoll.scheduler.filters.node_name import NodeNameFilter
 from plimsoll.scheduler.filters.node_unschedulable import NodeUnschedulableFilter
 from plimsoll.scheduler.filters.static import SignatureIndex
 from plimsoll.scheduler.filters.taint_toleration import HardTaints, TaintTolerationFilter
-from plimsoll.scheduler.reasons import NodeReason, Rule, render
+from plimsoll.scheduler.reasons import render
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from tests.unit.scheduler.build import node, pod, pod_info_of, snapshot_of
 
@@ -174,26 +174,6 @@ def test_a_pod_without_wishes_is_not_concerned(zones: Snapshot) -> None:
     soft = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": prefers}}
     for wanting in (pod("p"), pod("p", affinity={}), pod("p", affinity=soft)):
         assert NodeAffinityFilter.pre_filter(pod_info_of(wanting, zones), zones) is None
-        assert NamedNodesFilter.pre_filter(pod_info_of(wanting, zones), zones) is None
-
-
-def test_named_nodes(zones: Snapshot) -> None:
-    either = pod("p", affinity=affinity(names("In", "a1"), names("In", "b1")))
-    assert passing(NamedNodesFilter, either, zones) == ["a1", "b1"]
-    assert text(NamedNodesFilter, either, zones, "a2") == "node(s) didn't satisfy plugin(s) [NodeAffinity]"
-    assert passing(NamedNodesFilter, pod("p", affinity=affinity(names("In", "gone"))), zones) == []
-    open_ended = pod("p", affinity=affinity(names("In", "a1"), labels("zone", "In", "b")))
-    assert NamedNodesFilter.pre_filter(pod_info_of(open_ended, zones), zones) is None
-
-
-def test_names_that_contradict_each_other_fit_no_node(zones: Snapshot) -> None:
-    fields = [*names("In", "a1")["matchFields"], *names("In", "a2")["matchFields"]]
-    reason = NamedNodesFilter.pre_filter(
-        pod_info_of(pod("p", affinity=affinity({"matchFields": fields})), zones), zones
-    )
-    assert isinstance(reason, NodeReason)
-    assert (reason.rule, reason.code) == (Rule.NODE_AFFINITY, VerdictCode.UNRESOLVABLE)
-    assert render(reason) == "pod affinity terms conflict"
 
 
 # -- how little is worked out again
