@@ -36,11 +36,6 @@ def is_wanted(name: str) -> bool:
     return base.endswith(SUFFIXES) and not base.startswith("._")  # "._x" is what macOS adds for x
 
 
-def read_texts(file: BinaryIO, source: str, bounds: Bounds | None = None) -> Iterator[tuple[str, bytes]]:
-    """Yield the texts of an open file, each with the name of its source."""
-    yield from TextReader(bounds).read(file, source)
-
-
 class TextReader:
     """Reader of the texts of several files under common limits."""
 

@@ -102,33 +102,6 @@ class TtrpcStream(Protocol):
     def close(self) -> None: ...
 
 
-class SocketStream:
-    """Stream over a socket's reader and writer."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
-
-    async def read(self, length: int) -> bytes:
-        try:
-            return await self._reader.read(length)
-        except OSError:
-            return b""
-
-    async def write(self, *parts: bytes) -> bool:
-        if self._writer.is_closing():
-            return False
-        self._writer.writelines(parts)
-        try:
-            await self._writer.drain()
-        except OSError:
-            return False
-        return True
-
-    def close(self) -> None:
-        self._writer.close()
-
-
 @dataclass(frozen=True, slots=True)
 class Frame:
     """Received message; without data if it was too long."""

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.common.archives import read_texts
+from plimsoll.common.archives import TextReader
 from plimsoll.common.input_limits import Bounds
 from plimsoll.errors import InputError
 from plimsoll.tools.cluster_state.manifests import parse_objects, read_objects
@@ -313,7 +313,7 @@ def test_zstandard_is_named(tmp_path: Path) -> None:
 )
 def test_garbage_is_an_input_error_or_nothing(content: bytes, magic: bytes) -> None:
     try:
-        for source, text in read_texts(io.BytesIO(magic + content), "f"):
+        for source, text in TextReader().read(io.BytesIO(magic + content), "f"):
             list(parse_objects(text, source))
     except InputError:
         return

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.common.archives import read_texts
+from plimsoll.common.archives import TextReader
 from plimsoll.common.input_limits import (
     DEFAULT_MAX,
     Bounds,
@@ -50,7 +50,7 @@ def test_whoever_wants_more_says_so() -> None:
 def test_a_size_that_is_none(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLIMSOLL_MAX_INPUT", given)
     with pytest.raises(ConfigError, match="PLIMSOLL_MAX_INPUT"):
-        list(read_texts(io.BytesIO(b"kind: Pod\n"), "f"))
+        list(TextReader().read(io.BytesIO(b"kind: Pod\n"), "f"))
 
 
 def _write(path: Path, text: str) -> None:

@@ -14,7 +14,7 @@ from plimsoll.protocols import ttrpc
 from plimsoll.protocols.messages import nri
 from plimsoll.protocols.messages import ttrpc as envelopes
 from plimsoll.protocols.nri.events import RUNTIME
-from plimsoll.protocols.ttrpc import FrameHeader, Server, SocketStream, TtrpcClient, TtrpcFault
+from plimsoll.protocols.ttrpc import FrameHeader, Server, TtrpcClient, TtrpcFault
 
 REGISTER = RUNTIME.methods_by_name["RegisterPlugin"]
 UPDATE = RUNTIME.methods_by_name["UpdateContainers"]
@@ -30,6 +30,33 @@ GOLDEN_REQUEST = (
 #: An empty answer to it, and one that says no.
 GOLDEN_EMPTY = bytes.fromhex("00000000000000010200")
 GOLDEN_REFUSED = bytes.fromhex("00000008000000010200") + b"\x0a\x06\x08\x02\x12\x02no"
+
+
+class SocketStream:
+    """Stream over a socket's reader and writer."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def read(self, length: int) -> bytes:
+        try:
+            return await self._reader.read(length)
+        except OSError:
+            return b""
+
+    async def write(self, *parts: bytes) -> bool:
+        if self._writer.is_closing():
+            return False
+        self._writer.writelines(parts)
+        try:
+            await self._writer.drain()
+        except OSError:
+            return False
+        return True
+
+    def close(self) -> None:
+        self._writer.close()
 
 
 async def _pair() -> tuple[SocketStream, SocketStream]:
