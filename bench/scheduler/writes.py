@@ -29,7 +29,7 @@ from plimsoll.client.informer import EventHandler, Informer
 from plimsoll.client.kubeconfig import find_config
 from plimsoll.ledger.claims import ChargedClaim, resolve_claim_names
 from plimsoll.ledger.requests import DEFAULTS
-from plimsoll.scheduler.binding.bind import BindFailure, BindSuccess
+from plimsoll.scheduler.binding.result import BindFailure, BindSuccess
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.process.api_writer import ApiWriter
 from plimsoll.scheduler.process.binder import PodBinder

@@ -12,7 +12,8 @@ import yaml
 
 from plimsoll.apiserver.auth.users import ADMIN, CONTROLLERS, MASTERS, NODES, SCHEDULER, User
 from plimsoll.apiserver.protobuf import encode_body
-from plimsoll.apiserver.registry.resources import RESOURCES, SUBRESOURCES, Resource, find_resource_by_kind
+from plimsoll.apiserver.registry.resource import Resource
+from plimsoll.apiserver.registry.resources import RESOURCES, SUBRESOURCES, find_resource_by_kind
 from plimsoll.apiserver.registry.schema import schema_for
 from plimsoll.apiserver.request import ApiRequest
 from plimsoll.apiserver.storage import ObjectKey, Store

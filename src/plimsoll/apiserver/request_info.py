@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from plimsoll.apiserver.registry.resources import SUBRESOURCES, Resource, find_resource
+from plimsoll.apiserver.registry.resource import Resource
+from plimsoll.apiserver.registry.resources import SUBRESOURCES, find_resource
 from plimsoll.apiserver.status import method_not_supported, path_not_found
 
 _NAMED_VERBS = {"GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plimsoll.api.names import label_key, label_value
-from plimsoll.apiserver.registry.resources import Resource
+from plimsoll.apiserver.registry.resource import Resource
 from plimsoll.apiserver.status import bad_request
 
 _TOKEN = re.compile(r"\s*(?:(!=|==|=|>|<|!|,|\(|\))|([^\s!=><,()]+))")

@@ -19,65 +19,28 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from plimsoll.api.core import Pod
 from plimsoll.errors import ConfigError
 from plimsoll.ledger.fit import PodAdmitResult
 from plimsoll.ledger.node_ledger import pod_key
-from plimsoll.node.admission.admission_handler import AdmissionHandler, is_terminal
+from plimsoll.node.admission.admission_handler import is_terminal
 from plimsoll.node.admission.preemption import CONDITION_REASON, MESSAGE, REASON
-from plimsoll.node.cgroup_planner import CgroupPlanner
-from plimsoll.node.cgroups import Cgroups
-from plimsoll.node.cgroups.ownership import RootMark
 from plimsoll.node.cgroups.values import CgroupFault
-from plimsoll.node.cgroups.watch import CgroupWatch
-from plimsoll.node.claims.claim_info_cache import ClaimInfoCache
-from plimsoll.node.containers import Runtime, RuntimeFault
-from plimsoll.node.eviction.manager import EvictionManager, PodEviction, admit_under_pressure
+from plimsoll.node.components import Components
+from plimsoll.node.eviction.manager import PodEviction, admit_under_pressure
+from plimsoll.node.housekeeping import HOUSEKEEPING_SECONDS, Housekeeping
 from plimsoll.node.machine.machine import available_to_pods
-from plimsoll.node.nri import NriServer
-from plimsoll.node.plugins import PluginManager
-from plimsoll.node.podresources import PodResourcesServer
-from plimsoll.node.podresources.provider import PodResourcesProvider
-from plimsoll.node.pods.backoff import StepFailure, record_failure
-from plimsoll.node.pods.dependencies import WorkerDependencies
 from plimsoll.node.pods.pod_state import TerminationRequest
-from plimsoll.node.pods.steps import read_claims
 from plimsoll.node.pods.worker import PodWorker, reject
-from plimsoll.node.slice_cleaner import SliceCleaner
-from plimsoll.node.status.reporter import NodeStatusReporter
 
 _log = logging.getLogger("plimsoll.node")
 
 #: The kubelet's reason for a pod whose admission check failed with an error.
 _UNEXPECTED = "UnexpectedAdmissionError"
-#: Interval of the search for orphaned claims, pods and cgroups (seconds).
-_HOUSEKEEPING_SECONDS = 60.0
 #: Time a critical pod waits for its preemption victims to terminate (seconds).
 _PREEMPTION_SECONDS = 120.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Components:
-    """Components of one agent; None for those that are disabled."""
-
-    status_reporter: NodeStatusReporter
-    admission_handler: AdmissionHandler
-    claim_cache: ClaimInfoCache
-    runtime: Runtime
-    cgroups: Cgroups
-    cgroup_planner: CgroupPlanner
-    worker_deps: WorkerDependencies  #: dependencies shared by the pod workers
-    pod_resources_provider: PodResourcesProvider
-    mark: RootMark  #: ownership mark on the root cgroup
-    plugins: PluginManager | None = None
-    slice_cleaner: SliceCleaner | None = None
-    nri: NriServer | None = None
-    pod_resources: PodResourcesServer | None = None
-    eviction_manager: EvictionManager | None = None
-    cgroup_watch: CgroupWatch | None = None
 
 
 class Agent:
@@ -87,14 +50,13 @@ class Agent:
         self,
         components: Components,
         *,
-        housekeeping_seconds: float = _HOUSEKEEPING_SECONDS,
+        housekeeping_seconds: float = HOUSEKEEPING_SECONDS,
         preemption_seconds: float = _PREEMPTION_SECONDS,
     ) -> None:
         self.components = components
         self.status_reporter = components.status_reporter
         self.admission_handler = components.admission_handler
         self.name = components.status_reporter.name
-        self._housekeeping_seconds = housekeeping_seconds
         self._preemption_seconds = preemption_seconds
         self._pods: dict[str, Pod] = {}
         self._workers: dict[str, PodWorker] = {}
@@ -102,9 +64,9 @@ class Agent:
         self._termination_tasks: dict[str, asyncio.Task[None]] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._qos_cgroups_changed = asyncio.Event()
-        self._drivers_changed = asyncio.Event()
-        #: A driver call failed that no worker retries (prepare or unprepare); counts the attempts.
-        self._failed_calls: StepFailure | None = None
+        self._housekeeping = Housekeeping(
+            components, self._pods, self._workers, running=self.running, interval=housekeeping_seconds
+        )
 
     # -- lifecycle
 
@@ -209,7 +171,7 @@ class Agent:
         for pod in others:
             self._admission_queue.put_nowait(pod)
         self._start_task(self._admit_pods(), "admission")
-        self._start_task(self._run_housekeeping(), "housekeeping")
+        self._start_task(self._housekeeping.run(), "housekeeping")
         self.components.pod_resources_provider.invalidate()
 
     def pod_added(self, pod: Pod) -> None:
@@ -367,11 +329,11 @@ class Agent:
             worker.claims_released(uids)
 
     def _notify_workers(self) -> None:
-        self._drivers_changed.set()
+        self._housekeeping.on_drivers_changed()
         for worker in self._workers.values():
             worker.notify()
 
-    # -- housekeeping
+    # -- cgroups and cleanup
 
     def _set_up_root(self) -> tuple[CgroupFault, ...]:
         """Create the root cgroup and the QoS cgroups, limited to what the machine leaves for pods."""
@@ -400,74 +362,9 @@ class Agent:
             except Exception:
                 _log.exception("%s: QoS cgroups were not updated", self.name)
 
-    async def _run_housekeeping(self) -> None:
-        """Clean up orphans periodically."""
-        while True:
-            self._drivers_changed.clear()
-            try:
-                await self.clean_up_orphans()
-            except Exception:
-                _log.exception("%s: housekeeping failed; retrying later", self.name)
-            await self._wait_for_housekeeping()
-
-    async def _wait_for_housekeeping(self) -> None:
-        """Wait for the next interval; after a failed driver call, only for its retry or until a driver
-        connects, because another claim may need the devices.
-        """
-        seconds = self._housekeeping_seconds
-        if self._failed_calls is not None:
-            seconds = min(seconds, self._failed_calls.retry_at(self.components.worker_deps.timing))
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                while True:
-                    await self._drivers_changed.wait()
-                    self._drivers_changed.clear()
-                    if self._failed_calls is not None:
-                        return
-
     async def clean_up_orphans(self) -> None:
-        """Stop and clean up what belongs to deleted pods: sandboxes, claims, cgroups and
-        checkpoint entries.
-        """
-        components = self.components
-        if components.claim_cache.needs_rebuild:
-            await self._rebuild_claims()
-        for sandbox in components.runtime.sandboxes():
-            if sandbox.uid not in self._pods and sandbox.uid not in self._workers:
-                _log.info("%s: pod %s was deleted; stopping its containers", self.name, sandbox.name)
-                await components.runtime.stop_sandbox(sandbox.uid)
-                await components.claim_cache.unprepare(sandbox.uid)
-                await components.runtime.remove_sandbox(sandbox.uid)
-        known = {*self._workers, *(state.uid for state in components.runtime.sandboxes())}
-        faults = await components.claim_cache.reconcile(known)
-        for fault in faults:
-            _log.warning("%s: claim %s: %s", self.name, fault.claim, fault.message)
-        failed = "; ".join(fault.message for fault in faults)
-        self._failed_calls = (
-            record_failure(self._failed_calls, "", failed, 0.0)
-            if faults or components.claim_cache.needs_rebuild
-            else None
-        )
-        for uid in await asyncio.to_thread(components.cgroups.pods):
-            if uid not in self._pods and uid not in self._workers:
-                await asyncio.to_thread(components.cgroups.remove_pod, uid)
-        await (
-            self.admission_handler.flush()
-        )  # pods deleted while no agent ran, and changes that could not be saved
-
-    async def _rebuild_claims(self) -> None:
-        """Prepare the claims of all pods again after the claim checkpoint was lost; drivers treat it as a
-        repetition.
-        """
-        pods = []
-        for pod in self.running():
-            claims = await read_claims(pod, self.components.worker_deps)
-            if isinstance(claims, RuntimeFault):
-                _log.warning("%s: pod %s: %s", self.name, _format_pod(pod), claims.message)
-                return  # all or none: claims missing from the cache would be unprepared
-            pods.append((pod, claims))
-        for fault in await self.components.claim_cache.rebuild(pods):
-            _log.warning("%s: claim %s: %s", self.name, fault.claim, fault.message)
+        """Clean up what belongs to deleted pods at once, without waiting for the next interval."""
+        await self._housekeeping.clean_up_orphans()
 
     def _needs_cleanup(self, pod: Pod) -> bool:
         """Return whether a terminated pod still needs work: it is being deleted, or left something behind."""

@@ -25,7 +25,8 @@ from plimsoll.api.storage import (
 from plimsoll.ledger.claims import resolve_claim_names
 from plimsoll.ledger.requests import PodResourcesOptions, pod_requests
 from plimsoll.ledger.units import CPU, PODS, to_units
-from plimsoll.scheduler.snapshot.snapshot import TERMINAL_PHASES, Snapshot
+from plimsoll.scheduler.snapshot.changes import TERMINAL_PHASES
+from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 
 class EventKind(Enum):

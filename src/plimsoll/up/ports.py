@@ -16,27 +16,27 @@ from pathlib import Path
 from plimsoll.errors import ConfigError
 
 API, DASHBOARD = "api", "dashboard"
-USUAL = {API: 6443, DASHBOARD: 6480}
+DEFAULT_PORTS = {API: 6443, DASHBOARD: 6480}
 _MOST = 65535
 
 
 class Ports:
-    """The ports of one data directory."""
+    """Ports of one data directory."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._known = _read(path)
 
     def choose(self, what: str, host: str, wanted: int | None) -> int:
-        """A port to listen on; 0 is any free one. None: the usual one, if it is free."""
+        """Return the port to listen on, 0 for any free one; `wanted` is None for the default port."""
         if wanted:
             return wanted
         before = self._known.get(what, 0)
-        usual = USUAL[what] if wanted is None else 0
-        return find_free_port(host, [port for port in (before, usual) if port])
+        default = DEFAULT_PORTS[what] if wanted is None else 0
+        return find_free_port(host, [port for port in (before, default) if port])
 
     def keep(self, what: str, port: int) -> None:
-        """Remember a port for the next time."""
+        """Keep a port for the next start."""
         if self._known.get(what) == port:
             return
         self._known[what] = port
@@ -58,7 +58,7 @@ def _read(path: Path) -> dict[str, int]:
 
 
 def find_free_port(host: str, ports: Iterable[int]) -> int:
-    """The first of these ports that can be listened on, or 0 if none can."""
+    """Return the first of these ports that is free, or 0."""
     return next((port for port in ports if find_obstacle(host, port) is None), 0)
 
 
@@ -75,3 +75,16 @@ def find_obstacle(host: str, port: int) -> OSError | None:
     except OSError as error:
         return error
     return None
+
+
+def check_free(host: str, port: int, flag: str) -> None:
+    """Raise ConfigError if an address cannot be bound; port 0 always can."""
+    if port and (problem := find_obstacle(host, port)) is not None:
+        raise listen_error(host, port, problem, flag)
+
+
+def listen_error(host: str, port: int, error: OSError, flag: str) -> ConfigError:
+    """Return the error for an address that cannot be bound; `flag` chooses another one."""
+    return ConfigError(
+        f"cannot listen on {host}:{port}: {error.strerror or error}; choose another with {flag}"
+    )

@@ -13,11 +13,11 @@ import inspect
 import shlex
 import sys
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from shutil import which
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from plimsoll.api.forms import Form
@@ -42,10 +42,11 @@ from plimsoll.scheduler.process.configuration import DEFAULT_NAME, NAME, Schedul
 from plimsoll.scheduler.process.run import SchedulerProcess
 from plimsoll.tools.cluster_state.manifests import ParsedObject, read_objects
 from plimsoll.tools.device_file_check import require_valid_plan
+from plimsoll.up.components import RunningComponents
 from plimsoll.up.console import Console
 from plimsoll.up.local_nodes import MACHINE
 from plimsoll.up.manifests import LoadResult, load
-from plimsoll.up.ports import API, DASHBOARD, Ports, find_obstacle
+from plimsoll.up.ports import API, DASHBOARD, Ports, check_free, listen_error
 from plimsoll.up.settings import UpSettings
 from plimsoll.up.simulated import find_simulated, play
 
@@ -53,18 +54,18 @@ if TYPE_CHECKING:
     from plimsoll.tools.dashboard import Dashboard
 
 _READY_SECONDS = 60.0
-#: Simulated nodes that are ready in a second, at least.
+#: Simulated nodes that become ready per second, at least.
 _NODES_PER_SECOND = 20
 _STOP_SECONDS = 30.0
 _FORM = Form.V1_37.value
-#: How long containers have to end when all ends.
+#: Grace period of containers when the cluster stops.
 _GRACE_SECONDS = 5.0
-#: A unix socket's path has no more bytes.
+#: Longest path of a Unix socket in bytes.
 _SOCKET_PATH = 107
 
 
 class Up:
-    """The parts of one cluster; `run` it on the loop it is to live on."""
+    """Cluster of one machine, started and stopped as a whole."""
 
     def __init__(self, settings: UpSettings, console: Console | None = None) -> None:
         """Progress is written to `console` if it is given."""
@@ -76,16 +77,15 @@ class Up:
         self.devices: FakeDriverProcess | None = None
         self.dashboard: Dashboard | None = None
         self.loaded = LoadResult()
-        #: Called when the directory is ours, before anything is in it.
+        #: Called when the data directory is locked, before anything is written to it.
         self.on_locked: Callable[[], None] = lambda: None
         self._console = console
         self._ports: Ports | None = None
-        self._tasks: list[tuple[asyncio.Task[None], Callable[[], None]]] = []
-        self._stop = asyncio.Event()
+        self._parts = RunningComponents(ready_seconds=_READY_SECONDS, stop_seconds=_STOP_SECONDS)
 
     def stop(self) -> None:
-        """Ask for an orderly end; `run` returns when it is reached."""
-        self._stop.set()
+        """Request an orderly shutdown; `run` returns when it is complete."""
+        self._parts.stopping.set()
 
     @property
     def problems(self) -> list[str]:
@@ -108,13 +108,13 @@ class Up:
             self._ports = Ports(self.settings.data / "ports")
             self.server = await self._start_server(self._ports)
             try:
-                if await self._or_stopped(self._start_parts(self.server, found)):
+                if await self._parts.run_unless_stopped(self._start_parts(self.server, found)):
                     result = ready(self)
                     if inspect.isawaitable(result):
-                        await self._or_stopped(_all_of(result))
-                    await self._wait()
+                        await self._parts.run_unless_stopped(result)
+                    await self._parts.wait()
             finally:
-                await self._end()
+                await self._shut_down()
                 await self.server.stop()
         finally:
             lock.release()
@@ -138,7 +138,7 @@ class Up:
             "Ctrl-C ends it; the same command brings it back as it was.",
         ]
 
-    # -- beginning
+    # -- startup
 
     def _check(self) -> None:
         self._node_settings()  # names are refused before anything is made
@@ -166,7 +166,7 @@ class Up:
         settings = self.settings
         self._report("API server")
         port = ports.choose(API, settings.host, settings.port)
-        _refuse_taken(settings.host, port, "--listen")
+        check_free(settings.host, port, "--listen")
         try:
             server = await start_server(
                 ServerSettings(
@@ -174,7 +174,7 @@ class Up:
                 )
             )
         except OSError as error:
-            raise _no_listener(settings.host, port, error, "--listen") from None
+            raise listen_error(settings.host, port, error, "--listen") from None
         try:
             server.write_kubeconfig(settings.kubeconfig)
             ports.keep(API, server.port)
@@ -190,13 +190,13 @@ class Up:
     async def _start_parts(self, server: RunningServer, found: list[ParsedObject]) -> None:
         settings = self.settings
         self._report("scheduler")
-        # Its scheduler is everybody's: pods that name none are its own, too. Charges are written as its
-        # drivers write theirs.
+        # It schedules all pods, also those that name no scheduler, and writes charges in the form that the
+        # drivers use.
         wanted = SchedulerSettings(gates=settings.gates, wire_form=_FORM, listen="")
         wanted = wanted.named((DEFAULT_NAME, NAME))
         self.scheduler = SchedulerProcess(server.client(SCHEDULER), wanted)
-        self._begin("scheduler", self.scheduler.run(), self.scheduler.stop)
-        await self._usable(self.scheduler.ready(_READY_SECONDS))
+        self._parts.start("scheduler", self.scheduler.run(), self.scheduler.stop)
+        await self._parts.wait_ready(self.scheduler.ready(_READY_SECONDS))
         self._report_done("scheduler", "ready")
         await self._start_nodes(server)
         if settings.driver:
@@ -216,9 +216,9 @@ class Up:
             client = server.client() if many else server.client(node_user(node.names[0]))
             process = NodeProcess(client, node, client_for=lambda name: server.client(node_user(name)))
             self.nodes.append(process)
-            self._begin(f"node {node.names[0]}", process.run(), process.stop)
-        await asyncio.gather(*(self._usable(node.ready(_patience(node))) for node in self.nodes))
-        runs = "pods run as processes" if settings.runtime == "process" else "pods are states only"
+            self._parts.start(f"node {node.names[0]}", process.run(), process.stop)
+        await asyncio.gather(*(self._parts.wait_ready(node.ready(_patience(node))) for node in self.nodes))
+        runs = "pods run as processes" if settings.runtime == "process" else "pods are simulated"
         self._report_done("node", f"{settings.node}: {runs}")
         if settings.nodes:
             names = "sim-0" if settings.nodes == 1 else f"sim-0 to sim-{settings.nodes - 1}"
@@ -254,8 +254,8 @@ class Up:
         client_for = lambda name: server.client(node_user(name))  # noqa: E731
         process = play(server.client(), played, root, self.settings.gates, client_for)
         self.nodes.append(process)
-        self._begin("simulated nodes", process.run(), process.stop)
-        await self._usable(process.ready(_patience(process)))
+        self._parts.start("simulated nodes", process.run(), process.stop)
+        await self._parts.wait_ready(process.ready(_patience(process)))
         names = list(played)
         more = f" and {len(names) - 4} more" if len(names) > 4 else ""
         self._report_done("simulated", ", ".join(names[:4]) + more)
@@ -301,8 +301,8 @@ class Up:
         self.driver = CpuDriverProcess(
             server.client(driver_user(DRIVER_NAME)), settings, listen=self.settings.driver_listen
         )
-        self._begin("driver", self.driver.run(), self.driver.stop)
-        await self._usable(self.driver.wait_ready(_READY_SECONDS))
+        self._parts.start("driver", self.driver.run(), self.driver.stop)
+        await self._parts.wait_ready(self.driver.wait_ready(_READY_SECONDS))
         status = f"plimsoll driver cpu status --address {self.driver.address}"
         text = f"{DRIVER_NAME}: the CPUs of {self.settings.node}"
         self._report_done("driver", f"{text} ({status})" if self.driver.address else text)
@@ -337,8 +337,8 @@ class Up:
             control=self.settings.control,
             validate=require_valid_plan,
         )
-        self._begin("drivers of files", process.run(), process.stop)
-        await self._usable(process.wait_ready())
+        self._parts.start("drivers of files", process.run(), process.stop)
+        await self._parts.wait_ready(process.wait_ready())
         self._report_done(
             "drivers", f"{', '.join(plan.name for plan in plans)}: simulated devices on {where}"
         )
@@ -350,7 +350,7 @@ class Up:
         assert self._ports is not None
         self._report("dashboard")
         port = self._ports.choose(DASHBOARD, host, wanted)
-        _refuse_taken(host, port, "--dashboard")
+        check_free(host, port, "--dashboard")
         dashboard = Dashboard(server.client(), host=host, port=port, origin=server.url)
         await dashboard.start()
         self.dashboard = dashboard
@@ -369,81 +369,25 @@ class Up:
         if self._console is not None:
             self._console.done(what, text)
 
-    # -- parts that run
+    # -- shutdown
 
-    def _begin(self, name: str, work: Coroutine[Any, Any, None], stop: Callable[[], None]) -> None:
-        self._tasks.append((asyncio.create_task(work, name=name), stop))
-
-    async def _usable(self, ready: Coroutine[Any, Any, None]) -> None:
-        """Wait for a part to be ready, or for any part to fail."""
-        waiting = asyncio.ensure_future(ready)
-        try:
-            await asyncio.wait(
-                (waiting, *(task for task, _ in self._tasks)), return_when=asyncio.FIRST_COMPLETED
-            )
-            self._raise_failure()
-            await waiting
-        except TimeoutError:
-            raise ConfigError(f"not ready after {_READY_SECONDS:g} s; see the log") from None
-        finally:
-            waiting.cancel()
-            await asyncio.gather(waiting, return_exceptions=True)
-
-    # -- being there, and the end
-
-    async def _wait(self) -> None:
-        stopped = asyncio.ensure_future(self._stop.wait())
-        try:
-            await asyncio.wait(
-                (stopped, *(task for task, _ in self._tasks)), return_when=asyncio.FIRST_COMPLETED
-            )
-            self._raise_failure()
-        finally:
-            stopped.cancel()
-            await asyncio.gather(stopped, return_exceptions=True)
-
-    def _raise_failure(self) -> None:
-        for task, _ in self._tasks:
-            if task.done():
-                task.result()
-                if not self._stop.is_set():
-                    raise ConfigError(f"the {task.get_name()} exited unexpectedly; see the log")
-
-    async def _or_stopped(self, work: Coroutine[Any, Any, None]) -> bool:
-        task = asyncio.ensure_future(work)
-        stopped = asyncio.ensure_future(self._stop.wait())
-        try:
-            await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
-            if task.done():
-                task.result()
-            return task.done()
-        finally:
-            for each in (task, stopped):
-                each.cancel()
-            await asyncio.gather(task, stopped, return_exceptions=True)
-
-    async def _end(self) -> None:
-        """The last that came goes first: drivers before their nodes, nodes before the scheduler."""
-        self._stop.set()
+    async def _shut_down(self) -> None:
+        self._parts.stopping.set()
         if self.dashboard is not None:
             await self.dashboard.stop()
-        for task, stop in reversed(self._tasks):
-            stop()
-            await asyncio.wait((task,), timeout=_STOP_SECONDS)
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-        self._tasks.clear()
+        await self._parts.stop()
         if not self.settings.leave_running:
             for node in self.nodes:
                 for agent in node.agents.values():
                     if isinstance(agent, Agent) and node.settings.runtime == "process":
-                        await _end_containers(agent)
+                        await _stop_containers(agent)
 
 
-async def _end_containers(agent: Agent) -> None:
-    """End what runs, as when a machine is shut down: pods stay, and are begun again with the cluster.
+async def _stop_containers(agent: Agent) -> None:
+    """Stop the running containers, as when a machine shuts down: the pods stay, and start again with the
+    cluster.
 
-    A root of cgroups that another process uses is not this node's: nothing in it is touched.
+    Nothing is touched in a root cgroup that another process uses.
     """
     own = agent.components
     if await asyncio.to_thread(own.mark.take, own.cgroups.root_directories()):
@@ -465,7 +409,7 @@ def _is_auto(cpu: CpuSettings) -> bool:
 
 
 async def ensure_class(server: RunningServer) -> None:
-    """Have the class by which claims find the driver's devices; one that is there stays as it is."""
+    """Create the DeviceClass of the CPU driver, unless it exists."""
     tree = {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "DeviceClass",
@@ -479,10 +423,6 @@ async def ensure_class(server: RunningServer) -> None:
             raise
 
 
-async def _all_of(work: Awaitable[None]) -> None:
-    await work
-
-
 def _patience(node: NodeProcess) -> float:
     return _READY_SECONDS + node.settings.count / _NODES_PER_SECOND
 
@@ -493,16 +433,3 @@ def _path_lines() -> list[str]:
     if which("plimsoll") is not None or not (own / "plimsoll").exists():
         return []
     return [f"  export PATH={shlex.quote(str(own))}:$PATH"]
-
-
-def _refuse_taken(host: str, port: int, flag: str) -> None:
-    """Raise ConfigError if the address is in use, before anything is opened."""
-    if port and (problem := find_obstacle(host, port)) is not None:
-        raise _no_listener(host, port, problem, flag)
-
-
-def _no_listener(host: str, port: int, error: OSError, flag: str) -> ConfigError:
-    """Return why an address cannot be bound, and the fix."""
-    return ConfigError(
-        f"cannot listen on {host}:{port}: {error.strerror or error}; choose another with {flag}"
-    )

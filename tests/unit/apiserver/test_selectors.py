@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.apiserver.registry.resources import Resource, find_resource
+from plimsoll.apiserver.registry.resource import Resource
+from plimsoll.apiserver.registry.resources import find_resource
 from plimsoll.apiserver.selectors import parse_field_selector, parse_label_selector, read_selector
 from plimsoll.errors import ApiError
 from tests.unit.apiserver.build import refused

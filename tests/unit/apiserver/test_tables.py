@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.apiserver.registry.resources import RESOURCES, Resource, find_resource_by_key
+from plimsoll.apiserver.registry.resource import Resource
+from plimsoll.apiserver.registry.resources import RESOURCES, find_resource_by_key
 from plimsoll.apiserver.tables import to_table
 from plimsoll.apiserver.tables.row import format_duration, format_selector
 from plimsoll.errors import ApiError

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from plimsoll.apiserver.registry.resources import RESOURCES, Resource
+from plimsoll.apiserver.registry.resource import Resource
+from plimsoll.apiserver.registry.resources import RESOURCES
 from tests.unit.apiserver.build import MAPS, Bench, config_map, run
 
 #: AllowUnconditionalUpdate() returns false.

@@ -24,7 +24,7 @@ def free() -> int:
 
 
 def test_the_usual_one_else_any(tmp_path: Path, free: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(ports.USUAL, API, free)
+    monkeypatch.setitem(ports.DEFAULT_PORTS, API, free)
     mine = Ports(tmp_path / "ports")
     assert mine.choose(API, HOST, None) == free
     assert mine.choose(API, HOST, 0) == 0

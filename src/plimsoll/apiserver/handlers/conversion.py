@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from plimsoll.api import codec
-from plimsoll.apiserver.registry.resources import Resource
+from plimsoll.apiserver.registry.resource import Resource
 from plimsoll.apiserver.validation.event_conversion import event_to_core, event_to_events
 
 

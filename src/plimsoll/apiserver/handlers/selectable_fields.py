@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from plimsoll.api import codec
-from plimsoll.apiserver.registry.resources import Resource
+from plimsoll.apiserver.registry.resource import Resource
 from plimsoll.apiserver.selectors import FieldSelector, LabelMatcher
 from plimsoll.apiserver.storage import ObjectKey, StoredObject, StoreEvent
 

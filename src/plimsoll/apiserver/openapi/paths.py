@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from plimsoll.apiserver.openapi.schemas import tag_of, title_of
-from plimsoll.apiserver.registry.resources import RESOURCES, SUBRESOURCES, Resource
+from plimsoll.apiserver.registry.resource import Resource
+from plimsoll.apiserver.registry.resources import RESOURCES, SUBRESOURCES
 from plimsoll.apiserver.registry.schema import SchemaType, schema_for
 
 Tree = dict[str, Any]

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from plimsoll.apiserver.registry.resources import Resource
+from plimsoll.apiserver.registry.resource import Resource
 from plimsoll.apiserver.tables.columns import columns_of
 from plimsoll.apiserver.tables.row import TableRow, Tree
 from plimsoll.errors import ApiError

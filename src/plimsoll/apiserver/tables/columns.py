@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from plimsoll.apiserver.registry.resources import Resource
+from plimsoll.apiserver.registry.resource import Resource
 from plimsoll.apiserver.tables import core, pods, workloads
 from plimsoll.apiserver.tables.row import (
     NONE,

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from plimsoll.api.core import Container, Pod
 from plimsoll.api.timestamps import parse_time
@@ -45,9 +45,9 @@ from plimsoll.node.pods.probes import ProbeManager
 from plimsoll.node.pods.status import build_status, device_health, reject_status, reported_status
 from plimsoll.node.pods.status_input import StatusInput, Tree, text
 from plimsoll.node.pods.termination import pod_grace
+from plimsoll.node.pods.waiting import run_until, wait_until
 from plimsoll.node.pods.writer import LOG, WARNING
 
-T = TypeVar("T")
 Work: TypeAlias = "Callable[[], Coroutine[Any, Any, None]]"
 
 _REJECTED = "Pod was rejected: "
@@ -348,7 +348,7 @@ class PodWorker:
         handler = post_start_of(container)
         if handler is not None:
             work = run_hook(handler, container, id, self.pod, self.deps, POST_START_SECONDS)
-            result = await self._run_until(self._is_terminating, work)
+            result = await run_until(self._wake, self._is_terminating, work)
             if result is not None and not result.ok:
                 self._emit_warning("FailedPostStartHook", "PostStartHook failed", name)
                 await self.deps.runtime.stop_container(
@@ -397,33 +397,15 @@ class PodWorker:
     async def _finalize_deletion(self) -> None:
         """Remove what is left of the pod, and delete it from the API."""
         if not self._removed:
-            await self._run_until(self._is_removed, self.deps.writer.wait_until_written(self.uid))
+            await run_until(self._wake, self._is_removed, self.deps.writer.wait_until_written(self.uid))
         await self.deps.runtime.remove_sandbox(self.uid)
         if not self._removed:
-            gone = await self._run_until(self._is_removed, self.deps.writer.delete(self.pod))
+            gone = await run_until(self._wake, self._is_removed, self.deps.writer.delete(self.pod))
             self._removed = self._removed or bool(gone)
             if not self._removed:
-                await self._wait_until(self._is_removed)
+                await wait_until(self._wake, self._is_removed)
         self.deps.writer.forget(self.uid)
         self.finished = True
-
-    async def _run_until(self, condition: Callable[[], bool], work: Coroutine[Any, Any, T]) -> T | None:
-        """Return the result of the work, or None if the condition becomes true first."""
-        task = asyncio.create_task(work)
-        watch = asyncio.create_task(self._wait_until(condition))
-        try:
-            await asyncio.wait((task, watch), return_when=asyncio.FIRST_COMPLETED)
-            return task.result() if task.done() else None
-        finally:
-            for each in (task, watch):
-                each.cancel()
-            await asyncio.gather(task, watch, return_exceptions=True)
-
-    async def _wait_until(self, condition: Callable[[], bool]) -> None:
-        # The sync loop runs concurrently and clears the event; waiters are woken all the same.
-        while not condition():
-            await self._wake.wait()
-            await asyncio.sleep(0)
 
     def _is_removed(self) -> bool:
         return self._removed

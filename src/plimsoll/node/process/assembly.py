@@ -26,13 +26,14 @@ from plimsoll.ledger.cgroups.settings import CgroupSettings
 from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.node.admission.admission_handler import KIND, AdmissionHandler
 from plimsoll.node.admission.resize_manager import ResizeManager
-from plimsoll.node.agent import Agent, Components
+from plimsoll.node.agent import Agent
 from plimsoll.node.cgroup_planner import CgroupPlanner
 from plimsoll.node.cgroups import Cgroups, open_cgroups
 from plimsoll.node.cgroups.ownership import RootMark
 from plimsoll.node.cgroups.watch import CgroupWatch
 from plimsoll.node.claim_info import ClaimRef, Devices, DriverFault
 from plimsoll.node.claims.claim_info_cache import ClaimInfoCache
+from plimsoll.node.components import Components
 from plimsoll.node.eviction.manager import EvictionManager, EvictionSettings, NodeStats
 from plimsoll.node.eviction.usage import measure_node
 from plimsoll.node.layout import Layout

@@ -10,6 +10,7 @@ from plimsoll.node.containers import ContainerPhase
 from plimsoll.node.runtime import shims
 from plimsoll.node.runtime.container_process import ContainerProcess
 from plimsoll.node.runtime.state_dir import PodRecord
+from plimsoll.node.runtime.tasks import RuntimeTasks
 
 _log = logging.getLogger("plimsoll.node")
 
@@ -33,6 +34,29 @@ def set_up_cgroups(
         for id in cgroups.containers(uid):
             if id not in containers:
                 cgroups.remove_container(uid, id)
+
+
+async def restore_cgroups(
+    cgroups: Cgroups,
+    pods: Mapping[str, PodRecord],
+    containers: Mapping[str, ContainerProcess],
+    tasks: RuntimeTasks,
+) -> tuple[str, ...]:
+    """Create removed cgroups of pods and containers again; return what was missing."""
+    lost = []
+    for uid, pod in list(pods.items()):
+        # Changes of cgroups are serialized: if the pod is removed now, that follows this.
+        known = pods.get(uid) is pod and pod.running
+        if known and await tasks.call(restore_pod, cgroups, pod):
+            lost.append(f"pod {uid}")
+    for container in list(containers.values()):
+        if container.busy.locked():
+            continue  # it is being started or has exited; if needed, at the next check
+        async with container.busy:
+            exited = container.state.phase is ContainerPhase.EXITED
+            if not exited and await tasks.call(restore_container, cgroups, container):
+                lost.append(f"container {container.state.id}")
+    return tuple(lost)
 
 
 def restore_pod(cgroups: Cgroups, pod: PodRecord) -> bool:

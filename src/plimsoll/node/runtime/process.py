@@ -51,7 +51,7 @@ from plimsoll.node.layout import Layout, path_component
 from plimsoll.node.resources import LinuxResources, resources_from_plan
 from plimsoll.node.runtime import shims
 from plimsoll.node.runtime.adoption import read_state
-from plimsoll.node.runtime.cgroup_repair import restore_container, restore_pod, set_up_cgroups
+from plimsoll.node.runtime.cgroup_repair import restore_cgroups, set_up_cgroups
 from plimsoll.node.runtime.commands import Command, command_of, cpus_in, stop_signal
 from plimsoll.node.runtime.container_process import KILLED, ContainerProcess
 from plimsoll.node.runtime.container_spec import (
@@ -443,23 +443,8 @@ class ProcessRuntime:
 
         The root cgroup has to exist.
         """
-        return await self._tasks.complete(self._restore_cgroups())
-
-    async def _restore_cgroups(self) -> tuple[str, ...]:
-        lost = []
-        for uid, pod in list(self._sandboxes.records.items()):
-            # Changes of cgroups are serialized: if the pod is removed now, that follows this.
-            known = self._sandboxes.records.get(uid) is pod and pod.running
-            if known and await self._tasks.call(restore_pod, self._cgroups, pod):
-                lost.append(f"pod {uid}")
-        for container in list(self._containers.values()):
-            if container.busy.locked():
-                continue  # it is being started or has exited; if needed, at the next check
-            async with container.busy:
-                exited = container.state.phase is ContainerPhase.EXITED
-                if not exited and await self._tasks.call(restore_container, self._cgroups, container):
-                    lost.append(f"container {container.state.id}")
-        return tuple(lost)
+        work = restore_cgroups(self._cgroups, self._sandboxes.records, self._containers, self._tasks)
+        return await self._tasks.complete(work)
 
     async def _adopt(self, container: ContainerProcess) -> None:
         try:

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 from typing import TypeVar
 
 from plimsoll.api.core import Pod
@@ -34,6 +33,7 @@ from plimsoll.scheduler.binding.binding_conditions import (
     has_binding_conditions,
 )
 from plimsoll.scheduler.binding.pod_conditions import BindError, format_bind_error
+from plimsoll.scheduler.binding.result import BindFailure, BindStep, BindSuccess
 from plimsoll.scheduler.binding.writer import FINALIZER, BindingWriter, retry_until_answered
 from plimsoll.scheduler.result import Placement
 
@@ -46,36 +46,6 @@ FindConflict = Callable[[Sequence[ResourceClaim]], str]
 BINDING_TIMEOUT_MS = 600_000
 #: Attempts of a write on conflicts and server errors.
 MAX_ATTEMPTS = 5
-
-
-class BindStep(Enum):
-    """Steps of a binding, in order."""
-
-    FINALIZER = "finalizer"
-    ALLOCATION = "allocation"
-    RESERVATION = "reservation"
-    CHARGES = "charges"
-    CONDITIONS = "conditions"
-    BINDING = "binding"
-
-
-@dataclass(frozen=True, slots=True)
-class BindSuccess:
-    """Pod was bound; claims as the API has them now."""
-
-    node: str
-    claims: tuple[ResourceClaim, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class BindFailure:
-    """Pod was not bound: the failed step, the error, and what remains."""
-
-    step: BindStep
-    error: str  #: message for the event
-    settled: bool = True  #: False: something could not be undone; `on_claim` received it
-    final: bool = False  #: not to be retried: the pod is gone, or on another node
-    cause: InputError | None = None
 
 
 async def bind_pod(

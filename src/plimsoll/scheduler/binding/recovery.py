@@ -16,7 +16,7 @@ from plimsoll.api.resource import ResourceClaim, ResourceClaimConsumerReference
 from plimsoll.ledger.claims import resolve_claim_names
 from plimsoll.scheduler.devices.exact import DeviceMessage
 from plimsoll.scheduler.result import FitError
-from plimsoll.scheduler.snapshot.snapshot import TERMINAL_PHASES
+from plimsoll.scheduler.snapshot.changes import TERMINAL_PHASES
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,8 @@ from plimsoll.scheduler.preemption.node_filter import NodeFilter
 from plimsoll.scheduler.preemption.simulated_node import NodeSimulation
 from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason
-from plimsoll.scheduler.snapshot.snapshot import TERMINAL_PHASES, Snapshot
+from plimsoll.scheduler.snapshot.changes import TERMINAL_PHASES
+from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

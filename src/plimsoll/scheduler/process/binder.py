@@ -16,14 +16,8 @@ from functools import partial
 
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.errors import LeaseLostError
-from plimsoll.scheduler.binding.bind import (
-    BINDING_TIMEOUT_MS,
-    BindFailure,
-    BindStep,
-    BindSuccess,
-    OnClaim,
-    bind_pod,
-)
+from plimsoll.scheduler.binding.bind import BINDING_TIMEOUT_MS, OnClaim, bind_pod
+from plimsoll.scheduler.binding.result import BindFailure, BindStep, BindSuccess
 from plimsoll.scheduler.binding.writer import BindingWriter, retry_until_answered
 from plimsoll.scheduler.result import Placement
 

@@ -18,7 +18,7 @@ from functools import partial
 
 from plimsoll.api.core import Pod
 from plimsoll.common.structured_log import log_event
-from plimsoll.scheduler.binding.bind import BindFailure, BindSuccess
+from plimsoll.scheduler.binding.result import BindFailure, BindSuccess
 from plimsoll.scheduler.cycle import schedule_one
 from plimsoll.scheduler.devices import needs_capacity
 from plimsoll.scheduler.events import make_release_event, node_capacity

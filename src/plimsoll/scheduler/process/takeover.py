@@ -29,7 +29,7 @@ from plimsoll.scheduler.binding.recovery import StaleReservation, plan_recovery
 from plimsoll.scheduler.binding.writer import retry_until_answered
 from plimsoll.scheduler.process.api_writer import ApiWriter
 from plimsoll.scheduler.process.informers import SchedulerInformers
-from plimsoll.scheduler.snapshot.snapshot import TERMINAL_PHASES
+from plimsoll.scheduler.snapshot.changes import TERMINAL_PHASES
 
 LOG = logging.getLogger("plimsoll.scheduler")
 

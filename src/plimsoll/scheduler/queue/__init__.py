@@ -5,6 +5,7 @@ helps (`scheduler/queueing_hints.py`); `unschedulable_pods` finds those pods wit
 """
 
 from plimsoll.scheduler.queue.backoff import QueueSettings
-from plimsoll.scheduler.queue.queue import QueuedPodInfo, QueueState, SchedulingQueue
+from plimsoll.scheduler.queue.entry import QueuedPodInfo, QueueState
+from plimsoll.scheduler.queue.queue import SchedulingQueue
 
 __all__ = ["QueueSettings", "QueueState", "QueuedPodInfo", "SchedulingQueue"]

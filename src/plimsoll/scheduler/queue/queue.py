@@ -25,14 +25,13 @@ test_first_attempts_come_before_retries).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from enum import Enum
 
 from plimsoll.api.core import Pod
 from plimsoll.ledger.claims import resolve_claim_names
 from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.scheduler.events import ClusterEvent
 from plimsoll.scheduler.queue.backoff import QueueSettings, backoff_ms
+from plimsoll.scheduler.queue.entry import QueuedPodInfo, QueueEntry, QueueState
 from plimsoll.scheduler.queue.in_flight_events import InFlightEvents
 from plimsoll.scheduler.queue.ordered_keys import OrderedKeys
 from plimsoll.scheduler.queue.unschedulable_pods import UnschedulablePods
@@ -43,62 +42,9 @@ from plimsoll.scheduler.queueing_hints import (
     update_helps,
 )
 from plimsoll.scheduler.reasons import NodeReason, Rule
-from plimsoll.scheduler.snapshot.snapshot import TERMINAL_PHASES
+from plimsoll.scheduler.snapshot.changes import TERMINAL_PHASES
 
 __all__ = ["QueueSettings", "QueueState", "QueuedPodInfo", "SchedulingQueue"]
-
-
-class QueueState(Enum):
-    """State of a pod in the queue."""
-
-    ACTIVE = "active"
-    BACKOFF = "backoff"
-    UNSCHEDULABLE = "unschedulable"
-    GATED = "gated"  #: has scheduling gates
-    HELD = "held"  #: one of its claims is missing
-    IN_FLIGHT = "in flight"
-
-
-@dataclass(frozen=True, slots=True)
-class QueuedPodInfo:
-    """Pod popped for a scheduling attempt."""
-
-    pod: Pod
-    key: str
-    attempts: int  #: this one included
-    queued_at: int  #: when it was first added
-    first_tried_at: int
-
-
-@dataclass(slots=True)
-class _Entry:
-    """Queue entry of a pod."""
-
-    key: str
-    pod: Pod
-    queued_at: int
-    since: int  #: when it was added or last failed
-    number: int = 0  #: order among those with equal `since`
-    state: QueueState = QueueState.ACTIVE
-    attempts: int = 0
-    failures: int = 0  #: attempts in which no node fit
-    errors: int = 0  #: consecutive attempts that ended in an error
-    first_tried_at: int | None = None
-    due: int = 0  #: when its back-off ends
-    eager: int = 0  #: remaining attempts before the back-off ends
-    early: bool = False  #: whether the current attempt is one of those
-    rules: frozenset[Rule] = frozenset()
-    needs_capacity: bool = True  #: whether node capacity for its claims' charges was short
-    watched: tuple[tuple[str, str], ...] = ()  #: claims a held pod waits for, by namespace and name
-    # -- in flight
-    changed: frozenset[Rule] = field(default_factory=frozenset)  #: rules affected by updates in flight
-    activated: bool = False
-    gone: bool = False
-    again: Pod | None = None  #: pod added under the same key after removal
-
-    @property
-    def priority(self) -> int:
-        return self.pod.spec.priority or 0
 
 
 class SchedulingQueue:
@@ -106,7 +52,7 @@ class SchedulingQueue:
 
     def __init__(self, settings: QueueSettings | None = None) -> None:
         self.settings = settings or QueueSettings()
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, QueueEntry] = {}
         self._number = 0
         # -- active: never tried; tried, by priority; tried, by attempts
         self._fresh, self._tried, self._least = OrderedKeys(), OrderedKeys(), OrderedKeys()
@@ -178,7 +124,7 @@ class SchedulingQueue:
             else:
                 self.update(pod, now)
         elif not _is_over(pod):
-            entry = self._entries[key] = _Entry(key, pod, now, now)
+            entry = self._entries[key] = QueueEntry(key, pod, now, now)
             self._admit(entry, now)
 
     def update(self, pod: Pod, now: int) -> None:
@@ -232,7 +178,7 @@ class SchedulingQueue:
         if entry is None:
             if _is_over(pod):
                 return
-            entry = self._entries[key] = _Entry(key, pod, now, now)
+            entry = self._entries[key] = QueueEntry(key, pod, now, now)
         elif entry.state is QueueState.IN_FLIGHT:
             entry.attempts -= 1
             if not entry.attempts:
@@ -355,17 +301,17 @@ class SchedulingQueue:
 
     # -- internals
 
-    def _admit(self, entry: _Entry, now: int) -> None:
+    def _admit(self, entry: QueueEntry, now: int) -> None:
         """Make a pod ready, or gate it."""
         self._stamp(entry, now)
         self._place(entry, QueueState.GATED if entry.pod.spec.scheduling_gates else QueueState.ACTIVE)
 
-    def _stamp(self, entry: _Entry, now: int) -> None:
+    def _stamp(self, entry: QueueEntry, now: int) -> None:
         """Set the time that orders a pod among its equals."""
         self._number += 1
         entry.since, entry.number = now, self._number
 
-    def _wake(self, entry: _Entry, now: int) -> None:
+    def _wake(self, entry: QueueEntry, now: int) -> None:
         self._place(entry, QueueState.ACTIVE if entry.due <= now else QueueState.BACKOFF)
 
     def _move(self, now: int) -> None:
@@ -412,7 +358,7 @@ class SchedulingQueue:
         self._turns += 1
         return self._least.first_key()
 
-    def _place(self, entry: _Entry, where: QueueState) -> None:
+    def _place(self, entry: QueueEntry, where: QueueState) -> None:
         """Move a pod to a state."""
         self._leave(entry)
         key, entry.state = entry.key, where
@@ -436,7 +382,7 @@ class SchedulingQueue:
                 for name in entry.watched:
                     self._held.setdefault(name, {})[key] = None
 
-    def _leave(self, entry: _Entry) -> None:
+    def _leave(self, entry: QueueEntry) -> None:
         """Remove a pod from the structures of its state."""
         key = entry.key
         match entry.state:
@@ -459,7 +405,7 @@ class SchedulingQueue:
                         self._held.pop(name, None)
                 entry.watched = ()
 
-    def _land(self, key: str) -> _Entry | None:
+    def _land(self, key: str) -> QueueEntry | None:
         """Return the entry of a pod that was in flight, which it no longer is."""
         entry = self._entries.get(key)
         if entry is None or entry.state is not QueueState.IN_FLIGHT:
@@ -467,7 +413,7 @@ class SchedulingQueue:
         self._log.end(key)
         return entry
 
-    def _is_over_with(self, entry: _Entry, now: int) -> bool:
+    def _is_over_with(self, entry: QueueEntry, now: int) -> bool:
         """Return whether a pod was removed while in flight; one that was added again is queued as new."""
         if not entry.gone:
             return False

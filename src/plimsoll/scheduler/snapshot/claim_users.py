@@ -5,12 +5,12 @@ Charges that are in no pod status follow claims, device classes and pools; this 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Set
 from typing import TypeAlias
 
 from plimsoll.api.core import Pod
 from plimsoll.api.resource import ResourceClaim
-from plimsoll.ledger.claims import ChargedClaim, resolve_claim_names
+from plimsoll.ledger.claims import resolve_claim_names
 from plimsoll.ledger.node_ledger import pod_key
 
 #: Lookup of a claim by namespace and name.
@@ -68,10 +68,3 @@ def _pools_of(claim: ResourceClaim) -> set[tuple[str, str]]:
     allocation = claim.status.allocation
     results = allocation.devices.results if allocation is not None else ()
     return {(result.driver, result.pool) for result in results}
-
-
-def have_same_charges(charged_claims: Iterable[ChargedClaim], others: Iterable[ChargedClaim]) -> bool:
-    """Return whether charges come from the same devices; what they consume from pools is ignored."""
-    return [(charged_claim.uid, charged_claim.parts) for charged_claim in charged_claims] == [
-        (charged_claim.uid, charged_claim.parts) for charged_claim in others
-    ]

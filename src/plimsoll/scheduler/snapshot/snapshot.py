@@ -19,21 +19,21 @@ from plimsoll.allocator import Features, Inventory
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.gates import Gates
 from plimsoll.api.resource import AllocationResult, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
-from plimsoll.ledger.claims import ChargeContext, ChargedClaim, read_charged_claims, resolve_claim_names
+from plimsoll.ledger.claims import ChargeContext, ChargedClaim, read_charged_claims
 from plimsoll.ledger.columns import Column, Mask, NodeColumns
 from plimsoll.ledger.node_ledger import NodeLedger, pod_key, resources_options
-from plimsoll.ledger.placement import charge_claims
 from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.scheduler.result import Placement
 from plimsoll.scheduler.snapshot.assumed_allocations import AssumedAllocations
-from plimsoll.scheduler.snapshot.claim_users import ClaimUsers, have_same_charges
+from plimsoll.scheduler.snapshot.changes import TERMINAL_PHASES, is_older, scheduling_fields
+from plimsoll.scheduler.snapshot.charges import charge_bound_pod, have_same_charges
+from plimsoll.scheduler.snapshot.claim_users import ClaimUsers
 from plimsoll.scheduler.snapshot.index import SnapshotIndex
 from plimsoll.scheduler.snapshot.published_devices import PublishedDevices
 
 I = TypeVar("I", bound=SnapshotIndex)  # noqa: E741
 T = TypeVar("T")
 _FIRST_SIZE = 64
-TERMINAL_PHASES = frozenset({"Succeeded", "Failed"})
 
 
 class Snapshot:
@@ -247,7 +247,7 @@ class Snapshot:
         for pod in self._pods_of_unknown_nodes.pop(name, {}).values():
             self._add_pod(row, pod)
         self._refresh(row)
-        if old is None or _but_heartbeat(node) != _but_heartbeat(old):
+        if old is None or scheduling_fields(node) != scheduling_fields(old):
             self._outdate_charges(row)
             self._bump_generation(row)
 
@@ -309,7 +309,7 @@ class Snapshot:
         key, ledger = pod_key(pod), self._ledger(row)
         known = self._pods.get(key)
         if known is None:
-            ledger.add(pod, self._bills(row, pod))
+            ledger.add(pod, self._unrecorded_charges(row, pod))
         else:
             if known[1] is pod:
                 return
@@ -348,26 +348,13 @@ class Snapshot:
             index.pod_removed(row, pod)
         self._users.remove(pod)
 
-    def _bills(self, row: int, pod: Pod) -> tuple[ChargedClaim, ...] | None:
-        """Return the charges of a bound pod's claims, priced now unless its status has them.
-
-        DIFF: pods that a scheduler without the gate has bound are charged for their claims, too; upstream
-        leaves them out (test_a_pod_bound_without_charges_is_priced).
-        """
+    def _unrecorded_charges(self, row: int, pod: Pod) -> tuple[ChargedClaim, ...] | None:
+        """Return the charges of a bound pod's claims, or None if its status has them or none are counted."""
         if not (self.options.count_claims and self.profile.charge_preallocated and pod.spec.resource_claims):
             return None
         if read_charged_claims(pod, self.profile):
             return None
-        names = resolve_claim_names(pod).values()
-        found = {name: self.claim(pod.metadata.namespace, name) for name in names}
-        claims = {name: claim for name, claim in found.items() if claim is not None}
-        priced = charge_claims(pod, claims, {}, self.charge_context(row))
-        return tuple(
-            sorted(
-                (b for b in priced if isinstance(b, ChargedClaim)),
-                key=lambda charged_claim: charged_claim.claim,
-            )
-        )
+        return charge_bound_pod(pod, self.claim, self.charge_context(row))
 
     # -- claims, classes, slices and other objects
 
@@ -376,7 +363,7 @@ class Snapshot:
         objects = self._objects.setdefault(kind, {})
         old = objects.get(key)
         if kind is ResourceClaim and old is not None:
-            if _is_older(new, old):
+            if is_older(new, old):
                 return
             if old.metadata.uid != new.metadata.uid:
                 self._remove_object(old)
@@ -459,7 +446,7 @@ class Snapshot:
         for key in sorted(stale & self._pods.keys()):
             row, pod = self._pods[key]
             entry = self._ledger(row).entries[key]
-            charged_claims = None if entry.assumed else self._bills(row, pod)
+            charged_claims = None if entry.assumed else self._unrecorded_charges(row, pod)
             if charged_claims is not None and not have_same_charges(charged_claims, entry.charged_claims):
                 self._ledger(row).update(pod, charged_claims)
                 self._refresh(row)
@@ -495,15 +482,3 @@ class Snapshot:
 
 def _name_of(object: Any) -> tuple[str, str]:
     return object.metadata.namespace, object.metadata.name
-
-
-def _but_heartbeat(node: Node) -> tuple[object, ...]:
-    """Return the parts of a node that rules read; other changes free nothing."""
-    meta, status = node.metadata, node.status
-    return status.allocatable, status.declared_features, meta.labels, meta.annotations, node.spec
-
-
-def _is_older(new: ResourceClaim, old: ResourceClaim) -> bool:
-    """Return whether a claim is older than its known state: the response to a write outran the watch."""
-    one, other = new.metadata.resource_version, old.metadata.resource_version
-    return one.isdecimal() and other.isdecimal() and int(one) < int(other)

@@ -18,7 +18,8 @@ from plimsoll.common.deprecation import warn_renamed
 from plimsoll.common.gc_pause import without_collection
 from plimsoll.errors import InputError
 from plimsoll.ledger.profile import AccountingProfile
-from plimsoll.scheduler.snapshot.snapshot import TERMINAL_PHASES, Snapshot
+from plimsoll.scheduler.snapshot.changes import TERMINAL_PHASES
+from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.tools.cluster_state.objects import ClusterObjects
 
 T = TypeVar("T", Pod, ResourceClaim)

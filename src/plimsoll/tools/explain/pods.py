@@ -26,7 +26,7 @@ from plimsoll.scheduler.preemption.candidates import LowestPriorities
 from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.result import FitError, Placement
-from plimsoll.scheduler.snapshot.snapshot import TERMINAL_PHASES
+from plimsoll.scheduler.snapshot.changes import TERMINAL_PHASES
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.explain.devices import describe_cluster_devices, describe_reasons
 from plimsoll.tools.explain.filter_run import FilterRun, run_filters, throwaway_ids

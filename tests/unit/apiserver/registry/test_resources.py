@@ -6,11 +6,10 @@ from collections import Counter
 
 import pytest
 
+from plimsoll.apiserver.registry.resource import ALL_VERBS, Resource
 from plimsoll.apiserver.registry.resources import (
-    ALL_VERBS,
     RESOURCES,
     SUBRESOURCES,
-    Resource,
     find_resource,
     find_resource_by_key,
     find_resource_by_kind,

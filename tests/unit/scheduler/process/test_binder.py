@@ -18,8 +18,9 @@ from plimsoll.api.forms import POD_KEY, read_pod
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.client.endpoints import PODS, RESOURCE_CLAIMS
 from plimsoll.errors import ApiError, UnreachableError
-from plimsoll.scheduler.binding.bind import BindFailure, BindStep, BindSuccess, bind_pod, release_claim
+from plimsoll.scheduler.binding.bind import bind_pod, release_claim
 from plimsoll.scheduler.binding.recovery import plan_recovery
+from plimsoll.scheduler.binding.result import BindFailure, BindStep, BindSuccess
 from plimsoll.scheduler.process.api_writer import ApiWriter, ChargeForm
 from plimsoll.scheduler.process.binder import PodBinder
 from plimsoll.scheduler.result import Placement

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.client.endpoints import RESOURCE_CLAIMS
 from plimsoll.errors import ApiError
-from plimsoll.scheduler.binding.bind import BindFailure, BindSuccess, bind_pod, release_claim
+from plimsoll.scheduler.binding.bind import bind_pod, release_claim
+from plimsoll.scheduler.binding.result import BindFailure, BindSuccess
 from tests.unit.scheduler.process.binding_cluster import (
     BEGUN,
     NEW,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from plimsoll.api.core import Pod
-from plimsoll.scheduler.binding.bind import BindFailure, BindStep, BindSuccess
+from plimsoll.scheduler.binding.result import BindFailure, BindStep, BindSuccess
 from plimsoll.scheduler.process.binder import PodBinder
 from plimsoll.scheduler.process.configuration import SchedulerSettings
 from plimsoll.scheduler.process.context import SchedulerContext

@@ -1,0 +1,39 @@
+"""Results of binding a pod, and the step at which a binding failed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from plimsoll.api.resource import ResourceClaim
+from plimsoll.errors import InputError
+
+
+class BindStep(Enum):
+    """Steps of a binding, in order."""
+
+    FINALIZER = "finalizer"
+    ALLOCATION = "allocation"
+    RESERVATION = "reservation"
+    CHARGES = "charges"
+    CONDITIONS = "conditions"
+    BINDING = "binding"
+
+
+@dataclass(frozen=True, slots=True)
+class BindSuccess:
+    """Pod was bound; claims as the API has them now."""
+
+    node: str
+    claims: tuple[ResourceClaim, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BindFailure:
+    """Pod was not bound: the failed step, the error, and what remains."""
+
+    step: BindStep
+    error: str  #: message for the event
+    settled: bool = True  #: False: something could not be undone; `on_claim` received it
+    final: bool = False  #: not to be retried: the pod is gone, or on another node
+    cause: InputError | None = None

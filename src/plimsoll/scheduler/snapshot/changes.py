@@ -1,0 +1,21 @@
+"""Changes of API objects that matter to scheduling."""
+
+from __future__ import annotations
+
+from plimsoll.api.core import Node
+from plimsoll.api.resource import ResourceClaim
+
+#: Phases of pods that no longer use resources.
+TERMINAL_PHASES = frozenset({"Succeeded", "Failed"})
+
+
+def scheduling_fields(node: Node) -> tuple[object, ...]:
+    """Return the parts of a node that rules read; other changes free nothing."""
+    meta, status = node.metadata, node.status
+    return status.allocatable, status.declared_features, meta.labels, meta.annotations, node.spec
+
+
+def is_older(new: ResourceClaim, old: ResourceClaim) -> bool:
+    """Return whether a claim is older than its known state: the response to a write outran the watch."""
+    one, other = new.metadata.resource_version, old.metadata.resource_version
+    return one.isdecimal() and other.isdecimal() and int(one) < int(other)

@@ -1,0 +1,54 @@
+"""Work that ends when a condition becomes true."""
+
+from __future__ import annotations
+
+import asyncio
+
+from plimsoll.node.pods.waiting import run_until, wait_until
+
+
+def test_finished_work_has_its_result() -> None:
+    async def work() -> int:
+        return 1
+
+    async def run() -> int | None:
+        return await run_until(asyncio.Event(), lambda: False, work())
+
+    assert asyncio.run(run()) == 1
+
+
+def test_work_is_canceled_when_the_condition_becomes_true() -> None:
+    async def run() -> None:
+        wake, canceled, conditions = asyncio.Event(), asyncio.Event(), [False]
+
+        async def work() -> int:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                canceled.set()
+                raise
+            return 1
+
+        task = asyncio.create_task(run_until(wake, lambda: conditions[0], work()))
+        await asyncio.sleep(0)
+        wake.set()  # a change of something else
+        await asyncio.sleep(0.01)
+        assert not task.done()
+        conditions[0] = True
+        assert await task is None
+        assert canceled.is_set()
+
+    asyncio.run(run())
+
+
+def test_waiters_are_woken_although_the_event_is_cleared_at_once() -> None:
+    async def run() -> None:
+        wake, conditions = asyncio.Event(), [False]
+        task = asyncio.create_task(wait_until(wake, lambda: conditions[0]))
+        await asyncio.sleep(0)
+        conditions[0] = True
+        wake.set()
+        wake.clear()
+        await asyncio.wait_for(task, 5)
+
+    asyncio.run(run())

@@ -1,0 +1,71 @@
+"""Components of a cluster: readiness, failures and the order of stopping."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from plimsoll.errors import ConfigError
+from plimsoll.up.components import RunningComponents
+
+
+def run(work: Callable[[RunningComponents], Awaitable[None]]) -> None:
+    async def story() -> None:
+        await work(RunningComponents(ready_seconds=5, stop_seconds=5))
+
+    asyncio.run(story())
+
+
+def test_components_stop_in_reverse_order() -> None:
+    stopped: list[str] = []
+
+    async def story(components: RunningComponents) -> None:
+        for name in ("scheduler", "node", "driver"):
+            end = asyncio.Event()
+
+            async def work(name: str = name, end: asyncio.Event = end) -> None:
+                await end.wait()
+                stopped.append(name)
+
+            components.start(name, work(), end.set)
+        await components.wait_ready(asyncio.sleep(0))
+        await components.stop()
+
+    run(story)
+    assert stopped == ["driver", "node", "scheduler"]
+
+
+def test_a_component_that_exits_is_a_failure_unless_the_cluster_stops() -> None:
+    async def story(components: RunningComponents) -> None:
+        components.start("driver", asyncio.sleep(0), lambda: None)
+        with pytest.raises(ConfigError, match="the driver exited unexpectedly"):
+            await components.wait()
+        with pytest.raises(ConfigError, match="the driver exited unexpectedly"):
+            await components.wait_ready(asyncio.sleep(60))
+        components.stopping.set()
+        await components.wait()
+        await components.stop()
+
+    run(story)
+
+
+def test_a_component_that_is_not_ready_in_time() -> None:
+    async def late() -> None:
+        raise TimeoutError
+
+    async def story(components: RunningComponents) -> None:
+        with pytest.raises(ConfigError, match="not ready after 5 s; see the log"):
+            await components.wait_ready(late())
+
+    run(story)
+
+
+def test_work_is_dropped_when_the_cluster_stops() -> None:
+    async def story(components: RunningComponents) -> None:
+        assert await components.run_unless_stopped(asyncio.sleep(0))
+        asyncio.get_running_loop().call_soon(components.stopping.set)
+        assert not await components.run_unless_stopped(asyncio.sleep(60))
+
+    run(story)
