@@ -8,15 +8,24 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 
-def parse_time(text: str | None) -> float | None:
-    """Parse a timestamp; None if it is absent or malformed."""
-    if not text:
+def parse_datetime(text: object) -> datetime | None:
+    """Parse a timestamp, in UTC unless it names a time zone; None if it is absent or malformed."""
+    if not isinstance(text, str):
         return None
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def parse_time(text: object) -> float | None:
+    """Parse a timestamp into seconds; None if it is absent, malformed or out of range."""
+    time = parse_datetime(text)
+    try:
+        return None if time is None else time.timestamp()
+    except OverflowError:
+        return None
 
 
 def format_time(seconds: float) -> str:

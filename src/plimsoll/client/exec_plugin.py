@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from plimsoll.api import codec
+from plimsoll.api.timestamps import parse_datetime
 from plimsoll.client.config import ClientConfig, ExecPlugin
 from plimsoll.errors import ConfigError, DecodeError
 
@@ -164,11 +165,10 @@ class ExecSource:
     def _time(text: str, who: str) -> datetime | None:
         if not text:
             return None
-        try:
-            when = datetime.fromisoformat(text)
-        except ValueError:
-            raise ConfigError(f"{who} printed an expirationTimestamp that is no time: {text!r}") from None
-        return when if when.tzinfo is not None else when.replace(tzinfo=UTC)
+        when = parse_datetime(text)
+        if when is None:
+            raise ConfigError(f"{who} printed an invalid expirationTimestamp: {text!r}")
+        return when
 
     def _hint(self) -> str:
         return f"\n{self._plugin.install_hint}" if self._plugin.install_hint else ""

@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
+from plimsoll.api.timestamps import format_micro_time
 from plimsoll.client.client import Client
 from plimsoll.client.endpoints import LEASES
 from plimsoll.errors import ApiError, ConfigError, LeaseLostError
@@ -208,13 +209,13 @@ class Election:
         """Release the lease, so that another candidate need not wait for it to expire."""
         if self._lease is None or not self.leading:
             return
-        now = _micro(self._wall())
+        now = format_micro_time(self._wall().timestamp())
         spec = {**self._record, "holderIdentity": "", "leaseDurationSeconds": 1}
         spec |= {"renewTime": now, "acquireTime": now}
         self._observe(await self._client.update(LEASES, {**self._lease, "spec": spec}, self.namespace))
 
     def _spec(self, old: dict[str, Any]) -> dict[str, Any]:
-        now = _micro(self._wall())
+        now = format_micro_time(self._wall().timestamp())
         transitions = old.get("leaseTransitions") or 0
         acquired = now
         if old.get("holderIdentity") == self.identity:
@@ -246,7 +247,3 @@ class Election:
         """Return whether the lease, as last seen, has not expired."""
         duration = self._record.get("leaseDurationSeconds")
         return self._seen_at + (duration if isinstance(duration, int) else 0) > self._clock()
-
-
-def _micro(when: datetime) -> str:
-    return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from plimsoll.api.core import Pod
 from plimsoll.api.gates import Gates
@@ -24,6 +24,7 @@ from plimsoll.api.resource import (
     DeviceRequest,
     ResourceClaim,
 )
+from plimsoll.api.timestamps import parse_datetime
 from plimsoll.ledger.amounts import Amounts, add_amounts, is_huge_page, raise_amounts
 from plimsoll.ledger.requests import PodResourcesOptions, pod_limits, pod_requests
 from plimsoll.ledger.units import STANDARD_RESOURCES, is_extended_resource
@@ -156,13 +157,9 @@ def pod_usage(pod: Pod, now: datetime, gates: Gates = _ALL_ON) -> dict[str, Quan
 def is_overdue(pod: Pod, now: datetime) -> bool:
     """Return whether the deletion grace period of a pod has passed, since its node may be lost."""
     text, grace = pod.metadata.deletion_timestamp, pod.metadata.deletion_grace_period_seconds
-    if not text or grace is None:
+    deleted = parse_datetime(text)
+    if deleted is None or grace is None:
         return False
-    try:
-        deleted = datetime.fromisoformat(text)
-    except ValueError:
-        return False
-    deleted = deleted if deleted.tzinfo else deleted.replace(tzinfo=UTC)
     return now - deleted > timedelta(seconds=max(-_LONGEST, min(grace, _LONGEST)))
 
 

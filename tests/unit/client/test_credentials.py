@@ -303,7 +303,7 @@ def test_a_certificate_from_a_plugin(tmp_path: Path) -> None:
         ("give()", "neither a token nor a certificate"),
         ("give(clientKeyData='x')", "a certificate or a key, but not both"),
         ("give(token=1)", "are not all texts"),
-        ("give(token='t', expirationTimestamp='soon')", "expirationTimestamp that is no time: 'soon'"),
+        ("give(token='t', expirationTimestamp='soon')", "invalid expirationTimestamp: 'soon'"),
         (
             "print(json.dumps({'kind': 'ExecCredential', 'apiVersion': info['apiVersion']}))",
             "printed no status",

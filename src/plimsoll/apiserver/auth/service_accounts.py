@@ -10,10 +10,10 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from plimsoll.api.codec import decode_tree
+from plimsoll.api.timestamps import format_time, parse_time
 from plimsoll.apiserver import status
 from plimsoll.apiserver.auth.attributes import StoreReader
 from plimsoll.apiserver.auth.jwt import SigningKey
@@ -181,14 +181,14 @@ class ServiceAccountTokens:
                 "name": name,
                 "namespace": namespace,
                 "uid": uid,
-                "creationTimestamp": _timestamp(now),
+                "creationTimestamp": format_time(now),
             },
             "spec": {
                 "audiences": audiences,
                 "expirationSeconds": seconds,
                 "boundObjectRef": spec.get("boundObjectRef"),
             },
-            "status": {"token": self._key.sign(claims), "expirationTimestamp": _timestamp(now + seconds)},
+            "status": {"token": self._key.sign(claims), "expirationTimestamp": format_time(now + seconds)},
         }
 
     def _bound_claims(self, namespace: str, account: str, reference: Any) -> dict[str, Any]:
@@ -309,15 +309,6 @@ def _metadata(raw: bytes) -> Mapping[str, Any]:
         return {}
 
 
-def _timestamp(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 def _seconds(stamp: Any) -> float | None:
     """Convert a timestamp to seconds; an unreadable one is long past."""
-    if stamp is None:
-        return None
-    try:
-        return datetime.fromisoformat(text(stamp)).timestamp()
-    except (ValueError, OverflowError, OSError):
-        return 0.0
+    return None if stamp is None else parse_time(stamp) or 0.0

@@ -7,10 +7,10 @@ Unchanged entries are written back as the same dict, so that an unchanged list c
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
+from plimsoll.api.timestamps import parse_time
 from plimsoll.apiserver.patch.field_set import SELF, FieldSet
 from plimsoll.apiserver.patch.go_json import quote
 from plimsoll.apiserver.patch.path_elements import parse_field_set, sort_key
@@ -176,13 +176,7 @@ def sort_set(fields: FieldSet) -> FieldSet:
 @lru_cache(maxsize=1024)
 def parse_entry_time(time: str | None) -> int:
     """Return the time of an entry in seconds since the epoch; 0 if it has none."""
-    if not time:
-        return 0
-    try:
-        timestamp = datetime.fromisoformat(time)
-        return int((timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=UTC)).timestamp())
-    except (ValueError, OverflowError):
-        return 0
+    return int(parse_time(time) or 0)
 
 
 def with_managed_fields(tree: dict[str, Any], entries: list[dict[str, Any]]) -> dict[str, Any]:

@@ -6,11 +6,12 @@ A field of the wrong type counts as absent.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
 
 from plimsoll.api.quantity import Number
+from plimsoll.api.timestamps import parse_datetime
 
 Tree: TypeAlias = dict[str, Any]
 Path: TypeAlias = tuple[str, ...]
@@ -96,13 +97,8 @@ def texts_of(value: Any) -> list[str]:
 @lru_cache(maxsize=4096)
 def parse_timestamp(text: str) -> datetime | None:
     """Parse a timestamp; None if it is unset or invalid."""
-    try:
-        timestamp = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    if timestamp.year <= 1:
-        return None
-    return timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=UTC)
+    timestamp = parse_datetime(text)
+    return None if timestamp is None or timestamp.year <= 1 else timestamp
 
 
 def format_age(value: Any, now: datetime, absent: str = UNKNOWN) -> str:

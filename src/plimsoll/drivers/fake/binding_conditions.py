@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 from plimsoll.api import codec
 from plimsoll.api.resource import AllocatedDeviceStatus, DeviceRequestAllocationResult, ResourceClaim
+from plimsoll.api.timestamps import format_time
 from plimsoll.client import Client
 from plimsoll.client.endpoints import RESOURCE_CLAIMS
 from plimsoll.client.informer import EventHandler, Informer
@@ -155,7 +156,7 @@ class BindingConditionWriter(EventHandler[ResourceClaim]):
                 return
 
     async def _write(self, namespace: str, name: str, uid: str, due: PendingCondition) -> None:
-        timestamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        timestamp = format_time(time.time())
         tree = {
             "apiVersion": RESOURCE_CLAIMS.api_version,
             "kind": RESOURCE_CLAIMS.kind,

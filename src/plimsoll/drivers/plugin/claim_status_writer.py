@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from random import Random
 
+from plimsoll.api.timestamps import format_time
 from plimsoll.client import Client
 from plimsoll.client.endpoints import RESOURCE_CLAIMS
 from plimsoll.client.retries import Backoff
@@ -225,7 +226,7 @@ class ClaimStatusWriter:
         allocated = [entry for entry in desired if get_device_key(entry) in current.allocated]
         unallocated = [entry for entry in desired if get_device_key(entry) not in current.allocated]
         if not is_current(current, allocated):
-            timestamp = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
+            timestamp = format_time(self._now().timestamp())
             answer = await self._client.patch(
                 RESOURCE_CLAIMS,
                 ref.name,

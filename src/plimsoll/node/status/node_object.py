@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 from plimsoll.api import codec
 from plimsoll.api.core import NodeAddress, ResourceList, Taint
 from plimsoll.api.quantity import Quantity
+from plimsoll.api.timestamps import format_micro_time, format_time
 from plimsoll.errors import InputError
 from plimsoll.ledger.amounts import is_huge_page
 from plimsoll.ledger.units import is_extended_resource
@@ -291,13 +291,3 @@ def _same_amount(one: Any, other: Any) -> bool:
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
-
-
-def format_time(now: float) -> str:
-    """Format a time as most fields have it."""
-    return datetime.fromtimestamp(int(now), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def format_micro_time(now: float) -> str:
-    """Format a time as leases have it."""
-    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

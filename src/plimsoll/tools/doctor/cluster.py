@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
 from plimsoll.api import codec
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.resource import ResourceClaim, ResourceSlice
+from plimsoll.api.timestamps import parse_time
 from plimsoll.client import Client
 from plimsoll.client.endpoints import LEASES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from plimsoll.errors import ApiError, DecodeError, UnreachableError
@@ -142,17 +142,6 @@ class _ClusterReader:
             driver = codec.decode(raw, ResourceSlice).spec.driver
             counts[driver] = counts.get(driver, 0) + 1
         self._found["slices"] = counts
-
-
-def parse_time(text: object) -> float | None:
-    """Parse an API timestamp into seconds; None if it is invalid."""
-    if not isinstance(text, str):
-        return None
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp()
 
 
 def clock_skew(date: str, before: float, after: float) -> float | None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import pwd
 import stat
-import time
 from dataclasses import dataclass
 from pathlib import Path
+
+from plimsoll.api.timestamps import format_time
 
 MOST_ENTRIES = 4096
 
@@ -150,8 +151,8 @@ def age_text(seconds: float) -> str:
     return f"{seconds:.0f}s"
 
 
-def date_text(parse_time: float) -> str:
+def format_date(seconds: float) -> str:
     try:
-        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(parse_time))
+        return format_time(seconds)
     except (OverflowError, ValueError, OSError):
         return "at an unknown time"

@@ -15,7 +15,7 @@ from plimsoll.node.layout import Layout, path_component
 from plimsoll.node.runtime import shims
 from plimsoll.node.runtime.state_dir import ContainerRecord, ExitRecord, PodRecord, RunRecord, load
 from plimsoll.tools.doctor.facts import ContainerDir, NodeFacts, PodDir, PodFacts, ShimProcess
-from plimsoll.tools.doctor.files import FileEntry, age_text, date_text, list_dir, size_text
+from plimsoll.tools.doctor.files import FileEntry, age_text, format_date, list_dir, size_text
 from plimsoll.tools.doctor.findings import DoctorFinding, Level, error, note, ok, warning
 from plimsoll.tools.doctor.processes import SPEC, Processes, find_shims, read_processes
 from plimsoll.tools.doctor.repairs import EndPod, EndShim, Quarantine, RemoveDir, RemoveFile
@@ -137,7 +137,7 @@ def judge(facts: NodeFacts) -> Iterator[DoctorFinding]:
     yield from _judge_orphans(facts)
     yield from _judge_temporary(facts)
     for entry in found.quarantine:
-        text = f"quarantined {date_text(entry.changed)}, {size_text(entry.size)}"
+        text = f"quarantined {format_date(entry.changed)}, {size_text(entry.size)}"
         yield note("pods.quarantine", str(entry.path), text, "inspect it, then remove it")
     containers = [each for pod in found.pods for each in pod.containers]
     text = f"{len(found.pods)} pods, {len(containers)} containers, {sum(c.alive for c in containers)} running"

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from plimsoll.api.core import Node, NodeStatus
 from plimsoll.api.meta import Condition, ObjectMeta
 from plimsoll.api.quantity import Quantity
+from plimsoll.api.timestamps import parse_time
 from plimsoll.node.layout import Layout
 from plimsoll.node.machine.machine import Machine
 from plimsoll.node.process.settings import NodeSettings
 from plimsoll.tools.doctor import cdi, cgroups, cluster, machine, pods, privileges, sockets
 from plimsoll.tools.doctor import root_dir as root
-from plimsoll.tools.doctor.cluster import clock_skew, parse_time
+from plimsoll.tools.doctor.cluster import clock_skew
 from plimsoll.tools.doctor.doctor import judge
 from plimsoll.tools.doctor.facts import (
     BoundPod,
