@@ -96,7 +96,7 @@ class Bench:
             meta = msgspec.structs.replace(claim.metadata, resource_version="2")
             snapshot.set(msgspec.structs.replace(claim, metadata=meta, status=status))
         pod: Any = (
-            write_charges(task.pod, placement.charged_claims, Form.V1_36).whole(Form.V1_36)
+            write_charges(task.pod, placement.charged_claims, Form.V1_36).lossless(Form.V1_36)
             if placement.charged_claims
             else task.pod
         )

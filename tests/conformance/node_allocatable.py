@@ -96,7 +96,7 @@ def _states(ledger: NodeLedger) -> dict[str, list[str]]:
 def _statuses(entries: tuple[ClaimCharge, ...]) -> list[dict[str, Any]]:
     """Entries by way of the 1.36 form, with canonical amounts."""
     charged_claims = [ChargedClaim(entry) for entry in entries]
-    tree = codec.to_tree(write_charges(Pod(), charged_claims, Form.V1_36).whole(Form.V1_36))
+    tree = codec.to_tree(write_charges(Pod(), charged_claims, Form.V1_36).lossless(Form.V1_36))
     found = tree.get("status", {}).get("nodeAllocatableResourceClaimStatuses", [])
     return [_status(entry) for entry in found]
 

@@ -77,7 +77,7 @@ class Stage:
             assert judged.verdict.fits, format_reasons(judged.verdict)
             charged_claims = judged.charged_claims or ()
             self.ledger.assume(pod, charged_claims)
-            self.ledger.add(write_charges(pod, charged_claims, Form.V1_37).whole(Form.V1_37))
+            self.ledger.add(write_charges(pod, charged_claims, Form.V1_37).lossless(Form.V1_37))
         elif "refuse" in step:
             verdict = self.judge_placement(make_pod(step["refuse"])).verdict
             assert [verdict.code.value, *format_reasons(verdict)] == [step["code"], *step["reasons"]]
@@ -92,7 +92,7 @@ class Stage:
             assert booked == Quantity.parse(text), f"requested {name}: {booked}"
         if "status" in step:
             assert pod is not None
-            tree = codec.to_tree(write_charges(pod, charged_claims, Form.V1_36).whole(Form.V1_36))
+            tree = codec.to_tree(write_charges(pod, charged_claims, Form.V1_36).lossless(Form.V1_36))
             assert tree.get("status", {}).get("nodeAllocatableResourceClaimStatuses", []) == step["status"]
         for name, wanted in step.get("claims", {}).items():
             state = self.ledger.claim_state("default", name)

@@ -143,7 +143,7 @@ def decode_object(raw: bytes | str) -> Wire:
     """Decode any API object into the view of its apiVersion and kind."""
     head = decode(raw, Object)
     if not head.kind:
-        raise DecodeError("is missing; every object says what kind it is", "kind")
+        raise DecodeError("is missing; every object needs apiVersion and kind", "kind")
     return decode(raw, view_type(head.api_version, head.kind))
 
 

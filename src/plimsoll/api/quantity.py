@@ -1,6 +1,6 @@
 """Exact Kubernetes quantities: `500m`, `1.5Gi`, `2e3`.
 
-Owns parsing, canonical text, comparison and arithmetic. A quantity is a whole number of nano-units, so no
+Parsing, canonical text, comparison and arithmetic. A quantity is a whole number of nano-units, so no
 operation rounds silently, nothing is a float and nothing wraps. Implements docs/spec/accounting.md,
 "Quantity": the text forms, the remembered spelling, and upstream's small-integer representation (`scale`),
 which CEL can observe through `isInteger()`.

@@ -77,9 +77,9 @@ def run_audit(
         write_report(check_list.CheckExplanation(auditing.find_check(explain)), form)
         return
     checks = auditing.choose_checks(only, skip)
-    moment = check_list.read_now(now)
+    read_at = check_list.read_now(now)
     known = former.read_baseline(baseline) if baseline is not None else None
-    report = auditing.audit(where.cluster_state(), checks=checks, now=moment)
+    report = auditing.audit(where.cluster_state(), checks=checks, now=read_at)
     if where.namespace:
         report = report.within(where.namespace)
     if known is not None:

@@ -37,11 +37,11 @@ def run_completion(ctx: click.Context, shell: str) -> None:
 
 
 def complete_for_kubectl(argv: list[str] | None = None) -> NoReturn:
-    """`kubectl_complete-plimsoll ARGUMENTS... BEGUN`: what could come next, a line each."""
+    """`kubectl_complete-plimsoll ARGUMENTS... WORD`: print the completions, one per line."""
     from plimsoll.cli.main import plimsoll  # noqa: PLC0415 - main imports the commands
 
-    *arguments, begun = (sys.argv[1:] if argv is None else argv) or [""]
-    items = ShellComplete(plimsoll, {}, "kubectl plimsoll", _VARIABLE).get_completions(arguments, begun)
+    *arguments, word = (sys.argv[1:] if argv is None else argv) or [""]
+    items = ShellComplete(plimsoll, {}, "kubectl plimsoll", _VARIABLE).get_completions(arguments, word)
     with_files = any(item.type in ("file", "dir") for item in items)
     for item in items:
         if item.type == "plain":

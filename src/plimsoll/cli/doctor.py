@@ -16,7 +16,7 @@ import click
 from plimsoll.cli.options import OutputFormat, output_options, write_report
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
-#: Whether it can be read is for the doctor to say.
+#: Not checked for readability here: the doctor reports that.
 _DIRECTORY = click.Path(readable=False, path_type=Path)
 
 

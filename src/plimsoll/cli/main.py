@@ -73,14 +73,14 @@ def run_as_plugin(argv: list[str] | None = None) -> NoReturn:
 
 
 def _usage(error: click.ClickException, prog_name: str) -> str:
-    """One line for arguments that are wrong; all of the help where there are none."""
+    """Return one line for invalid arguments, or the help if there are none."""
     ctx = error.ctx if isinstance(error, click.UsageError) else None
     if ctx is not None and type(error).__name__ == "NoArgsIsHelpError":  # click 8.2 and later have it
         return ctx.get_help()
     path = ctx.command_path if ctx is not None else prog_name
-    said = " ".join(error.format_message().split()).rstrip(".")
-    known = said.endswith("?") or "--help" in said
-    return f"{path}: {said[:1].lower()}{said[1:]}" + ("" if known else f"; see {path} --help")
+    message = " ".join(error.format_message().split()).rstrip(".")
+    known = message.endswith("?") or "--help" in message
+    return f"{path}: {message[:1].lower()}{message[1:]}" + ("" if known else f"; see {path} --help")
 
 
 def _fail(error: BaseException, prog_name: str) -> NoReturn:
@@ -117,9 +117,9 @@ def _format_unexpected(error: BaseException) -> str:
         frame = trace.tb_frame
         place = f"{Path(frame.f_code.co_filename).name}:{trace.tb_lineno}"
         trace = trace.tb_next
-    said = " ".join(str(error).split())[:200]
+    message = " ".join(str(error).split())[:200]
     return (
-        f"this should not have happened: {type(error).__name__}{': ' if said else ''}{said} ({place}); "
+        f"this should not have happened: {type(error).__name__}{': ' if message else ''}{message} ({place}); "
         f"please report it with what {_DEBUG}=1 shows"
     )
 

@@ -1,7 +1,7 @@
 """Options that every question has, and how its answer is written.
 
 Owns `cluster_options` (`-f`, `--kubeconfig`, `--context`, `-n`, as kubectl has them), `output_options`
-(`-o table|wide|json|yaml`, `--color`) and `write_report`. Colours are for terminals only; progress goes to
+(`-o table|wide|json|yaml`, `--color`) and `write_report`. Colors are for terminals only; progress goes to
 standard error, and only to a terminal.
 """
 
@@ -51,7 +51,7 @@ class Where:
     kubeconfig: Path | None = None
     context: str = ""
     namespace: str = ""  #: as given; "" if none was
-    request_timeout: float | None = None  #: seconds; 0: wait for ever, None: the default
+    request_timeout: float | None = None  #: seconds; 0: no timeout, None: the default
 
     def source(self) -> Source:
         """Files, or the cluster of a kubeconfig; one of the two is always found or missed by name."""

@@ -269,7 +269,7 @@ def run_restore(data: Path, source: Path) -> None:
         raise ConfigError(f"{source}: no such file")
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
     revision = restore(source, data / STORE_FILE)
-    click.echo(f"restored; goes on from revision {revision}")
+    click.echo(f"restored; continues from revision {revision}")
 
 
 @store_commands.command(name="recover")

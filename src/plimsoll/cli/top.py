@@ -159,7 +159,7 @@ class _Writer:
         self._form = form
         self._title = title
         self._over = sys.stdout.isatty() and form.output in ("table", "wide")
-        self._begun = False
+        self._started = False
         self._last: Report | None = None
         self._trouble = ""
 
@@ -174,24 +174,24 @@ class _Writer:
     def write(self, report: Report) -> None:
         self._last = report
         form = self._form
-        moment = datetime.now().strftime("%H:%M:%S")
+        time_of_day = datetime.now().strftime("%H:%M:%S")
         if form.output == "json":
             click.echo(json.dumps(report.as_json(), separators=(",", ":")))
         elif self._over:
             paint = form.paint
             rows = map(paint.sanitize, report.lines(paint, wide=form.output == "wide"))
-            lines = [f"{moment}  {self._title}", self._warning(), *rows]
+            lines = [f"{time_of_day}  {self._title}", self._warning(), *rows]
             height = shutil.get_terminal_size((100, 40)).lines
             cut = lines[: height - 1]
-            clear = "\x1b[H" if self._begun else "\x1b[2J\x1b[H"
+            clear = "\x1b[H" if self._started else "\x1b[2J\x1b[H"
             click.echo(clear + "\x1b[K\n".join(cut) + "\x1b[K\x1b[J", color=True)
         else:
             if form.output == "yaml":
                 click.echo("---")
-            elif self._begun:
-                click.echo(f"--- {moment}")
+            elif self._started:
+                click.echo(f"--- {time_of_day}")
             write_report(report, form)
-        self._begun = True
+        self._started = True
         sys.stdout.flush()
 
     def _warning(self) -> str:

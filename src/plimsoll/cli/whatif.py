@@ -133,9 +133,9 @@ def _plan(
     from plimsoll.tools.whatif import WhatifPlan
 
     if like and not add_nodes:
-        raise ConfigError("--like: say with --add-nodes how many nodes to add")
+        raise ConfigError("--like: set the number of nodes to add with --add-nodes")
     if replicas and not adds:
-        raise ConfigError("--replicas: say with --add which pods")
+        raise ConfigError("--replicas: set the pods to add with --add")
     if adds.count("-") + where.files.count("-") > 1:
         raise ConfigError("-: standard input can be read once, for -f or for --add")
     split = []

@@ -383,7 +383,7 @@ class Client:
         """Send a request, and retry it if that is safe and may help."""
         renewed = False
         attempt = 0
-        begun = self._clock()
+        started = self._clock()
         while True:
             attempt += 1
             if self._bucket is not None:
@@ -399,7 +399,7 @@ class Client:
                 asked = retries.retry_after(error.headers, None)
                 wait = self._backoff.delay(attempt, self._dice)
                 wait = wait if asked is None else max(wait, min(asked, _RETRY_AFTER_MOST))
-                spent = self._clock() - begun + wait
+                spent = self._clock() - started + wait
                 if self._patience and (error.reason == "Timeout" or spent >= self._patience):
                     raise
                 await self._sleep(wait)

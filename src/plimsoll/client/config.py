@@ -16,7 +16,7 @@ from plimsoll.errors import ConfigError
 #: Seconds without a byte after which a command gives up, unless configured otherwise.
 REQUEST_TIMEOUT = 10.0
 _INTERACTIVE_ATTEMPTS = 3
-_FOR_EVER = 7 * 86_400.0
+_FOREVER = 7 * 86_400.0
 
 
 def check_server(server: str, origin: str = "") -> str:
@@ -111,7 +111,7 @@ class ClientConfig:
         """
         attempts = min(self.attempts, _INTERACTIVE_ATTEMPTS)
         if request_timeout == 0:
-            return replace(self, attempts=attempts, timeout=_FOR_EVER, silence=0.0, patience=0.0)
+            return replace(self, attempts=attempts, timeout=_FOREVER, silence=0.0, patience=0.0)
         if request_timeout is None:
             silence, timeout = min(REQUEST_TIMEOUT, self.timeout), self.timeout
         else:

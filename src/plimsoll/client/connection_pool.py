@@ -83,7 +83,7 @@ class Connection(asyncio.Protocol):
         try:
             self._read()
         except (ValueError, IndexError, UnicodeError):
-            self._fail("what came is no HTTP")
+            self._fail("the response is not HTTP")
             self.leave()
 
     # -- reading
@@ -201,12 +201,12 @@ class Connections:
     ) -> Reply:
         """Send a request once and wait for its answer; `what` it is called when it fails.
 
-        The answer has `timeout` seconds to be complete. With `silence` it is also given up if nothing comes
-        for so long; for the first byte that counts from here, before there is a connection. `guard` is called
-        when there is a connection, right before the request is written to it.
+        The answer has `timeout` seconds to be complete. With `silence` the request also fails if nothing is
+        received for so long; for the first byte this counts from here, before there is a connection. `guard`
+        is called when there is a connection, right before the request is written to it.
         """
         loop = asyncio.get_running_loop()
-        begun = loop.time()
+        started = loop.time()
         if context is not self._context:
             self._context = context  # others trust, or another identity: nothing from before is used again
             self._leave(self._idle)
@@ -214,7 +214,7 @@ class Connections:
         if connection is None:
             connection = await self._connect(min(timeout, connecting), context)
         waiter: asyncio.Future[Reply] = loop.create_future()
-        timer = _Timer(loop, begun, connection, waiter, what, timeout, silence)
+        timer = _Timer(loop, started, connection, waiter, what, timeout, silence)
         self._busy.add(connection)
         try:
             if guard is not None:
@@ -276,7 +276,7 @@ class _Timer:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        begun: float,
+        started: float,
         connection: Connection,
         waiter: asyncio.Future[Reply],
         what: str,
@@ -285,8 +285,8 @@ class _Timer:
     ) -> None:
         self._loop, self._connection, self._waiter, self._what = loop, connection, waiter, what
         self._timeout, self._silence = timeout, silence
-        self._deadline = begun + timeout
-        self._begun = begun
+        self._deadline = started + timeout
+        self._started = started
         self._set(self._next())
 
     def _set(self, then: float) -> None:
@@ -299,7 +299,7 @@ class _Timer:
     def _next(self) -> float:
         if not self._silence:
             return self._deadline
-        return min(self._deadline, max(self._begun, self._connection.last_received) + self._silence)
+        return min(self._deadline, max(self._started, self._connection.last_received) + self._silence)
 
     def _look(self) -> None:
         """Give up, or check again if data has arrived since the timer was set."""

@@ -2,7 +2,7 @@
 
 Guarantees: token and certificate files are looked at again when they change, and a half-written renewal does
 no harm (the old one serves until the new one can be read); the plugin's credentials are used as long as they
-last; secrets given as data touch no disk but for the moment the TLS library reads them, readable by us only.
+last; secrets given as data are on disk only while the TLS library reads them, readable by this user only.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Exec credential plugins of kubeconfig (client.authentication.k8s.io v1 and v1beta1).
 
 Guarantees: it runs once for many waiting requests, and again only when its credentials expire or are refused;
-whatever goes wrong is a ConfigError with the program's own words and the hint how to install it.
+every failure is a ConfigError with the program's own output and its installation hint.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """HTTP transport: persistent connections, TLS and credentials.
 
 Guarantees: many requests in flight (watches do not count against them), an answer in time or an
-UnreachableError that says whether the server may have seen the request, certificates read again when their
+UnreachableError that states whether the server may have seen the request, certificates read again when their
 files change, and no other exception than those of `errors.py`.
 """
 

@@ -191,7 +191,7 @@ class Informer(Generic[T]):
         assert self._synced is not None
         failures = 0
         while True:
-            began = time.monotonic()
+            started = time.monotonic()
             revision = self.revision
             try:
                 stale = self._stale or bool(self._refreshes)
@@ -204,7 +204,7 @@ class Informer(Generic[T]):
                     await self._unless_refreshed(self._watch())
                 if self._refreshes:
                     continue
-                quick = time.monotonic() - began < 1.0 and self.revision == revision
+                quick = time.monotonic() - started < 1.0 and self.revision == revision
                 failures = failures + 1 if quick else 0
             except ApiError as error:
                 if self._optional and error.code == 404:
@@ -368,12 +368,12 @@ class _HandlerQueue(Generic[T]):
         if self._queue is not None:
             self._queue.put_nowait((change.key, method, arguments))
             return
-        began = time.monotonic()
+        started = time.monotonic()
         try:
             method(*arguments)
         except Exception as error:
             self._failed(change.key, error)
-        if (took := time.monotonic() - began) > _SLOW_SECONDS:
+        if (took := time.monotonic() - started) > _SLOW_SECONDS:
             self._fault(f"{self._name()} took {took:.1f} s for {_text(change.key)}; everything waits for it")
 
     @property
@@ -382,12 +382,12 @@ class _HandlerQueue(Generic[T]):
 
     async def wait_for_room(self) -> None:
         """Wait until the handler has caught up by half."""
-        began = reported = time.monotonic()
+        started = reported = time.monotonic()
         while self._queue is not None and self._task is not None and self._queue.qsize() > _QUEUE // 2:
             await asyncio.sleep(0.01)
             if (now := time.monotonic()) - reported > _SLOW_ASYNC_SECONDS:
                 reported = now
-                self._fault(f"{self._name()} is {_QUEUE} changes behind for {now - began:.0f} s")
+                self._fault(f"{self._name()} is {_QUEUE} changes behind for {now - started:.0f} s")
 
     def start(self) -> None:
         if self._queue is not None and self._task is None:
@@ -403,14 +403,14 @@ class _HandlerQueue(Generic[T]):
     async def _work(self, queue: asyncio.Queue[tuple[Key, Callable[..., Any], tuple[T, ...]]]) -> None:
         while True:
             key, method, arguments = await queue.get()
-            began = time.monotonic()
+            started = time.monotonic()
             try:
                 result = method(*arguments)
                 if inspect.isawaitable(result):
                     await result
             except Exception as error:
                 self._failed(key, error)
-            if (took := time.monotonic() - began) > _SLOW_ASYNC_SECONDS:
+            if (took := time.monotonic() - started) > _SLOW_ASYNC_SECONDS:
                 self._fault(f"{self._name()} took {took:.1f} s for {_text(key)}")
 
     def _failed(self, key: Key, error: Exception) -> None:

@@ -177,7 +177,7 @@ def _parse(text: bytes, file: Path) -> dict[str, Any]:
         raise ConfigError(f"{file}: not a kubeconfig: it must be a mapping with clusters, users and contexts")
     kind, version = tree.get("kind"), tree.get("apiVersion")
     if kind not in (None, "", "Config") or version not in (None, "", "v1"):
-        raise ConfigError(f"{file}: not a kubeconfig: it says apiVersion {version!r}, kind {kind!r}")
+        raise ConfigError(f"{file}: not a kubeconfig: apiVersion {version!r}, kind {kind!r}")
     return tree
 
 

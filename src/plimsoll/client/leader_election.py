@@ -142,23 +142,23 @@ class Election:
     async def _acquire(self) -> float:
         """Wait for the lease; return the time at which the successful call started."""
         while True:
-            began, up = self._clock(), self._uptime()
+            started, up = self._clock(), self._uptime()
             if await self.attempt(self.timing.renew):
                 self._write_until = up + self.timing.renew
-                return began
+                return started
             await asyncio.sleep(self.timing.retry * (1 + _JITTER * self._dice.random()))
 
     async def _keep(self, renewed: float) -> None:
         """Renew the lease; returns when it is lost."""
         while (left := renewed + self.timing.renew - self._clock()) > 0:
             await asyncio.sleep(min(self.timing.retry, left))
-            began, up = self._clock(), self._uptime()
-            left = renewed + self.timing.renew - began
+            started, up = self._clock(), self._uptime()
+            left = renewed + self.timing.renew - started
             if not self.holds():
                 return  # the process was stopped, or the machine suspended, for too long
             # However long the call takes: when the time is up, the work must stop.
             if left > 0 and await self.attempt(left):
-                renewed = began
+                renewed = started
                 self._write_until = up + self.timing.renew
             elif self.holder and not self.leading:
                 return

@@ -2,7 +2,7 @@
 
 Guarantees: objects stay the bytes the server sent (items of a list get back the kind and apiVersion that
 servers leave out there), and an answer that is no Kubernetes answer, such as a proxy's page, still ends in an
-ApiError that says what came instead.
+ApiError that describes what came instead.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Transport interface between the client and HTTP or an in-process server.
 
-A transport sends one request once: it neither retries nor judges the answer. What it cannot deliver is an
-UnreachableError that says whether the server may have seen the request.
+A transport sends one request once: it neither retries nor interprets the response. A failure is an
+UnreachableError that states whether the server may have seen the request.
 """
 
 from __future__ import annotations

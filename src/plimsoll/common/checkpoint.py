@@ -189,7 +189,7 @@ def read(raw: bytes, kind: str, version: int, upgrades: Mapping[int, Upgrade]) -
         return None, f"it holds {str(tree.get('kind'))[:80]!r} where {kind!r} should be"
     found, body = tree.get("version"), tree["body"]
     if type(found) is not int:
-        return None, "it does not say its version"
+        return None, "its version is missing"
     if found > version:
         return None, f"it was written by a newer program: version {found}, this one knows {version}"
     # Blanks do not count, the order of members does: they are encoded again as they stand.

@@ -33,7 +33,7 @@ class Controller(Protocol):
     def workers(self) -> int: ...
 
     async def reconcile(self, key: Any) -> ActionPlan:
-        """Reconcile the object of a key; the returned plan says whether and when to look again."""
+        """Reconcile the object of a key; the returned plan states whether and when to reconcile again."""
         ...
 
 

@@ -21,7 +21,7 @@ from plimsoll.ledger.units import to_unit
 class ConsumerShare:
     """One consumer's share in a claim-level charge: the claim's total as it recorded it, and its draw."""
 
-    whole: Quantity
+    total: Quantity
     drawn: Quantity
 
 
@@ -40,12 +40,12 @@ class ClaimLevelCharge:
     @property
     def pool(self) -> ClaimPool:
         return ClaimPool(
-            max(part.whole for part in self.parts.values()),
+            max(part.total for part in self.parts.values()),
             sum((part.drawn for part in self.parts.values()), ZERO),
         )
 
     def units(self, resource: str) -> int:
-        return to_unit(resource, max(part.whole for part in self.parts.values()))
+        return to_unit(resource, max(part.total for part in self.parts.values()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ class ClaimLevelShare:
 
     claim: str  #: the ledger's key of the claim
     resource: str
-    whole: Quantity
+    total: Quantity
     drawn: Quantity
 
 

@@ -332,7 +332,7 @@ class NodeLedger:
         blank = ClaimLevelCharge(
             charged_claim.charge.resources[hold.resource].policy, {}, charged_claim.devices(hold.resource)
         )
-        part = ConsumerShare(hold.whole, hold.drawn)
+        part = ConsumerShare(hold.total, hold.drawn)
         return self._claims[hold.claim].with_share(hold.resource, pod, part, blank)
 
     def _change(self, key: str, after: ClaimState) -> None:

@@ -30,19 +30,19 @@ def usage_by_namespace(
     """Return usage by namespace and quota resource, over the pods in these ledgers and these claims."""
     usage: dict[str, dict[str, Quantity]] = {}
 
-    def book(namespace: str, amounts: Amounts) -> None:
+    def add(namespace: str, amounts: Amounts) -> None:
         add_amounts(usage.setdefault(namespace, {}), amounts)
 
     for ledger in ledgers:
         for entry in ledger.entries.values():
             namespace = entry.pod.metadata.namespace
-            book(namespace, {PODS: ONE, COUNT_PODS: ONE})
-            book(namespace, _limits(entry, count_claims))
+            add(namespace, {PODS: ONE, COUNT_PODS: ONE})
+            add(namespace, _limits(entry, count_claims))
         for line in ledger.lines():
             if line.rule in _IN_SPEC or (count_claims and line.counted):
-                book(line.namespace, dict(_requests(line)))
+                add(line.namespace, dict(_requests(line)))
     for claim in claims:
-        book(claim.metadata.namespace, claim_usage(claim))
+        add(claim.metadata.namespace, claim_usage(claim))
     return {namespace: dict(sorted(amounts.items())) for namespace, amounts in sorted(usage.items())}
 
 

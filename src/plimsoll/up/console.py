@@ -24,35 +24,35 @@ class Console:
         self._stream = stream or sys.stdout
         self.paint = paint or Paint()
         self.live = live
-        self._begun = ""
+        self._current = ""
 
     def line(self, text: str = "") -> None:
-        """A line; a step that is under way goes on below it."""
-        begun = self._begun
+        """Write a line above the current step."""
+        current = self._current
         self._clear()
         self._write(f"{text}\n")
-        if begun:
-            self.begin(begun)
+        if current:
+            self.begin(current)
 
     def begin(self, what: str, how_far: str = "") -> None:
-        """A step begins, or has come so far."""
+        """Show the current step and its progress."""
         if self.live:
             self._clear()
-            self._begun = what
+            self._current = what
             self._write(self.paint.dim(f"  {what:<{_WIDTH}} {how_far or '...'}"))
 
     def done(self, what: str, text: str) -> None:
-        """A step is done, with this outcome."""
+        """Write the result of a step."""
         self._clear()
         self._write(f"  {self.paint.bold(f'{what:<{_WIDTH}}')} {text}\n")
 
     def end(self) -> None:
-        """Nothing is under way any more, whatever was."""
+        """Clear the current step."""
         self._clear()
 
     def _clear(self) -> None:
-        if self._begun:
-            self._begun = ""
+        if self._current:
+            self._current = ""
             self._write("\r\x1b[K")
 
     def _write(self, text: str) -> None:

@@ -12,7 +12,7 @@ from plimsoll.tools.cluster_state.manifests import ParsedObject, parse_objects
 
 NAMESPACE = "demo"
 NODE = "small-1"
-#: Drivers of files, and the simulated nodes that have their devices beside this machine's own.
+#: Drivers with simulated devices, and the simulated nodes that have such devices in addition to this one.
 DEVICES = ("gpus", "nics", "accelerators")
 EQUIPPED = ("train-1",)
 

@@ -99,7 +99,7 @@ class LocalDrivers:
         return found[0]
 
     def apply_control(self, orders: str | Mapping[str, Any]) -> None:
-        """Have drivers of files behave as a control file with this content says."""
+        """Apply the content of a control file to the drivers with simulated devices."""
         assert self._fake is not None, "the cluster is not running"
         if isinstance(orders, str):
             documents = [tree for _, tree in load_documents(orders)]

@@ -1,7 +1,7 @@
 """Nodes of a cluster inside a Python process.
 
 Owns what `LocalCluster(nodes=...)` means, and the agents behind it. Each is a user of its own, with the
-rights of a node; a node that is ended and begun again finds its directory as it left it.
+rights of a node; a node that is stopped and started again finds its directory as it left it.
 """
 
 from __future__ import annotations

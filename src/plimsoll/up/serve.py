@@ -55,7 +55,7 @@ async def serve_up(settings: UpSettings, console: Console) -> bool:
     except PlimsollError as error:
         console.end()
         if up.server is None:
-            raise  # nothing was begun that could have been logged
+            raise  # nothing was started that could have been logged
         raise ConfigError(f"{error} (log: {_short(up.settings.log)})") from None
     except BrokenPipeError:
         raise  # the reader has closed the pipe

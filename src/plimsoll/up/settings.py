@@ -25,7 +25,7 @@ class UpSettings:
     runtime: Literal["process", "none"] = "process"
     #: What becomes of a container whose security context cannot be applied in full.
     on_unsupported_security: OnUnsupported = "refuse"
-    nodes: int = 0  #: simulated ones beside it
+    nodes: int = 0  #: number of simulated nodes in addition to it
     files: tuple[str, ...] = ()  #: manifests and dumps to be applied
     demo: bool = False
     once: bool = False  #: exit when everything is ready and the demo has run

@@ -30,7 +30,7 @@ from plimsoll.node.process.settings import NodeSettings
 from plimsoll.up.manifests.restore import SIMULATED
 
 _ARCHITECTURE = "kubernetes.io/arch"
-#: More threads than any node has; who says more is simulated without their numbers.
+#: More CPUs than any node has; a node that reports more is simulated without CPU numbers.
 _MOST_CPUS = 4096
 
 
@@ -44,19 +44,19 @@ class SimulatedNode:
 
 
 def machine_of(node: Node) -> tuple[Machine, Reservations]:
-    """A machine with exactly the line of a Node: what its capacity has beyond that is reserved."""
+    """Return a machine with the allocatable amounts of a Node; the rest of its capacity is reserved."""
     line: ResourceList = dict(node.status.allocatable or node.status.capacity)
     line.setdefault(PODS_RESOURCE, Quantity.of(MAX_PODS))
     capacity: ResourceList = {}
     reserved: ResourceList = {}
     for name in sorted(line, key=lambda name: name == MEMORY):
         least = line[name]
-        if name == MEMORY:  # a kubelet takes all huge pages off its line
+        if name == MEMORY:  # a kubelet subtracts all huge pages from allocatable memory
             least += sum((amount for other, amount in capacity.items() if is_huge_page(other)), ZERO)
-        said = node.status.capacity.get(name, least)
-        capacity[name] = said if said >= least else least
-        if said > least:
-            reserved[name] = said - least
+        capacity_of_node = node.status.capacity.get(name, least)
+        capacity[name] = capacity_of_node if capacity_of_node >= least else least
+        if capacity_of_node > least:
+            reserved[name] = capacity_of_node - least
     cpus = min(_MOST_CPUS, -(-capacity.get(CPU, ZERO).milli() // 1000))
     machine = Machine(
         capacity=capacity,

@@ -133,7 +133,7 @@ def test_overhead_has_no_place_in_the_older_forms() -> None:
             "d: cpu: overhead of 10m per container",
         )
         with pytest.raises(FormError, match="overhead of 100m per pod"):
-            written.whole(form)
+            written.lossless(form)
 
 
 def test_the_draft_has_no_multiplier_for_a_capacity() -> None:
@@ -145,7 +145,7 @@ def test_the_draft_has_no_multiplier_for_a_capacity() -> None:
 def test_claim_info_beyond_the_name_only_fits_the_draft() -> None:
     reference = ObjectReference(kind="ResourceClaim", name="c", uid="u")
     charge = ClaimCharge("c", ("a",), {"cpu": ResourceCharge(q("1"))}, reference)
-    status = write_status(PodStatus(), [charge], Form.DRAFT).whole(Form.DRAFT)
+    status = write_status(PodStatus(), [charge], Form.DRAFT).lossless(Form.DRAFT)
     assert read_status(status) == (charge,)
     assert write_status(PodStatus(), [charge], Form.V1_37).losses == ("claim c: claimInfo beyond the name",)
 
@@ -153,10 +153,10 @@ def test_claim_info_beyond_the_name_only_fits_the_draft() -> None:
 def test_policies_travel_in_every_form() -> None:
     charge = ClaimCharge("c", ("a",), {"cpu": ResourceCharge(q("100"), policy="ConsumeFrom", drawn=q("0"))})
     for form in FORMS:
-        status = write_status(PodStatus(), [charge], form).whole(form)
+        status = write_status(PodStatus(), [charge], form).lossless(form)
         assert read_status(codec.decode(codec.encode(status), PodStatus)) == (charge,)
         rules = {"cpu": DeviceRule(None, q("1"), policy="Max")}
-        assert read_device(write_device(device({}), rules, form).whole(form)) == rules
+        assert read_device(write_device(device({}), rules, form).lossless(form)) == rules
 
 
 def test_the_newest_form_wins_and_several_are_seen() -> None:
@@ -201,7 +201,7 @@ def test_unknown_fields_survive_a_rewrite_in_the_same_form() -> None:
     )
     record = Record(raw, Device)
     rules = read_device(record.view)
-    changed = write_device(record.view, {"cpu": DeviceRule(None, q("3"))}, Form.V1_37).whole(Form.V1_37)
+    changed = write_device(record.view, {"cpu": DeviceRule(None, q("3"))}, Form.V1_37).lossless(Form.V1_37)
     assert json.loads(record.replace(changed).raw) == json.loads(raw.replace(b'"2"', b'"3"'))
     assert rules["cpu"].multiplier == q("2")
 

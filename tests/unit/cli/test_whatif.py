@@ -56,8 +56,8 @@ def test_from_standard_input(capsys: pytest.CaptureFixture[str], monkeypatch: py
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--like", "node-1"), "--like: say with --add-nodes how many"),
-        (("--replicas", "3"), "--replicas: say with --add which pods"),
+        (("--like", "node-1"), "--like: set the number of nodes to add with --add-nodes"),
+        (("--replicas", "3"), "--replicas: set the pods to add with --add"),
         (("--taint", "node-1"), "write NODE:KEY=VALUE:EFFECT"),
         (("--taint", "node-1:x"), "invalid taint"),
         (("--taint", "nope:x:NoSchedule"), "Node not found; did you mean"),

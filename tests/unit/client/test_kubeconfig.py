@@ -266,7 +266,7 @@ MISTAKES: list[tuple[str, Any, str]] = [
     (
         "another kind",
         {"kind": "Pod", "apiVersion": "v1"},
-        "not a kubeconfig: it says apiVersion 'v1', kind 'Pod'",
+        "not a kubeconfig: apiVersion 'v1', kind 'Pod'",
     ),
     ("empty", "", "no current-context is set; specify a context; available: none"),
     (

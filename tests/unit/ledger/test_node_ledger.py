@@ -176,7 +176,7 @@ def test_a_confirmed_pod_keeps_the_bills_that_know_its_devices() -> None:
     one = pod("p", container("a", "c"))
     charged_claims = fixture.check_placement(one).charged_claims or ()
     fixture.ledger.assume(one, charged_claims)
-    fixture.ledger.add(write_charges(one, charged_claims, Form.V1_37).whole(Form.V1_37))
+    fixture.ledger.add(write_charges(one, charged_claims, Form.V1_37).lossless(Form.V1_37))
     assert fixture.ledger.entries["uid-p"].charged_claims[0].devices("cpu") == (
         DeviceId(DRIVER, "pool", "d"),
     )

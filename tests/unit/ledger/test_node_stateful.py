@@ -131,7 +131,7 @@ class Books(RuleBasedStateMachine):
     @rule(target=running, one=consumes(assumed), form=st.sampled_from(("none", Form.V1_36, Form.V1_37)))
     def confirm(self, one: Pod, form: Any) -> Pod:
         charged_claims = self.ledger.entries[one.metadata.uid].charged_claims
-        bound = one if form == "none" else write_charges(one, charged_claims, form).whole(form)
+        bound = one if form == "none" else write_charges(one, charged_claims, form).lossless(form)
         before = dict(self.ledger.requested)
         self.ledger.add(bound)
         assert self.ledger.requested == before

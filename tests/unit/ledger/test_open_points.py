@@ -53,7 +53,7 @@ def test_p1_the_policy_of_a_mapping_or_class_is_kept_in_the_status() -> None:
     (charged_claim,) = fixture.place(pod("p", container("a", "c", cpu="1")))
     assert charged_claim.policy("cpu") is AccountingPolicy.ADD_PER_REFERENCE
     for form in Form:
-        written = write_charges(pod("p"), [charged_claim], form).whole(form)
+        written = write_charges(pod("p"), [charged_claim], form).lossless(form)
         assert "AddPerReference" in codec.encode(written).decode()
 
 

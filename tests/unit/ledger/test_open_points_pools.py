@@ -172,7 +172,7 @@ def test_p25_a_kubelet_keeps_the_same_books_from_the_statuses_of_its_pods() -> N
     sent = []
     for name, cpu in (("p", "4"), ("q", "5")):
         one = pod(name, container("a", "pool-0", cpu=cpu))
-        sent.append(write_charges(one, fixture.place(one), Form.V1_36).whole(Form.V1_36))
+        sent.append(write_charges(one, fixture.place(one), Form.V1_36).lossless(Form.V1_36))
     for one in sent:
         assert check_admission(kubelet, one, read_charged_claims(one)).admit
         kubelet.add(one)
@@ -195,10 +195,10 @@ def test_p25_a_kubelet_refuses_a_pod_that_overdraws_a_pool() -> None:
     fixture = pools("10")
     kubelet = NodeLedger(node(cpu="12"))
     first = pod("p", container("a", "pool-0", cpu="7"))
-    first = write_charges(first, fixture.place(first), Form.V1_36).whole(Form.V1_36)
+    first = write_charges(first, fixture.place(first), Form.V1_36).lossless(Form.V1_36)
     kubelet.add(first)
     late = pod("q", container("a", "pool-0", cpu="4"))
-    elsewhere = write_charges(late, pools("10").place(late), Form.V1_36).whole(Form.V1_36)
+    elsewhere = write_charges(late, pools("10").place(late), Form.V1_36).lossless(Form.V1_36)
     drawn_by_itself = pools("10").check_placement(late).charged_claims or ()
     unsettled = [
         dataclasses.replace(charged_claim, charge=_undrawn(charged_claim.charge))
@@ -212,7 +212,7 @@ def test_p25_a_kubelet_refuses_a_pod_that_overdraws_a_pool() -> None:
         assert (answer.admit, answer.reason, answer.message) == (False, "OutOfcpu", text)
         assert [reason.resolvable for reason in answer.shortages] == [True]
     small = pod("r", container("a", "pool-0", cpu="3"))
-    fits = write_charges(small, pools("10").place(small), Form.V1_36).whole(Form.V1_36)
+    fits = write_charges(small, pools("10").place(small), Form.V1_36).lossless(Form.V1_36)
     assert check_admission(kubelet, fits, read_charged_claims(fits)).admit
     assert check_admission(kubelet, first, read_charged_claims(first)).admit, (
         "its own draw does not count twice"
@@ -287,7 +287,7 @@ def test_p29_a_multiplier_counts_for_every_share_of_a_device() -> None:
 def test_p30_a_pod_keeps_the_charges_it_was_placed_with() -> None:
     fixture = LedgerFixture(resource_slice(device("d", cpu="4")), claims=[claim("c", result("d"))])
     one = pod("p", container("a", "c", cpu="1"))
-    stored = write_charges(one, fixture.place(one), Form.V1_36).whole(Form.V1_36)
+    stored = write_charges(one, fixture.place(one), Form.V1_36).lossless(Form.V1_36)
     # The driver publishes another amount and the class another policy; the pod's status decides.
     fixture.ledger.update(stored)
     assert fixture.cpu == 5000

@@ -134,7 +134,7 @@ def test_charges_survive_a_server_that_drops_them(profile: AccountingProfile, le
     fixture.ledger.assume(ONE, judged.charged_claims or ())
     fixture.ledger.add(ONE)  # the bound pod comes back without a word about claims
     assert fixture.cpu == left
-    stored = write_charges(ONE, judged.charged_claims or (), Form.V1_36).whole(Form.V1_36)
+    stored = write_charges(ONE, judged.charged_claims or (), Form.V1_36).lossless(Form.V1_36)
     fixture.ledger.update(stored)
     assert fixture.cpu == 5000
     assert fixture.ledger.verify() == []

@@ -42,7 +42,7 @@ def test_entries_stand_in_upstreams_order() -> None:
 
 
 def test_the_1_36_form() -> None:
-    tree = codec.to_tree(write_charges(ONE, BILLS, Form.V1_36).whole(Form.V1_36))
+    tree = codec.to_tree(write_charges(ONE, BILLS, Form.V1_36).lossless(Form.V1_36))
     assert tree["status"]["nodeAllocatableResourceClaimStatuses"] == [
         {"resourceClaimName": "a", "containers": ["b"], "resources": {"cpu": "500m"}},
         {
@@ -54,7 +54,7 @@ def test_the_1_36_form() -> None:
 
 
 def test_the_1_37_form_has_lists_by_resource_name() -> None:
-    tree = codec.to_tree(write_charges(ONE, BILLS, Form.V1_37).whole(Form.V1_37))
+    tree = codec.to_tree(write_charges(ONE, BILLS, Form.V1_37).lossless(Form.V1_37))
     assert tree["status"]["nodeAllocatableResourceClaimStatuses"][1]["mapping"] == [
         {"name": "cpu", "quantity": "2500m"},
         {"name": "memory", "quantity": "1Gi"},
@@ -62,7 +62,7 @@ def test_the_1_37_form_has_lists_by_resource_name() -> None:
 
 
 def test_the_draft_form() -> None:
-    tree = codec.to_tree(write_charges(ONE, BILLS, Form.DRAFT).whole(Form.DRAFT))
+    tree = codec.to_tree(write_charges(ONE, BILLS, Form.DRAFT).lossless(Form.DRAFT))
     assert tree["status"]["nativeResourceClaimStatus"][0] == {
         "claimInfo": {"name": "a"},
         "containers": ["b"],
@@ -76,7 +76,7 @@ def test_every_form_reads_back(form: Form) -> None:
         resource_slice(pool_device(policy="ConsumeFrom")), claims=[claim("c", result("socket0", cpu="8"))]
     )
     charged_claims = (*BILLS, *pool.place(pod("q", container("a", "c", cpu="3"))))
-    written = write_charges(ONE, charged_claims, form).whole(form)
+    written = write_charges(ONE, charged_claims, form).lossless(form)
     assert read_status(written.status) == build_status_entries(charged_claims)
     assert written.spec == ONE.spec
 

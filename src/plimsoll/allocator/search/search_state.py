@@ -109,15 +109,15 @@ class SearchState:
         draws = bool(entry.draw) and self.needs_counters(device)
         if draws and not self.counters_suffice(device):
             return None
-        grown = None
+        consumed = None
         if entry.shareable:
             wanted = plan.consumptions[entry.capacity]
             assert isinstance(wanted, Consumption)
             if share is None:
-                grown = (1, *wanted.nano)
+                consumed = (1, *wanted.nano)
             else:
-                grown = (share[0] + 1, *map(add, share[1:], wanted.nano))
-                if any(map(gt, grown[1:], self._usage.free(device))):
+                consumed = (share[0] + 1, *map(add, share[1:], wanted.nano))
+                if any(map(gt, consumed[1:], self._usage.free(device))):
                     return None
         charges = None
         if self.remaining_budget is not None:
@@ -131,11 +131,11 @@ class SearchState:
         if draws:
             for counter, amount in entry.draw:
                 self.drawn[counter] += amount
-        if grown is None:
+        if consumed is None:
             self.picked |= 1 << device
             self.picked_by[claim] |= 1 << device
         else:
-            self.shares[device] = grown
+            self.shares[device] = consumed
         for number in plan.constraints:
             self.constraints[number] = self._joined(number, device)
         self.counts[claim] += 1

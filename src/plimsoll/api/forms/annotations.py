@@ -191,7 +191,7 @@ def _rule_problems(resource: str, rule: DeviceRule, at: str) -> Iterator[Annotat
     if "/" in resource and "kubernetes.io/" not in resource:
         yield AnnotationProblem(at, "must be a resource of the node, such as cpu, memory or hugepages-2Mi")
     if rule.mapped and rule.capacity_key is None and rule.multiplier is None:
-        yield AnnotationProblem(at, "must say how much: a capacity, a multiplier, or both")
+        yield AnnotationProblem(at, "needs a capacity, a multiplier, or both")
     if rule.capacity_key == "":
         yield AnnotationProblem(at, "the capacity must not be empty; leave it out instead")
     if rule.multiplier is not None and rule.multiplier.sign() <= 0:

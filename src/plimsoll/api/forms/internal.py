@@ -102,7 +102,7 @@ class FormWriteResult(Generic[T]):
     view: T
     losses: tuple[str, ...] = ()
 
-    def whole(self, form: Form) -> T:
+    def lossless(self, form: Form) -> T:
         """Return the view; raises FormError if anything would be lost."""
         if self.losses:
             raise FormError(form.value, self.losses)

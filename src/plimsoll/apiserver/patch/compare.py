@@ -59,7 +59,7 @@ _CONTAINERS = frozenset((dict, list))
 def to_field_set(value: Any, schema: SchemaType | None) -> FieldSet:
     """Return every field of a value, including the value itself."""
     how = merge_form(schema)
-    if how == "whole":
+    if how == "atomic":
         return LEAF
     if how == "list":
         assert schema is not None
@@ -84,7 +84,7 @@ def _compare(old: Any, new: Any, schema: SchemaType | None, mode: _Mode) -> tupl
     how = merge_form(schema)
     if how == "free":
         return _compare_free(old, new)
-    if how == "whole":
+    if how == "atomic":
         return (LEAF, None) if old != new else _SAME
     assert schema is not None
     if how == "map":

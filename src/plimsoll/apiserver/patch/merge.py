@@ -26,7 +26,7 @@ def applied_fields(tree: dict[str, Any], schema: SchemaType | None) -> FieldSet:
 def _applied(value: Any, schema: SchemaType | None) -> FieldSet | None:
     """Return the field set below a value; LEAF if it is atomic, None if there is nothing to own."""
     how = merge_form(schema)
-    if how == "whole":
+    if how == "atomic":
         return LEAF
     if how == "list":
         assert schema is not None
@@ -57,7 +57,7 @@ def _itself(node: FieldSet | None) -> FieldSet:
 def merge(live: Any, applied: Any, schema: SchemaType | None) -> Any:
     """Merge the applied value into the live one: nothing is removed, the applied value takes precedence."""
     how = merge_form(schema)
-    if how == "whole":
+    if how == "atomic":
         return applied
     if how == "list":
         assert schema is not None
@@ -126,7 +126,7 @@ def remove_items(value: Any, fields: FieldSet, schema: SchemaType | None) -> Any
         return items or None
     if not isinstance(value, dict):
         return None if isinstance(value, list) else value
-    if how == "whole":
+    if how == "atomic":
         return None
     rest = {}
     for name, inner in value.items():
@@ -169,7 +169,7 @@ def reconcile_with_schema(fields: FieldSet, schema: SchemaType | None) -> FieldS
         inner = schema.item if schema.kind == "list" else child(schema, element[2:])
         if inner is None:
             continue
-        whole = merge_form(inner) == "whole" and inner.kind in ("object", "map", "list", "any")
+        whole = merge_form(inner) == "atomic" and inner.kind in ("object", "map", "list", "any")
         node = LEAF if whole else reconcile_with_schema(below, inner)
         if node is not below:
             pruned = pruned if pruned is not None else dict(fields)

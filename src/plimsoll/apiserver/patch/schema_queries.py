@@ -108,17 +108,17 @@ def child(schema: SchemaType | None, name: str) -> SchemaType | None:
 
 
 def merge_form(schema: SchemaType | None) -> str:
-    """Return how a value of this type is owned: "map" by entries, "list" by items, "free", or "whole" as a
+    """Return how a value of this type is owned: "map" by entries, "list" by items, "free", or "atomic" as a
     unit.
     """
     if schema is None:
         return "free"
     kind = schema.kind
     if kind in ("object", "map"):
-        return "whole" if schema.atomic else "map"
+        return "atomic" if schema.atomic else "map"
     if kind == "list":
-        return "whole" if schema.list_type == "atomic" else "list"
-    return "whole"
+        return "atomic" if schema.list_type == "atomic" else "list"
+    return "atomic"
 
 
 def key_default(schema: SchemaType, key: str) -> str | int | None:

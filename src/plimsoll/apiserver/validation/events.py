@@ -67,12 +67,12 @@ def _validate_update(write: WriteContext[Event]) -> FieldErrors:
         ("reason", old.reason, event.reason),
         ("message", old.message, event.message),
         ("source", old.source, event.source),
-        ("firstTimestamp", _moment(old.first_timestamp), _moment(event.first_timestamp)),
-        ("lastTimestamp", _moment(old.last_timestamp), _moment(event.last_timestamp)),
+        ("firstTimestamp", _set_time(old.first_timestamp), _set_time(event.first_timestamp)),
+        ("lastTimestamp", _set_time(old.last_timestamp), _set_time(event.last_timestamp)),
         ("count", old.count, event.count),
         ("reason", old.reason, event.reason),  # twice, as in Kubernetes 1.36
         ("type", old.type, event.type),
-        ("eventTime", _moment(old.event_time), _moment(event.event_time)),
+        ("eventTime", _set_time(old.event_time), _set_time(event.event_time)),
         ("action", old.action, event.action),
         ("related", old.related, event.related),
         ("reportingController", old.reporting_component, event.reporting_component),
@@ -82,7 +82,7 @@ def _validate_update(write: WriteContext[Event]) -> FieldErrors:
             yield invalid(FieldPath(name), now if isinstance(now, (str, int)) else None, IMMUTABLE)
 
 
-def _moment(time: str | None) -> str | None:
+def _set_time(time: str | None) -> str | None:
     return None if time in _UNSET else time
 
 

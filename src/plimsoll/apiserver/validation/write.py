@@ -56,7 +56,7 @@ class Write:
     `object` is the JSON tree of the request, with its name generated and its metadata completed; `old` is
     the stored object, for updates. `namespace_labels` are the labels of the object's namespace, None if
     unknown. Without a `caller`, every part of a claim's status may be written. `traits` are required for
-    kinds without a strategy of their own. `old_is_canonical` promises that the stored object was prepared
+    kinds without a strategy of their own. `old_is_canonical` states that the stored object was prepared
     under the same rules when it was written; it is then used as is, which is faster.
     """
 

@@ -25,9 +25,9 @@ from plimsoll.cel.functions.registry import (
     Function,
     Overload,
     Param,
+    dynamic,
     function,
     list_of,
-    whole,
 )
 from plimsoll.cel.functions.standard import add
 from plimsoll.cel.syntax.ast import Uint
@@ -232,6 +232,6 @@ FUNCTIONS: tuple[Function, ...] = (
     function("lists.range", Overload("lists_range", (INT,), range_list, metered=True)),
     function("reverse", Overload("list_reverse", (LIST,), lambda items: items[::-1])),
     function("distinct", Overload("list_distinct", (LIST,), distinct, metered=True)),
-    whole("sort", sort),
-    whole("@sortByAssociatedKeys", sort_by_keys),
+    dynamic("sort", sort),
+    dynamic("@sortByAssociatedKeys", sort_by_keys),
 )

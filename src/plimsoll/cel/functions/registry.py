@@ -79,11 +79,11 @@ class Overload:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function by name. A `whole` function dispatches on types itself and has no overloads."""
+    """Function by name. A `dynamic` function has no overloads and dispatches on types itself."""
 
     name: str
     overloads: tuple[Overload, ...] = ()
-    whole: Call | None = None
+    dynamic: Call | None = None
     metered: bool = False
     guarded: bool = True
     by_id: dict[str, Overload] = field(default_factory=dict)
@@ -96,12 +96,12 @@ def function(name: str, *overloads: Overload, guarded: bool = True) -> Function:
     return Function(name, overloads, guarded=guarded)
 
 
-def whole(name: str, call: Call, metered: bool = False) -> Function:
+def dynamic(name: str, call: Call, metered: bool = False) -> Function:
     return Function(name, (), call, metered)
 
 
 def join_libraries(libraries: Iterable[Iterable[Function]]) -> dict[str, Function]:
-    """All functions by name; overloads of the same name from several libraries stand one after the other."""
+    """Return all functions by name; overloads of one name are in the order of their libraries."""
     joined: dict[str, Function] = {}
     for library in libraries:
         for item in library:
@@ -112,7 +112,7 @@ def join_libraries(libraries: Iterable[Iterable[Function]]) -> dict[str, Functio
                 joined[item.name] = Function(
                     item.name,
                     known.overloads + item.overloads,
-                    known.whole or item.whole,
+                    known.dynamic or item.dynamic,
                     known.metered or item.metered,
                     known.guarded or item.guarded,
                 )

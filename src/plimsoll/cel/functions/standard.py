@@ -24,8 +24,8 @@ from plimsoll.cel.functions.registry import (
     UINT,
     Function,
     Overload,
+    dynamic,
     function,
-    whole,
 )
 from plimsoll.cel.syntax.ast import Uint
 from plimsoll.cel.values import (
@@ -296,22 +296,22 @@ CONVERSIONS = frozenset(
 )
 
 FUNCTIONS: tuple[Function, ...] = (
-    whole("!_", negate_bool),
-    whole("-_", negate),
-    whole("_+_", add, metered=True),
-    whole("_-_", subtract),
-    whole("_*_", multiply),
-    whole("_/_", divide),
-    whole("_%_", modulo),
-    whole("_<_", less),
-    whole("_<=_", less_equals),
-    whole("_>_", greater),
-    whole("_>=_", greater_equals),
-    whole("@in", is_in, metered=True),
-    whole("size", size),
-    whole("type", type_of),
-    whole("dyn", _identity),
-    whole("matches", matches),
+    dynamic("!_", negate_bool),
+    dynamic("-_", negate),
+    dynamic("_+_", add, metered=True),
+    dynamic("_-_", subtract),
+    dynamic("_*_", multiply),
+    dynamic("_/_", divide),
+    dynamic("_%_", modulo),
+    dynamic("_<_", less),
+    dynamic("_<=_", less_equals),
+    dynamic("_>_", greater),
+    dynamic("_>=_", greater_equals),
+    dynamic("@in", is_in, metered=True),
+    dynamic("size", size),
+    dynamic("type", type_of),
+    dynamic("dyn", _identity),
+    dynamic("matches", matches),
     function("@not_strictly_false", Overload("not_strictly_false", (ANY,), not_strictly_false)),
     function(
         "contains",

@@ -180,9 +180,9 @@ def zone_offset(stamp: Timestamp, zone: str) -> int:
 def _named_offset(stamp: Timestamp, zone: str) -> int:
     if zone in ("", "UTC", "Local"):
         return 0
-    moment = datetime(1970, 1, 1) + timedelta(seconds=stamp.nanos // SECOND)
+    utc = datetime(1970, 1, 1) + timedelta(seconds=stamp.nanos // SECOND)
     try:
-        shifted = moment.replace(tzinfo=UTC).astimezone(_zone(zone))
+        shifted = utc.replace(tzinfo=UTC).astimezone(_zone(zone))
     except OverflowError:  # the local time would fall outside years 1 to 9999
         shifted = datetime(5000, 1, 1, tzinfo=UTC).astimezone(_zone(zone))
     offset = shifted.utcoffset()

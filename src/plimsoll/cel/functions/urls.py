@@ -180,7 +180,7 @@ def _escape(text: str, keep: frozenset[str]) -> str:
 
 
 def _written(plain: str, written: str, keep: frozenset[str], allowed: frozenset[str]) -> str:
-    """The spelling a part came in if that is a proper one, else the usual one."""
+    """Return a part as it was written if that is valid, else its canonical form."""
     return written if written and allowed.issuperset(written) else _escape(plain, keep)
 
 

@@ -28,8 +28,8 @@ def choose(function: Function, overloads: tuple[str, ...]) -> tuple[Apply, bool]
 
     It takes the evaluation and the arguments.
     """
-    if function.whole is not None:
-        return (function.whole if function.metered else _unmetered(function.whole)), False
+    if function.dynamic is not None:
+        return (function.dynamic if function.metered else _unmetered(function.dynamic)), False
     settled = function.by_id.get(overloads[0]) if len(overloads) == 1 else None
     if settled is None and len(function.overloads) == 1:
         settled = function.overloads[0]

@@ -100,8 +100,8 @@ def _convert(expr: CallExpr, value: Value) -> Value:
     try:
         if value is _FAILED:
             raise CelRuntimeError("its argument fails")
-        if function.whole is not None:
-            return function.whole(value)
+        if function.dynamic is not None:
+            return function.dynamic(value)
         for overload in function.overloads:
             if overload.accepts((value,)):
                 return overload.call(value)

@@ -60,7 +60,7 @@ def plan_claim(
     the API has under its name, "" for none; `deleted` are UIDs of pods known to be deleted; `unchanged_for`
     is the number of seconds since the claim last changed.
 
-    DIFF: a finalizer that was left without an allocation goes after a minute
+    DIFF: a finalizer that was left without an allocation is removed after a minute
     (test_a_finalizer_left_behind_goes_when_the_claim_is_quiet); upstream, if it stops between the two writes,
     leaves it until the claim is deleted.
     """

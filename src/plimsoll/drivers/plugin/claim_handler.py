@@ -128,11 +128,11 @@ class ClaimHandler:
         responses: dict[str, Devices | ClaimError] = {}
         async with self._serialized():
             for ref, claim in zip(refs, claims, strict=True):
-                began = time.monotonic()
+                started = time.monotonic()
                 response = claim if isinstance(claim, ClaimError) else await self._prepare_one(claim)
                 responses[ref.uid] = response
                 refusal = response if isinstance(response, ClaimError) else None
-                self._record_call(ClaimCall("prepare", ref, time.monotonic() - began, refusal))
+                self._record_call(ClaimCall("prepare", ref, time.monotonic() - started, refusal))
         return responses
 
     async def _read(self, ref: ClaimRef) -> AllocatedClaim | ClaimError:
@@ -184,9 +184,9 @@ class ClaimHandler:
         responses: dict[str, ClaimError | None] = {}
         async with self._serialized():
             for ref in refs:
-                began = time.monotonic()
+                started = time.monotonic()
                 responses[ref.uid] = refusal = await self._unprepare_one(ref)
-                self._record_call(ClaimCall("unprepare", ref, time.monotonic() - began, refusal))
+                self._record_call(ClaimCall("unprepare", ref, time.monotonic() - started, refusal))
         return responses
 
     async def _unprepare_one(self, ref: ClaimRef) -> ClaimError | None:

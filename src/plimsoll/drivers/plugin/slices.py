@@ -319,8 +319,8 @@ def plan_slices(
 
     def is_right(slice_: ExistingSlice) -> bool:
         index = parse_index(slice_.name, digits)
-        content, said = desired_by_index[index].content, desired_by_index[index].annotations
-        if not has_annotations(slice_, said) and (dropped_annotations or {}).get(index) != said:
+        content, annotations = desired_by_index[index].content, desired_by_index[index].annotations
+        if not has_annotations(slice_, annotations) and (dropped_annotations or {}).get(index) != annotations:
             return False
         if is_same_content(content, slice_.content):
             return True

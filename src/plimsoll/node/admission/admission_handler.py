@@ -263,7 +263,7 @@ class AdmissionHandler:
                     continue
                 frees[hold.resource, state.name] = to_unit(hold.resource, hold.drawn)
                 if state.consumers == {pod_key(entry.pod)}:  # the pool is freed with its last consumer
-                    pool_amount = to_unit(hold.resource, hold.whole)
+                    pool_amount = to_unit(hold.resource, hold.total)
                     frees[hold.resource, ""] = frees.get((hold.resource, ""), 0) + pool_amount
             found.append(Candidate(entry.pod, pod_qos(entry.pod, form), frees))
         return found

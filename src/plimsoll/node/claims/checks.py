@@ -94,8 +94,8 @@ def _read_claim(
     if claim is None or claim.metadata.name != name:
         text = f'fetch ResourceClaim {name}: resourceclaims.resource.k8s.io "{name}" not found'
         return ClaimFault(name, NOT_FOUND, text)
-    if stranger := _not_for(pod, claim, generated):
-        return ClaimFault(name, WRONG_POD, stranger)
+    if problem := _not_for(pod, claim, generated):
+        return ClaimFault(name, WRONG_POD, problem)
     meta, uid = pod.metadata, claim.metadata.uid
     if not is_reserved_for(pod, claim):
         text = f"pod {meta.name} ({meta.uid}) is not allowed to use ResourceClaim {name} ({uid})"

@@ -125,7 +125,7 @@ def _cpus(top: ConfigSection, capacity: ResourceList) -> tuple[int, ...]:
     if given is None:
         return tuple(range(count))
     if len(given) != count:
-        raise top.bad("cpus", f"has {len(given)} cpus, capacity.cpu says {count}; make them agree")
+        raise top.bad("cpus", f"has {len(given)} cpus, but capacity.cpu is {count}; make them agree")
     return given
 
 
@@ -193,7 +193,7 @@ def _check_sums(
         raise top.bad("numa", f"cpu {min(left)} is in no NUMA node; give it to one")
     memory = sum(node.memory for node in nodes)
     if memory > capacity[MEMORY].value():
-        raise top.bad("numa", f"has {memory} bytes of memory in all, more than capacity.memory says")
+        raise top.bad("numa", f"has {memory} bytes of memory in total, more than capacity.memory")
     for size in {size for node in nodes for size in node.huge_pages}:
         total = sum(node.huge_pages.get(size, 0) for node in nodes)
         total_amount = capacity.get(HUGE_PAGES + size)

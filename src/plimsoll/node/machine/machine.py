@@ -209,12 +209,12 @@ def read_machine(root: Path = Path("/"), *, storage: Path | None = None) -> Mach
     """
     info = _meminfo(root / "proc/meminfo")
     if not info.get("MemTotal"):
-        raise InputError(f"{root / 'proc/meminfo'}: does not say how much memory there is (MemTotal)")
+        raise InputError(f"{root / 'proc/meminfo'}: MemTotal is missing")
     cpus = _online(root / "sys/devices/system/cpu/online")
     if not cpus and root == Path("/"):
         cpus = tuple(range(os.cpu_count() or 1))
     if not cpus:
-        raise InputError(f"{root / 'sys/devices/system/cpu/online'}: does not say which cpus there are")
+        raise InputError(f"{root / 'sys/devices/system/cpu/online'}: no online CPUs listed")
     capacity: ResourceList = {
         CPU: Quantity.of(len(cpus)),
         MEMORY: Quantity.of(info["MemTotal"] * 1024, Format.BINARY_SI),

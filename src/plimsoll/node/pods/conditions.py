@@ -90,8 +90,8 @@ def _ready(inputs: StatusInput, containers: Tree) -> Tree:
 def _initialized(pod: Pod, phase: str, statuses: dict[str, Tree]) -> Tree:
     if phase == SUCCEEDED:
         return {"status": "True", "reason": _COMPLETED}
-    begun = (statuses.get(c.name, {}).get("state", {}) for c in pod.spec.containers)
-    if any("running" in state or "terminated" in state for state in begun):
+    started = (statuses.get(c.name, {}).get("state", {}) for c in pod.spec.containers)
+    if any("running" in state or "terminated" in state for state in started):
         return {"status": "True"}
     lacking = [c.name for c in pod.spec.init_containers if not _is_initialized(c, statuses.get(c.name, {}))]
     if lacking:

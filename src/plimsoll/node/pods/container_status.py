@@ -163,8 +163,8 @@ def _close(inits: list[Tree], regular: list[Tree], *, initialized: bool) -> None
     if initialized:
         for status in regular:
             _end(status)
-    begun = [i for i, status in enumerate(inits) if _has_begun(status)]
-    for status in inits[: (begun[-1] + 1) if begun else 1]:
+    started = [i for i, status in enumerate(inits) if _has_started(status)]
+    for status in inits[: (started[-1] + 1) if started else 1]:
         _end(status)
 
 
@@ -174,12 +174,12 @@ def _end(status: Tree) -> None:
         status["ready"] = status["started"] = False
 
 
-def _has_begun(status: Tree) -> bool:
+def _has_started(status: Tree) -> bool:
     return "waiting" not in status["state"] or bool(branch(status, "lastState", "terminated"))
 
 
 def _has_initialized(inits: list[Tree], regular: list[Tree]) -> bool:
-    if any(_has_begun(status) for status in regular):
+    if any(_has_started(status) for status in regular):
         return True
     last = inits[-1]
     ends = (branch(last, "state", "terminated"), branch(last, "lastState", "terminated"))

@@ -65,7 +65,7 @@ def remove_spec(directory: Path, name: str) -> CdiFault | None:
 
 
 def _temporary(path: Path) -> Path:
-    # One name, not a random one: what a crash leaves behind is written over, or goes with the file.
+    # One name, not a random one: what a crash leaves behind is overwritten, or removed with the file.
     return path.with_name(f".{path.name[:240]}.tmp")
 
 

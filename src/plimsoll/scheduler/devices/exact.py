@@ -120,10 +120,10 @@ def try_node(
         # Distinguish missing devices from missing headroom: both have their own message.
         unbound = search(None)
         if isinstance(unbound, Allocation):
-            judged = check_charges(pod_info, _by_name(pod_info, unbound), row, snapshot, ledger)
-            if isinstance(judged, NodeFit):
+            placement = check_charges(pod_info, _by_name(pod_info, unbound), row, snapshot, ledger)
+            if isinstance(placement, NodeFit):
                 return (_refusal(outcome),)
-            if not all(reason.resolvable for reason in judged):
+            if not all(reason.resolvable for reason in placement):
                 # These devices exceed the node's allocatable; cheaper ones may be allocated to other claims.
                 # Searched even if the node has no pods: the result is cached, and the pods that use those
                 # claims may be observed later.
@@ -131,8 +131,8 @@ def try_node(
                     pod_info, row, snapshot, NodeLedger(node, snapshot.gates, snapshot.profile)
                 )
                 if isinstance(search(deserted, _own_devices(pod_info, snapshot)), Allocation):
-                    return tuple(replace(reason, code=VerdictCode.UNSCHEDULABLE) for reason in judged)
-            return judged
+                    return tuple(replace(reason, code=VerdictCode.UNSCHEDULABLE) for reason in placement)
+            return placement
     if not isinstance(outcome, Allocation):
         return (_refusal(outcome, settings.device_order),)
     allocations = _by_name(pod_info, outcome)
@@ -193,10 +193,10 @@ def check_charges(
 ) -> NodeFit | tuple[NodeReason, ...]:
     """Check whether the charges of these allocations fit on a node."""
     claims = {claim.metadata.name: claim for claim in pod_info.claims}
-    judged = check_placement(ledger, pod_info.pod, claims, allocations, snapshot.charge_context(row))
-    if not judged.verdict.fits:
-        return tuple(map(_of_ledger, judged.verdict.reasons))
-    return NodeFit(allocations, judged.charged_claims or (), rank, sizes)
+    placement = check_placement(ledger, pod_info.pod, claims, allocations, snapshot.charge_context(row))
+    if not placement.verdict.fits:
+        return tuple(map(_of_ledger, placement.verdict.reasons))
+    return NodeFit(allocations, placement.charged_claims or (), rank, sizes)
 
 
 def is_usable_on(claim: ResourceClaim, node: Node) -> bool:

@@ -129,41 +129,41 @@ def find_candidates(
     pod_info, snapshot = node_filter.pod_info, node_filter.snapshot
     potential = np.flatnonzero(rows & snapshot.alive)
     enough = (limits or CandidateLimits()).count(len(potential))
-    inhabited = snapshot.index(LowestPriorities).lowest[potential] < pod_info.priority
+    has_victims = snapshot.index(LowestPriorities).lowest[potential] < pod_info.priority
     tally = _Tally()
-    deserted = potential[~inhabited]
+    no_victims = potential[~has_victims]
     if node_filter.devices is not None:
         # If devices are short and no pod could free any, preemption does not help: skip the dry run.
-        deserted = deserted[~node_filter.devices.short_of_devices()[deserted]]
-    if len(deserted):
-        tally.add((NO_VICTIMS,), len(deserted))
-    turned = np.roll(potential, -offset)[np.roll(inhabited, -offset)]
+        no_victims = no_victims[~node_filter.devices.short_of_devices()[no_victims]]
+    if len(no_victims):
+        tally.add((NO_VICTIMS,), len(no_victims))
+    rotated = np.roll(potential, -offset)[np.roll(has_victims, -offset)]
     known = _cached_failures(node_filter)
     if known is not None:
-        refused = turned[known.refused_at[turned] >= snapshot.node_generations[turned]]
+        refused = rotated[known.refused_at[rotated] >= snapshot.node_generations[rotated]]
         for number, count in Counter(known.kinds[refused].tolist()).items():
             tally.add(known.reasons[number], count)
-        turned = turned[known.refused_at[turned] < snapshot.node_generations[turned]]
+        rotated = rotated[known.refused_at[rotated] < snapshot.node_generations[rotated]]
     found: list[Victims] = []
-    harmless = 0
+    without_violations = 0
     resources_first = not node_filter.applies(
         Rule.PORTS
     )  # no rule about other pods precedes the resource fit
-    for row in turned.tolist():
-        promised: Sequence[Pod] = ()
+    for row in rotated.tolist():
+        nominated: Sequence[Pod] = ()
         if nominations is not None:
-            promised = nominations.at(snapshot.node(row).metadata.name, pod_info.priority, pod_info.key)
-        answer: Victims | tuple[NodeReason, ...] = find_shortages(node_filter, row) if resources_first else ()
-        if not answer:
-            answer = select_victims_quickly(node_filter, row, budgets, promised)
-        if not isinstance(answer, Victims):
-            tally.add(answer)
-            if known is not None and not promised:
-                known.refuse(row, int(snapshot.node_generations[row]), answer)
-        elif answer.pods:
-            found.append(answer)
-            harmless += not answer.broken
-            if harmless and len(found) >= enough:
+            nominated = nominations.at(snapshot.node(row).metadata.name, pod_info.priority, pod_info.key)
+        result: Victims | tuple[NodeReason, ...] = find_shortages(node_filter, row) if resources_first else ()
+        if not result:
+            result = select_victims_quickly(node_filter, row, budgets, nominated)
+        if not isinstance(result, Victims):
+            tally.add(result)
+            if known is not None and not nominated:
+                known.refuse(row, int(snapshot.node_generations[row]), result)
+        elif result.pods:
+            found.append(result)
+            without_violations += not result.broken
+            if without_violations and len(found) >= enough:
                 break
     if known is not None:
         snapshot.index(DryRunFailures).settle()

@@ -67,10 +67,10 @@ class NodeFilter:
                 self._rules.append(rule)
                 self._standing &= rule.filter()
 
-    def simulate(self, row: int, beside: Sequence[Pod] = ()) -> NodeSimulation:
+    def simulate(self, row: int, nominated: Sequence[Pod] = ()) -> NodeSimulation:
         """Return a simulation of a node in which pods nominated to it keep their claims."""
         frees = self.settings.device_order is DeviceOrder.JOINT
-        return NodeSimulation(self.snapshot, row, self.nominated_claims(beside), frees_devices=frees)
+        return NodeSimulation(self.snapshot, row, self.nominated_claims(nominated), frees_devices=frees)
 
     def applies(self, *rules: Rule) -> bool:
         """Return whether one of these rules applies to the pod."""

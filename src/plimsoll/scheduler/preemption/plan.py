@@ -82,15 +82,15 @@ def ineligibility_reason(
     pod = fit_error.pod_info.pod
     if pod.spec.preemption_policy == NEVER:
         return NodeReason(Rule.PREEMPTION, PreemptionMessage.POLICY_NEVER, VerdictCode.UNSCHEDULABLE)
-    promise = nominations.of(fit_error.pod_info.key) if nominations is not None else None
-    node = promise.node if promise is not None else pod.status.nominated_node_name
+    nomination = nominations.of(fit_error.pod_info.key) if nominations is not None else None
+    node = nomination.node if nomination is not None else pod.status.nominated_node_name
     row = snapshot.row_of(node) if node else None
     if row is None or fit_error.resolvable is None or not fit_error.resolvable[row]:
         return None  # no nomination, or one that no longer helps
-    asked = promise.victims if promise is not None else frozenset()
+    victims = nomination.victims if nomination is not None else frozenset()
     for other in snapshot.pods_at(row):
         below = priority_of(other) < fit_error.pod_info.priority
-        if below and (pod_key(other) in asked or is_leaving(other)):
+        if below and (pod_key(other) in victims or is_leaving(other)):
             return NodeReason(
                 Rule.PREEMPTION, PreemptionMessage.VICTIMS_TERMINATING, VerdictCode.UNSCHEDULABLE
             )

@@ -79,8 +79,8 @@ class NodeSimulation:
 
     def remove_pods(self, pods: Iterable[Pod]) -> None:
         """Remove pods from the ledger; claims without other users release their devices."""
-        book = self.snapshot.ledger(self.row)
-        entries = [book.remove(pod) for pod in pods]
+        ledger = self.snapshot.ledger(self.row)
+        entries = [ledger.remove(pod) for pod in pods]
         for entry in entries:
             self._lifted[pod_key(entry.pod)] = entry
             self._notify_removed(entry.pod)
@@ -92,10 +92,10 @@ class NodeSimulation:
 
     def restore_pods(self, pods: Iterable[Pod]) -> None:
         """Restore pods as they were, with the devices of their claims."""
-        book = self.snapshot.ledger(self.row)
+        ledger = self.snapshot.ledger(self.row)
         for pod in pods:
             entry = self._lifted.pop(pod_key(pod))
-            book.restore(entry)
+            ledger.restore(entry)
             self._notify_added(entry.pod)
             for claim in self._claims(entry.pod):
                 uid = claim.metadata.uid

@@ -36,28 +36,28 @@ class Victims:
 
 
 def select_victims(
-    node_filter: NodeFilter, row: int, budgets: DisruptionBudgets, promised: Sequence[Pod] = ()
+    node_filter: NodeFilter, row: int, budgets: DisruptionBudgets, nominated: Sequence[Pod] = ()
 ) -> Victims | tuple[NodeReason, ...]:
     """Return the victims on a node, or why the pod would not fit even without all lower-priority pods."""
     below = lower_pods(node_filter, row)
     if not below:
         return (NO_VICTIMS,)
-    with node_filter.simulate(row, promised) as simulation:
+    with node_filter.simulate(row, nominated) as simulation:
         simulation.remove_pods(below)
-        answer = node_filter.run_with_nominated(promised, simulation)
-        if not isinstance(answer, NodeFit):
-            return answer
+        result = node_filter.run_with_nominated(nominated, simulation)
+        if not isinstance(result, NodeFit):
+            return result
         breaking, harmless = budgets.split(below)
         _spare(
             simulation,
             [*breaking, *harmless],
-            lambda: isinstance(node_filter.run_with_nominated(promised, simulation), NodeFit),
+            lambda: isinstance(node_filter.run_with_nominated(nominated, simulation), NodeFit),
         )
         return _sum_up(simulation, below, breaking)
 
 
 def select_victims_quickly(
-    node_filter: NodeFilter, row: int, budgets: DisruptionBudgets, promised: Sequence[Pod] = ()
+    node_filter: NodeFilter, row: int, budgets: DisruptionBudgets, nominated: Sequence[Pod] = ()
 ) -> Victims | tuple[NodeReason, ...]:
     """Select the same victims with few filter runs, where restoring a pod never frees resources.
 
@@ -68,8 +68,8 @@ def select_victims_quickly(
     below = lower_pods(node_filter, row)
     if not below:
         return (NO_VICTIMS,)
-    if promised:
-        return select_victims(node_filter, row, budgets, promised)
+    if nominated:
+        return select_victims(node_filter, row, budgets, nominated)
     breaking, harmless = budgets.split(below)
     order = [*breaking, *harmless]
     with node_filter.simulate(row) as simulation:
@@ -80,9 +80,9 @@ def select_victims_quickly(
                 return _sum_up(simulation, below, breaking)
         out = {pod_key(pod) for pod in guess}
         simulation.remove_pods(pod for pod in order if pod_key(pod) not in out)
-        answer = node_filter.run(row)
-        if not isinstance(answer, NodeFit):
-            return answer
+        result = node_filter.run(row)
+        if not isinstance(result, NodeFit):
+            return result
         last = 1
         simulation.restore_pods(order[:-last])
         while last < len(order) and not isinstance(node_filter.run(row), NodeFit):

@@ -48,7 +48,7 @@ class InFlightBinding:
 
     attempt: QueuedPodInfo
     placement: Placement
-    began: float
+    started: float
 
 
 class SchedulingLoop:
@@ -126,16 +126,16 @@ class SchedulingLoop:
             if attempt is None:
                 break
             worked = True
-            began = self._clock()
+            started = self._clock()
             try:
-                self._schedule_one(attempt, began)
+                self._schedule_one(attempt, started)
             except Exception as error:  # one pod must not stop all others
                 LOG.exception("scheduling pod %s failed", full_name(attempt.pod))
                 self._context.snapshot.forget(attempt.key)
-                self._on_error(attempt, began, f"{type(error).__name__}: {error}")
+                self._on_error(attempt, started, f"{type(error).__name__}: {error}")
         return worked
 
-    def _schedule_one(self, attempt: QueuedPodInfo, began: float) -> None:
+    def _schedule_one(self, attempt: QueuedPodInfo, started: float) -> None:
         context = self._context
         if context.snapshot.find_pod(attempt.key) is not None:
             context.queue.done(attempt.key, context.now())  # already assumed or bound
@@ -145,15 +145,15 @@ class SchedulingLoop:
             context.queue.hold(attempt.pod, outcome, context.now())
             self._failure_handler.report_later(attempt.pod, outcome)
             return
-        context.metrics.decided(self._clock() - began)
+        context.metrics.decided(self._clock() - started)
         if isinstance(outcome, Placement):
-            self._assume_and_bind(attempt, outcome, began)
+            self._assume_and_bind(attempt, outcome, started)
         else:
             profile = attempt.pod.spec.scheduler_name
             self._failure_handler.release_unused_claim(
                 attempt, outcome, partial(self._mark_unschedulable, attempt, outcome)
             )
-            context.metrics.failed(UNSCHEDULABLE, profile, self._clock() - began)
+            context.metrics.failed(UNSCHEDULABLE, profile, self._clock() - started)
             context.metrics.refused(attempt.key, outcome.rules, profile)
             start = self._clock()
             self._failure_handler.handle_unschedulable(attempt, outcome)
@@ -171,13 +171,13 @@ class SchedulingLoop:
 
     # -- binding
 
-    def _assume_and_bind(self, attempt: QueuedPodInfo, placement: Placement, began: float) -> None:
+    def _assume_and_bind(self, attempt: QueuedPodInfo, placement: Placement, started: float) -> None:
         context, key = self._context, attempt.key
         context.snapshot.assume(placement)
         context.nominations.drop(key)
         context.metrics.cleared(key)
         self._failure_handler.forget(key)
-        self._in_flight[key] = InFlightBinding(attempt, placement, began)
+        self._in_flight[key] = InFlightBinding(attempt, placement, started)
         self._failure_handler.on_assumed(placement)
         self._binder.start(placement)
 
@@ -194,14 +194,14 @@ class SchedulingLoop:
         else:
             self._forget(binding)
             context.metrics.steps.add(outcome.step.value)
-            self._on_error(attempt, binding.began, outcome.error)
+            self._on_error(attempt, binding.started, outcome.error)
         context.wake_event.set()
 
     def _on_bound(self, binding: InFlightBinding) -> None:
         context, attempt, placement = self._context, binding.attempt, binding.placement
         context.queue.done(attempt.key)
         context.snapshot.confirm(attempt.key)
-        now, seconds = context.now(), self._clock() - binding.began
+        now, seconds = context.now(), self._clock() - binding.started
         waited = (now - attempt.queued_at) / 1000
         context.metrics.scheduled(attempt.pod.spec.scheduler_name, seconds, waited, attempt.attempts)
         context.metrics.extension_point.at("Bind", SUCCESS, attempt.pod.spec.scheduler_name).observe(seconds)
@@ -217,12 +217,12 @@ class SchedulingLoop:
             bind_ms=round(seconds * 1000, 1),
         )
 
-    def _on_error(self, attempt: QueuedPodInfo, began: float, error: str) -> None:
+    def _on_error(self, attempt: QueuedPodInfo, started: float, error: str) -> None:
         """Requeue a pod after an error that is not a scheduling failure."""
         context = self._context
         context.queue.retry(attempt.key, context.now())
         context.count_queued(attempt.key, FAILURE)
-        context.metrics.failed(ERROR, attempt.pod.spec.scheduler_name, self._clock() - began)
+        context.metrics.failed(ERROR, attempt.pod.spec.scheduler_name, self._clock() - started)
         self._failure_handler.handle_error(attempt, error)
 
     def _forget(self, binding: InFlightBinding) -> None:

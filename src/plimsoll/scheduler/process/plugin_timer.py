@@ -47,7 +47,7 @@ class PluginTimer:
 
     def measure(self, pod_info: PodInfo, snapshot: Snapshot, settings: SchedulerProfile) -> None:
         """Time every filter and scorer for a pod."""
-        clock, began = self._clock, self._clock()
+        clock, started = self._clock, self._clock()
         rules: list[Filter] = []
         for kind in FILTERS:
             start = clock()
@@ -57,8 +57,8 @@ class PluginTimer:
                 return  # rejected for all nodes
             if rule is not None:
                 rules.append(rule)
-        self._point("PreFilter", settings.name, clock() - began)
-        began, left = clock(), snapshot.alive.copy()
+        self._point("PreFilter", settings.name, clock() - started)
+        started, left = clock(), snapshot.alive.copy()
         for rule in rules:
             start = clock()
             left &= rule.filter()
@@ -67,17 +67,17 @@ class PluginTimer:
             start = clock()
             left &= DynamicResourcesFilter(pod_info, snapshot, new_id, settings).candidates()
             self._plugin(Rule.DEVICES.value, "Filter", clock() - start)
-        self._point("Filter", settings.name, clock() - began)
+        self._point("Filter", settings.name, clock() - started)
         if not left.any():
             return
-        began = clock()
+        started = clock()
         for scorer in SCORERS:
             start = clock()
             read = scorer.read(pod_info, snapshot, settings) if settings.weights[scorer.name] else None
             if read is not None:
                 read.scores(left)
                 self._plugin(scorer.name, "Score", clock() - start)
-        self._point("Score", settings.name, clock() - began)
+        self._point("Score", settings.name, clock() - started)
 
     def _plugin(self, plugin: str, point: str, seconds: float) -> None:
         self._metrics.plugin.at(plugin, point, SUCCESS).observe(seconds)

@@ -43,12 +43,12 @@ class InFlightEvents:
 
     def since(self, key: str) -> list[ClusterEvent] | None:
         """Return the events since a pod was popped, or None if some were dropped."""
-        begun = self._begun.get(key)
-        if begun is None:
+        started_at = self._begun.get(key)
+        if started_at is None:
             return []
-        if begun < self._dropped + self._head:
+        if started_at < self._dropped + self._head:
             return None
-        return self._log[begun - self._dropped :]
+        return self._log[started_at - self._dropped :]
 
     def end(self, key: str) -> None:
         """Forget a pod that is no longer in flight."""

@@ -20,22 +20,22 @@ from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 def verify(snapshot: Snapshot) -> list[Discrepancy]:
     """Return the differences between a snapshot and its objects."""
-    found = [*_verify_books(snapshot), *_verify_devices(snapshot)]
+    found = [*_verify_ledgers(snapshot), *_verify_devices(snapshot)]
     fresh = NodeColumns(size=snapshot.size)
     for row in snapshot.rows():
         fresh.refresh(row, snapshot.ledger(row))
     for name in sorted(fresh.names | snapshot.columns.names):
-        for what, booked, computed in (
+        for what, recorded, computed in (
             ("line", snapshot.columns.line(name), fresh.line(name)),
             ("free", snapshot.columns.free(name), fresh.free(name)),
         ):
-            for row in np.flatnonzero(booked != computed).tolist():
+            for row in np.flatnonzero(recorded != computed).tolist():
                 where = f"{what} {name} at place {row}"
-                found.append(Discrepancy(where, int(booked[row]), int(computed[row])))
+                found.append(Discrepancy(where, int(recorded[row]), int(computed[row])))
     return found
 
 
-def _verify_books(snapshot: Snapshot) -> Iterator[Discrepancy]:
+def _verify_ledgers(snapshot: Snapshot) -> Iterator[Discrepancy]:
     seen: set[str] = set()
     for row in snapshot.rows():
         ledger = snapshot.ledger(row)
@@ -43,9 +43,9 @@ def _verify_books(snapshot: Snapshot) -> Iterator[Discrepancy]:
             yield Discrepancy(f"node {ledger.name}: {each.where}", each.recorded, each.computed)
         for key, entry in ledger.entries.items():
             seen.add(key)
-            booked = snapshot.find_pod(key)
-            if booked is None or booked[0] != row or booked[1] is not entry.pod:
-                yield Discrepancy(f"pod {key} on node {ledger.name}", booked, entry.pod.metadata.name)
+            recorded = snapshot.find_pod(key)
+            if recorded is None or recorded[0] != row or recorded[1] is not entry.pod:
+                yield Discrepancy(f"pod {key} on node {ledger.name}", recorded, entry.pod.metadata.name)
             if entry.assumed != (key in snapshot.assumed):
                 yield Discrepancy(f"pod {key}: assumed", entry.assumed, key in snapshot.assumed)
     for key in snapshot.pod_keys() - seen:

@@ -103,11 +103,11 @@ class Play:
     # -- steps
 
     async def _show_problem(self) -> None:
-        books = simulate_separate_ledgers([*demo_objects(), *story_objects()], NODE)
-        self._print(story.describe_problem(self._paint, NODE, books))
+        ledgers = simulate_separate_ledgers([*demo_objects(), *story_objects()], NODE)
+        self._print(story.describe_problem(self._paint, NODE, ledgers))
         await self._pause_for_reader()
-        self._print(story.describe_two_ledgers(self._paint, NODE, books))
-        self._check(books.past > 0, "two books would not have gone past the line")
+        self._print(story.describe_two_ledgers(self._paint, NODE, ledgers))
+        self._check(ledgers.past > 0, "separate ledgers would not have overcommitted the node")
         await self._pause_for_reader()
 
     async def _show_one_ledger(self) -> None:
@@ -143,9 +143,9 @@ class Play:
             await self._remove(pod)
 
     async def _wait_for_neighbors(self) -> None:
-        """Pods that the story does not speak of: there is something to look at."""
+        """Wait for the other pods of the demo, which make the cluster look used."""
         wanted: Iterable[ParsedObject] = neighbor_objects()
-        if await self._own_cpus() >= 2:  # of a single one nothing would be left for everybody else
+        if await self._own_cpus() >= 2:  # a single CPU would leave none for the other pods
             wanted = [*wanted, *pinned_objects()]
         for found in wanted:
             await self._applier.apply(found.tree, NAMESPACE)
@@ -190,21 +190,21 @@ class Play:
 
     async def _until_bound(self, pod: str) -> None:
         async def bound() -> bool:
-            return bool((await self._stand(pod)).node)
+            return bool((await self._pod_state(pod)).node)
 
         await self._until(bound, f"pod {pod} is not scheduled")
 
     async def _until_waiting(self, pod: str) -> None:
         async def waiting() -> bool:
-            stand = await self._stand(pod)
+            stand = await self._pod_state(pod)
             return stand.is_pending and bool(stand.why)
 
         await self._until(waiting, f"pod {pod} is not pending")
 
     async def _stands(self, *pods: str) -> list[DemoPodState]:
-        return [await self._stand(pod) for pod in pods]
+        return [await self._pod_state(pod) for pod in pods]
 
-    async def _stand(self, pod: str) -> DemoPodState:
+    async def _pod_state(self, pod: str) -> DemoPodState:
         try:
             tree = await self._client.get(PODS, pod, NAMESPACE)
         except ApiError as error:
@@ -213,8 +213,8 @@ class Play:
 
     async def _row(self) -> ResourceRow:
         cluster_state = ClusterState(await read_live(self._client))
-        (book,) = node_rows(cluster_state, names=[NODE])
-        return book.row("cpu")
+        (node,) = node_rows(cluster_state, names=[NODE])
+        return node.row("cpu")
 
     # -- output and waiting
 

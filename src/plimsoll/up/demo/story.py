@@ -32,18 +32,18 @@ class DemoPodState:
         return not self.node and not self.gone
 
 
-def describe_problem(paint: Paint, node: str, books: SeparateLedgers) -> Iterator[str]:
+def describe_problem(paint: Paint, node: str, ledgers: SeparateLedgers) -> Iterator[str]:
     """Describe the requests of the demo pods and the result of separate accounting."""
-    row = books.row
+    row = ledgers.row
     yield paint.bold("One node, two ledgers")
     yield f"{node} has {_cpus(row.line)} allocatable CPUs. Two pods are to run there:"
     yield f"  {DATABASE:<10} claims {_cpus(row.claims)} CPUs through DRA (ResourceClaim database-cpus)"
     yield f"  {WEB:<10} requests {_cpus(row.requests)} CPUs (resources.requests)"
 
 
-def describe_two_ledgers(paint: Paint, node: str, books: SeparateLedgers) -> Iterator[str]:
+def describe_two_ledgers(paint: Paint, node: str, ledgers: SeparateLedgers) -> Iterator[str]:
     """Describe step 1: separate accounting, computed."""
-    row = books.row
+    row = ledgers.row
     line = _cpus(row.line)
     yield ""
     yield paint.bold("1. Requests and claims accounted separately, as in stock Kubernetes") + paint.dim(
@@ -51,70 +51,70 @@ def describe_two_ledgers(paint: Paint, node: str, books: SeparateLedgers) -> Ite
     )
     yield f"  {'requests':<10} {_cpus(row.requests)} of {line} CPUs: {WEB} fits"
     yield f"  {'claims':<10} {_cpus(row.claims)} of {line} CPUs: {DATABASE} fits"
-    both = [pod for pod, place in books.places.items() if place == node]
-    booked = paint.red(f"{_cpus(row.used)} of {line} CPUs, overcommitted by {_cpus(books.past)}")
-    yield f"  {' and '.join(both)} are both scheduled to {node}: {booked}."
+    both = [pod for pod, place in ledgers.nodes.items() if place == node]
+    total = paint.red(f"{_cpus(row.used)} of {line} CPUs, overcommitted by {_cpus(ledgers.past)}")
+    yield f"  {' and '.join(both)} are both scheduled to {node}: {total}."
 
 
 def describe_one_ledger(
-    paint: Paint, node: str, stands: list[DemoPodState], row: ResourceRow
+    paint: Paint, node: str, states: list[DemoPodState], row: ResourceRow
 ) -> Iterator[str]:
     """Describe step 2: the same pods in the running cluster."""
     yield ""
     yield paint.bold("2. One ledger, in this cluster") + paint.dim(" (real pods)")
-    for stand in stands:
-        yield from _stand(paint, stand)
-    yield _book(node, row)
+    for state in states:
+        yield from _format_pod(paint, state)
+    yield _format_node(node, row)
     yield _command(paint, "plimsoll top nodes", "the ledger of every node")
     yield _command(paint, f"plimsoll explain {WEB} -n demo", f"why {WEB} is pending, and the nearest fix")
 
 
-def describe_release(paint: Paint, node: str, stands: list[DemoPodState], row: ResourceRow) -> Iterator[str]:
+def describe_release(paint: Paint, node: str, states: list[DemoPodState], row: ResourceRow) -> Iterator[str]:
     """Describe step 3: the pod with the claim is deleted."""
     yield ""
     yield paint.bold(f"3. {DATABASE} is deleted, its claim is released")
-    for stand in stands:
-        yield from _stand(paint, stand)
-    yield _book(node, row)
+    for state in states:
+        yield from _format_pod(paint, state)
+    yield _format_node(node, row)
     yield _command(paint, f"plimsoll top nodes {node}", f"pods and claims on {node}")
 
 
 def describe_return(
-    paint: Paint, node: str, stands: list[DemoPodState], row: ResourceRow, page: str = ""
+    paint: Paint, node: str, states: list[DemoPodState], row: ResourceRow, page: str = ""
 ) -> Iterator[str]:
     """Describe step 4: it is created again."""
     yield ""
     yield paint.bold(f"4. {DATABASE} is created again and stays pending: requests count against claims, too")
-    for stand in stands:
-        yield from _stand(paint, stand)
-    yield _book(node, row)
+    for state in states:
+        yield from _format_pod(paint, state)
+    yield _format_node(node, row)
     yield _command(paint, f"plimsoll explain {DATABASE} -n demo", f"why {DATABASE} is pending")
     if page:
         address = f"{page}#/pending"
         yield f"      {paint.blue(f'{address:<{_COMMAND}}')} pending pods in the dashboard"
 
 
-def describe_rerun(paint: Paint, node: str, stands: list[DemoPodState], row: ResourceRow) -> Iterator[str]:
+def describe_rerun(paint: Paint, node: str, states: list[DemoPodState], row: ResourceRow) -> Iterator[str]:
     """Describe the state of a demo that was loaded before."""
     yield paint.bold("The demo is already loaded") + "; its pods are unchanged."
-    for stand in stands:
-        yield from _stand(paint, stand)
-    yield _book(node, row)
+    for state in states:
+        yield from _format_pod(paint, state)
+    yield _format_node(node, row)
 
 
-def _stand(paint: Paint, stand: DemoPodState) -> Iterator[str]:
-    if stand.gone:
-        yield f"  {stand.pod:<10} is deleted"
+def _format_pod(paint: Paint, state: DemoPodState) -> Iterator[str]:
+    if state.gone:
+        yield f"  {state.pod:<10} is deleted"
         return
-    if not stand.is_pending:
-        yield f"  {stand.pod:<10} {paint.green('running')} on {stand.node}"
+    if not state.is_pending:
+        yield f"  {state.pod:<10} {paint.green('running')} on {state.node}"
         return
-    first, *rest = wrap(f"pending: {stand.why}", min(_WIDTH, paint.width) - 13) or ["pending"]
-    yield f"  {stand.pod:<10} {first.replace('pending', paint.yellow('pending'), 1)}"
+    first, *rest = wrap(f"pending: {state.why}", min(_WIDTH, paint.width) - 13) or ["pending"]
+    yield f"  {state.pod:<10} {first.replace('pending', paint.yellow('pending'), 1)}"
     yield from (f"{'':<13}{line}" for line in rest)
 
 
-def _book(node: str, row: ResourceRow) -> str:
+def _format_node(node: str, row: ResourceRow) -> str:
     parts = f"{_cpus(row.claims)} by claims, {_cpus(row.requests)} by requests, {_cpus(row.free)} free"
     return f"  {node:<10} {_cpus(row.line)} CPUs: {parts}"
 

@@ -28,14 +28,14 @@ from plimsoll.tools.cluster_state.manifests import ParsedObject
 from plimsoll.tools.top.nodes import ResourceRow, node_rows
 
 #: When the objects were made; nothing depends on it.
-_MOMENT = "2026-01-01T00:00:00Z"
+_CREATED_AT = "2026-01-01T00:00:00Z"
 
 
 @dataclass(frozen=True, slots=True)
 class SeparateLedgers:
     """Node of each pod under separate accounting ("" if none), and the resulting charges on one ledger."""
 
-    places: Mapping[str, str]
+    nodes: Mapping[str, str]
     row: ResourceRow
 
     @property
@@ -48,30 +48,32 @@ def simulate_separate_ledgers(
     found: Iterable[ParsedObject], node: str, resource: str = "cpu"
 ) -> SeparateLedgers:
     """Schedule the pods of some objects, in their order, as a stock scheduler would."""
-    things = [thing for each in found if (thing := _read(each)) is not None]
-    cluster_state = ClusterState(ClusterObjects(things), Gates.upstream())
+    objects = [object_ for each in found if (object_ := _read(each)) is not None]
+    cluster_state = ClusterState(ClusterObjects(objects), Gates.upstream())
     numbers = count(1)
-    places: dict[str, str] = {}
-    for pod in [each for each in things if isinstance(each, Pod)]:
-        task = read_pod_info(pod, cluster_state.snapshot)
-        outcome = None
-        if isinstance(task, PodInfo):
+    nodes: dict[str, str] = {}
+    for pod in [each for each in objects if isinstance(each, Pod)]:
+        pod_info = read_pod_info(pod, cluster_state.snapshot)
+        result = None
+        if isinstance(pod_info, PodInfo):
             settings = SchedulerProfile.default()
-            outcome = schedule_one(task, cluster_state.snapshot, settings, lambda: f"share-{next(numbers)}")
-        places[pod.metadata.name] = outcome.node if isinstance(outcome, Placement) else ""
-        if isinstance(outcome, Placement):
-            for thing in _bound(pod, outcome, cluster_state.objects):
-                cluster_state.set(thing)
-    (book,) = node_rows(ClusterState(cluster_state.objects, Gates.all_on()), names=[node])
-    return SeparateLedgers(places, book.row(resource))
+            result = schedule_one(
+                pod_info, cluster_state.snapshot, settings, lambda: f"share-{next(numbers)}"
+            )
+        nodes[pod.metadata.name] = result.node if isinstance(result, Placement) else ""
+        if isinstance(result, Placement):
+            for object_ in _bound(pod, result, cluster_state.objects):
+                cluster_state.set(object_)
+    (row,) = node_rows(ClusterState(cluster_state.objects, Gates.all_on()), names=[node])
+    return SeparateLedgers(nodes, row.row(resource))
 
 
 def _read(found: ParsedObject) -> Any:
     """An object as the API would have it, with a UID."""
-    thing = decode_object(found, _MOMENT)
-    if thing is None:
+    object_ = decode_object(found, _CREATED_AT)
+    if object_ is None:
         return None
-    return replace(thing, metadata=replace(thing.metadata, uid=f"uid-of-{thing.metadata.name}"))
+    return replace(object_, metadata=replace(object_.metadata, uid=f"uid-of-{object_.metadata.name}"))
 
 
 def _bound(pod: Pod, placement: Placement, objects: ClusterObjects) -> Iterable[Any]:

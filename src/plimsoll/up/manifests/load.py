@@ -1,7 +1,7 @@
 """Files brought into a cluster that runs: in an order that works, and again without harm.
 
 Owns `load`. What is new gets the status it has in the files; what is there already is applied as a manifest
-and keeps its own. Promises: files may be in any order; what the cluster refuses is one line each, with file
+and keeps its own. Guarantees: files may be in any order; what the cluster refuses is one line each, with file
 and object, and keeps nothing else from coming.
 """
 

@@ -194,7 +194,7 @@ rules = st.builds(
 
 @given(st.dictionaries(names, rules, min_size=1), st.sampled_from((Form.V1_36, Form.V1_37)))
 def test_what_a_device_can_say_a_class_can_say(expected: dict[str, DeviceRule], form: Form) -> None:
-    device = write_device(Device(), expected, form).whole(form)
+    device = write_device(Device(), expected, form).lossless(form)
     assert read_class_annotation(codec.encode(device).decode()) == ClassPolicy(rules=expected)
 
 

@@ -11,7 +11,7 @@ from plimsoll.up.demo_objects import NODE, demo_objects, story_objects
 
 def test_both_books_say_that_there_is_room() -> None:
     books = simulate_separate_ledgers([*demo_objects(), *story_objects()], NODE)
-    assert books.places == {"database": "small-1", "web": "small-1"}
+    assert books.nodes == {"database": "small-1", "web": "small-1"}
     assert (books.row.line, books.row.requests, books.row.claims) == (8000, 6000, 6000)
     assert (books.row.used, books.past) == (12_000, 4000)
 
@@ -21,7 +21,7 @@ def test_a_book_that_is_full_is_full() -> None:
     third = next(each for each in story_objects() if each.name == "web")
     more = ParsedObject({**third.tree, "metadata": {"name": "third", "namespace": "demo"}}, "here", 1, 1)
     books = simulate_separate_ledgers([*demo_objects(), *story_objects(), more], NODE)
-    assert books.places["third"] == ""
+    assert books.nodes["third"] == ""
     assert books.row.used == 12_000
 
 
@@ -39,7 +39,7 @@ spec:
   containers: [{name: a, image: a}]
 """
     books = simulate_separate_ledgers([*demo_objects(), *parse_objects(text, "here")], NODE)
-    assert books.places == {"without-claim": ""}
+    assert books.nodes == {"without-claim": ""}
     assert books.past == -8000
 
 

@@ -134,7 +134,7 @@ def _cpu_attributes(domain: CpuDomain) -> Tree:
         return {}
     return {
         "dra.cpu/cpuID": {"int": cpu.id},
-        # What the machine says, as the Go driver publishes it; several sockets may have the same.
+        # As the machine reports it and the Go driver publishes it; several sockets may have the same.
         "dra.cpu/coreID": {"int": cpu.core_id if cpu.core_id >= 0 else cpu.core},
         "dra.cpu/coreType": {"string": cpu.kind.value},
         "dra.cpu/cacheL3ID": {"int": cpu.l3_id},
@@ -158,8 +158,8 @@ def _policy(settings: CpuSettings, domain: CpuDomain, capacity: int) -> Tree:
     """
     step, default = domain.step, settings.policy.default
     usual = capacity if default is None else min(-(-default // step) * step, capacity)
-    # One step above the least amount must still be in the capacity, says the API: a device of one core has no
-    # room for a step.
+    # One step above the least amount must still be in the capacity (API validation): a device of one core has
+    # no room for a step.
     room = {"step": str(step)} if 2 * step <= capacity else {"max": str(step)}
     return {"default": str(max(usual, step)), "validRange": {"min": str(step), **room}}
 

@@ -24,7 +24,7 @@ SETTLE_READS = 3
 
 
 class MachineReader:
-    """Reader of a machine and its overlay: `read` reads everything, `glance` only what hotplug changes."""
+    """Reader of a machine and its overlay: `read` reads all, `fingerprint` only what hotplug changes."""
 
     def __init__(self, root: Path = Path("/"), overlay: Path | None = None, *, pcie: bool = False) -> None:
         self.root = root
@@ -36,7 +36,7 @@ class MachineReader:
         """Read the topology; raises InputError if the overlay is invalid or no CPU is usable."""
         return read_topology(self.root, read_overlay(self.overlay) if self.overlay else {}, pcie=self.pcie)
 
-    def glance(self) -> object:
+    def fingerprint(self) -> object:
         """Return a value that stays equal as long as no CPU and no overlay file changes."""
         seen: list[object] = []
         for name in ("online", "present", "smt/control"):
@@ -59,10 +59,10 @@ class TopologyWatch:
     DIFF: the Go driver reads the machine once at start
     (test_problem_hotplug_is_followed_while_the_driver_runs).
 
-    `glance` is a cheap check; without one every check is a full `read`. `known` is the topology that the
-    caller already has; without it the first one read is taken as known. `full_interval` is the number of
-    seconds between reads regardless of the glance. `current` is the last topology, `error` the reason why the
-    last check failed, or "".
+    `fingerprint` is cheap and changes with the topology; without it every check is a full `read`. `known` is
+    the topology that the caller already has; without it the first one read is taken as known. `full_interval`
+    is the number of seconds between reads even if the fingerprint stays the same. `current` is the last
+    topology, `error` the reason why the last check failed, or "".
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class TopologyWatch:
         read: Callable[[], Topology],
         *,
         interval: float = 1.0,
-        glance: Callable[[], object] | None = None,
+        fingerprint: Callable[[], object] | None = None,
         known: Topology | None = None,
         full_interval: float = 60.0,
     ) -> None:
@@ -78,7 +78,7 @@ class TopologyWatch:
         self.error = ""
         self.interval = interval
         self._read = read
-        self._glance = glance
+        self._fingerprint = fingerprint
         self._looks = max(1, round(full_interval / interval)) if interval > 0 else 1
         self._seen: object = object()  # equal to nothing, so that the first check reads
         self._settle_reads_left = 0
@@ -95,7 +95,11 @@ class TopologyWatch:
     ) -> TopologyWatch:
         """Create a watch with cheap checks."""
         return cls(
-            machine.read, interval=interval, glance=machine.glance, known=known, full_interval=full_interval
+            machine.read,
+            interval=interval,
+            fingerprint=machine.fingerprint,
+            known=known,
+            full_interval=full_interval,
         )
 
     async def changes(self) -> AsyncIterator[Topology]:
@@ -124,9 +128,9 @@ class TopologyWatch:
         return read if before is not None and read != before else None
 
     def _must_read(self) -> bool:
-        if self._glance is None:
+        if self._fingerprint is None:
             return True
-        seen = self._glance()
+        seen = self._fingerprint()
         self._idle += 1
         if seen != self._seen:
             self._seen = seen

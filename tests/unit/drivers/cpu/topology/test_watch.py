@@ -55,7 +55,7 @@ def test_nothing_is_reported_or_read_while_nothing_happens(tmp_path: Path) -> No
     write_sysfs(WHOLE, tmp_path)
     machine = MachineReader(tmp_path)
     reader = Reader(WHOLE)
-    watch = TopologyWatch(reader, glance=machine.glance, interval=1, full_interval=60, known=WHOLE)
+    watch = TopologyWatch(reader, fingerprint=machine.fingerprint, interval=1, full_interval=60, known=WHOLE)
     for _ in range(10):
         assert watch.check() is None
     settled = reader.reads
@@ -171,7 +171,7 @@ def test_reported_changes_add_up(steps: list[int]) -> None:
     """Whatever happens between looks: what was told last, or known at first, is what is there."""
     shapes = [WHOLE, *(switch_off(WHOLE, CpuSet([cpu])) for cpu in (1, 2, 3))]
     now = [WHOLE]
-    watch = TopologyWatch(lambda: now[0], glance=lambda: str(now[0].all), known=WHOLE)
+    watch = TopologyWatch(lambda: now[0], fingerprint=lambda: str(now[0].all), known=WHOLE)
     told = WHOLE
     for step in steps:
         now[0] = shapes[step]
