@@ -74,4 +74,4 @@ class Machine(SimulatedRuntime):
             if state.phase is ContainerPhase.RUNNING:
                 container = self._containers[state.id]
                 container.script = replace(container.script, exit_code=code)
-                await self._end_itself(state.id)
+                await self._exit_by_script(state.id)

@@ -94,7 +94,7 @@ def coerce(value: Any, wanted: Any, path: str = "", depth: int = 0) -> Any:
         _, item = get_args(wanted)
         _expect(isinstance(value, dict), value, "an object", path)
         return {
-            str(k): zero_value(item) if v is None else coerce(v, item, f"{path}[{_brief(k)}]", depth + 1)
+            str(k): zero_value(item) if v is None else coerce(v, item, f"{path}[{_shorten(k)}]", depth + 1)
             for k, v in value.items()
         }
     return _coerce_leaf(value, wanted, path)
@@ -132,7 +132,7 @@ def _coerce_leaf(value: Any, wanted: Any, path: str) -> Any:
     return value
 
 
-def _brief(key: object) -> str:
+def _shorten(key: object) -> str:
     """Return a map's key for a path; long keys are shortened in the middle."""
     text = str(key)
     return text if len(text) <= 63 else f"{text[:30]}...{text[-30:]}"

@@ -67,7 +67,12 @@ class Where:
                 click.echo("reading standard input; Ctrl-D ends it", err=True)
             return Source(self.files, namespace=self.namespace)
         kubeconfig = self.kubeconfig
-        if kubeconfig is None and not self.context and not _has_usual() and OWN_KUBECONFIG.exists():
+        if (
+            kubeconfig is None
+            and not self.context
+            and not _has_default_kubeconfig()
+            and OWN_KUBECONFIG.exists()
+        ):
             kubeconfig = OWN_KUBECONFIG
         try:
             config = find_config(kubeconfig, context=self.context, namespace=self.namespace)
@@ -118,7 +123,7 @@ def _settle_memory() -> None:
     gc.set_threshold(100_000, 50, 100)
 
 
-def _has_usual() -> bool:
+def _has_default_kubeconfig() -> bool:
     """Return whether kubectl's default rules find a cluster."""
     if os.environ.get("KUBECONFIG") or "KUBERNETES_SERVICE_HOST" in os.environ:
         return True
@@ -182,7 +187,7 @@ def cluster_options(command: F) -> F:
         if all_namespaces and namespace:
             raise click.UsageError("-A and -n: give one of them")
         where = Where(files, kubeconfig, context, namespace, request_timeout)
-        with _advice():
+        with _add_hint():
             return command(*given, where=where, **rest)
 
     return with_where  # type: ignore[return-value]
@@ -206,7 +211,7 @@ class DurationParam(_Seconds):
 
 
 @contextmanager
-def _advice() -> Iterator[None]:
+def _add_hint() -> Iterator[None]:
     """Add what to do to the error of a server that does not answer."""
     from plimsoll.errors import UnreachableError
 

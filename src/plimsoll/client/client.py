@@ -221,7 +221,7 @@ class Client:
                     return stream
 
             # Callers of a watch handle its failures anyway; only cheap retries are made here.
-            stream = await self._patiently(open_stream, False)
+            stream = await self._with_retries(open_stream, False)
             opened()
             async for line in answers.split_lines(stream.chunks):
                 yield answers.read_frame(line)
@@ -377,9 +377,9 @@ class Client:
                 raise answers.read_error(reply.status, reply.headers, reply.body)
             return reply
 
-        return await self._patiently(send, harmless)
+        return await self._with_retries(send, harmless)
 
-    async def _patiently(self, attempt_once: Callable[[], Awaitable[R]], harmless: bool) -> R:
+    async def _with_retries(self, attempt_once: Callable[[], Awaitable[R]], harmless: bool) -> R:
         """Send a request, and retry it if that is safe and may help."""
         renewed = False
         attempt = 0

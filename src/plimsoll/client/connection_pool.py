@@ -18,7 +18,7 @@ from collections.abc import Callable
 from plimsoll.client.transport import Reply
 from plimsoll.errors import UnreachableError
 
-#: The longest head of an answer.
+#: Longest head of a response.
 _HEAD_MAX = 256 << 10
 _NO_BODY = frozenset({204, 304})
 
@@ -54,7 +54,7 @@ class Connection(asyncio.Protocol):
         self._waiter, self._what = waiter, what
         self._transport.write(request)
 
-    def leave(self) -> None:
+    def abort(self) -> None:
         """Close at once: a TLS shutdown would outlive the session."""
         self.open = False
         if self._transport is not None:
@@ -76,7 +76,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._waiter is None:
-            self.leave()  # no request is in flight
+            self.abort()  # no request is in flight
             return
         self._data += data
         self.last_received = time.monotonic()  # the clock of the loop
@@ -84,7 +84,7 @@ class Connection(asyncio.Protocol):
             self._read()
         except (ValueError, IndexError, UnicodeError):
             self._fail("the response is not HTTP")
-            self.leave()
+            self.abort()
 
     # -- reading
 
@@ -199,7 +199,7 @@ class Connections:
         silence: float = 0.0,
         guard: Callable[[], None] | None = None,
     ) -> Reply:
-        """Send a request once and wait for its answer; `what` it is called when it fails.
+        """Send a request once and wait for its response; `what` names it in errors.
 
         The answer has `timeout` seconds to be complete. With `silence` the request also fails if nothing is
         received for so long; for the first byte this counts from here, before there is a connection. `guard`
@@ -208,8 +208,8 @@ class Connections:
         loop = asyncio.get_running_loop()
         started = loop.time()
         if context is not self._context:
-            self._context = context  # others trust, or another identity: nothing from before is used again
-            self._leave(self._idle)
+            self._context = context  # other authorities or credentials: no old connection is used again
+            self._abort_idle()
         connection = self._take(loop.time())
         if connection is None:
             connection = await self._connect(min(timeout, connecting), context)
@@ -222,7 +222,7 @@ class Connections:
             connection.ask(request, waiter, what)
             reply = await waiter
         except BaseException:
-            connection.leave()
+            connection.abort()
             raise
         finally:
             timer.cancel()
@@ -231,25 +231,25 @@ class Connections:
             connection.idle_since = loop.time()
             self._idle.append(connection)
         else:
-            connection.leave()
+            connection.abort()
         return reply
 
     async def close(self) -> None:
-        self._leave(self._idle)
+        self._abort_idle()
         for connection in self._busy:
-            connection.leave()
-        await asyncio.sleep(0)  # the loop takes its leave of them
+            connection.abort()
+        await asyncio.sleep(0)  # the event loop closes them
 
     def _take(self, now: float) -> Connection | None:
         """Return the most recently used connection; those idle for too long are closed."""
         idle = self._idle
         while idle and now - idle[0].idle_since > self._keep:
-            idle.popleft().leave()
+            idle.popleft().abort()
         while idle:
             connection = idle.pop()
             if connection.open:
                 return connection
-            connection.leave()
+            connection.abort()
         return None
 
     async def _connect(self, seconds: float, context: ssl.SSLContext | None) -> Connection:
@@ -261,13 +261,13 @@ class Connections:
                     lambda: connection, self._host, self._port, ssl=context, server_hostname=name
                 )
         except BaseException:
-            connection.leave()  # cancelled right after the handshake: asyncio only starts a TLS shutdown
+            connection.abort()  # cancelled right after the handshake: asyncio only starts a TLS shutdown
             raise
         return connection
 
-    def _leave(self, connections: deque[Connection]) -> None:
-        while connections:
-            connections.popleft().leave()
+    def _abort_idle(self) -> None:
+        while self._idle:
+            self._idle.popleft().abort()
 
 
 class _Timer:
@@ -291,7 +291,7 @@ class _Timer:
 
     def _set(self, then: float) -> None:
         self._set_for = then
-        self._handle = self._loop.call_at(then, self._look)
+        self._handle = self._loop.call_at(then, self._on_timer)
 
     def cancel(self) -> None:
         self._handle.cancel()
@@ -301,7 +301,7 @@ class _Timer:
             return self._deadline
         return min(self._deadline, max(self._started, self._connection.last_received) + self._silence)
 
-    def _look(self) -> None:
+    def _on_timer(self) -> None:
         """Give up, or check again if data has arrived since the timer was set."""
         if self._waiter.done():
             return

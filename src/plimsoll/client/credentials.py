@@ -137,7 +137,7 @@ class Watched:
             return self._content
         if now - self._looked >= _LOOK_SECONDS or self._stamp is None:
             self._looked = now
-            self._look(material.file)
+            self._watch_file(material.file)
         return self._content
 
     def renew(self) -> bool:
@@ -147,7 +147,7 @@ class Watched:
         before, self._stamp = self._content, None
         return self.read() != before
 
-    def _look(self, file: Path) -> None:
+    def _watch_file(self, file: Path) -> None:
         try:
             status = file.stat()
             stamp = (status.st_mtime_ns, status.st_ino, status.st_size)

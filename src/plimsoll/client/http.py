@@ -114,7 +114,7 @@ class HttpTransport:
                 request.guard,
             )
         except ssl.SSLCertVerificationError as error:
-            raise self._distrust(error.verify_message) from None
+            raise self._untrusted_error(error.verify_message) from None
         except ssl.SSLError as error:
             raise UnreachableError(
                 f"{what}: no TLS connection: {error.reason or error}", sent=False
@@ -187,7 +187,7 @@ class HttpTransport:
     def _failure(self, request: Request, error: BaseException) -> Exception:
         what = f"{request.method} {self._base}{request.path}"
         if isinstance(error, aiohttp.ClientConnectorCertificateError):
-            return self._distrust(
+            return self._untrusted_error(
                 getattr(error.certificate_error, "verify_message", "") or error.certificate_error
             )
         if isinstance(error, aiohttp.InvalidURL):
@@ -208,7 +208,7 @@ class HttpTransport:
             return UnreachableError(f"{what}: no answer within {seconds:g} s", sent=True, reason="Timeout")
         return UnreachableError(f"{what}: the connection broke: {error or type(error).__name__}", sent=True)
 
-    def _distrust(self, problem: object) -> ConfigError:
+    def _untrusted_error(self, problem: object) -> ConfigError:
         fix = "give the certificate-authority it was signed by"
         if "mismatch" in str(problem):
             fix = "use an address the certificate was made for, or name one in tls-server-name"

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import BinaryIO, cast
 
-from plimsoll.common.input_limits import Bounds, default_bounds, how_to_raise, show_size
+from plimsoll.common.input_limits import Bounds, default_bounds, limit_hint, show_size
 from plimsoll.errors import InputError
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -140,7 +140,7 @@ class _Budget:
         if self.unpacked > most:
             raise InputError(
                 f"{source}: unpacks to more than {show_size(most)}, the limit for this machine's memory; "
-                + how_to_raise("unpack what is needed and give that")
+                + limit_hint("unpack what is needed and give that")
             )
 
     def count_member(self, source: str, number: int = 1) -> None:
@@ -174,7 +174,7 @@ class _Budget:
     def _too_large(self, name: str) -> InputError:
         size = show_size(self.bounds.text) + (" together with what was read before" if self._read else "")
         return InputError(
-            f"{name}: has more than {size}, the limit for this machine's memory; " + how_to_raise("split it")
+            f"{name}: has more than {size}, the limit for this machine's memory; " + limit_hint("split it")
         )
 
 
@@ -233,7 +233,7 @@ class _Metered:
             raise InputError(
                 f"{self._source}: expands to more than {bounds.ratio} times its size "
                 f"({show_size(bounds.ratio_from)} and more), the limit for a compressed file; "
-                + how_to_raise("unpack it and give the unpacked file")
+                + limit_hint("unpack it and give the unpacked file")
             )
         return chunk
 

@@ -138,11 +138,11 @@ def check_density(text: bytes | str, source: str, bounds: Bounds) -> None:
     if need > limit:
         raise InputError(
             f"{source}: would need about {show_size(need)} of memory, and {show_size(limit)} are the limit "
-            f"for a text of {show_size(len(text))}; {how_to_raise('split it')}"
+            f"for a text of {show_size(len(text))}; {limit_hint('split it')}"
         )
 
 
-def how_to_raise(otherwise: str) -> str:
+def limit_hint(otherwise: str) -> str:
     """Return the fix of every refusal here: split or unpack the file, or raise the limit."""
     return f"{otherwise}, or raise the limit with {VARIABLE}=SIZE (such as 2Gi)"
 

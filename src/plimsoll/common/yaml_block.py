@@ -67,7 +67,7 @@ def read_plain(text: str) -> Any:
         if parsed is None:
             if not line:
                 continue
-            parsed = _understand(line)
+            parsed = _parse_line(line)
             if parsed is NOT_PLAIN:
                 return NOT_PLAIN
         if parsed is _BLANK:
@@ -132,7 +132,7 @@ def read_plain(text: str) -> Any:
 _BLANK: Final = object()
 
 
-def _understand(line: str) -> Any:
+def _parse_line(line: str) -> Any:
     """Parse a line, cached."""
     parsed = _parse(line)
     if parsed is not NOT_PLAIN and len(line) < _LONG and len(_SEEN) < _SEEN_MAX:

@@ -44,7 +44,7 @@ class DocumentPart(NamedTuple):
 def load_parts(text: bytes) -> Iterator[DocumentPart]:
     """Yield the documents of a stream without empty ones; lists item by item."""
     if _has_line(text, b"%", b"...") and _UNUSUAL.search(text):
-        yield from _whole(text, 0, 1)
+        yield from _load_with_parser(text, 0, 1)
         return
     line, counted = 1, 0
     found = _MARKER.finditer(text) if _has_line(text, b"---") else iter(())
@@ -85,7 +85,7 @@ def _is_empty(text: bytes, start: int, end: int) -> bool:
 def _document(text: bytes, start: int, end: int, line: int) -> Iterator[DocumentPart]:
     cut = _cut(text, start, end)
     if cut is None:
-        yield from _plainly(text, start, end, line)
+        yield from _load_document(text, start, end, line)
         return
     pieces, head = cut
     counted, start_line = start, line
@@ -148,7 +148,7 @@ def _load(piece: bytes) -> list[Any]:
     return [tree for _, tree in load_documents(piece)] if tree is NOT_PLAIN else [tree]
 
 
-def _plainly(text: bytes, start: int, end: int, line: int) -> Iterator[DocumentPart]:
+def _load_document(text: bytes, start: int, end: int, line: int) -> Iterator[DocumentPart]:
     """Load a document that is not a list, with the fast reader if it is small and plain."""
     piece = text[start:end]
     tree = NOT_PLAIN
@@ -158,7 +158,7 @@ def _plainly(text: bytes, start: int, end: int, line: int) -> Iterator[DocumentP
         except UnicodeDecodeError:
             tree = NOT_PLAIN
     if tree is NOT_PLAIN or tree is None:
-        yield from _whole(piece, start, line)
+        yield from _load_with_parser(piece, start, line)
         return
     if not piece.startswith(b"---"):  # it begins with its first word
         found = _CONTENT.search(piece)
@@ -166,7 +166,7 @@ def _plainly(text: bytes, start: int, end: int, line: int) -> Iterator[DocumentP
     yield DocumentPart(line, tree, -1, end)
 
 
-def _whole(text: bytes, before: int, line: int) -> Iterator[DocumentPart]:
+def _load_with_parser(text: bytes, before: int, line: int) -> Iterator[DocumentPart]:
     try:
         for at, tree in load_documents(text):
             yield DocumentPart(line + at - 1, tree, -1, before + len(text))

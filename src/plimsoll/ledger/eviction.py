@@ -64,16 +64,16 @@ def rank_pods(
         given = compute_claim_shares(usage.pod, charges(usage.pod)).charges() if count_claims else ()
         requested = eviction_request(usage.pod, resource, given)
         candidates.append(EvictionCandidate(usage.pod, usage.used, requested))
-    return sorted(candidates, key=_pid_place if resource == PIDS else _place)
+    return sorted(candidates, key=_pid_eviction_key if resource == PIDS else _eviction_key)
 
 
-def _place(candidate: EvictionCandidate) -> tuple[bool, bool, int, int]:
+def _eviction_key(candidate: EvictionCandidate) -> tuple[bool, bool, int, int]:
     used = candidate.used
     beyond = 0 if used is None else used.nano - candidate.requested.nano
     return (used is not None, not candidate.exceeds_request, candidate.pod.spec.priority or 0, -beyond)
 
 
-def _pid_place(candidate: EvictionCandidate) -> tuple[int, bool, int]:
+def _pid_eviction_key(candidate: EvictionCandidate) -> tuple[int, bool, int]:
     used = candidate.used
     return (candidate.pod.spec.priority or 0, used is not None, 0 if used is None else -used.nano)
 

@@ -224,11 +224,13 @@ def _paid_by_pod(claim: ResourceClaim, around: QuotaContext) -> Amounts:
     if status is not None:
         is_chosen = status.resource_claim_name == claim.metadata.name
     else:  # not set yet: it will be the oldest one
-        is_chosen = all(_made(claim) <= _made(other) for other in around.find_claims(owner.uid))
+        is_chosen = all(
+            _creation_order(claim) <= _creation_order(other) for other in around.find_claims(owner.uid)
+        )
     return pod_usage(pod, around.now, around.gates) if is_chosen else {}
 
 
-def _made(claim: ResourceClaim) -> tuple[str, str]:
+def _creation_order(claim: ResourceClaim) -> tuple[str, str]:
     return claim.metadata.creation_timestamp or "", claim.metadata.name
 
 
@@ -250,7 +252,7 @@ def volume_claim_usage(claim: CountedVolumeClaim) -> dict[str, Quantity]:
     size = claim.spec.resources.requests.get("storage")
     if size is not None:
         allocated = claim.status.allocated_resources.get("storage", ZERO)
-        usage[STORAGE] = _whole(allocated if allocated > _whole(size) else size)
+        usage[STORAGE] = _round_to_bytes(allocated if allocated > _round_to_bytes(size) else size)
     of = claim.metadata.annotations.get(_OLD_STORAGE_CLASS)
     of = claim.spec.storage_class_name if of is None else of
     if of:
@@ -258,7 +260,7 @@ def volume_claim_usage(claim: CountedVolumeClaim) -> dict[str, Quantity]:
     return usage | count_usage(VOLUME_CLAIMS)
 
 
-def _whole(size: Quantity) -> Quantity:
+def _round_to_bytes(size: Quantity) -> Quantity:
     """Round storage up to bytes."""
     whole = Quantity.of(size.value(), size.format)
     return size if size == whole else whole

@@ -56,7 +56,7 @@ class Channel:
         """Close the connection: streams have no end of their own."""
         self._mux.end()
 
-    async def give(self, data: bytes) -> None:
+    async def feed(self, data: bytes) -> None:
         """Buffer data for the reader, once there is room."""
         while len(self._held) >= MOST_HELD and not self._ended:
             await self._wait()
@@ -131,7 +131,7 @@ class Mux:
                         return
                     length -= len(some)
                     if channel is not None:
-                        await channel.give(some)
+                        await channel.feed(some)
         except (OSError, asyncio.IncompleteReadError):
             return
         finally:

@@ -305,7 +305,7 @@ class Server:
         return None
 
     async def _answer(self, frame: Frame) -> None:
-        await self._send(frame.header.stream, await self._carry_out(frame.data or b""))
+        await self._send(frame.header.stream, await self._handle_call(frame.data or b""))
 
     async def _send(self, stream: int, answer: Message | TtrpcFault | None) -> None:
         data = _respond(answer).SerializeToString()
@@ -313,7 +313,7 @@ class Server:
             data = _respond(oversized(len(data))).SerializeToString()
         await _write(self._stream, FrameHeader(len(data), stream, RESPONSE), data)
 
-    async def _carry_out(self, data: bytes) -> Message | TtrpcFault | None:
+    async def _handle_call(self, data: bytes) -> Message | TtrpcFault | None:
         try:
             envelope = ttrpc.Request.FromString(data)
         except DecodeError as error:

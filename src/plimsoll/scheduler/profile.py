@@ -227,7 +227,7 @@ def _scoring(where: str, value: Any) -> Scoring:
     return known[value]
 
 
-def _whole(least: int, most: int) -> Callable[[str, Any], int]:
+def _integer(least: int, most: int) -> Callable[[str, Any], int]:
     return lambda where, value: _number(where, value, least, most)
 
 
@@ -269,8 +269,8 @@ _FIELDS: Mapping[str, tuple[str, Callable[[str, Any], Any]]] = {
     "strategy": ("strategy", _strategy),
     "resources": ("resources", _mapping),
     "balanced": ("balanced", _names),
-    "searchSteps": ("search_steps", _whole(1, STEPS_MAX)),
-    "explore": ("explore", _whole(1, EXPLORE_MAX)),
+    "searchSteps": ("search_steps", _integer(1, STEPS_MAX)),
+    "explore": ("explore", _integer(1, EXPLORE_MAX)),
     "devicePreference": ("device_preference", _preference),
     "deviceOrder": ("device_order", _order),
     "scoring": ("scoring", _scoring),

@@ -84,32 +84,32 @@ async def find_simulated(client: Client, own: Collection[str] = ()) -> dict[str,
         wanted.pop(name, None)
     if not wanted:
         return {}
-    there: dict[str, list[str]] = {name: [] for name in wanted}
+    pods_of: dict[str, list[str]] = {name: [] for name in wanted}
     for raw in (await client.list(PODS)).items:
         pod = codec.decode(raw, Pod)
-        if pod.spec.node_name in there:
-            there[pod.spec.node_name].append(pod_key(pod))
+        if pod.spec.node_name in pods_of:
+            pods_of[pod.spec.node_name].append(pod_key(pod))
     return {
-        name: SimulatedNode(*machine_of(node), tuple(there[name])) for name, node in sorted(wanted.items())
+        name: SimulatedNode(*machine_of(node), tuple(pods_of[name])) for name, node in sorted(wanted.items())
     }
 
 
-def play(
+def start_simulated(
     client: Client,
     nodes: Mapping[str, SimulatedNode],
     root: Path,
     gates: Gates,
     client_for: Callable[[str], Client],
 ) -> NodeProcess:
-    """The agents of such nodes, in one process."""
+    """Return a process with the agents of simulated nodes."""
 
     def make(
         client: Client, settings: NodeSettings, name: str, machine: Machine, metrics: NodeMetrics
     ) -> Agent:
-        played = nodes[name]
-        own = replace(settings, reservations=played.reserved)
-        agent = make_agent(client, own, name, played.machine, metrics)
-        agent.admission_handler.add_recovered(played.pods)
+        simulated = nodes[name]
+        own = replace(settings, reservations=simulated.reserved)
+        agent = make_agent(client, own, name, simulated.machine, metrics)
+        agent.admission_handler.add_recovered(simulated.pods)
         return agent
 
     settings = NodeSettings(

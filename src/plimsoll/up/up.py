@@ -48,7 +48,7 @@ from plimsoll.up.local_nodes import MACHINE
 from plimsoll.up.manifests import LoadResult, load
 from plimsoll.up.ports import API, DASHBOARD, Ports, check_free, listen_error
 from plimsoll.up.settings import UpSettings
-from plimsoll.up.simulated import find_simulated, play
+from plimsoll.up.simulated import find_simulated, start_simulated
 
 if TYPE_CHECKING:
     from plimsoll.tools.dashboard import Dashboard
@@ -217,7 +217,9 @@ class Up:
             process = NodeProcess(client, node, client_for=lambda name: server.client(node_user(name)))
             self.nodes.append(process)
             self._parts.start(f"node {node.names[0]}", process.run(), process.stop)
-        await asyncio.gather(*(self._parts.wait_ready(node.ready(_patience(node))) for node in self.nodes))
+        await asyncio.gather(
+            *(self._parts.wait_ready(node.ready(_ready_timeout(node))) for node in self.nodes)
+        )
         runs = "pods run as processes" if settings.runtime == "process" else "pods are simulated"
         self._report_done("node", f"{settings.node}: {runs}")
         if settings.nodes:
@@ -252,10 +254,10 @@ class Up:
         self._report("simulated")
         root = self.settings.data / "simulated"
         client_for = lambda name: server.client(node_user(name))  # noqa: E731
-        process = play(server.client(), played, root, self.settings.gates, client_for)
+        process = start_simulated(server.client(), played, root, self.settings.gates, client_for)
         self.nodes.append(process)
         self._parts.start("simulated nodes", process.run(), process.stop)
-        await self._parts.wait_ready(process.ready(_patience(process)))
+        await self._parts.wait_ready(process.ready(_ready_timeout(process)))
         names = list(played)
         more = f" and {len(names) - 4} more" if len(names) > 4 else ""
         self._report_done("simulated", ", ".join(names[:4]) + more)
@@ -423,7 +425,7 @@ async def ensure_class(server: RunningServer) -> None:
             raise
 
 
-def _patience(node: NodeProcess) -> float:
+def _ready_timeout(node: NodeProcess) -> float:
     return _READY_SECONDS + node.settings.count / _NODES_PER_SECOND
 
 

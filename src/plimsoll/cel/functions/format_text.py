@@ -70,9 +70,9 @@ def _fill(meter: Meter, verb: str, precision: int | None, value: Value) -> str:
     if verb == "b":
         if type(value) is bool:
             return "1" if value else "0"
-        return format(_whole(value, "binary"), "b")
+        return format(_as_int(value, "binary"), "b")
     if verb == "o":
-        return format(_whole(value, "octal"), "o")
+        return format(_as_int(value, "octal"), "o")
     if verb in ("x", "X"):
         return _hexadecimal(value, verb)
     raise CelRuntimeError(f'could not parse formatting clause: unrecognized formatting clause "{verb}"')
@@ -168,10 +168,10 @@ def _map(meter: Meter, entries: dict[Value, Value]) -> str:
 
 
 def _decimal(value: Value) -> str:
-    return str(_whole(value, "decimal"))
+    return str(_as_int(value, "decimal"))
 
 
-def _whole(value: Value, clause: str) -> int:
+def _as_int(value: Value, clause: str) -> int:
     if type(value) is int:
         return int(value)
     if type(value) is Uint:
@@ -192,11 +192,11 @@ def _hexadecimal(value: Value, verb: str) -> str:
         data = value.encode() if isinstance(value, str) else value
         return data.hex().upper() if verb == "X" else data.hex()
     if type(value) is int or type(value) is Uint:
-        return format(_whole(value, "hex"), verb)
+        return format(_as_int(value, "hex"), verb)
     raise CelRuntimeError(f"hex clause cannot be used on {type_name(value)}")
 
 
-def _unusual(value: float) -> str | None:
+def _format_special(value: float) -> str | None:
     if value != value:
         return "NaN"
     if math.isinf(value):
@@ -208,14 +208,14 @@ def _fixed(value: float, precision: int | None) -> str:
     precision = _DEFAULT_PRECISION if precision is None else precision
     if precision > _MAX_PRECISION:
         raise CelRuntimeError("precision is too large")
-    return _unusual(value) or f"{value:,.{precision}f}"
+    return _format_special(value) or f"{value:,.{precision}f}"
 
 
 def _scientific(value: float, width: int | None) -> str:
     width = _DEFAULT_PRECISION if width is None else width
     if width > _MAX_PRECISION:
         raise CelRuntimeError("precision is too large")
-    text = _unusual(value)
+    text = _format_special(value)
     if text is None:
         mantissa, _, exponent = f"{value:.{_DEFAULT_PRECISION}e}".partition("e")
         power = exponent.lstrip("+").translate(_SUPERSCRIPTS)

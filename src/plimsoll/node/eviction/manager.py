@@ -29,7 +29,7 @@ from plimsoll.ledger.fit import PodAdmitResult
 from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.ledger.qos import BEST_EFFORT, pod_qos
 from plimsoll.ledger.requests import has_pod_level_resources
-from plimsoll.node.eviction.thresholds import CONDITIONS, MEMORY_PRESSURE, Threshold, most_urgent
+from plimsoll.node.eviction.thresholds import CONDITIONS, MEMORY_PRESSURE, Threshold, sort_by_urgency
 
 EVICTED = "Evicted"
 _HARD_GRACE_SECONDS = 1.0  #: grace period of a pod evicted for a hard threshold (seconds)
@@ -124,7 +124,7 @@ def evaluate_thresholds(
     since = {threshold: state.since.get(threshold, now) for threshold in met}
     shown = {**state.shown, **{threshold.condition: now for threshold in met}}
     conditions = tuple(c for c in CONDITIONS if c in shown and now - shown[c] < settings.transition)
-    starved = tuple(t for t in most_urgent(met) if now - since[t] >= t.grace)
+    starved = tuple(t for t in sort_by_urgency(met) if now - since[t] >= t.grace)
     # Without a transition period a condition is shown only while it is observed.
     if settings.transition <= 0:
         conditions = tuple(c for c in CONDITIONS if any(t.condition == c for t in met))

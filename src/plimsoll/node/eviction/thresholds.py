@@ -115,6 +115,6 @@ def _checked(texts: Mapping[str, str], what: str) -> Iterable[tuple[str, str]]:
             yield signal, text
 
 
-def most_urgent(thresholds: Iterable[Threshold]) -> list[Threshold]:
+def sort_by_urgency(thresholds: Iterable[Threshold]) -> list[Threshold]:
     """Sort thresholds by urgency: memory first, then in the given order."""
     return sorted(thresholds, key=lambda threshold: threshold.signal not in _MEMORY)

@@ -24,13 +24,13 @@ def without_noise(before: Machine, now: Machine) -> Machine:
     Shrinking total memory always counts: memory that does not exist must not be allocated to pods.
     """
     known = {node.id: node for node in before.numa}
-    now = replace(now, numa=tuple(_steady_node(known.get(node.id), node) for node in now.numa))
+    now = replace(now, numa=tuple(_without_noise(known.get(node.id), node) for node in now.numa))
     if now.memory > before.memory and _is_noise(before.memory, now.memory):
         now = replace(now, capacity={**now.capacity, MEMORY: before.capacity[MEMORY]})
     return now
 
 
-def _steady_node(before: NumaNode | None, now: NumaNode) -> NumaNode:
+def _without_noise(before: NumaNode | None, now: NumaNode) -> NumaNode:
     if before is not None and _is_noise(before.memory, now.memory):
         return replace(now, memory=before.memory)
     return now

@@ -290,7 +290,7 @@ class _AgentBuilder:
             return None
         gates = self.settings.gates
         return EvictionManager(
-            available or (lambda: self._look(cgroups)),
+            available or (lambda: self._measure(cgroups)),
             lambda: self._agent().running(),
             lambda pod, eviction: self._agent().evict(pod, eviction),
             self.status_reporter.set_condition,
@@ -303,8 +303,8 @@ class _AgentBuilder:
             clock=time.time,
         )
 
-    async def _look(self, cgroups: Cgroups) -> NodeStats:
-        """Collect what is known here, and measure in a thread."""
+    async def _measure(self, cgroups: Cgroups) -> NodeStats:
+        """Measure the resource usage of the node and its pods, in a thread."""
         agent, machine = self._agent(), self.status_reporter.machine
         uids = [pod.metadata.uid for pod in agent.running()]
         running = {uid: tuple(agent.components.runtime.containers(uid)) for uid in uids}

@@ -299,7 +299,7 @@ class SimulatedRuntime:
         now = self._clock()
         while self._ends and self._ends[0][0] <= now:
             _, id = heapq.heappop(self._ends)
-            task = asyncio.get_running_loop().create_task(self._end_itself(id))
+            task = asyncio.get_running_loop().create_task(self._exit_by_script(id))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         self._set_timer()
@@ -312,7 +312,7 @@ class SimulatedRuntime:
             delay = max(self._ends[0][0] - self._clock(), 0.0)
             self._timer = asyncio.get_running_loop().call_later(delay, self.tick)
 
-    async def _end_itself(self, id: str) -> None:
+    async def _exit_by_script(self, id: str) -> None:
         container = self._containers.get(id)
         if container is None or container.held.state.phase is not ContainerPhase.RUNNING:
             return

@@ -205,8 +205,8 @@ def has_changed(desired: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
             if wrong or any(_is_gone(key, value) for key in have):
                 return True
         elif name == "conditions":
-            there = {_mapping(c).get("type"): _timeless(_mapping(c)) for c in have or ()}
-            if any(there.get(condition["type"]) != _timeless(condition) for condition in value):
+            there = {_mapping(c).get("type"): _without_times(_mapping(c)) for c in have or ()}
+            if any(there.get(condition["type"]) != _without_times(condition) for condition in value):
                 return True
         elif name == "nodeInfo":
             # Empty fields may be omitted by the server.
@@ -251,7 +251,7 @@ def _conditions(
 ) -> list[dict[str, Any]]:
     before = {_mapping(c).get("type"): _mapping(c) for c in known.get("conditions") or ()}
     found = []
-    for type in sorted(conditions, key=lambda type: (type == READY, _place(type), type)):
+    for type in sorted(conditions, key=lambda type: (type == READY, _condition_order(type), type)):
         condition_state = conditions[type]
         status = "True" if condition_state.holds else "False"
         reason, message = condition_text(type, condition_state)
@@ -270,11 +270,11 @@ def _conditions(
     return found
 
 
-def _place(type: str) -> int:
+def _condition_order(type: str) -> int:
     return CONDITIONS.index(type) if type in CONDITIONS else len(CONDITIONS)
 
 
-def _timeless(condition: Mapping[str, Any]) -> tuple[Any, ...]:
+def _without_times(condition: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(condition.get(name) or "" for name in ("status", "reason", "message"))
 
 

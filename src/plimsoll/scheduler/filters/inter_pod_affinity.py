@@ -98,24 +98,28 @@ class InterPodAffinityFilter(Filter):
         """Masks of nodes that violate the pod's affinity, its anti-affinity, and existing pods'
         anti-affinity.
         """
-        return self._too_far(), self._crowded(self._shunned), self._crowded(self._existing)
+        return (
+            self._without_affinity_match(),
+            self._with_matching_pods(self._anti_affinity_counts),
+            self._with_matching_pods(self._existing),
+        )
 
-    def _too_far(self) -> Mask:
+    def _without_affinity_match(self) -> Mask:
         terms = self._terms.affinity
-        nowhere = np.zeros(self.snapshot.size, dtype=np.bool_)
+        no_nodes = np.zeros(self.snapshot.size, dtype=np.bool_)
         if not terms:
-            return nowhere
-        counts = self._friends
-        lonely, no_label, alone = nowhere, nowhere, True
+            return no_nodes
+        counts = self._affinity_counts
+        unmatched, no_label, no_matches = no_nodes, no_nodes, True
         for term in terms:
             column = self._domains.column(term.topology_key)
             sums = counts.sums(column)
-            alone = alone and not sums.any()
-            lonely = lonely | (sums[column.ids] == 0)
+            no_matches = no_matches and not sums.any()
+            unmatched = unmatched | (sums[column.ids] == 0)
             no_label = no_label | ~column.known
-        return no_label if alone and self._wants_itself else lonely
+        return no_label if no_matches and self._matches_itself else unmatched
 
-    def _crowded(self, terms: Sequence[tuple[AffinityTerm, PlaceCounts]]) -> Mask:
+    def _with_matching_pods(self, terms: Sequence[tuple[AffinityTerm, PlaceCounts]]) -> Mask:
         refused = np.zeros(self.snapshot.size, dtype=np.bool_)
         for term, counts in terms:
             column = self._domains.column(term.topology_key)
@@ -123,48 +127,50 @@ class InterPodAffinityFilter(Filter):
         return refused
 
     @cached_property
-    def _friends(self) -> PlaceCounts:
+    def _affinity_counts(self) -> PlaceCounts:
         """Counts of the pods that match all affinity terms."""
-        return self.snapshot.index(MatchCounts).count(self._friendly)
+        return self.snapshot.index(MatchCounts).count(self._affinity_matcher)
 
     @cached_property
-    def _friendly(self) -> PodMatcher:
+    def _affinity_matcher(self) -> PodMatcher:
         return PodMatcher(tuple(term.selector for term in self._terms.affinity))
 
     @cached_property
-    def _wants_itself(self) -> bool:
-        return self._friendly.counts(
+    def _matches_itself(self) -> bool:
+        return self._affinity_matcher.counts(
             LabelGroup(self.pod_info.pod), self.snapshot.index(MatchCounts).namespaces
         )
 
     @cached_property
-    def _shunned(self) -> Sequence[tuple[AffinityTerm, PlaceCounts]]:
+    def _anti_affinity_counts(self) -> Sequence[tuple[AffinityTerm, PlaceCounts]]:
         """Counts of the pods that match each anti-affinity term."""
         terms = self._terms.anti_affinity
-        tallies = self.snapshot.index(MatchCounts) if terms else None
+        match_counts = self.snapshot.index(MatchCounts) if terms else None
         return (
-            [] if tallies is None else [(each, tallies.count(PodMatcher((each.selector,)))) for each in terms]
+            []
+            if match_counts is None
+            else [(each, match_counts.count(PodMatcher((each.selector,)))) for each in terms]
         )
 
     # -- one node
 
     def filter_node(self, row: int) -> tuple[NodeReason, ...]:
-        if self._terms.affinity and not self._near_enough(row):
+        if self._terms.affinity and not self._satisfies_affinity(row):
             return (_AFFINITY,)
-        for others, reason in ((self._shunned, _ANTI_AFFINITY), (self._existing, _EXISTING)):
+        for others, reason in ((self._anti_affinity_counts, _ANTI_AFFINITY), (self._existing, _EXISTING)):
             for term, counts in others:
                 if counts.sum_at(self._domains.column(term.topology_key), row):
                     return (reason,)
         return ()
 
-    def _near_enough(self, row: int) -> bool:
-        terms, counts = self._terms.affinity, self._friends
+    def _satisfies_affinity(self, row: int) -> bool:
+        terms, counts = self._terms.affinity, self._affinity_counts
         columns = [self._domains.column(term.topology_key) for term in terms]
         if any(column.ids[row] == NOWHERE for column in columns):
             return False
         if all(counts.sum_at(column, row) for column in columns):
             return True
-        return self._wants_itself and not any(counts.sums(column).any() for column in columns)
+        return self._matches_itself and not any(counts.sums(column).any() for column in columns)
 
     # -- summary
 
@@ -186,11 +192,11 @@ class InterPodAffinityFilter(Filter):
     def queueing_hint(cls, event: ClusterEvent, waiting_pod: WaitingPod) -> bool:
         match event.kind:
             case EventKind.POD_ASSIGNED:
-                return _may_attract(waiting_pod, event.new)
+                return _may_satisfy_affinity(waiting_pod, event.new)
             case EventKind.POD_DELETED:
                 return _may_unblock(waiting_pod, event.old)
             case EventKind.POD_UPDATED:
-                return _may_attract(waiting_pod, event.new) or _may_unblock(waiting_pod, event.old)
+                return _may_satisfy_affinity(waiting_pod, event.new) or _may_unblock(waiting_pod, event.old)
         # A node may add a domain, or bring pods that were bound to it before it was known.
         return True
 
@@ -199,7 +205,7 @@ class InterPodAffinityFilter(Filter):
         return pod.metadata.namespace, pod.metadata.labels
 
 
-def _may_attract(waiting_pod: WaitingPod, other: Pod) -> bool:
+def _may_satisfy_affinity(waiting_pod: WaitingPod, other: Pod) -> bool:
     """Return whether a required affinity term may match another pod."""
     terms = waiting_pod.value(read_terms)
     return bool(terms.problem) or any(_may_match(term, other) for term in terms.affinity)

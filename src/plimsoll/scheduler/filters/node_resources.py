@@ -204,7 +204,7 @@ class NodeResourcesFilter(Filter):
     @classmethod
     def queueing_hint(cls, event: ClusterEvent, waiting_pod: WaitingPod) -> bool:
         match event.kind:
-            case EventKind.NODE_CHANGED if not _grew_for(waiting_pod, event.old, event.new):
+            case EventKind.NODE_CHANGED if not _grew_enough(waiting_pod, event.old, event.new):
                 return False
             case EventKind.POD_DELETED | EventKind.POD_UPDATED:
                 capacity = event.capacity
@@ -240,7 +240,7 @@ def minimum_cpu(pod: Pod) -> int:
     return 0 if pod.spec.resource_claims else own_requests(pod).get(CPU, 0)
 
 
-def _grew_for(waiting_pod: WaitingPod, old: Node, new: Node) -> bool:
+def _grew_enough(waiting_pod: WaitingPod, old: Node, new: Node) -> bool:
     """Return whether a node has more of a resource that a pod requests."""
     before, after = NodeCapacity.of_empty(old).allocatable, NodeCapacity.of_empty(new).allocatable
     names = (PODS, *waiting_pod.value(own_requests))

@@ -55,12 +55,12 @@ def unsupported(pod: Pod) -> NodeReason | None:
     if spec.workload_ref is not None:
         return _reason("spec.workloadRef", spec.workload_ref.name)
     for row, constraint in enumerate(spec.topology_spread_constraints):
-        for name, value in _strange_words(constraint):
+        for name, value in _unknown_values(constraint):
             return _reason(f"spec.topologySpreadConstraints[{row}].{name}", value)
     return None
 
 
-def _strange_words(constraint: TopologySpreadConstraint) -> Iterator[tuple[str, str]]:
+def _unknown_values(constraint: TopologySpreadConstraint) -> Iterator[tuple[str, str]]:
     if constraint.when_unsatisfiable not in _ACTIONS:
         yield "whenUnsatisfiable", constraint.when_unsatisfiable
     for name, value in (

@@ -48,12 +48,12 @@ def select_victims(
         if not isinstance(result, NodeFit):
             return result
         breaking, harmless = budgets.split(below)
-        _spare(
+        _restore_spared(
             simulation,
             [*breaking, *harmless],
             lambda: isinstance(node_filter.run_with_nominated(nominated, simulation), NodeFit),
         )
-        return _sum_up(simulation, below, breaking)
+        return _collect_victims(simulation, below, breaking)
 
 
 def select_victims_quickly(
@@ -77,7 +77,7 @@ def select_victims_quickly(
         if guess:
             simulation.remove_pods(guess)
             if isinstance(node_filter.run(row), NodeFit):
-                return _sum_up(simulation, below, breaking)
+                return _collect_victims(simulation, below, breaking)
         out = {pod_key(pod) for pod in guess}
         simulation.remove_pods(pod for pod in order if pod_key(pod) not in out)
         result = node_filter.run(row)
@@ -89,8 +89,8 @@ def select_victims_quickly(
             more = min(2 * last, len(order))
             simulation.remove_pods(order[-more:-last])
             last = more
-        _spare(simulation, order[-last:], lambda: isinstance(node_filter.run(row), NodeFit))
-        return _sum_up(simulation, below, breaking)
+        _restore_spared(simulation, order[-last:], lambda: isinstance(node_filter.run(row), NodeFit))
+        return _collect_victims(simulation, below, breaking)
 
 
 def guess_victims(node_filter: NodeFilter, row: int, order: Sequence[Pod]) -> list[Pod]:
@@ -127,7 +127,7 @@ def lower_pods(node_filter: NodeFilter, row: int) -> list[Pod]:
     return most_important_first(pod for pod in pods if priority_of(pod) < priority)
 
 
-def _spare(simulation: NodeSimulation, pods: Sequence[Pod], fits: Callable[[], bool]) -> None:
+def _restore_spared(simulation: NodeSimulation, pods: Sequence[Pod], fits: Callable[[], bool]) -> None:
     """Restore, one by one and in this order, the removed pods that can stay."""
     for pod in pods:
         simulation.restore_pods([pod])
@@ -135,7 +135,7 @@ def _spare(simulation: NodeSimulation, pods: Sequence[Pod], fits: Callable[[], b
             simulation.remove_pods([pod])
 
 
-def _sum_up(simulation: NodeSimulation, below: Sequence[Pod], breaking: Sequence[Pod]) -> Victims:
+def _collect_victims(simulation: NodeSimulation, below: Sequence[Pod], breaking: Sequence[Pod]) -> Victims:
     out = {pod_key(pod) for pod in simulation.removed_pods}
     pods = tuple(pod for pod in below if pod_key(pod) in out)
     return Victims(simulation.row, pods, sum(pod_key(pod) in out for pod in breaking))

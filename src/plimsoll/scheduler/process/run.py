@@ -122,7 +122,7 @@ class SchedulerProcess:
 
     async def _run_until_stopped(self) -> None:
         """Wait for the caches, then lead, with an election if configured."""
-        await self._until_stopped(self._await_sync())
+        await self._run_unless_stopped(self._await_sync())
         if self._stop.is_set():
             return
         await self._warm_up()
@@ -142,7 +142,7 @@ class SchedulerProcess:
             timing=election_settings.timing,
             settled=lambda: self._all_writes_ended,
         )
-        await self._until_stopped(self._election.run(self._lead), timeout=self.settings.stop_seconds + 5)
+        await self._run_unless_stopped(self._election.run(self._lead), timeout=self.settings.stop_seconds + 5)
 
     async def _warm_up(self) -> None:
         """Read the devices of all nodes, so that the first pods need not wait for that."""
@@ -251,7 +251,7 @@ class SchedulerProcess:
             self.context.wake_event.clear()
             await self.context.wake_event.wait()
 
-    async def _until_stopped(self, work: Coroutine[Any, Any, None], timeout: float = 0.0) -> None:
+    async def _run_unless_stopped(self, work: Coroutine[Any, Any, None], timeout: float = 0.0) -> None:
         """Run a coroutine until it ends or a stop is requested, then at most `timeout` seconds more."""
         task = asyncio.ensure_future(work)
         stopped = asyncio.ensure_future(self._stop.wait())

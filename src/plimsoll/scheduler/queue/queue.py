@@ -120,10 +120,10 @@ class SchedulingQueue:
         known = self._entries.get(key)
         if known is not None:
             if known.gone:
-                known.again = None if _is_over(pod) else pod
+                known.again = None if needs_no_node(pod) else pod
             else:
                 self.update(pod, now)
-        elif not _is_over(pod):
+        elif not needs_no_node(pod):
             entry = self._entries[key] = QueueEntry(key, pod, now, now)
             self._admit(entry, now)
 
@@ -134,7 +134,7 @@ class SchedulingQueue:
         if entry is None or entry.gone:
             self.add(pod, now)
             return
-        if _is_over(pod):
+        if needs_no_node(pod):
             self.remove(key)
             return
         old, entry.pod = entry.pod, pod
@@ -176,7 +176,7 @@ class SchedulingQueue:
         key = pod_key(pod)
         entry = self._entries.get(key)
         if entry is None:
-            if _is_over(pod):
+            if needs_no_node(pod):
                 return
             entry = self._entries[key] = QueueEntry(key, pod, now, now)
         elif entry.state is QueueState.IN_FLIGHT:
@@ -185,22 +185,22 @@ class SchedulingQueue:
                 entry.first_tried_at = None
             missed = self._log.since(key)
             self._log.end(key)
-            if self._is_over_with(entry, now):
+            if self._was_removed(entry, now):
                 return
-            watched = _watched(entry.pod, why)
+            watched = _claims_to_watch(entry.pod, why)
             if entry.changed or missed is None or any(_concerns(each, watched) for each in missed):
                 self._admit(entry, now)
                 return
         else:
             self._leave(entry)
-        entry.watched = _watched(entry.pod, why)
+        entry.watched = _claims_to_watch(entry.pod, why)
         self._place(entry, QueueState.HELD)
 
     # -- attempts
 
     def pop(self, now: int) -> QueuedPodInfo | None:
         """Return the next pod, which is in flight from then on, or None."""
-        self._move(now)
+        self._move_due_pods(now)
         key = self._choose()
         early = key is None
         key = key or self._eager.take()
@@ -219,7 +219,7 @@ class SchedulingQueue:
 
     def done(self, key: str, now: int = 0) -> None:
         """Remove a pod in flight that was assigned to a node."""
-        entry = self._land(key)
+        entry = self._end_flight(key)
         if entry is not None:
             del self._entries[key]
             if entry.again is not None:
@@ -234,8 +234,8 @@ class SchedulingQueue:
         `devices.needs_capacity`).
         """
         missed = self._log.since(key)
-        entry = self._land(key)
-        if entry is None or self._is_over_with(entry, now):
+        entry = self._end_flight(key)
+        if entry is None or self._was_removed(entry, now):
             return
         entry.errors = 0
         entry.rules, entry.needs_capacity = rules, needs_capacity
@@ -261,8 +261,8 @@ class SchedulingQueue:
 
     def retry(self, key: str, now: int) -> None:
         """Queue a pod in flight for another attempt after an error or a conflict."""
-        entry = self._land(key)
-        if entry is None or self._is_over_with(entry, now):
+        entry = self._end_flight(key)
+        if entry is None or self._was_removed(entry, now):
             return
         entry.errors += 1
         self._stamp(entry, now)
@@ -314,7 +314,7 @@ class SchedulingQueue:
     def _wake(self, entry: QueueEntry, now: int) -> None:
         self._place(entry, QueueState.ACTIVE if entry.due <= now else QueueState.BACKOFF)
 
-    def _move(self, now: int) -> None:
+    def _move_due_pods(self, now: int) -> None:
         """Make the pods ready whose back-off or flush time has come."""
         for key in self._backoff.take_up_to(now):
             self._place(self._entries[key], QueueState.ACTIVE)
@@ -405,15 +405,15 @@ class SchedulingQueue:
                         self._held.pop(name, None)
                 entry.watched = ()
 
-    def _land(self, key: str) -> QueueEntry | None:
-        """Return the entry of a pod that was in flight, which it no longer is."""
+    def _end_flight(self, key: str) -> QueueEntry | None:
+        """Return the entry of a pod that was in flight; it no longer is."""
         entry = self._entries.get(key)
         if entry is None or entry.state is not QueueState.IN_FLIGHT:
             return None
         self._log.end(key)
         return entry
 
-    def _is_over_with(self, entry: QueueEntry, now: int) -> bool:
+    def _was_removed(self, entry: QueueEntry, now: int) -> bool:
         """Return whether a pod was removed while in flight; one that was added again is queued as new."""
         if not entry.gone:
             return False
@@ -423,7 +423,7 @@ class SchedulingQueue:
         return True
 
 
-def _is_over(pod: Pod) -> bool:
+def needs_no_node(pod: Pod) -> bool:
     """Return whether a pod needs no node: it is assigned, finished or terminating."""
     return bool(
         pod.spec.node_name
@@ -432,7 +432,7 @@ def _is_over(pod: Pod) -> bool:
     )
 
 
-def _watched(pod: Pod, why: NodeReason) -> tuple[tuple[str, str], ...]:
+def _claims_to_watch(pod: Pod, why: NodeReason) -> tuple[tuple[str, str], ...]:
     """Return the claims whose change can end a hold: the one the reason names, or all."""
     names = set(resolve_claim_names(pod).values())
     named = str(why.facts.get("claim", "")).rpartition("/")[2]

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 DEMO_ANNOTATION = "plimsoll.dev/demo"
 _MANAGER = "plimsoll-demo"
 _SECONDS = 20.0
-_LOOK_SECONDS = 0.03
+_POLL_SECONDS = 0.03
 _PAUSE_SECONDS = 1.5
 
 
@@ -76,15 +76,17 @@ class Play:
         self._page = page
         self._pause = pause
         self._seconds = seconds
-        self._fine = True
+        self._succeeded = True
 
     async def run(self) -> bool:
         self._console.line()
         if await self._has_run():
             self._print(
-                story.describe_rerun(self._paint, NODE, await self._stands(DATABASE, WEB), await self._row())
+                story.describe_rerun(
+                    self._paint, NODE, await self._pod_states(DATABASE, WEB), await self._row()
+                )
             )
-            return self._fine
+            return self._succeeded
         try:
             await self._clear()
             await self._wait_for_neighbors()
@@ -94,11 +96,11 @@ class Play:
             await self._return()
         except InputError as problem:  # the rest would make no sense
             self._check(False, str(problem))
-        if self._fine:
+        if self._succeeded:
             await self._client.patch(
                 NAMESPACES, NAMESPACE, {"metadata": {"annotations": {DEMO_ANNOTATION: "done"}}}
             )
-        return self._fine
+        return self._succeeded
 
     # -- steps
 
@@ -107,28 +109,28 @@ class Play:
         self._print(story.describe_problem(self._paint, NODE, ledgers))
         await self._pause_for_reader()
         self._print(story.describe_two_ledgers(self._paint, NODE, ledgers))
-        self._check(ledgers.past > 0, "separate ledgers would not have overcommitted the node")
+        self._check(ledgers.overcommitted > 0, "separate ledgers would not have overcommitted the node")
         await self._pause_for_reader()
 
     async def _show_one_ledger(self) -> None:
         await self._create(DATABASE)
-        await self._until_bound(DATABASE)
+        await self._wait_until_bound(DATABASE)
         await self._create(WEB)
-        await self._until_waiting(WEB)
-        stands = await self._stands(DATABASE, WEB)
+        await self._wait_until_pending(WEB)
+        stands = await self._pod_states(DATABASE, WEB)
         self._print(story.describe_one_ledger(self._paint, NODE, stands, await self._row()))
         await self._pause_for_reader()
 
     async def _release(self) -> None:
         await self._remove(DATABASE)
-        await self._until_bound(WEB)
-        self._print(story.describe_release(self._paint, NODE, await self._stands(WEB), await self._row()))
+        await self._wait_until_bound(WEB)
+        self._print(story.describe_release(self._paint, NODE, await self._pod_states(WEB), await self._row()))
         await self._pause_for_reader()
 
     async def _return(self) -> None:
         await self._create(DATABASE)
-        await self._until_waiting(DATABASE)
-        stands = await self._stands(WEB, DATABASE)
+        await self._wait_until_pending(DATABASE)
+        stands = await self._pod_states(WEB, DATABASE)
         self._print(story.describe_return(self._paint, NODE, stands, await self._row(), self._page))
 
     # -- before
@@ -152,7 +154,7 @@ class Play:
         for found in wanted:
             if found.kind == "Pod":
                 try:
-                    await self._until_bound(found.name)
+                    await self._wait_until_bound(found.name)
                 except InputError as problem:
                     self._check(False, str(problem))
 
@@ -186,22 +188,22 @@ class Play:
                     return error.code == 404
                 return False
 
-            await self._until(gone, f"{found.kind} {found.name} is not deleted")
+            await self._wait_for(gone, f"{found.kind} {found.name} is not deleted")
 
-    async def _until_bound(self, pod: str) -> None:
+    async def _wait_until_bound(self, pod: str) -> None:
         async def bound() -> bool:
             return bool((await self._pod_state(pod)).node)
 
-        await self._until(bound, f"pod {pod} is not scheduled")
+        await self._wait_for(bound, f"pod {pod} is not scheduled")
 
-    async def _until_waiting(self, pod: str) -> None:
+    async def _wait_until_pending(self, pod: str) -> None:
         async def waiting() -> bool:
-            stand = await self._pod_state(pod)
-            return stand.is_pending and bool(stand.why)
+            state = await self._pod_state(pod)
+            return state.is_pending and bool(state.why)
 
-        await self._until(waiting, f"pod {pod} is not pending")
+        await self._wait_for(waiting, f"pod {pod} is not pending")
 
-    async def _stands(self, *pods: str) -> list[DemoPodState]:
+    async def _pod_states(self, *pods: str) -> list[DemoPodState]:
         return [await self._pod_state(pod) for pod in pods]
 
     async def _pod_state(self, pod: str) -> DemoPodState:
@@ -228,18 +230,18 @@ class Play:
 
     def _check(self, holds: bool, problem: str) -> None:
         if not holds:
-            self._fine = False
+            self._succeeded = False
             self._console.line(f"  {self._paint.red('failed')}: {problem}; see plimsoll explain")
 
     async def _pause_for_reader(self) -> None:
         await asyncio.sleep(self._pause)
 
-    async def _until(self, look: Callable[[], Awaitable[bool]], problem: str) -> None:
-        """Wait for what is to come; InputError with the problem if it does not."""
+    async def _wait_for(self, condition: Callable[[], Awaitable[bool]], problem: str) -> None:
+        """Wait for a condition; raises InputError with the problem if it takes too long."""
         try:
             async with asyncio.timeout(self._seconds):
-                while not await look():
-                    await asyncio.sleep(_LOOK_SECONDS)
+                while not await condition():
+                    await asyncio.sleep(_POLL_SECONDS)
         except TimeoutError:
             raise InputError(f"{problem} after {self._seconds:g} s") from None
 

@@ -52,7 +52,7 @@ def describe_two_ledgers(paint: Paint, node: str, ledgers: SeparateLedgers) -> I
     yield f"  {'requests':<10} {_cpus(row.requests)} of {line} CPUs: {WEB} fits"
     yield f"  {'claims':<10} {_cpus(row.claims)} of {line} CPUs: {DATABASE} fits"
     both = [pod for pod, place in ledgers.nodes.items() if place == node]
-    total = paint.red(f"{_cpus(row.used)} of {line} CPUs, overcommitted by {_cpus(ledgers.past)}")
+    total = paint.red(f"{_cpus(row.used)} of {line} CPUs, overcommitted by {_cpus(ledgers.overcommitted)}")
     yield f"  {' and '.join(both)} are both scheduled to {node}: {total}."
 
 

@@ -39,7 +39,7 @@ class SeparateLedgers:
     row: ResourceRow
 
     @property
-    def past(self) -> int:
+    def overcommitted(self) -> int:
         """Return the overcommitted CPU of the node in milli-CPUs."""
         return -self.row.free
 

@@ -100,12 +100,12 @@ class _Load:
             if rank_of(group[0].tree) == WAITING:
                 resumed = True
                 await self._resume_claims()
-            await asyncio.gather(*map(self._bring, group))
+            await asyncio.gather(*map(self._load_object, group))
             done += len(group)
             self._tick(done, len(wanted))
         if not resumed:
             await self._resume_claims()
-        await asyncio.gather(*(self._own_again(each) for each in self._fresh))
+        await asyncio.gather(*(self._restore_owners(each) for each in self._fresh))
         return self._loaded
 
     def _is_wanted(self, each: ParsedObject) -> bool:
@@ -125,14 +125,14 @@ class _Load:
             if error.code != 409:
                 self._loaded.problems.append(f"namespace {name}: {error}")
 
-    async def _bring(self, each: ParsedObject) -> None:
+    async def _load_object(self, each: ParsedObject) -> None:
         tree = restored(each.tree, self._claims)
         if each.kind == "Node" and each.name in self._own:
             tree.pop("status", None)
             annotations = tree["metadata"].get("annotations") or {}
             tree["metadata"]["annotations"] = {k: v for k, v in annotations.items() if k != SIMULATED}
         if each.kind == "ResourceClaim":
-            tree.pop("status", None)  # when the pods it is reserved for are there
+            tree.pop("status", None)  # restored when its pods exist
         async with self._slots:
             try:
                 await self._apply(each, tree)
@@ -141,7 +141,7 @@ class _Load:
 
     async def _apply(self, each: ParsedObject, tree: Tree) -> None:
         if not name_of(tree):
-            raise InputError("metadata.name: it needs one, to be known again at the next start")
+            raise InputError("metadata.name: required, to recognize the object at the next start")
         try:
             endpoint = await self._applier.endpoint_of(tree)
         except InputError:
@@ -150,13 +150,13 @@ class _Load:
             self._loaded.passed[f"{each.tree.get('apiVersion')} {each.kind} (not served)"] += 1
             return
         namespace = namespace_of(tree)
-        before = await self._there(endpoint, name_of(tree), namespace)
+        before = await self._get_existing(endpoint, name_of(tree), namespace)
         if before is not None:
             tree.pop("status", None)
-        made = await self._applier.apply(tree)
-        self._note(each, made, fresh=before is None)
+        written = await self._applier.apply(tree)
+        self._note(each, written, is_new=before is None)
 
-    async def _there(self, endpoint: Any, name: str, namespace: str) -> Tree | None:
+    async def _get_existing(self, endpoint: Any, name: str, namespace: str) -> Tree | None:
         try:
             return await self._client.get(endpoint, name, namespace)
         except ApiError as error:
@@ -164,21 +164,21 @@ class _Load:
                 raise
             return None
 
-    def _note(self, each: ParsedObject, made: Tree, *, fresh: bool) -> None:
-        uid = str(metadata_of(made).get("uid") or "")
+    def _note(self, each: ParsedObject, written: Tree, *, is_new: bool) -> None:
+        uid = str(metadata_of(written).get("uid") or "")
         old = str(metadata_of(each.tree).get("uid") or "")
         if old:
             self._uids[old] = uid
         if each.kind == "Pod":
             self._pods[namespace_of(each.tree), each.name] = uid
-        if fresh:
+        if is_new:
             self._loaded.new += 1
             self._fresh.append(each)
         else:
             self._loaded.known += 1
 
     async def _resume_claims(self) -> None:
-        """Claims get their devices again, and are reserved for the pods that have them."""
+        """Restore the allocations and reservations of claims."""
         await asyncio.gather(
             *(self._resume_claim(each) for each in self._fresh if each.kind == "ResourceClaim")
         )
@@ -193,8 +193,8 @@ class _Load:
             except InputError as error:
                 self._refuse(each, error)
 
-    async def _own_again(self, each: ParsedObject) -> None:
-        """Give an object its owners back."""
+    async def _restore_owners(self, each: ParsedObject) -> None:
+        """Restore the owner references of an object."""
         found = owners(each.tree, self._uids)
         if not found:
             return

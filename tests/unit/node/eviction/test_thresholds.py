@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from plimsoll.errors import ConfigError
-from plimsoll.node.eviction.thresholds import ALLOCATABLE_MEMORY, Threshold, most_urgent, parse_thresholds
+from plimsoll.node.eviction.thresholds import ALLOCATABLE_MEMORY, Threshold, parse_thresholds, sort_by_urgency
 from plimsoll.node.machine.machine import EVICTION_HARD
 
 GI = 1 << 30
@@ -65,7 +65,7 @@ def test_what_makes_no_sense_is_refused(arguments: Any, text: str) -> None:
 
 def test_memory_comes_first() -> None:
     thresholds = [Threshold("pid.available", "5"), Threshold("memory.available", "5")]
-    assert [t.resource for t in most_urgent(thresholds)] == ["memory", "pids"]
+    assert [t.resource for t in sort_by_urgency(thresholds)] == ["memory", "pids"]
 
 
 @pytest.mark.parametrize(

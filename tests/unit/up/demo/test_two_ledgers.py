@@ -13,7 +13,7 @@ def test_both_books_say_that_there_is_room() -> None:
     books = simulate_separate_ledgers([*demo_objects(), *story_objects()], NODE)
     assert books.nodes == {"database": "small-1", "web": "small-1"}
     assert (books.row.line, books.row.requests, books.row.claims) == (8000, 6000, 6000)
-    assert (books.row.used, books.past) == (12_000, 4000)
+    assert (books.row.used, books.overcommitted) == (12_000, 4000)
 
 
 def test_a_book_that_is_full_is_full() -> None:
@@ -40,7 +40,7 @@ spec:
 """
     books = simulate_separate_ledgers([*demo_objects(), *parse_objects(text, "here")], NODE)
     assert books.nodes == {"without-claim": ""}
-    assert books.past == -8000
+    assert books.overcommitted == -8000
 
 
 def test_the_document_shows_the_story_as_it_is() -> None:

@@ -41,13 +41,13 @@ def cron_schedule(text: str) -> list[str]:
         return [f"must have {len(_FIELDS)} fields, such as '*/5 * * * *', and has {len(fields)}"]
     for field, (name, least, most, words) in zip(fields, _FIELDS, strict=True):
         for entry in dict.fromkeys(field.split(",")):
-            message = _complain(entry, least, most, words) if entry else ""
+            message = _find_violation(entry, least, most, words) if entry else ""
             if message:
                 return [f"{name}: {message}"]
     return []
 
 
-def _complain(entry: str, least: int, most: int, words: dict[str, int]) -> str:
+def _find_violation(entry: str, least: int, most: int, words: dict[str, int]) -> str:
     """Return the violation of one entry of a field: `*`, `5`, `1-5`, each with an optional step."""
     span, *steps = entry.split("/")
     low, *high = span.split("-")

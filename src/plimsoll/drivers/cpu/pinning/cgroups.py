@@ -173,7 +173,7 @@ class CgroupEnforcer:
                 return hierarchy
             self._cpusets = Cpusets(hierarchy, self._files)
             self._finder = CgroupFinder(hierarchy.root, self._files)
-        cgroups = self._look(pods, snapshot, self._cpusets, self._finder)
+        cgroups = self._find_cgroups(pods, snapshot, self._cpusets, self._finder)
         owners: dict[str, str] = {}
         for cgroup in cgroups.values():
             for uid in cgroup.view.claims:
@@ -199,7 +199,7 @@ class CgroupEnforcer:
         self._faults = faults
         return ""
 
-    def _look(
+    def _find_cgroups(
         self,
         pods: Iterable[PodContainers],
         snapshot: PinSnapshot,
