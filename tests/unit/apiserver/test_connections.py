@@ -46,21 +46,21 @@ class Served:
     async def open(self) -> Wire:
         return await Wire.open(self.port, trusting())
 
-    async def version(self, raw_transport: Wire, *, anonymous: bool = False) -> int:
-        await raw_transport.send(REQUEST + (b"" if anonymous else self.credentials) + b"\r\n")
-        return (await raw_transport.reply()).status
+    async def version(self, connection: Wire, *, anonymous: bool = False) -> int:
+        await connection.send(REQUEST + (b"" if anonymous else self.credentials) + b"\r\n")
+        return (await connection.reply()).status
 
     async def enter(self) -> Wire:
         """Connect and authenticate as an honest client does, which tries again when it is dropped."""
         async with asyncio.timeout(30):
             while True:
                 try:
-                    raw_transport = await self.open()
+                    connection = await self.open()
                 except (ConnectionError, ssl.SSLError):
                     continue
-                if await self.version(raw_transport) == 200:
-                    return raw_transport
-                await raw_transport.abort()
+                if await self.version(connection) == 200:
+                    return connection
+                await connection.abort()
 
     async def until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(30):
@@ -90,11 +90,11 @@ def fields(count: int, size: int = FIELD) -> bytes:
     return b"".join(b"h%d: %b\r\n" % (number, b"a" * size) for number in range(count))
 
 
-async def ends(raw_transport: Wire) -> Reply:
+async def ends(connection: Wire) -> Reply:
     """The answer of a connection that is closed then; CLOSED if there was none."""
-    reply = await raw_transport.reply()
+    reply = await connection.reply()
     try:
-        while await raw_transport.reader.read(1 << 16):
+        while await connection.reader.read(1 << 16):
             pass
     except (ConnectionError, ssl.SSLError):
         pass
@@ -108,11 +108,11 @@ async def ends(raw_transport: Wire) -> Reply:
 def test_too_many_bytes_of_headers_are_answered_with_431(first: bool) -> None:
     async def story() -> None:
         async with serving(header_bytes=100_000) as served:
-            raw_transport = await served.open()
+            connection = await served.open()
             if not first:
-                assert await served.version(raw_transport) == 200
-            await raw_transport.send(REQUEST, *(fields(1) for _ in range(3)))
-            reply = await ends(raw_transport)
+                assert await served.version(connection) == 200
+            await connection.send(REQUEST, *(fields(1) for _ in range(3)))
+            reply = await ends(connection)
             assert (reply.status, reply.body) == (431, b"431 Request Header Fields Too Large")
 
     play(story())
@@ -121,11 +121,11 @@ def test_too_many_bytes_of_headers_are_answered_with_431(first: bool) -> None:
 def test_headers_below_the_limit_are_read() -> None:
     async def story() -> None:
         async with serving(header_bytes=100_000) as served:
-            raw_transport = await served.open()
+            connection = await served.open()
             for _ in range(5):
-                await raw_transport.send(REQUEST + served.credentials, fields(2), b"\r\n")
-                assert (await raw_transport.reply()).status == 200
-            await raw_transport.close()
+                await connection.send(REQUEST + served.credentials, fields(2), b"\r\n")
+                assert (await connection.reply()).status == 200
+            await connection.close()
 
     play(story())
 
@@ -133,13 +133,13 @@ def test_headers_below_the_limit_are_read() -> None:
 def test_a_body_does_not_count_as_headers() -> None:
     async def story() -> None:
         async with serving(header_bytes=50_000) as served:
-            raw_transport = await served.open()
+            connection = await served.open()
             for name in ("one", "two"):
                 body = json.dumps({"metadata": {"name": name}, "data": {"x": "x" * 400_000}}).encode()
                 head = f"POST {MAPS} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n".encode()
-                await raw_transport.send(head + served.credentials + b"\r\n" + body)
-                assert (await raw_transport.reply()).status == 201
-            await raw_transport.close()
+                await connection.send(head + served.credentials + b"\r\n" + body)
+                assert (await connection.reply()).status == 201
+            await connection.close()
 
     play(story())
 
@@ -149,15 +149,15 @@ def test_a_body_that_arrives_before_its_headers_are_handled_is_answered() -> Non
 
     async def story() -> None:
         async with serving(body=64 * 1024) as served:
-            raw_transport = await served.open()
+            connection = await served.open()
             await served.until(lambda: bool(served.connections))
-            (connection,) = served.connections
+            (accepted,) = served.connections
             head = f"POST {MAPS} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n".encode()
-            connection.data_received(head + served.credentials + b"\r\n")
+            accepted.data_received(head + served.credentials + b"\r\n")
             for _ in range(3):
-                connection.data_received(b"8000\r\n%s\r\n" % (b"x" * 0x8000))
-            assert (await raw_transport.reply()).status == 413
-            await raw_transport.abort()
+                accepted.data_received(b"8000\r\n%s\r\n" % (b"x" * 0x8000))
+            assert (await connection.reply()).status == 413
+            await connection.abort()
 
     play(story())
 
@@ -168,12 +168,12 @@ def test_the_headers_of_all_unauthenticated_connections_have_a_budget() -> None:
             known = await served.open()
             assert await served.version(known) == 200
             wires = [await served.open() for _ in range(12)]
-            for raw_transport in wires:
-                await raw_transport.send(REQUEST)
+            for connection in wires:
+                await connection.send(REQUEST)
             highest = 0
             for _ in range(3):
-                for raw_transport in wires:
-                    await raw_transport.send(fields(1))
+                for connection in wires:
+                    await connection.send(fields(1))
                     await asyncio.sleep(0.01)
                     highest = max(highest, served.acceptor.peers.buffered)
                     assert sum(other.buffered for other in served.connections) <= 300_000 + 2 * FIELD
@@ -181,8 +181,8 @@ def test_the_headers_of_all_unauthenticated_connections_have_a_budget() -> None:
             assert served.acceptor.peers.dropped > 0
             assert await served.version(known) == 200
             new = await served.enter()
-            for raw_transport in (known, new, *wires):
-                await raw_transport.abort()
+            for connection in (known, new, *wires):
+                await connection.abort()
 
     play(story())
 
@@ -191,13 +191,13 @@ def test_the_headers_of_all_unauthenticated_connections_have_a_budget() -> None:
 def test_trailers_are_bounded(anonymous: bool) -> None:
     async def story() -> None:
         async with serving(header_bytes=100_000) as served:
-            raw_transport = await served.open()
+            connection = await served.open()
             head = f"POST {MAPS} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n".encode()
             credentials = b"" if anonymous else served.credentials
-            await raw_transport.send(
+            await connection.send(
                 head + credentials + b"\r\n", b"2\r\n{}\r\n0\r\n", *(fields(1) for _ in range(50))
             )
-            await ends(raw_transport)
+            await ends(connection)
             await served.until(lambda: not served.connections)
 
     play(story())
@@ -206,14 +206,14 @@ def test_trailers_are_bounded(anonymous: bool) -> None:
 def test_small_chunks_and_trailers_are_read() -> None:
     async def story() -> None:
         async with serving(header_bytes=20_000) as served:
-            raw_transport = await served.open()
-            assert await served.version(raw_transport) == 200
+            connection = await served.open()
+            assert await served.version(connection) == 200
             body = json.dumps({"metadata": {"name": "chunks"}, "data": {"x": "x" * 50_000}}).encode()
             chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\nTrailer: yes\r\n\r\n"
             head = f"POST {MAPS} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n".encode()
-            await raw_transport.send(head + served.credentials + b"\r\n", chunks)
-            assert (await raw_transport.reply()).status == 201
-            await raw_transport.close()
+            await connection.send(head + served.credentials + b"\r\n", chunks)
+            assert (await connection.reply()).status == 201
+            await connection.close()
 
     play(story())
 
@@ -221,14 +221,14 @@ def test_small_chunks_and_trailers_are_read() -> None:
 def test_requests_behind_a_watch_are_bounded() -> None:
     async def story() -> None:
         async with serving(header_bytes=100_000) as served:
-            raw_transport = await served.open()
+            connection = await served.open()
             head = f"GET {MAPS}?watch=1 HTTP/1.1\r\nHost: x\r\n".encode()
-            await raw_transport.send(head + served.credentials + b"\r\n")
-            assert (await raw_transport.reply(whole=False)).status == 200
+            await connection.send(head + served.credentials + b"\r\n")
+            assert (await connection.reply(whole=False)).status == 200
             for _ in range(10):
-                await raw_transport.send(REQUEST + fields(1) + b"\r\n")
+                await connection.send(REQUEST + fields(1) + b"\r\n")
             await served.until(lambda: not served.connections)
-            await raw_transport.abort()
+            await connection.abort()
 
     play(story())
 
@@ -237,13 +237,13 @@ def test_the_body_of_an_unauthenticated_request_is_not_waited_for() -> None:
     async def story() -> None:
         async with serving() as served:
             for credentials, status in ((b"", 403), (b"Authorization: Bearer wrong\r\n", 401)):
-                raw_transport = await served.open()
+                connection = await served.open()
                 head = f"POST {MAPS} HTTP/1.1\r\nHost: x\r\nContent-Length: 2000000\r\n".encode()
-                await raw_transport.send(head + credentials + b"\r\n")
-                assert (await raw_transport.reply()).status == status
-                await raw_transport.send(b"x" * 1_999_999)
+                await connection.send(head + credentials + b"\r\n")
+                assert (await connection.reply()).status == status
+                await connection.send(b"x" * 1_999_999)
                 assert served.acceptor.peers.buffered < 600_000  # what is discarded does not count
-                await raw_transport.abort()
+                await connection.abort()
 
     play(story())
 
@@ -270,17 +270,17 @@ def test_an_unauthenticated_client_that_does_not_read_is_closed() -> None:
 def test_answers_of_any_size_are_given_up_if_nobody_reads_them() -> None:
     async def story() -> None:
         async with serving(slow_watch_timeout=1) as served:
-            raw_transport = await served.open()
+            connection = await served.open()
             body = json.dumps({"metadata": {"name": "large"}, "data": {"x": "x" * 500_000}}).encode()
             head = f"POST {MAPS} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n".encode()
-            await raw_transport.send(head + served.credentials + b"\r\n" + body)
-            assert (await raw_transport.reply()).status == 201
-            raw_transport.stop_reading()
+            await connection.send(head + served.credentials + b"\r\n" + body)
+            assert (await connection.reply()).status == 201
+            connection.stop_reading()
             question = f"GET {MAPS}/large HTTP/1.1\r\nHost: x\r\n".encode() + served.credentials + b"\r\n"
             for _ in range(60):  # 30 MB, more than the kernel keeps for a connection
-                await raw_transport.send(question)
+                await connection.send(question)
             await served.until(lambda: not served.connections)
-            await raw_transport.abort()
+            await connection.abort()
 
     play(story())
 
@@ -306,8 +306,8 @@ def test_headers_have_to_arrive_in_time() -> None:
                     await asyncio.sleep(0.1)
 
             dripped = asyncio.create_task(drip())
-            for raw_transport in (silent, dripping, known):
-                assert await ends(raw_transport) is CLOSED
+            for connection in (silent, dripping, known):
+                assert await ends(connection) is CLOSED
             dripped.cancel()
             loop = asyncio.get_running_loop()
             for client in (raw, half):
@@ -335,8 +335,8 @@ def test_authenticated_clients_may_be_idle_and_watch() -> None:
             await idle.send(post + served.credentials + b"\r\n" + body)
             assert (await idle.reply()).status == 201
             await watching.reader.readuntil(b'"name":"seen"')
-            for raw_transport in (idle, watching):
-                await raw_transport.abort()
+            for connection in (idle, watching):
+                await connection.abort()
             for client in crowd:
                 client.close()
 
@@ -359,11 +359,11 @@ def test_unauthenticated_connections_are_few_and_others_get_in() -> None:
                 assert served.acceptor.peers.served <= 3
                 assert len(served.connections) <= 8 + 3
             new = await served.enter()
-            for raw_transport in known:
-                assert await served.version(raw_transport) == 200
+            for connection in known:
+                assert await served.version(connection) == 200
             opened = await asyncio.gather(*hostile, return_exceptions=True)
-            for raw_transport in (new, *known, *(found for found in opened if isinstance(found, Wire))):
-                await raw_transport.abort()
+            for connection in (new, *known, *(found for found in opened if isinstance(found, Wire))):
+                await connection.abort()
 
     play(story())
 
@@ -391,12 +391,12 @@ def test_a_client_certificate_is_enough(tmp_path: Path) -> None:
             (tmp_path / "client.pem").write_bytes(pair.certificate + pair.key)
             context = trusting()
             context.load_cert_chain(tmp_path / "client.pem")
-            raw_transport = await Wire.open(served.port, context)
+            connection = await Wire.open(served.port, context)
             await served.until(lambda: len(served.connections) == 1)
             await served.until(lambda: served.connections[0].authenticated)
             assert served.acceptor.peers.served == 0
-            assert await served.version(raw_transport, anonymous=True) == 200
-            await raw_transport.close()
+            assert await served.version(connection, anonymous=True) == 200
+            await connection.close()
 
     play(story())
 
@@ -404,13 +404,13 @@ def test_a_client_certificate_is_enough(tmp_path: Path) -> None:
 def test_wrong_credentials_are_none() -> None:
     async def story() -> None:
         async with serving() as served:
-            raw_transport = await served.open()
-            await raw_transport.send(REQUEST + b"Authorization: Bearer wrong\r\n\r\n")
-            assert (await raw_transport.reply()).status == 401
+            connection = await served.open()
+            await connection.send(REQUEST + b"Authorization: Bearer wrong\r\n\r\n")
+            assert (await connection.reply()).status == 401
             assert served.acceptor.peers.served == 1
-            assert await served.version(raw_transport) == 200
+            assert await served.version(connection) == 200
             assert served.acceptor.peers.served == 0
-            await raw_transport.close()
+            await connection.close()
 
     play(story())
 
@@ -466,8 +466,8 @@ def test_a_stopped_server_leaves_no_open_socket_behind() -> None:
         async with serving() as served:
             client = await asyncio.to_thread(connect, served)
             connections = served.connections
-            assert [bool(each.raw_transport) for each in connections] == [True]
-        assert [bool(each.raw_transport) for each in connections] == [False]
+            assert [bool(each.connection) for each in connections] == [True]
+        assert [bool(each.connection) for each in connections] == [False]
         client.close()
 
     play(story())
