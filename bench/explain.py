@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from bench.scheduler.worlds import NAMESPACE, World
+from bench.scheduler.workloads import NAMESPACE, Workload
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.api.resource import ResourceClaim
@@ -30,40 +30,40 @@ from plimsoll.tools.explain import explain_pod, summarize_pending
 SCENARIOS = ("plain", "consumable", "partitionable", "node-allocatable", "prioritized")
 
 
-def make_cluster_state(world: World) -> ClusterState:
+def make_cluster_state(workload: Workload) -> ClusterState:
     """A cluster, half full."""
-    trees = [*world.classes(), world.template(), *map(world.node, range(world.nodes))]
-    trees += [slice for number in range(world.nodes) for slice in world.slices(number)]
+    trees = [*workload.classes(), workload.template(), *map(workload.node, range(workload.nodes))]
+    trees += [slice for number in range(workload.nodes) for slice in workload.slices(number)]
     cluster_state = ClusterState(
         ClusterObjects(codec.convert(tree, BY_NAME[tree["kind"]].view) for tree in trees)
     )
     numbers = random.Random(7)
-    for number in range(world.room // 2):
-        place_one(world, cluster_state, f"p-{number}", numbers)
+    for number in range(workload.capacity // 2):
+        place_one(workload, cluster_state, f"p-{number}", numbers)
     return cluster_state
 
 
-def place_one(world: World, cluster_state: ClusterState, name: str, numbers: random.Random) -> None:
-    claim = codec.convert(world.claim(f"c-{name}"), ResourceClaim)
-    pod = codec.convert(world.pod(name, f"c-{name}"), Pod)
+def place_one(workload: Workload, cluster_state: ClusterState, name: str, numbers: random.Random) -> None:
+    claim = codec.convert(workload.claim(f"c-{name}"), ResourceClaim)
+    pod = codec.convert(workload.pod(name, f"c-{name}"), Pod)
     cluster_state.set(claim)
     task = read_pod_info(pod, cluster_state.snapshot)
     assert not isinstance(task, NodeReason)
-    cluster_state.snapshot.next_start_row = numbers.randrange(world.nodes)
+    cluster_state.snapshot.next_start_row = numbers.randrange(workload.nodes)
     outcome = schedule_one(task, cluster_state.snapshot, SchedulerProfile.default(), lambda: f"share-{name}")
     assert isinstance(outcome, Placement)
     cluster_state.snapshot.assume(outcome)
 
 
-def waiting(world: World, count: int) -> Iterator[tuple[ResourceClaim, Pod]]:
+def waiting(workload: Workload, count: int) -> Iterator[tuple[ResourceClaim, Pod]]:
     """Pods that ask for more than any node has."""
     for number in range(count):
-        tree = world.claim(f"c-w-{number}")
+        tree = workload.claim(f"c-w-{number}")
         for request in tree["spec"]["devices"]["requests"]:
             for body in (request.get("exactly"), *request.get("firstAvailable", ())):
                 if body is not None:
-                    body["count"] = world.devices + 1
-        pod = world.pod(f"w-{number}", f"c-w-{number}")
+                    body["count"] = workload.devices + 1
+        pod = workload.pod(f"w-{number}", f"c-w-{number}")
         yield codec.convert(tree, ResourceClaim), codec.convert(pod, Pod)
 
 
@@ -74,9 +74,9 @@ def timed(work: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def measure(scenario: str, nodes: int, pods: int) -> None:
-    world = World(scenario, nodes)
-    cluster_state = make_cluster_state(world)
-    for claim, pod in waiting(world, pods):
+    workload = Workload(scenario, nodes)
+    cluster_state = make_cluster_state(workload)
+    for claim, pod in waiting(workload, pods):
         cluster_state.set(claim)
         cluster_state.set(pod)
     subject = cluster_state.pod("w-0", NAMESPACE)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from bench.scheduler.worlds import NAMESPACE, World
+from bench.scheduler.workloads import NAMESPACE, Workload
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
@@ -23,9 +23,9 @@ from plimsoll.tools.whatif import Whatif, WhatifPlan, run_whatif
 SCENARIOS = ("no-dra", "plain", "consumable", "node-allocatable", "prioritized", "partitionable")
 
 
-def objects_of(world: World) -> ClusterObjects:
-    trees = [*world.classes(), world.template(), *map(world.node, range(world.nodes))]
-    trees += [slice for number in range(world.nodes) for slice in world.slices(number)]
+def objects_of(workload: Workload) -> ClusterObjects:
+    trees = [*workload.classes(), workload.template(), *map(workload.node, range(workload.nodes))]
+    trees += [slice for number in range(workload.nodes) for slice in workload.slices(number)]
     return ClusterObjects(codec.convert(tree, BY_NAME[tree["kind"]].view) for tree in trees)
 
 
@@ -36,10 +36,10 @@ def timed(work: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def measure(scenario: str, nodes: int, pods: int) -> None:
-    world = World(scenario, nodes)
-    cluster_state = ClusterState(objects_of(world))
+    workload = Workload(scenario, nodes)
+    cluster_state = ClusterState(objects_of(workload))
     built, whatif = timed(lambda: _ready(cluster_state))
-    wanted = [codec.convert(world.pod(f"p-{number}"), Pod) for number in range(pods)]
+    wanted = [codec.convert(workload.pod(f"p-{number}"), Pod) for number in range(pods)]
     with whatif.branch() as branch:
         added, _ = timed(lambda: branch.add(*wanted))
         placing, outcome = timed(branch.schedule)

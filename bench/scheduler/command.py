@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from bench.scheduler import memory, path, pure
 from bench.scheduler.processes import kube_scheduler
-from bench.scheduler.worlds import SCENARIOS
+from bench.scheduler.workloads import SCENARIOS
 
 PARTS = ("pure", "path", "memory")
 

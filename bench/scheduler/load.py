@@ -9,7 +9,7 @@ from contextlib import aclosing
 
 import msgspec
 
-from bench.scheduler.worlds import NAMESPACE, Tree, World
+from bench.scheduler.workloads import NAMESPACE, Tree, Workload
 from plimsoll.client import Client
 from plimsoll.client.endpoints import (
     DEVICE_CLASSES,
@@ -33,39 +33,39 @@ class _Spec(msgspec.Struct):
     node: str = msgspec.field(name="nodeName", default="")
 
 
-class _Seen(msgspec.Struct):
+class _PodView(msgspec.Struct):
     metadata: _Meta
     spec: _Spec
 
 
-_decode = msgspec.json.Decoder(_Seen).decode
+_decode = msgspec.json.Decoder(_PodView).decode
 
 
 class Load:
     """A world on a server, and the pods that come to it."""
 
-    def __init__(self, client: Client, world: World) -> None:
+    def __init__(self, client: Client, workload: Workload) -> None:
         self.client = client
-        self.world = world
+        self.workload = workload
         self.bound: dict[str, float] = {}
         self.nodes: dict[str, str] = {}
         self.created: dict[str, float] = {}
         self._news = asyncio.Event()
 
     async def set_up(self) -> None:
-        client, world = self.client, self.world
+        client, workload = self.client, self.workload
         await client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
-        for tree in world.classes():
+        for tree in workload.classes():
             await client.create(DEVICE_CLASSES, tree)
-        if world.claiming:
-            await client.create(RESOURCE_CLAIM_TEMPLATES, world.template(), NAMESPACE)
+        if workload.claiming:
+            await client.create(RESOURCE_CLAIM_TEMPLATES, workload.template(), NAMESPACE)
 
         async def make(number: int) -> None:
-            for tree in world.slices(number):
+            for tree in workload.slices(number):
                 await client.create(RESOURCE_SLICES, tree)
-            await client.create(NODES, world.node(number))
+            await client.create(NODES, workload.node(number))
 
-        await side_by_side(range(world.nodes), make)
+        await side_by_side(range(workload.nodes), make)
 
     async def follow(self) -> None:
         """Note when each pod is bound; ends by cancellation."""
@@ -103,15 +103,15 @@ class Load:
     async def all_bound(self, names: Iterable[str], alive: Callable[[], bool]) -> None:
         """Wait until these pods are bound, as long as there is somebody who binds them."""
         missing = {name for name in names if name not in self.bound}
-        heard = time.perf_counter()
+        last_event = time.perf_counter()
         while missing:
             self._news.clear()
             try:
                 await asyncio.wait_for(self._news.wait(), 1.0)
-                heard = time.perf_counter()
+                last_event = time.perf_counter()
             except TimeoutError:
                 assert alive(), "the scheduler has ended"
-                silent = time.perf_counter() - heard
+                silent = time.perf_counter() - last_event
                 assert silent < _STALL, f"{len(missing)} pods are not bound after {silent:.0f} s"
             missing = {name for name in missing if name not in self.bound}
 

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.scheduler.pure import Bench
-from bench.scheduler.worlds import World
+from bench.scheduler.pure import SchedulerBench
+from bench.scheduler.workloads import Workload
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.api.resource import ResourceClaim
@@ -30,14 +30,14 @@ def resident() -> int:
 def report(nodes: int, devices: int, pods: int, cycles: int, say: Callable[[str], None]) -> None:
     before = resident()
     begin = time.perf_counter()
-    bench = Bench(World("node-allocatable", nodes, devices))
+    bench = SchedulerBench(Workload("node-allocatable", nodes, devices))
     bench.fill(100)
-    plain = World("no-dra", nodes, devices)
+    plain = Workload("no-dra", nodes, devices)
     for number in range(pods - nodes * devices):
         tree = plain.pod(f"plain-{number}")
         placed = bench.place(codec.convert(tree, Pod))
         assert isinstance(placed, Placement), placed
-        bench.hear(placed)
+        bench.on_bound(placed)
     taken = time.perf_counter() - begin
     pauses: list[float] = []
     gc_control = GCControl(lambda generation, seconds: pauses.append(seconds))
@@ -59,7 +59,7 @@ def report(nodes: int, devices: int, pods: int, cycles: int, say: Callable[[str]
     bench.check()
 
 
-def swap(bench: Bench, number: int) -> None:
+def swap(bench: SchedulerBench, number: int) -> None:
     """A pod goes with its claim, another one comes."""
     snapshot = bench.snapshot
     gone = snapshot.find_pod(f"uid-p-{number}")
@@ -70,4 +70,4 @@ def swap(bench: Bench, number: int) -> None:
     snapshot.remove(claim)
     placed = bench.place(bench.new_pod())
     assert isinstance(placed, Placement), placed
-    bench.hear(placed)
+    bench.on_bound(placed)

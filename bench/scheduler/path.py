@@ -19,12 +19,12 @@ from bench.scheduler.baseline import NOTE, recorded
 from bench.scheduler.load import Load
 from bench.scheduler.processes import Program, Server, start_ours, start_theirs
 from bench.scheduler.pure import FILLS
-from bench.scheduler.worlds import World
+from bench.scheduler.workloads import Workload
 from bench.scheduler.writes import start_writes
 
 Start = Callable[[Server, Path], Program]
 _WARM = 8
-_HOPELESS = 1000
+_UNSCHEDULABLE = 1000
 
 
 @dataclass(frozen=True)
@@ -41,14 +41,14 @@ class Run:
     server_peak: int
 
 
-def measure(world: World, pods: int, fill: str, start: Start = start_ours) -> Run:
+def measure(workload: Workload, pods: int, fill: str, start: Start = start_ours) -> Run:
     with tempfile.TemporaryDirectory(prefix="plimsoll-bench-") as name:
         folder = Path(name)
         server = Server(folder)
         try:
             scheduler = start(server, folder)
             try:
-                return asyncio.run(_measure(world, pods, fill, server, scheduler))
+                return asyncio.run(_measure(workload, pods, fill, server, scheduler))
             except BaseException:
                 print(scheduler.log.read_text()[-2000:])
                 raise
@@ -58,28 +58,30 @@ def measure(world: World, pods: int, fill: str, start: Start = start_ours) -> Ru
             server.stop()
 
 
-async def _measure(world: World, pods: int, fill: str, server: Server, scheduler: Program) -> Run:
+async def _measure(workload: Workload, pods: int, fill: str, server: Server, scheduler: Program) -> Run:
     async with server.client() as client:
-        load = Load(client, world)
+        load = Load(client, workload)
         await load.set_up()
         follow = asyncio.create_task(load.follow())
-        before = [f"w-{number}" for number in range(max(_WARM, world.room * FILLS[fill] // 100))]
-        await load.create(world.pod(name) for name in before)
+        before = [f"w-{number}" for number in range(max(_WARM, workload.capacity * FILLS[fill] // 100))]
+        await load.create(workload.pod(name) for name in before)
         await load.all_bound(before, lambda: scheduler.alive)
-        if world.scenario == "hopeless":
-            await load.create(world.hopeless_pod(f"h-{number}", number) for number in range(_HOPELESS))
-        count = min(pods, world.room - len(before))
+        if workload.scenario == "hopeless":
+            await load.create(
+                workload.unschedulable_pod(f"h-{number}", number) for number in range(_UNSCHEDULABLE)
+            )
+        count = min(pods, workload.capacity - len(before))
         names = [f"p-{number}" for number in range(count)]
         used = scheduler.usage().cpu, server.usage().cpu
         begin = time.perf_counter()
-        await load.create(world.pod(name) for name in names)
+        await load.create(workload.pod(name) for name in names)
         await load.all_bound(names, lambda: scheduler.alive)
         after = scheduler.usage(), server.usage()
         follow.cancel()
     delays = sorted(load.bound[name] - load.created[name] for name in names)
-    if world.claiming:
+    if workload.claiming:
         fullest = max(Counter(load.nodes.values()).values())
-        assert fullest <= world.devices, f"{fullest} pods on a node with {world.devices} devices"
+        assert fullest <= workload.devices, f"{fullest} pods on a node with {workload.devices} devices"
     return Run(
         count,
         count / (max(load.bound[name] for name in names) - begin),
@@ -109,8 +111,8 @@ def report(
         for fill in fills:
             first: Run | None = None
             for nodes in sizes:
-                world = World(scenario, nodes, devices)
-                run = measure(world, pods, fill)
+                workload = Workload(scenario, nodes, devices)
+                run = measure(workload, pods, fill)
                 first = first or run
                 say(_line(scenario, nodes, fill, run) + f"  growth {first.rate / run.rate:.1f} x")
                 theirs = recorded(scenario, nodes)
@@ -118,13 +120,13 @@ def report(
                     times = run.rate / theirs
                     say(f"    kube-scheduler as recorded {theirs:g} pods/s: {times:.1f} times as fast")
                 if limit and scenario != "hopeless":
-                    most = measure(world, pods, fill, partial(start_writes, world))
+                    most = measure(workload, pods, fill, partial(start_writes, workload))
                     say(
                         f"    writes alone, placements known: {most.rate:.0f} pods/s; "
                         f"the scheduler reaches {run.rate / most.rate:.0%} of that"
                     )
                 if compare:
-                    live = measure(world, pods, fill, start_theirs)
+                    live = measure(workload, pods, fill, start_theirs)
                     say("  " + _line("kube-scheduler, this server", nodes, fill, live))
                     say(f"    {run.rate / live.rate:.1f} times as fast")
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from bench.scheduler.worlds import World
+from bench.scheduler.workloads import Workload
 from plimsoll.api import codec
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.forms import Form
@@ -43,38 +43,38 @@ class Timing:
     p50: float
     p99: float
     hearing: float  #: to hear of the bound pod and its claim
-    hopeless: float = 0.0  #: to find out again that a pod fits nowhere, on average
+    unschedulable: float = 0.0  #: to find out again that a pod fits nowhere, on average
 
     @property
     def rate(self) -> float:
         return 1e6 / self.mean
 
 
-class Bench:
+class SchedulerBench:
     """A snapshot of a world, and pods that come to it."""
 
-    def __init__(self, world: World) -> None:
-        self.world = world
+    def __init__(self, workload: Workload) -> None:
+        self.workload = workload
         self.settings = SchedulerProfile.default()
         self.snapshot = Snapshot()
         self._numbers = itertools.count()
         self._ids = (f"{number:08x}-0000-4000-8000-000000000000" for number in itertools.count())
-        for tree in world.classes():
+        for tree in workload.classes():
             self.snapshot.set(codec.convert(tree, DeviceClass))
-        for number in range(world.nodes):
-            self.snapshot.set(codec.convert(world.node(number), Node))
-            for tree in world.slices(number):
+        for number in range(workload.nodes):
+            self.snapshot.set(codec.convert(workload.node(number), Node))
+            for tree in workload.slices(number):
                 self.snapshot.set(codec.convert(tree, ResourceSlice))
 
     def new_pod(self) -> Pod:
         """A pod as it comes from the API, its claim heard of before."""
         name = f"p-{next(self._numbers)}"
-        if self.world.claiming:
-            self.snapshot.set(codec.convert(self.world.claim(f"c-{name}"), ResourceClaim))
-        return codec.convert(self.world.pod(name, f"c-{name}"), Pod)
+        if self.workload.claiming:
+            self.snapshot.set(codec.convert(self.workload.claim(f"c-{name}"), ResourceClaim))
+        return codec.convert(self.workload.pod(name, f"c-{name}"), Pod)
 
-    def hopeless_pods(self, count: int) -> list[Pod]:
-        trees = (self.world.hopeless_pod(f"h-{number}", number) for number in range(count))
+    def unschedulable_pods(self, count: int) -> list[Pod]:
+        trees = (self.workload.unschedulable_pod(f"h-{number}", number) for number in range(count))
         return [codec.convert(tree, Pod) for tree in trees]
 
     def place(self, pod: Pod) -> Placement | FitError:
@@ -86,7 +86,7 @@ class Bench:
             self.snapshot.assume(found)
         return found
 
-    def hear(self, placement: Placement) -> None:
+    def on_bound(self, placement: Placement) -> None:
         """What the watch says once a placement is written down."""
         snapshot, task = self.snapshot, placement.pod_info
         for claim in task.unallocated_claims:
@@ -104,19 +104,19 @@ class Bench:
         snapshot.set(msgspec.structs.replace(pod, spec=spec))
 
     def fill(self, percent: int) -> None:
-        for _ in range(self.world.room * percent // 100):
+        for _ in range(self.workload.capacity * percent // 100):
             found = self.place(self.new_pod())
             assert isinstance(found, Placement), found
-            self.hear(found)
+            self.on_bound(found)
 
-    def run(self, pods: int, hopeless: int = 0) -> Timing:
+    def run(self, pods: int, unschedulable: int = 0) -> Timing:
         """Time so many pods, and so many hopeless ones tried again and again between them."""
-        count = min(pods, self.world.room - len(self.snapshot.assumed) - self._placed())
+        count = min(pods, self.workload.capacity - len(self.snapshot.assumed) - self._placed())
         ready = [self.new_pod() for _ in range(count)]
-        lost = self.hopeless_pods(hopeless)
+        lost = self.unschedulable_pods(unschedulable)
         for pod in lost:
             assert isinstance(self.place(pod), FitError)
-        times, heard, tried, attempts = [], 0.0, 0.0, 0
+        times, handled, tried, attempts = [], 0.0, 0.0, 0
         gc.collect()
         gc.freeze()
         clock = time.thread_time  # what others do on the machine meanwhile does not count
@@ -126,8 +126,8 @@ class Bench:
             times.append(clock() - start)
             assert isinstance(found, Placement), found
             start = clock()
-            self.hear(found)
-            heard += clock() - start
+            self.on_bound(found)
+            handled += clock() - start
             for other in lost[number % 10 :: 10]:
                 start = clock()
                 again = self.place(other)
@@ -141,7 +141,7 @@ class Bench:
             sum(times) / count * 1e6,
             times[count // 2] * 1e6,
             times[count * 99 // 100] * 1e6,
-            heard / count * 1e6,
+            handled / count * 1e6,
             tried / attempts * 1e6 if attempts else 0.0,
         )
 
@@ -156,11 +156,11 @@ class Bench:
         return next(self._ids)
 
 
-def measure(world: World, pods: int, fill: str, hopeless: int = 0) -> Timing:
-    bench = Bench(world)
+def measure(workload: Workload, pods: int, fill: str, unschedulable: int = 0) -> Timing:
+    bench = SchedulerBench(workload)
     bench.fill(FILLS[fill])
     bench.run(min(20, pods))  # what is compiled and kept on first use
-    timing = bench.run(pods, hopeless if world.scenario == "hopeless" else 0)
+    timing = bench.run(pods, unschedulable if workload.scenario == "hopeless" else 0)
     bench.check()
     return timing
 
@@ -180,9 +180,11 @@ def report(
         for fill in fills:
             first: Timing | None = None
             for nodes in sizes:
-                timing = measure(World(scenario, nodes, devices), pods, fill, 100)
+                timing = measure(Workload(scenario, nodes, devices), pods, fill, 100)
                 first = first or timing
-                tried = f", a hopeless pod again {timing.hopeless:.0f} us" if timing.hopeless else ""
+                tried = (
+                    f", a hopeless pod again {timing.unschedulable:.0f} us" if timing.unschedulable else ""
+                )
                 say(
                     f"  {scenario:27} {nodes:6} {fill:>6} {timing.rate:8.0f} {timing.p50:5.0f} us "
                     f"{timing.p99:5.0f} us {timing.hearing:6.0f} us  {timing.mean / first.mean:.1f} x{tried}"

@@ -17,7 +17,7 @@ from typing import Any
 from uuid import uuid4
 
 from bench.scheduler.processes import Program, Server
-from bench.scheduler.worlds import DRIVER, NAMESPACE, Tree, World, node_name
+from bench.scheduler.workloads import DRIVER, NAMESPACE, Tree, Workload, node_name
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import ClaimCharge, ResourceCharge
@@ -45,8 +45,8 @@ _CHARGE = {
 class Writes:
     """Pods in, writes out."""
 
-    def __init__(self, client: Client, world: World) -> None:
-        self._world = world
+    def __init__(self, client: Client, workload: Workload) -> None:
+        self._world = workload
         self._number = 0
         self._claims: dict[str, ResourceClaim] = {}
         self._waiting: dict[str, Pod] = {}
@@ -55,7 +55,7 @@ class Writes:
         self._bindings = PodBinder(writer, lambda claim: None, self._done)
         self.recorder = SchedulerEventRecorder(client, is_busy=lambda: len(self._bindings) > 0)
 
-    def hear_claim(self, claim: ResourceClaim) -> None:
+    def on_claim(self, claim: ResourceClaim) -> None:
         self._claims[claim.metadata.name] = claim
         for pod in list(self._waiting.values()):
             if claim.metadata.name in resolve_claim_names(pod).values():
@@ -97,14 +97,14 @@ class Writes:
         self.recorder.scheduled(placement.pod_info.pod, placement.node)
 
 
-def _allocation(world: World, node: str, number: int) -> AllocationResult:
+def _allocation(workload: Workload, node: str, number: int) -> AllocationResult:
     """What the pod that is the `number`th on its node gets."""
     request, name = "r", f"dev-{number}"
-    shared = "consumable" in world.scenario
-    if world.scenario == "partitionable":
+    shared = "consumable" in workload.scenario
+    if workload.scenario == "partitionable":
         name = f"p1-{number}"
-    if world.scenario == "prioritized":
-        shared = number >= world.devices // 2
+    if workload.scenario == "prioritized":
+        shared = number >= workload.devices // 2
         request = "r/share" if shared else "r/whole"
     result: Tree = {"request": request, "driver": DRIVER, "pool": node, "device": name}
     if shared:
@@ -115,9 +115,11 @@ def _allocation(world: World, node: str, number: int) -> AllocationResult:
     return codec.convert({"devices": {"results": [result]}, "nodeSelector": selector}, AllocationResult)
 
 
-def start_writes(world: World, server: Server, folder: Path) -> Program:
+def start_writes(workload: Workload, server: Server, folder: Path) -> Program:
     command = [sys.executable, "-m", "bench.scheduler.writes", str(server.kubeconfig)]
-    return Program("writes", [*command, world.scenario, str(world.nodes), str(world.devices)], folder)
+    return Program(
+        "writes", [*command, workload.scenario, str(workload.nodes), str(workload.devices)], folder
+    )
 
 
 class _UpdateHandler(EventHandler[Any]):
@@ -133,18 +135,18 @@ class _UpdateHandler(EventHandler[Any]):
         self._callback(new)
 
 
-async def run(kubeconfig: Path, world: World) -> None:
+async def run(kubeconfig: Path, workload: Workload) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, sys.exit)
     async with Client.connect(find_config(kubeconfig, environ={})) as client:
-        writes = Writes(client, world)
+        writes = Writes(client, workload)
         pods = Informer(client, PODS, partial(codec.decode, view=Pod), namespace=NAMESPACE)
         claims = Informer(
             client, RESOURCE_CLAIMS, partial(codec.decode, view=ResourceClaim), namespace=NAMESPACE
         )
         pods.add_handler(_UpdateHandler(writes.on_pod_event))
-        claims.add_handler(_UpdateHandler(writes.hear_claim))
+        claims.add_handler(_UpdateHandler(writes.on_claim))
         await asyncio.gather(pods.run(), claims.run(), writes.recorder.run())
 
 
 if __name__ == "__main__":
-    asyncio.run(run(Path(sys.argv[1]), World(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))))
+    asyncio.run(run(Path(sys.argv[1]), Workload(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))))

@@ -9,7 +9,7 @@ from tests.browser.chromium import Page
 from tests.browser.clusters import CPU, cpu_share, device_class, node, pinned, pod, resource_slice
 from tests.browser.dashboards import DashboardRunner, open_page
 from tests.dumps import big_cluster, make_cluster_state
-from tests.unit.tools.cluster_state.world import World
+from tests.unit.tools.cluster_state.fake_api_server import FakeApiServer
 
 #: Names of maximum length.
 LONG = "ip-10-23-145-201.eu-central-1.compute.internal." + "very-long-name-" * 13 + "x"
@@ -105,7 +105,7 @@ def test_long_names_fit(page: Page, long_names: Dashboard, width: int) -> None:
 
 
 def test_unreachable_cluster(page: Page, runner: DashboardRunner) -> None:
-    world = World(big_cluster(2, pending=0))
+    world = FakeApiServer(big_cluster(2, pending=0))
     dashboard = runner.following(world.client())
 
     async def set_dead(dead: bool) -> None:

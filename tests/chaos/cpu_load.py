@@ -1,7 +1,7 @@
 """Pods that claim CPUs, and their neighbours, on a node whose driver, agent and server may die at any time.
 
-`Stage` is the cluster in processes, `Crowd` the pods. What must be so when all have settled is in
-`Stage.problems`; what must be so at every moment is in `cpu_sights`.
+`DriverCluster` is the cluster in processes, `PodLoad` the pods. What must be so when all have settled is in
+`DriverCluster.problems`; what must be so at every moment is in `cpuset_watcher`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from plimsoll.client.endpoints import (
 )
 from plimsoll.node.cgroups import open_cgroups
 from plimsoll.node.cgroups.ownership import owner_of
-from tests.chaos.cpu_sights import Watch
+from tests.chaos.cpuset_watcher import CpusetWatcher
 from tests.chaos.forked_node import ForkedCpuDriver, ForkedNode
 from tests.chaos.forked_scheduler import ForkedScheduler
 from tests.chaos.forked_server import ForkedServer
@@ -62,7 +62,7 @@ def template(cpus: int) -> Tree:
     return {"metadata": {"name": f"cpus-{cpus}"}, "spec": {"spec": {"devices": devices}}}
 
 
-class Stage:
+class DriverCluster:
     """Server, scheduler, agent and driver; `real`: on this machine's CPUs, else on 16 that are made up."""
 
     def __init__(self, root: Path, folder: Path, *, real: bool) -> None:
@@ -95,7 +95,7 @@ class Stage:
             f"--bind-address 127.0.0.1:0 --kubelet-root-dir {self.node_root} --cdi-dir {self.cdi} "
             f"--nri-socket {self.node_root}/nri/nri.sock --enforcement nri --host-root {host}",
         )
-        self.watch = Watch(self.node_root, real=real, every=self.every)
+        self.watch = CpusetWatcher(self.node_root, real=real, every=self.every)
 
     def start(self) -> None:
         self.server.start()
@@ -146,13 +146,13 @@ class Stage:
     def problems(self, held: set[str]) -> list[str]:
         """What is not as it should be when exactly these claims are held."""
         try:
-            told = self.driver.describe()
+            reported = self.driver.describe()
             recorded = self.recorded()
         except (OSError, ValueError, KeyError) as error:
             return [f"the driver: {error}"]
-        found = [f"the driver: {problem}" for problem in told["problems"]]
-        found += [f"the driver: {fault}" for fault in told["faults"]]
-        claims = {claim["uid"]: claim for claim in told["claims"]}
+        found = [f"the driver: {problem}" for problem in reported["problems"]]
+        found += [f"the driver: {fault}" for fault in reported["faults"]]
+        claims = {claim["uid"]: claim for claim in reported["claims"]}
         found += [f"claim {uid}: {claim['disputed']}" for uid, claim in claims.items() if claim["disputed"]]
         cpus = {uid: str(claim["cpus"]) for uid, claim in claims.items()}
         if cpus.keys() != held:
@@ -164,10 +164,10 @@ class Stage:
         shared = self.every
         for each in cpus.values():
             shared -= CpuSet.parse(each)
-        if told["shared"] != str(shared):
-            found.append(f"shared are {told['shared']}, should be {shared}")
+        if reported["shared"] != str(shared):
+            found.append(f"shared are {reported['shared']}, should be {shared}")
         for box in self.watch.look():
-            if box.told and str(box.own) != ",".join(cpus.get(uid, "?") for uid in box.claims):
+            if box.assigned and str(box.own) != ",".join(cpus.get(uid, "?") for uid in box.claims):
                 found.append(f"{box}, the claim has {[cpus.get(uid) for uid in box.claims]}")
             if box.cpus != (box.own or shared):
                 found.append(f"{box}, should be {box.own or shared}")
@@ -175,13 +175,13 @@ class Stage:
 
 
 @contextmanager
-def staged(root: Path, folder: Path, *, real: bool) -> Iterator[Stage]:
-    stage = Stage(root, folder, real=real)
+def running_cluster(root: Path, folder: Path, *, real: bool) -> Iterator[DriverCluster]:
+    cluster = DriverCluster(root, folder, real=real)
     try:
-        stage.start()
-        yield stage
+        cluster.start()
+        yield cluster
     finally:
-        stage.close()
+        cluster.close()
 
 
 async def until_none(look: Callable[[], Awaitable[list[str]]], seconds: float = SECONDS) -> None:
@@ -192,7 +192,7 @@ async def until_none(look: Callable[[], Awaitable[list[str]]], seconds: float = 
         await asyncio.sleep(0.1)
 
 
-class Crowd:
+class PodLoad:
     """Pods, by name, with their kind; at most `room` CPUs are claimed at a time.
 
     `strict`: nobody may start while nobody pins; else this is true of those with claims, and of some others.

@@ -14,7 +14,7 @@ from tests.chaos.forked import Forked
 _SECONDS = 60.0
 
 
-class _Told(Forked):
+class _LogsReady(Forked):
     """A command that says in its log when it can work."""
 
     sign: str
@@ -47,7 +47,7 @@ class _Told(Forked):
         self.await_text(self.sign)
 
 
-class ForkedNode(_Told):
+class ForkedNode(_LogsReady):
     """One `plimsoll node`, to be killed and started again at any moment."""
 
     sign = " ready nodes=1"
@@ -56,7 +56,7 @@ class ForkedNode(_Told):
         super().__init__(folder / "node.log", command, "plimsoll.node.process.run")
 
 
-class ForkedCpuDriver(_Told):
+class ForkedCpuDriver(_LogsReady):
     """One `plimsoll driver cpu`, to be killed and started again at any moment."""
 
     sign = "INFO plimsoll.driver healthy"

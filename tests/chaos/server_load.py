@@ -32,7 +32,7 @@ NONE = State("")
 
 
 @dataclass
-class Ledger:
+class RevisionLog:
     """What all have seen together: each revision stands for one write."""
 
     writes: dict[int, tuple[str, str]] = field(default_factory=dict)
@@ -54,7 +54,7 @@ def read(tree: Tree) -> State:
 class Writer:
     """Creates, changes and deletes a few objects of its own, one call at a time."""
 
-    def __init__(self, number: int, client: Client, ledger: Ledger, dice: Random) -> None:
+    def __init__(self, number: int, client: Client, ledger: RevisionLog, dice: Random) -> None:
         self._number = number
         self._client = client
         self._ledger = ledger
@@ -134,7 +134,7 @@ class Writer:
 class Follower:
     """Watches from a revision on, and goes on where it was whenever the connection breaks."""
 
-    def __init__(self, client: Client, ledger: Ledger, *, labels: str = "") -> None:
+    def __init__(self, client: Client, ledger: RevisionLog, *, labels: str = "") -> None:
         self._client = client
         self._ledger = ledger
         self._labels = labels

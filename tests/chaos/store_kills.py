@@ -95,16 +95,16 @@ class Child:
                 kind, after = "DELETED", self.store.delete(key, tree, stored.revision)
             else:
                 kind, after = "MODIFIED", self.store.update(key, tree, stored.revision)
-            self.tell("I", after.revision, kind, key, after.raw)
+            self.report("I", after.revision, kind, key, after.raw)
             await self.store.wait_durable(after.revision)
-            self.tell("A", after.revision, kind, key, after.raw)
+            self.report("A", after.revision, kind, key, after.raw)
 
     async def follow(self, cursor: WatchCursor) -> None:
         while True:
             for event in await cursor.next():
-                self.tell("S", event.revision, event.type, event.key, event.raw)
+                self.report("S", event.revision, event.type, event.key, event.raw)
 
-    def tell(self, what: str, revision: int, kind: str, key: ObjectKey, raw: bytes) -> None:
+    def report(self, what: str, revision: int, kind: str, key: ObjectKey, raw: bytes) -> None:
         os.write(self.pipe, Write(what, revision, kind, key, crc32(raw)).line())
 
 

@@ -31,9 +31,9 @@ from plimsoll.errors import ConfigError
 from plimsoll.up.local_cluster import LocalCluster
 from tests.unit.drivers.cpu.machines import make_machine, write_sysfs
 from tests.unit.drivers.cpu.state.fixtures import Asked, Desk, make_claim, uid_of
-from tests.unit.drivers.cpu.test_driver import CLASS, MACHINE, Ward, pod, template, until
+from tests.unit.drivers.cpu.test_driver import CLASS, MACHINE, DriverHarness, pod, template, until
 
-NOBODY = 65534
+NOBODY_UID = 65534
 
 
 def cannot_mount() -> str:
@@ -89,53 +89,55 @@ def mounted(folder: Path) -> Iterator[Disk]:
 
 
 @pytest.fixture
-def ward() -> Iterator[Ward]:
+def harness() -> Iterator[DriverHarness]:
     folder = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
     try:
         write_sysfs(MACHINE, folder)
         with LocalCluster(scheduler=True, nodes=1) as cluster:
             cluster.apply(CLASS, template("two", "2"))
-            yield Ward(cluster, folder)
+            yield DriverHarness(cluster, folder)
     finally:
         shutil.rmtree(folder)
 
 
-def told(ward: Ward, name: str) -> str:
+def messages(harness: DriverHarness, name: str) -> str:
     """What users are told about a pod."""
-    events = ward.cluster.client.list(EVENTS, "default")
+    events = harness.cluster.client.list(EVENTS, "default")
     return "\n".join(each["message"] for each in events if each["involvedObject"]["name"] == name)
 
 
 @asynccontextmanager
-async def refused(ward: Ward, driver: CpuDriver, name: str, *texts: str) -> AsyncIterator[None]:
+async def refused(harness: DriverHarness, driver: CpuDriver, name: str, *texts: str) -> AsyncIterator[None]:
     """A pod that cannot have its CPUs for as long as this lasts; then it runs."""
     before = dict(driver.state.allocations)
-    await asyncio.to_thread(ward.cluster.apply, pod(name, "two"))
-    await until(lambda: all(text in told(ward, name) for text in texts))
+    await asyncio.to_thread(harness.cluster.apply, pod(name, "two"))
+    await until(lambda: all(text in messages(harness, name) for text in texts))
     assert driver.state.allocations == before
     yield
-    await ward.run(pod(name, "two"))
+    await harness.run(pod(name, "two"))
 
 
-def play(ward: Ward, story: Callable[[CpuDriver], Any]) -> None:
+def run_scenario(harness: DriverHarness, scenario: Callable[[CpuDriver], Any]) -> None:
     async def whole() -> None:
-        async with ward.driver(files_interval=0.1) as driver:
-            await story(driver)
+        async with harness.driver(files_interval=0.1) as driver:
+            await scenario(driver)
 
     asyncio.run(whole())
 
 
 @needs_mounts
-def test_a_cdi_directory_that_is_read_only(ward: Ward) -> None:
-    async def story(driver: CpuDriver) -> None:
-        with mounted(ward.settings.cdi) as disk:
-            await ward.run(pod("first", "two"))
+def test_a_cdi_directory_that_is_read_only(harness: DriverHarness) -> None:
+    async def scenario(driver: CpuDriver) -> None:
+        with mounted(harness.settings.cdi) as disk:
+            await harness.run(pod("first", "two"))
             (uid,) = driver.state.allocations
             disk.lock()
-            async with refused(ward, driver, "second", "failed to write CDI spec", "Read-only file system"):
+            async with refused(
+                harness, driver, "second", "failed to write CDI spec", "Read-only file system"
+            ):
                 # What is released meanwhile keeps its CPUs until its file is gone.
                 await asyncio.to_thread(
-                    ward.cluster.client.delete, ward.cluster.find("pods"), "first", "default"
+                    harness.cluster.client.delete, harness.cluster.find("pods"), "first", "default"
                 )
                 await until(lambda: driver.plugin_server.metrics.calls.kept > 0)
                 assert uid in driver.state.allocations
@@ -145,43 +147,45 @@ def test_a_cdi_directory_that_is_read_only(ward: Ward) -> None:
             assert CPUState.open(
                 driver.settings, driver.topology, driver.state.layout
             ).allocations.keys() == (driver.state.allocations.keys())
-            await ward.end("second")
-            await until(lambda: not list(ward.settings.cdi.iterdir()))
+            await harness.end("second")
+            await until(lambda: not list(harness.settings.cdi.iterdir()))
 
-    play(ward, story)
+    run_scenario(harness, scenario)
 
 
 @needs_mounts
-def test_a_full_disk_for_the_record(ward: Ward) -> None:
-    with mounted(ward.settings.plugin_dir) as disk:
+def test_a_full_disk_for_the_record(harness: DriverHarness) -> None:
+    with mounted(harness.settings.plugin_dir) as disk:
 
-        async def story(driver: CpuDriver) -> None:
-            await ward.run(pod("first", "two"))
-            record = ward.settings.checkpoint_path.read_bytes()
+        async def scenario(driver: CpuDriver) -> None:
+            await harness.run(pod("first", "two"))
+            record = harness.settings.checkpoint_path.read_bytes()
             disk.fill()
-            async with refused(ward, driver, "second", "cannot be recorded", "No space left on device"):
-                assert ward.settings.checkpoint_path.read_bytes() == record, (
+            async with refused(harness, driver, "second", "cannot be recorded", "No space left on device"):
+                assert harness.settings.checkpoint_path.read_bytes() == record, (
                     "what was promised stays on record"
                 )
-                assert len(list(ward.settings.cdi.glob("dra.k8s.io-*"))) == 1
+                assert len(list(harness.settings.cdi.glob("dra.k8s.io-*"))) == 1
                 disk.empty()
             assert len(driver.state.allocations) == 2
             disk.fill()
-            await asyncio.to_thread(ward.cluster.client.delete, ward.cluster.find("pods"), "first", "default")
+            await asyncio.to_thread(
+                harness.cluster.client.delete, harness.cluster.find("pods"), "first", "default"
+            )
             await until(lambda: driver.plugin_server.metrics.calls.kept > 0)
             assert len(driver.state.allocations) == 2, "it keeps its CPUs until that is on record"
             disk.empty()
             await until(lambda: len(driver.state.allocations) == 1)
-            await ward.end("second")
+            await harness.end("second")
             await until(lambda: not driver.state.allocations)
 
-        play(ward, story)
+        run_scenario(harness, scenario)
 
 
 @contextmanager
-def nobody() -> Iterator[None]:
+def unprivileged() -> Iterator[None]:
     """Be nobody for a while: root may write everywhere."""
-    os.seteuid(NOBODY)
+    os.seteuid(NOBODY_UID)
     try:
         yield
     finally:
@@ -203,7 +207,7 @@ def test_directories_of_others() -> None:
         first, second = make_claim(1, Asked("cpudevnuma000", "2")), make_claim(2, Asked("cpudevnuma000", "1"))
         held = state.prepare(first)
         assert isinstance(held, ClaimAllocation)
-        with nobody():
+        with unprivileged():
             answer = state.prepare(second)
             assert isinstance(answer, ClaimError)
             assert "Permission denied" in answer.message

@@ -137,9 +137,9 @@ class Soak:
             while self.held:
                 await self.give()
             await self.settle()
-            told = await asyncio.to_thread(self.driver.describe)
-            assert told["claims"] == []
-            assert told["shared"] == "0-511"
+            reported = await asyncio.to_thread(self.driver.describe)
+            assert reported["claims"] == []
+            assert reported["shared"] == "0-511"
             assert not list(self.cdi.iterdir())
             last = self.memory()
             print(  # noqa: T201

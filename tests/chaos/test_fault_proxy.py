@@ -36,13 +36,13 @@ class Upstream:
         return web.json_response({"got": self.reached[-1]})
 
 
-Story = Callable[[FaultProxy, Upstream, aiohttp.ClientSession, str], Awaitable[None]]
+Scenario = Callable[[FaultProxy, Upstream, aiohttp.ClientSession, str], Awaitable[None]]
 
 
-def run(story: Story) -> None:
+def run(scenario: Scenario) -> None:
     async def all_of_it() -> None:
         async with asyncio.timeout(60), serve() as (proxy, upstream, session, address):
-            await story(proxy, upstream, session, address)
+            await scenario(proxy, upstream, session, address)
 
     asyncio.run(all_of_it())
 
@@ -87,7 +87,7 @@ async def send(session: aiohttp.ClientSession, address: str, body: str = "x") ->
     ids=lambda each: each.kind.name if isinstance(each, Fault) else None,
 )
 def test_faults_of_a_request(fault: Fault | None, status: int, reached: int) -> None:
-    async def story(
+    async def scenario(
         proxy: FaultProxy, upstream: Upstream, session: aiohttp.ClientSession, address: str
     ) -> None:
         proxy.choose = lambda call: fault
@@ -96,11 +96,11 @@ def test_faults_of_a_request(fault: Fault | None, status: int, reached: int) -> 
         assert upstream.reached == ["x"] * reached
         assert proxy.counter.total == (1 if fault else 0)
 
-    run(story)
+    run(scenario)
 
 
 def test_a_delayed_request_outlives_its_sender() -> None:
-    async def story(
+    async def scenario(
         proxy: FaultProxy, upstream: Upstream, session: aiohttp.ClientSession, address: str
     ) -> None:
         gate = asyncio.Event()
@@ -116,11 +116,11 @@ def test_a_delayed_request_outlives_its_sender() -> None:
         await proxy.drained(30)
         assert upstream.reached == ["next", "late"]
 
-    run(story)
+    run(scenario)
 
 
 def test_a_reordered_request_lets_others_pass() -> None:
-    async def story(
+    async def scenario(
         proxy: FaultProxy, upstream: Upstream, session: aiohttp.ClientSession, address: str
     ) -> None:
         proxy.choose = lambda call: Fault(FaultKind.REORDER) if call.body == b"first" else None
@@ -132,11 +132,11 @@ def test_a_reordered_request_lets_others_pass() -> None:
         assert await first == 200
         assert upstream.reached == ["0", "1", "2", "3", "4", "first"]
 
-    run(story)
+    run(scenario)
 
 
 def test_faults_of_a_watch() -> None:
-    async def story(
+    async def scenario(
         proxy: FaultProxy, upstream: Upstream, session: aiohttp.ClientSession, address: str
     ) -> None:
         url = f"{address}/api/v1/pods?watch=true"
@@ -171,7 +171,7 @@ def test_faults_of_a_watch() -> None:
         assert [counts[kind] for kind in (FaultKind.WATCH_STALLED, FaultKind.WATCH_CUT)] == [1, 1]
         assert counts[FaultKind.WATCH_EXPIRED] == 2
 
-    run(story)
+    run(scenario)
 
 
 def test_calls_are_told_apart() -> None:

@@ -11,6 +11,7 @@ import asyncio
 from pathlib import Path
 
 from plimsoll.client.endpoints import RESOURCE_CLAIMS
+from tests.chaos.scheduler_faults.chaos_cluster import ChaosCluster
 from tests.chaos.scheduler_faults.faults import Call, CallKind, Fault, FaultKind
 from tests.chaos.scheduler_faults.objects import is_allocated
 from tests.chaos.scheduler_faults.replicas import LEASE_SECONDS
@@ -19,7 +20,7 @@ from tests.chaos.scheduler_faults.script import (
     HELD_SECONDS,
     NS,
     SECONDS,
-    Held,
+    HeldRequests,
     bound,
     create_pod,
     is_deallocation,
@@ -29,7 +30,6 @@ from tests.chaos.scheduler_faults.script import (
     until,
 )
 from tests.chaos.scheduler_faults.servers import Server
-from tests.chaos.scheduler_faults.stage import Stage
 
 
 def test_allocations_of_a_leader_that_lost_its_lease(chaos_server: Server, tmp_path: Path) -> None:
@@ -37,47 +37,47 @@ def test_allocations_of_a_leader_that_lost_its_lease(chaos_server: Server, tmp_p
     first = [f"first-{number}" for number in range(DEVICES)]
     second = [f"second-{number}" for number in range(DEVICES)]
 
-    async def story(stage: Stage) -> None:
-        leader = stage.replicas["a"]
-        held = Held("a", is_status_write)
-        stage.proxy.choose = held.choose
+    async def scenario(cluster: ChaosCluster) -> None:
+        leader = cluster.replicas["a"]
+        held = HeldRequests("a", is_status_write)
+        cluster.proxy.choose = held.choose
         for name in first:
-            await create_pod(stage.client, name)
+            await create_pod(cluster.client, name)
         await held.caught(DEVICES)
         for name in second:
-            await create_pod(stage.client, name, urgent=True)
-        await lose_lease(stage, leader, held)
-        await until(lambda: bound(stage.client, *second), HELD_SECONDS, must=False)
+            await create_pod(cluster.client, name, urgent=True)
+        await lose_lease(cluster, leader, held)
+        await until(lambda: bound(cluster.client, *second), HELD_SECONDS, must=False)
         held.gate.set()
 
-    run_script(chaos_server, tmp_path, story)
+    run_script(chaos_server, tmp_path, scenario)
 
 
 def test_a_release_that_arrives_after_its_claim_is_used(chaos_server: Server, tmp_path: Path) -> None:
     """A binding fails and its claim is to be released; by the time that arrives, the next leader uses it."""
 
-    async def story(stage: Stage) -> None:
-        leader = stage.replicas["a"]
-        release = Held("a", is_deallocation)
+    async def scenario(cluster: ChaosCluster) -> None:
+        leader = cluster.replicas["a"]
+        release = HeldRequests("a", is_deallocation)
 
         def choose(call: Call) -> Fault | None:
             if call.client == "a" and call.kind is CallKind.BINDING:
                 return Fault(FaultKind.ERROR_BEFORE, status=500)
             return release.choose(call)
 
-        stage.proxy.choose = choose
-        await create_pod(stage.client, "one")
+        cluster.proxy.choose = choose
+        await create_pod(cluster.client, "one")
         await release.caught()
         await leader.kill()
-        stage.proxy.choose = release.choose
-        await stage.replicas["b"].start()
-        await stage.replicas.await_leader(SECONDS, other_than=leader)
-        await until(lambda: bound(stage.client, "one"), HELD_SECONDS, must=False)
+        cluster.proxy.choose = release.choose
+        await cluster.replicas["b"].start()
+        await cluster.replicas.await_leader(SECONDS, other_than=leader)
+        await until(lambda: bound(cluster.client, "one"), HELD_SECONDS, must=False)
         release.gate.set()
-        await stage.proxy.drained(SECONDS)
-        await create_pod(stage.client, "two")
+        await cluster.proxy.drained(SECONDS)
+        await create_pod(cluster.client, "two")
 
-    run_script(chaos_server, tmp_path, story, devices=1)
+    run_script(chaos_server, tmp_path, scenario, devices=1)
 
 
 def test_a_release_that_conflicts_is_not_made_again_by_a_leader_of_the_past(
@@ -85,61 +85,61 @@ def test_a_release_that_conflicts_is_not_made_again_by_a_leader_of_the_past(
 ) -> None:
     """The leader is paused while its release is under way, and finds a conflict when it goes on."""
 
-    async def story(stage: Stage) -> None:
-        leader = stage.replicas["a"]
-        release = Held("a", is_deallocation)
+    async def scenario(cluster: ChaosCluster) -> None:
+        leader = cluster.replicas["a"]
+        release = HeldRequests("a", is_deallocation)
 
         def choose(call: Call) -> Fault | None:
             if call.client == "a" and call.kind is CallKind.BINDING:
                 return Fault(FaultKind.ERROR_BEFORE, status=500)
             return release.choose(call)
 
-        stage.proxy.choose = choose
-        await create_pod(stage.client, "one")
+        cluster.proxy.choose = choose
+        await create_pod(cluster.client, "one")
         await release.caught()
         leader.pause()
-        await stage.replicas["b"].start()
-        await stage.replicas.await_leader(SECONDS, other_than=leader)
-        await until(lambda: bound(stage.client, "one"), HELD_SECONDS, must=False)
+        await cluster.replicas["b"].start()
+        await cluster.replicas.await_leader(SECONDS, other_than=leader)
+        await until(lambda: bound(cluster.client, "one"), HELD_SECONDS, must=False)
         # Anybody may write to a claim: the release finds another version than it was made for.
-        await stage.client.patch(RESOURCE_CLAIMS, "one", {"metadata": {"labels": {"seen": "yes"}}}, NS)
-        stage.proxy.choose = lambda call: None
+        await cluster.client.patch(RESOURCE_CLAIMS, "one", {"metadata": {"labels": {"seen": "yes"}}}, NS)
+        cluster.proxy.choose = lambda call: None
         release.gate.set()
-        await stage.proxy.drained(SECONDS)
+        await cluster.proxy.drained(SECONDS)
         leader.resume()
         await asyncio.sleep(1)
-        await create_pod(stage.client, "two")
+        await create_pod(cluster.client, "two")
 
-    run_script(chaos_server, tmp_path, story, devices=1)
+    run_script(chaos_server, tmp_path, scenario, devices=1)
 
 
 def test_a_leader_that_was_paused_writes_nothing_more(chaos_server: Server, tmp_path: Path) -> None:
     """The leader has allocated a claim and is paused; when it goes on, another one leads."""
 
-    async def story(stage: Stage) -> None:
-        leader = stage.replicas["a"]
+    async def scenario(cluster: ChaosCluster) -> None:
+        leader = cluster.replicas["a"]
         written: list[str] = []
         answered = asyncio.Event()
-        binding = Held("b", lambda call: call.kind is CallKind.BINDING)
+        binding = HeldRequests("b", lambda call: call.kind is CallKind.BINDING)
 
         def choose(call: Call) -> Fault | None:
             if call.client == "a" and is_status_write(call) and not answered.is_set():
                 return Fault(FaultKind.DELAY_ANSWER, until=answered)
             return binding.choose(call)
 
-        stage.proxy.choose = choose
-        await create_pod(stage.client, "one")
+        cluster.proxy.choose = choose
+        await create_pod(cluster.client, "one")
 
         async def allocated() -> bool:
-            return is_allocated(await stage.client.get(RESOURCE_CLAIMS, "one", NS))
+            return is_allocated(await cluster.client.get(RESOURCE_CLAIMS, "one", NS))
 
         await until(allocated)
         leader.pause()
         # The answer waits in the connection: it is the first thing the leader finds when it goes on.
         answered.set()
-        await stage.proxy.drained(SECONDS)
-        await stage.replicas["b"].start()
-        await stage.replicas.await_leader(SECONDS, other_than=leader)
+        await cluster.proxy.drained(SECONDS)
+        await cluster.replicas["b"].start()
+        await cluster.replicas.await_leader(SECONDS, other_than=leader)
         await until(binding.has_caught, HELD_SECONDS, must=False)
         pid = leader.process.pid
 
@@ -147,20 +147,20 @@ def test_a_leader_that_was_paused_writes_nothing_more(chaos_server: Server, tmp_
             if call.client == "a" and call.kind.writes_decision and leader.process.pid == pid:
                 written.append(f"{call.method} {call.path}")
 
-        stage.proxy.seen = note
+        cluster.proxy.seen = note
         leader.resume()
         await asyncio.sleep(LEASE_SECONDS / 2)
         binding.gate.set()
-        await until(lambda: bound(stage.client, "one"))
+        await until(lambda: bound(cluster.client, "one"))
         assert not written, written
 
-    run_script(chaos_server, tmp_path, story, devices=1)
+    run_script(chaos_server, tmp_path, scenario, devices=1)
 
 
 def test_a_binding_that_arrives_after_its_claim_was_released(chaos_server: Server, tmp_path: Path) -> None:
     """A binding is given up after errors, its device goes to another pod; then the first try arrives."""
 
-    async def story(stage: Stage) -> None:
+    async def scenario(cluster: ChaosCluster) -> None:
         late = asyncio.Event()
         tries: list[Call] = []
 
@@ -172,24 +172,24 @@ def test_a_binding_that_arrives_after_its_claim_was_released(chaos_server: Serve
                 return Fault(FaultKind.LATE_REQUEST, until=late)
             return Fault(FaultKind.ERROR_BEFORE, status=503)
 
-        stage.proxy.choose = choose
-        await create_pod(stage.client, "one")
+        cluster.proxy.choose = choose
+        await create_pod(cluster.client, "one")
 
         async def tried() -> bool:
             return len(tries) > 1
 
         await until(tried)
-        await create_pod(stage.client, "two", urgent=True)
-        await until(lambda: bound(stage.client, "two"), HELD_SECONDS, must=False)
+        await create_pod(cluster.client, "two", urgent=True)
+        await until(lambda: bound(cluster.client, "two"), HELD_SECONDS, must=False)
         late.set()
 
-    run_script(chaos_server, tmp_path, story, devices=1)
+    run_script(chaos_server, tmp_path, scenario, devices=1)
 
 
 def test_charges_are_not_cleared_by_a_late_request(chaos_server: Server, tmp_path: Path) -> None:
     """A binding fails and its charges are cleared; a copy of that request arrives after the next binding."""
 
-    async def story(stage: Stage) -> None:
+    async def scenario(cluster: ChaosCluster) -> None:
         late = asyncio.Event()
         cleared: list[Call] = []
 
@@ -203,26 +203,26 @@ def test_charges_are_not_cleared_by_a_late_request(chaos_server: Server, tmp_pat
                 return Fault(FaultKind.DUPLICATE, until=late)
             return None
 
-        stage.proxy.choose = choose
-        await create_pod(stage.client, "one")
-        await until(lambda: bound(stage.client, "one"))
+        cluster.proxy.choose = choose
+        await create_pod(cluster.client, "one")
+        await until(lambda: bound(cluster.client, "one"))
         late.set()
 
-    run_script(chaos_server, tmp_path, story)
+    run_script(chaos_server, tmp_path, scenario)
 
 
 def test_bindings_of_a_leader_that_lost_its_lease(chaos_server: Server, tmp_path: Path) -> None:
     """Each leader fills the node with a pod; the binding of the first one arrives last."""
 
-    async def story(stage: Stage) -> None:
-        leader = stage.replicas["a"]
-        held = Held("a", lambda call: call.kind is CallKind.BINDING)
-        stage.proxy.choose = held.choose
-        await create_pod(stage.client, "first", cpu="20", claim=False)
+    async def scenario(cluster: ChaosCluster) -> None:
+        leader = cluster.replicas["a"]
+        held = HeldRequests("a", lambda call: call.kind is CallKind.BINDING)
+        cluster.proxy.choose = held.choose
+        await create_pod(cluster.client, "first", cpu="20", claim=False)
         await held.caught()
-        await create_pod(stage.client, "second", cpu="20", claim=False, urgent=True)
-        await lose_lease(stage, leader, held)
-        await until(lambda: bound(stage.client, "second"), HELD_SECONDS, must=False)
+        await create_pod(cluster.client, "second", cpu="20", claim=False, urgent=True)
+        await lose_lease(cluster, leader, held)
+        await until(lambda: bound(cluster.client, "second"), HELD_SECONDS, must=False)
         held.gate.set()
 
-    run_script(chaos_server, tmp_path, story)
+    run_script(chaos_server, tmp_path, scenario)

@@ -21,7 +21,7 @@ from plimsoll.client.endpoints import CONFIG_MAPS
 from plimsoll.client.informer import EventHandler, Informer
 from plimsoll.client.retries import Backoff
 from tests.chaos.forked_server import ForkedServer
-from tests.chaos.server_load import LABEL, NS, Follower, Ledger, Tree, Writer
+from tests.chaos.server_load import LABEL, NS, Follower, RevisionLog, Tree, Writer
 
 WRITERS = 4
 
@@ -35,12 +35,12 @@ def server(tmp_path: Path) -> Iterator[ForkedServer]:
     assert "Traceback" not in found.log.read_text()
 
 
-class Heard(EventHandler[Tree]):
+class OrderChecker(EventHandler[Tree]):
     """What an informer tells, checked for order."""
 
     def __init__(self) -> None:
         self.objects: dict[str, int] = {}
-        self.told = 0
+        self.events = 0
 
     def on_added(self, new: Tree) -> None:
         name = new["metadata"]["name"]
@@ -55,22 +55,22 @@ class Heard(EventHandler[Tree]):
 
     def on_removed(self, old: Tree) -> None:
         del self.objects[old["metadata"]["name"]]
-        self.told += 1
+        self.events += 1
 
     def _put(self, tree: Tree) -> None:
         self.objects[tree["metadata"]["name"]] = int(tree["metadata"]["resourceVersion"])
-        self.told += 1
+        self.events += 1
 
 
-async def torment(server: ForkedServer, kills: int, seed: int) -> Ledger:
-    dice, ledger = Random(seed), Ledger()
+async def torment(server: ForkedServer, kills: int, seed: int) -> RevisionLog:
+    dice, ledger = Random(seed), RevisionLog()
     config = replace(server.config(), attempts=1, timeout=10.0)
     stopped = asyncio.Event()
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(Client.connect(config))
         writers = [Writer(number, client, ledger, Random(seed + number)) for number in range(WRITERS)]
         followers = [Follower(client, ledger, labels=labels) for labels in ("", "", f"{LABEL}=true")]
-        informers, heard = [], []
+        informers, checkers = [], []
         for streamed in (False, True):
             informer: Informer[Tree] = Informer(
                 client,
@@ -80,8 +80,8 @@ async def torment(server: ForkedServer, kills: int, seed: int) -> Ledger:
                 streamed=streamed,
                 backoff=Backoff(first=0.01, most=0.1),
             )
-            heard.append(Heard())
-            informer.add_handler(heard[-1])
+            checkers.append(OrderChecker())
+            informer.add_handler(checkers[-1])
             informers.append(informer)
         for follower in followers:
             await follower.begin()
@@ -107,7 +107,7 @@ async def torment(server: ForkedServer, kills: int, seed: int) -> Ledger:
             await asyncio.gather(*working)
             for writer in writers:
                 await writer.check()
-            await converge(client, writers, followers, informers, heard)
+            await converge(client, writers, followers, informers, checkers)
         for task in background:
             task.cancel()
         await asyncio.gather(*background, return_exceptions=True)
@@ -122,7 +122,7 @@ async def converge(
     writers: list[Writer],
     followers: list[Follower],
     informers: list[Informer[Tree]],
-    heard: list[Heard],
+    checkers: list[OrderChecker],
 ) -> None:
     """All come to know the same, which is what is there."""
     listing = await client.list(CONFIG_MAPS, NS)
@@ -136,7 +136,7 @@ async def converge(
     assert {name: revision for name, revision in truth.items() if name.startswith("w")} == written
     while True:
         known = [follower.objects for follower in followers[:2]]
-        known += [one.objects for one in heard]
+        known += [one.objects for one in checkers]
         known += [
             {tree["metadata"]["name"]: int(tree["metadata"]["resourceVersion"]) for tree in informer.items()}
             for informer in informers
@@ -146,7 +146,7 @@ async def converge(
         await asyncio.sleep(0.02)
 
 
-def check_followers(ledger: Ledger, followers: list[Follower]) -> None:
+def check_followers(ledger: RevisionLog, followers: list[Follower]) -> None:
     """None has missed what was acknowledged or what another has seen, and none has seen anything twice."""
     end = min(follower.revision for follower in followers)
     for follower in followers:

@@ -19,7 +19,7 @@ from plimsoll.apiserver.limits import ServerLimits
 from plimsoll.apiserver.process import ServerSettings, start_server
 from plimsoll.client import Client
 from plimsoll.client.endpoints import CONFIG_MAPS
-from tests.fuzz.raw_http import Wire, trusting
+from tests.fuzz.raw_http import RawConnection, trusting
 from tests.smoke.process import ServerProcess
 
 NS = "default"
@@ -43,15 +43,15 @@ def token(kubeconfig: Path) -> str:
 
 
 @asynccontextmanager
-async def connections(server: ServerProcess, count: int, first: str) -> AsyncIterator[list[Wire]]:
+async def connections(server: ServerProcess, count: int, first: str) -> AsyncIterator[list[RawConnection]]:
     """So many connections that have each sent this much."""
-    wires = [await Wire.open(server.port, trusting()) for _ in range(count)]
+    clients = [await RawConnection.open(server.port, trusting()) for _ in range(count)]
     head = f"{first}Authorization: Bearer {token(server.kubeconfig)}\r\n"
-    for wire in wires:
-        await wire.send(head.encode())
-    yield wires
-    for wire in wires:
-        await wire.abort()
+    for connection in clients:
+        await connection.send(head.encode())
+    yield clients
+    for connection in clients:
+        await connection.abort()
 
 
 async def rounds(client: Client, count: int, size: int = 100) -> list[float]:
@@ -77,7 +77,7 @@ def resident(server: ServerProcess) -> int:
 
 
 def test_others_keep_their_latency(server: ServerProcess) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with Client.connect(server.config()) as client:
             alone = await rounds(client, 60)
             watch = f"GET {MAPS}?watch=1 HTTP/1.1\r\nHost: x\r\n"
@@ -87,9 +87,9 @@ def test_others_keep_their_latency(server: ServerProcess) -> None:
                 connections(server, 20, post) as senders,
                 connections(server, 50, "GET / HTTP/1.1\r\n"),
             ):
-                for wire in (*readers, *senders):
-                    await wire.send(b"\r\n")
-                    wire.stop_reading()
+                for connection in (*readers, *senders):
+                    await connection.send(b"\r\n")
+                    connection.stop_reading()
                 dripping = asyncio.create_task(drip(senders))
                 crowded = await rounds(client, 60, 20_000)
                 dripping.cancel()
@@ -97,69 +97,69 @@ def test_others_keep_their_latency(server: ServerProcess) -> None:
             assert middle < 10 * statistics.median(alone) + 0.1, (statistics.median(alone), middle)
             assert max(crowded) < 3
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-async def drip(wires: list[Wire]) -> None:
+async def drip(clients: list[RawConnection]) -> None:
     while True:
-        for wire in wires:
-            await wire.send(b"{")
+        for connection in clients:
+            await connection.send(b"{")
         await asyncio.sleep(0.2)
 
 
 def test_watchers_that_never_read_cost_no_memory(server: ServerProcess) -> None:
     """Forty megabytes of events past thirty stuck watchers would be more than a gigabyte in queues."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with Client.connect(server.config()) as client:
             await rounds(client, 5, 200_000)
             before = resident(server)
-            async with connections(server, 30, f"GET {MAPS}?watch=1 HTTP/1.1\r\nHost: x\r\n") as wires:
-                for wire in wires:
-                    wire.stop_reading()
-                    await wire.send(b"\r\n")
+            async with connections(server, 30, f"GET {MAPS}?watch=1 HTTP/1.1\r\nHost: x\r\n") as clients:
+                for connection in clients:
+                    connection.stop_reading()
+                    await connection.send(b"\r\n")
                 await rounds(client, 200, 200_000)
                 assert resident(server) - before < 300
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_unfinished_headers_cost_little_memory(server: ServerProcess) -> None:
     """Twenty connections of 6.5 MB each would be more than 260 MB in aiohttp's parser."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with Client.connect(server.config()) as client:
             await rounds(client, 5)
             before = resident(server)
-            wires = [await Wire.open(server.port, trusting()) for _ in range(20)]
+            clients = [await RawConnection.open(server.port, trusting()) for _ in range(20)]
 
-            async def flood(wire: Wire) -> None:
-                await wire.send(b"GET / HTTP/1.1\r\nHost: x\r\n")
+            async def flood(connection: RawConnection) -> None:
+                await connection.send(b"GET / HTTP/1.1\r\nHost: x\r\n")
                 for number in range(100):
-                    await wire.send(b"h%d: %b\r\n" % (number, b"a" * 65_000))
+                    await connection.send(b"h%d: %b\r\n" % (number, b"a" * 65_000))
 
             highest = before
-            flooding = asyncio.gather(*(flood(wire) for wire in wires))
+            flooding = asyncio.gather(*(flood(connection) for connection in clients))
             while not flooding.done():
                 await rounds(client, 1)
                 highest = max(highest, resident(server))
             await flooding
             assert highest - before < 100
-            for wire in wires:
-                await wire.abort()
+            for connection in clients:
+                await connection.abort()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_watcher_that_never_reads_is_cut_off() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         limits = ServerLimits(slow_watch_timeout=1)
         running = await start_server(ServerSettings(controllers=False, limits=limits))
         try:
-            wire = await Wire.open(running.port, trusting())
+            connection = await RawConnection.open(running.port, trusting())
             head = f"GET {MAPS}?watch=1 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {running._token}\r\n\r\n"
-            await wire.send(head.encode())
-            wire.stop_reading()
+            await connection.send(head.encode())
+            connection.stop_reading()
             async with running.client() as client, asyncio.timeout(20):
                 while running._http._watch_limiter.open == 0:
                     await asyncio.sleep(0.01)
@@ -169,15 +169,15 @@ def test_a_watcher_that_never_reads_is_cut_off() -> None:
                     await rounds(client, 1, 500_000)
                     await asyncio.sleep(0.02)
                 assert number > 1
-            await wire.abort()
+            await connection.abort()
         finally:
             await running.stop()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_list_nobody_reads_is_cut_off() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         running = await start_server(
             ServerSettings(controllers=False, limits=ServerLimits(slow_watch_timeout=1))
         )
@@ -186,23 +186,23 @@ def test_a_list_nobody_reads_is_cut_off() -> None:
                 for number in range(20):
                     tree = {"metadata": {"name": f"c{number}"}, "data": {"x": "x" * 900_000}}
                     await client.create(CONFIG_MAPS, tree, NS)
-            wire = await Wire.open(running.port, trusting())
-            wire.stop_reading()
+            connection = await RawConnection.open(running.port, trusting())
+            connection.stop_reading()
             head = f"GET {MAPS} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {running._token}\r\n\r\n"
-            await wire.send(head.encode())
+            await connection.send(head.encode())
             await asyncio.sleep(1.5)
-            wire.go_on_reading()
+            connection.go_on_reading()
             async with asyncio.timeout(10):
-                rest = await wire.reader.read(1 << 26)
-                while piece := await wire.reader.read(1 << 26):
+                rest = await connection.reader.read(1 << 26)
+                while piece := await connection.reader.read(1 << 26):
                     rest += piece
             assert len(rest) < 18_000_000, "it was cut off half way"
-            await wire.abort()
-            reader = await Wire.open(running.port, trusting())
+            await connection.abort()
+            reader = await RawConnection.open(running.port, trusting())
             await reader.send(head.encode())
             assert len(json.loads((await reader.reply()).body)["items"]) == 20
             await reader.close()
         finally:
             await running.stop()
 
-    asyncio.run(story())
+    asyncio.run(scenario())

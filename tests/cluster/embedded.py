@@ -13,7 +13,7 @@ from plimsoll.apiserver.storage import Store
 from plimsoll.client import Client, ClientConfig
 from plimsoll.client.endpoints import CONFIG_MAPS
 from plimsoll.client.kubeconfig import find_config
-from tests.cluster.stories import config_map
+from tests.cluster.builders import config_map
 
 #: As a kube-apiserver alone: no controllers.
 SETTINGS = ServerSettings(controllers=False)
@@ -21,7 +21,7 @@ SETTINGS = ServerSettings(controllers=False)
 HISTORY = 500
 
 
-class Thread:
+class ServerThread:
     """A server on a loop of its own."""
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Thread:
 
 @contextmanager
 def run_embedded(folder: Path) -> Iterator[ClientConfig]:
-    thread = Thread()
+    thread = ServerThread()
     try:
         thread.server.write_kubeconfig(folder / "kubeconfig")
         yield find_config(folder / "kubeconfig")

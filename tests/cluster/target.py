@@ -14,8 +14,8 @@ from plimsoll.client import Client, ClientConfig
 from plimsoll.client.endpoints import NAMESPACES
 from tests.cluster.cutter import Cutter
 
-Story: TypeAlias = Callable[[Client, str], Awaitable[None]]
-CutStory: TypeAlias = Callable[[Client, Client, Cutter, str], Awaitable[None]]
+Scenario: TypeAlias = Callable[[Client, str], Awaitable[None]]
+CutScenario: TypeAlias = Callable[[Client, Client, Cutter, str], Awaitable[None]]
 _SECONDS = 60.0
 
 
@@ -33,16 +33,16 @@ class Target:
     #: Makes the server forget its first versions, where it has not yet.
     age: Callable[[Client], Awaitable[None]] = _aged
 
-    def tell(self, story: Story, seconds: float = _SECONDS) -> None:
+    def run_scenario(self, scenario: Scenario, seconds: float = _SECONDS) -> None:
         """Run a test's story with a client and a namespace of its own."""
 
         async def run() -> None:
             async with asyncio.timeout(seconds), self.open() as client:
-                await story(client, await new_namespace(client))
+                await scenario(client, await new_namespace(client))
 
         asyncio.run(run())
 
-    def tell_cut(self, story: CutStory, seconds: float = _SECONDS) -> None:
+    def run_with_cutter(self, scenario: CutScenario, seconds: float = _SECONDS) -> None:
         """The same with a second client, whose connections a `Cutter` can break."""
         assert self.config is not None
         config = self.config
@@ -53,7 +53,7 @@ class Target:
             async with asyncio.timeout(seconds), self.open() as client, cutter:
                 server = f"{parts.scheme}://127.0.0.1:{cutter.port}"
                 async with Client.connect(replace(config, server=server)) as cut:
-                    await story(client, cut, cutter, await new_namespace(client))
+                    await scenario(client, cut, cutter, await new_namespace(client))
 
         asyncio.run(run())
 

@@ -19,7 +19,7 @@ from plimsoll.client.endpoints import (
 )
 from plimsoll.controllers import ControllerManager
 from plimsoll.errors import ApiError
-from tests.cluster.stories import claim, config_map, names, pod
+from tests.cluster.builders import claim, config_map, names, pod
 from tests.cluster.target import Target
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
@@ -79,7 +79,7 @@ async def allocate(client: Client, namespace: str, name: str, user: dict[str, An
 
 
 def test_a_claim_lives_as_long_as_its_pod(target: Target) -> None:
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         template = {"metadata": {"name": "t"}, "spec": {"spec": claim("c")["spec"]}}
         async with running(client, "resourceclaim-controller", "garbage-collector-controller"):
             await client.create(RESOURCE_CLAIM_TEMPLATES, template, namespace)
@@ -106,11 +106,11 @@ def test_a_claim_lives_as_long_as_its_pod(target: Target) -> None:
             await client.patch(PODS, "p", done, namespace, subresource="status")
             await eventually(lambda: is_gone(client, RESOURCE_CLAIMS, name, namespace))
 
-    target.tell(story)
+    target.run_scenario(scenario)
 
 
 def test_a_shared_claim_is_freed_by_the_last_pod(target: Target) -> None:
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         async with running(client, "resourceclaim-controller"):
             await client.create(RESOURCE_CLAIMS, claim("c"), namespace)
             tree = with_claims(pod("p"), a={"resourceClaimName": "c"})
@@ -123,11 +123,11 @@ def test_a_shared_claim_is_freed_by_the_last_pod(target: Target) -> None:
 
             await eventually(freed)
 
-    target.tell(story)
+    target.run_scenario(scenario)
 
 
 def test_owners_take_what_they_own_along(target: Target) -> None:
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         async def put(name: str, *owners: dict[str, Any]) -> dict[str, Any]:
             tree = config_map(name)
             tree["metadata"]["ownerReferences"] = list(owners)
@@ -152,22 +152,22 @@ def test_owners_take_what_they_own_along(target: Target) -> None:
 
                 await eventually(as_wanted)
 
-    target.tell(story)
+    target.run_scenario(scenario)
 
 
 def test_a_namespace_takes_its_contents_along(target: Target) -> None:
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         await client.create(CONFIG_MAPS, config_map("a"), namespace)
         await client.create(PODS, pod("p"), namespace)
         async with running(client, "namespace-controller"):
             await client.delete(NAMESPACES, namespace)
             await eventually(lambda: is_gone(client, NAMESPACES, namespace))
 
-    target.tell(story)
+    target.run_scenario(scenario)
 
 
 def test_a_quota_tells_what_is_used(target: Target) -> None:
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         tree = pod("p")
         tree["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "250m"}}
         await client.create(PODS, tree, namespace)
@@ -179,22 +179,22 @@ def test_a_quota_tells_what_is_used(target: Target) -> None:
                 RESOURCE_QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": hard}}, namespace
             )
 
-            def tells(used: dict[str, str]) -> Callable[[], Awaitable[bool]]:
+            def reports(used: dict[str, str]) -> Callable[[], Awaitable[bool]]:
                 async def check() -> bool:
                     status = (await client.get(RESOURCE_QUOTAS, "q", namespace)).get("status", {})
                     return bool(status == {"hard": hard, "used": used})
 
                 return check
 
-            await eventually(tells({"pods": "1", "requests.cpu": "250m", devices: "1"}))
+            await eventually(reports({"pods": "1", "requests.cpu": "250m", devices: "1"}))
             await client.delete(RESOURCE_CLAIMS, "c", namespace)
-            await eventually(tells({"pods": "1", "requests.cpu": "250m", devices: "0"}))
+            await eventually(reports({"pods": "1", "requests.cpu": "250m", devices: "0"}))
 
-    target.tell(story)
+    target.run_scenario(scenario)
 
 
 def test_a_tainted_device_loses_its_pod(target: Target) -> None:
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         taint = {"key": "broken", "value": "very", "effect": "NoExecute"}
         rule: dict[str, Any] = {
             "metadata": {"name": f"rule-{namespace}"},
@@ -225,4 +225,4 @@ def test_a_tainted_device_loses_its_pod(target: Target) -> None:
             assert condition["type"] == "EvictionInProgress"
             await client.delete(DEVICE_TAINT_RULES, rule["metadata"]["name"])
 
-    target.tell(story)
+    target.run_scenario(scenario)

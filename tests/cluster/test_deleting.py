@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from plimsoll.client import Client
 from plimsoll.client.endpoints import CONFIG_MAPS, NODES, PODS
-from tests.cluster.stories import config_map, names, pod, refused
+from tests.cluster.builders import config_map, names, pod, refused
 from tests.cluster.target import Target
 
 
 def test_what_is_deleted_is_gone(target: Target) -> None:
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         made = await client.create(CONFIG_MAPS, config_map("a"), namespace)
         answer = await client.delete(CONFIG_MAPS, "a", namespace)
         assert answer["kind"] == "Status"
@@ -20,11 +20,11 @@ def test_what_is_deleted_is_gone(target: Target) -> None:
         again = await client.create(CONFIG_MAPS, config_map("a"), namespace)
         assert again["metadata"]["uid"] != made["metadata"]["uid"]
 
-    target.tell(story)
+    target.run_scenario(scenario)
 
 
 def test_preconditions(target: Target) -> None:
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         first = (await client.create(CONFIG_MAPS, config_map("a"), namespace))["metadata"]
         error = await refused(client.delete(CONFIG_MAPS, "a", namespace, uid="another"))
         assert (error.code, error.reason) == (409, "Conflict")
@@ -34,11 +34,11 @@ def test_preconditions(target: Target) -> None:
         await client.delete(CONFIG_MAPS, "a", namespace, uid=first["uid"], revision=later["resourceVersion"])
         assert (await refused(client.get(CONFIG_MAPS, "a", namespace))).code == 404
 
-    target.tell(story)
+    target.run_scenario(scenario)
 
 
 def test_finalizers_keep_an_object_until_they_are_gone(target: Target) -> None:
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         tree = config_map("a", x="1")
         tree["metadata"]["finalizers"] = ["example.com/one", "example.com/two"]
         await client.create(CONFIG_MAPS, tree, namespace)
@@ -58,11 +58,11 @@ def test_finalizers_keep_an_object_until_they_are_gone(target: Target) -> None:
         await client.patch(CONFIG_MAPS, "a", {"metadata": {"finalizers": None}}, namespace)
         assert (await refused(client.get(CONFIG_MAPS, "a", namespace))).code == 404
 
-    target.tell(story)
+    target.run_scenario(scenario)
 
 
 def test_the_mark_of_deletion_cannot_be_written_by_hand(target: Target) -> None:
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         tree = config_map("a")
         tree["metadata"]["deletionTimestamp"] = "2020-01-01T00:00:00Z"
         made = await client.create(CONFIG_MAPS, tree, namespace)
@@ -71,11 +71,11 @@ def test_the_mark_of_deletion_cannot_be_written_by_hand(target: Target) -> None:
         error = await refused(client.patch(CONFIG_MAPS, "a", patch, namespace))
         assert (error.code, error.reason) == (422, "Invalid")
 
-    target.tell(story)
+    target.run_scenario(scenario)
 
 
 def test_pods_end_gracefully_on_their_node(target: Target) -> None:
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         await client.create(PODS, pod("unbound"), namespace)
         await client.delete(PODS, "unbound", namespace)
         assert (await refused(client.get(PODS, "unbound", namespace))).code == 404
@@ -95,13 +95,13 @@ def test_pods_end_gracefully_on_their_node(target: Target) -> None:
         assert (await refused(client.get(PODS, "bound", namespace))).code == 404
         await client.delete(NODES, node)
 
-    target.tell(story)
+    target.run_scenario(scenario)
 
 
 def test_propagation_is_kept_as_a_finalizer(target: Target) -> None:
     """Who deletes in the foreground, or orphans, leaves the rest to the garbage collector."""
 
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         for policy, finalizer in (("Foreground", "foregroundDeletion"), ("Orphan", "orphan")):
             name = policy.lower()
             tree = config_map(name)
@@ -115,11 +115,11 @@ def test_propagation_is_kept_as_a_finalizer(target: Target) -> None:
         )
         assert error.code == 422
 
-    target.tell(story)
+    target.run_scenario(scenario)
 
 
 def test_a_collection_is_deleted_by_selector(target: Target) -> None:
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         for name, labels in (("a", {"x": "1"}), ("b", {"x": "1"}), ("c", {"x": "2"})):
             await client.create(CONFIG_MAPS, config_map(name, labels=labels), namespace)
         held = config_map("d", labels={"x": "1"})
@@ -134,4 +134,4 @@ def test_a_collection_is_deleted_by_selector(target: Target) -> None:
         await client.delete_collection(CONFIG_MAPS, namespace)
         assert names((await client.list(CONFIG_MAPS, namespace)).items) == ["d"]
 
-    target.tell(story)
+    target.run_scenario(scenario)

@@ -10,8 +10,8 @@ import pytest
 
 from plimsoll.client import Client, ClientConfig, Endpoint, Impersonation, Material
 from plimsoll.client.endpoints import NAMESPACES, SECRETS
+from tests.cluster.builders import refused
 from tests.cluster.conftest import CONNECTED
-from tests.cluster.stories import refused
 from tests.cluster.target import Target
 
 REVIEWS = Endpoint("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", False)

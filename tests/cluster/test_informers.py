@@ -16,9 +16,9 @@ from plimsoll.client.endpoints import CONFIG_MAPS
 from plimsoll.client.informer import EventHandler, Informer
 from plimsoll.client.retries import Backoff
 from plimsoll.errors import ApiError
+from tests.cluster.builders import config_map, until
 from tests.cluster.conftest import CONNECTED
 from tests.cluster.cutter import Cutter
-from tests.cluster.stories import config_map, until
 from tests.cluster.target import Target
 
 Tree: TypeAlias = dict[str, Any]
@@ -101,7 +101,7 @@ async def caught_up(client: Client, namespace: str, mirror: Mirror) -> None:
 
 
 def test_handlers_see_every_change_in_order(target: Target) -> None:
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         await churn(client, namespace, Random(1), 20)
         first = await state(client, namespace)
         mirror = Mirror()
@@ -118,11 +118,11 @@ def test_handlers_see_every_change_in_order(target: Target) -> None:
             informer.add_handler(late)
             assert late.objects == mirror.objects
 
-    target.tell(story)
+    target.run_scenario(scenario)
 
 
 def test_selectors_of_an_informer(target: Target) -> None:
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         mirror = Mirror()
         informer = Informer(client, CONFIG_MAPS, decode, namespace=namespace, labels="in=yes")
         informer.add_handler(mirror)
@@ -142,7 +142,7 @@ def test_selectors_of_an_informer(target: Target) -> None:
                 ("added", "last"),
             ]
 
-    target.tell(story)
+    target.run_scenario(scenario)
 
 
 @pytest.mark.parametrize("target", CONNECTED, indirect=True)
@@ -150,7 +150,7 @@ def test_selectors_of_an_informer(target: Target) -> None:
     "seed", [1, 2, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 33))]
 )
 def test_broken_connections_lose_nothing(target: Target, seed: int) -> None:
-    async def story(client: Client, cut: Client, cutter: Cutter, namespace: str) -> None:
+    async def scenario(client: Client, cut: Client, cutter: Cutter, namespace: str) -> None:
         dice = Random(seed)
         mirror = Mirror()
         informer = Informer(cut, CONFIG_MAPS, decode, namespace=namespace, page=3, backoff=QUICK)
@@ -167,12 +167,12 @@ def test_broken_connections_lose_nothing(target: Target, seed: int) -> None:
             await caught_up(client, namespace, mirror)
             assert cutter.accepted > 5
 
-    target.tell_cut(story)
+    target.run_with_cutter(scenario)
 
 
 @pytest.mark.parametrize("target", CONNECTED, indirect=True)
 def test_a_server_out_of_reach_is_found_again(target: Target) -> None:
-    async def story(client: Client, cut: Client, cutter: Cutter, namespace: str) -> None:
+    async def scenario(client: Client, cut: Client, cutter: Cutter, namespace: str) -> None:
         mirror = Mirror()
         informer = Informer(cut, CONFIG_MAPS, decode, namespace=namespace, backoff=QUICK)
         informer.add_handler(mirror)
@@ -185,13 +185,13 @@ def test_a_server_out_of_reach_is_found_again(target: Target) -> None:
             await caught_up(client, namespace, mirror)
             assert informer.error is None
 
-    target.tell_cut(story)
+    target.run_with_cutter(scenario)
 
 
 def test_a_gap_in_the_history_is_bridged_by_listing_again(target: Target) -> None:
     """The informer is made to ask for a version that is gone; what it missed is told, removals included."""
 
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         await target.age(client)
         for name in ("stays", "goes", "changes", "returns"):
             await client.create(CONFIG_MAPS, config_map(name), namespace)
@@ -222,4 +222,4 @@ def test_a_gap_in_the_history_is_bridged_by_listing_again(target: Target) -> Non
         ]
         assert mirror.objects["stays"] is before["stays"]
 
-    target.tell(story)
+    target.run_scenario(scenario)

@@ -8,14 +8,14 @@ from contextlib import suppress
 from plimsoll.client import Client
 from plimsoll.client.endpoints import LEASES
 from plimsoll.client.leader_election import Election, LeaseTiming
-from tests.cluster.stories import until
+from tests.cluster.builders import until
 from tests.cluster.target import Target
 
 TIMING = LeaseTiming(lease=2.0, renew=1.0, retry=0.1)
 
 
 def test_one_leads_at_a_time_and_the_next_follows(target: Target) -> None:
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         leading: list[str] = []
         history: list[str] = []
 
@@ -48,11 +48,11 @@ def test_one_leads_at_a_time_and_the_next_follows(target: Target) -> None:
         assert lease["spec"]["holderIdentity"] == ""
         assert sorted(history) == ["a", "b", "c"]
 
-    target.tell(story)
+    target.run_scenario(scenario)
 
 
 def test_a_lease_that_is_not_renewed_is_taken_over(target: Target) -> None:
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         dead = Election(client, namespace, "work", "dead", timing=TIMING)
         assert await dead.attempt()
         alive = Election(client, namespace, "work", "alive", timing=TIMING)
@@ -69,4 +69,4 @@ def test_a_lease_that_is_not_renewed_is_taken_over(target: Target) -> None:
         lease = await client.get(LEASES, "work", namespace)
         assert lease["spec"]["leaseTransitions"] == 1
 
-    target.tell(story)
+    target.run_scenario(scenario)

@@ -6,12 +6,12 @@ import json
 
 from plimsoll.client import Client
 from plimsoll.client.endpoints import CONFIG_MAPS, NAMESPACES, NODES, PODS, Endpoint
-from tests.cluster.stories import config_map, names, pod, refused
+from tests.cluster.builders import config_map, names, pod, refused
 from tests.cluster.target import Target
 
 
 def test_get_gives_what_was_created(target: Target) -> None:
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         made = await client.create(CONFIG_MAPS, config_map("a", key="välue"), namespace)
         assert made["metadata"]["uid"]
         assert made["metadata"]["creationTimestamp"]
@@ -22,11 +22,11 @@ def test_get_gives_what_was_created(target: Target) -> None:
         assert found["apiVersion"] == "v1"
         assert json.loads(await client.get_raw(CONFIG_MAPS, "a", namespace)) == found
 
-    target.tell(story)
+    target.run_scenario(scenario)
 
 
 def test_what_is_not_there_is_404_with_its_details(target: Target) -> None:
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         error = await refused(client.get(CONFIG_MAPS, "nope", namespace))
         assert (error.code, error.reason) == (404, "NotFound")
         assert error.message == 'configmaps "nope" not found'
@@ -35,11 +35,11 @@ def test_what_is_not_there_is_404_with_its_details(target: Target) -> None:
         error = await refused(client.list(unknown))
         assert (error.code, error.reason) == (404, "NotFound")
 
-    target.tell(story)
+    target.run_scenario(scenario)
 
 
 def test_a_listing_is_complete_and_ordered_whatever_the_page(target: Target) -> None:
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         wanted = [f"c{n:02}" for n in range(11)]
         for name in reversed(wanted):
             await client.create(CONFIG_MAPS, config_map(name), namespace)
@@ -51,13 +51,13 @@ def test_a_listing_is_complete_and_ordered_whatever_the_page(target: Target) -> 
         everywhere = await client.list(CONFIG_MAPS, limit=4)
         assert set(wanted) <= set(names(everywhere.items))
 
-    target.tell(story)
+    target.run_scenario(scenario)
 
 
 def test_pages_show_one_moment(target: Target) -> None:
     """What is written while a listing is under way does not show up in its later pages."""
 
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         for name in ("a", "b", "c", "d"):
             await client.create(CONFIG_MAPS, config_map(name), namespace)
         seen: list[str] = []
@@ -72,11 +72,11 @@ def test_pages_show_one_moment(target: Target) -> None:
         assert len(revisions) == 1
         assert names((await client.list(CONFIG_MAPS, namespace)).items) == ["a", "b", "bb", "c"]
 
-    target.tell(story)
+    target.run_scenario(scenario)
 
 
 def test_the_first_page_says_how_many_remain(target: Target) -> None:
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         for n in range(5):
             await client.create(CONFIG_MAPS, config_map(f"c{n}"), namespace)
         path = CONFIG_MAPS.path(namespace)
@@ -88,11 +88,11 @@ def test_the_first_page_says_how_many_remain(target: Target) -> None:
         error = await refused(client.call("GET", path, query=[("limit", "two")]))
         assert error.code == 400
 
-    target.tell(story)
+    target.run_scenario(scenario)
 
 
 def test_label_selectors(target: Target) -> None:
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         for name, labels in (
             ("a", {"app": "web", "tier": "front"}),
             ("b", {"app": "web"}),
@@ -115,11 +115,11 @@ def test_label_selectors(target: Target) -> None:
         error = await refused(client.list(CONFIG_MAPS, namespace, labels="a in b"))
         assert (error.code, error.reason) == (400, "BadRequest")
 
-    target.tell(story)
+    target.run_scenario(scenario)
 
 
 def test_field_selectors(target: Target) -> None:
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         for name in ("a", "b"):
             await client.create(PODS, pod(name), namespace)
         bound = pod("c")
@@ -139,11 +139,11 @@ def test_field_selectors(target: Target) -> None:
         assert error.code == 400
         assert "field label not supported: spec.unknown" in error.message
 
-    target.tell(story)
+    target.run_scenario(scenario)
 
 
 def test_resource_versions_of_reads(target: Target) -> None:
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         made = await client.create(CONFIG_MAPS, config_map("a"), namespace)
         version = made["metadata"]["resourceVersion"]
         for wanted in ("", "0", version):
@@ -156,11 +156,11 @@ def test_resource_versions_of_reads(target: Target) -> None:
             error = await refused(client.list(CONFIG_MAPS, namespace, resource_version=wanted))
             assert error.code in (400, 422), wanted
 
-    target.tell(story)
+    target.run_scenario(scenario)
 
 
 def test_cluster_scoped_kinds(target: Target) -> None:
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         name = f"node-of-{namespace}"
         await client.create(NODES, {"metadata": {"name": name}})
         assert (await client.get(NODES, name))["metadata"].get("namespace", "") == ""
@@ -169,15 +169,15 @@ def test_cluster_scoped_kinds(target: Target) -> None:
         await client.delete(NODES, name)
         assert (await refused(client.get(NODES, name))).code == 404
 
-    target.tell(story)
+    target.run_scenario(scenario)
 
 
 def test_a_namespace_that_is_not_there(target: Target) -> None:
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         listing = await client.list(CONFIG_MAPS, f"not-{namespace}")
         assert listing.items == []
         error = await refused(client.create(CONFIG_MAPS, config_map("a"), f"not-{namespace}"))
         assert (error.code, error.reason) == (404, "NotFound")
         assert error.message == f'namespaces "not-{namespace}" not found'
 
-    target.tell(story)
+    target.run_scenario(scenario)

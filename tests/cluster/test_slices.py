@@ -73,7 +73,7 @@ async def listed(client: Client) -> list[dict[str, Any]]:
 
 
 def test_a_driver_keeps_its_slices(target: Target) -> None:
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         with suppress(ApiError):
             await client.create(NODES, {"metadata": {"name": NODE}})
         async with keeping(client) as first:
@@ -94,4 +94,4 @@ def test_a_driver_keeps_its_slices(target: Target) -> None:
         assert await second.withdraw() == ""
         assert await listed(client) == []
 
-    target.tell(story)
+    target.run_scenario(scenario)

@@ -17,10 +17,10 @@ def test_the_suite_meets_a_real_kube_apiserver() -> None:
 
 
 def test_a_target_says_its_version(target: Target) -> None:
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         version = json.loads((await client.call("GET", "/version")).body)
         assert version["major"] == "1"
         assert version["gitVersion"].startswith("v1.")
         assert (await client.call("GET", "/readyz", accept="*/*")).body == b"ok"
 
-    target.tell(story)
+    target.run_scenario(scenario)

@@ -8,12 +8,12 @@ import json
 from plimsoll.client import Client, WatchEvent
 from plimsoll.client.endpoints import CONFIG_MAPS
 from plimsoll.errors import ApiError
-from tests.cluster.stories import config_map, refused, seen, take
+from tests.cluster.builders import config_map, refused, seen, take
 from tests.cluster.target import Target
 
 
 def test_events_come_in_the_order_of_the_writes(target: Target) -> None:
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         start = (await client.list(CONFIG_MAPS, namespace)).revision
         watching = asyncio.create_task(take(client, namespace, 5, since=start))
         await asyncio.sleep(0.1)
@@ -37,11 +37,11 @@ def test_events_come_in_the_order_of_the_writes(target: Target) -> None:
         assert last["data"] == {"x": "2"}
         assert last["metadata"]["resourceVersion"] == events[3].revision
 
-    target.tell(story)
+    target.run_scenario(scenario)
 
 
 def test_a_watch_resumes_at_any_version(target: Target) -> None:
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         start = (await client.list(CONFIG_MAPS, namespace)).revision
         for n in range(4):
             await client.create(CONFIG_MAPS, config_map(f"c{n}"), namespace)
@@ -51,22 +51,22 @@ def test_a_watch_resumes_at_any_version(target: Target) -> None:
             rest = await take(client, namespace, 3 - place, since=event.revision)
             assert rest == everything[place + 1 :]
 
-    target.tell(story)
+    target.run_scenario(scenario)
 
 
 def test_a_watch_without_a_version_begins_with_what_there_is(target: Target) -> None:
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         await client.create(CONFIG_MAPS, config_map("a"), namespace)
         await client.create(CONFIG_MAPS, config_map("b"), namespace)
         for since in ("", "0"):
             events = await take(client, namespace, 2, since=since)
             assert {seen(event) for event in events} == {("ADDED", "a"), ("ADDED", "b")}
 
-    target.tell(story)
+    target.run_scenario(scenario)
 
 
 def test_selectors_turn_changes_into_arrivals_and_departures(target: Target) -> None:
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         start = (await client.list(CONFIG_MAPS, namespace)).revision
         await client.create(CONFIG_MAPS, config_map("a", labels={"x": "no"}), namespace)
         for value in ("yes", "yes", "no", "yes"):
@@ -81,11 +81,11 @@ def test_selectors_turn_changes_into_arrivals_and_departures(target: Target) -> 
         named = await take(client, namespace, 2, since=start, fields="metadata.name=a")
         assert [seen(event) for event in named] == [("ADDED", "a"), ("MODIFIED", "a")]
 
-    target.tell(story)
+    target.run_scenario(scenario)
 
 
 def test_initial_events_end_with_a_bookmark(target: Target) -> None:
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         for name in ("a", "b"):
             await client.create(CONFIG_MAPS, config_map(name), namespace)
         events: list[WatchEvent] = []
@@ -103,33 +103,33 @@ def test_initial_events_end_with_a_bookmark(target: Target) -> None:
         assert int(events[2].revision) >= max(int(event.revision) for event in events[:2])
         assert seen(events[3]) == ("ADDED", "c")
 
-    target.tell(story)
+    target.run_scenario(scenario)
 
 
 def test_a_watch_ends_when_its_time_is_up(target: Target) -> None:
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         start = (await client.list(CONFIG_MAPS, namespace)).revision
         began = asyncio.get_running_loop().time()
         async for event in client.watch(CONFIG_MAPS, namespace, since=start, seconds=1):
             assert event.type == "BOOKMARK"
         assert 0.5 < asyncio.get_running_loop().time() - began < 10
 
-    target.tell(story)
+    target.run_scenario(scenario)
 
 
 def test_a_version_that_is_gone_is_410(target: Target) -> None:
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         await target.age(client)
         error = await refused(take(client, namespace, 1, since="1"))
         assert (error.code, error.reason) == (410, "Expired")
 
-    target.tell(story)
+    target.run_scenario(scenario)
 
 
 def test_a_version_from_the_future_is_not_served(target: Target) -> None:
     """Either at once or as an error event: never a stream that pretends."""
 
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         start = int((await client.list(CONFIG_MAPS, namespace)).revision)
         watching = asyncio.create_task(take(client, namespace, 1, since=str(start + 1_000_000), seconds=2))
         await client.create(CONFIG_MAPS, config_map("a"), namespace)
@@ -140,22 +140,22 @@ def test_a_version_from_the_future_is_not_served(target: Target) -> None:
             if (error.code, cause) != (504, "ResourceVersionTooLarge"):
                 raise
 
-    target.tell(story)
+    target.run_scenario(scenario)
 
 
 def test_nonsense_is_refused(target: Target) -> None:
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         assert (await refused(take(client, namespace, 1, since="x"))).code >= 400
         assert (await refused(take(client, namespace, 1, labels="a in b"))).code == 400
         path = CONFIG_MAPS.path(namespace)
         query = [("watch", "true"), ("sendInitialEvents", "true")]
         assert (await refused(client.call("GET", path, query=query))).code == 422
 
-    target.tell(story)
+    target.run_scenario(scenario)
 
 
 def test_many_watchers_see_the_same(target: Target) -> None:
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         start = (await client.list(CONFIG_MAPS, namespace)).revision
         watching = [asyncio.create_task(take(client, namespace, 20, since=start)) for _ in range(30)]
         await asyncio.sleep(0.1)
@@ -164,4 +164,4 @@ def test_many_watchers_see_the_same(target: Target) -> None:
         first, *others = await asyncio.gather(*watching)
         assert all(other == first for other in others)
 
-    target.tell(story)
+    target.run_scenario(scenario)

@@ -11,22 +11,22 @@ import pytest
 from plimsoll.client import Client
 from plimsoll.client.endpoints import CONFIG_MAPS, NODES, PODS, RESOURCE_CLAIMS
 from plimsoll.errors import ApiError, InputError
-from tests.cluster.stories import claim, config_map, names, pod, refused
+from tests.cluster.builders import claim, config_map, names, pod, refused
 from tests.cluster.target import Target
 
 
 def test_a_name_is_taken_once(target: Target) -> None:
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         await client.create(CONFIG_MAPS, config_map("a"), namespace)
         error = await refused(client.create(CONFIG_MAPS, config_map("a"), namespace))
         assert (error.code, error.reason) == (409, "AlreadyExists")
         assert error.message == 'configmaps "a" already exists'
 
-    target.tell(story)
+    target.run_scenario(scenario)
 
 
 def test_generate_name(target: Target) -> None:
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         tree = {"metadata": {"generateName": "job-"}}
         made = [await client.create(CONFIG_MAPS, tree, namespace) for _ in range(3)]
         found = {each["metadata"]["name"] for each in made}
@@ -36,11 +36,11 @@ def test_generate_name(target: Target) -> None:
         error = await refused(client.create(CONFIG_MAPS, {"metadata": {}}, namespace))
         assert (error.code, error.reason) == (422, "Invalid")
 
-    target.tell(story)
+    target.run_scenario(scenario)
 
 
 def test_a_dry_run_changes_nothing(target: Target) -> None:
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         made = await client.create(CONFIG_MAPS, config_map("a", x="1"), namespace, dry_run=True)
         assert made["metadata"]["uid"]
         assert (await refused(client.get(CONFIG_MAPS, "a", namespace))).code == 404
@@ -53,11 +53,11 @@ def test_a_dry_run_changes_nothing(target: Target) -> None:
         error = await refused(client.create(CONFIG_MAPS, config_map("a"), namespace, dry_run=True))
         assert error.reason == "AlreadyExists"
 
-    target.tell(story)
+    target.run_scenario(scenario)
 
 
 def test_an_update_of_an_old_state_is_a_conflict(target: Target) -> None:
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         first = await client.create(CONFIG_MAPS, config_map("a", x="1"), namespace)
         second = await client.update(CONFIG_MAPS, {**first, "data": {"x": "2"}}, namespace)
         assert int(second["metadata"]["resourceVersion"]) > int(first["metadata"]["resourceVersion"])
@@ -67,22 +67,22 @@ def test_an_update_of_an_old_state_is_a_conflict(target: Target) -> None:
         patch = {"metadata": {"resourceVersion": first["metadata"]["resourceVersion"]}, "data": {"x": "4"}}
         assert (await refused(client.patch(CONFIG_MAPS, "a", patch, namespace))).code == 409
 
-    target.tell(story)
+    target.run_scenario(scenario)
 
 
 def test_an_update_that_changes_nothing_makes_no_new_version(target: Target) -> None:
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         first = await client.create(CONFIG_MAPS, config_map("a", x="1"), namespace)
         again = await client.update(CONFIG_MAPS, first, namespace)
         assert again["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
         patched = await client.patch(CONFIG_MAPS, "a", {"data": {"x": "1"}}, namespace)
         assert patched["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
 
-    target.tell(story)
+    target.run_scenario(scenario)
 
 
 def test_an_update_needs_a_name_that_fits(target: Target) -> None:
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         with pytest.raises(InputError, match=r"metadata\.name"):
             await client.update(CONFIG_MAPS, {"metadata": {}}, namespace)
         error = await refused(client.update(CONFIG_MAPS, config_map("nope"), namespace))
@@ -92,11 +92,11 @@ def test_an_update_needs_a_name_that_fits(target: Target) -> None:
         error = await refused(client.call("PUT", path, tree=config_map("b")))
         assert (error.code, error.reason) == (400, "BadRequest")
 
-    target.tell(story)
+    target.run_scenario(scenario)
 
 
 def test_uids_and_names_cannot_be_changed(target: Target) -> None:
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         made = await client.create(CONFIG_MAPS, config_map("a"), namespace)
         other = {**made, "metadata": {**made["metadata"], "uid": "another"}}
         error = await refused(client.update(CONFIG_MAPS, other, namespace))
@@ -104,11 +104,11 @@ def test_uids_and_names_cannot_be_changed(target: Target) -> None:
         error = await refused(client.patch(CONFIG_MAPS, "a", {"metadata": {"name": "b"}}, namespace))
         assert error.code in (400, 422)
 
-    target.tell(story)
+    target.run_scenario(scenario)
 
 
 def test_merge_and_json_patches(target: Target) -> None:
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         await client.create(CONFIG_MAPS, config_map("a", x="1", y="2"), namespace)
         merged = await client.patch(CONFIG_MAPS, "a", {"data": {"x": None, "z": "3"}}, namespace)
         assert merged["data"] == {"y": "2", "z": "3"}
@@ -127,11 +127,11 @@ def test_merge_and_json_patches(target: Target) -> None:
         error = await refused(client.patch(CONFIG_MAPS, "nope", {}, namespace))
         assert error.code == 404
 
-    target.tell(story)
+    target.run_scenario(scenario)
 
 
 def test_strategic_patches_merge_lists_by_key(target: Target) -> None:
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         await client.create(PODS, pod("p"), namespace)
         patch = {"spec": {"containers": [{"name": "main", "image": "example.org/main:2"}]}}
         patched = await client.patch(PODS, "p", patch, namespace, type="strategic")
@@ -152,11 +152,11 @@ def test_strategic_patches_merge_lists_by_key(target: Target) -> None:
         found = await client.get(PODS, "p", namespace)
         assert {c["type"] for c in found["status"]["conditions"]} >= {"A", "B"}
 
-    target.tell(story)
+    target.run_scenario(scenario)
 
 
 def test_server_side_apply(target: Target) -> None:
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         mine = config_map("a", x="1", y="1")
         made = await client.patch(
             CONFIG_MAPS, "a", mine, namespace, type="apply", field_manager="first", force=False
@@ -179,13 +179,13 @@ def test_server_side_apply(target: Target) -> None:
         managers = {entry["manager"]: entry["operation"] for entry in fewer["metadata"]["managedFields"]}
         assert managers["second"] == "Apply"
 
-    target.tell(story)
+    target.run_scenario(scenario)
 
 
 def test_status_is_a_room_of_its_own(target: Target) -> None:
     """Writes to the object leave its status alone, writes to the status leave the rest alone."""
 
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         made = await client.create(RESOURCE_CLAIMS, claim("c"), namespace)
         assert made.get("status", {}) == {}
         status = {"reservedFor": [{"resource": "pods", "name": "p", "uid": "u"}]}
@@ -202,11 +202,11 @@ def test_status_is_a_room_of_its_own(target: Target) -> None:
         assert again["status"] == done["status"]
         assert again["metadata"]["labels"] == {"a": "b"}
 
-    target.tell(story)
+    target.run_scenario(scenario)
 
 
 def test_invalid_objects_are_refused_with_their_fields(target: Target) -> None:
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         bad = claim("c")
         bad["spec"]["devices"]["requests"][0]["name"] = "Not a name"
         error = await refused(client.create(RESOURCE_CLAIMS, bad, namespace))
@@ -223,22 +223,22 @@ def test_invalid_objects_are_refused_with_their_fields(target: Target) -> None:
         error = await refused(client.call("POST", CONFIG_MAPS.path(namespace), tree=elsewhere))
         assert error.code == 400
 
-    target.tell(story)
+    target.run_scenario(scenario)
 
 
 def test_unknown_fields_are_refused_if_asked(target: Target) -> None:
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         odd = {**claim("c"), "odd": 1}
         error = await refused(client.create(RESOURCE_CLAIMS, odd, namespace, field_validation="Strict"))
         assert error.code == 400
         assert 'unknown field "odd"' in error.message
         await client.create(RESOURCE_CLAIMS, odd, namespace, field_validation="Ignore")
 
-    target.tell(story)
+    target.run_scenario(scenario)
 
 
 def test_binding_puts_a_pod_on_its_node(target: Target) -> None:
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         node = f"node-{namespace}"
         await client.create(NODES, {"metadata": {"name": node}})
         await client.create(PODS, pod("p"), namespace)
@@ -259,13 +259,13 @@ def test_binding_puts_a_pod_on_its_node(target: Target) -> None:
         assert (error.code, error.reason) == (409, "Conflict")
         await client.delete(NODES, node)
 
-    target.tell(story)
+    target.run_scenario(scenario)
 
 
 def test_many_writes_at_once(target: Target) -> None:
     """Every increment counts: conflicts are seen, never lost."""
 
-    async def story(client: Client, namespace: str) -> None:
+    async def scenario(client: Client, namespace: str) -> None:
         await client.create(CONFIG_MAPS, config_map("n", value="0"), namespace)
 
         async def increment() -> None:
@@ -284,4 +284,4 @@ def test_many_writes_at_once(target: Target) -> None:
         await asyncio.gather(*(client.create(CONFIG_MAPS, config_map(f"m{n}"), namespace) for n in range(30)))
         assert len(names((await client.list(CONFIG_MAPS, namespace)).items)) == 31
 
-    target.tell(story)
+    target.run_scenario(scenario)

@@ -25,7 +25,7 @@ _NUMBER = re.compile(r"([+-]?[0-9]*\.?[0-9]*)(?:[eE]([+-]?[0-9]+)|([a-zA-Z]*))")
 PLAIN = ("cpu", "memory", "ephemeral-storage")
 
 
-class Wrong(Exception):
+class SchedulerError(Exception):
     """Something is missing: the scheduler ends in an error. Holds what it may say, short of the claim."""
 
 
@@ -124,7 +124,9 @@ def charge(given: Row, results: list[Row], ours: bool) -> Amounts | None:
     total: Amounts = {}
     for result, device in zip(results, devices, strict=True):
         if device is None:
-            raise Wrong([f"device {result['device']} not found in pool {result['pool']}"], result["device"])
+            raise SchedulerError(
+                [f"device {result['device']} not found in pool {result['pool']}"], result["device"]
+            )
         vain = []
         for name, rule in (device.get("nodeAllocatableResourceMappings") or {}).items():
             factor = rule.get("allocationMultiplier")
@@ -142,7 +144,7 @@ def charge(given: Row, results: list[Row], ours: bool) -> Amounts | None:
             elif base is not None:
                 total = add(total, {name: amount(base) * (amount(factor) if factor else 1)})
         if vain:
-            raise Wrong(vain, result["device"])
+            raise SchedulerError(vain, result["device"])
     return total
 
 
@@ -155,7 +157,7 @@ def possible_errors(given: Row) -> set[str]:
             continue
         try:
             charge(given, given["allocations"][name]["devices"]["results"], False)
-        except Wrong as wrong:
+        except SchedulerError as wrong:
             found, device = wrong.args
             place = f"claim {given['pod']['metadata']['namespace']}/{name}, device {device}"
             texts |= {f"{place}: {text}" for text in found}
@@ -216,7 +218,7 @@ def filter_outcome(given: Row, ours: bool) -> Row:
     refused = shared(given, states) if on else None
     try:
         entries, mapped = entries_of(given, ours) if on else ([], False)
-    except Wrong:
+    except SchedulerError:
         return {**outcome, "filter": refused or {"code": "Error"}}
     total = add(*(entry["resources"] for entry in entries))
     demand = units(whole_requests(pod, total, level))
@@ -326,8 +328,8 @@ def lacking(
     found = [n for n in names if demand[n] > line.get(n, 0) - used.get(n, 0)]
     if not found and not texts:
         return None
-    hopeless = any(demand[n] > line.get(n, 0) for n in found)
-    code = "UnschedulableAndUnresolvable" if hopeless else "Unschedulable"
+    exceeds_line = any(demand[n] > line.get(n, 0) for n in found)
+    code = "UnschedulableAndUnresolvable" if exceeds_line else "Unschedulable"
     return {"code": code, "reasons": [*texts, *(f"Insufficient {n}" for n in found)]}
 
 

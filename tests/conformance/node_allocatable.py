@@ -320,9 +320,9 @@ def _check_budget(given: Row, want: Row, profile: AccountingProfile) -> str | No
         reasons = [*find_uncovered_requests(pod, budget, options, charges)]
     got = _verdict(Verdict.of(reasons[:1]))
     if "reasons_one_of" in want:
-        all_told = [format_reason(reason) for reason in reasons]
+        all_messages = [format_reason(reason) for reason in reasons]
         return _differ("code", got["code"], want["code"]) or _differ(
-            "reasons", sorted(all_told), sorted(want["reasons_one_of"])
+            "reasons", sorted(all_messages), sorted(want["reasons_one_of"])
         )
     return _differ("verdict", got, want)
 

@@ -86,14 +86,14 @@ async def _received(channel: int, payloads: list[bytes]) -> ttrpc.Frame | None:
     for payload in payloads:
         reader.feed_data(encode_frame(channel, payload))
     reader.feed_eof()
-    mux = Mux(reader, _Nowhere())  # type: ignore[arg-type]
+    mux = Mux(reader, _NullWriter())  # type: ignore[arg-type]
     try:
         return await ttrpc.read_frame(mux.open(channel))
     finally:
         await mux.close()
 
 
-class _Nowhere:
+class _NullWriter:
     """A writer whose bytes go nowhere."""
 
     def close(self) -> None: ...
@@ -101,7 +101,7 @@ class _Nowhere:
     async def wait_closed(self) -> None: ...
 
 
-class _Wire:
+class _RecordingStream:
     """A stream that keeps what is written; what can be read is given beforehand."""
 
     def __init__(self, readable: bytes = b"") -> None:
@@ -125,7 +125,7 @@ class _Wire:
 
 async def _asked(row: dict[str, Any], method: MethodDescriptor, message: Any) -> list[bytes]:
     """The request as our client sends it."""
-    wire = _Wire()
+    wire = _RecordingStream()
     client = ttrpc.TtrpcClient(wire)
     call = asyncio.create_task(client.call(method, message, timeout=row["timeoutNano"] / 1e9))
     await wire.written.wait()
@@ -143,7 +143,7 @@ async def _answered(row: dict[str, Any], method: MethodDescriptor, message: Any)
     service = method.containing_service
     data = envelopes.Request(service=service.full_name, method=method.name).SerializeToString()
     header = ttrpc.FrameHeader(len(data), row["header"]["stream"], ttrpc.REQUEST)
-    wire = _Wire(header.encode() + data)
+    wire = _RecordingStream(header.encode() + data)
     server = ttrpc.Server(wire, service, {method.name: answer})
     await wire.written.wait()
     await server.close()

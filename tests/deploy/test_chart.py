@@ -187,8 +187,8 @@ def test_no_more_rights_than_needed() -> None:
     (own,) = [rule for rule in role["rules"] if rule["resources"] == ["resourceclaims/driver"]]
     assert own["resourceNames"] == ["dra.cpu"]
     silent = one(driver({"config": {"reportCPUs": False}}), "ClusterRole")
-    told = {res for rule in silent["rules"] for res in rule["resources"]}
-    assert told == {"nodes", "resourceclaims", "resourceslices"}
+    listed = {res for rule in silent["rules"] for res in rule["resources"]}
+    assert listed == {"nodes", "resourceclaims", "resourceslices"}
     assert [tree["kind"] for tree in driver({"rbac": {"create": False}})].count("ClusterRole") == 0
 
 

@@ -69,7 +69,7 @@ async def refuse(client: Client) -> None:
 
 
 def test_the_schedulers_account_can_place_a_pod_with_a_claim(config: ClientConfig) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with Client.connect(config) as admin:
             await install(admin, "scheduler")
             await fill(admin)
@@ -90,11 +90,11 @@ def test_the_schedulers_account_can_place_a_pod_with_a_claim(config: ClientConfi
                     await end(process.stop, task)
                 await refuse(client)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_the_dashboards_account_can_read_everything_it_shows(config: ClientConfig) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with Client.connect(config) as admin:
             await install(admin, "dashboard")
             await fill(admin)
@@ -106,4 +106,4 @@ def test_the_dashboards_account_can_read_everything_it_shows(config: ClientConfi
                 with pytest.raises(ApiError):
                     await client.patch(PODS, "p", {"metadata": {"labels": {"a": "b"}}}, "default")
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -169,7 +169,7 @@ def test_the_account_of_the_manifests_can_be_a_driver_and_nothing_else(
         pin=PinSettings(enforcement=PinEnforcement.NRI),
     )
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with Client.connect(config) as admin, AsyncExitStack() as stack:
             node = NodeProcess(
                 admin,
@@ -263,4 +263,4 @@ def test_the_account_of_the_manifests_can_be_a_driver_and_nothing_else(
         own = await slices_of(admin, NODE)
         await client.delete(RESOURCE_SLICES, own[0]["metadata"]["name"])
 
-    asyncio.run(story())
+    asyncio.run(scenario())

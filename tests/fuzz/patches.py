@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from plimsoll.apiserver.registry.schema_types import SchemaType
-from tests.fuzz.trees import Grower, child
+from tests.fuzz.trees import TreeGenerator, child
 
 OPERATIONS = ("add", "remove", "replace", "move", "copy", "test", "bad", "", None, 5)
 DIRECTIVES = ("$patch", "$retainKeys", "$setElementOrder/containers", "$deleteFromPrimitiveList/finalizers")
 
 
-def grow_patch(grower: Grower, kind: str, tree: Any, type: SchemaType | None) -> Any:
+def grow_patch(grower: TreeGenerator, kind: str, tree: Any, type: SchemaType | None) -> Any:
     """A patch: kind is json, merge, strategic or apply."""
     if grower.dice.random() < 0.03:
         return grower.anything()
@@ -32,7 +32,7 @@ def grow_patch(grower: Grower, kind: str, tree: Any, type: SchemaType | None) ->
     return patch
 
 
-def _operation(grower: Grower, tree: Any, type: SchemaType | None) -> Any:
+def _operation(grower: TreeGenerator, tree: Any, type: SchemaType | None) -> Any:
     dice = grower.dice
     path = grower.path(tree)
     operation: dict[str, Any] = {"op": dice.choice(OPERATIONS), "path": _pointer(grower, path)}
@@ -48,7 +48,7 @@ def _operation(grower: Grower, tree: Any, type: SchemaType | None) -> Any:
     return operation
 
 
-def _pointer(grower: Grower, path: list[Any]) -> Any:
+def _pointer(grower: TreeGenerator, path: list[Any]) -> Any:
     dice = grower.dice
     if dice.random() < 0.1:
         path = [*path, dice.choice(("-", "0", "01", "-1", "99999999999999999999", "", "~", "~2", "x"))]
@@ -56,7 +56,7 @@ def _pointer(grower: Grower, path: list[Any]) -> Any:
     return text if dice.random() < 0.98 else dice.choice((None, 5, "x", "//", text + "/"))
 
 
-def _part(grower: Grower, tree: Any, type: SchemaType | None) -> dict[str, Any]:
+def _part(grower: TreeGenerator, tree: Any, type: SchemaType | None) -> dict[str, Any]:
     """A piece of the object, changed: what people send as merge patches."""
     dice = grower.dice
     if not isinstance(tree, dict):
@@ -80,7 +80,7 @@ def _part(grower: Grower, tree: Any, type: SchemaType | None) -> dict[str, Any]:
     return patch
 
 
-def _direct(grower: Grower, patch: Any) -> None:
+def _direct(grower: TreeGenerator, patch: Any) -> None:
     """Put directives of strategic merge patches somewhere."""
     dice = grower.dice
     place = patch

@@ -31,7 +31,7 @@ def trusting() -> ssl.SSLContext:
     return context
 
 
-class Wire:
+class RawConnection:
     """One connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -39,8 +39,8 @@ class Wire:
         self.writer = writer
 
     @staticmethod
-    async def open(port: int, tls: ssl.SSLContext | None = None) -> Wire:
-        return Wire(*await asyncio.open_connection("127.0.0.1", port, ssl=tls, limit=1 << 24))
+    async def open(port: int, tls: ssl.SSLContext | None = None) -> RawConnection:
+        return RawConnection(*await asyncio.open_connection("127.0.0.1", port, ssl=tls, limit=1 << 24))
 
     async def send(self, *pieces: bytes, pause: float = 0.0) -> None:
         """Send pieces one by one; a server that has closed by now is no news."""
@@ -114,7 +114,7 @@ async def exchange(
     whole: bool = True,
 ) -> Reply:
     """Send bytes on a new connection; the first answer. TimeoutError if there is neither answer nor end."""
-    wire = await Wire.open(port, tls)
+    wire = await RawConnection.open(port, tls)
     try:
         async with asyncio.timeout(seconds):
             await wire.send(*pieces)

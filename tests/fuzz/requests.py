@@ -20,7 +20,7 @@ from plimsoll.apiserver.storage import ObjectKey, Store
 from plimsoll.errors import InputError
 from tests.fuzz.patches import grow_patch
 from tests.fuzz.templates import TEMPLATES
-from tests.fuzz.trees import NUMBERS, WORDS, Grower
+from tests.fuzz.trees import NUMBERS, WORDS, TreeGenerator
 
 USERS = (
     *(User("root", groups=(MASTERS,)),) * 40,
@@ -146,7 +146,7 @@ class Caller:
 
     def __init__(self, dice: Random, store: Store) -> None:
         self.dice = dice
-        self.grower = Grower(dice)
+        self.grower = TreeGenerator(dice)
         self._store = store
         self._stored = [row for row in RESOURCES if row.is_stored]
         self._kinds = [row for row in self._stored if row.key in TEMPLATES] * 4 + self._stored

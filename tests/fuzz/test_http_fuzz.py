@@ -19,7 +19,7 @@ import pytest
 from plimsoll.apiserver.http import HttpServer
 from plimsoll.apiserver.limits import ServerLimits
 from plimsoll.apiserver.process import RunningServer, ServerSettings, start_server
-from tests.fuzz.raw_http import CLOSED, Reply, Wire, exchange, trusting
+from tests.fuzz.raw_http import CLOSED, RawConnection, Reply, exchange, trusting
 
 T = TypeVar("T")
 LIMITS = ServerLimits(body=64 * 1024, body_timeout=1, idle_timeout=1, slow_watch_timeout=1, header_timeout=3)
@@ -125,24 +125,24 @@ BAD = {
 def test_bad_bytes_are_refused_or_cut_off(target: Target, tls: ssl.SSLContext | None) -> None:
     port = target.server.port if tls else target.port
 
-    async def story() -> list[Reply]:
+    async def scenario() -> list[Reply]:
         return await asyncio.gather(*(exchange(port, [data], tls=tls) for data in BAD.values()))
 
-    for name, reply in zip(BAD, asyncio.run(story()), strict=True):
+    for name, reply in zip(BAD, asyncio.run(scenario()), strict=True):
         assert reply is CLOSED or 400 <= reply.status < 500, (name, reply)
 
 
 def test_what_is_not_tls_is_cut_off(target: Target) -> None:
     assert send(target, target.request("GET", "/readyz"), tls=trusting()).status == 200
 
-    async def story() -> None:
-        wire = await Wire.open(target.server.port)
+    async def scenario() -> None:
+        wire = await RawConnection.open(target.server.port)
         await wire.send(b"GET / HTTP/1.1\r\n\r\n")
         async with asyncio.timeout(5):
             assert await wire.reader.read(100) in (b"", b"\x15\x03\x01\x00\x02\x02F"), "at most an alert"
         await wire.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_request_byte_by_byte(target: Target) -> None:
@@ -151,8 +151,8 @@ def test_a_request_byte_by_byte(target: Target) -> None:
 
 
 def test_pipelined_requests_are_answered_in_order(target: Target) -> None:
-    async def story() -> None:
-        wire = await Wire.open(target.port)
+    async def scenario() -> None:
+        wire = await RawConnection.open(target.port)
         paths = ["/version", "/readyz", "/api/v1/nodes/none", MAPS, "/nowhere"] * 40
         await wire.send(b"".join(target.request("GET", path) for path in paths))
         async with asyncio.timeout(20):
@@ -160,7 +160,7 @@ def test_pipelined_requests_are_answered_in_order(target: Target) -> None:
         assert found == [200, 200, 404, 200, 404] * 40
         await wire.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("length", [64 * 1024 + 1, 10**9])
@@ -187,8 +187,8 @@ def test_bodies_that_are_compressed(target: Target) -> None:
 def test_bodies_that_do_not_come(target: Target) -> None:
     """The request fails after a second or the connection is closed, and other clients do not wait."""
 
-    async def story() -> None:
-        slow = [await Wire.open(target.port) for _ in range(30)]
+    async def scenario() -> None:
+        slow = [await RawConnection.open(target.port) for _ in range(30)]
         for number, wire in enumerate(slow):
             await wire.send(target.request("POST", MAPS, "Content-Length: 1000"), b"{" * (number % 3))
         loop = asyncio.get_running_loop()
@@ -203,14 +203,14 @@ def test_bodies_that_do_not_come(target: Target) -> None:
         for wire in slow:
             await wire.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_clients_that_leave_half_way(target: Target) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         whole = target.create("left")
         for end in range(0, len(whole), 7):
-            wire = await Wire.open(target.port)
+            wire = await RawConnection.open(target.port)
             await wire.send(whole[:end])
             if end % 2:
                 wire.writer.write_eof()
@@ -220,7 +220,7 @@ def test_clients_that_leave_half_way(target: Target) -> None:
                 wire.writer.transport.abort()
             await wire.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_paths_of_all_sorts(target: Target) -> None:
@@ -403,8 +403,8 @@ def test_many_random_bytes(target: Target, seed: int) -> None:
 
 
 @asynccontextmanager
-async def watching(target: Target) -> AsyncIterator[Wire]:
-    wire = await Wire.open(target.port)
+async def watching(target: Target) -> AsyncIterator[RawConnection]:
+    wire = await RawConnection.open(target.port)
     await wire.send(target.request("GET", f"{MAPS}?watch=1"))
     await wire.reader.readuntil(b"\r\n\r\n")
     yield wire
@@ -412,7 +412,7 @@ async def watching(target: Target) -> AsyncIterator[Wire]:
 
 
 def test_watchers_come_and_go(target: Target) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async def follow(number: int) -> None:
             async with watching(target) as wire:
                 if number % 3:
@@ -424,5 +424,5 @@ def test_watchers_come_and_go(target: Target) -> None:
             await asyncio.gather(*(follow(number) for number in range(150)))
             await exchange(target.port, [target.create("seen")])
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert target.plain._watch_limiter.open < 150

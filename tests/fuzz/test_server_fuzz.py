@@ -102,7 +102,7 @@ def test_controllers_under_many_random_requests(seed: int, caplog: pytest.LogCap
 # -- the same by properties, which shrink to what is wrong
 
 
-class Stage:
+class SharedServer:
     """A world that lasts for all examples of a test."""
 
     def __init__(self) -> None:
@@ -125,8 +125,8 @@ class Stage:
 
 
 @pytest.fixture(scope="module")
-def stage() -> Iterator[Stage]:
-    found = Stage()
+def shared() -> Iterator[SharedServer]:
+    found = SharedServer()
     yield found
     found.close()
 
@@ -154,13 +154,13 @@ json_values = st.recursive(
     method=st.sampled_from(["POST", "PUT", "DELETE"]),
     data=st.data(),
 )
-def test_any_body(stage: Stage, place: str, method: str, data: st.DataObject) -> None:
+def test_any_body(shared: SharedServer, place: str, method: str, data: st.DataObject) -> None:
     media = data.draw(st.sampled_from([JSON, YAML, PROTOBUF]))
     body = data.draw(st.binary(max_size=60) | st.builds(lambda tree: json.dumps(tree).encode(), json_values))
     if media == PROTOBUF and data.draw(st.booleans()):
         body = b"k8s\x00" + body
     path = place if method == "POST" else f"{place}/first"
-    stage.send(method, path, body, {"dryRun": "All"} if method == "DELETE" else {}, content_type=media)
+    shared.send(method, path, body, {"dryRun": "All"} if method == "DELETE" else {}, content_type=media)
 
 
 def pieces_of(tree: Any) -> st.SearchStrategy[Any]:
@@ -177,13 +177,15 @@ def pieces_of(tree: Any) -> st.SearchStrategy[Any]:
 @given(
     key=st.sampled_from(sorted(PLACES)), kind=st.sampled_from(["merge", "strategic", "apply"]), data=st.data()
 )
-def test_any_patch_of_trees(stage: Stage, key: str, kind: str, data: st.DataObject) -> None:
+def test_any_patch_of_trees(shared: SharedServer, key: str, kind: str, data: st.DataObject) -> None:
     version, object_kind, _, rest = TEMPLATES[key]
     patch = data.draw(pieces_of({"metadata": {"labels": {"a": "b"}, "finalizers": ["a.b/c"]}, **rest}))
     if kind == "apply" and isinstance(patch, dict):
         patch = {"apiVersion": version, "kind": object_kind, **patch}
     query = {"fieldManager": "me", "force": "true"} if kind == "apply" else {"dryRun": "All"}
-    stage.send("PATCH", f"{PLACES[key]}/first", json.dumps(patch).encode(), query, content_type=PATCHES[kind])
+    shared.send(
+        "PATCH", f"{PLACES[key]}/first", json.dumps(patch).encode(), query, content_type=PATCHES[kind]
+    )
 
 
 pointers = st.lists(
@@ -198,8 +200,8 @@ operations = st.fixed_dictionaries(
 
 @settings(max_examples=100)
 @given(key=st.sampled_from(sorted(PLACES)), patch=st.lists(operations, max_size=4))
-def test_any_patch_of_operations(stage: Stage, key: str, patch: list[Any]) -> None:
-    stage.send("PATCH", f"{PLACES[key]}/first", json.dumps(patch).encode(), content_type=PATCHES["json"])
+def test_any_patch_of_operations(shared: SharedServer, key: str, patch: list[Any]) -> None:
+    shared.send("PATCH", f"{PLACES[key]}/first", json.dumps(patch).encode(), content_type=PATCHES["json"])
 
 
 @settings(max_examples=200)
@@ -216,8 +218,8 @@ def test_any_patch_of_operations(stage: Stage, key: str, patch: list[Any]) -> No
     ),
     accept=st.sampled_from(ACCEPTS) | st.text("aj/*;,=q01. ", max_size=20),
 )
-def test_any_parameters(stage: Stage, path: str, query: dict[str, str], accept: str) -> None:
-    stage.send("GET", path, b"", query, accept=accept)
+def test_any_parameters(shared: SharedServer, path: str, query: dict[str, str], accept: str) -> None:
+    shared.send("GET", path, b"", query, accept=accept)
 
 
 @settings(max_examples=100)
@@ -226,8 +228,8 @@ def test_any_parameters(stage: Stage, path: str, query: dict[str, str], accept: 
     parts=st.lists(names, max_size=6),
     api=st.booleans(),
 )
-def test_any_path(stage: Stage, method: str, parts: list[str], api: bool) -> None:
-    stage.send(method, ("/api/v1/" if api else "/") + "/".join(parts), b"{}")
+def test_any_path(shared: SharedServer, method: str, parts: list[str], api: bool) -> None:
+    shared.send(method, ("/api/v1/" if api else "/") + "/".join(parts), b"{}")
 
 
 # -- large bodies: time grows with their length and not faster
@@ -309,12 +311,12 @@ LARGE: dict[str, Callable[[int], tuple[str, Any]]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LARGE)
-def test_large_bodies_take_time_by_their_length(stage: Stage, name: str) -> None:
+def test_large_bodies_take_time_by_their_length(shared: SharedServer, name: str) -> None:
     def measure(count: int) -> float:
         path, tree = LARGE[name](count)
         body = json.dumps(tree).encode()
         began = time.process_time()
-        stage.send("POST", path, body, {"dryRun": "All"})
+        shared.send("POST", path, body, {"dryRun": "All"})
         return time.process_time() - began
 
     measure(10)

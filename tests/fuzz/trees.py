@@ -168,7 +168,7 @@ QUANTITIES = (
 _DEEPEST = 7
 
 
-class Grower:
+class TreeGenerator:
     """Grows values; `wrong` is how likely each of them is of another kind than its place."""
 
     def __init__(self, dice: Random, wrong: float = 0.01) -> None:

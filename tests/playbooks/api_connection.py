@@ -13,7 +13,7 @@ from plimsoll.errors import UnreachableError
 T = TypeVar("T")
 
 
-class Line:
+class ApiConnection:
     """A transport. What is under way when it is cut may have reached the server or not."""
 
     def __init__(self, inner: Transport) -> None:
@@ -25,7 +25,7 @@ class Line:
     def cut(self) -> None:
         self._cut.set()
 
-    def mend(self) -> None:
+    def restore(self) -> None:
         self._cut.clear()
 
     async def send(self, request: Request) -> Reply:

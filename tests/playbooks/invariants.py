@@ -8,56 +8,56 @@ from typing import Any
 
 from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.node.containers import ContainerPhase
-from tests.playbooks.world import SECONDS, Tree, World
+from tests.playbooks.node_harness import SECONDS, NodeHarness, Tree
 
 TERMINAL = ("Succeeded", "Failed")
 
 
-async def quiet(world: World, seconds: float = SECONDS) -> None:
+async def quiet(harness: NodeHarness, seconds: float = SECONDS) -> None:
     """Wait until everything is as it has to be."""
     deadline = time.monotonic() + seconds
     while True:
-        found = await find_violations(world)
-        assert not world.wrongs, world.wrongs
+        found = await find_violations(harness)
+        assert not harness.wrongs, harness.wrongs
         if not found:
             return
         assert time.monotonic() < deadline, found
         await asyncio.sleep(0.02)
 
 
-async def find_violations(world: World) -> list[str]:
+async def find_violations(harness: NodeHarness) -> list[str]:
     """Return the violated invariants."""
-    wrong = [*_driver(world)]
-    if world.up:
-        wrong += _agent(world)
-        if not world.away:
-            wrong += _api(world, await world.pods())
+    wrong = [*_driver(harness)]
+    if harness.up:
+        wrong += _agent(harness)
+        if not harness.away:
+            wrong += _api(harness, await harness.pods())
     return wrong
 
 
-def _driver(world: World) -> list[str]:
+def _driver(harness: NodeHarness) -> list[str]:
     """Whatever happens: a driver holds nothing that is not on record, and keeps what containers use."""
-    disk, held = world.recorded(), world.driver.held
+    disk, held = harness.recorded(), harness.driver.held
     wrong = [f"the driver holds {name}, which nobody knows" for uid, name in held.items() if uid not in disk]
     wrong += [
         f"{row['name']} is ready on record, and not held"
         for uid, row in disk.items()
         if row.get("ready") and uid not in held
     ]
-    if world.driver.files() != set(held):
-        wrong.append(f"CDI files are {world.driver.files()}, not {set(held)}")
+    if harness.driver.files() != set(held):
+        wrong.append(f"CDI files are {harness.driver.files()}, not {set(held)}")
     return wrong
 
 
-def _agent(world: World) -> list[str]:
+def _agent(harness: NodeHarness) -> list[str]:
     """Check that the agent's state agrees with its checkpoints and with itself."""
-    agent = world.agent
+    agent = harness.agent
     own, wrong = agent.components, []
     claim_cache = {claim.ref.uid: claim for claim in own.claim_cache.claims()}
-    if set(claim_cache) != set(world.recorded()):
-        wrong.append(f"the claim cache has claims {set(claim_cache)}, the record {set(world.recorded())}")
-    if list(agent.admission_handler.admitted_uids) != world.admitted():
-        wrong.append(f"let in are {agent.admission_handler.admitted_uids}, on record {world.admitted()}")
+    if set(claim_cache) != set(harness.recorded()):
+        wrong.append(f"the claim cache has claims {set(claim_cache)}, the record {set(harness.recorded())}")
+    if list(agent.admission_handler.admitted_uids) != harness.admitted():
+        wrong.append(f"let in are {agent.admission_handler.admitted_uids}, on record {harness.admitted()}")
     wrong += [str(each) for each in agent.admission_handler.ledger.verify()]
     sandboxes = {each.uid for each in own.runtime.sandboxes() if each.running}
     if not sandboxes <= set(agent.admission_handler.admitted_uids):
@@ -68,15 +68,15 @@ def _agent(world: World) -> list[str]:
     for claim in claim_cache.values():
         if not claim.pods:
             wrong.append(f"{claim.ref.name} is held for nobody")
-    left = [path.name for path in world.layout.root.iterdir() if path.name.startswith(".")]
-    if left or (world.layout.quarantine.exists() and not world.damaged):
+    left = [path.name for path in harness.layout.root.iterdir() if path.name.startswith(".")]
+    if left or (harness.layout.quarantine.exists() and not harness.damaged):
         wrong.append(f"files are left: {left or 'quarantine'}")
     return wrong
 
 
-def _api(world: World, pods: list[Tree]) -> list[str]:
+def _api(harness: NodeHarness, pods: list[Tree]) -> list[str]:
     """Check that the API reports the actual state of pods, and that pods are as desired."""
-    agent, wrong = world.agent, []
+    agent, wrong = harness.agent, []
     own = agent.components
     uids = {tree["metadata"]["uid"] for tree in pods}
     if {pod_key(pod) for pod in agent.pods()} != uids:
@@ -85,17 +85,17 @@ def _api(world: World, pods: list[Tree]) -> list[str]:
         ("sandboxes", {each.uid for each in own.runtime.sandboxes()}),
         ("workers", set(agent._workers)),
         ("cgroups", set(own.cgroups.pods())),
-        ("folders", {path.name for path in world.layout.pods.glob("*")}),
+        ("folders", {path.name for path in harness.layout.pods.glob("*")}),
     ):
         if not known <= uids:
             wrong.append(f"{what} of pods that are gone: {known - uids}")
     for tree in pods:
-        wrong += [f"{tree['metadata']['name']}: {each}" for each in _pod(world, tree)]
+        wrong += [f"{tree['metadata']['name']}: {each}" for each in _pod(harness, tree)]
     return wrong
 
 
-def _pod(world: World, tree: Tree) -> list[str]:
-    agent, wrong = world.agent, []
+def _pod(harness: NodeHarness, tree: Tree) -> list[str]:
+    agent, wrong = harness.agent, []
     own, meta, status = agent.components, tree["metadata"], tree.get("status", {})
     uid, phase = meta["uid"], status.get("phase")
     states = [state for state in own.runtime.containers(uid) if state.phase is ContainerPhase.RUNNING]
@@ -126,7 +126,7 @@ def _pod(world: World, tree: Tree) -> list[str]:
         return wrong
     if uid not in agent.admission_handler:
         wrong.append("it is neither let in nor refused")
-    stuck = _blocked(world, tree)
+    stuck = _blocked(harness, tree)
     if meta.get("deletionTimestamp"):
         if not stuck:
             wrong.append("it is still there")
@@ -135,7 +135,7 @@ def _pod(world: World, tree: Tree) -> list[str]:
         if phase != "Running":
             wrong.append(f"it runs, and its phase is {phase}")
         wanted = {
-            world.claims[each["resourceClaimName"]]["metadata"]["uid"]
+            harness.claims[each["resourceClaimName"]]["metadata"]["uid"]
             for each in tree["spec"].get("resourceClaims", ())
         }
         if {claim.ref.uid for claim in claims if claim.ready} != wanted:
@@ -145,8 +145,8 @@ def _pod(world: World, tree: Tree) -> list[str]:
     return wrong
 
 
-def _blocked(world: World, tree: dict[str, Any]) -> bool:
+def _blocked(harness: NodeHarness, tree: dict[str, Any]) -> bool:
     """Return whether a pod cannot proceed because of its driver."""
     names = {each["resourceClaimName"] for each in tree["spec"].get("resourceClaims", ())}
-    driver = world.driver
+    driver = harness.driver
     return bool(names) and (not driver.up or not driver.gate.is_set() or bool(names & driver.refuses))

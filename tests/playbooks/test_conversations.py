@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.playbooks.script import CONVERSATIONS, play
+from tests.playbooks.script import CONVERSATIONS, run_script
 
 
 @pytest.mark.parametrize("script", CONVERSATIONS.values(), ids=list(CONVERSATIONS))
 def test_conversation(script: str) -> None:
-    play(script)
+    run_script(script)

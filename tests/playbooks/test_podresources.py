@@ -16,15 +16,15 @@ from plimsoll.api.gates import Gates
 from plimsoll.protocols import rpc
 from plimsoll.protocols.messages import podresources_v1 as v1
 from tests.playbooks.invariants import quiet
-from tests.playbooks.test_room import tell
-from tests.playbooks.world import World
+from tests.playbooks.node_harness import NodeHarness
+from tests.playbooks.test_room import run_scenario
 
 _LIST, _GET = (rpc.method_of(v1.DESCRIPTOR, "PodResourcesLister", name) for name in ("List", "Get"))
 
 
-async def list_pods(world: World) -> dict[str, Any]:
+async def list_pods(harness: NodeHarness) -> dict[str, Any]:
     """All pods by name, over the socket."""
-    channel = rpc.dial(world.layout.pod_resources)
+    channel = rpc.dial(harness.layout.pod_resources)
     try:
         answer = await rpc.call(channel, _LIST, v1.ListPodResourcesRequest(), timeout=5)
         assert len({(pod.namespace, pod.name) for pod in answer.pod_resources}) == len(answer.pod_resources)
@@ -33,9 +33,9 @@ async def list_pods(world: World) -> dict[str, Any]:
         await rpc.close(channel)
 
 
-async def get_pod(world: World, name: str, namespace: str = "default") -> Any:
+async def get_pod(harness: NodeHarness, name: str, namespace: str = "default") -> Any:
     """One pod over the socket, or the text of the error."""
-    channel = rpc.dial(world.layout.pod_resources)
+    channel = rpc.dial(harness.layout.pod_resources)
     try:
         request = v1.GetPodResourcesRequest(pod_name=name, pod_namespace=namespace)
         return (await rpc.call(channel, _GET, request, timeout=5)).pod_resources
@@ -49,13 +49,13 @@ def not_found(name: str) -> str:
     return f"pod {name} in namespace default not found"
 
 
-async def agree(world: World) -> dict[str, Any]:
+async def agree(harness: NodeHarness) -> dict[str, Any]:
     """Check that List, Get, the API and the driver agree; return what is listed."""
-    await quiet(world)
-    listed = await list_pods(world)
+    await quiet(harness)
+    listed = await list_pods(harness)
     for name, pod in listed.items():
-        assert await get_pod(world, name) == pod
-    alive = [tree for tree in await world.pods() if tree["status"]["phase"] in ("Pending", "Running")]
+        assert await get_pod(harness, name) == pod
+    alive = [tree for tree in await harness.pods() if tree["status"]["phase"] in ("Pending", "Running")]
     assert set(listed) == {tree["metadata"]["name"] for tree in alive}
     for tree in alive:
         shown = {each.name: each for each in listed[tree["metadata"]["name"]].containers}
@@ -66,17 +66,17 @@ async def agree(world: World) -> dict[str, Any]:
             found = shown[container["name"]].dynamic_resources
             assert [each.claim_name for each in found] == sorted(used, key=list(names.values()).index)
             for claim in found:
-                uid = world.claims[claim.claim_name]["metadata"]["uid"]
+                uid = harness.claims[claim.claim_name]["metadata"]["uid"]
                 (resource,) = claim.claim_resources
                 assert claim.claim_namespace == "default"
-                assert uid in world.driver.held
+                assert uid in harness.driver.held
                 assert (resource.driver_name, resource.pool_name, resource.device_name) == (
-                    world.driver.name,
+                    harness.driver.name,
                     "pool",
                     f"dev-{claim.claim_name}",
                 )
-                assert [each.name for each in resource.cdi_devices] == [f"{world.driver.name}/claim={uid}"]
-                assert resource.share_id == (world.driver.share_id or "")
+                assert [each.name for each in resource.cdi_devices] == [f"{harness.driver.name}/claim={uid}"]
+                assert resource.share_id == (harness.driver.share_id or "")
     return listed
 
 
@@ -85,108 +85,108 @@ def container(name: str, *claims: str) -> dict[str, Any]:
 
 
 def test_pods_come_and_go() -> None:
-    async def story(world: World) -> None:
-        world.driver.share_id = "11111111-2222-3333-4444-555555555555"
-        assert await agree(world) == {}
-        await world.pod(
+    async def scenario(harness: NodeHarness) -> None:
+        harness.driver.share_id = "11111111-2222-3333-4444-555555555555"
+        assert await agree(harness) == {}
+        await harness.pod(
             "several", "a", "b", "c", containers=[container("one", "b", "a"), container("two", "c")]
         )
-        await world.pod("plain")
-        await world.pod("sharing", "a", containers=[container("one", "a"), container("without")])
+        await harness.pod("plain")
+        await harness.pod("sharing", "a", containers=[container("one", "a"), container("without")])
         for name in ("several", "plain", "sharing"):
-            await world.runs(name)
-        listed = await agree(world)
+            await harness.runs(name)
+        listed = await agree(harness)
         assert sorted(listed) == ["plain", "several", "sharing"]
         assert [len(each.dynamic_resources) for each in listed["several"].containers] == [2, 1]
         assert [len(each.dynamic_resources) for each in listed["sharing"].containers] == [1, 0]
         assert not listed["plain"].containers[0].dynamic_resources
-        await world.delete("several")
-        await world.gone("several")
-        assert sorted(await agree(world)) == ["plain", "sharing"]
-        assert await get_pod(world, "several") == not_found("several")
+        await harness.delete("several")
+        await harness.gone("several")
+        assert sorted(await agree(harness)) == ["plain", "sharing"]
+        assert await get_pod(harness, "several") == not_found("several")
 
-    tell(story)
+    run_scenario(scenario)
 
 
 def test_terminated_and_unknown_pods() -> None:
-    async def story(world: World) -> None:
-        await world.pod("done", "a", restartPolicy="Never")
-        await world.pod("failed", restartPolicy="Never")
-        await world.pod("stays", "b")
-        await world.pod("large", cpu="100")
+    async def scenario(harness: NodeHarness) -> None:
+        await harness.pod("done", "a", restartPolicy="Never")
+        await harness.pod("failed", restartPolicy="Never")
+        await harness.pod("stays", "b")
+        await harness.pod("large", cpu="100")
         for name in ("done", "failed", "stays"):
-            await world.runs(name)
-        await world.ended("large")
-        await world.crash("done", 0)
-        await world.crash("failed", 3)
-        await world.ended("done", "Succeeded")
-        await world.ended("failed")
-        assert list(await agree(world)) == ["stays"]
+            await harness.runs(name)
+        await harness.ended("large")
+        await harness.crash("done", 0)
+        await harness.crash("failed", 3)
+        await harness.ended("done", "Succeeded")
+        await harness.ended("failed")
+        assert list(await agree(harness)) == ["stays"]
         for name in ("done", "failed", "large", "unknown", "no name\n", ""):
-            assert await get_pod(world, name) == not_found(name)
-        assert await get_pod(world, "stays", "kube-system") == (
+            assert await get_pod(harness, name) == not_found(name)
+        assert await get_pod(harness, "stays", "kube-system") == (
             "pod stays in namespace kube-system not found"
         )
 
-    tell(story)
+    run_scenario(scenario)
 
 
 def test_drivers_and_agents_come_and_go() -> None:
-    async def story(world: World) -> None:
-        await world.pod("p", "a")
-        await world.runs("p")
-        before = await agree(world)
-        await world.driver.die()
-        assert await agree(world) == before, "no driver is asked"
-        await world.stop_agent()
-        assert not world.layout.pod_resources.exists()
-        await world.start_agent()
-        assert await agree(world) == before, "from the record"
-        await world.kill_agent()
-        await world.start_agent()
-        assert await agree(world) == before
-        await world.pod("q", "b")
-        await world.sees("q", lambda tree: tree and tree["status"]["phase"] == "Pending")
-        await world.until(lambda: len(world.agent.admission_handler.admitted_uids) == 2, "q is let in")
-        listed = await list_pods(world)
+    async def scenario(harness: NodeHarness) -> None:
+        await harness.pod("p", "a")
+        await harness.runs("p")
+        before = await agree(harness)
+        await harness.driver.die()
+        assert await agree(harness) == before, "no driver is asked"
+        await harness.stop_agent()
+        assert not harness.layout.pod_resources.exists()
+        await harness.start_agent()
+        assert await agree(harness) == before, "from the record"
+        await harness.kill_agent()
+        await harness.start_agent()
+        assert await agree(harness) == before
+        await harness.pod("q", "b")
+        await harness.sees("q", lambda tree: tree and tree["status"]["phase"] == "Pending")
+        await harness.until(lambda: len(harness.agent.admission_handler.admitted_uids) == 2, "q is let in")
+        listed = await list_pods(harness)
         assert sorted(listed) == ["p", "q"]
         assert not _devices(listed["q"]), "not prepared yet"
-        await world.driver.come()
-        await world.runs("q")
-        await agree(world)
-        world.cut()
-        assert sorted(await list_pods(world)) == ["p", "q"]
-        world.mend()
+        await harness.driver.come()
+        await harness.runs("q")
+        await agree(harness)
+        harness.cut()
+        assert sorted(await list_pods(harness)) == ["p", "q"]
+        harness.restore()
 
-    tell(story)
+    run_scenario(scenario)
 
 
 def test_while_pods_come_and_go_list_and_get_never_contradict() -> None:
     """Asked in the same moment, both are of the same moment; and no half of a pod is ever seen."""
 
-    async def story(world: World) -> None:
+    async def scenario(harness: NodeHarness) -> None:
         end = asyncio.Event()
 
         async def ask() -> int:
             rounds = 0
             while not end.is_set():
-                listed = await list_pods(world)
+                listed = await list_pods(harness)
                 for name, pod in listed.items():
-                    found = await get_pod(world, name)
+                    found = await get_pod(harness, name)
                     assert found in (pod, not_found(name)) or _more(found, pod)
                 rounds += 1
             return rounds
 
         asking = [asyncio.create_task(ask()) for _ in range(3)]
         for number in range(8):
-            await world.pod(f"p{number}", f"a{number}")
+            await harness.pod(f"p{number}", f"a{number}")
             if number >= 2:
-                await world.runs(f"p{number - 2}")
-                await world.delete(f"p{number - 2}", force=number % 2 == 0)
+                await harness.runs(f"p{number - 2}")
+                await harness.delete(f"p{number - 2}", force=number % 2 == 0)
         end.set()
         assert min(await asyncio.gather(*asking)) > 2
 
-    tell(story)
+    run_scenario(scenario)
 
 
 def _devices(pod: Any) -> list[Any]:
@@ -211,13 +211,13 @@ def _more(found: Any, listed: Any) -> bool:
     ],
 )
 def test_gates(gates: dict[str, bool], gets: bool, claims: bool) -> None:
-    async def story(world: World) -> None:
-        await world.pod("p", "a")
-        await world.runs("p")
-        await quiet(world)
-        listed = await list_pods(world)
+    async def scenario(harness: NodeHarness) -> None:
+        await harness.pod("p", "a")
+        await harness.runs("p")
+        await quiet(harness)
+        listed = await list_pods(harness)
         assert bool(listed["p"].containers[0].dynamic_resources) == claims
-        found = await get_pod(world, "p")
+        found = await get_pod(harness, "p")
         assert found == (listed["p"] if gets else "PodResources API Get method disabled")
 
-    tell(story, gates=Gates.of(gates))
+    run_scenario(scenario, gates=Gates.of(gates))

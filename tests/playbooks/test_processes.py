@@ -10,9 +10,9 @@ import pytest
 
 from plimsoll.node.containers import ContainerPhase
 from tests.playbooks.invariants import quiet
-from tests.playbooks.script import CONVERSATIONS, play
-from tests.playbooks.test_room import tell
-from tests.playbooks.world import World
+from tests.playbooks.node_harness import NodeHarness
+from tests.playbooks.script import CONVERSATIONS, run_script
+from tests.playbooks.test_room import run_scenario
 
 #: A process that ends with 0 on SIGUSR1; limits are shown as a plan, so that anybody can run this.
 _COMMAND = ("/bin/sh", "-c", "trap 'exit 0' USR1; while :; do sleep 0.05; done")
@@ -40,7 +40,7 @@ PLAYED = [
 
 @pytest.mark.parametrize("name", PLAYED)
 def test_conversation(name: str) -> None:
-    play(CONVERSATIONS[name], **PROCESSES)
+    run_script(CONVERSATIONS[name], **PROCESSES)
 
 
 def _runs(pid: int) -> bool:
@@ -50,44 +50,44 @@ def _runs(pid: int) -> bool:
         return False
 
 
-async def pid_of(world: World, name: str) -> int:
-    states = world.runtime.containers(await world.uid(name))
+async def pid_of(harness: NodeHarness, name: str) -> int:
+    states = harness.runtime.containers(await harness.uid(name))
     (pid,) = [state.pid for state in states if state.phase is ContainerPhase.RUNNING]
     return pid
 
 
 def test_processes_have_what_their_claims_give_them_and_are_adopted() -> None:
-    async def story(world: World) -> None:
-        await world.pod("p", "a")
-        await world.runs("p")
-        pid = await pid_of(world, "p")
+    async def scenario(harness: NodeHarness) -> None:
+        await harness.pod("p", "a")
+        await harness.runs("p")
+        pid = await pid_of(harness, "p")
         assert b"CLAIM=a\0" in Path(f"/proc/{pid}/environ").read_bytes()
-        for how in (world.stop_agent, world.kill_agent):
+        for how in (harness.stop_agent, harness.kill_agent):
             await how()
             assert _runs(pid)
-            await world.start_agent()
-            await quiet(world)
-            assert await pid_of(world, "p") == pid
-        world.cut()
-        await world.crash("p")
-        await world.until(lambda: not _runs(pid), "the end")
-        world.mend()
-        await world.until(
-            lambda: world.starts(world.agent.admission_handler.admitted_uids[0]) == 2, "a restart"
+            await harness.start_agent()
+            await quiet(harness)
+            assert await pid_of(harness, "p") == pid
+        harness.cut()
+        await harness.crash("p")
+        await harness.until(lambda: not _runs(pid), "the end")
+        harness.restore()
+        await harness.until(
+            lambda: harness.starts(harness.agent.admission_handler.admitted_uids[0]) == 2, "a restart"
         )
-        await world.runs("p")
-        await quiet(world)
-        again = await pid_of(world, "p")
+        await harness.runs("p")
+        await quiet(harness)
+        again = await pid_of(harness, "p")
         assert b"CLAIM=a\0" in Path(f"/proc/{again}/environ").read_bytes()
-        assert world.driver.count("prepare", "a") == 1
+        assert harness.driver.count("prepare", "a") == 1
 
-    tell(story, **PROCESSES)
+    run_scenario(scenario, **PROCESSES)
 
 
 @pytest.mark.parametrize("force", [False, True])
 @pytest.mark.parametrize("down", [False, True])
 def test_a_claim_is_released_after_its_process_is_gone(force: bool, down: bool) -> None:
-    async def story(world: World) -> None:
+    async def scenario(harness: NodeHarness) -> None:
         stubborn = "trap '' TERM; while :; do sleep 0.05; done"
         container = {
             "name": "c",
@@ -95,20 +95,20 @@ def test_a_claim_is_released_after_its_process_is_gone(force: bool, down: bool) 
             "command": ["/bin/sh", "-c", stubborn],
             "resources": {"claims": [{"name": "a"}]},
         }
-        await world.pod("p", "a", containers=[container])
-        await world.runs("p")
-        pid = await pid_of(world, "p")
+        await harness.pod("p", "a", containers=[container])
+        await harness.runs("p")
+        pid = await pid_of(harness, "p")
         state: list[bool] = []
-        world.driver.on_release = lambda: state.append(_runs(pid))
+        harness.driver.on_release = lambda: state.append(_runs(pid))
         if down:
-            await world.kill_agent()
-        await world.delete("p", force=force)
+            await harness.kill_agent()
+        await harness.delete("p", force=force)
         if down:
             assert _runs(pid)
-            await world.start_agent()
-        await world.until(lambda: state, "the release")
+            await harness.start_agent()
+        await harness.until(lambda: state, "the release")
         assert state == [False]
-        await world.gone("p")
+        await harness.gone("p")
         await asyncio.sleep(0)
 
-    tell(story, **PROCESSES)
+    run_scenario(scenario, **PROCESSES)

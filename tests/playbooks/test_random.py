@@ -11,50 +11,50 @@ from typing import Any
 import pytest
 
 from tests.playbooks.invariants import find_violations
+from tests.playbooks.node_harness import NodeHarness, running
 from tests.playbooks.script import clear, perform, settle
 from tests.playbooks.test_processes import PROCESSES
-from tests.playbooks.world import World, running
 
 CLAIMS = "abcd"
 
 
-class Player:
+class ActionGenerator:
     """Chooses what happens next."""
 
-    def __init__(self, world: World, dice: Random) -> None:
-        self.world = world
+    def __init__(self, harness: NodeHarness, dice: Random) -> None:
+        self.harness = harness
         self.dice = dice
         self.pods: set[str] = set()
-        self.told: list[str] = []
+        self.performed: list[str] = []
         self._names = iter(range(10_000))
 
     def choices(self) -> list[str]:
         """Return the possible next steps."""
-        world, dice = self.world, self.dice
+        harness, dice = self.harness, self.dice
         found = ["pod"] * (4 if len(self.pods) < 6 else 0)
         found += [f"claim {dice.choice(CLAIMS)} is made anew"]
         if self.pods:
             name = dice.choice(sorted(self.pods))
             found += [f"pod {name} is deleted"] * 2 + [f"pod {name} is forced off"]
-            if world.up or world.machine is not None:
+            if harness.up or harness.machine is not None:
                 found += [f"{name} crashes"] * 2 + [f"{name} exits"]
-        if world.up:
+        if harness.up:
             found += ["agent stops", "agent is killed", "agent is killed"]
         else:
             found += ["agent begins"] * 4
-        if world.driver.up:
+        if harness.driver.up:
             claim = dice.choice(CLAIMS)
             found += ["driver dies", "driver goes", f"driver refuses {claim}"]
             found += [f"driver breaks off {dice.choice(('at', 'after'))} {claim}"]
-            found += ["driver falls silent"] if world.driver.gate.is_set() else ["driver speaks"] * 4
-        elif world.driver.dead:
+            found += ["driver falls silent"] if harness.driver.gate.is_set() else ["driver speaks"] * 4
+        elif harness.driver.dead:
             found += ["driver comes"] * 4
-        if world.driver.refuses or world.driver.crashes:
+        if harness.driver.refuses or harness.driver.crashes:
             found += ["driver works"] * 3
-        found += ["api comes"] * 4 if world.away else ["api goes"]
-        if world.machine is not None:
-            found += ["starts wait"] if world.machine.gate.is_set() else ["starts go on"] * 4
-        if world.hold:
+        found += ["api comes"] * 4 if harness.away else ["api goes"]
+        if harness.machine is not None:
+            found += ["starts wait"] if harness.machine.gate.is_set() else ["starts go on"] * 4
+        if harness.hold:
             found += ["calls go on"] * 4
         else:
             found += [f"calls stop {dice.choice(('before the call', 'after the answer'))}"]
@@ -66,28 +66,28 @@ class Player:
             line = self._pod()
         elif line.startswith("pod ") or line.endswith((" crashes", " exits")):
             name = line.removeprefix("pod ").split(maxsplit=1)[0]
-            if await self.world.get(name) is None:
+            if await self.harness.get(name) is None:
                 self.pods.discard(name)
                 return
             if line.endswith(("deleted", "off")):
                 self.pods.discard(name)
         elif line.startswith("claim ") and not await self._is_unused(line.split()[1]):
             return
-        self.told.append(line)
-        if line == "driver goes" and not self.world.driver.gate.is_set():
-            await perform(self.world, "driver speaks")  # it would wait for its answers
-        await perform(self.world, line)
-        assert not self.world.wrongs, self.world.wrongs
+        self.performed.append(line)
+        if line == "driver goes" and not self.harness.driver.gate.is_set():
+            await perform(self.harness, "driver speaks")  # it would wait for its answers
+        await perform(self.harness, line)
+        assert not self.harness.wrongs, self.harness.wrongs
         await asyncio.sleep(self.dice.choice((0, 0, 0, 0.005, 0.02, 0.1)))
 
     async def _is_unused(self, claim: str) -> bool:
         """Return whether a claim exists and no pod of the API references it; the node may still hold it."""
         used = {
             each["resourceClaimName"]
-            for tree in await self.world.pods()
+            for tree in await self.harness.pods()
             for each in tree["spec"].get("resourceClaims", ())
         }
-        return claim in self.world.claims and claim not in used
+        return claim in self.harness.claims and claim not in used
 
     def _pod(self) -> str:
         name = f"p{next(self._names)}"
@@ -102,33 +102,33 @@ class Player:
 def converse(seed: int, rounds: int, steps: int, **settings: Any) -> None:
     """Rounds of random steps; after each, everything comes back and comes to rest."""
 
-    async def story() -> None:
-        async with running(**settings) as world:
-            player = Player(world, Random(seed))
+    async def scenario() -> None:
+        async with running(**settings) as harness:
+            player = ActionGenerator(harness, Random(seed))
             try:
                 for _ in range(rounds):
                     for _ in range(steps):
                         async with asyncio.timeout(20):
                             await player.step()
-                    player.told.append("-- rest")
-                    await settle(world, tidy=True)
-                    await _nothing_moves(world)
-                await clear(world)
+                    player.performed.append("-- rest")
+                    await settle(harness, tidy=True)
+                    await _nothing_moves(harness)
+                await clear(harness)
             except (AssertionError, TimeoutError) as error:
-                lines = "\n".join(player.told[-steps - 2 :])
+                lines = "\n".join(player.performed[-steps - 2 :])
                 raise AssertionError(f"seed {seed}, after:\n{lines}\n{error}") from error
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-async def _nothing_moves(world: World) -> None:
+async def _nothing_moves(harness: NodeHarness) -> None:
     """Check that an idle node calls no driver and starts no container."""
-    uids = [tree["metadata"]["uid"] for tree in await world.pods()]
-    before = len(world.driver.calls), [world.starts(uid) for uid in uids]
+    uids = [tree["metadata"]["uid"] for tree in await harness.pods()]
+    before = len(harness.driver.calls), [harness.starts(uid) for uid in uids]
     await asyncio.sleep(0.1)
-    assert not await find_violations(world)
-    after = len(world.driver.calls), [world.starts(uid) for uid in uids]
-    assert after == before, (before, after, world.driver.calls[before[0] :])
+    assert not await find_violations(harness)
+    after = len(harness.driver.calls), [harness.starts(uid) for uid in uids]
+    assert after == before, (before, after, harness.driver.calls[before[0] :])
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -1,7 +1,7 @@
 """The question commands as people call them, without starting a process for each.
 
-Owns `ask`, which runs `plimsoll ...` from its first line to its exit code, and `COMMANDS`, the questions
-that are asked of every input. An `Answer` is checked for the promises that hold whatever the input: an exit
+Owns `ask`, which runs `plimsoll ...` from its first line to its exit code, and `COMMANDS`, the questions that
+are asked of every input. An `CommandResult` is checked for the promises that hold whatever the input: an exit
 code of 0, 1 or 2, no traceback, no surprise, and if the question could not be asked one line, nothing else.
 """
 
@@ -47,7 +47,7 @@ FILE_COMMANDS: dict[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
-class Answer:
+class CommandResult:
     """How a command ended and what it wrote."""
 
     words: tuple[str, ...]
@@ -60,7 +60,7 @@ class Answer:
         """The lines on standard error that are no notes."""
         return [line for line in self.err.splitlines() if not line.startswith("note: ")]
 
-    def check(self) -> Answer:
+    def check(self) -> CommandResult:
         """What holds for every answer."""
         shown = f"{' '.join(self.words)}\n{self.out}\n{self.err}"
         assert self.code in (0, 1, 2), shown
@@ -92,7 +92,7 @@ class _Bytes(io.TextIOWrapper):
         return self.bytes.getvalue().decode(errors="surrogateescape")
 
 
-def ask(*words: str | Path, stdin: bytes = b"") -> Answer:
+def ask(*words: str | Path, stdin: bytes = b"") -> CommandResult:
     """Run a command to its end."""
     given = tuple(str(word) for word in words)
     out, err = _Bytes(), _Bytes()
@@ -105,4 +105,4 @@ def ask(*words: str | Path, stdin: bytes = b"") -> Answer:
         sys.stdin, sys.stdout, sys.stderr = kept
     code = ended.value.code
     assert isinstance(code, int), code
-    return Answer(given, code, out.text(), err.text())
+    return CommandResult(given, code, out.text(), err.text())

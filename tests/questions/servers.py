@@ -1,7 +1,7 @@
 """Small HTTP servers on this machine, well-behaved or not, and kubeconfigs that lead to them.
 
 Owns `Server`: a thread that answers each path by a rule, or not at all. What it serves by default is the
-plainest API a reader needs (`tests/unit/tools/cluster_state/world.py`), minus what it is to refuse.
+plainest API a reader needs (`tests/unit/tools/cluster_state/fake_api_server.py`), minus what it is to refuse.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from urllib.parse import parse_qsl, urlsplit
 import yaml
 
 from plimsoll.client.transport import Reply, Request
-from tests.unit.tools.cluster_state.world import World
+from tests.unit.tools.cluster_state.fake_api_server import FakeApiServer
 
 Tree = dict[str, Any]
 Rule = Callable[[str], Reply | None]
 
 
 class Server:
-    """Serves until the `with` ends. `rule` goes first; where it says None the world answers."""
+    """Serves until the `with` ends. `rule` goes first; where it says None the api_server answers."""
 
     def __init__(self, trees: list[Tree], rule: Rule = lambda path: None, tls: ssl.SSLContext | None = None):
-        self.world = World(trees)
+        self.api_server = FakeApiServer(trees)
         self.paths: list[str] = []
         self._rule = rule
         self._over = threading.Event()
@@ -68,7 +68,7 @@ class Server:
         ruled = self._rule(split.path)
         if ruled is not None:
             return ruled
-        return asyncio.run(self.world.send(Request("GET", split.path, tuple(parse_qsl(split.query)))))
+        return asyncio.run(self.api_server.send(Request("GET", split.path, tuple(parse_qsl(split.query)))))
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         server = self

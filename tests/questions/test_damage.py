@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.dumps import write_dump
 from tests.questions.asking import COMMANDS, FILE_COMMANDS, ask
-from tests.questions.worlds import rich_cluster
+from tests.questions.clusters import rich_cluster
 
 Way = tuple[Any, ...]
 WORLD = rich_cluster()

@@ -1,7 +1,7 @@
 """Objects that no sane cluster has: every command answers about them, or says in one line what is wrong.
 
-Each case changes the sound cluster of `worlds.py`. `TOLD` are those that must be refused, with what the line
-must name; all others must be answered, for a real cluster may well hold them.
+Each case changes the sound cluster of `clusters.py`. `REFUSED` are those that must be refused, with what the
+line must name; all others must be answered, for a real cluster may well hold them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pytest
 from plimsoll.tools.cluster_state import ClusterState
 from tests.dumps import big_cluster, make_cluster_state, write_dump
 from tests.questions.asking import COMMANDS, FILE_COMMANDS, ask, steering
-from tests.questions.worlds import NAMES, rich_cluster
+from tests.questions.clusters import NAMES, rich_cluster
 from tests.unit.tools.dashboard.pages import visiting
 
 Tree = dict[str, Any]
@@ -241,7 +241,7 @@ ODD: dict[str, Change] = {
     "times that are none": _set("parted", "metadata", "deletionTimestamp", "2026-01-01T00:00:00Z"),
     "a phase nobody knows": _set("parted", "status", "phase", "Perhaps"),
 }
-TOLD: dict[str, tuple[Change, str]] = {
+REFUSED: dict[str, tuple[Change, str]] = {
     "a text for a number": (_set("picky", "spec", "priority", "high"), "spec.priority"),
     "a number for a text": (_set("picky", "spec", "nodeName", 7), "spec.nodeName"),
     "a list for a map": (_set("picky", "spec", "nodeSelector", []), "spec.nodeSelector"),
@@ -271,9 +271,9 @@ def test_odd_objects_are_answered_about(name: str, tmp_path: Path) -> None:
             ask("explain", subject, "-f", path).check()
 
 
-@pytest.mark.parametrize("name", TOLD)
+@pytest.mark.parametrize("name", REFUSED)
 def test_what_is_no_object_is_told(name: str, tmp_path: Path) -> None:
-    change, wanted = TOLD[name]
+    change, wanted = REFUSED[name]
     trees = rich_cluster()
     change(trees)
     for form in ("json", "yaml"):
@@ -294,10 +294,10 @@ def test_colours_are_all_that_a_terminal_is_told(tmp_path: Path) -> None:
     for words in COMMANDS.values():
         if "-o" not in words or "wide" in words:
             answer = ask(*words, "-f", path, "--color", "always")
-            told = answer.out + answer.err
+            output = answer.out + answer.err
             for code in ("\x1b[0m", "\x1b[1m", "\x1b[2m", *(f"\x1b[3{digit}m" for digit in "1234")):
-                told = told.replace(code, "")
-            assert not steering(told), words
+                output = output.replace(code, "")
+            assert not steering(output), words
 
 
 PATHS = (

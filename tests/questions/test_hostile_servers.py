@@ -16,7 +16,7 @@ from plimsoll.client import kubeconfig as kubeconfigs
 from plimsoll.client.config import ClientConfig
 from plimsoll.client.transport import Reply
 from tests.dumps import big_cluster
-from tests.questions.asking import COMMANDS, FEW, Answer, ask
+from tests.questions.asking import COMMANDS, FEW, CommandResult, ask
 from tests.questions.servers import Server, refusal, write_kubeconfig
 
 ASKED = {name: COMMANDS[name] for name in FEW} | {"dashboard": ("dashboard", "--listen", "127.0.0.1:0")}
@@ -38,7 +38,7 @@ def _in_a_hurry(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def refused(answer: Answer, *wanted: str) -> None:
+def refused(answer: CommandResult, *wanted: str) -> None:
     answer.check()
     assert answer.code == 2, answer
     assert "secret-token" not in answer.err
@@ -170,7 +170,7 @@ def test_a_cluster_without_dynamic_resources(command: str, tmp_path: Path) -> No
     plain = [tree for tree in big_cluster(2) if tree["kind"] in ("Node", "Pod")]
     plain = [tree for tree in plain if "resourceClaims" not in tree["spec"]]
     with Server(plain) as server:
-        server.world.unserved = {
+        server.api_server.unserved = {
             "resourceslices",
             "resourceclaims",
             "resourceclaimtemplates",

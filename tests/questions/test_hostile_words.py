@@ -8,8 +8,8 @@ import pytest
 
 from tests.dumps import write_dump
 from tests.questions.asking import ask
+from tests.questions.clusters import rich_cluster
 from tests.questions.test_hostile_files import WRONG
-from tests.questions.worlds import rich_cluster
 
 #: Words -> what the line must say.
 WORDS: dict[tuple[str, ...], str] = {

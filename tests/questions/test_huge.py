@@ -65,10 +65,10 @@ def test_a_hundred_megabytes(form: str, tmp_path: Path) -> None:
             _, status, usage = os.wait4(asked.pid, 0)
             asked.returncode = os.waitstatus_to_exitcode(status)
             out.seek(0)
-            told = out.read()
-        assert asked.returncode == code, told
+            output = out.read()
+        assert asked.returncode == code, output
         assert usage.ru_maxrss * 1024 < TIMES * size + BESIDE, usage.ru_maxrss
-        assert f"{nodes:,} nodes" in told or "3 pods pending" in told, told
+        assert f"{nodes:,} nodes" in output or "3 pods pending" in output, output
 
 
 def test_a_hundred_megabytes_cut_off(tmp_path: Path) -> None:

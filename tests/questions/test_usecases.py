@@ -67,12 +67,12 @@ def test_no_question_fails(name: str) -> None:
     path = usecase_dump(name)
     waiting = [tree for tree in pods_of(name) if not tree["spec"].get("nodeName")]
     for words in COMMANDS.values():
-        told = ask(*words, "-f", path).check()
-        assert told.code in (0, 1), told
-        assert told.out, told
+        output = ask(*words, "-f", path).check()
+        assert output.code in (0, 1), output
+        assert output.out, output
     for words in FILE_COMMANDS.values():
-        told = ask(*words, "-f", path).check()
-        assert told.code in (0, 1) or name == "validation", told  # in which objects are wrong on purpose
+        output = ask(*words, "-f", path).check()
+        assert output.code in (0, 1) or name == "validation", output  # in which objects are wrong on purpose
     assert ask("explain", "-f", path).code == (1 if waiting else 0)
     for kind in ("top nodes", "policies"):
         assert ask(*COMMANDS[kind], "-f", path).code == 0
@@ -90,9 +90,9 @@ def test_json_and_standard_input(name: str, tmp_path: Path) -> None:
     as_json = tmp_path / "dump.json"
     as_json.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": usecase_trees(name)}))
     for words in (("top",), ("top", "claims"), ("policies",)):
-        told = ask(*words, "-f", usecase_dump(name)).out
-        assert ask(*words, "-f", "-", stdin=content).out == told
-        assert ask(*words, "-f", as_json).out == told
+        output = ask(*words, "-f", usecase_dump(name)).out
+        assert ask(*words, "-f", "-", stdin=content).out == output
+        assert ask(*words, "-f", as_json).out == output
 
 
 # -- what is charged
@@ -145,9 +145,9 @@ def test_top_comes_to_what_was_charged(name: str) -> None:
     for node in answer(name, "top", "nodes")["nodes"]:
         for row in node["resources"]:
             parts = [Quantity.parse(row[key]) for key in ("requests", "claims", "overhead")]
-            told = sum(parts, ZERO)
-            assert told == wanted.get(node["name"], {}).get(row["resource"], ZERO), (node["name"], row)
-            assert Quantity.parse(row["free"]) == Quantity.parse(row["allocatable"]) - told
+            output = sum(parts, ZERO)
+            assert output == wanted.get(node["name"], {}).get(row["resource"], ZERO), (node["name"], row)
+            assert Quantity.parse(row["free"]) == Quantity.parse(row["allocatable"]) - output
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -183,19 +183,19 @@ def test_explain_says_what_the_real_scheduler_said(name: str) -> None:
         if pod["spec"].get("nodeName"):
             continue
         full = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
-        told = answer(name, "explain", full)
+        output = answer(name, "explain", full)
         wanted = OTHERWISE.get((name, pod["metadata"]["name"])) or said_of(pod)
         assert wanted
-        assert told["verdict"] != "placed"
-        assert wanted in told["summary"], (full, told["summary"], said_of(pod))
-        assert told["fix"] or wanted == FITS, told
+        assert output["verdict"] != "placed"
+        assert wanted in output["summary"], (full, output["summary"], said_of(pod))
+        assert output["fix"] or wanted == FITS, output
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_whatif_as_the_stock_scheduler_says_so_too(name: str) -> None:
     """What upstream's books predict is what upstream did."""
-    told = answer(name, "whatif", "--as", "kube-1.36")["as"]["kube-1.36"]
-    fates = {each["pod"]: each for each in told["pods"]}
+    output = answer(name, "whatif", "--as", "kube-1.36")["as"]["kube-1.36"]
+    fates = {each["pod"]: each for each in output["pods"]}
     for pod in pods_of(name):
         full = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
         if pod["spec"].get("nodeName") or (name, pod["metadata"]["name"]) == ("preemption", "high-dra"):
@@ -209,13 +209,13 @@ def test_whatif_as_the_stock_scheduler_says_so_too(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_audit_finds_what_the_story_is_about(name: str) -> None:
-    told = answer(name, "audit")["findings"]
-    found = {(each["name"], each["subject"]) for each in told}
+    output = answer(name, "audit")["findings"]
+    found = {(each["name"], each["subject"]) for each in output}
     assert FOUND.get(name, set()) <= found, found
-    for each in told:
+    for each in output:
         assert each["message"], each
         assert each["fix"], each
-    errors = {each["name"] for each in told if each["severity"] == "error"}
+    errors = {each["name"] for each in output if each["severity"] == "error"}
     meant = {kind for kind, _ in FOUND.get(name, set())} | {"wrong-driver-charge"}
     assert errors <= meant, errors
 
@@ -230,5 +230,5 @@ def test_audit_finds_every_charge_of_a_wrong_driver() -> None:
         if entry["resources"]["cpu"] != right:
             wrong.add(f"Pod/{pod['metadata']['namespace']}/{pod['metadata']['name']}")
     assert wrong
-    told = answer(name, "audit")["findings"]
-    assert {each["subject"] for each in told if each["name"] == "wrong-driver-charge"} == wrong
+    output = answer(name, "audit")["findings"]
+    assert {each["subject"] for each in output if each["name"] == "wrong-driver-charge"} == wrong

@@ -53,8 +53,8 @@ def _files(programs: Sequence[str]) -> dict[str, str]:
         source = shutil.which(program)
         assert source, f"this machine has no {program}"
         found[f"/bin/{program}"] = source
-        told = subprocess.run(["ldd", source], capture_output=True, text=True).stdout
-        for line in told.splitlines():
+        output = subprocess.run(["ldd", source], capture_output=True, text=True).stdout
+        for line in output.splitlines():
             found |= {word: word for word in line.split() if word.startswith("/")}
     return found
 

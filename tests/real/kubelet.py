@@ -251,8 +251,8 @@ class RealNode:
         chain = {"cniVersion": "1.0.0", "name": "plain", "plugins": [{"type": "plain"}]}
         (folder / "cni/conf/10-plain.conflist").write_text(json.dumps(chain))
         runc = ASSETS / "runc"
-        told = subprocess.run([runc, "--version"], capture_output=True, text=True).stdout
-        if "libseccomp" not in told:
+        output = subprocess.run([runc, "--version"], capture_output=True, text=True).stdout
+        if "libseccomp" not in output:
             _write_program(folder / "runc", _WRAPPER.format(python=sys.executable, runc=str(runc)))
             runc = folder / "runc"
         (folder / "containerd.toml").write_text(_toml(self._containerd_settings(runc)))

@@ -131,9 +131,11 @@ class Oracle:
         made = [status.get("resourceClaimName") for status in pod["status"].get("resourceClaimStatuses", ())]
         named = [entry.get("resourceClaimName") for entry in pod["spec"].get("resourceClaims", ())]
         claims = [await self.client.get(RESOURCE_CLAIMS, each, NS) for each in {*made, *named} if each]
-        told = _refused(pod) or {}
+        condition = _refused(pod) or {}
         node = pod["spec"].get("nodeName", "")
-        return Decision(name, node, told.get("message", ""), told.get("reason", ""), pod, tuple(claims))
+        return Decision(
+            name, node, condition.get("message", ""), condition.get("reason", ""), pod, tuple(claims)
+        )
 
     async def _until(self, name: str, fine: Any) -> Tree:
         deadline = asyncio.get_running_loop().time() + SECONDS

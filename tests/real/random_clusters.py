@@ -26,7 +26,7 @@ DRIVERS = (POOL, CORES, GPU, PARTS, NIC, FABRIC)
 
 
 @dataclass
-class Story:
+class RandomCluster:
     """What there is before any pod, the pods that come first, and those that a prediction is made for."""
 
     seed: int
@@ -35,19 +35,19 @@ class Story:
     batch: list[Tree] = field(default_factory=list)
 
 
-def random_story(seed: int) -> Story:
-    return _Author(seed).write()
+def random_story(seed: int) -> RandomCluster:
+    return _Generator(seed).write()
 
 
-class _Author:
+class _Generator:
     def __init__(self, seed: int) -> None:
         self.chance = Random(seed)
-        self.story = Story(seed)
+        self.random_cluster = RandomCluster(seed)
         #: Drivers that devices were published for.
         self.drivers: list[str] = []
         self.claims: list[str] = []  # that pods share
 
-    def write(self) -> Story:
+    def write(self) -> RandomCluster:
         pick = self.chance
         names = [f"n{number}" for number in range(pick.randint(2, 6))]
         wanted = [driver for driver in DRIVERS if pick.random() < 0.55] or [POOL]
@@ -69,8 +69,8 @@ class _Author:
             alike = pods and self.often(0.25)
             pods.append(_again(pods[-1], f"p{number}") if alike else self._pod(f"p{number}"))
         cut = pick.randint(0, len(pods) // 2)
-        self.story.first, self.story.batch = pods[:cut], pods[cut:]
-        return self.story
+        self.random_cluster.first, self.random_cluster.batch = pods[:cut], pods[cut:]
+        return self.random_cluster
 
     def often(self, part: float) -> bool:
         return self.chance.random() < part
@@ -82,7 +82,9 @@ class _Author:
         version = "v1" if kind == "Node" else DRA
         metadata: Tree = {"name": name, **({"namespace": namespace} if namespace else {})}
         metadata |= rest.pop("metadata", {})
-        self.story.cluster.append({"apiVersion": version, "kind": kind, "metadata": metadata, **rest})
+        self.random_cluster.cluster.append(
+            {"apiVersion": version, "kind": kind, "metadata": metadata, **rest}
+        )
 
     # -- nodes
 

@@ -77,7 +77,7 @@ async def until(true: Callable[[], bool]) -> None:
             await asyncio.sleep(0.02)
 
 
-async def told(client: Client, name: str) -> dict[tuple[str, str], dict[str, Any]]:
+async def device_statuses(client: Client, name: str) -> dict[tuple[str, str], dict[str, Any]]:
     claim = await client.get(RESOURCE_CLAIMS, name, "default")
     return {
         (each["device"], each.get("shareID", "")): {key: each[key] for key in each if each[key] is not None}
@@ -94,7 +94,7 @@ def ask_kubectl(config: ClientConfig) -> str:
 
 
 def test_a_real_server_keeps_what_claims_tell(tmp_path: Path) -> None:
-    async def story(config: ClientConfig) -> None:
+    async def scenario(config: ClientConfig) -> None:
         async with Client.connect(config) as client, reporting(client) as reporter:
             shared = await add_claim(
                 client, "shared", grant(N0, "0-1", SHARES[0]), grant(N0, "2", SHARES[1]), grant(N1, "4", None)
@@ -107,7 +107,7 @@ def test_a_real_server_keeps_what_claims_tell(tmp_path: Path) -> None:
             reporter.set_statuses(build_device_statuses([shared, single], MACHINE))
             await until(lambda: reporter.synced)
             assert not reporter.problems
-            found = await told(client, "shared")
+            found = await device_statuses(client, "shared")
             assert found.pop(("gpu-0", "")) == theirs
             assert {key: each["data"] for key, each in found.items()} == {
                 (N0, SHARES[0]): {"cpuset": "0-1", "numaNodes": "0"},
@@ -125,7 +125,7 @@ def test_a_real_server_keeps_what_claims_tell(tmp_path: Path) -> None:
             await until(lambda: reporter.synced)
             reasons = {
                 key: each["conditions"][0]["reason"]
-                for key, each in (await told(client, "shared")).items()
+                for key, each in (await device_statuses(client, "shared")).items()
                 if "conditions" in each
             }
             assert reasons == {(N0, SHARES[0]): "Pinned", (N0, SHARES[1]): "Pinned", (N1, ""): "CPUsOffline"}
@@ -133,7 +133,7 @@ def test_a_real_server_keeps_what_claims_tell(tmp_path: Path) -> None:
             # Released: what others tell stays.
             reporter.set_statuses(build_device_statuses([single], MACHINE))
             await until(lambda: reporter.synced)
-            assert await told(client, "shared") == {("gpu-0", ""): theirs}
+            assert await device_statuses(client, "shared") == {("gpu-0", ""): theirs}
         async with Client.connect(config) as client, reporting(client) as reporter:
             reporter.set_statuses(build_device_statuses([single], MACHINE))
             await until(lambda: reporter.synced)
@@ -146,15 +146,15 @@ def test_a_real_server_keeps_what_claims_tell(tmp_path: Path) -> None:
             await until(lambda: reporter.synced)
             reporter.set_statuses([])
             await until(lambda: reporter.synced)
-            assert await told(client, "single") == {}
+            assert await device_statuses(client, "single") == {}
             assert (reporter.counters.written, reporter.problems) == (0, ())
 
     with run_apiserver(ASSETS, tmp_path) as config:
-        asyncio.run(story(config))
+        asyncio.run(scenario(config))
 
 
 def test_a_real_server_that_keeps_nothing_is_found_out(tmp_path: Path) -> None:
-    async def story(config: ClientConfig) -> None:
+    async def scenario(config: ClientConfig) -> None:
         async with Client.connect(config) as client, reporting(client) as reporter:
             holding = await add_claim(client, "c", grant("cpudev000", "0", None))
             reporter.set_statuses(build_device_statuses([holding], MACHINE))
@@ -163,4 +163,4 @@ def test_a_real_server_that_keeps_nothing_is_found_out(tmp_path: Path) -> None:
             assert "feature gate DRAResourceClaimDeviceStatus is off" in reporter.problems[0]
 
     with run_apiserver(ASSETS, tmp_path, gates=OFF) as config:
-        asyncio.run(story(config))
+        asyncio.run(scenario(config))

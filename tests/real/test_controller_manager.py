@@ -63,7 +63,7 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientConfig]:
     assert [one for one in manager.complaints() if not any(known in one for known in OVERTAKEN)] == []
 
 
-class Stage:
+class ControllerHarness:
     """Where a story is told: a namespace of its own on three machines."""
 
     def __init__(self, client: Client, namespace: str, machines: Machines) -> None:
@@ -126,19 +126,21 @@ class Stage:
         await until(settled)
 
 
-def run(config: ClientConfig, namespace: str, story: Callable[[Stage], Awaitable[None]]) -> None:
+def run(
+    config: ClientConfig, namespace: str, scenario: Callable[[ControllerHarness], Awaitable[None]]
+) -> None:
     """Tell a story; a namespace is in order once it has the account that pods run under."""
 
-    async def tell() -> None:
+    async def run() -> None:
         async with Client.connect(config) as client:
             head = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
             await client.create(NAMESPACES, head)
             async with Machines(client, "n1", "n2", "n3").running() as machines:
-                stage = Stage(client, namespace, machines)
-                await until(lambda: stage.all(SERVICE_ACCOUNTS))
-                await story(stage)
+                harness = ControllerHarness(client, namespace, machines)
+                await until(lambda: harness.all(SERVICE_ACCOUNTS))
+                await scenario(harness)
 
-    asyncio.run(tell())
+    asyncio.run(run())
 
 
 def has_condition(tree: Tree, kind: str) -> bool:
@@ -157,140 +159,140 @@ async def until(fine: Callable[[], Awaitable[Any]]) -> None:
 
 
 def test_a_deployment_grows_rolls_and_goes(config: ClientConfig) -> None:
-    async def story(stage: Stage) -> None:
-        client, namespace = stage.client, stage.namespace
-        await stage.create_workload(DEPLOYMENTS, replicas=3)
-        await stage.await_pods(DEPLOYMENTS, 3)
+    async def scenario(harness: ControllerHarness) -> None:
+        client, namespace = harness.client, harness.namespace
+        await harness.create_workload(DEPLOYMENTS, replicas=3)
+        await harness.await_pods(DEPLOYMENTS, 3)
         scale = {"spec": {"replicas": 5}}
         await client.patch(DEPLOYMENTS, "web", scale, namespace, subresource="scale")
-        await stage.await_pods(DEPLOYMENTS, 5)
+        await harness.await_pods(DEPLOYMENTS, 5)
         image = [{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "img:2"}]
         await client.patch(DEPLOYMENTS, "web", image, namespace, type="json")
-        await stage.await_pods(DEPLOYMENTS, 5, "img:2")
-        counts = sorted(one["spec"]["replicas"] for one in await stage.all(REPLICA_SETS))
+        await harness.await_pods(DEPLOYMENTS, 5, "img:2")
+        counts = sorted(one["spec"]["replicas"] for one in await harness.all(REPLICA_SETS))
         assert counts == [0, 5]
-        after = await stage.get(DEPLOYMENTS, "web")
+        after = await harness.get(DEPLOYMENTS, "web")
         assert after["status"]["observedGeneration"] == after["metadata"]["generation"]
         await client.delete(DEPLOYMENTS, "web", namespace, propagation="Foreground")
-        await stage.await_gone(DEPLOYMENTS, "web")
-        await stage.await_none(REPLICA_SETS, PODS)
+        await harness.await_gone(DEPLOYMENTS, "web")
+        await harness.await_none(REPLICA_SETS, PODS)
 
-    run(config, "deployments", story)
+    run(config, "deployments", scenario)
 
 
 def test_what_is_owned_stays_or_goes_after_its_owner(config: ClientConfig) -> None:
-    async def story(stage: Stage) -> None:
-        await stage.create_workload(DEPLOYMENTS, replicas=2)
-        await stage.await_pods(DEPLOYMENTS, 2)
-        await stage.client.delete(DEPLOYMENTS, "web", stage.namespace, propagation="Orphan")
-        await stage.await_gone(DEPLOYMENTS, "web")
-        (left,) = await stage.all(REPLICA_SETS)
+    async def scenario(harness: ControllerHarness) -> None:
+        await harness.create_workload(DEPLOYMENTS, replicas=2)
+        await harness.await_pods(DEPLOYMENTS, 2)
+        await harness.client.delete(DEPLOYMENTS, "web", harness.namespace, propagation="Orphan")
+        await harness.await_gone(DEPLOYMENTS, "web")
+        (left,) = await harness.all(REPLICA_SETS)
         assert "ownerReferences" not in left["metadata"]
         name = left["metadata"]["name"]
-        await stage.client.delete(REPLICA_SETS, name, stage.namespace, propagation="Background")
-        await stage.await_none(REPLICA_SETS, PODS)
+        await harness.client.delete(REPLICA_SETS, name, harness.namespace, propagation="Background")
+        await harness.await_none(REPLICA_SETS, PODS)
 
-    run(config, "garbage", story)
+    run(config, "garbage", scenario)
 
 
 def test_a_stateful_set_starts_in_order(config: ClientConfig) -> None:
-    async def story(stage: Stage) -> None:
-        await stage.create_workload(STATEFUL_SETS, replicas=3, serviceName="web")
-        await stage.await_pods(STATEFUL_SETS, 3)
-        order = [name for name in stage.machines.order if name.startswith("stateful/")]
+    async def scenario(harness: ControllerHarness) -> None:
+        await harness.create_workload(STATEFUL_SETS, replicas=3, serviceName="web")
+        await harness.await_pods(STATEFUL_SETS, 3)
+        order = [name for name in harness.machines.order if name.startswith("stateful/")]
         assert order == ["stateful/web-0", "stateful/web-1", "stateful/web-2"]
 
-    run(config, "stateful", story)
+    run(config, "stateful", scenario)
 
 
 def test_a_daemon_set_has_a_pod_on_every_node(config: ClientConfig) -> None:
-    async def story(stage: Stage) -> None:
-        await stage.create_workload(DAEMON_SETS)
+    async def scenario(harness: ControllerHarness) -> None:
+        await harness.create_workload(DAEMON_SETS)
 
         async def everywhere() -> bool:
-            status = (await stage.get(DAEMON_SETS, "web")).get("status") or {}
+            status = (await harness.get(DAEMON_SETS, "web")).get("status") or {}
             return status.get("numberReady") == status.get("desiredNumberScheduled") == 3
 
         await until(everywhere)
-        assert sorted(pod["spec"]["nodeName"] for pod in await stage.all(PODS)) == ["n1", "n2", "n3"]
+        assert sorted(pod["spec"]["nodeName"] for pod in await harness.all(PODS)) == ["n1", "n2", "n3"]
 
-    run(config, "daemons", story)
+    run(config, "daemons", scenario)
 
 
 def test_jobs_come_to_an_end(config: ClientConfig) -> None:
-    async def story(stage: Stage) -> None:
+    async def scenario(harness: ControllerHarness) -> None:
         pod = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "img"}]}
         template = {"spec": {"completions": 3, "parallelism": 2, "template": {"spec": pod}}}
-        await stage.create(JOBS, "once", **template)
+        await harness.create(JOBS, "once", **template)
         often = {"schedule": "* * * * *", "suspend": True, "jobTemplate": template}
-        made = await stage.create(CRON_JOBS, "often", spec=often)
+        made = await harness.create(CRON_JOBS, "often", spec=often)
         # As if the last run had been a while ago: the next one is due now, not in a minute.
         before = datetime.now(UTC) - timedelta(seconds=90)
         made["status"] = {"lastScheduleTime": before.strftime("%Y-%m-%dT%H:%M:%SZ")}
-        await stage.client.update(CRON_JOBS, made, subresource="status")
-        await stage.client.patch(CRON_JOBS, "often", {"spec": {"suspend": False}}, stage.namespace)
+        await harness.client.update(CRON_JOBS, made, subresource="status")
+        await harness.client.patch(CRON_JOBS, "often", {"spec": {"suspend": False}}, harness.namespace)
 
         async def both_complete() -> bool:
             done = [
-                job["metadata"]["name"] for job in await stage.all(JOBS) if has_condition(job, "Complete")
+                job["metadata"]["name"] for job in await harness.all(JOBS) if has_condition(job, "Complete")
             ]
             return "once" in done and any(name.startswith("often-") for name in done)
 
         await until(both_complete)
-        assert (await stage.get(JOBS, "once"))["status"]["succeeded"] == 3
+        assert (await harness.get(JOBS, "once"))["status"]["succeeded"] == 3
 
-    run(config, "jobs", story)
+    run(config, "jobs", scenario)
 
 
 def test_services_find_ready_pods_and_budgets_count_them(config: ClientConfig) -> None:
-    async def story(stage: Stage) -> None:
-        await stage.create_workload(DEPLOYMENTS, replicas=3)
-        await stage.create(
+    async def scenario(harness: ControllerHarness) -> None:
+        await harness.create_workload(DEPLOYMENTS, replicas=3)
+        await harness.create(
             SERVICES, "web", spec={"selector": LABELS, "ports": [{"port": 8080, "targetPort": 80}]}
         )
         budget = {"selector": {"matchLabels": LABELS}, "maxUnavailable": "34%"}
-        await stage.create(POD_DISRUPTION_BUDGETS, "web", spec=budget)
-        await stage.await_pods(DEPLOYMENTS, 3)
+        await harness.create(POD_DISRUPTION_BUDGETS, "web", spec=budget)
+        await harness.await_pods(DEPLOYMENTS, 3)
 
         async def found() -> bool:
             addresses = {
                 address
-                for one in await stage.all(ENDPOINT_SLICES)
+                for one in await harness.all(ENDPOINT_SLICES)
                 for endpoint in one.get("endpoints") or ()
                 for address in endpoint["addresses"]
                 if (endpoint.get("conditions") or {}).get("ready")
             }
-            return addresses == {pod["status"]["podIP"] for pod in await stage.ready_pods()}
+            return addresses == {pod["status"]["podIP"] for pod in await harness.ready_pods()}
 
         async def counted() -> bool:
-            status = (await stage.get(POD_DISRUPTION_BUDGETS, "web")).get("status") or {}
+            status = (await harness.get(POD_DISRUPTION_BUDGETS, "web")).get("status") or {}
             wanted = {"expectedPods": 3, "currentHealthy": 3, "desiredHealthy": 1, "disruptionsAllowed": 2}
             return wanted.items() <= status.items()
 
         await until(found)
         await until(counted)
-        name = (await stage.ready_pods())[0]["metadata"]["name"]
+        name = (await harness.ready_pods())[0]["metadata"]["name"]
         head = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
-        await stage.client.post(PODS, name, "eviction", head, stage.namespace)
-        await stage.await_gone(PODS, name)
-        await stage.await_pods(DEPLOYMENTS, 3)
+        await harness.client.post(PODS, name, "eviction", head, harness.namespace)
+        await harness.await_gone(PODS, name)
+        await harness.await_pods(DEPLOYMENTS, 3)
         await until(found)
 
-    run(config, "services", story)
+    run(config, "services", scenario)
 
 
 @pytest.mark.slow  # its controller waits before it looks again whether the pods are gone
 def test_a_namespace_ends_with_all_that_is_in_it(config: ClientConfig) -> None:
-    async def story(stage: Stage) -> None:
-        await stage.create_workload(DEPLOYMENTS, replicas=2)
-        await stage.await_pods(DEPLOYMENTS, 2)
-        await stage.client.delete(NAMESPACES, stage.namespace)
-        await until(lambda: _is_gone(stage))
-        await stage.await_none(DEPLOYMENTS, REPLICA_SETS, PODS, SERVICE_ACCOUNTS)
+    async def scenario(harness: ControllerHarness) -> None:
+        await harness.create_workload(DEPLOYMENTS, replicas=2)
+        await harness.await_pods(DEPLOYMENTS, 2)
+        await harness.client.delete(NAMESPACES, harness.namespace)
+        await until(lambda: _is_gone(harness))
+        await harness.await_none(DEPLOYMENTS, REPLICA_SETS, PODS, SERVICE_ACCOUNTS)
 
-    run(config, "ending", story)
+    run(config, "ending", scenario)
 
 
-async def _is_gone(stage: Stage) -> bool:
-    spaces = (await stage.client.list(NAMESPACES)).items
-    return stage.namespace not in {codec.decode_tree(raw)["metadata"]["name"] for raw in spaces}
+async def _is_gone(harness: ControllerHarness) -> bool:
+    spaces = (await harness.client.list(NAMESPACES)).items
+    return harness.namespace not in {codec.decode_tree(raw)["metadata"]["name"] for raw in spaces}

@@ -25,9 +25,9 @@ from plimsoll.drivers.cpu.driver import CpuDriver
 from plimsoll.drivers.cpu.settings import CpuSettings, DeviceMode, GroupBy
 from plimsoll.drivers.cpu.topology import Topology
 from plimsoll.up.local_cluster import LocalCluster
+from tests.real.driver_harness import until
 from tests.real.kubelet import Process, free_ports
 from tests.real.programs import ASSETS, missing
-from tests.real.stage import until
 from tests.unit.drivers.cpu.machines import make_machine, write_sysfs
 
 
@@ -85,7 +85,7 @@ CASES = [
 ]
 
 
-class Bench:
+class SliceHarness:
     """A cluster with one node, on which one driver runs after the other."""
 
     def __init__(self, cluster: LocalCluster, folder: Path) -> None:
@@ -119,12 +119,12 @@ class Bench:
 
 
 @pytest.fixture(scope="module")
-def bench() -> Iterator[Bench]:
+def harness() -> Iterator[SliceHarness]:
     with (
         tempfile.TemporaryDirectory(prefix="p-", dir="/tmp") as folder,
         LocalCluster(nodes=1, scheduler=False) as cluster,
     ):
-        yield Bench(cluster, Path(folder))
+        yield SliceHarness(cluster, Path(folder))
 
 
 async def slices_of(client: Client) -> list[dict[str, Any]]:
@@ -150,16 +150,18 @@ def plain(slices: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(specs, key=lambda spec: str(spec["devices"][0]["name"]))
 
 
-def publish(bench: Bench, machine: Topology, mode: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def publish(
+    harness: SliceHarness, machine: Topology, mode: str
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The slices of the Go driver, and what they are once ours has taken over."""
-    write_sysfs(machine, bench.folder)
-    settings = bench.settings(**MODES[mode])
+    write_sysfs(machine, harness.folder)
+    settings = harness.settings(**MODES[mode])
 
-    async def story() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        async with bench.cluster.connect() as client:
+    async def scenario() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        async with harness.cluster.connect() as client:
             for each in await slices_of(client):
                 await client.delete(RESOURCE_SLICES, each["metadata"]["name"])
-            async with bench.go(settings) as process:
+            async with harness.go(settings) as process:
                 there = await until(lambda: published(client), lambda: process.text()[-3000:])
             driver = CpuDriver(client, settings)
             await driver.start()
@@ -173,20 +175,20 @@ def publish(bench: Bench, machine: Topology, mode: str) -> tuple[list[dict[str, 
             finally:
                 await driver.stop()
 
-    return asyncio.run(story())
+    return asyncio.run(scenario())
 
 
 @pytest.mark.parametrize(("machine", "mode"), CASES, ids=lambda each: each.replace(" ", "-"))
-def test_both_drivers_publish_the_same(bench: Bench, machine: str, mode: str) -> None:
-    there, here = publish(bench, MACHINES[machine], mode)
+def test_both_drivers_publish_the_same(harness: SliceHarness, machine: str, mode: str) -> None:
+    there, here = publish(harness, MACHINES[machine], mode)
     # A pool is taken over as it stands: nobody sees it go and come again.
     assert {each["metadata"]["name"] for each in here} == {each["metadata"]["name"] for each in there}
     assert plain(here) == plain(there)
 
 
-def test_siblings_of_four_threads_are_neighbours_with_us_only(bench: Bench) -> None:
+def test_siblings_of_four_threads_are_neighbours_with_us_only(harness: SliceHarness) -> None:
     """A difference that is meant, and seen: see docs/compat.md."""
-    there, here = publish(bench, make_machine(cores=2, threads=4), "individual")
+    there, here = publish(harness, make_machine(cores=2, threads=4), "individual")
 
     def cpus(slices: list[dict[str, Any]]) -> list[int]:
         devices = sorted(slices[0]["spec"]["devices"], key=lambda each: str(each["name"]))

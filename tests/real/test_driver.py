@@ -143,7 +143,7 @@ def test_the_driver_of_kubernetes_itself(tmp_path: Path, layout: Layout) -> None
     server.start()
     driver = Driver(server, layout)
 
-    async def story() -> None:
+    async def scenario() -> None:
         plugins = PluginManager(layout, times=TIMES)
         await plugins.start()
         try:
@@ -153,7 +153,7 @@ def test_the_driver_of_kubernetes_itself(tmp_path: Path, layout: Layout) -> None
             await plugins.stop()
 
     try:
-        asyncio.run(story())
+        asyncio.run(scenario())
     finally:
         driver.stop(signal.SIGKILL)
         server.stop()

@@ -106,10 +106,10 @@ async def attach(client: Client) -> None:
 def test_a_real_server_takes_devices_of_files(tmp_path: Path) -> None:
     with run_apiserver(ASSETS, tmp_path) as config:
 
-        async def story() -> None:
+        async def scenario() -> None:
             async with Client.connect(config) as client:
                 await client.create(NODES, {"metadata": {"name": NODE}})
                 await publish_all(client)
                 await attach(client)
 
-        asyncio.run(story())
+        asyncio.run(scenario())

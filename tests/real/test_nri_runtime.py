@@ -36,7 +36,7 @@ class GoRuntime:
         async for line in self._process.stdout:
             self.lines.append(line.decode(errors="replace").rstrip())
 
-    async def tell(self, command: str, answer: str) -> str:
+    async def send_command(self, command: str, answer: str) -> str:
         """Say a line and wait for the line that answers it."""
         assert self._process.stdin is not None
         known = len(self.lines)
@@ -70,7 +70,7 @@ async def go_runtime(path: Path, pods: int) -> AsyncIterator[GoRuntime]:
 
 
 def test_a_go_runtime_and_the_driver_understand_each_other() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with folder() as path:
             book = Book(machine(4), hold("a", "0-1"))
             enforcer = NriEnforcer(
@@ -82,13 +82,13 @@ def test_a_go_runtime_and_the_driver_understand_each_other() -> None:
                     await until(lambda: enforcer.linked, 20)
                     await until(lambda: any(line.startswith("sync updates: 3") for line in runtime.lines))
                     assert len(enforcer.containers()) == 3
-                    assert (await runtime.tell("create x", "create")).startswith("create: 2-3 ")
+                    assert (await runtime.send_command("create x", "create")).startswith("create: 2-3 ")
                     book.release("a")
                     await enforcer.apply()
                     # This runtime does not tell its NRI: what is due goes with the next event.
-                    await runtime.tell("stop x", "stop")
+                    await runtime.send_command("stop x", "stop")
                     assert {view.cpus for view in enforcer.containers()} == {"0-3"}
-                    await runtime.tell("remove x", "remove")
+                    await runtime.send_command("remove x", "remove")
                 await until(lambda: not enforcer.linked)
                 # It comes back with more containers than one message holds.
                 async with go_runtime(path / "s", 3000):
@@ -97,4 +97,4 @@ def test_a_go_runtime_and_the_driver_understand_each_other() -> None:
             finally:
                 await enforcer.stop()
 
-    asyncio.run(story())
+    asyncio.run(scenario())

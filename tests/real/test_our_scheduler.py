@@ -162,7 +162,7 @@ def _now(look: Callable[[], Any]) -> Callable[[], Awaitable[Any]]:
 
 @pytest.mark.parametrize("gates", [ON, ""], ids=["alpha", "stock"])
 def test_pods_and_claims_on_one_ledger(tmp_path: Path, gates: str) -> None:
-    async def story(client: Client) -> None:
+    async def scenario(client: Client) -> None:
         await furnish(client, stock=not gates)
         controllers = asyncio.create_task(
             ControllerManager(client, only=[ResourceClaimController.name]).run()
@@ -185,6 +185,6 @@ def test_pods_and_claims_on_one_ledger(tmp_path: Path, gates: str) -> None:
 
         async def run() -> None:
             async with asyncio.timeout(4 * SECONDS), Client.connect(config) as client:
-                await story(client)
+                await scenario(client)
 
         asyncio.run(run())

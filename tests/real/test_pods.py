@@ -21,10 +21,10 @@ ASSETS = os.environ.get("KUBEBUILDER_ASSETS", "")
 pytestmark = pytest.mark.skipif(not ASSETS, reason="KUBEBUILDER_ASSETS names no kube-apiserver")
 
 STORIES = [
-    story
+    scenario
     for module in (test_worker, test_pod_resize, test_lifecycle_hooks)
-    for name, story in vars(module).items()
-    if name.startswith("test_") and set(inspect.signature(story).parameters) <= {"cluster", "tmp_path"}
+    for name, scenario in vars(module).items()
+    if name.startswith("test_") and set(inspect.signature(scenario).parameters) <= {"cluster", "tmp_path"}
 ]
 
 
@@ -50,7 +50,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield Served(config)
 
 
-@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
-def test_with_a_real_server(server: Served, story: Callable[..., None], tmp_path: Path) -> None:
+@pytest.mark.parametrize("scenario", STORIES, ids=lambda scenario: scenario.__name__)
+def test_with_a_real_server(server: Served, scenario: Callable[..., None], tmp_path: Path) -> None:
     known: dict[str, Any] = {"cluster": server, "tmp_path": tmp_path}
-    story(**{name: known[name] for name in inspect.signature(story).parameters})
+    scenario(**{name: known[name] for name in inspect.signature(scenario).parameters})

@@ -21,25 +21,25 @@ import yaml
 
 from plimsoll.tools.cluster_state import Source, read_cluster_state
 from tests.questions.asking import COMMANDS, ask
-from tests.real.foresight import Foresight, Guess, differences, same_reason
 from tests.real.kubelet_sums import amount_of, sums_of
 from tests.real.oracle import ON, PROGRAMS, Decision, Oracle, run_oracle
+from tests.real.predictor import Prediction, Predictor, differences, same_reason
 from tests.real.programs import missing
-from tests.real.random_clusters import NS, Story, Tree, random_story
+from tests.real.random_clusters import NS, RandomCluster, Tree, random_story
 from tests.unit.tools.dashboard.pages import visiting
 
 _MISSING = missing(*PROGRAMS)
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(_MISSING), reason=_MISSING or "-")]
 SEEDS = (3, 5, 13, 24, 44, 55)
-WORLDS = {"kube-1.36": ON, "kube-1.36-default": ""}
+CLUSTERS = {"kube-1.36": ON, "kube-1.36-default": ""}
 #: Whether a pod with such rules is placed can depend on pods that come after it.
 _TOGETHER = ("affinity", "topologySpreadConstraints")
 
 
-@pytest.mark.parametrize("stock", WORLDS)
+@pytest.mark.parametrize("stock", CLUSTERS)
 def test_predictions_come_true(tmp_path: Path, stock: str) -> None:
     async def run() -> None:
-        async with asyncio.timeout(300), run_oracle(tmp_path / "plane", WORLDS[stock]) as oracle:
+        async with asyncio.timeout(300), run_oracle(tmp_path / "plane", CLUSTERS[stock]) as oracle:
             for seed in SEEDS:
                 folder = tmp_path / str(seed)
                 folder.mkdir()
@@ -48,41 +48,45 @@ def test_predictions_come_true(tmp_path: Path, stock: str) -> None:
     asyncio.run(run())
 
 
-async def play(oracle: Oracle, story: Story, stock: str, folder: Path) -> None:
-    await oracle.furnish(story.cluster)
-    waiting = [found.name for found in [await oracle.decide(pod) for pod in story.first] if not found.node]
+async def play(oracle: Oracle, random_cluster: RandomCluster, stock: str, folder: Path) -> None:
+    await oracle.furnish(random_cluster.cluster)
+    waiting = [
+        found.name for found in [await oracle.decide(pod) for pod in random_cluster.first] if not found.node
+    ]
     before, after, batch = folder / "before.yaml", folder / "after.yaml", folder / "batch.yaml"
     before.write_bytes(oracle.dump())
-    foresight = Foresight(before, stock)
+    foresight = Predictor(before, stock)
     if stock == "kube-1.36-default":
         # A scheduler without the gate does not heed what devices say they charge.
-        outright = Foresight(with_mappings(before, story, folder / "outright.yaml"), stock)
+        outright = Predictor(with_mappings(before, random_cluster, folder / "outright.yaml"), stock)
     else:
         outright = foresight
-    turns: list[tuple[Tree, Guess, Decision]] = []
+    turns: list[tuple[Tree, Prediction, Decision]] = []
     wrong: list[str] = []
-    for pod in story.batch:
+    for pod in random_cluster.batch:
         guess = foresight.predict(pod)
         real = await oracle.decide(pod)
         found = [*differences(guess, real)]
         if outright is not foresight:
             found += differences(outright.predict(pod), real)
             outright.learn(real)
-        wrong += [f"seed {story.seed}, {real.name}: {text}" for text in found]
+        wrong += [f"seed {random_cluster.seed}, {real.name}: {text}" for text in found]
         foresight.learn(real)
         turns.append((pod, guess, real))
     assert wrong == []
     after.write_bytes(oracle.dump())
-    batch.write_text(yaml.safe_dump_all(story.batch))
+    batch.write_text(yaml.safe_dump_all(random_cluster.batch))
     check_command(before, batch, waiting, stock, turns)
     check_sums(after)
     check_explanations(after, turns, stock)
     await check_questions(after, batch)
 
 
-def with_mappings(dump: Path, story: Story, path: Path) -> Path:
+def with_mappings(dump: Path, random_cluster: RandomCluster, path: Path) -> Path:
     """A dump with the slices as they were before a server without the gate dropped their mappings."""
-    given = {tree["metadata"]["name"]: tree for tree in story.cluster if tree["kind"] == "ResourceSlice"}
+    given = {
+        tree["metadata"]["name"]: tree for tree in random_cluster.cluster if tree["kind"] == "ResourceSlice"
+    }
     whole = yaml.load(dump.read_bytes(), yaml.CSafeLoader)
     for tree in whole["items"]:
         if tree["kind"] == "ResourceSlice" and tree["metadata"]["name"] in given:
@@ -92,7 +96,7 @@ def with_mappings(dump: Path, story: Story, path: Path) -> Path:
 
 
 def check_command(
-    before: Path, batch: Path, waiting: list[str], stock: str, turns: list[tuple[Tree, Guess, Decision]]
+    before: Path, batch: Path, waiting: list[str], stock: str, turns: list[tuple[Tree, Prediction, Decision]]
 ) -> None:
     """The whole batch predicted at once: the same, up to the first node that was taken by chance."""
     without = [word for name in waiting for word in ("--remove", f"Pod/{NS}/{name}")]
@@ -139,19 +143,19 @@ def uncharged_nodes(trees: list[Tree]) -> set[str]:
     return found
 
 
-def check_explanations(dump: Path, turns: list[tuple[Tree, Guess, Decision]], stock: str) -> None:
+def check_explanations(dump: Path, turns: list[tuple[Tree, Prediction, Decision]], stock: str) -> None:
     """Pods that were refused when all others had come are told the same as by kube-scheduler."""
     last = max((number for number, (_, _, real) in enumerate(turns) if real.node), default=-1)
     for number, (_, _, real) in enumerate(turns):
         answer = ask("explain", f"{NS}/{real.name}", "-o", "json", "-f", dump).check()
         assert answer.code in (0, 1), answer.err
-        told = json.loads(answer.out)
+        output = json.loads(answer.out)
         if real.node:
-            assert told["verdict"] == "placed"
+            assert output["verdict"] == "placed"
         elif number > last and stock == "kube-1.36-default":
             # Without claims on the books ours is the same decision; with them it may find other devices.
-            assert told["verdict"] == "pending"
-            assert same_reason(told["summary"], real), (real.name, told["summary"], real.why)
+            assert output["verdict"] == "pending"
+            assert same_reason(output["summary"], real), (real.name, output["summary"], real.why)
 
 
 async def check_questions(dump: Path, batch: Path) -> None:
@@ -175,9 +179,11 @@ def test_a_dump_comes_up(tmp_path: Path) -> None:
 
     async def run() -> None:
         async with asyncio.timeout(120), run_oracle(tmp_path / "plane", ON) as oracle:
-            story = random_story(SEEDS[0])
-            await oracle.furnish(story.cluster)
-            placed = [found for found in [await oracle.decide(pod) for pod in story.first] if found.node]
+            random_cluster = random_story(SEEDS[0])
+            await oracle.furnish(random_cluster.cluster)
+            placed = [
+                found for found in [await oracle.decide(pod) for pod in random_cluster.first] if found.node
+            ]
             assert placed
             (tmp_path / "dump.yaml").write_bytes(oracle.dump())
 

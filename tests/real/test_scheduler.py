@@ -152,7 +152,7 @@ def test_pods_are_scheduled_through_kills(tmp_path: Path) -> None:
     server.start()
     scheduler = Program("kube-scheduler", server, "--feature-gates=DRANodeAllocatableResources=true")
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with asyncio.timeout(3 * SECONDS), Client.connect(server.config()) as client:
             await furnish(client)
             await schedule_claims(client)
@@ -162,7 +162,7 @@ def test_pods_are_scheduled_through_kills(tmp_path: Path) -> None:
             await outlive(client, server)
 
     try:
-        asyncio.run(story())
+        asyncio.run(scenario())
         assert scheduler.alive
         assert scheduler.complaints(away=True) == []
         assert "too old resource version" not in scheduler.text(), "the history outlives the process"

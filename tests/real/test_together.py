@@ -118,7 +118,7 @@ async def furnish(client: Client) -> None:
 
 
 def test_they_work_together_and_outlive_the_server(server: ServerProcess, programs: list[Program]) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with connected(server) as client:
             await until(lambda: client.get(SERVICE_ACCOUNTS, "default", NS))
             await furnish(client)
@@ -136,7 +136,7 @@ def test_they_work_together_and_outlive_the_server(server: ServerProcess, progra
             await client.delete(DEPLOYMENTS, "first", NS, propagation="Foreground")
             await until(lambda: gone(client))
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     for program in programs:
         assert program.alive
         assert [line for line in program.complaints(away=True) if not STALE.search(line)] == []

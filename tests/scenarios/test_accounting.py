@@ -44,7 +44,7 @@ STEP_KEYS = {"place", "refuse", "remove", "code", "reasons", "charged", "status"
 T = TypeVar("T", bound=Wire)
 
 
-class Stage:
+class LedgerScenario:
     """What a story is played on: one node, its books, and the objects given."""
 
     def __init__(self, story: Mapping[str, Any]) -> None:
@@ -124,9 +124,9 @@ def _views(objects: Iterable[Mapping[str, Any]], view: type[T]) -> list[T]:
 def test_story(path: Path) -> None:
     story = yaml.safe_load(path.read_text())
     assert story["story"]
-    stage = Stage(story)
+    ledger_scenario = LedgerScenario(story)
     for step in story["steps"]:
-        stage.play(step)
+        ledger_scenario.play(step)
 
 
 def test_there_are_stories() -> None:

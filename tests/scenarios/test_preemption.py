@@ -6,23 +6,23 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.scenarios.booked import BookedCluster, container, exactly, socket
+from tests.scenarios.ledger_cluster import LedgerCluster, container, exactly, socket
 
 
 @pytest.fixture
-def cluster() -> Iterator[BookedCluster]:
-    with BookedCluster() as running:
-        assert isinstance(running, BookedCluster)
+def cluster() -> Iterator[LedgerCluster]:
+    with LedgerCluster() as running:
+        assert isinstance(running, LedgerCluster)
         running.client.create("priorityclasses", {"metadata": {"name": "high"}, "value": 1000})
         running.device_class("class")
         yield running
 
 
-def gone(cluster: BookedCluster, name: str) -> None:
+def gone(cluster: LedgerCluster, name: str) -> None:
     cluster.wait_for("pods", name, gone=True)
 
 
-def test_the_only_device_goes_to_the_more_important_pod(cluster: BookedCluster) -> None:
+def test_the_only_device_goes_to_the_more_important_pod(cluster: LedgerCluster) -> None:
     """Upstream leaves the victim's claim allocated in its dry run, and so never preempts for a device."""
     cluster.node("node1", cpu="8", memory="8Gi")
     cluster.slice("s", "node1", devices=[{"name": "gpu0"}])
@@ -35,7 +35,7 @@ def test_the_only_device_goes_to_the_more_important_pod(cluster: BookedCluster) 
     cluster.booked("node1")
 
 
-def test_room_that_a_claim_takes_is_freed_with_its_pod(cluster: BookedCluster) -> None:
+def test_room_that_a_claim_takes_is_freed_with_its_pod(cluster: LedgerCluster) -> None:
     cluster.node("node1", cpu="8", memory="8Gi")
     cluster.slice("s", "node1", devices=[socket("socket0", cpu="8")])
     cluster.template("six", exactly("r", "class", capacity={"cpu": "6"}))
@@ -50,7 +50,7 @@ def test_room_that_a_claim_takes_is_freed_with_its_pod(cluster: BookedCluster) -
     cluster.booked("node1", cpu="7")  # the small one may stay
 
 
-def test_nobody_goes_where_it_would_not_help(cluster: BookedCluster) -> None:
+def test_nobody_goes_where_it_would_not_help(cluster: LedgerCluster) -> None:
     cluster.node("node1", cpu="8", memory="8Gi")
     cluster.slice("s", "node1", devices=[socket("socket0", cpu="8")])
     cluster.template("nine", exactly("r", "class", capacity={"cpu": "9"}))

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from plimsoll.up.local_cluster import LocalCluster
-from tests.scenarios.usecases import STORIES, Difference, Stage, Story
+from tests.scenarios.usecases import USE_CASES, Difference, UseCase, UseCaseRun
 
 COMPAT = Path(__file__).parents[2] / "docs" / "compat.md"
-NAMES = sorted(folder.name for folder in STORIES.iterdir() if folder.is_dir()) if STORIES.is_dir() else []
+NAMES = sorted(folder.name for folder in USE_CASES.iterdir() if folder.is_dir()) if USE_CASES.is_dir() else []
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ExpectedPod:
     """What becomes of a pod: its node, or why there is none (part of the message); what its claims charge."""
 
     node: str | None = None
@@ -26,11 +26,11 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Departure:
+class ExpectedDifference:
     """A story that ends better here. `row`: the test that the row of docs/compat.md names."""
 
     row: str
-    pods: dict[str, Outcome] = field(default_factory=dict)
+    pods: dict[str, ExpectedPod] = field(default_factory=dict)
     #: What else differs because of it.
     others: frozenset[str] = frozenset()
 
@@ -41,52 +41,52 @@ def _charge(claim: str, cpu: str, container: str = "") -> dict[str, Any]:
     return {"resourceClaimName": claim, "containers": [container], "resources": {"cpu": cpu}}
 
 
-def _clash() -> dict[str, Outcome]:
+def _clash() -> dict[str, ExpectedPod]:
     """Of 20 claims of each driver, those of driver A are charged 1 cpu and those of driver B 2."""
     return {
-        f"{driver}{number}": Outcome("n-pn2", charges=(_charge(f"{driver}{number}-c-*", cpu, "x"),))
+        f"{driver}{number}": ExpectedPod("n-pn2", charges=(_charge(f"{driver}{number}-c-*", cpu, "x"),))
         for driver, cpu in (("a", "1"), ("b", "2"))
         for number in range(20)
     }
 
 
-NONE = Departure("")
+NONE = ExpectedDifference("")
 DEPARTURES = {
     # The capacity of a device that is not shared is charged in full; upstream ends in an error, for ever.
-    "partitionable-capacitykey": Departure(
+    "partitionable-capacitykey": ExpectedDifference(
         "test_an_exclusive_device_charges_its_whole_capacity",
-        {"p": Outcome("n-pc", charges=(_charge("p-c-*", "8", "a"),))},
+        {"p": ExpectedPod("n-pc", charges=(_charge("p-c-*", "8", "a"),))},
     ),
     # A claim that no container refers to is charged once; upstream refuses the pod.
-    "unreferenced-claim": Departure(
+    "unreferenced-claim": ExpectedDifference(
         "test_an_unreferenced_claim_is_charged_once",
-        {"unref": Outcome("n-ur", charges=(_charge("unref-c-*", "4"),))},
+        {"unref": ExpectedPod("n-ur", charges=(_charge("unref-c-*", "4"),))},
     ),
     # 3 + 6 do not fit on 8 cpu, also if the 6 were allocated before; the next pod with 4 does.
-    "preallocated-claim": Departure(
+    "preallocated-claim": ExpectedDifference(
         "test_a_claim_allocated_before_is_charged",
-        {"p": Outcome(message="0/1 nodes are available: 1 Insufficient cpu.")},
+        {"p": ExpectedPod(message="0/1 nodes are available: 1 Insufficient cpu.")},
     ),
     # Each driver's devices are charged by their own mapping, whatever their pools are called.
-    "pool-name-clash-many": Departure(
+    "pool-name-clash-many": ExpectedDifference(
         "test_a_device_is_found_by_driver_pool_and_name",
         _clash(),
         others=frozenset({"charged_cpu_by_driver"}),
     ),
     # The pod that had others preempted is bound as soon as they are gone; upstream: minutes later.
-    "preemption": Departure(
+    "preemption": ExpectedDifference(
         "test_deleting_a_pod_without_claims_wakes_pods_that_need_devices",
-        {"high-dra": Outcome("n-pr", charges=(_charge("high-dra-c-*", "6", "a"),))},
+        {"high-dra": ExpectedPod("n-pr", charges=(_charge("high-dra-c-*", "6", "a"),))},
     ),
-    "preemption-dra": Departure(
+    "preemption-dra": ExpectedDifference(
         "test_deleting_a_pod_without_claims_wakes_pods_that_need_devices", others=frozenset({"soon"})
     ),
-    "wakeup-plain-pod-deleted": Departure(
+    "wakeup-plain-pod-deleted": ExpectedDifference(
         "test_deleting_a_pod_without_claims_wakes_pods_that_need_devices", others=frozenset({"soon"})
     ),
     # A pod whose claim is missing says so; upstream leaves it without a word.
-    "no-capacity-in-slice": Departure(
-        "test_a_pod_is_told_that_its_claim_is_missing", {"missing-claim": Outcome(message='"nope"')}
+    "no-capacity-in-slice": ExpectedDifference(
+        "test_a_pod_is_told_that_its_claim_is_missing", {"missing-claim": ExpectedPod(message='"nope"')}
     ),
 }
 
@@ -95,15 +95,17 @@ DEPARTURES = {
 @pytest.mark.parametrize("name", NAMES)
 def test_story(name: str) -> None:
     with LocalCluster(scheduler=True) as cluster:
-        story = Story(STORIES / name)
+        use_case = UseCase(USE_CASES / name)
         departure = DEPARTURES.get(name, NONE)
-        found = Stage(story, cluster, {pod: bool(end.node) for pod, end in departure.pods.items()}).play()
+        found = UseCaseRun(
+            use_case, cluster, {pod: bool(end.node) for pod, end in departure.pods.items()}
+        ).execute()
     left = [each for each in found if not _is_covered(each, departure)]
     assert not left, "\n".join(_describe(each) for each in left)
     _check_outcomes(found, departure)
 
 
-def _is_covered(found: Difference, departure: Departure) -> bool:
+def _is_covered(found: Difference, departure: ExpectedDifference) -> bool:
     """Whether a difference is about a pod that fares better, its claims or its events."""
     where = re.sub(r"^\d+ ", "", found.where)
     pods = departure.pods
@@ -118,7 +120,7 @@ def _is_covered(found: Difference, departure: Departure) -> bool:
 _NAMED = {"pre"}  #: claims with names of their own
 
 
-def _check_outcomes(found: list[Difference], departure: Departure) -> None:
+def _check_outcomes(found: list[Difference], departure: ExpectedDifference) -> None:
     seen = {re.sub(r"^\d+ ", "", each.where): each.ours for each in found}
     assert not departure.pods or any(f"wait {pod}" in seen for pod in departure.pods)
     for pod, wanted in departure.pods.items():

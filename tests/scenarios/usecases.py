@@ -22,7 +22,7 @@ from plimsoll.errors import ApiError
 from plimsoll.up.local_cluster import LocalCluster
 
 Tree = dict[str, Any]
-STORIES = Path(__file__).parents[3] / "shared" / "usecases"
+USE_CASES = Path(__file__).parents[3] / "shared" / "usecases"
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 QUICK = 5.0  #: seconds within which a pod is bound that waits for nothing any more
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -40,7 +40,7 @@ class Difference:
     ours: Any
 
 
-class Story:
+class UseCase:
     """One recorded story: what was sent and what came of it."""
 
     def __init__(self, folder: Path) -> None:
@@ -73,35 +73,37 @@ class Story:
         ]
 
 
-class Stage:
+class UseCaseRun:
     """A story as it is played on a cluster."""
 
-    def __init__(self, story: Story, cluster: LocalCluster, better: Mapping[str, bool]) -> None:
+    def __init__(self, use_case: UseCase, cluster: LocalCluster, better: Mapping[str, bool]) -> None:
         """`better`: the pods that fare otherwise here, and whether they are bound in the end."""
-        self.story = story
+        self.use_case = use_case
         self.cluster = cluster
         self.better = better
         self.client = cluster.client
-        self.namespace = story.namespace
+        self.namespace = use_case.namespace
         self.differences: list[Difference] = []
         self.allocations: dict[str, Any] = {}
-        self._objects = iter(story.objects)
+        self._objects = iter(use_case.objects)
         self._last_change = time.monotonic()
 
-    def play(self) -> list[Difference]:
-        labels = {"resource.kubernetes.io/admin-access": "true"} if self.story.name == "admin-access" else {}
+    def execute(self) -> list[Difference]:
+        labels = (
+            {"resource.kubernetes.io/admin-access": "true"} if self.use_case.name == "admin-access" else {}
+        )
         self.client.create("namespaces", {"metadata": {"name": self.namespace, "labels": labels}})
-        steps: list[Tree] = self.story.result["steps"]
+        steps: list[Tree] = self.use_case.result["steps"]
         for number, step in enumerate(steps):
-            told = step.get("step", "")
-            verb, _, rest = told.partition(" ")
+            label = step.get("step", "")
+            verb, _, rest = label.partition(" ")
             if verb == "create":
-                self._compare(told, _refusal(step), _refusal(self._create()))
+                self._compare(label, _refusal(step), _refusal(self._create()))
             elif verb == "wait":
-                self._compare(f"{number} {told}", _waited(step), self._wait(rest, step))
+                self._compare(f"{number} {label}", _waited(step), self._wait(rest, step))
             elif verb == "delete":
                 kind, _, name = rest.partition("/")
-                self._delete(kind, name, self.story.name != "claim-reused-by-next-pod")
+                self._delete(kind, name, self.use_case.name != "claim-reused-by-next-pod")
             else:
                 key = next(key for key in NOTES if key in step)
                 ours = NOTES[key](self, step)
@@ -111,7 +113,7 @@ class Stage:
         return self.differences
 
     def _compare(self, where: str, theirs: Any, ours: Any) -> None:
-        theirs, ours = self.story.plain(theirs), self.story.plain(ours)
+        theirs, ours = self.use_case.plain(theirs), self.use_case.plain(ours)
         if theirs != ours:
             self.differences.append(Difference(where, theirs, ours))
 
@@ -165,9 +167,9 @@ class Stage:
 
     def _compare_the_end(self) -> None:
         for kind in ("pods", "resourceclaims"):
-            theirs = {self.story.plain(t["metadata"]["name"]): t for t in self.story.result[kind]}
+            theirs = {self.use_case.plain(t["metadata"]["name"]): t for t in self.use_case.result[kind]}
             found = self.client.list(kind, self.namespace)
-            ours = {self.story.plain(tree["metadata"]["name"]): tree for tree in found}
+            ours = {self.use_case.plain(tree["metadata"]["name"]): tree for tree in found}
             read = _pod if kind == "pods" else _claim
             for name in sorted({*theirs, *ours}):
                 left, right = theirs.get(name), ours.get(name)
@@ -179,7 +181,7 @@ class Stage:
         self._compare_events()
 
     def _compare_events(self) -> None:
-        wanted = {self._event(event) for event in self.story.result["events"]}
+        wanted = {self._event(event) for event in self.use_case.result["events"]}
         others = {f"Pod/{name}" for name in self.better}
         deadline = time.monotonic() + QUICK
         while True:
@@ -205,47 +207,47 @@ class Stage:
 
     def _event(self, event: Tree) -> tuple[str, ...]:
         keys = ("regarding", "type", "reason", "action", "note", "reportingController")
-        return tuple(self.story.plain(event.get(key, "")) for key in keys)
+        return tuple(self.use_case.plain(event.get(key, "")) for key in keys)
 
 
 # -- what was noted down between the steps, and how it is done here
 
 
-def _note_seconds(stage: Stage, step: Tree) -> Tree | None:
+def _note_seconds(run: UseCaseRun, step: Tree) -> Tree | None:
     """A pod was bound soon after what it had waited for; `QUICK` is soon."""
     quick, theirs = (
-        stage.seconds() < QUICK,
+        run.seconds() < QUICK,
         next(v for k, v in step.items() if k.startswith("seconds")) < QUICK,
     )
-    stage._compare("soon", theirs, quick)
+    run._compare("soon", theirs, quick)
     if "low_exists" in step:
-        return _note_existence(stage, step) | {"nominatedNodeName": step["nominatedNodeName"]}
+        return _note_existence(run, step) | {"nominatedNodeName": step["nominatedNodeName"]}
     return None
 
 
-def _note_existence(stage: Stage, step: Tree) -> Tree:
+def _note_existence(run: UseCaseRun, step: Tree) -> Tree:
     key = next(key for key in step if key.endswith("_exists"))
-    return {key: stage.get("pods", key.removesuffix("_exists")) is not None}
+    return {key: run.get("pods", key.removesuffix("_exists")) is not None}
 
 
-def _note_capacity(stage: Stage, step: Tree) -> Tree:
+def _note_capacity(run: UseCaseRun, step: Tree) -> Tree:
     name = f"{step['device']}-{step['request'] or 'none'}"
-    claim = stage.client.get("resourceclaims", name, stage.namespace)
+    claim = run.client.get("resourceclaims", name, run.namespace)
     allocation = claim.get("status", {}).get("allocation")
     if allocation is None:
         return {"consumedCapacity": None}
-    stage.allocations[name] = allocation
+    run.allocations[name] = allocation
     return {"consumedCapacity": allocation["devices"]["results"][0].get("consumedCapacity")}
 
 
-def _note_allocations(stage: Stage, step: Tree) -> Tree:
-    return {"allocations": stage.allocations}
+def _note_allocations(run: UseCaseRun, step: Tree) -> Tree:
+    return {"allocations": run.allocations}
 
 
-def _note_charges(stage: Stage, step: Tree) -> Tree:
+def _note_charges(run: UseCaseRun, step: Tree) -> Tree:
     """What all pods of each driver are charged, and how many so."""
     counts: dict[str, dict[str, int]] = {"a": {}, "b": {}}
-    for pod in stage.client.list("pods", stage.namespace):
+    for pod in run.client.list("pods", run.namespace):
         amount = pod["status"][_CHARGES][0]["resources"]["cpu"]
         of_driver = counts[pod["metadata"]["name"][0]]
         of_driver[amount] = of_driver.get(amount, 0) + 1
@@ -253,48 +255,48 @@ def _note_charges(stage: Stage, step: Tree) -> Tree:
     return {"charged_cpu_by_driver": counts}
 
 
-def _note_stored(stage: Stage, step: Tree) -> Tree | None:
+def _note_stored(run: UseCaseRun, step: Tree) -> Tree | None:
     name = step.get("accepted") or step["refused"]
-    stored = stage.get("resourceslices", f"v-{name}")
+    stored = run.get("resourceslices", f"v-{name}")
     if stored is None:
         return {"refused": name}
     return {"accepted": name, "stored": stored["spec"]["devices"][0].get("nodeAllocatableResourceMappings")}
 
 
-def _note_resize(stage: Stage, step: Tree) -> Tree:
+def _note_resize(run: UseCaseRun, step: Tree) -> Tree:
     patch = {"spec": {"containers": [{"name": "a", "resources": {"requests": {"cpu": "200m"}}}]}}
     try:
-        stage.client.patch("pods", "p", patch, stage.namespace, subresource="resize", type="strategic")
+        run.client.patch("pods", "p", patch, run.namespace, subresource="resize", type="strategic")
     except ApiError as error:
         return {"resize_http": error.code, "message": error.message}
     return {"resize_http": 200, "message": None}
 
 
-def _note_restart(stage: Stage, step: Tree) -> None:
-    stage.cluster.restart_scheduler()
+def _note_restart(run: UseCaseRun, step: Tree) -> None:
+    run.cluster.restart_scheduler()
 
 
-def _note_slice_update(stage: Stage, step: Tree) -> Tree:
+def _note_slice_update(run: UseCaseRun, step: Tree) -> Tree:
     """The mapping of a device in use grows from 3 to 7 cpu."""
-    tree = stage.client.get("resourceslices", "n-su-s")
+    tree = run.client.get("resourceslices", "n-su-s")
     tree["spec"]["pool"]["generation"] = 2
     tree["spec"]["devices"][0]["nodeAllocatableResourceMappings"]["cpu"]["allocationMultiplier"] = "7"
-    stage.client.update("resourceslices", tree)
+    run.client.update("resourceslices", tree)
     return {"update_http": 200}
 
 
-def _note_allocation_by_hand(stage: Stage, step: Tree) -> Tree:
+def _note_allocation_by_hand(run: UseCaseRun, step: Tree) -> Tree:
     """A claim is allocated (6 of 8 cpu) before any pod names it."""
-    recorded = next(tree for tree in stage.story.result["resourceclaims"])
-    tree = stage.client.get("resourceclaims", "pre", stage.namespace)
+    recorded = next(tree for tree in run.use_case.result["resourceclaims"])
+    tree = run.client.get("resourceclaims", "pre", run.namespace)
     tree["metadata"]["finalizers"] = ["resource.kubernetes.io/delete-protection"]
-    tree = stage.client.update("resourceclaims", tree, stage.namespace)
+    tree = run.client.update("resourceclaims", tree, run.namespace)
     tree["status"] = {"allocation": recorded["status"]["allocation"]}
-    stage.client.update("resourceclaims", tree, stage.namespace, subresource="status")
+    run.client.update("resourceclaims", tree, run.namespace, subresource="status")
     return {"status_update_http": 200, "message": None}
 
 
-NOTES: Mapping[str, Callable[[Stage, Tree], Tree | None]] = {
+NOTES: Mapping[str, Callable[[UseCaseRun, Tree], Tree | None]] = {
     "seconds": _note_seconds,
     "seconds_from_release_to_bound": _note_seconds,
     "seconds_from_delete_to_bound": _note_seconds,

@@ -86,7 +86,7 @@ def test_a_driver_is_asked_killed_and_started_again(
         "spec": {"selectors": [{"cel": {"expression": 'device.driver == "dra.cpu"'}}]},
     }
 
-    async def story() -> str:
+    async def scenario() -> str:
         async with Client.connect(server.config()) as client:
             (raw,) = (await client.list(RESOURCE_SLICES)).items
             (device,) = codec.decode_tree(raw)["spec"]["devices"]
@@ -115,7 +115,7 @@ def test_a_driver_is_asked_killed_and_started_again(
         node.await_text("INFO plimsoll.node ready")
         driver.start()
         driver.await_text("INFO plimsoll.driver healthy")
-        claim = asyncio.run(story())
+        claim = asyncio.run(scenario())
         if CAN_DROP:
             assert driver._process is not None
             status = Path(f"/proc/{driver._process.pid}/status").read_text()

@@ -41,10 +41,10 @@ def root() -> Iterator[Path]:
         yield Path(folder)
 
 
-def tell(server: ServerProcess, story: Callable[[Client], Awaitable[None]]) -> None:
+def run_scenario(server: ServerProcess, scenario: Callable[[Client], Awaitable[None]]) -> None:
     async def run() -> None:
         async with Client.connect(server.config()) as client:
-            await story(client)
+            await scenario(client)
 
     asyncio.run(run())
 
@@ -118,7 +118,7 @@ def test_containers_outlive_their_agent(server: ServerProcess, root: Path, tmp_p
     seen: dict[str, str] = {}
     try:
         program.await_text("ready nodes=1")
-        tell(server, begin)
+        run_scenario(server, begin)
         pid = int(output.read_text())
         assert is_alive(pid)
 
@@ -131,7 +131,7 @@ def test_containers_outlive_their_agent(server: ServerProcess, root: Path, tmp_p
         assert is_alive(pid)
         program.start()
         program.await_text("ready nodes=1", 2)
-        tell(server, again)
+        run_scenario(server, again)
         assert is_alive(pid)
 
         assert program.stop() == 0
@@ -141,7 +141,7 @@ def test_containers_outlive_their_agent(server: ServerProcess, root: Path, tmp_p
         pods = json.loads(program.page("/pods"))
         assert [item["metadata"]["name"] for item in pods["items"]] == ["long"]
         assert "kubelet_running_pods 1.0" in program.page("/metrics")
-        tell(server, end)
+        run_scenario(server, end)
         assert not is_alive(pid)
         assert program.stop() == 0
         assert "Traceback" not in program.text()
@@ -170,10 +170,10 @@ def test_many_simulated_nodes(server: ServerProcess, root: Path, tmp_path: Path)
 
     try:
         program.await_text("ready nodes=20")
-        tell(server, look)
+        run_scenario(server, look)
         assert program.page("/readyz") == "ok"
         assert program.stop() == 0
-        tell(server, gone)
+        run_scenario(server, gone)
         assert list(root.iterdir()) == []
     finally:
         program.kill()

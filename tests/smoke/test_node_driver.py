@@ -42,7 +42,7 @@ def test_it_registers_prepares_and_releases(root: Path, stubs: Path, tmp_path: P
         root, stubs, tmp_path, f"--cdi={cdi}", f"--share-id={SHARE}", f"--versions={versions}"
     )
 
-    async def story() -> None:
+    async def scenario() -> None:
         plugins = PluginManager(Layout(root), times=TIMES)
         await plugins.start()
         await asyncio.to_thread(driver.start)
@@ -88,7 +88,7 @@ def test_it_registers_prepares_and_releases(root: Path, stubs: Path, tmp_path: P
         await plugins.stop()
 
     try:
-        run(story)
+        run(scenario)
     finally:
         driver.stop(signal.SIGKILL)
 
@@ -100,7 +100,7 @@ def test_it_is_killed_and_comes_back(root: Path, stubs: Path, tmp_path: Path) ->
     async def on_gone(name: str) -> None:
         gone.append(name)
 
-    async def story() -> None:
+    async def scenario() -> None:
         plugins = PluginManager(Layout(root), times=TIMES)
         plugins.on_gone = on_gone
         await plugins.start()
@@ -122,7 +122,7 @@ def test_it_is_killed_and_comes_back(root: Path, stubs: Path, tmp_path: Path) ->
         await plugins.stop()
 
     try:
-        run(story)
+        run(scenario)
     finally:
         driver.stop(signal.SIGKILL)
 
@@ -133,7 +133,7 @@ def test_it_is_replaced_in_a_rolling_update_under_load(root: Path, stubs: Path, 
     new = DriverProcess(root, stubs, tmp_path / "new", "--instance=new", "--pool=new")
     pools: list[str] = []
 
-    async def story() -> None:
+    async def scenario() -> None:
         plugins = PluginManager(Layout(root), times=TIMES)
         await plugins.start()
         await asyncio.to_thread(old.start)
@@ -161,7 +161,7 @@ def test_it_is_replaced_in_a_rolling_update_under_load(root: Path, stubs: Path, 
         await plugins.stop()
 
     try:
-        run(story)
+        run(scenario)
     finally:
         old.stop(signal.SIGKILL)
         new.stop(signal.SIGKILL)

@@ -298,7 +298,7 @@ spec:
     def test_async(self, server: ServerProcess, namespace: str) -> None:
         import asyncio  # noqa: PLC0415 - only here
 
-        async def story() -> list[str]:
+        async def scenario() -> list[str]:
             config = lightkube.KubeConfig.from_file(str(server.kubeconfig))
             client = lightkube.AsyncClient(config, namespace=namespace, trust_env=False)
             await asyncio.gather(
@@ -312,4 +312,4 @@ spec:
             await client.close()
             return names
 
-        assert sorted(asyncio.run(story())) == sorted(f"c{n}" for n in range(20))
+        assert sorted(asyncio.run(scenario())) == sorted(f"c{n}" for n in range(20))

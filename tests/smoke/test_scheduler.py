@@ -48,7 +48,7 @@ leaderElection: {leaderElect: true, leaseDuration: 2s, renewDeadline: 1200ms, re
 log: {format: json}
 debug: true
 """
-Story = Callable[[Client], Awaitable[None]]
+Scenario = Callable[[Client], Awaitable[None]]
 
 
 @pytest.fixture(scope="module")
@@ -77,14 +77,14 @@ def clean(server: ServerProcess) -> ServerProcess:
             await client.delete_collection(endpoint, NS if endpoint.namespaced else None, grace=0)
         await until(lambda: client.list(RESOURCE_CLAIMS, NS), lambda found: not found.items)
 
-    tell(server, sweep)
+    run_scenario(server, sweep)
     return server
 
 
-def tell(server: ServerProcess, story: Story) -> None:
+def run_scenario(server: ServerProcess, scenario: Scenario) -> None:
     async def run() -> None:
         async with asyncio.timeout(2 * SECONDS), Client.connect(server.config()) as client:
-            await story(client)
+            await scenario(client)
 
     asyncio.run(run())
 
@@ -130,7 +130,7 @@ async def devices_held(client: Client) -> list[tuple[str, str]]:
 def test_pods_are_bound_and_a_signal_ends_it(clean: ServerProcess, tmp_path: Path) -> None:
     scheduler = SchedulerProgram(tmp_path, clean.kubeconfig, *ALL, "--debug").start()
 
-    async def story(client: Client) -> None:
+    async def scenario(client: Client) -> None:
         await furnish(client, "n1", "n2")
         for number in range(4):
             await client.create(PODS, claiming_pod(f"g{number}", "t"), NS)
@@ -151,7 +151,7 @@ def test_pods_are_bound_and_a_signal_ends_it(clean: ServerProcess, tmp_path: Pat
         await bound(client, "late")
 
     try:
-        tell(clean, story)
+        run_scenario(clean, scenario)
         assert scheduler.page("/readyz") == scheduler.page("/livez") == scheduler.page("/healthz") == "ok"
         page = scheduler.page("/metrics")
         assert 'scheduler_schedule_attempts_total{profile="default-scheduler",result="scheduled"} 9.0' in page
@@ -176,7 +176,7 @@ def test_the_leader_is_killed_and_another_goes_on(clean: ServerProcess, tmp_path
     }
     leading = r'"msg": "leading", "identity": "([^"]+)"'
 
-    async def story(client: Client) -> None:
+    async def scenario(client: Client) -> None:
         await furnish(client, "n1", "n2", devices=40)
         for name in names:
             await asyncio.to_thread(replicas[name].await_text, '"msg": "synced"')
@@ -203,7 +203,7 @@ def test_the_leader_is_killed_and_another_goes_on(clean: ServerProcess, tmp_path
         await bound(client, "after")
 
     try:
-        tell(clean, story)
+        run_scenario(clean, scenario)
     finally:
         for replica in replicas.values():
             replica.stop()
@@ -232,7 +232,7 @@ def test_a_dry_run_only_reports(clean: ServerProcess, capsys: pytest.CaptureFixt
         for look in statuses:
             await until(look, lambda one: one["status"].get("resourceClaimStatuses"))
 
-    tell(clean, given)
+    run_scenario(clean, given)
     with pytest.raises(SystemExit) as ended:
         main(["scheduler", "--kubeconfig", str(clean.kubeconfig), *ALL, "--dry-run"])
     assert ended.value.code == 1, "not all pods would be bound"
@@ -249,7 +249,7 @@ def test_a_dry_run_only_reports(clean: ServerProcess, capsys: pytest.CaptureFixt
         await client.delete(PODS, "b", NS, grace=0)
         await client.delete(PODS, "gated", NS, grace=0)
 
-    tell(clean, then)
+    run_scenario(clean, then)
     with pytest.raises(SystemExit) as ended:
         main(["scheduler", "--kubeconfig", str(clean.kubeconfig), *ALL, "--dry-run", "--log-format", "json"])
     assert ended.value.code == 0

@@ -96,10 +96,10 @@ class Up:
             process.wait()
             raise AssertionError(f"it did not stop:\n{self.text()}") from None
 
-    def tell(self, story: Callable[[Client], Awaitable[None]]) -> None:
+    def run_scenario(self, scenario: Callable[[Client], Awaitable[None]]) -> None:
         async def run() -> None:
             async with Client.connect(find_config(self.data / "kubeconfig", environ={})) as client:
-                await story(client)
+                await scenario(client)
 
         asyncio.run(run())
 
@@ -193,10 +193,10 @@ def test_a_cluster_comes_up_with_devices_and_survives_its_end(folder: Path) -> N
         assert address is not None
         with urllib.request.urlopen(f"http://{address[1]}/healthz", timeout=SECONDS) as answer:
             assert answer.read() == b"ok"
-        up.tell(write)
+        up.run_scenario(write)
         assert up.stop() == 0
         up.start()
-        up.tell(find)
+        up.run_scenario(find)
     finally:
         code = up.stop(signal.SIGTERM)
     assert code == 0
@@ -271,13 +271,13 @@ def test_two_clusters_on_one_machine_do_not_touch_each_others_cgroups(folder: Pa
     try:
         for up in (first, second):
             up.start()
-            up.tell(begin)
+            up.run_scenario(begin)
         assert root_of(first, name)
         assert second.stop() == 0
         assert not root_of(second, name), "its own cgroups are removed"
-        first.tell(go_on)
+        first.run_scenario(go_on)
         remove_root(first, name)
-        first.tell(recover)
+        first.run_scenario(recover)
     finally:
         codes = [up.stop() for up in (first, second)]
     assert codes == [0, 0]
@@ -303,7 +303,7 @@ def test_a_pod_runs_on_the_cpu_it_claims_and_its_neighbours_do_not(folder: Path)
     up = Up(folder, "--name", f"up-{os.getpid()}")
     every = allowed(os.getpid())
 
-    async def story(client: Client) -> None:
+    async def scenario(client: Client) -> None:
         await client.create(RESOURCE_CLAIM_TEMPLATES, TEMPLATE, "default")
         await client.create(PODS, pod("neighbour"))
         neighbour = await running(client, "neighbour")
@@ -325,7 +325,7 @@ def test_a_pod_runs_on_the_cpu_it_claims_and_its_neighbours_do_not(folder: Path)
 
     try:
         up.start()
-        up.tell(story)
+        up.run_scenario(scenario)
     finally:
         code = up.stop()
     assert code == 0

@@ -47,7 +47,7 @@ def run(*options: object, text: str = "") -> subprocess.CompletedProcess[str]:
     )
 
 
-def story_of(text: str) -> str:
+def demo_output(text: str) -> str:
     """What is the same on every machine."""
     output = text[text.index("\nOne node, two ledgers") :].removesuffix("stopped\n")
     return re.sub(r" +http://\S+#/pending .*\n", "", output)
@@ -56,7 +56,7 @@ def story_of(text: str) -> str:
 def test_the_demo_from_end_to_end_and_again(folder: Path) -> None:
     done = run("--data", folder / "data", "--demo", "--once", *FREE)
     assert (done.returncode, done.stderr) == (0, "")
-    check_output("up/story.txt", story_of(done.stdout))
+    check_output("up/story.txt", demo_output(done.stdout))
     assert re.search(r"\n  dashboard    http://127\.0\.0\.1:\d+/\n", done.stdout)
     again = run("--data", folder / "data", "--demo", "--once", *FREE)
     assert (again.returncode, again.stderr) == (0, "")
@@ -85,7 +85,7 @@ def test_what_the_dashboard_shows_after_the_demo(folder: Path) -> None:
             with urllib.request.urlopen(f"{address[1]}api/overview", timeout=SECONDS) as answer:
                 shown = answer.read()
             time.sleep(0.05)
-        up.tell(look)
+        up.run_scenario(look)
     finally:
         code = up.stop()
     assert code == 0
@@ -222,7 +222,7 @@ def test_other_ways_to_be_asked(folder: Path, number: signal.Signals) -> None:
 
 #: Becomes an ordinary user and goes on as another program. Not by subprocess's own `user=`: that forks, and a
 #: fork beside threads of gRPC, which other tests leave behind, may crash.
-BECOME_NOBODY = """
+BECOME_UNPRIVILEGED = """
 import os, sys
 os.setgroups([]), os.setgid(65534), os.setuid(65534)
 os.execv(sys.argv[1], sys.argv[1:])
@@ -238,7 +238,7 @@ def python_for_others() -> str:
     for path in (sys.executable, "/usr/bin/python3"):
         try:
             found = subprocess.run(
-                [sys.executable, "-c", BECOME_NOBODY, path, "-c", IMPORTS],
+                [sys.executable, "-c", BECOME_UNPRIVILEGED, path, "-c", IMPORTS],
                 env={"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
                 cwd="/",
                 capture_output=True,
@@ -258,9 +258,9 @@ def cannot_be_others() -> str:
     return "" if python_for_others() else "needs a Python that everybody may run"
 
 
-def run_as_nobody(*words: str, home: Path) -> subprocess.CompletedProcess[str]:
+def run_unprivileged(*words: str, home: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", BECOME_NOBODY, python_for_others(), "-m", "plimsoll.cli.main", *words],
+        [sys.executable, "-c", BECOME_UNPRIVILEGED, python_for_others(), "-m", "plimsoll.cli.main", *words],
         env={"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "HOME": str(home), "PATH": os.defpath},
         cwd=home,
         capture_output=True,
@@ -276,10 +276,10 @@ def test_the_demo_as_an_ordinary_user(folder: Path) -> None:
     own.mkdir()
     os.chmod(folder, 0o755)
     os.chown(own, 65534, 65534)
-    done = run_as_nobody("up", "--data", str(own / "d"), "--demo", "--once", *FREE, home=own)
+    done = run_unprivileged("up", "--data", str(own / "d"), "--demo", "--once", *FREE, home=own)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
-    check_output("up/story.txt", story_of(done.stdout))
-    locked = run_as_nobody("up", "--data", "/proc/1/x", "--once", home=own)
+    check_output("up/story.txt", demo_output(done.stdout))
+    locked = run_unprivileged("up", "--data", "/proc/1/x", "--once", home=own)
     assert locked.returncode == 2
     assert re.fullmatch(
         r"plimsoll: /proc/1/x: cannot be used: .*; choose another with --data\n", locked.stderr

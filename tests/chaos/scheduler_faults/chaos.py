@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
+from tests.chaos.scheduler_faults.chaos_cluster import ChaosCluster, open_cluster
 from tests.chaos.scheduler_faults.faults import Call, CallKind, FaultCounter, FaultKind
 from tests.chaos.scheduler_faults.history import write_history
 from tests.chaos.scheduler_faults.invariants import find_leaks, find_violations
@@ -20,7 +21,6 @@ from tests.chaos.scheduler_faults.random_faults import Mode, RandomFaults
 from tests.chaos.scheduler_faults.replicas import LEASE_SECONDS, NAMES, Replica
 from tests.chaos.scheduler_faults.servers import Server
 from tests.chaos.scheduler_faults.small_cluster import create_cluster
-from tests.chaos.scheduler_faults.stage import Stage, open_stage
 
 #: Everything that can happen, dealt in random order again and again.
 EVENTS = (
@@ -84,28 +84,28 @@ async def run_chaos(
 ) -> Report:
     """Inject so many faults, wait for calm, and report every violation; `patience` is for the calm."""
     began = time.monotonic()
-    async with open_stage(server, folder, create_cluster) as stage:
-        report = Report(seed, stage.proxy.counter)
-        load = Load(stage.client, Random(seed))
+    async with open_cluster(server, folder, create_cluster) as cluster:
+        report = Report(seed, cluster.proxy.counter)
+        load = Load(cluster.client, Random(seed))
         working = asyncio.create_task(load.run())
         try:
-            await stage.replicas.await_leader(patience)
-            await Chaos(stage, Random(seed + 1), events).run(faults)
+            await cluster.replicas.await_leader(patience)
+            await Chaos(cluster, Random(seed + 1), events).run(faults)
             if working.done():
                 working.result()
         finally:
             working.cancel()
             await asyncio.gather(working, return_exceptions=True)
-        await stage.proxy.drained(patience)
-        report.violations += await _settle(stage, load, patience)
-        report.violations += await _find_leaked_room(stage, load, patience)
-        await stage.observer.catch_up(patience)
-        write_history(stage.observer.changes, folder / "history.jsonl")
-        report.violations += [str(finding) for finding in stage.observer.findings()]
-        report.violations += stage.replicas.problems() + server.problems()
+        await cluster.proxy.drained(patience)
+        report.violations += await _settle(cluster, load, patience)
+        report.violations += await _find_leaked_room(cluster, load, patience)
+        await cluster.observer.catch_up(patience)
+        write_history(cluster.observer.changes, folder / "history.jsonl")
+        report.violations += [str(finding) for finding in cluster.observer.findings()]
+        report.violations += cluster.replicas.problems() + server.problems()
         report.created, report.bound = load.counts["created"], len(load.bound)
-        report.changes, report.gaps = len(stage.observer.changes), stage.observer.gaps
-        report.ended = sum(replica.ended for replica in stage.replicas.by_name.values())
+        report.changes, report.gaps = len(cluster.observer.changes), cluster.observer.gaps
+        report.ended = sum(replica.ended for replica in cluster.replicas.by_name.values())
     report.seconds = time.monotonic() - began
     return report
 
@@ -113,23 +113,23 @@ async def run_chaos(
 class Chaos:
     """Deals faults until there were enough."""
 
-    def __init__(self, stage: Stage, dice: Random, events: Sequence[str] = EVENTS) -> None:
+    def __init__(self, cluster: ChaosCluster, dice: Random, events: Sequence[str] = EVENTS) -> None:
         self._events = events
-        self._stage = stage
+        self._stage = cluster
         self._dice = dice
         self._random = RandomFaults(Random(dice.random()))
         self._deck: list[str] = []
 
     async def run(self, faults: int) -> None:
         """Inject at least so many faults, and every kind of event at least once; then be calm."""
-        stage = self._stage
-        stage.proxy.choose = self._random.choose
+        cluster = self._stage
+        cluster.proxy.choose = self._random.choose
         dealt = 0
-        while stage.proxy.counter.total < faults or dealt < len(self._events):
+        while cluster.proxy.counter.total < faults or dealt < len(self._events):
             await self._deal()
             dealt += 1
         self._random.mode = Mode.CALM
-        for replica in stage.replicas.by_name.values():
+        for replica in cluster.replicas.by_name.values():
             replica.resume()
 
     async def _deal(self) -> None:
@@ -155,13 +155,13 @@ class Chaos:
 
     async def _await_work(self) -> None:
         """Let a leader bind something before the next thing happens."""
-        stage, written = self._stage, asyncio.Event()
+        cluster, written = self._stage, asyncio.Event()
 
         def note(call: Call) -> None:
             if call.kind is CallKind.BINDING:
                 written.set()
 
-        stage.proxy.seen = note
+        cluster.proxy.seen = note
         with suppress(TimeoutError):
             async with asyncio.timeout(_LEADER_SECONDS):
                 await written.wait()
@@ -218,7 +218,7 @@ class Chaos:
 # -- afterwards
 
 
-async def _settle(stage: Stage, load: Load, patience: float) -> list[str]:
+async def _settle(cluster: ChaosCluster, load: Load, patience: float) -> list[str]:
     """Wait until nothing is held that nobody uses; return what is, if that takes too long."""
     problems = ["nothing was read"]
     with suppress(TimeoutError):
@@ -228,15 +228,15 @@ async def _settle(stage: Stage, load: Load, patience: float) -> list[str]:
                 for tree in await load.list_pods():
                     if tree["metadata"].get("deletionTimestamp"):
                         await load.delete(tree, grace=0)
-                objects = await read_objects(stage.client)
+                objects = await read_objects(cluster.client)
                 problems = [f"at rest: {each}" for each in (*find_violations(objects), *find_leaks(objects))]
     return problems
 
 
-async def _find_leaked_room(stage: Stage, load: Load, patience: float) -> list[str]:
+async def _find_leaked_room(cluster: ChaosCluster, load: Load, patience: float) -> list[str]:
     """Empty the cluster, then use every device of it: whatever was leaked leaves a pod pending."""
     await load.delete_all()
-    problems = await _settle(stage, load, patience)
+    problems = await _settle(cluster, load, patience)
     names = set(await load.fill())
     pending = names
     with suppress(TimeoutError):

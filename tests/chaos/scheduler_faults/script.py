@@ -10,12 +10,12 @@ from typing import Any, TypeAlias
 
 from plimsoll.client import Client
 from plimsoll.client.endpoints import DEVICE_CLASSES, PODS, PRIORITY_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES
+from tests.chaos.scheduler_faults.chaos_cluster import ChaosCluster, open_cluster
 from tests.chaos.scheduler_faults.faults import Call, CallKind, Fault, FaultKind
 from tests.chaos.scheduler_faults.objects import Tree, node_of
 from tests.chaos.scheduler_faults.replicas import LEASE_SECONDS, Replica
 from tests.chaos.scheduler_faults.servers import Server
 from tests.chaos.scheduler_faults.small_cluster import create_node
-from tests.chaos.scheduler_faults.stage import Stage, open_stage
 
 NS = "default"
 DEVICES = 4
@@ -24,10 +24,10 @@ SECONDS = 120.0
 #: How long a held request waits at most for what is to happen before it; then it lands all the same.
 HELD_SECONDS = 20.0
 
-Story: TypeAlias = Callable[[Stage], Awaitable[None]]
+Scenario: TypeAlias = Callable[[ChaosCluster], Awaitable[None]]
 
 
-def run_script(server: Server, folder: Path, story: Story, *, devices: int = DEVICES) -> None:
+def run_script(server: Server, folder: Path, scenario: Scenario, *, devices: int = DEVICES) -> None:
     """Tell a story on a cluster of one node in which replica `a` leads, and judge its history."""
 
     async def prepare(client: Client) -> None:
@@ -45,13 +45,13 @@ def run_script(server: Server, folder: Path, story: Story, *, devices: int = DEV
 
     async def all_of_it() -> None:
         async with asyncio.timeout(2 * SECONDS):
-            async with open_stage(server, folder, prepare, running=("a",)) as stage:
-                assert (await stage.replicas.await_leader(SECONDS)).name == "a"
-                await story(stage)
-                await stage.proxy.drained(SECONDS)
-                await settle(stage)
-                await stage.observer.catch_up(SECONDS)
-                found = [str(finding) for finding in stage.observer.findings()]
+            async with open_cluster(server, folder, prepare, running=("a",)) as cluster:
+                assert (await cluster.replicas.await_leader(SECONDS)).name == "a"
+                await scenario(cluster)
+                await cluster.proxy.drained(SECONDS)
+                await settle(cluster)
+                await cluster.observer.catch_up(SECONDS)
+                found = [str(finding) for finding in cluster.observer.findings()]
                 assert not found, "\n".join(found)
 
     asyncio.run(all_of_it())
@@ -98,16 +98,16 @@ async def bound(client: Client, *names: str) -> bool:
     return all(nodes.get(name) for name in names)
 
 
-async def settle(stage: Stage) -> None:
+async def settle(cluster: ChaosCluster) -> None:
     """Wait until nobody has written a pod or a claim for a while: longer than a lease and any back-off."""
     quiet, last = 0.0, -1
     while quiet < LEASE_SECONDS + 2:
         await asyncio.sleep(0.25)
-        quiet = quiet + 0.25 if len(stage.observer.changes) == last else 0.0
-        last = len(stage.observer.changes)
+        quiet = quiet + 0.25 if len(cluster.observer.changes) == last else 0.0
+        last = len(cluster.observer.changes)
 
 
-class Held:
+class HeldRequests:
     """Requests of one client that are held back until they are let go."""
 
     def __init__(self, client: str, match: Callable[[Call], bool]) -> None:
@@ -140,7 +140,7 @@ def is_deallocation(call: Call) -> bool:
     return is_status_write(call) and b'"allocation":null' in call.body.replace(b" ", b"")
 
 
-async def lose_lease(stage: Stage, leader: Replica, *held: Held) -> Replica:
+async def lose_lease(cluster: ChaosCluster, leader: Replica, *held: HeldRequests) -> Replica:
     """Let the lease calls of the leader stall until another one leads; its held requests stay held."""
     stalled = asyncio.Event()
 
@@ -149,9 +149,9 @@ async def lose_lease(stage: Stage, leader: Replica, *held: Held) -> Replica:
             return Fault(FaultKind.LEASE_STALLED, until=stalled)
         return next((fault for each in held if (fault := each.choose(call)) is not None), None)
 
-    stage.proxy.choose = choose
-    other = stage.replicas.other(leader)
+    cluster.proxy.choose = choose
+    other = cluster.replicas.other(leader)
     await other.start()
-    await stage.replicas.await_leader(SECONDS, other_than=leader)
+    await cluster.replicas.await_leader(SECONDS, other_than=leader)
     stalled.set()
     return other

@@ -85,14 +85,14 @@ def refused(attempt: Callable[[], object]) -> int:
     return 0
 
 
-def run(story: Callable[[Bench], Awaitable[T]], gates: Gates | None = None) -> T:
+def run(scenario: Callable[[Bench], Awaitable[T]], gates: Gates | None = None) -> T:
     """Play a story on a fresh API with the usual namespaces."""
 
     async def play() -> T:
         bench = Bench(gates)
         await bootstrap(bench.client)
         try:
-            return await story(bench)
+            return await scenario(bench)
         finally:
             await bench.store.close()
 

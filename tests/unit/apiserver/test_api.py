@@ -14,7 +14,7 @@ MERGE = "application/merge-patch+json"
 
 
 def test_create_fills_in_what_the_server_knows() -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         code, made = await bench.request("POST", PODS, pod())
         assert code == 201
         assert made["metadata"]["creationTimestamp"] == "2026-01-02T03:04:05Z"
@@ -27,11 +27,11 @@ def test_create_fills_in_what_the_server_knows() -> None:
         assert (code, status["reason"]) == (409, "AlreadyExists")
         assert status["message"] == 'pods "p" already exists'
 
-    run(story)
+    run(scenario)
 
 
 def test_generated_names_are_new_and_keep_their_prefix() -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         names = set()
         for _ in range(50):
             tree = config_map()
@@ -42,7 +42,7 @@ def test_generated_names_are_new_and_keep_their_prefix() -> None:
         assert len(names) == 50
         assert all(len(name) == 63 and name.startswith("x" * 58) for name in names)
 
-    run(story)
+    run(scenario)
 
 
 @pytest.mark.parametrize(
@@ -60,15 +60,15 @@ def test_generated_names_are_new_and_keep_their_prefix() -> None:
     ],
 )
 def test_objects_that_cannot_be(change: dict[str, Any], code: int) -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         found, status = await bench.request("POST", PODS, {**pod(), **change})
         assert (found, status["kind"], status["code"]) == (code, "Status", code)
 
-    run(story)
+    run(scenario)
 
 
 def test_objects_need_a_namespace_that_lives() -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         path = "/api/v1/namespaces/gone/configmaps"
         code, status = await bench.request("POST", path, config_map())
         assert (code, status["message"]) == (404, 'namespaces "gone" not found')
@@ -78,11 +78,11 @@ def test_objects_need_a_namespace_that_lives() -> None:
         assert (code, namespace["status"]["phase"]) == (200, "Terminating")
         assert (await bench.request("POST", path, config_map("d")))[0] == 403
 
-    run(story)
+    run(scenario)
 
 
 def test_updates_meet_conflicts() -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         _, made = await bench.request("POST", MAPS, config_map())
         changed = {**made, "data": {"a": "2"}}
         code, second = await bench.request("PUT", f"{MAPS}/c", changed)
@@ -97,11 +97,11 @@ def test_updates_meet_conflicts() -> None:
         code, free = await bench.request("PUT", f"{MAPS}/c", config_map())
         assert (code, free["metadata"]["uid"]) == (200, made["metadata"]["uid"])
 
-    run(story)
+    run(scenario)
 
 
 def test_an_update_that_changes_nothing_makes_no_version() -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         _, made = await bench.request("POST", PODS, pod())
         bench.now += timedelta(minutes=1)
         revision = bench.store.revision
@@ -109,11 +109,11 @@ def test_an_update_that_changes_nothing_makes_no_version() -> None:
         assert await bench.request("PATCH", f"{PODS}/p", {}, content_type=MERGE) == (200, made)
         assert bench.store.revision == revision
 
-    run(story)
+    run(scenario)
 
 
 def test_status_and_spec_are_written_apart() -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         await bench.request("POST", PODS, pod())
         body = {"status": {"phase": "Running"}, "metadata": {"labels": {"x": "y"}}}
         code, after = await bench.request("PATCH", f"{PODS}/p", body, content_type=MERGE)
@@ -122,11 +122,11 @@ def test_status_and_spec_are_written_apart() -> None:
         code, after = await bench.request("PATCH", f"{PODS}/p/status", body, content_type=MERGE)
         assert (code, after["status"]["phase"]) == (200, "Running")
 
-    run(story)
+    run(scenario)
 
 
 def test_dry_runs_leave_nothing_behind() -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         dry = [("dryRun", "All")]
         revision = bench.store.revision
         code, made = await bench.request("POST", PODS, pod(), query=dry)
@@ -141,11 +141,11 @@ def test_dry_runs_leave_nothing_behind() -> None:
         assert (await bench.request("DELETE", PODS, query=dry))[0] == 200
         assert bench.store.revision == revision
 
-    run(story)
+    run(scenario)
 
 
 def test_unknown_fields_are_kept_told_or_refused_as_asked() -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         tree = {**config_map(), "colour": "red"}
         strict = [("fieldValidation", "Strict")]
         code, status = await bench.request("POST", MAPS, tree, query=strict)
@@ -154,11 +154,11 @@ def test_unknown_fields_are_kept_told_or_refused_as_asked() -> None:
         code, made = await bench.request("POST", MAPS, tree)
         assert (code, made["colour"]) == (201, "red")
 
-    run(story)
+    run(scenario)
 
 
 def test_lists_are_selected_ordered_and_paged() -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         for name in ("b", "a", "d", "c"):
             await bench.request("POST", PODS, pod(name))
         code, listed = await bench.request("GET", PODS)
@@ -181,11 +181,11 @@ def test_lists_are_selected_ordered_and_paged() -> None:
         future = [("resourceVersion", "999999"), ("resourceVersionMatch", "NotOlderThan")]
         assert (await bench.request("GET", PODS, query=future))[0] == 504
 
-    run(story)
+    run(scenario)
 
 
 def test_watches_tell_what_starts_and_stops_matching() -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         since = str(bench.store.revision)
         await bench.request("POST", PODS, pod("a"))
         for value in ("x", "y"):
@@ -200,11 +200,11 @@ def test_watches_tell_what_starts_and_stops_matching() -> None:
         versions = [event["object"]["metadata"]["resourceVersion"] for event in selected]
         assert versions == [event["object"]["metadata"]["resourceVersion"] for event in everything[1:3]]
 
-    run(story)
+    run(scenario)
 
 
 def test_a_watch_may_begin_with_the_state() -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         for name in ("a", "b"):
             await bench.request("POST", PODS, pod(name))
         events = await bench.watch(PODS, 2)
@@ -219,11 +219,11 @@ def test_a_watch_may_begin_with_the_state() -> None:
         )
         assert event["object"]["metadata"]["name"] == "b"
 
-    run(story)
+    run(scenario)
 
 
 def test_finalizers_hold_an_object_until_they_are_gone() -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         await bench.request("POST", MAPS, config_map(finalizers=["example.com/hold"]))
         code, held = await bench.request("DELETE", f"{MAPS}/c")
         assert (code, held["metadata"]["deletionTimestamp"]) == (200, "2026-01-02T03:04:05Z")
@@ -233,11 +233,11 @@ def test_finalizers_hold_an_object_until_they_are_gone() -> None:
         assert (await bench.request("PATCH", f"{MAPS}/c", patch, content_type=MERGE))[0] == 200
         assert (await bench.request("GET", f"{MAPS}/c"))[0] == 404
 
-    run(story)
+    run(scenario)
 
 
 def test_deletion_has_preconditions_and_propagation() -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         _, made = await bench.request("POST", MAPS, config_map())
         for condition in ({"uid": "x"}, {"resourceVersion": "1"}):
             assert (await bench.request("DELETE", f"{MAPS}/c", {"preconditions": condition}))[0] == 409
@@ -247,11 +247,11 @@ def test_deletion_has_preconditions_and_propagation() -> None:
         assert (code, status["status"], status["details"]["uid"]) == (200, "Success", made["metadata"]["uid"])
         assert (await bench.request("DELETE", f"{MAPS}/c"))[0] == 404
 
-    run(story)
+    run(scenario)
 
 
 def test_pods_on_a_node_end_with_grace() -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         await bench.request("POST", PODS, pod(nodeName="n"))
         code, ending = await bench.request("DELETE", f"{PODS}/p", {"gracePeriodSeconds": 7})
         assert (code, ending["metadata"]["deletionGracePeriodSeconds"]) == (200, 7)
@@ -263,11 +263,11 @@ def test_pods_on_a_node_end_with_grace() -> None:
         await bench.request("DELETE", f"{PODS}/q")
         assert (await bench.request("GET", f"{PODS}/q"))[0] == 404
 
-    run(story)
+    run(scenario)
 
 
 def test_a_collection_is_deleted_by_selector() -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         for name in "abc":
             await bench.request("POST", MAPS, config_map(name, labels={"keep": str(name == "b")}))
         code, listed = await bench.request("DELETE", MAPS, query=[("labelSelector", "keep=False")])
@@ -275,11 +275,11 @@ def test_a_collection_is_deleted_by_selector() -> None:
         _, left = await bench.request("GET", MAPS)
         assert [item["metadata"]["name"] for item in left["items"]] == ["b"]
 
-    run(story)
+    run(scenario)
 
 
 def test_pods_are_bound_once() -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         await bench.request("POST", PODS, pod())
         binding = {"apiVersion": "v1", "kind": "Binding", "target": {"kind": "Node", "name": "n1"}}
         assert (await bench.request("POST", f"{PODS}/p/binding", {**binding, "metadata": {"name": "p"}}))[
@@ -295,11 +295,11 @@ def test_pods_are_bound_once() -> None:
         assert (await bench.request("POST", path, {**binding, "metadata": {"name": "q"}}))[0] == 201
         assert (await bench.request("POST", path, binding))[0] == 400
 
-    run(story)
+    run(scenario)
 
 
 def test_evictions_respect_budgets() -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         await bench.request("POST", PODS, pod(nodeName="n"))
         patch = {"status": {"phase": "Running"}}
         await bench.request("PATCH", f"{PODS}/p/status", patch, content_type=MERGE)
@@ -323,11 +323,11 @@ def test_evictions_respect_budgets() -> None:
         assert spent["status"]["disruptionsAllowed"] == 0
         assert list(spent["status"]["disruptedPods"]) == ["p"]
 
-    run(story)
+    run(scenario)
 
 
 def test_scales_are_read_and_written() -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         path = "/apis/apps/v1/namespaces/default/deployments"
         tree = {
             "metadata": {"name": "d"},
@@ -347,11 +347,11 @@ def test_scales_are_read_and_written() -> None:
         assert (await bench.request("GET", f"{path}/d"))[1]["spec"]["replicas"] == 1
         assert (await bench.request("PUT", f"{path}/d/scale", {"spec": {"replicas": -1}}))[0] == 400
 
-    run(story)
+    run(scenario)
 
 
 def test_versions_of_a_group_show_the_same_object() -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         old, new = ("/apis/resource.k8s.io/v1beta2/deviceclasses", "/apis/resource.k8s.io/v1/deviceclasses")
         code, made = await bench.request("POST", old, {"metadata": {"name": "c"}, "spec": {}})
         assert (code, made["apiVersion"]) == (201, "resource.k8s.io/v1beta2")
@@ -362,11 +362,11 @@ def test_versions_of_a_group_show_the_same_object() -> None:
         (event,) = await bench.watch(old, 1)
         assert event["object"] == made
 
-    run(story)
+    run(scenario)
 
 
 def test_events_have_two_names() -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         event = {
             "metadata": {"name": "e"},
             "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"},
@@ -383,11 +383,11 @@ def test_events_have_two_names() -> None:
         _, listed = await bench.request("GET", path, query=[("fieldSelector", "regarding.name=p")])
         assert [item["regarding"]["name"] for item in listed["items"]] == ["p"]
 
-    run(story)
+    run(scenario)
 
 
 def test_nobody_writes_without_a_right() -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         someone = User("jane", groups=("system:authenticated",))
         code, status = await bench.request("POST", PODS, pod(), user=someone)
         assert (code, status["reason"]) == (403, "Forbidden")
@@ -398,22 +398,22 @@ def test_nobody_writes_without_a_right() -> None:
         assert status["message"] == expected
         assert (await bench.request("GET", "/version", user=someone))[0] == 200
 
-    run(story)
+    run(scenario)
 
 
 def test_health_is_told() -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         for path in ("/healthz", "/readyz", "/livez", "/readyz/store"):
             assert await bench.request("GET", path) == (200, b"ok")
         code, text = await bench.request("GET", "/readyz", query=[("verbose", "")])
         assert (code, text) == (200, b"[+]ping ok\n[+]store ok\nreadyz check passed\n")
         assert (await bench.request("GET", "/healthz/nothing"))[0] == 404
 
-    run(story)
+    run(scenario)
 
 
 def test_whoever_creates_by_update_or_apply_needs_the_right_to_create() -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
         rule = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["update", "patch"]}
         await bench.request("POST", roles, {"metadata": {"name": "changer"}, "rules": [rule]})
@@ -442,11 +442,11 @@ def test_whoever_creates_by_update_or_apply_needs_the_right_to_create() -> None:
         assert code == 201
         assert (await bench.request("PUT", f"{leases}/l", made, user=jane))[0] == 200
 
-    run(story)
+    run(scenario)
 
 
 def test_a_driver_deletes_its_own_slices_only() -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         slices = "/apis/resource.k8s.io/v1/resourceslices"
         for driver in ("a.example.com", "b.example.com"):
             spec = {
@@ -464,44 +464,44 @@ def test_a_driver_deletes_its_own_slices_only() -> None:
         assert (await bench.request("DELETE", slices, query=own, user=driver_a))[0] == 200
         assert len((await bench.request("GET", slices))[1]["items"]) == 1
 
-    run(story)
+    run(scenario)
 
 
 def test_others_can_verify_tokens_of_service_accounts() -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         code, keys = await bench.request("GET", "/openid/v1/jwks")
         assert (code, len(keys["keys"])) == (200, 1)
         code, about = await bench.request("GET", "/.well-known/openid-configuration")
         assert (code, about["id_token_signing_alg_values_supported"]) == (200, [keys["keys"][0]["alg"]])
 
-    run(story)
+    run(scenario)
 
 
 def test_fields_that_come_twice_are_told_to_those_who_ask() -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         body = b'{"metadata":{"name":"c"},"data":{"a":"1"},"data":{"a":"2"}}'
         code, status = await bench.request("POST", MAPS, body, query=[("fieldValidation", "Strict")])
         assert (code, 'duplicate field "data"' in status["message"]) == (400, True)
         assert (await bench.request("POST", MAPS, body))[0] == 201
 
-    run(story)
+    run(scenario)
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a%b"])
 def test_every_object_has_a_name_that_fits_into_a_path(name: str) -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         event = {"metadata": {"name": name}, "involvedObject": {"namespace": "default"}}
         code, status = await bench.request("POST", "/api/v1/namespaces/default/events", event)
         assert code == 422, status
         assert status["details"]["causes"][0]["field"] == "metadata.name"
 
-    run(story)
+    run(scenario)
 
 
 def test_a_watch_ends_in_time_with_a_bookmark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("plimsoll.apiserver.handlers.watch.BOOKMARK_SECONDS", 0.3)
 
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         since = str(bench.store.revision)
         await bench.request("POST", MAPS, config_map())
         events = await bench.watch(
@@ -513,22 +513,22 @@ def test_a_watch_ends_in_time_with_a_bookmark(monkeypatch: pytest.MonkeyPatch) -
         assert (last["kind"], last["metadata"]["resourceVersion"]) == ("Pod", str(bench.store.revision))
         assert await bench.watch(PODS, 99, resourceVersion=since, timeoutSeconds="1") == []
 
-    run(story)
+    run(scenario)
 
 
 def test_null_is_nothing() -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         tree = {**config_map(labels=None), "binaryData": None, "data": {"a": "1", "b": None}}
         code, made = await bench.request("POST", MAPS, tree)
         assert (code, made["data"]) == (201, {"a": "1", "b": ""})
         assert "binaryData" not in made
         assert "labels" not in made["metadata"]
 
-    run(story)
+    run(scenario)
 
 
 def test_patches_leave_an_object_what_it_is() -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         await bench.request("POST", MAPS, config_map())
 
         async def patch(body: Any, kind: str = MERGE) -> tuple[int, list[str]]:
@@ -545,11 +545,11 @@ def test_patches_leave_an_object_what_it_is() -> None:
         assert await patch({"kind": "Secret"}) == (422, ["patch"])
         assert (await patch({"metadata": {"finalizers": ["x"]}}))[0] == 422
 
-    run(story)
+    run(scenario)
 
 
 def test_an_apply_that_creates_takes_no_version_and_no_owners() -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         async def apply(**metadata: Any) -> int:
             tree = config_map(**metadata)
             query = [("fieldManager", "m")]
@@ -560,21 +560,21 @@ def test_an_apply_that_creates_takes_no_version_and_no_owners() -> None:
         assert await apply(resourceVersion="1") == 201
         assert await apply(resourceVersion="1") == 409
 
-    run(story)
+    run(scenario)
 
 
 def test_objects_are_made_and_deleted_in_one_namespace_at_a_time() -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         assert (await bench.request("POST", "/api/v1/pods", pod()))[0] == 405
         assert (await bench.request("DELETE", "/api/v1/pods"))[0] == 405
         classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
         assert (await bench.request("DELETE", f"{classes}/system-node-critical"))[0] == 403
 
-    run(story)
+    run(scenario)
 
 
 def test_events_follow_the_rules_of_the_name_they_come_by() -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         path = "/apis/events.k8s.io/v1/namespaces/default/events"
         code, status = await bench.request("POST", path, {"metadata": {"name": "e"}, "reason": "R"})
         fields = {cause["field"] for cause in status["details"]["causes"]}
@@ -595,11 +595,11 @@ def test_events_follow_the_rules_of_the_name_they_come_by() -> None:
         assert (core["message"], core["involvedObject"]["name"]) == ("n", "p")
         assert (await bench.request("PATCH", f"{path}/e", {"note": "other"}, content_type=MERGE))[0] == 422
 
-    run(story)
+    run(scenario)
 
 
 def test_the_status_of_a_pod_that_is_ending_can_be_written() -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         await bench.request("POST", PODS, pod(nodeName="n"))
         _, ending = await bench.request("DELETE", f"{PODS}/p")
         status = {"status": {"phase": "Failed"}}
@@ -608,12 +608,12 @@ def test_the_status_of_a_pod_that_is_ending_can_be_written() -> None:
         for name in ("deletionTimestamp", "deletionGracePeriodSeconds"):
             assert after["metadata"][name] == ending["metadata"][name]
 
-    run(story)
+    run(scenario)
 
 
 @pytest.mark.parametrize("kind", ["podtemplates", "pods", "configmaps"])
 def test_null_among_items_is_an_object_without_fields(kind: str) -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         owners = {"name": "n", "ownerReferences": [None], "managedFields": [None, {"manager": "m"}]}
         spec = {"containers": [None], "volumes": [None]}
         tree = {"metadata": owners, "spec": spec, "template": {"metadata": owners, "spec": spec}}
@@ -622,11 +622,11 @@ def test_null_among_items_is_an_object_without_fields(kind: str) -> None:
         code, answer = await bench.request("POST", f"/api/v1/namespaces/default/{kind}", tree)
         assert code in (201, 400, 422), answer
 
-    run(story)
+    run(scenario)
 
 
 def test_an_object_has_a_largest_size() -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         large = {"metadata": {"name": "e"}, "spec": {"holderIdentity": "x"}, "unknown": "y" * (3 << 19)}
         leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
         revision = bench.store.revision
@@ -634,11 +634,11 @@ def test_an_object_has_a_largest_size() -> None:
         assert (code, status["reason"]) == (413, "RequestEntityTooLarge")
         assert bench.store.revision == revision
 
-    run(story)
+    run(scenario)
 
 
 def test_a_store_that_cannot_be_written_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         await bench.request("POST", MAPS, config_map())
         await bench.store.close()
         for name in ("a", "b"):
@@ -646,5 +646,5 @@ def test_a_store_that_cannot_be_written_is_told(caplog: pytest.LogCaptureFixture
             assert (code, status["message"]) == (503, "the store is closed")
         assert (await bench.request("GET", f"{MAPS}/c"))[0] == 200
 
-    run(story)
+    run(scenario)
     assert [record.message for record in caplog.records] == ["the store is closed"]

@@ -20,7 +20,7 @@ from plimsoll.apiserver.auth.users import ADMIN
 from plimsoll.apiserver.connections import ServerConnection
 from plimsoll.apiserver.limits import ServerLimits
 from plimsoll.apiserver.process import RunningServer, ServerSettings, start_server
-from tests.fuzz.raw_http import CLOSED, Reply, Wire, trusting
+from tests.fuzz.raw_http import CLOSED, RawConnection, Reply, trusting
 
 REQUEST = b"GET /version HTTP/1.1\r\nHost: x\r\n"
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -43,14 +43,14 @@ class Served:
         found = self.acceptor._server.connections
         return [connection for connection in found if isinstance(connection, ServerConnection)]
 
-    async def open(self) -> Wire:
-        return await Wire.open(self.port, trusting())
+    async def open(self) -> RawConnection:
+        return await RawConnection.open(self.port, trusting())
 
-    async def version(self, connection: Wire, *, anonymous: bool = False) -> int:
+    async def version(self, connection: RawConnection, *, anonymous: bool = False) -> int:
         await connection.send(REQUEST + (b"" if anonymous else self.credentials) + b"\r\n")
         return (await connection.reply()).status
 
-    async def enter(self) -> Wire:
+    async def enter(self) -> RawConnection:
         """Connect and authenticate as an honest client does, which tries again when it is dropped."""
         async with asyncio.timeout(30):
             while True:
@@ -78,10 +78,10 @@ async def serving(data: Path | None = None, **limits: float) -> AsyncIterator[Se
         await running.stop()
 
 
-def play(story: Awaitable[None]) -> None:
+def play(scenario: Awaitable[None]) -> None:
     async def within_time() -> None:
         async with asyncio.timeout(60):
-            await story
+            await scenario
 
     asyncio.run(within_time())
 
@@ -90,7 +90,7 @@ def fields(count: int, size: int = FIELD) -> bytes:
     return b"".join(b"h%d: %b\r\n" % (number, b"a" * size) for number in range(count))
 
 
-async def ends(connection: Wire) -> Reply:
+async def ends(connection: RawConnection) -> Reply:
     """The answer of a connection that is closed then; CLOSED if there was none."""
     reply = await connection.reply()
     try:
@@ -106,7 +106,7 @@ async def ends(connection: Wire) -> Reply:
 
 @pytest.mark.parametrize("first", [True, False], ids=["first request", "second request"])
 def test_too_many_bytes_of_headers_are_answered_with_431(first: bool) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving(header_bytes=100_000) as served:
             connection = await served.open()
             if not first:
@@ -115,11 +115,11 @@ def test_too_many_bytes_of_headers_are_answered_with_431(first: bool) -> None:
             reply = await ends(connection)
             assert (reply.status, reply.body) == (431, b"431 Request Header Fields Too Large")
 
-    play(story())
+    play(scenario())
 
 
 def test_headers_below_the_limit_are_read() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving(header_bytes=100_000) as served:
             connection = await served.open()
             for _ in range(5):
@@ -127,11 +127,11 @@ def test_headers_below_the_limit_are_read() -> None:
                 assert (await connection.reply()).status == 200
             await connection.close()
 
-    play(story())
+    play(scenario())
 
 
 def test_a_body_does_not_count_as_headers() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving(header_bytes=50_000) as served:
             connection = await served.open()
             for name in ("one", "two"):
@@ -141,13 +141,13 @@ def test_a_body_does_not_count_as_headers() -> None:
                 assert (await connection.reply()).status == 201
             await connection.close()
 
-    play(story())
+    play(scenario())
 
 
 def test_a_body_that_arrives_before_its_headers_are_handled_is_answered() -> None:
     """On a busy machine several reads reach the connection before the request handler has run once."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving(body=64 * 1024) as served:
             connection = await served.open()
             await served.until(lambda: bool(served.connections))
@@ -159,20 +159,20 @@ def test_a_body_that_arrives_before_its_headers_are_handled_is_answered() -> Non
             assert (await connection.reply()).status == 413
             await connection.abort()
 
-    play(story())
+    play(scenario())
 
 
 def test_the_headers_of_all_unauthenticated_connections_have_a_budget() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving(unauthenticated_bytes=300_000) as served:
             known = await served.open()
             assert await served.version(known) == 200
-            wires = [await served.open() for _ in range(12)]
-            for connection in wires:
+            clients = [await served.open() for _ in range(12)]
+            for connection in clients:
                 await connection.send(REQUEST)
             highest = 0
             for _ in range(3):
-                for connection in wires:
+                for connection in clients:
                     await connection.send(fields(1))
                     await asyncio.sleep(0.01)
                     highest = max(highest, served.acceptor.peers.buffered)
@@ -181,15 +181,15 @@ def test_the_headers_of_all_unauthenticated_connections_have_a_budget() -> None:
             assert served.acceptor.peers.dropped > 0
             assert await served.version(known) == 200
             new = await served.enter()
-            for connection in (known, new, *wires):
+            for connection in (known, new, *clients):
                 await connection.abort()
 
-    play(story())
+    play(scenario())
 
 
 @pytest.mark.parametrize("anonymous", [True, False])
 def test_trailers_are_bounded(anonymous: bool) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving(header_bytes=100_000) as served:
             connection = await served.open()
             head = f"POST {MAPS} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n".encode()
@@ -200,11 +200,11 @@ def test_trailers_are_bounded(anonymous: bool) -> None:
             await ends(connection)
             await served.until(lambda: not served.connections)
 
-    play(story())
+    play(scenario())
 
 
 def test_small_chunks_and_trailers_are_read() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving(header_bytes=20_000) as served:
             connection = await served.open()
             assert await served.version(connection) == 200
@@ -215,11 +215,11 @@ def test_small_chunks_and_trailers_are_read() -> None:
             assert (await connection.reply()).status == 201
             await connection.close()
 
-    play(story())
+    play(scenario())
 
 
 def test_requests_behind_a_watch_are_bounded() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving(header_bytes=100_000) as served:
             connection = await served.open()
             head = f"GET {MAPS}?watch=1 HTTP/1.1\r\nHost: x\r\n".encode()
@@ -230,11 +230,11 @@ def test_requests_behind_a_watch_are_bounded() -> None:
             await served.until(lambda: not served.connections)
             await connection.abort()
 
-    play(story())
+    play(scenario())
 
 
 def test_the_body_of_an_unauthenticated_request_is_not_waited_for() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving() as served:
             for credentials, status in ((b"", 403), (b"Authorization: Bearer wrong\r\n", 401)):
                 connection = await served.open()
@@ -245,11 +245,11 @@ def test_the_body_of_an_unauthenticated_request_is_not_waited_for() -> None:
                 assert served.acceptor.peers.buffered < 600_000  # what is discarded does not count
                 await connection.abort()
 
-    play(story())
+    play(scenario())
 
 
 def test_an_unauthenticated_client_that_does_not_read_is_closed() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving() as served:
             anonymous, known = await served.open(), await served.open()
             assert await served.version(anonymous, anonymous=True) == 200
@@ -264,11 +264,11 @@ def test_an_unauthenticated_client_that_does_not_read_is_closed() -> None:
             assert await ends(anonymous) is CLOSED
             await known.close()
 
-    play(story())
+    play(scenario())
 
 
 def test_answers_of_any_size_are_given_up_if_nobody_reads_them() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving(slow_watch_timeout=1) as served:
             connection = await served.open()
             body = json.dumps({"metadata": {"name": "large"}, "data": {"x": "x" * 500_000}}).encode()
@@ -282,14 +282,14 @@ def test_answers_of_any_size_are_given_up_if_nobody_reads_them() -> None:
             await served.until(lambda: not served.connections)
             await connection.abort()
 
-    play(story())
+    play(scenario())
 
 
 # -- time-outs
 
 
 def test_headers_have_to_arrive_in_time() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving(header_timeout=3) as served:
             known = await served.enter()
             silent = await served.open()
@@ -315,11 +315,11 @@ def test_headers_have_to_arrive_in_time() -> None:
                 client.close()
             assert served.acceptor.peers.served == served.acceptor.peers.quiet == 0
 
-    play(story())
+    play(scenario())
 
 
 def test_authenticated_clients_may_be_idle_and_watch() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving(header_timeout=3, unauthenticated=2) as served:
             idle, watching = await served.enter(), await served.enter()
             head = f"GET {MAPS}?watch=1 HTTP/1.1\r\nHost: x\r\n".encode()
@@ -340,14 +340,14 @@ def test_authenticated_clients_may_be_idle_and_watch() -> None:
             for client in crowd:
                 client.close()
 
-    play(story())
+    play(scenario())
 
 
 # -- numbers
 
 
 def test_unauthenticated_connections_are_few_and_others_get_in() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving(unauthenticated=3) as served:
             known = []
             for _ in range(8):
@@ -362,14 +362,14 @@ def test_unauthenticated_connections_are_few_and_others_get_in() -> None:
             for connection in known:
                 assert await served.version(connection) == 200
             opened = await asyncio.gather(*hostile, return_exceptions=True)
-            for connection in (new, *known, *(found for found in opened if isinstance(found, Wire))):
+            for connection in (new, *known, *(found for found in opened if isinstance(found, RawConnection))):
                 await connection.abort()
 
-    play(story())
+    play(scenario())
 
 
 def test_connections_that_send_nothing_cost_no_tls() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving(unauthenticated_per_address=20) as served:
             clients = [socket.create_connection(("127.0.0.1", served.port)) for _ in range(50)]
             await served.until(lambda: served.acceptor.peers.dropped == 30)
@@ -381,28 +381,28 @@ def test_connections_that_send_nothing_cost_no_tls() -> None:
             await served.until(lambda: not served.acceptor.peers.quiet)
             await new.close()
 
-    play(story())
+    play(scenario())
 
 
 def test_a_client_certificate_is_enough(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving(tmp_path) as served:
             pair = CertificateAuthority.load_or_create(tmp_path).issue_client(ADMIN)
             (tmp_path / "client.pem").write_bytes(pair.certificate + pair.key)
             context = trusting()
             context.load_cert_chain(tmp_path / "client.pem")
-            connection = await Wire.open(served.port, context)
+            connection = await RawConnection.open(served.port, context)
             await served.until(lambda: len(served.connections) == 1)
             await served.until(lambda: served.connections[0].authenticated)
             assert served.acceptor.peers.served == 0
             assert await served.version(connection, anonymous=True) == 200
             await connection.close()
 
-    play(story())
+    play(scenario())
 
 
 def test_wrong_credentials_are_none() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving() as served:
             connection = await served.open()
             await connection.send(REQUEST + b"Authorization: Bearer wrong\r\n\r\n")
@@ -412,13 +412,13 @@ def test_wrong_credentials_are_none() -> None:
             assert served.acceptor.peers.served == 0
             await connection.close()
 
-    play(story())
+    play(scenario())
 
 
 def test_failed_handshakes_leave_nothing_behind() -> None:
     """asyncio keeps 256 KiB for each; without a collection of garbage they must be gone."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving() as served:
             gc.collect()
             gc.disable()
@@ -435,11 +435,11 @@ def test_failed_handshakes_leave_nothing_behind() -> None:
             finally:
                 gc.enable()
 
-    play(story())
+    play(scenario())
 
 
 def test_a_server_stops_with_connections_in_every_state() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving(unauthenticated=2) as served:
             quiet = socket.create_connection(("127.0.0.1", served.port))
             half = [socket.create_connection(("127.0.0.1", served.port)) for _ in range(4)]
@@ -450,7 +450,7 @@ def test_a_server_stops_with_connections_in_every_state() -> None:
         for client in (quiet, *half):
             client.close()
 
-    play(story())
+    play(scenario())
 
 
 def test_a_stopped_server_leaves_no_open_socket_behind() -> None:
@@ -462,12 +462,12 @@ def test_a_stopped_server_leaves_no_open_socket_behind() -> None:
         assert client.recv(1 << 16).startswith(b"HTTP/1.1 200")
         return client
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving() as served:
             client = await asyncio.to_thread(connect, served)
             connections = served.connections
-            assert [bool(each.connection) for each in connections] == [True]
-        assert [bool(each.connection) for each in connections] == [False]
+            assert [bool(each.raw_transport) for each in connections] == [True]
+        assert [bool(each.raw_transport) for each in connections] == [False]
         client.close()
 
-    play(story())
+    play(scenario())

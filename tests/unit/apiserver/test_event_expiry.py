@@ -17,7 +17,7 @@ def event(name: str, **more: Any) -> dict[str, Any]:
 
 
 def test_old_events_go_and_those_seen_again_stay() -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         for number in range(450):
             assert (await bench.request("POST", EVENTS, event(f"old-{number}")))[0] == 201
         seen = (bench.now + timedelta(minutes=50)).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -30,4 +30,4 @@ def test_old_events_go_and_those_seen_again_stay() -> None:
         _, left = await bench.request("GET", EVENTS)
         assert [item["metadata"]["name"] for item in left["items"]] == ["new", "seen-again"]
 
-    run(story)
+    run(scenario)

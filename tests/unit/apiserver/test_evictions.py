@@ -37,7 +37,7 @@ async def evict(bench: Bench, **options: Any) -> tuple[int, Any]:
 
 
 def test_an_evicted_pod_says_why_it_goes() -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         await running_pod(bench)
         code, status = await evict(bench)
         assert (code, status["status"]) == (201, "Success")
@@ -48,11 +48,11 @@ def test_an_evicted_pod_says_why_it_goes() -> None:
         assert (await evict(bench, gracePeriodSeconds=0))[0] == 201
         assert (await bench.request("GET", f"{PODS}/p"))[0] == 404
 
-    run(story)
+    run(scenario)
 
 
 def test_a_budget_is_charged_once_and_then_refuses() -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         await running_pod(bench)
         await budget(bench, disruptionsAllowed=1, currentHealthy=2, desiredHealthy=1)
         assert (await evict(bench, dryRun=["All"]))[0] == 201
@@ -67,30 +67,30 @@ def test_a_budget_is_charged_once_and_then_refuses() -> None:
         assert refusal["details"]["causes"][0]["reason"] == "DisruptionBudget"
         assert "b does not allow evicting pods currently" in refusal["details"]["causes"][0]["message"]
 
-    run(story)
+    run(scenario)
 
 
 def test_a_budget_not_yet_looked_at_asks_to_wait() -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         await running_pod(bench)
         await budget(bench, disruptionsAllowed=1, observedGeneration=-1)
         code, refusal = await evict(bench)
         assert (code, refusal["details"]["retryAfterSeconds"]) == (429, 10)
 
-    run(story)
+    run(scenario)
 
 
 def test_pods_that_do_no_work_may_go() -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         await running_pod(bench, ready=False)
         await budget(bench, spec={"unhealthyPodEvictionPolicy": "AlwaysAllow"}, disruptionsAllowed=0)
         assert (await evict(bench, gracePeriodSeconds=0))[0] == 201
 
-    run(story)
+    run(scenario)
 
 
 def test_preconditions_of_an_eviction() -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         await running_pod(bench)
         version = (await bench.request("GET", f"{PODS}/p"))[1]["metadata"]["resourceVersion"]
         assert (await evict(bench, preconditions={"uid": "other"}))[0] == 409
@@ -98,11 +98,11 @@ def test_preconditions_of_an_eviction() -> None:
         good = {"resourceVersion": version}
         assert (await evict(bench, preconditions=good, gracePeriodSeconds=0))[0] == 201
 
-    run(story)
+    run(scenario)
 
 
 def test_two_budgets_over_a_pod() -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         await running_pod(bench)
         await budget(bench, "one", disruptionsAllowed=1)
         await budget(bench, "two", disruptionsAllowed=1)
@@ -110,4 +110,4 @@ def test_two_budgets_over_a_pod() -> None:
         assert code == 400
         assert "more than one PodDisruptionBudget" in refusal["message"]
 
-    run(story)
+    run(scenario)

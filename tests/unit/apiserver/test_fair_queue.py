@@ -11,10 +11,10 @@ from plimsoll.apiserver.fair_queue import FairQueue
 from plimsoll.errors import ApiError
 
 
-def play(story: Callable[[], Awaitable[None]]) -> None:
+def play(scenario: Callable[[], Awaitable[None]]) -> None:
     async def run() -> None:
         async with asyncio.timeout(30):
-            await story()
+            await scenario()
 
     asyncio.run(run())
 
@@ -25,7 +25,7 @@ async def step() -> None:
 
 
 def test_one_user_leaves_places_for_others() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         queue = FairQueue(4, per_user=2, waiting=10, waiting_per_user=3)
         greedy = [asyncio.create_task(queue.acquire("greedy", 10)) for _ in range(4)]
         await step()
@@ -37,11 +37,11 @@ def test_one_user_leaves_places_for_others() -> None:
         assert [task.done() for task in greedy] == [True, True, True, False]
         greedy[3].cancel()
 
-    play(story)
+    play(scenario)
 
 
 def test_users_take_turns() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         queue = FairQueue(1, per_user=1, waiting=10, waiting_per_user=5)
         order: list[str] = []
 
@@ -59,11 +59,11 @@ def test_users_take_turns() -> None:
         assert order == ["a", "b", "c", "a", "b", "a"]
         assert (queue.running, queue.waiting) == (0, 0)
 
-    play(story)
+    play(scenario)
 
 
 def test_too_many_are_refused_with_retry_after() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         queue = FairQueue(1, per_user=1, waiting=3, waiting_per_user=2)
         await queue.acquire("a", 10)
         tasks = [asyncio.create_task(queue.acquire("a", 10)) for _ in range(2)]
@@ -83,11 +83,11 @@ def test_too_many_are_refused_with_retry_after() -> None:
         queue.release("a")
         assert queue.running == 0
 
-    play(story)
+    play(scenario)
 
 
 def test_nobody_waits_for_ever() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         queue = FairQueue(1, per_user=1, waiting=3, waiting_per_user=2)
         await queue.acquire("a", 10)
         with pytest.raises(ApiError) as refusal:
@@ -95,11 +95,11 @@ def test_nobody_waits_for_ever() -> None:
         assert refusal.value.code == 429
         assert (queue.running, queue.waiting) == (1, 0)
 
-    play(story)
+    play(scenario)
 
 
 def test_a_place_given_to_a_request_that_is_cancelled_is_not_lost() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         queue = FairQueue(1, per_user=1, waiting=3, waiting_per_user=2)
         await queue.acquire("a", 10)
         task = asyncio.create_task(queue.acquire("b", 10))
@@ -110,4 +110,4 @@ def test_a_place_given_to_a_request_that_is_cancelled_is_not_lost() -> None:
         await queue.acquire("c", 10)
         assert queue.running == 1
 
-    play(story)
+    play(scenario)

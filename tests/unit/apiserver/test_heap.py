@@ -13,7 +13,7 @@ from plimsoll.apiserver.heap import HeapTrimmer, find_malloc_trim
 def test_the_heap_is_trimmed_once_enough_has_been_freed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heap, "_INTERVAL_SECONDS", 0.0)
 
-    async def story() -> None:
+    async def scenario() -> None:
         trims: list[int] = []
         done = asyncio.Event()
         loop = asyncio.get_running_loop()
@@ -34,7 +34,7 @@ def test_the_heap_is_trimmed_once_enough_has_been_freed(monkeypatch: pytest.Monk
         trimmer.close()
         assert trimmer._timer is None
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_this_system_can_or_cannot() -> None:

@@ -40,7 +40,7 @@ def test_headers_are_text() -> None:
 
 
 def test_over_the_network() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         running = await start_server(ServerSettings(controllers=False))
         try:
             good = f"Authorization: Bearer {running._token}\r\n".encode()
@@ -64,4 +64,4 @@ def test_over_the_network() -> None:
         finally:
             await running.stop()
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -9,7 +9,7 @@ _DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 
 
 def test_a_request_for_a_certificate_names_who_makes_it() -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         spec = {
             "request": "eA==",
             "signerName": "example.com/x",
@@ -29,11 +29,11 @@ def test_a_request_for_a_certificate_names_who_makes_it() -> None:
         code, after = await bench.request("PUT", f"{_REQUESTS}/r", made)
         assert (code, after["spec"]["username"]) == (200, ADMIN.name)
 
-    run(story)
+    run(scenario)
 
 
 def test_nothing_is_made_in_an_ending_namespace_and_controllers_are_told_why() -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         held = {"metadata": {"name": "going", "finalizers": ["example.com/hold"]}}
         assert (await bench.request("POST", "/api/v1/namespaces", held))[0] == 201
         assert (await bench.request("DELETE", "/api/v1/namespaces/going"))[0] in (200, 202)
@@ -49,11 +49,11 @@ def test_nothing_is_made_in_an_ending_namespace_and_controllers_are_told_why() -
             }
         ]
 
-    run(story)
+    run(scenario)
 
 
 def test_a_workload_is_scaled_and_keeps_its_defaults() -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         labels = {"app": "web"}
         template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
         spec = {"selector": {"matchLabels": labels}, "template": template}
@@ -67,4 +67,4 @@ def test_a_workload_is_scaled_and_keeps_its_defaults() -> None:
         assert after["spec"] == {**made["spec"], "replicas": 4}
         assert after["metadata"]["generation"] == 2
 
-    run(story)
+    run(scenario)

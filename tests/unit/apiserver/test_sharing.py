@@ -49,7 +49,7 @@ def test_the_stored_object_is_not_changed_on_the_way(
 
     monkeypatch.setattr(WriteHandler, "_track_managed_fields", look)
 
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         code, made = await bench.request("POST", path, tree)
         assert code == 201
         query: tuple[tuple[str, str], ...] = ()
@@ -64,4 +64,4 @@ def test_the_stored_object_is_not_changed_on_the_way(
         (raw, old), *_ = seen
         assert old == codec.decode_tree(raw)
 
-    run(story)
+    run(scenario)

@@ -35,7 +35,7 @@ class Clock:
 
 
 def test_work_gives_way_after_each_slice() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         clock = Clock(0.0)
         loop_share = EventLoopShare(clock)
         seen: list[str] = []
@@ -58,11 +58,11 @@ def test_work_gives_way_after_each_slice() -> None:
         assert loop_share.pauses == 3
         assert seen == ["other", "work"] * 3
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_many_long_requests_continue_one_at_a_time_and_users_in_turn() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         clock = Clock(0.0)
         loop_share = EventLoopShare(clock)
         order: list[str] = []
@@ -89,11 +89,11 @@ def test_many_long_requests_continue_one_at_a_time_and_users_in_turn() -> None:
         assert [user for user in order if user == "b"] == ["b"] * 4
         assert rounds >= len(order)  # others had a step between any two of these
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_read_that_takes_too_long_is_a_timeout() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         clock = Clock(0.0)
         with EventLoopShare(clock).start_slice("u") as turn:
             clock.now += REQUEST_SECONDS + 1
@@ -101,7 +101,7 @@ def test_a_read_that_takes_too_long_is_a_timeout() -> None:
                 await turn.pause()
         assert (refusal.value.code, refusal.value.reason) == (504, "Timeout")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 async def whole(answer: ApiResponse) -> bytes:
@@ -116,14 +116,14 @@ async def ask(bench: Bench, path: str, accept: str, *query: tuple[str, str]) -> 
     return await bench.api.handle(ApiRequest("GET", path, ADMIN, query, {"accept": accept}))
 
 
-def with_pods(story: Callable[[Bench], Awaitable[None]], count: int = 40) -> None:
+def with_pods(scenario: Callable[[Bench], Awaitable[None]], count: int = 40) -> None:
     async def play(bench: Bench) -> None:
         bench.api.loop_share = EventLoopShare(Clock())
         for number in range(count):
             tree = pod(f"p{number}")
             tree["metadata"]["annotations"] = {"a": "x" * 2000}
             await bench.client.call("POST", PODS, tree=tree)
-        await story(bench)
+        await scenario(bench)
 
     run(play)
 
@@ -131,7 +131,7 @@ def with_pods(story: Callable[[Bench], Awaitable[None]], count: int = 40) -> Non
 def test_long_reads_give_way_to_others() -> None:
     """Each of these asks the clock at least once for every object, so ten slices at least are used up."""
 
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         loop_share = bench.api.loop_share
         watch: tuple[tuple[str, str], ...] = (("watch", "1"), ("timeoutSeconds", "1"))
         for accept, query in (
@@ -153,7 +153,7 @@ def test_long_reads_give_way_to_others() -> None:
         assert loop_share.pauses >= before + 16
         assert bench.store.counts()["pods"][0] == 0
 
-    with_pods(story)
+    with_pods(scenario)
 
 
 async def drain(answer: ApiResponse) -> None:
@@ -164,7 +164,7 @@ async def drain(answer: ApiResponse) -> None:
 
 @pytest.mark.parametrize("accept", ["application/json", "application/yaml", TABLE, PARTIAL])
 def test_a_list_in_pieces_is_the_list(accept: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         short = await ask(bench, PODS, accept)
         assert isinstance(short.body, bytes)
         monkeypatch.setattr(pieces, "UNCHUNKED_BYTES", 100)
@@ -178,22 +178,22 @@ def test_a_list_in_pieces_is_the_list(accept: str, monkeypatch: pytest.MonkeyPat
         else:
             assert body == short.body
 
-    with_pods(story)
+    with_pods(scenario)
 
 
 def test_a_protobuf_list_is_the_one_encoded_at_once() -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         plain = codec.decode_tree(await whole(await ask(bench, PODS, "application/json")))
         for path in (PODS, MAPS):
             plain = codec.decode_tree(await whole(await ask(bench, path, "application/json")))
             listed = await whole(await ask(bench, path, "application/vnd.kubernetes.protobuf"))
             assert listed == encode_body(plain)
 
-    with_pods(story, 3)
+    with_pods(scenario, 3)
 
 
 def test_a_deleted_collection_leaves_alone_what_was_made_anew_meanwhile() -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         names = [f"m{number}" for number in range(20)]
         for name in names:
             await bench.request("POST", MAPS, config_map(name))
@@ -209,11 +209,11 @@ def test_a_deleted_collection_leaves_alone_what_was_made_anew_meanwhile() -> Non
             "m9"
         ]
 
-    run(story)
+    run(scenario)
 
 
 def test_a_watch_ends_in_time_although_events_never_stop() -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         answer = await ask(bench, MAPS, "application/json", ("watch", "1"), ("timeoutSeconds", "1"))
         frames = answer.body
         assert not isinstance(frames, bytes)
@@ -229,7 +229,7 @@ def test_a_watch_ends_in_time_although_events_never_stop() -> None:
             await consume(frames)
         writing.cancel()
 
-    run(story)
+    run(scenario)
 
 
 async def consume(frames: AsyncGenerator[bytes, None]) -> list[Any]:

@@ -125,7 +125,7 @@ def example(row: Resource) -> dict[str, Any]:
 
 @pytest.mark.parametrize("row", STORED, ids=lambda row: row.key)
 def test_an_update_without_a_version(row: Resource) -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         path = f"{collection(row)}/x"
         code, status = await bench.request("PUT", path, example(row))
         assert code == (201 if row.key in CREATED_BY_PUT else 404), status
@@ -150,14 +150,14 @@ def test_an_update_without_a_version(row: Resource) -> None:
         assert code == 200, answer
         assert answer["metadata"]["annotations"]["a"] == "c"
 
-    run(story)
+    run(scenario)
 
 
 @pytest.mark.parametrize(
     "row", [row for row in STORED if "status" in row.subresources], ids=lambda row: row.key
 )
 def test_an_update_of_the_status_without_a_version(row: Resource) -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         path = f"{collection(row)}/x"
         code, made = await bench.request("POST", collection(row), example(row))
         assert code == 201, made
@@ -165,11 +165,11 @@ def test_an_update_of_the_status_without_a_version(row: Resource) -> None:
         code, answer = await bench.request("PUT", f"{path}/status", made)
         assert code == (422 if row.key in CONDITIONAL else 200), answer
 
-    run(story)
+    run(scenario)
 
 
 def test_patches_carry_the_version_unless_they_remove_it() -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "x"}}
         merge = "application/merge-patch+json"
 
@@ -187,11 +187,11 @@ def test_patches_carry_the_version_unless_they_remove_it() -> None:
         removal = [{"op": "remove", "path": "/metadata/resourceVersion"}]
         assert await patch(removal, "application/json-patch+json") == 422
 
-    run(story)
+    run(scenario)
 
 
 def test_a_create_with_version_zero() -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         assert (await bench.request("POST", MAPS, config_map(resourceVersion="0")))[0] == 201
 
-    run(story)
+    run(scenario)

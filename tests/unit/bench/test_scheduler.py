@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 from bench.scheduler import memory, path, pure
 from bench.scheduler.command import main
-from bench.scheduler.worlds import SCENARIOS, World
+from bench.scheduler.workloads import SCENARIOS, Workload
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_the_cycle_by_itself(scenario: str) -> None:
     """In every scenario pods are placed until the cluster is full, and the books are right."""
-    bench = pure.Bench(World(scenario, 3, 4))
+    bench = pure.SchedulerBench(Workload(scenario, 3, 4))
     bench.fill(50)
-    timing = bench.run(100, hopeless=10 if scenario == "hopeless" else 0)
+    timing = bench.run(100, unschedulable=10 if scenario == "hopeless" else 0)
     assert timing.pods == 6  # the other half of twelve
     bench.check()
 

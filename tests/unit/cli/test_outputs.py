@@ -26,7 +26,7 @@ from plimsoll.cli.main import main
 from plimsoll.up.local_cluster import LocalCluster
 from tests.outputs import FOLDER, check_output
 from tests.unit.cli.inputs import DRIVER, FILES
-from tests.unit.tools.doctor.ward import a_ward
+from tests.unit.tools.doctor.node_dir import temporary_node_dir
 from tests.unit.tools.podresources.kubelets import ALLOCATABLE, LISTED, TRAIN, always, kubelet
 
 Ask: TypeAlias = Callable[..., str]
@@ -250,14 +250,14 @@ _MACHINE = ("privileges", "machine", "cgroups")
 
 @pytest.mark.parametrize("repair", [False, True])
 def test_doctor(ask: Ask, repair: bool) -> None:
-    with a_ward() as ward:
-        ward.furnish()
-        ward.layout.root.chmod(0o777)
-        words = ["--root", str(ward.layout.root), "--name", "node-a", "--runtime", "none"]
-        words += ["--cdi", str(ward.cdi), "--cgroup-root", "nothing"]
+    with temporary_node_dir() as node_dir:
+        node_dir.furnish()
+        node_dir.layout.root.chmod(0o777)
+        words = ["--root", str(node_dir.layout.root), "--name", "node-a", "--runtime", "none"]
+        words += ["--cdi", str(node_dir.cdi), "--cgroup-root", "nothing"]
         said = ask("doctor --repair" if repair else "doctor", *words)
-        said = said.replace(str(ward.folder), "FOLDER").replace(
-            f"owner {ward.layout.root.owner()}", "owner ME"
+        said = said.replace(str(node_dir.folder), "FOLDER").replace(
+            f"owner {node_dir.layout.root.owner()}", "owner ME"
         )
     check_output(f"commands/doctor/{'repair' if repair else 'doctor'}.txt", _of_the_folder(said))
 

@@ -96,7 +96,7 @@ def test_what_cannot_be_asked_ends_with_two(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_the_exporter_as_a_process(socket: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         command = (
             "podresources",
             "export",
@@ -125,4 +125,4 @@ def test_the_exporter_as_a_process(socket: Path) -> None:
                 process.kill()
                 await process.wait()
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -25,16 +25,16 @@ def read(text: bytes) -> tuple[str, int]:
     return metadata["uid"], int(metadata["resourceVersion"])
 
 
-def fold(told: Objects, changes: Iterable[CacheChange], cache: Cache[Any]) -> None:
+def fold(mirrored: Objects, changes: Iterable[CacheChange], cache: Cache[Any]) -> None:
     """Apply changes to a copy, checking that each continues what was told before."""
     for (_, name), old, new in changes:
-        assert (None if old is None else cache.view(old)) == told.get(name)
+        assert (None if old is None else cache.view(old)) == mirrored.get(name)
         if new is None:
-            del told[name]
+            del mirrored[name]
         else:
             assert old is None or old.uid == new.uid
-            told[name] = cache.view(new)
-        assert cache.get(("ns", name)) == told.get(name)
+            mirrored[name] = cache.view(new)
+        assert cache.get(("ns", name)) == mirrored.get(name)
 
 
 names = st.sampled_from("abcd")
@@ -46,7 +46,7 @@ steps = st.lists(states | st.tuples(st.sampled_from(["ADDED", "MODIFIED", "DELET
 def test_changes_lead_from_state_to_state(script: list[Any]) -> None:
     cache: Cache[tuple[str, int]] = Cache(read)
     real: Objects = {}
-    told: Objects = {}
+    mirrored: Objects = {}
     revision = 1
     for step in script:
         revision += 1
@@ -60,7 +60,7 @@ def test_changes_lead_from_state_to_state(script: list[Any]) -> None:
             for item in items:
                 fresh.add([item], str(revision))
             fresh.add([], str(revision))
-            fold(told, fresh.commit(), cache)
+            fold(mirrored, fresh.commit(), cache)
         else:
             kind, name = step
             uid = real[name][0] if name in real else f"v{revision}"
@@ -68,9 +68,9 @@ def test_changes_lead_from_state_to_state(script: list[Any]) -> None:
                 real.pop(name, None)
             elif kind != "BOOKMARK":
                 real[name] = (uid, revision)
-            fold(told, cache.apply(WatchEvent(kind, raw(name, uid, revision), str(revision))), cache)
-            fold(told, cache.apply(WatchEvent(kind, raw(name, uid, revision), str(revision))), cache)
-        assert told == real
+            fold(mirrored, cache.apply(WatchEvent(kind, raw(name, uid, revision), str(revision))), cache)
+            fold(mirrored, cache.apply(WatchEvent(kind, raw(name, uid, revision), str(revision))), cache)
+        assert mirrored == real
         assert {key[1]: cache.view(entry) for key, entry in cache.entries()} == real
         assert sorted(cache.items()) == sorted(real.values())
         assert cache.revision == str(revision)

@@ -17,7 +17,7 @@ from plimsoll.client.endpoints import CONFIG_MAPS, ENDPOINTS, NODES, PODS, RESOU
 from plimsoll.client.transport import Reply, Request, ResponseStream
 from plimsoll.common.rate_limit import Bucket
 from plimsoll.errors import ApiError, InputError, UnreachableError
-from tests.unit.client.world import refusal, reply
+from tests.unit.client.fake_api_server import refusal, reply
 
 POD = {"kind": "Pod", "metadata": {"name": "p"}}
 
@@ -53,8 +53,8 @@ class Scripted:
         return None
 
 
-def tell(
-    transport: Scripted, story: Callable[[Client], Awaitable[Any]], **settings: Any
+def run_scenario(
+    transport: Scripted, scenario: Callable[[Client], Awaitable[Any]], **settings: Any
 ) -> tuple[Any, list[float]]:
     """Run calls without waiting; what came out, and the waits there would have been."""
     waits: list[float] = []
@@ -64,18 +64,20 @@ def tell(
 
     async def run() -> Any:
         async with Client(transport, sleep=sleep, **settings) as client:
-            return await story(client)
+            return await scenario(client)
 
     return asyncio.run(run()), waits
 
 
-def refused(transport: Scripted, story: Callable[[Client], Awaitable[Any]]) -> tuple[ApiError, list[float]]:
+def refused(
+    transport: Scripted, scenario: Callable[[Client], Awaitable[Any]]
+) -> tuple[ApiError, list[float]]:
     async def caught(client: Client) -> ApiError:
         with pytest.raises(ApiError) as info:
-            await story(client)
+            await scenario(client)
         return info.value
 
-    error, waits = tell(transport, caught)
+    error, waits = run_scenario(transport, caught)
     return error, waits
 
 
@@ -117,7 +119,7 @@ async def every_call(client: Client) -> None:
 
 def test_every_call_as_it_goes_out() -> None:
     transport = Scripted(*[reply(POD)] * 12)
-    tell(transport, every_call, user_agent="tester/2")
+    run_scenario(transport, every_call, user_agent="tester/2")
     found = [
         (
             request.method,
@@ -169,13 +171,13 @@ def test_a_view_is_not_written() -> None:
     """A view knows only some of the fields: putting it back would delete the others."""
     view = codec.decode(b'{"metadata":{"name":"p"}}', Pod)
 
-    async def story(client: Client) -> None:
+    async def scenario(client: Client) -> None:
         for call in (client.create, client.update):
             with pytest.raises(InputError, match="a view would lose fields"):
                 await call(PODS, view)  # type: ignore[arg-type]
 
     transport = Scripted()
-    tell(transport, story)
+    run_scenario(transport, scenario)
     assert transport.requests == []
 
 
@@ -189,7 +191,7 @@ def test_reads_are_repeated_with_growing_waits() -> None:
         Reply(502, {}, b"<html>"),
         reply(POD),
     )
-    found, waits = tell(transport, lambda client: client.get(PODS, "p"))
+    found, waits = run_scenario(transport, lambda client: client.get(PODS, "p"))
     assert found == POD
     assert len(waits) == 3
     assert all(0.05 * 2**n <= wait <= 0.1 * 2**n for n, wait in enumerate(waits))
@@ -201,7 +203,7 @@ def test_retry_after_is_honoured_within_reason() -> None:
         refusal(429, "TooManyRequests", **{"retry-after": "86400"}),
         reply(POD),
     )
-    _, waits = tell(transport, lambda client: client.create(PODS, POD))
+    _, waits = run_scenario(transport, lambda client: client.create(PODS, POD))
     assert waits == [7.0, 60.0]
 
 
@@ -212,10 +214,10 @@ def test_writes_are_not_repeated_where_it_could_do_harm() -> None:
         assert len(transport.requests) == 1
         versioned = {"metadata": {"name": "p", "resourceVersion": "1"}}
         transport = Scripted(failure, reply(POD))
-        tell(transport, lambda client: client.update(PODS, versioned))  # noqa: B023
+        run_scenario(transport, lambda client: client.update(PODS, versioned))  # noqa: B023
         assert len(transport.requests) == 2
         transport = Scripted(failure, reply(POD))
-        tell(
+        run_scenario(
             transport,
             lambda client: client.call("POST", "/x", tree={}, harmless=True),
         )
@@ -233,7 +235,7 @@ def test_the_last_refusal_is_told_when_patience_ends() -> None:
 def test_credentials_are_renewed_once() -> None:
     transport = Scripted(refusal(401, "Unauthorized"), reply(POD))
     transport.renewals = [True]
-    _, waits = tell(transport, lambda client: client.create(PODS, POD))
+    _, waits = run_scenario(transport, lambda client: client.create(PODS, POD))
     assert waits == []
     transport = Scripted(refusal(401, "Unauthorized"), refusal(401, "Unauthorized"), reply(POD))
     transport.renewals = [True, True]
@@ -255,13 +257,13 @@ def test_a_watch_is_opened_with_patience_too() -> None:
     )
     transport.renewals = [True]
 
-    async def story(client: Client) -> list[str]:
+    async def scenario(client: Client) -> list[str]:
         return [event.revision async for event in client.watch(PODS, since="1")]
 
-    found, waits = tell(transport, story)
+    found, waits = run_scenario(transport, scenario)
     assert found == ["3", "3"]
     assert len(waits) == 2
-    error, waits = refused(Scripted(refusal(410, "Expired")), story)
+    error, waits = refused(Scripted(refusal(410, "Expired")), scenario)
     assert (error.code, waits) == (410, [])
 
 
@@ -278,10 +280,10 @@ def listing(names: str, revision: str, more: str = "") -> Reply:
 def test_an_expired_listing_begins_anew_in_one_piece() -> None:
     transport = Scripted(listing("ab", "5", "more"), refusal(410, "Expired"), listing("acd", "9"))
 
-    async def story(client: Client) -> Any:
+    async def scenario(client: Client) -> Any:
         return await client.list(PODS, limit=2, labels="x")
 
-    found, _ = tell(transport, story)
+    found, _ = run_scenario(transport, scenario)
     assert [json.loads(raw)["metadata"]["name"] for raw in found.items] == ["a", "c", "d"]
     assert found.revision == "9"
     assert [dict(request.query) for request in transport.requests] == [
@@ -332,13 +334,13 @@ def test_the_limit_counts_every_attempt() -> None:
             taken.append(1)
 
     transport = Scripted(refusal(500, "InternalError"), reply(POD))
-    tell(transport, lambda client: client.get(PODS, "p"), bucket=Counting(1.0))
+    run_scenario(transport, lambda client: client.get(PODS, "p"), bucket=Counting(1.0))
     assert len(taken) == 2
 
 
 def test_a_kind_of_ones_own() -> None:
     widgets = Endpoint("example.com", "v1alpha1", "widgets", "Widget", True)
     transport = Scripted(reply({"kind": "Widget"}))
-    tell(transport, lambda client: client.get(widgets, "w", "ns"))
+    run_scenario(transport, lambda client: client.get(widgets, "w", "ns"))
     assert transport.requests[0].path == "/apis/example.com/v1alpha1/namespaces/ns/widgets/w"
     assert CONFIG_MAPS.namespaced

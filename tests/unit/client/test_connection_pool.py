@@ -16,7 +16,7 @@ from plimsoll.client.connection_pool import Connection, Connections, write_reque
 from plimsoll.client.http import HttpTransport
 from plimsoll.client.transport import Reply, Request
 from plimsoll.errors import InputError, UnreachableError
-from tests.unit.client.wire import Seen, chunked, said, serving
+from tests.unit.client.wire import ReceivedRequest, chunked, said, serving
 
 BODY = b'{"kind":"Pod"}'
 
@@ -203,7 +203,7 @@ def test_nothing_can_be_slipped_in(text: str) -> None:
 # -- connections
 
 
-async def answer_body(seen: Seen, writer: asyncio.StreamWriter) -> None:
+async def answer_body(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
     writer.write(said(BODY))
 
 
@@ -222,7 +222,7 @@ def test_connections_idle_too_long_are_not_used_again() -> None:
 
 
 def test_a_call_that_is_given_up_takes_its_connection_along() -> None:
-    async def never(seen: Seen, writer: asyncio.StreamWriter) -> None:
+    async def never(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         return
 
     async def run() -> None:
@@ -242,7 +242,7 @@ def test_a_call_that_is_given_up_takes_its_connection_along() -> None:
 
 
 def test_calls_under_way_end_when_all_is_closed() -> None:
-    async def never(seen: Seen, writer: asyncio.StreamWriter) -> None:
+    async def never(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         return
 
     async def run() -> None:

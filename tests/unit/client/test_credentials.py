@@ -22,7 +22,7 @@ from plimsoll.client.credentials import ClientCredentials
 from plimsoll.client.endpoints import CONFIG_MAPS
 from plimsoll.client.exec_plugin import ExecSource
 from plimsoll.errors import ApiError, ConfigError
-from tests.unit.client.wire import Seen, said, serving
+from tests.unit.client.wire import ReceivedRequest, said, serving
 
 V1 = "client.authentication.k8s.io/v1"
 SERVER = "https://one:6443"
@@ -147,7 +147,7 @@ def test_renewed_certificates_are_taken_up(tmp_path: Path) -> None:
     certificate.write_bytes(pair.certificate)
     key.write_bytes(pair.key)
 
-    async def story() -> None:
+    async def scenario() -> None:
         config = ClientConfig(
             SERVER,
             authority=Material(authority.certificate),
@@ -165,7 +165,7 @@ def test_renewed_certificates_are_taken_up(tmp_path: Path) -> None:
         assert second is not first
         assert await credentials.tls() is second
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 # -- exec plugins
@@ -208,7 +208,7 @@ def test_a_plugin_is_asked_once_until_its_word_expires(tmp_path: Path) -> None:
     command = script(tmp_path, "give(token=f't{count}', expirationTimestamp='2026-01-01T00:00:00Z')")
     now = datetime(2025, 12, 31, tzinfo=UTC)
 
-    async def story() -> None:
+    async def scenario() -> None:
         nonlocal now
         source = source_of(plugin(command, args=("x",), env=(("A", "1"),)), wall=lambda: now)
         found = await asyncio.gather(*(source.get() for _ in range(5)))
@@ -217,7 +217,7 @@ def test_a_plugin_is_asked_once_until_its_word_expires(tmp_path: Path) -> None:
         now += timedelta(days=2)
         assert (await source.get()).token == "t2"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert len(calls(tmp_path)) == 2
     first = calls(tmp_path)[0]
     assert (first["args"], first["A"]) == (["x"], "1")
@@ -241,27 +241,27 @@ def test_refused_credentials_are_asked_for_again(tmp_path: Path) -> None:
     """One new run for all calls that were refused; the same answer again is not tried again."""
     command = script(tmp_path, "give(token=f't{min(count, 2)}')")
 
-    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> None:
+    async def answer(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         good = seen.header("authorization") == "Bearer t2"
         writer.write(said(b'{"kind":"ConfigMap"}') if good else said(b"", "401 Unauthorized"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving(answer) as wire:
             config = ClientConfig(wire.url, exec_plugin=plugin(command))
             async with Client.connect(config) as client:
                 await asyncio.gather(*(client.get(CONFIG_MAPS, f"c{n}") for n in range(5)))
                 assert len(calls(tmp_path)) == 2
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_credentials_that_stay_refused(tmp_path: Path) -> None:
     command = script(tmp_path, "give(token='t')")
 
-    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> None:
+    async def answer(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         writer.write(said(b"", "401 Unauthorized"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving(answer) as wire:
             config = ClientConfig(wire.url, exec_plugin=plugin(command))
             async with Client.connect(config) as client:
@@ -269,7 +269,7 @@ def test_credentials_that_stay_refused(tmp_path: Path) -> None:
                     await client.get(CONFIG_MAPS, "c")
                 assert len(wire.requests) == 1
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_certificate_from_a_plugin(tmp_path: Path) -> None:
@@ -280,13 +280,13 @@ def test_a_certificate_from_a_plugin(tmp_path: Path) -> None:
         "c, k = json.loads((here / 'pair.json').read_text())\ngive(clientCertificateData=c, clientKeyData=k)",
     )
 
-    async def story() -> None:
+    async def scenario() -> None:
         credentials = ClientCredentials(ClientConfig(SERVER, exec_plugin=plugin(command)))
         first = await credentials.tls()
         assert await credentials.tls() is first
         assert await credentials.headers() == []
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert len(calls(tmp_path)) == 1
 
 

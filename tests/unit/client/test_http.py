@@ -22,31 +22,31 @@ from plimsoll.client.endpoints import CONFIG_MAPS
 from plimsoll.client.http import HttpTransport, is_loopback
 from plimsoll.client.transport import Request
 from plimsoll.errors import ConfigError, UnreachableError
-from tests.unit.client.wire import Answer, Seen, Wire, chunked, said, serving
+from tests.unit.client.wire import Answer, ReceivedRequest, Wire, chunked, said, serving
 
-Story = Callable[[Wire, Client], Any]
+Scenario = Callable[[Wire, Client], Any]
 OBJECT = b'{"kind":"ConfigMap","metadata":{"name":"a"}}'
 GET = Request("GET", "/a")
 
 
-def tell(answer: Answer, story: Story, **settings: Any) -> None:
+def run_scenario(answer: Answer, scenario: Scenario, **settings: Any) -> None:
     async def run() -> None:
         async with serving(answer) as wire:
             config = ClientConfig(settings.pop("server", wire.url), **settings)
             async with Client.connect(config) as client:
-                await story(wire, client)
+                await scenario(wire, client)
 
     asyncio.run(run())
 
 
-async def say_object(seen: Seen, writer: asyncio.StreamWriter) -> None:
+async def say_object(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
     writer.write(said(OBJECT))
 
 
 def test_connections_are_kept_and_many_calls_are_in_flight() -> None:
     waiting: list[asyncio.StreamWriter] = []
 
-    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> None:
+    async def answer(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         """Nobody is answered before ten have asked."""
         waiting.append(writer)
         if len(waiting) >= 10:
@@ -54,17 +54,17 @@ def test_connections_are_kept_and_many_calls_are_in_flight() -> None:
                 each.write(said(OBJECT))
             waiting.clear()
 
-    async def story(wire: Wire, client: Client) -> None:
+    async def scenario(wire: Wire, client: Client) -> None:
         for _ in range(3):
             await asyncio.gather(*(client.get(CONFIG_MAPS, f"c{n}") for n in range(10)))
         assert wire.connections == 10
         assert len(wire.requests) == 30
 
-    tell(answer, story)
+    run_scenario(answer, scenario)
 
 
 def test_calls_in_flight_are_bounded_but_watches_do_not_count() -> None:
-    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> None:
+    async def answer(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         if "watch=true" in seen.target:
             frame = b'{"type":"ADDED","object":{"metadata":{"resourceVersion":"7"}}}\n'
             writer.write(chunked(frame, end=False))
@@ -73,7 +73,7 @@ def test_calls_in_flight_are_bounded_but_watches_do_not_count() -> None:
         else:
             writer.write(said(OBJECT))
 
-    async def story(wire: Wire, client: Client) -> None:
+    async def scenario(wire: Wire, client: Client) -> None:
         watches = [client.watch(CONFIG_MAPS, since="1") for _ in range(5)]
         assert [(await anext(watch)).revision for watch in watches] == ["7"] * 5
         held = [asyncio.create_task(client.get(CONFIG_MAPS, "held")) for _ in range(2)]
@@ -89,11 +89,11 @@ def test_calls_in_flight_are_bounded_but_watches_do_not_count() -> None:
         for watch in watches:
             await watch.aclose()
 
-    tell(answer, story, in_flight=2)
+    run_scenario(answer, scenario, in_flight=2)
 
 
 def test_what_is_sent() -> None:
-    async def story(wire: Wire, client: Client) -> None:
+    async def scenario(wire: Wire, client: Client) -> None:
         await client.create(CONFIG_MAPS, {"metadata": {"name": "å"}}, "n s", field_manager="me & you")
         seen = wire.requests[0]
         assert seen.method == "POST"
@@ -120,7 +120,7 @@ def test_what_is_sent() -> None:
                 ),
             )
             async with Client.connect(config) as client:
-                await story(wire, client)
+                await scenario(wire, client)
 
     asyncio.run(run())
 
@@ -129,15 +129,15 @@ def test_what_is_sent() -> None:
 def test_compression_is_asked_for_where_it_pays(compression: bool | None, wanted: str) -> None:
     """On this machine it does not; a watch is never compressed."""
 
-    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> None:
+    async def answer(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         writer.write(chunked() if "watch" in seen.target else said(OBJECT))
 
-    async def story(wire: Wire, client: Client) -> None:
+    async def scenario(wire: Wire, client: Client) -> None:
         await client.get(CONFIG_MAPS, "a")
         assert [event async for event in client.watch(CONFIG_MAPS)] == []
         assert [seen.header("accept-encoding") for seen in wire.requests] == [wanted, "identity"]
 
-    tell(answer, story, compression=compression)
+    run_scenario(answer, scenario, compression=compression)
 
 
 def test_which_hosts_are_this_machine() -> None:
@@ -181,7 +181,7 @@ def test_nobody_listens() -> None:
 
 
 def test_a_connection_that_closes_before_the_answer() -> None:
-    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> None:
+    async def answer(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         writer.close()
 
     error = failing(answer, Request("POST", "/a", body=b"{}"))
@@ -190,7 +190,7 @@ def test_a_connection_that_closes_before_the_answer() -> None:
 
 
 def test_an_answer_that_breaks_off() -> None:
-    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> None:
+    async def answer(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         writer.write(said(OBJECT)[:-5])
         await writer.drain()
         writer.close()
@@ -199,14 +199,14 @@ def test_an_answer_that_breaks_off() -> None:
 
 
 def test_an_answer_that_is_no_http() -> None:
-    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> None:
+    async def answer(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         writer.write(b"SSH-2.0-OpenSSH\r\n\r\n")
 
     assert failing(answer).sent
 
 
 def test_an_answer_that_comes_too_late() -> None:
-    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> None:
+    async def answer(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         return
 
     error = failing(answer, Request("GET", "/a", timeout=0.05))
@@ -218,13 +218,13 @@ def test_an_answer_that_comes_too_late() -> None:
 def test_a_watch_that_falls_silent_and_one_that_breaks() -> None:
     frame = b'{"type":"ADDED","object":{"metadata":{"resourceVersion":"7"}}}\n'
 
-    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> None:
+    async def answer(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         writer.write(chunked(frame, frame[:20], end=False))
         if "break" in seen.target:
             await writer.drain()
             writer.close()
 
-    async def story(wire: Wire, client: Client) -> None:
+    async def scenario(wire: Wire, client: Client) -> None:
         for labels in ("silent", "break"):
             watch = client.watch(CONFIG_MAPS, labels=labels, idle=0.05)
             assert (await anext(watch)).revision == "7"
@@ -232,15 +232,15 @@ def test_a_watch_that_falls_silent_and_one_that_breaks() -> None:
                 await anext(watch)
             assert (caught.value.reason == "Timeout") == (labels == "silent")
 
-    tell(answer, story)
+    run_scenario(answer, scenario)
 
 
 def test_a_watch_that_nobody_follows_any_more_is_closed() -> None:
-    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> None:
+    async def answer(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         frame = b'{"type":"ADDED","object":{"metadata":{"resourceVersion":"7"}}}\n'
         writer.write(chunked(frame, end=False))
 
-    async def story(wire: Wire, client: Client) -> None:
+    async def scenario(wire: Wire, client: Client) -> None:
         watch = client.watch(CONFIG_MAPS)
         await anext(watch)
         assert wire.ended == 0
@@ -249,33 +249,33 @@ def test_a_watch_that_nobody_follows_any_more_is_closed() -> None:
             while not wire.ended:
                 await asyncio.sleep(0.001)
 
-    tell(answer, story)
+    run_scenario(answer, scenario)
 
 
 def test_a_redirect_is_not_followed() -> None:
     """Credentials go to the server that was named, and to no other."""
 
-    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> None:
+    async def answer(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         writer.write(said(b"", "302 Found", Location="http://127.0.0.1:1/elsewhere"))
 
-    async def story(wire: Wire, client: Client) -> None:
+    async def scenario(wire: Wire, client: Client) -> None:
         with pytest.raises(Exception, match="the server answered 302"):
             await client.get(CONFIG_MAPS, "a")
         assert len(wire.requests) == 1
 
-    tell(answer, story)
+    run_scenario(answer, scenario)
 
 
 def test_cookies_are_not_kept() -> None:
-    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> None:
+    async def answer(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         writer.write(said(OBJECT, Set_Cookie="session=1"))
 
-    async def story(wire: Wire, client: Client) -> None:
+    async def scenario(wire: Wire, client: Client) -> None:
         for _ in range(2):
             await client.get(CONFIG_MAPS, "a")
         assert wire.requests[1].header("cookie") == ""
 
-    tell(answer, story)
+    run_scenario(answer, scenario)
 
 
 # -- proxies
@@ -297,7 +297,7 @@ def test_a_plain_server_through_a_proxy() -> None:
 
 
 def test_a_proxy_that_refuses() -> None:
-    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> None:
+    async def answer(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         assert seen.method == "CONNECT"
         writer.write(said(b"", "403 Forbidden"))
 
@@ -331,7 +331,7 @@ def server_tls(
 
 def fetch(config: Callable[[Wire], ClientConfig], tls: ssl.SSLContext) -> dict[str, Any]:
     async def run() -> dict[str, Any]:
-        async def answer(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        async def answer(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
             peer = writer.get_extra_info("peercert") or {}
             name = [value for part in peer.get("subject", ()) for key, value in part if key == "commonName"]
             writer.write(said(json.dumps({"peer": name, "auth": seen.header("authorization")}).encode()))
@@ -412,13 +412,13 @@ def test_an_address_that_is_none(server: str) -> None:
 def test_a_write_on_a_connection_the_server_has_closed_is_sent_once() -> None:
     """Whether it was carried out nobody knows; a read is simply sent again."""
 
-    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> None:
+    async def answer(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         if seen.target.endswith("/last"):
             writer.close()
         else:
             writer.write(said(OBJECT))
 
-    async def story(wire: Wire, client: Client) -> None:
+    async def scenario(wire: Wire, client: Client) -> None:
         for call in (client.delete, client.get):
             await client.get(CONFIG_MAPS, "first")
             sent = len(wire.requests)
@@ -426,7 +426,7 @@ def test_a_write_on_a_connection_the_server_has_closed_is_sent_once() -> None:
                 await call(CONFIG_MAPS, "last")
             assert len(wire.requests) - sent == (1 if call == client.delete else 2)
 
-    tell(answer, story, attempts=2)
+    run_scenario(answer, scenario, attempts=2)
 
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "cluster.example"])
@@ -451,7 +451,7 @@ def test_a_secure_server_through_a_proxy(tmp_path: Path, name: str) -> None:
         writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
         tasks.extend(map(asyncio.ensure_future, (pump(reader, far_writer), pump(far_reader, writer))))
 
-    async def answer(seen: Seen, writer: asyncio.StreamWriter) -> None:
+    async def answer(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         peer = writer.get_extra_info("peercert") or {}
         writer.write(said(json.dumps({"peer": repr(peer.get("subject")), "target": seen.target}).encode()))
 

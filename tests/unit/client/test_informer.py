@@ -17,7 +17,7 @@ from plimsoll.client.cache import Keep
 from plimsoll.client.endpoints import CONFIG_MAPS
 from plimsoll.client.informer import EventHandler, Informer
 from plimsoll.errors import ApiError, ConfigError, DecodeError, UnreachableError
-from tests.unit.client.world import World
+from tests.unit.client.fake_api_server import FakeApiServer
 
 Tree: TypeAlias = dict[str, Any]
 
@@ -70,8 +70,8 @@ def problem(informer: Informer[Tree]) -> str:
     return str(informer.error or "")
 
 
-def make(world: World, endpoint: Endpoint = CONFIG_MAPS, **options: Any) -> Informer[Tree]:
-    client = Client(world, sleep=no_wait, attempts=2)
+def make(server: FakeApiServer, endpoint: Endpoint = CONFIG_MAPS, **options: Any) -> Informer[Tree]:
+    client = Client(server, sleep=no_wait, attempts=2)
     return Informer(client, endpoint, decode, namespace="ns", sleep=no_wait, **options)
 
 
@@ -109,31 +109,31 @@ def test_what_is_told_is_what_happened(
 ) -> None:
     """Whatever breaks: the copy ends up right, every event fits, and without gaps every event is told."""
 
-    async def story() -> None:
-        world = World()
-        world.bookmarks = bookmarks
-        world.early = early
-        world.put("a", "0")
-        world.put("e", "0")
-        informer = make(world, page=page, streamed=streamed)
+    async def scenario() -> None:
+        server = FakeApiServer()
+        server.bookmarks = bookmarks
+        server.early = early
+        server.put("a", "0")
+        server.put("e", "0")
+        informer = make(server, page=page, streamed=streamed)
         mirror = Mirror()
         informer.add_handler(mirror)
         async with running(informer):
             gaps = False
             for number, (action, value) in enumerate(script, 1):
                 if action == "put":
-                    world.put(value, str(number))
+                    server.put(value, str(number))
                 elif action == "remove":
-                    world.remove(value)
+                    server.remove(value)
                 elif action == "cut":
-                    world.cut(value)
+                    server.cut(value)
                 elif action == "end":
-                    world.end()
+                    server.end()
                 elif action == "forget":
-                    world.forget()
+                    server.forget()
                     gaps = True
                 elif action == "fail":
-                    world.failures += [UnreachableError("gone", sent=bool(value % 2))] * value
+                    server.failures += [UnreachableError("gone", sent=bool(value % 2))] * value
                 elif action == "settle":
                     await settle()
                 else:
@@ -142,10 +142,10 @@ def test_what_is_told_is_what_happened(
             for _ in range(5):
                 await settle()
             assert informer.faults == 0
-            assert mirror.objects == world.objects
-            assert {tree["metadata"]["name"]: tree for tree in informer.items()} == world.objects
+            assert mirror.objects == server.objects
+            assert {tree["metadata"]["name"]: tree for tree in informer.items()} == server.objects
             happened = [
-                (kind, tree["metadata"]["name"], tree["data"]["v"]) for _, kind, tree in world.history
+                (kind, tree["metadata"]["name"], tree["data"]["v"]) for _, kind, tree in server.history
             ]
             if not gaps:
                 assert mirror.log == happened
@@ -153,83 +153,83 @@ def test_what_is_told_is_what_happened(
             if not gaps:
                 assert informer.listings == 1
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_version_of_another_history_is_listed_again() -> None:
     """A server that was started anew may not know the versions we know."""
 
-    async def story() -> None:
-        world = World()
-        world.put("a", "1")
-        informer = make(world)
+    async def scenario() -> None:
+        server = FakeApiServer()
+        server.put("a", "1")
+        informer = make(server)
         async with running(informer):
             details = {"causes": [{"reason": "ResourceVersionTooLarge"}]}
-            world.failures.append(ApiError(504, "Timeout", "too large", details))
-            world.cut()
+            server.failures.append(ApiError(504, "Timeout", "too large", details))
+            server.cut()
             await settle()
             assert informer.listings == 2
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_an_object_made_anew_is_removed_and_added() -> None:
-    async def story() -> None:
-        world = World()
-        world.put("a", "1")
-        informer = make(world)
+    async def scenario() -> None:
+        server = FakeApiServer()
+        server.put("a", "1")
+        informer = make(server)
         mirror = Mirror()
         informer.add_handler(mirror)
         async with running(informer):
-            world.remove("a")
-            world.put("a", "2")
-            world.forget()
+            server.remove("a")
+            server.put("a", "2")
+            server.forget()
             await settle()
             assert mirror.log == [("ADDED", "a", "1"), ("DELETED", "a", "1"), ("ADDED", "a", "2")]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_an_unreadable_object_keeps_its_last_state() -> None:
-    async def story() -> None:
-        world = World()
-        world.put("a", "1")
-        world.put("b", "unreadable")
-        informer = make(world)
+    async def scenario() -> None:
+        server = FakeApiServer()
+        server.put("a", "1")
+        server.put("b", "unreadable")
+        informer = make(server)
         mirror = Mirror()
         informer.add_handler(mirror)
         async with running(informer):
-            world.put("a", "unreadable")
-            world.put("c", "1")
+            server.put("a", "unreadable")
+            server.put("c", "1")
             await settle()
             assert informer.faults == 2
             assert mirror.log == [("ADDED", "a", "1"), ("ADDED", "c", "1")]
-            world.put("a", "2")
-            world.put("b", "2")
-            world.remove("b")
+            server.put("a", "2")
+            server.put("b", "2")
+            server.remove("b")
             await settle()
             assert mirror.log[2:] == [("MODIFIED", "a", "2"), ("ADDED", "b", "2"), ("DELETED", "b", "2")]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_handler_that_comes_late_hears_what_is_known() -> None:
-    async def story() -> None:
-        world = World()
-        world.put("a", "1")
-        world.put("b", "1")
-        informer = make(world)
+    async def scenario() -> None:
+        server = FakeApiServer()
+        server.put("a", "1")
+        server.put("b", "1")
+        informer = make(server)
         async with running(informer):
-            world.put("a", "2")
+            server.put("a", "2")
             await settle()
             late = Mirror()
             informer.add_handler(late)
-            assert late.objects == world.objects
-            world.remove("b")
+            assert late.objects == server.objects
+            server.remove("b")
             await settle()
             assert late.log == [("ADDED", "a", "2"), ("ADDED", "b", "1"), ("DELETED", "b", "1")]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_failing_handler_is_reported_and_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
@@ -237,56 +237,56 @@ def test_a_failing_handler_is_reported_and_harms_nobody(caplog: pytest.LogCaptur
         def on_added(self, new: Tree) -> None:
             raise ValueError("no such luck")
 
-    async def story() -> None:
-        world = World()
-        informer = make(world)
+    async def scenario() -> None:
+        server = FakeApiServer()
+        informer = make(server)
         mirror = Mirror()
         informer.add_handler(Failing())
         informer.add_handler(mirror)
         async with running(informer):
-            world.put("a", "1")
-            world.put("a", "2")
+            server.put("a", "1")
+            server.put("a", "2")
             await settle()
-            assert mirror.objects == world.objects
+            assert mirror.objects == server.objects
             assert informer.faults == 1
         assert "configmaps: Failing failed on ns/a: ValueError: no such luck" in caplog.text
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_slow_handler_of_coroutines_hears_everything_in_order() -> None:
     class Slow(EventHandler[Tree]):
         def __init__(self) -> None:
-            self.heard: list[str] = []
+            self.received: list[str] = []
             self.gate = asyncio.Event()
 
         async def on_added(self, new: Tree) -> None:
             await self.gate.wait()
-            self.heard.append(new["metadata"]["name"])
+            self.received.append(new["metadata"]["name"])
 
         async def on_removed(self, old: Tree) -> None:
             raise ValueError(old["metadata"]["name"])
 
-    async def story() -> None:
-        world = World()
-        informer = make(world)
+    async def scenario() -> None:
+        server = FakeApiServer()
+        informer = make(server)
         slow, mirror = Slow(), Mirror()
         informer.add_handler(slow)
         informer.add_handler(mirror)
         async with running(informer):
             for n in range(50):
-                world.put(f"c{n:02}")
-            world.remove("c00")
+                server.put(f"c{n:02}")
+            server.remove("c00")
             await settle()
             assert len(mirror.objects) == 49
-            assert slow.heard == []
+            assert slow.received == []
             slow.gate.set()
             await settle()
             await settle()
-            assert slow.heard == [f"c{n:02}" for n in range(50)]
+            assert slow.received == [f"c{n:02}" for n in range(50)]
             assert informer.faults == 1
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_handler_that_lies_far_behind_holds_the_informer_back() -> None:
@@ -295,80 +295,80 @@ def test_a_handler_that_lies_far_behind_holds_the_informer_back() -> None:
     class Stuck(EventHandler[Tree]):
         def __init__(self) -> None:
             self.gate = asyncio.Event()
-            self.heard = 0
+            self.received = 0
 
         async def on_added(self, new: Tree) -> None:
             await self.gate.wait()
-            self.heard += 1
+            self.received += 1
 
-    async def story() -> None:
-        world = World()
-        informer = make(world)
+    async def scenario() -> None:
+        server = FakeApiServer()
+        informer = make(server)
         stuck = Stuck()
         informer.add_handler(stuck)
         async with running(informer):
             for n in range(1500):
-                world.put(f"c{n:04}")
+                server.put(f"c{n:04}")
             await settle()
             assert len(informer) < 1100
             stuck.gate.set()
-            while stuck.heard < 1500:
+            while stuck.received < 1500:
                 await asyncio.sleep(0.001)
             assert len(informer) == 1500
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize(
     ("keep", "raw_kept"), [("view", False), ("raw", True), ("both", True)], ids=["view", "raw", "both"]
 )
 def test_what_is_kept(keep: Keep, raw_kept: bool) -> None:
-    async def story() -> None:
-        world = World()
-        world.put("a", "1")
-        informer = make(world, keep=keep)
+    async def scenario() -> None:
+        server = FakeApiServer()
+        server.put("a", "1")
+        informer = make(server, keep=keep)
         async with running(informer):
             first = informer.get("ns", "a")
-            assert first == world.objects["a"]
+            assert first == server.objects["a"]
             assert (first is informer.get("ns", "a")) == (keep != "raw")
             raw = informer.raw("ns", "a")
             assert (raw is not None) == raw_kept
             if raw is not None:
-                assert json.loads(raw) == world.objects["a"]
+                assert json.loads(raw) == server.objects["a"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_waiting_for_the_first_listing() -> None:
-    async def story() -> None:
-        world = World()
-        world.put("a", "1")
-        world.failures += [ApiError(403, "Forbidden", "you may not")] * 50
-        informer = make(world)
+    async def scenario() -> None:
+        server = FakeApiServer()
+        server.put("a", "1")
+        server.failures += [ApiError(403, "Forbidden", "you may not")] * 50
+        informer = make(server)
         async with running(informer):
             with pytest.raises(ApiError, match="you may not"):
                 await informer.synced(0.001)
-            world.failures.clear()
+            server.failures.clear()
             await informer.synced(5)
             assert len(informer) == 1
             assert informer.error is None
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_kind_without_changes_recovers_as_soon_as_it_is_followed_again() -> None:
-    async def story() -> None:
-        world = World()
-        world.put("a", "1")
+    async def scenario() -> None:
+        server = FakeApiServer()
+        server.put("a", "1")
         gate = asyncio.Event()
 
         async def wait(seconds: float) -> None:
             await gate.wait()
 
-        informer = Informer(Client(world, sleep=no_wait, attempts=1), CONFIG_MAPS, decode, sleep=wait)
+        informer = Informer(Client(server, sleep=no_wait, attempts=1), CONFIG_MAPS, decode, sleep=wait)
         async with running(informer):
-            world.failures += [ApiError(503, "ServiceUnavailable", "not now")]
-            world.end()
+            server.failures += [ApiError(503, "ServiceUnavailable", "not now")]
+            server.end()
             await settle()
             assert "not now" in problem(informer)
             gate.set()
@@ -376,35 +376,35 @@ def test_a_kind_without_changes_recovers_as_soon_as_it_is_followed_again() -> No
             assert informer.error is None  # nothing has changed, and nothing was said
             assert informer.listings == 1
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_wrong_configuration_ends_an_informer_that_never_worked() -> None:
-    async def story() -> None:
-        world = World()
-        informer = make(world)
-        world.failures.append(ConfigError("the certificate is not trusted"))
+    async def scenario() -> None:
+        server = FakeApiServer()
+        informer = make(server)
+        server.failures.append(ConfigError("the certificate is not trusted"))
         task = asyncio.create_task(informer.run())
         with pytest.raises(ConfigError, match="not trusted"):
             await informer.synced(5)
         with pytest.raises(ConfigError, match="not trusted"):
             await task
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_kind_that_is_not_served_may_be_optional() -> None:
-    async def story() -> None:
-        world = World()
+    async def scenario() -> None:
+        server = FakeApiServer()
         waits: list[float] = []
 
         async def wait(seconds: float) -> None:
             waits.append(seconds)
             await asyncio.sleep(0)
 
-        world.failures += [ApiError(404, "NotFound", "no such kind")] * 3
-        world.put("a", "1")
-        informer = Informer(Client(world), CONFIG_MAPS, decode, namespace="ns", optional=True, sleep=wait)
+        server.failures += [ApiError(404, "NotFound", "no such kind")] * 3
+        server.put("a", "1")
+        informer = Informer(Client(server), CONFIG_MAPS, decode, namespace="ns", optional=True, sleep=wait)
         async with running(informer):
             await informer.synced(5)
             assert len(waits) == 3
@@ -412,69 +412,69 @@ def test_a_kind_that_is_not_served_may_be_optional() -> None:
             assert informer.get("ns", "a") is not None
             assert informer.error is None
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_the_waits_grow_while_nothing_works() -> None:
-    async def story() -> None:
-        world = World()
-        world.failures += [ApiError(500, "InternalError", "broken")] * 12
+    async def scenario() -> None:
+        server = FakeApiServer()
+        server.failures += [ApiError(500, "InternalError", "broken")] * 12
         waits: list[float] = []
 
         async def wait(seconds: float) -> None:
             waits.append(seconds)
             await asyncio.sleep(0)
 
-        informer = Informer(Client(world, attempts=1), CONFIG_MAPS, decode, sleep=wait)
+        informer = Informer(Client(server, attempts=1), CONFIG_MAPS, decode, sleep=wait)
         async with running(informer):
             await informer.synced(5)
             assert len(waits) == 12
             assert waits[0] <= 0.5
             assert 15 <= waits[-1] <= 30
-            world.put("a")
+            server.put("a")
             await settle()
-            world.cut()
+            server.cut()
             await settle()
             assert waits[12] <= 0.5
             assert problem(informer) == ""  # it is followed again
-            world.put("a")
+            server.put("a")
             await settle()
             assert problem(informer) == ""
-            world.end()
+            server.end()
             await settle()
             assert len(waits) == 13
-            world.end()
+            server.end()
             await settle()
             assert len(waits) == 14  # a watch that ends as soon as it begins is not begun again at once
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("offered", [True, False])
 def test_a_streamed_start_reads_no_list_where_it_is_offered(offered: bool) -> None:
-    async def story() -> None:
-        world = World()
-        world.streams = offered
-        world.put("a", "1")
-        informer = make(world, streamed=True)
+    async def scenario() -> None:
+        server = FakeApiServer()
+        server.streams = offered
+        server.put("a", "1")
+        informer = make(server, streamed=True)
         async with running(informer):
-            assert informer.get("ns", "a") == world.objects["a"]
-            lists = [request for request in world.requests if "watch" not in dict(request.query)]
+            assert informer.get("ns", "a") == server.objects["a"]
+            lists = [request for request in server.requests if "watch" not in dict(request.query)]
             assert bool(lists) != offered
-            world.put("b", "1")
-            world.remove("a")
+            server.put("b", "1")
+            server.remove("a")
             await settle()
             assert [tree["metadata"]["name"] for tree in informer.items()] == ["b"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_what_a_watch_asks_for() -> None:
-    async def story() -> None:
-        world = World()
-        world.put("a", "1")
-        async with running(make(world, labels="x=y", fields="metadata.name=a")):
-            query = dict(world.requests[-1].query)
+    async def scenario() -> None:
+        server = FakeApiServer()
+        server.put("a", "1")
+        async with running(make(server, labels="x=y", fields="metadata.name=a")):
+            query = dict(server.requests[-1].query)
             assert query.pop("allowWatchBookmarks") == "true"
             assert 300 <= int(query.pop("timeoutSeconds")) <= 600
             assert query == {
@@ -484,7 +484,7 @@ def test_what_a_watch_asks_for() -> None:
                 "fieldSelector": "metadata.name=a",
             }
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_handler_that_joins_in_the_middle_hears_nothing_twice() -> None:
@@ -500,29 +500,29 @@ def test_a_handler_that_joins_in_the_middle_hears_nothing_twice() -> None:
             self.guests.append(guest)
             self.informer.add_handler(guest)
 
-    async def story() -> None:
-        world = World()
-        world.put("a", "1")
-        informer = make(world)
+    async def scenario() -> None:
+        server = FakeApiServer()
+        server.put("a", "1")
+        informer = make(server)
         inviting = Inviting(informer)
         informer.add_handler(inviting)
         async with running(informer):
-            world.put("b", "1")
-            world.put("a", "2")
+            server.put("b", "1")
+            server.put("a", "2")
             await settle()
             assert len(inviting.guests) == 2
             assert informer.faults == 0
-            assert all(guest.objects == world.objects for guest in inviting.guests)
+            assert all(guest.objects == server.objects for guest in inviting.guests)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_an_informer_stopped_half_way_through_a_listing_begins_it_again() -> None:
-    async def story() -> None:
-        world = World()
+    async def scenario() -> None:
+        server = FakeApiServer()
         for n in range(1500):
-            world.put(f"c{n:04}")
-        informer = make(world, page=0)
+            server.put(f"c{n:04}")
+        informer = make(server, page=0)
         mirror, gate = Mirror(), asyncio.Event()
 
         class Stuck(EventHandler[Tree]):
@@ -533,18 +533,18 @@ def test_an_informer_stopped_half_way_through_a_listing_begins_it_again() -> Non
         informer.add_handler(Stuck())
         async with running(informer):
             assert 900 < len(mirror.objects) < 1100
-        world.put("c0000", "changed")
-        world.remove("c1400")
+        server.put("c0000", "changed")
+        server.remove("c1400")
         gate.set()
         async with running(informer):
             while len(mirror.objects) < 1499:
                 await asyncio.sleep(0.001)
             await settle()
-            assert mirror.objects == world.objects
+            assert mirror.objects == server.objects
             assert informer.faults == 0
             assert informer.listings == 2
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_handler_that_hangs_is_reported(
@@ -556,70 +556,70 @@ def test_a_handler_that_hangs_is_reported(
         async def on_added(self, new: Tree) -> None:
             await asyncio.Event().wait()
 
-    async def story() -> None:
-        world = World()
+    async def scenario() -> None:
+        server = FakeApiServer()
         for n in range(1500):
-            world.put(f"c{n:04}")
-        informer = make(world)
+            server.put(f"c{n:04}")
+        informer = make(server)
         informer.add_handler(Stuck())
         async with running(informer):
             while "Stuck is 1000 changes behind" not in caplog.text:
                 await asyncio.sleep(0.001)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("streamed", [False, True])
 def test_a_refresh_tells_what_a_stalled_watch_has_not(streamed: bool) -> None:
-    async def story() -> None:
-        world = World()
-        world.put("a", "1")
-        informer = make(world, streamed=streamed)
+    async def scenario() -> None:
+        server = FakeApiServer()
+        server.put("a", "1")
+        informer = make(server, streamed=streamed)
         mirror = Mirror()
         informer.add_handler(mirror)
         async with running(informer):
-            with world.stalled():
-                world.put("a", "2")
-                world.put("b", "1")
+            with server.stalled():
+                server.put("a", "2")
+                server.put("b", "1")
                 await settle()
                 assert mirror.log == [("ADDED", "a", "1")]
                 await asyncio.wait_for(informer.refresh(), 5)
                 assert mirror.log == [("ADDED", "a", "1"), ("MODIFIED", "a", "2"), ("ADDED", "b", "1")]
                 assert informer.listings == 2
-            world.put("c", "1")
+            server.put("c", "1")
             await settle()
             assert mirror.log[3:] == [("ADDED", "c", "1")], "it is followed on"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_refresh_does_not_wait_for_a_back_off() -> None:
-    async def story() -> None:
-        world = World()
-        world.put("a", "1")
+    async def scenario() -> None:
+        server = FakeApiServer()
+        server.put("a", "1")
         waiting = asyncio.Event()
 
         async def wait(seconds: float) -> None:
             waiting.set()
             await asyncio.Event().wait()
 
-        informer = Informer(Client(world, sleep=no_wait, attempts=1), CONFIG_MAPS, decode, sleep=wait)
+        informer = Informer(Client(server, sleep=no_wait, attempts=1), CONFIG_MAPS, decode, sleep=wait)
         async with running(informer):
-            world.failures += [ApiError(503, "ServiceUnavailable", "not now")]
-            world.end()
+            server.failures += [ApiError(503, "ServiceUnavailable", "not now")]
+            server.end()
             await asyncio.wait_for(waiting.wait(), 5)
-            world.put("b", "1")
+            server.put("b", "1")
             await asyncio.wait_for(informer.refresh(), 5)
             assert len(informer) == 2
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_refresh_is_not_answered_by_a_listing_that_began_before() -> None:
-    async def story() -> None:
-        world = World()
-        world.put("a", "1")
-        informer = make(world)
+    async def scenario() -> None:
+        server = FakeApiServer()
+        server.put("a", "1")
+        informer = make(server)
         begun, gate = asyncio.Event(), asyncio.Event()
         pages = informer._client.pages
 
@@ -632,7 +632,7 @@ def test_a_refresh_is_not_answered_by_a_listing_that_began_before() -> None:
         informer._client.pages = slow_pages  # type: ignore[assignment,method-assign]
         async with running(informer):
             await begun.wait()
-            world.put("b", "1")  # after the page was read
+            server.put("b", "1")  # after the page was read
             refreshed = asyncio.create_task(informer.refresh())
             await settle()
             assert not refreshed.done()
@@ -641,4 +641,4 @@ def test_a_refresh_is_not_answered_by_a_listing_that_began_before() -> None:
             assert len(informer) == 2
             assert informer.listings == 2
 
-    asyncio.run(story())
+    asyncio.run(scenario())

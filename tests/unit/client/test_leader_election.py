@@ -19,7 +19,7 @@ from plimsoll.client.leader_election import Election, LeaseTiming
 from plimsoll.errors import ApiError, ConfigError, LeaseLostError, UnreachableError
 
 
-class Clockwork(asyncio.SelectorEventLoop):
+class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """A loop whose time passes only in sleep: nothing is waited for."""
 
     def __init__(self) -> None:
@@ -38,10 +38,10 @@ class Clockwork(asyncio.SelectorEventLoop):
         return self.now
 
 
-def play(story: Coroutine[Any, Any, None]) -> None:
-    loop = Clockwork()
+def run_scenario(scenario: Coroutine[Any, Any, None]) -> None:
+    loop = VirtualTimeLoop()
     try:
-        loop.run_until_complete(story)
+        loop.run_until_complete(scenario)
     finally:
         loop.close()
 
@@ -126,7 +126,7 @@ def test_there_are_never_two_leaders(
 ) -> None:
     """However slow and lossy the line: the work never runs twice, and the lease says who does it."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         dice = Random(seed)
         leases = Leases(dice, trouble=trouble, slowest=slowest)
         leading: list[str] = []
@@ -160,7 +160,7 @@ def test_there_are_never_two_leaders(
         assert leases.lease is not None
         assert leases.lease["spec"]["holderIdentity"] == ""
 
-    play(story())
+    run_scenario(scenario())
 
 
 async def end(task: asyncio.Task[None]) -> None:
@@ -170,7 +170,7 @@ async def end(task: asyncio.Task[None]) -> None:
 
 
 def test_the_fields_of_a_lease() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         leases = Leases(Random(1))
         first, second = candidate(leases, "first"), candidate(leases, "second")
         assert await first.attempt()
@@ -199,11 +199,11 @@ def test_the_fields_of_a_lease() -> None:
         assert not await first.attempt()
         assert not first.leading
 
-    play(story())
+    run_scenario(scenario())
 
 
 def test_a_lease_given_back_is_free_at_once() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         leases = Leases(Random(1))
         first, second = candidate(leases, "first"), candidate(leases, "second")
         assert await first.attempt()
@@ -215,11 +215,11 @@ def test_a_lease_given_back_is_free_at_once() -> None:
         await first.give_back()
         assert leases.lease["spec"]["holderIdentity"] == "second"
 
-    play(story())
+    run_scenario(scenario())
 
 
 def test_what_others_wrote_into_the_lease_is_kept() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         leases = Leases(Random(1))
         leases.lease = {
             "metadata": {"name": "work", "resourceVersion": "0", "labels": {"a": "b"}},
@@ -229,23 +229,23 @@ def test_what_others_wrote_into_the_lease_is_kept() -> None:
         assert leases.lease["metadata"]["labels"] == {"a": "b"}
         assert leases.lease["spec"]["preferredHolder"] == "x"
 
-    play(story())
+    run_scenario(scenario())
 
 
 @pytest.mark.parametrize("spec", [None, [], {"leaseDurationSeconds": "x", "holderIdentity": 3}])
 def test_a_lease_full_of_nonsense_is_taken(spec: Any) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         leases = Leases(Random(1))
         leases.lease = {"metadata": {"name": "work", "resourceVersion": "0"}, "spec": spec}
         election = candidate(leases, "first")
         assert await election.attempt()
         assert election.leading
 
-    play(story())
+    run_scenario(scenario())
 
 
 def test_work_that_ends_gives_the_lease_back() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         leases = Leases(Random(1))
 
         async def lead() -> None:
@@ -265,13 +265,13 @@ def test_work_that_ends_gives_the_lease_back() -> None:
         await candidate(leases, "keeper", release=False).run(lead)
         assert [name for _, name in leases.writes][-1] == "keeper"
 
-    play(story())
+    run_scenario(scenario())
 
 
 def test_work_stops_when_the_lease_cannot_be_renewed() -> None:
     """The line goes dead: the work ends at the renew deadline, before the lease can be taken over."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         leases = Leases(Random(1))
         spans: list[tuple[float, float]] = []
         now = asyncio.get_running_loop().time
@@ -295,13 +295,13 @@ def test_work_stops_when_the_lease_cannot_be_renewed() -> None:
         await end(task)
         assert len(spans) == 2
 
-    play(story())
+    run_scenario(scenario())
 
 
 def test_time_counts_from_the_question_not_from_the_answer() -> None:
     """The lease is ours once it is stored, but the answer takes long, and then the line is dead."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         leases = Leases(Random(1))
         stopped: list[float] = []
         slow, limit = 8.0, 1
@@ -336,11 +336,11 @@ def test_time_counts_from_the_question_not_from_the_answer() -> None:
         assert stopped[0] - leases.writes[1][0] <= 10.0
         await end(task)
 
-    play(story())
+    run_scenario(scenario())
 
 
 def test_work_stops_as_soon_as_another_is_seen_to_lead() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         leases = Leases(Random(1))
         stopped = asyncio.Event()
 
@@ -361,17 +361,17 @@ def test_work_stops_as_soon_as_another_is_seen_to_lead() -> None:
             await task
         assert leases.lease["spec"]["holderIdentity"] == "usurper"
 
-    play(story())
+    run_scenario(scenario())
 
 
 def test_a_process_that_was_stopped_too_long_may_write_nothing_more() -> None:
     """SIGSTOP and SIGCONT: what was about to be written finds out before anything else has run."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         leases = Leases(Random(1))
         election = candidate(leases, "first")
         loop = asyncio.get_running_loop()
-        assert isinstance(loop, Clockwork)
+        assert isinstance(loop, VirtualTimeLoop)
         with pytest.raises(LeaseLostError):
             election.check()
 
@@ -390,13 +390,13 @@ def test_a_process_that_was_stopped_too_long_may_write_nothing_more() -> None:
         assert leases.lease is not None
         assert leases.lease["spec"]["holderIdentity"] == "first", "nothing more was written"
 
-    play(story())
+    run_scenario(scenario())
 
 
 def test_a_machine_that_was_suspended_has_lost_its_lease() -> None:
     """The loop's clock stands still while a machine is suspended; that of the lease does not."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         leases = Leases(Random(1))
         suspended = 0.0
         loop = asyncio.get_running_loop()
@@ -413,11 +413,11 @@ def test_a_machine_that_was_suspended_has_lost_its_lease() -> None:
             await task
         assert len(leases.writes) == written
 
-    play(story())
+    run_scenario(scenario())
 
 
 def test_a_lease_is_released_only_if_every_write_was_answered() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         leases = Leases(Random(1))
 
         async def lead() -> None:
@@ -436,7 +436,7 @@ def test_a_lease_is_released_only_if_every_write_was_answered() -> None:
         await third.run(lead)
         assert third.was_released
 
-    play(story())
+    run_scenario(scenario())
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ SILENT: dict[str, Talk] = {
 @pytest.mark.parametrize("compression", [False, True])
 @pytest.mark.parametrize("name", SILENT)
 def test_a_silent_server_is_given_up(name: str, compression: bool) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving(SILENT[name]) as server:
             transport = HttpTransport(ClientConfig(server.url, compression=compression))
             try:
@@ -98,12 +98,12 @@ def test_a_silent_server_is_given_up(name: str, compression: bool) -> None:
             assert error.value.sent
             assert server.url in str(error.value)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("compression", [False, True])
 def test_a_handshake_that_never_ends_is_given_up(compression: bool) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving(say_nothing, "https") as server:
             transport = HttpTransport(ClientConfig(server.url, compression=compression, insecure=True))
             try:
@@ -114,7 +114,7 @@ def test_a_handshake_that_never_ends_is_given_up(compression: bool) -> None:
             assert error.value.reason == "Timeout"
             assert not error.value.sent
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("compression", [False, True])
@@ -123,7 +123,7 @@ def test_an_answer_that_keeps_coming_is_waited_for(compression: bool) -> None:
     assert len(body) == 30
     pieces = [HEAD[:10], HEAD[10:], *(body[at : at + 5] for at in range(0, 30, 5))]
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving(say(*pieces, every=0.4)) as server:
             transport = HttpTransport(ClientConfig(server.url, compression=compression))
             try:
@@ -132,13 +132,13 @@ def test_an_answer_that_keeps_coming_is_waited_for(compression: bool) -> None:
                 await transport.close()
             assert reply.body == body
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_the_whole_answer_has_its_time_as_well() -> None:
     """A byte now and then does not keep a call alive for ever."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving(say(HEAD, *[b" "] * 29, every=0.1)) as server:
             transport = HttpTransport(ClientConfig(server.url, compression=False))
             try:
@@ -147,7 +147,7 @@ def test_the_whole_answer_has_its_time_as_well() -> None:
             finally:
                 await transport.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_watch_is_not_cut() -> None:
@@ -156,13 +156,13 @@ def test_a_watch_is_not_cut() -> None:
     head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
     chunk = b"%x\r\n%b\r\n" % (len(event), event)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving(say(head, b"", chunk, every=0.5)) as server:
             config = ClientConfig(server.url).interactive(0.2)
             async with Client.connect(config) as client, aclosing(client.watch(PODS)) as events:
                 assert (await anext(events)).type == "ADDED"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 # -- tries
@@ -170,39 +170,39 @@ def test_a_watch_is_not_cut() -> None:
 
 @pytest.mark.parametrize("name", SILENT)
 def test_a_call_that_somebody_waits_for_is_tried_once_if_nothing_comes(name: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving(SILENT[name]) as server:
             async with Client.connect(ClientConfig(server.url).interactive(0.2)) as client:
                 with pytest.raises(UnreachableError):
                     await client.call("GET", "/api")
             assert server.connections == 1
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_other_calls_are_tried_again() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving(say_nothing) as server:
             async with Client.connect(ClientConfig(server.url, timeout=0.1, attempts=3)) as client:
                 with pytest.raises(UnreachableError):
                     await client.call("GET", "/api")
             assert server.connections == 3
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_what_fails_at_once_is_tried_again() -> None:
     async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving(hang_up) as server:
             async with Client.connect(ClientConfig(server.url).interactive(60.0)) as client:
                 with pytest.raises(UnreachableError, match="broke"):
                     await client.call("GET", "/api")
             assert server.connections == 3
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_server_that_wants_to_be_left_alone_for_long_is_not_waited_for() -> None:
@@ -211,14 +211,14 @@ def test_a_server_that_wants_to_be_left_alone_for_long_is_not_waited_for() -> No
         b"HTTP/1.1 503 No\r\nRetry-After: 60\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
     )
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with serving(say(head % len(body) + body)) as server:
             async with Client.connect(ClientConfig(server.url).interactive(30.0)) as client:
                 with pytest.raises(ApiError, match="come later"):
                     await client.call("GET", "/api")
             assert server.connections == 1
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 # -- settings

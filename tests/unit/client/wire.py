@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass
-class Seen:
+class ReceivedRequest:
     """One request as it came over the wire."""
 
     method: str
@@ -30,10 +30,10 @@ class Wire:
     port: int = 0
     connections: int = 0
     ended: int = 0
-    requests: list[Seen] = field(default_factory=list)
+    requests: list[ReceivedRequest] = field(default_factory=list)
 
 
-Answer = Callable[[Seen, asyncio.StreamWriter], Awaitable[None]]
+Answer = Callable[[ReceivedRequest, asyncio.StreamWriter], Awaitable[None]]
 
 
 @asynccontextmanager
@@ -78,7 +78,7 @@ def abort(writers: set[asyncio.StreamWriter]) -> None:
         writer.transport.abort()
 
 
-async def _read(reader: asyncio.StreamReader) -> Seen:
+async def _read(reader: asyncio.StreamReader) -> ReceivedRequest:
     head = (await reader.readuntil(b"\r\n\r\n")).decode()
     first, *lines = head.split("\r\n")
     method, target, _ = first.split(" ")
@@ -86,7 +86,7 @@ async def _read(reader: asyncio.StreamReader) -> Seen:
         (name.lower(), value.strip()) for name, _, value in (line.partition(":") for line in lines if line)
     ]
     length = int(dict(headers).get("content-length", "0"))
-    return Seen(method, target, headers, await reader.readexactly(length))
+    return ReceivedRequest(method, target, headers, await reader.readexactly(length))
 
 
 def said(body: bytes, status: str = "200 OK", **headers: str) -> bytes:

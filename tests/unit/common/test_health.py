@@ -20,7 +20,7 @@ async def metrics() -> AsyncIterator[bytes]:
 def test_the_pages() -> None:
     problem = ["not listed yet: pods"]
 
-    async def story() -> None:
+    async def scenario() -> None:
         server = HealthServer(
             live={"ping": lambda: ""},
             ready={"ping": lambda: "", "sync": lambda: problem[0]},
@@ -53,7 +53,7 @@ def test_the_pages() -> None:
         finally:
             await server.stop()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_who_is_on_the_same_machine(remote: str | None, here: bool) -> None:
 
 
 def test_health_of_its_own_and_pages_for_this_machine_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         server = HealthServer(
             live={"ping": lambda: ""},
             ready={},
@@ -108,4 +108,4 @@ def test_health_of_its_own_and_pages_for_this_machine_only(monkeypatch: pytest.M
         finally:
             await server.stop()
 
-    asyncio.run(story())
+    asyncio.run(scenario())

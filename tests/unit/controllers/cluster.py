@@ -85,7 +85,7 @@ class Crash(BaseException):
     """The controllers' process is gone."""
 
 
-class Fragile(InProcessTransport):
+class CrashingTransport(InProcessTransport):
     """A way to the API that breaks down at a chosen write: just before it, or just after."""
 
     def __init__(self, *arguments: Any) -> None:
@@ -125,7 +125,7 @@ class Cluster:
         )
         self.api = Api(context)
         self.client = connect_in_process(self.api.handle, ADMIN)
-        self.transport = Fragile(self.api.handle, ADMIN)
+        self.transport = CrashingTransport(self.api.handle, ADMIN)
         self._only = None if only is None else list(only)
         self._settings = settings
         self.controllers: ControllerManager | None = None
@@ -268,7 +268,7 @@ class Cluster:
 
 
 @asynccontextmanager
-async def cluster(**options: Any) -> AsyncIterator[Cluster]:
+async def running_cluster(**options: Any) -> AsyncIterator[Cluster]:
     made = Cluster(**options)
     try:
         for name in ("n", "default", "kube-node-lease"):
@@ -280,11 +280,11 @@ async def cluster(**options: Any) -> AsyncIterator[Cluster]:
         await made.store.close()
 
 
-def play(story: Callable[[Cluster], Awaitable[T]], **options: Any) -> T:
+def run_scenario(scenario: Callable[[Cluster], Awaitable[T]], **options: Any) -> T:
     """Play a story in a fresh cluster with the namespace `n`."""
 
     async def run() -> T:
-        async with cluster(**options) as made:
-            return await story(made)
+        async with running_cluster(**options) as made:
+            return await scenario(made)
 
     return asyncio.run(run())

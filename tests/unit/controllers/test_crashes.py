@@ -21,7 +21,7 @@ from plimsoll.client.endpoints import (
     RESOURCE_QUOTAS,
     RESOURCE_SLICES,
 )
-from tests.unit.controllers.cluster import KINDS, Cluster, Crash, cluster
+from tests.unit.controllers.cluster import KINDS, Cluster, Crash, running_cluster
 from tests.unit.controllers.device_taint_eviction.test_controller import published
 from tests.unit.controllers.resource_claim.test_controller import claim, pod, template
 
@@ -29,9 +29,9 @@ GENERATED = {"a": {"resourceClaimTemplateName": "t"}, "b": {"resourceClaimTempla
 MINE = {"a": {"resourceClaimTemplateName": "t"}, "s": {"resourceClaimName": "shared"}}
 
 
-async def prepare(world: Cluster) -> None:
+async def prepare(cluster: Cluster) -> None:
     """A bit of everything."""
-    client = world.client
+    client = cluster.client
     await client.create(NODES, {"metadata": {"name": "w"}})
     await client.create(RESOURCE_QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "9"}}}, "n")
     await client.create(RESOURCE_CLAIM_TEMPLATES, template(), "n")
@@ -45,46 +45,46 @@ async def prepare(world: Cluster) -> None:
 
 
 #: What others do, step by step; the controllers come to rest after each, crashing on the way.
-async def make_pods(world: Cluster) -> None:
-    await world.client.create(PODS, pod("first", GENERATED), "n")
-    await world.client.create(PODS, pod("second", MINE), "n")
+async def make_pods(cluster: Cluster) -> None:
+    await cluster.client.create(PODS, pod("first", GENERATED), "n")
+    await cluster.client.create(PODS, pod("second", MINE), "n")
 
 
-async def place_pods(world: Cluster) -> None:
+async def place_pods(cluster: Cluster) -> None:
     for name in ("first", "second"):
-        tree = await world.client.get(PODS, name, "n")
+        tree = await cluster.client.get(PODS, name, "n")
         for status in tree["status"]["resourceClaimStatuses"]:
-            await world.allocate(status["resourceClaimName"], name, device=f"{name}-{status['name']}")
-        await world.bind(name)
-    await world.allocate("shared", "first", "second")
+            await cluster.allocate(status["resourceClaimName"], name, device=f"{name}-{status['name']}")
+        await cluster.bind(name)
+    await cluster.allocate("shared", "first", "second")
 
 
-async def end_pods(world: Cluster) -> None:
-    await world.finish("first")
-    await world.client.delete(PODS, "second", "n", grace=0)
+async def end_pods(cluster: Cluster) -> None:
+    await cluster.finish("first")
+    await cluster.client.delete(PODS, "second", "n", grace=0)
 
 
-async def remove_pods(world: Cluster) -> None:
+async def remove_pods(cluster: Cluster) -> None:
     for name in ("first", "second"):
-        await world.client.delete(PODS, name, "n", grace=0)
+        await cluster.client.delete(PODS, name, "n", grace=0)
 
 
-async def taint_device(world: Cluster) -> None:
-    tree = await world.client.get(RESOURCE_SLICES, "s")
+async def taint_device(cluster: Cluster) -> None:
+    tree = await cluster.client.get(RESOURCE_SLICES, "s")
     tree["spec"]["devices"][0]["taints"] = [{"key": "k", "effect": "NoExecute"}]
-    await world.client.update(RESOURCE_SLICES, tree)
+    await cluster.client.update(RESOURCE_SLICES, tree)
 
 
-async def delete_tree(world: Cluster) -> None:
-    await world.client.delete(CONFIG_MAPS, "root", "n", propagation="Foreground")
+async def delete_tree(cluster: Cluster) -> None:
+    await cluster.client.delete(CONFIG_MAPS, "root", "n", propagation="Foreground")
 
 
-async def delete_namespace(world: Cluster) -> None:
-    await world.client.delete(NAMESPACES, "n")
+async def delete_namespace(cluster: Cluster) -> None:
+    await cluster.client.delete(NAMESPACES, "n")
 
 
-async def lose_node(world: Cluster) -> None:
-    await world.client.delete(NODES, "w")
+async def lose_node(cluster: Cluster) -> None:
+    await cluster.client.delete(NODES, "w")
 
 
 STORIES: dict[str, list[Any]] = {
@@ -95,37 +95,37 @@ STORIES: dict[str, list[Any]] = {
 }
 
 
-async def tell(world: Cluster, story: str, dice: Random | None) -> dict[str, Any]:
+async def run_steps(cluster: Cluster, scenario: str, dice: Random | None) -> dict[str, Any]:
     """Play a story, with crashes if there are dice to decide them; what is there in the end."""
-    await prepare(world)
-    for act in STORIES[story]:
-        await act(world)
-        await rest(world, dice)
-    return await objects(world)
+    await prepare(cluster)
+    for act in STORIES[scenario]:
+        await act(cluster)
+        await rest(cluster, dice)
+    return await objects(cluster)
 
 
-async def rest(world: Cluster, dice: Random | None) -> None:
+async def rest(cluster: Cluster, dice: Random | None) -> None:
     """Some minutes, at whose beginning crashes come at every few writes."""
     crashes = dice.randint(1, 4) if dice else 0
-    until = world.clock.now() + 500
+    until = cluster.clock.now() + 500
     while True:
         if crashes and dice:
-            world.transport.fatal = (world.transport.writes + dice.randint(1, 6), dice.random() < 0.5)
+            cluster.transport.fatal = (cluster.transport.writes + dice.randint(1, 6), dice.random() < 0.5)
         try:
-            await world.settle(dice, max_wait=0)
-            if world.clock.now() >= until:
+            await cluster.settle(dice, max_wait=0)
+            if cluster.clock.now() >= until:
                 break
-            await world.advance(until - world.clock.now())
+            await cluster.advance(until - cluster.clock.now())
         except Crash:
             crashes -= 1
-            await world.restart()
+            await cluster.restart()
         finally:
-            world.transport.fatal = None
+            cluster.transport.fatal = None
 
 
-async def objects(world: Cluster) -> dict[str, Any]:
+async def objects(cluster: Cluster) -> dict[str, Any]:
     """All objects but events, without what differs from run to run."""
-    trees = [tree for endpoint in KINDS for tree in await world.trees(endpoint, None)]
+    trees = [tree for endpoint in KINDS for tree in await cluster.trees(endpoint, None)]
     return {
         f"{tree['kind']} {tree['metadata'].get('namespace', '')}/{_plain(tree['metadata']['name'])}": _plain(
             tree
@@ -162,36 +162,39 @@ def _plain(value: Any) -> Any:
 _calm: dict[str, dict[str, Any]] = {}
 
 
-def outcome(story: str, dice: Random | None) -> dict[str, Any]:
+def outcome(scenario: str, dice: Random | None) -> dict[str, Any]:
     async def run() -> dict[str, Any]:
-        async with cluster() as world:
-            return await tell(world, story, dice)
+        async with running_cluster() as cluster:
+            return await run_steps(cluster, scenario, dice)
 
     return asyncio.run(run())
 
 
-def _compare(story: str, seed: int) -> None:
-    if story not in _calm:
-        _calm[story] = outcome(story, None)
-    assert outcome(story, Random(seed)) == _calm[story]
+def _compare(scenario: str, seed: int) -> None:
+    if scenario not in _calm:
+        _calm[scenario] = outcome(scenario, None)
+    assert outcome(scenario, Random(seed)) == _calm[scenario]
 
 
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(sorted(STORIES)), st.integers(0, 2**32))
-def test_crashes_leave_no_trace(story: str, seed: int) -> None:
-    _compare(story, seed)
+def test_crashes_leave_no_trace(scenario: str, seed: int) -> None:
+    _compare(scenario, seed)
 
 
 @pytest.mark.slow
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(sorted(STORIES)), st.integers(0, 2**32))
-def test_many_crashes_leave_no_trace(story: str, seed: int) -> None:
-    _compare(story, seed)
+def test_many_crashes_leave_no_trace(scenario: str, seed: int) -> None:
+    _compare(scenario, seed)
 
 
 def test_the_stories_come_to_the_expected_ends() -> None:
-    ends = {story: outcome(story, None) for story in STORIES}
-    pods = {story: sorted(name for name in found if name.startswith("Pod ")) for story, found in ends.items()}
+    ends = {scenario: outcome(scenario, None) for scenario in STORIES}
+    pods = {
+        scenario: sorted(name for name in found if name.startswith("Pod "))
+        for scenario, found in ends.items()
+    }
     assert pods == {
         "pods end": ["Pod n/first"],
         "devices fail": ["Pod n/first", "Pod n/second"],
@@ -199,7 +202,8 @@ def test_the_stories_come_to_the_expected_ends() -> None:
         "the node is lost": [],
     }
     claims = {
-        story: sorted(n for n in found if n.startswith("ResourceClaim ")) for story, found in ends.items()
+        scenario: sorted(n for n in found if n.startswith("ResourceClaim "))
+        for scenario, found in ends.items()
     }
     assert claims["pods end"] == ["ResourceClaim n/shared"]
     assert ends["pods end"]["ResourceClaim n/shared"].get("status", {}) == {}

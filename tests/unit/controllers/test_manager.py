@@ -41,9 +41,9 @@ async def until(check: Any, seconds: float = 10.0) -> Any:
         return found
 
 
-async def make_pod(world: Cluster) -> None:
-    await world.client.create(RESOURCE_CLAIM_TEMPLATES, template(), "n")
-    await world.client.create(PODS, pod("p", {"a": {"resourceClaimTemplateName": "t"}}), "n")
+async def make_pod(cluster: Cluster) -> None:
+    await cluster.client.create(RESOURCE_CLAIM_TEMPLATES, template(), "n")
+    await cluster.client.create(PODS, pod("p", {"a": {"resourceClaimTemplateName": "t"}}), "n")
 
 
 def test_there_is_a_controller_for_each_concern() -> None:
@@ -60,21 +60,21 @@ def test_there_is_a_controller_for_each_concern() -> None:
 
 
 def test_a_controller_that_does_not_exist_is_named() -> None:
-    async def story() -> None:
-        world = Cluster()
+    async def scenario() -> None:
+        cluster = Cluster()
         with pytest.raises(
             InputError, match="unknown controller 'janitor'; valid controllers: resourceclaim"
         ):
-            ControllerManager(world.client, only=["janitor"])
-        await world.store.close()
+            ControllerManager(cluster.client, only=["janitor"])
+        await cluster.store.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_discovery_names_every_resource_once() -> None:
-    async def story() -> None:
-        world = Cluster()
-        served = await discover(world.client)
+    async def scenario() -> None:
+        cluster = Cluster()
+        served = await discover(cluster.client)
         found = {(item.endpoint.group, item.endpoint.plural): item for item in served}
         assert len(found) == len(served)
         for resource in RESOURCES:
@@ -84,9 +84,9 @@ def test_discovery_names_every_resource_once() -> None:
             assert item.endpoint.namespaced == resource.namespaced
             assert item.versions == resource.versions
             assert item.verbs == set(resource.verbs)
-        await world.store.close()
+        await cluster.store.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_servers_that_answer_group_by_group_are_understood() -> None:
@@ -95,46 +95,46 @@ def test_servers_that_answer_group_by_group_are_understood() -> None:
             headers = {**request.headers, "Accept": "application/json"}
             return await super().send(request._replace(headers=headers))
 
-    async def story() -> None:
-        world = Cluster()
-        at_once = await discover(world.client)
-        one_by_one = await discover(Client(Plain(world.api.handle, ADMIN)))
+    async def scenario() -> None:
+        cluster = Cluster()
+        at_once = await discover(cluster.client)
+        one_by_one = await discover(Client(Plain(cluster.api.handle, ADMIN)))
         assert {item.endpoint: item for item in at_once} == {item.endpoint: item for item in one_by_one}
-        await world.store.close()
+        await cluster.store.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_all_of_them_run_as_their_own_user() -> None:
     """Over everything the embedded API serves, with the rights of the controllers and no more."""
 
-    async def story() -> None:
-        world = Cluster()
+    async def scenario() -> None:
+        cluster = Cluster()
         for name in (*DEFAULT_NAMESPACES, "n"):
-            await world.client.create(NAMESPACES, {"metadata": {"name": name}})
-        controllers = ControllerManager(connect_in_process(world.api.handle, CONTROLLERS))
+            await cluster.client.create(NAMESPACES, {"metadata": {"name": name}})
+        controllers = ControllerManager(connect_in_process(cluster.api.handle, CONTROLLERS))
         async with running(controllers):
             await asyncio.wait_for(controllers.ready(), 10)
-            await make_pod(world)
-            await until(lambda: world.names(RESOURCE_CLAIMS))
-            await world.client.delete(NAMESPACES, "n")
+            await make_pod(cluster)
+            await until(lambda: cluster.names(RESOURCE_CLAIMS))
+            await cluster.client.delete(NAMESPACES, "n")
 
             async def gone() -> bool:
-                return "n" not in await world.names(NAMESPACES, "")
+                return "n" not in await cluster.names(NAMESPACES, "")
 
             await until(gone)
             faults = [informer for informer in controllers.informers.all() if informer.faults]
             assert not faults
-        await world.store.close()
+        await cluster.store.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_controllers_without_their_kinds_are_left_out() -> None:
-    async def story() -> None:
-        world = Cluster()
-        served = [item for item in await discover(world.client) if item.endpoint.group != "resource.k8s.io"]
-        controllers = ControllerManager(world.client, served=served)
+    async def scenario() -> None:
+        cluster = Cluster()
+        served = [item for item in await discover(cluster.client) if item.endpoint.group != "resource.k8s.io"]
+        controllers = ControllerManager(cluster.client, served=served)
         await controllers.start()
         assert [each.name for each in controllers.controllers] == [
             name
@@ -145,20 +145,20 @@ def test_controllers_without_their_kinds_are_left_out() -> None:
             item._replace(endpoint=item.endpoint.at("v1beta1"), versions=("v1beta1",))
             if item.endpoint.group == "resource.k8s.io"
             else item
-            for item in await discover(world.client)
+            for item in await discover(cluster.client)
         ]
-        controllers = ControllerManager(world.client, served=older, only=["resourceclaim-controller"])
+        controllers = ControllerManager(cluster.client, served=older, only=["resourceclaim-controller"])
         await controllers.start()
         assert not controllers.controllers
-        await world.store.close()
+        await cluster.store.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_an_api_that_is_not_there_yet_is_waited_for() -> None:
-    async def story() -> None:
-        world = Cluster()
-        await world.client.create(NAMESPACES, {"metadata": {"name": "n"}})
+    async def scenario() -> None:
+        cluster = Cluster()
+        await cluster.client.create(NAMESPACES, {"metadata": {"name": "n"}})
         refusals = [ApiError(503, "ServiceUnavailable", "not yet")] * 3
 
         class Late(InProcessTransport):
@@ -169,35 +169,35 @@ def test_an_api_that_is_not_there_yet_is_waited_for() -> None:
 
         class Hasty:
             def now(self) -> float:
-                return world.clock.now()
+                return cluster.clock.now()
 
             async def sleep(self, seconds: float) -> None:
                 await asyncio.sleep(0)
 
-        client = Client(Late(world.api.handle, ADMIN), attempts=1)
+        client = Client(Late(cluster.api.handle, ADMIN), attempts=1)
         controllers = ControllerManager(client, clock=Hasty(), only=["resourceclaim-controller"])
         async with running(controllers):
             await asyncio.wait_for(controllers.ready(), 10)
-        await world.store.close()
+        await cluster.store.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_one_of_two_works_and_the_other_takes_over() -> None:
-    async def story() -> None:
-        world = Cluster()
+    async def scenario() -> None:
+        cluster = Cluster()
         for name in ("n", "kube-system"):
-            await world.client.create(NAMESPACES, {"metadata": {"name": name}})
+            await cluster.client.create(NAMESPACES, {"metadata": {"name": name}})
         pair = []
         for identity in ("one", "two"):
             election = Election(
-                world.client,
+                cluster.client,
                 "kube-system",
                 "plimsoll-controllers",
                 identity,
                 timing=LeaseTiming(lease=1.0, renew=0.5, retry=0.02),
             )
-            client = connect_in_process(world.api.handle, ADMIN, user_agent=identity)
+            client = connect_in_process(cluster.api.handle, ADMIN, user_agent=identity)
             pair.append(ControllerManager(client, only=["resourceclaim-controller"], election=election))
         async with running(*pair) as tasks:
             first = [asyncio.create_task(each.ready()) for each in pair]
@@ -207,8 +207,8 @@ def test_one_of_two_works_and_the_other_takes_over() -> None:
             tasks[winner].cancel()
             await asyncio.wait(waiting, timeout=10)
             assert first[1 - winner].done(), "the other has taken over"
-            await make_pod(world)
-            await until(lambda: world.names(RESOURCE_CLAIMS))
-        await world.store.close()
+            await make_pod(cluster)
+            await until(lambda: cluster.names(RESOURCE_CLAIMS))
+        await cluster.store.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())

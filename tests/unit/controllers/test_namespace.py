@@ -15,7 +15,7 @@ from plimsoll.controllers.namespace import (
     plan_phase,
 )
 from plimsoll.controllers.object_views import NamespaceView
-from tests.unit.controllers.cluster import Cluster, play
+from tests.unit.controllers.cluster import Cluster, run_scenario
 from tests.unit.controllers.makers import metadata, pod, view
 
 ONLY = ["namespace-controller"]
@@ -54,15 +54,15 @@ def test_an_empty_namespace_is_let_go() -> None:
     whole = tree()
     whole["spec"]["finalizers"].append("example.com/mine")
     plan = plan_finalization(view(whole, NamespaceView), whole, NamespaceContent(), 0.0)
-    told = conditions(plan.actions)
-    assert set(told) == {
+    reported = conditions(plan.actions)
+    assert set(reported) == {
         "NamespaceDeletionDiscoveryFailure",
         "NamespaceDeletionGroupVersionParsingFailure",
         "NamespaceDeletionContentFailure",
         "NamespaceContentRemaining",
         "NamespaceFinalizersRemaining",
     }
-    assert {status for status, _, _ in told.values()} == {"False"}
+    assert {status for status, _, _ in reported.values()} == {"False"}
     final = plan.actions[-1]
     assert isinstance(final, UpdateAction)
     assert final.subresource == "finalize"
@@ -73,14 +73,14 @@ def test_an_empty_namespace_is_let_go() -> None:
 def test_conditions_tell_of_pods_that_are_left() -> None:
     content = NamespaceContent({"pods.": 2, "widgets.example.com": 1}, {"example.com/hold": 1}, (), 15)
     plan = plan_finalization(view(tree(), NamespaceView), tree(), content, 0.0)
-    told = conditions(plan.actions)
-    assert told["NamespaceContentRemaining"] == (
+    reported = conditions(plan.actions)
+    assert reported["NamespaceContentRemaining"] == (
         "True",
         "SomeResourcesRemain",
         "Some resources are remaining: pods. has 2 resource instances, "
         "widgets.example.com has 1 resource instances",
     )
-    assert told["NamespaceFinalizersRemaining"] == (
+    assert reported["NamespaceFinalizersRemaining"] == (
         "True",
         "SomeFinalizersRemain",
         "Some content in the namespace has finalizers remaining: example.com/hold in 1 resource instances",
@@ -104,8 +104,8 @@ def test_a_namespace_stays_while_it_is_not_known_what_is_in_it() -> None:
     plan = plan_finalization(
         view(tree(), NamespaceView), tree(), NamespaceContent(discovery_error="no answer"), 0.0
     )
-    told = conditions(plan.actions)["NamespaceDeletionDiscoveryFailure"]
-    assert told == ("True", "DiscoveryFailed", "no answer")
+    reported = conditions(plan.actions)["NamespaceDeletionDiscoveryFailure"]
+    assert reported == ("True", "DiscoveryFailed", "no answer")
     assert plan.error
     assert not any(isinstance(action, UpdateAction) for action in plan.actions)
 
@@ -115,10 +115,15 @@ def test_conditions_that_hold_are_not_told_again() -> None:
     first = plan_finalization(view(tree(), NamespaceView), tree(), content, 0.0)
     (patch,) = first.actions
     assert isinstance(patch, PatchAction)
-    told = patch.patch["status"]["conditions"]
-    assert plan_finalization(view(tree(conditions=told), NamespaceView), tree(), content, 99.0).actions == ()
+    reported = patch.patch["status"]["conditions"]
+    assert (
+        plan_finalization(view(tree(conditions=reported), NamespaceView), tree(), content, 99.0).actions == ()
+    )
     more = plan_finalization(
-        view(tree(conditions=told), NamespaceView), tree(), NamespaceContent({"pods.": 2}, {}, (), 30), 99.0
+        view(tree(conditions=reported), NamespaceView),
+        tree(),
+        NamespaceContent({"pods.": 2}, {}, (), 30),
+        99.0,
     )
     (patch,) = more.actions
     assert isinstance(patch, PatchAction)
@@ -150,34 +155,34 @@ def test_every_cluster_has_its_namespaces() -> None:
 # -- the controller
 
 
-async def fill(world: Cluster) -> None:
-    await world.client.create(CONFIG_MAPS, {"metadata": {"name": "c"}}, "n")
+async def fill(cluster: Cluster) -> None:
+    await cluster.client.create(CONFIG_MAPS, {"metadata": {"name": "c"}}, "n")
     tree = {
         "metadata": {"name": "p"},
         "spec": {"containers": [{"name": "c", "image": "i"}], "nodeName": "w"},
     }
-    await world.client.create(PODS, tree, "n")
+    await cluster.client.create(PODS, tree, "n")
 
 
 def test_defaults_are_made_and_come_back() -> None:
-    async def story(world: Cluster) -> None:
-        await world.settle()
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.settle()
         defaults = ["default", "kube-node-lease", "kube-public", "kube-system"]
-        assert await world.names(NAMESPACES, "") == [*defaults, "n"]
-        await world.client.delete(NAMESPACES, "kube-node-lease")
-        await world.settle()
-        assert await world.names(NAMESPACES, "") == [*defaults, "n"]
+        assert await cluster.names(NAMESPACES, "") == [*defaults, "n"]
+        await cluster.client.delete(NAMESPACES, "kube-node-lease")
+        await cluster.settle()
+        assert await cluster.names(NAMESPACES, "") == [*defaults, "n"]
 
-    play(story, only=ONLY)
+    run_scenario(scenario, only=ONLY)
 
 
 def test_a_namespace_is_emptied_pods_first() -> None:
-    async def story(world: Cluster) -> None:
-        await fill(world)
-        await world.client.delete(NAMESPACES, "n")
-        await world.settle()
-        assert await world.names(CONFIG_MAPS) == ["c"], "the pod still runs"
-        namespace = await world.get(NAMESPACES, "n")
+    async def scenario(cluster: Cluster) -> None:
+        await fill(cluster)
+        await cluster.client.delete(NAMESPACES, "n")
+        await cluster.settle()
+        assert await cluster.names(CONFIG_MAPS) == ["c"], "the pod still runs"
+        namespace = await cluster.get(NAMESPACES, "n")
         assert namespace is not None
         assert namespace["status"]["phase"] == "Terminating"
         remaining = {
@@ -186,65 +191,65 @@ def test_a_namespace_is_emptied_pods_first() -> None:
         assert remaining == {
             "NamespaceContentRemaining": "Some resources are remaining: pods. has 1 resource instances"
         }
-        await world.client.delete(PODS, "p", "n", grace=0)
-        await world.advance(20)
-        assert await world.get(NAMESPACES, "n") is None
-        assert await world.names(CONFIG_MAPS) == []
+        await cluster.client.delete(PODS, "p", "n", grace=0)
+        await cluster.advance(20)
+        assert await cluster.get(NAMESPACES, "n") is None
+        assert await cluster.names(CONFIG_MAPS) == []
 
-    play(story, only=ONLY)
+    run_scenario(scenario, only=ONLY)
 
 
 def test_a_pod_without_a_node_agent_is_waited_for() -> None:
     """Nobody ends the pod: after its time it counts as stuck, and the namespace stays."""
 
-    async def story(world: Cluster) -> None:
-        await fill(world)
-        await world.client.delete(NAMESPACES, "n")
-        await world.advance(300)
-        assert await world.get(NAMESPACES, "n") is not None
+    async def scenario(cluster: Cluster) -> None:
+        await fill(cluster)
+        await cluster.client.delete(NAMESPACES, "n")
+        await cluster.advance(300)
+        assert await cluster.get(NAMESPACES, "n") is not None
 
-    play(story, only=ONLY)
+    run_scenario(scenario, only=ONLY)
 
 
 def test_finalizers_are_waited_for_and_noticed_at_once() -> None:
-    async def story(world: Cluster) -> None:
+    async def scenario(cluster: Cluster) -> None:
         tree = {"metadata": {"name": "held", "finalizers": ["example.com/hold"]}}
-        await world.client.create(CONFIG_MAPS, tree, "n")
-        await world.client.delete(NAMESPACES, "n")
-        await world.settle()
-        assert await world.get(NAMESPACES, "n") is not None
-        await world.client.patch(CONFIG_MAPS, "held", {"metadata": {"finalizers": None}}, "n")
-        await world.settle()
-        assert await world.get(NAMESPACES, "n") is None
+        await cluster.client.create(CONFIG_MAPS, tree, "n")
+        await cluster.client.delete(NAMESPACES, "n")
+        await cluster.settle()
+        assert await cluster.get(NAMESPACES, "n") is not None
+        await cluster.client.patch(CONFIG_MAPS, "held", {"metadata": {"finalizers": None}}, "n")
+        await cluster.settle()
+        assert await cluster.get(NAMESPACES, "n") is None
 
-    play(story, only=WITH_CLAIMS)
+    run_scenario(scenario, only=WITH_CLAIMS)
 
 
 def test_claims_in_use_go_with_their_namespace() -> None:
-    async def story(world: Cluster) -> None:
+    async def scenario(cluster: Cluster) -> None:
         devices = {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu.example.com"}}]}
-        await world.client.create(
+        await cluster.client.create(
             RESOURCE_CLAIMS, {"metadata": {"name": "c"}, "spec": {"devices": devices}}, "n"
         )
         container = {"name": "c", "image": "i"}
         spec = {"containers": [container], "resourceClaims": [{"name": "a", "resourceClaimName": "c"}]}
-        await world.client.create(PODS, {"metadata": {"name": "p"}, "spec": spec}, "n")
-        await world.allocate("c", "p")
-        await world.settle()
-        await world.client.delete(NAMESPACES, "n")
-        await world.settle()
-        assert await world.get(NAMESPACES, "n") is None
+        await cluster.client.create(PODS, {"metadata": {"name": "p"}, "spec": spec}, "n")
+        await cluster.allocate("c", "p")
+        await cluster.settle()
+        await cluster.client.delete(NAMESPACES, "n")
+        await cluster.settle()
+        assert await cluster.get(NAMESPACES, "n") is None
 
-    play(story, only=WITH_CLAIMS)
+    run_scenario(scenario, only=WITH_CLAIMS)
 
 
 def test_the_grace_of_a_namespace_is_kept() -> None:
-    async def story(world: Cluster) -> None:
-        await world.client.create(CONFIG_MAPS, {"metadata": {"name": "c"}}, "n")
-        await world.client.delete(NAMESPACES, "n")
-        await world.advance(4)
-        assert await world.names(CONFIG_MAPS) == ["c"]
-        await world.advance(2)
-        assert await world.get(NAMESPACES, "n") is None
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.client.create(CONFIG_MAPS, {"metadata": {"name": "c"}}, "n")
+        await cluster.client.delete(NAMESPACES, "n")
+        await cluster.advance(4)
+        assert await cluster.names(CONFIG_MAPS) == ["c"]
+        await cluster.advance(2)
+        assert await cluster.get(NAMESPACES, "n") is None
 
-    play(story, only=ONLY, settings=ControllerSettings(namespace_grace=5.0))
+    run_scenario(scenario, only=ONLY, settings=ControllerSettings(namespace_grace=5.0))

@@ -27,7 +27,7 @@ from plimsoll.controllers.node_lifecycle import (
 )
 from plimsoll.controllers.object_views import LeaseView
 from plimsoll.controllers.taint_eviction import eviction_time, plan_eviction
-from tests.unit.controllers.cluster import Cluster, play
+from tests.unit.controllers.cluster import Cluster, run_scenario
 from tests.unit.controllers.makers import metadata, pod, view
 
 ONLY = ["node-lifecycle-controller", "taint-eviction-controller"]
@@ -91,9 +91,11 @@ def test_a_silent_node_is_unknown() -> None:
     assert early.requeue_after == 30
     (patch,) = unknown(node(), 51).actions
     assert isinstance(patch, PatchAction)
-    told = {c["type"]: (c["status"], c["reason"], c["message"]) for c in patch.patch["status"]["conditions"]}
+    reported = {
+        c["type"]: (c["status"], c["reason"], c["message"]) for c in patch.patch["status"]["conditions"]
+    }
     never = ("Unknown", "NodeStatusNeverUpdated", "Kubelet never posted node status.")
-    assert told == {
+    assert reported == {
         "Ready": ("Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status."),
         "MemoryPressure": never,
         "DiskPressure": never,
@@ -291,90 +293,90 @@ def test_an_evicted_pod_is_told_marked_and_deleted() -> None:
 # -- the controllers
 
 
-async def beat(world: Cluster, name: str, status: str = "True") -> None:
-    now = format_time(world.clock.now())
+async def beat(cluster: Cluster, name: str, status: str = "True") -> None:
+    now = format_time(cluster.clock.now())
     condition = {"type": "Ready", "status": status, "lastHeartbeatTime": now, "lastTransitionTime": now}
-    await world.client.patch(NODES, name, {"status": {"conditions": [condition]}}, subresource="status")
+    await cluster.client.patch(NODES, name, {"status": {"conditions": [condition]}}, subresource="status")
 
 
-async def settle_in(world: Cluster, *tolerations: dict[str, Any]) -> None:
+async def settle_in(cluster: Cluster, *tolerations: dict[str, Any]) -> None:
     """Two nodes that have leases, and a pod on one of them."""
     for name in ("w", "v"):
-        await world.client.create(NODES, {"metadata": {"name": name}})
-        await beat(world, name)
-        spec = {"holderIdentity": name, "renewTime": format_micro_time(world.clock.now())}
-        await world.client.create(LEASES, {"metadata": {"name": name}, "spec": spec}, "kube-node-lease")
+        await cluster.client.create(NODES, {"metadata": {"name": name}})
+        await beat(cluster, name)
+        spec = {"holderIdentity": name, "renewTime": format_micro_time(cluster.clock.now())}
+        await cluster.client.create(LEASES, {"metadata": {"name": name}, "spec": spec}, "kube-node-lease")
     container = {"name": "c", "image": "i"}
     placed = {"containers": [container], "nodeName": "w", "tolerations": list(tolerations)}
-    await world.client.create(PODS, {"metadata": {"name": "p"}, "spec": placed}, "n")
+    await cluster.client.create(PODS, {"metadata": {"name": "p"}, "spec": placed}, "n")
 
 
-async def renew(world: Cluster, name: str, seconds: int) -> None:
+async def renew(cluster: Cluster, name: str, seconds: int) -> None:
     """Let time pass, with a node renewing its lease every ten seconds."""
     for _ in range(seconds // 10):
-        await world.advance(10)
-        spec = {"holderIdentity": name, "renewTime": format_micro_time(world.clock.now())}
+        await cluster.advance(10)
+        spec = {"holderIdentity": name, "renewTime": format_micro_time(cluster.clock.now())}
         tree = {"metadata": {"name": name}, "spec": spec}
-        if await world.get(LEASES, name, "kube-node-lease") is None:
-            await world.client.create(LEASES, tree, "kube-node-lease")
+        if await cluster.get(LEASES, name, "kube-node-lease") is None:
+            await cluster.client.create(LEASES, tree, "kube-node-lease")
         else:
-            await world.client.patch(LEASES, name, {"spec": spec}, "kube-node-lease")
-    await world.settle(max_wait=0)
+            await cluster.client.patch(LEASES, name, {"spec": spec}, "kube-node-lease")
+    await cluster.settle(max_wait=0)
 
 
 TOLERATED = {"key": UNREACHABLE, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30}
 
 
 def test_a_node_that_falls_silent_loses_its_pods() -> None:
-    async def story(world: Cluster) -> None:
-        await settle_in(world, TOLERATED)
-        await renew(world, "v", 40)
-        assert not (await world.client.get(NODES, "w")).get("spec", {}).get("taints")
-        await renew(world, "v", 20)
-        none_ready = await world.client.get(NODES, "w")
+    async def scenario(cluster: Cluster) -> None:
+        await settle_in(cluster, TOLERATED)
+        await renew(cluster, "v", 40)
+        assert not (await cluster.client.get(NODES, "w")).get("spec", {}).get("taints")
+        await renew(cluster, "v", 20)
+        none_ready = await cluster.client.get(NODES, "w")
         ready = {c["type"]: c["status"] for c in none_ready["status"]["conditions"]}["Ready"]
         assert ready == "Unknown"
         found = {(taint["key"], taint["effect"]) for taint in none_ready["spec"]["taints"]}
         assert found == {(UNREACHABLE, "NoSchedule"), (UNREACHABLE, "NoExecute")}
-        there = await world.client.get(NODES, "v")
+        there = await cluster.client.get(NODES, "v")
         assert not there.get("spec", {}).get("taints")
-        tree = await world.get(PODS, "p")
+        tree = await cluster.get(PODS, "p")
         assert tree is not None
         assert "deletionTimestamp" not in tree["metadata"]
-        await renew(world, "v", 40)
-        tree = await world.get(PODS, "p")
+        await renew(cluster, "v", 40)
+        tree = await cluster.get(PODS, "p")
         assert tree is not None
         assert "deletionTimestamp" in tree["metadata"]
 
-    play(story, only=ONLY)
+    run_scenario(scenario, only=ONLY)
 
 
 def test_a_node_that_comes_back_keeps_its_pods() -> None:
-    async def story(world: Cluster) -> None:
-        await settle_in(world, TOLERATED)
-        await renew(world, "v", 70)
-        await beat(world, "w")
-        await renew(world, "v", 40)
-        assert not (await world.client.get(NODES, "w")).get("spec", {}).get("taints")
-        tree = await world.get(PODS, "p")
+    async def scenario(cluster: Cluster) -> None:
+        await settle_in(cluster, TOLERATED)
+        await renew(cluster, "v", 70)
+        await beat(cluster, "w")
+        await renew(cluster, "v", 40)
+        assert not (await cluster.client.get(NODES, "w")).get("spec", {}).get("taints")
+        tree = await cluster.get(PODS, "p")
         assert tree is not None
         assert "deletionTimestamp" not in tree["metadata"]
-        reasons = {(reason, message) for _, reason, message in await world.events()}
+        reasons = {(reason, message) for _, reason, message in await cluster.events()}
         assert ("TaintManagerEviction", "Cancelling deletion of Pod n/p") in reasons
 
-    play(story, only=ONLY)
+    run_scenario(scenario, only=ONLY)
 
 
 def test_if_all_nodes_fall_silent_the_pods_stay() -> None:
-    async def story(world: Cluster) -> None:
-        await settle_in(world, TOLERATED)
-        await world.advance(300)
-        none_ready = await world.client.get(NODES, "w")
+    async def scenario(cluster: Cluster) -> None:
+        await settle_in(cluster, TOLERATED)
+        await cluster.advance(300)
+        none_ready = await cluster.client.get(NODES, "w")
         assert [(taint["key"], taint["effect"]) for taint in none_ready["spec"]["taints"]] == [
             (UNREACHABLE, "NoSchedule")
         ]
-        tree = await world.get(PODS, "p")
+        tree = await cluster.get(PODS, "p")
         assert tree is not None
         assert "deletionTimestamp" not in tree["metadata"]
 
-    play(story, only=ONLY)
+    run_scenario(scenario, only=ONLY)

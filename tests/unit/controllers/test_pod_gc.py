@@ -12,7 +12,7 @@ from plimsoll.client.endpoints import NODES, PODS
 from plimsoll.controllers import ControllerSettings
 from plimsoll.controllers.actions import DeleteAction, PatchAction
 from plimsoll.controllers.pod_gc import plan_pod_garbage
-from tests.unit.controllers.cluster import Cluster, play
+from tests.unit.controllers.cluster import Cluster, run_scenario
 from tests.unit.controllers.makers import metadata, pod, view
 
 ONLY = ["pod-garbage-collector-controller"]
@@ -138,46 +138,46 @@ def tree(name: str, where: str) -> dict[str, Any]:
 
 
 def test_a_lost_node_is_given_time_to_come_back() -> None:
-    async def story(world: Cluster) -> None:
-        await world.client.create(NODES, {"metadata": {"name": "w"}})
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.client.create(NODES, {"metadata": {"name": "w"}})
         for name in ("p", "q"):
-            await world.client.create(PODS, tree(name, "w"), "n")
-        await world.settle()
-        await world.client.delete(NODES, "w")
-        await world.advance(25)
-        await world.client.create(NODES, {"metadata": {"name": "w"}})
-        await world.advance(100)
-        assert await world.names(PODS) == ["p", "q"]
-        await world.client.delete(NODES, "w")
-        await world.advance(39)
-        assert await world.names(PODS) == ["p", "q"]
-        await world.advance(25)
-        assert await world.names(PODS) == []
+            await cluster.client.create(PODS, tree(name, "w"), "n")
+        await cluster.settle()
+        await cluster.client.delete(NODES, "w")
+        await cluster.advance(25)
+        await cluster.client.create(NODES, {"metadata": {"name": "w"}})
+        await cluster.advance(100)
+        assert await cluster.names(PODS) == ["p", "q"]
+        await cluster.client.delete(NODES, "w")
+        await cluster.advance(39)
+        assert await cluster.names(PODS) == ["p", "q"]
+        await cluster.advance(25)
+        assert await cluster.names(PODS) == []
 
-    play(story, only=ONLY)
+    run_scenario(scenario, only=ONLY)
 
 
 def test_finished_pods_are_kept_up_to_a_number() -> None:
-    async def story(world: Cluster) -> None:
-        await world.client.create(NODES, {"metadata": {"name": "w"}})
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.client.create(NODES, {"metadata": {"name": "w"}})
         for name in ("p", "q", "r"):
-            await world.client.create(PODS, tree(name, "w"), "n")
-            await world.finish(name)
-            world.clock.advance(1)
-        await world.advance(21)
-        assert await world.names(PODS) == ["q", "r"]
+            await cluster.client.create(PODS, tree(name, "w"), "n")
+            await cluster.finish(name)
+            cluster.clock.advance(1)
+        await cluster.advance(21)
+        assert await cluster.names(PODS) == ["q", "r"]
 
-    play(story, only=ONLY, settings=ControllerSettings(finished_pods_kept=2))
+    run_scenario(scenario, only=ONLY, settings=ControllerSettings(finished_pods_kept=2))
 
 
 def test_a_pod_that_was_ending_when_its_node_went_is_removed() -> None:
-    async def story(world: Cluster) -> None:
-        await world.client.create(NODES, {"metadata": {"name": "w"}})
-        await world.client.create(PODS, tree("p", "w"), "n")
-        await world.client.delete(PODS, "p", "n")
-        await world.settle()
-        await world.client.delete(NODES, "w")
-        await world.advance(70)
-        assert await world.names(PODS) == []
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.client.create(NODES, {"metadata": {"name": "w"}})
+        await cluster.client.create(PODS, tree("p", "w"), "n")
+        await cluster.client.delete(PODS, "p", "n")
+        await cluster.settle()
+        await cluster.client.delete(NODES, "w")
+        await cluster.advance(70)
+        assert await cluster.names(PODS) == []
 
-    play(story, only=ONLY)
+    run_scenario(scenario, only=ONLY)

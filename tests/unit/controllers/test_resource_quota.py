@@ -23,7 +23,7 @@ from plimsoll.client.endpoints import (
 from plimsoll.controllers.actions import EMPTY_PLAN, PatchAction
 from plimsoll.controllers.resource_quota import NamespaceObjects, measure, plan_quota
 from plimsoll.ledger.quota_usage import ExtendedResourceNames
-from tests.unit.controllers.cluster import Cluster, play
+from tests.unit.controllers.cluster import Cluster, run_scenario
 from tests.unit.controllers.makers import claim_tree, metadata, owner, pod, view
 
 ONLY = ["resourcequota-controller"]
@@ -387,7 +387,7 @@ def test_sums_are_sums(shapes: list[tuple[int, str]]) -> None:
 
 
 def test_a_quota_follows_what_is_in_its_namespace() -> None:
-    async def story(world: Cluster) -> None:
+    async def scenario(cluster: Cluster) -> None:
         hard = {
             "pods": "10",
             "requests.cpu": "10",
@@ -397,29 +397,33 @@ def test_a_quota_follows_what_is_in_its_namespace() -> None:
             "gpu.deviceclass.resource.k8s.io/devices": "10",
             "requests.example.com/gpu": "10",
         }
-        await world.client.create(RESOURCE_QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": hard}}, "n")
-        await world.settle()
+        await cluster.client.create(RESOURCE_QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": hard}}, "n")
+        await cluster.settle()
 
         async def status() -> dict[str, str]:
-            tree = await world.client.get(RESOURCE_QUOTAS, "q", "n")
+            tree = await cluster.client.get(RESOURCE_QUOTAS, "q", "n")
             assert tree["status"]["hard"] == hard
             found: dict[str, str] = tree["status"]["used"]
             return found
 
         assert await status() == dict.fromkeys(hard, "0")
         devices = {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu", "count": 2}}]}
-        await world.client.create(
+        await cluster.client.create(
             RESOURCE_CLAIMS, {"metadata": {"name": "c"}, "spec": {"devices": devices}}, "n"
         )
         container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "250m"}}}
-        await world.client.create(PODS, {"metadata": {"name": "p"}, "spec": {"containers": [container]}}, "n")
-        await world.client.create(CONFIG_MAPS, {"metadata": {"name": "m"}}, "n")
+        await cluster.client.create(
+            PODS, {"metadata": {"name": "p"}, "spec": {"containers": [container]}}, "n"
+        )
+        await cluster.client.create(CONFIG_MAPS, {"metadata": {"name": "m"}}, "n")
         ports = [{"port": 80, "nodePort": 30080}]
         service = {"metadata": {"name": "s"}, "spec": {"type": "NodePort", "ports": ports}}
-        await world.client.create(SERVICES, service, "n")
+        await cluster.client.create(SERVICES, service, "n")
         volume = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-        await world.client.create(PERSISTENT_VOLUME_CLAIMS, {"metadata": {"name": "v"}, "spec": volume}, "n")
-        await world.settle()
+        await cluster.client.create(
+            PERSISTENT_VOLUME_CLAIMS, {"metadata": {"name": "v"}, "spec": volume}, "n"
+        )
+        await cluster.settle()
         assert await status() == {
             "pods": "1",
             "requests.cpu": "250m",
@@ -429,31 +433,31 @@ def test_a_quota_follows_what_is_in_its_namespace() -> None:
             "gpu.deviceclass.resource.k8s.io/devices": "2",
             "requests.example.com/gpu": "0",
         }
-        await world.client.create(
+        await cluster.client.create(
             DEVICE_CLASSES, {"metadata": {"name": "gpu"}, "spec": {"extendedResourceName": "example.com/gpu"}}
         )
-        await world.settle()
+        await cluster.settle()
         assert (await status())["requests.example.com/gpu"] == "2"
-        await world.finish("p")
-        await world.client.delete(CONFIG_MAPS, "m", "n")
-        await world.settle()
+        await cluster.finish("p")
+        await cluster.client.delete(CONFIG_MAPS, "m", "n")
+        await cluster.settle()
         found = await status()
         assert (found["pods"], found["requests.cpu"], found["configmaps"]) == ("0", "0", "0")
 
-    play(story, only=ONLY)
+    run_scenario(scenario, only=ONLY)
 
 
 def test_a_pod_that_does_not_end_stops_counting_with_time() -> None:
-    async def story(world: Cluster) -> None:
-        await world.client.create(
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.client.create(
             RESOURCE_QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "10"}}}, "n"
         )
         spec = {"containers": [{"name": "c", "image": "i"}], "nodeName": "w"}
-        await world.client.create(PODS, {"metadata": {"name": "p"}, "spec": spec}, "n")
-        await world.client.delete(PODS, "p", "n")
-        await world.settle()
-        assert (await world.client.get(RESOURCE_QUOTAS, "q", "n"))["status"]["used"] == {"pods": "1"}
-        await world.advance(400)
-        assert (await world.client.get(RESOURCE_QUOTAS, "q", "n"))["status"]["used"] == {"pods": "0"}
+        await cluster.client.create(PODS, {"metadata": {"name": "p"}, "spec": spec}, "n")
+        await cluster.client.delete(PODS, "p", "n")
+        await cluster.settle()
+        assert (await cluster.client.get(RESOURCE_QUOTAS, "q", "n"))["status"]["used"] == {"pods": "1"}
+        await cluster.advance(400)
+        assert (await cluster.client.get(RESOURCE_QUOTAS, "q", "n"))["status"]["used"] == {"pods": "0"}
 
-    play(story, only=ONLY)
+    run_scenario(scenario, only=ONLY)

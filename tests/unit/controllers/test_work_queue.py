@@ -85,7 +85,7 @@ def test_failures_wait_longer_each_time() -> None:
 
 
 def test_workers_wait_for_keys_and_for_time() -> None:
-    async def story() -> list[str]:
+    async def scenario() -> list[str]:
         clock = ManualClock()
         queue: WorkQueue[str] = WorkQueue(clock)
         timer = asyncio.create_task(queue.run_timer())
@@ -121,4 +121,4 @@ def test_workers_wait_for_keys_and_for_time() -> None:
         await asyncio.gather(timer, *workers, return_exceptions=True)
         return got
 
-    assert asyncio.run(story()) == ["now", "soon", "sooner", "late"]
+    assert asyncio.run(scenario()) == ["now", "soon", "sooner", "late"]

@@ -34,11 +34,11 @@ def test_slices_of_one_driver_and_node_are_removed() -> None:
         for driver, node in (("a.example.com", "n"), ("b.example.com", "n"), ("a.example.com", "m")):
             cluster.apply(slice_of(driver, node))
 
-        async def story() -> None:
+        async def scenario() -> None:
             async with cluster.connect() as client:
                 await SliceCleaner(client, "n").remove("a.example.com")
 
-        asyncio.run(story())
+        asyncio.run(scenario())
         assert left(cluster) == {("b.example.com", "n"), ("a.example.com", "m")}
 
 
@@ -47,7 +47,7 @@ def test_slices_stay_while_drivers_come_back() -> None:
         for driver in ("back.example.com", "gone.example.com"):
             cluster.apply(slice_of(driver, "n"))
 
-        async def story() -> None:
+        async def scenario() -> None:
             async with cluster.connect() as client:
                 remove_orphaned = asyncio.create_task(
                     SliceCleaner(client, "n", grace_seconds=0.2).remove_orphaned(lambda: ["back.example.com"])
@@ -55,5 +55,5 @@ def test_slices_stay_while_drivers_come_back() -> None:
                 assert len(left(cluster)) == 2
                 await remove_orphaned
 
-        asyncio.run(story())
+        asyncio.run(scenario())
         assert left(cluster) == {("back.example.com", "n")}

@@ -25,7 +25,7 @@ async def _ends() -> tuple[Mux, asyncio.StreamReader, asyncio.StreamWriter]:
 
 
 def test_the_bytes_of_frames() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         assert encode_frame(2, b"abc") == b"\0\0\0\x02\0\0\0\x03abc"
         mux, reader, writer = await _ends()
         assert await mux.open(2).write(b"abc", b"d")
@@ -33,13 +33,13 @@ def test_the_bytes_of_frames() -> None:
         await mux.close()
         writer.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_header_and_data_of_a_call_are_frames_of_their_own() -> None:
     """A reader of the other kind has 4096 bytes of room and takes no larger frame with the header in it."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         mux, reader, writer = await _ends()
         client = TtrpcClient(mux.open(RUNTIME_SERVICE))
         request = nri.RegisterPluginRequest(plugin_name="x" * 10_000)
@@ -55,7 +55,7 @@ def test_header_and_data_of_a_call_are_frames_of_their_own() -> None:
         await mux.close()
         writer.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 pieces = st.lists(st.tuples(st.sampled_from([1, 2, 7]), st.binary(max_size=300)), max_size=12)
@@ -66,7 +66,7 @@ pieces = st.lists(st.tuples(st.sampled_from([1, 2, 7]), st.binary(max_size=300))
 def test_streams_are_put_together_wherever_they_are_cut(sent: list[tuple[int, bytes]], step: int) -> None:
     """What comes out of a stream is what went in, whatever stood between; stream 7 nobody listens to."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         mux, _, writer = await _ends()
         channels = {number: mux.open(number) for number in (1, 2)}
         wire = b"".join(encode_frame(number, data) for number, data in sent)
@@ -81,11 +81,11 @@ def test_streams_are_put_together_wherever_they_are_cut(sent: list[tuple[int, by
         await mux.close()
         writer.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_frame_longer_than_any_message_ends_the_connection() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         mux, reader, writer = await _ends()
         channel = mux.open(1)
         writer.write(struct.pack(">II", 1, muxes.LARGEST_FRAME + 1))
@@ -98,13 +98,13 @@ def test_a_frame_longer_than_any_message_ends_the_connection() -> None:
         await mux.close()
         writer.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_slow_reader_holds_no_more_than_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(muxes, "MOST_HELD", 10_000)
 
-    async def story() -> None:
+    async def scenario() -> None:
         mux, _, writer = await _ends()
         channel = mux.open(1)
         total = 4_000_000
@@ -125,11 +125,11 @@ def test_a_slow_reader_holds_no_more_than_its_share(monkeypatch: pytest.MonkeyPa
         await mux.close()
         writer.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_both_sides_call_each_other_over_one_connection() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         left, right = socket.socketpair()
         ends = [Mux(*await asyncio.open_unix_connection(sock=end)) for end in (left, right)]
 
@@ -154,4 +154,4 @@ def test_both_sides_call_each_other_over_one_connection() -> None:
         for part in parts:
             await part.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -36,7 +36,7 @@ WATCH = rpc.method_of(health_v1alpha1.DESCRIPTOR, "DRAResourceHealth", "NodeWatc
 
 
 def test_calls_reach_the_service_and_its_streams(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         path = tmp_path / "s"
         server = await rpc.serve(path, HANDLERS)
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -54,11 +54,11 @@ def test_calls_reach_the_service_and_its_streams(tmp_path: Path) -> None:
         await rpc.close(channel)
         await server.stop(None)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_socket_left_behind_is_replaced_and_one_in_use_is_not(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         path = tmp_path / "s"
         left = socket.socket(socket.AF_UNIX)
         left.bind(str(path))
@@ -71,7 +71,7 @@ def test_a_socket_left_behind_is_replaced_and_one_in_use_is_not(tmp_path: Path) 
         with pytest.raises(ConfigError, match="no socket"):
             await rpc.serve(tmp_path / "file", HANDLERS)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_path_too_long_is_refused_with_its_length(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_a_path_too_long_is_refused_with_its_length(tmp_path: Path) -> None:
 
 
 def test_a_socket_made_aside_is_the_callers_to_remove(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         path = tmp_path / "s"
         first = await rpc.serve(path, HANDLERS, aside=True)
         assert [each.name for each in tmp_path.iterdir()] == ["s"]
@@ -96,4 +96,4 @@ def test_a_socket_made_aside_is_the_callers_to_remove(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="is in the way"):
             await rpc.serve(tmp_path / "d", HANDLERS, aside=True)
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -83,7 +83,7 @@ def _ask(**fields: Any) -> nri.RegisterPluginRequest:
 
 
 def test_a_call_has_the_bytes_that_others_send() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         here, there = await _pair()
         client = TtrpcClient(here)
         call = asyncio.create_task(client.call(REGISTER, _ask(), timeout=5))
@@ -93,11 +93,11 @@ def test_a_call_has_the_bytes_that_others_send() -> None:
         await client.close()
         there.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_answers_have_the_bytes_that_others_send() -> None:
-    async def story(answer: TtrpcFault | None, want: bytes) -> None:
+    async def scenario(answer: TtrpcFault | None, want: bytes) -> None:
         async def handler(request: nri.RegisterPluginRequest) -> TtrpcFault | None:
             assert (request.plugin_name, request.plugin_idx) == ("x", "10")
             return answer
@@ -109,8 +109,8 @@ def test_answers_have_the_bytes_that_others_send() -> None:
         await server.close()
         there.close()
 
-    asyncio.run(story(None, GOLDEN_EMPTY))
-    asyncio.run(story(TtrpcFault(2, "no"), GOLDEN_REFUSED))
+    asyncio.run(scenario(None, GOLDEN_EMPTY))
+    asyncio.run(scenario(TtrpcFault(2, "no"), GOLDEN_REFUSED))
 
 
 async def _both(handlers: Any, **options: Any) -> tuple[TtrpcClient, Server]:
@@ -119,7 +119,7 @@ async def _both(handlers: Any, **options: Any) -> tuple[TtrpcClient, Server]:
 
 
 def test_many_calls_are_answered_in_any_order() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         gates = [asyncio.Event() for _ in range(20)]
 
         async def handler(request: nri.RegisterPluginRequest) -> TtrpcFault:
@@ -139,11 +139,11 @@ def test_many_calls_are_answered_in_any_order() -> None:
         await client.close()
         await server.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_call_that_takes_too_long_is_given_up_and_the_next_one_works() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         late = asyncio.Event()
 
         async def handler(request: nri.RegisterPluginRequest) -> None:
@@ -158,11 +158,11 @@ def test_a_call_that_takes_too_long_is_given_up_and_the_next_one_works() -> None
         await client.close()
         await server.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_handler_is_stopped_when_its_caller_waits_no_longer() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         stopped = asyncio.Event()
 
         async def handler(request: Any) -> None:
@@ -185,11 +185,11 @@ def test_a_handler_is_stopped_when_its_caller_waits_no_longer() -> None:
         await server.close()
         there.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_faults_by_their_codes(caplog: pytest.LogCaptureFixture) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async def broken(request: Any) -> None:
             raise RuntimeError("boom")
 
@@ -205,11 +205,11 @@ def test_faults_by_their_codes(caplog: pytest.LogCaptureFixture) -> None:
         assert not refused.fatal
         await client.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_numbers_of_calls_are_never_used_twice() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         client, server = await _both({"RegisterPlugin": _nothing})
         client._next = 2**32 - 1
         assert await client.call(REGISTER, _ask(), timeout=5) == nri.Empty()
@@ -218,11 +218,11 @@ def test_numbers_of_calls_are_never_used_twice() -> None:
         await client.close()
         await server.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_calls_under_way_end_with_the_connection() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         here, there = await _pair()
         client = TtrpcClient(here)
         calls = [asyncio.create_task(client.call(REGISTER, _ask(), timeout=30)) for _ in range(3)]
@@ -231,11 +231,11 @@ def test_calls_under_way_end_with_the_connection() -> None:
         assert await asyncio.gather(*calls) == [ttrpc.CLOSED] * 3
         await client.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_messages_that_are_too_long_are_refused_and_the_connection_goes_on() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async def handler(request: nri.UpdateContainersRequest) -> nri.UpdateContainersResponse:
             text = "x" * int(request.update[0].container_id)
             return nri.UpdateContainersResponse(failed=[nri.ContainerUpdate(container_id=text)])
@@ -256,12 +256,12 @@ def test_messages_that_are_too_long_are_refused_and_the_connection_goes_on() -> 
         await client.close()
         await server.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("length", [ttrpc.LARGEST_DATA + 1, 6 << 20])
 def test_a_peer_that_sends_too_much_is_told_so_and_read_on(length: int) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async def handler(request: Any) -> None:
             return None
 
@@ -285,11 +285,11 @@ def test_a_peer_that_sends_too_much_is_told_so_and_read_on(length: int) -> None:
         await call
         await client.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_an_answer_that_is_too_long_is_a_fault_of_that_call() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         here, there = await _pair()
         client = TtrpcClient(here)
         call = asyncio.create_task(client.call(REGISTER, _ask(), timeout=5))
@@ -301,11 +301,11 @@ def test_an_answer_that_is_too_long_is_a_fault_of_that_call() -> None:
         await client.close()
         there.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_an_answer_that_cannot_be_read_is_a_fault_of_that_call() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         here, there = await _pair()
         client = TtrpcClient(here)
         for number, data in ((1, b"\xff\xff"), (3, b"\x12\x02\x0a\xff")):
@@ -317,11 +317,11 @@ def test_an_answer_that_cannot_be_read_is_a_fault_of_that_call() -> None:
         await client.close()
         there.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_requests_past_the_limit_are_refused() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         gate = asyncio.Event()
 
         async def handler(request: Any) -> None:
@@ -337,7 +337,7 @@ def test_requests_past_the_limit_are_refused() -> None:
         await client.close()
         await server.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize(
@@ -351,7 +351,7 @@ def test_requests_past_the_limit_are_refused() -> None:
     ],
 )
 def test_frames_that_make_no_sense_are_answered(header: FrameHeader, code: int) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         here, there = await _pair()
         server = Server(here, RUNTIME, {})
         await _fill(there, header.encode())
@@ -363,11 +363,11 @@ def test_frames_that_make_no_sense_are_answered(header: FrameHeader, code: int) 
         await server.close()
         there.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_streams_are_not_used_twice() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         here, there = await _pair()
         server = Server(here, RUNTIME, {"RegisterPlugin": _nothing})
         await _fill(there, GOLDEN_REQUEST)
@@ -381,7 +381,7 @@ def test_streams_are_not_used_twice() -> None:
         await server.close()
         there.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 async def _nothing(request: Any) -> None:
@@ -411,7 +411,7 @@ frames = st.builds(
 @settings(max_examples=60, deadline=None)
 @given(st.lists(frames | st.binary(max_size=30), max_size=6))
 def test_nonsense_ends_at_most_the_connection(noise: list[bytes]) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         here, there = await _pair()
         server = Server(here, RUNTIME, {"RegisterPlugin": _nothing})
         await there.write(b"".join(noise))
@@ -433,4 +433,4 @@ def test_nonsense_ends_at_most_the_connection(noise: list[bytes]) -> None:
         await client.close()
         there.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())

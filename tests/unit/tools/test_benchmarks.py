@@ -39,11 +39,12 @@ def test_the_naive_pass_finds_what_the_sieve_leaves(scenario: str) -> None:
         task = cluster.task(pod)
         rules = build_filters(task, cluster.snapshot, cluster.settings, lambda: "x")
         assert not isinstance(rules, NodeReason)
-        sieve = FilterResult(task, cluster.snapshot)
+        candidates = FilterResult(task, cluster.snapshot)
         for rule in rules:
-            sieve.apply(rule)
+            candidates.apply(rule)
         assert (
-            pass_naively(task, cluster.snapshot, cluster.settings) == np.flatnonzero(sieve.feasible).tolist()
+            pass_naively(task, cluster.snapshot, cluster.settings)
+            == np.flatnonzero(candidates.feasible).tolist()
         )
         cluster.schedule(pod)
 

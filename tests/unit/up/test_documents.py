@@ -13,7 +13,7 @@ import pytest
 from plimsoll.client.endpoints import LEASES, PODS
 from plimsoll.client.kubeconfig import find_config
 from plimsoll.up.local_cluster import LocalCluster
-from tests.cluster.stories import until
+from tests.cluster.builders import until
 
 DOCS = Path(__file__).parents[3] / "docs"
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -113,7 +113,7 @@ def test_the_examples_for_clients(
     asyncio.run(names["main"]())
     assert plimsoll_cluster.client.get(PODS, "web-0", "default")["metadata"]["labels"] == {"seen": "yes"}
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with plimsoll_cluster.connect() as client:
             task = asyncio.create_task(names["campaign"](client))
             printed = ""
@@ -131,4 +131,4 @@ def test_the_examples_for_clients(
             lease = await client.get(LEASES, "my-driver", "kube-system")
             assert lease["spec"]["holderIdentity"] == ""
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -156,12 +156,12 @@ def test_the_controllers_run(cluster: LocalCluster) -> None:
 
 
 def test_over_http_with_a_loop_of_ones_own(cluster: LocalCluster) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster.connect() as client:
             listing = await client.list(Endpoint("", "v1", "namespaces", "Namespace", False))
             assert listing.items
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert cluster.url.startswith("https://127.0.0.1:")
     assert cluster.config.server == cluster.url
     assert cluster.kubeconfig.is_file()

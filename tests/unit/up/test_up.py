@@ -54,7 +54,7 @@ def test_an_address_that_is_taken(settings: UpSettings) -> None:
 def test_all_parts_and_their_end(settings: UpSettings) -> None:
     seen: list[str] = []
 
-    async def story() -> None:
+    async def scenario() -> None:
         up = Up(replace(settings, nodes=1))
 
         def ready(cluster: Up) -> None:
@@ -78,7 +78,7 @@ def test_all_parts_and_their_end(settings: UpSettings) -> None:
 
         await asyncio.wait_for(up.run(ready), SECONDS)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert seen[-1] == "looked"
     assert f"  kubeconfig   {settings.data}/kubeconfig" in seen
     assert f"  export KUBECONFIG={settings.data}/kubeconfig" in seen
@@ -93,7 +93,7 @@ def test_a_part_that_fails_ends_all(settings: UpSettings) -> None:
 
 
 def test_one_cluster_for_each_folder(settings: UpSettings) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         first = Up(settings)
         task = asyncio.create_task(first.run())
         try:
@@ -108,16 +108,16 @@ def test_one_cluster_for_each_folder(settings: UpSettings) -> None:
             first.stop()
             await asyncio.wait_for(task, SECONDS)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_without_a_driver(settings: UpSettings) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         up = Up(replace(settings, driver=False))
         await asyncio.wait_for(up.run(lambda cluster: cluster.stop()), SECONDS)
         assert up.driver is None
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert not (settings.root / "plugins" / "dra.cpu").exists()
 
 
@@ -133,12 +133,12 @@ def test_devices_of_files(settings: UpSettings) -> None:
         seen.extend(codec.decode_tree(raw)["spec"]["nodeName"] for raw in listing.items)
         cluster.stop()
 
-    async def story() -> None:
+    async def scenario() -> None:
         up = Up(replace(settings, nodes=2, driver=False, devices=("nics",)), Console(output))
         async with asyncio.timeout(SECONDS):
             await up.run(look)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert "  drivers      nic.example.com: simulated devices on all nodes\n" in output.getvalue()
     assert "  simulated    sim-0 to sim-1\n" in output.getvalue()
     assert sorted(seen) == ["here", "sim-0", "sim-1"]
@@ -193,17 +193,17 @@ def test_a_dump_is_played_and_stays_what_it_was(settings: UpSettings) -> None:
         finally:
             cluster.stop()
 
-    async def story(files: tuple[str, ...]) -> Up:
+    async def scenario(files: tuple[str, ...]) -> Up:
         up = Up(replace(settings, driver=False, files=files))
         async with asyncio.timeout(SECONDS):
             await up.run(look)
         return up
 
-    first = asyncio.run(story((str(file),)))
+    first = asyncio.run(scenario((str(file),)))
     assert (first.loaded.new, first.problems) == (4, [])
-    again = asyncio.run(story((str(file),)))
+    again = asyncio.run(scenario((str(file),)))
     assert (again.loaded.new, again.loaded.known, again.problems) == (0, 4, [])
-    asyncio.run(story(()))  # it is there without the file, and still played
+    asyncio.run(scenario(()))  # it is there without the file, and still played
 
 
 def test_files_are_read_before_anything_is_made(settings: UpSettings) -> None:

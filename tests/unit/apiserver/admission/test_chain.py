@@ -18,7 +18,7 @@ def asking(name: str, cpu: str) -> dict[str, Any]:
 
 
 def test_pods_get_priority_tolerations_and_an_account() -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         await bench.request("POST", CLASSES, {"metadata": {"name": "high"}, "value": 1000})
         code, made = await bench.request("POST", PODS, pod(priorityClassName="high"))
         assert (code, made["spec"]["priority"]) == (201, 1000)
@@ -31,22 +31,22 @@ def test_pods_get_priority_tolerations_and_an_account() -> None:
         _, critical = await bench.request("POST", PODS, pod("r", priorityClassName="system-node-critical"))
         assert critical["spec"]["priority"] == 2_000_001_000
 
-    run(story)
+    run(scenario)
 
 
 def test_one_class_is_the_default() -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         first = {"metadata": {"name": "a"}, "value": 5, "globalDefault": True}
         assert (await bench.request("POST", CLASSES, first))[0] == 201
         second = {"metadata": {"name": "b"}, "value": 6, "globalDefault": True}
         assert (await bench.request("POST", CLASSES, second))[0] == 403
         assert (await bench.request("POST", PODS, pod()))[1]["spec"]["priorityClassName"] == "a"
 
-    run(story)
+    run(scenario)
 
 
 def test_quotas_are_charged_with_the_object_and_refuse_the_one_too_many() -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         hard = {"pods": "2", "requests.cpu": "3"}
         await bench.request("POST", QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": hard}})
         status = {"status": {"hard": hard, "used": {"pods": "0", "requests.cpu": "0"}}}
@@ -65,4 +65,4 @@ def test_quotas_are_charged_with_the_object_and_refuse_the_one_too_many() -> Non
         assert quota["status"]["used"] == {"pods": "2", "requests.cpu": "3"}
         assert (await bench.request("POST", PODS, pod("d")))[0] == 403
 
-    run(story)
+    run(scenario)

@@ -94,7 +94,7 @@ def test_the_server_starts_although_its_certificates_are_of_the_future(
     """The clock was two days ahead when the data folder was made, and has been put right since."""
     caplog.set_level(logging.WARNING)
 
-    async def story() -> None:
+    async def scenario() -> None:
         data, kubeconfig = tmp_path / "data", tmp_path / "kubeconfig"
         first = await start_server(ServerSettings(data=data, controllers=False, now=after(days=2)))
         await first.stop()
@@ -106,5 +106,5 @@ def test_the_server_starts_although_its_certificates_are_of_the_future(
         finally:
             await second.stop()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert "has the clock stepped back?" in caplog.text

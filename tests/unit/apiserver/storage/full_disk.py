@@ -34,7 +34,7 @@ async def write_until_full(store: Store) -> tuple[dict[str, int], int, str]:
     raise AssertionError("the disk never became full")
 
 
-async def story(path: Path) -> dict[str, Any]:
+async def scenario(path: Path) -> dict[str, Any]:
     store = Store.open(path)
     cursor = store.watch("pods", 0)
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
@@ -66,4 +66,4 @@ async def story(path: Path) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(asyncio.run(story(Path(sys.argv[1])))))
+    sys.stdout.write(json.dumps(asyncio.run(scenario(Path(sys.argv[1])))))

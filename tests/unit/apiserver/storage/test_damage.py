@@ -46,7 +46,7 @@ def make(folder: Path, *, crashed: bool) -> Made:
     states: dict[tuple[ObjectKey, int], bytes] = {}
     dice = random.Random(1)
 
-    async def story() -> Contents:
+    async def scenario() -> Contents:
         store = Store.open(folder / "live" / "s", durability="full", history_events=EVENTS)
         for step in range(200):
             key = ObjectKey(dice.choice(["pods", "nodes"]), dice.choice(["", "a"]), f"n{dice.randrange(20)}")
@@ -74,7 +74,7 @@ def make(folder: Path, *, crashed: bool) -> Made:
 
     (folder / "live").mkdir()
     with patch.object(compaction, "_MIN_GARBAGE_ROWS", 20):
-        contents = asyncio.run(story())
+        contents = asyncio.run(scenario())
     shutil.rmtree(folder / "live")
     return Made(folder, contents, states)
 

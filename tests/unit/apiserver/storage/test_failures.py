@@ -43,7 +43,7 @@ def test_all_that_rests_upon_a_failed_write_is_taken_back(tmp_path: Path) -> Non
     append = StoreLog.append
     calls: list[list[int]] = []
 
-    async def story() -> None:
+    async def scenario() -> None:
         store = Store.open(tmp_path / "s")
         other = ObjectKey("pods", "default", "b")
         await store.wait_durable(store.create(other, {"n": 0}).revision)
@@ -81,14 +81,14 @@ def test_all_that_rests_upon_a_failed_write_is_taken_back(tmp_path: Path) -> Non
         assert store.stats().failures == 1
         await store.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     store = Store.open(tmp_path / "s")
     assert [stored.revision for stored in store.list("pods").items] == [5, 1]
     asyncio.run(store.close())
 
 
 def test_a_feed_that_began_at_a_write_that_failed_misses_nothing(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         store = Store.open(tmp_path / "s")
         with patch.object(StoreLog, "append", side_effect=FULL):
             store.create(POD, {})
@@ -99,11 +99,11 @@ def test_a_feed_that_began_at_a_write_that_failed_misses_nothing(tmp_path: Path)
         assert [event.revision for event in cursor.take()] == [2]
         await store.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_closing_says_when_the_last_writes_failed(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         store = Store.open(tmp_path / "s")
         store.create(POD, {})
         with (
@@ -112,7 +112,7 @@ def test_closing_says_when_the_last_writes_failed(tmp_path: Path) -> None:
         ):
             await store.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     store = Store.open(tmp_path / "s")
     assert store.revision == 0
     asyncio.run(store.close())
@@ -127,7 +127,7 @@ def test_old_rows_that_cannot_be_deleted_wait(tmp_path: Path) -> None:
             raise failures.pop()
         compact(log, state, revisions)
 
-    async def story() -> None:
+    async def scenario() -> None:
         store = Store.open(tmp_path / "s", history_events=5)
         store.create(POD, {})
         for revision in range(1, 60):
@@ -142,7 +142,7 @@ def test_old_rows_that_cannot_be_deleted_wait(tmp_path: Path) -> None:
         patch.object(compaction, "_MIN_GARBAGE_ROWS", 10),
         patch.object(compaction, "_CHUNK_ROWS", 4),
     ):
-        asyncio.run(story())
+        asyncio.run(scenario())
     store = Store.open(tmp_path / "s")
     assert store.revision == 60
     asyncio.run(store.close())
@@ -151,11 +151,11 @@ def test_old_rows_that_cannot_be_deleted_wait(tmp_path: Path) -> None:
 def test_a_write_that_cannot_be_written_does_not_end_the_writer(tmp_path: Path) -> None:
     """A name that cannot be encoded fails alone; other writes continue."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         store = Store.open(tmp_path / "s")
         with pytest.raises(StoreError, match="could not be written"):
             await store.wait_durable(store.create(ObjectKey("pods", "", "\udcff"), {}).revision)
         await store.wait_durable(store.create(POD, {}).revision)
         await store.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -134,7 +134,7 @@ def test_a_write_ahead_log_without_its_file_is_not_replayed(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("in_memory", [False, True])
 def test_a_backup_is_a_store(tmp_path: Path, in_memory: bool) -> None:
-    async def story() -> list[StoredObject]:
+    async def scenario() -> list[StoredObject]:
         store = fill(None if in_memory else tmp_path / "s")
         await store.wait_durable(store.revision)
         before = contents(store)
@@ -150,7 +150,7 @@ def test_a_backup_is_a_store(tmp_path: Path, in_memory: bool) -> None:
         await store.close()
         return before
 
-    before = asyncio.run(story())
+    before = asyncio.run(scenario())
     copy = Store.open(tmp_path / "copy")
     kept = [stored for stored in contents(copy) if stored.revision <= 22]
     assert kept == before
@@ -161,7 +161,7 @@ def test_a_backup_is_a_store(tmp_path: Path, in_memory: bool) -> None:
 
 
 def test_another_process_can_copy_while_the_store_is_written(tmp_path: Path) -> None:
-    async def story() -> tuple[int, int]:
+    async def scenario() -> tuple[int, int]:
         store = fill(tmp_path / "s")
         await store.wait_durable(store.revision)
         code = (
@@ -182,7 +182,7 @@ def test_another_process_can_copy_while_the_store_is_written(tmp_path: Path) -> 
         await store.close()
         return first, store.revision
 
-    first, last = asyncio.run(story())
+    first, last = asyncio.run(scenario())
     copy, original = Store.open(tmp_path / "copy"), Store.open(tmp_path / "s")
     assert first <= copy.revision <= last
     events = [event.raw for event in original.watch("pods", 0).take(100_000)]

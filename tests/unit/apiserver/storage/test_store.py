@@ -115,7 +115,7 @@ def test_nothing_is_shown_before_it_is_durable(tmp_path: Path) -> None:
         gate.wait()
         append(log, rows)
 
-    async def story() -> None:
+    async def scenario() -> None:
         store = Store.open(tmp_path / "s")
         cursor = store.watch("pods", 0)
         stored = store.create(POD, {})
@@ -133,11 +133,11 @@ def test_nothing_is_shown_before_it_is_durable(tmp_path: Path) -> None:
         await store.close()
 
     with patch.object(StoreLog, "append", slowly):
-        asyncio.run(story())
+        asyncio.run(scenario())
 
 
 def test_writes_of_one_turn_share_a_commit(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         store = Store.open(tmp_path / "s")
 
         async def write(number: int) -> None:
@@ -148,7 +148,7 @@ def test_writes_of_one_turn_share_a_commit(tmp_path: Path) -> None:
         assert store.stats().commits <= 3
         await store.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_store_outlives_its_event_loop(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_a_store_outlives_its_event_loop(tmp_path: Path) -> None:
 
 
 def test_closing_makes_durable_what_is_under_way(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         store = Store.open(tmp_path / "s")
         cursor = store.watch("pods", 0)
         store.create(POD, {})
@@ -184,7 +184,7 @@ def test_closing_makes_durable_what_is_under_way(tmp_path: Path) -> None:
         assert store.get(POD) is not None
         await store.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     again = Store.open(tmp_path / "s")
     assert again.get(POD) is not None
     asyncio.run(again.close())
@@ -196,7 +196,7 @@ def test_waiting_for_a_revision_that_nobody_wrote_is_refused() -> None:
 
 
 def test_old_rows_are_deleted_and_the_file_shrinks(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         store = Store.open(tmp_path / "s", durability="normal", history_events=50)
         for value in range(12):
             for number in range(300):
@@ -227,7 +227,7 @@ def test_old_rows_are_deleted_and_the_file_shrinks(tmp_path: Path) -> None:
         patch.object(compaction, "_MIN_GARBAGE_ROWS", 100),
         patch("plimsoll.apiserver.storage.log._MIN_FREE_PAGES", 16),
     ):
-        asyncio.run(story())
+        asyncio.run(scenario())
     assert rows_in(tmp_path / "s") < 300
     store = Store.open(tmp_path / "s")
     assert [stored.key for stored in store.list("pods").items] == [POD]
@@ -237,7 +237,7 @@ def test_old_rows_are_deleted_and_the_file_shrinks(tmp_path: Path) -> None:
 def test_a_busy_event_loop_does_not_starve_the_writer(tmp_path: Path) -> None:
     """Turns of 0.2 ms without a pause: with Python's own switch interval writes here took seconds."""
 
-    async def story() -> float:
+    async def scenario() -> float:
         store = Store.open(tmp_path / "s", durability="normal")
         busy = True
 
@@ -259,12 +259,12 @@ def test_a_busy_event_loop_does_not_starve_the_writer(tmp_path: Path) -> None:
         return taken
 
     before = sys.getswitchinterval()
-    assert asyncio.run(story()) < 10
+    assert asyncio.run(scenario()) < 10
     assert sys.getswitchinterval() < before or before < 0.001
 
 
 def test_figures_for_metrics(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         store = Store.open(tmp_path / "s")
         await put(store, POD, 1)
         await put(store, POD, 2)
@@ -283,4 +283,4 @@ def test_figures_for_metrics(tmp_path: Path) -> None:
             await reader
         await store.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -30,7 +30,7 @@ def test_a_feed_tells_only_of_its_resource() -> None:
 
 
 def test_a_feed_may_start_in_the_future() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         store = Store.open(None)
         cursor = store.watch("pods", 3)
         reader = asyncio.create_task(cursor.next())
@@ -41,7 +41,7 @@ def test_a_feed_may_start_in_the_future() -> None:
         update(store)
         assert [event.revision for event in await reader] == [4]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_feed_that_fell_behind_is_told() -> None:
@@ -80,18 +80,18 @@ def test_the_history_is_bounded_by_bytes_too() -> None:
 
 
 def test_one_object_larger_than_the_history_still_reaches_the_feeds() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         store = Store.open(None, history_bytes=1000)
         cursor = store.watch("pods", 0)
         for revision in range(1, 5):
             update(store, padding="x" * 5000)
             assert [event.revision for event in await cursor.next()] == [revision]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_many_feeds_are_woken_once_for_many_events(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         store = Store.open(tmp_path / "s", durability="normal")
         calls = 0
 
@@ -112,11 +112,11 @@ def test_many_feeds_are_woken_once_for_many_events(tmp_path: Path) -> None:
         assert len({event.frame() for event in store.watch("pods", 0).take()}) == 100
         await store.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_cancelled_reader_leaves_the_feed_usable() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         store = Store.open(None)
         cursor = store.watch("pods", 0)
         with pytest.raises(asyncio.TimeoutError):
@@ -125,7 +125,7 @@ def test_a_cancelled_reader_leaves_the_feed_usable() -> None:
         update(store)
         assert [event.revision for event in await cursor.next(1)] == [1]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_events_are_handed_out_in_portions() -> None:

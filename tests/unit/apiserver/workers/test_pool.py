@@ -62,13 +62,13 @@ class Served(Bench):
             await asyncio.sleep(0.02)
 
 
-def play(story: Callable[[Served], Awaitable[None]], limits: WorkerLimits | None = None) -> None:
+def play(scenario: Callable[[Served], Awaitable[None]], limits: WorkerLimits | None = None) -> None:
     async def run() -> None:
         served = Served(limits or WorkerLimits())
         await bootstrap(served.client)
         try:
             async with asyncio.timeout(300):
-                await story(served)
+                await scenario(served)
         finally:
             await served.pool.close()
             await served.store.close()
@@ -91,7 +91,7 @@ async def gone(pid: int) -> None:
 
 
 def test_an_expensive_request_is_handled_by_a_worker_and_a_cheap_one_is_not() -> None:
-    async def story(served: Served) -> None:
+    async def scenario(served: Served) -> None:
         assert (await served.request("POST", PODS, pod("small")))[0] == 201
         assert served.pool.jobs == 0
         code, tree = await served.request("POST", PODS, pod("large", containers=LARGE))
@@ -112,11 +112,11 @@ def test_an_expensive_request_is_handled_by_a_worker_and_a_cheap_one_is_not() ->
         assert served.pool.jobs == 4
         assert len(served.pool.processes) == 1
 
-    play(story)
+    play(scenario)
 
 
 def test_others_are_served_meanwhile() -> None:
-    async def story(served: Served) -> None:
+    async def scenario(served: Served) -> None:
         expensive = asyncio.create_task(
             served.request("POST", CLAIMS, endless_claim(), query=[("dryRun", "All")])
         )
@@ -128,11 +128,11 @@ def test_others_are_served_meanwhile() -> None:
         expensive.cancel()
         await asyncio.gather(expensive, return_exceptions=True)
 
-    play(story)
+    play(scenario)
 
 
 def test_the_deadline_stops_the_work() -> None:
-    async def story(served: Served) -> None:
+    async def scenario(served: Served) -> None:
         expensive = asyncio.create_task(served.request("POST", CLAIMS, endless_claim()))
         await served.created(1)
         (pid,) = served.pool.processes
@@ -143,11 +143,11 @@ def test_the_deadline_stops_the_work() -> None:
         assert served.store.get(ObjectKey("resourceclaims.resource.k8s.io", "default", "c")) is None
         assert served.pool.kills == 1
 
-    play(story, replace(WorkerLimits(), request_timeout=0.5))
+    play(scenario, replace(WorkerLimits(), request_timeout=0.5))
 
 
 def test_a_client_that_goes_away_stops_the_work() -> None:
-    async def story(served: Served) -> None:
+    async def scenario(served: Served) -> None:
         expensive = asyncio.create_task(served.request("POST", CLAIMS, endless_claim()))
         await served.created(1)
         (pid,) = served.pool.processes
@@ -156,11 +156,11 @@ def test_a_client_that_goes_away_stops_the_work() -> None:
         await gone(pid)
         assert (await served.request("POST", PODS, pod("large", containers=LARGE)))[0] == 201
 
-    play(story)
+    play(scenario)
 
 
 def test_a_worker_that_fails_is_replaced() -> None:
-    async def story(served: Served) -> None:
+    async def scenario(served: Served) -> None:
         expensive = asyncio.create_task(served.request("POST", CLAIMS, endless_claim()))
         await served.created(1)
         os.kill(served.pool.processes[0], signal.SIGKILL)
@@ -168,11 +168,11 @@ def test_a_worker_that_fails_is_replaced() -> None:
         assert (code, status["reason"]) == (503, "ServiceUnavailable")
         assert (await served.request("POST", PODS, pod("large", containers=LARGE)))[0] == 201
 
-    play(story)
+    play(scenario)
 
 
 def test_closing_ends_the_work_under_way() -> None:
-    async def story(served: Served) -> None:
+    async def scenario(served: Served) -> None:
         expensive = asyncio.create_task(served.request("POST", CLAIMS, endless_claim()))
         await served.created(1)
         (pid,) = served.pool.processes
@@ -180,21 +180,21 @@ def test_closing_ends_the_work_under_way() -> None:
         assert not is_alive(pid)
         assert (await expensive)[0] == 503
 
-    play(story)
+    play(scenario)
 
 
 def test_idle_workers_end() -> None:
-    async def story(served: Served) -> None:
+    async def scenario(served: Served) -> None:
         assert (await served.request("POST", PODS, pod("large", containers=LARGE)))[0] == 201
         while served.pool.processes:
             await asyncio.sleep(0.02)
         assert served.pool.kills == 0
 
-    play(story, replace(WorkerLimits(), idle_timeout=0.01))
+    play(scenario, replace(WorkerLimits(), idle_timeout=0.01))
 
 
 def test_a_request_that_needs_too_much_memory_is_refused() -> None:
-    async def story(served: Served) -> None:
+    async def scenario(served: Served) -> None:
         lists = b",".join([b"[[[[]]]]"] * 300_000)
         body = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"m"},"x":[%s]}' % lists
         code, status = await served.request("POST", "/api/v1/namespaces/default/configmaps", body)
@@ -203,11 +203,11 @@ def test_a_request_that_needs_too_much_memory_is_refused() -> None:
         assert served.pool.processes == []
         assert (await served.request("POST", PODS, pod("large", containers=LARGE)))[0] == 201
 
-    play(story, replace(WorkerLimits(), memory_bytes=200 << 20))
+    play(scenario, replace(WorkerLimits(), memory_bytes=200 << 20))
 
 
 def test_a_user_with_many_expensive_requests_does_not_starve_others() -> None:
-    async def story(served: Served) -> None:
+    async def scenario(served: Served) -> None:
         greedy, other = User("greedy", groups=(MASTERS,)), User("other", groups=(MASTERS,))
 
         def send(user: User, number: int) -> asyncio.Task[tuple[int, Any]]:
@@ -227,11 +227,11 @@ def test_a_user_with_many_expensive_requests_does_not_starve_others() -> None:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    play(story, replace(WorkerLimits(), workers=2, workers_per_user=1, waiting_per_user=2))
+    play(scenario, replace(WorkerLimits(), workers=2, workers_per_user=1, waiting_per_user=2))
 
 
 def test_bodies_that_are_never_large_are_limited() -> None:
-    async def story(served: Served) -> None:
+    async def scenario(served: Served) -> None:
         await served.request("POST", PODS, pod("p"))
         padding = {"annotations": {"a": "x" * 70_000}}
         binding = {"metadata": {"name": "p", **padding}, "target": {"kind": "Node", "name": "n"}}
@@ -247,12 +247,12 @@ def test_bodies_that_are_never_large_are_limited() -> None:
             assert (code, status["reason"]) == (413, "RequestEntityTooLarge"), path
         assert served.pool.jobs == 0
 
-    play(story)
+    play(scenario)
 
 
 @pytest.mark.parametrize("count", [3])
 def test_concurrent_patches_of_a_large_object_all_take_effect(count: int) -> None:
-    async def story(served: Served) -> None:
+    async def scenario(served: Served) -> None:
         await served.request("POST", PODS, pod("large", containers=LARGE))
 
         async def patch(number: int) -> int:
@@ -264,7 +264,7 @@ def test_concurrent_patches_of_a_large_object_all_take_effect(count: int) -> Non
         _, tree = await served.request("GET", f"{PODS}/large")
         assert set(tree["metadata"]["labels"]) == {"app", *(f"l{number}" for number in range(count))}
 
-    play(story)
+    play(scenario)
 
 
 def test_credentials_do_not_reach_a_worker() -> None:

@@ -103,10 +103,10 @@ def contents(bench: Bench) -> dict[Any, bytes]:
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(calls(), min_size=1, max_size=6))
-def test_a_worker_answers_as_the_event_loop_does(story: list[ApiRequest]) -> None:
+def test_a_worker_answers_as_the_event_loop_does(scenario: list[ApiRequest]) -> None:
     local, remote = two_servers()
     remote.context.new_uid = local.context.new_uid = lambda: "00000000-0000-4000-8000-000000000000"
-    for request in story:
+    for request in scenario:
         answer_both(local, remote, request)
         assert contents(local) == contents(remote)
 
@@ -116,7 +116,7 @@ def test_a_worker_charges_quotas() -> None:
     remote.context.new_uid = local.context.new_uid = lambda: "00000000-0000-4000-8000-000000000000"
     hard = {"hard": {"pods": "1"}}
     merge = "application/merge-patch+json"
-    story = [
+    scenario = [
         ("POST", QUOTAS, {"metadata": {"name": "q"}, "spec": hard}, JSON),
         ("PATCH", f"{QUOTAS}/q/status", {"status": {**hard, "used": {"pods": "0"}}}, merge),
         ("POST", PODS, pod("a"), JSON),
@@ -126,7 +126,7 @@ def test_a_worker_charges_quotas() -> None:
         answer_both(
             local, remote, ApiRequest(method, path, ADMIN, (), {"content-type": media}, encode(tree))
         )[0]
-        for method, path, tree, media in story
+        for method, path, tree, media in scenario
     ]
     assert codes == [201, 200, 201, 403]
     assert contents(local) == contents(remote)

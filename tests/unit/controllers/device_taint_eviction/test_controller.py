@@ -29,7 +29,7 @@ from plimsoll.controllers.device_taint_eviction.rule_status import (
     next_status_update,
     plan_rule,
 )
-from tests.unit.controllers.cluster import START, Cluster, play
+from tests.unit.controllers.cluster import START, Cluster, run_scenario
 from tests.unit.controllers.makers import BY_NAME, BY_TEMPLATE, claim, metadata, pod, view
 from tests.unit.controllers.resource_claim.test_controller import claim as claim_to_make
 from tests.unit.controllers.resource_claim.test_controller import pod as pod_to_make
@@ -282,7 +282,7 @@ def test_a_marked_pod_is_not_marked_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("effect", "effects", "told"),
+    ("effect", "effects", "condition_of_rule"),
     [
         ("NoExecute", RuleEffects(), ("False", "NotStarted", "")),
         (
@@ -323,16 +323,18 @@ def test_a_marked_pod_is_not_marked_again() -> None:
         ),
     ],
 )
-def test_what_a_rule_tells(effect: str, effects: RuleEffects, told: tuple[str, str, str]) -> None:
-    assert describe_progress(rule(effect), effects) == told
+def test_what_a_rule_tells(
+    effect: str, effects: RuleEffects, condition_of_rule: tuple[str, str, str]
+) -> None:
+    assert describe_progress(rule(effect), effects) == condition_of_rule
 
 
 def test_a_rule_is_told_about_once_and_not_too_often() -> None:
     (patch,) = plan_rule(rule(), RuleEffects(), AT).actions
     assert isinstance(patch, PatchAction)
     assert (patch.type, patch.field_manager) == ("apply", "device-taint-eviction-controller")
-    told = patch.patch["status"]
-    known = rule(status=told)
+    condition_of_rule = patch.patch["status"]
+    known = rule(status=condition_of_rule)
     assert plan_rule(known, RuleEffects(), AT + 99) == EMPTY_PLAN
     assert plan_rule(known, RuleEffects(pods=1), AT + 99) != EMPTY_PLAN
     assert next_status_update(rule(), AT) == 0
@@ -350,13 +352,13 @@ def _tree(of: DeviceTaintRule) -> dict[str, Any]:
 # -- the controller
 
 
-async def use(world: Cluster, *tolerations: dict[str, Any]) -> None:
+async def use(cluster: Cluster, *tolerations: dict[str, Any]) -> None:
     """A running pod with a claim for device x."""
-    await world.client.create(RESOURCE_CLAIMS, claim_to_make(), "n")
-    await world.client.create(PODS, pod_to_make("p", {"a": {"resourceClaimName": "c"}}), "n")
-    await world.allocate("c", "p", tolerations=list(tolerations))
-    await world.bind("p")
-    await world.settle(max_wait=0)
+    await cluster.client.create(RESOURCE_CLAIMS, claim_to_make(), "n")
+    await cluster.client.create(PODS, pod_to_make("p", {"a": {"resourceClaimName": "c"}}), "n")
+    await cluster.allocate("c", "p", tolerations=list(tolerations))
+    await cluster.bind("p")
+    await cluster.settle(max_wait=0)
 
 
 def published(*taints: dict[str, Any]) -> dict[str, Any]:
@@ -379,118 +381,118 @@ def rule_to_make(effect: str = "NoExecute", **selector: str) -> dict[str, Any]:
     }
 
 
-async def told(world: Cluster) -> tuple[str, str, str]:
-    tree = await world.client.get(DEVICE_TAINT_RULES, "r")
+async def condition_of_rule(cluster: Cluster) -> tuple[str, str, str]:
+    tree = await cluster.client.get(DEVICE_TAINT_RULES, "r")
     (condition,) = tree["status"]["conditions"]
     return condition["status"], condition["reason"], condition["message"]
 
 
 def test_a_tainted_device_evicts_its_pod() -> None:
-    async def story(world: Cluster) -> None:
-        await world.client.create(RESOURCE_SLICES, published())
-        await use(world)
-        assert await world.names(PODS) == ["p"]
-        tree = await world.client.get(RESOURCE_SLICES, "s")
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.client.create(RESOURCE_SLICES, published())
+        await use(cluster)
+        assert await cluster.names(PODS) == ["p"]
+        tree = await cluster.client.get(RESOURCE_SLICES, "s")
         tree["spec"]["devices"][0]["taints"] = [{"key": "k", "effect": "NoExecute"}]
-        await world.client.update(RESOURCE_SLICES, tree)
-        await world.settle(max_wait=0)
-        left = await world.get(PODS, "p")
+        await cluster.client.update(RESOURCE_SLICES, tree)
+        await cluster.settle(max_wait=0)
+        left = await cluster.get(PODS, "p")
         assert left is not None
         assert left["metadata"]["deletionTimestamp"]
         (condition,) = [c for c in left["status"]["conditions"] if c["type"] == "DisruptionTarget"]
         assert condition["reason"] == "DeletionByDeviceTaintManager"
-        assert await world.events() == [("Normal", "DeviceTaintManagerEviction", "Marking for deletion")]
+        assert await cluster.events() == [("Normal", "DeviceTaintManagerEviction", "Marking for deletion")]
 
-    play(story, only=ONLY)
+    run_scenario(scenario, only=ONLY)
 
 
 def test_a_toleration_delays_it_and_a_taint_that_goes_ends_it() -> None:
-    async def story(world: Cluster) -> None:
-        await world.client.create(
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.client.create(
             RESOURCE_SLICES, published({"key": "k", "effect": "NoExecute", "timeAdded": format_time(START)})
         )
-        await use(world, tolerate(60))
-        await world.advance(59)
-        await world.client.update(
+        await use(cluster, tolerate(60))
+        await cluster.advance(59)
+        await cluster.client.update(
             RESOURCE_SLICES,
-            {**published(), "metadata": (await world.client.get(RESOURCE_SLICES, "s"))["metadata"]},
+            {**published(), "metadata": (await cluster.client.get(RESOURCE_SLICES, "s"))["metadata"]},
         )
-        await world.advance(100)
-        left = await world.get(PODS, "p")
+        await cluster.advance(100)
+        left = await cluster.get(PODS, "p")
         assert left is not None
         assert "deletionTimestamp" not in left["metadata"]
-        assert await world.events() == [("Normal", "DeviceTaintManagerEviction", "Cancelling deletion")]
+        assert await cluster.events() == [("Normal", "DeviceTaintManagerEviction", "Cancelling deletion")]
 
-    play(story, only=ONLY)
+    run_scenario(scenario, only=ONLY)
 
 
 def test_a_toleration_runs_out() -> None:
-    async def story(world: Cluster) -> None:
-        await world.client.create(
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.client.create(
             RESOURCE_SLICES, published({"key": "k", "effect": "NoExecute", "timeAdded": format_time(START)})
         )
-        await use(world, tolerate(60))
-        await world.advance(59)
-        await world.restart()
-        await world.settle(max_wait=0)
-        left = await world.get(PODS, "p")
+        await use(cluster, tolerate(60))
+        await cluster.advance(59)
+        await cluster.restart()
+        await cluster.settle(max_wait=0)
+        left = await cluster.get(PODS, "p")
         assert left is not None
         assert "deletionTimestamp" not in left["metadata"]
-        await world.advance(2)
-        left = await world.get(PODS, "p")
+        await cluster.advance(2)
+        left = await cluster.get(PODS, "p")
         assert left is not None
         assert "deletionTimestamp" in left["metadata"]
 
-    play(story, only=ONLY)
+    run_scenario(scenario, only=ONLY)
 
 
 def test_a_rule_evicts_and_tells() -> None:
-    async def story(world: Cluster) -> None:
-        await use(world, tolerate(30))
-        await world.client.create(DEVICE_TAINT_RULES, rule_to_make())
-        await world.settle(max_wait=0)
-        assert await told(world) == (
+    async def scenario(cluster: Cluster) -> None:
+        await use(cluster, tolerate(30))
+        await cluster.client.create(DEVICE_TAINT_RULES, rule_to_make())
+        await cluster.settle(max_wait=0)
+        assert await condition_of_rule(cluster) == (
             "True",
             "PodsPendingEviction",
             "1 pod needs to be evicted in 1 namespace.",
         )
-        await world.advance(60)
+        await cluster.advance(60)
         text = "1 pod evicted since starting the controller."
-        assert await told(world) == ("False", "Completed", text)
-        tree = await world.get(PODS, "p")
+        assert await condition_of_rule(cluster) == ("False", "Completed", text)
+        tree = await cluster.get(PODS, "p")
         assert tree is not None
         assert "deletionTimestamp" in tree["metadata"]
 
-    play(story, only=ONLY)
+    run_scenario(scenario, only=ONLY)
 
 
 def test_a_rule_without_effect_tells_what_it_would_do() -> None:
-    async def story(world: Cluster) -> None:
-        await world.client.create(RESOURCE_SLICES, published())
-        await use(world)
-        await world.client.create(DEVICE_TAINT_RULES, rule_to_make("None"))
-        await world.advance(30)
-        status, reason, message = await told(world)
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.client.create(RESOURCE_SLICES, published())
+        await use(cluster)
+        await cluster.client.create(DEVICE_TAINT_RULES, rule_to_make("None"))
+        await cluster.advance(30)
+        status, reason, message = await condition_of_rule(cluster)
         assert (status, reason) == ("False", "NoEffect")
         assert message.startswith(
             "1 published device selected. 1 allocated device selected. 1 pod would be evicted in 1 namespace "
         )
-        tree = await world.get(PODS, "p")
+        tree = await cluster.get(PODS, "p")
         assert tree is not None
         assert "deletionTimestamp" not in tree["metadata"]
 
-    play(story, only=ONLY)
+    run_scenario(scenario, only=ONLY)
 
 
 def test_a_rule_that_goes_in_time_evicts_nobody() -> None:
-    async def story(world: Cluster) -> None:
-        await use(world, tolerate(30))
-        await world.client.create(DEVICE_TAINT_RULES, rule_to_make())
-        await world.advance(20)
-        await world.client.delete(DEVICE_TAINT_RULES, "r")
-        await world.advance(60)
-        tree = await world.get(PODS, "p")
+    async def scenario(cluster: Cluster) -> None:
+        await use(cluster, tolerate(30))
+        await cluster.client.create(DEVICE_TAINT_RULES, rule_to_make())
+        await cluster.advance(20)
+        await cluster.client.delete(DEVICE_TAINT_RULES, "r")
+        await cluster.advance(60)
+        tree = await cluster.get(PODS, "p")
         assert tree is not None
         assert "deletionTimestamp" not in tree["metadata"]
 
-    play(story, only=ONLY)
+    run_scenario(scenario, only=ONLY)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from plimsoll.client.endpoints import CONFIG_MAPS, NAMESPACES, NODES, SECRETS
-from tests.unit.controllers.cluster import Cluster, play
+from tests.unit.controllers.cluster import Cluster, run_scenario
 
 ONLY = ["garbage-collector-controller"]
 
 
 async def add(
-    world: Cluster,
+    cluster: Cluster,
     name: str,
     *owners: dict[str, Any],
     blocks: bool = False,
@@ -21,154 +21,156 @@ async def add(
     """Make a config map; what comes back is a reference to it as an owner."""
     references = [{**owner, **({"blockOwnerDeletion": True} if blocks else {})} for owner in owners]
     tree = {"metadata": {"name": name, "ownerReferences": references, **metadata}}
-    made = await world.client.create(CONFIG_MAPS, tree, namespace)
+    made = await cluster.client.create(CONFIG_MAPS, tree, namespace)
     return {"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": made["metadata"]["uid"]}
 
 
 def test_what_an_object_owns_goes_with_it() -> None:
-    async def story(world: Cluster) -> None:
-        root = await add(world, "root")
-        branch = await add(world, "branch", root)
-        await add(world, "leaf", branch)
-        await add(world, "other")
-        await world.settle()
-        assert await world.names(CONFIG_MAPS) == ["branch", "leaf", "other", "root"]
-        await world.client.delete(CONFIG_MAPS, "root", "n", propagation="Background")
-        await world.settle()
-        assert await world.names(CONFIG_MAPS) == ["other"]
+    async def scenario(cluster: Cluster) -> None:
+        root = await add(cluster, "root")
+        branch = await add(cluster, "branch", root)
+        await add(cluster, "leaf", branch)
+        await add(cluster, "other")
+        await cluster.settle()
+        assert await cluster.names(CONFIG_MAPS) == ["branch", "leaf", "other", "root"]
+        await cluster.client.delete(CONFIG_MAPS, "root", "n", propagation="Background")
+        await cluster.settle()
+        assert await cluster.names(CONFIG_MAPS) == ["other"]
 
-    play(story, only=ONLY)
+    run_scenario(scenario, only=ONLY)
 
 
 def test_the_last_owner_decides() -> None:
-    async def story(world: Cluster) -> None:
-        first, second = await add(world, "first"), await add(world, "second")
-        await add(world, "x", first, second)
-        await world.client.delete(CONFIG_MAPS, "first", "n")
-        await world.settle()
-        left = await world.get(CONFIG_MAPS, "x")
+    async def scenario(cluster: Cluster) -> None:
+        first, second = await add(cluster, "first"), await add(cluster, "second")
+        await add(cluster, "x", first, second)
+        await cluster.client.delete(CONFIG_MAPS, "first", "n")
+        await cluster.settle()
+        left = await cluster.get(CONFIG_MAPS, "x")
         assert left is not None
         assert [owner["name"] for owner in left["metadata"]["ownerReferences"]] == ["second"]
-        await world.client.delete(CONFIG_MAPS, "second", "n")
-        await world.settle()
-        assert await world.get(CONFIG_MAPS, "x") is None
+        await cluster.client.delete(CONFIG_MAPS, "second", "n")
+        await cluster.settle()
+        assert await cluster.get(CONFIG_MAPS, "x") is None
 
-    play(story, only=ONLY)
+    run_scenario(scenario, only=ONLY)
 
 
 def test_orphans_stay() -> None:
-    async def story(world: Cluster) -> None:
-        root = await add(world, "root")
-        await add(world, "x", root)
-        await world.settle()
-        await world.client.delete(CONFIG_MAPS, "root", "n", propagation="Orphan")
-        await world.settle()
-        assert await world.names(CONFIG_MAPS) == ["x"]
-        left = await world.get(CONFIG_MAPS, "x")
+    async def scenario(cluster: Cluster) -> None:
+        root = await add(cluster, "root")
+        await add(cluster, "x", root)
+        await cluster.settle()
+        await cluster.client.delete(CONFIG_MAPS, "root", "n", propagation="Orphan")
+        await cluster.settle()
+        assert await cluster.names(CONFIG_MAPS) == ["x"]
+        left = await cluster.get(CONFIG_MAPS, "x")
         assert left is not None
         assert "ownerReferences" not in left["metadata"]
 
-    play(story, only=ONLY)
+    run_scenario(scenario, only=ONLY)
 
 
 def test_in_the_foreground_the_root_goes_last() -> None:
-    async def story(world: Cluster) -> None:
-        root = await add(world, "root")
-        branch = await add(world, "branch", root, blocks=True)
-        await add(world, "leaf", branch, blocks=True, finalizers=["example.com/hold"])
-        await world.settle()
-        await world.client.delete(CONFIG_MAPS, "root", "n", propagation="Foreground")
-        await world.settle()
-        assert await world.names(CONFIG_MAPS) == ["branch", "leaf", "root"]
-        await world.client.patch(CONFIG_MAPS, "leaf", {"metadata": {"finalizers": None}}, "n")
-        await world.settle()
-        assert await world.names(CONFIG_MAPS) == []
+    async def scenario(cluster: Cluster) -> None:
+        root = await add(cluster, "root")
+        branch = await add(cluster, "branch", root, blocks=True)
+        await add(cluster, "leaf", branch, blocks=True, finalizers=["example.com/hold"])
+        await cluster.settle()
+        await cluster.client.delete(CONFIG_MAPS, "root", "n", propagation="Foreground")
+        await cluster.settle()
+        assert await cluster.names(CONFIG_MAPS) == ["branch", "leaf", "root"]
+        await cluster.client.patch(CONFIG_MAPS, "leaf", {"metadata": {"finalizers": None}}, "n")
+        await cluster.settle()
+        assert await cluster.names(CONFIG_MAPS) == []
 
-    play(story, only=ONLY)
+    run_scenario(scenario, only=ONLY)
 
 
 def test_what_does_not_block_does_not_keep_the_root() -> None:
-    async def story(world: Cluster) -> None:
-        root = await add(world, "root")
-        await add(world, "x", root, finalizers=["example.com/hold"])
-        await world.settle()
-        await world.client.delete(CONFIG_MAPS, "root", "n", propagation="Foreground")
-        await world.settle()
-        assert await world.names(CONFIG_MAPS) == ["x"]
-        left = await world.get(CONFIG_MAPS, "x")
+    async def scenario(cluster: Cluster) -> None:
+        root = await add(cluster, "root")
+        await add(cluster, "x", root, finalizers=["example.com/hold"])
+        await cluster.settle()
+        await cluster.client.delete(CONFIG_MAPS, "root", "n", propagation="Foreground")
+        await cluster.settle()
+        assert await cluster.names(CONFIG_MAPS) == ["x"]
+        left = await cluster.get(CONFIG_MAPS, "x")
         assert left is not None
         assert left["metadata"]["deletionTimestamp"]
 
-    play(story, only=ONLY)
+    run_scenario(scenario, only=ONLY)
 
 
 def test_a_circle_goes_in_the_foreground_too() -> None:
-    async def story(world: Cluster) -> None:
-        a = await add(world, "a")
-        b = await add(world, "b", a, blocks=True)
+    async def scenario(cluster: Cluster) -> None:
+        a = await add(cluster, "a")
+        b = await add(cluster, "b", a, blocks=True)
         references = [{**b, "blockOwnerDeletion": True}]
-        await world.client.patch(CONFIG_MAPS, "a", {"metadata": {"ownerReferences": references}}, "n")
-        await world.settle()
-        assert await world.names(CONFIG_MAPS) == ["a", "b"]
-        await world.client.delete(CONFIG_MAPS, "a", "n", propagation="Foreground")
-        await world.settle()
-        assert await world.names(CONFIG_MAPS) == []
+        await cluster.client.patch(CONFIG_MAPS, "a", {"metadata": {"ownerReferences": references}}, "n")
+        await cluster.settle()
+        assert await cluster.names(CONFIG_MAPS) == ["a", "b"]
+        await cluster.client.delete(CONFIG_MAPS, "a", "n", propagation="Foreground")
+        await cluster.settle()
+        assert await cluster.names(CONFIG_MAPS) == []
 
-    play(story, only=ONLY)
+    run_scenario(scenario, only=ONLY)
 
 
 def test_owners_that_never_were() -> None:
-    async def story(world: Cluster) -> None:
-        there = await add(world, "there")
-        await add(world, "never", {**there, "name": "nobody", "uid": "11111111-1111-4111-8111-111111111111"})
-        await add(world, "stranger", {**there, "uid": "22222222-2222-4222-8222-222222222222"})
-        await add(world, "misnamed", {**there, "name": "nobody"})
-        await add(world, "unkind", {**there, "kind": "Secret"})
-        await add(world, "unknown", {**there, "apiVersion": "example.com/v1", "kind": "Thing"})
-        await world.settle()
-        assert await world.names(CONFIG_MAPS) == ["there", "unknown"]
+    async def scenario(cluster: Cluster) -> None:
+        there = await add(cluster, "there")
+        await add(
+            cluster, "never", {**there, "name": "nobody", "uid": "11111111-1111-4111-8111-111111111111"}
+        )
+        await add(cluster, "stranger", {**there, "uid": "22222222-2222-4222-8222-222222222222"})
+        await add(cluster, "misnamed", {**there, "name": "nobody"})
+        await add(cluster, "unkind", {**there, "kind": "Secret"})
+        await add(cluster, "unknown", {**there, "apiVersion": "example.com/v1", "kind": "Thing"})
+        await cluster.settle()
+        assert await cluster.names(CONFIG_MAPS) == ["there", "unknown"]
 
-    play(story, only=ONLY)
+    run_scenario(scenario, only=ONLY)
 
 
 def test_an_owner_in_another_namespace_is_no_owner() -> None:
-    async def story(world: Cluster) -> None:
-        await world.client.create(NAMESPACES, {"metadata": {"name": "m"}})
-        far = await add(world, "far", namespace="m")
-        await add(world, "x", far)
-        await world.settle()
-        assert await world.names(CONFIG_MAPS) == []
-        ((kind, reason, _),) = await world.events()
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.client.create(NAMESPACES, {"metadata": {"name": "m"}})
+        far = await add(cluster, "far", namespace="m")
+        await add(cluster, "x", far)
+        await cluster.settle()
+        assert await cluster.names(CONFIG_MAPS) == []
+        ((kind, reason, _),) = await cluster.events()
         assert (kind, reason) == ("Warning", "OwnerRefInvalidNamespace")
 
-    play(story, only=ONLY)
+    run_scenario(scenario, only=ONLY)
 
 
 def test_cluster_scoped_owners_and_objects() -> None:
-    async def story(world: Cluster) -> None:
-        node = await world.client.create(NODES, {"metadata": {"name": "w"}})
+    async def scenario(cluster: Cluster) -> None:
+        node = await cluster.client.create(NODES, {"metadata": {"name": "w"}})
         owner = {"apiVersion": "v1", "kind": "Node", "name": "w", "uid": node["metadata"]["uid"]}
-        there = await add(world, "x", owner)
-        await world.client.create(NODES, {"metadata": {"name": "odd", "ownerReferences": [there]}})
-        await world.settle()
-        assert await world.names(CONFIG_MAPS) == ["x"]
-        await world.client.delete(NODES, "w")
-        await world.settle()
-        assert await world.names(CONFIG_MAPS) == []
-        assert await world.names(NODES, "") == ["odd"], "an owner in a namespace counts for nothing here"
+        there = await add(cluster, "x", owner)
+        await cluster.client.create(NODES, {"metadata": {"name": "odd", "ownerReferences": [there]}})
+        await cluster.settle()
+        assert await cluster.names(CONFIG_MAPS) == ["x"]
+        await cluster.client.delete(NODES, "w")
+        await cluster.settle()
+        assert await cluster.names(CONFIG_MAPS) == []
+        assert await cluster.names(NODES, "") == ["odd"], "an owner in a namespace counts for nothing here"
 
-    play(story, only=ONLY)
+    run_scenario(scenario, only=ONLY)
 
 
 def test_other_kinds_and_a_restart() -> None:
-    async def story(world: Cluster) -> None:
-        root = await add(world, "root")
+    async def scenario(cluster: Cluster) -> None:
+        root = await add(cluster, "root")
         secret = {"metadata": {"name": "s", "ownerReferences": [root]}}
-        await world.client.create(SECRETS, secret, "n")
-        await world.stop()
-        await world.client.delete(CONFIG_MAPS, "root", "n")
-        await world.start()
-        await world.settle()
-        assert await world.names(SECRETS) == []
+        await cluster.client.create(SECRETS, secret, "n")
+        await cluster.stop()
+        await cluster.client.delete(CONFIG_MAPS, "root", "n")
+        await cluster.start()
+        await cluster.settle()
+        assert await cluster.names(SECRETS) == []
 
-    play(story, only=ONLY)
+    run_scenario(scenario, only=ONLY)

@@ -7,7 +7,7 @@ from typing import Any
 from plimsoll.api.codec import decode_tree, encode
 from plimsoll.client.endpoints import PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
 from plimsoll.errors import ApiError, UnreachableError
-from tests.unit.controllers.cluster import Cluster, play
+from tests.unit.controllers.cluster import Cluster, run_scenario
 
 ONLY = ["resourceclaim-controller"]
 
@@ -34,23 +34,23 @@ FROM_T = {"resourceClaimTemplateName": "t"}
 TWO = {"a": FROM_T, "b": FROM_T}
 
 
-async def recorded(world: Cluster, name: str = "p") -> dict[str, str]:
-    tree = await world.client.get(PODS, name, "n")
+async def recorded(cluster: Cluster, name: str = "p") -> dict[str, str]:
+    tree = await cluster.client.get(PODS, name, "n")
     statuses = tree["status"].get("resourceClaimStatuses", [])
     return {status["name"]: status["resourceClaimName"] for status in statuses}
 
 
-async def claims(world: Cluster) -> dict[str, dict[str, Any]]:
-    return {tree["metadata"]["name"]: tree for tree in await world.trees(RESOURCE_CLAIMS)}
+async def claims(cluster: Cluster) -> dict[str, dict[str, Any]]:
+    return {tree["metadata"]["name"]: tree for tree in await cluster.trees(RESOURCE_CLAIMS)}
 
 
 def test_a_pod_gets_its_claims() -> None:
-    async def story(world: Cluster) -> None:
-        await world.client.create(RESOURCE_CLAIM_TEMPLATES, template(), "n")
-        made = await world.client.create(PODS, pod("p", TWO), "n")
-        await world.settle()
-        names = await recorded(world)
-        found = await claims(world)
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.client.create(RESOURCE_CLAIM_TEMPLATES, template(), "n")
+        made = await cluster.client.create(PODS, pod("p", TWO), "n")
+        await cluster.settle()
+        names = await recorded(cluster)
+        found = await claims(cluster)
         assert set(names) == {"a", "b"}
         assert set(names.values()) == set(found)
         metadata = found[names["a"]]["metadata"]
@@ -65,71 +65,71 @@ def test_a_pod_gets_its_claims() -> None:
                 "controller": True,
             }
         ]
-        fields = (await world.client.get(PODS, "p", "n"))["metadata"]["managedFields"]
+        fields = (await cluster.client.get(PODS, "p", "n"))["metadata"]["managedFields"]
         (applied,) = [entry for entry in fields if entry["manager"] == "ResourceClaimController"]
         assert (applied["operation"], applied["subresource"]) == ("Apply", "status")
 
-    play(story, only=ONLY)
+    run_scenario(scenario, only=ONLY)
 
 
 def test_a_template_may_come_after_its_pod() -> None:
-    async def story(world: Cluster) -> None:
-        await world.client.create(PODS, pod("p", {"a": FROM_T}), "n")
-        await world.settle(max_wait=0)
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.client.create(PODS, pod("p", {"a": FROM_T}), "n")
+        await cluster.settle(max_wait=0)
         missing = 'resourceclaimtemplate.resource.k8s.io "t" not found'
         text = f'PodResourceClaim a: resource claim template "t": {missing}'
-        assert await world.events() == [("Warning", "FailedResourceClaimCreation", text)]
-        await world.client.create(RESOURCE_CLAIM_TEMPLATES, template(), "n")
-        await world.settle()
-        assert len(await recorded(world)) == 1
+        assert await cluster.events() == [("Warning", "FailedResourceClaimCreation", text)]
+        await cluster.client.create(RESOURCE_CLAIM_TEMPLATES, template(), "n")
+        await cluster.settle()
+        assert len(await recorded(cluster)) == 1
 
-    play(story, only=ONLY)
+    run_scenario(scenario, only=ONLY)
 
 
 def test_a_claim_that_was_deleted_comes_back_and_the_others_stay() -> None:
-    async def story(world: Cluster) -> None:
-        await world.client.create(RESOURCE_CLAIM_TEMPLATES, template(), "n")
-        await world.client.create(PODS, pod("p", TWO), "n")
-        await world.settle()
-        before = await recorded(world)
-        await world.client.delete(RESOURCE_CLAIMS, before["a"], "n")
-        await world.settle()
-        after = await recorded(world)
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.client.create(RESOURCE_CLAIM_TEMPLATES, template(), "n")
+        await cluster.client.create(PODS, pod("p", TWO), "n")
+        await cluster.settle()
+        before = await recorded(cluster)
+        await cluster.client.delete(RESOURCE_CLAIMS, before["a"], "n")
+        await cluster.settle()
+        after = await recorded(cluster)
         assert after["b"] == before["b"]
         assert after["a"] != before["a"]
-        assert set(await claims(world)) == set(after.values())
+        assert set(await claims(cluster)) == set(after.values())
 
-    play(story, only=ONLY)
+    run_scenario(scenario, only=ONLY)
 
 
 def test_an_answer_that_got_lost_does_not_make_a_second_claim() -> None:
-    async def story(world: Cluster) -> None:
-        await world.client.create(RESOURCE_CLAIM_TEMPLATES, template(), "n")
-        await world.client.create(PODS, pod("p", {"a": FROM_T}), "n")
-        send = world.transport.send
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.client.create(RESOURCE_CLAIM_TEMPLATES, template(), "n")
+        await cluster.client.create(PODS, pod("p", {"a": FROM_T}), "n")
+        send = cluster.transport.send
 
         async def lose(request: Any) -> Any:
             reply = await send(request)
             if request.method == "POST" and request.path.endswith("resourceclaims"):
-                world.transport.send = send  # type: ignore[method-assign]
+                cluster.transport.send = send  # type: ignore[method-assign]
                 raise UnreachableError("the answer got lost", sent=True)
             return reply
 
-        world.transport.send = lose  # type: ignore[method-assign]
-        await world.settle()
-        assert len(await claims(world)) == 1
-        assert set((await recorded(world)).values()) == set(await claims(world))
+        cluster.transport.send = lose  # type: ignore[method-assign]
+        await cluster.settle()
+        assert len(await claims(cluster)) == 1
+        assert set((await recorded(cluster)).values()) == set(await claims(cluster))
 
-    play(story, only=ONLY)
+    run_scenario(scenario, only=ONLY)
 
 
 def test_claims_that_come_out_wrong_are_not_made_without_end() -> None:
     """Somebody on the way to the store takes the owner off every claim."""
 
-    async def story(world: Cluster) -> None:
-        await world.client.create(RESOURCE_CLAIM_TEMPLATES, template(), "n")
-        await world.client.create(PODS, pod("p", {"a": FROM_T}), "n")
-        send = world.transport.send
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.client.create(RESOURCE_CLAIM_TEMPLATES, template(), "n")
+        await cluster.client.create(PODS, pod("p", {"a": FROM_T}), "n")
+        send = cluster.transport.send
 
         async def strip(request: Any) -> Any:
             if request.method == "POST" and request.path.endswith("resourceclaims"):
@@ -138,134 +138,134 @@ def test_claims_that_come_out_wrong_are_not_made_without_end() -> None:
                 request = request._replace(body=encode(tree))
             return await send(request)
 
-        world.transport.send = strip  # type: ignore[method-assign]
-        await world.settle(max_wait=0.05)
-        assert len(await claims(world)) < 8
+        cluster.transport.send = strip  # type: ignore[method-assign]
+        await cluster.settle(max_wait=0.05)
+        assert len(await claims(cluster)) < 8
 
-    play(story, only=ONLY)
+    run_scenario(scenario, only=ONLY)
 
 
 def test_a_refused_claim_is_told_to_the_pod_and_tried_again() -> None:
-    async def story(world: Cluster) -> None:
-        await world.client.create(RESOURCE_CLAIM_TEMPLATES, template(), "n")
-        await world.catch_up()
-        await world.client.create(PODS, pod("p", {"a": FROM_T}), "n")
-        world.transport.refusals.append(ApiError(403, "Forbidden", "exceeded quota"))
-        await world.settle()
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.client.create(RESOURCE_CLAIM_TEMPLATES, template(), "n")
+        await cluster.catch_up()
+        await cluster.client.create(PODS, pod("p", {"a": FROM_T}), "n")
+        cluster.transport.refusals.append(ApiError(403, "Forbidden", "exceeded quota"))
+        await cluster.settle()
         text = "PodResourceClaim a: create ResourceClaim : exceeded quota"
-        assert await world.events() == [("Warning", "FailedResourceClaimCreation", text)]
-        assert len(await recorded(world)) == 1
+        assert await cluster.events() == [("Warning", "FailedResourceClaimCreation", text)]
+        assert len(await recorded(cluster)) == 1
 
-    play(story, only=ONLY)
+    run_scenario(scenario, only=ONLY)
 
 
 def test_a_finished_pod_gives_its_claims_back() -> None:
-    async def story(world: Cluster) -> None:
-        await world.client.create(RESOURCE_CLAIM_TEMPLATES, template(), "n")
-        await world.client.create(RESOURCE_CLAIMS, claim("shared"), "n")
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.client.create(RESOURCE_CLAIM_TEMPLATES, template(), "n")
+        await cluster.client.create(RESOURCE_CLAIMS, claim("shared"), "n")
         entries = {"a": FROM_T, "s": {"resourceClaimName": "shared"}}
-        await world.client.create(PODS, pod("p", entries), "n")
-        await world.client.create(PODS, pod("q", {"s": {"resourceClaimName": "shared"}}), "n")
-        await world.settle()
-        own = (await recorded(world))["a"]
-        await world.allocate(own, "p")
-        await world.allocate("shared", "p", "q")
-        await world.bind("p")
-        await world.bind("q")
-        await world.settle()
-        assert set(await claims(world)) == {own, "shared"}
-        await world.finish("p")
-        await world.settle()
-        (left,) = (await claims(world)).values()
+        await cluster.client.create(PODS, pod("p", entries), "n")
+        await cluster.client.create(PODS, pod("q", {"s": {"resourceClaimName": "shared"}}), "n")
+        await cluster.settle()
+        own = (await recorded(cluster))["a"]
+        await cluster.allocate(own, "p")
+        await cluster.allocate("shared", "p", "q")
+        await cluster.bind("p")
+        await cluster.bind("q")
+        await cluster.settle()
+        assert set(await claims(cluster)) == {own, "shared"}
+        await cluster.finish("p")
+        await cluster.settle()
+        (left,) = (await claims(cluster)).values()
         assert [consumer["name"] for consumer in left["status"]["reservedFor"]] == ["q"]
         assert "allocation" in left["status"]
-        await world.finish("q", "Failed")
-        await world.settle()
-        (left,) = (await claims(world)).values()
+        await cluster.finish("q", "Failed")
+        await cluster.settle()
+        (left,) = (await claims(cluster)).values()
         assert not left.get("status")
         assert "finalizers" not in left["metadata"]
 
-    play(story, only=ONLY)
+    run_scenario(scenario, only=ONLY)
 
 
 def test_a_pod_that_is_gone_is_asked_for_before_its_reservation_goes() -> None:
-    async def story(world: Cluster) -> None:
-        await world.client.create(RESOURCE_CLAIMS, claim(), "n")
-        made = await world.client.create(PODS, pod("p", {"s": {"resourceClaimName": "c"}}), "n")
-        await world.allocate("c", "p")
-        await world.settle()
-        assert "reservedFor" in (await claims(world))["c"]["status"]
-        await world.client.delete(PODS, "p", "n", grace=0)
-        await world.settle()
-        assert not (await claims(world))["c"].get("status")
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.client.create(RESOURCE_CLAIMS, claim(), "n")
+        made = await cluster.client.create(PODS, pod("p", {"s": {"resourceClaimName": "c"}}), "n")
+        await cluster.allocate("c", "p")
+        await cluster.settle()
+        assert "reservedFor" in (await claims(cluster))["c"]["status"]
+        await cluster.client.delete(PODS, "p", "n", grace=0)
+        await cluster.settle()
+        assert not (await claims(cluster))["c"].get("status")
         # The same name, another pod: a reservation for the one before is stale from the start.
-        await world.client.create(PODS, pod("p", {"s": {"resourceClaimName": "c"}}), "n")
-        await world.allocate("c", "p")
+        await cluster.client.create(PODS, pod("p", {"s": {"resourceClaimName": "c"}}), "n")
+        await cluster.allocate("c", "p")
         reserved = [{"resource": "pods", "name": "p", "uid": made["metadata"]["uid"]}]
         status = {"status": {"reservedFor": reserved}}
-        await world.restart()
-        await world.client.patch(RESOURCE_CLAIMS, "c", status, "n", subresource="status")
-        await world.settle()
-        assert not (await claims(world))["c"].get("status")
+        await cluster.restart()
+        await cluster.client.patch(RESOURCE_CLAIMS, "c", status, "n", subresource="status")
+        await cluster.settle()
+        assert not (await claims(cluster))["c"].get("status")
 
-    play(story, only=ONLY)
+    run_scenario(scenario, only=ONLY)
 
 
 def test_a_deleted_claim_stays_while_it_is_in_use() -> None:
-    async def story(world: Cluster) -> None:
-        await world.client.create(RESOURCE_CLAIMS, claim(), "n")
-        await world.client.create(PODS, pod("p", {"s": {"resourceClaimName": "c"}}), "n")
-        await world.allocate("c", "p")
-        await world.bind("p")
-        await world.client.delete(RESOURCE_CLAIMS, "c", "n")
-        await world.settle()
-        assert set(await claims(world)) == {"c"}
-        await world.finish("p")
-        await world.settle()
-        assert set(await claims(world)) == set()
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.client.create(RESOURCE_CLAIMS, claim(), "n")
+        await cluster.client.create(PODS, pod("p", {"s": {"resourceClaimName": "c"}}), "n")
+        await cluster.allocate("c", "p")
+        await cluster.bind("p")
+        await cluster.client.delete(RESOURCE_CLAIMS, "c", "n")
+        await cluster.settle()
+        assert set(await claims(cluster)) == {"c"}
+        await cluster.finish("p")
+        await cluster.settle()
+        assert set(await claims(cluster)) == set()
 
-    play(story, only=ONLY)
+    run_scenario(scenario, only=ONLY)
 
 
 def test_a_pod_placed_without_the_scheduler_is_reserved_for() -> None:
-    async def story(world: Cluster) -> None:
-        await world.client.create(RESOURCE_CLAIMS, claim(), "n")
-        await world.client.create(PODS, pod("p", {"s": {"resourceClaimName": "c"}}), "n")
-        await world.allocate("c")
-        await world.settle()
-        assert "reservedFor" not in (await claims(world))["c"]["status"]
-        await world.bind("p")
-        await world.settle()
-        (consumer,) = (await claims(world))["c"]["status"]["reservedFor"]
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.client.create(RESOURCE_CLAIMS, claim(), "n")
+        await cluster.client.create(PODS, pod("p", {"s": {"resourceClaimName": "c"}}), "n")
+        await cluster.allocate("c")
+        await cluster.settle()
+        assert "reservedFor" not in (await claims(cluster))["c"]["status"]
+        await cluster.bind("p")
+        await cluster.settle()
+        (consumer,) = (await claims(cluster))["c"]["status"]["reservedFor"]
         assert (consumer["resource"], consumer["name"]) == ("pods", "p")
 
-    play(story, only=ONLY)
+    run_scenario(scenario, only=ONLY)
 
 
 def test_a_finalizer_without_an_allocation_goes_after_a_while() -> None:
-    async def story(world: Cluster) -> None:
-        await world.client.create(RESOURCE_CLAIMS, claim(), "n")
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.client.create(RESOURCE_CLAIMS, claim(), "n")
         finalizers = ["resource.kubernetes.io/delete-protection"]
-        await world.client.patch(RESOURCE_CLAIMS, "c", {"metadata": {"finalizers": finalizers}}, "n")
-        await world.advance(59)
-        assert (await claims(world))["c"]["metadata"]["finalizers"] == finalizers
-        await world.advance(2)
-        assert "finalizers" not in (await claims(world))["c"]["metadata"]
+        await cluster.client.patch(RESOURCE_CLAIMS, "c", {"metadata": {"finalizers": finalizers}}, "n")
+        await cluster.advance(59)
+        assert (await claims(cluster))["c"]["metadata"]["finalizers"] == finalizers
+        await cluster.advance(2)
+        assert "finalizers" not in (await claims(cluster))["c"]["metadata"]
 
-    play(story, only=ONLY)
+    run_scenario(scenario, only=ONLY)
 
 
 def test_the_claim_for_extended_resources_goes_with_its_pod() -> None:
-    async def story(world: Cluster) -> None:
+    async def scenario(cluster: Cluster) -> None:
         shape = pod("p", {})
         shape["spec"]["containers"][0]["resources"] = {"limits": {"example.com/gpu": "1"}}
-        made = await world.client.create(PODS, shape, "n")
+        made = await cluster.client.create(PODS, shape, "n")
         owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": made["metadata"]["uid"]}
         tree = claim("p-extended-resources-x")
         tree["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
         tree["metadata"]["annotations"] = {"resource.kubernetes.io/extended-resource-claim": "true"}
-        await world.client.create(RESOURCE_CLAIMS, tree, "n")
-        await world.allocate("p-extended-resources-x", "p")
+        await cluster.client.create(RESOURCE_CLAIMS, tree, "n")
+        await cluster.allocate("p-extended-resources-x", "p")
         mappings = [{"containerName": "c", "resourceName": "example.com/gpu", "requestName": "r"}]
         status = {
             "extendedResourceClaimStatus": {
@@ -273,12 +273,12 @@ def test_the_claim_for_extended_resources_goes_with_its_pod() -> None:
                 "requestMappings": mappings,
             }
         }
-        await world.client.patch(PODS, "p", {"status": status}, "n", subresource="status")
-        await world.bind("p")
-        await world.settle()
-        assert len(await claims(world)) == 1
-        await world.finish("p")
-        await world.settle()
-        assert await claims(world) == {}
+        await cluster.client.patch(PODS, "p", {"status": status}, "n", subresource="status")
+        await cluster.bind("p")
+        await cluster.settle()
+        assert len(await claims(cluster)) == 1
+        await cluster.finish("p")
+        await cluster.settle()
+        assert await claims(cluster) == {}
 
-    play(story, only=ONLY)
+    run_scenario(scenario, only=ONLY)

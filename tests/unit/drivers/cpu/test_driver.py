@@ -64,7 +64,7 @@ def is_running(tree: dict[str, Any]) -> bool:
     return bool(tree["status"]["phase"] == "Running")
 
 
-class Ward:
+class DriverHarness:
     """A cluster with one node, and what its driver needs."""
 
     def __init__(self, cluster: LocalCluster, sysfs: Path) -> None:
@@ -123,30 +123,30 @@ async def until(true: Callable[[], bool], timeout: float = 20.0) -> None:
 
 
 @pytest.fixture
-def ward() -> Iterator[Ward]:
+def harness() -> Iterator[DriverHarness]:
     folder = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
     try:
         write_sysfs(MACHINE, folder)
         with LocalCluster(scheduler=True, nodes=1) as cluster:
             cluster.apply(CLASS, template("two", "2"), template("most", "4"))
-            yield Ward(cluster, folder)
+            yield DriverHarness(cluster, folder)
     finally:
         shutil.rmtree(folder)
 
 
-def play(story: Awaitable[None]) -> None:
+def play(scenario: Awaitable[None]) -> None:
     async def whole() -> None:
-        await story
+        await scenario
 
     asyncio.run(whole())
 
 
-def test_claimed_cpus_are_left_by_all_others_and_given_back(ward: Ward) -> None:
-    async def story() -> None:
-        async with ward.driver() as driver:
-            await ward.run(pod("neighbour"))
-            await until(lambda: ward.cpus() == {"neighbour/app": "0-7"})
-            await ward.run(pod("pinned", "two", beside=True))
+def test_claimed_cpus_are_left_by_all_others_and_given_back(harness: DriverHarness) -> None:
+    async def scenario() -> None:
+        async with harness.driver() as driver:
+            await harness.run(pod("neighbour"))
+            await until(lambda: harness.cpus() == {"neighbour/app": "0-7"})
+            await harness.run(pod("pinned", "two", beside=True))
             (allocation,) = driver.state.allocations.values()
             assert len(allocation.assigned) == 2
             rest = str(driver.topology.all - allocation.assigned)
@@ -155,144 +155,146 @@ def test_claimed_cpus_are_left_by_all_others_and_given_back(ward: Ward) -> None:
                 "pinned/app": str(allocation.assigned),
                 "pinned/beside": rest,
             }
-            assert ward.cpus() == expected
+            assert harness.cpus() == expected
             assert driver.describe()["shared"] == rest
-            await ward.end("pinned")
-            await until(lambda: ward.cpus() == {"neighbour/app": "0-7"})
+            await harness.end("pinned")
+            await until(lambda: harness.cpus() == {"neighbour/app": "0-7"})
             assert not driver.state.allocations
-            await until(lambda: not list(ward.settings.cdi.glob("*")))
+            await until(lambda: not list(harness.settings.cdi.glob("*")))
 
-    play(story())
+    play(scenario())
 
 
-def test_a_driver_that_comes_back_knows_everything(ward: Ward) -> None:
-    async def story() -> None:
-        async with ward.driver() as driver:
-            await ward.run(pod("neighbour"), pod("pinned", "two"))
-            before, allocations = ward.cpus(), dict(driver.state.allocations)
-        slices = ward.cluster.client.list(RESOURCE_SLICES)
-        async with ward.driver() as driver:
+def test_a_driver_that_comes_back_knows_everything(harness: DriverHarness) -> None:
+    async def scenario() -> None:
+        async with harness.driver() as driver:
+            await harness.run(pod("neighbour"), pod("pinned", "two"))
+            before, allocations = harness.cpus(), dict(driver.state.allocations)
+        slices = harness.cluster.client.list(RESOURCE_SLICES)
+        async with harness.driver() as driver:
             assert dict(driver.state.allocations) == allocations
-            assert ward.cpus() == before
-            assert ward.cluster.client.list(RESOURCE_SLICES) == slices, "nothing was written"
-            await ward.end("pinned")
-            await until(lambda: ward.cpus() == {"neighbour/app": "0-7"})
+            assert harness.cpus() == before
+            assert harness.cluster.client.list(RESOURCE_SLICES) == slices, "nothing was written"
+            await harness.end("pinned")
+            await until(lambda: harness.cpus() == {"neighbour/app": "0-7"})
 
-    play(story())
+    play(scenario())
 
 
-def test_cpus_that_go_offline_and_come_back(ward: Ward) -> None:
-    async def story() -> None:
-        async with ward.driver() as driver:
-            await ward.run(pod("pinned", "two"), pod("neighbour"))
+def test_cpus_that_go_offline_and_come_back(harness: DriverHarness) -> None:
+    async def scenario() -> None:
+        async with harness.driver() as driver:
+            await harness.run(pod("pinned", "two"), pod("neighbour"))
             (allocation,) = driver.state.allocations.values()
             gone = CpuSet([min(allocation.assigned), 7])
-            write_sysfs(switch_off(MACHINE, gone), ward.sysfs)
+            write_sysfs(switch_off(MACHINE, gone), harness.sysfs)
             left = str(allocation.assigned - gone)
             shared = str(MACHINE.all - allocation.assigned - gone)
-            await until(lambda: ward.cpus() == {"pinned/app": left, "neighbour/app": shared})
+            await until(lambda: harness.cpus() == {"pinned/app": left, "neighbour/app": shared})
             health = {each.device: each.health for each in driver.health()}
             assert health == {"cpudevnuma000": Health.UNHEALTHY, "cpudevnuma001": Health.HEALTHY}
-            await until(lambda: capacities(ward)["cpudevnuma001"] == "3")
-            write_sysfs(MACHINE, ward.sysfs)
+            await until(lambda: capacities(harness)["cpudevnuma001"] == "3")
+            write_sysfs(MACHINE, harness.sysfs)
             whole = {
                 "pinned/app": str(allocation.assigned),
                 "neighbour/app": str(MACHINE.all - allocation.assigned),
             }
-            await until(lambda: ward.cpus() == whole)
-            await until(lambda: capacities(ward)["cpudevnuma001"] == "4")
+            await until(lambda: harness.cpus() == whole)
+            await until(lambda: capacities(harness)["cpudevnuma001"] == "4")
             assert all(each.health is Health.HEALTHY for each in driver.health())
 
-    play(story())
+    play(scenario())
 
 
-def capacities(ward: Ward) -> dict[str, str]:
+def capacities(harness: DriverHarness) -> dict[str, str]:
     return {
         device["name"]: device["capacity"]["dra.cpu/cpu"]["value"]
-        for tree in ward.cluster.client.list(RESOURCE_SLICES)
+        for tree in harness.cluster.client.list(RESOURCE_SLICES)
         for device in tree["spec"]["devices"]
     }
 
 
-def test_no_claim_is_prepared_while_pinning_is_down(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_claim_is_prepared_while_pinning_is_down(
+    harness: DriverHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(driver_module, "LINK_SECONDS", 0.1)
 
-    async def story() -> None:
+    async def scenario() -> None:
         pin = PinSettings(enforcement=PinEnforcement.NRI)
-        settings = replace(ward.settings, nri=ward.sysfs / "nobody.sock", pin=pin)
-        async with ward.cluster.connect() as client:
+        settings = replace(harness.settings, nri=harness.sysfs / "nobody.sock", pin=pin)
+        async with harness.cluster.connect() as client:
             driver = CpuDriver(client, settings)
             await driver.start()
             try:
-                await asyncio.to_thread(ward.cluster.apply, pod("pinned", "two"))
+                await asyncio.to_thread(harness.cluster.apply, pod("pinned", "two"))
                 await until(lambda: driver.plugin_server.metrics.calls.refused > 0)
                 assert not driver.state.allocations
                 assert any("not pinned" in problem for problem in driver.problems())
             finally:
                 await driver.stop()
-        async with ward.driver():
+        async with harness.driver():
             await asyncio.to_thread(
-                ward.cluster.wait_for, "pods", "pinned", "default", is_running, timeout=20
+                harness.cluster.wait_for, "pods", "pinned", "default", is_running, timeout=20
             )
 
-    play(story())
+    play(scenario())
 
 
-def test_a_claim_that_another_driver_released_is_given_up(ward: Ward) -> None:
-    async def story() -> None:
-        async with ward.driver() as driver:
-            await ward.run(pod("pinned", "two"))
+def test_a_claim_that_another_driver_released_is_given_up(harness: DriverHarness) -> None:
+    async def scenario() -> None:
+        async with harness.driver() as driver:
+            await harness.run(pod("pinned", "two"))
             assert len(driver.state.allocations) == 1
         # Meanwhile somebody else releases it: the claim goes, our record stays.
-        record = ward.settings.checkpoint_path.read_bytes()
-        files = {path: path.read_bytes() for path in ward.settings.cdi.glob("dra.k8s.io-cpu_*")}
-        async with ward.driver() as driver:
-            await ward.end("pinned")
+        record = harness.settings.checkpoint_path.read_bytes()
+        files = {path: path.read_bytes() for path in harness.settings.cdi.glob("dra.k8s.io-cpu_*")}
+        async with harness.driver() as driver:
+            await harness.end("pinned")
             await until(lambda: not driver.state.allocations)
-        await until(lambda: not ward.cluster.client.list(RESOURCE_CLAIMS, "default"))
-        ward.settings.checkpoint_path.write_bytes(record)
-        async with ward.driver() as driver:  # its file is gone, too: nobody waits
+        await until(lambda: not harness.cluster.client.list(RESOURCE_CLAIMS, "default"))
+        harness.settings.checkpoint_path.write_bytes(record)
+        async with harness.driver() as driver:  # its file is gone, too: nobody waits
             await until(lambda: not driver.state.allocations)
             assert driver.state.shared == MACHINE.all
-        ward.settings.checkpoint_path.write_bytes(record)
+        harness.settings.checkpoint_path.write_bytes(record)
         for path, contents in files.items():
             path.write_bytes(contents)
         more: dict[str, Any] = {"stale": StaleClaimTracker(grace_seconds=0.2), "stale_interval": 0.05}
-        async with ward.driver(**more) as driver:
+        async with harness.driver(**more) as driver:
             await until(lambda: not driver.state.allocations)
             assert driver.state.shared == MACHINE.all
-            assert not list(ward.settings.cdi.glob("*"))
+            assert not list(harness.settings.cdi.glob("*"))
 
-    play(story())
+    play(scenario())
 
 
-def test_cdi_files_that_are_deleted_come_back(ward: Ward) -> None:
-    async def story() -> None:
-        async with ward.driver(files_interval=0.05) as driver:
-            await ward.run(pod("pinned", "two"))
-            before = {path: path.read_bytes() for path in ward.settings.cdi.glob("*.json")}
+def test_cdi_files_that_are_deleted_come_back(harness: DriverHarness) -> None:
+    async def scenario() -> None:
+        async with harness.driver(files_interval=0.05) as driver:
+            await harness.run(pod("pinned", "two"))
+            before = {path: path.read_bytes() for path in harness.settings.cdi.glob("*.json")}
             assert len(before) == 2, "what the container is told, and what it can read about it"
             for path in before:
                 path.unlink()
             await until(
-                lambda: {path: path.read_bytes() for path in ward.settings.cdi.glob("*.json")} == before
+                lambda: {path: path.read_bytes() for path in harness.settings.cdi.glob("*.json")} == before
             )
             assert not driver.state.has_missing_cdi_files
-            await ward.end("pinned")
-            await until(lambda: not list(ward.settings.cdi.iterdir()))
+            await harness.end("pinned")
+            await until(lambda: not list(harness.settings.cdi.iterdir()))
 
-    play(story())
+    play(scenario())
 
 
-def test_a_node_that_is_gone_is_noticed(ward: Ward) -> None:
-    async def story() -> None:
-        async with ward.driver() as driver:
+def test_a_node_that_is_gone_is_noticed(harness: DriverHarness) -> None:
+    async def scenario() -> None:
+        async with harness.driver() as driver:
             await until(lambda: driver.plugin_server.health_watched)
             assert driver.problems() == ()
-            await asyncio.to_thread(ward.cluster.stop_node, "node-0")
+            await asyncio.to_thread(harness.cluster.stop_node, "node-0")
             await until(lambda: any("the kubelet is gone" in problem for problem in driver.problems()))
             await until(lambda: any("not pinned" in problem for problem in driver.problems()))
-            await asyncio.to_thread(ward.cluster.start_node, "node-0")
+            await asyncio.to_thread(harness.cluster.start_node, "node-0")
             await until(lambda: driver.problems() == ())
 
-    play(story())
+    play(scenario())

@@ -91,7 +91,7 @@ def test_shares_know_what_they_have() -> None:
 
 
 def test_a_conflicting_claim_fails_until_the_device_is_released() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         driver = gpus()
         assert not isinstance(await driver.prepare(claim("a", "gpu-0-1g-5gb-0")), ClaimError)
         assert not isinstance(await driver.prepare(claim("a", "gpu-0-1g-5gb-0")), ClaimError)  # once more
@@ -105,11 +105,11 @@ def test_a_conflicting_claim_fails_until_the_device_is_released() -> None:
         assert await driver.unprepare(ref("never")) is None
         assert not isinstance(await driver.prepare(claim("b", "gpu-0")), ClaimError)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_what_a_former_run_gave_is_not_given_again() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         driver = gpus()
         device = PreparedDevice("n", "gpu-0")
         driver.known = lambda: {"uid-old": PreparedClaimRecord(ref("old"), (device,), None)}
@@ -127,7 +127,7 @@ def test_what_a_former_run_gave_is_not_given_again() -> None:
         assert not isinstance(await other.prepare(claim("newer", "gpu-1")), ClaimError)
         assert asked == [ref("old")]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_a_device_that_is_not_there(pool: str, device: str) -> None:
 
 
 def test_calls_take_long_and_fail_as_they_are_reported() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         clock = Clock()
         tree = {
             "drivers": [
@@ -170,7 +170,7 @@ def test_calls_take_long_and_fail_as_they_are_reported() -> None:
         told(driver, unprepare={})
         assert await driver.unprepare(ref("sticky")) is None
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_what_claims_report_is_filled_in() -> None:
@@ -205,7 +205,7 @@ def test_devices_change_and_are_tainted() -> None:
 
 
 def test_health_is_reported_when_its_time_has_come() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         tree = {
             "drivers": [
                 {
@@ -234,4 +234,4 @@ def test_health_is_reported_when_its_time_has_come() -> None:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
 
-    asyncio.run(story())
+    asyncio.run(scenario())

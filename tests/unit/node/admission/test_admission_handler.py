@@ -325,7 +325,7 @@ def test_saves_follow_each_other(tmp_path: Path) -> None:
     def saved() -> list[str]:
         return [each["name"] for each in json.loads((tmp_path / "admitted.json").read_text())["body"]["pods"]]
 
-    async def story() -> None:
+    async def scenario() -> None:
         admission_handler = AdmissionHandler(
             NODE, record=Slow(tmp_path / "admitted.json", KIND, tmp_path / "quarantine")
         )
@@ -344,7 +344,7 @@ def test_saves_follow_each_other(tmp_path: Path) -> None:
         await asyncio.gather(first, same, return_exceptions=True)
         assert saved() == ["a", "b"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_critical_pod_has_room_made_for_it() -> None:

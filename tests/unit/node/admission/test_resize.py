@@ -436,8 +436,8 @@ def test_an_allocation_in_a_status() -> None:
         "resources": {"requests": LOW, "limits": {"cpu": "1500m", "memory": "1Gi"}},
     }
     status = codec.convert({"status": {"containerStatuses": [reported]}}, Pod).status
-    told = PodAllocation.from_status(msgspec.structs.replace(wanted, status=status)).apply_to(wanted)
-    resources = told.spec.containers[0].resources
+    restored = PodAllocation.from_status(msgspec.structs.replace(wanted, status=status)).apply_to(wanted)
+    resources = restored.spec.containers[0].resources
     assert {name: str(amount) for name, amount in resources.requests.items()} == LOW
     assert str(resources.limits["cpu"]) == "1500m"
     assert PodAllocation.from_status(wanted) == PodAllocation.from_spec(wanted)

@@ -24,7 +24,7 @@ from plimsoll.node.claims.checkpoint import (
 )
 from plimsoll.node.claims.claim_info_cache import ClaimInfoCache
 from plimsoll.node.layout import Layout
-from tests.unit.node.claims.world import GPU, NIC, World, make_claim, make_pod
+from tests.unit.node.claims.fake_drivers import GPU, NIC, FakeDrivers, make_claim, make_pod
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ ROW = {"namespace": "n", "name": "c", "uid": "u", "ready": True, "pods": [], "dr
 )
 def test_a_record_of_another_shape_is_set_aside(layout: Layout, body: object) -> None:
     layout.claims.write_bytes(render(KIND, VERSION, body))
-    cache = ClaimInfoCache.open(layout, World())
+    cache = ClaimInfoCache.open(layout, FakeDrivers())
     assert cache.claims() == ()
     assert cache.needs_rebuild
     assert [finding.severity for finding in cache.findings] == [FindingSeverity.ERROR]
@@ -80,7 +80,7 @@ def test_a_record_of_another_shape_is_set_aside(layout: Layout, body: object) ->
 
 def test_fields_of_a_later_day_are_no_damage(layout: Layout) -> None:
     layout.claims.write_bytes(render(KIND, VERSION, {"claims": [{**ROW, "more": 1}], "other": []}))
-    cache = ClaimInfoCache.open(layout, World())
+    cache = ClaimInfoCache.open(layout, FakeDrivers())
     assert cache.claims() == (ClaimInfo(ClaimRef("n", "c", "u"), ready=True),)
     assert cache.findings == ()
 
@@ -88,7 +88,7 @@ def test_fields_of_a_later_day_are_no_damage(layout: Layout) -> None:
 def test_a_newer_record_is_kept_for_the_newer_program(layout: Layout) -> None:
     content = render(KIND, VERSION + 1, {"claims": {}})
     layout.claims.write_bytes(content)
-    cache = ClaimInfoCache.open(layout, World(), now=lambda: 0.0)
+    cache = ClaimInfoCache.open(layout, FakeDrivers(), now=lambda: 0.0)
     assert cache.needs_rebuild
     (place,) = layout.quarantine.iterdir()
     assert place.read_bytes() == content
@@ -103,8 +103,8 @@ def kubelet(layout: Layout, *claims: kubelet_file.KubeletClaim) -> bytes:
 
 
 def test_a_kubelets_claims_are_taken_over(layout: Layout) -> None:
-    world = World()
-    world.add(make_claim("a", users=["p"]), make_claim("b", users=["gone"]))
+    fake_drivers = FakeDrivers()
+    fake_drivers.add(make_claim("a", users=["p"]), make_claim("b", users=["gone"]))
     raw = kubelet(
         layout,
         kubelet_file.KubeletClaim(
@@ -117,10 +117,10 @@ def test_a_kubelets_claims_are_taken_over(layout: Layout) -> None:
         kubelet_file.KubeletClaim("uid-b", "b", "default", frozenset({"gone"}), {GPU: None}),
         kubelet_file.KubeletClaim("uid-c", "c", "default", None, None),
     )
-    world.held[GPU] = {"uid-a", "uid-b"}
+    fake_drivers.held[GPU] = {"uid-a", "uid-b"}
 
-    async def story() -> None:
-        cache = ClaimInfoCache.open(layout, world)
+    async def scenario() -> None:
+        cache = ClaimInfoCache.open(layout, fake_drivers)
         assert not cache.needs_rebuild
         assert [finding.severity for finding in cache.findings] == [FindingSeverity.INFO]
         assert {claim.ref.name: claim.ready for claim in cache.claims()} == {
@@ -133,24 +133,24 @@ def test_a_kubelets_claims_are_taken_over(layout: Layout) -> None:
         known = cache.claims_of_container(pod, pod.spec.containers[0])
         assert known is not None
         assert known[0].drivers[GPU][0].cdi == ("v/c=a",)
-        assert await cache.prepare(pod, world.named("a")) == ()
-        assert world.calls == [("prepare", GPU, ("uid-a",))]
+        assert await cache.prepare(pod, fake_drivers.named("a")) == ()
+        assert fake_drivers.calls == [("prepare", GPU, ("uid-a",))]
         assert await cache.reconcile(["p"]) == ()
-        assert world.held == {GPU: {"uid-a"}}
+        assert fake_drivers.held == {GPU: {"uid-a"}}
         assert [claim.ref.name for claim in cache.claims()] == ["a"]
         # From now on ours is the record, and theirs is left as it was.
-        again = ClaimInfoCache.open(layout, world)
+        again = ClaimInfoCache.open(layout, fake_drivers)
         assert again.claims() == cache.claims()
         assert again.findings == ()
         assert layout.kubelet_claims.read_bytes() == raw
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("raw", [b"", b"null", b"{", b'{"Data":"{}","Checksum":1}'])
 def test_a_damaged_record_of_a_kubelet_is_reported(layout: Layout, raw: bytes) -> None:
     layout.kubelet_claims.write_bytes(raw)
-    cache = ClaimInfoCache.open(layout, World())
+    cache = ClaimInfoCache.open(layout, FakeDrivers())
     assert cache.needs_rebuild
     (finding,) = cache.findings
     assert str(layout.kubelet_claims) in finding.what
@@ -159,13 +159,13 @@ def test_a_damaged_record_of_a_kubelet_is_reported(layout: Layout, raw: bytes) -
 
 def test_an_empty_record_of_a_kubelet_is_nothing_to_speak_of(layout: Layout) -> None:
     layout.kubelet_claims.write_bytes(kubelet_file.encode(None))
-    cache = ClaimInfoCache.open(layout, World())
+    cache = ClaimInfoCache.open(layout, FakeDrivers())
     assert (cache.claims(), cache.findings, cache.needs_rebuild) == ((), (), False)
 
 
 def test_a_kubelets_record_that_cannot_be_opened(layout: Layout) -> None:
     layout.kubelet_claims.mkdir()
-    (finding,) = ClaimInfoCache.open(layout, World()).findings
+    (finding,) = ClaimInfoCache.open(layout, FakeDrivers()).findings
     assert "Is a directory" in finding.what
 
 
@@ -179,50 +179,52 @@ def test_looking_changes_nothing(layout: Layout) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"\x00" * 4096, b"half"])
 def test_a_damaged_record_is_set_aside_and_rebuilt(layout: Layout, content: bytes) -> None:
-    world = World()
-    world.add(
+    fake_drivers = FakeDrivers()
+    fake_drivers.add(
         make_claim("a", users=["p"]), make_claim("b", NIC, users=["p", "q"]), make_claim("c", users=["x"])
     )
     pods = make_pod("p", "a", "b"), make_pod("q", "b")
-    claims = [(pod, world.named(*(each.name for each in pod.spec.resource_claims))) for pod in pods]
+    claims = [(pod, fake_drivers.named(*(each.name for each in pod.spec.resource_claims))) for pod in pods]
 
-    async def story() -> None:
-        cache = ClaimInfoCache.open(layout, world)
-        for pod, named in [*claims, (make_pod("x", "c"), world.named("c"))]:
+    async def scenario() -> None:
+        cache = ClaimInfoCache.open(layout, fake_drivers)
+        for pod, named in [*claims, (make_pod("x", "c"), fake_drivers.named("c"))]:
             assert await cache.prepare(pod, named) == ()
         before = {claim.ref.uid: claim for claim in cache.claims()}
         # The record is damaged while the agent is down, and x is deleted by force.
         layout.claims.write_bytes(layout.claims.read_bytes()[:100] if content == b"half" else content)
-        again = ClaimInfoCache.open(layout, world)
+        again = ClaimInfoCache.open(layout, fake_drivers)
         assert [finding.severity for finding in again.findings] == [FindingSeverity.ERROR]
         assert again.claims() == ()
-        assert await again.rebuild(claims, leftovers=world.claims.values()) == ()
+        assert await again.rebuild(claims, leftovers=fake_drivers.claims.values()) == ()
         del before["uid-c"]
         assert {claim.ref.uid: claim for claim in again.claims()} == before
         assert not again.needs_rebuild
-        assert world.held == {GPU: {"uid-a"}, NIC: {"uid-b"}}
-        third = ClaimInfoCache.open(layout, world)
+        assert fake_drivers.held == {GPU: {"uid-a"}, NIC: {"uid-b"}}
+        third = ClaimInfoCache.open(layout, fake_drivers)
         assert third.findings == ()
         assert {claim.ref.uid: claim for claim in third.claims()} == before
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_rebuilding_goes_on_in_spite_of_faults(layout: Layout) -> None:
-    world = World()
-    world.add(
+    fake_drivers = FakeDrivers()
+    fake_drivers.add(
         make_claim("a", users=["p"]),
         make_claim("b", NIC, users=["q"]),
         make_claim("c", NIC, users=["x"]),
         make_claim("d", users=["somebody"]),
     )
-    world.absent.add(NIC)
+    fake_drivers.absent.add(NIC)
     layout.claims.write_bytes(b"damaged")
-    pods = [(make_pod(pod, name), world.named(name)) for pod, name in (("p", "a"), ("q", "b"), ("r", "d"))]
+    pods = [
+        (make_pod(pod, name), fake_drivers.named(name)) for pod, name in (("p", "a"), ("q", "b"), ("r", "d"))
+    ]
 
-    async def story() -> None:
-        cache = ClaimInfoCache.open(layout, world)
-        faults = await cache.rebuild(pods, leftovers=[world.claims["uid-c"]])
+    async def scenario() -> None:
+        cache = ClaimInfoCache.open(layout, fake_drivers)
+        faults = await cache.rebuild(pods, leftovers=[fake_drivers.claims["uid-c"]])
         assert sorted((fault.claim, fault.code) for fault in faults) == [
             ("b", "absent"),
             ("c", "absent"),
@@ -230,21 +232,21 @@ def test_rebuilding_goes_on_in_spite_of_faults(layout: Layout) -> None:
         ]
         assert cache.needs_rebuild
         # A restart in between finds a record, and those of the drivers that were away are known to be out.
-        again = ClaimInfoCache.open(layout, world)
+        again = ClaimInfoCache.open(layout, fake_drivers)
         assert sorted(claim.ref.name for claim in again.claims() if not claim.ready) == ["b", "c"]
-        world.absent.clear()
-        world.calls.clear()
+        fake_drivers.absent.clear()
+        fake_drivers.calls.clear()
         assert [fault.code for fault in await cache.rebuild(pods)] == ["NotReserved"]
-        assert world.calls == [("prepare", NIC, ("uid-b",))]
+        assert fake_drivers.calls == [("prepare", NIC, ("uid-b",))]
         assert await cache.reconcile(["p", "q"]) == ()
         assert sorted(claim.ref.name for claim in cache.claims()) == ["a", "b"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_full_disk_is_a_fault_and_nothing_is_used(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World()
-    world.add(make_claim("a", users=["p"]))
+    fake_drivers = FakeDrivers()
+    fake_drivers.add(make_claim("a", users=["p"]))
     pod = make_pod("p", "a")
     full = False
     fsync = os.fsync
@@ -256,16 +258,16 @@ def test_a_full_disk_is_a_fault_and_nothing_is_used(layout: Layout, monkeypatch:
 
     monkeypatch.setattr(os, "fsync", sync)
 
-    async def story() -> None:
+    async def scenario() -> None:
         nonlocal full
-        cache = ClaimInfoCache.open(layout, world)
+        cache = ClaimInfoCache.open(layout, fake_drivers)
         full = True
-        (fault,) = await cache.prepare(pod, world.named("a"))
+        (fault,) = await cache.prepare(pod, fake_drivers.named("a"))
         assert fault.code == "NotSaved"
         assert fault.message == (
             f"checkpoint ResourceClaim state: cannot write {layout.claims}: No space left on device"
         )
-        assert world.calls == []
+        assert fake_drivers.calls == []
         assert cache.claims() == ()
         assert "No space left" in cache.list_findings()[0].what
 
@@ -274,23 +276,23 @@ def test_a_full_disk_is_a_fault_and_nothing_is_used(layout: Layout, monkeypatch:
             full = step == "prepare answered"
 
         # The disk is full when the answer comes: the driver holds the claim, but nobody may use it.
-        full, world.hook = False, fill
-        (fault,) = await cache.prepare(pod, world.named("a"))
+        full, fake_drivers.hook = False, fill
+        (fault,) = await cache.prepare(pod, fake_drivers.named("a"))
         assert fault.code == "NotSaved"
         assert not cache.claims()[0].ready
-        full, world.hook = False, lambda _: None
-        assert await cache.prepare(pod, world.named("a")) == ()
-        assert [call[0] for call in world.calls] == ["prepare", "prepare"]
+        full, fake_drivers.hook = False, lambda _: None
+        assert await cache.prepare(pod, fake_drivers.named("a")) == ()
+        assert [call[0] for call in fake_drivers.calls] == ["prepare", "prepare"]
         assert cache.list_findings() == ()
         full = True
         (fault,) = await cache.unprepare("p")
         assert fault.code == "NotSaved"
         assert cache.claims()[0].ready
-        assert len(world.calls) == 2
+        assert len(fake_drivers.calls) == 2
         full = False
         assert await cache.unprepare("p") == ()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_pipe_in_the_place_of_a_kubelets_record_is_not_waited_for(layout: Layout) -> None:

@@ -17,7 +17,7 @@ from plimsoll.api.meta import OwnerReference
 from plimsoll.api.resource import DeviceRequestAllocationResult, ResourceClaim, ResourceClaimConsumerReference
 from plimsoll.node.claim_info import AllocatedDevice
 from plimsoll.node.claims.checks import read_claims
-from tests.unit.node.claims.world import GPU, NIC, make_claim, make_pod
+from tests.unit.node.claims.fake_drivers import GPU, NIC, make_claim, make_pod
 
 replace = msgspec.structs.replace
 

@@ -17,7 +17,7 @@ from plimsoll.node.claims.claim_info_cache import ClaimInfoCache
 from plimsoll.node.claims.device_conflicts import find_conflicts, held_devices
 from plimsoll.node.claims.faults import HELD, REPLACED, ClaimFault
 from plimsoll.node.layout import Layout
-from tests.unit.node.claims.world import GPU, NIC, World, cdi_of, make_claim, make_pod
+from tests.unit.node.claims.fake_drivers import GPU, NIC, FakeDrivers, cdi_of, make_claim, make_pod
 
 
 @pytest.fixture
@@ -26,8 +26,8 @@ def layout(tmp_path: Path) -> Layout:
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def fake_drivers() -> FakeDrivers:
+    return FakeDrivers()
 
 
 def result(
@@ -47,12 +47,14 @@ async def prepare(cache: ClaimInfoCache, pod: str, claim: ResourceClaim) -> tupl
     return await cache.prepare(make_pod(pod, name), {name: claim})
 
 
-def test_a_device_is_not_prepared_while_another_claim_holds_it(layout: Layout, world: World) -> None:
+def test_a_device_is_not_prepared_while_another_claim_holds_it(
+    layout: Layout, fake_drivers: FakeDrivers
+) -> None:
     old, new = claim_with("a", result()), claim_with("b", result())
-    world.add(old, new)
+    fake_drivers.add(old, new)
 
-    async def story() -> None:
-        cache = ClaimInfoCache.open(layout, world)
+    async def scenario() -> None:
+        cache = ClaimInfoCache.open(layout, fake_drivers)
         assert await prepare(cache, "p", old) == ()
         (fault,) = await prepare(cache, "q", new)
         assert (fault.claim, fault.code, fault.holder) == ("b", HELD, "uid-a")
@@ -60,108 +62,110 @@ def test_a_device_is_not_prepared_while_another_claim_holds_it(layout: Layout, w
             "ResourceClaim b: device gpu.example.com/node/d still held by ResourceClaim default/a "
             "(UID uid-a), waiting until it is unprepared (used by pod UID p)"
         )
-        assert world.calls == [("prepare", GPU, ("uid-a",))], "the driver is not asked"
+        assert fake_drivers.calls == [("prepare", GPU, ("uid-a",))], "the driver is not asked"
         assert [claim.ref.name for claim in cache.claims()] == ["a"], "a refused claim is not on record"
 
-        world.faults["unprepare", GPU] = "refused"
+        fake_drivers.faults["unprepare", GPU] = "refused"
         await cache.unprepare("p")
         (fault,) = await prepare(cache, "q", new)
         assert fault.message.endswith("(used by pod UID p; no answer yet from driver gpu.example.com)")
 
-        world.faults.clear()
+        fake_drivers.faults.clear()
         assert await cache.unprepare("p") == ()
         assert await prepare(cache, "q", new) == ()
-        assert world.held == {GPU: {"uid-b"}}
+        assert fake_drivers.held == {GPU: {"uid-b"}}
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_the_device_stays_held_after_a_restart(layout: Layout, world: World) -> None:
+def test_the_device_stays_held_after_a_restart(layout: Layout, fake_drivers: FakeDrivers) -> None:
     old, new = claim_with("a", result()), claim_with("b", result())
-    world.add(old, new)
-    world.faults["prepare", GPU, "uid-a"] = "timeout"  # the driver holds it, and nobody knows
+    fake_drivers.add(old, new)
+    fake_drivers.faults["prepare", GPU, "uid-a"] = "timeout"  # the driver holds it, and nobody knows
 
-    async def story() -> None:
-        await prepare(ClaimInfoCache.open(layout, world), "p", old)
+    async def scenario() -> None:
+        await prepare(ClaimInfoCache.open(layout, fake_drivers), "p", old)
         for boot in ("", "after the machine was started anew"):
-            cache = ClaimInfoCache.open(layout, world, boot=boot or None)
+            cache = ClaimInfoCache.open(layout, fake_drivers, boot=boot or None)
             (fault,) = await prepare(cache, "q", new)
             assert (fault.code, fault.holder) == (HELD, "uid-a")
         assert await cache.reconcile(["q"]) == ()
         assert await prepare(cache, "q", new) == ()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("kind", ["refused", "timeout", "broken", "skipped", "malformed"])
-def test_a_prepare_that_failed_may_hold_the_device(layout: Layout, world: World, kind: str) -> None:
+def test_a_prepare_that_failed_may_hold_the_device(
+    layout: Layout, fake_drivers: FakeDrivers, kind: str
+) -> None:
     old, new = claim_with("a", result()), claim_with("b", result())
-    world.add(old, new)
-    world.faults["prepare", GPU, "uid-a"] = kind
+    fake_drivers.add(old, new)
+    fake_drivers.faults["prepare", GPU, "uid-a"] = kind
 
-    async def story() -> None:
-        cache = ClaimInfoCache.open(layout, world)
+    async def scenario() -> None:
+        cache = ClaimInfoCache.open(layout, fake_drivers)
         await prepare(cache, "p", old)
         (fault,) = await prepare(cache, "q", new)
         assert fault.code == HELD
         assert await cache.unprepare("p") == ()
         assert await prepare(cache, "q", new) == ()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_an_absent_driver_holds_nothing(layout: Layout, world: World) -> None:
+def test_an_absent_driver_holds_nothing(layout: Layout, fake_drivers: FakeDrivers) -> None:
     old, new = claim_with("a", result()), claim_with("b", result())
-    world.add(old, new)
-    world.absent.add(GPU)
+    fake_drivers.add(old, new)
+    fake_drivers.absent.add(GPU)
     freed: list[frozenset[str]] = []
 
-    async def story() -> None:
-        cache = ClaimInfoCache.open(layout, world)
+    async def scenario() -> None:
+        cache = ClaimInfoCache.open(layout, fake_drivers)
         cache.on_release = freed.append
         (fault,) = await prepare(cache, "p", old)
         assert fault.code == "absent"
         assert {uid for uids in freed for uid in uids} == {"uid-a"}, "whoever saw it held may go on"
-        world.absent.clear()
+        fake_drivers.absent.clear()
         assert await prepare(cache, "q", new) == ()
         (fault,) = await prepare(cache, "p", old)
         assert (fault.code, fault.holder) == (HELD, "uid-b")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_a_driver_that_has_unprepared_its_part_frees_it(layout: Layout, world: World) -> None:
+def test_a_driver_that_has_unprepared_its_part_frees_it(layout: Layout, fake_drivers: FakeDrivers) -> None:
     old = claim_with("a", result(), result(driver=NIC))
-    world.add(old, claim_with("g", result()), claim_with("n", result(driver=NIC)))
+    fake_drivers.add(old, claim_with("g", result()), claim_with("n", result(driver=NIC)))
     freed: list[frozenset[str]] = []
 
-    async def story() -> None:
-        cache = ClaimInfoCache.open(layout, world)
+    async def scenario() -> None:
+        cache = ClaimInfoCache.open(layout, fake_drivers)
         cache.on_release = freed.append
         await prepare(cache, "p", old)
         assert freed == []
-        world.faults["unprepare", NIC] = "refused"
+        fake_drivers.faults["unprepare", NIC] = "refused"
         await cache.unprepare("p")
         assert freed == [frozenset({"uid-a"})]
-        assert await prepare(cache, "q", world.named("g")["g"]) == ()
-        (fault,) = await prepare(cache, "q", world.named("n")["n"])
+        assert await prepare(cache, "q", fake_drivers.named("g")["g"]) == ()
+        (fault,) = await prepare(cache, "q", fake_drivers.named("n")["n"])
         assert fault.code == HELD
-        world.faults.clear()
+        fake_drivers.faults.clear()
         await cache.unprepare("p")
         assert freed == [frozenset({"uid-a"})] * 2
-        assert await prepare(cache, "q", world.named("n")["n"]) == ()
+        assert await prepare(cache, "q", fake_drivers.named("n")["n"]) == ()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_a_claim_of_the_same_name_waits_for_the_old_one(layout: Layout, world: World) -> None:
+def test_a_claim_of_the_same_name_waits_for_the_old_one(layout: Layout, fake_drivers: FakeDrivers) -> None:
     # Another device: a kubelet compares names, and so do its end-to-end tests.
     old, new = claim_with("a", result(), uid="u1"), claim_with("a", result("e"), uid="u2")
     other_namespace = make_claim("a", users=["q"], uid="u3", results=[result("f")], namespace="other")
-    world.add(old, new, other_namespace)
+    fake_drivers.add(old, new, other_namespace)
 
-    async def story() -> None:
-        cache = ClaimInfoCache.open(layout, world)
+    async def scenario() -> None:
+        cache = ClaimInfoCache.open(layout, fake_drivers)
         assert await prepare(cache, "p", old) == ()
         # p was deleted by force and has not been cleaned up yet.
         for pod in ("q", "p"):
@@ -176,55 +180,59 @@ def test_a_claim_of_the_same_name_waits_for_the_old_one(layout: Layout, world: W
         new_pod = make_pod("q", "a")
         assert await cache.prepare(new_pod, {"a": new}) == ()
         assert cache.cdi_ids(new_pod, new_pod.spec.containers[0]) == (cdi_of(GPU, "u2"),)
-        assert world.held == {GPU: {"u2"}}
+        assert fake_drivers.held == {GPU: {"u2"}}
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_the_same_name_and_the_same_device_are_both_reported(layout: Layout, world: World) -> None:
+def test_the_same_name_and_the_same_device_are_both_reported(
+    layout: Layout, fake_drivers: FakeDrivers
+) -> None:
     old, new = claim_with("a", result(), uid="u1"), claim_with("a", result(), uid="u2")
-    world.add(old, new)
+    fake_drivers.add(old, new)
 
-    async def story() -> None:
-        cache = ClaimInfoCache.open(layout, world)
+    async def scenario() -> None:
+        cache = ClaimInfoCache.open(layout, fake_drivers)
         await prepare(cache, "p", old)
         assert [fault.code for fault in await prepare(cache, "q", new)] == [REPLACED, HELD]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_two_claims_that_come_at_once_do_not_both_get_a_device(layout: Layout, world: World) -> None:
+def test_two_claims_that_come_at_once_do_not_both_get_a_device(
+    layout: Layout, fake_drivers: FakeDrivers
+) -> None:
     claims = [claim_with(name, result()) for name in "ab"]
-    world.add(*claims)
+    fake_drivers.add(*claims)
 
-    async def story() -> None:
-        cache = ClaimInfoCache.open(layout, world)
+    async def scenario() -> None:
+        cache = ClaimInfoCache.open(layout, fake_drivers)
         answers = await asyncio.gather(*(prepare(cache, pod, c) for pod, c in zip("pq", claims, strict=True)))
         assert [[fault.code for fault in faults] for faults in answers] == [[], [HELD]]
-        assert world.held == {GPU: {"uid-a"}}
+        assert fake_drivers.held == {GPU: {"uid-a"}}
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_two_claims_of_one_pod_do_not_share_a_device(layout: Layout, world: World) -> None:
-    world.add(claim_with("a", result()), claim_with("b", result()))
+def test_two_claims_of_one_pod_do_not_share_a_device(layout: Layout, fake_drivers: FakeDrivers) -> None:
+    fake_drivers.add(claim_with("a", result()), claim_with("b", result()))
 
-    async def story() -> None:
-        cache = ClaimInfoCache.open(layout, world)
-        (fault,) = await cache.prepare(make_pod("p", "a", "b"), world.named("a", "b"))
+    async def scenario() -> None:
+        cache = ClaimInfoCache.open(layout, fake_drivers)
+        (fault,) = await cache.prepare(make_pod("p", "a", "b"), fake_drivers.named("a", "b"))
         assert (fault.claim, fault.code, fault.holder) == ("b", HELD, "uid-a")
-        assert (world.calls, cache.claims()) == ([], ())
+        assert (fake_drivers.calls, cache.claims()) == ([], ())
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_a_claim_that_was_not_saved_holds_nothing(layout: Layout, world: World) -> None:
+def test_a_claim_that_was_not_saved_holds_nothing(layout: Layout, fake_drivers: FakeDrivers) -> None:
     old, new = claim_with("a", result()), claim_with("b", result())
-    world.add(old, new)
+    fake_drivers.add(old, new)
     freed: list[frozenset[str]] = []
 
-    async def story() -> None:
-        cache = ClaimInfoCache.open(layout, world)
+    async def scenario() -> None:
+        cache = ClaimInfoCache.open(layout, fake_drivers)
         cache.on_release = freed.append
         layout.claims.mkdir(parents=True)  # a file cannot be saved in the place of a folder
         (fault,) = await prepare(cache, "p", old)
@@ -233,7 +241,7 @@ def test_a_claim_that_was_not_saved_holds_nothing(layout: Layout, world: World) 
         layout.claims.rmdir()
         assert await prepare(cache, "q", new) == ()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize(
@@ -254,38 +262,40 @@ def test_a_claim_that_was_not_saved_holds_nothing(layout: Layout, world: World) 
 )
 def test_what_conflicts(
     layout: Layout,
-    world: World,
+    fake_drivers: FakeDrivers,
     held: DeviceRequestAllocationResult,
     wanted: DeviceRequestAllocationResult,
     conflict: bool,
 ) -> None:
-    world.add(claim_with("a", held), claim_with("b", wanted))
+    fake_drivers.add(claim_with("a", held), claim_with("b", wanted))
 
-    async def story() -> None:
-        cache = ClaimInfoCache.open(layout, world)
-        assert await prepare(cache, "p", world.named("a")["a"]) == ()
-        faults = await prepare(ClaimInfoCache.open(layout, world), "q", world.named("b")["b"])
+    async def scenario() -> None:
+        cache = ClaimInfoCache.open(layout, fake_drivers)
+        assert await prepare(cache, "p", fake_drivers.named("a")["a"]) == ()
+        faults = await prepare(ClaimInfoCache.open(layout, fake_drivers), "q", fake_drivers.named("b")["b"])
         assert [fault.code for fault in faults] == ([HELD] if conflict else [])
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_an_unanswered_claim_is_not_prepared_for_another_allocation(layout: Layout, world: World) -> None:
+def test_an_unanswered_claim_is_not_prepared_for_another_allocation(
+    layout: Layout, fake_drivers: FakeDrivers
+) -> None:
     first, second = claim_with("a", result()), claim_with("a", result("e"))
-    world.add(first)
-    world.faults["prepare", GPU] = "timeout"
+    fake_drivers.add(first)
+    fake_drivers.faults["prepare", GPU] = "timeout"
 
-    async def story() -> None:
-        cache = ClaimInfoCache.open(layout, world)
+    async def scenario() -> None:
+        cache = ClaimInfoCache.open(layout, fake_drivers)
         await prepare(cache, "p", first)
-        world.faults.clear()
+        fake_drivers.faults.clear()
         (fault,) = await prepare(cache, "q", second)
         assert (fault.code, fault.holder) == ("Reallocated", "uid-a")
-        world.add(second)
+        fake_drivers.add(second)
         assert await cache.reconcile(["q"]) == ()
         assert await prepare(cache, "q", second) == ()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_claims_of_a_kubelet_do_not_wait_for_each_other() -> None:

@@ -18,8 +18,8 @@ from plimsoll.node.claims.claim_info_cache import ClaimInfoCache
 from plimsoll.node.claims.faults import HELD, REPLACED
 from plimsoll.node.layout import Layout
 from tests.unit.node.claims.conftest import memory_folder
+from tests.unit.node.claims.fake_drivers import GPU, NIC, FakeDrivers, make_claim, make_pod
 from tests.unit.node.claims.test_playbook import Crash, Disk, Steps, at_once
-from tests.unit.node.claims.world import GPU, NIC, World, make_claim, make_pod
 
 DRIVERS = (GPU, NIC)
 NAMES = ("a", "b", "c")
@@ -56,7 +56,7 @@ class Exclusive(RuleBasedStateMachine):
         self.loop = asyncio.new_event_loop()
         self.folder = memory_folder()
         self.layout = Layout(Path(self.folder))
-        self.world = World()
+        self.fake_drivers = FakeDrivers()
         self.steps = Steps(0)
         self.patches: list[Any] = [
             patch("plimsoll.common.checkpoint.os", Disk(self.steps)),
@@ -64,13 +64,13 @@ class Exclusive(RuleBasedStateMachine):
         ]
         for each in self.patches:
             each.start()
-        self.world.hook = self._watch
+        self.fake_drivers.hook = self._watch
         self.current: dict[str, ResourceClaim] = {}
         self.serial = 0
         self._reopen()
 
     def _reopen(self) -> None:
-        self.cache = ClaimInfoCache.open(self.layout, self.world)
+        self.cache = ClaimInfoCache.open(self.layout, self.fake_drivers)
         self.cache.on_release = self._on_release
         self.released: set[str] = set()
 
@@ -102,7 +102,7 @@ class Exclusive(RuleBasedStateMachine):
         for task in asyncio.all_tasks(self.loop):
             task.cancel()
             self.loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
-        self.world.busy.clear()
+        self.fake_drivers.busy.clear()
 
     CRASHES = st.just(0) | st.integers(1, 25)
 
@@ -110,7 +110,7 @@ class Exclusive(RuleBasedStateMachine):
     def replace_claim(self, name: str, results: list[DeviceRequestAllocationResult]) -> None:
         self.serial += 1
         claim = make_claim(name, uid=f"{name}{self.serial}", users=PODS, results=results)
-        self.world.add(claim)
+        self.fake_drivers.add(claim)
         self.current[name] = claim
 
     @rule(
@@ -160,7 +160,7 @@ class Exclusive(RuleBasedStateMachine):
 
     @rule(driver=st.sampled_from(DRIVERS))
     def driver_comes_or_goes(self, driver: str) -> None:
-        self.world.absent ^= {driver}
+        self.fake_drivers.absent ^= {driver}
 
     @rule(
         method=st.sampled_from(["prepare", "unprepare"]),
@@ -168,15 +168,15 @@ class Exclusive(RuleBasedStateMachine):
         kind=st.sampled_from(KINDS),
     )
     def driver_fails(self, method: str, driver: str, kind: str) -> None:
-        self.world.faults[method, driver] = kind
+        self.fake_drivers.faults[method, driver] = kind
 
     @rule()
     def drivers_work(self) -> None:
-        self.world.faults.clear()
+        self.fake_drivers.faults.clear()
 
     @invariant()
     def no_device_is_held_twice(self) -> None:
-        for driver, uids in self.world.held.items():
+        for driver, uids in self.fake_drivers.held.items():
             for one, other in combinations(sorted(uids), 2):
                 for mine in self._results(one, driver):
                     for theirs in self._results(other, driver):
@@ -188,17 +188,17 @@ class Exclusive(RuleBasedStateMachine):
         assert len(names) == len(set(names))
 
     def _results(self, uid: str, driver: str) -> list[DeviceRequestAllocationResult]:
-        allocation = self.world.claims[uid].status.allocation
+        allocation = self.fake_drivers.claims[uid].status.allocation
         assert allocation is not None
         return [each for each in allocation.devices.results if each.driver == driver]
 
     def teardown(self) -> None:
         try:
-            self.world.absent.clear()
-            self.world.faults.clear()
+            self.fake_drivers.absent.clear()
+            self.fake_drivers.faults.clear()
             assert self._do([self.cache.reconcile([])], 0) == [()]
             assert self.cache.claims() == ()
-            assert not any(self.world.held.values())
+            assert not any(self.fake_drivers.held.values())
             # Nothing is in the way any more: every claim can be prepared alone.
             for name, claim in self.current.items():
                 assert self._do([self.cache.prepare(make_pod("p", name), {name: claim})], 0) == [()]

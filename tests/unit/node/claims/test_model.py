@@ -18,8 +18,8 @@ from plimsoll.node.claims.claim_info_cache import ClaimInfoCache
 from plimsoll.node.claims.faults import NOT_SAVED
 from plimsoll.node.layout import Layout
 from tests.unit.node.claims.conftest import memory_folder
+from tests.unit.node.claims.fake_drivers import GPU, NIC, FakeDrivers, make_claim, make_pod, on_disk
 from tests.unit.node.claims.test_playbook import Crash, Disk, Steps, at_once
-from tests.unit.node.claims.world import GPU, NIC, World, make_claim, make_pod, on_disk
 
 DRIVERS = (GPU, NIC)
 CLAIMS = {"a": (GPU,), "b": (NIC,), "c": (GPU, NIC), "d": ()}
@@ -38,7 +38,7 @@ class FullDisk(Disk):
         super().fsync(file)
 
 
-class Books(RuleBasedStateMachine):
+class ClaimCacheMachine(RuleBasedStateMachine):
     """`users` is the model: the pods of a claim whose calls came to an end, and those that may still have it
     because a call did not."""
 
@@ -47,10 +47,10 @@ class Books(RuleBasedStateMachine):
         self.loop = asyncio.new_event_loop()
         self.folder = memory_folder()
         self.layout = Layout(Path(self.folder))
-        self.world = World()
+        self.fake_drivers = FakeDrivers()
         for name, drivers in CLAIMS.items():
             results = None if drivers else ()
-            self.world.add(make_claim(name, *drivers, users=NAMES, results=results))
+            self.fake_drivers.add(make_claim(name, *drivers, users=NAMES, results=results))
         self.steps = Steps(0)
         self.disk = FullDisk(self.steps)
         self.patches: list[Any] = [
@@ -59,11 +59,11 @@ class Books(RuleBasedStateMachine):
         ]
         for each in self.patches:
             each.start()
-        self.world.hook = self._watch
+        self.fake_drivers.hook = self._watch
         self.specs: dict[str, tuple[str, ...]] = {}
         self.users: dict[str, set[str]] = {name: set() for name in CLAIMS}
         self.leaving: set[str] = set()
-        self.cache = ClaimInfoCache.open(self.layout, self.world)
+        self.cache = ClaimInfoCache.open(self.layout, self.fake_drivers)
 
     @initialize(specs=st.tuples(*[st.sets(st.sampled_from(sorted(CLAIMS)), min_size=1)] * len(NAMES)))
     def choose(self, specs: tuple[set[str], ...]) -> None:
@@ -75,7 +75,7 @@ class Books(RuleBasedStateMachine):
         self.steps.step()
         if step not in ("prepared", "unprepared"):
             return
-        method, driver, uids = self.world.calls[-1]
+        method, driver, uids = self.fake_drivers.calls[-1]
         for uid in uids:
             claim = next(claim for claim in self.cache.claims() if claim.ref.uid == uid)
             assert driver in claim.pending, "nobody is asked before it is on the disk"
@@ -105,10 +105,10 @@ class Books(RuleBasedStateMachine):
         for task in asyncio.all_tasks(self.loop):
             task.cancel()
             self.loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
-        self.world.busy.clear()
+        self.fake_drivers.busy.clear()
 
     def _reopen(self) -> None:
-        self.cache = ClaimInfoCache.open(self.layout, self.world)
+        self.cache = ClaimInfoCache.open(self.layout, self.fake_drivers)
         assert self.cache.findings == ()
 
     CRASHES = st.just(0) | st.integers(1, 25)
@@ -121,7 +121,7 @@ class Books(RuleBasedStateMachine):
                 self.users[name].add(pod)
         answers = self._do(
             lambda: [
-                self.cache.prepare(make_pod(pod, *self.specs[pod]), self.world.named(*self.specs[pod]))
+                self.cache.prepare(make_pod(pod, *self.specs[pod]), self.fake_drivers.named(*self.specs[pod]))
                 for pod in order
             ],
             crash_at,
@@ -134,7 +134,7 @@ class Books(RuleBasedStateMachine):
                 devices = self.cache.cdi_ids(pod_object, pod_object.spec.containers[0])
                 assert len(devices) == len({(n, d) for n in self.specs[pod] for d in CLAIMS[n]})
             else:
-                assert self.world.absent or self.world.faults or self.disk.full
+                assert self.fake_drivers.absent or self.fake_drivers.faults or self.disk.full
                 assert all(fault.code != NOT_SAVED or self.disk.full for fault in faults)
 
     def _leave(self, pods: set[str], calls: Callable[[], list[Any]], crash_at: int) -> None:
@@ -143,7 +143,7 @@ class Books(RuleBasedStateMachine):
         if answers is None:
             return
         if any(answers):
-            assert self.world.absent or self.world.faults or self.disk.full
+            assert self.fake_drivers.absent or self.fake_drivers.faults or self.disk.full
             return
         for pod in pods:
             assert self.cache.claims_of_pod(pod) == ()
@@ -164,7 +164,7 @@ class Books(RuleBasedStateMachine):
 
     @rule(driver=st.sampled_from(DRIVERS))
     def driver_comes_or_goes(self, driver: str) -> None:
-        self.world.absent ^= {driver}
+        self.fake_drivers.absent ^= {driver}
 
     @rule(
         method=st.sampled_from(["prepare", "unprepare"]),
@@ -173,12 +173,12 @@ class Books(RuleBasedStateMachine):
         kind=st.sampled_from(KINDS),
     )
     def driver_is_at_fault(self, method: str, driver: str, name: str, kind: str) -> None:
-        self.world.faults[method, driver, f"uid-{name}"] = kind
+        self.fake_drivers.faults[method, driver, f"uid-{name}"] = kind
 
-    @precondition(lambda self: self.world.faults)
+    @precondition(lambda self: self.fake_drivers.faults)
     @rule()
     def faults_end(self) -> None:
-        self.world.faults.clear()
+        self.fake_drivers.faults.clear()
 
     @rule()
     def disk_fills_or_empties(self) -> None:
@@ -193,7 +193,7 @@ class Books(RuleBasedStateMachine):
     @invariant()
     def nothing_is_forgotten(self) -> None:
         known = {claim.ref.uid: {*claim.drivers, *claim.pending} for claim in self.cache.claims()}
-        for driver, held in self.world.held.items():
+        for driver, held in self.fake_drivers.held.items():
             assert all(driver in known[uid] for uid in held)
 
     @invariant()
@@ -202,7 +202,7 @@ class Books(RuleBasedStateMachine):
             if claim.ready:
                 assert claim.pending == frozenset()
                 assert set(claim.drivers) == set(CLAIMS[claim.ref.name])
-                assert all(claim.ref.uid in self.world.held[driver] for driver in claim.drivers)
+                assert all(claim.ref.uid in self.fake_drivers.held[driver] for driver in claim.drivers)
 
     @invariant()
     def users_are_those_of_the_model(self) -> None:
@@ -211,12 +211,12 @@ class Books(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         try:
-            self.world.absent.clear()
-            self.world.faults.clear()
+            self.fake_drivers.absent.clear()
+            self.fake_drivers.faults.clear()
             self.disk.full = False
             self._leave(set(NAMES), lambda: [self.cache.reconcile([])], 0)
             assert self.cache.claims() == ()
-            assert not any(self.world.held.values())
+            assert not any(self.fake_drivers.held.values())
             assert not any(self.users.values())
         finally:
             self._end_tasks()
@@ -226,5 +226,5 @@ class Books(RuleBasedStateMachine):
             shutil.rmtree(self.folder)
 
 
-Books.TestCase.settings = settings(max_examples=100, stateful_step_count=25, deadline=None)
-TestBooks = Books.TestCase
+ClaimCacheMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=25, deadline=None)
+TestBooks = ClaimCacheMachine.TestCase

@@ -13,7 +13,7 @@ import pytest
 
 from plimsoll.node.claims.claim_info_cache import ClaimInfoCache
 from plimsoll.node.layout import Layout
-from tests.unit.node.claims.world import GPU, NIC, World, make_claim, make_pod, on_disk
+from tests.unit.node.claims.fake_drivers import GPU, NIC, FakeDrivers, make_claim, make_pod, on_disk
 
 
 class Crash(Exception):
@@ -76,46 +76,48 @@ def _no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 PODS = {"p": ("a", "b"), "q": ("a",), "r": ("c",)}
 
 
-def new_world() -> World:
-    world = World()
-    world.add(
+def new_world() -> FakeDrivers:
+    fake_drivers = FakeDrivers()
+    fake_drivers.add(
         make_claim("a", GPU, NIC, users=list(PODS)),
         make_claim("b", NIC, users=list(PODS)),
         make_claim("c", GPU, users=list(PODS)),
     )
-    return world
+    return fake_drivers
 
 
-async def do(cache: ClaimInfoCache, world: World, line: str) -> Collection[object]:
+async def do(cache: ClaimInfoCache, fake_drivers: FakeDrivers, line: str) -> Collection[object]:
     """One line of a play: `+p q` prepare at the same time, `-p` unprepare, `=p` reconcile with these left,
     `!gpu` a driver goes, `?gpu` it comes back."""
     verb, names = line[0], line[1:].split()
     if verb == "+":
-        calls = [cache.prepare(make_pod(name, *PODS[name]), world.named(*PODS[name])) for name in names]
+        calls = [
+            cache.prepare(make_pod(name, *PODS[name]), fake_drivers.named(*PODS[name])) for name in names
+        ]
     elif verb == "-":
         calls = [cache.unprepare(name) for name in names]
     elif verb == "=":
         calls = [cache.reconcile(names)]
     else:
         drivers = {f"{name}.example.com" for name in names}
-        world.absent = world.absent | drivers if verb == "!" else world.absent - drivers
+        fake_drivers.absent = fake_drivers.absent | drivers if verb == "!" else fake_drivers.absent - drivers
         return ()
     answers = await asyncio.gather(*calls)
     return [fault for answer in answers for fault in answer]
 
 
-def verify(cache: ClaimInfoCache, world: World, layout: Layout) -> None:
+def verify(cache: ClaimInfoCache, fake_drivers: FakeDrivers, layout: Layout) -> None:
     """Nothing is forgotten, and nothing is trusted that may not hold."""
     recorded = on_disk(layout)
     assert recorded == {claim.ref.uid: claim for claim in cache.claims()}
-    for driver, held in world.held.items():
+    for driver, held in fake_drivers.held.items():
         for uid in held:
             assert driver in {*recorded[uid].drivers, *recorded[uid].pending}, (
                 "a driver holds what nobody knows"
             )
     for uid, claim in recorded.items():
         if claim.ready:
-            assert set(claim.drivers) == {driver for driver, held in world.held.items() if uid in held}
+            assert set(claim.drivers) == {driver for driver, held in fake_drivers.held.items() if uid in held}
 
 
 PLAYS = [
@@ -137,39 +139,39 @@ def test_an_agent_may_crash_at_any_step(
 ) -> None:
     async def perform(last: int, layout: Layout) -> bool:
         """Play, crash at a step, start again where it was; whether there was a crash."""
-        world, steps = new_world(), Steps(last)
-        cache, crashed = ClaimInfoCache.open(layout, world), False
-        world.hook = steps.step
+        fake_drivers, steps = new_world(), Steps(last)
+        cache, crashed = ClaimInfoCache.open(layout, fake_drivers), False
+        fake_drivers.hook = steps.step
         monkeypatch.setattr("plimsoll.common.checkpoint.os", Disk(steps))
         for line in play:
             try:
-                faults = await do(cache, world, line)
+                faults = await do(cache, fake_drivers, line)
             except Crash:
                 crashed = True
                 await asyncio.sleep(0.0)
-                world.busy.clear()  # calls end with those who made them
-                cache = ClaimInfoCache.open(layout, world)
-                verify(cache, world, layout)
+                fake_drivers.busy.clear()  # calls end with those who made them
+                cache = ClaimInfoCache.open(layout, fake_drivers)
+                verify(cache, fake_drivers, layout)
                 ready = {claim.ref.uid for claim in cache.claims() if claim.ready}
-                before = len(world.calls)
-                faults = await do(cache, world, line)
+                before = len(fake_drivers.calls)
+                faults = await do(cache, fake_drivers, line)
                 if line[0] == "+":
-                    again = {uid for call in world.calls[before:] for uid in call[2]}
+                    again = {uid for call in fake_drivers.calls[before:] for uid in call[2]}
                     assert not ready & again, "prepared again without need"
-            assert bool(faults) <= bool(world.absent)
-            verify(cache, world, layout)
+            assert bool(faults) <= bool(fake_drivers.absent)
+            verify(cache, fake_drivers, layout)
         assert cache.claims() == ()
-        assert not any(world.held.values())
+        assert not any(fake_drivers.held.values())
         return crashed
 
-    async def story() -> None:
+    async def scenario() -> None:
         last = 1
         while await perform(last, Layout(folder / str(last))):
             shutil.rmtree(folder / str(last), ignore_errors=True)
             last += 1
         assert last > 10
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("play", PLAYS, ids=" ".join)
@@ -180,10 +182,10 @@ def test_calls_may_be_cancelled_at_any_step(
 
     async def perform(after: int, layout: Layout) -> bool:
         """Play, cancel each call after so many turns of the loop and repeat it; whether one was cut."""
-        world, cut = new_world(), False
-        cache = ClaimInfoCache.open(layout, world)
+        fake_drivers, cut = new_world(), False
+        cache = ClaimInfoCache.open(layout, fake_drivers)
         for line in play:
-            task = asyncio.create_task(do(cache, world, line))
+            task = asyncio.create_task(do(cache, fake_drivers, line))
             for _ in range(after):
                 await asyncio.sleep(0)
             task.cancel()
@@ -191,33 +193,33 @@ def test_calls_may_be_cancelled_at_any_step(
                 await task
             except asyncio.CancelledError:
                 cut = True
-                world.busy.clear()
+                fake_drivers.busy.clear()
                 while len(asyncio.all_tasks()) > 1:
                     await asyncio.sleep(0)
-            verify(cache, world, layout)
-            faults = await do(cache, world, line)
-            assert bool(faults) <= bool(world.absent)
-            verify(cache, world, layout)
+            verify(cache, fake_drivers, layout)
+            faults = await do(cache, fake_drivers, line)
+            assert bool(faults) <= bool(fake_drivers.absent)
+            verify(cache, fake_drivers, layout)
         assert cache.claims() == ()
-        assert not any(world.held.values())
+        assert not any(fake_drivers.held.values())
         assert not len(cache._locks)
         return cut
 
-    async def story() -> None:
+    async def scenario() -> None:
         after = 0
         while await perform(after, Layout(folder / str(after))):
             after += 1
         assert after > 5
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_changes_that_come_together_are_written_together(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world, steps = World(), Steps(0)
+    fake_drivers, steps = FakeDrivers(), Steps(0)
     pods = [f"p{number}" for number in range(50)]
-    world.add(*(make_claim(f"c{pod}", users=[pod]) for pod in pods))
+    fake_drivers.add(*(make_claim(f"c{pod}", users=[pod]) for pod in pods))
     saves = 0
 
     def save(*_: Any) -> None:
@@ -227,30 +229,32 @@ def test_changes_that_come_together_are_written_together(
     monkeypatch.setattr("plimsoll.common.checkpoint._replace", save)
     monkeypatch.setattr("plimsoll.common.checkpoint.os", Disk(steps))
 
-    async def story() -> None:
-        cache = ClaimInfoCache.open(Layout(folder), world)
-        await asyncio.gather(*(cache.prepare(make_pod(p, f"c{p}"), world.named(f"c{p}")) for p in pods))
+    async def scenario() -> None:
+        cache = ClaimInfoCache.open(Layout(folder), fake_drivers)
+        await asyncio.gather(
+            *(cache.prepare(make_pod(p, f"c{p}"), fake_drivers.named(f"c{p}")) for p in pods)
+        )
         assert len(cache.claims()) == 50
         assert all(claim.ready for claim in cache.claims())
         assert saves < 10
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_cancelled_call_does_not_leave_before_its_change_is_made(folder: Path) -> None:
-    world = new_world()
+    fake_drivers = new_world()
 
-    async def story() -> None:
-        cache = ClaimInfoCache.open(Layout(folder), world)
-        first = asyncio.create_task(do(cache, world, "+p"))
+    async def scenario() -> None:
+        cache = ClaimInfoCache.open(Layout(folder), fake_drivers)
+        first = asyncio.create_task(do(cache, fake_drivers, "+p"))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        second = asyncio.create_task(do(cache, world, "+q"))
+        second = asyncio.create_task(do(cache, fake_drivers, "+q"))
         first.cancel()
         assert await second == []
         with pytest.raises(asyncio.CancelledError):
             await first
         assert {claim.ref.name: set(claim.pods) for claim in cache.claims()} == {"a": {"p", "q"}, "b": {"p"}}
-        verify(cache, world, Layout(folder))
+        verify(cache, fake_drivers, Layout(folder))
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -285,7 +285,7 @@ class Machine:
         self.pods = [pod(uid) for uid in used]
         self.evicted: list[tuple[str, PodEviction]] = []
         self.conditions: dict[str, bool] = {}
-        self.told: list[str] = []
+        self.reported: list[str] = []
         self.now = 0.0
         self.broken = False
 
@@ -308,7 +308,7 @@ class Machine:
             self.conditions.__setitem__,
             settings=full,
             clock=lambda: self.now,
-            reclaiming=self.told.append,
+            reclaiming=self.reported.append,
         )
 
 
@@ -326,7 +326,7 @@ def test_one_pod_at_a_time_until_it_is_enough() -> None:
         await asyncio.gather(task, return_exceptions=True)
         assert [name for name, _ in machine.evicted] == ["b"]
         assert watch.evictions == {"memory.available": 1}
-        assert machine.told == ["Attempting to reclaim memory"]
+        assert machine.reported == ["Attempting to reclaim memory"]
         assert watch.conditions == (MEMORY_PRESSURE,)
         assert machine.conditions == {"MemoryPressure": True, "DiskPressure": False, "PIDPressure": False}
         machine.now = 1000

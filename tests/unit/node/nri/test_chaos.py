@@ -15,13 +15,13 @@ from plimsoll.protocols.messages import nri
 from plimsoll.protocols.mux import encode_frame
 from plimsoll.protocols.nri import NriEvent, NriPlugin, edits
 from plimsoll.protocols.ttrpc import TtrpcFault
-from tests.unit.node.nri.parts import POD, RESOURCES, SPEC, World, held, state, until, world
+from tests.unit.node.nri.fixtures import POD, RESOURCES, SPEC, FakeRuntime, fake_runtime, held, state, until
 
 KINDS = ["mark", "pin", "error", "hang", "die", "validator", "dead validator", "wild"]
 
 
 @dataclass(eq=False)
-class Guest:
+class ConnectedPlugin:
     """A plugin in the test, and its task."""
 
     kind: str
@@ -59,17 +59,17 @@ class Guest:
         return self.kind in ("hang", "die", "dead validator")
 
 
-class Party:
+class PluginSet:
     """The guests that should be there, and what a creation should come to."""
 
-    def __init__(self, here: World) -> None:
+    def __init__(self, here: FakeRuntime) -> None:
         self.here = here
-        self.guests: list[Guest] = []
+        self.guests: list[ConnectedPlugin] = []
         self.count = 0
 
     async def come(self, kind: str, index: int) -> None:
         self.count += 1
-        guest = Guest(kind, f"{index:02}", f"g{self.count}")
+        guest = ConnectedPlugin(kind, f"{index:02}", f"g{self.count}")
         handlers: dict[NriEvent, Any] = {NriEvent.CREATE_CONTAINER: guest.on_create}
         if guest.is_validator:
             handlers[NriEvent.VALIDATE_CONTAINER_ADJUSTMENT] = _nothing
@@ -84,16 +84,16 @@ class Party:
             await _end(guest)
         await self.settle()
 
-    def in_order(self) -> list[Guest]:
+    def in_order(self) -> list[ConnectedPlugin]:
         return sorted(self.guests, key=lambda guest: guest.index)
 
     async def settle(self) -> None:
         want = [guest.name for guest in self.in_order()]
         await until(lambda: [plugin.name for plugin in self.here.server.plugins()] == want)
 
-    def expected(self) -> tuple[str, set[Guest]]:
+    def expected(self) -> tuple[str, set[ConnectedPlugin]]:
         """Return the expected result of a creation, and the plugins that are closed by it."""
-        fallen: set[Guest] = set()
+        fallen: set[ConnectedPlugin] = set()
         pinned = ""
         for guest in self.in_order():
             if guest.falls:
@@ -145,13 +145,13 @@ async def _nothing(request: Any) -> None:
     return None
 
 
-async def _end(guest: Guest) -> None:
+async def _end(guest: ConnectedPlugin) -> None:
     assert guest.task is not None
     guest.task.cancel()
     await asyncio.gather(guest.task, return_exceptions=True)
 
 
-async def _noise(here: World, data: bytes) -> None:
+async def _noise(here: FakeRuntime, data: bytes) -> None:
     """A connection that is no plugin's."""
     reader, writer = await asyncio.open_unix_connection(str(here.server.socket))
     writer.write(data)
@@ -187,10 +187,10 @@ actions = st.lists(
 def test_whatever_plugins_do_containers_are_made_or_refused_for_a_reason(
     script: list[tuple[Any, ...]],
 ) -> None:
-    async def story() -> None:
-        async with world(request_timeout=0.4) as here:
+    async def scenario() -> None:
+        async with fake_runtime(request_timeout=0.4) as here:
             here.containers = {"x": held("x")}
-            party = Party(here)
+            party = PluginSet(here)
             try:
                 for name, *arguments in script:
                     if name == "noise":
@@ -205,14 +205,14 @@ def test_whatever_plugins_do_containers_are_made_or_refused_for_a_reason(
             assert here.server._known.keys() <= {"x"}
             assert here.server._pending == {}
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_events_and_plugins_at_once() -> None:
     """Concurrent creations, exits and updates, while plugins connect and disconnect: none of them blocks."""
 
-    async def story() -> None:
-        async with world(request_timeout=0.3) as here:
+    async def scenario() -> None:
+        async with fake_runtime(request_timeout=0.3) as here:
             here.containers = {"x": held("x")}
 
             async def live(number: int) -> None:
@@ -245,4 +245,4 @@ def test_events_and_plugins_at_once() -> None:
             assert here.server._pending == {}
             assert here.server._known.keys() <= {"x"}
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -14,7 +14,7 @@ from plimsoll.node.hooks import DeviceEdit
 from plimsoll.node.nri import messages
 from plimsoll.node.resources import LinuxResources
 from plimsoll.protocols.messages import nri
-from tests.unit.node.nri.parts import POD, SPEC, state
+from tests.unit.node.nri.fixtures import POD, SPEC, state
 
 numbers = st.none() | st.integers(0, 2**62)
 values = st.builds(

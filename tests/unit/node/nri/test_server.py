@@ -23,13 +23,13 @@ from plimsoll.protocols.mux import PLUGIN_SERVICE, RUNTIME_SERVICE, Mux
 from plimsoll.protocols.nri import ALL_EVENTS, NriEvent, NriPlugin, edits
 from plimsoll.protocols.nri.events import PLUGIN, RUNTIME
 from plimsoll.protocols.ttrpc import UNIMPLEMENTED, Handler, Server, TtrpcClient, TtrpcFault
-from tests.unit.node.nri.parts import POD, RESOURCES, SPEC, World, held, state, until, world
+from tests.unit.node.nri.fixtures import POD, RESOURCES, SPEC, FakeRuntime, fake_runtime, held, state, until
 
 
-def run(story: Callable[[World], Coroutine[Any, Any, None]], **options: Any) -> None:
+def run(scenario: Callable[[FakeRuntime], Coroutine[Any, Any, None]], **options: Any) -> None:
     async def whole() -> None:
-        async with world(**options) as here:
-            await story(here)
+        async with fake_runtime(**options) as here:
+            await scenario(here)
 
     asyncio.run(whole())
 
@@ -47,7 +47,7 @@ async def hang(request: Any) -> None:
     await asyncio.sleep(30)
 
 
-async def create(here: World, id: str = "c1") -> AdjustedContainer | RuntimeFault:
+async def create(here: FakeRuntime, id: str = "c1") -> AdjustedContainer | RuntimeFault:
     return await here.server.create(POD, replace(SPEC, id=id), RESOURCES)
 
 
@@ -55,7 +55,7 @@ async def create(here: World, id: str = "c1") -> AdjustedContainer | RuntimeFaul
 
 
 def test_a_start_that_is_broken_off_leaves_no_socket_open() -> None:
-    async def story(here: World) -> None:
+    async def scenario(here: FakeRuntime) -> None:
         socket = here.server.socket.with_name("2.sock")
         second = NriServer(socket, "r", "1", here.inventory, here.apply)
         starting = asyncio.create_task(second.start())
@@ -67,19 +67,19 @@ def test_a_start_that_is_broken_off_leaves_no_socket_open() -> None:
         await second.start()
         await second.stop()
 
-    run(story)
+    run(scenario)
 
 
 def test_the_server_is_a_runtimes_hooks() -> None:
-    async def story(here: World) -> None:
+    async def scenario(here: FakeRuntime) -> None:
         hooks: RuntimeHooks = here.server
         assert hooks is not None
 
-    run(story)
+    run(scenario)
 
 
 def test_only_the_owner_reaches_the_socket() -> None:
-    async def story(here: World) -> None:
+    async def scenario(here: FakeRuntime) -> None:
         assert stat.S_IMODE(here.server.socket.stat().st_mode) == 0o600
         assert stat.S_IMODE(here.server.socket.parent.stat().st_mode) == 0o700
         again = NriServer(here.server.socket, "x", "1", here.inventory, here.apply)
@@ -94,19 +94,19 @@ def test_only_the_owner_reaches_the_socket() -> None:
         with pytest.raises(ConfigError, match="at most 107 bytes"):
             await NriServer(Path("/tmp/" + "x" * 120), "x", "1", here.inventory, here.apply).start()
 
-    run(story)
+    run(scenario)
 
 
 def test_a_plugin_is_told_whom_it_works_for() -> None:
-    async def story(here: World) -> None:
+    async def scenario(here: FakeRuntime) -> None:
         (here.folder / "conf").mkdir()
         (here.folder / "conf" / "cpu.conf").write_text("general")
         (here.folder / "conf" / "10-cpu.conf").write_text("special")
         here.containers = {"a": held("a"), "b": held("b", ContainerPhase.EXITED)}
-        told: list[Any] = []
+        received: list[Any] = []
 
         async def synchronize(pods: Any, containers: Any) -> list[nri.ContainerUpdate]:
-            told.append(([pod.uid for pod in pods], [container.id for container in containers]))
+            received.append(([pod.uid for pod in pods], [container.id for container in containers]))
             return [edits.update("a", edits.cpu_resources("3"))]
 
         first = await here.add("cpu", "10", {}, synchronize=synchronize)
@@ -118,7 +118,7 @@ def test_a_plugin_is_told_whom_it_works_for() -> None:
             request_timeout=2000,
             NRI_version="v0.12.2",
         )
-        assert told == [(["u1"], ["a"])]
+        assert received == [(["u1"], ["a"])]
         await until(lambda: here.applied == [("a", LinuxResources(cpus="3"))])
         second = await here.add("cpu", "11", {})
         assert second.runtime is not None
@@ -126,26 +126,26 @@ def test_a_plugin_is_told_whom_it_works_for() -> None:
         assert [(p.index, p.name) for p in here.server.plugins()] == [("10", "cpu"), ("11", "cpu")]
 
     async def whole() -> None:
-        async with world() as here:
+        async with fake_runtime() as here:
             here.server._config = here.folder / "conf"
-            await story(here)
+            await scenario(here)
 
     asyncio.run(whole())
 
 
 def test_long_lists_are_told_in_parts() -> None:
-    async def story(here: World) -> None:
+    async def scenario(here: FakeRuntime) -> None:
         here.containers = {f"c{n}": held(f"c{n}", env={"X": "y" * 500_000}) for n in range(20)}
-        told: list[int] = []
+        received: list[int] = []
 
         async def synchronize(pods: Any, containers: Any) -> list[nri.ContainerUpdate]:
-            told.append(len(containers))
+            received.append(len(containers))
             return []
 
         await here.add("x", "10", {}, synchronize=synchronize)
-        assert told == [20]
+        assert received == [20]
 
-    run(story)
+    run(scenario)
 
 
 @pytest.mark.parametrize(
@@ -158,45 +158,45 @@ def test_long_lists_are_told_in_parts() -> None:
     ],
 )
 def test_plugins_with_bad_names_are_refused(name: str, index: str, text: str) -> None:
-    async def story(here: World) -> None:
+    async def scenario(here: FakeRuntime) -> None:
         fault = await NriPlugin(name, index, {}, socket=here.server.socket).run()
         assert fault == TtrpcFault(2, text)
 
-    run(story)
+    run(scenario)
 
 
 def test_a_plugin_that_does_not_register_in_time_is_closed() -> None:
-    async def story(here: World) -> None:
+    async def scenario(here: FakeRuntime) -> None:
         reader, writer = await asyncio.open_unix_connection(str(here.server.socket))
         assert await reader.read() == b""
         writer.close()
 
-    run(story, registration_timeout=0.05)
+    run(scenario, registration_timeout=0.05)
 
 
 def test_events_that_are_none_are_refused() -> None:
-    async def story(here: World) -> None:
+    async def scenario(here: FakeRuntime) -> None:
         for events in (1 << 14, -1):
             plugin = NriPlugin("x", "10", {}, socket=here.server.socket, events=events)
             assert await plugin.run() is None
             assert not plugin.synchronized
             assert here.server.plugins() == ()
 
-    run(story)
+    run(scenario)
 
 
 def test_no_more_plugins_than_there_may_be() -> None:
-    async def story(here: World) -> None:
+    async def scenario(here: FakeRuntime) -> None:
         await here.add("x", "10", {})
         fault = await NriPlugin("y", "20", {}, socket=here.server.socket).run()
         assert fault is not None
         assert fault.kind == "closed"
 
-    run(story, max_plugins=1)
+    run(scenario, max_plugins=1)
 
 
 def test_a_plugin_that_cannot_take_parts_is_refused() -> None:
-    async def story(here: World) -> None:
+    async def scenario(here: FakeRuntime) -> None:
         here.containers = {f"c{n}": held(f"c{n}", env={"X": "y" * 500_000}) for n in range(20)}
         old = OldPlugin(here.server.socket, split=False)
         await old.start()
@@ -204,14 +204,14 @@ def test_a_plugin_that_cannot_take_parts_is_refused() -> None:
         assert here.server.plugins() == ()
         await old.stop()
 
-    run(story)
+    run(scenario)
 
 
 # -- creations
 
 
 def test_adjustments_are_put_together_in_order() -> None:
-    async def story(here: World) -> None:
+    async def scenario(here: FakeRuntime) -> None:
         seen: list[Any] = []
         here.containers = {"other": held("other")}
         late = _adjust(env=[{"key": "B", "value": "9"}, {"key": "-A"}], args=["run"], annotations={"k": "v"})
@@ -243,7 +243,7 @@ def test_adjustments_are_put_together_in_order() -> None:
         assert [request.container.linux.resources.cpu.cpus for request in seen] == ["", "0-1"]
         assert seen[0].pod.name == "web"
 
-    run(story)
+    run(scenario)
 
 
 def _adjust(**fields: Any) -> nri.CreateContainerResponse:
@@ -251,16 +251,16 @@ def _adjust(**fields: Any) -> nri.CreateContainerResponse:
 
 
 def test_without_plugins_nothing_changes() -> None:
-    async def story(here: World) -> None:
+    async def scenario(here: FakeRuntime) -> None:
         assert await create(here) == AdjustedContainer(resources=RESOURCES)
         assert await here.server.update(POD, state(), RESOURCES) == AdjustedContainer(resources=RESOURCES)
         assert await here.server.stopped(POD, state()) == {}
 
-    run(story)
+    run(scenario)
 
 
 def test_a_conflict_fails_the_creation_and_is_undone() -> None:
-    async def story(here: World) -> None:
+    async def scenario(here: FakeRuntime) -> None:
         news: list[Any] = []
         handlers = {
             NriEvent.CREATE_CONTAINER: answering(edits.pin("1")),
@@ -278,11 +278,11 @@ def test_a_conflict_fails_the_creation_and_is_undone() -> None:
         ]
         assert {request.container.id for request in news} == {"c1"}
 
-    run(story)
+    run(scenario)
 
 
 def test_an_error_fails_the_creation_with_its_text() -> None:
-    async def story(here: World) -> None:
+    async def scenario(here: FakeRuntime) -> None:
         await here.add("a", "10", {NriEvent.CREATE_CONTAINER: answering(TtrpcFault(2, "no room for you"))})
         assert await create(here) == RuntimeFault("CreateContainerError", "no room for you")
         assert len(here.server.plugins()) == 1
@@ -291,11 +291,11 @@ def test_an_error_fails_the_creation_with_its_text() -> None:
         assert isinstance(fault, RuntimeFault)
         assert len(fault.message) == 1024
 
-    run(story)
+    run(scenario)
 
 
 def test_a_plugin_that_hangs_is_left_out_from_then_on() -> None:
-    async def story(here: World) -> None:
+    async def scenario(here: FakeRuntime) -> None:
         await here.add("a", "10", {NriEvent.CREATE_CONTAINER: hang})
         await here.add("b", "20", {NriEvent.CREATE_CONTAINER: answering(edits.pin("1"))})
         adjusted = await create(here)
@@ -304,11 +304,11 @@ def test_a_plugin_that_hangs_is_left_out_from_then_on() -> None:
         assert [plugin.name for plugin in here.server.plugins()] == ["b"]
         assert isinstance(await create(here, "c2"), AdjustedContainer)
 
-    run(story, request_timeout=0.4)
+    run(scenario, request_timeout=0.4)
 
 
 def test_a_validator_that_hangs_fails_the_creation() -> None:
-    async def story(here: World) -> None:
+    async def scenario(here: FakeRuntime) -> None:
         # Mask 0 is every event, validation too.
         await here.add("a", "10", {NriEvent.CREATE_CONTAINER: hang}, events=0)
         assert await create(here) == RuntimeFault(
@@ -320,11 +320,11 @@ def test_a_validator_that_hangs_fails_the_creation() -> None:
             "CreateContainerError", "validator plugin 10-b failed: context deadline exceeded"
         )
 
-    run(story, request_timeout=0.4)
+    run(scenario, request_timeout=0.4)
 
 
 def test_validators_see_what_is_to_be_done_and_by_whom() -> None:
-    async def story(here: World) -> None:
+    async def scenario(here: FakeRuntime) -> None:
         seen: list[Any] = []
         verdict = nri.ValidateContainerAdjustmentResponse()
         await here.add("a", "10", {NriEvent.CREATE_CONTAINER: answering(edits.pin("1"))})
@@ -345,11 +345,11 @@ def test_validators_see_what_is_to_be_done_and_by_whom() -> None:
         assert isinstance(fault, RuntimeFault)
         assert fault.message.endswith("reason: too hot")
 
-    run(story)
+    run(scenario)
 
 
 def test_plugins_that_must_be_there() -> None:
-    async def story(here: World) -> None:
+    async def scenario(here: FakeRuntime) -> None:
         assert await create(here) == RuntimeFault(
             "CreateContainerError",
             'validator "00-default-validator" rejected container adjustment,'
@@ -362,22 +362,22 @@ def test_plugins_that_must_be_there() -> None:
         assert isinstance(fault, RuntimeFault)
         assert 'required plugin "gpu" not present' in fault.message
 
-    run(story, required=["cpu"])
+    run(scenario, required=["cpu"])
 
 
 def test_wishes_that_are_not_carried_out_are_told(caplog: pytest.LogCaptureFixture) -> None:
-    async def story(here: World) -> None:
+    async def scenario(here: FakeRuntime) -> None:
         response = _adjust(rlimits=[{"type": "RLIMIT_NOFILE"}], hooks={"prestart": [{"path": "/x"}]})
         await here.add("a", "10", {NriEvent.CREATE_CONTAINER: answering(response)})
         assert isinstance(await create(here), AdjustedContainer)
 
     with caplog.at_level(logging.WARNING):
-        run(story)
+        run(scenario)
     assert "10-a requested unsupported adjustments: hooks, rlimits" in caplog.text
 
 
 def test_an_answer_that_cannot_be_read_fails_the_creation() -> None:
-    async def story(here: World) -> None:
+    async def scenario(here: FakeRuntime) -> None:
         plugin = OldPlugin(here.server.socket, garbage=True)
         await plugin.start()
         await until(lambda: len(here.server.plugins()) == 1)
@@ -386,14 +386,14 @@ def test_an_answer_that_cannot_be_read_fails_the_creation() -> None:
         assert "protocol error" in fault.message
         await plugin.stop()
 
-    run(story)
+    run(scenario)
 
 
 # -- the life of a container
 
 
 def test_events_reach_those_that_asked_for_them() -> None:
-    async def story(here: World) -> None:
+    async def scenario(here: FakeRuntime) -> None:
         news: list[Any] = []
         some: list[Any] = []
         everything = {event: answering(None, news) for event in NriEvent}
@@ -436,11 +436,11 @@ def test_events_reach_those_that_asked_for_them() -> None:
         assert len(some) == 1
         assert server._known == server._pending == {}
 
-    run(story)
+    run(scenario)
 
 
 def test_an_error_of_one_plugin_keeps_no_other_from_its_news() -> None:
-    async def story(here: World) -> None:
+    async def scenario(here: FakeRuntime) -> None:
         news: list[Any] = []
         refusal = answering(TtrpcFault(2, "not mine"))
         await here.add("a", "10", {NriEvent.REMOVE_CONTAINER: refusal, NriEvent.RUN_POD_SANDBOX: refusal})
@@ -450,11 +450,11 @@ def test_an_error_of_one_plugin_keeps_no_other_from_its_news() -> None:
         assert await here.server.sandbox_run(POD) == RuntimeFault("CreatePodSandboxError", "not mine")
         assert len(here.server.plugins()) == 2
 
-    run(story)
+    run(scenario)
 
 
 def test_an_update_is_what_plugins_make_of_it() -> None:
-    async def story(here: World) -> None:
+    async def scenario(here: FakeRuntime) -> None:
         seen: list[Any] = []
         first = nri.UpdateContainerResponse(update=[edits.update("c1", edits.cpu_resources("2"))])
         second = nri.UpdateContainerResponse(
@@ -476,20 +476,20 @@ def test_an_update_is_what_plugins_make_of_it() -> None:
             "UpdateContainerError", 'plugins "30-c" and "10-a" both tried to set CPUSetCPUs'
         )
 
-    run(story)
+    run(scenario)
 
 
 def test_what_a_container_leaves_is_given_to_others() -> None:
-    async def story(here: World) -> None:
+    async def scenario(here: FakeRuntime) -> None:
         response = nri.StopContainerResponse(update=[edits.update("x", edits.cpu_resources("0-3"))])
         await here.add("a", "10", {NriEvent.STOP_CONTAINER: answering(response)})
         assert await here.server.stopped(POD, state()) == {"x": LinuxResources(cpus="0-3")}
 
-    run(story)
+    run(scenario)
 
 
 def test_evictions() -> None:
-    async def story(here: World) -> None:
+    async def scenario(here: FakeRuntime) -> None:
         evict = [nri.ContainerEviction(container_id="x", reason="noisy")]
         create_answer = nri.CreateContainerResponse(evict=evict)
         update_answer = nri.UpdateContainerResponse(evict=evict)
@@ -503,14 +503,14 @@ def test_evictions() -> None:
         await plugin.update_containers([], evict)
         assert here.evicted == [EvictionRequest("x", "noisy", "10-a")] * 3
 
-    run(story)
+    run(scenario)
 
 
 # -- updates that plugins ask for by themselves
 
 
 def test_updates_are_applied_and_failures_told() -> None:
-    async def story(here: World) -> None:
+    async def scenario(here: FakeRuntime) -> None:
         here.containers = {id: held(id) for id in ("a", "b", "c")} | {"e": held("e", ContainerPhase.EXITED)}
         here.faults = {id: RuntimeFault("x", "no") for id in ("b", "c")}
         plugin = await here.add("p", "10", {})
@@ -522,11 +522,11 @@ def test_updates_are_applied_and_failures_told() -> None:
         assert [update.container_id for update in failed] == ["b", "a"]
         assert [id for id, _ in here.applied] == ["a", "b", "c"]
 
-    run(story)
+    run(scenario)
 
 
 def test_an_update_waits_for_the_creation_that_is_under_way() -> None:
-    async def story(here: World) -> None:
+    async def scenario(here: FakeRuntime) -> None:
         here.containers = {"a": held("a")}
         entered, leave = asyncio.Event(), asyncio.Event()
 
@@ -547,11 +547,11 @@ def test_an_update_waits_for_the_creation_that_is_under_way() -> None:
         assert await updating == ()
         assert [id for id, _ in here.applied] == ["a"]
 
-    run(story)
+    run(scenario)
 
 
 def test_an_update_inside_a_handler_ends_with_the_handler() -> None:
-    async def story(here: World) -> None:
+    async def scenario(here: FakeRuntime) -> None:
         here.containers = {"a": held("a")}
         results: list[Any] = []
 
@@ -568,13 +568,13 @@ def test_an_update_inside_a_handler_ends_with_the_handler() -> None:
         await until(lambda: len(results) == 1)
         assert here.applied == [] or isinstance(results[0], TtrpcFault)
 
-    run(story, request_timeout=0.4)
+    run(scenario, request_timeout=0.4)
 
 
 def test_an_update_that_meets_an_update_locks_nothing_up() -> None:
     """A runtime holds a container while hooks are asked about it; a plugin changes the same one meanwhile."""
 
-    async def story(here: World) -> None:
+    async def scenario(here: FakeRuntime) -> None:
         here.containers = {"c1": held("c1")}
         container = asyncio.Lock()
 
@@ -593,11 +593,11 @@ def test_an_update_that_meets_an_update_locks_nothing_up() -> None:
                 assert isinstance(await here.server.update(POD, state(), RESOURCES), AdjustedContainer)
             assert await updating == ()
 
-    run(story)
+    run(scenario)
 
 
 def test_plugins_see_what_updates_have_made_of_a_container() -> None:
-    async def story(here: World) -> None:
+    async def scenario(here: FakeRuntime) -> None:
         news: list[Any] = []
         plugin = await here.add("p", "10", {NriEvent.POST_UPDATE_CONTAINER: answering(None, news)})
         await create(here)
@@ -607,15 +607,15 @@ def test_plugins_see_what_updates_have_made_of_a_container() -> None:
         assert news[0].container.linux.resources.cpu.cpus == "5"
         assert news[0].container.linux.resources.cpu.shares.value == 512
 
-    run(story)
+    run(scenario)
 
 
 def test_a_plugin_that_comes_during_a_creation_hears_of_the_container() -> None:
-    async def story(here: World) -> None:
-        told: list[list[str]] = []
+    async def scenario(here: FakeRuntime) -> None:
+        received: list[list[str]] = []
 
         async def synchronize(pods: Any, containers: Any) -> list[nri.ContainerUpdate]:
-            told.append([container.id for container in containers])
+            received.append([container.id for container in containers])
             return []
 
         await create(here)  # the runtime has not listed it yet
@@ -626,9 +626,9 @@ def test_a_plugin_that_comes_during_a_creation_hears_of_the_container() -> None:
         await here.server.removed(POD, state())
         here.containers = {}
         await here.add("c", "30", {}, synchronize=synchronize)
-        assert told == [["c1"], ["c1"], []]
+        assert received == [["c1"], ["c1"], []]
 
-    run(story)
+    run(scenario)
 
 
 # -- plugins of the older kind
@@ -691,7 +691,7 @@ class OldPlugin:
 
 
 def test_a_plugin_of_the_older_kind_is_told_by_state_changes_for_good() -> None:
-    async def story(here: World) -> None:
+    async def scenario(here: FakeRuntime) -> None:
         plugin = OldPlugin(here.server.socket)
         await plugin.start()
         await until(lambda: len(here.server.plugins()) == 1)
@@ -712,4 +712,4 @@ def test_a_plugin_of_the_older_kind_is_told_by_state_changes_for_good() -> None:
         assert again == TtrpcFault(2, 'plugin "10-old" is registered already')
         await plugin.stop()
 
-    run(story)
+    run(scenario)

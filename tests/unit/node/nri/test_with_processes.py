@@ -14,8 +14,8 @@ from plimsoll.node.cgroups import Cgroups
 from plimsoll.node.nri import NriServer
 from plimsoll.protocols.messages import nri
 from plimsoll.protocols.nri import NriEvent, NriPlugin, edits
-from tests.unit.node.nri.parts import until
-from tests.unit.node.runtime.yard import a_pod, a_yard, kernel_cgroups, shell, state
+from tests.unit.node.nri.fixtures import until
+from tests.unit.node.runtime.runtime_harness import a_pod, kernel_cgroups, runtime_harness, shell, state
 
 
 def _allowed(pid: int) -> str:
@@ -43,9 +43,9 @@ def test_a_process_runs_where_a_plugin_wants_it(cgroups: Cgroups) -> None:
     async def create(request: nri.CreateContainerRequest) -> Any:
         return edits.pin(first)
 
-    async def story() -> None:
-        async with a_yard(cgroups) as yard, yard.runtime() as runtime:
-            server = NriServer(yard.layout.nri, "process", "1", runtime.inventory, runtime.apply)
+    async def scenario() -> None:
+        async with runtime_harness(cgroups) as harness, harness.runtime() as runtime:
+            server = NriServer(harness.layout.nri, "process", "1", runtime.inventory, runtime.apply)
             runtime.hooks = server
             await server.start()
             plugin = NriPlugin("pin", "10", {NriEvent.CREATE_CONTAINER: create}, socket=server.socket)
@@ -68,4 +68,4 @@ def test_a_process_runs_where_a_plugin_wants_it(cgroups: Cgroups) -> None:
                 await asyncio.gather(serving, return_exceptions=True)
                 await server.stop()
 
-    asyncio.run(story())
+    asyncio.run(scenario())

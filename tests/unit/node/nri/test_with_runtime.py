@@ -16,7 +16,7 @@ from plimsoll.node.runtime import SimulatedRuntime
 from plimsoll.protocols.messages import nri
 from plimsoll.protocols.nri import NriEvent, NriPlugin, edits
 from plimsoll.protocols.ttrpc import TtrpcFault
-from tests.unit.node.nri.parts import PLAN, POD, SPEC, until
+from tests.unit.node.nri.fixtures import PLAN, POD, SPEC, until
 
 
 class Pinning:
@@ -67,7 +67,7 @@ class Pinning:
 
 
 def test_containers_get_the_cpus_a_plugin_gives_them() -> None:
-    async def story(folder: Path) -> None:
+    async def scenario(folder: Path) -> None:
         runtime = SimulatedRuntime()
         server = NriServer(folder / "s", "none", "1", runtime.inventory, runtime.apply)
         runtime.hooks = server
@@ -113,6 +113,6 @@ def test_containers_get_the_cpus_a_plugin_gives_them() -> None:
 
     path = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
     try:
-        asyncio.run(story(path))
+        asyncio.run(scenario(path))
     finally:
         shutil.rmtree(path)

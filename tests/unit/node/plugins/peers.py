@@ -166,7 +166,7 @@ class Peer:
                 await server.stop(grace)
                 path.unlink(missing_ok=True)
 
-    async def tell_health(self, *devices: dict[str, Any]) -> None:
+    async def send_health(self, *devices: dict[str, Any]) -> None:
         self.health = list(devices)
         for queue in self.streams:
             queue.put_nowait(self.health)
@@ -233,13 +233,13 @@ class Peer:
         return watch
 
 
-def run(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
+def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """A story that may not hang, and after which no peer is left."""
 
     async def bounded() -> None:
         try:
             async with asyncio.timeout(30):
-                await story()
+                await scenario()
         finally:
             while _PEERS:
                 await _PEERS.pop().stop()

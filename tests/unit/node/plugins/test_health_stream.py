@@ -30,36 +30,36 @@ def report(health: int, message: str = "", device: str = "dev-0", **more: Any) -
 
 @pytest.mark.parametrize("version", [HEALTH, HEALTH_ALPHA])
 def test_health_is_followed_in_both_versions(version: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with node() as (layout, plugins):
             changes: list[HealthStatus | None] = []
             plugins.on_change = lambda: changes.append(plugins.health(DRIVER, "pool", "dev-0"))
             peer = await Peer(layout, versions=[V1, version]).start()
-            await peer.tell_health(report(1))
+            await peer.send_health(report(1))
             await until(lambda: plugins.health(DRIVER, "pool", "dev-0") == HealthStatus("Healthy"))
-            await peer.tell_health(report(2, "too hot"))
+            await peer.send_health(report(2, "too hot"))
             hot = HealthStatus("Unhealthy", "too hot")
             await until(lambda: plugins.health(DRIVER, "pool", "dev-0") == hot)
             assert changes[-1] == hot
             assert plugins.health(DRIVER, "pool", "other") == HealthStatus("Unknown")
             assert plugins.health("other.example.com", "pool", "dev-0") is None
             notified = len(changes)
-            await peer.tell_health(report(2, "too hot"), report(1, device="dev-1"))
+            await peer.send_health(report(2, "too hot"), report(1, device="dev-1"))
             await until(lambda: plugins.health(DRIVER, "pool", "dev-1") == HealthStatus("Healthy"))
-            await peer.tell_health(report(2, "too hot"))  # nothing new
+            await peer.send_health(report(2, "too hot"))  # nothing new
             await asyncio.sleep(0.2)
             assert len(changes) == notified + 1
             await peer.stop()
             await until(lambda: plugins.health(DRIVER, "pool", "dev-0") is None)
 
-    run(story)
+    run(scenario)
 
 
 def test_a_stream_that_ends_is_begun_again() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with node() as (layout, plugins):
             peer = await Peer(layout, versions=[V1, HEALTH]).start()
-            await peer.tell_health(report(1))
+            await peer.send_health(report(1))
             for ending in (None, b"\xff\xff\xff\x01"):  # in good order; with what is no message
                 (stream,) = await until(lambda: list(peer.streams))
                 await until(lambda: plugins.health(DRIVER, "pool", "dev-0") == HealthStatus("Healthy"))
@@ -72,15 +72,15 @@ def test_a_stream_that_ends_is_begun_again() -> None:
             await peer.serve()
             await until(lambda: plugins.health(DRIVER, "pool", "dev-0") == HealthStatus("Healthy"))
 
-    run(story)
+    run(scenario)
 
 
 def test_what_is_not_said_again_runs_out() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         now = [0.0]
         async with node(monotonic=lambda: now[0]) as (layout, plugins):
             peer = await Peer(layout, versions=[V1, HEALTH]).start()
-            await peer.tell_health(report(1), report(1, device="slow", health_check_timeout_seconds=300))
+            await peer.send_health(report(1), report(1, device="slow", health_check_timeout_seconds=300))
             await until(lambda: plugins.health(DRIVER, "pool", "slow") == HealthStatus("Healthy"))
             changes: list[float] = []
             plugins.on_change = lambda: changes.append(now[0])
@@ -92,11 +92,11 @@ def test_what_is_not_said_again_runs_out() -> None:
             await until(lambda: changes)
             assert changes == [31.0]
 
-    run(story)
+    run(scenario)
 
 
 def test_a_driver_that_has_no_health_after_all_is_not_asked_again() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with node() as (layout, plugins):
             peer = Peer(layout, versions=[V1])
             await peer.serve()  # without the service
@@ -107,20 +107,20 @@ def test_a_driver_that_has_no_health_after_all_is_not_asked_again() -> None:
             await peer.stop()
             await until(lambda: not plugins.drivers())
             await peer.start()
-            await peer.tell_health(report(1))
+            await peer.send_health(report(1))
             await until(lambda: plugins.health(DRIVER, "pool", "dev-0") == HealthStatus("Healthy"))
 
-    run(story)
+    run(scenario)
 
 
 def test_the_end_of_one_stream_leaves_what_others_say() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with node() as (layout, plugins):
             old = await Peer(layout, versions=[V1, HEALTH], instance="old").start()
-            await old.tell_health(report(2, "old"), report(2, "old", device="dev-1"))
+            await old.send_health(report(2, "old"), report(2, "old", device="dev-1"))
             await until(lambda: plugins.health(DRIVER, "pool", "dev-0") == HealthStatus("Unhealthy", "old"))
             new = await Peer(layout, versions=[V1, HEALTH], instance="new").start()
-            await new.tell_health(report(1))
+            await new.send_health(report(1))
             await until(lambda: plugins.health(DRIVER, "pool", "dev-0") == HealthStatus("Healthy"))
             assert plugins.health(DRIVER, "pool", "dev-1") == HealthStatus("Unhealthy", "old")
             await old.stop()
@@ -128,21 +128,21 @@ def test_the_end_of_one_stream_leaves_what_others_say() -> None:
             assert plugins.health(DRIVER, "pool", "dev-0") == HealthStatus("Healthy")
             assert plugins.health(DRIVER, "pool", "dev-1") == HealthStatus("Unknown")
 
-    run(story)
+    run(scenario)
 
 
 def test_a_flood_does_not_drown_the_calls() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with node(QUICK) as (layout, plugins):
             peer = await Peer(layout, versions=[V1, HEALTH]).start()
             await registered(plugins)
             await until(lambda: peer.streams)
             many = [report(1 + place % 2, "x" * 900, f"dev-{place}") for place in range(1000)]
             for _ in range(30):
-                await peer.tell_health(*many)
+                await peer.send_health(*many)
             loop = asyncio.get_running_loop()
             start = loop.time()
             assert await plugins.unprepare(DRIVER, [claim("a")]) == {"uid-a": None}
             assert loop.time() - start < 3
 
-    run(story)
+    run(scenario)

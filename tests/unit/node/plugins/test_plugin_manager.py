@@ -23,7 +23,7 @@ from tests.unit.node.plugins.peers import (
 
 
 def test_a_driver_registers_prepares_and_releases() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         registry = CollectorRegistry()
         async with node(metrics=DraMetrics(registry), clock=lambda: 1234.5) as (layout, plugins):
             changes: list[int] = []
@@ -55,11 +55,11 @@ def test_a_driver_registers_prepares_and_releases() -> None:
             )
             assert f"dra_grpc_operations_duration_seconds_count{{{labels}}} 1.0" in shown
 
-    run(story)
+    run(scenario)
 
 
 def test_a_claim_named_twice_is_asked_for_once() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with node() as (layout, plugins):
             peer = await Peer(layout).start()
             await registered(plugins)
@@ -67,11 +67,11 @@ def test_a_claim_named_twice_is_asked_for_once() -> None:
             assert peer.calls == [("prepare", "v1", ("a",))]
             await peer.stop()
 
-    run(story)
+    run(scenario)
 
 
 def test_drivers_that_are_not_there() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with node() as (_, plugins):
             for name, text in (
                 ("none.example.com", "DRA driver none.example.com is not registered"),
@@ -81,11 +81,11 @@ def test_drivers_that_are_not_there() -> None:
                 assert await plugins.prepare(name, [claim("a")]) == {"uid-a": fault}
                 assert await plugins.unprepare(name, [claim("a")]) == {"uid-a": fault}
 
-    run(story)
+    run(scenario)
 
 
 def test_a_driver_restarts_with_the_same_sockets() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with node() as (layout, plugins):
             peer = await Peer(layout).start()
             await registered(plugins)
@@ -97,13 +97,13 @@ def test_a_driver_restarts_with_the_same_sockets() -> None:
                 await registered(plugins)
                 assert await plugins.prepare(DRIVER, [claim("a")]) == {"uid-a": device()}
 
-    run(story)
+    run(scenario)
 
 
 def test_a_driver_restarts_without_a_trace_of_it_in_the_registration_folder() -> None:
     """Only the driver's own socket went and came back: the connection is made again."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with node() as (layout, plugins):
             peer = await Peer(layout).start()
             await registered(plugins)
@@ -119,11 +119,11 @@ def test_a_driver_restarts_without_a_trace_of_it_in_the_registration_folder() ->
             assert len(peer.notified) == 1
             await peer.stop()
 
-    run(story)
+    run(scenario)
 
 
 def test_a_rolling_update() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with node() as (layout, plugins):
             old = await Peer(layout, instance="old").start()
             await registered(plugins)
@@ -142,11 +142,11 @@ def test_a_rolling_update() -> None:
             assert await plugins.prepare(DRIVER, [claim("a")]) == {"uid-a": device("new")}
             await new.stop()
 
-    run(story)
+    run(scenario)
 
 
 def test_a_driver_goes_away_in_the_middle_of_a_call() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with node() as (layout, plugins):
             peer = await Peer(layout).start()
             await registered(plugins)
@@ -158,11 +158,11 @@ def test_a_driver_goes_away_in_the_middle_of_a_call() -> None:
             assert isinstance(response, DriverFault)
             assert response.kind == "broken"
 
-    run(story)
+    run(scenario)
 
 
 def test_a_driver_that_leaves_may_finish_its_answer() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with node() as (layout, plugins):
             peer = await Peer(layout).start()
             await registered(plugins)
@@ -176,11 +176,11 @@ def test_a_driver_that_leaves_may_finish_its_answer() -> None:
             assert await call == {"uid-a": device()}
             await peer.stop()
 
-    run(story)
+    run(scenario)
 
 
 def test_stopping_ends_calls_under_way() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with node() as (layout, plugins):
             peer = await Peer(layout).start()
             await registered(plugins)
@@ -195,11 +195,11 @@ def test_stopping_ends_calls_under_way() -> None:
             peer.delay = 0
             await peer.stop()
 
-    run(story)
+    run(scenario)
 
 
 def test_a_caller_that_is_cancelled_is() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with node() as (layout, plugins):
             peer = await Peer(layout).start()
             await registered(plugins)
@@ -211,11 +211,11 @@ def test_a_caller_that_is_cancelled_is() -> None:
                 await call
             await peer.stop()
 
-    run(story)
+    run(scenario)
 
 
 def test_a_driver_that_answers_late() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         registry = CollectorRegistry()
         async with node(PluginTiming(scan=0.02, call=0.4), metrics=DraMetrics(registry)) as (layout, plugins):
             peer = await Peer(layout).start()
@@ -235,11 +235,11 @@ def test_a_driver_that_answers_late() -> None:
             await peer.stop()
         assert 'grpc_status_code="DeadlineExceeded"' in page(registry).decode()
 
-    run(story)
+    run(scenario)
 
 
 def test_answers_that_are_no_answers() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with node() as (layout, plugins):
             peer = await Peer(layout).start()
             await registered(plugins)
@@ -262,11 +262,11 @@ def test_answers_that_are_no_answers() -> None:
                     assert part in fault.message
             await peer.stop()
 
-    run(story)
+    run(scenario)
 
 
 def test_a_driver_that_stays_away_is_told_once() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with node() as (layout, plugins):
             gone: list[str] = []
 
@@ -287,11 +287,11 @@ def test_a_driver_that_stays_away_is_told_once() -> None:
             await asyncio.sleep(0.3)
             assert gone == [DRIVER, DRIVER]
 
-    run(story)
+    run(scenario)
 
 
 def test_a_driver_that_is_back_in_time_is_not_gone() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with node(PluginTiming(scan=0.02, gone=3.0)) as (layout, plugins):
             gone: list[str] = []
 
@@ -309,11 +309,11 @@ def test_a_driver_that_is_back_in_time_is_not_gone() -> None:
             await peer.stop()
             assert gone == []
 
-    run(story)
+    run(scenario)
 
 
 def test_cleaning_up_ends_when_the_driver_is_back() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with node() as (layout, plugins):
             ends: list[str] = []
 
@@ -333,11 +333,11 @@ def test_cleaning_up_ends_when_the_driver_is_back() -> None:
             await until(lambda: ends)
             await peer.stop()
 
-    run(story)
+    run(scenario)
 
 
 def test_what_listeners_do_wrong_stays_with_them(caplog: pytest.LogCaptureFixture) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with node() as (layout, plugins):
 
             def on_change() -> None:
@@ -355,5 +355,5 @@ def test_what_listeners_do_wrong_stays_with_them(caplog: pytest.LogCaptureFixtur
             await registered(plugins)
             await peer.stop()
 
-    run(story)
+    run(scenario)
     assert "a bug of the listener" in caplog.text

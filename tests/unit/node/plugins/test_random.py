@@ -34,7 +34,7 @@ def serving(instances: list[Instance]) -> Instance | None:
 def test_calls_go_where_the_model_says(seed: int) -> None:
     chance = random.Random(seed)
 
-    async def story() -> None:
+    async def scenario() -> None:
         with short_folder() as folder:
             layout = Layout(folder)
             instances = [Instance(Peer(layout, instance=name)) for name in ("one", "two", "three")]
@@ -60,7 +60,7 @@ def test_calls_go_where_the_model_says(seed: int) -> None:
             finally:
                 await plugins.stop()
 
-    run(story)
+    run(scenario)
 
 
 async def agreed(plugins: PluginManager, instances: list[Instance]) -> None:

@@ -29,7 +29,7 @@ from tests.unit.node.plugins.peers import (
 
 
 def test_an_endpoint_is_not_taken_over() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with node() as (layout, plugins):
             first = await Peer(layout).start()
             await registered(plugins)
@@ -47,11 +47,11 @@ def test_an_endpoint_is_not_taken_over() -> None:
             await thief.stop()
             await first.stop()
 
-    run(story)
+    run(scenario)
 
 
 def test_a_plugin_of_the_older_version() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with node() as (layout, plugins):
             peer = await Peer(layout, versions=[BETA]).start()
             await registered(plugins)
@@ -61,7 +61,7 @@ def test_a_plugin_of_the_older_version() -> None:
             assert {version for _, version, _ in peer.calls} == {"v1beta1"}
             await peer.stop()
 
-    run(story)
+    run(scenario)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_a_plugin_of_the_older_version() -> None:
     ],
 )
 def test_plugins_are_told_why_not(options: dict[str, str], text: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with node() as (layout, plugins):
             peer = Peer(layout, socket="peer.sock", **options)
             await peer.register()
@@ -102,11 +102,11 @@ def test_plugins_are_told_why_not(options: dict[str, str], text: str) -> None:
             await peer.stop()
             await until(lambda: not plugins.refused())
 
-    run(story)
+    run(scenario)
 
 
 def test_a_plugin_that_does_not_want_to_hear_it_is_not_registered() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with node() as (layout, plugins):
             peer = await Peer(layout).start()
             peer.notify_fails = True
@@ -117,11 +117,11 @@ def test_a_plugin_that_does_not_want_to_hear_it_is_not_registered() -> None:
             await until(lambda: not plugins.refused())
             await peer.stop()
 
-    run(story)
+    run(scenario)
 
 
 def test_a_plugin_that_says_nothing_for_too_long() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with node(PluginTiming(scan=0.02, info=0.1, retry=0.05)) as (layout, plugins):
             peer = Peer(layout)
             peer.info_delay = 3
@@ -133,11 +133,11 @@ def test_a_plugin_that_says_nothing_for_too_long() -> None:
             await registered(plugins)
             await peer.stop()
 
-    run(story)
+    run(scenario)
 
 
 def test_an_agent_that_restarts_finds_all_drivers_again() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         with short_folder() as folder:
             layout = Layout(folder)
             peers = [await Peer(layout, f"d{place}.example.com").start() for place in range(4)]
@@ -153,11 +153,11 @@ def test_an_agent_that_restarts_finds_all_drivers_again() -> None:
             for peer in peers:
                 await peer.stop()
 
-    run(story)
+    run(scenario)
 
 
 def test_the_newest_socket_wins_after_a_restart() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         with short_folder() as folder:
             layout = Layout(folder)
             names = ["z", "m", "a", "k"]
@@ -177,11 +177,11 @@ def test_the_newest_socket_wins_after_a_restart() -> None:
             for peer in peers:
                 await peer.stop()
 
-    run(story)
+    run(scenario)
 
 
 def test_strange_things_in_the_registration_folder() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with node() as (layout, plugins):
             folder = layout.registry
             (folder / "a file").write_text("no socket")
@@ -208,11 +208,11 @@ def test_strange_things_in_the_registration_folder() -> None:
             for peer in (unexpected, below, linked, hidden, deep):
                 await peer.stop()
 
-    run(story)
+    run(scenario)
 
 
 def test_a_socket_whose_path_is_too_long() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with node() as (layout, plugins):
             long = layout.registry / ("x" * 90)
             with socket.socket(socket.AF_UNIX) as server:
@@ -222,11 +222,11 @@ def test_a_socket_whose_path_is_too_long() -> None:
                 await until(lambda: plugins.refused())
             assert "at most 107 bytes" in plugins.refused()[long]
 
-    run(story)
+    run(scenario)
 
 
 def test_a_socket_nobody_listens_on_is_tried_again() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with node(PluginTiming(scan=0.02, dial=0.1, retry=0.05)) as (layout, plugins):
             peer = Peer(layout)
             with socket.socket(socket.AF_UNIX) as left:
@@ -237,7 +237,7 @@ def test_a_socket_nobody_listens_on_is_tried_again() -> None:
             await registered(plugins)
             await peer.stop()
 
-    run(story)
+    run(scenario)
 
 
 def test_folders_that_cannot_be_made(tmp_path: Path) -> None:
@@ -247,11 +247,11 @@ def test_folders_that_cannot_be_made(tmp_path: Path) -> None:
 
 
 def test_the_first_known_version_of_the_plugins_list() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with node() as (layout, plugins):
             peer = await Peer(layout, versions=["v2.DRAPlugin", BETA, V1]).start()
             await registered(plugins)
             assert plugins.drivers()[0].version == "v1beta1"
             await peer.stop()
 
-    run(story)
+    run(scenario)

@@ -54,7 +54,7 @@ def test_the_registry_is_as_a_plain_list(steps: list[tuple[object, ...]]) -> Non
     registry = Registry()
     plain: dict[int, list[object]] = {}  # rank -> driver, endpoint, connected
     since: dict[str, float] = {}  # driver -> when it was first seen without a connection
-    told: set[str] = set()
+    notified: set[str] = set()
     now = 0.0
     for step in steps:
         match step:
@@ -86,17 +86,17 @@ def test_the_registry_is_as_a_plain_list(steps: list[tuple[object, ...]]) -> Non
             assert [found.rank for found in registry.of(driver)] == sorted(own, reverse=True)
             if linked:
                 since.pop(driver, None)
-                told.discard(driver)
+                notified.discard(driver)
             elif own:
                 since.setdefault(driver, now)
-            if driver in told and not own:
-                told.discard(driver)
+            if driver in notified and not own:
+                notified.discard(driver)
                 del since[driver]
-            if driver not in told and now - since.get(driver, now) >= 30:
+            if driver not in notified and now - since.get(driver, now) >= 30:
                 due.append(driver)
-                told.add(driver)
+                notified.add(driver)
                 if not own:
-                    told.discard(driver)
+                    notified.discard(driver)
                     del since[driver]
         assert list(registry.gone(now, 30)) == due
         assert list(registry.gone(now, 30)) == []

@@ -21,7 +21,7 @@ NAMESPACE = "default"
 
 
 @dataclass
-class Node(PodResourcesSource):
+class FakeNode(PodResourcesSource):
     """State of a node, by (UID of a pod, name of a container)."""
 
     known: list[Pod] = field(default_factory=list)

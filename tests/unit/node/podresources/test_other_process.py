@@ -12,7 +12,7 @@ from typing import Any
 from plimsoll.node.claim_info import PreparedDevice
 from plimsoll.node.podresources import Allocatable, MemoryBlock, PodResourcesServer, RateLimit
 
-from .sources import DRIVER, Node, make_claim, make_pod, short_folder
+from .sources import DRIVER, FakeNode, make_claim, make_pod, short_folder
 
 AGENT = """
 import json, sys
@@ -63,7 +63,7 @@ async def _run(*command: str, folder: Path) -> str:
 
 
 def test_an_agent_made_of_the_public_proto_alone() -> None:
-    node = Node(of_node=Allocatable((0, 1, 2), (MemoryBlock("memory", 2**33, (0,)),)))
+    node = FakeNode(of_node=Allocatable((0, 1, 2), (MemoryBlock("memory", 2**33, (0,)),)))
     pod = node.add(make_pod("train", {"app": ["gpus"], "log": []}))
     node.add(make_pod("plain"))
     node.add(make_pod("done"))
@@ -77,7 +77,7 @@ def test_an_agent_made_of_the_public_proto_alone() -> None:
         )
     )
 
-    async def story() -> dict[str, Any]:
+    async def scenario() -> dict[str, Any]:
         with short_folder() as folder:
             proto = files("plimsoll.protocols.proto").joinpath("podresources_v1.proto").read_text()
             (folder / "agent_v1.proto").write_text(proto)
@@ -92,13 +92,13 @@ def test_an_agent_made_of_the_public_proto_alone() -> None:
                 out = await _run(sys.executable, "agent.py", str(server.path), folder=folder)
             finally:
                 await server.stop()
-            told = json.loads(out)
-            assert isinstance(told, dict)
-            return told
+            report = json.loads(out)
+            assert isinstance(report, dict)
+            return report
 
-    told = asyncio.run(story())
+    report = asyncio.run(scenario())
     row = ["train", "app", [1, 2], "gpus", DRIVER, "pool"]
-    assert told == {
+    assert report == {
         "pods": ["train", "plain"],
         "seen": [
             [*row, "gpu-0", "s", [f"{DRIVER}/gpu=0"]],

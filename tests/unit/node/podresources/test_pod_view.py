@@ -16,21 +16,21 @@ from plimsoll.node.podresources.pod_view import (
 from plimsoll.node.podresources.source import Allocatable, MemoryBlock
 from plimsoll.protocols.messages import podresources_v1 as v1
 
-from .sources import DRIVER, NAMESPACE, Node, make_claim, make_pod
+from .sources import DRIVER, NAMESPACE, FakeNode, make_claim, make_pod
 
 ALL = PodResourcesGates()
 
 
-def _view(pod: Pod, node: Node, gates: PodResourcesGates) -> PodResourcesView:
+def _view(pod: Pod, node: FakeNode, gates: PodResourcesGates) -> PodResourcesView:
     return view_pod(pod, collect_resources(pod, node, gates), gates)
 
 
-def _claims(node: Node, place: int = 0, gates: PodResourcesGates = ALL) -> list[v1.DynamicResource]:
+def _claims(node: FakeNode, place: int = 0, gates: PodResourcesGates = ALL) -> list[v1.DynamicResource]:
     return list(build_pod_message(_view(node.known[0], node, gates)).containers[place].dynamic_resources)
 
 
 def test_each_device_has_its_own_cdi_ids() -> None:
-    node = Node()
+    node = FakeNode()
     node.add(make_pod("p", {"app": ["a"]}))
     first = PreparedDevice("pool", "gpu-0", cdi=("x/gpu=0", "x/common=all"))
     second = PreparedDevice("pool", "gpu-1", cdi=("x/gpu=1",))
@@ -47,7 +47,7 @@ def test_each_device_has_its_own_cdi_ids() -> None:
 
 
 def test_claims_come_in_the_order_of_the_pod_not_of_the_container() -> None:
-    node = Node()
+    node = FakeNode()
     node.add(make_pod("p", {"one": ["b", "a"], "two": ["c", "a", "b"]}))
     for name in "abc":
         node.prepare(make_claim(name))
@@ -55,7 +55,7 @@ def test_claims_come_in_the_order_of_the_pod_not_of_the_container() -> None:
 
 
 def test_one_unknown_claim_hides_all_of_a_container() -> None:
-    node = Node()
+    node = FakeNode()
     node.add(make_pod("p", {"one": ["a"], "two": ["a", "b"]}))
     node.prepare(make_claim("a"))
     assert [c.claim_name for c in _claims(node, 0)] == ["a"]
@@ -63,7 +63,7 @@ def test_one_unknown_claim_hides_all_of_a_container() -> None:
 
 
 def test_a_claim_is_listed_before_its_driver_has_answered() -> None:
-    node = Node()
+    node = FakeNode()
     node.add(make_pod("p", {"app": ["a"]}))
     node.prepare(ClaimInfo(ClaimRef(NAMESPACE, "a", "u"), drivers={DRIVER: ()}))
     (claim,) = _claims(node)
@@ -81,7 +81,7 @@ def test_claims_from_templates() -> None:
     statuses = {"resourceClaimStatuses": [made, {"name": "u"}]}
     pod = make_pod("p", {"app": ["t", "u"]}, claims=entries, status=statuses)
     assert claim_names(pod, pod.spec.containers[0]) == ("p-t-1",), "u asks for nothing"
-    node = Node()
+    node = FakeNode()
     node.add(pod)
     assert _claims(node) == []
     node.prepare(make_claim("p-t-1"))
@@ -91,7 +91,7 @@ def test_claims_from_templates() -> None:
 def test_the_claim_of_extended_resources_comes_last() -> None:
     mapping = {"containerName": "one", "resourceName": "example.com/gpu", "requestName": "c0r0"}
     status = {"extendedResourceClaimStatus": {"requestMappings": [mapping], "resourceClaimName": "a-ext"}}
-    node = Node()
+    node = FakeNode()
     node.add(make_pod("p", {"one": ["b"], "two": ["b"]}, status=status))
     for name in ("a-ext", "b"):
         node.prepare(make_claim(name))
@@ -101,7 +101,7 @@ def test_the_claim_of_extended_resources_comes_last() -> None:
 
 
 def test_what_a_pod_shares_among_its_containers() -> None:
-    node = Node()
+    node = FakeNode()
     pod = node.add(make_pod("p"))
     node.pod_cpus[pod.metadata.uid] = (4, 5)
     message = build_pod_message(_view(pod, node, ALL))

@@ -43,7 +43,7 @@ CAPACITY: ResourceList = {"cpu": Quantity.of(8), "memory": Quantity.of(1 << 30)}
 
 
 @dataclass
-class Node:
+class FakeNode:
     runtime: Pinned = field(default_factory=Pinned)
     machine: Machine = field(default_factory=lambda: Machine(capacity=CAPACITY, cpus=tuple(range(8))))
     reservations: Reservations = field(default_factory=Reservations)
@@ -68,19 +68,19 @@ class Node:
 def test_cpus_that_one_container_alone_has(
     others: tuple[ContainerInfo, ...], expected: tuple[int, ...]
 ) -> None:
-    node = Node()
+    node = FakeNode()
     node.runtime.states = (state("p", "c", "2-3"), *others)
     assert node.pod_resources_provider().cpus_of(pod("p", "c"), Container(name="c")) == expected
 
 
 def test_a_container_that_is_not_pinned_has_no_cpus_of_its_own() -> None:
-    node = Node()
+    node = FakeNode()
     node.runtime.states = (state("p", "c", ""),)
     assert node.pod_resources_provider().cpus_of(pod("p", "c"), Container(name="c")) == ()
 
 
 def test_pins_are_looked_up_again_when_something_has_changed() -> None:
-    node = Node()
+    node = FakeNode()
     node.runtime.states = (state("p", "c", "2-3"),)
     pod_resources_provider = node.pod_resources_provider()
     before = pod_resources_provider.revision()
@@ -92,7 +92,7 @@ def test_pins_are_looked_up_again_when_something_has_changed() -> None:
 
 
 def test_allocatable_leaves_out_reserved_cpus_and_tells_memory_by_node() -> None:
-    node = Node(reservations=Reservations(cpus=(0, 1)))
+    node = FakeNode(reservations=Reservations(cpus=(0, 1)))
     node.machine = Machine(
         capacity=CAPACITY,
         cpus=tuple(range(4)),

@@ -25,7 +25,7 @@ from plimsoll.node.podresources.source import MemoryBlock, PluginDevices
 from plimsoll.protocols.messages import podresources_v1 as v1
 from plimsoll.protocols.messages import podresources_v1alpha1 as v1alpha1
 
-from .sources import NAMESPACE, Node, make_claim, make_pod
+from .sources import NAMESPACE, FakeNode, make_claim, make_pod
 
 NAMES = st.sampled_from(["p", "q", "r"])
 CLAIMS = st.sampled_from(["a", "b", "c"])
@@ -47,16 +47,16 @@ BLOCK = MemoryBlock("memory", 5, (0,))
 CPUS = st.lists(st.integers(0, 300), max_size=4).map(tuple)
 
 
-def _view(pod: Pod, node: Node, gates: PodResourcesGates) -> PodResourcesView:
+def _view(pod: Pod, node: FakeNode, gates: PodResourcesGates) -> PodResourcesView:
     return view_pod(pod, collect_resources(pod, node, gates), gates)
 
 
-def _add(node: Node, pod: Pod) -> None:
+def _add(node: FakeNode, pod: Pod) -> None:
     node.known = [known for known in node.known if known.metadata.uid != pod.metadata.uid]
     node.add(pod)
 
 
-def _changes() -> st.SearchStrategy[Callable[[Node], object]]:
+def _changes() -> st.SearchStrategy[Callable[[FakeNode], object]]:
     uids = st.sampled_from(["1", "2", "3", "4"])
     return st.one_of(
         PODS.map(lambda pod: lambda node: _add(node, pod)),
@@ -76,9 +76,9 @@ def _changes() -> st.SearchStrategy[Callable[[Node], object]]:
 
 @given(st.lists(_changes(), max_size=12), st.booleans(), st.booleans())
 def test_list_get_and_the_naive_reply_agree(
-    changes: list[Callable[[Node], object]], active_only: bool, claims: bool
+    changes: list[Callable[[FakeNode], object]], active_only: bool, claims: bool
 ) -> None:
-    node, gates = Node(), PodResourcesGates(claims=claims)
+    node, gates = FakeNode(), PodResourcesGates(claims=claims)
     answers = ResponseCache(node, gates, active_only=active_only)
     for change in [lambda node: None, *changes]:
         change(node)
@@ -104,7 +104,7 @@ def test_list_get_and_the_naive_reply_agree(
 
 
 def test_one_change_makes_one_message() -> None:
-    node = Node()
+    node = FakeNode()
     for number in range(110):
         node.prepare(make_claim(f"c{number}", PreparedDevice("pool", "d")))
         node.add(make_pod(f"p{number}", {"app": [f"c{number}"]}))

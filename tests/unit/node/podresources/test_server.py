@@ -22,7 +22,7 @@ from plimsoll.protocols import rpc
 from plimsoll.protocols.messages import podresources_v1 as v1
 from plimsoll.protocols.messages import podresources_v1alpha1 as v1alpha1
 
-from .sources import DRIVER, NAMESPACE, Node, make_claim, make_pod, short_folder
+from .sources import DRIVER, NAMESPACE, FakeNode, make_claim, make_pod, short_folder
 
 LIST = rpc.method_of(v1.DESCRIPTOR, "PodResourcesLister", "List")
 GET = rpc.method_of(v1.DESCRIPTOR, "PodResourcesLister", "Get")
@@ -59,7 +59,7 @@ class Caller:
 
 
 @asynccontextmanager
-async def serving(node: Node, **settings: Any) -> AsyncIterator[tuple[Caller, PodResourcesServer]]:
+async def serving(node: FakeNode, **settings: Any) -> AsyncIterator[tuple[Caller, PodResourcesServer]]:
     settings.setdefault("limit", None)
     with short_folder() as folder:
         server = PodResourcesServer(folder / "pod-resources" / "kubelet.sock", node, **settings)
@@ -79,8 +79,8 @@ async def refused(call: Any) -> tuple[str, str]:
 
 
 def test_get_with_several_containers() -> None:
-    async def story() -> None:
-        node = Node()
+    async def scenario() -> None:
+        node = FakeNode()
         pod = node.add(
             make_pod("p", {"one": ["a"], "two": ["a", "b"], "three": []}, sidecars=["log"], inits=["i"])
         )
@@ -109,12 +109,12 @@ def test_get_with_several_containers() -> None:
         assert (two.memory[0].memory_type, two.memory[0].size) == ("memory", 1 << 30)
         assert [n.ID for n in two.memory[0].topology.nodes] == [0]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_pods_without_exclusive_resources_are_listed_too() -> None:
-    async def story() -> None:
-        node = Node()
+    async def scenario() -> None:
+        node = FakeNode()
         node.add(make_pod("p"))
         async with serving(node) as (caller, _):
             found = await caller.get("p")
@@ -123,7 +123,7 @@ def test_pods_without_exclusive_resources_are_listed_too() -> None:
             assert app == v1.ContainerResources(name="app")
             assert await caller.all() == [found]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize(
@@ -131,8 +131,8 @@ def test_pods_without_exclusive_resources_are_listed_too() -> None:
     [("q", NAMESPACE), ("p", "other"), ("p", ""), ("", ""), ("p/", NAMESPACE), ("é", "ü")],
 )
 def test_unknown_pods(name: str, namespace: str) -> None:
-    async def story() -> None:
-        node = Node()
+    async def scenario() -> None:
+        node = FakeNode()
         node.add(make_pod("p"))
         async with serving(node) as (caller, server):
             code, text = await refused(caller.get(name, namespace))
@@ -140,12 +140,12 @@ def test_unknown_pods(name: str, namespace: str) -> None:
             assert server.metrics.errors["get", "v1"] == 1
             assert (await caller.get("p")).name == "p"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_terminated_pods() -> None:
-    async def story() -> None:
-        node = Node()
+    async def scenario() -> None:
+        node = FakeNode()
         node.add(make_pod("p"))
         node.add(make_pod("done"))
         node.end("uid-done")
@@ -158,12 +158,12 @@ def test_terminated_pods() -> None:
             assert [p.name for p in await caller.all()] == ["p", "done"]
             assert (await refused(caller.get("done")))[0] == "UNKNOWN"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_pod_that_took_the_name_of_one_that_ended() -> None:
-    async def story() -> None:
-        node = Node()
+    async def scenario() -> None:
+        node = FakeNode()
         node.add(make_pod("p", uid="old"))
         node.add(make_pod("p", {"new": []}, uid="new"))
         for ended in ("old", "new"):
@@ -174,12 +174,12 @@ def test_a_pod_that_took_the_name_of_one_that_ended() -> None:
                 assert [c.name for c in found.containers] == (["new"] if ended == "old" else ["app"])
                 assert await caller.all() == [found]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_get_is_refused_while_its_gate_is_off() -> None:
-    async def story() -> None:
-        node = Node()
+    async def scenario() -> None:
+        node = FakeNode()
         node.add(make_pod("p", {"app": ["a"]}))
         node.prepare(make_claim("a", PreparedDevice("pool", "gpu-0")))
         gates = Gates.of({"KubeletPodResourcesGet": False})
@@ -189,13 +189,13 @@ def test_get_is_refused_while_its_gate_is_off() -> None:
             assert server.metrics.errors["get", "v1"] == server.metrics.requests["get", "v1"] == 2
             assert len((await caller.all())[0].containers[0].dynamic_resources) == 1
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("gate", ["KubeletPodResourcesDynamicResources", "DynamicResourceAllocation"])
 def test_without_their_gates_claims_are_left_out(gate: str) -> None:
-    async def story() -> None:
-        node = Node()
+    async def scenario() -> None:
+        node = FakeNode()
         pod = node.add(make_pod("p", {"app": ["a"]}))
         node.prepare(make_claim("a", PreparedDevice("pool", "gpu-0")))
         node.cpus[pod.metadata.uid, "app"] = (1,)
@@ -212,13 +212,13 @@ def test_without_their_gates_claims_are_left_out(gate: str) -> None:
             )
             assert [n.ID for n in app.devices[0].topology.nodes] == [1]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_calls_over_the_limit_are_turned_away_and_not_counted() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         now = 100.0
-        node = Node()
+        node = FakeNode()
         node.add(make_pod("p"))
         async with serving(node, limit=RateLimit(), clock=lambda: now) as (caller, server):
             for _ in range(8):
@@ -232,12 +232,12 @@ def test_calls_over_the_limit_are_turned_away_and_not_counted() -> None:
             assert (await refused(caller.all()))[0] == "RESOURCE_EXHAUSTED"
             assert server.metrics.total == {"v1": 10, "v1alpha1": 1}
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_metrics_have_the_names_of_the_kubelet() -> None:
-    async def story() -> None:
-        node = Node()
+    async def scenario() -> None:
+        node = FakeNode()
         node.add(make_pod("p"))
         registry = CollectorRegistry()
         async with serving(node, registry=registry) as (caller, _):
@@ -262,13 +262,13 @@ def test_metrics_have_the_names_of_the_kubelet() -> None:
         }
         assert generate_latest(registry) == b"", "a server that is gone counts no more"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_what_pods_can_have() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         blocks = (MemoryBlock("memory", 5, (0, 1)), MemoryBlock("hugepages-2Mi", 2**80))
-        node = Node(of_node=Allocatable((0, 1), blocks, (PluginDevices("example.com/nic", ("a",)),)))
+        node = FakeNode(of_node=Allocatable((0, 1), blocks, (PluginDevices("example.com/nic", ("a",)),)))
         async with serving(node) as (caller, _):
             found = await caller.allocatable()
             assert list(found.cpu_ids) == [0, 1]
@@ -281,38 +281,38 @@ def test_what_pods_can_have() -> None:
             node.changes += 1
             assert list((await caller.allocatable()).cpu_ids) == [0]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_the_socket_belongs_to_its_owner_alone() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         before = os.umask(0)
         try:
-            async with serving(Node()) as (_, server):
+            async with serving(FakeNode()) as (_, server):
                 assert stat.S_IMODE(server.path.stat().st_mode) == 0o600
                 assert stat.S_IMODE(server.path.parent.stat().st_mode) == 0o750
                 assert server.path.stat().st_uid == os.geteuid()
                 with pytest.raises(ConfigError, match="another process serves on this socket"):
-                    await PodResourcesServer(server.path, Node()).start()
+                    await PodResourcesServer(server.path, FakeNode()).start()
         finally:
             os.umask(before)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_folder_that_cannot_be_had() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         with short_folder() as folder:
             (folder / "f").write_text("")
             with pytest.raises(ConfigError, match="f: "):
-                await PodResourcesServer(folder / "f" / "s", Node()).start()
+                await PodResourcesServer(folder / "f" / "s", FakeNode()).start()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_large_messages_are_refused_in_both_directions() -> None:
-    async def story() -> None:
-        node = Node()
+    async def scenario() -> None:
+        node = FakeNode()
         node.add(make_pod("p"))
         pod = node.add(make_pod("big"))
         node.cpus[pod.metadata.uid, "app"] = tuple(range(10_000, 14_000))
@@ -325,25 +325,25 @@ def test_large_messages_are_refused_in_both_directions() -> None:
             assert server.metrics.errors["list", "v1"] == server.metrics.errors["get", "v1"] == 1
             assert (await caller.get("p")).name == "p"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_long_names_are_not_repeated() -> None:
-    async def story() -> None:
-        node = Node()
+    async def scenario() -> None:
+        node = FakeNode()
         async with serving(node) as (caller, _):
             code, text = await refused(caller.get("é" * 100_000, "n" * 254))
             assert (code, text) == ("UNKNOWN", f"pod {'é' * 253}... in namespace {'n' * 253}... not found")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_fault_of_ours_is_told_and_counted(caplog: pytest.LogCaptureFixture) -> None:
-    class Broken(Node):
+    class Broken(FakeNode):
         def is_active(self, pod: Any) -> bool:
             raise RuntimeError("broken")
 
-    async def story() -> None:
+    async def scenario() -> None:
         node = Broken()
         node.add(make_pod("p"))
         async with serving(node) as (caller, server):
@@ -357,13 +357,13 @@ def test_a_fault_of_ours_is_told_and_counted(caplog: pytest.LogCaptureFixture) -
             node.known.clear()
             assert await caller.all() == []
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert "broken" in caplog.text
 
 
 def test_halves_of_characters_are_replaced() -> None:
-    async def story() -> None:
-        node = Node()
+    async def scenario() -> None:
+        node = FakeNode()
         node.add(make_pod("p", {"app": ["a"]}))
         node.prepare(make_claim("a", PreparedDevice("pool\ud800", "é", cdi=("\udfff",))))
         async with serving(node) as (caller, _):
@@ -371,12 +371,12 @@ def test_halves_of_characters_are_replaced() -> None:
             assert (device.pool_name, device.device_name) == ("pool?", "é")
             assert [cdi.name for cdi in device.cdi_devices] == ["?"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_the_first_form_has_devices_of_plugins_and_no_sidecars() -> None:
-    async def story() -> None:
-        node = Node()
+    async def scenario() -> None:
+        node = FakeNode()
         pod = node.add(make_pod("p", {"app": []}, sidecars=["log"]))
         node.devices[pod.metadata.uid, "app"] = (PluginDevices("example.com/nic", ("a", "b")),)
         async with serving(node) as (caller, _):
@@ -384,12 +384,12 @@ def test_the_first_form_has_devices_of_plugins_and_no_sidecars() -> None:
             assert [c.name for c in found.containers] == ["app"]
             assert list(found.containers[0].devices[0].device_ids) == ["a", "b"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_callers_find_the_server_again_after_a_restart() -> None:
-    async def story() -> None:
-        node = Node()
+    async def scenario() -> None:
+        node = FakeNode()
         node.add(make_pod("p"))
         async with serving(node) as (caller, server):
             assert len(await caller.all()) == 1
@@ -405,4 +405,4 @@ def test_callers_find_the_server_again_after_a_restart() -> None:
                     await asyncio.sleep(0.02)
             assert [pod.name for pod in found] == ["p"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())

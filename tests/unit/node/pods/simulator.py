@@ -37,7 +37,7 @@ class Behaviour:
 
 
 @dataclass(frozen=True)
-class Happening:
+class SimulatedEvent:
     """Something that happened; what: begin, end, stop, sandbox or ending."""
 
     at: float
@@ -58,7 +58,7 @@ class Simulation:
     #: Time -> what happens then to the situation of the pod.
     news: list[tuple[float, Callable[[Simulation], None]]] = field(default_factory=list)
     now: float = 1000.0
-    trace: list[Happening] = field(default_factory=list)
+    trace: list[SimulatedEvent] = field(default_factory=list)
     sandbox: SandboxInfo | None = None
     states: dict[str, ContainerInfo] = field(default_factory=dict)
     ends: dict[str, tuple[float, int]] = field(default_factory=dict)
@@ -121,7 +121,7 @@ class Simulation:
                 )
             )
             if decision.termination is not None and self.termination is None:
-                self.trace.append(Happening(self.now, "ending", decision.termination.cause))
+                self.trace.append(SimulatedEvent(self.now, "ending", decision.termination.cause))
             self.termination = decision.termination
             for action in decision.actions:
                 self._act(action)
@@ -134,7 +134,7 @@ class Simulation:
     def _act(self, action: object) -> None:
         match action:
             case RunSandbox():
-                self.trace.append(Happening(self.now, "sandbox"))
+                self.trace.append(SimulatedEvent(self.now, "sandbox"))
                 self.sandbox = SandboxInfo(
                     uid="u", name="p", namespace="d", running=True, created_at=self.now
                 )
@@ -155,9 +155,11 @@ class Simulation:
                     started_at=self.now,
                 )
                 self.ends[id] = (self.now + seconds, code)
-                self.trace.append(Happening(self.now, "begin", container.name, attempt))
+                self.trace.append(SimulatedEvent(self.now, "begin", container.name, attempt))
             case StopContainer(id, name, grace, _):
-                self.trace.append(Happening(self.now, "stop", name, self.states[id].attempt, grace=grace))
+                self.trace.append(
+                    SimulatedEvent(self.now, "stop", name, self.states[id].attempt, grace=grace)
+                )
                 self.stopping[id] = self.now + grace
                 heeds = self.behaviours[name].heeds
                 end = (self.now + heeds, 143) if heeds < grace else (self.now + grace, 137)
@@ -172,4 +174,4 @@ class Simulation:
         self.states[id] = replace(state, phase=ContainerPhase.EXITED, finished_at=self.now, exit_code=code)
         self.ends.pop(id)
         self.stopping.pop(id, None)
-        self.trace.append(Happening(self.now, "end", state.name, state.attempt, code))
+        self.trace.append(SimulatedEvent(self.now, "end", state.name, state.attempt, code))

@@ -11,14 +11,14 @@ import pytest
 from plimsoll.api.core import Pod
 from plimsoll.node.containers import ContainerPhase, RuntimeFault
 from plimsoll.up.local_cluster import LocalCluster
-from tests.unit.node.pods.stories import (
+from tests.unit.node.pods.worker_harness import Node, until
+from tests.unit.node.pods.worker_helpers import (
     gone,
     is_phase,
-    play,
     restarted,
+    run_scenario,
     with_claim,
 )
-from tests.unit.node.pods.world import Node, until
 
 # -- the agent dies at every step
 
@@ -42,7 +42,7 @@ LIFE = (
 
 @pytest.mark.parametrize("step", LIFE)
 def test_a_new_agent_goes_on_where_the_last_one_died(cluster: LocalCluster, step: str) -> None:
-    async def story(node: Node) -> None:
+    async def scenario(node: Node) -> None:
         pod = await with_claim(node)
         died = asyncio.Event()
 
@@ -83,7 +83,7 @@ def test_a_new_agent_goes_on_where_the_last_one_died(cluster: LocalCluster, step
         assert node.log.count("prepared") <= 2
         assert node.log.lines[-1] == "remove-sandbox"
 
-    play(cluster, story)
+    run_scenario(cluster, scenario)
 
 
 async def running(node: Node, attempt: int) -> bool:
@@ -97,7 +97,7 @@ async def running(node: Node, attempt: int) -> bool:
 
 @pytest.mark.parametrize("policy", ["Always", "OnFailure", "Never"])
 def test_a_machine_that_forgot_everything(cluster: LocalCluster, policy: str) -> None:
-    async def story(node: Node) -> None:
+    async def scenario(node: Node) -> None:
         pod = await with_claim(node, restartPolicy=policy)
         await node.begin(pod)
         await until(lambda: is_phase(node, "Running"))
@@ -116,7 +116,7 @@ def test_a_machine_that_forgot_everything(cluster: LocalCluster, policy: str) ->
         await node.delete()
         await gone(node)
 
-    play(cluster, story)
+    run_scenario(cluster, scenario)
 
 
 # -- any order
@@ -126,7 +126,7 @@ def test_a_machine_that_forgot_everything(cluster: LocalCluster, policy: str) ->
 def test_whatever_happens_nothing_is_left(cluster: LocalCluster, seed: int) -> None:
     dice = Random(seed)
 
-    async def story(node: Node) -> None:
+    async def scenario(node: Node) -> None:
         node.machine.deaf = {"c"} if dice.random() < 0.5 else set()
         pod = await with_claim(node, restartPolicy=dice.choice(["Always", "OnFailure"]))
         await node.begin(pod)
@@ -163,4 +163,4 @@ def test_whatever_happens_nothing_is_left(cluster: LocalCluster, seed: int) -> N
         else:
             await until(lambda: node.worker is not None and node.worker.status)
 
-    play(cluster, story)
+    run_scenario(cluster, scenario)

@@ -10,15 +10,15 @@ from typing import Any
 from plimsoll.node.pods.command_runner import HostCommandRunner
 from plimsoll.up.local_cluster import LocalCluster
 from tests.unit.node.pods.local_commands import beside_us
-from tests.unit.node.pods.stories import (
+from tests.unit.node.pods.worker_harness import Node, until
+from tests.unit.node.pods.worker_helpers import (
     PLAIN,
     condition,
     gone,
     has_reason,
     is_phase,
-    play,
+    run_scenario,
 )
-from tests.unit.node.pods.world import Node, until
 
 
 async def serve(answers: list[int]) -> tuple[asyncio.Server, int]:
@@ -49,7 +49,7 @@ async def is_ready(node: Node, wanted: str) -> bool:
 
 
 def test_readiness(cluster: LocalCluster) -> None:
-    async def story(node: Node) -> None:
+    async def scenario(node: Node) -> None:
         answers = [500, 200]
         server, port = await serve(answers)
         node.deps.timing = replace(node.deps.timing, second=0.02)
@@ -71,11 +71,11 @@ def test_readiness(cluster: LocalCluster) -> None:
             await until(lambda: is_ready(node, "False"))
             assert node.log.count("create") == 1
 
-    play(cluster, story)
+    run_scenario(cluster, scenario)
 
 
 def test_liveness_and_startup(cluster: LocalCluster) -> None:
-    async def story(node: Node) -> None:
+    async def scenario(node: Node) -> None:
         lively, starting = [500], [500, 500, 200]
         first, port = await serve(lively)
         second, other = await serve(starting)
@@ -98,11 +98,11 @@ def test_liveness_and_startup(cluster: LocalCluster) -> None:
 
             await until(is_well_again)
 
-    play(cluster, story)
+    run_scenario(cluster, scenario)
 
 
 def test_a_simulated_node_takes_probes_for_passed(cluster: LocalCluster) -> None:
-    async def story(node: Node) -> None:
+    async def scenario(node: Node) -> None:
         node.deps.skip_probes = True
         every = {f"{kind}Probe": probe(1) for kind in ("readiness", "liveness", "startup")}
         hooks = {"postStart": {"exec": {"command": ["false"]}}}
@@ -110,7 +110,7 @@ def test_a_simulated_node_takes_probes_for_passed(cluster: LocalCluster) -> None
         await node.begin(await node.create({"containers": [container]}))
         await until(lambda: is_ready(node, "True"))
 
-    play(cluster, story)
+    run_scenario(cluster, scenario)
 
 
 def shell(node: Node) -> HostCommandRunner:
@@ -119,7 +119,7 @@ def shell(node: Node) -> HostCommandRunner:
 
 
 def test_hooks(cluster: LocalCluster, tmp_path: Path) -> None:
-    async def story(node: Node) -> None:
+    async def scenario(node: Node) -> None:
         node.deps.commands = shell(node)
         note = f"echo $KIND >> {tmp_path}/notes"
         hooks = {kind: {"exec": {"command": ["sh", "-c", note]}} for kind in ("postStart", "preStop")}
@@ -132,22 +132,22 @@ def test_hooks(cluster: LocalCluster, tmp_path: Path) -> None:
         await gone(node)
         assert (tmp_path / "notes").read_text() == "mine\nmine\n"
 
-    play(cluster, story)
+    run_scenario(cluster, scenario)
 
 
 def test_a_start_whose_hook_fails_is_undone(cluster: LocalCluster) -> None:
-    async def story(node: Node) -> None:
+    async def scenario(node: Node) -> None:
         node.deps.commands = shell(node)
         hooks = {"postStart": {"exec": {"command": ["false"]}}}
         await node.begin(await node.create({"containers": [{"name": "c", "image": "i", "lifecycle": hooks}]}))
         await until(lambda: node.log.count("create c 1"))
         await until(lambda: has_reason(node, "FailedPostStartHook"))
 
-    play(cluster, story)
+    run_scenario(cluster, scenario)
 
 
 def test_the_hook_of_a_sidecar_waits_for_its_turn(cluster: LocalCluster, tmp_path: Path) -> None:
-    async def story(node: Node) -> None:
+    async def scenario(node: Node) -> None:
         node.deps.commands = shell(node)
         node.machine.deaf = {"c"}
         # Time enough for the hook, whose turn comes when the pod's own time is over.
@@ -164,4 +164,4 @@ def test_the_hook_of_a_sidecar_waits_for_its_turn(cluster: LocalCluster, tmp_pat
         assert (tmp_path / "stopping").exists()
         assert node.log.place("stopped c") < node.log.place("stop s")
 
-    play(cluster, story)
+    run_scenario(cluster, scenario)

@@ -9,8 +9,8 @@ from functools import partial
 import pytest
 
 from plimsoll.up.local_cluster import LocalCluster
-from tests.unit.node.pods.stories import gone, is_phase, restarted, with_claim
-from tests.unit.node.pods.world import node_of, until
+from tests.unit.node.pods.worker_harness import node_of, until
+from tests.unit.node.pods.worker_helpers import gone, is_phase, restarted, with_claim
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 def test_a_container_is_not_restarted_without_its_devices(cluster: LocalCluster) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with asyncio.timeout(30), node_of(cluster) as node:
             pod = await with_claim(node)
             await node.begin(pod)
@@ -35,4 +35,4 @@ def test_a_container_is_not_restarted_without_its_devices(cluster: LocalCluster)
             await gone(node)
             assert not node.gpus.held
 
-    asyncio.run(story())
+    asyncio.run(scenario())

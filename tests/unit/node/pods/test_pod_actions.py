@@ -24,7 +24,7 @@ from plimsoll.node.pods.pod_state import (
     TerminationCause,
     TerminationRequest,
 )
-from tests.unit.node.pods.simulator import FOREVER, Behaviour, Happening, Simulation
+from tests.unit.node.pods.simulator import FOREVER, Behaviour, SimulatedEvent, Simulation
 
 SANDBOX = SandboxInfo(uid="u", name="p", namespace="d", running=True, created_at=0.0)
 
@@ -141,36 +141,36 @@ def test_a_pod_lives_by_the_rules(simulation: Simulation) -> None:
         assert simulation.over, "a pod that ends comes to its end"
 
 
-def check_one_at_a_time(trace: list[Happening]) -> None:
+def check_one_at_a_time(trace: list[SimulatedEvent]) -> None:
     running: dict[str, int] = {}
-    for happening in trace:
-        if happening.what == "begin":
-            assert happening.name not in running
-            running[happening.name] = happening.attempt
-        elif happening.what == "end":
-            assert running.pop(happening.name) == happening.attempt
+    for event in trace:
+        if event.what == "begin":
+            assert event.name not in running
+            running[event.name] = event.attempt
+        elif event.what == "end":
+            assert running.pop(event.name) == event.attempt
 
 
-def check_order_of_starts(pod: Pod, trace: list[Happening]) -> None:
+def check_order_of_starts(pod: Pod, trace: list[SimulatedEvent]) -> None:
     """Check that everything before a container is done when it starts for the first time."""
     inits = pod.spec.init_containers
     begun: set[str] = set()
     succeeded: set[str] = set()
-    for happening in trace:
-        if happening.what == "end" and happening.code == 0:
-            succeeded.add(happening.name)
-        if happening.what != "begin":
+    for event in trace:
+        if event.what == "end" and event.code == 0:
+            succeeded.add(event.name)
+        if event.what != "begin":
             continue
         assert trace[0].what in ("sandbox", "ending")
-        place = next((i for i, c in enumerate(inits) if c.name == happening.name), len(inits))
+        place = next((i for i, c in enumerate(inits) if c.name == event.name), len(inits))
         for earlier in inits[:place]:
             done = begun if earlier.restart_policy == "Always" else succeeded
-            assert earlier.name in done, f"{happening.name} before {earlier.name} was done"
-        begun.add(happening.name)
+            assert earlier.name in done, f"{event.name} before {earlier.name} was done"
+        begun.add(event.name)
 
 
 def check_restarts(
-    pod: Pod, trace: list[Happening], now: float, termination: float, timing: PodTiming
+    pod: Pod, trace: list[SimulatedEvent], now: float, termination: float, timing: PodTiming
 ) -> None:
     """Every end of a container is followed by a restart exactly when, and exactly if, it should be."""
     init_names = {c.name for c in pod.spec.init_containers}
@@ -196,7 +196,7 @@ def check_restarts(
             wait = timing.crash_first if wait is None else min(wait * 2, timing.crash_max)
 
 
-def _is_over(pod: Pod, trace: list[Happening]) -> bool:
+def _is_over(pod: Pod, trace: list[SimulatedEvent]) -> bool:
     return len(trace) >= 50  # the simulation was cut off
 
 
@@ -214,21 +214,21 @@ def check_stops(pod: Pod, simulation: Simulation, termination: float) -> None:
     )
     sidecars = [c.name for c in pod.spec.init_containers if c.restart_policy == "Always"]
     running: set[str] = set()
-    for happening in trace:
-        if happening.what == "begin":
-            running.add(happening.name)
-        elif happening.what == "end":
-            running.discard(happening.name)
-            if happening.at > termination:
-                assert happening.at <= deadline + simulation.timing.grace_min
-        elif happening.what == "stop":
-            assert happening.at >= termination
-            assert happening.grace >= simulation.timing.grace_min
-            if happening.name not in sidecars:
+    for event in trace:
+        if event.what == "begin":
+            running.add(event.name)
+        elif event.what == "end":
+            running.discard(event.name)
+            if event.at > termination:
+                assert event.at <= deadline + simulation.timing.grace_min
+        elif event.what == "stop":
+            assert event.at >= termination
+            assert event.grace >= simulation.timing.grace_min
+            if event.name not in sidecars:
                 continue
-            later = sidecars[sidecars.index(happening.name) + 1 :]
+            later = sidecars[sidecars.index(event.name) + 1 :]
             waited_for = {n for n in running if n not in sidecars or n in later}
-            assert not waited_for or happening.at >= simulation.termination.deadline
+            assert not waited_for or event.at >= simulation.termination.deadline
 
 
 # -- single cases
@@ -325,7 +325,7 @@ def test_a_vanished_pod_is_killed_soon() -> None:
     sim = Simulation(pod, {"m": Behaviour(heeds=1e6)})
     sim.news.append((1010.0, lambda sim: setattr(sim, "removed", True)))
     sim.run()
-    assert sim.trace[-1] == Happening(1012.0, "end", "m", 0, 137)
+    assert sim.trace[-1] == SimulatedEvent(1012.0, "end", "m", 0, 137)
 
 
 def test_deadline() -> None:

@@ -11,14 +11,14 @@ from plimsoll.node.admission.allocation import PodAllocation
 from plimsoll.node.admission.resize import ACCEPTED, ResizeDecision, ResizeOutcome
 from plimsoll.node.containers import ContainerPhase, RuntimeFault, SandboxSpec
 from plimsoll.up.local_cluster import LocalCluster
-from tests.unit.node.pods.stories import (
+from tests.unit.node.pods.worker_harness import Node, until
+from tests.unit.node.pods.worker_helpers import (
     condition,
     has_reason,
     is_phase,
-    play,
     restarted,
+    run_scenario,
 )
-from tests.unit.node.pods.world import Node, until
 
 
 class Room:
@@ -58,7 +58,7 @@ async def resize(node: Node, **resources: Any) -> None:
 
 
 def test_a_resize_waits_and_is_then_applied(cluster: LocalCluster) -> None:
-    async def story(node: Node) -> None:
+    async def scenario(node: Node) -> None:
         room = node.deps.resizer = Room()
         pod = await node.create(RESIZABLE)
         await node.begin(pod)
@@ -75,11 +75,11 @@ def test_a_resize_waits_and_is_then_applied(cluster: LocalCluster) -> None:
         assert node.worker is not None
         node.worker.notify()
 
-        async def is_told() -> bool:
+        async def has_status() -> bool:
             (own,) = (await node.status())["containerStatuses"]
             return bool(own["allocatedResources"]["cpu"] == own["resources"]["requests"]["cpu"] == "2")
 
-        await until(is_told)
+        await until(has_status)
         assert await condition(node, "PodResizePending") is None
         assert await condition(node, "PodResizeInProgress") is None
         (held,) = node.machine.inventory().containers
@@ -87,11 +87,11 @@ def test_a_resize_waits_and_is_then_applied(cluster: LocalCluster) -> None:
         assert node.log.count("create") == 1, "nothing was restarted"
         await until(lambda: has_reason(node, "ResizeCompleted"))
 
-    play(cluster, story)
+    run_scenario(cluster, scenario)
 
 
 def test_a_resize_that_takes_a_restart(cluster: LocalCluster) -> None:
-    async def story(node: Node) -> None:
+    async def scenario(node: Node) -> None:
         room = node.deps.resizer = Room()
         room.answer = ACCEPTED
         await node.begin(await node.create(RESIZABLE))
@@ -104,11 +104,11 @@ def test_a_resize_that_takes_a_restart(cluster: LocalCluster) -> None:
         running = [h for h in node.machine.inventory().containers if h.state.phase is ContainerPhase.RUNNING]
         assert [h.resources.memory_limit for h in running] == [2 * 2**30]
 
-    play(cluster, story)
+    run_scenario(cluster, scenario)
 
 
 def test_a_pod_shrinks_after_the_container_that_had_more_was_restarted(cluster: LocalCluster) -> None:
-    async def story(node: Node) -> None:
+    async def scenario(node: Node) -> None:
         room = node.deps.resizer = Room()
         room.answer = ACCEPTED
         updates: list[int | None] = []
@@ -130,13 +130,13 @@ def test_a_pod_shrinks_after_the_container_that_had_more_was_restarted(cluster: 
         await until(lambda: 2**29 in updates)
         assert updates[-1] == 2**29
 
-    play(cluster, story)
+    run_scenario(cluster, scenario)
 
 
 def test_a_resize_that_was_granted_but_not_applied_is_applied_by_the_next_agent(
     cluster: LocalCluster,
 ) -> None:
-    async def story(node: Node) -> None:
+    async def scenario(node: Node) -> None:
         room = node.deps.resizer = Room()
         pod = await node.create(RESIZABLE)
         await node.begin(pod)
@@ -149,4 +149,4 @@ def test_a_resize_that_was_granted_but_not_applied_is_applied_by_the_next_agent(
         await node.begin(pod)
         await until(lambda: node.machine.inventory().containers[0].resources.cpu_shares == 2048)
 
-    play(cluster, story)
+    run_scenario(cluster, scenario)

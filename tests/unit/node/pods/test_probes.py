@@ -64,7 +64,7 @@ def test_nobody_answers() -> None:
 
 
 def test_garbage_and_silence_are_failures() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         for text in (b"\xff" * 100_000, b""):
             left = asyncio.Event()
 
@@ -89,7 +89,7 @@ def test_garbage_and_silence_are_failures() -> None:
                 await left.wait()
                 await asyncio.sleep(0.01)
 
-    run(story())
+    run(scenario())
 
 
 def run(work: Awaitable[Any]) -> None:

@@ -15,8 +15,8 @@ from plimsoll.node.security.capabilities import NAMES, mask_of
 from plimsoll.node.security.policy import OnUnsupported, SecurityPolicy
 from plimsoll.node.security.rights import AgentRights
 from plimsoll.up.local_cluster import LocalCluster
-from tests.unit.node.pods.stories import PLAIN, gone, is_phase, play
-from tests.unit.node.pods.world import Node, until
+from tests.unit.node.pods.worker_harness import Node, until
+from tests.unit.node.pods.worker_helpers import PLAIN, gone, is_phase, run_scenario
 
 ROOT = AgentRights(capabilities=mask_of(NAMES))
 TOKEN: dict[str, Any] = {
@@ -58,7 +58,7 @@ def use(node: Node, mode: OnUnsupported = "refuse") -> None:
 
 
 def test_what_cannot_be_applied_keeps_a_container_from_starting(cluster: LocalCluster) -> None:
-    async def story(node: Node) -> None:
+    async def scenario(node: Node) -> None:
         use(node)
         options = {
             "securityContext": {
@@ -80,7 +80,7 @@ def test_what_cannot_be_applied_keeps_a_container_from_starting(cluster: LocalCl
         await node.delete()
         await gone(node)
 
-    play(cluster, story)
+    run_scenario(cluster, scenario)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_what_cannot_be_applied_keeps_a_container_from_starting(cluster: LocalCl
 def test_root_is_refused_in_the_kubelets_words(
     cluster: LocalCluster, context: dict[str, Any], text: str, mode: OnUnsupported
 ) -> None:
-    async def story(node: Node) -> None:
+    async def scenario(node: Node) -> None:
         use(node, mode)
         pod = await node.create({**PLAIN, "securityContext": context})
         await node.begin(pod)
@@ -103,11 +103,11 @@ def test_root_is_refused_in_the_kubelets_words(
         assert (await waiting(node))["message"] == text + where
         assert node.log.count("create") == 0
 
-    play(cluster, story)
+    run_scenario(cluster, scenario)
 
 
 def test_a_node_that_only_warns(cluster: LocalCluster) -> None:
-    async def story(node: Node) -> None:
+    async def scenario(node: Node) -> None:
         use(node, "warn")
         context = {"runAsUser": 5, "seLinuxOptions": {"level": "s0"}}
         await node.begin(await node.create({**PLAIN, "hostUsers": False, "securityContext": context}))
@@ -121,11 +121,11 @@ def test_a_node_that_only_warns(cluster: LocalCluster) -> None:
         assert held.spec.credentials is not None
         assert held.spec.credentials.uid == 5
 
-    play(cluster, story)
+    run_scenario(cluster, scenario)
 
 
 def test_init_containers_and_sidecars_are_judged_too(cluster: LocalCluster) -> None:
-    async def story(node: Node) -> None:
+    async def scenario(node: Node) -> None:
         use(node)
         one = {"name": "a", "image": "i", "securityContext": {"runAsUser": 1}, "restartPolicy": "Always"}
         two = {"name": "b", "image": "i", "securityContext": {"procMount": "Default"}}
@@ -139,11 +139,11 @@ def test_init_containers_and_sidecars_are_judged_too(cluster: LocalCluster) -> N
         assert held.spec.credentials is not None
         assert (held.spec.name, held.spec.credentials.uid) == ("a", 1)
 
-    play(cluster, story)
+    run_scenario(cluster, scenario)
 
 
 def test_a_simulated_node_accepts_every_context_and_volume(cluster: LocalCluster) -> None:
-    async def story(node: Node) -> None:
+    async def scenario(node: Node) -> None:
         context = {"seLinuxOptions": {"level": "s0"}, "procMount": "Default"}
         spec = mounting("data", securityContext=context)
         await node.begin(await node.create({**spec, "volumes": [{"name": "data", "emptyDir": {}}]}))
@@ -151,11 +151,11 @@ def test_a_simulated_node_accepts_every_context_and_volume(cluster: LocalCluster
         (held,) = node.machine.inventory().containers
         assert held.spec.credentials is None
 
-    play(cluster, story)
+    run_scenario(cluster, scenario)
 
 
 def test_a_volume_that_cannot_be_provided_keeps_the_pod_creating(cluster: LocalCluster) -> None:
-    async def story(node: Node) -> None:
+    async def scenario(node: Node) -> None:
         use(node)
         volumes = [
             {"name": "data", "emptyDir": {}},
@@ -176,11 +176,11 @@ def test_a_volume_that_cannot_be_provided_keeps_the_pod_creating(cluster: LocalC
         await node.delete()
         await gone(node)
 
-    play(cluster, story)
+    run_scenario(cluster, scenario)
 
 
 def test_a_pod_is_started_without_the_token_that_admission_added(cluster: LocalCluster) -> None:
-    async def story(node: Node) -> None:
+    async def scenario(node: Node) -> None:
         use(node)
         await node.begin(await node.create({**mounting(TOKEN["name"]), "volumes": [TOKEN]}))
         await until(lambda: is_phase(node, "Running"))
@@ -190,7 +190,7 @@ def test_a_pod_is_started_without_the_token_that_admission_added(cluster: LocalC
         assert TOKEN["name"] in event["message"]
         assert "automountServiceAccountToken: false" in event["message"]
 
-    play(cluster, story)
+    run_scenario(cluster, scenario)
 
 
 def test_which_volumes_are_missing() -> None:

@@ -14,21 +14,21 @@ from plimsoll.node.containers import ContainerPhase, RuntimeFault
 from plimsoll.node.pods.pod_state import TerminationRequest
 from plimsoll.node.pods.worker import reject
 from plimsoll.up.local_cluster import LocalCluster
-from tests.unit.node.claims.world import make_claim, make_pod
-from tests.unit.node.pods.stories import (
+from tests.unit.node.claims.fake_drivers import make_claim, make_pod
+from tests.unit.node.pods.worker_harness import DRIVER, QUICK, Node, until
+from tests.unit.node.pods.worker_helpers import (
     PLAIN,
     gone,
     has_reason,
     is_phase,
-    play,
     restarted,
+    run_scenario,
     with_claim,
 )
-from tests.unit.node.pods.world import DRIVER, QUICK, Node, until
 
 
 def test_a_pod_runs_and_is_deleted(cluster: LocalCluster) -> None:
-    async def story(node: Node) -> None:
+    async def scenario(node: Node) -> None:
         await node.begin(await with_claim(node))
         await until(lambda: is_phase(node, "Running"))
         assert node.log.lines == ["prepare", "prepared", "sandbox", f"create c 0 {DRIVER}/gpu=0", "start c"]
@@ -52,11 +52,11 @@ def test_a_pod_runs_and_is_deleted(cluster: LocalCluster) -> None:
         tail = ["stop c", "stopped c", "stop-sandbox", "unprepare", "unprepared", "remove-sandbox"]
         assert node.log.lines[5:] == tail
 
-    play(cluster, story)
+    run_scenario(cluster, scenario)
 
 
 def test_what_others_wrote_is_not_touched(cluster: LocalCluster) -> None:
-    async def story(node: Node) -> None:
+    async def scenario(node: Node) -> None:
         pod = await with_claim(node)
         charge = {"resourceClaimName": f"claim-{node.serial}", "containers": ["c"], "resources": {"cpu": "1"}}
         tree = await node.get()
@@ -75,11 +75,11 @@ def test_what_others_wrote_is_not_touched(cluster: LocalCluster) -> None:
             c for c in status["conditions"] if c["type"] == "example.com/mine"
         ).items()
 
-    play(cluster, story)
+    run_scenario(cluster, scenario)
 
 
 def test_a_container_that_crashes_is_restarted_without_a_new_prepare(cluster: LocalCluster) -> None:
-    async def story(node: Node) -> None:
+    async def scenario(node: Node) -> None:
         pod = await with_claim(node)
         await node.begin(pod)
         for count in range(3):
@@ -93,22 +93,22 @@ def test_a_container_that_crashes_is_restarted_without_a_new_prepare(cluster: Lo
         assert len(node.machine.containers()) == 2
         await until(lambda: has_reason(node, "BackOff"))
 
-    play(cluster, story)
+    run_scenario(cluster, scenario)
 
 
 def test_prepare_fails_then_works(cluster: LocalCluster) -> None:
-    async def story(node: Node) -> None:
+    async def scenario(node: Node) -> None:
         node.gpus.faults = ["no", "not yet"]
         await node.begin(await with_claim(node))
         await until(lambda: is_phase(node, "Running"))
         assert node.log.count("prepare") - node.log.count("prepared") == 3
         await until(lambda: has_reason(node, "FailedPrepareDynamicResources"))
 
-    play(cluster, story)
+    run_scenario(cluster, scenario)
 
 
 def test_deletion_while_preparing(cluster: LocalCluster) -> None:
-    async def story(node: Node) -> None:
+    async def scenario(node: Node) -> None:
         node.gpus.gate = asyncio.Event()
         await node.begin(await with_claim(node))
         await until(lambda: node.log.count("prepare"))
@@ -118,12 +118,12 @@ def test_deletion_while_preparing(cluster: LocalCluster) -> None:
         await gone(node)
         assert node.log.lines == ["prepare", "prepared", "unprepare", "unprepared", "remove-sandbox"]
 
-    play(cluster, story)
+    run_scenario(cluster, scenario)
 
 
 @pytest.mark.parametrize("step", ["sandbox", "create", "start"])
 def test_deletion_while_starting(cluster: LocalCluster, step: str) -> None:
-    async def story(node: Node) -> None:
+    async def scenario(node: Node) -> None:
         gate = node.machine.held[step] = asyncio.Event()
         await node.begin(await with_claim(node))
         await until(lambda: node.log.count(step))
@@ -134,11 +134,11 @@ def test_deletion_while_starting(cluster: LocalCluster, step: str) -> None:
         assert node.log.place("unprepared") < node.log.place("remove-sandbox")
         assert node.log.count("create") <= 1
 
-    play(cluster, story)
+    run_scenario(cluster, scenario)
 
 
 def test_force_deletion(cluster: LocalCluster) -> None:
-    async def story(node: Node) -> None:
+    async def scenario(node: Node) -> None:
         node.machine.deaf = {"c"}
         await node.begin(await with_claim(node))
         await until(lambda: is_phase(node, "Running"))
@@ -147,13 +147,13 @@ def test_force_deletion(cluster: LocalCluster) -> None:
         await gone(node)
         assert node.log.place("stopped c") < node.log.place("unprepare")
 
-    play(cluster, story)
+    run_scenario(cluster, scenario)
 
 
 def test_the_same_name_again_after_a_force_deletion(cluster: LocalCluster) -> None:
     """Another pod of the same name is not touched by the worker of the one before."""
 
-    async def story(node: Node) -> None:
+    async def scenario(node: Node) -> None:
         node.machine.deaf = {"c"}
         pod = await node.create(PLAIN)
         await node.begin(pod)
@@ -171,11 +171,11 @@ def test_the_same_name_again_after_a_force_deletion(cluster: LocalCluster) -> No
         assert status["phase"] == "Pending"
         assert "containerStatuses" not in status
 
-    play(cluster, story)
+    run_scenario(cluster, scenario)
 
 
 def test_an_eviction(cluster: LocalCluster) -> None:
-    async def story(node: Node) -> None:
+    async def scenario(node: Node) -> None:
         await node.begin(await with_claim(node))
         await until(lambda: is_phase(node, "Running"))
         assert node.worker is not None
@@ -193,11 +193,11 @@ def test_an_eviction(cluster: LocalCluster) -> None:
         await node.delete()
         await gone(node)
 
-    play(cluster, story)
+    run_scenario(cluster, scenario)
 
 
 def test_run_once_to_the_end(cluster: LocalCluster) -> None:
-    async def story(node: Node) -> None:
+    async def scenario(node: Node) -> None:
         annotations = {"plimsoll.dev/run-seconds": "0.05"}
         pod = await node.create({**PLAIN, "restartPolicy": "Never"}, annotations=annotations)
         await node.begin(pod)
@@ -214,11 +214,11 @@ def test_run_once_to_the_end(cluster: LocalCluster) -> None:
         assert node.log.count("create") == 1
         assert await node.status() == status
 
-    play(cluster, story)
+    run_scenario(cluster, scenario)
 
 
 def test_init_containers_and_sidecars(cluster: LocalCluster) -> None:
-    async def story(node: Node) -> None:
+    async def scenario(node: Node) -> None:
         spec = {
             "initContainers": [
                 {"name": "first", "image": "i"},
@@ -237,11 +237,11 @@ def test_init_containers_and_sidecars(cluster: LocalCluster) -> None:
         await until(lambda: is_phase(node, "Succeeded"))
         assert node.log.lines[-3:] == ["stop side", "stopped side", "stop-sandbox"]
 
-    play(cluster, story)
+    run_scenario(cluster, scenario)
 
 
 def test_faults_of_the_runtime_are_shown_and_overcome(cluster: LocalCluster) -> None:
-    async def story(node: Node) -> None:
+    async def scenario(node: Node) -> None:
         node.machine.faults = {
             "sandbox": [RuntimeFault("CreatePodSandboxError", "no sandbox")],
             "create": [RuntimeFault("CreateContainerError", "no container")] * 3,
@@ -254,11 +254,11 @@ def test_faults_of_the_runtime_are_shown_and_overcome(cluster: LocalCluster) -> 
         await until(lambda: has_reason(node, "FailedCreatePodSandBox"))
         await until(lambda: has_reason(node, "Failed"))
 
-    play(cluster, story)
+    run_scenario(cluster, scenario)
 
 
 def test_a_missing_config_map_is_waited_for(cluster: LocalCluster) -> None:
-    async def story(node: Node) -> None:
+    async def scenario(node: Node) -> None:
         reference = {"configMapKeyRef": {"name": f"map-{node.serial}", "key": "k"}}
         container = {"name": "c", "image": "i", "env": [{"name": "K", "valueFrom": reference}]}
         await node.begin(await node.create({"containers": [container]}))
@@ -279,11 +279,11 @@ def test_a_missing_config_map_is_waited_for(cluster: LocalCluster) -> None:
         await node.admin.create(CONFIG_MAPS, tree, "default")
         await until(lambda: is_phase(node, "Running"))
 
-    play(cluster, story)
+    run_scenario(cluster, scenario)
 
 
 def test_the_server_goes_away_and_comes_back(cluster: LocalCluster) -> None:
-    async def story(node: Node) -> None:
+    async def scenario(node: Node) -> None:
         pod = await with_claim(node)
         await node.begin(pod)
         await until(lambda: is_phase(node, "Running"))
@@ -298,11 +298,11 @@ def test_the_server_goes_away_and_comes_back(cluster: LocalCluster) -> None:
         await until(lambda: restarted(node, 3))
         assert node.deps.writer.written - written <= 2, "only the latest status is written"
 
-    play(cluster, story)
+    run_scenario(cluster, scenario)
 
 
 def test_a_deletion_while_the_server_goes_away(cluster: LocalCluster) -> None:
-    async def story(node: Node) -> None:
+    async def scenario(node: Node) -> None:
         node.machine.deaf = {"c"}
         await node.begin(await with_claim(node))
         await until(lambda: is_phase(node, "Running"))
@@ -315,11 +315,11 @@ def test_a_deletion_while_the_server_goes_away(cluster: LocalCluster) -> None:
         node.line.cut = False
         await gone(node)
 
-    play(cluster, story)
+    run_scenario(cluster, scenario)
 
 
 def test_a_driver_that_does_not_let_go_is_asked_again(cluster: LocalCluster) -> None:
-    async def story(node: Node) -> None:
+    async def scenario(node: Node) -> None:
         await node.begin(await with_claim(node))
         await until(lambda: is_phase(node, "Running"))
         node.gpus.release_faults = ["busy", "busy"]
@@ -327,11 +327,11 @@ def test_a_driver_that_does_not_let_go_is_asked_again(cluster: LocalCluster) -> 
         await gone(node)
         assert node.log.count("unprepare") - node.log.count("unprepared") == 3
 
-    play(cluster, story)
+    run_scenario(cluster, scenario)
 
 
 def test_a_pod_goes_on_as_soon_as_the_device_it_needs_is_released(cluster: LocalCluster) -> None:
-    async def story(node: Node) -> None:
+    async def scenario(node: Node) -> None:
         node.deps.timing = replace(QUICK, retry_first=3600.0, retry_max=3600.0)
         device = [DeviceRequestAllocationResult(request="gpu", driver=DRIVER, pool="pool", device="gpu-0")]
         earlier = make_claim("earlier", uid="old", users=["gone"], results=device)
@@ -351,11 +351,11 @@ def test_a_pod_goes_on_as_soon_as_the_device_it_needs_is_released(cluster: Local
         await node.claim_cache.unprepare("gone")
         await until(lambda: is_phase(node, "Running"))
 
-    play(cluster, story)
+    run_scenario(cluster, scenario)
 
 
 def test_finalizers_hold_the_pod_not_the_node(cluster: LocalCluster) -> None:
-    async def story(node: Node) -> None:
+    async def scenario(node: Node) -> None:
         pod = await node.create(PLAIN, finalizers=["example.com/hold"])
         await node.begin(pod)
         await until(lambda: is_phase(node, "Running"))
@@ -367,11 +367,11 @@ def test_finalizers_hold_the_pod_not_the_node(cluster: LocalCluster) -> None:
         await node.admin.patch(PODS, node.name, {"metadata": {"finalizers": None}}, "default")
         await gone(node)
 
-    play(cluster, story)
+    run_scenario(cluster, scenario)
 
 
 def test_rejected(cluster: LocalCluster) -> None:
-    async def story(node: Node) -> None:
+    async def scenario(node: Node) -> None:
         pod = await node.create(PLAIN)
         message = "Node didn't have enough resource: cpu, requested: 2, used: 1, capacity: 2"
         worker = reject(pod, "OutOfcpu", message, node.deps)
@@ -383,4 +383,4 @@ def test_rejected(cluster: LocalCluster) -> None:
         await until(lambda: has_reason(node, "OutOfcpu"))
         await worker.stop()
 
-    play(cluster, story)
+    run_scenario(cluster, scenario)

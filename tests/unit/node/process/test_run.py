@@ -39,7 +39,7 @@ def folder() -> Iterator[Path]:
         yield Path(path)
 
 
-class Notebook:
+class RecordingAgent:
     """Agent that records its events."""
 
     def __init__(self, client: Client, settings: NodeSettings, name: str, machine: Machine, _: Any) -> None:
@@ -127,7 +127,7 @@ def test_a_process_can_be_cancelled_at_any_moment(folder: Path, ready: bool) -> 
     async def scene() -> None:
         async with cluster() as server:
             for turns in range(8):
-                process = NodeProcess(server.client(node_user("n")), settings(folder), make=Notebook)
+                process = NodeProcess(server.client(node_user("n")), settings(folder), make=RecordingAgent)
                 task = asyncio.create_task(process.run())
                 if ready:
                     await process.ready(SECONDS)
@@ -147,7 +147,7 @@ def test_an_agent_hears_of_all_pods_and_then_of_each(folder: Path) -> None:
             admin = server.client()
             for name, node in (("a", "n"), ("b", "n"), ("other", "m"), ("waiting", "")):
                 await admin.create(PODS, a_pod(name, node), "default")
-            process = NodeProcess(server.client(node_user("n")), settings(folder), make=Notebook)
+            process = NodeProcess(server.client(node_user("n")), settings(folder), make=RecordingAgent)
             async with running(process):
                 on_node_event = process.agent().on_node_event  # type: ignore[attr-defined]
                 assert on_node_event == ["listed a,b"]
@@ -172,7 +172,7 @@ def test_many_nodes_share_one_watch(folder: Path) -> None:
                 admin,
                 settings(folder, count=3),
                 client_for=lambda name: server.client(node_user(name)),
-                make=Notebook,
+                make=RecordingAgent,
             )
             async with running(process):
                 assert list(process.agents) == ["n-0", "n-1", "n-2"]
@@ -198,7 +198,9 @@ def test_a_machine_file_that_changes_changes_the_node(folder: Path) -> None:
         path.write_text("capacity: {cpu: 4, memory: 8Gi}")
         async with cluster() as server:
             own = settings(folder, machine=None, machine_file=path)
-            async with running(NodeProcess(server.client(node_user("n")), own, make=Notebook)) as process:
+            async with running(
+                NodeProcess(server.client(node_user("n")), own, make=RecordingAgent)
+            ) as process:
                 path.write_text("broken")
                 await asyncio.sleep(0.1)
                 fresh = folder / "fresh"
@@ -218,10 +220,10 @@ def test_two_agents_on_one_folder(folder: Path) -> None:
     async def scene() -> None:
         async with cluster() as server:
             client = server.client(node_user("n"))
-            async with running(NodeProcess(client, settings(folder), make=Notebook)):
+            async with running(NodeProcess(client, settings(folder), make=RecordingAgent)):
                 with pytest.raises(ConfigError, match="uses this directory; stop it"):
-                    await NodeProcess(client, settings(folder), make=Notebook).run()
-            async with running(NodeProcess(client, settings(folder), make=Notebook)):
+                    await NodeProcess(client, settings(folder), make=RecordingAgent).run()
+            async with running(NodeProcess(client, settings(folder), make=RecordingAgent)):
                 pass
 
     asyncio.run(scene())
@@ -231,7 +233,7 @@ def test_who_leaves_takes_the_node_away(folder: Path) -> None:
     async def scene() -> None:
         async with cluster() as server:
             admin = server.client()
-            async with running(NodeProcess(admin, settings(folder, leave=True), make=Notebook)):
+            async with running(NodeProcess(admin, settings(folder, leave=True), make=RecordingAgent)):
                 assert await admin.get(NODES, "n")
             with pytest.raises(ApiError) as caught:
                 await admin.get(NODES, "n")
@@ -243,7 +245,7 @@ def test_who_leaves_takes_the_node_away(folder: Path) -> None:
 def test_stopped_before_the_server_answers(folder: Path) -> None:
     async def scene() -> None:
         async with cluster() as server:
-            process = NodeProcess(server.client(node_user("x")), settings(folder), make=Notebook)
+            process = NodeProcess(server.client(node_user("x")), settings(folder), make=RecordingAgent)
             task = asyncio.create_task(process.run())
             await until(lambda: "n" in process.agents and process.agent().status_reporter.failures > 1)
             assert not process._ready.is_set(), "a node cannot register as another"

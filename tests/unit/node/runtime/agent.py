@@ -14,7 +14,7 @@ from plimsoll.node.layout import Layout
 from plimsoll.node.runtime import ProcessRuntime
 from plimsoll.protocols.cdi import CdiCache
 
-from .yard import a_pod, shell
+from .runtime_harness import a_pod, shell
 
 
 async def main(root: Path, cgroups: str, count: int) -> None:

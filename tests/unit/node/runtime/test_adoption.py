@@ -21,17 +21,17 @@ from plimsoll.node.hooks import AdjustedContainer
 from plimsoll.node.resources import LinuxResources
 from plimsoll.node.runtime import ProcessRuntime, shims
 
-from .yard import (
-    Witness,
-    Yard,
+from .runtime_harness import (
+    RecordingHooks,
+    RuntimeHarness,
     a_container,
     a_pod,
-    a_yard,
     alive,
     ended,
     kernel_cgroups,
     lines,
     run,
+    runtime_harness,
     shell,
     state,
     until,
@@ -42,9 +42,16 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Lin
 ROOT = Path(__file__).parents[4]
 
 
-def an_agent(yard: Yard, count: int, cgroups: str = "") -> subprocess.Popen[str]:
+def an_agent(harness: RuntimeHarness, count: int, cgroups: str = "") -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.unit.node.runtime.agent", str(yard.layout.root), cgroups, str(count)],
+        [
+            sys.executable,
+            "-m",
+            "tests.unit.node.runtime.agent",
+            str(harness.layout.root),
+            cgroups,
+            str(count),
+        ],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         text=True,
@@ -52,8 +59,8 @@ def an_agent(yard: Yard, count: int, cgroups: str = "") -> subprocess.Popen[str]
     )
 
 
-def folder_of(yard: Yard, name: str = "c1", attempt: int = 0) -> Path:
-    return yard.layout.container("pod-1", name) / str(attempt)
+def folder_of(harness: RuntimeHarness, name: str = "c1", attempt: int = 0) -> Path:
+    return harness.layout.container("pod-1", name) / str(attempt)
 
 
 def shim_of(found: ContainerInfo) -> int:
@@ -62,10 +69,10 @@ def shim_of(found: ContainerInfo) -> int:
 
 
 def test_processes_survive_kill_9_and_are_adopted() -> None:
-    async def story() -> None:
-        async with a_yard() as yard:
-            os.mkfifo(yard.layout.root / "go")
-            agent = an_agent(yard, 5)
+    async def scenario() -> None:
+        async with runtime_harness() as harness:
+            os.mkfifo(harness.layout.root / "go")
+            agent = an_agent(harness, 5)
             assert agent.stdout is not None
             said = [agent.stdout.readline().split() for _ in range(5)]
             agent.kill()
@@ -73,8 +80,8 @@ def test_processes_survive_kill_9_and_are_adopted() -> None:
             agent.stdout.close()
             pids = {id: int(pid) for id, pid in said}
             assert all(alive(pid) for pid in pids.values())
-            hooks = Witness()
-            async with yard.runtime(hooks) as runtime:
+            hooks = RecordingHooks()
+            async with harness.runtime(hooks) as runtime:
                 assert runtime.findings == []
                 assert {found.id: found.pid for found in runtime.containers()} == pids
                 assert all(found.phase is ContainerPhase.RUNNING for found in runtime.containers())
@@ -87,54 +94,54 @@ def test_processes_survive_kill_9_and_are_adopted() -> None:
                 # and they can be stopped, or end by themselves
                 await runtime.stop_container("c4", 30)
                 assert (state(runtime, "c4").exit_code, state(runtime, "c4").signal) == (143, 15)
-                with open(yard.layout.root / "go", "w"):
+                with open(harness.layout.root / "go", "w"):
                     pass
                 for number in range(4):
                     assert (await ended(runtime, f"c{number}")).exit_code == number
                 assert not any(alive(pid) for pid in pids.values())
-                await until(lambda: sorted(set(yard.changed)) == ["pod-0", "pod-1", "pod-2"])
+                await until(lambda: sorted(set(harness.changed)) == ["pod-0", "pod-1", "pod-2"])
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_an_end_that_nobody_saw() -> None:
-    async def story() -> None:
-        async with a_yard() as yard:
-            os.mkfifo(yard.layout.root / "go")
-            agent = an_agent(yard, 3)
+    async def scenario() -> None:
+        async with runtime_harness() as harness:
+            os.mkfifo(harness.layout.root / "go")
+            agent = an_agent(harness, 3)
             assert agent.stdout is not None
             pids = [int(agent.stdout.readline().split()[1]) for _ in range(3)]
             agent.kill()
             agent.wait()
             agent.stdout.close()
             os.kill(pids[2], signal.SIGKILL)
-            with open(yard.layout.root / "go", "w"):
+            with open(harness.layout.root / "go", "w"):
                 pass
             await until(lambda: not any(alive(pid) for pid in pids))
-            folders = [yard.layout.container(f"pod-{n}", f"c{n}") / "0" for n in range(3)]
+            folders = [harness.layout.container(f"pod-{n}", f"c{n}") / "0" for n in range(3)]
             await until(lambda: all((folder / "exit.json").exists() for folder in folders))
-            hooks = Witness()
-            async with yard.runtime(hooks) as runtime:
+            hooks = RecordingHooks()
+            async with harness.runtime(hooks) as runtime:
                 codes = [(c.exit_code, c.signal, c.reason) for c in runtime.containers()]
                 assert codes == [(0, 0, "Completed"), (1, 0, "Error"), (137, 9, "Error")]
                 assert all(c.finished_at >= c.started_at > 0 for c in runtime.containers())
                 assert hooks.calls == [f"stopped c{n} exited" for n in range(3)]
                 before = list(runtime.containers())
-            async with yard.runtime() as runtime:
+            async with harness.runtime() as runtime:
                 assert list(runtime.containers()) == before
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_killed_at_any_point(seed: int) -> None:
     """Whenever the agent dies, the next one knows every process, and no process but those."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         dice = random.Random(seed)
-        async with a_yard() as yard:
-            os.mkfifo(yard.layout.root / "go")
-            agent = an_agent(yard, 40)
+        async with runtime_harness() as harness:
+            os.mkfifo(harness.layout.root / "go")
+            agent = an_agent(harness, 40)
             assert agent.stdout is not None
             reading = asyncio.to_thread(agent.stdout.readline)
             await reading
@@ -143,29 +150,29 @@ def test_killed_at_any_point(seed: int) -> None:
             agent.wait()
             said = ["c0", *(line.split()[0] for line in agent.stdout.read().splitlines() if " " in line)]
             agent.stdout.close()
-            async with yard.runtime() as runtime:
+            async with harness.runtime() as runtime:
                 assert runtime.findings == []
                 found = {c.id: c for c in runtime.containers()}
                 assert {id for id in said if id in found} == set(said)
                 assert len(found) <= len(said) + 1
                 assert all(found[id].phase is ContainerPhase.RUNNING for id in said)
                 running = {c.pid for c in found.values() if c.phase is ContainerPhase.RUNNING}
-                assert running == _processes_of(yard)
+                assert running == _processes_of(harness)
                 for c in found.values():
                     if c.phase is ContainerPhase.CREATED:  # killed between the two: it can be started yet
                         assert await runtime.start_container(c.id) is None
                         assert state(runtime, c.id).phase is ContainerPhase.RUNNING
                 for pod in runtime.sandboxes():
                     await runtime.remove_sandbox(pod.uid)
-                assert _processes_of(yard) == set()
-                assert list(yard.layout.pods.iterdir()) == []
+                assert _processes_of(harness) == set()
+                assert list(harness.layout.pods.iterdir()) == []
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def _processes_of(yard: Yard) -> set[int]:
+def _processes_of(harness: RuntimeHarness) -> set[int]:
     """First processes of containers, as the machine has them: children of our shims."""
-    root = os.fsencode(yard.layout.root) + b"/pods/"
+    root = os.fsencode(harness.layout.root) + b"/pods/"
     found = set()
     for name in filter(str.isdigit, os.listdir("/proc")):
         with suppress(OSError), open(f"/proc/{name}/cmdline", "rb") as file:
@@ -176,10 +183,10 @@ def _processes_of(yard: Yard) -> set[int]:
 
 
 def test_a_shim_that_was_killed() -> None:
-    async def story() -> None:
-        hooks = Witness()
-        async with a_yard() as yard:
-            async with yard.runtime(hooks) as runtime:
+    async def scenario() -> None:
+        hooks = RecordingHooks()
+        async with runtime_harness() as harness:
+            async with harness.runtime(hooks) as runtime:
                 found = await run(runtime, shell("sleep 1000 & echo up; wait"))
                 await until(lambda: lines(state(runtime)) == ["up"])
                 children = shims.descendants(found.pid)
@@ -191,43 +198,43 @@ def test_a_shim_that_was_killed() -> None:
                 await until(lambda: not any(alive(pid) for pid in children))
                 await until(lambda: hooks.calls[-1] == "stopped c1 exited")
                 await runtime.stop_container("c1", 30)
-            async with yard.runtime() as runtime:
+            async with harness.runtime() as runtime:
                 assert state(runtime) == lost
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_shim_that_was_killed_while_nobody_looked() -> None:
-    async def story() -> None:
-        async with a_yard() as yard:
-            async with yard.runtime() as runtime:
+    async def scenario() -> None:
+        async with runtime_harness() as harness:
+            async with harness.runtime() as runtime:
                 found = await run(runtime, shell("sleep 1000 & wait"))
             children = shims.descendants(found.pid)
             os.kill(shim_of(found), signal.SIGKILL)
             shims_pid = shim_of(found)
             await until(lambda: not alive(shims_pid))
-            async with yard.runtime() as runtime:
+            async with harness.runtime() as runtime:
                 assert state(runtime).reason == "ContainerStatusUnknown"
                 await until(lambda: not any(alive(pid) for pid in children))
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_reused_pid_is_left_alone() -> None:
-    async def story() -> None:
-        async with a_yard() as yard:
-            async with yard.runtime() as runtime:
+    async def scenario() -> None:
+        async with runtime_harness() as harness:
+            async with harness.runtime() as runtime:
                 found = await run(runtime, shell("exit 0"))
                 await ended(runtime)
             bystander = await asyncio.create_subprocess_exec("sleep", "1000")
             try:
                 # as if the machine had given the numbers to somebody else
-                folder = folder_of(yard)
+                folder = folder_of(harness)
                 (folder / "exit.json").unlink()
                 record = json.loads((folder / "run.json").read_text())
                 record.update(pid=bystander.pid, shim=bystander.pid)
                 (folder / "run.json").write_text(json.dumps(record))
-                async with yard.runtime() as runtime:
+                async with harness.runtime() as runtime:
                     lost = state(runtime)
                     assert (lost.phase, lost.reason) == (ContainerPhase.EXITED, "ContainerStatusUnknown")
                     await runtime.stop_container("c1", 0)
@@ -242,28 +249,28 @@ def test_a_reused_pid_is_left_alone() -> None:
                 bystander.kill()
                 await bystander.wait()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_after_a_restart_of_the_machine() -> None:
-    async def story() -> None:
-        async with a_yard() as yard:
-            async with yard.runtime() as runtime:
+    async def scenario() -> None:
+        async with runtime_harness() as harness:
+            async with harness.runtime() as runtime:
                 await run(runtime, shell("exit 0"))
                 await ended(runtime)
                 await runtime.create(shell("echo later", id="c2"))
-            folder = folder_of(yard)
+            folder = folder_of(harness)
             (folder / "exit.json").unlink()
             record = json.loads((folder / "run.json").read_text())
             (folder / "run.json").write_text(json.dumps({**record, "boot_id": "another"}))
-            async with yard.runtime() as runtime:
+            async with harness.runtime() as runtime:
                 lost = state(runtime)
                 assert (lost.exit_code, lost.reason) == (255, "ContainerStatusUnknown")
                 assert "the machine was restarted" in lost.message
                 assert await runtime.start_container("c2") is None
                 assert lines(await ended(runtime, "c2")) == ["later"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 GARBAGE = [b"", b'{"spec": 3}', b"[" * 100_000]
@@ -274,91 +281,91 @@ GARBAGE = [b"", b'{"spec": 3}', b"[" * 100_000]
 def test_damaged_files(name: str, data: bytes) -> None:
     """Unreadable files are quarantined and reported; their processes are killed, others are not."""
 
-    async def story() -> None:
-        async with a_yard() as yard:
-            async with yard.runtime() as runtime:
+    async def scenario() -> None:
+        async with runtime_harness() as harness:
+            async with harness.runtime() as runtime:
                 damaged = await run(runtime, shell("sleep 1000" if name != "exit.json" else "exit 5"))
                 other = await run(runtime, shell("sleep 1000", id="c2"))
                 elsewhere = await run(runtime, shell("sleep 1000", id="c3", pod="pod-2"))
                 if name == "exit.json":
                     await ended(runtime)
-            path = yard.layout.pod("pod-1") / name if name == "sandbox.json" else folder_of(yard) / name
+            path = harness.layout.pod("pod-1") / name if name == "sandbox.json" else folder_of(harness) / name
             path.write_bytes(data)
-            async with yard.runtime() as runtime:
+            async with harness.runtime() as runtime:
                 found = {c.id: c for c in runtime.containers()}
                 assert found["c3"] == elsewhere
                 await until(lambda: not alive(damaged.pid))
                 if name == "sandbox.json":
                     assert set(found) == {"c3"}
                     assert not alive(other.pid)
-                    assert not yard.layout.pod("pod-1").exists()
+                    assert not harness.layout.pod("pod-1").exists()
                 elif name == "state.json":
                     assert set(found) == {"c2", "c3"}
-                    assert not folder_of(yard).exists()
+                    assert not folder_of(harness).exists()
                 else:
                     assert found["c1"].phase is ContainerPhase.EXITED
                     assert (found["c1"].exit_code, found["c1"].reason) == (137, "ContainerStatusUnknown")
                 if name != "sandbox.json":
                     assert found["c2"] == other
                 assert [finding for finding in runtime.findings if str(path) in finding.what]
-                assert [file.read_bytes() for file in yard.layout.quarantine.iterdir()] == [data]
+                assert [file.read_bytes() for file in harness.layout.quarantine.iterdir()] == [data]
                 # a pod that was lost can be made again
                 assert await runtime.run_sandbox(a_pod()) is None
                 assert await runtime.create(shell("exit 0", id="c9")) is None
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_halves_of_containers_and_strangers_are_cleaned() -> None:
-    async def story() -> None:
-        async with a_yard() as yard:
-            async with yard.runtime() as runtime:
+    async def scenario() -> None:
+        async with runtime_harness() as harness:
+            async with harness.runtime() as runtime:
                 found = await run(runtime, shell("sleep 1000"))
-            half = folder_of(yard, "half")
+            half = folder_of(harness, "half")
             half.mkdir(parents=True)
             (half / ".state.json.tmp").write_text("{")
-            stray = yard.layout.pod("stray") / "containers" / "c" / "0"
+            stray = harness.layout.pod("stray") / "containers" / "c" / "0"
             stray.mkdir(parents=True)
-            moved = folder_of(yard, "moved")
-            shutil.copytree(folder_of(yard), moved)
-            (yard.layout.pods / "file").write_text("")
-            (yard.layout.pods / "link").symlink_to("/")
-            async with yard.runtime() as runtime:
+            moved = folder_of(harness, "moved")
+            shutil.copytree(folder_of(harness), moved)
+            (harness.layout.pods / "file").write_text("")
+            (harness.layout.pods / "link").symlink_to("/")
+            async with harness.runtime() as runtime:
                 assert list(runtime.containers()) == [found]
                 assert not half.exists()
                 assert not moved.exists()
-                assert not yard.layout.pod("stray").exists()
+                assert not harness.layout.pod("stray").exists()
                 assert [f for f in runtime.findings if "belongs to another container" in f.what]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_what_was_applied_is_known_to_the_next_agent() -> None:
-    async def story() -> None:
-        async with a_yard() as yard:
-            hooks = Witness()
+    async def scenario() -> None:
+        async with runtime_harness() as harness:
+            hooks = RecordingHooks()
             hooks.adjust = lambda container, resources: AdjustedContainer(
                 resources=resources.merged(LinuxResources(cpu_shares=99, unified={"memory.high": "1"}))
             )
-            async with yard.runtime(hooks) as runtime:
+            async with harness.runtime(hooks) as runtime:
                 await run(runtime, shell("sleep 1000", env={"A": "B"}))
                 await runtime.apply("c1", LinuxResources(cpus="0", pids=50))
                 before = runtime.inventory()
-            async with yard.runtime() as runtime:
+            async with harness.runtime() as runtime:
                 assert runtime.inventory() == before
                 held = runtime.inventory().containers[0]
                 assert held.state.cpus == "0"
                 assert held.resources.pids == 50
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_shim_that_is_still_on_its_way() -> None:
     """The agent may die between starting a shim and the shim's first word."""
 
-    async def story() -> None:
-        async with a_yard() as yard:
-            async with yard.runtime() as runtime:
+    async def scenario() -> None:
+        async with runtime_harness() as harness:
+            async with harness.runtime() as runtime:
                 await runtime.run_sandbox(a_pod())
                 await runtime.create(a_container("sleep", "1000"))
                 container = runtime._containers["c1"]
@@ -374,33 +381,33 @@ def test_a_shim_that_is_still_on_its_way() -> None:
                 container.directory / "shim.err",
             )
             os.close(said)  # nobody listens any more
-            async with yard.runtime() as runtime:
+            async with harness.runtime() as runtime:
                 assert state(runtime).phase is ContainerPhase.RUNNING
                 assert shim_of(state(runtime)) == pid
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("text", ["sleep 1000 & while :; do sleep 1000; done", "while :; do echo x; done"])
 def test_what_nobody_can_find_any_more_ends(text: str) -> None:
-    async def story() -> None:
-        async with a_yard() as yard:
-            async with yard.runtime(look_every=0.05, log_bytes=1 << 40) as runtime:
+    async def scenario() -> None:
+        async with runtime_harness() as harness:
+            async with harness.runtime(look_every=0.05, log_bytes=1 << 40) as runtime:
                 found = await run(runtime, shell(text))
                 shim = shim_of(found)
             tree = shims.descendants(shim)
-            shutil.rmtree(yard.layout.root)
+            shutil.rmtree(harness.layout.root)
             await until(lambda: not any(alive(pid) for pid in tree))
             shims.collect(shim)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_one_shim_for_one_container() -> None:
-    async def story() -> None:
-        async with a_yard() as yard, yard.runtime() as runtime:
+    async def scenario() -> None:
+        async with runtime_harness() as harness, harness.runtime() as runtime:
             found = await run(runtime, shell("sleep 1000"))
-            folder = folder_of(yard)
+            folder = folder_of(harness)
             assert shims.is_locked(folder / "lock")
             with pytest.raises(OSError, match="temporarily unavailable"):
                 shims.spawn(shims.SOURCE, folder / "spec.json", folder / "lock", folder / "shim.err")
@@ -408,12 +415,12 @@ def test_one_shim_for_one_container() -> None:
             await runtime.stop_container("c1", 0)
             assert not shims.is_locked(folder / "lock")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_shim_that_cannot_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def story() -> None:
-        async with a_yard() as yard, yard.runtime() as runtime:
+    async def scenario() -> None:
+        async with runtime_harness() as harness, harness.runtime() as runtime:
             await runtime.run_sandbox(a_pod())
             breakages: list[Callable[[ProcessRuntime], None]] = [
                 lambda runtime: setattr(runtime, "_program", Path("/nowhere/shim.py")),
@@ -428,7 +435,7 @@ def test_a_shim_that_cannot_start(monkeypatch: pytest.MonkeyPatch) -> None:
                 assert "shim" in fault.message
                 assert state(runtime, f"c{number}").reason == "StartError"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_in_cgroups_of_the_kernel() -> None:
@@ -437,9 +444,9 @@ def test_in_cgroups_of_the_kernel() -> None:
         pytest.skip("needs root and cgroups that can be written")
     assert cgroups is not None
 
-    async def story() -> None:
-        async with a_yard(cgroups) as yard:
-            async with yard.runtime() as runtime:
+    async def scenario() -> None:
+        async with runtime_harness(cgroups) as harness:
+            async with harness.runtime() as runtime:
                 found = await run(runtime, shell("sleep 1000 & setsid sleep 1000 & echo up; wait"))
                 await until(lambda: lines(state(runtime)) == ["up"])
                 await until(lambda: len(cgroups.pids("pod-1", "c1")) == 3)
@@ -448,7 +455,7 @@ def test_in_cgroups_of_the_kernel() -> None:
             assert shim_of(found) not in pids
             # a shim that dies leaves orphans, which the cgroup knows
             os.kill(shim_of(found), signal.SIGKILL)
-            async with yard.runtime() as runtime:
+            async with harness.runtime() as runtime:
                 assert state(runtime).reason == "ContainerStatusUnknown"
                 await until(lambda: not any(alive(pid) for pid in pids))
                 assert cgroups.containers("pod-1") == ()
@@ -456,7 +463,7 @@ def test_in_cgroups_of_the_kernel() -> None:
             # cgroups that no record speaks of
             assert cgroups.make_container("pod-1", "ghost", LinuxResources()) == ()
             assert cgroups.make_pod("pod-9", "Burstable", a_pod().plan) == ()
-            async with yard.runtime() as runtime:
+            async with harness.runtime() as runtime:
                 assert cgroups.pods() == ("pod-1",)
                 assert cgroups.containers("pod-1") == ("c2",)
                 await runtime.start_container("c2")
@@ -465,6 +472,6 @@ def test_in_cgroups_of_the_kernel() -> None:
             assert cgroups.pods() == ()
 
     try:
-        asyncio.run(story())
+        asyncio.run(scenario())
     finally:
         cgroups.tear_down()

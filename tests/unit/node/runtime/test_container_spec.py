@@ -10,7 +10,7 @@ from plimsoll.node.resources import LinuxResources
 from plimsoll.node.runtime.container_spec import combine
 from plimsoll.protocols.cdi import DeviceNode, Edits, Hook, IntelRdt, Mount, NetDevice
 
-from .yard import a_container
+from .runtime_harness import a_container
 
 _names = st.sampled_from("ABC")
 _env = st.dictionaries(_names, st.sampled_from(["1", "2", ""]))

@@ -20,7 +20,18 @@ from plimsoll.node.security.credentials import ProcessCredentials, compute_crede
 from plimsoll.node.security.rights import read_rights
 from plimsoll.protocols.cdi import CdiSpec, CdiSpecDevice, Edits, Mount, write_spec
 
-from .yard import a_container, a_pod, a_yard, alive, ended, lines, run, shell, state, until
+from .runtime_harness import (
+    a_container,
+    a_pod,
+    alive,
+    ended,
+    lines,
+    run,
+    runtime_harness,
+    shell,
+    state,
+    until,
+)
 
 RIGHTS = read_rights()
 needs_root = pytest.mark.skipif(not RIGHTS.can_switch_user, reason="needs root")
@@ -69,11 +80,11 @@ def observe(given: ProcessCredentials) -> dict[str, str]:
     """The status of a container's first process."""
     found: dict[str, str] = {}
 
-    async def story() -> None:
-        async with a_yard() as yard, yard.runtime() as runtime:
+    async def scenario() -> None:
+        async with runtime_harness() as harness, harness.runtime() as runtime:
             found.update(status_of((await started(runtime, given)).pid))
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     return found
 
 
@@ -125,8 +136,8 @@ def test_the_seccomp_profile_is_in_force(escalation: bool) -> None:
     """A personality without address randomization is refused; ordinary programs work."""
     profile = {"seccompProfile": {"type": "RuntimeDefault"}, "allowPrivilegeEscalation": escalation}
 
-    async def story() -> None:
-        async with a_yard() as yard, yard.runtime() as runtime:
+    async def scenario() -> None:
+        async with runtime_harness() as harness, harness.runtime() as runtime:
             text = (
                 "setarch -R true 2>/dev/null && echo allowed; (echo $((1 + 1)) | cat); ls / | grep -c ^tmp$"
             )
@@ -137,7 +148,7 @@ def test_the_seccomp_profile_is_in_force(escalation: bool) -> None:
             await run(runtime, shell("setarch -R true && echo allowed", id="c2", credentials=plain))
             assert lines(await ended(runtime, "c2")) == ["allowed"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @needs_root
@@ -146,8 +157,8 @@ def test_a_user_cannot_do_what_root_can(tmp_path: Path) -> None:
     secret.write_text("x")
     secret.chmod(0o600)
 
-    async def story() -> None:
-        async with a_yard() as yard, yard.runtime() as runtime:
+    async def scenario() -> None:
+        async with runtime_harness() as harness, harness.runtime() as runtime:
             text = (
                 f"cat {secret} 2>/dev/null || echo unreadable; echo mine > file && cat file; id -u; "
                 "echo again > /dev/stdout; kill -0 1 2>/dev/null || echo powerless"
@@ -158,20 +169,20 @@ def test_a_user_cannot_do_what_root_can(tmp_path: Path) -> None:
             work = Path(found.log).parent / "work"
             assert (work.stat().st_uid, (work / "file").stat().st_uid) == (1234, 1234)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @needs_mounts
 def test_a_read_only_root_file_system() -> None:
-    async def story() -> None:
-        async with a_yard() as yard, yard.runtime() as runtime:
-            root = yard.layout.root
+    async def scenario() -> None:
+        async with runtime_harness() as harness, harness.runtime() as runtime:
+            root = harness.layout.root
             for name in ("shared", "open"):
                 (root / name).mkdir()
             mount = Mount(host_path=str(root / "shared"), container_path=str(root / "open"))
             edits = Edits(mounts=(mount,))
             spec = CdiSpec(version="0.8.0", kind="v.com/c", devices=(CdiSpecDevice(name="x", edits=edits),))
-            write_spec(yard.layout.cdi, "a", spec)
+            write_spec(harness.layout.cdi, "a", spec)
             text = (
                 f"for at in / /tmp /sys/fs {root} {root}/shared . /proc/sys/kernel; do "
                 "  (: > $at/plimsoll-probe) 2>/dev/null && echo $at is writable; done; "
@@ -192,20 +203,20 @@ def test_a_read_only_root_file_system() -> None:
             assert "Read-only file system" in outcome.text
             assert (await commands.execute("c1", ["touch", str(root / "open" / "more")], 20)).ok
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @needs_root
 def test_commands_run_as_the_container_does() -> None:
-    async def story() -> None:
-        async with a_yard() as yard:
+    async def scenario() -> None:
+        async with runtime_harness() as harness:
             text = "grep -E '^(Uid|Gid|Groups|Cap...|NoNewPrivs|Seccomp):' /proc/self/status; pwd; echo $A"
             given = credentials(RESTRICTED, {"supplementalGroups": [4000]})
-            async with yard.runtime() as runtime:
+            async with harness.runtime() as runtime:
                 found = await started(runtime, given, env={"A": "secret"})
                 first = status_of(found.pid)
             # Another agent has taken over: commands are the container's all the same.
-            async with yard.runtime() as runtime:
+            async with harness.runtime() as runtime:
                 assert state(runtime).pid == found.pid
                 assert status_of(found.pid)["Uid"] == first["Uid"]
                 commands = HostCommandRunner(runtime.exec_spec, lambda: runtime.exec_program)
@@ -223,13 +234,13 @@ def test_commands_run_as_the_container_does() -> None:
                 assert not outcome.ok
                 assert outcome.text == "container c1 is not running"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @needs_root
 def test_an_image_that_pauses_has_credentials_too() -> None:
-    async def story() -> None:
-        async with a_yard() as yard, yard.runtime() as runtime:
+    async def scenario() -> None:
+        async with runtime_harness() as harness, harness.runtime() as runtime:
             spec = a_container(image="pause", credentials=credentials(RESTRICTED))
             status = status_of((await run(runtime, spec)).pid)
             assert numbers(status["Uid"]) == [1234] * 4
@@ -241,49 +252,49 @@ def test_an_image_that_pauses_has_credentials_too() -> None:
             found = masks(status_of((await run(runtime, spec)).pid))
             assert found == {"Inh": 0, "Prm": own, "Eff": own, "Bnd": own, "Amb": 0}
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @needs_root
 def test_the_container_of_a_user_dies_with_its_shim() -> None:
     """A change of user clears the signal that the kernel sends when the parent dies; it is set again."""
 
-    async def story() -> None:
-        async with a_yard() as yard:
-            async with yard.runtime() as runtime:
+    async def scenario() -> None:
+        async with runtime_harness() as harness:
+            async with harness.runtime() as runtime:
                 found = await started(runtime, credentials({"runAsUser": 1234}))
             # No agent is there that would clean up.
             os.kill(int(status_of(found.pid)["PPid"]), signal.SIGKILL)
             await until(lambda: not alive(found.pid))
-            async with yard.runtime() as runtime:
+            async with harness.runtime() as runtime:
                 assert (await ended(runtime)).exit_code == 137
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_what_cannot_be_set_keeps_the_command_from_running() -> None:
     """Whatever the agent may do, no process is in a group with this number."""
     given = ProcessCredentials(uid=RIGHTS.uid, gid=RIGHTS.gid, groups=(2**32 - 1,), switch=True)
 
-    async def story() -> None:
-        async with a_yard() as yard, yard.runtime() as runtime:
-            spec = shell(f"touch {yard.layout.root}/ran", credentials=given)
+    async def scenario() -> None:
+        async with runtime_harness() as harness, harness.runtime() as runtime:
+            spec = shell(f"touch {harness.layout.root}/ran", credentials=given)
             assert await runtime.run_sandbox(a_pod(spec.pod)) is None
             assert await runtime.create(spec) is None
             fault = await runtime.start_container(spec.id)
             assert fault is not None
             assert "cannot set" in fault.message
-            assert not (yard.layout.root / "ran").exists()
+            assert not (harness.layout.root / "ran").exists()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_nothing_is_started_without_credentials() -> None:
-    async def story() -> None:
-        async with a_yard() as yard, yard.runtime() as runtime:
+    async def scenario() -> None:
+        async with runtime_harness() as harness, harness.runtime() as runtime:
             spec = shell("true", credentials=None)
             assert await runtime.run_sandbox(a_pod(spec.pod)) is None
             fault = await runtime.create(spec)
             assert fault == RuntimeFault("CreateContainerError", "container 'c1' has no credentials")
 
-    asyncio.run(story())
+    asyncio.run(scenario())

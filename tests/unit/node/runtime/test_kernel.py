@@ -14,16 +14,16 @@ from plimsoll.node.containers import ContainerPhase, RuntimeFault
 from plimsoll.node.hooks import AdjustedContainer
 from plimsoll.node.resources import LinuxResources
 
-from .yard import (
-    Witness,
+from .runtime_harness import (
+    RecordingHooks,
     a_container,
     a_plan,
-    a_yard,
     alive,
     ended,
     kernel_cgroups,
     lines,
     run,
+    runtime_harness,
     shell,
     state,
     until,
@@ -57,13 +57,13 @@ def allowed(pid: int) -> str:
 def test_cpusets_are_applied_and_changed_while_it_runs(cgroups: Cgroups, cpus: list[int]) -> None:
     first, last = str(cpus[0]), str(cpus[-1])
 
-    async def story() -> None:
-        hooks = Witness()
+    async def scenario() -> None:
+        hooks = RecordingHooks()
         hooks.adjust = lambda container, resources: AdjustedContainer(
             resources=resources.merged(LinuxResources(cpus=last))
         )
-        async with a_yard(cgroups) as yard:
-            async with yard.runtime(hooks) as runtime:
+        async with runtime_harness(cgroups) as harness:
+            async with harness.runtime(hooks) as runtime:
                 text = "grep Cpus_allowed_list /proc/self/status; sleep 1000 & wait"
                 pid = (await run(runtime, shell(text))).pid
                 await until(lambda: lines(state(runtime)) == [f"Cpus_allowed_list:\t{last}"])
@@ -75,34 +75,34 @@ def test_cpusets_are_applied_and_changed_while_it_runs(cgroups: Cgroups, cpus: l
                 fault = await runtime.apply("c1", LinuxResources(cpus="4000"))
                 assert isinstance(fault, RuntimeFault)
                 assert (allowed(pid), state(runtime).cpus) == (first, first)
-            async with yard.runtime() as runtime:
+            async with harness.runtime() as runtime:
                 assert state(runtime).cpus == first
                 assert await runtime.apply("c1", LinuxResources(cpus=last)) is None
                 assert allowed(pid) == last
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_set_that_cannot_be_given_is_a_fault(cgroups: Cgroups, cpus: list[int]) -> None:
-    async def story() -> None:
-        hooks = Witness()
+    async def scenario() -> None:
+        hooks = RecordingHooks()
         hooks.adjust = lambda container, resources: AdjustedContainer(resources=LinuxResources(cpus="4000"))
-        async with a_yard(cgroups) as yard, yard.runtime(hooks) as runtime:
+        async with runtime_harness(cgroups) as harness, harness.runtime(hooks) as runtime:
             with pytest.raises(AssertionError):
                 await run(runtime, shell("true"))
             assert runtime.containers() == []
             assert cgroups.containers("pod-1") == ()
             assert hooks.calls[-2:] == ["stopped c1 created", "removed c1 created"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_out_of_memory(cgroups: Cgroups) -> None:
     if not any("memory" in str(path) for path in cgroups.join_files("pod-1", "c1")) and cgroups.version == 1:
         pytest.skip("needs the memory controller")
 
-    async def story() -> None:
-        async with a_yard(cgroups) as yard, yard.runtime() as runtime:
+    async def scenario() -> None:
+        async with runtime_harness(cgroups) as harness, harness.runtime() as runtime:
             greedy = "x = bytearray(300 << 20); x[::4096] = b'x' * len(x[::4096]); print('still here')"
             spec = a_container(
                 "python3",
@@ -116,12 +116,12 @@ def test_out_of_memory(cgroups: Cgroups) -> None:
             assert (found.exit_code, found.signal, found.reason) == (137, signal.SIGKILL, "OOMKilled")
             assert lines(found) == []
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_nothing_is_left(cgroups: Cgroups) -> None:
-    async def story() -> None:
-        async with a_yard(cgroups) as yard, yard.runtime() as runtime:
+    async def scenario() -> None:
+        async with runtime_harness(cgroups) as harness, harness.runtime() as runtime:
             for number in range(5):
                 await run(runtime, shell("setsid sleep 1000 & sleep 1000", id=f"c{number}"))
             await until(lambda: len(cgroups.pids("pod-1")) == 15)
@@ -132,7 +132,7 @@ def test_nothing_is_left(cgroups: Cgroups) -> None:
             await runtime.remove_sandbox("pod-1")
             assert cgroups.pods() == ()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def evict(cgroups: Cgroups, pod: str) -> None:
@@ -147,8 +147,8 @@ def evict(cgroups: Cgroups, pod: str) -> None:
 
 
 def test_processes_go_back_into_cgroups_that_were_removed(cgroups: Cgroups) -> None:
-    async def story() -> None:
-        async with a_yard(cgroups) as yard, yard.runtime() as runtime:
+    async def scenario() -> None:
+        async with runtime_harness(cgroups) as harness, harness.runtime() as runtime:
             await run(runtime, shell("setsid sleep 1000 & sleep 1000", plan=a_plan(memory_limit=64 << 20)))
             assert await runtime.create(shell("echo later", id="c2", name="later")) is None
             await until(lambda: len(cgroups.pids("pod-1")) == 3)
@@ -167,12 +167,12 @@ def test_processes_go_back_into_cgroups_that_were_removed(cgroups: Cgroups) -> N
             assert state(runtime).phase is ContainerPhase.RUNNING
             assert await runtime.restore_cgroups() == ()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_container_that_cannot_go_back_is_killed(cgroups: Cgroups, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def story() -> None:
-        async with a_yard(cgroups) as yard, yard.runtime() as runtime:
+    async def scenario() -> None:
+        async with runtime_harness(cgroups) as harness, harness.runtime() as runtime:
             await run(runtime, shell("sleep 1000"))
             await until(lambda: len(cgroups.pids("pod-1")) == 2)
             evict(cgroups, "pod-1")
@@ -182,12 +182,12 @@ def test_a_container_that_cannot_go_back_is_killed(cgroups: Cgroups, monkeypatch
             found = await ended(runtime)
             assert (found.exit_code, found.signal) == (137, 9)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_without_a_cgroup_to_join_nothing_runs(cgroups: Cgroups) -> None:
-    async def story() -> None:
-        async with a_yard(cgroups) as yard, yard.runtime() as runtime:
+    async def scenario() -> None:
+        async with runtime_harness(cgroups) as harness, harness.runtime() as runtime:
             await run(runtime, shell("sleep 1000", id="c0"))
             assert await runtime.create(shell("echo never")) is None
             assert cgroups.remove_container("pod-1", "c1")
@@ -196,4 +196,4 @@ def test_without_a_cgroup_to_join_nothing_runs(cgroups: Cgroups) -> None:
             assert "cgroup cannot be joined" in fault.message
             assert lines(state(runtime)) == []
 
-    asyncio.run(story())
+    asyncio.run(scenario())

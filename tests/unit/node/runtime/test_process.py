@@ -17,16 +17,16 @@ from plimsoll.node.hooks import AdjustedContainer, DeviceEdit, MountEdit
 from plimsoll.node.resources import LinuxResources
 from plimsoll.protocols.cdi import CdiSpec, CdiSpecDevice, DeviceNode, Edits, Mount, write_spec
 
-from .yard import (
-    Witness,
+from .runtime_harness import (
+    RecordingHooks,
     a_container,
     a_plan,
     a_pod,
-    a_yard,
     alive,
     ended,
     lines,
     run,
+    runtime_harness,
     shell,
     state,
     until,
@@ -37,8 +37,8 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Lin
 
 
 def test_output_and_exit_code() -> None:
-    async def story() -> None:
-        async with a_yard() as yard, yard.runtime() as runtime:
+    async def scenario() -> None:
+        async with runtime_harness() as harness, harness.runtime() as runtime:
             before = time.time()
             await run(runtime, shell("echo one; echo two >&2; printf three; exit 3"))
             found = await ended(runtime)
@@ -55,9 +55,9 @@ def test_output_and_exit_code() -> None:
             marks = sorted(line.split(" ", 1)[1] for line in log)
             assert marks == ["stderr F two", "stdout F one", "stdout P three"]
             assert Path(found.log).stat().st_mode & 0o077 == 0
-            await until(lambda: yard.changed == ["pod-1"])
+            await until(lambda: harness.changed == ["pod-1"])
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize(
@@ -70,18 +70,21 @@ def test_output_and_exit_code() -> None:
     ],
 )
 def test_ends(text: str, code: int, number: int, reason: str) -> None:
-    async def story() -> None:
-        async with a_yard() as yard, yard.runtime() as runtime:
+    async def scenario() -> None:
+        async with runtime_harness() as harness, harness.runtime() as runtime:
             await run(runtime, shell(text))
             found = await ended(runtime)
             assert (found.exit_code, found.signal, found.reason, found.pid) == (code, number, reason, 0)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_what_a_command_sees() -> None:
-    async def story() -> None:
-        async with a_yard() as yard, yard.runtime(rlimits={"NOFILE": (77, 88)}, umask=0o027) as runtime:
+    async def scenario() -> None:
+        async with (
+            runtime_harness() as harness,
+            harness.runtime(rlimits={"NOFILE": (77, 88)}, umask=0o027) as runtime,
+        ):
             spec = shell(
                 "env | sort; ulimit -n; umask; pwd; cat; ls /proc/self/fd | wc -l;"
                 "cat /proc/self/oom_score_adj",
@@ -93,16 +96,16 @@ def test_what_a_command_sees() -> None:
             assert "GREETING=hello world" in seen
             assert "HOSTNAME=name-pod-1" in seen
             assert not any(line.startswith(("PYTHON", "VIRTUAL_ENV", "SSH", "USER")) for line in seen)
-            work = str(yard.layout.container("pod-1", "c1") / "0" / "work")
+            work = str(harness.layout.container("pod-1", "c1") / "0" / "work")
             # stdin is empty, and beside it only what `ls` itself opens
             assert seen[-5:] == ["77", "0027", work, "4", "900"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_working_folder_and_its_absence() -> None:
-    async def story() -> None:
-        async with a_yard() as yard, yard.runtime() as runtime:
+    async def scenario() -> None:
+        async with runtime_harness() as harness, harness.runtime() as runtime:
             await run(runtime, shell("pwd", working_dir="/usr"))
             assert lines(await ended(runtime)) == ["/usr"]
             assert await runtime.create(shell("pwd", id="c2", working_dir="/nowhere")) is None
@@ -110,7 +113,7 @@ def test_working_folder_and_its_absence() -> None:
             assert fault is not None
             assert 'chdir to cwd ("/nowhere") failed' in fault.message
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize(
@@ -124,9 +127,9 @@ def test_working_folder_and_its_absence() -> None:
     ],
 )
 def test_commands_that_cannot_be_started(command: tuple[str, ...], text: str) -> None:
-    async def story() -> None:
-        hooks = Witness()
-        async with a_yard() as yard, yard.runtime(hooks) as runtime:
+    async def scenario() -> None:
+        hooks = RecordingHooks()
+        async with runtime_harness() as harness, harness.runtime(hooks) as runtime:
             await runtime.run_sandbox(a_pod())
             assert await runtime.create(a_container(*command)) is None
             fault = await runtime.start_container("c1")
@@ -139,26 +142,29 @@ def test_commands_that_cannot_be_started(command: tuple[str, ...], text: str) ->
             assert hooks.calls[-2:] == ["starting c1 created", "stopped c1 exited"]
             await asyncio.wait_for(runtime.stop_container("c1", 10), 5)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_text_that_is_none_is_refused() -> None:
-    async def story() -> None:
-        async with a_yard() as yard, yard.runtime() as runtime:
+    async def scenario() -> None:
+        async with runtime_harness() as harness, harness.runtime() as runtime:
             await runtime.run_sandbox(a_pod())
             fault = await runtime.create(shell("\ud800"))
             assert fault is not None
             assert "cannot write" in fault.message
             assert isinstance(await runtime.run_sandbox(a_pod("pod-2", name="\ud800")), RuntimeFault)
             assert runtime.containers() == []
-            assert list((yard.layout.pod("pod-1") / "containers" / "c1").iterdir()) == []
+            assert list((harness.layout.pod("pod-1") / "containers" / "c1").iterdir()) == []
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_images_are_labels() -> None:
-    async def story() -> None:
-        async with a_yard() as yard, yard.runtime(images={"web": ("/bin/sh", "-c", "echo web")}) as runtime:
+    async def scenario() -> None:
+        async with (
+            runtime_harness() as harness,
+            harness.runtime(images={"web": ("/bin/sh", "-c", "echo web")}) as runtime,
+        ):
             await runtime.run_sandbox(a_pod())
             fault = await runtime.create(a_container(image="registry/nginx:1"))
             assert fault is not None
@@ -172,13 +178,13 @@ def test_images_are_labels() -> None:
             await runtime.stop_container("c3", 30)
             assert (state(runtime, "c3").exit_code, state(runtime, "c3").reason) == (0, "Completed")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_repeated_calls_and_attempts() -> None:
-    async def story() -> None:
-        hooks = Witness()
-        async with a_yard() as yard, yard.runtime(hooks) as runtime:
+    async def scenario() -> None:
+        hooks = RecordingHooks()
+        async with runtime_harness() as harness, harness.runtime(hooks) as runtime:
             spec = shell("echo attempt; exit 1", name="main")
             for attempt in range(3):
                 await run(runtime, with_attempt(spec, attempt))
@@ -199,12 +205,12 @@ def test_repeated_calls_and_attempts() -> None:
             await runtime.stop_sandbox("unknown")
             await runtime.remove_sandbox("unknown")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_grace_and_kill() -> None:
-    async def story() -> None:
-        async with a_yard() as yard, yard.runtime() as runtime:
+    async def scenario() -> None:
+        async with runtime_harness() as harness, harness.runtime() as runtime:
             await run(runtime, shell("trap 'echo bye; exit 7' TERM; echo up; while :; do sleep 0.01; done"))
             await until(lambda: lines(state(runtime)) == ["up"])
             await runtime.stop_container("c1", 30)
@@ -228,12 +234,12 @@ def test_grace_and_kill() -> None:
             await runtime.stop_container("c3", 30)
             assert state(runtime, "c3").exit_code == 9
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_stopped_before_it_was_started() -> None:
-    async def story() -> None:
-        async with a_yard() as yard, yard.runtime() as runtime:
+    async def scenario() -> None:
+        async with runtime_harness() as harness, harness.runtime() as runtime:
             await runtime.run_sandbox(a_pod())
             await runtime.create(shell("echo no"))
             await runtime.stop_container("c1", 30)
@@ -241,7 +247,7 @@ def test_stopped_before_it_was_started() -> None:
             assert await runtime.start_container("c1") is None
             assert not Path(state(runtime).log).exists()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 TREE = """
@@ -265,8 +271,8 @@ time.sleep(float(sys.argv[1]))
 
 @pytest.mark.parametrize("how", ["by itself", "stopped", "killed"])
 def test_trees_go_with_their_first_process(how: str) -> None:
-    async def story() -> None:
-        async with a_yard() as yard, yard.runtime() as runtime:
+    async def scenario() -> None:
+        async with runtime_harness() as harness, harness.runtime() as runtime:
             seconds = "0.3" if how == "by itself" else "1000"
             await run(runtime, a_container("python3", "-c", TREE, seconds, env={"PATH": os.environ["PATH"]}))
             await until(lambda: len(lines(state(runtime))) == 3)
@@ -280,12 +286,12 @@ def test_trees_go_with_their_first_process(how: str) -> None:
             assert found.exit_code == {"by itself": 0, "stopped": 143, "killed": 137}[how]
             assert not any(alive(pid) for pid in pids.values())
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_floods_of_output() -> None:
-    async def story() -> None:
-        async with a_yard() as yard, yard.runtime(log_bytes=200_000, log_files=3) as runtime:
+    async def scenario() -> None:
+        async with runtime_harness() as harness, harness.runtime(log_bytes=200_000, log_files=3) as runtime:
             text = (
                 "i=0; while [ $i -lt 20 ]; do head -c 100000 /dev/zero | tr '\\0' x; echo; i=$((i+1)); done;"
                 "seq 1 60000; echo last"
@@ -300,12 +306,12 @@ def test_floods_of_output() -> None:
             assert lines(found)[-1] == "last"
             assert not list(folder.glob("shim.err")) or (folder / "shim.err").read_text() == ""
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_long_lines_are_cut_and_can_be_put_together_again() -> None:
-    async def story() -> None:
-        async with a_yard() as yard, yard.runtime() as runtime:
+    async def scenario() -> None:
+        async with runtime_harness() as harness, harness.runtime() as runtime:
             await run(runtime, shell("head -c 40000 /dev/zero | tr '\\0' x; echo; echo; printf '\\377\\n'"))
             found = await ended(runtime)
             log = Path(found.log).read_bytes().split(b"\n")
@@ -314,13 +320,13 @@ def test_long_lines_are_cut_and_can_be_put_together_again() -> None:
             assert b"".join(text for _, _, _, text in parts[:3]) == b"x" * 40000
             assert [text for _, _, _, text in parts[3:]] == [b"", b"\xff"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_hooks_and_cdi_in_order() -> None:
-    async def story() -> None:
-        hooks = Witness()
-        async with a_yard() as yard, yard.runtime(hooks) as runtime:
+    async def scenario() -> None:
+        hooks = RecordingHooks()
+        async with runtime_harness() as harness, harness.runtime(hooks) as runtime:
             first = CdiSpec(
                 version="0.8.0",
                 kind="v.com/c",
@@ -332,8 +338,8 @@ def test_hooks_and_cdi_in_order() -> None:
                 kind="v.com/d",
                 devices=(CdiSpecDevice(name="y", edits=Edits(env=("LATE=y",))),),
             )
-            write_spec(yard.layout.cdi, "a", first)
-            write_spec(yard.layout.cdi, "b", second)
+            write_spec(harness.layout.cdi, "a", first)
+            write_spec(harness.layout.cdi, "b", second)
 
             def adjust(container: ContainerSpec, resources: LinuxResources) -> AdjustedContainer:
                 return AdjustedContainer(
@@ -367,13 +373,13 @@ def test_hooks_and_cdi_in_order() -> None:
                 "sandbox_removed pod-1",
             ]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_refusal_leaves_nothing() -> None:
-    async def story() -> None:
-        hooks = Witness()
-        async with a_yard() as yard, yard.runtime(hooks) as runtime:
+    async def scenario() -> None:
+        hooks = RecordingHooks()
+        async with runtime_harness() as harness, harness.runtime(hooks) as runtime:
             assert await runtime.run_sandbox(a_pod()) is None
             fault = await runtime.create(shell("true", cdi=("v.com/c=x", "v.com/c=y")))
             assert fault is not None
@@ -391,19 +397,19 @@ def test_a_refusal_leaves_nothing() -> None:
             # what hooks had given away, they get back
             assert hooks.calls == ["create c1", "stopped c1 created", "removed c1 created"]
             assert runtime.containers() == []
-            assert not (yard.layout.pod("pod-1") / "containers").exists()
+            assert not (harness.layout.pod("pod-1") / "containers").exists()
             hooks.refuse_sandbox = RuntimeFault("X", "full")
             assert await runtime.run_sandbox(a_pod("pod-2")) == RuntimeFault("X", "full")
             assert [pod.uid for pod in runtime.sandboxes()] == ["pod-1"]
-            assert [path.name for path in yard.layout.pods.iterdir()] == ["pod-1"]
+            assert [path.name for path in harness.layout.pods.iterdir()] == ["pod-1"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_sandbox_that_is_made_anew() -> None:
-    async def story() -> None:
-        hooks = Witness()
-        async with a_yard() as yard, yard.runtime(hooks) as runtime:
+    async def scenario() -> None:
+        hooks = RecordingHooks()
+        async with runtime_harness() as harness, harness.runtime(hooks) as runtime:
             await run(runtime, shell("echo old"))
             await ended(runtime)
             await runtime.stop_sandbox("pod-1")
@@ -423,28 +429,28 @@ def test_a_sandbox_that_is_made_anew() -> None:
             assert lines(await ended(runtime, "c2")) == ["new"]
             assert lines(state(runtime)) == ["old"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("name", ["../x", "a/b", "..", ".", "", "a\0b", "x" * 300])
 def test_names_do_not_lead_out_of_their_folder(name: str) -> None:
-    async def story() -> None:
-        async with a_yard() as yard, yard.runtime() as runtime:
+    async def scenario() -> None:
+        async with runtime_harness() as harness, harness.runtime() as runtime:
             assert isinstance(await runtime.run_sandbox(a_pod(name)), RuntimeFault)
             assert await runtime.run_sandbox(a_pod()) is None
             assert isinstance(
                 await runtime.create(a_container("true", id="ok", name=name or "/")), RuntimeFault
             )
             assert isinstance(await runtime.create(a_container("true", id=name, name="ok")), RuntimeFault)
-            assert [path.name for path in yard.layout.pods.iterdir()] == ["pod-1"]
+            assert [path.name for path in harness.layout.pods.iterdir()] == ["pod-1"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_resizes_go_through_hooks_and_are_remembered() -> None:
-    async def story() -> None:
-        hooks = Witness()
-        async with a_yard() as yard, yard.runtime(hooks) as runtime:
+    async def scenario() -> None:
+        hooks = RecordingHooks()
+        async with runtime_harness() as harness, harness.runtime(hooks) as runtime:
             await run(runtime, shell("sleep 1000"))
             await run(runtime, shell("sleep 1000", id="c2"))
             assert await runtime.update("c1", a_plan("c1", cpu_shares=512, memory_limit=1 << 20)) is None
@@ -465,18 +471,18 @@ def test_resizes_go_through_hooks_and_are_remembered() -> None:
             assert isinstance(await runtime.update("none", a_plan()), RuntimeFault)
             assert await runtime.apply("none", LinuxResources(cpus="0")) is None
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_affinity_where_there_is_no_cpuset() -> None:
     cpus = sorted(os.sched_getaffinity(0))
 
-    async def story() -> None:
-        hooks = Witness()
+    async def scenario() -> None:
+        hooks = RecordingHooks()
         hooks.adjust = lambda container, resources: AdjustedContainer(
             resources=resources.merged(LinuxResources(cpus=str(cpus[-1])))
         )
-        async with a_yard() as yard, yard.runtime(hooks) as runtime:
+        async with runtime_harness() as harness, harness.runtime(hooks) as runtime:
             pid = (await run(runtime, shell("sleep 1000 & sleep 1000 & wait"))).pid
             assert state(runtime).cpus == str(cpus[-1])
             assert os.sched_getaffinity(pid) == {cpus[-1]}
@@ -498,7 +504,7 @@ def test_affinity_where_there_is_no_cpuset() -> None:
             await runtime.stop_container("c3", 0)
             assert state(runtime, "c3").message == ""
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def can_mount() -> bool:
@@ -509,10 +515,10 @@ def can_mount() -> bool:
 
 @pytest.mark.skipif(not can_mount(), reason="needs CAP_SYS_ADMIN for mount namespaces")
 def test_mounts_and_devices_are_seen_inside_only() -> None:
-    async def story() -> None:
-        hooks = Witness()
-        async with a_yard() as yard, yard.runtime(hooks) as runtime:
-            root = yard.layout.root
+    async def scenario() -> None:
+        hooks = RecordingHooks()
+        async with runtime_harness() as harness, harness.runtime(hooks) as runtime:
+            root = harness.layout.root
             for name in ("source", "target", "locked"):
                 (root / name).mkdir()
             (root / "source" / "file").write_text("inside")
@@ -536,7 +542,7 @@ def test_mounts_and_devices_are_seen_inside_only() -> None:
             )
             edits = Edits(mounts=mounts, device_nodes=nodes, additional_gids=(4321,))
             spec = CdiSpec(version="0.8.0", kind="v.com/c", devices=(CdiSpecDevice(name="x", edits=edits),))
-            write_spec(yard.layout.cdi, "a", spec)
+            write_spec(harness.layout.cdi, "a", spec)
             hooks.adjust = lambda container, resources: AdjustedContainer(
                 resources=resources,
                 mounts=(MountEdit("tmpfs", str(root / "source"), "tmpfs", ("size=1m", "mode=0755")),),
@@ -558,12 +564,12 @@ def test_mounts_and_devices_are_seen_inside_only() -> None:
             assert list((root / "target").iterdir()) == []
             assert str(root) not in Path("/proc/self/mounts").read_text()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_hundred_containers_at_once() -> None:
-    async def story() -> dict[str, Any]:
-        async with a_yard() as yard, yard.runtime() as runtime:
+    async def scenario() -> dict[str, Any]:
+        async with runtime_harness() as harness, harness.runtime() as runtime:
             assert await runtime.run_sandbox(a_pod()) is None
             count, started = 100, time.monotonic()
             names = [f"c{number}" for number in range(count)]
@@ -580,7 +586,7 @@ def test_a_hundred_containers_at_once() -> None:
             assert not any(alive(pid) for pid in shims)
             return {"s": taken, "rss": max(sizes), "own": max(own), "cpu": sum(spent) / count}
 
-    figures = asyncio.run(story())
+    figures = asyncio.run(scenario())
     # 3 s, 10.9 MB (4.4 of its own) and 35 ms on two cores at rest
     assert figures["s"] < 60
     assert figures["rss"] < 14_000
@@ -603,8 +609,8 @@ def _cpu(pid: int) -> float:
 
 
 def test_a_caller_that_gives_up_leaves_nothing_half_done() -> None:
-    async def story() -> None:
-        async with a_yard() as yard, yard.runtime() as runtime:
+    async def scenario() -> None:
+        async with runtime_harness() as harness, harness.runtime() as runtime:
             await runtime.run_sandbox(a_pod())
             for delay in (0.0, 0.001, 0.005, 0.02):
                 id = f"c{str(delay).replace('.', '-')}"
@@ -621,4 +627,4 @@ def test_a_caller_that_gives_up_leaves_nothing_half_done() -> None:
                 await runtime.stop_container(id, 0)
                 assert state(runtime, id).signal == signal.SIGKILL
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from plimsoll.node.runtime import confinement, shim, shims
 
-from .yard import short_folder
+from .runtime_harness import short_folder
 
 
 def naive_log(data: bytes) -> list[tuple[bytes, bytes]]:

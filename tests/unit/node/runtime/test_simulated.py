@@ -17,7 +17,7 @@ from plimsoll.node.resources import LinuxResources
 from plimsoll.node.runtime import SimulatedRuntime
 from plimsoll.node.runtime.simulated import EXIT_CODE, RUN_SECONDS, Script, script_of
 
-from .yard import Witness, a_container, a_plan, a_pod, until
+from .runtime_harness import RecordingHooks, a_container, a_plan, a_pod, until
 
 
 class Clock:
@@ -67,8 +67,8 @@ def test_whatever_annotations_say(seconds: str, code: str, role: ContainerRole) 
 
 
 def test_a_life() -> None:
-    async def story() -> None:
-        hooks, clock = Witness(), Clock()
+    async def scenario() -> None:
+        hooks, clock = RecordingHooks(), Clock()
         runtime = SimulatedRuntime(hooks, clock)
         changed: list[str] = []
         await runtime.start(changed.append)
@@ -103,11 +103,11 @@ def test_a_life() -> None:
             "sandbox_removed pod-1",
         ]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_stopping_is_no_news_but_ends_it() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         runtime = SimulatedRuntime()
         changed: list[str] = []
         await runtime.start(changed.append)
@@ -125,11 +125,11 @@ def test_stopping_is_no_news_but_ends_it() -> None:
         assert changed == []
         await runtime.stop()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_real_time() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         runtime = SimulatedRuntime()
         changed: list[str] = []
         await runtime.start(changed.append)
@@ -145,12 +145,12 @@ def test_real_time() -> None:
         assert changed == ["pod-1", "pod-1"]
         await runtime.stop()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_refusals() -> None:
-    async def story() -> None:
-        hooks = Witness()
+    async def scenario() -> None:
+        hooks = RecordingHooks()
         runtime = SimulatedRuntime(hooks)
         await runtime.start(lambda uid: None)
         fault = await runtime.create(a_container())
@@ -171,12 +171,12 @@ def test_refusals() -> None:
         assert isinstance(await runtime.update("c1", a_plan()), RuntimeFault)
         await runtime.stop()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_hooks_change_this_and_others() -> None:
-    async def story() -> None:
-        hooks = Witness()
+    async def scenario() -> None:
+        hooks = RecordingHooks()
         runtime = SimulatedRuntime(hooks)
         await runtime.start(lambda uid: None)
         await runtime.run_sandbox(a_pod())
@@ -201,11 +201,11 @@ def test_hooks_change_this_and_others() -> None:
         assert runtime.inventory().containers[0].resources == LinuxResources(cpu_shares=77, cpus="0-3")
         await runtime.stop()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_thousands_of_pods_are_cheap() -> None:
-    async def story() -> float:
+    async def scenario() -> float:
         runtime = SimulatedRuntime()
         ended: list[str] = []
         await runtime.start(ended.append)
@@ -222,4 +222,4 @@ def test_thousands_of_pods_are_cheap() -> None:
         await runtime.stop()
         return taken
 
-    assert asyncio.run(story()) < 10  # about 0.3 s on a machine at rest
+    assert asyncio.run(scenario()) < 10  # about 0.3 s on a machine at rest

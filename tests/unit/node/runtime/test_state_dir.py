@@ -27,7 +27,7 @@ from plimsoll.node.runtime.state_dir import (
     save,
 )
 
-from .yard import a_container, a_plan, a_pod, short_folder
+from .runtime_harness import a_container, a_plan, a_pod, short_folder
 
 _texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 _maybe = st.none() | st.integers(0, 2**40)

@@ -159,17 +159,17 @@ def test_a_reboot_is_told() -> None:
     async def scene() -> None:
         async with cluster() as server:
             for boot in ("one", "one", "two"):
-                told: list[tuple[str, str, str]] = []
+                events: list[tuple[str, str, str]] = []
                 machine = replace(MACHINE, boot_id=boot)
                 client = server.client(node_user("n1"))
                 status_reporter = NodeStatusReporter(
                     client,
                     "n1",
                     machine,
-                    emit_event=lambda *event: told.append(event),  # noqa: B023
+                    emit_event=lambda *event: events.append(event),  # noqa: B023
                 )
                 await status_reporter._register()
-                reboots = [event for event in told if event[1] == "Rebooted"]
+                reboots = [event for event in events if event[1] == "Rebooted"]
                 assert bool(reboots) == (boot == "two")
             assert reboots == [("Warning", "Rebooted", "Node n1 has been rebooted, boot id: two")]
 
@@ -200,27 +200,27 @@ def test_conditions_and_machines_are_written_at_once() -> None:
     async def scene() -> None:
         async with cluster() as server:
             admin = server.client()
-            told: list[tuple[str, str, str]] = []
+            events: list[tuple[str, str, str]] = []
             seen: list[Node] = []
             status_reporter = make(
                 server,
                 timing=replace(FAST, check=60.0),
                 watched=True,
-                emit_event=lambda *event: told.append(event),
+                emit_event=lambda *event: events.append(event),
                 changed=seen.append,
             )
             async with running(status_reporter):
                 await asyncio.wait_for(status_reporter.registered.wait(), SECONDS)
-                assert [event[1] for event in told] == [
+                assert [event[1] for event in events] == [
                     "NodeHasSufficientMemory",
                     "NodeHasNoDiskPressure",
                     "NodeHasSufficientPID",
                     "NodeReady",
                 ]
-                told.clear()
+                events.clear()
                 status_reporter.set_condition("MemoryPressure", True)
                 status_reporter.set_condition("MemoryPressure", True)
-                assert told == [
+                assert events == [
                     (
                         "Normal",
                         "NodeHasInsufficientMemory",
@@ -305,7 +305,7 @@ def test_a_machine_that_changes_is_noticed() -> None:
     asyncio.run(scene())
 
 
-class Away(InProcessTransport):
+class FlakyTransport(InProcessTransport):
     """A server that is away now and then."""
 
     def __init__(self, handle: Any, user: Any) -> None:
@@ -323,7 +323,7 @@ class Away(InProcessTransport):
 def test_a_server_that_is_away_is_waited_for() -> None:
     async def scene() -> None:
         async with cluster() as server:
-            transport = Away(server.api.handle, node_user("n1"))
+            transport = FlakyTransport(server.api.handle, node_user("n1"))
             transport.away = True
             client = Client(transport, attempts=1)
             status_reporter = NodeStatusReporter(client, "n1", MACHINE, timing=FAST)

@@ -78,7 +78,7 @@ class Runtime:
 
 
 def _tell(
-    folder: Path, make: Callable[[Path], NriPlugin], story: Callable[[Runtime, NriPlugin], Awaitable[None]]
+    folder: Path, make: Callable[[Path], NriPlugin], scenario: Callable[[Runtime, NriPlugin], Awaitable[None]]
 ) -> None:
     async def whole() -> None:
         runtime = Runtime(folder / "s")
@@ -88,7 +88,7 @@ def _tell(
         try:
             async with asyncio.timeout(10):
                 await runtime.connected.wait()
-                await story(runtime, plugin)
+                await scenario(runtime, plugin)
         finally:
             serving.cancel()
             await asyncio.gather(serving, return_exceptions=True)
@@ -115,7 +115,7 @@ def test_a_plugin_registers_is_configured_and_synchronised(folder: Path) -> None
         handlers = {NriEvent.CREATE_CONTAINER: _nothing, NriEvent.STOP_CONTAINER: _nothing}
         return NriPlugin("x", "10", handlers, socket=path, synchronize=synchronize, configure=configure)
 
-    async def story(runtime: Runtime, plugin: NriPlugin) -> None:
+    async def scenario(runtime: Runtime, plugin: NriPlugin) -> None:
         answer = await runtime.call(
             "Configure",
             nri.ConfigureRequest(config="a: b", runtime_name="containerd", runtime_version="2.3.4"),
@@ -137,7 +137,7 @@ def test_a_plugin_registers_is_configured_and_synchronised(folder: Path) -> None
         assert (request.plugin_name, request.plugin_idx) == ("x", "10")
         assert request.NRI_version
 
-    _tell(folder, make, story)
+    _tell(folder, make, scenario)
 
 
 def test_one_handler_serves_both_generations_of_an_event(folder: Path) -> None:
@@ -154,7 +154,7 @@ def test_one_handler_serves_both_generations_of_an_event(folder: Path) -> None:
     def make(path: Path) -> NriPlugin:
         return NriPlugin("x", "10", {event: handler(event) for event in NriEvent}, socket=path)
 
-    async def story(runtime: Runtime, plugin: NriPlugin) -> None:
+    async def scenario(runtime: Runtime, plugin: NriPlugin) -> None:
         for event in sorted(NEWS):
             request = event.request(pod=nri.PodSandbox(id="p"))
             if "container" in request.DESCRIPTOR.fields_by_name:
@@ -172,7 +172,7 @@ def test_one_handler_serves_both_generations_of_an_event(folder: Path) -> None:
             assert await runtime.call("StateChange", change) == nri.Empty()
         assert seen == []
 
-    _tell(folder, make, story)
+    _tell(folder, make, scenario)
 
 
 def test_answers_and_faults_of_handlers_reach_the_runtime(folder: Path) -> None:
@@ -186,7 +186,7 @@ def test_answers_and_faults_of_handlers_reach_the_runtime(folder: Path) -> None:
         handlers = {NriEvent.CREATE_CONTAINER: create, NriEvent.REMOVE_CONTAINER: remove}
         return NriPlugin("x", "10", handlers, socket=path)
 
-    async def story(runtime: Runtime, plugin: NriPlugin) -> None:
+    async def scenario(runtime: Runtime, plugin: NriPlugin) -> None:
         request = nri.CreateContainerRequest(container=nri.Container(name="good"))
         answer = await runtime.call("CreateContainer", request)
         assert answer.adjust.linux.resources.cpu.cpus == "0-3"
@@ -200,14 +200,14 @@ def test_answers_and_faults_of_handlers_reach_the_runtime(folder: Path) -> None:
         )
         assert await runtime.call("Shutdown", nri.Empty()) == nri.Empty()
 
-    _tell(folder, make, story)
+    _tell(folder, make, scenario)
 
 
 def test_updates_at_any_time(folder: Path) -> None:
     def make(path: Path) -> NriPlugin:
         return NriPlugin("x", "10", {}, socket=path)
 
-    async def story(runtime: Runtime, plugin: NriPlugin) -> None:
+    async def scenario(runtime: Runtime, plugin: NriPlugin) -> None:
         updates = [edits.update(id, edits.cpu_resources("1")) for id in ("a", "b")]
         failed = await plugin.update_containers(updates, [nri.ContainerEviction(container_id="z")])
         assert failed == (updates[0],)
@@ -215,14 +215,14 @@ def test_updates_at_any_time(folder: Path) -> None:
         assert runtime.updates[0].evict[0].container_id == "z"
         assert (await runtime.call("Configure", nri.ConfigureRequest())).events != 0
 
-    _tell(folder, make, story)
+    _tell(folder, make, scenario)
 
 
 def test_a_plugin_comes_back_when_the_runtime_does(folder: Path) -> None:
     def make(path: Path) -> NriPlugin:
         return NriPlugin("x", "10", {}, socket=path)
 
-    async def story(runtime: Runtime, plugin: NriPlugin) -> None:
+    async def scenario(runtime: Runtime, plugin: NriPlugin) -> None:
         for times in range(1, 4):
             await runtime.connected.wait()
             await runtime.call("Synchronize", nri.SynchronizeRequest())
@@ -242,11 +242,11 @@ def test_a_plugin_comes_back_when_the_runtime_does(folder: Path) -> None:
         await runtime.call("Synchronize", nri.SynchronizeRequest())
         assert plugin._pods == []
 
-    _tell(folder, make, story)
+    _tell(folder, make, scenario)
 
 
 def test_a_plugin_that_is_refused_says_why(folder: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         plugin = NriPlugin("x", "10", {}, socket=folder / "s")
         fault = await plugin.run()
         assert fault is not None
@@ -257,7 +257,7 @@ def test_a_plugin_that_is_refused_says_why(folder: Path) -> None:
         assert await plugin.run() == TtrpcFault(2, "invalid plugin index: x")
         await runtime.stop()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_edits() -> None:

@@ -52,9 +52,9 @@ STEPS = {
 }
 
 
-def play(story: Callable[[World], Awaitable[T]]) -> T:
+def play(scenario: Callable[[World], Awaitable[T]]) -> T:
     async def on(bench: Bench) -> T:
-        return await story(await World(bench).build())
+        return await scenario(await World(bench).build())
 
     return run(on)
 
@@ -62,7 +62,7 @@ def play(story: Callable[[World], Awaitable[T]]) -> T:
 def bind_with(*faults: Fault, **options: Any) -> tuple[BindSuccess | BindFailure, FaultyWriter]:
     """Bind the pod with faults; whatever comes out is checked against the API."""
 
-    async def story(world: World) -> tuple[BindSuccess | BindFailure, FaultyWriter]:
+    async def scenario(world: World) -> tuple[BindSuccess | BindFailure, FaultyWriter]:
         writer = FaultyWriter(world, list(faults), **options)
         outcome = await bind_pod(await world.placement(), writer, world.hear)
         if isinstance(outcome, BindSuccess):
@@ -73,7 +73,7 @@ def bind_with(*faults: Fault, **options: Any) -> tuple[BindSuccess | BindFailure
             await world.check_undone()
         return outcome, writer
 
-    return play(story)
+    return play(scenario)
 
 
 # -- when all goes well
@@ -96,7 +96,7 @@ def test_the_order_is_claims_then_charges_then_the_binding() -> None:
 
 
 def test_binding_again_what_is_bound_changes_nothing() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         placement = await world.placement()
         assert isinstance(await bind_pod(placement, FaultyWriter(world), world.hear), BindSuccess)
         revisions = [(await world.claim(name)).metadata.resource_version for name in (NEW, BEGUN, SHARED)]
@@ -106,7 +106,7 @@ def test_binding_again_what_is_bound_changes_nothing() -> None:
         after = [(await world.claim(name)).metadata.resource_version for name in (NEW, BEGUN, SHARED)]
         assert after == revisions
 
-    play(story)
+    play(scenario)
 
 
 # -- each step, each kind of failure
@@ -244,7 +244,7 @@ def test_devices_somebody_else_gave_are_left_alone(method: str) -> None:
                 RESOURCE_CLAIMS, name, {"status": status}, "default", subresource="status"
             )
 
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         writer = FaultyWriter(world, [Fault(method, act=allocate)])
         outcome = await bind_pod(await world.placement(), writer, world.hear)
         assert isinstance(outcome, BindFailure)
@@ -256,7 +256,7 @@ def test_devices_somebody_else_gave_are_left_alone(method: str) -> None:
             assert claim.status.allocation.devices.results == ()
             assert claim.status.reserved_for == ()
 
-    play(story)
+    play(scenario)
 
 
 def test_a_claim_that_got_other_devices_meanwhile_is_not_used() -> None:
@@ -267,7 +267,7 @@ def test_a_claim_that_got_other_devices_meanwhile_is_not_used() -> None:
         status = {"status": {"allocation": {"devices": {"results": [found]}}}}
         await world.client.patch(RESOURCE_CLAIMS, SHARED, status, "default", subresource="status")
 
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         writer = FaultyWriter(world, [Fault("reserve", act=reallocate)])
         outcome = await bind_pod(await world.placement(), writer, world.hear)
         assert isinstance(outcome, BindFailure)
@@ -276,7 +276,7 @@ def test_a_claim_that_got_other_devices_meanwhile_is_not_used() -> None:
         assert claim.status.reserved_for == ()
         assert claim.status.allocation is not None, "its devices were not ours to take away"
 
-    play(story)
+    play(scenario)
 
 
 def test_a_claim_that_is_deleted_meanwhile_gets_no_devices() -> None:
@@ -290,7 +290,7 @@ def test_a_claim_that_is_deleted_meanwhile_gets_no_devices() -> None:
 
 
 def test_devices_go_back_when_binding_fails() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         writer = FaultyWriter(world, [Fault("bind", error=refusal(403))])
         assert isinstance(await bind_pod(await world.placement(), writer, world.hear), BindFailure)
         await world.check_undone()
@@ -298,7 +298,7 @@ def test_devices_go_back_when_binding_fails() -> None:
         assert isinstance(again, BindSuccess)
         await world.check_bound()
 
-    play(story)
+    play(scenario)
 
 
 def test_devices_another_pod_has_reserved_meanwhile_stay() -> None:
@@ -309,7 +309,7 @@ def test_devices_another_pod_has_reserved_meanwhile_stay() -> None:
             RESOURCE_CLAIMS, NEW, patch, "default", subresource="status", type="strategic"
         )
 
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         writer = FaultyWriter(world, [Fault("bind", act=join, error=refusal(403))])
         outcome = await bind_pod(await world.placement(), writer, world.hear)
         assert isinstance(outcome, BindFailure)
@@ -318,7 +318,7 @@ def test_devices_another_pod_has_reserved_meanwhile_stay() -> None:
         assert claim.status.allocation is not None
         assert [each.uid for each in claim.status.reserved_for] == ["uid-q"]
 
-    play(story)
+    play(scenario)
 
 
 # -- crashes
@@ -327,7 +327,7 @@ def test_devices_another_pod_has_reserved_meanwhile_stay() -> None:
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(WRITES), st.booleans()), max_size=5))
 def test_after_any_crashes_a_repeat_binds_exactly_once(crashes: list[tuple[str, bool]]) -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         for method, after in crashes:
             writer = FaultyWriter(world, [Fault(method, error=Crash, after=after)])
             with suppress(Crash):  # or that write was not needed any more
@@ -347,7 +347,7 @@ def test_after_any_crashes_a_repeat_binds_exactly_once(crashes: list[tuple[str, 
         events = await bound_times(world)
         assert events == 1
 
-    play(story)
+    play(scenario)
 
 
 def other_pod(pod: Any) -> Any:
@@ -386,7 +386,7 @@ def test_a_server_that_drops_charges_gets_them_with_the_binding() -> None:
 
 
 def test_a_server_that_keeps_charges_is_found_out_with_the_first_pod() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         writer = ApiWriter(world.client)
         assert isinstance(await bind_pod(await world.placement(), writer, world.hear), BindSuccess)
         assert writer.charge_form is ChargeForm.V1_36
@@ -395,7 +395,7 @@ def test_a_server_that_keeps_charges_is_found_out_with_the_first_pod() -> None:
         assert POD_KEY not in pod.metadata.annotations
         await world.check_bound()
 
-    play(story)
+    play(scenario)
 
 
 @pytest.mark.parametrize("charge_form", list(ChargeForm))
@@ -407,7 +407,7 @@ def test_every_form_is_written_and_taken_back(charge_form: ChargeForm) -> None:
 
 
 def test_charges_nobody_stands_for_are_cleared_before_binding() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         forged = '[{"resourceClaimName":"new","containers":["main"],"resources":{"cpu":"1m"}}]'
         patch = {"metadata": {"annotations": {POD_KEY: forged}}}
         await world.client.patch(PODS, "p", patch, "default")
@@ -418,14 +418,14 @@ def test_charges_nobody_stands_for_are_cleared_before_binding() -> None:
         assert read_pod(pod) == ()
         assert pod.metadata.annotations == {KEEP: "pod"}
 
-    play(story)
+    play(scenario)
 
 
 # -- giving up a claim
 
 
 def test_a_claim_nobody_else_uses_can_be_given_up() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         assert isinstance(
             await bind_pod(await world.placement(), FaultyWriter(world), world.hear), BindSuccess
         )
@@ -439,14 +439,14 @@ def test_a_claim_nobody_else_uses_can_be_given_up() -> None:
         assert shared.status.allocation is not None
         assert [each.uid for each in shared.status.reserved_for] == ["uid-other"]
 
-    play(story)
+    play(scenario)
 
 
 # -- many at a time
 
 
 def test_bindings_run_side_by_side_up_to_their_limit() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         placement = await world.placement()
         running, most, done = 0, 0, []
         go = asyncio.Event()
@@ -480,11 +480,11 @@ def test_bindings_run_side_by_side_up_to_their_limit() -> None:
         assert all(isinstance(each, BindSuccess) for each in done)
         assert most == 3
 
-    play(story)
+    play(scenario)
 
 
 def test_a_binding_that_hangs_is_broken_off_at_the_end() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         async def hang(_: World) -> None:
             await asyncio.Event().wait()
 
@@ -498,11 +498,11 @@ def test_a_binding_that_hangs_is_broken_off_at_the_end() -> None:
         assert isinstance(outcome, BindSuccess)
         await world.check_bound()
 
-    play(story)
+    play(scenario)
 
 
 def test_our_own_mistake_in_one_binding_is_told_and_stops_nothing() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         done: list[tuple[Placement, BindSuccess | BindFailure]] = []
         writer = FaultyWriter(world, [Fault("bind", error=lambda: ValueError("a bug"))])
         bindings = PodBinder(writer, world.hear, lambda p, o: done.append((p, o)))
@@ -515,7 +515,7 @@ def test_our_own_mistake_in_one_binding_is_told_and_stops_nothing() -> None:
         assert (first.settled, first.error) == (False, "ValueError: a bug")
         assert isinstance(second, BindSuccess)
 
-    play(story)
+    play(scenario)
 
 
 # -- devices that have to be made ready
@@ -536,7 +536,7 @@ def ready(claim: ResourceClaim, status: str, kind: str = "Attached") -> dict[str
 def test_devices_are_waited_for(kind: str, told: bool) -> None:
     """Whoever follows claims says when they change; if nobody does, they are read again."""
 
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         conditions: dict[str, Any] = {
             "bindingConditions": ["Attached"],
             "bindingFailureConditions": ["Broken"],
@@ -566,11 +566,11 @@ def test_devices_are_waited_for(kind: str, told: bool) -> None:
             await world.check_undone()
         assert len(writer.claim_waiters) == 0
 
-    play(story)
+    play(scenario)
 
 
 def test_devices_that_take_too_long_are_given_up() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         placement = await world.placement(bindingConditions=["Attached"], bindingFailureConditions=["Broken"])
         writer = ApiWriter(world.client, ChargeForm.V1_36, now=lambda: world.bench.now)
         outcome = await bind_pod(placement, writer, world.hear, timeout_ms=10)
@@ -579,11 +579,11 @@ def test_devices_that_take_too_long_are_given_up() -> None:
         assert outcome.settled
         await world.check_undone()
 
-    play(story)
+    play(scenario)
 
 
 def test_the_time_of_allocation_is_noted_where_it_counts() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         writer = ApiWriter(world.client, ChargeForm.V1_36, now=lambda: world.bench.now)
         plain = await world.placement()
         assert isinstance(await bind_pod(plain, writer, world.hear), BindSuccess)
@@ -592,7 +592,7 @@ def test_the_time_of_allocation_is_noted_where_it_counts() -> None:
         assert claim.status.allocation.allocation_timestamp is None
         assert claim.status.allocation == plain.allocations[NEW]
 
-    play(story)
+    play(scenario)
 
     async def waiting(world: World) -> None:
         writer = ApiWriter(world.client, ChargeForm.V1_36, now=lambda: world.bench.now)
@@ -617,18 +617,18 @@ def test_pauses_grow_and_are_told() -> None:
     async def sleep(seconds: float) -> None:
         claim_waiters.append(seconds)
 
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         writer = ApiWriter(world.client, sleep=sleep)
         for attempt in (1, 4, 8, 50):
             await writer.pause(attempt, UnreachableError("no answer", sent=True))
 
-    play(story)
+    play(scenario)
     assert claim_waiters[0] < claim_waiters[1] < claim_waiters[2]
     assert max(claim_waiters) <= 5.0
 
 
 def test_refusals_of_the_api_are_api_errors() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         writer = ApiWriter(world.client)
         claim = await world.claim(NEW)
         await world.client.patch(RESOURCE_CLAIMS, NEW, {"metadata": {"finalizers": None}}, "default")
@@ -637,13 +637,13 @@ def test_refusals_of_the_api_are_api_errors() -> None:
         with pytest.raises(ApiError):
             await writer.add_finalizer(claim)
 
-    play(story)
+    play(scenario)
 
 
 def test_pods_that_find_out_the_form_together_use_the_same() -> None:
     """One of them settles the form while the other waits for its answer."""
 
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         writer = ApiWriter(world.client)
         pod = await world.pod()
         assert pod is not None
@@ -657,4 +657,4 @@ def test_pods_that_find_out_the_form_together_use_the_same() -> None:
             (written,) = tree["status"]["nodeAllocatableResourceClaimStatuses"]
             assert "resources" in written, name
 
-    play(story)
+    play(scenario)

@@ -47,19 +47,19 @@ async def _finish(writer: ConditionWriter) -> None:
     "error", [UnreachableError("broken", sent=True), ApiError(503, "Busy", "x"), ApiError(429, "Slow", "x")]
 )
 def test_what_got_no_answer_is_told_again(error: ApiError) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         server = Server(error, error)
         writer = _notices(server)
         writer.enqueue(ConditionUpdate(pod("p"), "Unschedulable", "no room"))
         await _finish(writer)
         assert server.told == [("p", "no room")]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize(("node", "told"), [("", [("p", "no room")]), ("n1", [])])
 def test_a_pod_that_was_bound_meanwhile_is_told_nothing(node: str, told: list[tuple[str, str]]) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         server = Server(ApiError(409, "Conflict", "it has changed"))
         server.fresh = pod("p", node=node)
         writer = _notices(server)
@@ -67,23 +67,23 @@ def test_a_pod_that_was_bound_meanwhile_is_told_nothing(node: str, told: list[tu
         await _finish(writer)
         assert server.told == told
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("error", [ApiError(404, "NotFound", "gone"), ApiError(403, "Forbidden", "no")])
 def test_a_refusal_is_final(error: ApiError) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         server = Server(error)
         writer = _notices(server)
         writer.enqueue(ConditionUpdate(pod("p"), "Unschedulable", "no room"))
         await _finish(writer)
         assert server.told == []
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_who_waits_no_longer_is_not_told_again() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         server = Server(UnreachableError("broken", sent=True))
         writer = _notices(server)
         writer.enqueue(ConditionUpdate(pod("p"), "Unschedulable", "no room"))
@@ -92,11 +92,11 @@ def test_who_waits_no_longer_is_not_told_again() -> None:
         await _finish(writer)
         assert server.told == []
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_what_is_told_last_counts() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         server = Server(UnreachableError("broken", sent=True))
         writer = _notices(server)
         writer.enqueue(ConditionUpdate(pod("p"), "Unschedulable", "first"))
@@ -107,4 +107,4 @@ def test_what_is_told_last_counts() -> None:
         assert server.told[-1] == ("p", "third")
         assert ("p", "first") not in server.told
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -38,9 +38,9 @@ class Stage:
         return [codec.decode_tree(raw) for raw in listing.items]
 
 
-def play(story: Callable[[Stage], Awaitable[T]], **options: Any) -> T:
+def play(scenario: Callable[[Stage], Awaitable[T]], **options: Any) -> T:
     async def on(bench: Bench) -> T:
-        return await story(Stage(bench, **options))
+        return await scenario(Stage(bench, **options))
 
     return run(on)
 
@@ -49,7 +49,7 @@ POD = pod("p")
 
 
 def test_a_scheduled_pod_is_told_where() -> None:
-    async def story(stage: Stage) -> None:
+    async def scenario(stage: Stage) -> None:
         stage.recorder.scheduled(POD, "node-1")
         (event,) = await stage.events()
         assert event["note"] == "Successfully assigned default/p to node-1"
@@ -60,11 +60,11 @@ def test_a_scheduled_pod_is_told_where() -> None:
         (core,) = (await stage.bench.client.list(EVENTS, "default")).items
         assert codec.decode_tree(core)["message"] == "Successfully assigned default/p to node-1"
 
-    play(story)
+    play(scenario)
 
 
 def test_what_is_said_again_is_one_event_that_counts() -> None:
-    async def story(stage: Stage) -> None:
+    async def scenario(stage: Stage) -> None:
         for _ in range(3):
             stage.recorder.failed_scheduling(POD, "no room")
             await stage.recorder.flush(5)
@@ -74,22 +74,22 @@ def test_what_is_said_again_is_one_event_that_counts() -> None:
         assert (event["type"], event["reason"]) == ("Warning", "FailedScheduling")
         assert stage.recorder.written == 2, "the second time it was too soon"
 
-    play(story)
+    play(scenario)
 
 
 def test_what_is_said_before_it_is_written_is_counted_at_once() -> None:
-    async def story(stage: Stage) -> None:
+    async def scenario(stage: Stage) -> None:
         for _ in range(5):
             stage.recorder.failed_scheduling(POD, "no room")
         assert len(stage.recorder) == 1
         (event,) = await stage.events()
         assert event["series"]["count"] == 5
 
-    play(story)
+    play(scenario)
 
 
 def test_other_messages_and_other_pods_are_other_events() -> None:
-    async def story(stage: Stage) -> None:
+    async def scenario(stage: Stage) -> None:
         stage.recorder.failed_scheduling(POD, "no room")
         stage.recorder.failed_scheduling(POD, "no devices")
         stage.recorder.failed_scheduling(pod("q"), "no room")
@@ -104,22 +104,22 @@ def test_other_messages_and_other_pods_are_other_events() -> None:
             "waiting for binding conditions for device on node n",
         ]
 
-    play(story)
+    play(scenario)
 
 
 def test_after_a_long_silence_an_event_begins_anew() -> None:
-    async def story(stage: Stage) -> None:
+    async def scenario(stage: Stage) -> None:
         stage.recorder.failed_scheduling(POD, "no room")
         assert len(await stage.events()) == 1
         stage.time += 3600
         stage.recorder.failed_scheduling(POD, "no room")
         assert len(await stage.events()) == 2
 
-    play(story)
+    play(scenario)
 
 
 def test_an_event_the_api_has_forgotten_is_written_again() -> None:
-    async def story(stage: Stage) -> None:
+    async def scenario(stage: Stage) -> None:
         stage.recorder.failed_scheduling(POD, "no room")
         (event,) = await stage.events()
         await stage.bench.client.delete(EVENTS_V1, event["metadata"]["name"], "default")
@@ -131,11 +131,11 @@ def test_an_event_the_api_has_forgotten_is_written_again() -> None:
         assert event["series"]["count"] == 3
         assert stage.recorder.failed == 1
 
-    play(story)
+    play(scenario)
 
 
 def test_the_oldest_go_when_there_are_too_many() -> None:
-    async def story(stage: Stage) -> None:
+    async def scenario(stage: Stage) -> None:
         for number in range(10):
             stage.recorder.failed_scheduling(POD, f"reason {number}")
         assert (len(stage.recorder), stage.recorder.dropped) == (4, 6)
@@ -144,26 +144,26 @@ def test_the_oldest_go_when_there_are_too_many() -> None:
             "reason 0", "reason 7", "reason 8", "reason 9",
         ]  # fmt: skip
 
-    play(story, limit=4)
+    play(scenario, limit=4)
 
 
 def test_long_texts_are_cut() -> None:
-    async def story(stage: Stage) -> None:
+    async def scenario(stage: Stage) -> None:
         stage.recorder.failed_scheduling(POD, "x" * 5000)
         stage.recorder.failed_scheduling(pod("y" * 253), "z")
         events = await stage.events()
         assert sorted(len(event["note"]) for event in events) == [1, 1024]
 
-    play(story)
+    play(scenario)
 
 
 def test_names_are_never_given_twice() -> None:
-    async def story(stage: Stage) -> None:
+    async def scenario(stage: Stage) -> None:
         for number in range(20):
             stage.recorder.failed_scheduling(POD, f"{number}")
         assert len({event["metadata"]["name"] for event in await stage.events()}) == 20
 
-    play(story)
+    play(scenario)
 
 
 class Refusing:
@@ -192,13 +192,13 @@ class Refusing:
 def test_an_event_that_cannot_be_written_is_no_ones_problem() -> None:
     for code in (0, 403, 404, 422, 500):
 
-        async def story(code: int = code) -> tuple[int, int]:
+        async def scenario(code: int = code) -> tuple[int, int]:
             recorder = SchedulerEventRecorder(Client(Refusing(code)))
             recorder.scheduled(POD, "n")
             await recorder.flush(5)
             return recorder.failed, recorder.written
 
-        assert asyncio.run(story()) == (1, 0)
+        assert asyncio.run(scenario()) == (1, 0)
 
 
 def test_recording_never_waits_and_bindings_go_first() -> None:
@@ -208,7 +208,7 @@ def test_recording_never_waits_and_bindings_go_first() -> None:
         pauses.append(seconds)
         await asyncio.sleep(0)
 
-    async def story(stage: Stage) -> None:
+    async def scenario(stage: Stage) -> None:
         task = asyncio.create_task(stage.recorder.run())
         for number in range(5):
             stage.recorder.failed_scheduling(POD, f"{number}")
@@ -223,7 +223,7 @@ def test_recording_never_waits_and_bindings_go_first() -> None:
             await asyncio.sleep(0)
         task.cancel()
 
-    play(story, is_busy=lambda: True, sleep=sleep)
+    play(scenario, is_busy=lambda: True, sleep=sleep)
 
 
 def test_a_lost_answer_does_not_make_two_events() -> None:
@@ -250,7 +250,7 @@ def test_a_lost_answer_does_not_make_two_events() -> None:
 
 
 def test_refusals_are_what_they_are() -> None:
-    async def story(stage: Stage) -> None:
+    async def scenario(stage: Stage) -> None:
         stage.recorder.failed_scheduling(pod("p", namespace="no-such"), "no room")
         await stage.recorder.flush(5)
         assert stage.recorder.failed == 1
@@ -259,4 +259,4 @@ def test_refusals_are_what_they_are() -> None:
         except ApiError:
             raise AssertionError from None
 
-    play(story)
+    play(scenario)

@@ -62,12 +62,12 @@ class World:
         return await evict_victims(plan, client or self.client, self.notices.append, now=lambda: NOW, **more)
 
 
-def run(story: Callable[[World], Awaitable[None]]) -> None:
-    play(lambda bench: story(World(bench)))
+def run(scenario: Callable[[World], Awaitable[None]]) -> None:
+    play(lambda bench: scenario(World(bench)))
 
 
 def test_a_victim_is_told_and_deleted() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         victim, new = await world.pod("victim"), await world.pod("new", node="")
         done = await world.evict_victims(Preemption("n", 0, (victim,), 0, new))
         assert done.complete
@@ -88,20 +88,20 @@ def test_a_victim_is_told_and_deleted() -> None:
         assert notice.regarding.metadata.name == "victim"
         assert notice.related.metadata.name == "new"
 
-    run(story)
+    run(scenario)
 
 
 def test_a_victim_without_grace_is_gone_at_once() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         victim, new = await world.pod("victim", grace=0), await world.pod("new", node="")
         assert (await world.evict_victims(Preemption("n", 0, (victim,), 0, new))).complete
         assert await world.read("victim") is None
 
-    run(story)
+    run(scenario)
 
 
 def test_it_may_be_done_again() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         plan = Preemption("n", 0, (await world.pod("victim"),), 0, await world.pod("new", node=""))
         await world.evict_victims(plan)
         before = await world.read("victim")
@@ -113,11 +113,11 @@ def test_it_may_be_done_again() -> None:
         assert after.metadata.deletion_timestamp == before.metadata.deletion_timestamp
         assert after.status.conditions == before.status.conditions
 
-    run(story)
+    run(scenario)
 
 
 def test_who_is_gone_or_leaving_is_left_alone() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         gone, leaving = await world.pod("gone", grace=0), await world.pod("leaving")
         new = await world.pod("new", node="")
         await world.client.delete(PODS, "gone", "default", grace=0)
@@ -133,11 +133,11 @@ def test_who_is_gone_or_leaving_is_left_alone() -> None:
         # Nobody told us that it is leaving: then it is told why, and nothing worse.
         await world.evict_victims(Preemption("n", 0, (leaving,), 0, new))
 
-    run(story)
+    run(scenario)
 
 
 def test_a_new_pod_of_the_same_name_is_not_hit() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         old, new = await world.pod("victim", grace=0), await world.pod("new", node="")
         await world.client.delete(PODS, "victim", "default", grace=0)
         fresh = await world.pod("victim")
@@ -149,11 +149,11 @@ def test_a_new_pod_of_the_same_name_is_not_hit() -> None:
         assert left.metadata.deletion_timestamp is None
         assert not any(each.type == "DisruptionTarget" for each in left.status.conditions)
 
-    run(story)
+    run(scenario)
 
 
 def test_lesser_promises_are_withdrawn() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         lesser = await world.pod("lesser", node="", nominatedNodeName="n", phase="Pending")
         assert lesser.status.nominated_node_name == "n"
         victim, new = await world.pod("victim"), await world.pod("new", node="")
@@ -164,7 +164,7 @@ def test_lesser_promises_are_withdrawn() -> None:
         assert left.status.nominated_node_name == ""
         assert left.status.phase == "Pending"
 
-    run(story)
+    run(scenario)
 
 
 class Failing(Client):
@@ -183,7 +183,7 @@ class Failing(Client):
 
 @pytest.mark.parametrize("method", ["PATCH", "DELETE"])
 def test_one_failure_does_not_keep_the_others(method: str) -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         one, two, new = await world.pod("one"), await world.pod("two"), await world.pod("new", node="")
         plan = Preemption("n", 0, (one, two), 0, new)
         done = await world.evict_victims(plan, Failing(world.client, method, "one", 500))
@@ -197,21 +197,21 @@ def test_one_failure_does_not_keep_the_others(method: str) -> None:
         assert (after := await world.read("one")) is not None
         assert after.metadata.deletion_timestamp is not None
 
-    run(story)
+    run(scenario)
 
 
 def test_a_status_that_others_keep_changing_is_tried_again_and_given_up() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         victim, new = await world.pod("victim"), await world.pod("new", node="")
         client = Failing(world.client, "PATCH", "victim", 409)
         done = await world.evict_victims(Preemption("n", 0, (victim,), 0, new), client)
         assert [error.code for error in done.errors] == [409]
 
-    run(story)
+    run(scenario)
 
 
 def test_a_promise_that_cannot_be_withdrawn_is_only_a_warning() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         lesser = await world.pod("lesser", node="", nominatedNodeName="n")
         victim, new = await world.pod("victim"), await world.pod("new", node="")
         plan = Preemption("n", 0, (victim,), 0, new, (lesser,))
@@ -219,7 +219,7 @@ def test_a_promise_that_cannot_be_withdrawn_is_only_a_warning() -> None:
         assert done.complete
         assert len(done.warnings) == 1
 
-    run(story)
+    run(scenario)
 
 
 def test_the_time_of_a_condition_is_that_of_its_last_change() -> None:

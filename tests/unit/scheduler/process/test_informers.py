@@ -228,7 +228,7 @@ def test_a_server_that_does_not_answer_yet_is_waited_for(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(feed_module, "discover", discover)
 
-    async def story(cluster: LocalCluster) -> None:
+    async def scenario(cluster: LocalCluster) -> None:
         context = SchedulerContext.create(SchedulerSettings())
         async with cluster.connect() as client:
             running = asyncio.create_task(context.informers.run(client))
@@ -240,5 +240,5 @@ def test_a_server_that_does_not_answer_yet_is_waited_for(monkeypatch: pytest.Mon
             await asyncio.gather(running, return_exceptions=True)
 
     with LocalCluster(controllers=False) as cluster:
-        asyncio.run(story(cluster))
+        asyncio.run(scenario(cluster))
     assert len(asked) == 3

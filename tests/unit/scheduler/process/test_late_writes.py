@@ -79,7 +79,7 @@ async def check(world: World, outcome: BindSuccess | BindFailure) -> None:
 def test_a_write_that_is_given_up_cannot_land_later(method: str, error: Callable[[], ApiError]) -> None:
     """A gateway answers 504 to every try while the tries themselves wait behind it."""
 
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         delays = {(method, count): error for count in range(1, 100)}
         writer = DelayingWriter(world, delays=delays)
         outcome = await bind_pod(await world.placement(), writer, world.hear)
@@ -88,7 +88,7 @@ def test_a_write_that_is_given_up_cannot_land_later(method: str, error: Callable
         assert await writer.land() == []
         await check(world, outcome)
 
-    play(story)
+    play(scenario)
 
 
 @settings(max_examples=60, deadline=None)
@@ -101,7 +101,7 @@ def test_a_write_that_is_given_up_cannot_land_later(method: str, error: Callable
     st.sampled_from(["", "bind", "write_charges"]),
 )
 def test_whatever_is_delayed_the_end_stays_the_end(delays: dict[Any, Any], refused: str) -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         faults = []
         if refused:
             from tests.unit.scheduler.process.binding_cluster import Fault  # noqa: PLC0415
@@ -113,13 +113,13 @@ def test_whatever_is_delayed_the_end_stays_the_end(delays: dict[Any, Any], refus
         await writer.land()
         await check(world, outcome)
 
-    play(story)
+    play(scenario)
 
 
 def test_a_reservation_that_is_there_already_is_proven_by_a_write() -> None:
     """An earlier attempt's release is under way while the pod is bound with what it had reserved."""
 
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         placement = await world.placement()
         assert isinstance(await bind_pod(placement, FaultyWriter(world), world.hear), BindSuccess)
         claim = await world.claim(NEW)
@@ -134,14 +134,14 @@ def test_a_reservation_that_is_there_already_is_proven_by_a_write() -> None:
         assert refused.value.code == 409
         await world.check_bound()
 
-    play(story)
+    play(scenario)
 
 
 @pytest.mark.parametrize("stale", [NEW, SHARED])
 def test_a_reservation_that_is_gone_is_found_out(stale: str) -> None:
     """What the cache says is reserved for the pod was released meanwhile: it is not bound without devices."""
 
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         placement = await world.placement()
         assert isinstance(await bind_pod(placement, FaultyWriter(world), world.hear), BindSuccess)
         again = await world.placement()
@@ -151,7 +151,7 @@ def test_a_reservation_that_is_gone_is_found_out(stale: str) -> None:
         assert isinstance(outcome, BindFailure)
         assert "got deallocated elsewhere in the meantime" in outcome.error
 
-    play(story)
+    play(scenario)
 
 
 # -- releases
@@ -167,7 +167,7 @@ async def reallocate(world: World, name: str, device: str) -> None:
 def test_a_release_leaves_another_allocation_alone() -> None:
     """The claim was released and allocated anew while our release was on its way."""
 
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         await reallocate(world, BEGUN, "gpu-1")
         pod = await world.pod()
         assert pod is not None
@@ -180,11 +180,11 @@ def test_a_release_leaves_another_allocation_alone() -> None:
         assert kept.devices.results[0].device == "gpu-2"
         assert heard[-1].status.allocation == kept, "the snapshot knows what it is now"
 
-    play(story)
+    play(scenario)
 
 
 def test_a_release_follows_its_allocation_through_other_changes() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         await reallocate(world, BEGUN, "gpu-1")
         pod = await world.pod()
         assert pod is not None
@@ -193,14 +193,14 @@ def test_a_release_follows_its_allocation_through_other_changes() -> None:
         assert await release_claim(claim, pod, FaultyWriter(world), world.hear)
         assert (await world.claim(BEGUN)).status.allocation is None
 
-    play(story)
+    play(scenario)
 
 
 # -- holders
 
 
 def test_a_pod_is_not_bound_to_devices_that_somebody_else_holds() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         seen: list[list[str]] = []
 
         def conflict(claims: Any) -> str:
@@ -215,7 +215,7 @@ def test_a_pod_is_not_bound_to_devices_that_somebody_else_holds() -> None:
         assert "bind" not in writer.calls
         await check(world, outcome)
 
-    play(story)
+    play(scenario)
 
 
 def test_every_conditional_write_is_among_those_tested() -> None:

@@ -154,14 +154,14 @@ def test_cancelled_bindings_stay_assumed() -> None:
     """Their writes may still land: nothing of them may be given to others in this process."""
     context, loop, _, failures = make(3)
 
-    async def story() -> None:
+    async def scenario() -> None:
         task = asyncio.create_task(loop.run(5.0))
         while loop.in_flight < 3:
             await asyncio.sleep(0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert len(context.snapshot.assumed) == 3
     assert loop.cancelled == 3
     assert context.queue.lengths()["active"] == context.queue.lengths()["backoff"] == 0

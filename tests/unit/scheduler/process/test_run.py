@@ -153,7 +153,7 @@ async def furnish(row: Town) -> None:
 
 
 def test_pods_are_bound_and_the_books_are_right() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with town() as row:
             await furnish(row)
             process = await row.start()
@@ -171,7 +171,7 @@ def test_pods_are_bound_and_the_books_are_right() -> None:
             events = await row.until(lambda: row.admin.list(EVENTS, NS), lambda found: len(found.items) >= 4)
             assert sum(b'"Scheduled"' in raw for raw in events.items) == 4
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def _constantly(value: object) -> Callable[[], Awaitable[object]]:
@@ -182,7 +182,7 @@ def _constantly(value: object) -> Callable[[], Awaitable[object]]:
 
 
 def test_a_pod_is_told_that_its_claim_is_missing() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with town() as row:
             await furnish(row)
             await row.start()
@@ -193,11 +193,11 @@ def test_a_pod_is_told_that_its_claim_is_missing() -> None:
             await row.admin.create(RESOURCE_CLAIMS, claim("late", DRIVER), NS)
             assert await row.bound("p")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_pod_waits_in_silence_for_a_claim_that_is_being_made() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with town(controllers=False) as row:
             await furnish(row)
             process = await row.start(replace(QUICK, generated_seconds=0.7))
@@ -207,11 +207,11 @@ def test_a_pod_waits_in_silence_for_a_claim_that_is_being_made() -> None:
             assert time.monotonic() - began >= 0.7
             assert process.context.queue.lengths()["gated"] == 1
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_less_important_pods_make_room() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with town() as row:
             await row.node("n1")
             process = await row.start()
@@ -237,13 +237,13 @@ def test_less_important_pods_make_room() -> None:
             assert len(process.context.nominations) == 0
             assert (await row.admin.get(PODS, "sneaky", NS))["spec"].get("nodeName") is None
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_devices_where_a_pod_cannot_go_are_given_up() -> None:
     """As after a restart: a claim is allocated and reserved for a pod that has to go elsewhere."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with town() as row:
             await furnish(row)
             made = await row.pod(
@@ -256,7 +256,7 @@ def test_devices_where_a_pod_cannot_go_are_given_up() -> None:
             status = (await row.admin.get(RESOURCE_CLAIMS, "c", NS))["status"]
             assert [each["pool"] for each in status["allocation"]["devices"]["results"]] == ["n2"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 async def _allocate(row: Town, name: str, machine: str, user: Tree) -> None:
@@ -269,7 +269,7 @@ async def _allocate(row: Town, name: str, machine: str, user: Tree) -> None:
 
 
 def test_devices_of_pods_that_are_gone_are_released_after_a_start() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with town(controllers=False) as row:
             await furnish(row)
             await row.admin.create(RESOURCE_CLAIMS, claim("c", DRIVER), NS)
@@ -280,7 +280,7 @@ def test_devices_of_pods_that_are_gone_are_released_after_a_start() -> None:
                 lambda one: not one.get("status", {}).get("allocation"),
             )
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_whatever_goes_wrong_with_one_pod_is_its_own_problem(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -293,7 +293,7 @@ def test_whatever_goes_wrong_with_one_pod_is_its_own_problem(monkeypatch: pytest
 
     monkeypatch.setattr(loop_module, "schedule_one", fail_for_one)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with town() as row:
             await row.node("n1")
             process = await row.start()
@@ -307,11 +307,11 @@ def test_whatever_goes_wrong_with_one_pod_is_its_own_problem(monkeypatch: pytest
             monkeypatch.setattr(loop_module, "schedule_one", decide)
             assert await row.bound("bad") == "n1"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_an_end_waits_for_bindings_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with town() as row:
             await row.node("n1")
             process = await row.start(replace(QUICK, stop_seconds=0.2))
@@ -345,7 +345,7 @@ def test_an_end_waits_for_bindings_but_not_for_ever(monkeypatch: pytest.MonkeyPa
             await row.start()
             assert await row.bound("q") == "n1"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def elected(seconds: float = 2.0, timing: LeaseTiming = FAST_LEASE) -> SchedulerSettings:
@@ -353,7 +353,7 @@ def elected(seconds: float = 2.0, timing: LeaseTiming = FAST_LEASE) -> Scheduler
 
 
 def test_one_of_two_works_and_the_other_takes_over() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with town() as row:
             await row.node("n1", cpu="32")
             first = await row.start(elected(), "first")
@@ -377,11 +377,11 @@ def test_one_of_two_works_and_the_other_takes_over() -> None:
             await row.until(_constantly(None), lambda _: len(snapshot.pod_keys()) == 3)
             assert verify(snapshot) == []
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_losing_the_lease_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with town() as row:
             await row.node("n1")
             process = await row.start(elected(), "ours")
@@ -407,7 +407,7 @@ def test_losing_the_lease_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> N
             await row.start(elected(), "next")
             assert await row.bound("p") == "n1", "their lease runs out, and a new process takes over"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 async def _insist(client: Client, lease: Tree) -> None:
@@ -417,7 +417,7 @@ async def _insist(client: Client, lease: Tree) -> None:
 
 
 def test_a_server_that_is_not_there_yet_is_waited_for() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with town() as row:
             allowed = False
             client = row.server.client(SCHEDULER)
@@ -440,11 +440,11 @@ def test_a_server_that_is_not_there_yet_is_waited_for() -> None:
             process.stop()
             await task
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_device_that_must_be_made_ready_first_is_waited_for() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with town() as row:
             await row.node("n1")
             await row.admin.create(DEVICE_CLASSES, device_class(DRIVER))
@@ -482,13 +482,13 @@ def test_a_device_that_must_be_made_ready_first_is_waited_for() -> None:
             assert await row.bound("g") == "n1"
             assert verify(process.context.snapshot) == []
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_claim_is_released_once_and_its_pod_is_held_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     """A claim is allocated where its pod cannot go: events that wake the pod do not release it twice."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with town() as row:
             await row.node("n1")
             await row.node("n2")
@@ -528,4 +528,4 @@ def test_a_claim_is_released_once_and_its_pod_is_held_meanwhile(monkeypatch: pyt
             assert await row.bound("p") == "n2"
             assert calls == ["unreserve"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())

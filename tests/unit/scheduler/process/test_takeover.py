@@ -68,7 +68,7 @@ async def allocated(row: Town) -> list[str]:
 def test_a_delayed_write_of_the_previous_leader_is_refused(
     method: str, elect: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with town() as row:
             await make_devices(row, 2)
             settings = elected() if elect else QUICK
@@ -97,13 +97,13 @@ def test_a_delayed_write_of_the_previous_leader_is_refused(
             assert verify(second.context.snapshot) == []
             assert find_overdrafts(second.context.snapshot) == []
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_binding_that_landed_before_the_fence_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """The node is full with a pod whose binding lands between the new leader's listing and its fence."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with town() as row:
             await row.node("n1", cpu="2")
             first = await row.start(elected(), "first")
@@ -129,11 +129,11 @@ def test_a_binding_that_landed_before_the_fence_counts(monkeypatch: pytest.Monke
             second.stop()
             await task
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_released_lease_needs_no_fence() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with town() as row:
             await row.node("n1", cpu="2")
             await row.pod("large", cpu="4")
@@ -148,13 +148,13 @@ def test_a_released_lease_needs_no_fence() -> None:
             tree = await row.admin.get(PODS, "large", NS)
             assert tree["metadata"]["annotations"][FENCE_KEY] == fence
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_caches_that_lag_behind_are_brought_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
     """The watch of the standby hangs while the leader fills the node; then the leader is gone."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with town() as row:
             await row.node("n1", cpu="2")
             first = await row.start(elected(timing=LONG_LEASE), "first")
@@ -177,13 +177,13 @@ def test_caches_that_lag_behind_are_brought_up_to_date(monkeypatch: pytest.Monke
             await row.until(_constantly(None), lambda _: second._scheduling.is_set())
             assert len(second.context.snapshot.pod_keys()) == 1
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_takeover_that_was_interrupted_does_not_release_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     """Asked to stop before everything is fenced: the next leader has to do it."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with town() as row:
             await row.node("n1", cpu="2")
             await row.pod("large", cpu="4")
@@ -206,4 +206,4 @@ def test_a_takeover_that_was_interrupted_does_not_release_the_lease(monkeypatch:
             assert not second._election.was_released
             assert FENCE_KEY in (await row.admin.get(PODS, "large", NS))["metadata"]["annotations"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())

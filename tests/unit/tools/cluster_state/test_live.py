@@ -15,14 +15,14 @@ from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
 from plimsoll.tools.cluster_state.live import follow_live, read_live
 from plimsoll.tools.cluster_state.missing_kinds import summarize_gaps
 from tests.dumps import big_cluster, objects_of
+from tests.unit.tools.cluster_state.fake_api_server import FakeApiServer
 from tests.unit.tools.cluster_state.test_versions import to_beta
-from tests.unit.tools.cluster_state.world import World
 
 Tree = dict[str, Any]
 
 
-def read(world: World, **options: Any) -> ClusterObjects:
-    return asyncio.run(read_live(world.client(), **options))
+def read(api_server: FakeApiServer, **options: Any) -> ClusterObjects:
+    return asyncio.run(read_live(api_server.client(), **options))
 
 
 def bodies(objects: ClusterObjects) -> list[Any]:
@@ -36,18 +36,18 @@ def requested(objects: ClusterObjects) -> list[dict[str, int]]:
 
 def test_everything_is_read_and_nothing_is_missing() -> None:
     trees = big_cluster(3)
-    found = read(World(trees))
+    found = read(FakeApiServer(trees))
     assert bodies(found) == bodies(objects_of(trees))
     assert found.gaps == []
 
 
 def test_big_collections_come_in_pages() -> None:
     trees = big_cluster(600, pods_per_node=1)
-    world = World(trees)
+    api_server = FakeApiServer(trees)
     ticks: list[tuple[str, int, int]] = []
-    found = read(world, tick=lambda *tick: ticks.append(tick))
+    found = read(api_server, tick=lambda *tick: ticks.append(tick))
     assert len(found.all(Node)) == 600
-    assert world.requests.count("/api/v1/nodes") == 2
+    assert api_server.requests.count("/api/v1/nodes") == 2
     assert ("reading nodes", 500, 0) in ticks
 
 
@@ -55,7 +55,7 @@ def test_big_collections_come_in_pages() -> None:
 def test_a_cluster_that_serves_an_older_version_only(version: str) -> None:
     trees = big_cluster(2)
     old = [to_beta(tree, version) for tree in trees]
-    found = read(World(old, {"resource.k8s.io": version}))
+    found = read(FakeApiServer(old, {"resource.k8s.io": version}))
     assert found.gaps == []
     wanted = objects_of(trees)
     kinds: tuple[type[Any], ...] = (ResourceSlice, ResourceClaim)
@@ -67,17 +67,17 @@ def test_a_cluster_that_serves_an_older_version_only(version: str) -> None:
 
 
 def test_a_kind_that_is_not_served_is_told_and_not_missed() -> None:
-    world = World(big_cluster(1))
-    world.unserved = {"devicetaintrules"}
-    (gap,) = read(world).gaps
+    api_server = FakeApiServer(big_cluster(1))
+    api_server.unserved = {"devicetaintrules"}
+    (gap,) = read(api_server).gaps
     assert (gap.kind, gap.served) == ("devicetaintrules", False)
     assert summarize_gaps([gap]) == []
 
 
 def test_an_optional_kind_that_may_not_be_seen_is_a_gap() -> None:
-    world = World(big_cluster(1))
-    world.refused["/api/v1/persistentvolumes"] = 403
-    (gap,) = read(world).gaps
+    api_server = FakeApiServer(big_cluster(1))
+    api_server.refused["/api/v1/persistentvolumes"] = 403
+    (gap,) = read(api_server).gaps
     assert str(gap) == "persistentvolumes: Forbidden here"
     assert gap.served
 
@@ -94,10 +94,10 @@ def test_an_optional_kind_that_may_not_be_seen_is_a_gap() -> None:
 def test_a_needed_kind_that_may_not_be_seen_is_one_line(
     path: str, status: int, namespace: str, message: str
 ) -> None:
-    world = World(big_cluster(1))
-    world.refused[f"/api/v1/{path}"] = status
+    api_server = FakeApiServer(big_cluster(1))
+    api_server.refused[f"/api/v1/{path}"] = status
     with pytest.raises(InputError, match=message) as caught:
-        read(world, namespace=namespace)
+        read(api_server, namespace=namespace)
     assert "\n" not in str(caught.value)
 
 
@@ -105,10 +105,10 @@ def test_rights_in_one_namespace_only() -> None:
     trees = big_cluster(2)
     other = next(tree for tree in trees if tree["kind"] == "Pod")
     trees.append({**other, "metadata": {**other["metadata"], "namespace": "secret", "uid": "x"}})
-    world = World(trees)
+    api_server = FakeApiServer(trees)
     for path in ("/api/v1/pods", "/apis/resource.k8s.io/v1/resourceclaims"):
-        world.refused[path] = 403
-    found = read(world, namespace="work")
+        api_server.refused[path] = 403
+    found = read(api_server, namespace="work")
     assert {pod.metadata.namespace for pod in found.all(Pod)} == {"work"}
     assert found.all(ResourceClaim)
     assert [(gap.kind, gap.whole) for gap in found.gaps] == [("resourceclaims", False), ("pods", False)]
@@ -118,15 +118,15 @@ def test_rights_in_one_namespace_only() -> None:
 
 def test_without_discovery_the_usual_versions_are_asked_for() -> None:
     trees = big_cluster(2)
-    world = World(trees)
-    world.refused = {"/api": 403, "/apis": 403}
-    assert bodies(read(world)) == bodies(objects_of(trees))
+    api_server = FakeApiServer(trees)
+    api_server.refused = {"/api": 403, "/apis": 403}
+    assert bodies(read(api_server)) == bodies(objects_of(trees))
 
 
 def test_one_unreadable_object_is_a_gap_of_its_kind() -> None:
     trees = big_cluster(2)
     next(tree for tree in trees if tree["kind"] == "ResourceSlice")["spec"]["devices"] = "none"
-    found = read(World(trees))
+    found = read(FakeApiServer(trees))
     (gap,) = found.gaps
     assert str(gap).startswith("resourceslices: 1 cannot be decoded; the first: spec.devices: must be a list")
     assert not gap.whole
@@ -134,10 +134,10 @@ def test_one_unreadable_object_is_a_gap_of_its_kind() -> None:
 
 
 def test_no_answer_is_one_error() -> None:
-    world = World([])
-    world.dead = True
+    api_server = FakeApiServer([])
+    api_server.dead = True
     with pytest.raises(UnreachableError, match="connection refused"):
-        read(world)
+        read(api_server)
 
 
 # -- following
@@ -149,12 +149,14 @@ async def until(true: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-def follow(world: World, cluster_state: ClusterState, story: Callable[[list[int]], Any]) -> None:
+def follow(
+    api_server: FakeApiServer, cluster_state: ClusterState, scenario: Callable[[list[int]], Any]
+) -> None:
     async def run() -> None:
         changes: list[int] = []
-        task = asyncio.create_task(follow_live(world.client(), cluster_state, lambda: changes.append(1)))
+        task = asyncio.create_task(follow_live(api_server.client(), cluster_state, lambda: changes.append(1)))
         try:
-            await story(changes)
+            await scenario(changes)
         finally:
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -167,18 +169,18 @@ def test_trouble_is_told_and_so_is_its_end() -> None:
     """Also of kinds of which nothing changes: whoever is followed again is well."""
 
     async def run() -> None:
-        world = World(big_cluster(2, pending=1))
-        cluster_state = ClusterState(await read_live(world.client()))
-        told: list[str] = []
-        following = follow_live(world.client(), cluster_state, lambda: None, trouble=told.append)
+        api_server = FakeApiServer(big_cluster(2, pending=1))
+        cluster_state = ClusterState(await read_live(api_server.client()))
+        stored: list[str] = []
+        following = follow_live(api_server.client(), cluster_state, lambda: None, trouble=stored.append)
         task = asyncio.create_task(following)
         await asyncio.sleep(0.1)
-        world.dead = True
-        world.cut()
-        await until(lambda: len(told) == 1)
-        assert "connection refused" in told[0]
-        world.dead = False
-        await until(lambda: told[-1] == "")
+        api_server.dead = True
+        api_server.cut()
+        await until(lambda: len(stored) == 1)
+        assert "connection refused" in stored[0]
+        api_server.dead = False
+        await until(lambda: stored[-1] == "")
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -188,49 +190,49 @@ def test_trouble_is_told_and_so_is_its_end() -> None:
 
 def test_changes_come_in_and_reconnect_by_themselves() -> None:
     trees = big_cluster(2, pending=1)
-    world = World(trees)
-    cluster_state = ClusterState(read(world))
+    api_server = FakeApiServer(trees)
+    cluster_state = ClusterState(read(api_server))
     node = next(tree for tree in trees if tree["kind"] == "Node")
     fresh = {**node, "metadata": {**node["metadata"], "name": "fresh", "uid": "fresh"}}
 
-    async def story(changes: list[int]) -> None:
+    async def scenario(changes: list[int]) -> None:
         await until(lambda: bool(changes))
         assert changes == [1]  # what was read before is not news; everything listed is
-        world.tell("ADDED", fresh)
+        api_server.emit("ADDED", fresh)
         await until(lambda: cluster_state.objects.find(Node, "", "fresh") is not None)
         assert cluster_state.snapshot.row_of("fresh") is not None
-        before = world.streams
-        world.cut()
-        await until(lambda: world.streams > before)
-        world.tell("DELETED", fresh)
+        before = api_server.streams
+        api_server.cut()
+        await until(lambda: api_server.streams > before)
+        api_server.emit("DELETED", fresh)
         await until(lambda: cluster_state.objects.find(Node, "", "fresh") is None)
         assert cluster_state.snapshot.row_of("fresh") is None
 
-    follow(world, cluster_state, story)
+    follow(api_server, cluster_state, scenario)
 
 
 def test_what_went_away_between_reading_and_following_is_taken_out() -> None:
     trees = big_cluster(2, pending=1)
-    world = World(trees)
-    cluster_state = ClusterState(read(world))
+    api_server = FakeApiServer(trees)
+    cluster_state = ClusterState(read(api_server))
     gone = next(pod for pod in cluster_state.pods if pod.spec.node_name)
-    world.trees = [tree for tree in trees if tree["metadata"]["name"] != gone.metadata.name]
+    api_server.trees = [tree for tree in trees if tree["metadata"]["name"] != gone.metadata.name]
 
-    async def story(changes: list[int]) -> None:
+    async def scenario(changes: list[int]) -> None:
         await until(lambda: cluster_state.objects.find(Pod, "work", gone.metadata.name) is None)
         await until(lambda: len(changes) >= 2)
 
-    follow(world, cluster_state, story)
+    follow(api_server, cluster_state, scenario)
 
 
 def test_a_wrong_configuration_ends_it_with_one_error_of_ours() -> None:
-    world = World(big_cluster(1))
-    cluster_state = ClusterState(read(world))
+    api_server = FakeApiServer(big_cluster(1))
+    cluster_state = ClusterState(read(api_server))
 
     async def run() -> None:
-        task = asyncio.create_task(follow_live(world.client(), cluster_state, lambda: None))
+        task = asyncio.create_task(follow_live(api_server.client(), cluster_state, lambda: None))
         await asyncio.sleep(0)
-        world.broken = True
+        api_server.broken = True
         async with asyncio.timeout(10):
             await task
 
@@ -239,12 +241,12 @@ def test_a_wrong_configuration_ends_it_with_one_error_of_ours() -> None:
 
 
 def test_what_may_not_be_seen_is_not_followed() -> None:
-    world = World(big_cluster(1))
-    world.refused["/api/v1/persistentvolumes"] = 403
+    api_server = FakeApiServer(big_cluster(1))
+    api_server.refused["/api/v1/persistentvolumes"] = 403
     cluster_state = ClusterState(ClusterObjects())
 
-    async def story(changes: list[int]) -> None:
+    async def scenario(changes: list[int]) -> None:
         await until(lambda: bool(cluster_state.objects.all(Pod)))
 
-    follow(world, cluster_state, story)
+    follow(api_server, cluster_state, scenario)
     assert [gap.kind for gap in cluster_state.objects.gaps] == ["persistentvolumes"]

@@ -18,8 +18,8 @@ from plimsoll.tools.cluster_state.raw_objects import (
     read_raw_objects,
 )
 from tests.dumps import big_cluster, write_dump
+from tests.unit.tools.cluster_state.fake_api_server import FakeApiServer
 from tests.unit.tools.cluster_state.test_versions import to_beta
-from tests.unit.tools.cluster_state.world import World
 
 ALL = ("nodes", "resourceslices", "deviceclasses", "resourceclaims", "pods")
 KINDS = ("Node", "ResourceSlice", "DeviceClass", "ResourceClaim", "Pod")
@@ -31,9 +31,9 @@ RULE = {
 }
 
 
-def read(world: World, *plurals: str, namespace: str = "", **options: Any) -> RawObjects:
+def read(api_server: FakeApiServer, *plurals: str, namespace: str = "", **options: Any) -> RawObjects:
     asked = ObjectQuery(plurals, **options)
-    return asyncio.run(list_raw_objects(world.client(), "https://c", asked, namespace))
+    return asyncio.run(list_raw_objects(api_server.client(), "https://c", asked, namespace))
 
 
 def in_file(trees: list[dict[str, Any]], folder: Path, namespace: str = "", **options: Any) -> RawObjects:
@@ -48,7 +48,7 @@ def names(trees: RawObjects) -> set[tuple[str, str]]:
 def test_a_cluster_and_its_dump_have_the_same_trees(tmp_path: Path) -> None:
     trees = [tree for tree in big_cluster(2) if tree["kind"] != "Namespace"]
     trees[0]["spec"]["someday"] = {"a": [1, None]}  # whatever nobody knows of
-    of_cluster, of_file = read(World(trees), *ALL), in_file(trees, tmp_path)
+    of_cluster, of_file = read(FakeApiServer(trees), *ALL), in_file(trees, tmp_path)
     assert [found.tree for found in of_cluster.found] == sorted(
         (found.tree for found in of_file.found), key=lambda tree: KINDS.index(tree["kind"])
     )
@@ -56,17 +56,17 @@ def test_a_cluster_and_its_dump_have_the_same_trees(tmp_path: Path) -> None:
 
 
 def test_only_what_is_asked_for_is_read() -> None:
-    world = World(big_cluster(2))
-    found = read(world, "resourceslices").found
+    api_server = FakeApiServer(big_cluster(2))
+    found = read(api_server, "resourceslices").found
     assert {each.kind for each in found} == {"ResourceSlice"}
-    assert [path for path in world.requests if path not in ("/api", "/apis")] == [
+    assert [path for path in api_server.requests if path not in ("/api", "/apis")] == [
         "/apis/resource.k8s.io/v1/resourceslices"
     ]
     assert found[0].where == "https://c, resourceslices node-0000-cpu"
 
 
 def test_pages_are_put_together() -> None:
-    assert len(read(World(big_cluster(600, pods_per_node=0)), "nodes").found) == 600
+    assert len(read(FakeApiServer(big_cluster(600, pods_per_node=0)), "nodes").found) == 600
 
 
 @pytest.mark.parametrize("version", ["v1beta1", "v1beta2", "v1alpha3"])
@@ -74,7 +74,7 @@ def test_older_versions_are_read_as_v1(version: str, tmp_path: Path) -> None:
     trees = [tree for tree in big_cluster(1) if tree["kind"] == "ResourceSlice"]
     old = [to_beta(tree, version) for tree in trees]
     wanted = [tree["spec"] for tree in trees]
-    of_cluster = read(World(old, {"resource.k8s.io": version}), "resourceslices")
+    of_cluster = read(FakeApiServer(old, {"resource.k8s.io": version}), "resourceslices")
     assert [found.tree["spec"] for found in of_cluster.found] == wanted
     assert [found.tree["spec"] for found in in_file(old, tmp_path).found] == wanted
 
@@ -94,53 +94,56 @@ def test_narrow_is_the_namespace_and_what_has_none(tmp_path: Path) -> None:
     trees = big_cluster(1)
     other = next(tree for tree in trees if tree["kind"] == "Pod")
     trees.append({**other, "metadata": {**other["metadata"], "namespace": "other"}})
-    wide, narrow = read(World(trees), *ALL), read(World(trees), *ALL, namespace="work", narrow=True)
+    wide, narrow = (
+        read(FakeApiServer(trees), *ALL),
+        read(FakeApiServer(trees), *ALL, namespace="work", narrow=True),
+    )
     gone = names(wide) - names(narrow)
     assert gone == {("Pod", f"other/{other['metadata']['name']}")}
-    assert names(read(World(trees), *ALL, namespace="work")) == names(wide)
+    assert names(read(FakeApiServer(trees), *ALL, namespace="work")) == names(wide)
     kept = names(in_file(trees, tmp_path, "work", narrow=True)) - {("Namespace", "work")}
     assert kept == names(narrow)
 
 
 def test_who_may_see_one_namespace_sees_that_one() -> None:
-    world = World(big_cluster(1))
-    world.refused["/api/v1/pods"] = 403
-    trees = read(world, "pods", namespace="work", needed=("pods",))
+    api_server = FakeApiServer(big_cluster(1))
+    api_server.refused["/api/v1/pods"] = 403
+    trees = read(api_server, "pods", namespace="work", needed=("pods",))
     assert trees.found
     assert summarize_gaps(trees.gaps) == ["pods: only namespace work can be listed"]
     with pytest.raises(InputError, match=r"https://c: pods cannot be read: .*or select a namespace with -n"):
-        read(world, "pods")
+        read(api_server, "pods")
 
 
 # -- what cannot be read
 
 
 def test_what_is_not_needed_is_a_gap() -> None:
-    world = World(big_cluster(1))
-    world.refused["/api/v1/nodes"] = 403
-    world.unserved = {"devicetaintrules"}
-    trees = read(world, "nodes", "resourceslices", "devicetaintrules", needed=("resourceslices",))
+    api_server = FakeApiServer(big_cluster(1))
+    api_server.refused["/api/v1/nodes"] = 403
+    api_server.unserved = {"devicetaintrules"}
+    trees = read(api_server, "nodes", "resourceslices", "devicetaintrules", needed=("resourceslices",))
     assert {found.kind for found in trees.found} == {"ResourceSlice"}
     assert summarize_gaps(trees.gaps) == ["nodes: forbidden for this user"]
 
 
 @pytest.mark.parametrize(("code", "fix"), [(401, "credentials"), (403, "a user who can list"), (500, "")])
 def test_what_is_needed_is_an_error(code: int, fix: str) -> None:
-    world = World(big_cluster(1))
-    world.refused["/apis/resource.k8s.io/v1/resourceslices"] = code
+    api_server = FakeApiServer(big_cluster(1))
+    api_server.refused["/apis/resource.k8s.io/v1/resourceslices"] = code
     with pytest.raises(InputError, match=f"https://c: resourceslices cannot be read: .*{fix}"):
-        read(world, "nodes", "resourceslices", needed=("resourceslices",))
+        read(api_server, "nodes", "resourceslices", needed=("resourceslices",))
 
 
 def test_a_cluster_without_any_of_it() -> None:
-    world = World(big_cluster(1))
-    world.unserved = {"resourceslices", "deviceclasses"}
+    api_server = FakeApiServer(big_cluster(1))
+    api_server.unserved = {"resourceslices", "deviceclasses"}
     with pytest.raises(InputError, match="https://c: deviceclasses cannot be read: not served"):
-        read(world, "resourceslices", "deviceclasses")
+        read(api_server, "resourceslices", "deviceclasses")
 
 
 def test_a_cluster_that_does_not_answer() -> None:
-    world = World([])
-    world.dead = True
+    api_server = FakeApiServer([])
+    api_server.dead = True
     with pytest.raises(UnreachableError):
-        read(world, "nodes")
+        read(api_server, "nodes")

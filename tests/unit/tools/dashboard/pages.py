@@ -83,11 +83,11 @@ async def visiting(shown: ClusterState | Client, **options: Any) -> AsyncIterato
         await dashboard.stop()
 
 
-def visit(shown: ClusterState, story: Callable[[Visitor], Awaitable[None]], **options: Any) -> None:
+def visit(shown: ClusterState, scenario: Callable[[Visitor], Awaitable[None]], **options: Any) -> None:
     """Run a story with a dashboard of a cluster state."""
 
     async def run() -> None:
         async with visiting(shown, **options) as visitor:
-            await story(visitor)
+            await scenario(visitor)
 
     asyncio.run(run())

@@ -65,7 +65,7 @@ def hold(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Ev
 
 
 def test_the_numbers_are_those_of_the_audit() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         bench = Bench()
         bench.findings.want(1)
         await bench.done()
@@ -75,11 +75,11 @@ def test_the_numbers_are_those_of_the_audit() -> None:
         answer = await asyncio.wait_for(bench.worker.ask(KEY, lambda: pytest.fail("asked again")), 1)
         assert codec.decode_tree(answer.body)["summary"] == bench.findings.counts
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_it_rests_and_then_looks_at_what_has_changed() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         bench = Bench()
         bench.findings.want(1)
         await bench.done()
@@ -98,11 +98,11 @@ def test_it_rests_and_then_looks_at_what_has_changed() -> None:
         assert bench.findings._audited == 2
         assert bench.differed == 1  # the same numbers
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_it_makes_way_for_a_question(hold: tuple[threading.Event, threading.Event]) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         began, go_on = hold
         bench = Bench()
         bench.findings.want(1)
@@ -123,11 +123,11 @@ def test_it_makes_way_for_a_question(hold: tuple[threading.Event, threading.Even
         await bench.done()
         assert bench.findings.counts is not None
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_in_the_end_it_gets_through(hold: tuple[threading.Event, threading.Event]) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         began, go_on = hold
         bench = Bench()
         for turn in range(TRIES):
@@ -144,16 +144,16 @@ def test_in_the_end_it_gets_through(hold: tuple[threading.Event, threading.Event
             bench.now = bench.findings._due
         assert bench.findings.counts is not None
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_who_asks_for_the_audit_itself_is_no_reason_to_make_way() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         worker = QueryWorker(small())
         both = await asyncio.gather(*(worker.ask(KEY, lambda: run_audit(worker, yields=True)) for _ in "ab"))
         assert both[0] is both[1]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_gaps_are_told_once_and_kinds_that_a_cluster_has_not_are_none() -> None:
@@ -164,8 +164,8 @@ def test_gaps_are_told_once_and_kinds_that_a_cluster_has_not_are_none() -> None:
     ]
     cluster_state = ClusterState(ClusterObjects(small().objects, gaps))
 
-    async def story(visitor: Visitor) -> None:
+    async def scenario(visitor: Visitor) -> None:
         found = await visitor.get("/api/overview")
         assert found["gaps"] == ["resourceslices, resourceclaims: forbidden for this user"]
 
-    visit(cluster_state, story)
+    visit(cluster_state, scenario)

@@ -97,7 +97,7 @@ def test_questions_come_from_the_page_itself(headers: dict[str, str], answered: 
 
 
 def test_hostile_requests() -> None:
-    async def story(visitor: Visitor) -> None:
+    async def scenario(visitor: Visitor) -> None:
         async def refused(status: int, path: str, method: str = "GET", **options: Any) -> str:
             found, text = await visitor.ask(path, method, **options)
             assert found == status, text
@@ -126,11 +126,11 @@ def test_hostile_requests() -> None:
         await refused(404, "/api/explain/pod/%3Cscript%3E/%2e%2e")
         await refused(400, "/api/devices?limit=" + "9" * 4000)
 
-    visit(small(), story)
+    visit(small(), scenario)
 
 
 def test_what_browsers_are_told() -> None:
-    async def story(visitor: Visitor) -> None:
+    async def scenario(visitor: Visitor) -> None:
         for path in ("/", "/api/overview", "/nope", "/metrics", "/assets/favicon.svg"):
             async with visitor.session.get(visitor.at(path)) as response:
                 assert "default-src 'self'" in response.headers["Content-Security-Policy"]
@@ -144,13 +144,13 @@ def test_what_browsers_are_told() -> None:
         for path in ("/livez", "/readyz", "/healthz"):
             assert await visitor.ask(path) == (200, "ok")
 
-    visit(EMPTY, story)
+    visit(EMPTY, scenario)
 
 
 def test_the_page_needs_nobody_else() -> None:
     """Neither scripts nor styles in the page itself, which its policy would not run, nor files of others."""
 
-    async def story(visitor: Visitor) -> None:
+    async def scenario(visitor: Visitor) -> None:
         _, page = await visitor.ask("/")
         assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\son\w+=|\sstyle=", page)
         addresses = re.findall(r'(?:src|href)="([^"]+)"', page)
@@ -159,11 +159,11 @@ def test_the_page_needs_nobody_else() -> None:
             assert "//" not in address
             assert (await visitor.ask(address))[0] == 200, address
 
-    visit(EMPTY, story)
+    visit(EMPTY, scenario)
 
 
 def test_with_a_token_only_who_has_it_is_answered() -> None:
-    async def story(visitor: Visitor) -> None:
+    async def scenario(visitor: Visitor) -> None:
         assert (await visitor.ask("/api/nodes"))[0] == 401
         assert (await visitor.ask("/"))[0] == 401
         assert (await visitor.ask("/?token=wrong"))[0] == 401
@@ -181,7 +181,7 @@ def test_with_a_token_only_who_has_it_is_answered() -> None:
         mine = {"Cookie": f"{guard.COOKIE}=secret"}
         assert (await visitor.ask("/api/nodes", headers=mine))[0] == 200
 
-    visit(EMPTY, story, token="secret")
+    visit(EMPTY, scenario, token="secret")
 
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND")
@@ -191,7 +191,7 @@ OPEN = {(method, path) for method in ("GET", "HEAD") for path in ("/healthz", "/
 def test_without_the_token_only_the_health_pages_are_answered() -> None:
     """Every route of the router with every method, and paths that look like the open ones."""
 
-    async def story(visitor: Visitor) -> None:
+    async def scenario(visitor: Visitor) -> None:
         app = visitor.dashboard._application()
         routes = {(route.method, route.resource.canonical) for route in app.router.routes() if route.resource}
         assert len(routes) > 30
@@ -207,14 +207,14 @@ def test_without_the_token_only_the_health_pages_are_answered() -> None:
                 assert status == wanted, (method, path, text)
         assert (await visitor.raw("/api/whatif", "POST", {}))[0] == 401  # before what is wrong with it
 
-    visit(small(), story, token="secret")
+    visit(small(), scenario, token="secret")
 
 
 @pytest.mark.parametrize(
     "wrong", [b"\xff", b"\xc3\x28", b"secre\x80t", b"secret\xff", "secret\u00e9".encode(), b""]
 )
 def test_a_token_that_is_no_text_is_a_wrong_one(wrong: bytes) -> None:
-    async def story(visitor: Visitor) -> None:
+    async def scenario(visitor: Visitor) -> None:
         for name, value in (
             (b"Authorization", b"Bearer " + wrong),
             (b"Authorization", wrong),
@@ -226,12 +226,12 @@ def test_a_token_that_is_no_text_is_a_wrong_one(wrong: bytes) -> None:
         encoded = "".join(f"%{octet:02x}" for octet in wrong)
         assert (await visitor.raw(f"/?token={encoded}", "GET", {}))[0] == 401
 
-    visit(EMPTY, story, token="secret")
+    visit(EMPTY, scenario, token="secret")
 
 
 @pytest.mark.parametrize("octets", [b"\xff", b"%ff", b"%ed%a0%80", b"\xc3\xa9"])
 def test_bytes_that_are_no_text_break_nothing(octets: bytes) -> None:
-    async def story(visitor: Visitor) -> None:
+    async def scenario(visitor: Visitor) -> None:
         for path in (b"/", b"/api/nodes/", b"/api/explain/pod/a/", b"/assets/", b"/api/pods?namespace="):
             status, text = await visitor.raw((path + octets).decode("latin-1"), "GET", {})
             assert status in (200, 400, 404), (path, status, text)
@@ -248,7 +248,7 @@ def test_bytes_that_are_no_text_break_nothing(octets: bytes) -> None:
                 status, text = await visitor.raw("/api/whatif", method, headers)
                 assert status in (400, 403, 405, 415), (name, status, text)
 
-    visit(small(), story)
+    visit(small(), scenario)
 
 
 def test_what_breaks_inside_stays_inside(
@@ -259,7 +259,7 @@ def test_what_breaks_inside_stays_inside(
 
     monkeypatch.setattr(nodes, "one_node", broken)
 
-    async def story(visitor: Visitor) -> None:
+    async def scenario(visitor: Visitor) -> None:
         with caplog.at_level(logging.ERROR):
             status, text = await visitor.ask("/api/nodes/node-0000")
         assert status == 500
@@ -267,7 +267,7 @@ def test_what_breaks_inside_stays_inside(
         assert "Traceback" not in text
         assert (await visitor.ask("/api/nodes"))[0] == 200
 
-    visit(small(), story)
+    visit(small(), scenario)
     assert "/api/nodes/node-0000" in caplog.text
 
 
@@ -306,7 +306,7 @@ def test_the_process(listen: str, warned: bool) -> None:
     told: list[str] = []
     warnings: list[str] = []
 
-    async def story() -> None:
+    async def scenario() -> None:
         stopped = asyncio.Event()
 
         def ready(url: str) -> None:
@@ -317,16 +317,16 @@ def test_the_process(listen: str, warned: bool) -> None:
         async with asyncio.timeout(10):
             await serve_dashboard(settings, ready, warnings.append, stopped)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert told[0].startswith("http://")
     assert ["no login" in text for text in warnings] == [True] * warned
 
 
 def test_an_address_that_is_taken_is_told() -> None:
-    async def story(visitor: Visitor) -> None:
+    async def scenario(visitor: Visitor) -> None:
         port = visitor.dashboard.url.rpartition(":")[2].strip("/")
         settings = DashboardSettings(listen=f"127.0.0.1:{port}", cluster_state=EMPTY)
         with pytest.raises(ConfigError, match=f"cannot listen on 127.0.0.1:{port}"):
             await serve_dashboard(settings, print, print, asyncio.Event())
 
-    visit(EMPTY, story)
+    visit(EMPTY, scenario)

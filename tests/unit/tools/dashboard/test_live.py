@@ -19,7 +19,7 @@ from plimsoll.tools.dashboard import Dashboard
 from plimsoll.tools.dashboard.changes import ChangeScope
 from plimsoll.tools.dashboard.event_stream import MOST_NODES, EventStream, change_event
 from tests.dumps import big_cluster
-from tests.unit.tools.cluster_state.world import World
+from tests.unit.tools.cluster_state.fake_api_server import FakeApiServer
 from tests.unit.tools.dashboard.pages import Tree, Visitor, visiting
 
 NODE: Tree = {
@@ -41,7 +41,7 @@ def pod(name: str, cpu: str = "1", node: str = "a") -> Tree:
     return {"metadata": {"name": name, "namespace": "default"}, "spec": spec}
 
 
-def live(story: Callable[[Visitor, Client], Awaitable[None]], **options: Any) -> None:
+def live(scenario: Callable[[Visitor, Client], Awaitable[None]], **options: Any) -> None:
     """Run a story with a dashboard of an embedded server, in one process as `plimsoll up` has them."""
 
     async def run() -> None:
@@ -50,7 +50,7 @@ def live(story: Callable[[Visitor, Client], Awaitable[None]], **options: Any) ->
             client = server.client()
             await client.create(at.NODES, NODE)
             async with visiting(client, origin="here", **options) as visitor:
-                await story(visitor, client)
+                await scenario(visitor, client)
         finally:
             await server.stop()
 
@@ -89,7 +89,7 @@ async def listening(visitor: Visitor) -> AsyncIterator[Ear]:
 
 
 def test_changes_are_shown_and_told() -> None:
-    async def story(visitor: Visitor, client: Client) -> None:
+    async def scenario(visitor: Visitor, client: Client) -> None:
         before = await visitor.get("/api/overview")
         assert (before["live"], before["origin"]) == (True, "here")
         async with listening(visitor) as ear:
@@ -109,11 +109,11 @@ def test_changes_are_shown_and_told() -> None:
             while (await visitor.get("/api/nodes"))["pods"] != [0]:
                 assert (await ear.change())["nodes"] == ["a"]
 
-    live(story)
+    live(scenario)
 
 
 def test_signs_of_life_are_not_news() -> None:
-    async def story(visitor: Visitor, client: Client) -> None:
+    async def scenario(visitor: Visitor, client: Client) -> None:
         before = await visitor.get("/api/nodes")
         node = await client.get(at.NODES, "a")
         node["status"]["conditions"][0]["lastHeartbeatTime"] = "2026-01-01T00:01:00Z"
@@ -126,11 +126,11 @@ def test_signs_of_life_are_not_news() -> None:
             assert told["revision"] == before["revision"] + 1
         assert (await visitor.get("/api/nodes"))["ready"] == [False]
 
-    live(story)
+    live(scenario)
 
 
 def test_long_questions_see_the_same_cluster() -> None:
-    async def story(visitor: Visitor, client: Client) -> None:
+    async def scenario(visitor: Visitor, client: Client) -> None:
         assert (await visitor.get("/api/pods?state=pending"))["total"] == 0  # the second desk is there now
         await client.create(at.PODS, pod("big", "9", ""))
         found = await visitor.until("/api/pods?state=pending", lambda tree: tree["total"])
@@ -142,11 +142,11 @@ def test_long_questions_see_the_same_cluster() -> None:
         await client.delete(at.PODS, "big", "default", grace=0)
         await visitor.until("/api/pods?state=pending", lambda tree: not tree["total"])
 
-    live(story)
+    live(scenario)
 
 
 def test_bursts_are_told_together() -> None:
-    async def story(visitor: Visitor, client: Client) -> None:
+    async def scenario(visitor: Visitor, client: Client) -> None:
         async with listening(visitor) as ear:
             await ear.next()
             for number in range(50):
@@ -157,11 +157,11 @@ def test_bursts_are_told_together() -> None:
                 events += 1
             assert events < 10
 
-    live(story)
+    live(scenario)
 
 
 def test_a_page_that_leaves_is_forgotten() -> None:
-    async def story(visitor: Visitor, client: Client) -> None:
+    async def scenario(visitor: Visitor, client: Client) -> None:
         notices = visitor.dashboard.service.events
         async with listening(visitor) as ear:
             await ear.next()
@@ -173,28 +173,28 @@ def test_a_page_that_leaves_is_forgotten() -> None:
                 )
                 await asyncio.sleep(0.05)
 
-    live(story)
+    live(scenario)
 
 
 def test_the_server_stops_while_pages_listen() -> None:
-    async def story(visitor: Visitor, _: Client) -> None:
+    async def scenario(visitor: Visitor, _: Client) -> None:
         async with listening(visitor) as ear:
             await ear.next()
             async with asyncio.timeout(5):
                 await visitor.dashboard.stop()
                 assert (await ear._content.read()).strip() == b""
 
-    live(story)
+    live(scenario)
 
 
 def test_silence_is_broken_by_pings() -> None:
-    async def story(visitor: Visitor, _: Client) -> None:
+    async def scenario(visitor: Visitor, _: Client) -> None:
         visitor.dashboard.service.events._ping = 0.05
         async with listening(visitor) as ear:
             seen = [await ear.next() for _ in range(3)]
         assert ("ping", {}) in seen
 
-    live(story)
+    live(scenario)
 
 
 def test_events_name_nodes_or_all_of_them() -> None:
@@ -217,49 +217,49 @@ def test_events_name_nodes_or_all_of_them() -> None:
 
 
 def test_a_cluster_that_goes_away_is_told_and_looked_for() -> None:
-    async def story() -> None:
-        world = World(big_cluster(2, pending=1))
-        async with visiting(world.client()) as visitor:
+    async def scenario() -> None:
+        api_server = FakeApiServer(big_cluster(2, pending=1))
+        async with visiting(api_server.client()) as visitor:
             assert (await visitor.get("/api/overview"))["counts"]["nodes"] == 2
-            world.dead = True
-            world.cut()
+            api_server.dead = True
+            api_server.cut()
             found = await visitor.until("/api/overview", lambda tree: tree["troubles"])
             assert found["counts"]["nodes"] == 2  # what is known stays
-            world.dead = False
+            api_server.dead = False
             await visitor.until("/api/overview", lambda tree: not tree["troubles"])
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_what_may_not_be_seen_is_a_gap() -> None:
-    async def story() -> None:
-        world = World(big_cluster(2, pending=1))
-        world.refused["/apis/resource.k8s.io/v1/resourceclaims"] = 403
-        async with visiting(world.client()) as visitor:
+    async def scenario() -> None:
+        api_server = FakeApiServer(big_cluster(2, pending=1))
+        api_server.refused["/apis/resource.k8s.io/v1/resourceclaims"] = 403
+        async with visiting(api_server.client()) as visitor:
             found = await visitor.get("/api/overview")
             assert any(gap.startswith("resourceclaims") for gap in found["gaps"])
             assert found["counts"]["claims"] == 0
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("how", ["forbidden", "dead"])
 def test_a_cluster_that_cannot_be_read_at_all_is_an_error(how: str) -> None:
-    async def story() -> None:
-        world = World(big_cluster(1))
-        world.dead = how == "dead"
+    async def scenario() -> None:
+        api_server = FakeApiServer(big_cluster(1))
+        api_server.dead = how == "dead"
         if how == "forbidden":
-            world.refused["/api/v1/nodes"] = 403
-        dashboard = Dashboard(world.client())
+            api_server.refused["/api/v1/nodes"] = 403
+        dashboard = Dashboard(api_server.client())
         with pytest.raises(UnreachableError if how == "dead" else InputError):
             await dashboard.start()
         await dashboard.stop()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_page_that_does_not_read_is_let_go() -> None:
-    async def story(visitor: Visitor, _: Client) -> None:
+    async def scenario(visitor: Visitor, _: Client) -> None:
         notices = visitor.dashboard.service.events
         notices._apart, notices._slow = 0.0, 0.1
         url = URL(visitor.dashboard.url)
@@ -276,4 +276,4 @@ def test_a_page_that_does_not_read_is_let_go() -> None:
         writer.transport.abort()
         assert (await visitor.get("/api/overview"))["counts"]["nodes"] == 1
 
-    live(story)
+    live(scenario)

@@ -109,7 +109,7 @@ class Kept:
 
 
 def test_changes_wait_for_the_question() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         worker = QueryWorker(ClusterState(ClusterObjects(THINGS)))
         go_on, began = threading.Event(), threading.Event()
 
@@ -131,11 +131,11 @@ def test_changes_wait_for_the_question() -> None:
         await entering
         assert (worker.backlog, worker.revision) == (0, 2)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_known_answers_wait_for_nobody() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         worker = QueryWorker(ClusterState(ClusterObjects()))
         first = await worker.ask("a", lambda: {"x": 1})
         go_on = threading.Event()
@@ -148,11 +148,11 @@ def test_known_answers_wait_for_nobody() -> None:
         await worker.catch_up(lambda _: 2)
         assert (await worker.ask("a", lambda: {"x": 2})).revision == 2
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_the_same_question_is_answered_once() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         worker = QueryWorker(ClusterState(ClusterObjects()))
         asked: list[int] = []
 
@@ -164,11 +164,11 @@ def test_the_same_question_is_answered_once() -> None:
         assert len(asked) == 1
         assert all(answer is answers[0] for answer in answers)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_too_many_at_once_are_asked_to_come_again() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         worker = QueryWorker(ClusterState(ClusterObjects()))
         go_on = threading.Event()
         waiting = [
@@ -182,11 +182,11 @@ def test_too_many_at_once_are_asked_to_come_again() -> None:
         go_on.set()
         await asyncio.gather(*waiting)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_question_that_breaks_holds_up_nobody() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         worker = QueryWorker(ClusterState(ClusterObjects()))
 
         def broken() -> None:
@@ -197,7 +197,7 @@ def test_a_question_that_breaks_holds_up_nobody() -> None:
                 await worker.ask("a", broken)
         assert (await worker.ask("a", dict)).body == b'{"revision":1}'
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 # -- long questions
@@ -206,7 +206,7 @@ def test_a_question_that_breaks_holds_up_nobody() -> None:
 def test_a_long_question_is_about_now_however_busy_its_desk_was() -> None:
     """What a page was told of before it asked is in the answer, whatever was being answered then."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         service = DashboardService(ClusterState(ClusterObjects(THINGS)))
         key = ("work", "waiting-0000")
         first = codec.decode_tree((await service.explain_pod(*key)).body)
@@ -234,11 +234,11 @@ def test_a_long_question_is_about_now_however_busy_its_desk_was() -> None:
         assert answer.revision == 2
         assert codec.decode_tree(answer.body)["verdict"] == "placed"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_desk_that_follows_forgets_what_may_be_otherwise() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         now = [1]
         worker = QueryWorker(ClusterState(ClusterObjects(THINGS)), follows=lambda: now[0])
         first = await worker.ask("a", lambda: {"x": 1})
@@ -249,11 +249,11 @@ def test_a_desk_that_follows_forgets_what_may_be_otherwise() -> None:
         now[0] = 2
         assert (await worker.ask("a", lambda: {"x": 4})).body == b'{"revision":2,"x":4}'
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_who_waits_too_long_is_told_and_short_questions_go_on() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         service = DashboardService(small(), patience=0.05)
         go_on = threading.Event()
         with pytest.raises(ApiError, match=r"timed out after 0.05 s") as refused:
@@ -263,7 +263,7 @@ def test_who_waits_too_long_is_told_and_short_questions_go_on() -> None:
             assert (await service.nodes()).revision == 1
         go_on.set()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_what_if_ends_when_its_time_is_over() -> None:
@@ -275,7 +275,7 @@ def test_a_what_if_ends_when_its_time_is_over() -> None:
 
 @pytest.mark.parametrize("again", range(2))
 def test_whatif_leaves_the_cluster_state_unchanged(again: int) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         service = DashboardService(ClusterState(ClusterObjects(THINGS)))
         before = (await service.nodes()).body
         plan = {"add": WANTED, "remove": ["Node/node-0000"], "replicas": 3, "as": ["kube-1.36"]}
@@ -285,7 +285,7 @@ def test_whatif_leaves_the_cluster_state_unchanged(again: int) -> None:
         fresh = Kept().answers(service._slow_worker.cluster_state)["nodes"]
         assert codec.encode({"revision": 1, **fresh}) == before
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_plans() -> None:

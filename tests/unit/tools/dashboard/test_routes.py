@@ -31,7 +31,7 @@ def small() -> ClusterState:
 
 
 def test_the_overview() -> None:
-    async def story(visitor: Visitor) -> None:
+    async def scenario(visitor: Visitor) -> None:
         found = await visitor.get("/api/overview")
         assert found["counts"] == {
             "nodes": 3,
@@ -57,11 +57,11 @@ def test_the_overview() -> None:
         later = await visitor.until("/api/overview", lambda tree: tree["findings"])
         assert later["findings"].keys() == {"error", "warning", "info"}
 
-    visit(small(), story)
+    visit(small(), scenario)
 
 
 def test_nodes_are_told_column_by_column() -> None:
-    async def story(visitor: Visitor) -> None:
+    async def scenario(visitor: Visitor) -> None:
         found = await visitor.get("/api/nodes")
         assert found["names"] == ["node-0000", "node-0001", "node-0002"]
         assert found["ready"] == [True] * 3
@@ -81,11 +81,11 @@ def test_nodes_are_told_column_by_column() -> None:
             "gpu.example.com": {"all": [2] * 3, "free": [1] * 3, "partly": [0] * 3, "taken": [1] * 3},
         }
 
-    visit(small(), story)
+    visit(small(), scenario)
 
 
 def test_one_node() -> None:
-    async def story(visitor: Visitor) -> None:
+    async def scenario(visitor: Visitor) -> None:
         found = await visitor.get("/api/nodes/node-0001")
         assert found["name"] == "node-0001"
         assert found["labels"]["topology.kubernetes.io/zone"] == "zone-1"
@@ -101,11 +101,11 @@ def test_one_node() -> None:
         assert claims["gpu-0001-2"]["pods"] == ["gpu-0001-2"]
         assert found["topology"] is None
 
-    visit(small(), story)
+    visit(small(), scenario)
 
 
 def test_lists_are_told_page_by_page() -> None:
-    async def story(visitor: Visitor) -> None:
+    async def scenario(visitor: Visitor) -> None:
         whole = await visitor.get("/api/devices")
         assert whole["total"] == len(whole["items"]) == 9
         page = await visitor.get("/api/devices?offset=4&limit=2")
@@ -137,11 +137,11 @@ def test_lists_are_told_page_by_page() -> None:
         assert (bound["total"], len(bound["items"])) == (12, 5)
         assert (await visitor.get("/api/pods?node=node-0002"))["total"] == 4
 
-    visit(small(), story)
+    visit(small(), scenario)
 
 
 def test_pods_that_wait_say_why() -> None:
-    async def story(visitor: Visitor) -> None:
+    async def scenario(visitor: Visitor) -> None:
         found = await visitor.get("/api/pods?state=pending")
         assert found["total"] == 3
         assert [each["node"] for each in found["items"]] == [None] * 3
@@ -154,11 +154,11 @@ def test_pods_that_wait_say_why() -> None:
         claim = await visitor.get("/api/explain/claim/work/waiting-0001")
         assert claim["subject"].endswith("work/waiting-0001")
 
-    visit(small(), story)
+    visit(small(), scenario)
 
 
 def test_what_if() -> None:
-    async def story(visitor: Visitor) -> None:
+    async def scenario(visitor: Visitor) -> None:
         question = {"add": WANTED, "remove": ["Pod/work/plain-0000-0"], "as": ["default", "kube-1.36"]}
         status, text = await visitor.ask("/api/whatif", "POST", json=question)
         assert status == 200, text
@@ -170,11 +170,11 @@ def test_what_if() -> None:
         # Nothing has become of it.
         assert (await visitor.get("/api/overview"))["counts"]["pods"] == 15
 
-    visit(small(), story)
+    visit(small(), scenario)
 
 
 def test_a_what_if_with_everything() -> None:
-    async def story(visitor: Visitor) -> None:
+    async def scenario(visitor: Visitor) -> None:
         question = {
             "add": WANTED,
             "replicas": 2,
@@ -205,14 +205,14 @@ def test_a_what_if_with_everything() -> None:
         assert found["exhaustive"]["pods"] >= 2
         assert found["after"]["nodes"] == 4
 
-    visit(small(), story)
+    visit(small(), scenario)
 
 
 def test_the_audit() -> None:
-    async def story(visitor: Visitor) -> None:
+    async def scenario(visitor: Visitor) -> None:
         assert {"findings", "summary", "revision"} <= (await visitor.get("/api/audit")).keys()
 
-    visit(small(), story)
+    visit(small(), scenario)
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ def test_the_audit() -> None:
     ],
 )
 def test_what_is_not_there_is_told_in_one_line(path: str, status: int, words: str) -> None:
-    async def story(visitor: Visitor) -> None:
+    async def scenario(visitor: Visitor) -> None:
         found, text = await visitor.ask(path)
         assert found == status, text
         error = json.loads(text)["error"]
@@ -242,7 +242,7 @@ def test_what_is_not_there_is_told_in_one_line(path: str, status: int, words: st
         assert "\n" not in error
         assert "Traceback" not in error
 
-    visit(small(), story)
+    visit(small(), scenario)
 
 
 QUESTIONS: list[tuple[Any, str]] = [
@@ -272,18 +272,18 @@ QUESTIONS: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("question", "words"), QUESTIONS, ids=lambda each: json.dumps(each)[:40])
 def test_bad_questions_are_refused_in_one_line(question: object, words: str) -> None:
-    async def story(visitor: Visitor) -> None:
+    async def scenario(visitor: Visitor) -> None:
         status, text = await visitor.ask("/api/whatif", "POST", json=question)
         assert status == 400, text
         error = json.loads(text)["error"]
         assert words in error
         assert "\n" not in error
 
-    visit(small(), story)
+    visit(small(), scenario)
 
 
 def test_answers_are_kept_and_packed() -> None:
-    async def story(visitor: Visitor) -> None:
+    async def scenario(visitor: Visitor) -> None:
         async with visitor.session.get(visitor.at("/api/nodes")) as response:
             tag = response.headers["ETag"]
         async with visitor.session.get(visitor.at("/api/nodes"), headers={"If-None-Match": tag}) as response:
@@ -299,11 +299,11 @@ def test_answers_are_kept_and_packed() -> None:
         assert await board.nodes() is first
         assert first.packed is None or gzip.decompress(first.packed) == first.body
 
-    visit(small(), story)
+    visit(small(), scenario)
 
 
 def test_metrics_have_the_same_numbers() -> None:
-    async def story(visitor: Visitor) -> None:
+    async def scenario(visitor: Visitor) -> None:
         status, text = await visitor.ask("/metrics")
         assert status == 200
         lines = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
@@ -323,14 +323,14 @@ def test_metrics_have_the_same_numbers() -> None:
         assert lines['plimsoll_claims{state="reserved"}'] == "6"
         assert lines['plimsoll_claims{state="free"}'] == "1"
 
-    visit(small(), story)
+    visit(small(), scenario)
 
 
 @pytest.mark.parametrize("name", USECASES or ["uc1"])
 def test_every_answer_about_a_real_cluster(name: str) -> None:
     cluster_state = read_cluster_state(Source((str(usecase_dump(name)),)))
 
-    async def story(visitor: Visitor) -> None:
+    async def scenario(visitor: Visitor) -> None:
         overview = await visitor.get("/api/overview")
         nodes = await visitor.get("/api/nodes")
         assert overview["counts"]["nodes"] == len(nodes["names"])
@@ -346,4 +346,4 @@ def test_every_answer_about_a_real_cluster(name: str) -> None:
         await visitor.get("/api/pods?state=pending")
         assert (await visitor.ask("/metrics"))[0] == 200
 
-    visit(cluster_state, story)
+    visit(cluster_state, scenario)

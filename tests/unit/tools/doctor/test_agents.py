@@ -29,7 +29,7 @@ from plimsoll.tools.doctor.processes import read_processes
 from plimsoll.up.local_cluster import LocalCluster
 from tests.unit.node.plugins.peers import Peer
 
-from .ward import CLAIM, DRIVER, GONE, NODE, POD, Ward, a_ward, bad, of
+from .node_dir import CLAIM, DRIVER, GONE, NODE, POD, NodeDir, bad, of, temporary_node_dir
 
 SOURCE = Path(__file__).parents[4] / "src"
 
@@ -53,16 +53,16 @@ def is_running(tree: dict[str, Any]) -> bool:
 
 
 @pytest.fixture
-def ward() -> Iterator[Ward]:
-    with a_ward() as found:
+def node_dir() -> Iterator[NodeDir]:
+    with temporary_node_dir() as found:
         yield found
 
 
 # -- an agent that runs
 
 
-def test_an_agent_that_runs_is_well(ward: Ward) -> None:
-    own = NodeSettings(name=NODE, runtime="none", root=ward.layout.root, cdi=(ward.cdi,))
+def test_an_agent_that_runs_is_well(node_dir: NodeDir) -> None:
+    own = NodeSettings(name=NODE, runtime="none", root=node_dir.layout.root, cdi=(node_dir.cdi,))
     with LocalCluster(nodes=own) as cluster:
         cluster.apply(pod("one"), pod("two"))
         for name in ("one", "two"):
@@ -70,7 +70,7 @@ def test_an_agent_that_runs_is_well(ward: Ward) -> None:
 
         async def ask(**changes: Any) -> Any:
             async with Client.connect(find_config(cluster.kubeconfig)) as client:
-                return await ward.ask(client=client, runtime="", **changes)
+                return await node_dir.ask(client=client, runtime="", **changes)
 
         report = asyncio.run(ask())
         assert bad(report) == []
@@ -81,9 +81,9 @@ def test_an_agent_that_runs_is_well(ward: Ward) -> None:
         assert of(report, "cluster.ready")[0].evidence == "Ready is True"
         assert of(report, "cluster.clock")[0].level is Level.OK
         # What it would mind is not done while it runs, what it does not mind is.
-        ward.put_socket(ward.layout.registry / "gone-reg.sock")
-        os.utime(ward.put(ward.layout.root / ".old.json.tmp"), (1, 1))
-        ward.layout.pod_resources.chmod(0o666)
+        node_dir.put_socket(node_dir.layout.registry / "gone-reg.sock")
+        os.utime(node_dir.put(node_dir.layout.root / ".old.json.tmp"), (1, 1))
+        node_dir.layout.pod_resources.chmod(0o666)
         report = asyncio.run(ask(repair=True))
         assert sorted((type(o.repair).__name__, o.problem) for o in report.outcomes) == [
             ("RemoveFile", "not possible while the agent is running: stop it first"),
@@ -91,7 +91,7 @@ def test_an_agent_that_runs_is_well(ward: Ward) -> None:
             ("SetMode", ""),
         ]
         assert bad(report) == []
-        assert ward.layout.pod_resources.stat().st_mode & 0o777 == 0o600
+        assert node_dir.layout.pod_resources.stat().st_mode & 0o777 == 0o600
         # A pod that is gone from the books is told of, and left to the agent.
         cluster.stop_node(NODE)
         report = asyncio.run(ask())
@@ -102,15 +102,15 @@ def test_an_agent_that_runs_is_well(ward: Ward) -> None:
 # -- drivers
 
 
-def test_drivers_are_asked_who_they_are(ward: Ward) -> None:
-    async def story() -> None:
-        ward.furnish()
-        peer = await Peer(ward.layout, DRIVER).start()
-        other = Peer(ward.layout, "half.example.com")
+def test_drivers_are_asked_who_they_are(node_dir: NodeDir) -> None:
+    async def scenario() -> None:
+        node_dir.furnish()
+        peer = await Peer(node_dir.layout, DRIVER).start()
+        other = Peer(node_dir.layout, "half.example.com")
         await other.register()
-        strange = Peer(ward.layout, "csi.example.com", type="CSIPlugin")
+        strange = Peer(node_dir.layout, "csi.example.com", type="CSIPlugin")
         await strange.register()
-        report = await ward.ask()
+        report = await node_dir.ask()
         found = {Path(f.subject).name: f for f in of(report, "sockets.driver")}
         assert found[peer.socket.name].level is Level.OK
         assert found[other.socket.name].level is Level.ERROR
@@ -121,10 +121,10 @@ def test_drivers_are_asked_who_they_are(ward: Ward) -> None:
         assert peer.calls == []
         for each in (peer, other, strange):
             await each.stop()
-        report = await ward.ask()
+        report = await node_dir.ask()
         assert of(report, "records.driver")[0].subject == DRIVER
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 # -- an agent that was killed
@@ -139,15 +139,15 @@ def can_run_processes() -> str:
 
 
 @pytest.mark.skipif(can_run_processes() != "", reason=can_run_processes() or "it can")
-def test_exactly_what_a_killed_agent_leaves_is_mended(ward: Ward) -> None:
+def test_exactly_what_a_killed_agent_leaves_is_mended(node_dir: NodeDir) -> None:
     name = f"doctor-{os.getpid()}"
-    layout = ward.layout
+    layout = node_dir.layout
     tree = open_cgroups(default_root(name, layout.root), owner=owner_of(name, layout.root))
     runs: dict[str, dict[str, Any]] = {}
     with LocalCluster(controllers=False) as cluster:
-        log = open(ward.folder / "log", "wb")  # noqa: SIM115
+        log = open(node_dir.folder / "log", "wb")  # noqa: SIM115
         arguments = ["node", "--kubeconfig", str(cluster.kubeconfig), "--name", name, "--listen", ""]
-        arguments += ["--root", str(layout.root), "--cdi", str(ward.cdi)]
+        arguments += ["--root", str(layout.root), "--cdi", str(node_dir.cdi)]
         agent = subprocess.Popen(
             [sys.executable, "-m", "plimsoll.cli.main", *arguments],
             env={**os.environ, "PYTHONPATH": str(SOURCE)},
@@ -163,23 +163,23 @@ def test_exactly_what_a_killed_agent_leaves_is_mended(ward: Ward) -> None:
                 uids[each] = tree_of["metadata"]["uid"]
             runs = {each: read_run(layout, uid) for each, uid in uids.items()}
             asked: dict[str, Any] = {"name": name, "runtime": "", "cgroups": "auto"}
-            ward.mount = Path("/sys/fs/cgroup")
-            report = ward.examine(**asked)
+            node_dir.mount = Path("/sys/fs/cgroup")
+            report = node_dir.examine(**asked)
             assert leftovers(report) == []
             assert report.running
             agent.send_signal(signal.SIGKILL)
             agent.wait()
             # The pods are on the books: only the sockets are left behind.
-            report = ward.examine(**asked)
+            report = node_dir.examine(**asked)
             assert leftovers(report) == [("sockets.stale", "kubelet.sock"), ("sockets.stale", "nri.sock")]
             # A pod that nobody has on the books any more.
             body = json.loads(layout.admitted.read_bytes())["body"]["pods"]
             assert {row["uid"] for row in body} == set(uids.values())
-            ward.put_admitted(uids["kept"])
-            report = ward.examine(**asked)
+            node_dir.put_admitted(uids["kept"])
+            report = node_dir.examine(**asked)
             (found,) = of(report, "pods.unknown")
             assert found.subject.endswith(f"({uids['lost']})")
-            report = ward.examine(repair=True, **asked)
+            report = node_dir.examine(repair=True, **asked)
             assert [outcome.problem for outcome in report.outcomes] == ["", "", ""]
             assert leftovers(report) == []
             assert not lives(runs["lost"])
@@ -187,12 +187,12 @@ def test_exactly_what_a_killed_agent_leaves_is_mended(ward: Ward) -> None:
             assert [path.name for path in layout.pods.iterdir()] == [uids["kept"]]
             assert tree.pods() == (uids["kept"],)
             # A container whose end nobody saw, and a shim whose folder is gone.
-            report = ward.examine(repair=True, **asked)
+            report = node_dir.examine(repair=True, **asked)
             assert report.outcomes == ()
-            (layout.pods / uids["kept"]).rename(ward.folder / "away")
-            report = ward.examine(**asked)
+            (layout.pods / uids["kept"]).rename(node_dir.folder / "away")
+            report = node_dir.examine(**asked)
             assert {id for id, _ in leftovers(report)} == {"pods.process"}
-            report = ward.examine(repair=True, **asked)
+            report = node_dir.examine(repair=True, **asked)
             assert leftovers(report) == []
             assert not lives(runs["kept"])
         finally:
@@ -287,26 +287,26 @@ THINGS = st.one_of(
 def test_nothing_that_lies_there_is_too_much(
     things: list[tuple[str, str | bytes]], repair: bool, runtime: str
 ) -> None:
-    with a_ward() as ward:
-        ward.layout.root.mkdir()
+    with temporary_node_dir() as node_dir:
+        node_dir.layout.root.mkdir()
         for name, thing in things:
-            path = ward.layout.root / name
+            path = node_dir.layout.root / name
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 if not os.path.lexists(path):  # else it would be written through a link, or into a pipe
-                    put(ward, path, thing)
+                    put(node_dir, path, thing)
             except OSError:
                 continue
-        precious = ward.put(ward.folder / "precious", b"precious")
-        report = ward.examine(repair=repair, runtime=runtime)
+        precious = node_dir.put(node_dir.folder / "precious", b"precious")
+        report = node_dir.examine(repair=repair, runtime=runtime)
         assert report.findings
         if repair:
-            again = ward.examine(repair=True, runtime=runtime)
+            again = node_dir.examine(repair=True, runtime=runtime)
             assert not [o for o in again.outcomes if not o.problem]
         assert precious.read_bytes() == b"precious"
 
 
-def put(ward: Ward, path: Path, thing: str | bytes) -> None:
+def put(node_dir: NodeDir, path: Path, thing: str | bytes) -> None:
     if isinstance(thing, bytes):
         path.write_bytes(thing)
     elif thing == "directory":
@@ -314,13 +314,13 @@ def put(ward: Ward, path: Path, thing: str | bytes) -> None:
     elif thing == "pipe":
         os.mkfifo(path)
     elif thing == "socket":
-        ward.put_socket(path)
+        node_dir.put_socket(path)
     elif thing == "loop":
         path.symlink_to(path)
     elif thing == "nowhere":
         path.symlink_to("/nowhere")
     elif thing == "root":
-        path.symlink_to(ward.folder)
+        path.symlink_to(node_dir.folder)
     elif thing == "sparse":
         with open(path, "wb") as file:
             file.truncate(200 << 20)

@@ -47,7 +47,7 @@ from plimsoll.tools.doctor.findings import AREAS, Level
 from plimsoll.tools.doctor.processes import Process, Processes
 from plimsoll.tools.doctor.repairs import EndPod, EndShim, RemoveCgroupRoot
 
-from .ward import CLAIM, DRIVER, GONE, POD, a_claim
+from .node_dir import CLAIM, DRIVER, GONE, POD, a_claim
 
 NOW = 1_800_000_000.0
 ALL = (1 << 41) - 1
@@ -55,7 +55,7 @@ PLAIN = NodeFacts(layout=Layout(Path("/n")), now=NOW, node="a")
 RUNS = replace(PLAIN, running=True, pid=7)
 
 
-def told(found: Any) -> dict[str, Level]:
+def levels_of(found: Any) -> dict[str, Level]:
     """Findings by check; the worst of each."""
     worst: dict[str, Level] = {}
     levels = list(Level)
@@ -70,7 +70,7 @@ def told(found: Any) -> dict[str, Level]:
 
 def test_capabilities_that_are_missing() -> None:
     fine = replace(RUNS, privileges=PrivilegeFacts(pid=7, uid=0, capabilities=ALL))
-    assert set(told(privileges.judge(fine)).values()) == {Level.OK}
+    assert set(levels_of(privileges.judge(fine)).values()) == {Level.OK}
     less = replace(RUNS, privileges=PrivilegeFacts(pid=7, uid=1000, capabilities=ALL & ~(1 << 24)))
     found = list(privileges.judge(less))
     assert [(f.id, f.level, f.subject) for f in found] == [
@@ -79,7 +79,7 @@ def test_capabilities_that_are_missing() -> None:
     ]
     states = replace(less, runtime="none")
     assert not any(f.level.is_bad for f in privileges.judge(states))
-    assert told(privileges.judge(PLAIN)) == {
+    assert levels_of(privileges.judge(PLAIN)) == {
         "privileges.user": Level.OK,
         "privileges.capability": Level.INFO,
     }
@@ -99,9 +99,9 @@ def a_machine(cpu: int = 4, memory: str = "8Gi", **changes: Any) -> Machine:
 
 def test_machines() -> None:
     fine = MachineFacts(real=a_machine(), memory_available=4 << 30, processes=100)
-    assert set(told(machine.judge(replace(PLAIN, machine=fine))).values()) == {Level.OK}
+    assert set(levels_of(machine.judge(replace(PLAIN, machine=fine))).values()) == {Level.OK}
     short = MachineFacts(real=a_machine(swap=1 << 30), memory_available=50 << 20, processes=32000)
-    found = told(machine.judge(replace(PLAIN, machine=short)))
+    found = levels_of(machine.judge(replace(PLAIN, machine=short)))
     assert found["machine.memory"] is found["machine.pids"] is Level.WARNING
     assert found["machine.swap"] is Level.INFO
     said = replace(PLAIN, machine=replace(fine, declared=a_machine(8, "1Gi")))
@@ -110,8 +110,8 @@ def test_machines() -> None:
     assert promise[0].evidence == "the machine file declares 8, the machine has 4"
     assert not any(f.level.is_bad for f in machine.judge(replace(said, runtime="none")))
     honest = replace(PLAIN, machine=replace(fine, declared=a_machine(2, "1Gi")))
-    assert told(machine.judge(honest))["machine.promise"] is Level.OK
-    assert told(machine.judge(replace(PLAIN, machine=MachineFacts(real_error="no")))) == {
+    assert levels_of(machine.judge(honest))["machine.promise"] is Level.OK
+    assert levels_of(machine.judge(replace(PLAIN, machine=MachineFacts(real_error="no")))) == {
         "machine.unknown": Level.ERROR
     }
 
@@ -121,7 +121,7 @@ def test_machine_files_that_cannot_be_used(tmp_path: Path) -> None:
     path.write_bytes(b"\0\xff")
     facts = machine.gather(NodeSettings(machine_file=path, root=tmp_path))
     assert facts.declared_error
-    assert told(machine.judge(replace(PLAIN, machine=facts)))["machine.file"] is Level.ERROR
+    assert levels_of(machine.judge(replace(PLAIN, machine=facts)))["machine.file"] is Level.ERROR
 
 
 # -- space, sockets, cgroups
@@ -140,7 +140,7 @@ def test_machine_files_that_cannot_be_used(tmp_path: Path) -> None:
 def test_space(free: int, inodes: int, level: Level) -> None:
     space = Space(total=100 << 30, free=free, inodes=1000, inodes_free=inodes)
     facts = replace(PLAIN, root=RootFacts(space=space))
-    assert told(root.judge(facts))["root.space"] is level
+    assert levels_of(root.judge(facts))["root.space"] is level
 
 
 def a_socket(role: Any, answer: str = "", **changes: Any) -> SocketFact:
@@ -157,7 +157,7 @@ def test_sockets_of_an_agent_that_runs() -> None:
         drivers=(driver,),
         listed=3,
     )
-    assert set(told(sockets.judge(replace(RUNS, sockets=fine))).values()) == {Level.OK}
+    assert set(levels_of(sockets.judge(replace(RUNS, sockets=fine))).values()) == {Level.OK}
     ill = SocketFacts(
         sockets=(
             a_socket("pod-resources", kind="absent"),
@@ -170,7 +170,7 @@ def test_sockets_of_an_agent_that_runs() -> None:
         ),
         list_error="broken",
     )
-    assert told(sockets.judge(replace(RUNS, sockets=ill))) == {
+    assert levels_of(sockets.judge(replace(RUNS, sockets=ill))) == {
         "sockets.pod-resources": Level.ERROR,
         "sockets.nri": Level.ERROR,
         "sockets.list": Level.ERROR,
@@ -188,24 +188,24 @@ def test_who_may_use_a_socket() -> None:
         (a_socket("pod-resources", uid=77), "sockets.owner"),
     ):
         facts = replace(RUNS, sockets=SocketFacts(sockets=(each,)))
-        assert told(sockets.judge(facts))[id] is Level.ERROR
+        assert levels_of(sockets.judge(facts))[id] is Level.ERROR
     kubelets = replace(
         RUNS, owner="kubelet", sockets=SocketFacts(sockets=(a_socket("pod-resources", mode=0o755),))
     )
-    assert told(sockets.judge(kubelets))["sockets.pod-resources"] is Level.OK
+    assert levels_of(sockets.judge(kubelets))["sockets.pod-resources"] is Level.OK
     denied = replace(RUNS, sockets=SocketFacts(sockets=(a_socket("pod-resources", "Permission denied"),)))
-    assert told(sockets.judge(denied))["sockets.pod-resources"] is Level.WARNING
+    assert levels_of(sockets.judge(denied))["sockets.pod-resources"] is Level.WARNING
 
 
 def test_cgroups_of_an_agent_that_runs() -> None:
     there = CgroupFacts(
         version=2, controllers=tuple(cgroups.NEEDED), root="plimsoll-a", exists=True, owners=("a",), owner="a"
     )
-    assert set(told(cgroups.judge(replace(RUNS, cgroups=there))).values()) == {Level.OK}
+    assert set(levels_of(cgroups.judge(replace(RUNS, cgroups=there))).values()) == {Level.OK}
     half = replace(there, missing_tiers=("/sys/fs/cgroup/plimsoll-a/burstable",))
-    assert told(cgroups.judge(replace(RUNS, cgroups=half)))["cgroups.tiers"] is Level.ERROR
+    assert levels_of(cgroups.judge(replace(RUNS, cgroups=half)))["cgroups.tiers"] is Level.ERROR
     gone = replace(there, exists=False, owners=(), others=(OtherRoot(name="plimsoll-b", alive=True),))
-    assert told(cgroups.judge(replace(RUNS, cgroups=gone))) == {
+    assert levels_of(cgroups.judge(replace(RUNS, cgroups=gone))) == {
         "cgroups.version": Level.OK,
         "cgroups.root": Level.WARNING,
         "cgroups.others": Level.INFO,
@@ -229,8 +229,8 @@ def test_only_a_root_whose_directory_is_gone_and_whose_agent_does_not_run_is_rem
     findings = list(cgroups.judge(replace(RUNS, cgroups=found)))
     repairs = [each.repair for each in findings if each.repair is not None]
     assert repairs == ([RemoveCgroupRoot("b", "b", 2)] if leftover else [])
-    assert told(findings).get("cgroups.orphan") is (Level.WARNING if leftover else None)
-    assert told(findings).get("cgroups.others") is (None if leftover else Level.INFO)
+    assert levels_of(findings).get("cgroups.orphan") is (Level.WARNING if leftover else None)
+    assert levels_of(findings).get("cgroups.others") is (None if leftover else Level.INFO)
 
 
 # -- pods
@@ -258,7 +258,7 @@ def test_processes_of_pods_nobody_knows() -> None:
     assert judge_pod(RUNS, a_folder(**ALIVE)) == {"pods.unknown": (Level.INFO, None)}
     unsure = replace(KNOWN, admitted=RecordFact(problem="damaged"))
     facts = replace(PLAIN, records=unsure, pods=PodFacts(pods=(a_folder(**ALIVE),)))
-    assert told(pods.judge(facts)) == {"pods.folders": Level.OK}
+    assert levels_of(pods.judge(facts)) == {"pods.folders": Level.OK}
 
 
 def test_pods_that_have_ended_keep_their_folders_until_the_api_forgets_them() -> None:
@@ -350,14 +350,14 @@ def a_node(ready: str = "True", cpu: str = "4", allocatable: str = "4") -> Node:
 
 def in_cluster(facts: NodeFacts, **changes: Any) -> dict[str, Level]:
     fields: dict[str, Any] = {"node": a_node(), "lease_age": 3.0, "skew": 0.0, "pods": (), **changes}
-    return told(cluster.judge(replace(facts, cluster=ClusterFacts(**fields))))
+    return levels_of(cluster.judge(replace(facts, cluster=ClusterFacts(**fields))))
 
 
 def test_a_node_that_is_well_in_its_cluster() -> None:
     found = in_cluster(RUNS)
     assert set(found.values()) == {Level.OK}
     assert {"cluster.ready", "cluster.lease", "cluster.clock", "cluster.pods"} <= set(found)
-    assert told(cluster.judge(RUNS)) == {}
+    assert levels_of(cluster.judge(RUNS)) == {}
 
 
 @pytest.mark.parametrize(

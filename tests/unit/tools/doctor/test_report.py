@@ -16,7 +16,7 @@ from plimsoll.tools.doctor.repair_executor import RepairResult
 from plimsoll.tools.doctor.repairs import RemoveFile, RemoveSocket, SetMode
 from plimsoll.tools.doctor.report import DoctorReport, as_json, lines
 
-from .ward import NODE, Ward, a_ward
+from .node_dir import NODE, NodeDir, temporary_node_dir
 
 MODE = SetMode(Path("/n"), (1, 2), 0o755)
 FILE = RemoveFile(Path("/n/.x.tmp"), (1, 3))
@@ -105,8 +105,8 @@ def test_json() -> None:
 
 
 @pytest.fixture
-def ward() -> Iterator[Ward]:
-    with a_ward() as found:
+def node_dir() -> Iterator[NodeDir]:
+    with temporary_node_dir() as found:
         yield found.furnish()
 
 
@@ -117,25 +117,34 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
     return int(ended.value.code or 0), said.out, said.err
 
 
-def test_the_command(ward: Ward, capsys: pytest.CaptureFixture[str]) -> None:
-    node = ["--root", str(ward.layout.root), "--name", NODE, "--runtime", "none", "--cdi", str(ward.cdi)]
+def test_the_command(node_dir: NodeDir, capsys: pytest.CaptureFixture[str]) -> None:
+    node = [
+        "--root",
+        str(node_dir.layout.root),
+        "--name",
+        NODE,
+        "--runtime",
+        "none",
+        "--cdi",
+        str(node_dir.cdi),
+    ]
     code, out, err = run(capsys, *node)
     assert (code, err) == (0, ""), out
     assert " checks: 0 errors, 0 warnings, " in out.splitlines()[-1]
-    ward.layout.root.chmod(0o777)
+    node_dir.layout.root.chmod(0o777)
     code, out, _ = run(capsys, *node, "-o", "json")
     assert code == 1
     assert [f["id"] for f in json.loads(out)["findings"] if f["level"] == "error"] == ["root.mode"]
     code, out, _ = run(capsys, *node, "--repair")
     assert code == 0
-    assert out.startswith(f"repaired: set the mode of {ward.layout.root} to 0755\n")
+    assert out.startswith(f"repaired: set the mode of {node_dir.layout.root} to 0755\n")
 
 
-def test_the_settings_of_the_agent_count(ward: Ward, capsys: pytest.CaptureFixture[str]) -> None:
-    config = ward.folder / "node.yaml"
+def test_the_settings_of_the_agent_count(node_dir: NodeDir, capsys: pytest.CaptureFixture[str]) -> None:
+    config = node_dir.folder / "node.yaml"
     config.write_text(
-        f"kind: NodeConfiguration\nname: {NODE}\nroot: {ward.layout.root}\nruntime: none\n"
-        f"cdiFolders: [{ward.cdi}]\n"
+        f"kind: NodeConfiguration\nname: {NODE}\nroot: {node_dir.layout.root}\nruntime: none\n"
+        f"cdiFolders: [{node_dir.cdi}]\n"
     )
     code, out, _ = run(capsys, "--config", str(config), "-o", "json")
     assert code == 0
@@ -159,31 +168,40 @@ def test_wrong_arguments(arguments: list[str], word: str, capsys: pytest.Capture
     assert "Traceback" not in err
 
 
-def test_a_folder_that_cannot_be_looked_into(ward: Ward, capsys: pytest.CaptureFixture[str]) -> None:
-    run(capsys, "--root", str(ward.layout.root))  # imports what the command needs
-    ward.folder.chmod(0o755)
-    ward.layout.root.chmod(0)
+def test_a_folder_that_cannot_be_looked_into(node_dir: NodeDir, capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys, "--root", str(node_dir.layout.root))  # imports what the command needs
+    node_dir.folder.chmod(0o755)
+    node_dir.layout.root.chmod(0)
     before = os.geteuid()
     if before == 0:
         os.seteuid(65534)  # root may look everywhere
     try:
-        code, out, err = run(capsys, "--root", str(ward.layout.root))
+        code, out, err = run(capsys, "--root", str(node_dir.layout.root))
     finally:
         os.seteuid(before)
-        ward.layout.root.chmod(0o755)
+        node_dir.layout.root.chmod(0o755)
     assert (code, out) == (2, "")
     why = "not accessible: Permission denied; run the doctor as root"
-    assert err == f"plimsoll: {ward.layout.root}: {why}\n"
+    assert err == f"plimsoll: {node_dir.layout.root}: {why}\n"
 
 
-def test_an_api_server_that_does_not_answer(ward: Ward, capsys: pytest.CaptureFixture[str]) -> None:
-    config = ward.folder / "kubeconfig"
+def test_an_api_server_that_does_not_answer(node_dir: NodeDir, capsys: pytest.CaptureFixture[str]) -> None:
+    config = node_dir.folder / "kubeconfig"
     config.write_text(
         "apiVersion: v1\nkind: Config\ncurrent-context: x\n"
         "clusters: [{name: x, cluster: {server: 'http://127.0.0.1:1'}}]\n"
         "contexts: [{name: x, context: {cluster: x, user: x}}]\nusers: [{name: x, user: {}}]\n"
     )
-    node = ["--root", str(ward.layout.root), "--name", NODE, "--runtime", "none", "--cdi", str(ward.cdi)]
+    node = [
+        "--root",
+        str(node_dir.layout.root),
+        "--name",
+        NODE,
+        "--runtime",
+        "none",
+        "--cdi",
+        str(node_dir.cdi),
+    ]
     code, out, err = run(capsys, *node, "--kubeconfig", str(config), "-o", "json")
     assert (code, err) == (1, "")
     (found,) = [f for f in json.loads(out)["findings"] if f["id"].startswith("cluster")]
@@ -199,5 +217,5 @@ def test_every_finding_is_in_the_document() -> None:
     used = set(re.findall(rf'"((?:{"|".join(AREAS)})\.[a-z-]+)"', source))
     used |= {"sockets.pod-resources", "sockets.nri"}
     table = (root / "docs/doctor.md").read_text().partition("## Findings")[2]
-    told = set(re.findall(r"`([a-z]+\.[a-z-]+)`", table))
-    assert used == told
+    documented = set(re.findall(r"`([a-z]+\.[a-z-]+)`", table))
+    assert used == documented

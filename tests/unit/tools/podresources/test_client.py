@@ -32,11 +32,11 @@ async def _no_wait(_: float) -> None:
 
 
 def ask(path: Path, method: str, *arguments: str, **settings: Any) -> Any:
-    async def story() -> Any:
+    async def scenario() -> Any:
         async with PodResourcesClient(path, sleep=_no_wait, **settings) as client:
             return await getattr(client, method)(*arguments)
 
-    return asyncio.run(story())
+    return asyncio.run(scenario())
 
 
 def test_answers_arrive() -> None:

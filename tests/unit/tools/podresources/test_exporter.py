@@ -213,7 +213,7 @@ def test_the_kubelet_is_asked_once_for_many_scrapes() -> None:
         calls += 1
         return LISTED
 
-    async def story(path: Path) -> None:
+    async def scenario(path: Path) -> None:
         now = 0.0
         async with PodResourcesClient(path) as client:
             exporter = Exporter("w", client, interval=5.0, clock=lambda: now)
@@ -227,11 +227,11 @@ def test_the_kubelet_is_asked_once_for_many_scrapes() -> None:
             assert calls == 2
 
     with kubelet(List=answer, GetAllocatableResources=always(ALLOCATABLE)) as path:
-        asyncio.run(story(path))
+        asyncio.run(scenario(path))
 
 
 def test_a_kubelet_that_falls_silent_and_comes_back(caplog: pytest.LogCaptureFixture) -> None:
-    async def story(path: Path) -> None:
+    async def scenario(path: Path) -> None:
         async with PodResourcesClient(path, attempts=2) as client:
             exporter = Exporter("w", client, interval=0.0)
             found = await _scraped(exporter)
@@ -244,7 +244,7 @@ def test_a_kubelet_that_falls_silent_and_comes_back(caplog: pytest.LogCaptureFix
             assert found["read_rate_limited_total"] == {row(): 3}
 
     with kubelet(List=limited(3, LISTED), GetAllocatableResources=always(ALLOCATABLE)) as path:
-        asyncio.run(story(path))
+        asyncio.run(scenario(path))
     assert [record.getMessage().split(": ")[-1] for record in caplog.records][
         -1
     ] == "the kubelet responds again"
@@ -252,12 +252,12 @@ def test_a_kubelet_that_falls_silent_and_comes_back(caplog: pytest.LogCaptureFix
 
 
 def test_without_a_kubelet_the_exporter_says_so(folder: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with PodResourcesClient(folder / "none") as client:
             found = await _scraped(Exporter("w", client))
             assert (found["up"], found["read_errors_total"]) == ({row(): 0}, {row(): 1})
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 SLICE = """
@@ -279,7 +279,7 @@ spec: {nodeName: w, containers: [{name: app, image: i}]}
 
 
 def test_with_the_api_pods_have_uids_and_free_devices_are_shown() -> None:
-    async def story(path: Path, local: LocalCluster, uid: str) -> None:
+    async def scenario(path: Path, local: LocalCluster, uid: str) -> None:
         async with local.connect() as client, PodResourcesClient(path) as asked:
             cluster = NodeWatcher(client, "w")
             exporter = Exporter("w", asked, cluster)
@@ -303,7 +303,7 @@ def test_with_the_api_pods_have_uids_and_free_devices_are_shown() -> None:
         local.apply("apiVersion: v1\nkind: Namespace\nmetadata: {name: ml}")
         local.apply(SLICE)
         (pod,) = local.apply(POD_YAML, namespace="ml")
-        asyncio.run(story(path, local, pod["metadata"]["uid"]))
+        asyncio.run(scenario(path, local, pod["metadata"]["uid"]))
 
 
 async def _until(done: Callable[[], bool]) -> None:
@@ -313,7 +313,7 @@ async def _until(done: Callable[[], bool]) -> None:
 
 
 def test_the_page() -> None:
-    async def story(path: Path) -> None:
+    async def scenario(path: Path) -> None:
         stopped, told = asyncio.Event(), asyncio.Queue[str]()
         settings = ExporterSettings(node="w", socket=path, listen="127.0.0.1:0")
         process = asyncio.create_task(serve_exporter(settings, told.put_nowait, stopped))
@@ -331,4 +331,4 @@ def test_the_page() -> None:
         await asyncio.wait_for(process, 10)
 
     with kubelet(List=always(LISTED), GetAllocatableResources=always(ALLOCATABLE)) as path:
-        asyncio.run(story(path))
+        asyncio.run(scenario(path))

@@ -45,7 +45,7 @@ def tell(settings: UpSettings) -> tuple[bool, str, list[tuple[str, str]]]:
     fine: list[bool] = []
     places: list[tuple[str, str]] = []
 
-    async def story() -> None:
+    async def scenario() -> None:
         async def ready(cluster: Up) -> None:
             fine.append(await play_demo(cluster, Console(output)))
             assert cluster.server is not None
@@ -57,7 +57,7 @@ def tell(settings: UpSettings) -> tuple[bool, str, list[tuple[str, str]]]:
         async with asyncio.timeout(SECONDS):
             await Up(settings).run(ready)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     return fine == [True], output.getvalue(), places
 
 
@@ -112,7 +112,7 @@ def test_what_does_not_happen_is_said() -> None:
 
     output = StringIO()
 
-    async def story(cluster: LocalCluster) -> bool:
+    async def scenario(cluster: LocalCluster) -> bool:
         async with cluster.connect() as client:
             return await Play(client, Console(output), seconds=0.1).run()
 
@@ -122,7 +122,7 @@ def test_what_does_not_happen_is_said() -> None:
             "{apiVersion: v1, kind: Node, metadata: {name: small-1},"
             " status: {allocatable: {cpu: '1', memory: 1Gi, pods: '9'}}}"
         )
-        assert asyncio.run(story(cluster)) is False
+        assert asyncio.run(scenario(cluster)) is False
     assert "failed: pod database is not scheduled after 0.1 s; see plimsoll explain" in output.getvalue()
     assert "2. One ledger" not in output.getvalue()
 

@@ -67,7 +67,7 @@ def test_reserved_and_shared_cpus_are_reported() -> None:
 def test_one_slice_describes_the_machine() -> None:
     """It is there, comes back when somebody takes it off, and what others say beside it stays."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster_fixture() as cluster, running(publisher(cluster)) as slices_publisher:
             slices_publisher.set_pools([DevicePool("a", devices(200), annotations={ANNOTATION: "one"})])
             await wait_for(lambda: slices_publisher.published)
@@ -88,7 +88,7 @@ def test_one_slice_describes_the_machine() -> None:
             first, _ = await cluster.slices()
             assert first["metadata"]["annotations"][ANNOTATION] == "two"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_annotations_that_are_not_kept_are_not_fought_for() -> None:

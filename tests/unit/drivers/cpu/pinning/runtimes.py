@@ -22,7 +22,7 @@ from plimsoll.protocols.mux import PLUGIN_SERVICE, RUNTIME_SERVICE, Mux
 from plimsoll.protocols.nri.events import PLUGIN, RUNTIME
 from plimsoll.protocols.ttrpc import Server, TtrpcClient, TtrpcFault
 from tests.unit.drivers.cpu.pinning.builders import Book, settings, until
-from tests.unit.node.nri.parts import POD, SPEC, state
+from tests.unit.node.nri.fixtures import POD, SPEC, state
 
 
 @asynccontextmanager
@@ -138,11 +138,11 @@ class OwnRuntime:
                 await self.server.sandbox_removed(sandbox)
 
 
-Story = Callable[[OwnRuntime, NriEnforcer, Book], Coroutine[Any, Any, None]]
+Scenario = Callable[[OwnRuntime, NriEnforcer, Book], Coroutine[Any, Any, None]]
 
 
 def with_own(
-    story: Story,
+    scenario: Scenario,
     state: Book,
     *,
     pin: dict[str, Any] | None = None,
@@ -165,7 +165,7 @@ def with_own(
             try:
                 async with asyncio.timeout(15):
                     await until(lambda: enforcer.linked and bool(own.server.plugins()))
-                    await story(own, enforcer, state)
+                    await scenario(own, enforcer, state)
             finally:
                 await enforcer.stop()
                 await own.stop()
@@ -312,7 +312,7 @@ ScriptedStory = Callable[[Scripted, NriEnforcer, Book], Coroutine[Any, Any, None
 
 
 def with_script(
-    story: ScriptedStory,
+    scenario: ScriptedStory,
     state: Book,
     *,
     pin: dict[str, Any] | None = None,
@@ -336,7 +336,7 @@ def with_script(
             try:
                 async with asyncio.timeout(15):
                     await script.configure()
-                    await story(script, enforcer, state)
+                    await scenario(script, enforcer, state)
             finally:
                 await enforcer.stop()
                 await script.stop()

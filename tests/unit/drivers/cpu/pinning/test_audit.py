@@ -84,7 +84,7 @@ def test_differences_are_counted_and_given_again(tmp_path: Path) -> None:
     folder = files.add("kubepods/poduid-c/c")
     subject = Subject({"c": (view("c"), DesiredCpuset(cpus("0-1")))})
 
-    async def story() -> None:
+    async def scenario() -> None:
         audit = Audit(subject, CpusetObserver(tmp_path, tmp_path, files), recheck_delay=0.001)
         (fault,) = await audit.check()
         assert fault.message == 'runs on CPUs "0-3" instead of "0-1": something else has set them'
@@ -94,7 +94,7 @@ def test_differences_are_counted_and_given_again(tmp_path: Path) -> None:
         assert await audit.check() == ()
         assert (audit.faults, audit.seen) == ({}, 1)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_change_under_way_is_no_difference(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_a_change_under_way_is_no_difference(tmp_path: Path) -> None:
     files.add("kubepods/poduid-c/c")
     subject = Subject({"c": (view("c"), DesiredCpuset(cpus("0-1")))})
 
-    async def story() -> None:
+    async def scenario() -> None:
         audit = Audit(subject, CpusetObserver(tmp_path, tmp_path, files), recheck_delay=0.001)
         looks = [
             DesiredCpuset(cpus("0-1")),
@@ -114,7 +114,7 @@ def test_a_change_under_way_is_no_difference(tmp_path: Path) -> None:
         assert await audit.check() == ()
         assert subject.recheck_delay == []
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_where_the_runtime_does_not_do_it_the_cgroup_is_written(tmp_path: Path) -> None:
@@ -122,17 +122,17 @@ def test_where_the_runtime_does_not_do_it_the_cgroup_is_written(tmp_path: Path) 
     folder = files.add("kubepods/poduid-c/c")
     subject = Subject({"c": (view("c"), DesiredCpuset(cpus("0-1")))}, pushes=False)
 
-    async def story() -> None:
+    async def scenario() -> None:
         await Audit(subject, CpusetObserver(tmp_path, tmp_path, files), recheck_delay=0.001).check()
         assert (folder / CPUS).read_text() == "0-1"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_with_nri_what_others_wrote_is_pushed_again(tmp_path: Path) -> None:
     files = V1(tmp_path, ("cpuset",))
 
-    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
+    async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
         await runtime.add("own", env(A))
         folder = files.add("kubepods/poduid-own/own")
         files.write(folder / CPUS, "0-1")
@@ -147,23 +147,23 @@ def test_with_nri_what_others_wrote_is_pushed_again(tmp_path: Path) -> None:
         await runtime.end("own")
         assert enforcer.faults() == ()
 
-    with_own(story, Book(machine(4), A), observer=CpusetObserver(tmp_path, tmp_path, files))
+    with_own(scenario, Book(machine(4), A), observer=CpusetObserver(tmp_path, tmp_path, files))
 
 
 def test_with_an_old_runtime_it_is_reported_with_the_next_event(tmp_path: Path) -> None:
     files = V1(tmp_path, ("cpuset",))
     files.add("kubepods/poduid-own/own")
 
-    async def story(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
+    async def scenario(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
         await script.synchronize(container("own", env(A), cpus="0-1"))
         await enforcer.audit.check()
         assert changes(await script.create("s")) == {"own": "0-1"}
 
-    with_script(story, Book(machine(4), A), observer=CpusetObserver(tmp_path, tmp_path, files))
+    with_script(scenario, Book(machine(4), A), observer=CpusetObserver(tmp_path, tmp_path, files))
 
 
 def test_audits_go_on_by_themselves(tmp_path: Path) -> None:
-    async def story(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
+    async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
         await until(lambda: enforcer.counters.audits > 2)
 
-    with_own(story, Book(machine(4), A), audit=0.005, observer=CpusetObserver(tmp_path, tmp_path))
+    with_own(scenario, Book(machine(4), A), audit=0.005, observer=CpusetObserver(tmp_path, tmp_path))

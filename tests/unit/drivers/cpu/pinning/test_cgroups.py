@@ -103,7 +103,7 @@ class Pods:
 
 def run_enforcer(
     tmp_path: Path,
-    story: Callable[[CgroupEnforcer, V1, Pods], Coroutine[Any, Any, None]],
+    scenario: Callable[[CgroupEnforcer, V1, Pods], Coroutine[Any, Any, None]],
     state: Book,
     *known: Pod,
     files: Any = None,
@@ -125,7 +125,7 @@ def run_enforcer(
         )
         try:
             async with asyncio.timeout(10):
-                await story(enforcer, stand_in, pods)
+                await scenario(enforcer, stand_in, pods)
         finally:
             await enforcer.stop()
 
@@ -227,7 +227,7 @@ def test_static_pods_have_another_uid_on_their_node() -> None:
 
 
 def test_containers_are_pinned(tmp_path: Path, files: V1 | V2) -> None:
-    async def story(enforcer: CgroupEnforcer, _: Any, pods: Pods) -> None:
+    async def scenario(enforcer: CgroupEnforcer, _: Any, pods: Pods) -> None:
         own, shared = place(files, "p", "app"), place(files, "q", "app")
         pause = files.add("kubepods/poduid-p/pause")
         assert await enforcer.apply() == ()
@@ -242,13 +242,13 @@ def test_containers_are_pinned(tmp_path: Path, files: V1 | V2) -> None:
         assert enforcer.shared_in_use
 
     known = (pod("p", {"app": ["c"]}, claims={"c": "name-a"}), pod("q", {"app": []}))
-    run_enforcer(tmp_path, story, Book(machine(4), A), *known, files=files)
+    run_enforcer(tmp_path, scenario, Book(machine(4), A), *known, files=files)
 
 
 def test_the_pool_shrinks_and_grows(tmp_path: Path, files: V1 | V2) -> None:
     state = Book(machine(4))
 
-    async def story(enforcer: CgroupEnforcer, _: Any, pods: Pods) -> None:
+    async def scenario(enforcer: CgroupEnforcer, _: Any, pods: Pods) -> None:
         shared = place(files, "q", "app")
         await enforcer.apply()
         assert now(files, shared) == "0-3"
@@ -259,13 +259,13 @@ def test_the_pool_shrinks_and_grows(tmp_path: Path, files: V1 | V2) -> None:
         await enforcer.apply()
         assert now(files, shared) == "0-3"
 
-    run_enforcer(tmp_path, story, state, pod("q", {"app": []}), files=files)
+    run_enforcer(tmp_path, scenario, state, pod("q", {"app": []}), files=files)
 
 
 def test_shared_containers_leave_before_others_come(tmp_path: Path) -> None:
     state = Book(machine(4))
 
-    async def story(enforcer: CgroupEnforcer, files: V1, pods: Pods) -> None:
+    async def scenario(enforcer: CgroupEnforcer, files: V1, pods: Pods) -> None:
         place(files, "z", "app")
         await enforcer.apply()
         place(files, "a", "app")
@@ -279,22 +279,22 @@ def test_shared_containers_leave_before_others_come(tmp_path: Path) -> None:
         ]
         assert written == [("z-app", "2-3"), ("a-app", "0-1")]
 
-    run_enforcer(tmp_path, story, state, pod("z", {"app": []}))
+    run_enforcer(tmp_path, scenario, state, pod("z", {"app": []}))
 
 
 def test_nothing_is_written_where_nothing_is_to_be_changed(tmp_path: Path) -> None:
-    async def story(enforcer: CgroupEnforcer, files: V1, pods: Pods) -> None:
+    async def scenario(enforcer: CgroupEnforcer, files: V1, pods: Pods) -> None:
         place(files, "p", "app")
         await enforcer.apply()
         files.writes.clear()
         await enforcer.apply()
         assert files.writes == []
 
-    run_enforcer(tmp_path, story, Book(machine(4), A), pod("p", {"app": []}))
+    run_enforcer(tmp_path, scenario, Book(machine(4), A), pod("p", {"app": []}))
 
 
 def test_what_others_write_is_reported_and_set_right(tmp_path: Path, files: V1 | V2) -> None:
-    async def story(enforcer: CgroupEnforcer, _: Any, pods: Pods) -> None:
+    async def scenario(enforcer: CgroupEnforcer, _: Any, pods: Pods) -> None:
         changed: list[int] = []
         enforcer.on_change = lambda: changed.append(1)
         shared = place(files, "q", "app")
@@ -308,24 +308,24 @@ def test_what_others_write_is_reported_and_set_right(tmp_path: Path, files: V1 |
         assert await enforcer.apply() == ()
         assert changed
 
-    run_enforcer(tmp_path, story, Book(machine(4), A), pod("q", {"app": []}), files=files)
+    run_enforcer(tmp_path, scenario, Book(machine(4), A), pod("q", {"app": []}), files=files)
 
 
 def test_an_empty_pool_leaves_containers_as_they_are(tmp_path: Path) -> None:
     state = Book(machine(4))
 
-    async def story(enforcer: CgroupEnforcer, files: V1, pods: Pods) -> None:
+    async def scenario(enforcer: CgroupEnforcer, files: V1, pods: Pods) -> None:
         shared = place(files, "q", "app")
         await enforcer.apply()
         state.hold(hold("w", "0-3"))
         assert [fault.reason for fault in await enforcer.apply()] == [PinFaultReason.EMPTY_POOL]
         assert (shared / CPUS).read_text() == "0-3"
 
-    run_enforcer(tmp_path, story, state, pod("q", {"app": []}))
+    run_enforcer(tmp_path, scenario, state, pod("q", {"app": []}))
 
 
 def test_what_cannot_be_written_is_a_fault_and_tried_again(tmp_path: Path) -> None:
-    async def story(enforcer: CgroupEnforcer, files: V1, pods: Pods) -> None:
+    async def scenario(enforcer: CgroupEnforcer, files: V1, pods: Pods) -> None:
         shared = place(files, "q", "app")
         (shared / CPUS).chmod(0o600)
         refuse = files.refuse
@@ -337,27 +337,27 @@ def test_what_cannot_be_written_is_a_fault_and_tried_again(tmp_path: Path) -> No
         assert await enforcer.apply() == ()
         assert (shared / CPUS).read_text() == "2-3"
 
-    run_enforcer(tmp_path, story, Book(machine(4), A), pod("q", {"app": []}))
+    run_enforcer(tmp_path, scenario, Book(machine(4), A), pod("q", {"app": []}))
 
 
 def test_a_container_that_ends_meanwhile_is_no_fault(tmp_path: Path) -> None:
-    async def story(enforcer: CgroupEnforcer, files: V1, pods: Pods) -> None:
+    async def scenario(enforcer: CgroupEnforcer, files: V1, pods: Pods) -> None:
         shared = place(files, "q", "app")
         (shared / "cgroup.procs").write_text("")
         (shared / CPUS).unlink()
         assert await enforcer.apply() == ()
 
-    run_enforcer(tmp_path, story, Book(machine(4), A), pod("q", {"app": []}))
+    run_enforcer(tmp_path, scenario, Book(machine(4), A), pod("q", {"app": []}))
 
 
 def test_pods_that_have_ended_are_left_alone(tmp_path: Path) -> None:
-    async def story(enforcer: CgroupEnforcer, files: V1, pods: Pods) -> None:
+    async def scenario(enforcer: CgroupEnforcer, files: V1, pods: Pods) -> None:
         folder = place(files, "q", "app")
         await enforcer.apply()
         assert (folder / CPUS).read_text() == "0-3"
         assert enforcer.containers() == ()
 
-    run_enforcer(tmp_path, story, Book(machine(4), A), pod("q", {"app": []}, phase="Succeeded"))
+    run_enforcer(tmp_path, scenario, Book(machine(4), A), pod("q", {"app": []}, phase="Succeeded"))
 
 
 def test_quotas_are_lifted_of_containers_and_of_pods_that_have_no_others(
@@ -370,7 +370,7 @@ def test_quotas_are_lifted_of_containers_and_of_pods_that_have_no_others(
             ).read_text()
         return (folder / "cpu.max").read_text()
 
-    async def story(enforcer: CgroupEnforcer, _: Any, pods: Pods) -> None:
+    async def scenario(enforcer: CgroupEnforcer, _: Any, pods: Pods) -> None:
         only = files.add("kubepods/poduid-p", quota=150_000, procs="")
         own = files.add("kubepods/poduid-p/p-app", quota=150_000)
         both = files.add("kubepods/poduid-q", quota=250_000, procs="")
@@ -385,33 +385,35 @@ def test_quotas_are_lifted_of_containers_and_of_pods_that_have_no_others(
         pod("p", {"app": ["c"]}, claims={"c": "name-a"}),
         pod("q", {"app": ["c"], "side": []}, claims={"c": "name-b"}),
     )
-    run_enforcer(tmp_path, story, Book(machine(4), A, hold("b", "2")), *known, files=files, lift_quota=True)
+    run_enforcer(
+        tmp_path, scenario, Book(machine(4), A, hold("b", "2")), *known, files=files, lift_quota=True
+    )
 
 
 def test_memory_nodes_are_written(tmp_path: Path) -> None:
-    async def story(enforcer: CgroupEnforcer, files: V1, pods: Pods) -> None:
+    async def scenario(enforcer: CgroupEnforcer, files: V1, pods: Pods) -> None:
         own = place(files, "p", "app")
         (own / "cpuset.mems").write_text("0-1")
         await enforcer.apply()
         assert (own / "cpuset.mems").read_text() == "0"
 
     run_enforcer(
-        tmp_path, story, Book(machine(4), A), pod("p", {"app": ["c"]}, claims={"c": "name-a"}), mems=True
+        tmp_path, scenario, Book(machine(4), A), pod("p", {"app": ["c"]}, claims={"c": "name-a"}), mems=True
     )
 
 
 def test_offline_cpus_are_not_written(tmp_path: Path) -> None:
-    async def story(enforcer: CgroupEnforcer, files: V1, pods: Pods) -> None:
+    async def scenario(enforcer: CgroupEnforcer, files: V1, pods: Pods) -> None:
         own = place(files, "p", "app")
         await enforcer.apply()
         assert (own / CPUS).read_text() == "0"
 
     state = Book(switch_off(machine(4), CpuSet([1])), A)
-    run_enforcer(tmp_path, story, state, pod("p", {"app": ["c"]}, claims={"c": "name-a"}))
+    run_enforcer(tmp_path, scenario, state, pod("p", {"app": ["c"]}, claims={"c": "name-a"}))
 
 
 def test_why_it_cannot_work_is_reported(tmp_path: Path) -> None:
-    async def story(enforcer: CgroupEnforcer, files: V1, pods: Pods) -> None:
+    async def scenario(enforcer: CgroupEnforcer, files: V1, pods: Pods) -> None:
         pods.error = "the pods of this node are not listed yet"
         assert await enforcer.apply() == ()
         assert (enforcer.linked, enforcer.link_error) == (False, pods.error)
@@ -423,7 +425,7 @@ def test_why_it_cannot_work_is_reported(tmp_path: Path) -> None:
         await enforcer.apply()
         assert enforcer.linked
 
-    run_enforcer(tmp_path, story, Book(machine(4)))
+    run_enforcer(tmp_path, scenario, Book(machine(4)))
 
 
 def test_claims_that_are_known_by_their_uid_alone_are_read_from_processes(tmp_path: Path) -> None:
@@ -432,7 +434,7 @@ def test_claims_that_are_known_by_their_uid_alone_are_read_from_processes(tmp_pa
         (tmp_path / "host/proc" / pid).mkdir(parents=True)
         (tmp_path / "host/proc" / pid / "environ").write_text(f"PATH=/bin\0{env_claims}\0")
 
-    async def story(enforcer: CgroupEnforcer, files: V1, pods: Pods) -> None:
+    async def scenario(enforcer: CgroupEnforcer, files: V1, pods: Pods) -> None:
         own = files.add("kubepods/poduid-p/p-app", procs="7\n99")
         others = [
             files.add(f"kubepods/poduid-p/p-{name}", procs=pid)
@@ -443,13 +445,13 @@ def test_claims_that_are_known_by_their_uid_alone_are_read_from_processes(tmp_pa
         assert {(folder / CPUS).read_text() for folder in others} == {"2-3"}
 
     names: dict[str, Any] = {"app": ["c"], "bad": [], "other": [], "gone": [], "idle": []}
-    run_enforcer(tmp_path, story, Book(machine(4), unnamed), pod("p", names, claims={"c": "name-a"}))
+    run_enforcer(tmp_path, scenario, Book(machine(4), unnamed), pod("p", names, claims={"c": "name-a"}))
 
 
 def test_it_follows_by_itself(tmp_path: Path) -> None:
     state = Book(machine(4), A)
 
-    async def story(enforcer: CgroupEnforcer, files: V1, pods: Pods) -> None:
+    async def scenario(enforcer: CgroupEnforcer, files: V1, pods: Pods) -> None:
         await enforcer.start()
         await enforcer.start()
         await until(lambda: enforcer.linked)
@@ -463,4 +465,4 @@ def test_it_follows_by_itself(tmp_path: Path) -> None:
         assert not pods.running
         assert not enforcer.linked
 
-    run_enforcer(tmp_path, story, state, interval=0.02)
+    run_enforcer(tmp_path, scenario, state, interval=0.02)

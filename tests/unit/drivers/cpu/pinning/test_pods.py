@@ -10,7 +10,7 @@ from tests.unit.drivers.cpu.pinning.builders import until
 
 
 def test_the_pods_of_this_node_are_followed() -> None:
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         client = bench.client
         for name in ("node-a", "node-b"):
             await client.create(NODES, node(name))
@@ -35,4 +35,4 @@ def test_the_pods_of_this_node_are_followed() -> None:
         await pods.stop()
         await pods.stop()
 
-    run(story)
+    run(scenario)

@@ -94,7 +94,7 @@ def test_processes_run_where_they_should_and_go_back(tree: Tree, tmp_path: Path)
         pytest.skip(f"cpusets cannot be used: {error}")
     pods = Pods(pod("p", {"app": ["c"]}, claims={"c": "name-a"}), pod("q", {"app": []}))
 
-    async def story() -> None:
+    async def scenario() -> None:
         enforcer = CgroupEnforcer(state, lambda: state.topology, settings(tmp_path), pods, MOUNT)
         assert await enforcer.apply() == ()
         assert affinity(shared) == affinity(exclusive) == topology.all
@@ -120,4 +120,4 @@ def test_processes_run_where_they_should_and_go_back(tree: Tree, tmp_path: Path)
         assert affinity(shared) == topology.all
         await enforcer.stop()
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -16,15 +16,15 @@ from plimsoll.drivers.cpu.driver import CpuDriver
 from plimsoll.errors import ApiError
 from tests.unit.drivers.cpu import test_driver as stage
 from tests.unit.drivers.cpu.machines import switch_off, write_sysfs
-from tests.unit.drivers.cpu.test_driver import MACHINE, Ward, play, pod, template, until
+from tests.unit.drivers.cpu.test_driver import MACHINE, DriverHarness, play, pod, template, until
 
-ward = stage.ward
+harness = stage.harness
 
 
-def seen(ward: Ward) -> dict[str, dict[str, Any]]:
+def seen(harness: DriverHarness) -> dict[str, dict[str, Any]]:
     """What a control plane sees of claims: by the pod that uses each, its one device."""
     found = {}
-    for claim in ward.cluster.client.list(RESOURCE_CLAIMS):
+    for claim in harness.cluster.client.list(RESOURCE_CLAIMS):
         status = claim.get("status", {})
         for user in status.get("reservedFor", [{"name": claim["metadata"]["name"]}]):
             for device in status.get("devices", []):
@@ -45,132 +45,134 @@ def pinned(cpus: CpuSet) -> dict[str, Any]:
     return {"cpuset": str(cpus), "numaNodes": nodes, "Ready": ("True", "Pinned")}
 
 
-def test_issues_285_and_286_control_planes_see_the_cpus(ward: Ward) -> None:
-    async def story() -> None:
-        async with ward.driver() as driver:
-            await ward.run(pod("a", "two"), pod("b", "most"))
-            await until(lambda: len(seen(ward)) == 2)
-            running = {name.partition("/")[0]: CpuSet.parse(cpus) for name, cpus in ward.cpus().items()}
-            assert seen(ward) == {name: pinned(cpus) for name, cpus in running.items()}
+def test_issues_285_and_286_control_planes_see_the_cpus(harness: DriverHarness) -> None:
+    async def scenario() -> None:
+        async with harness.driver() as driver:
+            await harness.run(pod("a", "two"), pod("b", "most"))
+            await until(lambda: len(seen(harness)) == 2)
+            running = {name.partition("/")[0]: CpuSet.parse(cpus) for name, cpus in harness.cpus().items()}
+            assert seen(harness) == {name: pinned(cpus) for name, cpus in running.items()}
             await until(lambda: driver.plugin_server.claim_status_synced)
-        before = ward.cluster.client.list(RESOURCE_CLAIMS)
-        async with ward.driver() as driver:
+        before = harness.cluster.client.list(RESOURCE_CLAIMS)
+        async with harness.driver() as driver:
             await until(lambda: driver.plugin_server.claim_status_synced)
-            assert ward.cluster.client.list(RESOURCE_CLAIMS) == before, "nothing is written twice"
-            await ward.end("a")
-            await until(lambda: set(seen(ward)) == {"b"})
+            assert harness.cluster.client.list(RESOURCE_CLAIMS) == before, "nothing is written twice"
+            await harness.end("a")
+            await until(lambda: set(seen(harness)) == {"b"})
             assert not driver.plugin_server.claim_status_errors
 
-    play(story())
+    play(scenario())
 
 
-def test_a_claim_that_outlives_its_pod_reports_nothing_more(ward: Ward) -> None:
+def test_a_claim_that_outlives_its_pod_reports_nothing_more(harness: DriverHarness) -> None:
     claim = template("mine", "2").replace("ResourceClaimTemplate", "ResourceClaim")
     claim = claim.replace("      spec:\n        devices", "      devices").replace("  requests", "requests")
 
-    async def story() -> None:
+    async def scenario() -> None:
         user = pod("user", "two")
         user["spec"]["resourceClaims"] = [{"name": "cpus", "resourceClaimName": "mine"}]
-        ward.cluster.apply(claim)
-        async with ward.driver():
+        harness.cluster.apply(claim)
+        async with harness.driver():
             for _ in range(2):
-                await ward.run(user)
-                await until(lambda: "user" in seen(ward))
-                await ward.end("user")
-                await until(lambda: not seen(ward))
+                await harness.run(user)
+                await until(lambda: "user" in seen(harness))
+                await harness.end("user")
+                await until(lambda: not seen(harness))
 
-    play(story())
+    play(scenario())
 
 
-def test_the_status_follows_cpus_that_go_offline_and_come_back(ward: Ward) -> None:
-    async def story() -> None:
-        async with ward.driver() as driver:
-            await ward.run(pod("a", "two"))
+def test_the_status_follows_cpus_that_go_offline_and_come_back(harness: DriverHarness) -> None:
+    async def scenario() -> None:
+        async with harness.driver() as driver:
+            await harness.run(pod("a", "two"))
             (allocation,) = driver.state.allocations.values()
-            await until(lambda: seen(ward) == {"a": pinned(allocation.assigned)})
+            await until(lambda: seen(harness) == {"a": pinned(allocation.assigned)})
             gone = CpuSet([min(allocation.assigned)])
-            write_sysfs(switch_off(MACHINE, gone), ward.sysfs)
+            write_sysfs(switch_off(MACHINE, gone), harness.sysfs)
             offline_allocated = {
                 **pinned(allocation.assigned),
                 "offline": str(gone),
                 "Ready": ("False", "CPUsOffline"),
             }
-            await until(lambda: seen(ward) == {"a": offline_allocated})
-            write_sysfs(MACHINE, ward.sysfs)
-            await until(lambda: seen(ward) == {"a": pinned(allocation.assigned)})
+            await until(lambda: seen(harness) == {"a": offline_allocated})
+            write_sysfs(MACHINE, harness.sysfs)
+            await until(lambda: seen(harness) == {"a": pinned(allocation.assigned)})
 
-    play(story())
+    play(scenario())
 
 
-def test_disputed_claims_are_not_ready(ward: Ward) -> None:
-    async def story() -> None:
-        async with ward.driver() as driver:
-            await ward.run(pod("a", "two"))
+def test_disputed_claims_are_not_ready(harness: DriverHarness) -> None:
+    async def scenario() -> None:
+        async with harness.driver() as driver:
+            await harness.run(pod("a", "two"))
             (allocation,) = driver.state.allocations.values()
-            await until(lambda: seen(ward) == {"a": pinned(allocation.assigned)})
+            await until(lambda: seen(harness) == {"a": pinned(allocation.assigned)})
             # Somebody else writes other CPUs into its file; that is seen when files are compared again.
             uid = allocation.ref.uid
-            file = ward.settings.cdi / f"dra.k8s.io-cpu_claim-{uid}.json"
+            file = harness.settings.cdi / f"dra.k8s.io-cpu_claim-{uid}.json"
             tree = json.loads(file.read_text())
             tree["devices"][0]["containerEdits"]["env"] = [f"DRA_CPUSET_{uid}=7"]
             file.write_text(json.dumps(tree))
             await asyncio.to_thread(driver.state.reconcile_files)
             disputed = {**pinned(allocation.assigned), "Ready": ("False", "Disputed")}
-            await until(lambda: seen(ward) == {"a": disputed})
-        async with ward.driver() as driver:
+            await until(lambda: seen(harness) == {"a": disputed})
+        async with harness.driver() as driver:
             await until(lambda: driver.plugin_server.claim_status_synced)
-            assert seen(ward) == {"a": disputed}
-            await ward.end("a")
-            await until(lambda: not seen(ward))
+            assert seen(harness) == {"a": disputed}
+            await harness.end("a")
+            await until(lambda: not seen(harness))
 
-    play(story())
+    play(scenario())
 
 
-def test_a_runtime_that_stays_away_is_reported(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_runtime_that_stays_away_is_reported(
+    harness: DriverHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(driver_module, "UNLINKED_SECONDS", 0.2)
 
-    async def story() -> None:
-        async with ward.driver():
-            await ward.run(pod("a", "two"))
-            await until(lambda: seen(ward).get("a", {}).get("Ready") == ("True", "Pinned"))
-            await asyncio.to_thread(ward.cluster.stop_node, "node-0")
-            await until(lambda: seen(ward)["a"]["Ready"] == ("False", "NotPinned"))
-            await asyncio.to_thread(ward.cluster.start_node, "node-0")
-            await until(lambda: seen(ward)["a"]["Ready"] == ("True", "Pinned"))
+    async def scenario() -> None:
+        async with harness.driver():
+            await harness.run(pod("a", "two"))
+            await until(lambda: seen(harness).get("a", {}).get("Ready") == ("True", "Pinned"))
+            await asyncio.to_thread(harness.cluster.stop_node, "node-0")
+            await until(lambda: seen(harness)["a"]["Ready"] == ("False", "NotPinned"))
+            await asyncio.to_thread(harness.cluster.start_node, "node-0")
+            await until(lambda: seen(harness)["a"]["Ready"] == ("True", "Pinned"))
 
-    play(story())
+    play(scenario())
 
 
-def test_nothing_is_reported_if_that_is_set(ward: Ward) -> None:
-    async def story() -> None:
-        async with ward.driver(replace(ward.settings, report_cpus=False)) as driver:
-            await ward.run(pod("a", "two"))
+def test_nothing_is_reported_if_that_is_set(harness: DriverHarness) -> None:
+    async def scenario() -> None:
+        async with harness.driver(replace(harness.settings, report_cpus=False)) as driver:
+            await harness.run(pod("a", "two"))
             await until(lambda: driver.plugin_server.claim_status_synced)
             assert driver.device_statuses() is None
-            await ward.end("a")
+            await harness.end("a")
             assert driver.plugin_server.metrics.claim_status.written == 0
 
-    play(story())
+    play(scenario())
 
 
-def test_without_the_right_pods_run_and_it_is_found(ward: Ward) -> None:
-    async def story() -> None:
-        async with ward.cluster.connect() as client:
+def test_without_the_right_pods_run_and_it_is_found(harness: DriverHarness) -> None:
+    async def scenario() -> None:
+        async with harness.cluster.connect() as client:
 
             async def refuse(*args: Any, **more: Any) -> Any:
                 raise ApiError(403, "Forbidden", 'claims "x" is forbidden: no right to patch')
 
             client.patch = refuse  # type: ignore[method-assign]
-            driver = CpuDriver(client, ward.settings)
+            driver = CpuDriver(client, harness.settings)
             await driver.start()
             try:
-                await ward.run(pod("a", "two"))
+                await harness.run(pod("a", "two"))
                 await until(lambda: bool(driver.plugin_server.claim_status_errors))
                 (finding,) = [each for each in driver.findings if "no right to patch" in each.what]
                 assert "reportCPUs: false" in finding.fix
                 assert driver.ready, "it does all its work"
-                assert not seen(ward)
+                assert not seen(harness)
             finally:
                 await driver.stop()
 
-    play(story())
+    play(scenario())

@@ -116,7 +116,7 @@ async def get(process: CpuDriverProcess, path: str) -> tuple[int, str]:
 
 
 def test_health_reports_the_real_state(root: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         settings = settings_in(root)
         async with cluster() as server:
             client = server.client(driver_user("dra.cpu"))
@@ -144,11 +144,11 @@ def test_health_reports_the_real_state(root: Path) -> None:
                     shutil.rmtree(settings.plugin_dir)
                     assert any("is not writable" in text for text in process._find_unwritable_dirs())
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_gauges_and_pages_are_right_after_a_restart(root: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         settings = settings_in(root)
         async with cluster() as server, node_in(server, root):
             client = server.client(driver_user("dra.cpu"))
@@ -207,11 +207,11 @@ def test_gauges_and_pages_are_right_after_a_restart(root: Path) -> None:
         tree: dict[str, Any] = json.loads(text)
         return tree
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_one_driver_for_each_directory(root: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         settings = settings_in(root)
         async with cluster() as server:
             client = server.client()
@@ -221,7 +221,7 @@ def test_one_driver_for_each_directory(root: Path) -> None:
             async with driver_in(client, settings) as process:
                 await until(lambda: process._started)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_kubelet_that_refuses_is_reported_and_awaited(root: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -235,7 +235,7 @@ def test_a_kubelet_that_refuses_is_reported_and_awaited(root: Path, caplog: pyte
         finally:
             await rpc.close(channel)
 
-    async def story() -> None:
+    async def scenario() -> None:
         settings = settings_in(root)
         async with cluster() as server, driver_in(server.client(), settings) as process:
             await until(lambda: process._started)
@@ -261,7 +261,7 @@ def test_a_kubelet_that_refuses_is_reported_and_awaited(root: Path, caplog: pyte
         return "\n".join(record.getMessage() for record in caplog.records)
 
     with caplog.at_level(logging.INFO, "plimsoll"):
-        asyncio.run(story())
+        asyncio.run(scenario())
     assert (
         format_registration_error("no", root)
         == 'kubelet did not register the plugin, last rejection was "no"'
@@ -269,25 +269,25 @@ def test_a_kubelet_that_refuses_is_reported_and_awaited(root: Path, caplog: pyte
 
 
 def test_a_stop_request_during_startup_is_honored(root: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster() as server:
             process = CpuDriverProcess(server.client(), settings_in(root))
             process.stop()
             await asyncio.wait_for(process.run(), SECONDS)
             assert process.problems() == ("the driver has not started yet",)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_machine_that_cannot_be_read_ends_the_start_with_a_reason(root: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         settings = settings_in(root)
         shutil.rmtree(root / "host")
         async with cluster() as server:
             with pytest.raises(InputError, match="online"):
                 await CpuDriverProcess(server.client(), settings).run()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_addresses() -> None:

@@ -1,4 +1,4 @@
-"""Stories of a driver as text, a step in a line; `stories.txt` has them, `world.py` says what is checked.
+"""Stories of a driver as text, a step in a line; `scenarios.txt` has them, `world.py` says what is checked.
 
 with min_shared 1 | reserved 0,4 | by machine | an old runtime | a middle runtime    before anything else
 prepare a 2 [of cpudevnuma001]      claim `a` gets two CPUs; `... is refused: TEXT`
@@ -94,7 +94,7 @@ def play(script: str) -> None:
     while lines and lines[0].startswith("with "):
         _set(options, lines.pop(0).removeprefix("with "))
 
-    async def story() -> None:
+    async def scenario() -> None:
         world = World(**options)
         stage = Stage(world)
         try:
@@ -107,7 +107,7 @@ def play(script: str) -> None:
                 await _leave(stage.other)
             await world.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def _set(options: dict[str, Any], text: str) -> None:

@@ -145,7 +145,7 @@ async def _live(world: Wired, dice: Random, steps: int) -> None:
 
 
 def _play(seed: int, steps: int) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         dice = Random(seed)
         async with cluster_fixture() as cluster:
             node = await cluster.add_node(NODE)
@@ -163,7 +163,7 @@ def _play(seed: int, steps: int) -> None:
             finally:
                 await world.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -111,7 +111,7 @@ def _ask(table: ContainerTable) -> None:
 def test_many_claims_and_containers_at_once() -> None:
     """Claims of several pods, containers and updates in one moment; at the end all are where they belong."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         world = World(Age.NEW)
         try:
             await world.open()
@@ -146,4 +146,4 @@ def test_many_claims_and_containers_at_once() -> None:
         finally:
             await world.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())

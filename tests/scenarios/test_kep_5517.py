@@ -9,22 +9,22 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.scenarios.booked import DRIVER, BookedCluster, container, exactly, socket
+from tests.scenarios.ledger_cluster import DRIVER, LedgerCluster, container, exactly, socket
 
 GPU = "gpu.example.com"
 
 
 @pytest.fixture
-def cluster() -> Iterator[BookedCluster]:
-    with BookedCluster() as running:
-        assert isinstance(running, BookedCluster)
+def cluster() -> Iterator[LedgerCluster]:
+    with LedgerCluster() as running:
+        assert isinstance(running, LedgerCluster)
         yield running
 
 
 # -- the four use cases
 
 
-def test_use_case_1_requests_and_a_claim(cluster: BookedCluster) -> None:
+def test_use_case_1_requests_and_a_claim(cluster: LedgerCluster) -> None:
     """100m + 4 CPUs and 100Mi + 8Gi, once, although two containers share the claim."""
     cluster.node("node1", cpu="128", memory="256Gi")
     cluster.device_class("cpu-mem-socket")
@@ -48,7 +48,7 @@ def test_use_case_1_requests_and_a_claim(cluster: BookedCluster) -> None:
     cluster.booked("node1")
 
 
-def test_use_case_2_a_gpu_or_cpus(cluster: BookedCluster) -> None:
+def test_use_case_2_a_gpu_or_cpus(cluster: LedgerCluster) -> None:
     """The first pod gets the GPU and costs 1 CPU; the second gets 30 CPUs and costs 31."""
     cluster.node("node1", cpu="128", memory="256Gi")
     cluster.device_class("cpu-class")
@@ -71,7 +71,7 @@ def test_use_case_2_a_gpu_or_cpus(cluster: BookedCluster) -> None:
     assert sorted(results) == [["gpu-or-cpu-req/cpu: socket0"], ["gpu-or-cpu-req/gpu: gpu0"]]
 
 
-def test_use_case_3_cpus_and_a_gpu_that_needs_some(cluster: BookedCluster) -> None:
+def test_use_case_3_cpus_and_a_gpu_that_needs_some(cluster: LedgerCluster) -> None:
     """300m + 10 + 2 CPUs, 3Gi + 4Gi: 12.3 CPUs and 7Gi, to the last milli-CPU."""
     cluster.node("node1", cpu="20", memory="10Gi")
     cluster.device_class("cpu-class")
@@ -100,7 +100,7 @@ def test_use_case_3_cpus_and_a_gpu_that_needs_some(cluster: BookedCluster) -> No
     assert cluster.refused("too-much").startswith("0/1 nodes are available: 1 Insufficient cpu.")
 
 
-def test_use_case_4_a_budget_for_the_whole_pod(cluster: BookedCluster) -> None:
+def test_use_case_4_a_budget_for_the_whole_pod(cluster: LedgerCluster) -> None:
     """The pod-level request of 11 CPUs is what the node is charged; the claim's 10 are inside it."""
     cluster.node("node1", cpu="128", memory="256Gi")
     cluster.device_class("cpu-class")
@@ -117,7 +117,7 @@ def test_use_case_4_a_budget_for_the_whole_pod(cluster: BookedCluster) -> None:
 # -- the four representations
 
 
-def test_individual_devices(cluster: BookedCluster) -> None:
+def test_individual_devices(cluster: LedgerCluster) -> None:
     """Each device is a core of two threads: four of them are 8 CPUs."""
     cluster.node("my-node", cpu="9", memory="1Gi")
     cluster.device_class("cpu-core")
@@ -131,7 +131,7 @@ def test_individual_devices(cluster: BookedCluster) -> None:
     assert len(cluster.devices("four")) == 4
 
 
-def test_a_consumable_pool(cluster: BookedCluster) -> None:
+def test_a_consumable_pool(cluster: LedgerCluster) -> None:
     """8 CPUs and 4Gi of a socket are charged, not the whole socket; two claims share it."""
     cluster.node("my-node", cpu="128", memory="256Gi")
     cluster.device_class("additional-cpu-memory")
@@ -144,7 +144,7 @@ def test_a_consumable_pool(cluster: BookedCluster) -> None:
     cluster.booked("my-node", cpu="16", memory="8Gi")
 
 
-def test_partitionable_devices(cluster: BookedCluster) -> None:
+def test_partitionable_devices(cluster: LedgerCluster) -> None:
     """An L3 cache of 8 CPUs, then the NUMA node of 32 around it only when the counters allow it."""
     cluster.node("my-node", cpu="64", memory="1Gi")
     for kind in ("l3cache", "numa"):
@@ -180,7 +180,7 @@ def test_partitionable_devices(cluster: BookedCluster) -> None:
     cluster.booked("my-node", cpu="32")
 
 
-def test_an_accelerator_takes_its_needs_along(cluster: BookedCluster) -> None:
+def test_an_accelerator_takes_its_needs_along(cluster: LedgerCluster) -> None:
     """An XPU takes 2 CPUs, 8Gi and a huge page; a second one does not fit although it is free."""
     cluster.node("my-node", cpu="4", memory="20Gi", hugepages_1Gi="1Gi")
     cluster.device_class("ai-accelerators", "xpu.example.com")
@@ -206,7 +206,7 @@ def test_an_accelerator_takes_its_needs_along(cluster: BookedCluster) -> None:
 # -- joint allocation, and the shared pool
 
 
-def test_story_4_devices_are_chosen_so_that_they_fit(cluster: BookedCluster) -> None:
+def test_story_4_devices_are_chosen_so_that_they_fit(cluster: LedgerCluster) -> None:
     """8 CPUs or a GPU: where the CPUs are not free the GPU is taken, though it is second on the list."""
     cluster.node("node1", cpu="8", memory="16Gi")
     cluster.device_class("cpu-class")
@@ -224,7 +224,7 @@ def test_story_4_devices_are_chosen_so_that_they_fit(cluster: BookedCluster) -> 
     assert cluster.devices("either") == ["r/gpu: gpu0"]
 
 
-def test_the_walk_through_a_shared_pool(cluster: BookedCluster) -> None:
+def test_the_walk_through_a_shared_pool(cluster: LedgerCluster) -> None:
     """A claim for 100 CPUs: pod1 draws 10 and pod2 20 of them, the node is charged 100 while either lives."""
     cluster.node("node1", cpu="128", memory="256Gi")
     cluster.device_class(

@@ -33,7 +33,7 @@ GONE = "99999999-9999-4999-8999-999999999999"
 DRIVER = "gpu.example.com"
 
 
-class Ward:
+class NodeDir:
     """A node's folder, beside folders that stand in for cgroups and the machine."""
 
     def __init__(self, folder: Path) -> None:
@@ -42,7 +42,7 @@ class Ward:
         self.mount = folder / "cgroup"
         self.cdi = self.layout.cdi
 
-    def furnish(self) -> Ward:
+    def furnish(self) -> NodeDir:
         """A node with one pod and one claim, all in order, whose agent was stopped."""
         self.layout.root.mkdir(mode=0o755)
         self.put_claims(a_claim())
@@ -119,10 +119,10 @@ class Ward:
 
 
 @contextmanager
-def a_ward() -> Iterator[Ward]:
+def temporary_node_dir() -> Iterator[NodeDir]:
     folder = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
     try:
-        yield Ward(folder)
+        yield NodeDir(folder)
     finally:
         shutil.rmtree(folder)
 
@@ -147,21 +147,21 @@ def bad(report: DoctorReport) -> list[tuple[str, str]]:
     return [(each.id, each.level.value) for each in report.findings if each.level.is_bad]
 
 
-def mended(ward: Ward, id: str, level: Level, **asked: Any) -> DoctorFinding:
+def check_repair(node_dir: NodeDir, id: str, level: Level, **asked: Any) -> DoctorFinding:
     """A fault that is found, and gone after the repair; looking changes nothing, nor does a second repair."""
-    before = ward.snapshot()
-    first = ward.examine(**asked)
-    assert ward.snapshot() == before
+    before = node_dir.snapshot()
+    first = node_dir.examine(**asked)
+    assert node_dir.snapshot() == before
     (found,) = of(first, id)
     assert found.level is level
     assert found.repair is not None
-    second = ward.examine(repair=True, **asked)
+    second = node_dir.examine(repair=True, **asked)
     assert [outcome.problem for outcome in second.outcomes] == [""] * len(second.outcomes)
     assert found.repair in [outcome.repair for outcome in second.outcomes]
     assert bad(second) == []
-    after = ward.snapshot()
-    third = ward.examine(repair=True, **asked)
+    after = node_dir.snapshot()
+    third = node_dir.examine(repair=True, **asked)
     assert third.outcomes == ()
     assert third.exit_code == 0
-    assert ward.snapshot() == after
+    assert node_dir.snapshot() == after
     return found

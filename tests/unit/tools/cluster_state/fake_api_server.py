@@ -19,7 +19,7 @@ from plimsoll.tools.cluster_state.kinds import KINDS
 Tree = dict[str, Any]
 
 
-class World:
+class FakeApiServer:
     """As a Transport. `versions` says which version of a group is served, if not that of `kinds.py`."""
 
     def __init__(self, trees: list[Tree], versions: dict[str, str] | None = None) -> None:
@@ -40,10 +40,10 @@ class World:
 
     # -- changing it
 
-    def tell(self, event: str, tree: Tree) -> None:
+    def emit(self, event: str, tree: Tree) -> None:
         revision = 100 + len(self._events)
-        told = {**tree, "metadata": {**tree["metadata"], "resourceVersion": str(revision)}}
-        self._events.append((event, _plural(told["kind"]), told))
+        stored = {**tree, "metadata": {**tree["metadata"], "resourceVersion": str(revision)}}
+        self._events.append((event, _plural(stored["kind"]), stored))
         self._wake()
 
     def cut(self) -> None:

@@ -66,7 +66,7 @@ def shell(text: str, **changes: Any) -> ContainerSpec:
     return a_container("/bin/sh", "-c", text, **changes)
 
 
-class Witness:
+class RecordingHooks:
     """Runtime hooks that record their calls, and respond as scripted."""
 
     def __init__(self) -> None:
@@ -103,35 +103,35 @@ class Witness:
         return self.adjust(container, resources)
 
     async def created(self, pod: SandboxSpec, container: ContainerInfo) -> None:
-        self._told("created", container)
+        self._record("created", container)
 
     async def starting(self, pod: SandboxSpec, container: ContainerInfo) -> None:
-        self._told("starting", container)
+        self._record("starting", container)
 
     async def started(self, pod: SandboxSpec, container: ContainerInfo) -> None:
-        self._told("started", container)
+        self._record("started", container)
 
     async def update(
         self, pod: SandboxSpec, container: ContainerInfo, resources: LinuxResources
     ) -> AdjustedContainer | RuntimeFault:
-        self._told("update", container)
+        self._record("update", container)
         return AdjustedContainer(resources=resources)
 
     async def updated(self, pod: SandboxSpec, container: ContainerInfo) -> None:
-        self._told("updated", container)
+        self._record("updated", container)
 
     async def stopped(self, pod: SandboxSpec, container: ContainerInfo) -> Mapping[str, LinuxResources]:
-        self._told("stopped", container)
+        self._record("stopped", container)
         return self.on_stopped
 
     async def removed(self, pod: SandboxSpec, container: ContainerInfo) -> None:
-        self._told("removed", container)
+        self._record("removed", container)
 
-    def _told(self, what: str, container: ContainerInfo) -> None:
+    def _record(self, what: str, container: ContainerInfo) -> None:
         self.calls.append(f"{what} {container.id} {container.phase}")
 
 
-class Yard:
+class RuntimeHarness:
     """One agent's folder, and the runtimes that come and go in it."""
 
     def __init__(self, root: Path, cgroups: Cgroups | None = None) -> None:
@@ -172,14 +172,14 @@ def short_folder() -> Iterator[Path]:
 
 
 @contextlib.asynccontextmanager
-async def a_yard(cgroups: Cgroups | None = None) -> AsyncIterator[Yard]:
+async def runtime_harness(cgroups: Cgroups | None = None) -> AsyncIterator[RuntimeHarness]:
     """A yard in which nothing is left at the end: what still runs is killed."""
     with short_folder() as root:
-        yard = Yard(root, cgroups)
+        harness = RuntimeHarness(root, cgroups)
         try:
-            yield yard
+            yield harness
         finally:
-            async with yard.runtime() as runtime:
+            async with harness.runtime() as runtime:
                 for sandbox in runtime.sandboxes():
                     await runtime.remove_sandbox(sandbox.uid)
 

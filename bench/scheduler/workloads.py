@@ -30,7 +30,7 @@ SCENARIOS = (
 
 
 @dataclass(frozen=True)
-class World:
+class Workload:
     """One scenario in one size."""
 
     scenario: str
@@ -45,7 +45,7 @@ class World:
         return self.scenario != "no-dra"
 
     @property
-    def room(self) -> int:
+    def capacity(self) -> int:
         """How many pods fit."""
         return self.nodes * self.devices
 
@@ -177,7 +177,7 @@ class World:
         meta = {"name": name, "namespace": NAMESPACE, "uid": f"uid-{name}", "labels": {"app": "bench"}}
         return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
 
-    def hopeless_pod(self, name: str, number: int, scheduler: str = "default-scheduler") -> Tree:
+    def unschedulable_pod(self, name: str, number: int, scheduler: str = "default-scheduler") -> Tree:
         """A pod that fits nowhere: it wants too much, or a node that is not there. Every third is unique."""
         tree = self.pod(name, scheduler=scheduler)
         tree["spec"].pop("resourceClaims", None)

@@ -1,7 +1,7 @@
 """What runs on a node, and where: read from the runtime's files and from the kernel, past driver and agent.
 
-`look` finds the containers that run. `Watch` looks all the time, and notes whatever must not be at any
-moment: a CPU in containers of two claims, a container of a claim on other CPUs than its own. How long
+`look` finds the containers that run. `CpusetWatcher` looks all the time, and notes whatever must not be at
+any moment: a CPU in containers of two claims, a container of a claim on other CPUs than its own. How long
 containers without a claim stay on claimed CPUs is measured; when all have settled, there must be none.
 """
 
@@ -24,27 +24,27 @@ _ALLOWED = re.compile(r"(?m)^Cpus_allowed_list:\s*(\S+)")
 
 
 @dataclass(frozen=True)
-class Box:
+class ObservedContainer:
     """A container that runs: its process by number and start, what it was told, what it may run on."""
 
     pod: str
     name: str
     pid: int
     start: int
-    told: tuple[tuple[str, CpuSet], ...]
+    assigned: tuple[tuple[str, CpuSet], ...]
     cpus: CpuSet
 
     @property
     def own(self) -> CpuSet:
-        return _union(cpus for _, cpus in self.told)
+        return _union(cpus for _, cpus in self.assigned)
 
     @property
     def claims(self) -> frozenset[str]:
-        return frozenset(uid for uid, _ in self.told)
+        return frozenset(uid for uid, _ in self.assigned)
 
     def __str__(self) -> str:
-        told = ", ".join(f"{uid}: {cpus}" for uid, cpus in self.told) or "shared"
-        return f"{self.pod}/{self.name} (process {self.pid}; {told}) on CPUs {self.cpus}"
+        assigned = ", ".join(f"{uid}: {cpus}" for uid, cpus in self.assigned) or "shared"
+        return f"{self.pod}/{self.name} (process {self.pid}; {assigned}) on CPUs {self.cpus}"
 
 
 def _union(sets: Iterable[CpuSet]) -> CpuSet:
@@ -54,7 +54,7 @@ def _union(sets: Iterable[CpuSet]) -> CpuSet:
     return found
 
 
-def look(root: Path, *, real: bool, every: CpuSet) -> list[Box]:
+def look(root: Path, *, real: bool, every: CpuSet) -> list[ObservedContainer]:
     """The containers below an agent's folder that run now; `every` are the CPUs of who is not pinned."""
     found = []
     for pod in subdirectories(root / "pods"):
@@ -66,7 +66,7 @@ def look(root: Path, *, real: bool, every: CpuSet) -> list[Box]:
     return found
 
 
-def read(folder: Path, *, real: bool, every: CpuSet) -> Box | None:
+def read(folder: Path, *, real: bool, every: CpuSet) -> ObservedContainer | None:
     """The container with this folder, if it runs."""
     try:
         run = json.loads((folder / "run.json").read_bytes())
@@ -82,8 +82,10 @@ def read(folder: Path, *, real: bool, every: CpuSet) -> Box | None:
     if (folder / "exit.json").exists() or not is_alive(pid, start):
         return None
     env = state["spec"]["env"]
-    told = [(key.removeprefix(_ENV), CpuSet.parse(env[key])) for key in sorted(env) if key.startswith(_ENV)]
-    return Box(state["spec"]["pod"], state["spec"]["name"], pid, start, tuple(told), cpus)
+    assigned = [
+        (key.removeprefix(_ENV), CpuSet.parse(env[key])) for key in sorted(env) if key.startswith(_ENV)
+    ]
+    return ObservedContainer(state["spec"]["pod"], state["spec"]["name"], pid, start, tuple(assigned), cpus)
 
 
 def is_alive(pid: int, start: int) -> bool:
@@ -94,10 +96,10 @@ def is_alive(pid: int, start: int) -> bool:
     return False
 
 
-def find_wrongs(boxes: Iterable[Box]) -> list[tuple[Box, ...]]:
+def find_wrongs(boxes: Iterable[ObservedContainer]) -> list[tuple[ObservedContainer, ...]]:
     """Containers, alone or together, that must never be so."""
-    claimed = [box for box in boxes if box.told]
-    wrongs: list[tuple[Box, ...]] = [(box,) for box in claimed if box.cpus != box.own]
+    claimed = [box for box in boxes if box.assigned]
+    wrongs: list[tuple[ObservedContainer, ...]] = [(box,) for box in claimed if box.cpus != box.own]
     for place, one in enumerate(claimed):
         for other in claimed[place + 1 :]:
             if not one.claims & other.claims and (one.cpus | one.own) & (other.cpus | other.own):
@@ -105,7 +107,7 @@ def find_wrongs(boxes: Iterable[Box]) -> list[tuple[Box, ...]]:
     return wrongs
 
 
-class Watch:
+class CpusetWatcher:
     """Looks every few moments, in a thread of its own."""
 
     def __init__(self, root: Path, *, real: bool, every: CpuSet) -> None:
@@ -119,7 +121,7 @@ class Watch:
         self.longest_crowd = 0.0
         self.error = ""
 
-    def look(self) -> list[Box]:
+    def look(self) -> list[ObservedContainer]:
         return look(self._root, real=self._real, every=self._every)
 
     def start(self) -> None:
@@ -137,7 +139,7 @@ class Watch:
         except Exception as error:
             self.error = f"{type(error).__name__}: {error}"
 
-    def _judge(self, boxes: list[Box]) -> None:
+    def _judge(self, boxes: list[ObservedContainer]) -> None:
         for group in find_wrongs(boxes):
             # Files are read one after the other: it counts if it is so twice.
             if {box.pid for box in group} <= {box.pid for box in self.look() if box in group}:
@@ -147,8 +149,8 @@ class Watch:
             (box.pid, uid)
             for box in boxes
             for other in boxes
-            for uid, cpus in other.told
-            if not box.told and box.cpus & cpus
+            for uid, cpus in other.assigned
+            if not box.assigned and box.cpus & cpus
         }
         self._crowds = {key: self._crowds.get(key, now) for key in crowds}
         self.longest_crowd = max([self.longest_crowd, *(now - since for since in self._crowds.values())])

@@ -26,9 +26,9 @@ from plimsoll.client.endpoints import (
 )
 from plimsoll.errors import ApiError
 from tests.deploy.render import objects
+from tests.real.clusters import RunningCluster
 from tests.real.kubelet import IMAGE, Process, RealNode, free_ports
 from tests.real.programs import ASSETS
-from tests.real.worlds import World
 
 NS = "default"
 SECONDS = 60.0
@@ -65,11 +65,11 @@ def pinned(name: str = "pinned") -> Tree:
     return pod(name, container("app", claim="cpus"), container("side"), template="one")
 
 
-class Stage:
+class DriverHarness:
     """A node of a cluster, with a driver that can be another one at any time."""
 
-    def __init__(self, world: World, node: RealNode) -> None:
-        self.world, self.node = world, node
+    def __init__(self, cluster: RunningCluster, node: RealNode) -> None:
+        self.cluster, self.node = cluster, node
         self.driver: Process | None = None
         self._url = ""
         self._log = 0
@@ -81,7 +81,7 @@ class Stage:
         (port,) = free_ports(1)
         self._url = f"http://127.0.0.1:{port}/healthz"
         node = self.node
-        common: tuple[object, ...] = ("--kubeconfig", self.world.driver, "--hostname-override", node.name)
+        common: tuple[object, ...] = ("--kubeconfig", self.cluster.driver, "--hostname-override", node.name)
         common = (*common, "--kubelet-root-dir", node.root, "--bind-address", f"127.0.0.1:{port}")
         ours = ("-m", "plimsoll.cli.main", "driver", "cpu", "--cdi-dir", node.cdi, "--nri-socket", node.nri)
         command = node.inside(ASSETS / "dracpu", *common) if go else [sys.executable, *ours, *common]
@@ -109,7 +109,7 @@ class Stage:
         driver, self.driver = self.driver, None
         return await asyncio.to_thread(driver.stop, number) if driver is not None else 0
 
-    def said(self) -> str:
+    def log_text(self) -> str:
         """The end of the driver's log."""
         return self.driver.text()[-3000:] if self.driver is not None else "is not there"
 
@@ -117,7 +117,7 @@ class Stage:
 
     async def furnish(self) -> None:
         """What every story needs; once the node is ready."""
-        async with Client.connect(self.world.config) as client:
+        async with Client.connect(self.cluster.config) as client:
             for tree in objects():
                 if tree["kind"] == "DeviceClass":
                     await client.create(DEVICE_CLASSES, tree)
@@ -135,13 +135,13 @@ class Stage:
             await until(ready, lambda: f"no node: {self.node.kubelet.text()[-3000:]}")
 
     @asynccontextmanager
-    async def playing(self, *options: object) -> AsyncIterator[Play]:
+    async def session(self, *options: object) -> AsyncIterator[DriverSession]:
         """A driver runs and the node is empty; afterwards they are no more."""
-        async with Client.connect(self.world.config) as client:
+        async with Client.connect(self.cluster.config) as client:
             await self.drive(*options)
-            play = Play(self, client)
+            session = DriverSession(self, client)
             try:
-                yield play
+                yield session
             finally:
                 if not self.node.containerd.alive:
                     self.node.containerd.stop()
@@ -149,15 +149,15 @@ class Stage:
                 if self.driver is None or not self.driver.alive:
                     await self.leave()
                     await self.drive(*options)
-                await play.clear()
+                await session.clear()
                 await self.leave()
 
 
-class Play:
+class DriverSession:
     """One story: pods come and go, and are looked at from the machine's side."""
 
-    def __init__(self, stage: Stage, client: Client) -> None:
-        self.stage, self.client = stage, client
+    def __init__(self, harness: DriverHarness, client: Client) -> None:
+        self.harness, self.client = harness, client
         self.online = CpuSet.parse(Path("/sys/devices/system/cpu/online").read_text().strip())
 
     async def create(self, tree: Tree) -> None:
@@ -179,7 +179,7 @@ class Play:
             statuses = tree["status"].get("containerStatuses") or ()
             return bool(statuses) and all("running" in each["state"] for each in statuses)
 
-        await until(look, lambda: f"{name} does not run: {self.stage.node.kubelet.text()[-4000:]}")
+        await until(look, lambda: f"{name} does not run: {self.harness.node.kubelet.text()[-4000:]}")
 
     async def delete(self, *names: str) -> None:
         """Delete pods and wait until they are gone, and their claims."""
@@ -191,7 +191,7 @@ class Play:
             pods = [codec.decode_tree(raw) for raw in (await self.client.list(PODS, NS)).items]
             return not {each["metadata"]["name"] for each in pods} & set(names)
 
-        await until(gone, lambda: f"{names} do not go: {self.stage.node.kubelet.text()[-3000:]}")
+        await until(gone, lambda: f"{names} do not go: {self.harness.node.kubelet.text()[-3000:]}")
 
     async def clear(self) -> None:
         pods = [codec.decode_tree(raw) for raw in (await self.client.list(PODS, NS)).items]
@@ -209,7 +209,7 @@ class Play:
         status = (await self.get(name))["status"]
         for each in (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())):
             if each["name"] == part and "running" in each["state"]:
-                return self.stage.node.processes(each["containerID"].rpartition("/")[2])
+                return self.harness.node.processes(each["containerID"].rpartition("/")[2])
         return []
 
     async def cpus(self, name: str, part: str = "app") -> CpuSet | None:
@@ -240,7 +240,7 @@ class Play:
             seen.update({key: await self.cpus(*key) for key in wanted})
             return seen == dict(wanted)
 
-        await until(look, lambda: f"{seen} is not {wanted}; the driver: {self.stage.said()}", seconds)
+        await until(look, lambda: f"{seen} is not {wanted}; the driver: {self.harness.log_text()}", seconds)
 
     async def stays(self, wanted: Mapping[tuple[str, str], CpuSet], seconds: float = 1.0) -> None:
         """Containers do run where they should, and go on doing so."""
@@ -257,7 +257,7 @@ class Play:
         return tree, result
 
     def files(self) -> list[str]:
-        return sorted(path.name for path in self.stage.node.cdi.iterdir())
+        return sorted(path.name for path in self.harness.node.cdi.iterdir())
 
     async def events(self, name: str) -> list[str]:
         """What was said about a pod."""

@@ -1,6 +1,6 @@
 """A prediction of a stock scheduler, pod by pod, beside what the real one did.
 
-Owns `Foresight`: made from a dump that was taken before the pods came, it says for each pod where it would
+Owns `Predictor`: made from a dump that was taken before the pods came, it says for each pod where it would
 go, or what it would be told; then it is told what really happened, so that a node that kube-scheduler took by
 chance among equals does not spoil the next prediction. `differences` lists where the two are not the same.
 """
@@ -45,7 +45,7 @@ _PREEMPTION = re.compile(
 
 
 @dataclass(frozen=True)
-class Guess:
+class Prediction:
     """What a pod would get: a node of those with the best score, or what it would be told."""
 
     name: str
@@ -61,7 +61,7 @@ class Guess:
         return {node for node, score in self.scores.items() if score == most}
 
 
-class Foresight:
+class Predictor:
     """A cluster in memory that follows a real one, one pod behind."""
 
     def __init__(self, dump: Path, name: str) -> None:
@@ -69,40 +69,45 @@ class Foresight:
         cluster_state = stock.cluster_state(read_cluster_state(Source((str(dump),))))
         self._whatif = Whatif(cluster_state, settings=stock.settings(SchedulerProfile.default()))
 
-    def predict(self, tree: Tree) -> Guess:
+    def predict(self, tree: Tree) -> Prediction:
         """What a new pod would get; nothing is changed."""
         with self._whatif.branch() as trial:
             (pod,) = trial.add(tree)
-            world = trial._cluster
-            pod = world.cluster_state.pod(pod.metadata.name, NS)
-            outcome = decide(world, pod)
+            cluster = trial._cluster
+            pod = cluster.cluster_state.pod(pod.metadata.name, NS)
+            outcome = decide(cluster, pod)
             name = pod.metadata.name
             if isinstance(outcome, Placement):
-                bound, claims = bind(outcome, world.cluster_state.profile)
+                bound, claims = bind(outcome, cluster.cluster_state.profile)
                 charges = codec.to_tree(bound.status).get("nodeAllocatableResourceClaimStatuses", [])
-                return Guess(
-                    name, outcome.node, "", _scores(world, pod), charges, _devices(map(codec.to_tree, claims))
+                return Prediction(
+                    name,
+                    outcome.node,
+                    "",
+                    _scores(cluster, pod),
+                    charges,
+                    _devices(map(codec.to_tree, claims)),
                 )
             if isinstance(outcome, FitError):
-                return Guess(name, "", render_fit_error(outcome))
-            return Guess(name, "", render(outcome))
+                return Prediction(name, "", render_fit_error(outcome))
+            return Prediction(name, "", render(outcome))
 
     def learn(self, real: Decision) -> None:
         """What really became of it; a pod that waits is left out."""
         if not real.node:
             return
-        world = self._whatif._cluster
+        cluster = self._whatif._cluster
         for claim in real.claims:
-            world.changes.set(codec.convert(claim, ResourceClaim))
-        world.changes.set(codec.convert(real.pod, Pod))
+            cluster.changes.set(codec.convert(claim, ResourceClaim))
+        cluster.changes.set(codec.convert(real.pod, Pod))
 
 
-def _scores(world: MemoryCluster, pod: Pod) -> dict[str, int]:
+def _scores(cluster: MemoryCluster, pod: Pod) -> dict[str, int]:
     """Every node that would do, with its score, worked out the plain way: all nodes are asked everything."""
-    snapshot, settings = world.cluster_state.snapshot, world.settings
+    snapshot, settings = cluster.cluster_state.snapshot, cluster.settings
     task = read_pod_info(pod, snapshot)
     assert not isinstance(task, NodeReason)
-    rules = build_filters(task, snapshot, settings, world.changes.new_id)
+    rules = build_filters(task, snapshot, settings, cluster.changes.new_id)
     assert not isinstance(rules, NodeReason)
     left = snapshot.alive.copy()
     for rule in rules:
@@ -159,7 +164,7 @@ def same_reason(ours: str, real: Decision) -> bool:
     return ours == theirs
 
 
-def differences(ours: Guess, real: Decision) -> Iterator[str]:
+def differences(ours: Prediction, real: Decision) -> Iterator[str]:
     """Where a prediction is not what happened."""
     if bool(ours.node) != bool(real.node):
         yield f"place: ours {ours.node or ours.why!r}, theirs {real.node or real.why!r}"

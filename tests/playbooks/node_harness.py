@@ -1,7 +1,7 @@
 """A node with everything around it: an API server, a whole agent, a driver, and a machine that outlives both.
 
-Owns `World`, the verbs of conversations. What must never happen is noted the moment it does (`wrongs`): a
-driver asked again for what is ready on record, a claim released under a running container, a container made
+Owns `NodeHarness`, the verbs of conversations. What must never happen is noted the moment it does (`wrongs`):
+a driver asked again for what is ready on record, a claim released under a running container, a container made
 before its claims are on record, a device prepared for two claims. What must be so once nothing moves any more
 is in `quiet`.
 """
@@ -40,7 +40,7 @@ from plimsoll.node.process.run import NodeProcess
 from plimsoll.node.process.settings import Intervals, NodeSettings
 from plimsoll.node.status.reporter import HeartbeatTiming
 from tests.leaks import leaked_tasks
-from tests.playbooks.api_connection import Line
+from tests.playbooks.api_connection import ApiConnection
 from tests.playbooks.driver import Driver
 from tests.playbooks.machine import Machine
 
@@ -77,11 +77,11 @@ QUICK = HeartbeatTiming(renew=0.5, check=0.5, first=0.02, most=0.1)
 
 
 @dataclass
-class _Life:
+class _AgentRun:
     """One agent, from its start to its end."""
 
     process: NodeProcess
-    line: Line
+    line: ApiConnection
     task: asyncio.Task[None]
 
     @property
@@ -91,7 +91,7 @@ class _Life:
         return agent
 
 
-class World:
+class NodeHarness:
     """See the module; `running` makes one."""
 
     def __init__(self, root: Path, server: RunningServer, **settings: Any) -> None:
@@ -126,19 +126,19 @@ class World:
         self.damaged = False
         self.away = False
         self.dead = False
-        self._life: _Life | None = None
+        self._agent_run: _AgentRun | None = None
         self._agent: Agent | None = None
 
     # -- the agent
 
     @property
     def agent(self) -> Agent:
-        assert self._life is not None, "the agent is not running"
-        return self._life.agent
+        assert self._agent_run is not None, "the agent is not running"
+        return self._agent_run.agent
 
     @property
     def up(self) -> bool:
-        return self._life is not None
+        return self._agent_run is not None
 
     @property
     def runtime(self) -> Runtime:
@@ -151,13 +151,13 @@ class World:
 
     async def begin_agent(self) -> None:
         """Start an agent; it need not be ready."""
-        assert self._life is None
-        line = Line(InProcessTransport(self.server.api.handle, node_user(NODE)))
+        assert self._agent_run is None
+        line = ApiConnection(InProcessTransport(self.server.api.handle, node_user(NODE)))
         if self.away:
             line.cut()
         process = NodeProcess(Client(line, attempts=1), self.settings, make=self._make)
         task = asyncio.create_task(process.run(), name="agent")
-        self._life = _Life(process, line, task)
+        self._agent_run = _AgentRun(process, line, task)
         await self.until(lambda: process.agents or task.done(), "an agent")
 
     async def start_agent(self) -> None:
@@ -165,28 +165,28 @@ class World:
         await self.ready()
 
     async def ready(self) -> None:
-        assert self._life is not None
-        life = self._life
-        ready = asyncio.create_task(life.process.ready(SECONDS))
-        await asyncio.wait((life.task, ready), return_when=asyncio.FIRST_COMPLETED)
-        if life.task.done():
+        assert self._agent_run is not None
+        agent_run = self._agent_run
+        ready = asyncio.create_task(agent_run.process.ready(SECONDS))
+        await asyncio.wait((agent_run.task, ready), return_when=asyncio.FIRST_COMPLETED)
+        if agent_run.task.done():
             ready.cancel()
-            self._life = None
-            life.task.result()
+            self._agent_run = None
+            agent_run.task.result()
         await ready
 
     async def stop_agent(self) -> None:
         """In good order."""
-        life, self._life = self._life, None
-        assert life is not None
-        life.process.stop()
-        await asyncio.wait_for(life.task, SECONDS)
+        agent_run, self._agent_run = self._agent_run, None
+        assert agent_run is not None
+        agent_run.process.stop()
+        await asyncio.wait_for(agent_run.task, SECONDS)
 
     async def kill_agent(self) -> None:
         """As by kill -9: from this moment on nothing it does reaches the disk or the API."""
-        life, self._life = self._life, None
-        assert life is not None
-        life.line.cut()
+        agent_run, self._agent_run = self._agent_run, None
+        assert agent_run is not None
+        agent_run.line.cut()
         records = {
             path: path.read_bytes() if path.exists() else None
             for path in (self.layout.claims, self.layout.admitted)
@@ -195,9 +195,9 @@ class World:
         self.dead = True
         if self.machine is not None:
             self.machine.frozen = True
-        life.task.cancel()
-        await asyncio.wait((life.task,), timeout=SECONDS)
-        assert life.task.done(), "the agent did not end"
+        agent_run.task.cancel()
+        await asyncio.wait((agent_run.task,), timeout=SECONDS)
+        assert agent_run.task.done(), "the agent did not end"
         self.hold, self.dead = "", False
         if self.machine is not None:
             self.machine.frozen = False
@@ -274,13 +274,13 @@ class World:
 
     def cut(self) -> None:
         self.away = True
-        if self._life is not None:
-            self._life.line.cut()
+        if self._agent_run is not None:
+            self._agent_run.line.cut()
 
-    def mend(self) -> None:
+    def restore(self) -> None:
         self.away = False
-        if self._life is not None:
-            self._life.line.mend()
+        if self._agent_run is not None:
+            self._agent_run.line.restore()
 
     async def make_claim(self, name: str, driver: str = "") -> Tree:
         """A claim that is allocated."""
@@ -488,25 +488,25 @@ def _body(path: Path) -> Tree:
 
 
 @asynccontextmanager
-async def running(*, agent: bool = True, driver: bool = True, **settings: Any) -> AsyncIterator[World]:
+async def running(*, agent: bool = True, driver: bool = True, **settings: Any) -> AsyncIterator[NodeHarness]:
     """A world; at its end everything is ended, and nothing of it may be left."""
     folder = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
     server = await start_server(ServerSettings(durability="normal", controllers=False))
-    world = World(folder, server, **settings)
+    harness = NodeHarness(folder, server, **settings)
     try:
         if driver:
-            await world.driver.come()
+            await harness.driver.come()
         if agent:
-            await world.start_agent()
-        yield world
+            await harness.start_agent()
+        yield harness
     finally:
-        world.driver.gate.set()
-        if world.up:
-            if world.machine is None:  # after a test that failed: no process may stay
-                for sandbox in world.runtime.sandboxes():
-                    await world.runtime.remove_sandbox(sandbox.uid)
-            await world.stop_agent()
-        await world.driver.die()
+        harness.driver.gate.set()
+        if harness.up:
+            if harness.machine is None:  # after a test that failed: no process may stay
+                for sandbox in harness.runtime.sandboxes():
+                    await harness.runtime.remove_sandbox(sandbox.uid)
+            await harness.stop_agent()
+        await harness.driver.die()
         await server.stop()
         shutil.rmtree(folder)
     left = leaked_tasks("plimsoll/node")

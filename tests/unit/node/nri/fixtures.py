@@ -52,7 +52,7 @@ def held(
     return RuntimeContainer(spec, state(spec, phase), RESOURCES)
 
 
-class World:
+class FakeRuntime:
     """A runtime's side: what it has, and what it was asked to change."""
 
     def __init__(self, folder: Path) -> None:
@@ -101,9 +101,9 @@ async def until(true: Callable[[], bool], seconds: float = 5.0) -> None:
 
 
 @asynccontextmanager
-async def world(**options: Any) -> AsyncIterator[World]:
+async def fake_runtime(**options: Any) -> AsyncIterator[FakeRuntime]:
     folder = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
-    here = World(folder)
+    here = FakeRuntime(folder)
     here.server = NriServer(
         folder / "nri" / "nri.sock",
         "plimsoll",

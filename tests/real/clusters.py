@@ -25,7 +25,7 @@ from tests.real.programs import ASSETS, missing
 from tests.smoke.process import ServerProcess
 
 #: Which worlds there are, and the programs they need.
-WORLDS = {
+CLUSTERS = {
     "plimsoll": (),
     "kubernetes": ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"),
 }
@@ -33,7 +33,7 @@ _DRIVER = f"system:serviceaccount:{RELEASE['Namespace']}:{RELEASE['Name']}"
 
 
 @dataclass(frozen=True)
-class World:
+class RunningCluster:
     """A cluster that runs: how to be its administrator, and who others are."""
 
     name: str
@@ -43,19 +43,19 @@ class World:
     driver: Path
 
 
-def cannot_run(world: str) -> str:
-    return missing(*WORLDS[world])
+def cannot_run(cluster: str) -> str:
+    return missing(*CLUSTERS[cluster])
 
 
 @contextmanager
-def run_world(name: str, folder: Path, node: str) -> Iterator[World]:
+def run_cluster(name: str, folder: Path, node: str) -> Iterator[RunningCluster]:
     """A cluster that expects a node of this name."""
-    with (_run_ours if name == "plimsoll" else _run_kubernetes)(folder, node) as world:
-        yield world
+    with (_run_ours if name == "plimsoll" else _run_kubernetes)(folder, node) as cluster:
+        yield cluster
 
 
 @contextmanager
-def _run_ours(folder: Path, node: str) -> Iterator[World]:
+def _run_ours(folder: Path, node: str) -> Iterator[RunningCluster]:
     server = ServerProcess(folder)
     server.start()
     files = {}
@@ -70,7 +70,7 @@ def _run_ours(folder: Path, node: str) -> Iterator[World]:
         )
         scheduler.start()
         try:
-            yield World(
+            yield RunningCluster(
                 "plimsoll", server.config(), server.kubeconfig, files[f"node:{node}"], files["driver:dra.cpu"]
             )
         finally:
@@ -80,7 +80,7 @@ def _run_ours(folder: Path, node: str) -> Iterator[World]:
 
 
 @contextmanager
-def _run_kubernetes(folder: Path, node: str) -> Iterator[World]:
+def _run_kubernetes(folder: Path, node: str) -> Iterator[RunningCluster]:
     nodes, driver = "system:nodes", "system:serviceaccounts"
     tokens = [
         (TOKEN, "admin", "system:masters"),
@@ -106,7 +106,7 @@ def _run_kubernetes(folder: Path, node: str) -> Iterator[World]:
         for program in programs:
             program.start()
         try:
-            yield World("kubernetes", config, admin, files["of-the-node"], files["of-the-driver"])
+            yield RunningCluster("kubernetes", config, admin, files["of-the-node"], files["of-the-driver"])
         finally:
             for program in programs:
                 program.stop()

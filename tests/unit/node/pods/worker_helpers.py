@@ -8,7 +8,7 @@ from typing import Any
 
 from plimsoll.client.endpoints import EVENTS
 from plimsoll.up.local_cluster import LocalCluster
-from tests.unit.node.pods.world import Node, node_of, until
+from tests.unit.node.pods.worker_harness import Node, node_of, until
 
 PLAIN = {"containers": [{"name": "c", "image": "i"}], "terminationGracePeriodSeconds": 1}
 WITH_CLAIM = {
@@ -18,13 +18,13 @@ WITH_CLAIM = {
 }
 
 
-def play(cluster: LocalCluster, story: Callable[[Node], Awaitable[None]]) -> None:
-    async def tell() -> None:
+def run_scenario(cluster: LocalCluster, scenario: Callable[[Node], Awaitable[None]]) -> None:
+    async def run() -> None:
         async with asyncio.timeout(30), node_of(cluster) as node:
-            await story(node)
+            await scenario(node)
             check_nothing_is_leaked(node)
 
-    asyncio.run(tell())
+    asyncio.run(run())
 
 
 def check_nothing_is_leaked(node: Node) -> None:

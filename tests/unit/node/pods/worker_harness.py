@@ -128,7 +128,7 @@ class Machine(SimulatedRuntime):
 
 
 @dataclass
-class Gpus:
+class FakeGpuDriver:
     """Driver that prepares what it is asked for, unless it is scripted otherwise."""
 
     log: Log
@@ -161,7 +161,7 @@ class Gpus:
 
 
 @dataclass
-class Line:
+class ApiConnection:
     """The line to the API server, which can be cut."""
 
     inner: HttpTransport
@@ -187,7 +187,7 @@ class Node:
     """The parts of an agent, and one worker at a time."""
 
     client: Client
-    line: Line
+    line: ApiConnection
     admin: Client
     log: Log = field(default_factory=Log)
     worker: PodWorker | None = None
@@ -196,7 +196,7 @@ class Node:
 
     def __post_init__(self) -> None:
         self.machine = Machine(log=self.log)
-        self.gpus = Gpus(self.log, is_used=self._runs)
+        self.gpus = FakeGpuDriver(self.log, is_used=self._runs)
         self.claim_cache = ClaimInfoCache(self.gpus)
         self.watching: asyncio.Task[None] | None = None
         self.deps = self._parts()
@@ -345,7 +345,7 @@ async def until(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
 
 @asynccontextmanager
 async def node_of(cluster: LocalCluster) -> AsyncIterator[Node]:
-    line = Line(HttpTransport(cluster.config))
+    line = ApiConnection(HttpTransport(cluster.config))
     async with Client.connect(cluster.config) as admin, Client(line, attempts=1) as client:
         node = Node(client, line, admin)
         try:

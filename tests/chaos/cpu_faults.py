@@ -13,18 +13,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 
-from tests.chaos.cpu_load import Crowd, Stage
+from tests.chaos.cpu_load import DriverCluster, PodLoad
 from tests.chaos.forked_node import ForkedCpuDriver, ForkedNode
 
 _PATIENCE = 5.0
 
 
-class Torment:
+class FaultInjector:
     """Pods come and go, and something dies."""
 
-    def __init__(self, stage: Stage, crowd: Crowd, dice: Random, acts: Sequence[str] = ()) -> None:
+    def __init__(self, cluster: DriverCluster, load: PodLoad, dice: Random, acts: Sequence[str] = ()) -> None:
         """`acts`: which ones in turn; else all, driver and agent twice."""
-        self.stage, self.crowd, self.dice = stage, crowd, dice
+        self.cluster, self.load, self.dice = cluster, load, dice
         self.done: Counter[str] = Counter()
         self._acts: dict[str, Callable[[], None]] = {
             "driver": self._kill_driver,
@@ -40,15 +40,15 @@ class Torment:
         self._wanted = [*acts] or [*self._acts, "driver", "agent"]
         self._bag: list[str] = []
 
-    def told(self) -> str:
+    def summary(self) -> str:
         return ", ".join(f"{name}: {count}" for name, count in sorted(self.done.items()))
 
     async def round(self, *, keep: str) -> None:
         """Some pods more, some less, and one act of violence."""
         for _ in range(self.dice.randint(1, 3)):
-            await self.crowd.add()
+            await self.load.add()
             if self.dice.random() < 0.6:
-                await self.crowd.remove(keep=keep)
+                await self.load.remove(keep=keep)
         if self.dice.random() < 0.4:
             await asyncio.to_thread(self._await_write)
             await asyncio.to_thread(self._kill_driver)
@@ -65,8 +65,8 @@ class Torment:
     # -- acts
 
     def _kill_driver(self) -> None:
-        self.stage.driver.kill()
-        self.stage.driver.start()
+        self.cluster.driver.kill()
+        self.cluster.driver.start()
 
     def _kill_driver_twice(self) -> None:
         self._kill_driver()
@@ -74,18 +74,18 @@ class Torment:
         self._kill_driver()
 
     def _kill_agent(self) -> None:
-        self.stage.node.kill()
+        self.cluster.node.kill()
         if self.dice.random() < 0.3:
             time.sleep(self.dice.random())
-        self.stage.node.start()
+        self.cluster.node.start()
 
     def _kill_server(self) -> None:
-        self.stage.server.kill()
+        self.cluster.server.kill()
         time.sleep(self.dice.random() * 0.3)
-        self.stage.server.start()
+        self.cluster.server.start()
 
     def _kill_both(self) -> None:
-        both: list[ForkedCpuDriver | ForkedNode] = [self.stage.driver, self.stage.node]
+        both: list[ForkedCpuDriver | ForkedNode] = [self.cluster.driver, self.cluster.node]
         self.dice.shuffle(both)
         for each in both:
             each.kill()
@@ -93,46 +93,46 @@ class Torment:
             each.start()
 
     def _kill_all(self) -> None:
-        stage = self.stage
-        for each in (stage.driver, stage.node, stage.server):
+        cluster = self.cluster
+        for each in (cluster.driver, cluster.node, cluster.server):
             each.kill()
-        stage.server.start()
-        stage.driver.start()
-        stage.node.start()
+        cluster.server.start()
+        cluster.driver.start()
+        cluster.node.start()
 
     def _lose_files(self) -> None:
-        self.stage.driver.kill()
+        self.cluster.driver.kill()
         self._delete()
-        self.stage.driver.start()
-        self.stage.driver.await_text("plimsoll.driver started")
+        self.cluster.driver.start()
+        self.cluster.driver.await_text("plimsoll.driver started")
 
     def _lose_files_alive(self) -> None:
         """The driver must find out by itself."""
-        stage = self.stage
-        stage.driver.await_text("plimsoll.driver started")
-        before = Counter(stage.files())
+        cluster = self.cluster
+        cluster.driver.await_text("plimsoll.driver started")
+        before = Counter(cluster.files())
         self._delete()
         deadline = time.monotonic() + 20
         while offline_allocated := [
-            uid for uid in before - Counter(stage.files()) if uid in stage.recorded()
+            uid for uid in before - Counter(cluster.files()) if uid in cluster.recorded()
         ]:
             assert time.monotonic() < deadline, f"files of {offline_allocated} did not come back"
             time.sleep(0.1)
 
     def _delete(self) -> None:
-        for path in self.stage.cdi.glob("*"):
+        for path in self.cluster.cdi.glob("*"):
             if self.dice.random() < 0.7:
                 path.unlink(missing_ok=True)
 
     def _damage_record(self) -> None:
-        stage = self.stage
-        stage.driver.await_text("plimsoll.driver started")  # with files for all that is on record
-        stage.driver.kill()
-        path = stage.record
+        cluster = self.cluster
+        cluster.driver.await_text("plimsoll.driver started")  # with files for all that is on record
+        cluster.driver.kill()
+        path = cluster.record
         if path.exists():
             _damage(path, self.dice)
-        stage.driver.start()
-        stage.driver.await_text("plimsoll.driver started")
+        cluster.driver.start()
+        cluster.driver.await_text("plimsoll.driver started")
 
     def _await_write(self) -> None:
         """Until the driver writes a record or a file, and then a moment more or less."""
@@ -143,9 +143,9 @@ class Torment:
         time.sleep(self.dice.choice((0.0, 0.0, 0.001, 0.004, 0.02)))
 
     def _written(self) -> tuple[object, ...]:
-        record = self.stage.record
+        record = self.cluster.record
         found: list[object] = []
-        for path in (record, record.with_name(f".{record.name}.tmp"), self.stage.cdi):
+        for path in (record, record.with_name(f".{record.name}.tmp"), self.cluster.cdi):
             try:
                 stat = os.stat(path)
                 found.append((stat.st_ino, stat.st_mtime_ns))

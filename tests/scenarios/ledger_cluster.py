@@ -18,7 +18,7 @@ RESOURCE = "resource.k8s.io/v1"
 _SECONDS = 10.0
 
 
-class BookedCluster(LocalCluster):
+class LedgerCluster(LocalCluster):
     """Objects in few words; pods are waited for, and the ledger is asked, not computed."""
 
     def __init__(self) -> None:
@@ -77,12 +77,12 @@ class BookedCluster(LocalCluster):
     def refused(self, name: str) -> str:
         """Why a pod has no node."""
 
-        def is_told(pod: Tree) -> bool:
+        def has_condition(pod: Tree) -> bool:
             return any(
                 c["type"] == "PodScheduled" and c["status"] == "False" for c in pod["status"]["conditions"]
             )
 
-        tree = self.wait_for("pods", name, NS, is_told)
+        tree = self.wait_for("pods", name, NS, has_condition)
         assert "nodeName" not in tree["spec"]
         return next(str(c["message"]) for c in tree["status"]["conditions"] if c["type"] == "PodScheduled")
 

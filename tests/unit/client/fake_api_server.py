@@ -19,7 +19,7 @@ from plimsoll.errors import InputError, UnreachableError
 Tree = dict[str, Any]
 
 
-class World:
+class FakeApiServer:
     """One collection of one kind in one namespace, as a Transport."""
 
     def __init__(self) -> None:
@@ -48,14 +48,14 @@ class World:
         metadata = {"name": name, "namespace": "ns", "uid": uid, "resourceVersion": str(self.revision)}
         tree = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": metadata, "data": {"v": value}}
         self.objects[name] = tree
-        self._tell("MODIFIED" if known else "ADDED", tree)
+        self._emit("MODIFIED" if known else "ADDED", tree)
 
     def remove(self, name: str) -> None:
         known = self.objects.pop(name, None)
         if known is not None:
             self.revision += 1
             metadata = {**known["metadata"], "resourceVersion": str(self.revision)}
-            self._tell("DELETED", {**known, "metadata": metadata})
+            self._emit("DELETED", {**known, "metadata": metadata})
 
     def forget(self) -> None:
         """The history is gone: nobody can resume from before now."""
@@ -82,7 +82,7 @@ class World:
         self._stalled = False
         self._wake()
 
-    def _tell(self, kind: str, tree: Tree) -> None:
+    def _emit(self, kind: str, tree: Tree) -> None:
         self.history.append((self.revision, kind, tree))
         self._wake()
 

@@ -74,7 +74,7 @@ def cdi_of(driver: str, uid: str) -> str:
 
 
 @dataclass
-class World:
+class FakeDrivers:
     """Drivers that remember what they hold. `hook` is called before and after every call of a driver."""
 
     claims: dict[str, ResourceClaim] = field(default_factory=dict)

@@ -17,7 +17,7 @@ from tests.chaos.scheduler_faults.servers import Server, token_of
 
 
 @dataclass
-class Stage:
+class ChaosCluster:
     """One cluster under test; `client` reaches the server without faults."""
 
     server: Server
@@ -28,13 +28,13 @@ class Stage:
 
 
 @asynccontextmanager
-async def open_stage(
+async def open_cluster(
     server: Server,
     folder: Path,
     prepare: Callable[[Client], Awaitable[None]],
     *,
     running: tuple[str, ...] = NAMES,
-) -> AsyncIterator[Stage]:
+) -> AsyncIterator[ChaosCluster]:
     """Create the objects of a cluster, then observe it and start the schedulers."""
     config = server.config()
     async with AsyncExitStack() as stack:
@@ -49,7 +49,7 @@ async def open_stage(
         replicas = await stack.enter_async_context(
             run_replicas(folder, config, proxy, client, running=running)
         )
-        yield Stage(server, client, proxy, replicas, observer)
+        yield ChaosCluster(server, client, proxy, replicas, observer)
         if observing.done():
             observing.result()
 
