@@ -80,12 +80,12 @@ def measure(scenario: str, nodes: int, pods: int) -> None:
         cluster_state.set(claim)
         cluster_state.set(pod)
     subject = cluster_state.pod("w-0", NAMESPACE)
-    first, told = timed(lambda: explain_pod(cluster_state, subject))
+    first, explanation = timed(lambda: explain_pod(cluster_state, subject))
     again, _ = timed(lambda: explain_pod(cluster_state, subject))
     listed, lines = timed(lambda: summarize_pending(cluster_state))
     print(
         f"{scenario:18} nodes {nodes:5}  first {first:.2f} s  again {again:.2f} s"
-        f"  lines {len([*told.lines(PLAIN)]):2}  {len(lines)} pending in {listed:.2f} s"
+        f"  lines {len([*explanation.lines(PLAIN)]):2}  {len(lines)} pending in {listed:.2f} s"
     )
 
 

@@ -108,11 +108,11 @@ def ask(words: list[str], path: Path, limit: float) -> str:
     assert process.stdout is not None
     killer = threading.Timer(limit, process.kill)
     killer.start()
-    told = process.stdout.read().decode(errors="replace")
+    output = process.stdout.read().decode(errors="replace")
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     killer.cancel()
-    first = told.partition("\n")[0].replace(str(path.parent) + "/", "")
+    first = output.partition("\n")[0].replace(str(path.parent) + "/", "")
     return (
         f"{path.name:20} {path.stat().st_size / 1e6:7.2f} MB {time.monotonic() - began:6.1f} s "
         f"{usage.ru_utime + usage.ru_stime:6.1f} s CPU {usage.ru_maxrss // 1024:6} MiB "

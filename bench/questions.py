@@ -47,33 +47,33 @@ NEW: dict[str, Any] = {
 }
 
 
-def told(report: Report) -> int:
+def line_count(report: Report) -> int:
     """An answer is there once its lines are."""
     return len(list(report.lines(PLAIN)))
 
 
 def questions() -> dict[str, Callable[[ClusterState], Any]]:
     def explain_one(cluster_state: ClusterState) -> int:
-        return told(explain_pod(cluster_state, cluster_state.pod("waiting-0000", "work")))
+        return line_count(explain_pod(cluster_state, cluster_state.pod("waiting-0000", "work")))
 
     def add_pods(cluster_state: ClusterState) -> int:
         pod = codec.convert(NEW, Pod)
         plan = WhatifPlan(add=(pod,), replicas=NEW_PODS, namespace="work")
-        return told(
+        return line_count(
             run_whatif(cluster_state, plan, lent=True)
         )  # as the dashboard does; else books are made anew
 
     def view(what: str) -> Callable[[ClusterState], int]:
-        return lambda cluster_state: told(top(cluster_state, what, limit=20))
+        return lambda cluster_state: line_count(top(cluster_state, what, limit=20))
 
     views = ("nodes", "pods", "claims", "devices", "pools", "namespaces")
     return {
         **{f"top {each}": view(each) for each in views},
         "explain one pod": explain_one,
-        "explain all that wait": lambda cluster_state: told(explain_pending(cluster_state)),
+        "explain all that wait": lambda cluster_state: line_count(explain_pending(cluster_state)),
         f"whatif, {NEW_PODS} pods more": add_pods,
-        "audit": lambda cluster_state: told(audit(cluster_state, now=0.0, live=True)),
-        "policies": lambda cluster_state: told(compare_policies(cluster_state, limit=10)),
+        "audit": lambda cluster_state: line_count(audit(cluster_state, now=0.0, live=True)),
+        "policies": lambda cluster_state: line_count(compare_policies(cluster_state, limit=10)),
         "dashboard /api/nodes": lambda cluster_state: asyncio.run(
             DashboardService(cluster_state, patience=300.0).nodes()
         ),

@@ -138,7 +138,7 @@ def pod_tree(name: str, kind: str, claim: str = "") -> Tree:
 
 
 @dataclass
-class Flow:
+class PodFlow:
     """Pods that come, and some that go again."""
 
     client: Client

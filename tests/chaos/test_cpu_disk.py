@@ -30,7 +30,7 @@ from plimsoll.drivers.plugin import ClaimError
 from plimsoll.errors import ConfigError
 from plimsoll.up.local_cluster import LocalCluster
 from tests.unit.drivers.cpu.machines import make_machine, write_sysfs
-from tests.unit.drivers.cpu.state.fixtures import Asked, Desk, make_claim, uid_of
+from tests.unit.drivers.cpu.state.fixtures import AllocationSpec, CPUStateFixture, make_claim, uid_of
 from tests.unit.drivers.cpu.test_driver import CLASS, MACHINE, DriverHarness, pod, template, until
 
 NOBODY_UID = 65534
@@ -202,29 +202,32 @@ def test_directories_of_others() -> None:
     root = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
     try:
         root.chmod(0o755)
-        desk = Desk(root, make_machine(numa=2, cores=4))
-        state = desk.open()
-        first, second = make_claim(1, Asked("cpudevnuma000", "2")), make_claim(2, Asked("cpudevnuma000", "1"))
+        fixture = CPUStateFixture(root, make_machine(numa=2, cores=4))
+        state = fixture.open()
+        first, second = (
+            make_claim(1, AllocationSpec("cpudevnuma000", "2")),
+            make_claim(2, AllocationSpec("cpudevnuma000", "1")),
+        )
         held = state.prepare(first)
         assert isinstance(held, ClaimAllocation)
         with unprivileged():
             answer = state.prepare(second)
             assert isinstance(answer, ClaimError)
             assert "Permission denied" in answer.message
-            assert str(desk.settings.checkpoint_path) in answer.message
+            assert str(fixture.settings.checkpoint_path) in answer.message
             kept = state.release(first.ref)
             assert isinstance(kept, ClaimError)
             assert "Permission denied" in kept.message
             assert state.allocations == {uid_of(1): held}
             # Whoever cannot read the record says so, and does not think that there is none.
-            other = desk.open()
+            other = fixture.open()
             assert any("Permission denied" in finding.what for finding in other.findings)
             assert isinstance(other.prepare(second), ClaimError)
             with pytest.raises(
                 ConfigError, match=r"plugins/dra\.cpu: cannot be used: Permission denied; give"
             ):
-                asyncio.run(run_process(desk.settings))
-        assert desk.open().allocations == state.allocations
+                asyncio.run(run_process(fixture.settings))
+        assert fixture.open().allocations == state.allocations
         assert isinstance(state.prepare(second), ClaimAllocation)
         assert state.release(first.ref) is None
     finally:

@@ -23,7 +23,7 @@ from plimsoll.node.plugins import PluginManager
 from plimsoll.up.local_cluster import LocalCluster
 from tests.chaos.forked_node import ForkedCpuDriver
 from tests.unit.drivers.cpu.machines import make_machine, write_sysfs
-from tests.unit.drivers.cpu.stateful.runtime import Age, Runtime
+from tests.unit.drivers.cpu.stateful.runtime import Runtime, RuntimeVersion
 
 NODE = "large"
 CLAIMS, CONTAINERS, HELD = 2000, 200, 40
@@ -49,7 +49,7 @@ class Soak:
         self.cdi = root / "cdi"
         self.cluster = cluster
         self.every = set(topology.all)
-        self.runtime = Quick(root / "nri.sock", Age.NEW, lambda: self.every)
+        self.runtime = Quick(root / "nri.sock", RuntimeVersion.NEW, lambda: self.every)
         self.plugins = PluginManager(Layout(root / "node"))
         self.driver = ForkedCpuDriver(
             folder,

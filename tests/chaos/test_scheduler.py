@@ -16,7 +16,7 @@ import pytest
 from plimsoll.client import Client
 from tests.chaos.forked_scheduler import ForkedScheduler
 from tests.chaos.forked_server import ForkedServer
-from tests.chaos.scheduler_load import Flow, count_pods, furnish, settle
+from tests.chaos.scheduler_load import PodFlow, count_pods, furnish, settle
 
 
 @pytest.fixture
@@ -50,29 +50,29 @@ async def torment(
     dice = Random(seed)
     async with Client.connect(server.config()) as client:
         await furnish(client, nodes)
-        flow = Flow(client, dice)
+        pod_flow = PodFlow(client, dice)
         for number in range(kills):
-            work = asyncio.create_task(_work(flow, pods // kills))
+            work = asyncio.create_task(_work(pod_flow, pods // kills))
             await asyncio.sleep(dice.random() * dice.choice((0.1, 0.5, 1.5)))
             victims = dice.choice(("scheduler", "scheduler", "server", "both")) if number else "scheduler"
             await asyncio.to_thread(_kill, server, scheduler, victims, dice)
             await work
-        await flow.create(max(pods - flow.made, 0))
+        await pod_flow.create(max(pods - pod_flow.made, 0))
         problems = await settle(client, patience)
         assert not problems, "\n".join(problems[:20])
         counts = await count_pods(client)
-        assert counts["bound"] > flow.made // 3
-        assert flow.deleted > pods // 10
+        assert counts["bound"] > pod_flow.made // 3
+        assert pod_flow.deleted > pods // 10
         # What those that wait live on: everything goes, and all that can have its turn.
-        await flow.delete(counts["bound"] // 2)
+        await pod_flow.delete(counts["bound"] // 2)
         problems = await settle(client, patience)
         assert not problems, "\n".join(problems[:20])
         assert scheduler.is_running()
 
 
-async def _work(flow: Flow, pods: int) -> None:
-    await flow.create(pods)
-    await flow.delete(pods // 5 + 1)
+async def _work(pod_flow: PodFlow, pods: int) -> None:
+    await pod_flow.create(pods)
+    await pod_flow.delete(pods // 5 + 1)
 
 
 def _kill(server: ForkedServer, scheduler: ForkedScheduler, victims: str, dice: Random) -> None:

@@ -206,9 +206,9 @@ def test_the_account_of_the_manifests_can_be_a_driver_and_nothing_else(
             assert not answer.error
             (device,) = answer.devices
             assert f"dra.k8s.io/cpu=claim-{made['metadata']['uid']}" in device.cdi_device_ids
-            (told,) = await until(lambda: devices_of(admin, "c"))
-            assert (told["shareID"], told["data"]) == (SHARE, {"cpuset": "0-1", "numaNodes": "0"})
-            assert [each["reason"] for each in told["conditions"]] == ["Pinned"]
+            (listed,) = await until(lambda: devices_of(admin, "c"))
+            assert (listed["shareID"], listed["data"]) == (SHARE, {"cpuset": "0-1", "numaNodes": "0"})
+            assert [each["reason"] for each in listed["conditions"]] == ["Pinned"]
             assert not (await prepare(settings, made, "Unprepare")).error
 
             async def silent() -> bool:

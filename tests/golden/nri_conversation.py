@@ -13,7 +13,7 @@ from typing import Any
 from plimsoll.drivers.cpu.pinning.nri import NriEnforcer
 from plimsoll.protocols.messages import nri
 from plimsoll.protocols.nri.names import NRI_VERSION
-from tests.unit.drivers.cpu.pinning.builders import Book, env, hold, machine, settings
+from tests.unit.drivers.cpu.pinning.builders import FakeCPUState, env, hold, machine, settings
 from tests.unit.drivers.cpu.pinning.runtimes import Scripted, container, folder, sandbox
 
 RECORDING = Path(__file__).with_name("nri_conversation.json")
@@ -54,7 +54,7 @@ async def run_conversation(runtime_info: dict[str, str]) -> list[tuple[str, str]
     a, b = hold("0a", "0-1"), hold("0b", "x=2;y=3", include_shared=True)
     async with folder() as path:
         runtime = RecordingRuntime(path / "s", **runtime_info)
-        book = Book(machine(8), a)
+        book = FakeCPUState(machine(8), a)
         enforcer = NriEnforcer(
             book, lambda: book.topology, settings(path, mems=True, lift_quota=True), socket=runtime.path
         )

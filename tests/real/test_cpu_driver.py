@@ -132,8 +132,8 @@ def test_the_kubelet_reports_of_devices_and_their_health(harness: DriverHarness)
         async with harness.session() as session:
             await session.run(pinned())
             claim, result = await session.claim("pinned")
-            (told,) = [each for each in await listed(harness.node.root) if each.name == "pinned"]
-            parts = {each.name: list(each.dynamic_resources) for each in told.containers}
+            (reported,) = [each for each in await listed(harness.node.root) if each.name == "pinned"]
+            parts = {each.name: list(each.dynamic_resources) for each in reported.containers}
             assert parts["side"] == []
             (resource,) = parts["app"]
             assert (resource.claim_namespace, resource.claim_name) == ("default", claim["metadata"]["name"])
@@ -168,9 +168,9 @@ def test_containers_read_about_their_devices(harness: DriverHarness) -> None:
             (process, *_) = await session.processes("pinned", "app")
             ref = ClaimRef("default", claim["metadata"]["name"], claim["metadata"]["uid"])
             path = container_path("dra.cpu", ref, "cpu", "cpus")
-            told = json.loads(Path(f"/proc/{process}/root{path}").read_text())
-            assert told["metadata"]["uid"] == ref.uid
-            (request,) = told["requests"]
+            reported = json.loads(Path(f"/proc/{process}/root{path}").read_text())
+            assert reported["metadata"]["uid"] == ref.uid
+            (request,) = reported["requests"]
             (device,) = request["devices"]
             place = (device["driver"], device["pool"], device["name"])
             assert place == ("dra.cpu", result["pool"], result["device"])
@@ -413,10 +413,10 @@ def test_cpus_that_go_make_the_device_unhealthy(harness: DriverHarness, tmp_path
             for now, wanted in ((switch_off(machine, one), "Unhealthy"), (machine, "Healthy")):
                 write_sysfs(now, tmp_path)
 
-                async def told(wanted: str = wanted) -> bool:
+                async def reported(wanted: str = wanted) -> bool:
                     return await health(session) == wanted
 
-                await until(told, lambda: "the health of the device is not in the pod's status")
+                await until(reported, lambda: "the health of the device is not in the pod's status")
 
     asyncio.run(scenario())
 

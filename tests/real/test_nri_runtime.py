@@ -16,7 +16,7 @@ import pytest
 
 from plimsoll.drivers.cpu.pinning.nri import NriEnforcer
 from tests.real.programs import ASSETS, missing
-from tests.unit.drivers.cpu.pinning.builders import Book, hold, machine, settings, until
+from tests.unit.drivers.cpu.pinning.builders import FakeCPUState, hold, machine, settings, until
 from tests.unit.drivers.cpu.pinning.runtimes import folder
 
 PROGRAM = "nri-runtime"
@@ -72,7 +72,7 @@ async def go_runtime(path: Path, pods: int) -> AsyncIterator[GoRuntime]:
 def test_a_go_runtime_and_the_driver_understand_each_other() -> None:
     async def scenario() -> None:
         async with folder() as path:
-            book = Book(machine(4), hold("a", "0-1"))
+            book = FakeCPUState(machine(4), hold("a", "0-1"))
             enforcer = NriEnforcer(
                 book, lambda: book.topology, settings(path), socket=path / "s", shortest=0.01, longest=0.1
             )

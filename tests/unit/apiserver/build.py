@@ -24,7 +24,7 @@ ADMIN = User("admin", groups=(MASTERS,))
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
-class Bench:
+class ApiHarness:
     """One API under test."""
 
     def __init__(self, gates: Gates | None = None) -> None:
@@ -85,16 +85,16 @@ def refused(attempt: Callable[[], object]) -> int:
     return 0
 
 
-def run(scenario: Callable[[Bench], Awaitable[T]], gates: Gates | None = None) -> T:
+def run(scenario: Callable[[ApiHarness], Awaitable[T]], gates: Gates | None = None) -> T:
     """Play a story on a fresh API with the usual namespaces."""
 
     async def play() -> T:
-        bench = Bench(gates)
-        await bootstrap(bench.client)
+        harness = ApiHarness(gates)
+        await bootstrap(harness.client)
         try:
-            return await scenario(bench)
+            return await scenario(harness)
         finally:
-            await bench.store.close()
+            await harness.store.close()
 
     return asyncio.run(play())
 

@@ -8,22 +8,22 @@ from typing import Any
 import pytest
 
 from plimsoll.apiserver.auth.users import User, driver_user
-from tests.unit.apiserver.build import MAPS, PODS, Bench, config_map, pod, run
+from tests.unit.apiserver.build import MAPS, PODS, ApiHarness, config_map, pod, run
 
 MERGE = "application/merge-patch+json"
 
 
 def test_create_fills_in_what_the_server_knows() -> None:
-    async def scenario(bench: Bench) -> None:
-        code, made = await bench.request("POST", PODS, pod())
+    async def scenario(harness: ApiHarness) -> None:
+        code, made = await harness.request("POST", PODS, pod())
         assert code == 201
         assert made["metadata"]["creationTimestamp"] == "2026-01-02T03:04:05Z"
         assert made["metadata"]["uid"]
         assert made["metadata"]["namespace"] == "default"
-        assert int(made["metadata"]["resourceVersion"]) == bench.store.revision
+        assert int(made["metadata"]["resourceVersion"]) == harness.store.revision
         assert made["status"]["phase"] == "Pending"
-        assert (await bench.request("GET", f"{PODS}/p"))[1] == made
-        code, status = await bench.request("POST", PODS, pod())
+        assert (await harness.request("GET", f"{PODS}/p"))[1] == made
+        code, status = await harness.request("POST", PODS, pod())
         assert (code, status["reason"]) == (409, "AlreadyExists")
         assert status["message"] == 'pods "p" already exists'
 
@@ -31,12 +31,12 @@ def test_create_fills_in_what_the_server_knows() -> None:
 
 
 def test_generated_names_are_new_and_keep_their_prefix() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(harness: ApiHarness) -> None:
         names = set()
         for _ in range(50):
             tree = config_map()
             tree["metadata"] = {"generateName": "x" * 100}
-            code, made = await bench.request("POST", MAPS, tree)
+            code, made = await harness.request("POST", MAPS, tree)
             assert code == 201
             names.add(made["metadata"]["name"])
         assert len(names) == 50
@@ -60,141 +60,141 @@ def test_generated_names_are_new_and_keep_their_prefix() -> None:
     ],
 )
 def test_objects_that_cannot_be(change: dict[str, Any], code: int) -> None:
-    async def scenario(bench: Bench) -> None:
-        found, status = await bench.request("POST", PODS, {**pod(), **change})
+    async def scenario(harness: ApiHarness) -> None:
+        found, status = await harness.request("POST", PODS, {**pod(), **change})
         assert (found, status["kind"], status["code"]) == (code, "Status", code)
 
     run(scenario)
 
 
 def test_objects_need_a_namespace_that_lives() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(harness: ApiHarness) -> None:
         path = "/api/v1/namespaces/gone/configmaps"
-        code, status = await bench.request("POST", path, config_map())
+        code, status = await harness.request("POST", path, config_map())
         assert (code, status["message"]) == (404, 'namespaces "gone" not found')
-        await bench.request("POST", "/api/v1/namespaces", {"metadata": {"name": "gone"}})
-        assert (await bench.request("POST", path, config_map()))[0] == 201
-        code, namespace = await bench.request("DELETE", "/api/v1/namespaces/gone")
+        await harness.request("POST", "/api/v1/namespaces", {"metadata": {"name": "gone"}})
+        assert (await harness.request("POST", path, config_map()))[0] == 201
+        code, namespace = await harness.request("DELETE", "/api/v1/namespaces/gone")
         assert (code, namespace["status"]["phase"]) == (200, "Terminating")
-        assert (await bench.request("POST", path, config_map("d")))[0] == 403
+        assert (await harness.request("POST", path, config_map("d")))[0] == 403
 
     run(scenario)
 
 
 def test_updates_meet_conflicts() -> None:
-    async def scenario(bench: Bench) -> None:
-        _, made = await bench.request("POST", MAPS, config_map())
+    async def scenario(harness: ApiHarness) -> None:
+        _, made = await harness.request("POST", MAPS, config_map())
         changed = {**made, "data": {"a": "2"}}
-        code, second = await bench.request("PUT", f"{MAPS}/c", changed)
+        code, second = await harness.request("PUT", f"{MAPS}/c", changed)
         assert (code, second["data"]) == (200, {"a": "2"})
-        code, status = await bench.request("PUT", f"{MAPS}/c", changed)
+        code, status = await harness.request("PUT", f"{MAPS}/c", changed)
         assert (code, status["reason"]) == (409, "Conflict")
         assert status["message"].startswith('Operation cannot be fulfilled on configmaps "c"')
         other = {**second, "metadata": {**second["metadata"], "uid": "another"}}
-        assert (await bench.request("PUT", f"{MAPS}/c", other))[0] == 409
-        assert (await bench.request("PUT", f"{MAPS}/d", config_map("d")))[0] == 404
-        assert (await bench.request("PUT", f"{MAPS}/c", config_map("d")))[0] == 400
-        code, free = await bench.request("PUT", f"{MAPS}/c", config_map())
+        assert (await harness.request("PUT", f"{MAPS}/c", other))[0] == 409
+        assert (await harness.request("PUT", f"{MAPS}/d", config_map("d")))[0] == 404
+        assert (await harness.request("PUT", f"{MAPS}/c", config_map("d")))[0] == 400
+        code, free = await harness.request("PUT", f"{MAPS}/c", config_map())
         assert (code, free["metadata"]["uid"]) == (200, made["metadata"]["uid"])
 
     run(scenario)
 
 
 def test_an_update_that_changes_nothing_makes_no_version() -> None:
-    async def scenario(bench: Bench) -> None:
-        _, made = await bench.request("POST", PODS, pod())
-        bench.now += timedelta(minutes=1)
-        revision = bench.store.revision
-        assert await bench.request("PUT", f"{PODS}/p", made) == (200, made)
-        assert await bench.request("PATCH", f"{PODS}/p", {}, content_type=MERGE) == (200, made)
-        assert bench.store.revision == revision
+    async def scenario(harness: ApiHarness) -> None:
+        _, made = await harness.request("POST", PODS, pod())
+        harness.now += timedelta(minutes=1)
+        revision = harness.store.revision
+        assert await harness.request("PUT", f"{PODS}/p", made) == (200, made)
+        assert await harness.request("PATCH", f"{PODS}/p", {}, content_type=MERGE) == (200, made)
+        assert harness.store.revision == revision
 
     run(scenario)
 
 
 def test_status_and_spec_are_written_apart() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.request("POST", PODS, pod())
+    async def scenario(harness: ApiHarness) -> None:
+        await harness.request("POST", PODS, pod())
         body = {"status": {"phase": "Running"}, "metadata": {"labels": {"x": "y"}}}
-        code, after = await bench.request("PATCH", f"{PODS}/p", body, content_type=MERGE)
+        code, after = await harness.request("PATCH", f"{PODS}/p", body, content_type=MERGE)
         assert (code, after["status"]["phase"], after["metadata"]["labels"]["x"]) == (200, "Pending", "y")
         body = {"status": {"phase": "Running"}, "metadata": {"labels": {"x": "z"}}}
-        code, after = await bench.request("PATCH", f"{PODS}/p/status", body, content_type=MERGE)
+        code, after = await harness.request("PATCH", f"{PODS}/p/status", body, content_type=MERGE)
         assert (code, after["status"]["phase"]) == (200, "Running")
 
     run(scenario)
 
 
 def test_dry_runs_leave_nothing_behind() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(harness: ApiHarness) -> None:
         dry = [("dryRun", "All")]
-        revision = bench.store.revision
-        code, made = await bench.request("POST", PODS, pod(), query=dry)
+        revision = harness.store.revision
+        code, made = await harness.request("POST", PODS, pod(), query=dry)
         assert (code, made["status"]["phase"]) == (201, "Pending")
-        assert bench.store.revision == revision
-        await bench.request("POST", PODS, pod())
-        revision = bench.store.revision
+        assert harness.store.revision == revision
+        await harness.request("POST", PODS, pod())
+        revision = harness.store.revision
         patch = {"metadata": {"labels": {"x": "y"}}}
-        code, after = await bench.request("PATCH", f"{PODS}/p", patch, query=dry, content_type=MERGE)
+        code, after = await harness.request("PATCH", f"{PODS}/p", patch, query=dry, content_type=MERGE)
         assert (code, after["metadata"]["labels"]["x"]) == (200, "y")
-        assert (await bench.request("DELETE", f"{PODS}/p", query=dry))[0] == 200
-        assert (await bench.request("DELETE", PODS, query=dry))[0] == 200
-        assert bench.store.revision == revision
+        assert (await harness.request("DELETE", f"{PODS}/p", query=dry))[0] == 200
+        assert (await harness.request("DELETE", PODS, query=dry))[0] == 200
+        assert harness.store.revision == revision
 
     run(scenario)
 
 
 def test_unknown_fields_are_kept_told_or_refused_as_asked() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(harness: ApiHarness) -> None:
         tree = {**config_map(), "colour": "red"}
         strict = [("fieldValidation", "Strict")]
-        code, status = await bench.request("POST", MAPS, tree, query=strict)
+        code, status = await harness.request("POST", MAPS, tree, query=strict)
         assert code == 400
         assert status["message"].endswith('strict decoding error: unknown field "colour"')
-        code, made = await bench.request("POST", MAPS, tree)
+        code, made = await harness.request("POST", MAPS, tree)
         assert (code, made["colour"]) == (201, "red")
 
     run(scenario)
 
 
 def test_lists_are_selected_ordered_and_paged() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(harness: ApiHarness) -> None:
         for name in ("b", "a", "d", "c"):
-            await bench.request("POST", PODS, pod(name))
-        code, listed = await bench.request("GET", PODS)
+            await harness.request("POST", PODS, pod(name))
+        code, listed = await harness.request("GET", PODS)
         names = [item["metadata"]["name"] for item in listed["items"]]
         assert (code, listed["kind"], names) == (200, "PodList", ["a", "b", "c", "d"])
-        _, listed = await bench.request("GET", "/api/v1/pods", query=[("labelSelector", "app in (a,c)")])
+        _, listed = await harness.request("GET", "/api/v1/pods", query=[("labelSelector", "app in (a,c)")])
         assert [item["metadata"]["name"] for item in listed["items"]] == ["a", "c"]
-        _, listed = await bench.request("GET", PODS, query=[("fieldSelector", "metadata.name!=a")])
+        _, listed = await harness.request("GET", PODS, query=[("fieldSelector", "metadata.name!=a")])
         assert len(listed["items"]) == 3
-        assert (await bench.request("GET", PODS, query=[("fieldSelector", "spec.x=a")]))[0] == 400
-        _, first = await bench.request("GET", PODS, query=[("limit", "3")])
+        assert (await harness.request("GET", PODS, query=[("fieldSelector", "spec.x=a")]))[0] == 400
+        _, first = await harness.request("GET", PODS, query=[("limit", "3")])
         assert (len(first["items"]), first["metadata"]["remainingItemCount"]) == (3, 1)
-        await bench.request("POST", PODS, pod("e"))
-        await bench.request("DELETE", f"{PODS}/d")
+        await harness.request("POST", PODS, pod("e"))
+        await harness.request("DELETE", f"{PODS}/d")
         token = first["metadata"]["continue"]
-        _, second = await bench.request("GET", PODS, query=[("limit", "3"), ("continue", token)])
+        _, second = await harness.request("GET", PODS, query=[("limit", "3"), ("continue", token)])
         assert [item["metadata"]["name"] for item in second["items"]] == ["d"]
         assert second["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
-        assert (await bench.request("GET", PODS, query=[("continue", "bad")]))[0] == 400
+        assert (await harness.request("GET", PODS, query=[("continue", "bad")]))[0] == 400
         future = [("resourceVersion", "999999"), ("resourceVersionMatch", "NotOlderThan")]
-        assert (await bench.request("GET", PODS, query=future))[0] == 504
+        assert (await harness.request("GET", PODS, query=future))[0] == 504
 
     run(scenario)
 
 
 def test_watches_tell_what_starts_and_stops_matching() -> None:
-    async def scenario(bench: Bench) -> None:
-        since = str(bench.store.revision)
-        await bench.request("POST", PODS, pod("a"))
+    async def scenario(harness: ApiHarness) -> None:
+        since = str(harness.store.revision)
+        await harness.request("POST", PODS, pod("a"))
         for value in ("x", "y"):
             patch = {"metadata": {"labels": {"app": value}}}
-            await bench.request("PATCH", f"{PODS}/a", patch, content_type=MERGE)
-        await bench.request("DELETE", f"{PODS}/a")
-        everything = await bench.watch(PODS, 4, resourceVersion=since)
+            await harness.request("PATCH", f"{PODS}/a", patch, content_type=MERGE)
+        await harness.request("DELETE", f"{PODS}/a")
+        everything = await harness.watch(PODS, 4, resourceVersion=since)
         assert [event["type"] for event in everything] == ["ADDED", "MODIFIED", "MODIFIED", "DELETED"]
-        selected = await bench.watch(PODS, 2, resourceVersion=since, labelSelector="app=x")
+        selected = await harness.watch(PODS, 2, resourceVersion=since, labelSelector="app=x")
         assert [event["type"] for event in selected] == ["ADDED", "DELETED"]
         assert selected[1]["object"]["metadata"]["labels"]["app"] == "x"
         versions = [event["object"]["metadata"]["resourceVersion"] for event in selected]
@@ -204,17 +204,17 @@ def test_watches_tell_what_starts_and_stops_matching() -> None:
 
 
 def test_a_watch_may_begin_with_the_state() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(harness: ApiHarness) -> None:
         for name in ("a", "b"):
-            await bench.request("POST", PODS, pod(name))
-        events = await bench.watch(PODS, 2)
+            await harness.request("POST", PODS, pod(name))
+        events = await harness.watch(PODS, 2)
         assert [event["object"]["metadata"]["name"] for event in events] == ["a", "b"]
-        events = await bench.watch(
+        events = await harness.watch(
             PODS, 3, sendInitialEvents="true", resourceVersionMatch="NotOlderThan", allowWatchBookmarks="true"
         )
         assert [event["type"] for event in events] == ["ADDED", "ADDED", "BOOKMARK"]
         assert events[2]["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
-        (event,) = await bench.watch(
+        (event,) = await harness.watch(
             PODS, 1, resourceVersion="1", timeoutSeconds="5", fieldSelector="metadata.name=b"
         )
         assert event["object"]["metadata"]["name"] == "b"
@@ -223,103 +223,103 @@ def test_a_watch_may_begin_with_the_state() -> None:
 
 
 def test_finalizers_hold_an_object_until_they_are_gone() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.request("POST", MAPS, config_map(finalizers=["example.com/hold"]))
-        code, held = await bench.request("DELETE", f"{MAPS}/c")
+    async def scenario(harness: ApiHarness) -> None:
+        await harness.request("POST", MAPS, config_map(finalizers=["example.com/hold"]))
+        code, held = await harness.request("DELETE", f"{MAPS}/c")
         assert (code, held["metadata"]["deletionTimestamp"]) == (200, "2026-01-02T03:04:05Z")
-        again = (await bench.request("DELETE", f"{MAPS}/c"))[1]
+        again = (await harness.request("DELETE", f"{MAPS}/c"))[1]
         assert again == held
         patch = {"metadata": {"finalizers": None}}
-        assert (await bench.request("PATCH", f"{MAPS}/c", patch, content_type=MERGE))[0] == 200
-        assert (await bench.request("GET", f"{MAPS}/c"))[0] == 404
+        assert (await harness.request("PATCH", f"{MAPS}/c", patch, content_type=MERGE))[0] == 200
+        assert (await harness.request("GET", f"{MAPS}/c"))[0] == 404
 
     run(scenario)
 
 
 def test_deletion_has_preconditions_and_propagation() -> None:
-    async def scenario(bench: Bench) -> None:
-        _, made = await bench.request("POST", MAPS, config_map())
+    async def scenario(harness: ApiHarness) -> None:
+        _, made = await harness.request("POST", MAPS, config_map())
         for condition in ({"uid": "x"}, {"resourceVersion": "1"}):
-            assert (await bench.request("DELETE", f"{MAPS}/c", {"preconditions": condition}))[0] == 409
-        code, held = await bench.request("DELETE", f"{MAPS}/c", {"propagationPolicy": "Foreground"})
+            assert (await harness.request("DELETE", f"{MAPS}/c", {"preconditions": condition}))[0] == 409
+        code, held = await harness.request("DELETE", f"{MAPS}/c", {"propagationPolicy": "Foreground"})
         assert (code, held["metadata"]["finalizers"]) == (200, ["foregroundDeletion"])
-        code, status = await bench.request("DELETE", f"{MAPS}/c", {"propagationPolicy": "Background"})
+        code, status = await harness.request("DELETE", f"{MAPS}/c", {"propagationPolicy": "Background"})
         assert (code, status["status"], status["details"]["uid"]) == (200, "Success", made["metadata"]["uid"])
-        assert (await bench.request("DELETE", f"{MAPS}/c"))[0] == 404
+        assert (await harness.request("DELETE", f"{MAPS}/c"))[0] == 404
 
     run(scenario)
 
 
 def test_pods_on_a_node_end_with_grace() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.request("POST", PODS, pod(nodeName="n"))
-        code, ending = await bench.request("DELETE", f"{PODS}/p", {"gracePeriodSeconds": 7})
+    async def scenario(harness: ApiHarness) -> None:
+        await harness.request("POST", PODS, pod(nodeName="n"))
+        code, ending = await harness.request("DELETE", f"{PODS}/p", {"gracePeriodSeconds": 7})
         assert (code, ending["metadata"]["deletionGracePeriodSeconds"]) == (200, 7)
         assert ending["metadata"]["deletionTimestamp"] == "2026-01-02T03:04:12Z"
-        assert (await bench.request("GET", f"{PODS}/p"))[0] == 200
-        assert (await bench.request("DELETE", f"{PODS}/p", {"gracePeriodSeconds": 0}))[0] == 200
-        assert (await bench.request("GET", f"{PODS}/p"))[0] == 404
-        await bench.request("POST", PODS, pod("q"))
-        await bench.request("DELETE", f"{PODS}/q")
-        assert (await bench.request("GET", f"{PODS}/q"))[0] == 404
+        assert (await harness.request("GET", f"{PODS}/p"))[0] == 200
+        assert (await harness.request("DELETE", f"{PODS}/p", {"gracePeriodSeconds": 0}))[0] == 200
+        assert (await harness.request("GET", f"{PODS}/p"))[0] == 404
+        await harness.request("POST", PODS, pod("q"))
+        await harness.request("DELETE", f"{PODS}/q")
+        assert (await harness.request("GET", f"{PODS}/q"))[0] == 404
 
     run(scenario)
 
 
 def test_a_collection_is_deleted_by_selector() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(harness: ApiHarness) -> None:
         for name in "abc":
-            await bench.request("POST", MAPS, config_map(name, labels={"keep": str(name == "b")}))
-        code, listed = await bench.request("DELETE", MAPS, query=[("labelSelector", "keep=False")])
+            await harness.request("POST", MAPS, config_map(name, labels={"keep": str(name == "b")}))
+        code, listed = await harness.request("DELETE", MAPS, query=[("labelSelector", "keep=False")])
         assert (code, len(listed["items"])) == (200, 2)
-        _, left = await bench.request("GET", MAPS)
+        _, left = await harness.request("GET", MAPS)
         assert [item["metadata"]["name"] for item in left["items"]] == ["b"]
 
     run(scenario)
 
 
 def test_pods_are_bound_once() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.request("POST", PODS, pod())
+    async def scenario(harness: ApiHarness) -> None:
+        await harness.request("POST", PODS, pod())
         binding = {"apiVersion": "v1", "kind": "Binding", "target": {"kind": "Node", "name": "n1"}}
-        assert (await bench.request("POST", f"{PODS}/p/binding", {**binding, "metadata": {"name": "p"}}))[
+        assert (await harness.request("POST", f"{PODS}/p/binding", {**binding, "metadata": {"name": "p"}}))[
             0
         ] == 201
-        _, bound = await bench.request("GET", f"{PODS}/p")
+        _, bound = await harness.request("GET", f"{PODS}/p")
         assert bound["spec"]["nodeName"] == "n1"
         assert bound["status"]["conditions"][0]["type"] == "PodScheduled"
-        code, status = await bench.request("POST", f"{PODS}/p/binding", binding)
+        code, status = await harness.request("POST", f"{PODS}/p/binding", binding)
         assert (code, status["reason"]) == (409, "Conflict")
         path = "/api/v1/namespaces/default/bindings"
-        await bench.request("POST", PODS, pod("q"))
-        assert (await bench.request("POST", path, {**binding, "metadata": {"name": "q"}}))[0] == 201
-        assert (await bench.request("POST", path, binding))[0] == 400
+        await harness.request("POST", PODS, pod("q"))
+        assert (await harness.request("POST", path, {**binding, "metadata": {"name": "q"}}))[0] == 201
+        assert (await harness.request("POST", path, binding))[0] == 400
 
     run(scenario)
 
 
 def test_evictions_respect_budgets() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.request("POST", PODS, pod(nodeName="n"))
+    async def scenario(harness: ApiHarness) -> None:
+        await harness.request("POST", PODS, pod(nodeName="n"))
         patch = {"status": {"phase": "Running"}}
-        await bench.request("PATCH", f"{PODS}/p/status", patch, content_type=MERGE)
+        await harness.request("PATCH", f"{PODS}/p/status", patch, content_type=MERGE)
         budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
         budget = {
             "metadata": {"name": "b"},
             "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "p"}}},
         }
-        await bench.request("POST", budgets, budget)
+        await harness.request("POST", budgets, budget)
         status = {"status": {"disruptionsAllowed": 0, "observedGeneration": 1, "desiredHealthy": 1}}
-        await bench.request("PATCH", f"{budgets}/b/status", status, content_type=MERGE)
+        await harness.request("PATCH", f"{budgets}/b/status", status, content_type=MERGE)
         eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
-        code, refused = await bench.request("POST", f"{PODS}/p/eviction", eviction)
+        code, refused = await harness.request("POST", f"{PODS}/p/eviction", eviction)
         assert (code, refused["reason"]) == (429, "TooManyRequests")
         status["status"]["disruptionsAllowed"] = 1
-        await bench.request("PATCH", f"{budgets}/b/status", status, content_type=MERGE)
-        assert (await bench.request("POST", f"{PODS}/p/eviction", eviction))[0] == 201
-        _, ending = await bench.request("GET", f"{PODS}/p")
+        await harness.request("PATCH", f"{budgets}/b/status", status, content_type=MERGE)
+        assert (await harness.request("POST", f"{PODS}/p/eviction", eviction))[0] == 201
+        _, ending = await harness.request("GET", f"{PODS}/p")
         assert ending["metadata"]["deletionTimestamp"]
-        _, spent = await bench.request("GET", f"{budgets}/b")
+        _, spent = await harness.request("GET", f"{budgets}/b")
         assert spent["status"]["disruptionsAllowed"] == 0
         assert list(spent["status"]["disruptedPods"]) == ["p"]
 
@@ -327,7 +327,7 @@ def test_evictions_respect_budgets() -> None:
 
 
 def test_scales_are_read_and_written() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(harness: ApiHarness) -> None:
         path = "/apis/apps/v1/namespaces/default/deployments"
         tree = {
             "metadata": {"name": "d"},
@@ -337,36 +337,36 @@ def test_scales_are_read_and_written() -> None:
                 "template": {"metadata": {"labels": {"app": "d"}}, "spec": pod()["spec"]},
             },
         }
-        assert (await bench.request("POST", path, tree))[0] == 201
-        code, scale = await bench.request("GET", f"{path}/d/scale")
+        assert (await harness.request("POST", path, tree))[0] == 201
+        code, scale = await harness.request("GET", f"{path}/d/scale")
         assert (code, scale["spec"]["replicas"], scale["status"]["selector"]) == (200, 2, "app=d")
         scale["spec"]["replicas"] = 5
-        assert (await bench.request("PUT", f"{path}/d/scale", scale))[1]["spec"]["replicas"] == 5
+        assert (await harness.request("PUT", f"{path}/d/scale", scale))[1]["spec"]["replicas"] == 5
         patch = {"spec": {"replicas": 1}}
-        assert (await bench.request("PATCH", f"{path}/d/scale", patch, content_type=MERGE))[0] == 200
-        assert (await bench.request("GET", f"{path}/d"))[1]["spec"]["replicas"] == 1
-        assert (await bench.request("PUT", f"{path}/d/scale", {"spec": {"replicas": -1}}))[0] == 400
+        assert (await harness.request("PATCH", f"{path}/d/scale", patch, content_type=MERGE))[0] == 200
+        assert (await harness.request("GET", f"{path}/d"))[1]["spec"]["replicas"] == 1
+        assert (await harness.request("PUT", f"{path}/d/scale", {"spec": {"replicas": -1}}))[0] == 400
 
     run(scenario)
 
 
 def test_versions_of_a_group_show_the_same_object() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(harness: ApiHarness) -> None:
         old, new = ("/apis/resource.k8s.io/v1beta2/deviceclasses", "/apis/resource.k8s.io/v1/deviceclasses")
-        code, made = await bench.request("POST", old, {"metadata": {"name": "c"}, "spec": {}})
+        code, made = await harness.request("POST", old, {"metadata": {"name": "c"}, "spec": {}})
         assert (code, made["apiVersion"]) == (201, "resource.k8s.io/v1beta2")
-        _, seen = await bench.request("GET", f"{new}/c")
+        _, seen = await harness.request("GET", f"{new}/c")
         assert seen == {**made, "apiVersion": "resource.k8s.io/v1"}
-        _, listed = await bench.request("GET", old)
+        _, listed = await harness.request("GET", old)
         assert (listed["apiVersion"], listed["items"][0]["apiVersion"]) == ("resource.k8s.io/v1beta2",) * 2
-        (event,) = await bench.watch(old, 1)
+        (event,) = await harness.watch(old, 1)
         assert event["object"] == made
 
     run(scenario)
 
 
 def test_events_have_two_names() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(harness: ApiHarness) -> None:
         event = {
             "metadata": {"name": "e"},
             "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"},
@@ -376,60 +376,60 @@ def test_events_have_two_names() -> None:
             "count": 3,
             "source": {"component": "me"},
         }
-        assert (await bench.request("POST", "/api/v1/namespaces/default/events", event))[0] == 201
+        assert (await harness.request("POST", "/api/v1/namespaces/default/events", event))[0] == 201
         path = "/apis/events.k8s.io/v1/namespaces/default/events"
-        code, other = await bench.request("GET", f"{path}/e")
+        code, other = await harness.request("GET", f"{path}/e")
         assert (code, other["note"], other["deprecatedCount"]) == (200, "no room", 3)
-        _, listed = await bench.request("GET", path, query=[("fieldSelector", "regarding.name=p")])
+        _, listed = await harness.request("GET", path, query=[("fieldSelector", "regarding.name=p")])
         assert [item["regarding"]["name"] for item in listed["items"]] == ["p"]
 
     run(scenario)
 
 
 def test_nobody_writes_without_a_right() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(harness: ApiHarness) -> None:
         someone = User("jane", groups=("system:authenticated",))
-        code, status = await bench.request("POST", PODS, pod(), user=someone)
+        code, status = await harness.request("POST", PODS, pod(), user=someone)
         assert (code, status["reason"]) == (403, "Forbidden")
         expected = (
             'pods is forbidden: User "jane" cannot create resource "pods" in API group "" '
             'in the namespace "default"'
         )
         assert status["message"] == expected
-        assert (await bench.request("GET", "/version", user=someone))[0] == 200
+        assert (await harness.request("GET", "/version", user=someone))[0] == 200
 
     run(scenario)
 
 
 def test_health_is_told() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(harness: ApiHarness) -> None:
         for path in ("/healthz", "/readyz", "/livez", "/readyz/store"):
-            assert await bench.request("GET", path) == (200, b"ok")
-        code, text = await bench.request("GET", "/readyz", query=[("verbose", "")])
+            assert await harness.request("GET", path) == (200, b"ok")
+        code, text = await harness.request("GET", "/readyz", query=[("verbose", "")])
         assert (code, text) == (200, b"[+]ping ok\n[+]store ok\nreadyz check passed\n")
-        assert (await bench.request("GET", "/healthz/nothing"))[0] == 404
+        assert (await harness.request("GET", "/healthz/nothing"))[0] == 404
 
     run(scenario)
 
 
 def test_whoever_creates_by_update_or_apply_needs_the_right_to_create() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(harness: ApiHarness) -> None:
         roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
         rule = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["update", "patch"]}
-        await bench.request("POST", roles, {"metadata": {"name": "changer"}, "rules": [rule]})
+        await harness.request("POST", roles, {"metadata": {"name": "changer"}, "rules": [rule]})
         binding = {
             "metadata": {"name": "changer"},
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "changer"},
             "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "jane"}],
         }
-        code, _ = await bench.request("POST", f"{roles.removesuffix('s')}bindings", binding)
+        code, _ = await harness.request("POST", f"{roles.removesuffix('s')}bindings", binding)
         assert code == 201
         jane = User("jane", groups=("system:authenticated",))
         leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
         lease = {"metadata": {"name": "l"}, "spec": {"holderIdentity": "jane"}}
-        code, status = await bench.request("PUT", f"{leases}/l", lease, user=jane)
+        code, status = await harness.request("PUT", f"{leases}/l", lease, user=jane)
         assert (code, "cannot create" in status["message"]) == (403, True)
-        code, _ = await bench.request(
+        code, _ = await harness.request(
             "PATCH",
             f"{MAPS}/c",
             config_map(),
@@ -438,15 +438,15 @@ def test_whoever_creates_by_update_or_apply_needs_the_right_to_create() -> None:
             content_type="application/apply-patch+yaml",
         )
         assert code == 403
-        code, made = await bench.request("PUT", f"{leases}/l", lease)
+        code, made = await harness.request("PUT", f"{leases}/l", lease)
         assert code == 201
-        assert (await bench.request("PUT", f"{leases}/l", made, user=jane))[0] == 200
+        assert (await harness.request("PUT", f"{leases}/l", made, user=jane))[0] == 200
 
     run(scenario)
 
 
 def test_a_driver_deletes_its_own_slices_only() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(harness: ApiHarness) -> None:
         slices = "/apis/resource.k8s.io/v1/resourceslices"
         for driver in ("a.example.com", "b.example.com"):
             spec = {
@@ -455,43 +455,43 @@ def test_a_driver_deletes_its_own_slices_only() -> None:
                 "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1},
                 "devices": [{"name": "d"}],
             }
-            code, _ = await bench.request("POST", slices, {"metadata": {"name": driver}, "spec": spec})
+            code, _ = await harness.request("POST", slices, {"metadata": {"name": driver}, "spec": spec})
             assert code == 201
         driver_a = driver_user("a.example.com")
-        assert (await bench.request("DELETE", slices, user=driver_a))[0] == 403
-        assert len((await bench.request("GET", slices))[1]["items"]) == 2
+        assert (await harness.request("DELETE", slices, user=driver_a))[0] == 403
+        assert len((await harness.request("GET", slices))[1]["items"]) == 2
         own = [("fieldSelector", "spec.driver=a.example.com")]
-        assert (await bench.request("DELETE", slices, query=own, user=driver_a))[0] == 200
-        assert len((await bench.request("GET", slices))[1]["items"]) == 1
+        assert (await harness.request("DELETE", slices, query=own, user=driver_a))[0] == 200
+        assert len((await harness.request("GET", slices))[1]["items"]) == 1
 
     run(scenario)
 
 
 def test_others_can_verify_tokens_of_service_accounts() -> None:
-    async def scenario(bench: Bench) -> None:
-        code, keys = await bench.request("GET", "/openid/v1/jwks")
+    async def scenario(harness: ApiHarness) -> None:
+        code, keys = await harness.request("GET", "/openid/v1/jwks")
         assert (code, len(keys["keys"])) == (200, 1)
-        code, about = await bench.request("GET", "/.well-known/openid-configuration")
+        code, about = await harness.request("GET", "/.well-known/openid-configuration")
         assert (code, about["id_token_signing_alg_values_supported"]) == (200, [keys["keys"][0]["alg"]])
 
     run(scenario)
 
 
 def test_fields_that_come_twice_are_told_to_those_who_ask() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(harness: ApiHarness) -> None:
         body = b'{"metadata":{"name":"c"},"data":{"a":"1"},"data":{"a":"2"}}'
-        code, status = await bench.request("POST", MAPS, body, query=[("fieldValidation", "Strict")])
+        code, status = await harness.request("POST", MAPS, body, query=[("fieldValidation", "Strict")])
         assert (code, 'duplicate field "data"' in status["message"]) == (400, True)
-        assert (await bench.request("POST", MAPS, body))[0] == 201
+        assert (await harness.request("POST", MAPS, body))[0] == 201
 
     run(scenario)
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a%b"])
 def test_every_object_has_a_name_that_fits_into_a_path(name: str) -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(harness: ApiHarness) -> None:
         event = {"metadata": {"name": name}, "involvedObject": {"namespace": "default"}}
-        code, status = await bench.request("POST", "/api/v1/namespaces/default/events", event)
+        code, status = await harness.request("POST", "/api/v1/namespaces/default/events", event)
         assert code == 422, status
         assert status["details"]["causes"][0]["field"] == "metadata.name"
 
@@ -501,25 +501,25 @@ def test_every_object_has_a_name_that_fits_into_a_path(name: str) -> None:
 def test_a_watch_ends_in_time_with_a_bookmark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("plimsoll.apiserver.handlers.watch.BOOKMARK_SECONDS", 0.3)
 
-    async def scenario(bench: Bench) -> None:
-        since = str(bench.store.revision)
-        await bench.request("POST", MAPS, config_map())
-        events = await bench.watch(
+    async def scenario(harness: ApiHarness) -> None:
+        since = str(harness.store.revision)
+        await harness.request("POST", MAPS, config_map())
+        events = await harness.watch(
             PODS, 99, resourceVersion=since, timeoutSeconds="1", allowWatchBookmarks="true"
         )
         assert {event["type"] for event in events} == {"BOOKMARK"}
         assert 2 <= len(events) <= 4
         last = events[-1]["object"]
-        assert (last["kind"], last["metadata"]["resourceVersion"]) == ("Pod", str(bench.store.revision))
-        assert await bench.watch(PODS, 99, resourceVersion=since, timeoutSeconds="1") == []
+        assert (last["kind"], last["metadata"]["resourceVersion"]) == ("Pod", str(harness.store.revision))
+        assert await harness.watch(PODS, 99, resourceVersion=since, timeoutSeconds="1") == []
 
     run(scenario)
 
 
 def test_null_is_nothing() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(harness: ApiHarness) -> None:
         tree = {**config_map(labels=None), "binaryData": None, "data": {"a": "1", "b": None}}
-        code, made = await bench.request("POST", MAPS, tree)
+        code, made = await harness.request("POST", MAPS, tree)
         assert (code, made["data"]) == (201, {"a": "1", "b": ""})
         assert "binaryData" not in made
         assert "labels" not in made["metadata"]
@@ -528,11 +528,11 @@ def test_null_is_nothing() -> None:
 
 
 def test_patches_leave_an_object_what_it_is() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.request("POST", MAPS, config_map())
+    async def scenario(harness: ApiHarness) -> None:
+        await harness.request("POST", MAPS, config_map())
 
         async def patch(body: Any, kind: str = MERGE) -> tuple[int, list[str]]:
-            code, status = await bench.request("PATCH", f"{MAPS}/c", body, content_type=kind)
+            code, status = await harness.request("PATCH", f"{MAPS}/c", body, content_type=kind)
             causes = status.get("details", {}).get("causes", [])
             return code, [cause["field"] for cause in causes]
 
@@ -549,12 +549,12 @@ def test_patches_leave_an_object_what_it_is() -> None:
 
 
 def test_an_apply_that_creates_takes_no_version_and_no_owners() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(harness: ApiHarness) -> None:
         async def apply(**metadata: Any) -> int:
             tree = config_map(**metadata)
             query = [("fieldManager", "m")]
             kind = "application/apply-patch+yaml"
-            return (await bench.request("PATCH", f"{MAPS}/c", tree, query=query, content_type=kind))[0]
+            return (await harness.request("PATCH", f"{MAPS}/c", tree, query=query, content_type=kind))[0]
 
         assert await apply(managedFields=[]) == 400
         assert await apply(resourceVersion="1") == 201
@@ -564,19 +564,19 @@ def test_an_apply_that_creates_takes_no_version_and_no_owners() -> None:
 
 
 def test_objects_are_made_and_deleted_in_one_namespace_at_a_time() -> None:
-    async def scenario(bench: Bench) -> None:
-        assert (await bench.request("POST", "/api/v1/pods", pod()))[0] == 405
-        assert (await bench.request("DELETE", "/api/v1/pods"))[0] == 405
+    async def scenario(harness: ApiHarness) -> None:
+        assert (await harness.request("POST", "/api/v1/pods", pod()))[0] == 405
+        assert (await harness.request("DELETE", "/api/v1/pods"))[0] == 405
         classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
-        assert (await bench.request("DELETE", f"{classes}/system-node-critical"))[0] == 403
+        assert (await harness.request("DELETE", f"{classes}/system-node-critical"))[0] == 403
 
     run(scenario)
 
 
 def test_events_follow_the_rules_of_the_name_they_come_by() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(harness: ApiHarness) -> None:
         path = "/apis/events.k8s.io/v1/namespaces/default/events"
-        code, status = await bench.request("POST", path, {"metadata": {"name": "e"}, "reason": "R"})
+        code, status = await harness.request("POST", path, {"metadata": {"name": "e"}, "reason": "R"})
         fields = {cause["field"] for cause in status["details"]["causes"]}
         assert (code, "eventTime" in fields) == (422, True)
         event = {
@@ -590,20 +590,20 @@ def test_events_follow_the_rules_of_the_name_they_come_by() -> None:
             "reportingInstance": "i",
             "action": "Do",
         }
-        assert (await bench.request("POST", path, event))[0] == 201
-        _, core = await bench.request("GET", "/api/v1/namespaces/default/events/e")
+        assert (await harness.request("POST", path, event))[0] == 201
+        _, core = await harness.request("GET", "/api/v1/namespaces/default/events/e")
         assert (core["message"], core["involvedObject"]["name"]) == ("n", "p")
-        assert (await bench.request("PATCH", f"{path}/e", {"note": "other"}, content_type=MERGE))[0] == 422
+        assert (await harness.request("PATCH", f"{path}/e", {"note": "other"}, content_type=MERGE))[0] == 422
 
     run(scenario)
 
 
 def test_the_status_of_a_pod_that_is_ending_can_be_written() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.request("POST", PODS, pod(nodeName="n"))
-        _, ending = await bench.request("DELETE", f"{PODS}/p")
+    async def scenario(harness: ApiHarness) -> None:
+        await harness.request("POST", PODS, pod(nodeName="n"))
+        _, ending = await harness.request("DELETE", f"{PODS}/p")
         status = {"status": {"phase": "Failed"}}
-        code, after = await bench.request("PATCH", f"{PODS}/p/status", status, content_type=MERGE)
+        code, after = await harness.request("PATCH", f"{PODS}/p/status", status, content_type=MERGE)
         assert (code, after["status"]["phase"]) == (200, "Failed")
         for name in ("deletionTimestamp", "deletionGracePeriodSeconds"):
             assert after["metadata"][name] == ending["metadata"][name]
@@ -613,38 +613,38 @@ def test_the_status_of_a_pod_that_is_ending_can_be_written() -> None:
 
 @pytest.mark.parametrize("kind", ["podtemplates", "pods", "configmaps"])
 def test_null_among_items_is_an_object_without_fields(kind: str) -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(harness: ApiHarness) -> None:
         owners = {"name": "n", "ownerReferences": [None], "managedFields": [None, {"manager": "m"}]}
         spec = {"containers": [None], "volumes": [None]}
         tree = {"metadata": owners, "spec": spec, "template": {"metadata": owners, "spec": spec}}
         if kind == "configmaps":
             del tree["spec"]
-        code, answer = await bench.request("POST", f"/api/v1/namespaces/default/{kind}", tree)
+        code, answer = await harness.request("POST", f"/api/v1/namespaces/default/{kind}", tree)
         assert code in (201, 400, 422), answer
 
     run(scenario)
 
 
 def test_an_object_has_a_largest_size() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(harness: ApiHarness) -> None:
         large = {"metadata": {"name": "e"}, "spec": {"holderIdentity": "x"}, "unknown": "y" * (3 << 19)}
         leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
-        revision = bench.store.revision
-        code, status = await bench.request("POST", leases, large)
+        revision = harness.store.revision
+        code, status = await harness.request("POST", leases, large)
         assert (code, status["reason"]) == (413, "RequestEntityTooLarge")
-        assert bench.store.revision == revision
+        assert harness.store.revision == revision
 
     run(scenario)
 
 
 def test_a_store_that_cannot_be_written_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.request("POST", MAPS, config_map())
-        await bench.store.close()
+    async def scenario(harness: ApiHarness) -> None:
+        await harness.request("POST", MAPS, config_map())
+        await harness.store.close()
         for name in ("a", "b"):
-            code, status = await bench.request("POST", MAPS, config_map(name))
+            code, status = await harness.request("POST", MAPS, config_map(name))
             assert (code, status["message"]) == (503, "the store is closed")
-        assert (await bench.request("GET", f"{MAPS}/c"))[0] == 200
+        assert (await harness.request("GET", f"{MAPS}/c"))[0] == 200
 
     run(scenario)
     assert [record.message for record in caplog.records] == ["the store is closed"]

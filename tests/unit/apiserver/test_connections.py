@@ -27,7 +27,7 @@ MAPS = "/api/v1/namespaces/default/configmaps"
 FIELD = 40_000
 
 
-class Served:
+class ServerHarness:
     """A running server, and ways to talk to it."""
 
     def __init__(self, running: RunningServer) -> None:
@@ -69,16 +69,16 @@ class Served:
 
 
 @asynccontextmanager
-async def serving(data: Path | None = None, **limits: float) -> AsyncIterator[Served]:
+async def serving(data: Path | None = None, **limits: float) -> AsyncIterator[ServerHarness]:
     bounds = ServerLimits(**limits)  # type: ignore[arg-type]
     running = await start_server(ServerSettings(data=data, controllers=False, limits=bounds))
     try:
-        yield Served(running)
+        yield ServerHarness(running)
     finally:
         await running.stop()
 
 
-def play(scenario: Awaitable[None]) -> None:
+def run_scenario(scenario: Awaitable[None]) -> None:
     async def within_time() -> None:
         async with asyncio.timeout(60):
             await scenario
@@ -115,7 +115,7 @@ def test_too_many_bytes_of_headers_are_answered_with_431(first: bool) -> None:
             reply = await ends(connection)
             assert (reply.status, reply.body) == (431, b"431 Request Header Fields Too Large")
 
-    play(scenario())
+    run_scenario(scenario())
 
 
 def test_headers_below_the_limit_are_read() -> None:
@@ -127,7 +127,7 @@ def test_headers_below_the_limit_are_read() -> None:
                 assert (await connection.reply()).status == 200
             await connection.close()
 
-    play(scenario())
+    run_scenario(scenario())
 
 
 def test_a_body_does_not_count_as_headers() -> None:
@@ -141,7 +141,7 @@ def test_a_body_does_not_count_as_headers() -> None:
                 assert (await connection.reply()).status == 201
             await connection.close()
 
-    play(scenario())
+    run_scenario(scenario())
 
 
 def test_a_body_that_arrives_before_its_headers_are_handled_is_answered() -> None:
@@ -159,7 +159,7 @@ def test_a_body_that_arrives_before_its_headers_are_handled_is_answered() -> Non
             assert (await connection.reply()).status == 413
             await connection.abort()
 
-    play(scenario())
+    run_scenario(scenario())
 
 
 def test_the_headers_of_all_unauthenticated_connections_have_a_budget() -> None:
@@ -184,7 +184,7 @@ def test_the_headers_of_all_unauthenticated_connections_have_a_budget() -> None:
             for connection in (known, new, *clients):
                 await connection.abort()
 
-    play(scenario())
+    run_scenario(scenario())
 
 
 @pytest.mark.parametrize("anonymous", [True, False])
@@ -200,7 +200,7 @@ def test_trailers_are_bounded(anonymous: bool) -> None:
             await ends(connection)
             await served.until(lambda: not served.connections)
 
-    play(scenario())
+    run_scenario(scenario())
 
 
 def test_small_chunks_and_trailers_are_read() -> None:
@@ -215,7 +215,7 @@ def test_small_chunks_and_trailers_are_read() -> None:
             assert (await connection.reply()).status == 201
             await connection.close()
 
-    play(scenario())
+    run_scenario(scenario())
 
 
 def test_requests_behind_a_watch_are_bounded() -> None:
@@ -230,7 +230,7 @@ def test_requests_behind_a_watch_are_bounded() -> None:
             await served.until(lambda: not served.connections)
             await connection.abort()
 
-    play(scenario())
+    run_scenario(scenario())
 
 
 def test_the_body_of_an_unauthenticated_request_is_not_waited_for() -> None:
@@ -245,7 +245,7 @@ def test_the_body_of_an_unauthenticated_request_is_not_waited_for() -> None:
                 assert served.acceptor.peers.buffered < 600_000  # what is discarded does not count
                 await connection.abort()
 
-    play(scenario())
+    run_scenario(scenario())
 
 
 def test_an_unauthenticated_client_that_does_not_read_is_closed() -> None:
@@ -264,7 +264,7 @@ def test_an_unauthenticated_client_that_does_not_read_is_closed() -> None:
             assert await ends(anonymous) is CLOSED
             await known.close()
 
-    play(scenario())
+    run_scenario(scenario())
 
 
 def test_answers_of_any_size_are_given_up_if_nobody_reads_them() -> None:
@@ -282,7 +282,7 @@ def test_answers_of_any_size_are_given_up_if_nobody_reads_them() -> None:
             await served.until(lambda: not served.connections)
             await connection.abort()
 
-    play(scenario())
+    run_scenario(scenario())
 
 
 # -- time-outs
@@ -315,7 +315,7 @@ def test_headers_have_to_arrive_in_time() -> None:
                 client.close()
             assert served.acceptor.peers.served == served.acceptor.peers.quiet == 0
 
-    play(scenario())
+    run_scenario(scenario())
 
 
 def test_authenticated_clients_may_be_idle_and_watch() -> None:
@@ -340,7 +340,7 @@ def test_authenticated_clients_may_be_idle_and_watch() -> None:
             for client in crowd:
                 client.close()
 
-    play(scenario())
+    run_scenario(scenario())
 
 
 # -- numbers
@@ -365,7 +365,7 @@ def test_unauthenticated_connections_are_few_and_others_get_in() -> None:
             for connection in (new, *known, *(found for found in opened if isinstance(found, RawConnection))):
                 await connection.abort()
 
-    play(scenario())
+    run_scenario(scenario())
 
 
 def test_connections_that_send_nothing_cost_no_tls() -> None:
@@ -381,7 +381,7 @@ def test_connections_that_send_nothing_cost_no_tls() -> None:
             await served.until(lambda: not served.acceptor.peers.quiet)
             await new.close()
 
-    play(scenario())
+    run_scenario(scenario())
 
 
 def test_a_client_certificate_is_enough(tmp_path: Path) -> None:
@@ -398,7 +398,7 @@ def test_a_client_certificate_is_enough(tmp_path: Path) -> None:
             assert await served.version(connection, anonymous=True) == 200
             await connection.close()
 
-    play(scenario())
+    run_scenario(scenario())
 
 
 def test_wrong_credentials_are_none() -> None:
@@ -412,7 +412,7 @@ def test_wrong_credentials_are_none() -> None:
             assert served.acceptor.peers.served == 0
             await connection.close()
 
-    play(scenario())
+    run_scenario(scenario())
 
 
 def test_failed_handshakes_leave_nothing_behind() -> None:
@@ -435,7 +435,7 @@ def test_failed_handshakes_leave_nothing_behind() -> None:
             finally:
                 gc.enable()
 
-    play(scenario())
+    run_scenario(scenario())
 
 
 def test_a_server_stops_with_connections_in_every_state() -> None:
@@ -450,13 +450,13 @@ def test_a_server_stops_with_connections_in_every_state() -> None:
         for client in (quiet, *half):
             client.close()
 
-    play(scenario())
+    run_scenario(scenario())
 
 
 def test_a_stopped_server_leaves_no_open_socket_behind() -> None:
     """A client that does not read takes no part in the TLS shutdown."""
 
-    def connect(served: Served) -> ssl.SSLSocket:
+    def connect(served: ServerHarness) -> ssl.SSLSocket:
         client = trusting().wrap_socket(socket.create_connection(("127.0.0.1", served.port)))
         client.sendall(REQUEST + served.credentials + b"\r\n")
         assert client.recv(1 << 16).startswith(b"HTTP/1.1 200")
@@ -470,4 +470,4 @@ def test_a_stopped_server_leaves_no_open_socket_behind() -> None:
         assert [bool(each.raw_transport) for each in connections] == [False]
         client.close()
 
-    play(scenario())
+    run_scenario(scenario())

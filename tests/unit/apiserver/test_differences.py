@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from tests.unit.apiserver.build import MAPS, PODS, Bench, config_map, run
+from tests.unit.apiserver.build import MAPS, PODS, ApiHarness, config_map, run
 
 
 def test_items_of_a_list_say_what_they_are() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.request("POST", MAPS, config_map())
-        _, listed = await bench.request("GET", MAPS)
+    async def scenario(harness: ApiHarness) -> None:
+        await harness.request("POST", MAPS, config_map())
+        _, listed = await harness.request("GET", MAPS)
         assert [(item["apiVersion"], item["kind"]) for item in listed["items"]] == [("v1", "ConfigMap")]
 
     run(scenario)
 
 
 def test_a_watch_from_the_future() -> None:
-    async def scenario(bench: Bench) -> None:
-        query = [("watch", "1"), ("resourceVersion", str(bench.store.revision + 1))]
-        code, status = await bench.request("GET", PODS, query=query)
+    async def scenario(harness: ApiHarness) -> None:
+        query = [("watch", "1"), ("resourceVersion", str(harness.store.revision + 1))]
+        code, status = await harness.request("GET", PODS, query=query)
         assert (code, status["reason"]) == (504, "Timeout")
         assert status["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
 
@@ -25,11 +25,11 @@ def test_a_watch_from_the_future() -> None:
 
 
 def test_versions_that_cannot_be() -> None:
-    async def scenario(bench: Bench) -> None:
-        assert (await bench.request("POST", MAPS, config_map(resourceVersion="5")))[0] == 400
-        await bench.request("POST", MAPS, config_map())
-        assert (await bench.request("PUT", f"{MAPS}/c", config_map(resourceVersion="abc")))[0] == 400
+    async def scenario(harness: ApiHarness) -> None:
+        assert (await harness.request("POST", MAPS, config_map(resourceVersion="5")))[0] == 400
+        await harness.request("POST", MAPS, config_map())
+        assert (await harness.request("PUT", f"{MAPS}/c", config_map(resourceVersion="abc")))[0] == 400
         for query in ([("resourceVersion", "abc")], [("watch", "1"), ("resourceVersion", "abc")]):
-            assert (await bench.request("GET", MAPS, query=query))[0] == 400
+            assert (await harness.request("GET", MAPS, query=query))[0] == 400
 
     run(scenario)

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from plimsoll.apiserver.event_expiry import expire_events
-from tests.unit.apiserver.build import Bench, run
+from tests.unit.apiserver.build import ApiHarness, run
 
 EVENTS = "/api/v1/namespaces/default/events"
 
@@ -17,17 +17,17 @@ def event(name: str, **more: Any) -> dict[str, Any]:
 
 
 def test_old_events_go_and_those_seen_again_stay() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(harness: ApiHarness) -> None:
         for number in range(450):
-            assert (await bench.request("POST", EVENTS, event(f"old-{number}")))[0] == 201
-        seen = (bench.now + timedelta(minutes=50)).strftime("%Y-%m-%dT%H:%M:%SZ")
-        await bench.request("POST", EVENTS, event("seen-again", lastTimestamp=seen))
-        bench.now += timedelta(minutes=59)
-        await bench.request("POST", EVENTS, event("new"))
-        assert await expire_events(bench.context) == 0
-        bench.now += timedelta(minutes=2)
-        assert await expire_events(bench.context) == 450
-        _, left = await bench.request("GET", EVENTS)
+            assert (await harness.request("POST", EVENTS, event(f"old-{number}")))[0] == 201
+        seen = (harness.now + timedelta(minutes=50)).strftime("%Y-%m-%dT%H:%M:%SZ")
+        await harness.request("POST", EVENTS, event("seen-again", lastTimestamp=seen))
+        harness.now += timedelta(minutes=59)
+        await harness.request("POST", EVENTS, event("new"))
+        assert await expire_events(harness.context) == 0
+        harness.now += timedelta(minutes=2)
+        assert await expire_events(harness.context) == 450
+        _, left = await harness.request("GET", EVENTS)
         assert [item["metadata"]["name"] for item in left["items"]] == ["new", "seen-again"]
 
     run(scenario)

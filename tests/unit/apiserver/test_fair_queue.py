@@ -11,7 +11,7 @@ from plimsoll.apiserver.fair_queue import FairQueue
 from plimsoll.errors import ApiError
 
 
-def play(scenario: Callable[[], Awaitable[None]]) -> None:
+def run_scenario(scenario: Callable[[], Awaitable[None]]) -> None:
     async def run() -> None:
         async with asyncio.timeout(30):
             await scenario()
@@ -37,7 +37,7 @@ def test_one_user_leaves_places_for_others() -> None:
         assert [task.done() for task in greedy] == [True, True, True, False]
         greedy[3].cancel()
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 def test_users_take_turns() -> None:
@@ -59,7 +59,7 @@ def test_users_take_turns() -> None:
         assert order == ["a", "b", "c", "a", "b", "a"]
         assert (queue.running, queue.waiting) == (0, 0)
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 def test_too_many_are_refused_with_retry_after() -> None:
@@ -83,7 +83,7 @@ def test_too_many_are_refused_with_retry_after() -> None:
         queue.release("a")
         assert queue.running == 0
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 def test_nobody_waits_for_ever() -> None:
@@ -95,7 +95,7 @@ def test_nobody_waits_for_ever() -> None:
         assert refusal.value.code == 429
         assert (queue.running, queue.waiting) == (1, 0)
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 def test_a_place_given_to_a_request_that_is_cancelled_is_not_lost() -> None:
@@ -110,4 +110,4 @@ def test_a_place_given_to_a_request_that_is_cancelled_is_not_lost() -> None:
         await queue.acquire("c", 10)
         assert queue.running == 1
 
-    play(scenario)
+    run_scenario(scenario)

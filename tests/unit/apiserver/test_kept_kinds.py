@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from tests.unit.apiserver.build import ADMIN, Bench, run
+from tests.unit.apiserver.build import ADMIN, ApiHarness, run
 
 _REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 _DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 
 
 def test_a_request_for_a_certificate_names_who_makes_it() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(harness: ApiHarness) -> None:
         spec = {
             "request": "eA==",
             "signerName": "example.com/x",
@@ -20,24 +20,24 @@ def test_a_request_for_a_certificate_names_who_makes_it() -> None:
             "extra": {"a": ["b"]},
         }
         tree = {"metadata": {"name": "r"}, "spec": spec, "status": {"certificate": "eA=="}}
-        code, made = await bench.request("POST", _REQUESTS, tree)
+        code, made = await harness.request("POST", _REQUESTS, tree)
         assert (code, made["status"]) == (201, {})
         assert made["spec"]["username"] == ADMIN.name
         assert made["spec"]["groups"] == list(ADMIN.groups)
         assert not made["spec"].keys() & {"uid", "extra"}
         made["spec"]["username"] = "somebody else"
-        code, after = await bench.request("PUT", f"{_REQUESTS}/r", made)
+        code, after = await harness.request("PUT", f"{_REQUESTS}/r", made)
         assert (code, after["spec"]["username"]) == (200, ADMIN.name)
 
     run(scenario)
 
 
 def test_nothing_is_made_in_an_ending_namespace_and_controllers_are_told_why() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(harness: ApiHarness) -> None:
         held = {"metadata": {"name": "going", "finalizers": ["example.com/hold"]}}
-        assert (await bench.request("POST", "/api/v1/namespaces", held))[0] == 201
-        assert (await bench.request("DELETE", "/api/v1/namespaces/going"))[0] in (200, 202)
-        code, status = await bench.request(
+        assert (await harness.request("POST", "/api/v1/namespaces", held))[0] == 201
+        assert (await harness.request("DELETE", "/api/v1/namespaces/going"))[0] in (200, 202)
+        code, status = await harness.request(
             "POST", "/api/v1/namespaces/going/configmaps", {"metadata": {"name": "c"}}
         )
         assert code == 403
@@ -53,17 +53,17 @@ def test_nothing_is_made_in_an_ending_namespace_and_controllers_are_told_why() -
 
 
 def test_a_workload_is_scaled_and_keeps_its_defaults() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(harness: ApiHarness) -> None:
         labels = {"app": "web"}
         template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
         spec = {"selector": {"matchLabels": labels}, "template": template}
-        code, made = await bench.request("POST", _DEPLOYMENTS, {"metadata": {"name": "web"}, "spec": spec})
+        code, made = await harness.request("POST", _DEPLOYMENTS, {"metadata": {"name": "web"}, "spec": spec})
         assert (code, made["spec"]["replicas"]) == (201, 1)
-        code, scale = await bench.request("GET", f"{_DEPLOYMENTS}/web/scale")
+        code, scale = await harness.request("GET", f"{_DEPLOYMENTS}/web/scale")
         assert (code, scale["spec"], scale["status"]["selector"]) == (200, {"replicas": 1}, "app=web")
         scale["spec"]["replicas"] = 4
-        assert (await bench.request("PUT", f"{_DEPLOYMENTS}/web/scale", scale))[0] == 200
-        code, after = await bench.request("GET", f"{_DEPLOYMENTS}/web")
+        assert (await harness.request("PUT", f"{_DEPLOYMENTS}/web/scale", scale))[0] == 200
+        code, after = await harness.request("GET", f"{_DEPLOYMENTS}/web")
         assert after["spec"] == {**made["spec"], "replicas": 4}
         assert after["metadata"]["generation"] == 2
 

@@ -8,7 +8,7 @@ import pytest
 
 from plimsoll.api import codec
 from plimsoll.apiserver.handlers.write import WriteHandler
-from tests.unit.apiserver.build import MAPS, PODS, Bench, config_map, pod, run
+from tests.unit.apiserver.build import MAPS, PODS, ApiHarness, config_map, pod, run
 
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
 CLAIM = {
@@ -49,8 +49,8 @@ def test_the_stored_object_is_not_changed_on_the_way(
 
     monkeypatch.setattr(WriteHandler, "_track_managed_fields", look)
 
-    async def scenario(bench: Bench) -> None:
-        code, made = await bench.request("POST", path, tree)
+    async def scenario(harness: ApiHarness) -> None:
+        code, made = await harness.request("POST", path, tree)
         assert code == 201
         query: tuple[tuple[str, str], ...] = ()
         body = patch
@@ -59,7 +59,7 @@ def test_the_stored_object_is_not_changed_on_the_way(
             body = {**head, **patch, "metadata": {**patch.get("metadata", {}), "name": "x"}}
             query = (("fieldManager", "m"), ("force", "1"))
         target = f"{path}/x{subresource}"
-        code, answer = await bench.request("PATCH", target, body, query=query, content_type=TYPES[form])
+        code, answer = await harness.request("PATCH", target, body, query=query, content_type=TYPES[form])
         assert code == 200, answer
         (raw, old), *_ = seen
         assert old == codec.decode_tree(raw)

@@ -470,8 +470,8 @@ def test_endpoints_are_cut_short() -> None:
         {"addresses": [{"ip": "1.1.1.1"}, {"ip": "fd00::1"}], "ports": ports},
         {"addresses": [{"ip": "2"}]},
     ]
-    told = "1.1.1.1:80,[fd00::1]:80,1.1.1.1:81 + 2 more..."
-    assert cells("endpoints", {"subsets": subsets})["Endpoints"] == told
+    shown = "1.1.1.1:80,[fd00::1]:80,1.1.1.1:81 + 2 more..."
+    assert cells("endpoints", {"subsets": subsets})["Endpoints"] == shown
     assert cells("endpoints", {})["Endpoints"] == "<none>"
     row = cells("endpointslices.discovery.k8s.io", {"ports": [{"port": 80}, {"name": "b"}, {}]})
     assert (row["Ports"], row["Endpoints"]) == ("80,b,*", "<unset>")

@@ -16,7 +16,7 @@ from plimsoll.apiserver.protobuf import encode_body
 from plimsoll.apiserver.request import ApiRequest, ApiResponse
 from plimsoll.apiserver.time_slices import REQUEST_SECONDS, SLICE_SECONDS, EventLoopShare
 from plimsoll.errors import ApiError
-from tests.unit.apiserver.build import ADMIN, MAPS, PODS, Bench, config_map, pod, run
+from tests.unit.apiserver.build import ADMIN, MAPS, PODS, ApiHarness, config_map, pod, run
 
 TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
 PARTIAL = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -112,27 +112,27 @@ async def whole(answer: ApiResponse) -> bytes:
     return body
 
 
-async def ask(bench: Bench, path: str, accept: str, *query: tuple[str, str]) -> ApiResponse:
-    return await bench.api.handle(ApiRequest("GET", path, ADMIN, query, {"accept": accept}))
+async def ask(harness: ApiHarness, path: str, accept: str, *query: tuple[str, str]) -> ApiResponse:
+    return await harness.api.handle(ApiRequest("GET", path, ADMIN, query, {"accept": accept}))
 
 
-def with_pods(scenario: Callable[[Bench], Awaitable[None]], count: int = 40) -> None:
-    async def play(bench: Bench) -> None:
-        bench.api.loop_share = EventLoopShare(Clock())
+def with_pods(scenario: Callable[[ApiHarness], Awaitable[None]], count: int = 40) -> None:
+    async def run_scenario(harness: ApiHarness) -> None:
+        harness.api.loop_share = EventLoopShare(Clock())
         for number in range(count):
             tree = pod(f"p{number}")
             tree["metadata"]["annotations"] = {"a": "x" * 2000}
-            await bench.client.call("POST", PODS, tree=tree)
-        await scenario(bench)
+            await harness.client.call("POST", PODS, tree=tree)
+        await scenario(harness)
 
-    run(play)
+    run(run_scenario)
 
 
 def test_long_reads_give_way_to_others() -> None:
     """Each of these asks the clock at least once for every object, so ten slices at least are used up."""
 
-    async def scenario(bench: Bench) -> None:
-        loop_share = bench.api.loop_share
+    async def scenario(harness: ApiHarness) -> None:
+        loop_share = harness.api.loop_share
         watch: tuple[tuple[str, str], ...] = (("watch", "1"), ("timeoutSeconds", "1"))
         for accept, query in (
             (PARTIAL, ()),
@@ -143,15 +143,15 @@ def test_long_reads_give_way_to_others() -> None:
             ("application/json", (*watch, ("labelSelector", "app=nobody"))),
         ):
             before = loop_share.pauses
-            answer = await ask(bench, PODS, accept, *query)
+            answer = await ask(harness, PODS, accept, *query)
             assert answer.status == 200
             await drain(answer)
             assert loop_share.pauses >= before + 8, (accept, query)
         before = loop_share.pauses
-        answer = await bench.api.handle(ApiRequest("DELETE", PODS, ADMIN))
+        answer = await harness.api.handle(ApiRequest("DELETE", PODS, ADMIN))
         assert answer.status == 200
         assert loop_share.pauses >= before + 16
-        assert bench.store.counts()["pods"][0] == 0
+        assert harness.store.counts()["pods"][0] == 0
 
     with_pods(scenario)
 
@@ -164,12 +164,12 @@ async def drain(answer: ApiResponse) -> None:
 
 @pytest.mark.parametrize("accept", ["application/json", "application/yaml", TABLE, PARTIAL])
 def test_a_list_in_pieces_is_the_list(accept: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario(bench: Bench) -> None:
-        short = await ask(bench, PODS, accept)
+    async def scenario(harness: ApiHarness) -> None:
+        short = await ask(harness, PODS, accept)
         assert isinstance(short.body, bytes)
         monkeypatch.setattr(pieces, "UNCHUNKED_BYTES", 100)
         monkeypatch.setattr(pieces, "_CHUNK_BYTES", 1000)
-        long = await ask(bench, PODS, accept)
+        long = await ask(harness, PODS, accept)
         assert not isinstance(long.body, bytes)
         body = await whole(long)
         assert long.content_type == short.content_type
@@ -182,29 +182,29 @@ def test_a_list_in_pieces_is_the_list(accept: str, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_protobuf_list_is_the_one_encoded_at_once() -> None:
-    async def scenario(bench: Bench) -> None:
-        plain = codec.decode_tree(await whole(await ask(bench, PODS, "application/json")))
+    async def scenario(harness: ApiHarness) -> None:
+        plain = codec.decode_tree(await whole(await ask(harness, PODS, "application/json")))
         for path in (PODS, MAPS):
-            plain = codec.decode_tree(await whole(await ask(bench, path, "application/json")))
-            listed = await whole(await ask(bench, path, "application/vnd.kubernetes.protobuf"))
+            plain = codec.decode_tree(await whole(await ask(harness, path, "application/json")))
+            listed = await whole(await ask(harness, path, "application/vnd.kubernetes.protobuf"))
             assert listed == encode_body(plain)
 
     with_pods(scenario, 3)
 
 
 def test_a_deleted_collection_leaves_alone_what_was_made_anew_meanwhile() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(harness: ApiHarness) -> None:
         names = [f"m{number}" for number in range(20)]
         for name in names:
-            await bench.request("POST", MAPS, config_map(name))
-        bench.api.loop_share = EventLoopShare(Clock(SLICE_SECONDS))
-        deleting = asyncio.create_task(bench.request("DELETE", MAPS))
-        while bench.store.counts()["configmaps"][0] > 15:
+            await harness.request("POST", MAPS, config_map(name))
+        harness.api.loop_share = EventLoopShare(Clock(SLICE_SECONDS))
+        deleting = asyncio.create_task(harness.request("DELETE", MAPS))
+        while harness.store.counts()["configmaps"][0] > 15:
             await asyncio.sleep(0)
-        assert (await bench.request("DELETE", f"{MAPS}/m9"))[0] == 200
-        assert (await bench.request("POST", MAPS, config_map("m9")))[0] == 201
+        assert (await harness.request("DELETE", f"{MAPS}/m9"))[0] == 200
+        assert (await harness.request("POST", MAPS, config_map("m9")))[0] == 201
         assert (await deleting)[0] == 200
-        _, left = await bench.request("GET", MAPS)
+        _, left = await harness.request("GET", MAPS)
         assert [item["metadata"]["name"] for item in left["items"] if item["metadata"]["name"] in names] == [
             "m9"
         ]
@@ -213,15 +213,15 @@ def test_a_deleted_collection_leaves_alone_what_was_made_anew_meanwhile() -> Non
 
 
 def test_a_watch_ends_in_time_although_events_never_stop() -> None:
-    async def scenario(bench: Bench) -> None:
-        answer = await ask(bench, MAPS, "application/json", ("watch", "1"), ("timeoutSeconds", "1"))
+    async def scenario(harness: ApiHarness) -> None:
+        answer = await ask(harness, MAPS, "application/json", ("watch", "1"), ("timeoutSeconds", "1"))
         frames = answer.body
         assert not isinstance(frames, bytes)
         numbers = itertools.count()
 
         async def write() -> None:
             while True:
-                await bench.request("POST", MAPS, config_map(f"w{next(numbers)}"))
+                await harness.request("POST", MAPS, config_map(f"w{next(numbers)}"))
                 await asyncio.sleep(0)
 
         writing = asyncio.create_task(write())

@@ -12,7 +12,7 @@ import pytest
 
 from plimsoll.apiserver.registry.resource import Resource
 from plimsoll.apiserver.registry.resources import RESOURCES
-from tests.unit.apiserver.build import MAPS, Bench, config_map, run
+from tests.unit.apiserver.build import MAPS, ApiHarness, config_map, run
 
 #: AllowUnconditionalUpdate() returns false.
 CONDITIONAL = {
@@ -125,18 +125,18 @@ def example(row: Resource) -> dict[str, Any]:
 
 @pytest.mark.parametrize("row", STORED, ids=lambda row: row.key)
 def test_an_update_without_a_version(row: Resource) -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(harness: ApiHarness) -> None:
         path = f"{collection(row)}/x"
-        code, status = await bench.request("PUT", path, example(row))
+        code, status = await harness.request("PUT", path, example(row))
         assert code == (201 if row.key in CREATED_BY_PUT else 404), status
         if code == 404:
-            code, status = await bench.request("POST", collection(row), example(row))
+            code, status = await harness.request("POST", collection(row), example(row))
             assert code == 201, status
         for version in ({}, {"resourceVersion": ""}, {"resourceVersion": "0"}):
-            _, made = await bench.request("GET", path)
+            _, made = await harness.request("GET", path)
             metadata = {name: value for name, value in made["metadata"].items() if name != "resourceVersion"}
             changed = {**made, "metadata": {**metadata, **version, "annotations": {"a": "b"}}}
-            code, answer = await bench.request("PUT", path, changed)
+            code, answer = await harness.request("PUT", path, changed)
             if row.key not in CONDITIONAL:
                 assert code == 200, answer
                 assert answer["metadata"]["annotations"]["a"] == "b"
@@ -144,9 +144,9 @@ def test_an_update_without_a_version(row: Resource) -> None:
             assert (code, answer["reason"]) == (422, "Invalid"), answer
             assert answer["message"] == f'{row.key} "x" is invalid: {REFUSED}'
             assert answer["details"]["kind"] == row.plural
-        _, made = await bench.request("GET", path)
+        _, made = await harness.request("GET", path)
         made["metadata"]["annotations"] = {"a": "c"}
-        code, answer = await bench.request("PUT", path, made)
+        code, answer = await harness.request("PUT", path, made)
         assert code == 200, answer
         assert answer["metadata"]["annotations"]["a"] == "c"
 
@@ -157,25 +157,25 @@ def test_an_update_without_a_version(row: Resource) -> None:
     "row", [row for row in STORED if "status" in row.subresources], ids=lambda row: row.key
 )
 def test_an_update_of_the_status_without_a_version(row: Resource) -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(harness: ApiHarness) -> None:
         path = f"{collection(row)}/x"
-        code, made = await bench.request("POST", collection(row), example(row))
+        code, made = await harness.request("POST", collection(row), example(row))
         assert code == 201, made
         del made["metadata"]["resourceVersion"]
-        code, answer = await bench.request("PUT", f"{path}/status", made)
+        code, answer = await harness.request("PUT", f"{path}/status", made)
         assert code == (422 if row.key in CONDITIONAL else 200), answer
 
     run(scenario)
 
 
 def test_patches_carry_the_version_unless_they_remove_it() -> None:
-    async def scenario(bench: Bench) -> None:
+    async def scenario(harness: ApiHarness) -> None:
         lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "x"}}
         merge = "application/merge-patch+json"
 
         async def patch(body: Any, media: str = merge) -> int:
             query = [("fieldManager", "m")]
-            code, _ = await bench.request("PATCH", f"{LEASES}/x", body, query=query, content_type=media)
+            code, _ = await harness.request("PATCH", f"{LEASES}/x", body, query=query, content_type=media)
             return code
 
         apply = "application/apply-patch+yaml"
@@ -191,7 +191,7 @@ def test_patches_carry_the_version_unless_they_remove_it() -> None:
 
 
 def test_a_create_with_version_zero() -> None:
-    async def scenario(bench: Bench) -> None:
-        assert (await bench.request("POST", MAPS, config_map(resourceVersion="0")))[0] == 201
+    async def scenario(harness: ApiHarness) -> None:
+        assert (await harness.request("POST", MAPS, config_map(resourceVersion="0")))[0] == 201
 
     run(scenario)

@@ -22,9 +22,9 @@ from plimsoll.client.endpoints import CONFIG_MAPS
 from plimsoll.client.http import HttpTransport, is_loopback
 from plimsoll.client.transport import Request
 from plimsoll.errors import ConfigError, UnreachableError
-from tests.unit.client.wire import Answer, ReceivedRequest, Wire, chunked, said, serving
+from tests.unit.client.wire import Answer, ReceivedRequest, RecordingServer, chunked, said, serving
 
-Scenario = Callable[[Wire, Client], Any]
+Scenario = Callable[[RecordingServer, Client], Any]
 OBJECT = b'{"kind":"ConfigMap","metadata":{"name":"a"}}'
 GET = Request("GET", "/a")
 
@@ -54,7 +54,7 @@ def test_connections_are_kept_and_many_calls_are_in_flight() -> None:
                 each.write(said(OBJECT))
             waiting.clear()
 
-    async def scenario(wire: Wire, client: Client) -> None:
+    async def scenario(wire: RecordingServer, client: Client) -> None:
         for _ in range(3):
             await asyncio.gather(*(client.get(CONFIG_MAPS, f"c{n}") for n in range(10)))
         assert wire.connections == 10
@@ -73,7 +73,7 @@ def test_calls_in_flight_are_bounded_but_watches_do_not_count() -> None:
         else:
             writer.write(said(OBJECT))
 
-    async def scenario(wire: Wire, client: Client) -> None:
+    async def scenario(wire: RecordingServer, client: Client) -> None:
         watches = [client.watch(CONFIG_MAPS, since="1") for _ in range(5)]
         assert [(await anext(watch)).revision for watch in watches] == ["7"] * 5
         held = [asyncio.create_task(client.get(CONFIG_MAPS, "held")) for _ in range(2)]
@@ -93,7 +93,7 @@ def test_calls_in_flight_are_bounded_but_watches_do_not_count() -> None:
 
 
 def test_what_is_sent() -> None:
-    async def scenario(wire: Wire, client: Client) -> None:
+    async def scenario(wire: RecordingServer, client: Client) -> None:
         await client.create(CONFIG_MAPS, {"metadata": {"name": "å"}}, "n s", field_manager="me & you")
         seen = wire.requests[0]
         assert seen.method == "POST"
@@ -132,7 +132,7 @@ def test_compression_is_asked_for_where_it_pays(compression: bool | None, wanted
     async def answer(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         writer.write(chunked() if "watch" in seen.target else said(OBJECT))
 
-    async def scenario(wire: Wire, client: Client) -> None:
+    async def scenario(wire: RecordingServer, client: Client) -> None:
         await client.get(CONFIG_MAPS, "a")
         assert [event async for event in client.watch(CONFIG_MAPS)] == []
         assert [seen.header("accept-encoding") for seen in wire.requests] == [wanted, "identity"]
@@ -224,7 +224,7 @@ def test_a_watch_that_falls_silent_and_one_that_breaks() -> None:
             await writer.drain()
             writer.close()
 
-    async def scenario(wire: Wire, client: Client) -> None:
+    async def scenario(wire: RecordingServer, client: Client) -> None:
         for labels in ("silent", "break"):
             watch = client.watch(CONFIG_MAPS, labels=labels, idle=0.05)
             assert (await anext(watch)).revision == "7"
@@ -240,7 +240,7 @@ def test_a_watch_that_nobody_follows_any_more_is_closed() -> None:
         frame = b'{"type":"ADDED","object":{"metadata":{"resourceVersion":"7"}}}\n'
         writer.write(chunked(frame, end=False))
 
-    async def scenario(wire: Wire, client: Client) -> None:
+    async def scenario(wire: RecordingServer, client: Client) -> None:
         watch = client.watch(CONFIG_MAPS)
         await anext(watch)
         assert wire.ended == 0
@@ -258,7 +258,7 @@ def test_a_redirect_is_not_followed() -> None:
     async def answer(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         writer.write(said(b"", "302 Found", Location="http://127.0.0.1:1/elsewhere"))
 
-    async def scenario(wire: Wire, client: Client) -> None:
+    async def scenario(wire: RecordingServer, client: Client) -> None:
         with pytest.raises(Exception, match="the server answered 302"):
             await client.get(CONFIG_MAPS, "a")
         assert len(wire.requests) == 1
@@ -270,7 +270,7 @@ def test_cookies_are_not_kept() -> None:
     async def answer(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         writer.write(said(OBJECT, Set_Cookie="session=1"))
 
-    async def scenario(wire: Wire, client: Client) -> None:
+    async def scenario(wire: RecordingServer, client: Client) -> None:
         for _ in range(2):
             await client.get(CONFIG_MAPS, "a")
         assert wire.requests[1].header("cookie") == ""
@@ -329,7 +329,7 @@ def server_tls(
     return authority, context
 
 
-def fetch(config: Callable[[Wire], ClientConfig], tls: ssl.SSLContext) -> dict[str, Any]:
+def fetch(config: Callable[[RecordingServer], ClientConfig], tls: ssl.SSLContext) -> dict[str, Any]:
     async def run() -> dict[str, Any]:
         async def answer(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
             peer = writer.get_extra_info("peercert") or {}
@@ -346,7 +346,7 @@ def test_a_trusted_authority_and_a_client_certificate(tmp_path: Path) -> None:
     authority, tls = server_tls(tmp_path)
     pair = authority.issue_client(User("jane", groups=("devs",)))
 
-    def config(wire: Wire) -> ClientConfig:
+    def config(wire: RecordingServer) -> ClientConfig:
         return ClientConfig(
             wire.url,
             authority=Material(authority.certificate),
@@ -371,10 +371,10 @@ def test_the_name_in_the_certificate_must_fit(tmp_path: Path) -> None:
     authority, tls = server_tls(tmp_path, ("cluster.example",))
     ca = Material(authority.certificate)
 
-    def named(wire: Wire) -> ClientConfig:
+    def named(wire: RecordingServer) -> ClientConfig:
         return ClientConfig(wire.url, authority=ca, tls_server_name="cluster.example")
 
-    def misnamed(wire: Wire) -> ClientConfig:
+    def misnamed(wire: RecordingServer) -> ClientConfig:
         return ClientConfig(wire.url, authority=ca, tls_server_name="other.example")
 
     assert fetch(named, tls)["peer"] == []
@@ -418,7 +418,7 @@ def test_a_write_on_a_connection_the_server_has_closed_is_sent_once() -> None:
         else:
             writer.write(said(OBJECT))
 
-    async def scenario(wire: Wire, client: Client) -> None:
+    async def scenario(wire: RecordingServer, client: Client) -> None:
         for call in (client.delete, client.get):
             await client.get(CONFIG_MAPS, "first")
             sent = len(wire.requests)

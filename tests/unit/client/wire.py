@@ -23,7 +23,7 @@ class ReceivedRequest:
 
 
 @dataclass
-class Wire:
+class RecordingServer:
     """What the server has seen; `url` leads to it."""
 
     url: str = ""
@@ -37,9 +37,9 @@ Answer = Callable[[ReceivedRequest, asyncio.StreamWriter], Awaitable[None]]
 
 
 @asynccontextmanager
-async def serving(answer: Answer, tls: ssl.SSLContext | None = None) -> AsyncIterator[Wire]:
+async def serving(answer: Answer, tls: ssl.SSLContext | None = None) -> AsyncIterator[RecordingServer]:
     """Answer every request of every connection with `answer`, until it closes the connection."""
-    wire = Wire()
+    wire = RecordingServer()
     writers: set[asyncio.StreamWriter] = set()
     tasks: set[asyncio.Task[None]] = set()
 

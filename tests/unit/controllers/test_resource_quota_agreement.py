@@ -139,7 +139,7 @@ def services(draw: st.DrawFn, name: str) -> Tree:
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> list[tuple[str, Tree]]:
+def clusters(draw: st.DrawFn) -> list[tuple[str, Tree]]:
     """The objects of a namespace in the order they were made; pods before the claims made for them."""
     few = st.integers(0, 2)
     made = [(PODS, draw(pods(f"p{i}"))) for i in range(draw(few))]
@@ -193,7 +193,7 @@ def amounts(quota: Tree) -> dict[str, Quantity]:
     return {name: Quantity.parse(text) for name, text in quota["status"]["used"].items()}
 
 
-@given(quotas(), worlds())
+@given(quotas(), clusters())
 def test_charges_add_up_to_what_is_measured(quota: Tree, made: list[tuple[str, Tree]]) -> None:
     measured = measure(codec.convert(quota, ResourceQuota), contents(made), AT)
     charged = quota

@@ -75,7 +75,7 @@ def make_pod(name: str, body: dict[str, Any]) -> Pod:
     return pod(name, *body["containers"], **rest)
 
 
-class Books(RuleBasedStateMachine):
+class NodeLedgerMachine(RuleBasedStateMachine):
     """A scheduler and a kubelet at work on one node, with any claims under any policies."""
 
     running = Bundle("running")
@@ -195,5 +195,5 @@ class Books(RuleBasedStateMachine):
         assert booked == {name: amount for name, amount in totals.items() if amount}
 
 
-TestBooks = Books.TestCase
+TestBooks = NodeLedgerMachine.TestCase
 TestBooks.settings = settings(max_examples=100, stateful_step_count=30)

@@ -60,7 +60,7 @@ def assume(pod: Pod, snapshot: Snapshot, settings: SchedulerProfile | None = Non
     return found.node
 
 
-def told(found: Placement | FitError) -> dict[str, int]:
+def reason_texts(found: Placement | FitError) -> dict[str, int]:
     assert isinstance(found, FitError), found
     return {render(reason): count for reason, count in found.reasons}
 
@@ -75,7 +75,7 @@ def test_every_node_is_accounted_for() -> None:
         claim("c", exactly()),
     )  # fmt: skip
     found = place_pod(pod("p", cpu="2", claims=["c"]), snapshot)
-    assert told(found) == {
+    assert reason_texts(found) == {
         "Insufficient cpu": 1,
         "node(s) were unschedulable": 1,
         "cannot allocate all claims": 1,
@@ -158,7 +158,7 @@ def test_sizes_are_compared_name_by_name() -> None:
     assert score_sizes([fit(memory=0), fit(memory=5)]) == [100, 0]
 
 
-class Promise:
+class FakeNomination:
     """Nomination of another pod to a node."""
 
     def __init__(self, node: str) -> None:
@@ -180,17 +180,17 @@ class Promise:
 def test_capacity_of_nominated_pods_is_left_free() -> None:
     snapshot = snapshot_of(node("a"), node("b"))
     for number in range(4):
-        found = place_pod(pod(f"p{number}"), snapshot, promises=Promise("a"))
+        found = place_pod(pod(f"p{number}"), snapshot, promises=FakeNomination("a"))
         assert isinstance(found, Placement)
         assert found.node == "b"
     alone = snapshot_of(node("a"))
-    assert told(place_pod(pod("p"), alone, promises=Promise("a"))) == {"Insufficient cpu": 1}
+    assert reason_texts(place_pod(pod("p"), alone, promises=FakeNomination("a"))) == {"Insufficient cpu": 1}
     assert isinstance(place_pod(pod("p"), alone), Placement)
 
 
 def test_identical_unschedulable_pods_use_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     snapshot = snapshot_of(node("n", cpu="4"), pod("there", cpu="3", node="n"))
-    assert told(place_pod(pod("p0", cpu="2"), snapshot)) == {"Insufficient cpu": 1}
+    assert reason_texts(place_pod(pod("p0", cpu="2"), snapshot)) == {"Insufficient cpu": 1}
     reads: list[str] = []
     real = cycle.build_filters
 
@@ -200,7 +200,7 @@ def test_identical_unschedulable_pods_use_the_cache(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(cycle, "build_filters", read)
     second = place_pod(pod("p1", cpu="2"), snapshot)
-    assert told(second) == {"Insufficient cpu": 1}
+    assert reason_texts(second) == {"Insufficient cpu": 1}
     assert isinstance(second, FitError)
     assert second.pod_info.pod.metadata.name == "p1"
     assert not reads
@@ -225,7 +225,7 @@ def test_without_the_gate_claims_charge_nothing() -> None:
     )  # fmt: skip
     off = Gates.parse("DRANodeAllocatableResources=false")
     wish = pod("p", cpu="4", claims=["c"])
-    assert told(place_pod(wish, snapshot_of(*objects))) == {"Insufficient cpu": 1}
+    assert reason_texts(place_pod(wish, snapshot_of(*objects))) == {"Insufficient cpu": 1}
     found = place_pod(wish, snapshot_of(*objects, gates=off))
     assert isinstance(found, Placement)
     assert found.charged_claims == ()
@@ -286,7 +286,7 @@ def test_extended_resources_are_those_of_nodes() -> None:
     served = device_class(extendedResourceName="example.com/gpu")
     wish = pod("p", requests={"example.com/gpu": "1"})
     bare = snapshot_of(node("n"), resource_slice("n", [device("d")]), served)
-    assert told(place_pod(wish, bare)) == {"Insufficient example.com/gpu": 1}
+    assert reason_texts(place_pod(wish, bare)) == {"Insufficient example.com/gpu": 1}
     having = snapshot_of(node("n", extended={"example.com/gpu": "1"}), served)
     assert isinstance(place_pod(wish, having), Placement)
 

@@ -54,7 +54,7 @@ def row(snapshot: Snapshot, name: str) -> int:
     return found
 
 
-def told(found: NodeFit | tuple[NodeReason, ...]) -> list[str]:
+def reason_texts(found: NodeFit | tuple[NodeReason, ...]) -> list[str]:
     assert not isinstance(found, NodeFit)
     return [render(reason) for reason in found]
 
@@ -88,7 +88,7 @@ def test_devices_first_refuses_what_joint_allocation_finds() -> None:
     pod_info = task_for(pod("p", cpu="1", claims=["c"]), snapshot)
     assert picked(try_node(pod_info, 0, snapshot, ids())) == ["b-cheap"]
     first = SchedulerProfile(device_order=DeviceOrder.FIRST)
-    assert told(try_node(pod_info, 0, snapshot, ids(), first)) == ["Insufficient cpu"]
+    assert reason_texts(try_node(pod_info, 0, snapshot, ids(), first)) == ["Insufficient cpu"]
     assert SchedulerProfile.read({"deviceOrder": "devices-first"}).device_order is DeviceOrder.FIRST
     # What was found out in one way is not believed in the other.
     assert isinstance(DynamicResourcesFilter(pod_info, snapshot, ids(), first).search(0), tuple)
@@ -134,7 +134,7 @@ def test_an_allocated_claim_restricts_the_node() -> None:
     pod_info = task_for(pod("p", claims=["c"]), snapshot)
     assert isinstance(try_node(pod_info, row(snapshot, "a"), snapshot, ids()), NodeFit)
     elsewhere = try_node(pod_info, row(snapshot, "b"), snapshot, ids())
-    assert told(elsewhere) == ["resourceclaim not available on the node"]
+    assert reason_texts(elsewhere) == ["resourceclaim not available on the node"]
     rule = DynamicResourcesFilter(pod_info, snapshot, ids())
     assert np.flatnonzero(rule.candidates() & snapshot.alive).tolist() == [row(snapshot, "a")]
 
@@ -148,15 +148,15 @@ def test_a_claim_allocated_before_is_charged_when_its_pod_comes() -> None:
     fits = try_node(task_for(pod("p", cpu="2", claims=["c"]), snapshot), 0, snapshot, ids())
     assert isinstance(fits, NodeFit)
     assert [charged_claim.claim for charged_claim in fits.charged_claims] == ["c"]
-    assert told(try_node(task_for(pod("q", cpu="3", claims=["c"]), snapshot), 0, snapshot, ids())) == [
-        "Insufficient cpu"
-    ]
+    assert reason_texts(
+        try_node(task_for(pod("q", cpu="3", claims=["c"]), snapshot), 0, snapshot, ids())
+    ) == ["Insufficient cpu"]
 
 
 def test_a_shortage_of_devices_is_resolvable() -> None:
     snapshot = snapshot_of(node("n"), device_class(), claim("c", exactly()))
     found = try_node(task_for(pod("p", claims=["c"]), snapshot), 0, snapshot, ids())
-    assert told(found) == ["cannot allocate all claims"]
+    assert reason_texts(found) == ["cannot allocate all claims"]
     assert isinstance(found, tuple)
     assert found[0].code is VerdictCode.UNSCHEDULABLE
 
@@ -292,7 +292,7 @@ def test_aborted_searches_are_cached_per_step_limit() -> None:
     )  # fmt: skip
     pod_info = task_for(pod("p", claims=["c"]), snapshot)
     hasty = DynamicResourcesFilter(pod_info, snapshot, ids(), SchedulerProfile(search_steps=1)).search(0)
-    assert told(hasty) == ["gave up the search for devices after 2 steps"]
+    assert reason_texts(hasty) == ["gave up the search for devices after 2 steps"]
     patient = DynamicResourcesFilter(pod_info, snapshot, ids(), SchedulerProfile())
     assert patient.candidates()[0]
     assert isinstance(patient.search(0), NodeFit)

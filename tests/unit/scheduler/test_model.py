@@ -35,7 +35,7 @@ from tests.unit.scheduler.build import (
 
 
 @dataclass
-class Machine:
+class ModelNode:
     """Node of the model: allocatable CPUs, and devices by name with kind and charge."""
 
     cpu: int
@@ -45,14 +45,14 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Wish:
+class ModelPod:
     """Pod of the model: its own CPUs, and devices as alternatives of (kind, count)."""
 
     cpu: int
     alternatives: tuple[tuple[str, int], ...] = ()
 
 
-def choices(machine: Machine, wish: Wish) -> Iterator[tuple[str, ...]]:
+def choices(machine: ModelNode, wish: ModelPod) -> Iterator[tuple[str, ...]]:
     """Return all choices of devices with which a pod fits on a node."""
     free = [name for name in machine.devices if name not in machine.taken]
     for kind, count in wish.alternatives or (("", 0),):
@@ -65,18 +65,18 @@ def choices(machine: Machine, wish: Wish) -> Iterator[tuple[str, ...]]:
 
 KINDS = st.sampled_from(["small", "large"])
 MACHINES = st.builds(
-    Machine,
+    ModelNode,
     st.integers(1, 8),
     st.dictionaries(st.sampled_from(["d0", "d1", "d2", "d3"]), st.tuples(KINDS, st.integers(0, 4))),
 )
 WISHES = st.builds(
-    Wish,
+    ModelPod,
     st.integers(0, 4),
     st.lists(st.tuples(KINDS, st.integers(1, 2)), max_size=2).map(tuple),
 )
 
 
-def add_machine(snapshot: Snapshot, name: str, machine: Machine) -> None:
+def add_machine(snapshot: Snapshot, name: str, machine: ModelNode) -> None:
     snapshot.set(node(name, cpu=str(machine.cpu)))
     devices = []
     for each, (kind, charge) in machine.devices.items():
@@ -86,7 +86,7 @@ def add_machine(snapshot: Snapshot, name: str, machine: Machine) -> None:
     snapshot.set(resource_slice(name, devices))
 
 
-def add_wish(snapshot: Snapshot, name: str, wish: Wish) -> PodInfo:
+def add_wish(snapshot: Snapshot, name: str, wish: ModelPod) -> PodInfo:
     def select(label: str, kind: str, count: int) -> dict[str, object]:
         return exactly(label, count=count, select=f'device.attributes["{DRIVER}"].kind == "{kind}"')
 
@@ -107,7 +107,7 @@ def add_wish(snapshot: Snapshot, name: str, wish: Wish) -> PodInfo:
 @given(st.lists(MACHINES, min_size=1, max_size=3), st.lists(WISHES, min_size=1, max_size=8), st.data())
 @settings(max_examples=150, deadline=None)
 def test_no_schedulable_pod_is_left_pending(
-    machines: list[Machine], wishes: list[Wish], data: st.DataObject
+    machines: list[ModelNode], wishes: list[ModelPod], data: st.DataObject
 ) -> None:
     snapshot = Snapshot()
     snapshot.set(device_class())
@@ -136,8 +136,8 @@ def test_no_schedulable_pod_is_left_pending(
             assert found.nodes <= counted or not found.nodes
         assert not verify(snapshot)
         assert not find_overdrafts(snapshot)
-        somebody_leaves: bool = data.draw(st.booleans())
-        if running and somebody_leaves:
+        pod_leaves: bool = data.draw(st.booleans())
+        if running and pod_leaves:
             gone = data.draw(st.sampled_from(sorted(running)))
             where, charge, devices = running.pop(gone)
             snapshot.forget(f"uid-{gone}")

@@ -15,7 +15,7 @@ from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from tests.unit.scheduler.build import claim, device_class, exactly, first_available, node, pod, snapshot_of
 
 
-def told(pod: Pod, snapshot: Snapshot) -> str:
+def refusal(pod: Pod, snapshot: Snapshot) -> str:
     found = read_pod_info(pod, snapshot)
     assert isinstance(found, NodeReason)
     assert not found.resolvable
@@ -52,7 +52,7 @@ def test_named_claims_are_found_once_each() -> None:
 
 
 def test_a_missing_claim() -> None:
-    assert told(pod("p", claims=["c"]), snapshot_of()) == 'could not find ResourceClaim "c"'
+    assert refusal(pod("p", claims=["c"]), snapshot_of()) == 'could not find ResourceClaim "c"'
 
 
 def test_a_claim_that_is_not_generated_yet() -> None:
@@ -69,7 +69,7 @@ def test_a_claim_that_is_not_needed_is_passed_over() -> None:
 
 def test_a_generated_claim_must_belong_to_the_pod() -> None:
     assert isinstance(read_pod_info(from_template("c"), snapshot_of(owned("c"), device_class())), PodInfo)
-    text = told(from_template("c"), snapshot_of(owned("c", uid="another"), device_class()))
+    text = refusal(from_template("c"), snapshot_of(owned("c", uid="another"), device_class()))
     assert text == "ResourceClaim default/c was not created for Pod default/p (Pod is not owner)"
 
 
@@ -80,7 +80,7 @@ def test_a_named_claim_may_belong_to_anyone() -> None:
 
 def test_a_claim_on_its_way_out() -> None:
     gone = claim("c", exactly(), metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
-    assert told(pod("p", claims=["c"]), snapshot_of(gone)) == 'resourceclaim "c" is being deleted'
+    assert refusal(pod("p", claims=["c"]), snapshot_of(gone)) == 'resourceclaim "c" is being deleted'
 
 
 @pytest.mark.parametrize(
@@ -93,14 +93,14 @@ def test_a_claim_on_its_way_out() -> None:
 def test_an_unknown_class(request_: Any, where: str) -> None:
     snapshot = snapshot_of(claim("c", request_))
     text = f"request {where}: device class no-such does not exist"
-    assert told(pod("p", claims=["c"]), snapshot) == text
+    assert refusal(pod("p", claims=["c"]), snapshot) == text
 
 
 def test_a_claim_has_at_most_256_consumers() -> None:
     users = [f"user-{number}" for number in range(RESERVED_MAX)]
     results = [{"request": "r", "driver": "d", "pool": "p", "device": "x"}]
     full = claim("c", exactly(), results=results, reserved=users)
-    assert told(pod("p", claims=["c"]), snapshot_of(full)) == "resourceclaim in use"
+    assert refusal(pod("p", claims=["c"]), snapshot_of(full)) == "resourceclaim in use"
     assert isinstance(read_pod_info(pod("user-3", claims=["c"]), snapshot_of(full)), PodInfo)
 
 

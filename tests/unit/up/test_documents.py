@@ -118,12 +118,12 @@ def test_the_examples_for_clients(
             task = asyncio.create_task(names["campaign"](client))
             printed = ""
 
-            def was_told() -> bool:
+            def has_event() -> bool:
                 nonlocal printed
                 printed += capsys.readouterr().out
                 return "added web-0" in printed and "1 Pod(" in printed
 
-            await until(was_told, "the informer's words")
+            await until(has_event, "the informer's words")
             lease = await client.get(LEASES, "my-driver", "kube-system")
             assert lease["spec"]["holderIdentity"] == "pod-1"
             task.cancel()

@@ -23,7 +23,7 @@ Contents = tuple[int, int, list[StoredObject], list[tuple[int, bytes]]]
 EVENTS = 40
 
 
-class Made(NamedTuple):
+class StoreSample(NamedTuple):
     """A folder with a store's files, what it holds, and every state that any object was ever in."""
 
     folder: Path
@@ -41,7 +41,7 @@ def read(store: Store) -> Contents:
     return store.revision, store.floor, items, events
 
 
-def make(folder: Path, *, crashed: bool) -> Made:
+def make(folder: Path, *, crashed: bool) -> StoreSample:
     """A store with old rows deleted, large objects, and rows of all kinds; perhaps as a kill leaves it."""
     states: dict[tuple[ObjectKey, int], bytes] = {}
     dice = random.Random(1)
@@ -76,15 +76,15 @@ def make(folder: Path, *, crashed: bool) -> Made:
     with patch.object(compaction, "_MIN_GARBAGE_ROWS", 20):
         contents = asyncio.run(scenario())
     shutil.rmtree(folder / "live")
-    return Made(folder, contents, states)
+    return StoreSample(folder, contents, states)
 
 
 @pytest.fixture(scope="module", params=["closed", "crashed"])
-def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Made:
+def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> StoreSample:
     return make(tmp_path_factory.mktemp("made"), crashed=request.param == "crashed")
 
 
-def copy_of(made: Made, folder: Path) -> Path:
+def copy_of(made: StoreSample, folder: Path) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(made.folder, folder)
     return folder / "s"
@@ -119,7 +119,7 @@ def damage(path: Path, place: int, content: bytes | None) -> None:
     path.write_bytes(data)
 
 
-def check_damaged(made: Made, folder: Path, name: str, place: int, content: bytes | None) -> str:
+def check_damaged(made: StoreSample, folder: Path, name: str, place: int, content: bytes | None) -> str:
     """Either the damage is noticed, or nothing is different; gives which."""
     path = copy_of(made, folder)
     damage(path.with_name(name), place, content)
@@ -153,7 +153,7 @@ def check_damaged(made: Made, folder: Path, name: str, place: int, content: byte
 
 
 @pytest.mark.parametrize("name", ["s", "s-wal"])
-def test_damage_is_noticed_or_harmless(made: Made, tmp_path: Path, name: str) -> None:
+def test_damage_is_noticed_or_harmless(made: StoreSample, tmp_path: Path, name: str) -> None:
     file = made.folder / name
     if not file.exists():
         pytest.skip("closed without a write-ahead log")
@@ -166,7 +166,7 @@ def test_damage_is_noticed_or_harmless(made: Made, tmp_path: Path, name: str) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["s", "s-wal"])
-def test_much_damage_is_noticed_or_harmless(made: Made, tmp_path: Path, name: str) -> None:
+def test_much_damage_is_noticed_or_harmless(made: StoreSample, tmp_path: Path, name: str) -> None:
     file = made.folder / name
     if not file.exists():
         pytest.skip("closed without a write-ahead log")
@@ -175,7 +175,7 @@ def test_much_damage_is_noticed_or_harmless(made: Made, tmp_path: Path, name: st
         check_damaged(made, tmp_path / "copy", name, place, content)
 
 
-def test_what_was_found_is_reported(made: Made, tmp_path: Path) -> None:
+def test_what_was_found_is_reported(made: StoreSample, tmp_path: Path) -> None:
     path = copy_of(made, tmp_path / "copy")
     data = path.read_bytes()
     wal = path.with_name("s-wal")
@@ -202,7 +202,7 @@ def test_what_was_found_is_reported(made: Made, tmp_path: Path) -> None:
     asyncio.run(store.close())
 
 
-def test_a_broken_tree_loses_no_row(made: Made, tmp_path: Path) -> None:
+def test_a_broken_tree_loses_no_row(made: StoreSample, tmp_path: Path) -> None:
     """The inner pages lead to the rows; without them the rows are still there."""
     path = copy_of(made, tmp_path / "copy")
     data = path.read_bytes()
@@ -227,7 +227,7 @@ def test_a_broken_tree_loses_no_row(made: Made, tmp_path: Path) -> None:
     asyncio.run(store.close())
 
 
-def test_an_empty_file_is_not_a_new_store(made: Made, tmp_path: Path) -> None:
+def test_an_empty_file_is_not_a_new_store(made: StoreSample, tmp_path: Path) -> None:
     path = copy_of(made, tmp_path / "copy")
     path.write_bytes(b"")
     with pytest.raises(StoreError, match="is damaged"):
@@ -260,7 +260,7 @@ def test_an_unfinished_commit_at_the_end_is_no_damage(tmp_path: Path) -> None:
         assert open_store(path) == made.contents
 
 
-def test_starting_empty_is_a_decision(made: Made, tmp_path: Path) -> None:
+def test_starting_empty_is_a_decision(made: StoreSample, tmp_path: Path) -> None:
     path = copy_of(made, tmp_path / "copy")
     path.write_bytes(b"")
     for _ in range(2):
@@ -279,7 +279,7 @@ def test_starting_empty_is_a_decision(made: Made, tmp_path: Path) -> None:
         recover(path)
 
 
-def test_a_kill_while_a_file_is_put_aside_separates_nothing(made: Made, tmp_path: Path) -> None:
+def test_a_kill_while_a_file_is_put_aside_separates_nothing(made: StoreSample, tmp_path: Path) -> None:
     path = copy_of(made, tmp_path / "copy")
     with patch("plimsoll.apiserver.storage.files.move_companions_aside"):
         aside = move_aside(path)

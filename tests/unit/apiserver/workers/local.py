@@ -20,7 +20,7 @@ from plimsoll.apiserver.workers.messages import (
     decode_to_worker,
     encode_frame,
 )
-from tests.unit.apiserver.build import Bench
+from tests.unit.apiserver.build import ApiHarness
 
 
 class LocalChannel(WorkerChannel):
@@ -40,14 +40,14 @@ class LocalChannel(WorkerChannel):
 
 
 def handle_in_worker(
-    bench: Bench, request: ApiRequest, before: Callable[[WorkerQuery], object] = lambda query: None
+    harness: ApiHarness, request: ApiRequest, before: Callable[[WorkerQuery], object] = lambda query: None
 ) -> JobResult:
     """Handle a request as a worker does, against the store of an API."""
     info = parse_request_info(request.method, request.path)
     assert info is not None
-    session = JobSession(bench.context, bench.api.admission, info, request.user)
-    worker = Worker(LocalChannel(session, before), bench.context.gates)
-    job = WorkerJob.of(request, bench.context.now(), bench.context.new_uid())
+    session = JobSession(harness.context, harness.api.admission, info, request.user)
+    worker = Worker(LocalChannel(session, before), harness.context.gates)
+    job = WorkerJob.of(request, harness.context.now(), harness.context.new_uid())
     carried = decode_to_worker(encode_frame(job)[HEADER_BYTES:])
     assert isinstance(carried, WorkerJob)
     return worker.handle(carried)

@@ -20,7 +20,7 @@ from plimsoll.apiserver.request import ApiRequest
 from plimsoll.apiserver.storage import ObjectKey
 from plimsoll.apiserver.workers.pool import WorkerLimits, WorkerPool
 from plimsoll.controllers.bootstrap import bootstrap
-from tests.unit.apiserver.build import ADMIN, PODS, Bench, pod
+from tests.unit.apiserver.build import ADMIN, PODS, ApiHarness, pod
 
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
 MERGE = "application/merge-patch+json"
@@ -48,7 +48,7 @@ def endless_claim(name: str = "c") -> dict[str, Any]:
     return {"metadata": {"name": name}, "spec": {"devices": {"requests": requests}}}
 
 
-class Served(Bench):
+class WorkerHarness(ApiHarness):
     """An API with workers."""
 
     def __init__(self, limits: WorkerLimits) -> None:
@@ -62,9 +62,11 @@ class Served(Bench):
             await asyncio.sleep(0.02)
 
 
-def play(scenario: Callable[[Served], Awaitable[None]], limits: WorkerLimits | None = None) -> None:
+def run_scenario(
+    scenario: Callable[[WorkerHarness], Awaitable[None]], limits: WorkerLimits | None = None
+) -> None:
     async def run() -> None:
-        served = Served(limits or WorkerLimits())
+        served = WorkerHarness(limits or WorkerLimits())
         await bootstrap(served.client)
         try:
             async with asyncio.timeout(300):
@@ -91,7 +93,7 @@ async def gone(pid: int) -> None:
 
 
 def test_an_expensive_request_is_handled_by_a_worker_and_a_cheap_one_is_not() -> None:
-    async def scenario(served: Served) -> None:
+    async def scenario(served: WorkerHarness) -> None:
         assert (await served.request("POST", PODS, pod("small")))[0] == 201
         assert served.pool.jobs == 0
         code, tree = await served.request("POST", PODS, pod("large", containers=LARGE))
@@ -112,11 +114,11 @@ def test_an_expensive_request_is_handled_by_a_worker_and_a_cheap_one_is_not() ->
         assert served.pool.jobs == 4
         assert len(served.pool.processes) == 1
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 def test_others_are_served_meanwhile() -> None:
-    async def scenario(served: Served) -> None:
+    async def scenario(served: WorkerHarness) -> None:
         expensive = asyncio.create_task(
             served.request("POST", CLAIMS, endless_claim(), query=[("dryRun", "All")])
         )
@@ -128,11 +130,11 @@ def test_others_are_served_meanwhile() -> None:
         expensive.cancel()
         await asyncio.gather(expensive, return_exceptions=True)
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 def test_the_deadline_stops_the_work() -> None:
-    async def scenario(served: Served) -> None:
+    async def scenario(served: WorkerHarness) -> None:
         expensive = asyncio.create_task(served.request("POST", CLAIMS, endless_claim()))
         await served.created(1)
         (pid,) = served.pool.processes
@@ -143,11 +145,11 @@ def test_the_deadline_stops_the_work() -> None:
         assert served.store.get(ObjectKey("resourceclaims.resource.k8s.io", "default", "c")) is None
         assert served.pool.kills == 1
 
-    play(scenario, replace(WorkerLimits(), request_timeout=0.5))
+    run_scenario(scenario, replace(WorkerLimits(), request_timeout=0.5))
 
 
 def test_a_client_that_goes_away_stops_the_work() -> None:
-    async def scenario(served: Served) -> None:
+    async def scenario(served: WorkerHarness) -> None:
         expensive = asyncio.create_task(served.request("POST", CLAIMS, endless_claim()))
         await served.created(1)
         (pid,) = served.pool.processes
@@ -156,11 +158,11 @@ def test_a_client_that_goes_away_stops_the_work() -> None:
         await gone(pid)
         assert (await served.request("POST", PODS, pod("large", containers=LARGE)))[0] == 201
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 def test_a_worker_that_fails_is_replaced() -> None:
-    async def scenario(served: Served) -> None:
+    async def scenario(served: WorkerHarness) -> None:
         expensive = asyncio.create_task(served.request("POST", CLAIMS, endless_claim()))
         await served.created(1)
         os.kill(served.pool.processes[0], signal.SIGKILL)
@@ -168,11 +170,11 @@ def test_a_worker_that_fails_is_replaced() -> None:
         assert (code, status["reason"]) == (503, "ServiceUnavailable")
         assert (await served.request("POST", PODS, pod("large", containers=LARGE)))[0] == 201
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 def test_closing_ends_the_work_under_way() -> None:
-    async def scenario(served: Served) -> None:
+    async def scenario(served: WorkerHarness) -> None:
         expensive = asyncio.create_task(served.request("POST", CLAIMS, endless_claim()))
         await served.created(1)
         (pid,) = served.pool.processes
@@ -180,21 +182,21 @@ def test_closing_ends_the_work_under_way() -> None:
         assert not is_alive(pid)
         assert (await expensive)[0] == 503
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 def test_idle_workers_end() -> None:
-    async def scenario(served: Served) -> None:
+    async def scenario(served: WorkerHarness) -> None:
         assert (await served.request("POST", PODS, pod("large", containers=LARGE)))[0] == 201
         while served.pool.processes:
             await asyncio.sleep(0.02)
         assert served.pool.kills == 0
 
-    play(scenario, replace(WorkerLimits(), idle_timeout=0.01))
+    run_scenario(scenario, replace(WorkerLimits(), idle_timeout=0.01))
 
 
 def test_a_request_that_needs_too_much_memory_is_refused() -> None:
-    async def scenario(served: Served) -> None:
+    async def scenario(served: WorkerHarness) -> None:
         lists = b",".join([b"[[[[]]]]"] * 300_000)
         body = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"m"},"x":[%s]}' % lists
         code, status = await served.request("POST", "/api/v1/namespaces/default/configmaps", body)
@@ -203,11 +205,11 @@ def test_a_request_that_needs_too_much_memory_is_refused() -> None:
         assert served.pool.processes == []
         assert (await served.request("POST", PODS, pod("large", containers=LARGE)))[0] == 201
 
-    play(scenario, replace(WorkerLimits(), memory_bytes=200 << 20))
+    run_scenario(scenario, replace(WorkerLimits(), memory_bytes=200 << 20))
 
 
 def test_a_user_with_many_expensive_requests_does_not_starve_others() -> None:
-    async def scenario(served: Served) -> None:
+    async def scenario(served: WorkerHarness) -> None:
         greedy, other = User("greedy", groups=(MASTERS,)), User("other", groups=(MASTERS,))
 
         def send(user: User, number: int) -> asyncio.Task[tuple[int, Any]]:
@@ -227,11 +229,11 @@ def test_a_user_with_many_expensive_requests_does_not_starve_others() -> None:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    play(scenario, replace(WorkerLimits(), workers=2, workers_per_user=1, waiting_per_user=2))
+    run_scenario(scenario, replace(WorkerLimits(), workers=2, workers_per_user=1, waiting_per_user=2))
 
 
 def test_bodies_that_are_never_large_are_limited() -> None:
-    async def scenario(served: Served) -> None:
+    async def scenario(served: WorkerHarness) -> None:
         await served.request("POST", PODS, pod("p"))
         padding = {"annotations": {"a": "x" * 70_000}}
         binding = {"metadata": {"name": "p", **padding}, "target": {"kind": "Node", "name": "n"}}
@@ -247,12 +249,12 @@ def test_bodies_that_are_never_large_are_limited() -> None:
             assert (code, status["reason"]) == (413, "RequestEntityTooLarge"), path
         assert served.pool.jobs == 0
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 @pytest.mark.parametrize("count", [3])
 def test_concurrent_patches_of_a_large_object_all_take_effect(count: int) -> None:
-    async def scenario(served: Served) -> None:
+    async def scenario(served: WorkerHarness) -> None:
         await served.request("POST", PODS, pod("large", containers=LARGE))
 
         async def patch(number: int) -> int:
@@ -264,7 +266,7 @@ def test_concurrent_patches_of_a_large_object_all_take_effect(count: int) -> Non
         _, tree = await served.request("GET", f"{PODS}/large")
         assert set(tree["metadata"]["labels"]) == {"app", *(f"l{number}" for number in range(count))}
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 def test_credentials_do_not_reach_a_worker() -> None:
@@ -273,8 +275,8 @@ def test_credentials_do_not_reach_a_worker() -> None:
     request = ApiRequest(
         "GET", "/", ADMIN, (), {"authorization": "Bearer secret-token", "accept": "application/json"}
     )
-    bench = Bench()
-    assert b"secret-token" not in encode_frame(WorkerJob.of(request, bench.now, "uid"))
+    harness = ApiHarness()
+    assert b"secret-token" not in encode_frame(WorkerJob.of(request, harness.now, "uid"))
 
 
 def test_the_memory_of_a_worker_is_its_own() -> None:

@@ -12,23 +12,23 @@ from plimsoll.apiserver.storage import ObjectKey
 from plimsoll.apiserver.worker_process import MAX_ATTEMPTS
 from plimsoll.apiserver.workers.messages import JobResult, WorkerQuery, WriteObject
 from plimsoll.controllers.bootstrap import bootstrap
-from tests.unit.apiserver.build import ADMIN, Bench, pod
+from tests.unit.apiserver.build import ADMIN, ApiHarness, pod
 from tests.unit.apiserver.workers.local import handle_in_worker
 
 PODS = "/api/v1/namespaces/default/pods"
 MERGE = {"content-type": "application/merge-patch+json"}
 
 
-def make_bench() -> Bench:
-    bench = Bench()
-    asyncio.run(bootstrap(bench.client))
-    return bench
+def make_bench() -> ApiHarness:
+    harness = ApiHarness()
+    asyncio.run(bootstrap(harness.client))
+    return harness
 
 
-def send(bench: Bench, method: str, path: str, tree: Any, **headers: str) -> tuple[int, Any]:
+def send(harness: ApiHarness, method: str, path: str, tree: Any, **headers: str) -> tuple[int, Any]:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     response = asyncio.run(
-        bench.api.handle(ApiRequest(method, path, ADMIN, (), named, json.dumps(tree).encode()))
+        harness.api.handle(ApiRequest(method, path, ADMIN, (), named, json.dumps(tree).encode()))
     )
     assert isinstance(response.body, bytes)
     return response.status, json.loads(response.body)
@@ -39,7 +39,7 @@ def patch(labels: dict[str, str], **metadata: Any) -> ApiRequest:
     return ApiRequest("PATCH", f"{PODS}/p", ADMIN, (), MERGE, json.dumps(body).encode())
 
 
-class Meanwhile:
+class BeforeCommit:
     """Does something right before the first so many commits of a worker."""
 
     def __init__(self, action: Callable[[], object], times: int = 1) -> None:
@@ -54,97 +54,99 @@ class Meanwhile:
                 self._action()
 
 
-def labels_of(bench: Bench) -> dict[str, str]:
-    stored = bench.store.get(ObjectKey("pods", "default", "p"))
+def labels_of(harness: ApiHarness) -> dict[str, str]:
+    stored = harness.store.get(ObjectKey("pods", "default", "p"))
     assert stored is not None
     labels: dict[str, str] = json.loads(stored.raw)["metadata"]["labels"]
     return labels
 
 
 def test_a_patch_is_worked_out_again_when_the_object_changed() -> None:
-    bench = make_bench()
-    send(bench, "POST", PODS, pod("p"))
-    other = Meanwhile(lambda: asyncio.run(bench.api.handle(patch({"theirs": "1"}))))
-    finish = handle_in_worker(bench, patch({"ours": "1"}), other)
+    harness = make_bench()
+    send(harness, "POST", PODS, pod("p"))
+    other = BeforeCommit(lambda: asyncio.run(harness.api.handle(patch({"theirs": "1"}))))
+    finish = handle_in_worker(harness, patch({"ours": "1"}), other)
     assert finish.status == 200
     assert other.commits == 2
-    assert labels_of(bench) == {"app": "p", "ours": "1", "theirs": "1"}
+    assert labels_of(harness) == {"app": "p", "ours": "1", "theirs": "1"}
 
 
 def test_an_update_under_a_version_is_refused_when_the_object_changed() -> None:
-    bench = make_bench()
-    _, tree = send(bench, "POST", PODS, pod("p"))
+    harness = make_bench()
+    _, tree = send(harness, "POST", PODS, pod("p"))
     tree["metadata"]["labels"] = {"ours": "1"}
-    other = Meanwhile(lambda: asyncio.run(bench.api.handle(patch({"theirs": "1"}))))
+    other = BeforeCommit(lambda: asyncio.run(harness.api.handle(patch({"theirs": "1"}))))
     request = ApiRequest("PUT", f"{PODS}/p", ADMIN, (), {}, json.dumps(tree).encode())
-    finish = handle_in_worker(bench, request, other)
+    finish = handle_in_worker(harness, request, other)
     assert (finish.status, json.loads(finish.body)["reason"]) == (409, "Conflict")
-    assert labels_of(bench) == {"app": "p", "theirs": "1"}
+    assert labels_of(harness) == {"app": "p", "theirs": "1"}
 
 
 def test_an_object_that_changes_all_the_time_is_a_conflict() -> None:
-    bench = make_bench()
-    send(bench, "POST", PODS, pod("p"))
+    harness = make_bench()
+    send(harness, "POST", PODS, pod("p"))
     numbers = iter(range(100))
-    other = Meanwhile(lambda: asyncio.run(bench.api.handle(patch({"theirs": str(next(numbers))}))), times=100)
-    finish = handle_in_worker(bench, patch({"ours": "1"}), other)
+    other = BeforeCommit(
+        lambda: asyncio.run(harness.api.handle(patch({"theirs": str(next(numbers))}))), times=100
+    )
+    finish = handle_in_worker(harness, patch({"ours": "1"}), other)
     assert (finish.status, json.loads(finish.body)["reason"]) == (409, "Conflict")
     assert other.commits == MAX_ATTEMPTS
-    assert "ours" not in labels_of(bench)
+    assert "ours" not in labels_of(harness)
 
 
 def test_the_second_of_two_creations_is_refused() -> None:
-    bench = make_bench()
-    other = Meanwhile(lambda: send(bench, "POST", PODS, pod("p")))
+    harness = make_bench()
+    other = BeforeCommit(lambda: send(harness, "POST", PODS, pod("p")))
     request = ApiRequest("POST", PODS, ADMIN, (), {}, json.dumps(pod("p", nodeName="n")).encode())
-    finish = handle_in_worker(bench, request, other)
+    finish = handle_in_worker(harness, request, other)
     assert (finish.status, json.loads(finish.body)["reason"]) == (409, "AlreadyExists")
 
 
 def test_an_apply_that_was_to_create_updates_what_was_created_meanwhile() -> None:
-    bench = make_bench()
-    other = Meanwhile(lambda: send(bench, "POST", PODS, pod("p")))
+    harness = make_bench()
+    other = BeforeCommit(lambda: send(harness, "POST", PODS, pod("p")))
     tree = pod("p")
     tree["metadata"]["labels"] = {"ours": "1"}
     headers = {"content-type": "application/apply-patch+yaml"}
     request = ApiRequest(
         "PATCH", f"{PODS}/p", ADMIN, [("fieldManager", "m")], headers, json.dumps(tree).encode()
     )
-    finish = handle_in_worker(bench, request, other)
+    finish = handle_in_worker(harness, request, other)
     assert finish.status == 200
-    assert labels_of(bench) == {"app": "p", "ours": "1"}
+    assert labels_of(harness) == {"app": "p", "ours": "1"}
 
 
 def test_an_object_deleted_meanwhile_is_not_found() -> None:
-    bench = make_bench()
-    send(bench, "POST", PODS, pod("p"))
-    other = Meanwhile(lambda: send(bench, "DELETE", f"{PODS}/p", None))
-    finish = handle_in_worker(bench, patch({"ours": "1"}), other)
+    harness = make_bench()
+    send(harness, "POST", PODS, pod("p"))
+    other = BeforeCommit(lambda: send(harness, "DELETE", f"{PODS}/p", None))
+    finish = handle_in_worker(harness, patch({"ours": "1"}), other)
     assert finish.status == 404
-    assert bench.store.get(ObjectKey("pods", "default", "p")) is None
+    assert harness.store.get(ObjectKey("pods", "default", "p")) is None
 
 
 def test_a_quota_is_never_exceeded() -> None:
     """The last place of a quota goes to another pod after the worker has looked."""
-    bench = make_bench()
+    harness = make_bench()
     quotas = "/api/v1/namespaces/default/resourcequotas"
     hard, used = {"hard": {"pods": "1"}}, {"used": {"pods": "0"}}
-    assert send(bench, "POST", quotas, {"metadata": {"name": "q"}, "spec": hard})[0] == 201
+    assert send(harness, "POST", quotas, {"metadata": {"name": "q"}, "spec": hard})[0] == 201
     status = {"status": {**hard, **used}}
-    assert send(bench, "PATCH", f"{quotas}/q/status", status, content_type=MERGE["content-type"])[0] == 200
-    other = Meanwhile(lambda: send(bench, "POST", PODS, pod("other")))
+    assert send(harness, "PATCH", f"{quotas}/q/status", status, content_type=MERGE["content-type"])[0] == 200
+    other = BeforeCommit(lambda: send(harness, "POST", PODS, pod("other")))
     request = ApiRequest("POST", PODS, ADMIN, (), {}, json.dumps(pod("p")).encode())
-    finish = handle_in_worker(bench, request, other)
+    finish = handle_in_worker(harness, request, other)
     assert finish.status == 403
     assert b"exceeded quota" in finish.body
-    assert bench.store.counts()["pods"][0] == 1
+    assert harness.store.counts()["pods"][0] == 1
 
 
 def test_nothing_is_created_in_a_namespace_that_goes_meanwhile() -> None:
-    bench = make_bench()
-    send(bench, "POST", "/api/v1/namespaces", {"metadata": {"name": "n"}})
-    other = Meanwhile(lambda: send(bench, "DELETE", "/api/v1/namespaces/n", None))
+    harness = make_bench()
+    send(harness, "POST", "/api/v1/namespaces", {"metadata": {"name": "n"}})
+    other = BeforeCommit(lambda: send(harness, "DELETE", "/api/v1/namespaces/n", None))
     request = ApiRequest("POST", "/api/v1/namespaces/n/pods", ADMIN, (), {}, json.dumps(pod("p")).encode())
-    finish: JobResult = handle_in_worker(bench, request, other)
+    finish: JobResult = handle_in_worker(harness, request, other)
     assert finish.status == 403
     assert b"being terminated" in finish.body

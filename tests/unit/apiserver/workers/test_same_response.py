@@ -13,7 +13,7 @@ from plimsoll.api.codec import encode
 from plimsoll.apiserver.auth.users import User
 from plimsoll.apiserver.request import ApiRequest
 from plimsoll.controllers.bootstrap import bootstrap
-from tests.unit.apiserver.build import ADMIN, Bench, pod
+from tests.unit.apiserver.build import ADMIN, ApiHarness, pod
 from tests.unit.apiserver.workers.local import handle_in_worker
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -75,14 +75,14 @@ def calls(draw: st.DrawFn) -> ApiRequest:
     return ApiRequest(method, path, ADMIN, query, {"content-type": media, "accept": accept}, content)
 
 
-def two_servers() -> tuple[Bench, Bench]:
-    both = Bench(), Bench()
-    for bench in both:
-        asyncio.run(bootstrap(bench.client))
+def two_servers() -> tuple[ApiHarness, ApiHarness]:
+    both = ApiHarness(), ApiHarness()
+    for harness in both:
+        asyncio.run(bootstrap(harness.client))
     return both
 
 
-def answer_both(local: Bench, remote: Bench, request: ApiRequest) -> tuple[int, bytes]:
+def answer_both(local: ApiHarness, remote: ApiHarness, request: ApiRequest) -> tuple[int, bytes]:
     """The one answer of both ways."""
     response = asyncio.run(local.api.handle(request))
     finish = handle_in_worker(remote, request)
@@ -93,11 +93,11 @@ def answer_both(local: Bench, remote: Bench, request: ApiRequest) -> tuple[int, 
     return finish.status, finish.body
 
 
-def contents(bench: Bench) -> dict[Any, bytes]:
+def contents(harness: ApiHarness) -> dict[Any, bytes]:
     return {
         stored.key: stored.raw
-        for resource in bench.store.counts()
-        for stored in bench.store.list(resource).items
+        for resource in harness.store.counts()
+        for stored in harness.store.list(resource).items
     }
 
 
@@ -135,24 +135,24 @@ def test_a_worker_charges_quotas() -> None:
 def test_a_worker_asks_for_rights() -> None:
     """Creating by apply needs another permission than updating, and escalation is rejected."""
     local, remote = two_servers()
-    somebody = User("somebody")
+    user = User("somebody")
     role = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "Role",
         "metadata": {"name": "r"},
         "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}],
     }
-    create = ApiRequest("POST", ROLES, somebody, (), {}, json.dumps(role).encode())
+    create = ApiRequest("POST", ROLES, user, (), {}, json.dumps(role).encode())
     apply = ApiRequest(
         "PATCH",
         f"{PODS}/a",
-        somebody,
+        user,
         [("fieldManager", "m")],
         {"content-type": "application/apply-patch+yaml"},
         json.dumps(pod("a")).encode(),
     )
-    for bench in (local, remote):  # whether the sender may write at all is asked before
-        bench.api.handle = bench.api.handle_authorized  # type: ignore[method-assign]
+    for harness in (local, remote):  # whether the sender may write at all is asked before
+        harness.api.handle = harness.api.handle_authorized  # type: ignore[method-assign]
     status, body = answer_both(local, remote, create)
     assert status == 403
     assert b"attempting to grant RBAC permissions not currently held" in body

@@ -16,7 +16,7 @@ from plimsoll.drivers.cpu.state.claim_allocation import AssignmentSource, CpuAss
 from plimsoll.drivers.plugin import ClaimRef, DeviceStatus
 from plimsoll.drivers.plugin.claim_status import build_entries
 from tests.unit.drivers.cpu.machines import make_machine, switch_off
-from tests.unit.drivers.cpu.state.fixtures import NODE, Asked, Desk, make_claim
+from tests.unit.drivers.cpu.state.fixtures import NODE, AllocationSpec, CPUStateFixture, make_claim
 
 MACHINE = make_machine(sockets=2, cores=4)  # 0-3, 4-7
 REF = ClaimRef("default", "c", "u1")
@@ -31,8 +31,12 @@ def ready(report: DeviceStatus) -> tuple[bool | None, str, str]:
 
 
 def test_shares_of_a_claim_are_distinguished(tmp_path: Path) -> None:
-    state = Desk(tmp_path, MACHINE).open()
-    asked = [Asked(N0, "1", "a", SHARES[0]), Asked(N0, "2", "b", SHARES[1]), Asked(N1, "2", "c", SHARES[0])]
+    state = CPUStateFixture(tmp_path, MACHINE).open()
+    asked = [
+        AllocationSpec(N0, "1", "a", SHARES[0]),
+        AllocationSpec(N0, "2", "b", SHARES[1]),
+        AllocationSpec(N1, "2", "c", SHARES[0]),
+    ]
     allocation = state.prepare(make_claim(1, *asked))
     assert isinstance(allocation, ClaimAllocation)
     found = {(each.device, each.share_id): each for each in build_device_statuses([allocation], MACHINE)}
@@ -73,8 +77,8 @@ def test_whose_name_or_devices_are_not_known_is_left_out() -> None:
 @pytest.mark.parametrize("shares", [(None, None), SHARES])
 def test_results_that_nothing_distinguishes_are_reported_together(shares: tuple[str | None, ...]) -> None:
     allocation = ClaimAllocation(REF, (assignment(N0, "0", shares[0]), assignment(N0, "2", shares[1])))
-    told = [(each.data or {})["cpuset"] for each in build_device_statuses([allocation], MACHINE)]
-    assert told == (["0,2"] if shares[0] is None else ["0", "2"])
+    statuses = [(each.data or {})["cpuset"] for each in build_device_statuses([allocation], MACHINE)]
+    assert statuses == (["0,2"] if shares[0] is None else ["0", "2"])
 
 
 GRANTS = st.builds(
@@ -107,7 +111,7 @@ def test_every_cpu_of_a_known_device_is_reported_once(
     assert sum(len(of_claim) for _, of_claim in entries.values()) == len(reports), "no two for one device"
     for allocation in allocations:
         for place in allocation.assignments:
-            told = [
+            statuses = [
                 each
                 for each in reports
                 if each.claim == allocation.ref
@@ -115,7 +119,7 @@ def test_every_cpu_of_a_known_device_is_reported_once(
             ]
             if not (allocation.ref.name and place.pool and place.device and place.cpus):
                 continue
-            (report,) = told
+            (report,) = statuses
             cpus = CpuSet.parse((report.data or {})["cpuset"])
             assert place.cpus <= cpus <= allocation.assigned
             fine = not allocation.disputed and cpus <= topology.all and pinned

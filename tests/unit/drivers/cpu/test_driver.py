@@ -134,7 +134,7 @@ def harness() -> Iterator[DriverHarness]:
         shutil.rmtree(folder)
 
 
-def play(scenario: Awaitable[None]) -> None:
+def run_scenario(scenario: Awaitable[None]) -> None:
     async def whole() -> None:
         await scenario
 
@@ -162,7 +162,7 @@ def test_claimed_cpus_are_left_by_all_others_and_given_back(harness: DriverHarne
             assert not driver.state.allocations
             await until(lambda: not list(harness.settings.cdi.glob("*")))
 
-    play(scenario())
+    run_scenario(scenario())
 
 
 def test_a_driver_that_comes_back_knows_everything(harness: DriverHarness) -> None:
@@ -178,7 +178,7 @@ def test_a_driver_that_comes_back_knows_everything(harness: DriverHarness) -> No
             await harness.end("pinned")
             await until(lambda: harness.cpus() == {"neighbour/app": "0-7"})
 
-    play(scenario())
+    run_scenario(scenario())
 
 
 def test_cpus_that_go_offline_and_come_back(harness: DriverHarness) -> None:
@@ -203,7 +203,7 @@ def test_cpus_that_go_offline_and_come_back(harness: DriverHarness) -> None:
             await until(lambda: capacities(harness)["cpudevnuma001"] == "4")
             assert all(each.health is Health.HEALTHY for each in driver.health())
 
-    play(scenario())
+    run_scenario(scenario())
 
 
 def capacities(harness: DriverHarness) -> dict[str, str]:
@@ -237,7 +237,7 @@ def test_no_claim_is_prepared_while_pinning_is_down(
                 harness.cluster.wait_for, "pods", "pinned", "default", is_running, timeout=20
             )
 
-    play(scenario())
+    run_scenario(scenario())
 
 
 def test_a_claim_that_another_driver_released_is_given_up(harness: DriverHarness) -> None:
@@ -265,7 +265,7 @@ def test_a_claim_that_another_driver_released_is_given_up(harness: DriverHarness
             assert driver.state.shared == MACHINE.all
             assert not list(harness.settings.cdi.glob("*"))
 
-    play(scenario())
+    run_scenario(scenario())
 
 
 def test_cdi_files_that_are_deleted_come_back(harness: DriverHarness) -> None:
@@ -283,7 +283,7 @@ def test_cdi_files_that_are_deleted_come_back(harness: DriverHarness) -> None:
             await harness.end("pinned")
             await until(lambda: not list(harness.settings.cdi.iterdir()))
 
-    play(scenario())
+    run_scenario(scenario())
 
 
 def test_a_node_that_is_gone_is_noticed(harness: DriverHarness) -> None:
@@ -297,4 +297,4 @@ def test_a_node_that_is_gone_is_noticed(harness: DriverHarness) -> None:
             await asyncio.to_thread(harness.cluster.start_node, "node-0")
             await until(lambda: driver.problems() == ())
 
-    play(scenario())
+    run_scenario(scenario())

@@ -56,7 +56,7 @@ def gpus() -> FakeDriver:
     return FakeDriver(find_drivers("gpus")[0], "n")
 
 
-def told(driver: FakeDriver, **orders: Any) -> None:
+def set_faults(driver: FakeDriver, **orders: Any) -> None:
     driver.apply_control(parse_control({"drivers": [orders]}).faults(driver.name, driver.node))
 
 
@@ -137,7 +137,7 @@ def test_what_a_former_run_gave_is_not_given_again() -> None:
 )
 def test_a_device_that_is_not_there(pool: str, device: str) -> None:
     driver = gpus()
-    told(driver, absent=["gpu-1*"])
+    set_faults(driver, absent=["gpu-1*"])
     result = DeviceRequestAllocationResult(request="r", driver=driver.name, pool=pool, device=device)
     answer = asyncio.run(driver.prepare(AllocatedClaim(ref("c"), ResourceClaim(), (result,))))
     assert answer == ClaimError(f"device {pool}/{device} of gpu.example.com is not on node n")
@@ -162,12 +162,12 @@ def test_calls_take_long_and_fail_as_they_are_reported() -> None:
         assert not isinstance(await driver.prepare(claim("a", "gpu-0")), ClaimError)
         assert await driver.prepare(claim("b", "gpu-1")) == ClaimError("warming up")
         assert clock.slept == [2.0, 2.0, 2.0]
-        told(driver, prepare={})
+        set_faults(driver, prepare={})
         assert not isinstance(await driver.prepare(claim("sticky", "gpu-2")), ClaimError)
         assert clock.slept == [2.0, 2.0, 2.0]
         assert await driver.unprepare(ref("sticky")) == ClaimError("claim sticky is set to fail")
         assert "uid-sticky" in driver.allocated
-        told(driver, unprepare={})
+        set_faults(driver, unprepare={})
         assert await driver.unprepare(ref("sticky")) is None
 
     asyncio.run(scenario())
@@ -192,15 +192,15 @@ def test_devices_change_and_are_tainted() -> None:
     driver.on_health = lambda: changes.append("health")
     (pool,) = driver.pools()
     assert len(pool.devices) == 28
-    told(driver, absent=["gpu-1*"], taints=[{"key": "example.com/x", "devices": ["gpu-0"]}])
+    set_faults(driver, absent=["gpu-1*"], taints=[{"key": "example.com/x", "devices": ["gpu-0"]}])
     (pool,) = driver.pools()
     assert len(pool.devices) == 14
     tainted = [device for device in pool.devices if isinstance(device, dict) and "taints" in device]
     assert [device["name"] for device in tainted] == ["gpu-0"]
     assert changes == ["devices", "health"]
-    told(driver, absent=["gpu-1*"], taints=[{"key": "example.com/x", "devices": ["gpu-0"]}])
+    set_faults(driver, absent=["gpu-1*"], taints=[{"key": "example.com/x", "devices": ["gpu-0"]}])
     assert changes == ["devices", "health"]
-    told(driver)
+    set_faults(driver)
     assert len(driver.pools()[0].devices) == 28
 
 
@@ -216,20 +216,20 @@ def test_health_is_reported_when_its_time_has_come() -> None:
             ]
         }
         driver = FakeDriver(parse_drivers(tree)[0], "n")
-        heard = asyncio.Event()
-        driver.on_health = heard.set
-        server = Mock(spec=PluginServer, publish_health=heard.set)
+        health_changed = asyncio.Event()
+        driver.on_health = health_changed.set
+        server = Mock(spec=PluginServer, publish_health=health_changed.set)
         assert {each.health for each in driver.health()} == {Health.HEALTHY}
         running = asyncio.create_task(driver.watch(server))
         async with asyncio.timeout(5):
-            await heard.wait()
+            await health_changed.wait()
             assert [(each.device, each.health, each.message) for each in driver.health()] == [
                 ("gpu-0", Health.HEALTHY, ""),
                 ("gpu-1", Health.UNHEALTHY, "hot"),
             ]
-            heard.clear()
-            told(driver, health=[])
-            await heard.wait()
+            health_changed.clear()
+            set_faults(driver, health=[])
+            await health_changed.wait()
             assert {each.health for each in driver.health()} == {Health.HEALTHY}
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)

@@ -37,7 +37,7 @@ def test_versions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("runtime", "release", "told", "version"),
+    ("runtime", "release", "reported", "version"),
     [
         ("containerd", "2.3.4+unknown", "v0.12.0", (0, 12, 0)),
         ("containerd", "v2.2.7", "", (0, 11, 0)),
@@ -49,6 +49,6 @@ def test_versions() -> None:
     ],
 )
 def test_the_nri_of_a_runtime(
-    runtime: str, release: str, told: str, version: tuple[int, int, int] | None
+    runtime: str, release: str, reported: str, version: tuple[int, int, int] | None
 ) -> None:
-    assert nri_version(runtime, release, told) == version
+    assert nri_version(runtime, release, reported) == version

@@ -77,7 +77,7 @@ class Runtime:
         await self.listener.wait_closed()
 
 
-def _tell(
+def _send(
     folder: Path, make: Callable[[Path], NriPlugin], scenario: Callable[[Runtime, NriPlugin], Awaitable[None]]
 ) -> None:
     async def whole() -> None:
@@ -102,14 +102,14 @@ async def _nothing(request: Any) -> None:
 
 
 def test_a_plugin_registers_is_configured_and_synchronised(folder: Path) -> None:
-    told: list[Any] = []
+    received: list[Any] = []
 
     async def synchronize(pods: Any, containers: Any) -> list[nri.ContainerUpdate]:
-        told.append(([pod.id for pod in pods], [container.id for container in containers]))
+        received.append(([pod.id for pod in pods], [container.id for container in containers]))
         return [edits.update("c1", edits.cpu_resources("1"))]
 
     async def configure(request: nri.ConfigureRequest) -> None:
-        told.append(request.config)
+        received.append(request.config)
 
     def make(path: Path) -> NriPlugin:
         handlers = {NriEvent.CREATE_CONTAINER: _nothing, NriEvent.STOP_CONTAINER: _nothing}
@@ -127,17 +127,17 @@ def test_a_plugin_registers_is_configured_and_synchronised(folder: Path) -> None
         pods = [nri.PodSandbox(id=f"p{number}") for number in range(2)]
         part = nri.SynchronizeRequest(pods=pods, more=True)
         assert await runtime.call("Synchronize", part) == nri.SynchronizeResponse(more=True)
-        assert told == ["a: b"]
+        assert received == ["a: b"]
         last = nri.SynchronizeRequest(containers=[nri.Container(id="c1")])
         answer = await runtime.call("Synchronize", last)
         assert (len(answer.update), answer.more) == (1, False)
-        assert told[1:] == [(["p0", "p1"], ["c1"])]
+        assert received[1:] == [(["p0", "p1"], ["c1"])]
         assert (before, plugin.synchronized) == (False, True)
         request = runtime.registered[0]
         assert (request.plugin_name, request.plugin_idx) == ("x", "10")
         assert request.NRI_version
 
-    _tell(folder, make, scenario)
+    _send(folder, make, scenario)
 
 
 def test_one_handler_serves_both_generations_of_an_event(folder: Path) -> None:
@@ -172,7 +172,7 @@ def test_one_handler_serves_both_generations_of_an_event(folder: Path) -> None:
             assert await runtime.call("StateChange", change) == nri.Empty()
         assert seen == []
 
-    _tell(folder, make, scenario)
+    _send(folder, make, scenario)
 
 
 def test_answers_and_faults_of_handlers_reach_the_runtime(folder: Path) -> None:
@@ -200,7 +200,7 @@ def test_answers_and_faults_of_handlers_reach_the_runtime(folder: Path) -> None:
         )
         assert await runtime.call("Shutdown", nri.Empty()) == nri.Empty()
 
-    _tell(folder, make, scenario)
+    _send(folder, make, scenario)
 
 
 def test_updates_at_any_time(folder: Path) -> None:
@@ -215,7 +215,7 @@ def test_updates_at_any_time(folder: Path) -> None:
         assert runtime.updates[0].evict[0].container_id == "z"
         assert (await runtime.call("Configure", nri.ConfigureRequest())).events != 0
 
-    _tell(folder, make, scenario)
+    _send(folder, make, scenario)
 
 
 def test_a_plugin_comes_back_when_the_runtime_does(folder: Path) -> None:
@@ -242,7 +242,7 @@ def test_a_plugin_comes_back_when_the_runtime_does(folder: Path) -> None:
         await runtime.call("Synchronize", nri.SynchronizeRequest())
         assert plugin._pods == []
 
-    _tell(folder, make, scenario)
+    _send(folder, make, scenario)
 
 
 def test_a_plugin_that_is_refused_says_why(folder: Path) -> None:

@@ -32,19 +32,19 @@ def with_conditions(made: ResourceClaim, *devices: tuple[str, str | None, dict[s
                 "device": name,
                 "conditions": [
                     {"type": kind, "status": status, "reason": "R", "message": "M"}
-                    for kind, status in told.items()
+                    for kind, status in conditions.items()
                 ],
                 **({"shareID": share} if share else {}),
             },
             AllocatedDeviceStatus,
         )
-        for name, share, told in devices
+        for name, share, conditions in devices
     ]
     return replace(made, status=replace(made.status, devices=tuple(statuses)))
 
 
 @pytest.mark.parametrize(
-    ("told", "verdict"),
+    ("conditions", "verdict"),
     [
         ({}, False),
         ({"Attached": "True"}, False),
@@ -56,10 +56,12 @@ def with_conditions(made: ResourceClaim, *devices: tuple[str, str | None, dict[s
         ({"Broken": "True"}, DeviceBindingFailure("R", "M")),
     ],
 )
-def test_all_conditions_and_no_failure(told: dict[str, str], verdict: bool | DeviceBindingFailure) -> None:
+def test_all_conditions_and_no_failure(
+    conditions: dict[str, str], verdict: bool | DeviceBindingFailure
+) -> None:
     made = claim("c", exactly(), results=[result("one", **WAITS)])
     assert has_binding_conditions(made.status.allocation)
-    assert check_binding_conditions(with_conditions(made, ("one", None, told))) == verdict
+    assert check_binding_conditions(with_conditions(made, ("one", None, conditions))) == verdict
 
 
 def test_nothing_is_known_of_a_device_without_status() -> None:

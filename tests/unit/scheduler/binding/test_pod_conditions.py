@@ -157,7 +157,7 @@ def test_events_have_room_for_so_much() -> None:
 # -- the patch
 
 
-def told(**fields: Any) -> dict[str, Any]:
+def unschedulable(**fields: Any) -> dict[str, Any]:
     return {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "m", **fields}
 
 
@@ -176,7 +176,7 @@ def test_a_condition_is_written_once() -> None:
 @pytest.mark.parametrize(("reason", "message"), [("SchedulerError", "m"), ("Unschedulable", "other")])
 def test_news_keep_the_time_of_the_change(reason: str, message: str) -> None:
     since = "2025-01-01T00:00:00Z"
-    known = pod("p", status={"conditions": [told(lastTransitionTime=since)]})
+    known = pod("p", status={"conditions": [unschedulable(lastTransitionTime=since)]})
     patch = plan_condition(known, reason, message, NOW)
     assert patch is not None
     assert patch["status"]["conditions"][0]["lastTransitionTime"] == since
@@ -184,10 +184,10 @@ def test_news_keep_the_time_of_the_change(reason: str, message: str) -> None:
 
 
 def test_a_nominated_node_is_written_by_itself() -> None:
-    known = pod("p", status={"conditions": [told()]})
+    known = pod("p", status={"conditions": [unschedulable()]})
     patch = plan_condition(known, "Unschedulable", "m", NOW, nominated="n1")
     assert patch == {"metadata": {"uid": "uid-p"}, "status": {"nominatedNodeName": "n1"}}
-    promised = pod("p", status={"conditions": [told()], "nominatedNodeName": "n1"})
+    promised = pod("p", status={"conditions": [unschedulable()], "nominatedNodeName": "n1"})
     assert plan_condition(promised, "Unschedulable", "m", NOW, nominated="n1") is None
     assert plan_condition(promised, "Unschedulable", "m", NOW) is None
     patch = plan_condition(promised, "Unschedulable", "m", NOW, nominated="")

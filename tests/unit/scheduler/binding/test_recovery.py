@@ -71,12 +71,12 @@ def test_charges_without_devices_are_cleared() -> None:
     st.dictionaries(st.sampled_from("pqr"), st.booleans()),
 )
 def test_nothing_is_released_that_a_pod_counts_on(
-    told: list[tuple[bool, set[str]]], there: dict[str, bool]
+    claim_states: list[tuple[bool, set[str]]], there: dict[str, bool]
 ) -> None:
     pods = [pod(name, node="n" if bound else "") for name, bound in there.items()]
     claims = [
         claim(f"c{row}", exactly(), results=[RESULT] if allocated else [], reserved=sorted(users))
-        for row, (allocated, users) in enumerate(told)
+        for row, (allocated, users) in enumerate(claim_states)
     ]
     found = plan_recovery(claims, pods)
     for leftover in found.released:
@@ -87,7 +87,7 @@ def test_nothing_is_released_that_a_pod_counts_on(
     kept = {(held.metadata.name, each.metadata.name) for held, each in found.kept}
     assert kept == {
         (f"c{row}", name)
-        for row, (allocated, users) in enumerate(told)
+        for row, (allocated, users) in enumerate(claim_states)
         if allocated
         for name in users
         if name in there and not there[name]

@@ -48,11 +48,11 @@ def check(kind: type[Filter], wanting: Pod, snapshot: Snapshot) -> None:
         row: not rule.filter_node(row) for row in snapshot.rows()
     }
     removed = snapshot.alive & ~passed
-    assert told(rule.count_reasons(removed)) == told(Filter.count_reasons(rule, removed))
+    assert filter_reasons(rule.count_reasons(removed)) == filter_reasons(Filter.count_reasons(rule, removed))
     assert rule.resolvable_nodes(removed).tolist() == Filter.resolvable_nodes(rule, removed).tolist()
 
 
-def told(tally: object) -> dict[tuple[str, object], int]:
+def filter_reasons(tally: object) -> dict[tuple[str, object], int]:
     assert isinstance(tally, list)
     return {(render(reason), reason.rule): count for reason, count in tally}
 

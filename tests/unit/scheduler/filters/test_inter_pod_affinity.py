@@ -26,7 +26,7 @@ def zones(*names: str | None) -> list[Node]:
     ]
 
 
-def told(snapshot: Snapshot, new: Pod) -> dict[str, str]:
+def filter_reasons(snapshot: Snapshot, new: Pod) -> dict[str, str]:
     """Return the reason for each node; "" if it passes."""
     found = InterPodAffinityFilter.pre_filter(pod_info_of(new, snapshot), snapshot)
     assert not isinstance(found, NodeReason)
@@ -44,18 +44,18 @@ def told(snapshot: Snapshot, new: Pod) -> dict[str, str]:
 def test_near() -> None:
     snapshot = snapshot_of(*zones("z0", "z0", "z1", None), pod("p", node="n0", labels=A))
     new = pod("new", affinity=affinity(term()))
-    assert told(snapshot, new) == {"n0": "", "n1": "", "n2": FAR, "n3": FAR}
+    assert filter_reasons(snapshot, new) == {"n0": "", "n1": "", "n2": FAR, "n3": FAR}
 
 
 def test_apart() -> None:
     snapshot = snapshot_of(*zones("z0", "z0", "z1", None), pod("p", node="n0", labels=A))
     new = pod("new", affinity=affinity(apart=(term(),)))
-    assert told(snapshot, new) == {"n0": NEAR, "n1": NEAR, "n2": "", "n3": ""}
+    assert filter_reasons(snapshot, new) == {"n0": NEAR, "n1": NEAR, "n2": "", "n3": ""}
 
 
 def test_shunned_by_a_pod_that_is_there() -> None:
     snapshot = snapshot_of(*zones("z0", "z0", "z1"), pod("p", node="n0", affinity=affinity(apart=(term(),))))
-    assert told(snapshot, pod("new", labels=A)) == {"n0": SHUNNED, "n1": SHUNNED, "n2": ""}
+    assert filter_reasons(snapshot, pod("new", labels=A)) == {"n0": SHUNNED, "n1": SHUNNED, "n2": ""}
     assert (
         InterPodAffinityFilter.pre_filter(pod_info_of(pod("new", labels={"app": "b"}), snapshot), snapshot)
         is None
@@ -90,35 +90,39 @@ def test_a_pod_must_be_meant_by_all_terms_at_once() -> None:
     ]
     other = {"labelSelector": {"matchLabels": {"tier": "x"}}, "topologyKey": HOSTNAME}
     new = pod("new", affinity=affinity(term(), other))
-    assert told(snapshot_of(*objects), new) == {"n0": FAR, "n1": "", "n2": FAR}
+    assert filter_reasons(snapshot_of(*objects), new) == {"n0": FAR, "n1": "", "n2": FAR}
 
 
 class TestFirstOfAGroup:
     new = pod("new", labels=A, affinity=affinity(term()))
 
     def test_may_go_where_the_labels_are(self) -> None:
-        assert told(snapshot_of(*zones("z0", "z1", None)), self.new) == {"n0": "", "n1": "", "n2": FAR}
+        assert filter_reasons(snapshot_of(*zones("z0", "z1", None)), self.new) == {
+            "n0": "",
+            "n1": "",
+            "n2": FAR,
+        }
 
     def test_but_only_if_it_wants_itself(self) -> None:
         stranger = pod("new", labels={"app": "b"}, affinity=affinity(term()))
-        assert told(snapshot_of(*zones("z0")), stranger) == {"n0": FAR}
+        assert filter_reasons(snapshot_of(*zones("z0")), stranger) == {"n0": FAR}
 
     def test_and_only_if_it_is_the_first(self) -> None:
         snapshot = snapshot_of(*zones("z0", "z1"), pod("p", node="n1", labels=A))
-        assert told(snapshot, self.new) == {"n0": FAR, "n1": ""}
+        assert filter_reasons(snapshot, self.new) == {"n0": FAR, "n1": ""}
 
     def test_those_on_nodes_without_the_label_do_not_count(self) -> None:
         snapshot = snapshot_of(*zones("z0", None), pod("p", node="n1", labels=A))
-        assert told(snapshot, self.new) == {"n0": "", "n1": FAR}
+        assert filter_reasons(snapshot, self.new) == {"n0": "", "n1": FAR}
 
     def test_those_with_one_label_of_two_do(self) -> None:
         new = pod("new", labels=A, affinity=affinity(term(), term(key=HOSTNAME)))
         snapshot = snapshot_of(*zones("z0", None), pod("p", node="n1", labels=A))
-        assert told(snapshot, new) == {"n0": FAR, "n1": FAR}
+        assert filter_reasons(snapshot, new) == {"n0": FAR, "n1": FAR}
 
     def test_in_another_namespace_is_not_itself(self) -> None:
         new = pod("new", labels=A, affinity=affinity(term(namespaces=["other"])))
-        assert told(snapshot_of(*zones("z0")), new) == {"n0": FAR}
+        assert filter_reasons(snapshot_of(*zones("z0")), new) == {"n0": FAR}
 
 
 class TestNamespaces:
@@ -130,7 +134,9 @@ class TestNamespaces:
             pod(f"p{number}", node=f"n{number}", namespace=name, labels=A)
             for number, name in enumerate(["default", "red", "blue", "unknown"])
         ]
-        reasons = told(snapshot_of(*objects), pod("new", affinity=affinity(apart=(term(**fields),))))
+        reasons = filter_reasons(
+            snapshot_of(*objects), pod("new", affinity=affinity(apart=(term(**fields),)))
+        )
         return {name for name, text in reasons.items() if text}
 
     def test_its_own(self) -> None:
@@ -161,14 +167,14 @@ class TestNamespaces:
         rule = affinity(apart=(term(namespaceSelector=chosen),))
         snapshot = snapshot_of(*zones("z0"), pod("p", node="n0", affinity=rule))
         new = pod("new", namespace="red", labels=A)
-        assert told(snapshot, new) == {"n0": ""}
+        assert filter_reasons(snapshot, new) == {"n0": ""}
         snapshot.set(namespace("red", team="red"))
-        assert told(snapshot, new) == {"n0": SHUNNED}
+        assert filter_reasons(snapshot, new) == {"n0": SHUNNED}
         snapshot.set(namespace("red", team="blue"))
-        assert told(snapshot, new) == {"n0": ""}
+        assert filter_reasons(snapshot, new) == {"n0": ""}
 
 
-class TestKeysOfLabels:
+class TestMatchLabelKeys:
     """`matchLabelKeys` are the pod's own values, whether or not the API server has merged them."""
 
     labels: ClassVar = {"app": "a", "version": "2"}
@@ -180,7 +186,7 @@ class TestKeysOfLabels:
             pod("q", node="n1", labels=self.labels),
         ]
         new = pod("new", labels=self.labels, affinity=affinity(term(**fields)))
-        return {name for name, text in told(snapshot_of(*objects), new).items() if not text}
+        return {name for name, text in filter_reasons(snapshot_of(*objects), new).items() if not text}
 
     def test_same(self) -> None:
         assert self.near() == {"n0", "n1"}
@@ -201,23 +207,23 @@ class TestKeysOfLabels:
 
 def test_no_selector_matches_no_pod() -> None:
     snapshot = snapshot_of(*zones("z0"), pod("p", node="n0", labels=A))
-    assert told(snapshot, pod("new", affinity=affinity(apart=(term(None),)))) == {"n0": ""}
-    assert told(snapshot, pod("new", affinity=affinity(term(None)))) == {"n0": FAR}
+    assert filter_reasons(snapshot, pod("new", affinity=affinity(apart=(term(None),)))) == {"n0": ""}
+    assert filter_reasons(snapshot, pod("new", affinity=affinity(term(None)))) == {"n0": FAR}
 
 
 def test_an_empty_selector_means_everybody() -> None:
     snapshot = snapshot_of(*zones("z0", "z1"), pod("p", node="n0"))
     rule = term(None, labelSelector={})
-    assert told(snapshot, pod("new", affinity=affinity(apart=(rule,)))) == {"n0": NEAR, "n1": ""}
+    assert filter_reasons(snapshot, pod("new", affinity=affinity(apart=(rule,)))) == {"n0": NEAR, "n1": ""}
 
 
 def test_pods_being_deleted_are_there_until_they_are_gone() -> None:
     going = pod("p", node="n0", labels=A, metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
     snapshot = snapshot_of(*zones("z0"), going)
     new = pod("new", affinity=affinity(apart=(term(),)))
-    assert told(snapshot, new) == {"n0": NEAR}
+    assert filter_reasons(snapshot, new) == {"n0": NEAR}
     snapshot.remove(going)
-    assert told(snapshot, new) == {"n0": ""}
+    assert filter_reasons(snapshot, new) == {"n0": ""}
 
 
 def test_the_first_reason_is_reported() -> None:
@@ -225,19 +231,19 @@ def test_the_first_reason_is_reported() -> None:
         *zones("z0", "z1"), pod("p", node="n0", labels=A, affinity=affinity(apart=(term(),)))
     )
     new = pod("new", labels=A, affinity=affinity(term("b"), apart=(term(),)))
-    assert told(snapshot, new) == {"n0": FAR, "n1": FAR}
+    assert filter_reasons(snapshot, new) == {"n0": FAR, "n1": FAR}
     new = pod("new", labels=A, affinity=affinity(apart=(term(),)))
-    assert told(snapshot, new) == {"n0": NEAR, "n1": ""}
+    assert filter_reasons(snapshot, new) == {"n0": NEAR, "n1": ""}
 
 
 def test_a_node_that_moves_takes_its_pods_along() -> None:
     snapshot = snapshot_of(*zones("z0", "z1"), pod("p", node="n0", labels=A))
     new = pod("new", affinity=affinity(apart=(term(),)))
-    assert told(snapshot, new) == {"n0": NEAR, "n1": ""}
+    assert filter_reasons(snapshot, new) == {"n0": NEAR, "n1": ""}
     snapshot.set(node("n0", labels={"zone": "z1"}))
-    assert told(snapshot, new) == {"n0": NEAR, "n1": NEAR}
+    assert filter_reasons(snapshot, new) == {"n0": NEAR, "n1": NEAR}
     snapshot.set(node("n0"))
-    assert told(snapshot, new) == {"n0": "", "n1": ""}
+    assert filter_reasons(snapshot, new) == {"n0": "", "n1": ""}
 
 
 @pytest.mark.parametrize("where", ["near", "apart", "likes"])
@@ -257,9 +263,9 @@ def test_pods_that_are_there_with_rules_that_cannot_be_read_do_no_harm() -> None
     bad = term(labelSelector={"matchExpressions": [{"key": "app", "operator": "Like"}]})
     there = pod("p", node="n0", labels=A, affinity=affinity(apart=(bad, term())))
     snapshot = snapshot_of(*zones("z0"), there)
-    assert told(snapshot, pod("new", labels=A)) == {"n0": ""}
+    assert filter_reasons(snapshot, pod("new", labels=A)) == {"n0": ""}
     snapshot.remove(there)
-    assert told(snapshot, pod("new", labels=A)) == {"n0": ""}
+    assert filter_reasons(snapshot, pod("new", labels=A)) == {"n0": ""}
 
 
 def test_a_pod_no_rule_concerns_is_not_looked_at() -> None:

@@ -28,7 +28,7 @@ from tests.unit.scheduler.build import (
 )
 
 
-def told(snapshot: Snapshot, wanting: Any, name: str = "n") -> list[tuple[str, VerdictCode]]:
+def filter_reasons(snapshot: Snapshot, wanting: Any, name: str = "n") -> list[tuple[str, VerdictCode]]:
     rule = NodeResourcesFilter.pre_filter(pod_info_of(wanting, snapshot), snapshot)
     row = snapshot.row_of(name)
     assert row is not None
@@ -48,7 +48,7 @@ def test_shortages_are_reported_in_order() -> None:
         "example.com/gpu": "1",
         "example.com/none": "1",
     }
-    assert told(snapshot, pod("p", cpu="1500m", memory="2Gi", requests=wants)) == [
+    assert filter_reasons(snapshot, pod("p", cpu="1500m", memory="2Gi", requests=wants)) == [
         ("Too many pods", VerdictCode.UNSCHEDULABLE),
         ("Insufficient cpu", VerdictCode.UNSCHEDULABLE),
         ("Insufficient memory", VerdictCode.UNRESOLVABLE),
@@ -69,9 +69,9 @@ def test_reasons_have_the_numbers() -> None:
 
 def test_a_pod_without_requests_counts_for_the_pod_limit() -> None:
     snapshot = snapshot_of(node("n", pods="1"))
-    assert told(snapshot, pod("p")) == []
+    assert filter_reasons(snapshot, pod("p")) == []
     snapshot.set(pod("other", node="n"))
-    assert told(snapshot, pod("p")) == [("Too many pods", VerdictCode.UNSCHEDULABLE)]
+    assert filter_reasons(snapshot, pod("p")) == [("Too many pods", VerdictCode.UNSCHEDULABLE)]
 
 
 def test_a_tally_counts_each_shortage_and_knows_where_preemption_helps() -> None:
@@ -101,8 +101,8 @@ def test_claims_of_other_pods_reduce_headroom() -> None:
         claim("c", exactly(device_class="cpu"), results=[result("cpus")], on="n"),
         pod("holder", node="n", claims=["c"]),
     )
-    assert told(snapshot, pod("p", cpu="2")) == []
-    assert told(snapshot, pod("p", cpu="3")) == [("Insufficient cpu", VerdictCode.UNSCHEDULABLE)]
+    assert filter_reasons(snapshot, pod("p", cpu="2")) == []
+    assert filter_reasons(snapshot, pod("p", cpu="3")) == [("Insufficient cpu", VerdictCode.UNSCHEDULABLE)]
 
 
 def result(device: str) -> dict[str, str]:
@@ -113,7 +113,7 @@ def test_charges_of_a_former_attempt_do_not_count() -> None:
     entry = {"resourceClaimName": "c", "containers": ["main"], "resources": {"cpu": "4"}}
     snapshot = snapshot_of(node("n", cpu="4"), claim("c"))
     left = pod("p", cpu="4", claims=["c"], status={"nodeAllocatableResourceClaimStatuses": [entry]})
-    assert told(snapshot, left) == []
+    assert filter_reasons(snapshot, left) == []
 
 
 # -- what the spec says nothing about
@@ -142,32 +142,32 @@ def test_resources_under_max_and_consume_from_are_left_to_the_exact_question(
         claim("d", exactly(device_class="other")),
     )
     short = [("Insufficient cpu", VerdictCode.UNRESOLVABLE)]
-    assert told(snapshot, pod("p", cpu="2", claims=["c"])) == (short if judged else [])
+    assert filter_reasons(snapshot, pod("p", cpu="2", claims=["c"])) == (short if judged else [])
     # pods without claims are judged by their spec, and so is all that no claim charges
-    assert told(snapshot, pod("p", cpu="2")) == short
-    lacking = told(snapshot, pod("p", memory="2Gi", claims=["c"]))
+    assert filter_reasons(snapshot, pod("p", cpu="2")) == short
+    lacking = filter_reasons(snapshot, pod("p", memory="2Gi", claims=["c"]))
     assert lacking == [("Insufficient memory", VerdictCode.UNRESOLVABLE)]
     if where == "class":
-        assert told(snapshot, pod("p", cpu="2", claims=["d"])) == short
+        assert filter_reasons(snapshot, pod("p", cpu="2", claims=["d"])) == short
 
 
 def test_policies_come_and_go_with_their_objects() -> None:
     max_device = charging_device("d", cpu={"allocationMultiplier": "2", "accountingPolicy": "Max"})
     snapshot = snapshot_of(node("n", cpu="1"), device_class("own"), claim("c", exactly(device_class="own")))
     wanting = pod("p", cpu="2", claims=["c"])
-    assert told(snapshot, wanting)
+    assert filter_reasons(snapshot, wanting)
     snapshot.set(resource_slice("n", [max_device]))
-    assert not told(snapshot, wanting)
+    assert not filter_reasons(snapshot, wanting)
     snapshot.set(resource_slice("n", [charging_device("d", cpu="2")]))
-    assert told(snapshot, wanting)
+    assert filter_reasons(snapshot, wanting)
     snapshot.set(resource_slice("n", [max_device]))
     snapshot.remove(resource_slice("n", [max_device]))
-    assert told(snapshot, wanting)
+    assert filter_reasons(snapshot, wanting)
     policies: dict[str, Any] = {"nodeAllocatableResourceAccountingPolicies": {"cpu": "Max"}}
     snapshot.set(device_class("own", **policies))
-    assert not told(snapshot, wanting)
+    assert not filter_reasons(snapshot, wanting)
     snapshot.remove(device_class("own"))
-    assert told(snapshot, wanting)
+    assert filter_reasons(snapshot, wanting)
 
 
 def test_the_classes_of_alternatives_count_too() -> None:
@@ -176,7 +176,7 @@ def test_the_classes_of_alternatives_count_too() -> None:
     snapshot = snapshot_of(
         node("n", cpu="1"), device_class("plain"), device_class("max", **policies), claim("c", listed)
     )
-    assert not told(snapshot, pod("p", cpu="2", claims=["c"]))
+    assert not filter_reasons(snapshot, pod("p", cpu="2", claims=["c"]))
 
 
 def test_without_policies_or_the_gate_the_spec_decides() -> None:
@@ -185,13 +185,17 @@ def test_without_policies_or_the_gate_the_spec_decides() -> None:
         node("n", cpu="1"), device_class("own", **policies), claim("c", exactly(device_class="own"))
     ]  # fmt: skip
     wanting = pod("p", cpu="2", claims=["c"])
-    assert told(snapshot_of(*objects, profile=AccountingProfile.upstream_1_36()), wanting)
-    assert told(snapshot_of(*objects, gates=Gates.of({"DRANodeAllocatableResources": False})), wanting)
+    assert filter_reasons(snapshot_of(*objects, profile=AccountingProfile.upstream_1_36()), wanting)
+    assert filter_reasons(
+        snapshot_of(*objects, gates=Gates.of({"DRANodeAllocatableResources": False})), wanting
+    )
 
 
 def test_pod_level_requests_with_shared_claims_are_left_to_the_exact_question() -> None:
     profile = replace(AccountingProfile.default(), share_per_claim=True)
     snapshot = snapshot_of(node("n", cpu="1", memory="1Gi"), claim("c"), profile=profile)
     level = {"requests": {"cpu": "2"}}
-    assert not told(snapshot, pod("p", claims=["c"], resources=level))
-    assert told(snapshot, pod("p", resources=level)) == [("Insufficient cpu", VerdictCode.UNRESOLVABLE)]
+    assert not filter_reasons(snapshot, pod("p", claims=["c"], resources=level))
+    assert filter_reasons(snapshot, pod("p", resources=level)) == [
+        ("Insufficient cpu", VerdictCode.UNRESOLVABLE)
+    ]

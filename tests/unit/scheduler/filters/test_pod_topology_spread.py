@@ -31,7 +31,7 @@ def pods_at(**counts: int) -> list[Pod]:
     ]
 
 
-def told(snapshot: Snapshot, new: Pod) -> dict[str, str]:
+def filter_reasons(snapshot: Snapshot, new: Pod) -> dict[str, str]:
     found = PodTopologySpreadFilter.pre_filter(pod_info_of(new, snapshot), snapshot)
     assert isinstance(found, PodTopologySpreadFilter)
     feasible = found.filter()
@@ -45,7 +45,7 @@ def told(snapshot: Snapshot, new: Pod) -> dict[str, str]:
 
 def fits(snapshot: Snapshot, *constraints: Any, **fields: Any) -> set[str]:
     new = pod("new", **{"labels": A, **fields}, topology_spread_constraints=list(constraints))
-    return {name for name, text in told(snapshot, new).items() if not text}
+    return {name for name, text in filter_reasons(snapshot, new).items() if not text}
 
 
 def test_the_emptiest_domain_is_the_measure() -> None:
@@ -64,7 +64,7 @@ def test_a_pod_that_does_not_count_itself() -> None:
 def test_codes_and_words() -> None:
     snapshot = snapshot_of(host("n0", "z0"), host("n1", "z1"), host("n2"), *pods_at(n0=1))
     new = pod("new", labels=A, topology_spread_constraints=[spread()])
-    assert told(snapshot, new) == {"n0": SKEWED, "n1": "", "n2": UNLABELLED}
+    assert filter_reasons(snapshot, new) == {"n0": SKEWED, "n1": "", "n2": UNLABELLED}
     found = PodTopologySpreadFilter.pre_filter(pod_info_of(new, snapshot), snapshot)
     assert isinstance(found, PodTopologySpreadFilter)
     assert [reason.code for reason in found.filter_node(0)] == [VerdictCode.UNSCHEDULABLE]
@@ -85,7 +85,7 @@ def test_both_constraints_must_hold() -> None:
     assert fits(snapshot_of(*objects), spread(), spread(HOSTNAME)) == {"n1"}
 
 
-class TestFewerDomainsThanWanted:
+class TestMinDomains:
     objects: ClassVar = [host("n0", "z0"), host("n1", "z1"), *pods_at(n0=1, n1=1)]
 
     def test_the_emptiest_counts_as_empty(self) -> None:
@@ -96,7 +96,7 @@ class TestFewerDomainsThanWanted:
         assert fits(snapshot_of(*self.objects), spread(minDomains=2)) == {"n0", "n1"}
 
 
-class TestNodesThatCount:
+class TestCountedNodes:
     def test_node_affinity_is_honored_by_default(self) -> None:
         slow = host("n2", "z2")
         fast = {"disk": "fast"}
@@ -129,7 +129,7 @@ class TestNodesThatCount:
         assert fits(snapshot, spread(), node_selector={"disk": "fast"}) == {"n0"}
 
 
-class TestWhoIsCounted:
+class TestCountedPods:
     def test_pods_of_the_same_namespace(self) -> None:
         stranger = pod("p", node="n0", namespace="other", labels=A)
         assert fits(snapshot_of(host("n0", "z0"), host("n1", "z1"), stranger), spread()) == {"n0", "n1"}

@@ -49,8 +49,8 @@ def test_a_pod_that_names_its_node() -> None:
     assert passing(NodeNameFilter, pod("p"), snapshot) == ["a", "b"]
     assert passing(NodeNameFilter, pod("p", node="b"), snapshot) == ["b"]
     assert passing(NodeNameFilter, pod("p", node="elsewhere"), snapshot) == []
-    told = text(NodeNameFilter, pod("p", node="b"), snapshot, "a")
-    assert told == "node(s) didn't match the requested node name"
+    message = text(NodeNameFilter, pod("p", node="b"), snapshot, "a")
+    assert message == "node(s) didn't match the requested node name"
 
 
 # -- closed nodes
@@ -165,8 +165,8 @@ def zones() -> Snapshot:
 def test_selectors_and_affinity(zones: Snapshot, spec: dict[str, Any], passes: list[str]) -> None:
     assert passing(NodeAffinityFilter, pod("p", **spec), zones) == passes
     if not passes:
-        told = text(NodeAffinityFilter, pod("p", **spec), zones, "a1")
-        assert told == "node(s) didn't match Pod's node affinity/selector"
+        message = text(NodeAffinityFilter, pod("p", **spec), zones, "a1")
+        assert message == "node(s) didn't match Pod's node affinity/selector"
 
 
 def test_a_pod_without_wishes_is_not_concerned(zones: Snapshot) -> None:

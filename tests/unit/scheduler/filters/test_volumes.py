@@ -181,9 +181,9 @@ def test_a_pod_fits_where_its_volume_is_reachable() -> None:
     assert open_places(VolumeBindingFilter, pod("p", volumes=using("any")), snapshot) == {"a", "b", "c"}
     found = VolumeBindingFilter.pre_filter(pod_info_of(one, snapshot), snapshot)
     assert isinstance(found, Filter)
-    (told,) = found.filter_node(snapshot.row_of("b") or 0)
-    assert render(told) == "node(s) didn't match PersistentVolume's node affinity"
-    assert told.code is VerdictCode.UNRESOLVABLE
+    (message,) = found.filter_node(snapshot.row_of("b") or 0)
+    assert render(message) == "node(s) didn't match PersistentVolume's node affinity"
+    assert message.code is VerdictCode.UNRESOLVABLE
     snapshot.set(node("b", labels={"zone": "east"}))
     assert open_places(VolumeBindingFilter, one, snapshot) == {"a", "b"}
 
@@ -208,8 +208,8 @@ def test_a_volume_that_is_gone() -> None:
     found = VolumeBindingFilter.pre_filter(pod_info_of(one, snapshot), snapshot)
     assert isinstance(found, Filter)
     assert not found.filter()[0]
-    told = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
-    assert [render(each) for each in found.filter_node(0)] == [told]
+    message = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+    assert [render(each) for each in found.filter_node(0)] == [message]
     assert refusal(VolumeZoneFilter, one, node("a"), claim("data", "pv")) == 'persistentvolume "pv" not found'
 
 
@@ -258,13 +258,13 @@ def test_a_claim_for_one_pod_alone() -> None:
     at_a, at_b = snapshot.row_of("a"), snapshot.row_of("b")
     assert at_a is not None
     assert at_b is not None
-    told = (
+    message = (
         "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use "
         "by another pod"
     )
     for row in (at_a, at_b):
         assert not found.filter()[row]
-        assert [render(each) for each in found.filter_node(row)] == [told]
+        assert [render(each) for each in found.filter_node(row)] == [message]
     mask = found.resolvable_nodes(snapshot.alive)
     assert mask[at_a]
     assert not mask[at_b]
@@ -319,9 +319,9 @@ def test_the_words_about_a_disk() -> None:
     snapshot = snapshot_of(node("a"), pod("user", node="a", volumes=disk))
     found = VolumeRestrictionsFilter.pre_filter(pod_info_of(pod("p", volumes=disk), snapshot), snapshot)
     assert isinstance(found, Filter)
-    (told,) = found.filter_node(0)
-    assert render(told) == "node(s) had no available disk"
-    assert told.resolvable
+    (message,) = found.filter_node(0)
+    assert render(message) == "node(s) had no available disk"
+    assert message.resolvable
 
 
 # -- how many
@@ -352,9 +352,9 @@ def test_a_node_attaches_only_so_many_volumes() -> None:
     assert open_places(kind, pod("p", volumes=using("c2")), snapshot) == {"a", "b", "c"}
     found = kind.pre_filter(pod_info_of(pod("p", volumes=using("c1", "c2", "c3")), snapshot), snapshot)
     assert isinstance(found, Filter)
-    (told,) = found.filter_node(snapshot.row_of("a") or 0)
-    assert render(told) == "node(s) exceed max volume count"
-    assert told.resolvable
+    (message,) = found.filter_node(snapshot.row_of("a") or 0)
+    assert render(message) == "node(s) exceed max volume count"
+    assert message.resolvable
 
 
 def test_a_claim_without_a_volume_counts_for_its_provisioner() -> None:

@@ -115,8 +115,8 @@ steps = st.lists(st.tuples(objects, st.sampled_from((True, True, True, False))),
 wanted = st.builds(lambda own: pod("p", uid="uid-p", volumes=own), parts)
 
 
-def happen(snapshot: Snapshot, told: list[tuple[Any, bool]]) -> None:
-    for each, stays in told:
+def happen(snapshot: Snapshot, events: list[tuple[Any, bool]]) -> None:
+    for each, stays in events:
         if stays:
             snapshot.set(each)
         else:

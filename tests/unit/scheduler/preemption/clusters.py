@@ -39,7 +39,7 @@ SETTINGS = SchedulerProfile.default()
 
 
 @dataclass(frozen=True)
-class Machine:
+class NodeSpec:
     """A node: its CPUs, how many pods it takes, and what each of its devices charges."""
 
     cpu: int
@@ -48,7 +48,7 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Resident:
+class RunningPod:
     """A pod that runs: on which machine (by number, modulo), with which claim (0: none, else its device)."""
 
     machine: int
@@ -63,7 +63,7 @@ class Resident:
 
 
 @dataclass(frozen=True)
-class Wish:
+class Preemptor:
     """The pod that is to come."""
 
     cpu: int
@@ -76,12 +76,12 @@ class Wish:
 
 @dataclass(frozen=True)
 class Cluster:
-    machines: tuple[Machine, ...]
-    residents: tuple[Resident, ...]
+    machines: tuple[NodeSpec, ...]
+    residents: tuple[RunningPod, ...]
 
 
 RESIDENTS = st.builds(
-    Resident,
+    RunningPod,
     machine=st.integers(0, 2),
     cpu=st.integers(0, 3),
     priority=st.integers(-1, 3),
@@ -93,7 +93,7 @@ RESIDENTS = st.builds(
     start=st.integers(0, 3),
 )
 MACHINES = st.builds(
-    Machine,
+    NodeSpec,
     cpu=st.integers(1, 6),
     pods=st.sampled_from([2, 4, 110]),
     devices=st.lists(st.integers(0, 2), max_size=3).map(tuple),
@@ -104,7 +104,7 @@ CLUSTERS = st.builds(
     st.lists(RESIDENTS, max_size=8).map(tuple),
 )
 WISHES = st.builds(
-    Wish,
+    Preemptor,
     cpu=st.integers(0, 6),
     priority=st.integers(0, 4),
     devices=st.integers(0, 3),
@@ -167,7 +167,7 @@ def _residents(cluster: Cluster, gone: Collection[str]) -> list[Any]:
     return made + [each for each in pods if each.metadata.name not in gone]
 
 
-def _traits(who: Resident | Wish) -> dict[str, Any]:
+def _traits(who: RunningPod | Preemptor) -> dict[str, Any]:
     traits: dict[str, Any] = {"labels": {"app": who.app} if who.app else {}}
     if who.port:
         traits["host_ports"] = [who.port]
@@ -184,7 +184,7 @@ def snapshot_of(cluster: Cluster, gone: Collection[str] = ()) -> Snapshot:
     return snapshot
 
 
-def pod_info_of(wish: Wish, snapshot: Snapshot, name: str = "new") -> PodInfo:
+def pod_info_of(wish: Preemptor, snapshot: Snapshot, name: str = "new") -> PodInfo:
     """The task of a wish; its claims, if it has any, are put into the snapshot."""
     if wish.devices:
         snapshot.set(claim(f"c-{name}", exactly("r", count=wish.devices)))

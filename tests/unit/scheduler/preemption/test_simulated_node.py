@@ -28,7 +28,7 @@ from tests.unit.scheduler.preemption.clusters import (
     CLUSTERS,
     WISHES,
     Cluster,
-    Wish,
+    Preemptor,
     attempt,
     ids,
     pod_info_of,
@@ -87,7 +87,7 @@ def state_of(snapshot: Snapshot) -> dict[str, Any]:
 
 @given(CLUSTERS, st.lists(WISHES, min_size=1, max_size=3), st.data())
 @settings(max_examples=100, deadline=None)
-def test_everything_is_as_it_was(cluster: Cluster, wishes: list[Wish], data: st.DataObject) -> None:
+def test_everything_is_as_it_was(cluster: Cluster, wishes: list[Preemptor], data: st.DataObject) -> None:
     snapshot = snapshot_of(cluster)
     snapshot.index(LowestPriorities)
     pod_infos = [pod_info_of(wish, snapshot, f"new{number}") for number, wish in enumerate(wishes)]
@@ -127,7 +127,7 @@ def test_everything_is_as_it_was(cluster: Cluster, wishes: list[Wish], data: st.
     assert not verify(snapshot)
 
 
-class Names(SnapshotIndex):
+class PodNameIndex(SnapshotIndex):
     """Which pods there are, by name."""
 
     def __init__(self) -> None:
@@ -146,8 +146,8 @@ def test_an_index_made_in_between_is_right_then_and_later() -> None:
     with NodeSimulation(snapshot, 0) as simulation:
         simulation.remove_pods([snapshot.pods_at(0)[0]])
         simulation.add(new)
-        assert sorted(snapshot.index(Names).names) == ["new", "q"]
-    assert sorted(snapshot.index(Names).names) == ["p", "q"]
+        assert sorted(snapshot.index(PodNameIndex).names) == ["new", "q"]
+    assert sorted(snapshot.index(PodNameIndex).names) == ["p", "q"]
 
 
 def test_an_error_in_between_changes_nothing() -> None:

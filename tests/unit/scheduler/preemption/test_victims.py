@@ -31,9 +31,9 @@ from tests.unit.scheduler.preemption.clusters import (
     SETTINGS,
     WISHES,
     Cluster,
-    Machine,
-    Resident,
-    Wish,
+    NodeSpec,
+    Preemptor,
+    RunningPod,
     attempt,
     budget,
     ids,
@@ -57,7 +57,7 @@ BUDGETS = st.lists(
 @given(CLUSTERS, WISHES, BUDGETS, st.integers(0, 5))
 @settings(max_examples=150, deadline=None)
 def test_the_victims_are_enough_and_none_is_too_many(
-    cluster: Cluster, wish: Wish, budgets: list[PodDisruptionBudget], offset: int
+    cluster: Cluster, wish: Preemptor, budgets: list[PodDisruptionBudget], offset: int
 ) -> None:
     """Checked against fresh snapshots, in which those who went were never there."""
     snapshot = snapshot_of(cluster)
@@ -89,7 +89,7 @@ def _machine_of(name: str, cluster: Cluster) -> int:
     return cluster.residents[int(name[1:])].machine % len(cluster.machines)
 
 
-def _attempt_without(cluster: Cluster, wish: Wish, gone: set[str] | list[str]) -> Placement | FitError:
+def _attempt_without(cluster: Cluster, wish: Preemptor, gone: set[str] | list[str]) -> Placement | FitError:
     snapshot = snapshot_of(cluster, gone)
     return attempt(pod_info_of(wish, snapshot), snapshot)
 
@@ -97,7 +97,7 @@ def _attempt_without(cluster: Cluster, wish: Wish, gone: set[str] | list[str]) -
 @given(CLUSTERS, WISHES, BUDGETS)
 @settings(max_examples=150, deadline=None)
 def test_the_quick_way_comes_to_the_same(
-    cluster: Cluster, wish: Wish, budgets: list[PodDisruptionBudget]
+    cluster: Cluster, wish: Preemptor, budgets: list[PodDisruptionBudget]
 ) -> None:
     snapshot = snapshot_of(cluster)
     pod_info = pod_info_of(wish, snapshot)
@@ -121,13 +121,17 @@ def test_the_quick_way_comes_to_the_same(
 @given(CLUSTERS, WISHES, st.sets(st.integers(0, 7)), st.sets(st.integers(0, 7)))
 @example(
     # The pod that uses an allocated claim is observed after the first attempt was cached.
-    cluster=Cluster((Machine(cpu=1, pods=2, devices=(0, 0, 2)),), (Resident(0, 0, priority=-1, device=1),)),
-    wish=Wish(cpu=0, priority=0, devices=2),
+    cluster=Cluster(
+        (NodeSpec(cpu=1, pods=2, devices=(0, 0, 2)),), (RunningPod(0, 0, priority=-1, device=1),)
+    ),
+    wish=Preemptor(cpu=0, priority=0, devices=2),
     late={0},
     gone=set(),
 )
 @settings(max_examples=150, deadline=None)
-def test_what_is_remembered_still_holds(cluster: Cluster, wish: Wish, late: set[int], gone: set[int]) -> None:
+def test_what_is_remembered_still_holds(
+    cluster: Cluster, wish: Preemptor, late: set[int], gone: set[int]
+) -> None:
     """Pods come and go between two plans; the second is what a scheduler just started would find."""
     snapshot = snapshot_of(cluster)
     pods = {each.metadata.name: each for each in objects(cluster) if isinstance(each, Pod)}
@@ -161,7 +165,7 @@ def test_what_is_remembered_still_holds(cluster: Cluster, wish: Wish, late: set[
 
 @given(CLUSTERS, WISHES)
 @settings(max_examples=100, deadline=None)
-def test_other_rules_do_not_look_at_pods(cluster: Cluster, wish: Wish) -> None:
+def test_other_rules_do_not_look_at_pods(cluster: Cluster, wish: Preemptor) -> None:
     """What is read once may be asked again however the pods of a node change."""
     snapshot = snapshot_of(cluster)
     pod_info = pod_info_of(wish, snapshot)
@@ -184,7 +188,7 @@ def test_upstreams_order_of_sparing() -> None:
         pod("covered", cpu="2", node="a", priority=1, labels={"app": "x"}),
         pod("plain", cpu="2", node="a", priority=2),
     )
-    pod_info = pod_info_of(Wish(cpu=2, priority=5), snapshot)
+    pod_info = pod_info_of(Preemptor(cpu=2, priority=5), snapshot)
     node_filter = NodeFilter(pod_info, snapshot, SETTINGS)
     for way in (select_victims, select_victims_quickly):
         kept = way(node_filter, 0, DisruptionBudgets([budget(app="x")]))
@@ -202,7 +206,7 @@ def test_a_budget_is_broken_only_where_it_must_be() -> None:
         pod("covered", cpu="2", node="a", labels={"app": "x"}),
         pod("plain", cpu="2", node="a"),
     )
-    fit_error = attempt(pod_info_of(Wish(cpu=4, priority=5), snapshot), snapshot)
+    fit_error = attempt(pod_info_of(Preemptor(cpu=4, priority=5), snapshot), snapshot)
     assert isinstance(fit_error, FitError)
     plan = plan_preemption(fit_error, snapshot, SETTINGS, [budget(app="x")])
     assert isinstance(plan, Preemption)

@@ -24,7 +24,7 @@ from plimsoll.scheduler.binding.writer import FINALIZER
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.process.api_writer import ApiWriter, ChargeForm
 from plimsoll.scheduler.result import Placement
-from tests.unit.apiserver.build import Bench
+from tests.unit.apiserver.build import ApiHarness
 
 NODE, DRIVER, KEEP = "node-1", "dra.example.com", "example.com/keep"
 NEW, BEGUN, SHARED = "new", "begun", "shared"
@@ -70,15 +70,15 @@ def charge(claim: str, cpu: str) -> ClaimCharge:
     return ClaimCharge(claim, ("main",), {"cpu": ResourceCharge(Quantity.parse(cpu))})
 
 
-class World:
+class BindingCluster:
     """The objects, read back from the API whenever they are asked for."""
 
-    def __init__(self, bench: Bench) -> None:
-        self.bench = bench
-        self.client = bench.client
-        self.heard: dict[str, ResourceClaim] = {}
+    def __init__(self, harness: ApiHarness) -> None:
+        self.harness = harness
+        self.client = harness.client
+        self.observed_claims: dict[str, ResourceClaim] = {}
 
-    async def build(self) -> World:
+    async def build(self) -> BindingCluster:
         create, patch = self.client.create, self.client.patch
         await create(RESOURCE_CLAIMS, claim_tree(NEW), "default")
         await create(RESOURCE_CLAIMS, claim_tree(BEGUN, finalizers=[KEEP, FINALIZER]), "default")
@@ -112,10 +112,10 @@ class World:
         charged_claims = (ChargedClaim(charge(NEW, "2")), ChargedClaim(charge(BEGUN, "3"))) if charges else ()
         return Placement(pod_info, 0, NODE, allocations, charged_claims)
 
-    def hear(self, claim: ResourceClaim) -> None:
-        known = self.heard.get(claim.metadata.name)
+    def on_claim(self, claim: ResourceClaim) -> None:
+        known = self.observed_claims.get(claim.metadata.name)
         if known is None or int(known.metadata.resource_version) <= int(claim.metadata.resource_version):
-            self.heard[claim.metadata.name] = claim
+            self.observed_claims[claim.metadata.name] = claim
 
     # -- what must hold
 
@@ -154,8 +154,8 @@ class World:
             claim = await self.claim(name)
             assert claim.metadata.annotations[KEEP] == name
             assert KEEP in claim.metadata.finalizers
-            heard = self.heard.get(name)
-            assert heard is None or heard.status.allocation == claim.status.allocation
+            observed_claims = self.observed_claims.get(name)
+            assert observed_claims is None or observed_claims.status.allocation == claim.status.allocation
         tree = await self.client.get(RESOURCE_CLAIMS, SHARED, "default")
         assert tree["status"]["devices"][0]["data"] == {"driver": "says", "so": [1]}
         pod = await self.pod()
@@ -166,7 +166,7 @@ class Crash(BaseException):
     """The process ends here."""
 
 
-Act = Callable[[World], Awaitable[None]]
+Act = Callable[[BindingCluster], Awaitable[None]]
 
 
 @dataclass
@@ -185,14 +185,14 @@ class Fault:
 class FaultyWriter:
     """An `ApiWriter` with faults; keeps what was called."""
 
-    world: World
+    cluster: BindingCluster
     faults: list[Fault] = field(default_factory=list)
     charge_form: ChargeForm = ChargeForm.V1_36
     calls: list[str] = field(default_factory=list)
     pauses: int = 0
 
     def __post_init__(self) -> None:
-        self.inner = ApiWriter(self.world.client, self.charge_form)
+        self.inner = ApiWriter(self.cluster.client, self.charge_form)
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self.inner, name)
@@ -209,7 +209,7 @@ class FaultyWriter:
             if fault is None:
                 return await method(*args, **named)
             if fault.act is not None:
-                await fault.act(self.world)
+                await fault.act(self.cluster)
             if fault.error is not None and not fault.after:
                 raise fault.error()
             answer = await method(*args, **named)

@@ -24,7 +24,7 @@ from plimsoll.scheduler.binding.result import BindFailure, BindStep, BindSuccess
 from plimsoll.scheduler.process.api_writer import ApiWriter, ChargeForm
 from plimsoll.scheduler.process.binder import PodBinder
 from plimsoll.scheduler.result import Placement
-from tests.unit.apiserver.build import Bench, run
+from tests.unit.apiserver.build import ApiHarness, run
 from tests.unit.scheduler.process.binding_cluster import (
     BEGUN,
     KEEP,
@@ -32,10 +32,10 @@ from tests.unit.scheduler.process.binding_cluster import (
     NODE,
     SHARED,
     WRITES,
+    BindingCluster,
     Crash,
     Fault,
     FaultyWriter,
-    World,
     charge,
     lost,
     pod_tree,
@@ -52,9 +52,9 @@ STEPS = {
 }
 
 
-def play(scenario: Callable[[World], Awaitable[T]]) -> T:
-    async def on(bench: Bench) -> T:
-        return await scenario(await World(bench).build())
+def run_scenario(scenario: Callable[[BindingCluster], Awaitable[T]]) -> T:
+    async def on(harness: ApiHarness) -> T:
+        return await scenario(await BindingCluster(harness).build())
 
     return run(on)
 
@@ -62,18 +62,18 @@ def play(scenario: Callable[[World], Awaitable[T]]) -> T:
 def bind_with(*faults: Fault, **options: Any) -> tuple[BindSuccess | BindFailure, FaultyWriter]:
     """Bind the pod with faults; whatever comes out is checked against the API."""
 
-    async def scenario(world: World) -> tuple[BindSuccess | BindFailure, FaultyWriter]:
-        writer = FaultyWriter(world, list(faults), **options)
-        outcome = await bind_pod(await world.placement(), writer, world.hear)
+    async def scenario(cluster: BindingCluster) -> tuple[BindSuccess | BindFailure, FaultyWriter]:
+        writer = FaultyWriter(cluster, list(faults), **options)
+        outcome = await bind_pod(await cluster.placement(), writer, cluster.on_claim)
         if isinstance(outcome, BindSuccess):
-            await world.check_bound()
+            await cluster.check_bound()
         elif outcome.settled:
-            pod = await world.pod()
+            pod = await cluster.pod()
             assert pod is None or pod.spec.node_name != NODE
-            await world.check_undone()
+            await cluster.check_undone()
         return outcome, writer
 
-    return play(scenario)
+    return run_scenario(scenario)
 
 
 # -- when all goes well
@@ -96,17 +96,17 @@ def test_the_order_is_claims_then_charges_then_the_binding() -> None:
 
 
 def test_binding_again_what_is_bound_changes_nothing() -> None:
-    async def scenario(world: World) -> None:
-        placement = await world.placement()
-        assert isinstance(await bind_pod(placement, FaultyWriter(world), world.hear), BindSuccess)
-        revisions = [(await world.claim(name)).metadata.resource_version for name in (NEW, BEGUN, SHARED)]
-        again = FaultyWriter(world)
-        assert isinstance(await bind_pod(placement, again, world.hear), BindSuccess)
-        await world.check_bound()
-        after = [(await world.claim(name)).metadata.resource_version for name in (NEW, BEGUN, SHARED)]
+    async def scenario(cluster: BindingCluster) -> None:
+        placement = await cluster.placement()
+        assert isinstance(await bind_pod(placement, FaultyWriter(cluster), cluster.on_claim), BindSuccess)
+        revisions = [(await cluster.claim(name)).metadata.resource_version for name in (NEW, BEGUN, SHARED)]
+        again = FaultyWriter(cluster)
+        assert isinstance(await bind_pod(placement, again, cluster.on_claim), BindSuccess)
+        await cluster.check_bound()
+        after = [(await cluster.claim(name)).metadata.resource_version for name in (NEW, BEGUN, SHARED)]
         assert after == revisions
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 # -- each step, each kind of failure
@@ -181,24 +181,28 @@ def test_what_cannot_be_taken_back_is_said() -> None:
     )
     assert isinstance(outcome, BindFailure)
     assert not outcome.settled
-    assert writer.world.heard[NEW].status.allocation is not None, "the snapshot still holds the devices"
+    assert writer.cluster.observed_claims[NEW].status.allocation is not None, (
+        "the snapshot still holds the devices"
+    )
 
 
 # -- others, meanwhile
 
 
-async def touch(world: World) -> None:
+async def touch(cluster: BindingCluster) -> None:
     for name in (NEW, BEGUN, SHARED):
-        await world.client.patch(RESOURCE_CLAIMS, name, {"metadata": {"labels": {"touched": "x"}}}, "default")
+        await cluster.client.patch(
+            RESOURCE_CLAIMS, name, {"metadata": {"labels": {"touched": "x"}}}, "default"
+        )
 
 
-async def delete_pod(world: World) -> None:
-    await world.client.delete(PODS, "p", "default", grace=0)
+async def delete_pod(cluster: BindingCluster) -> None:
+    await cluster.client.delete(PODS, "p", "default", grace=0)
 
 
-async def bind_elsewhere(world: World) -> None:
+async def bind_elsewhere(cluster: BindingCluster) -> None:
     binding = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "node-2"}}
-    await world.client.post(PODS, "p", "binding", binding, "default")
+    await cluster.client.post(PODS, "p", "binding", binding, "default")
 
 
 @pytest.mark.parametrize("method", WRITES)
@@ -222,11 +226,11 @@ def test_a_pod_that_others_bind_elsewhere_is_theirs(method: str) -> None:
 
 
 def test_a_pod_of_the_same_name_is_another_pod() -> None:
-    async def replace(world: World) -> None:
-        tree = await world.client.get(PODS, "p", "default")
-        await delete_pod(world)
+    async def replace(cluster: BindingCluster) -> None:
+        tree = await cluster.client.get(PODS, "p", "default")
+        await delete_pod(cluster)
         meta = {"name": "p", "annotations": tree["metadata"]["annotations"]}
-        await world.client.create(PODS, {**tree, "metadata": meta, "status": {}}, "default")
+        await cluster.client.create(PODS, {**tree, "metadata": meta, "status": {}}, "default")
 
     for method in WRITES:
         outcome, _ = bind_with(Fault(method, act=replace))
@@ -237,51 +241,51 @@ def test_a_pod_of_the_same_name_is_another_pod() -> None:
 
 @pytest.mark.parametrize("method", ["add_finalizer", "write_allocation"])
 def test_devices_somebody_else_gave_are_left_alone(method: str) -> None:
-    async def allocate(world: World) -> None:
+    async def allocate(cluster: BindingCluster) -> None:
         status: dict[str, Any] = {"allocation": {"devices": {"results": []}}}
         for name in (NEW, BEGUN):
-            await world.client.patch(
+            await cluster.client.patch(
                 RESOURCE_CLAIMS, name, {"status": status}, "default", subresource="status"
             )
 
-    async def scenario(world: World) -> None:
-        writer = FaultyWriter(world, [Fault(method, act=allocate)])
-        outcome = await bind_pod(await world.placement(), writer, world.hear)
+    async def scenario(cluster: BindingCluster) -> None:
+        writer = FaultyWriter(cluster, [Fault(method, act=allocate)])
+        outcome = await bind_pod(await cluster.placement(), writer, cluster.on_claim)
         assert isinstance(outcome, BindFailure)
         assert outcome.settled
         assert "got allocated elsewhere in the meantime" in outcome.error
         for name in (NEW, BEGUN):
-            claim = await world.claim(name)
+            claim = await cluster.claim(name)
             assert claim.status.allocation is not None
             assert claim.status.allocation.devices.results == ()
             assert claim.status.reserved_for == ()
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 def test_a_claim_that_got_other_devices_meanwhile_is_not_used() -> None:
-    async def reallocate(world: World) -> None:
+    async def reallocate(cluster: BindingCluster) -> None:
         nothing = {"status": {"allocation": None, "reservedFor": None, "devices": None}}
-        await world.client.patch(RESOURCE_CLAIMS, SHARED, nothing, "default", subresource="status")
+        await cluster.client.patch(RESOURCE_CLAIMS, SHARED, nothing, "default", subresource="status")
         found = {"request": "r", "driver": "dra.example.com", "pool": "far", "device": "x"}
         status = {"status": {"allocation": {"devices": {"results": [found]}}}}
-        await world.client.patch(RESOURCE_CLAIMS, SHARED, status, "default", subresource="status")
+        await cluster.client.patch(RESOURCE_CLAIMS, SHARED, status, "default", subresource="status")
 
-    async def scenario(world: World) -> None:
-        writer = FaultyWriter(world, [Fault("reserve", act=reallocate)])
-        outcome = await bind_pod(await world.placement(), writer, world.hear)
+    async def scenario(cluster: BindingCluster) -> None:
+        writer = FaultyWriter(cluster, [Fault("reserve", act=reallocate)])
+        outcome = await bind_pod(await cluster.placement(), writer, cluster.on_claim)
         assert isinstance(outcome, BindFailure)
         assert (outcome.step, outcome.settled) == (BindStep.RESERVATION, True)
-        claim = await world.claim(SHARED)
+        claim = await cluster.claim(SHARED)
         assert claim.status.reserved_for == ()
         assert claim.status.allocation is not None, "its devices were not ours to take away"
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 def test_a_claim_that_is_deleted_meanwhile_gets_no_devices() -> None:
-    async def delete(world: World) -> None:
-        await world.client.delete(RESOURCE_CLAIMS, NEW, "default")
+    async def delete(cluster: BindingCluster) -> None:
+        await cluster.client.delete(RESOURCE_CLAIMS, NEW, "default")
 
     for method in ("add_finalizer", "write_allocation"):
         outcome, _ = bind_with(Fault(method, act=delete, nth=1))
@@ -290,35 +294,35 @@ def test_a_claim_that_is_deleted_meanwhile_gets_no_devices() -> None:
 
 
 def test_devices_go_back_when_binding_fails() -> None:
-    async def scenario(world: World) -> None:
-        writer = FaultyWriter(world, [Fault("bind", error=refusal(403))])
-        assert isinstance(await bind_pod(await world.placement(), writer, world.hear), BindFailure)
-        await world.check_undone()
-        again = await bind_pod(await world.placement(), FaultyWriter(world), world.hear)
+    async def scenario(cluster: BindingCluster) -> None:
+        writer = FaultyWriter(cluster, [Fault("bind", error=refusal(403))])
+        assert isinstance(await bind_pod(await cluster.placement(), writer, cluster.on_claim), BindFailure)
+        await cluster.check_undone()
+        again = await bind_pod(await cluster.placement(), FaultyWriter(cluster), cluster.on_claim)
         assert isinstance(again, BindSuccess)
-        await world.check_bound()
+        await cluster.check_bound()
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 def test_devices_another_pod_has_reserved_meanwhile_stay() -> None:
-    async def join(world: World) -> None:
+    async def join(cluster: BindingCluster) -> None:
         other = {"resource": "pods", "name": "q", "uid": "uid-q"}
         patch = {"status": {"reservedFor": [other]}}
-        await world.client.patch(
+        await cluster.client.patch(
             RESOURCE_CLAIMS, NEW, patch, "default", subresource="status", type="strategic"
         )
 
-    async def scenario(world: World) -> None:
-        writer = FaultyWriter(world, [Fault("bind", act=join, error=refusal(403))])
-        outcome = await bind_pod(await world.placement(), writer, world.hear)
+    async def scenario(cluster: BindingCluster) -> None:
+        writer = FaultyWriter(cluster, [Fault("bind", act=join, error=refusal(403))])
+        outcome = await bind_pod(await cluster.placement(), writer, cluster.on_claim)
         assert isinstance(outcome, BindFailure)
         assert outcome.settled
-        claim = await world.claim(NEW)
+        claim = await cluster.claim(NEW)
         assert claim.status.allocation is not None
         assert [each.uid for each in claim.status.reserved_for] == ["uid-q"]
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 # -- crashes
@@ -327,27 +331,27 @@ def test_devices_another_pod_has_reserved_meanwhile_stay() -> None:
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(WRITES), st.booleans()), max_size=5))
 def test_after_any_crashes_a_repeat_binds_exactly_once(crashes: list[tuple[str, bool]]) -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(cluster: BindingCluster) -> None:
         for method, after in crashes:
-            writer = FaultyWriter(world, [Fault(method, error=Crash, after=after)])
+            writer = FaultyWriter(cluster, [Fault(method, error=Crash, after=after)])
             with suppress(Crash):  # or that write was not needed any more
-                await bind_pod(await world.placement(), writer, world.hear)
-            world.heard.clear()
+                await bind_pod(await cluster.placement(), writer, cluster.on_claim)
+            cluster.observed_claims.clear()
             # what a restart finds is for this pod, and nothing of it is to be released
-            pod = await world.pod()
+            pod = await cluster.pod()
             assert pod is not None
-            claims = [await world.claim(name) for name in (NEW, BEGUN, SHARED)]
+            claims = [await cluster.claim(name) for name in (NEW, BEGUN, SHARED)]
             found = plan_recovery(claims, [pod, other_pod(pod)])
             assert found.released == ()
             if pod.spec.node_name:
                 break
-        outcome = await bind_pod(await world.placement(), FaultyWriter(world), world.hear)
+        outcome = await bind_pod(await cluster.placement(), FaultyWriter(cluster), cluster.on_claim)
         assert isinstance(outcome, BindSuccess)
-        await world.check_bound()
-        events = await bound_times(world)
+        await cluster.check_bound()
+        events = await bound_times(cluster)
         assert events == 1
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 def other_pod(pod: Any) -> Any:
@@ -356,10 +360,10 @@ def other_pod(pod: Any) -> Any:
     return replace(pod, metadata=replace(pod.metadata, name="other", uid="uid-other"))
 
 
-async def bound_times(world: World) -> int:
+async def bound_times(cluster: BindingCluster) -> int:
     """How often the pod was bound, as its history tells."""
-    listing = await world.client.list(PODS, "default")
-    events = await world.bench.watch("/api/v1/namespaces/default/pods", 1, resourceVersion="0")
+    listing = await cluster.client.list(PODS, "default")
+    events = await cluster.harness.watch("/api/v1/namespaces/default/pods", 1, resourceVersion="0")
     assert listing.items
     return sum(1 for event in events if event["object"]["spec"].get("nodeName") == NODE)
 
@@ -370,32 +374,32 @@ async def bound_times(world: World) -> int:
 def test_a_server_that_drops_charges_gets_them_with_the_binding() -> None:
     from plimsoll.api.gates import Gates  # noqa: PLC0415
 
-    async def on(bench: Bench) -> None:
-        world = await World(bench).build()
-        writer = ApiWriter(world.client)
-        placement = await world.placement()
-        assert isinstance(await bind_pod(placement, writer, world.hear), BindSuccess)
+    async def on(harness: ApiHarness) -> None:
+        cluster = await BindingCluster(harness).build()
+        writer = ApiWriter(cluster.client)
+        placement = await cluster.placement()
+        assert isinstance(await bind_pod(placement, writer, cluster.on_claim), BindSuccess)
         assert writer.charge_form is ChargeForm.ANNOTATION
-        pod = await world.pod()
+        pod = await cluster.pod()
         assert pod is not None
         assert not pod.status.node_allocatable_resource_claim_statuses
         assert POD_KEY in pod.metadata.annotations
-        await world.check_bound()
+        await cluster.check_bound()
 
     run(on, Gates.of({"DRANodeAllocatableResources": False}))
 
 
 def test_a_server_that_keeps_charges_is_found_out_with_the_first_pod() -> None:
-    async def scenario(world: World) -> None:
-        writer = ApiWriter(world.client)
-        assert isinstance(await bind_pod(await world.placement(), writer, world.hear), BindSuccess)
+    async def scenario(cluster: BindingCluster) -> None:
+        writer = ApiWriter(cluster.client)
+        assert isinstance(await bind_pod(await cluster.placement(), writer, cluster.on_claim), BindSuccess)
         assert writer.charge_form is ChargeForm.V1_36
-        pod = await world.pod()
+        pod = await cluster.pod()
         assert pod is not None
         assert POD_KEY not in pod.metadata.annotations
-        await world.check_bound()
+        await cluster.check_bound()
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 @pytest.mark.parametrize("charge_form", list(ChargeForm))
@@ -407,47 +411,47 @@ def test_every_form_is_written_and_taken_back(charge_form: ChargeForm) -> None:
 
 
 def test_charges_nobody_stands_for_are_cleared_before_binding() -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(cluster: BindingCluster) -> None:
         forged = '[{"resourceClaimName":"new","containers":["main"],"resources":{"cpu":"1m"}}]'
         patch = {"metadata": {"annotations": {POD_KEY: forged}}}
-        await world.client.patch(PODS, "p", patch, "default")
-        placement = await world.placement(charges=False)
-        assert isinstance(await bind_pod(placement, FaultyWriter(world), world.hear), BindSuccess)
-        pod = await world.pod()
+        await cluster.client.patch(PODS, "p", patch, "default")
+        placement = await cluster.placement(charges=False)
+        assert isinstance(await bind_pod(placement, FaultyWriter(cluster), cluster.on_claim), BindSuccess)
+        pod = await cluster.pod()
         assert pod is not None
         assert read_pod(pod) == ()
         assert pod.metadata.annotations == {KEEP: "pod"}
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 # -- giving up a claim
 
 
 def test_a_claim_nobody_else_uses_can_be_given_up() -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(cluster: BindingCluster) -> None:
         assert isinstance(
-            await bind_pod(await world.placement(), FaultyWriter(world), world.hear), BindSuccess
+            await bind_pod(await cluster.placement(), FaultyWriter(cluster), cluster.on_claim), BindSuccess
         )
-        pod = await world.pod()
+        pod = await cluster.pod()
         assert pod is not None
-        assert await release_claim(await world.claim(NEW), pod, FaultyWriter(world), world.hear)
-        assert (await world.claim(NEW)).status.allocation is None
-        assert world.heard[NEW].status.allocation is None
-        assert await release_claim(await world.claim(SHARED), pod, FaultyWriter(world), world.hear)
-        shared = await world.claim(SHARED)
+        assert await release_claim(await cluster.claim(NEW), pod, FaultyWriter(cluster), cluster.on_claim)
+        assert (await cluster.claim(NEW)).status.allocation is None
+        assert cluster.observed_claims[NEW].status.allocation is None
+        assert await release_claim(await cluster.claim(SHARED), pod, FaultyWriter(cluster), cluster.on_claim)
+        shared = await cluster.claim(SHARED)
         assert shared.status.allocation is not None
         assert [each.uid for each in shared.status.reserved_for] == ["uid-other"]
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 # -- many at a time
 
 
 def test_bindings_run_side_by_side_up_to_their_limit() -> None:
-    async def scenario(world: World) -> None:
-        placement = await world.placement()
+    async def scenario(cluster: BindingCluster) -> None:
+        placement = await cluster.placement()
         running, most, done = 0, 0, []
         go = asyncio.Event()
 
@@ -465,7 +469,7 @@ def test_bindings_run_side_by_side_up_to_their_limit() -> None:
 
                 return call if name == "bind" else method
 
-        bindings = PodBinder(Slow(world), world.hear, lambda p, o: done.append(o), limit=3)
+        bindings = PodBinder(Slow(cluster), cluster.on_claim, lambda p, o: done.append(o), limit=3)
         for _ in range(8):
             bindings.start(placement)
         assert len(bindings) == 8
@@ -480,33 +484,33 @@ def test_bindings_run_side_by_side_up_to_their_limit() -> None:
         assert all(isinstance(each, BindSuccess) for each in done)
         assert most == 3
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 def test_a_binding_that_hangs_is_broken_off_at_the_end() -> None:
-    async def scenario(world: World) -> None:
-        async def hang(_: World) -> None:
+    async def scenario(cluster: BindingCluster) -> None:
+        async def hang(_: BindingCluster) -> None:
             await asyncio.Event().wait()
 
-        writer = FaultyWriter(world, [Fault("bind", act=hang)])
-        bindings = PodBinder(writer, world.hear, lambda p, o: None)
-        bindings.start(await world.placement())
+        writer = FaultyWriter(cluster, [Fault("bind", act=hang)])
+        bindings = PodBinder(writer, cluster.on_claim, lambda p, o: None)
+        bindings.start(await cluster.placement())
         await asyncio.sleep(0)
         assert await bindings.drain(0.01) == 1
         assert len(bindings) == 0
-        outcome = await bind_pod(await world.placement(), FaultyWriter(world), world.hear)
+        outcome = await bind_pod(await cluster.placement(), FaultyWriter(cluster), cluster.on_claim)
         assert isinstance(outcome, BindSuccess)
-        await world.check_bound()
+        await cluster.check_bound()
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 def test_our_own_mistake_in_one_binding_is_told_and_stops_nothing() -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(cluster: BindingCluster) -> None:
         done: list[tuple[Placement, BindSuccess | BindFailure]] = []
-        writer = FaultyWriter(world, [Fault("bind", error=lambda: ValueError("a bug"))])
-        bindings = PodBinder(writer, world.hear, lambda p, o: done.append((p, o)))
-        placement = await world.placement()
+        writer = FaultyWriter(cluster, [Fault("bind", error=lambda: ValueError("a bug"))])
+        bindings = PodBinder(writer, cluster.on_claim, lambda p, o: done.append((p, o)))
+        placement = await cluster.placement()
         bindings.start(placement)
         bindings.start(placement)
         await bindings.drain(5)
@@ -515,7 +519,7 @@ def test_our_own_mistake_in_one_binding_is_told_and_stops_nothing() -> None:
         assert (first.settled, first.error) == (False, "ValueError: a bug")
         assert isinstance(second, BindSuccess)
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 # -- devices that have to be made ready
@@ -532,77 +536,79 @@ def ready(claim: ResourceClaim, status: str, kind: str = "Attached") -> dict[str
     return {"status": {"devices": [{**device, "conditions": [condition]}]}}
 
 
-@pytest.mark.parametrize(("kind", "told"), list(itertools.product(["Attached", "Broken"], [False, True])))
-def test_devices_are_waited_for(kind: str, told: bool) -> None:
+@pytest.mark.parametrize(("kind", "notified"), list(itertools.product(["Attached", "Broken"], [False, True])))
+def test_devices_are_waited_for(kind: str, notified: bool) -> None:
     """Whoever follows claims says when they change; if nobody does, they are read again."""
 
-    async def scenario(world: World) -> None:
+    async def scenario(cluster: BindingCluster) -> None:
         conditions: dict[str, Any] = {
             "bindingConditions": ["Attached"],
             "bindingFailureConditions": ["Broken"],
         }
-        placement = await world.placement(**conditions)
-        writer = ApiWriter(world.client, ChargeForm.V1_36, now=lambda: world.bench.now)
-        writer.claim_waiters._poll = 0.01 if not told else 60.0
-        task = asyncio.create_task(bind_pod(placement, writer, world.hear))
+        placement = await cluster.placement(**conditions)
+        writer = ApiWriter(cluster.client, ChargeForm.V1_36, now=lambda: cluster.harness.now)
+        writer.claim_waiters._poll = 0.01 if not notified else 60.0
+        task = asyncio.create_task(bind_pod(placement, writer, cluster.on_claim))
         while len(writer.claim_waiters) == 0:
             await asyncio.sleep(0)
         for name in (NEW, BEGUN):
-            patch = ready(await world.claim(name), "True", kind)
-            await world.client.patch(RESOURCE_CLAIMS, name, patch, "default", subresource="status")
-            if told:
+            patch = ready(await cluster.claim(name), "True", kind)
+            await cluster.client.patch(RESOURCE_CLAIMS, name, patch, "default", subresource="status")
+            if notified:
                 await asyncio.sleep(0)
-                writer.claim_waiters.notify(await world.claim(name))
+                writer.claim_waiters.notify(await cluster.claim(name))
                 while not task.done() and len(writer.claim_waiters) == 0:
                     await asyncio.sleep(0)
         outcome = await task
         if kind == "Attached":
             assert isinstance(outcome, BindSuccess)
-            await world.check_bound()
+            await cluster.check_bound()
         else:
             assert isinstance(outcome, BindFailure)
             assert (outcome.step, outcome.settled) == (BindStep.CONDITIONS, True)
             assert 'device binding failed: claim=new, reason=Told, message="so"' in outcome.error
-            await world.check_undone()
+            await cluster.check_undone()
         assert len(writer.claim_waiters) == 0
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 def test_devices_that_take_too_long_are_given_up() -> None:
-    async def scenario(world: World) -> None:
-        placement = await world.placement(bindingConditions=["Attached"], bindingFailureConditions=["Broken"])
-        writer = ApiWriter(world.client, ChargeForm.V1_36, now=lambda: world.bench.now)
-        outcome = await bind_pod(placement, writer, world.hear, timeout_ms=10)
+    async def scenario(cluster: BindingCluster) -> None:
+        placement = await cluster.placement(
+            bindingConditions=["Attached"], bindingFailureConditions=["Broken"]
+        )
+        writer = ApiWriter(cluster.client, ChargeForm.V1_36, now=lambda: cluster.harness.now)
+        outcome = await bind_pod(placement, writer, cluster.on_claim, timeout_ms=10)
         assert isinstance(outcome, BindFailure)
         assert outcome.error.endswith("device binding timeout: claim=new")
         assert outcome.settled
-        await world.check_undone()
+        await cluster.check_undone()
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 def test_the_time_of_allocation_is_noted_where_it_counts() -> None:
-    async def scenario(world: World) -> None:
-        writer = ApiWriter(world.client, ChargeForm.V1_36, now=lambda: world.bench.now)
-        plain = await world.placement()
-        assert isinstance(await bind_pod(plain, writer, world.hear), BindSuccess)
-        claim = await world.claim(NEW)
+    async def scenario(cluster: BindingCluster) -> None:
+        writer = ApiWriter(cluster.client, ChargeForm.V1_36, now=lambda: cluster.harness.now)
+        plain = await cluster.placement()
+        assert isinstance(await bind_pod(plain, writer, cluster.on_claim), BindSuccess)
+        claim = await cluster.claim(NEW)
         assert claim.status.allocation is not None
         assert claim.status.allocation.allocation_timestamp is None
         assert claim.status.allocation == plain.allocations[NEW]
 
-    play(scenario)
+    run_scenario(scenario)
 
-    async def waiting(world: World) -> None:
-        writer = ApiWriter(world.client, ChargeForm.V1_36, now=lambda: world.bench.now)
-        placement = await world.placement(bindingConditions=["A"], bindingFailureConditions=["B"])
+    async def waiting(cluster: BindingCluster) -> None:
+        writer = ApiWriter(cluster.client, ChargeForm.V1_36, now=lambda: cluster.harness.now)
+        placement = await cluster.placement(bindingConditions=["A"], bindingFailureConditions=["B"])
         claim = placement.pod_info.unallocated_claims[0]
         fresh = await writer.write_allocation(claim, placement.allocations[NEW], plimsoll_consumer(placement))
         assert fresh.status.allocation is not None
         assert fresh.status.allocation.allocation_timestamp == "2026-01-02T03:04:05Z"
 
-    play(waiting)
+    run_scenario(waiting)
 
 
 def plimsoll_consumer(placement: Placement) -> Any:
@@ -617,44 +623,44 @@ def test_pauses_grow_and_are_told() -> None:
     async def sleep(seconds: float) -> None:
         claim_waiters.append(seconds)
 
-    async def scenario(world: World) -> None:
-        writer = ApiWriter(world.client, sleep=sleep)
+    async def scenario(cluster: BindingCluster) -> None:
+        writer = ApiWriter(cluster.client, sleep=sleep)
         for attempt in (1, 4, 8, 50):
             await writer.pause(attempt, UnreachableError("no answer", sent=True))
 
-    play(scenario)
+    run_scenario(scenario)
     assert claim_waiters[0] < claim_waiters[1] < claim_waiters[2]
     assert max(claim_waiters) <= 5.0
 
 
 def test_refusals_of_the_api_are_api_errors() -> None:
-    async def scenario(world: World) -> None:
-        writer = ApiWriter(world.client)
-        claim = await world.claim(NEW)
-        await world.client.patch(RESOURCE_CLAIMS, NEW, {"metadata": {"finalizers": None}}, "default")
-        await world.client.delete(RESOURCE_CLAIMS, NEW, "default")
+    async def scenario(cluster: BindingCluster) -> None:
+        writer = ApiWriter(cluster.client)
+        claim = await cluster.claim(NEW)
+        await cluster.client.patch(RESOURCE_CLAIMS, NEW, {"metadata": {"finalizers": None}}, "default")
+        await cluster.client.delete(RESOURCE_CLAIMS, NEW, "default")
         assert await writer.read_claim(claim) is None
         with pytest.raises(ApiError):
             await writer.add_finalizer(claim)
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 def test_pods_that_find_out_the_form_together_use_the_same() -> None:
     """One of them settles the form while the other waits for its answer."""
 
-    async def scenario(world: World) -> None:
-        writer = ApiWriter(world.client)
-        pod = await world.pod()
+    async def scenario(cluster: BindingCluster) -> None:
+        writer = ApiWriter(cluster.client)
+        pod = await cluster.pod()
         assert pod is not None
-        await world.client.create(PODS, pod_tree("q"), "default")
-        other = convert(await world.client.get(PODS, "q", "default"), Pod)
+        await cluster.client.create(PODS, pod_tree("q"), "default")
+        other = convert(await cluster.client.get(PODS, "q", "default"), Pod)
         entries = (charge(NEW, "2"),)
         await asyncio.gather(writer.write_charges(pod, entries), writer.write_charges(other, entries))
         assert writer.charge_form is ChargeForm.V1_36
         for name in ("p", "q"):
-            tree = await world.client.get(PODS, name, "default")
+            tree = await cluster.client.get(PODS, name, "default")
             (written,) = tree["status"]["nodeAllocatableResourceClaimStatuses"]
             assert "resources" in written, name
 
-    play(scenario)
+    run_scenario(scenario)

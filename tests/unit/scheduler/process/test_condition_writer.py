@@ -18,7 +18,7 @@ class Server:
 
     def __init__(self, *errors: ApiError) -> None:
         self.errors = list(errors)
-        self.told: list[tuple[str, str]] = []
+        self.patches: list[tuple[str, str]] = []
         self.answered = asyncio.Event()
         self.fresh: Pod | None = None
 
@@ -31,7 +31,7 @@ class Server:
         if self.errors:
             raise self.errors.pop(0)
         condition = patch["status"]["conditions"][0]
-        self.told.append((each.metadata.name, condition["message"]))
+        self.patches.append((each.metadata.name, condition["message"]))
 
 
 def _notices(server: Server) -> ConditionWriter:
@@ -52,20 +52,20 @@ def test_what_got_no_answer_is_told_again(error: ApiError) -> None:
         writer = _notices(server)
         writer.enqueue(ConditionUpdate(pod("p"), "Unschedulable", "no room"))
         await _finish(writer)
-        assert server.told == [("p", "no room")]
+        assert server.patches == [("p", "no room")]
 
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize(("node", "told"), [("", [("p", "no room")]), ("n1", [])])
-def test_a_pod_that_was_bound_meanwhile_is_told_nothing(node: str, told: list[tuple[str, str]]) -> None:
+@pytest.mark.parametrize(("node", "patches"), [("", [("p", "no room")]), ("n1", [])])
+def test_a_pod_that_was_bound_meanwhile_is_told_nothing(node: str, patches: list[tuple[str, str]]) -> None:
     async def scenario() -> None:
         server = Server(ApiError(409, "Conflict", "it has changed"))
         server.fresh = pod("p", node=node)
         writer = _notices(server)
         writer.enqueue(ConditionUpdate(pod("p"), "Unschedulable", "no room"))
         await _finish(writer)
-        assert server.told == told
+        assert server.patches == patches
 
     asyncio.run(scenario())
 
@@ -77,7 +77,7 @@ def test_a_refusal_is_final(error: ApiError) -> None:
         writer = _notices(server)
         writer.enqueue(ConditionUpdate(pod("p"), "Unschedulable", "no room"))
         await _finish(writer)
-        assert server.told == []
+        assert server.patches == []
 
     asyncio.run(scenario())
 
@@ -90,7 +90,7 @@ def test_who_waits_no_longer_is_not_told_again() -> None:
         await server.answered.wait()
         writer.drop("uid-p")
         await _finish(writer)
-        assert server.told == []
+        assert server.patches == []
 
     asyncio.run(scenario())
 
@@ -104,7 +104,7 @@ def test_what_is_told_last_counts() -> None:
         writer.enqueue(ConditionUpdate(pod("p"), "Unschedulable", "second"))
         writer.enqueue(ConditionUpdate(pod("p"), "Unschedulable", "third"))
         await _finish(writer)
-        assert server.told[-1] == ("p", "third")
-        assert ("p", "first") not in server.told
+        assert server.patches[-1] == ("p", "third")
+        assert ("p", "first") not in server.patches
 
     asyncio.run(scenario())

@@ -13,34 +13,34 @@ from plimsoll.client.endpoints import EVENTS, EVENTS_V1
 from plimsoll.client.transport import Reply, Request
 from plimsoll.errors import ApiError, UnreachableError
 from plimsoll.scheduler.process.event_recorder import SchedulerEventRecorder
-from tests.unit.apiserver.build import Bench, run
+from tests.unit.apiserver.build import ApiHarness, run
 from tests.unit.scheduler.build import pod
 
 T = TypeVar("T")
 
 
-class Stage:
+class RecorderFixture:
     """A recorder on an API in memory, with a clock that is moved by hand."""
 
-    def __init__(self, bench: Bench, **options: Any) -> None:
-        self.bench = bench
+    def __init__(self, harness: ApiHarness, **options: Any) -> None:
+        self.harness = harness
         self.time = 0.0
         self.recorder = SchedulerEventRecorder(
-            bench.client,
+            harness.client,
             clock=lambda: self.time,
-            now=lambda: bench.now + timedelta(seconds=self.time),
+            now=lambda: harness.now + timedelta(seconds=self.time),
             **options,
         )
 
     async def events(self) -> list[Any]:
         await self.recorder.flush(5)
-        listing = await self.bench.client.list(EVENTS_V1, "default")
+        listing = await self.harness.client.list(EVENTS_V1, "default")
         return [codec.decode_tree(raw) for raw in listing.items]
 
 
-def play(scenario: Callable[[Stage], Awaitable[T]], **options: Any) -> T:
-    async def on(bench: Bench) -> T:
-        return await scenario(Stage(bench, **options))
+def run_scenario(scenario: Callable[[RecorderFixture], Awaitable[T]], **options: Any) -> T:
+    async def on(harness: ApiHarness) -> T:
+        return await scenario(RecorderFixture(harness, **options))
 
     return run(on)
 
@@ -49,53 +49,53 @@ POD = pod("p")
 
 
 def test_a_scheduled_pod_is_told_where() -> None:
-    async def scenario(stage: Stage) -> None:
-        stage.recorder.scheduled(POD, "node-1")
-        (event,) = await stage.events()
+    async def scenario(fixture: RecorderFixture) -> None:
+        fixture.recorder.scheduled(POD, "node-1")
+        (event,) = await fixture.events()
         assert event["note"] == "Successfully assigned default/p to node-1"
         assert (event["reason"], event["action"], event["type"]) == ("Scheduled", "Binding", "Normal")
         assert event["reportingController"] == "plimsoll"
         assert event["regarding"]["uid"] == "uid-p"
         assert "series" not in event
-        (core,) = (await stage.bench.client.list(EVENTS, "default")).items
+        (core,) = (await fixture.harness.client.list(EVENTS, "default")).items
         assert codec.decode_tree(core)["message"] == "Successfully assigned default/p to node-1"
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 def test_what_is_said_again_is_one_event_that_counts() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(fixture: RecorderFixture) -> None:
         for _ in range(3):
-            stage.recorder.failed_scheduling(POD, "no room")
-            await stage.recorder.flush(5)
-            stage.time += 30
-        (event,) = await stage.events()
+            fixture.recorder.failed_scheduling(POD, "no room")
+            await fixture.recorder.flush(5)
+            fixture.time += 30
+        (event,) = await fixture.events()
         assert event["series"]["count"] == 3
         assert (event["type"], event["reason"]) == ("Warning", "FailedScheduling")
-        assert stage.recorder.written == 2, "the second time it was too soon"
+        assert fixture.recorder.written == 2, "the second time it was too soon"
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 def test_what_is_said_before_it_is_written_is_counted_at_once() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(fixture: RecorderFixture) -> None:
         for _ in range(5):
-            stage.recorder.failed_scheduling(POD, "no room")
-        assert len(stage.recorder) == 1
-        (event,) = await stage.events()
+            fixture.recorder.failed_scheduling(POD, "no room")
+        assert len(fixture.recorder) == 1
+        (event,) = await fixture.events()
         assert event["series"]["count"] == 5
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 def test_other_messages_and_other_pods_are_other_events() -> None:
-    async def scenario(stage: Stage) -> None:
-        stage.recorder.failed_scheduling(POD, "no room")
-        stage.recorder.failed_scheduling(POD, "no devices")
-        stage.recorder.failed_scheduling(pod("q"), "no room")
-        stage.recorder.awaiting_devices(POD, "n")
-        stage.recorder.preempted(POD, pod("q"), "n")
-        notes = sorted(event["note"] for event in await stage.events())
+    async def scenario(fixture: RecorderFixture) -> None:
+        fixture.recorder.failed_scheduling(POD, "no room")
+        fixture.recorder.failed_scheduling(POD, "no devices")
+        fixture.recorder.failed_scheduling(pod("q"), "no room")
+        fixture.recorder.awaiting_devices(POD, "n")
+        fixture.recorder.preempted(POD, pod("q"), "n")
+        notes = sorted(event["note"] for event in await fixture.events())
         assert notes == [
             "Preempted by pod uid-q on node n",
             "no devices",
@@ -104,66 +104,66 @@ def test_other_messages_and_other_pods_are_other_events() -> None:
             "waiting for binding conditions for device on node n",
         ]
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 def test_after_a_long_silence_an_event_begins_anew() -> None:
-    async def scenario(stage: Stage) -> None:
-        stage.recorder.failed_scheduling(POD, "no room")
-        assert len(await stage.events()) == 1
-        stage.time += 3600
-        stage.recorder.failed_scheduling(POD, "no room")
-        assert len(await stage.events()) == 2
+    async def scenario(fixture: RecorderFixture) -> None:
+        fixture.recorder.failed_scheduling(POD, "no room")
+        assert len(await fixture.events()) == 1
+        fixture.time += 3600
+        fixture.recorder.failed_scheduling(POD, "no room")
+        assert len(await fixture.events()) == 2
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 def test_an_event_the_api_has_forgotten_is_written_again() -> None:
-    async def scenario(stage: Stage) -> None:
-        stage.recorder.failed_scheduling(POD, "no room")
-        (event,) = await stage.events()
-        await stage.bench.client.delete(EVENTS_V1, event["metadata"]["name"], "default")
+    async def scenario(fixture: RecorderFixture) -> None:
+        fixture.recorder.failed_scheduling(POD, "no room")
+        (event,) = await fixture.events()
+        await fixture.harness.client.delete(EVENTS_V1, event["metadata"]["name"], "default")
         for _ in range(2):
-            stage.time += 61
-            stage.recorder.failed_scheduling(POD, "no room")
-            await stage.recorder.flush(5)
-        (event,) = await stage.events()
+            fixture.time += 61
+            fixture.recorder.failed_scheduling(POD, "no room")
+            await fixture.recorder.flush(5)
+        (event,) = await fixture.events()
         assert event["series"]["count"] == 3
-        assert stage.recorder.failed == 1
+        assert fixture.recorder.failed == 1
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 def test_the_oldest_go_when_there_are_too_many() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(fixture: RecorderFixture) -> None:
         for number in range(10):
-            stage.recorder.failed_scheduling(POD, f"reason {number}")
-        assert (len(stage.recorder), stage.recorder.dropped) == (4, 6)
-        stage.recorder.failed_scheduling(POD, "reason 0")  # was dropped: it is said again
-        assert sorted(event["note"] for event in await stage.events()) == [
+            fixture.recorder.failed_scheduling(POD, f"reason {number}")
+        assert (len(fixture.recorder), fixture.recorder.dropped) == (4, 6)
+        fixture.recorder.failed_scheduling(POD, "reason 0")  # was dropped: it is said again
+        assert sorted(event["note"] for event in await fixture.events()) == [
             "reason 0", "reason 7", "reason 8", "reason 9",
         ]  # fmt: skip
 
-    play(scenario, limit=4)
+    run_scenario(scenario, limit=4)
 
 
 def test_long_texts_are_cut() -> None:
-    async def scenario(stage: Stage) -> None:
-        stage.recorder.failed_scheduling(POD, "x" * 5000)
-        stage.recorder.failed_scheduling(pod("y" * 253), "z")
-        events = await stage.events()
+    async def scenario(fixture: RecorderFixture) -> None:
+        fixture.recorder.failed_scheduling(POD, "x" * 5000)
+        fixture.recorder.failed_scheduling(pod("y" * 253), "z")
+        events = await fixture.events()
         assert sorted(len(event["note"]) for event in events) == [1, 1024]
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 def test_names_are_never_given_twice() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(fixture: RecorderFixture) -> None:
         for number in range(20):
-            stage.recorder.failed_scheduling(POD, f"{number}")
-        assert len({event["metadata"]["name"] for event in await stage.events()}) == 20
+            fixture.recorder.failed_scheduling(POD, f"{number}")
+        assert len({event["metadata"]["name"] for event in await fixture.events()}) == 20
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 class Refusing:
@@ -208,28 +208,28 @@ def test_recording_never_waits_and_bindings_go_first() -> None:
         pauses.append(seconds)
         await asyncio.sleep(0)
 
-    async def scenario(stage: Stage) -> None:
-        task = asyncio.create_task(stage.recorder.run())
+    async def scenario(fixture: RecorderFixture) -> None:
+        task = asyncio.create_task(fixture.recorder.run())
         for number in range(5):
-            stage.recorder.failed_scheduling(POD, f"{number}")
+            fixture.recorder.failed_scheduling(POD, f"{number}")
         for _ in range(200):
             await asyncio.sleep(0)
-            if stage.recorder.written == 5:
+            if fixture.recorder.written == 5:
                 break
-        assert stage.recorder.written == 5
+        assert fixture.recorder.written == 5
         assert len(pauses) == 5, "one for each, while others are busy"
-        stage.recorder.failed_scheduling(POD, "later")
-        while stage.recorder.written < 6:
+        fixture.recorder.failed_scheduling(POD, "later")
+        while fixture.recorder.written < 6:
             await asyncio.sleep(0)
         task.cancel()
 
-    play(scenario, is_busy=lambda: True, sleep=sleep)
+    run_scenario(scenario, is_busy=lambda: True, sleep=sleep)
 
 
 def test_a_lost_answer_does_not_make_two_events() -> None:
-    async def on(bench: Bench) -> None:
-        recorder = SchedulerEventRecorder(bench.client, now=lambda: bench.now)
-        send = bench.client._transport.send  # the wire itself
+    async def on(harness: ApiHarness) -> None:
+        recorder = SchedulerEventRecorder(harness.client, now=lambda: harness.now)
+        send = harness.client._transport.send  # the wire itself
         lost = [True]
 
         async def lossy(request: Request) -> Reply:
@@ -239,24 +239,24 @@ def test_a_lost_answer_does_not_make_two_events() -> None:
                 raise UnreachableError("no answer", sent=True)
             return reply
 
-        bench.client._transport.send = lossy  # type: ignore[method-assign]
+        harness.client._transport.send = lossy  # type: ignore[method-assign]
         for _ in range(2):
             recorder.failed_scheduling(POD, "no room")
             await recorder.flush(5)
         assert recorder.failed == 1
-        assert len((await bench.client.list(EVENTS_V1, "default")).items) == 1
+        assert len((await harness.client.list(EVENTS_V1, "default")).items) == 1
 
     run(on)
 
 
 def test_refusals_are_what_they_are() -> None:
-    async def scenario(stage: Stage) -> None:
-        stage.recorder.failed_scheduling(pod("p", namespace="no-such"), "no room")
-        await stage.recorder.flush(5)
-        assert stage.recorder.failed == 1
+    async def scenario(fixture: RecorderFixture) -> None:
+        fixture.recorder.failed_scheduling(pod("p", namespace="no-such"), "no room")
+        await fixture.recorder.flush(5)
+        assert fixture.recorder.failed == 1
         try:
-            await stage.bench.client.list(EVENTS_V1, "no-such")
+            await fixture.harness.client.list(EVENTS_V1, "no-such")
         except ApiError:
             raise AssertionError from None
 
-    play(scenario)
+    run_scenario(scenario)

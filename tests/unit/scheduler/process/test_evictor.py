@@ -20,17 +20,17 @@ from plimsoll.scheduler.process.evictor import (
     evict_victims,
     plan_disruption_condition,
 )
-from tests.unit.apiserver.build import Bench
-from tests.unit.apiserver.build import run as play
+from tests.unit.apiserver.build import ApiHarness
+from tests.unit.apiserver.build import run as run_scenario
 
 NOW = "2026-01-02T03:04:05Z"
 
 
-class World:
+class EvictionCluster:
     """An API, and a preemption in it."""
 
-    def __init__(self, bench: Bench) -> None:
-        self.client = bench.client
+    def __init__(self, harness: ApiHarness) -> None:
+        self.client = harness.client
         self.notices: list[PreemptedEvent] = []
 
     async def pod(self, name: str, *, node: str = "n", grace: int = 30, **status: Any) -> Pod:
@@ -62,17 +62,17 @@ class World:
         return await evict_victims(plan, client or self.client, self.notices.append, now=lambda: NOW, **more)
 
 
-def run(scenario: Callable[[World], Awaitable[None]]) -> None:
-    play(lambda bench: scenario(World(bench)))
+def run(scenario: Callable[[EvictionCluster], Awaitable[None]]) -> None:
+    run_scenario(lambda harness: scenario(EvictionCluster(harness)))
 
 
 def test_a_victim_is_told_and_deleted() -> None:
-    async def scenario(world: World) -> None:
-        victim, new = await world.pod("victim"), await world.pod("new", node="")
-        done = await world.evict_victims(Preemption("n", 0, (victim,), 0, new))
+    async def scenario(cluster: EvictionCluster) -> None:
+        victim, new = await cluster.pod("victim"), await cluster.pod("new", node="")
+        done = await cluster.evict_victims(Preemption("n", 0, (victim,), 0, new))
         assert done.complete
         assert [each.metadata.name for each in done.evicted] == ["victim"]
-        left = await world.read("victim")
+        left = await cluster.read("victim")
         assert left is not None
         assert left.metadata.deletion_timestamp is not None
         assert left.metadata.deletion_grace_period_seconds == 30
@@ -82,7 +82,7 @@ def test_a_victim_is_told_and_deleted() -> None:
         assert condition.reason == "PreemptionByScheduler"
         assert condition.message == "plimsoll: preempting to accommodate a higher priority pod"
         assert condition.last_transition_time == NOW
-        [notice] = world.notices
+        [notice] = cluster.notices
         assert (notice.type, notice.reason, notice.action) == ("Normal", "Preempted", "Preempting")
         assert notice.note == f"Preempted by pod {new.metadata.uid} on node n"
         assert notice.regarding.metadata.name == "victim"
@@ -92,22 +92,22 @@ def test_a_victim_is_told_and_deleted() -> None:
 
 
 def test_a_victim_without_grace_is_gone_at_once() -> None:
-    async def scenario(world: World) -> None:
-        victim, new = await world.pod("victim", grace=0), await world.pod("new", node="")
-        assert (await world.evict_victims(Preemption("n", 0, (victim,), 0, new))).complete
-        assert await world.read("victim") is None
+    async def scenario(cluster: EvictionCluster) -> None:
+        victim, new = await cluster.pod("victim", grace=0), await cluster.pod("new", node="")
+        assert (await cluster.evict_victims(Preemption("n", 0, (victim,), 0, new))).complete
+        assert await cluster.read("victim") is None
 
     run(scenario)
 
 
 def test_it_may_be_done_again() -> None:
-    async def scenario(world: World) -> None:
-        plan = Preemption("n", 0, (await world.pod("victim"),), 0, await world.pod("new", node=""))
-        await world.evict_victims(plan)
-        before = await world.read("victim")
-        again = await world.evict_victims(plan)
+    async def scenario(cluster: EvictionCluster) -> None:
+        plan = Preemption("n", 0, (await cluster.pod("victim"),), 0, await cluster.pod("new", node=""))
+        await cluster.evict_victims(plan)
+        before = await cluster.read("victim")
+        again = await cluster.evict_victims(plan)
         assert again.complete
-        after = await world.read("victim")
+        after = await cluster.read("victim")
         assert before is not None
         assert after is not None
         assert after.metadata.deletion_timestamp == before.metadata.deletion_timestamp
@@ -117,33 +117,33 @@ def test_it_may_be_done_again() -> None:
 
 
 def test_who_is_gone_or_leaving_is_left_alone() -> None:
-    async def scenario(world: World) -> None:
-        gone, leaving = await world.pod("gone", grace=0), await world.pod("leaving")
-        new = await world.pod("new", node="")
-        await world.client.delete(PODS, "gone", "default", grace=0)
-        await world.client.delete(PODS, "leaving", "default")
-        heard = await world.read("leaving")
-        assert heard is not None
-        done = await world.evict_victims(Preemption("n", 0, (gone, heard), 0, new))
+    async def scenario(cluster: EvictionCluster) -> None:
+        gone, leaving = await cluster.pod("gone", grace=0), await cluster.pod("leaving")
+        new = await cluster.pod("new", node="")
+        await cluster.client.delete(PODS, "gone", "default", grace=0)
+        await cluster.client.delete(PODS, "leaving", "default")
+        known = await cluster.read("leaving")
+        assert known is not None
+        done = await cluster.evict_victims(Preemption("n", 0, (gone, known), 0, new))
         assert done == PreemptionEvictionResult(())
-        assert world.notices == []
-        left = await world.read("leaving")
+        assert cluster.notices == []
+        left = await cluster.read("leaving")
         assert left is not None
         assert not is_leaving(left)
         # Nobody told us that it is leaving: then it is told why, and nothing worse.
-        await world.evict_victims(Preemption("n", 0, (leaving,), 0, new))
+        await cluster.evict_victims(Preemption("n", 0, (leaving,), 0, new))
 
     run(scenario)
 
 
 def test_a_new_pod_of_the_same_name_is_not_hit() -> None:
-    async def scenario(world: World) -> None:
-        old, new = await world.pod("victim", grace=0), await world.pod("new", node="")
-        await world.client.delete(PODS, "victim", "default", grace=0)
-        fresh = await world.pod("victim")
-        done = await world.evict_victims(Preemption("n", 0, (old,), 0, new))
+    async def scenario(cluster: EvictionCluster) -> None:
+        old, new = await cluster.pod("victim", grace=0), await cluster.pod("new", node="")
+        await cluster.client.delete(PODS, "victim", "default", grace=0)
+        fresh = await cluster.pod("victim")
+        done = await cluster.evict_victims(Preemption("n", 0, (old,), 0, new))
         assert done == PreemptionEvictionResult(())
-        left = await world.read("victim")
+        left = await cluster.read("victim")
         assert left is not None
         assert left.metadata.uid == fresh.metadata.uid
         assert left.metadata.deletion_timestamp is None
@@ -153,13 +153,13 @@ def test_a_new_pod_of_the_same_name_is_not_hit() -> None:
 
 
 def test_lesser_promises_are_withdrawn() -> None:
-    async def scenario(world: World) -> None:
-        lesser = await world.pod("lesser", node="", nominatedNodeName="n", phase="Pending")
+    async def scenario(cluster: EvictionCluster) -> None:
+        lesser = await cluster.pod("lesser", node="", nominatedNodeName="n", phase="Pending")
         assert lesser.status.nominated_node_name == "n"
-        victim, new = await world.pod("victim"), await world.pod("new", node="")
-        done = await world.evict_victims(Preemption("n", 0, (victim,), 0, new, (lesser,)))
+        victim, new = await cluster.pod("victim"), await cluster.pod("new", node="")
+        done = await cluster.evict_victims(Preemption("n", 0, (victim,), 0, new, (lesser,)))
         assert done.warnings == ()
-        left = await world.read("lesser")
+        left = await cluster.read("lesser")
         assert left is not None
         assert left.status.nominated_node_name == ""
         assert left.status.phase == "Pending"
@@ -183,39 +183,39 @@ class Failing(Client):
 
 @pytest.mark.parametrize("method", ["PATCH", "DELETE"])
 def test_one_failure_does_not_keep_the_others(method: str) -> None:
-    async def scenario(world: World) -> None:
-        one, two, new = await world.pod("one"), await world.pod("two"), await world.pod("new", node="")
+    async def scenario(cluster: EvictionCluster) -> None:
+        one, two, new = await cluster.pod("one"), await cluster.pod("two"), await cluster.pod("new", node="")
         plan = Preemption("n", 0, (one, two), 0, new)
-        done = await world.evict_victims(plan, Failing(world.client, method, "one", 500))
+        done = await cluster.evict_victims(plan, Failing(cluster.client, method, "one", 500))
         assert not done.complete
         assert len(done.errors) == 1
         assert [each.metadata.name for each in done.evicted] == ["two"]
-        left = await world.read("one")
+        left = await cluster.read("one")
         assert left is not None
         assert left.metadata.deletion_timestamp is None
-        assert (await world.evict_victims(plan)).complete
-        assert (after := await world.read("one")) is not None
+        assert (await cluster.evict_victims(plan)).complete
+        assert (after := await cluster.read("one")) is not None
         assert after.metadata.deletion_timestamp is not None
 
     run(scenario)
 
 
 def test_a_status_that_others_keep_changing_is_tried_again_and_given_up() -> None:
-    async def scenario(world: World) -> None:
-        victim, new = await world.pod("victim"), await world.pod("new", node="")
-        client = Failing(world.client, "PATCH", "victim", 409)
-        done = await world.evict_victims(Preemption("n", 0, (victim,), 0, new), client)
+    async def scenario(cluster: EvictionCluster) -> None:
+        victim, new = await cluster.pod("victim"), await cluster.pod("new", node="")
+        client = Failing(cluster.client, "PATCH", "victim", 409)
+        done = await cluster.evict_victims(Preemption("n", 0, (victim,), 0, new), client)
         assert [error.code for error in done.errors] == [409]
 
     run(scenario)
 
 
 def test_a_promise_that_cannot_be_withdrawn_is_only_a_warning() -> None:
-    async def scenario(world: World) -> None:
-        lesser = await world.pod("lesser", node="", nominatedNodeName="n")
-        victim, new = await world.pod("victim"), await world.pod("new", node="")
+    async def scenario(cluster: EvictionCluster) -> None:
+        lesser = await cluster.pod("lesser", node="", nominatedNodeName="n")
+        victim, new = await cluster.pod("victim"), await cluster.pod("new", node="")
         plan = Preemption("n", 0, (victim,), 0, new, (lesser,))
-        done = await world.evict_victims(plan, Failing(world.client, "PATCH", "lesser", 500))
+        done = await cluster.evict_victims(plan, Failing(cluster.client, "PATCH", "lesser", 500))
         assert done.complete
         assert len(done.warnings) == 1
 

@@ -75,7 +75,7 @@ def test_the_snapshot_knows_before_the_queue_wakes_anyone(
 ) -> None:
     seen: list[int] = []
 
-    def happen(happening: ClusterEvent, now: int) -> int:
+    def happen(event: ClusterEvent, now: int) -> int:
         seen.append(len(context.snapshot))
         return 0
 
@@ -96,7 +96,7 @@ def refuse(context: SchedulerContext, *rules: Rule) -> str:
 
 
 @pytest.mark.parametrize(
-    ("rule", "tell"),
+    ("rule", "change"),
     [
         (Rule.RESOURCES, lambda context: context.informers.on_event(None, node("n2"))),
         (Rule.RESOURCES, lambda context: context.informers.on_event(node("n1"), node("n1", cpu="64"))),
@@ -109,14 +109,14 @@ def refuse(context: SchedulerContext, *rules: Rule) -> str:
     ],
 )
 def test_what_helps_wakes(
-    context: SchedulerContext, rule: Rule, tell: Callable[[SchedulerContext], None]
+    context: SchedulerContext, rule: Rule, change: Callable[[SchedulerContext], None]
 ) -> None:
     context.informers.on_event(None, node("n1"))
     context.informers.on_pod_event(None, waiting("a"))
     key = refuse(context, rule)
     context.informers.on_event(node("n1"), replace(node("n1"), kind="Node"))
     assert context.queue.state_of(key) is QueueState.UNSCHEDULABLE, "a change of nothing wakes nobody"
-    tell(context)
+    change(context)
     assert context.queue.state_of(key) is not QueueState.UNSCHEDULABLE
 
 
@@ -153,11 +153,11 @@ def test_who_joins_the_queue_is_counted(context: SchedulerContext) -> None:
 
 
 def test_claims_are_told_to_those_who_wait_for_them(context: SchedulerContext) -> None:
-    heard: list[str] = []
-    context.informers.claim_changed = lambda each: heard.append(each.metadata.name)
+    notified: list[str] = []
+    context.informers.claim_changed = lambda each: notified.append(each.metadata.name)
     context.informers.on_event(None, claim("c", exactly("r")))
     context.informers.on_event(claim("c", exactly("r")), None)
-    assert heard == ["c"]
+    assert notified == ["c"]
 
 
 def test_a_promise_counts_until_the_pod_is_gone(context: SchedulerContext) -> None:

@@ -22,13 +22,13 @@ from tests.unit.scheduler.process.binding_cluster import (
     NODE,
     SHARED,
     WRITES,
+    BindingCluster,
     FaultyWriter,
-    World,
     lost,
     refusal,
     results,
 )
-from tests.unit.scheduler.process.test_binder import play
+from tests.unit.scheduler.process.test_binder import run_scenario
 
 #: Everything that takes or releases something. `reserve` only adds a consumer, and may land at any time.
 CONDITIONAL = ("write_allocation", "write_charges", "bind", "unreserve", "clear_charges")
@@ -64,14 +64,14 @@ class DelayingWriter(FaultyWriter):
         return taken
 
 
-async def check(world: World, outcome: BindSuccess | BindFailure) -> None:
+async def check(cluster: BindingCluster, outcome: BindSuccess | BindFailure) -> None:
     if isinstance(outcome, BindSuccess):
-        await world.check_bound()
+        await cluster.check_bound()
         return
     assert outcome.settled
-    pod = await world.pod()
+    pod = await cluster.pod()
     assert pod is None or pod.spec.node_name != NODE
-    await world.check_undone()
+    await cluster.check_undone()
 
 
 @pytest.mark.parametrize("method", CONDITIONAL[:3])
@@ -79,16 +79,16 @@ async def check(world: World, outcome: BindSuccess | BindFailure) -> None:
 def test_a_write_that_is_given_up_cannot_land_later(method: str, error: Callable[[], ApiError]) -> None:
     """A gateway answers 504 to every try while the tries themselves wait behind it."""
 
-    async def scenario(world: World) -> None:
+    async def scenario(cluster: BindingCluster) -> None:
         delays = {(method, count): error for count in range(1, 100)}
-        writer = DelayingWriter(world, delays=delays)
-        outcome = await bind_pod(await world.placement(), writer, world.hear)
+        writer = DelayingWriter(cluster, delays=delays)
+        outcome = await bind_pod(await cluster.placement(), writer, cluster.on_claim)
         assert isinstance(outcome, BindFailure)
-        await check(world, outcome)
+        await check(cluster, outcome)
         assert await writer.land() == []
-        await check(world, outcome)
+        await check(cluster, outcome)
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 @settings(max_examples=60, deadline=None)
@@ -101,121 +101,121 @@ def test_a_write_that_is_given_up_cannot_land_later(method: str, error: Callable
     st.sampled_from(["", "bind", "write_charges"]),
 )
 def test_whatever_is_delayed_the_end_stays_the_end(delays: dict[Any, Any], refused: str) -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(cluster: BindingCluster) -> None:
         faults = []
         if refused:
             from tests.unit.scheduler.process.binding_cluster import Fault  # noqa: PLC0415
 
             faults = [Fault(refused, nth=3, error=refusal(403), times=99)]
-        writer = DelayingWriter(world, faults, delays=delays)
-        outcome = await bind_pod(await world.placement(), writer, world.hear)
-        await check(world, outcome)
+        writer = DelayingWriter(cluster, faults, delays=delays)
+        outcome = await bind_pod(await cluster.placement(), writer, cluster.on_claim)
+        await check(cluster, outcome)
         await writer.land()
-        await check(world, outcome)
+        await check(cluster, outcome)
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 def test_a_reservation_that_is_there_already_is_proven_by_a_write() -> None:
     """An earlier attempt's release is under way while the pod is bound with what it had reserved."""
 
-    async def scenario(world: World) -> None:
-        placement = await world.placement()
-        assert isinstance(await bind_pod(placement, FaultyWriter(world), world.hear), BindSuccess)
-        claim = await world.claim(NEW)
-        release = FaultyWriter(world).inner
+    async def scenario(cluster: BindingCluster) -> None:
+        placement = await cluster.placement()
+        assert isinstance(await bind_pod(placement, FaultyWriter(cluster), cluster.on_claim), BindSuccess)
+        claim = await cluster.claim(NEW)
+        release = FaultyWriter(cluster).inner
         consumer = claim.status.reserved_for[0]
         # The pod is tried again, by another process, with all its claims reserved already.
-        again = await world.placement()
+        again = await cluster.placement()
         assert not again.pod_info.unallocated_claims
-        assert isinstance(await bind_pod(again, FaultyWriter(world), world.hear), BindSuccess)
+        assert isinstance(await bind_pod(again, FaultyWriter(cluster), cluster.on_claim), BindSuccess)
         with pytest.raises(ApiError) as refused:
             await release.unreserve(claim, consumer, deallocate=True)
         assert refused.value.code == 409
-        await world.check_bound()
+        await cluster.check_bound()
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 @pytest.mark.parametrize("stale", [NEW, SHARED])
 def test_a_reservation_that_is_gone_is_found_out(stale: str) -> None:
     """What the cache says is reserved for the pod was released meanwhile: it is not bound without devices."""
 
-    async def scenario(world: World) -> None:
-        placement = await world.placement()
-        assert isinstance(await bind_pod(placement, FaultyWriter(world), world.hear), BindSuccess)
-        again = await world.placement()
+    async def scenario(cluster: BindingCluster) -> None:
+        placement = await cluster.placement()
+        assert isinstance(await bind_pod(placement, FaultyWriter(cluster), cluster.on_claim), BindSuccess)
+        again = await cluster.placement()
         nothing = {"status": {"allocation": None, "reservedFor": None, "devices": None}}
-        await world.client.patch(RESOURCE_CLAIMS, stale, nothing, "default", subresource="status")
-        outcome = await bind_pod(again, FaultyWriter(world), world.hear)
+        await cluster.client.patch(RESOURCE_CLAIMS, stale, nothing, "default", subresource="status")
+        outcome = await bind_pod(again, FaultyWriter(cluster), cluster.on_claim)
         assert isinstance(outcome, BindFailure)
         assert "got deallocated elsewhere in the meantime" in outcome.error
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 # -- releases
 
 
-async def reallocate(world: World, name: str, device: str) -> None:
+async def reallocate(cluster: BindingCluster, name: str, device: str) -> None:
     nothing = {"status": {"allocation": None, "reservedFor": None, "devices": None}}
-    await world.client.patch(RESOURCE_CLAIMS, name, nothing, "default", subresource="status")
+    await cluster.client.patch(RESOURCE_CLAIMS, name, nothing, "default", subresource="status")
     status = {"status": {"allocation": results(device)}}
-    await world.client.patch(RESOURCE_CLAIMS, name, status, "default", subresource="status")
+    await cluster.client.patch(RESOURCE_CLAIMS, name, status, "default", subresource="status")
 
 
 def test_a_release_leaves_another_allocation_alone() -> None:
     """The claim was released and allocated anew while our release was on its way."""
 
-    async def scenario(world: World) -> None:
-        await reallocate(world, BEGUN, "gpu-1")
-        pod = await world.pod()
+    async def scenario(cluster: BindingCluster) -> None:
+        await reallocate(cluster, BEGUN, "gpu-1")
+        pod = await cluster.pod()
         assert pod is not None
-        claim = await world.claim(BEGUN)
-        await reallocate(world, BEGUN, "gpu-2")
-        heard: list[ResourceClaim] = []
-        assert await release_claim(claim, pod, FaultyWriter(world), heard.append)
-        kept = (await world.claim(BEGUN)).status.allocation
+        claim = await cluster.claim(BEGUN)
+        await reallocate(cluster, BEGUN, "gpu-2")
+        notified: list[ResourceClaim] = []
+        assert await release_claim(claim, pod, FaultyWriter(cluster), notified.append)
+        kept = (await cluster.claim(BEGUN)).status.allocation
         assert kept is not None
         assert kept.devices.results[0].device == "gpu-2"
-        assert heard[-1].status.allocation == kept, "the snapshot knows what it is now"
+        assert notified[-1].status.allocation == kept, "the snapshot knows what it is now"
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 def test_a_release_follows_its_allocation_through_other_changes() -> None:
-    async def scenario(world: World) -> None:
-        await reallocate(world, BEGUN, "gpu-1")
-        pod = await world.pod()
+    async def scenario(cluster: BindingCluster) -> None:
+        await reallocate(cluster, BEGUN, "gpu-1")
+        pod = await cluster.pod()
         assert pod is not None
-        claim = await world.claim(BEGUN)
-        await world.client.patch(RESOURCE_CLAIMS, BEGUN, {"metadata": {"labels": {"a": "b"}}}, "default")
-        assert await release_claim(claim, pod, FaultyWriter(world), world.hear)
-        assert (await world.claim(BEGUN)).status.allocation is None
+        claim = await cluster.claim(BEGUN)
+        await cluster.client.patch(RESOURCE_CLAIMS, BEGUN, {"metadata": {"labels": {"a": "b"}}}, "default")
+        assert await release_claim(claim, pod, FaultyWriter(cluster), cluster.on_claim)
+        assert (await cluster.claim(BEGUN)).status.allocation is None
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 # -- holders
 
 
 def test_a_pod_is_not_bound_to_devices_that_somebody_else_holds() -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(cluster: BindingCluster) -> None:
         seen: list[list[str]] = []
 
         def conflict(claims: Any) -> str:
             seen.append(sorted(claim.metadata.name for claim in claims))
             return "dra.example.com/node-1/gpu-new"
 
-        writer = FaultyWriter(world)
-        outcome = await bind_pod(await world.placement(), writer, world.hear, find_conflict=conflict)
+        writer = FaultyWriter(cluster)
+        outcome = await bind_pod(await cluster.placement(), writer, cluster.on_claim, find_conflict=conflict)
         assert isinstance(outcome, BindFailure)
         assert "device dra.example.com/node-1/gpu-new is allocated to another claim as well" in outcome.error
         assert seen == [sorted((NEW, BEGUN, SHARED))]
         assert "bind" not in writer.calls
-        await check(world, outcome)
+        await check(cluster, outcome)
 
-    play(scenario)
+    run_scenario(scenario)
 
 
 def test_every_conditional_write_is_among_those_tested() -> None:

@@ -53,7 +53,7 @@ FAST_LEASE = LeaseTiming(lease=1.0, renew=0.6, retry=0.1)
 LONG_LEASE = LeaseTiming(lease=60.0, renew=40.0, retry=0.1)
 
 
-class Town:
+class SchedulerCluster:
     """A server, its administrator, and schedulers on one loop."""
 
     def __init__(self, server: RunningServer) -> None:
@@ -122,7 +122,7 @@ class Town:
         )
         return str(tree["spec"]["nodeName"])
 
-    async def told(self, name: str) -> Tree:
+    async def condition_of(self, name: str) -> Tree:
         """The condition of a pod that waits."""
         tree = await self.until(
             lambda: self.admin.get(PODS, name, NS), lambda one: one["status"].get("conditions")
@@ -133,10 +133,10 @@ class Town:
 
 
 @asynccontextmanager
-async def town(*, controllers: bool = True) -> AsyncIterator[Town]:
+async def scheduler_cluster(*, controllers: bool = True) -> AsyncIterator[SchedulerCluster]:
     server = await start_server(ServerSettings(controllers=controllers))
     try:
-        row = Town(server)
+        row = SchedulerCluster(server)
         async with asyncio.timeout(3 * SECONDS):
             yield row
     finally:
@@ -144,7 +144,7 @@ async def town(*, controllers: bool = True) -> AsyncIterator[Town]:
         await server.stop()
 
 
-async def furnish(row: Town) -> None:
+async def furnish(row: SchedulerCluster) -> None:
     await row.node("n1", a="1")
     await row.node("n2", a="2")
     await row.admin.create(DEVICE_CLASSES, device_class(DRIVER))
@@ -154,7 +154,7 @@ async def furnish(row: Town) -> None:
 
 def test_pods_are_bound_and_the_books_are_right() -> None:
     async def scenario() -> None:
-        async with town() as row:
+        async with scheduler_cluster() as row:
             await furnish(row)
             process = await row.start()
             for number in range(2):
@@ -183,11 +183,11 @@ def _constantly(value: object) -> Callable[[], Awaitable[object]]:
 
 def test_a_pod_is_told_that_its_claim_is_missing() -> None:
     async def scenario() -> None:
-        async with town() as row:
+        async with scheduler_cluster() as row:
             await furnish(row)
             await row.start()
             await row.pod("p", resourceClaims=[{"name": "c", "resourceClaimName": "late"}])
-            condition = await row.told("p")
+            condition = await row.condition_of("p")
             assert condition["reason"] == "Unschedulable"
             assert condition["message"] == '0/2 nodes are available: could not find ResourceClaim "late".'
             await row.admin.create(RESOURCE_CLAIMS, claim("late", DRIVER), NS)
@@ -198,12 +198,12 @@ def test_a_pod_is_told_that_its_claim_is_missing() -> None:
 
 def test_a_pod_waits_in_silence_for_a_claim_that_is_being_made() -> None:
     async def scenario() -> None:
-        async with town(controllers=False) as row:
+        async with scheduler_cluster(controllers=False) as row:
             await furnish(row)
             process = await row.start(replace(QUICK, generated_seconds=0.7))
             began = time.monotonic()
             await row.admin.create(PODS, claiming_pod("p", "t"), NS)
-            assert "not created yet" in (await row.told("p"))["message"]
+            assert "not created yet" in (await row.condition_of("p"))["message"]
             assert time.monotonic() - began >= 0.7
             assert process.context.queue.lengths()["gated"] == 1
 
@@ -212,7 +212,7 @@ def test_a_pod_waits_in_silence_for_a_claim_that_is_being_made() -> None:
 
 def test_less_important_pods_make_room() -> None:
     async def scenario() -> None:
-        async with town() as row:
+        async with scheduler_cluster() as row:
             await row.node("n1")
             process = await row.start()
             await row.pod("low", "3")
@@ -244,7 +244,7 @@ def test_devices_where_a_pod_cannot_go_are_given_up() -> None:
     """As after a restart: a claim is allocated and reserved for a pod that has to go elsewhere."""
 
     async def scenario() -> None:
-        async with town() as row:
+        async with scheduler_cluster() as row:
             await furnish(row)
             made = await row.pod(
                 "p", resourceClaims=[{"name": "c", "resourceClaimName": "c"}], nodeSelector={"a": "2"}
@@ -259,7 +259,7 @@ def test_devices_where_a_pod_cannot_go_are_given_up() -> None:
     asyncio.run(scenario())
 
 
-async def _allocate(row: Town, name: str, machine: str, user: Tree) -> None:
+async def _allocate(row: SchedulerCluster, name: str, machine: str, user: Tree) -> None:
     result = {"request": "gpu", "driver": DRIVER, "pool": machine, "device": "gpu-0"}
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [machine]}]}
     allocation = {"devices": {"results": [result]}, "nodeSelector": {"nodeSelectorTerms": [term]}}
@@ -270,7 +270,7 @@ async def _allocate(row: Town, name: str, machine: str, user: Tree) -> None:
 
 def test_devices_of_pods_that_are_gone_are_released_after_a_start() -> None:
     async def scenario() -> None:
-        async with town(controllers=False) as row:
+        async with scheduler_cluster(controllers=False) as row:
             await furnish(row)
             await row.admin.create(RESOURCE_CLAIMS, claim("c", DRIVER), NS)
             await _allocate(row, "c", "n1", {"metadata": {"name": "ghost", "uid": "nobody"}})
@@ -294,13 +294,13 @@ def test_whatever_goes_wrong_with_one_pod_is_its_own_problem(monkeypatch: pytest
     monkeypatch.setattr(loop_module, "schedule_one", fail_for_one)
 
     async def scenario() -> None:
-        async with town() as row:
+        async with scheduler_cluster() as row:
             await row.node("n1")
             process = await row.start()
             await row.pod("bad")
             await row.pod("good")
             assert await row.bound("good") == "n1"
-            condition = await row.told("bad")
+            condition = await row.condition_of("bad")
             assert condition["reason"] == "SchedulerError"
             assert condition["message"] == "ZeroDivisionError: a bug"
             assert process.context.queue.lengths()["backoff"] == 1
@@ -312,7 +312,7 @@ def test_whatever_goes_wrong_with_one_pod_is_its_own_problem(monkeypatch: pytest
 
 def test_an_end_waits_for_bindings_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        async with town() as row:
+        async with scheduler_cluster() as row:
             await row.node("n1")
             process = await row.start(replace(QUICK, stop_seconds=0.2))
             gate, bind = asyncio.Event(), process.writer.bind
@@ -354,7 +354,7 @@ def elected(seconds: float = 2.0, timing: LeaseTiming = FAST_LEASE) -> Scheduler
 
 def test_one_of_two_works_and_the_other_takes_over() -> None:
     async def scenario() -> None:
-        async with town() as row:
+        async with scheduler_cluster() as row:
             await row.node("n1", cpu="32")
             first = await row.start(elected(), "first")
             await row.until(_constantly(None), lambda _: first.leading)
@@ -382,7 +382,7 @@ def test_one_of_two_works_and_the_other_takes_over() -> None:
 
 def test_losing_the_lease_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        async with town() as row:
+        async with scheduler_cluster() as row:
             await row.node("n1")
             process = await row.start(elected(), "ours")
             await row.until(_constantly(None), lambda _: process.leading)
@@ -418,7 +418,7 @@ async def _insist(client: Client, lease: Tree) -> None:
 
 def test_a_server_that_is_not_there_yet_is_waited_for() -> None:
     async def scenario() -> None:
-        async with town() as row:
+        async with scheduler_cluster() as row:
             allowed = False
             client = row.server.client(SCHEDULER)
             call = client.call
@@ -445,7 +445,7 @@ def test_a_server_that_is_not_there_yet_is_waited_for() -> None:
 
 def test_a_device_that_must_be_made_ready_first_is_waited_for() -> None:
     async def scenario() -> None:
-        async with town() as row:
+        async with scheduler_cluster() as row:
             await row.node("n1")
             await row.admin.create(DEVICE_CLASSES, device_class(DRIVER))
             await row.admin.create(RESOURCE_CLAIM_TEMPLATES, claim_template("t", DRIVER), NS)
@@ -489,7 +489,7 @@ def test_a_claim_is_released_once_and_its_pod_is_held_meanwhile(monkeypatch: pyt
     """A claim is allocated where its pod cannot go: events that wake the pod do not release it twice."""
 
     async def scenario() -> None:
-        async with town() as row:
+        async with scheduler_cluster() as row:
             await row.node("n1")
             await row.node("n2")
             await row.devices("n1", "n2")

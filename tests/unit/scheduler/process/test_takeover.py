@@ -16,7 +16,15 @@ from plimsoll.scheduler.process.api_writer import FENCE_KEY
 from plimsoll.scheduler.process.run import SchedulerProcess
 from plimsoll.scheduler.snapshot.verify import find_overdrafts, verify
 from tests.smoke.objects import DRIVER, claim_template, claiming_pod, device_class
-from tests.unit.scheduler.process.test_run import LONG_LEASE, NS, QUICK, Town, _constantly, elected, town
+from tests.unit.scheduler.process.test_run import (
+    LONG_LEASE,
+    NS,
+    QUICK,
+    SchedulerCluster,
+    _constantly,
+    elected,
+    scheduler_cluster,
+)
 
 Late = list[Callable[[], Awaitable[Any]]]
 
@@ -48,14 +56,14 @@ async def deliver(process: SchedulerProcess, late: Late) -> list[int]:
     return codes
 
 
-async def make_devices(row: Town, count: int) -> None:
+async def make_devices(row: SchedulerCluster, count: int) -> None:
     await row.node("n1", cpu="8")
     await row.admin.create(DEVICE_CLASSES, device_class(DRIVER))
     await row.admin.create(RESOURCE_CLAIM_TEMPLATES, claim_template("t", DRIVER), NS)
     await row.devices("n1", count=count)
 
 
-async def allocated(row: Town) -> list[str]:
+async def allocated(row: SchedulerCluster) -> list[str]:
     """The devices in the statuses of all claims."""
     listing = await row.admin.list(RESOURCE_CLAIMS, NS)
     statuses = [decode_tree(raw).get("status") or {} for raw in listing.items]
@@ -69,7 +77,7 @@ def test_a_delayed_write_of_the_previous_leader_is_refused(
     method: str, elect: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
-        async with town() as row:
+        async with scheduler_cluster() as row:
             await make_devices(row, 2)
             settings = elected() if elect else QUICK
             first = await row.start(settings, "first")
@@ -104,7 +112,7 @@ def test_a_binding_that_landed_before_the_fence_counts(monkeypatch: pytest.Monke
     """The node is full with a pod whose binding lands between the new leader's listing and its fence."""
 
     async def scenario() -> None:
-        async with town() as row:
+        async with scheduler_cluster() as row:
             await row.node("n1", cpu="2")
             first = await row.start(elected(), "first")
             await row.until(_constantly(None), lambda _: first.leading)
@@ -134,7 +142,7 @@ def test_a_binding_that_landed_before_the_fence_counts(monkeypatch: pytest.Monke
 
 def test_a_released_lease_needs_no_fence() -> None:
     async def scenario() -> None:
-        async with town() as row:
+        async with scheduler_cluster() as row:
             await row.node("n1", cpu="2")
             await row.pod("large", cpu="4")
             first = await row.start(elected(), "first")
@@ -155,7 +163,7 @@ def test_caches_that_lag_behind_are_brought_up_to_date(monkeypatch: pytest.Monke
     """The watch of the standby hangs while the leader fills the node; then the leader is gone."""
 
     async def scenario() -> None:
-        async with town() as row:
+        async with scheduler_cluster() as row:
             await row.node("n1", cpu="2")
             first = await row.start(elected(timing=LONG_LEASE), "first")
             await row.until(_constantly(None), lambda _: first.leading)
@@ -184,7 +192,7 @@ def test_a_takeover_that_was_interrupted_does_not_release_the_lease(monkeypatch:
     """Asked to stop before everything is fenced: the next leader has to do it."""
 
     async def scenario() -> None:
-        async with town() as row:
+        async with scheduler_cluster() as row:
             await row.node("n1", cpu="2")
             await row.pod("large", cpu="4")
             first = SchedulerProcess(row.server.client(SCHEDULER), elected(0.1), identity="first")

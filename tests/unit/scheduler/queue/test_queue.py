@@ -409,10 +409,12 @@ def test_conditions_do_not_wake_a_pod() -> None:
     queue.add(pod("p"), 0)
     queue.pop(0)
     queue.mark_unschedulable("uid-p", RESOURCES, 0)
-    told = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
-    queue.update(pod("p", status=told, metadata={"resourceVersion": "7"}), 60_000)
+    unschedulable_status = {
+        "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
+    }
+    queue.update(pod("p", status=unschedulable_status, metadata={"resourceVersion": "7"}), 60_000)
     assert queue.state_of("uid-p") is QueueState.UNSCHEDULABLE
-    assert queue.pod("uid-p") == pod("p", status=told, metadata={"resourceVersion": "7"})
+    assert queue.pod("uid-p") == pod("p", status=unschedulable_status, metadata={"resourceVersion": "7"})
 
 
 @pytest.mark.parametrize(

@@ -130,8 +130,8 @@ def _changes() -> list[ClusterEvent]:
     return [each for each in found if each is not None]
 
 
-HAPPENINGS = _changes()
-events = st.sampled_from(HAPPENINGS)
+EVENTS = _changes()
+events = st.sampled_from(EVENTS)
 
 _QUEUE = QueueSettings(
     initial_backoff_ms=10,
@@ -290,7 +290,7 @@ def test_long_lives(seed: int) -> None:
             case "hold":
                 more = [one, dice.choice(_WHY)]
             case "on_event":
-                more = [dice.choice(HAPPENINGS)]
+                more = [dice.choice(EVENTS)]
             case "activate":
                 more = [[key]]
         if what == "wait":
@@ -321,7 +321,7 @@ def test_many_that_wait_for_the_same(seed: int) -> None:
         one = pod(f"p{number}", **dice.choice(_FIELDS))
         naive[f"k{number}"] = one, dice.choice(usual), dice.random() < 0.5
         index.add(f"k{number}", *naive[f"k{number}"])
-    for event in HAPPENINGS:
+    for event in EVENTS:
         assert {*index.helped_by(event)} == {
             key for key, (each, rules, room) in naive.items() if naive_helps(event, rules, each, room)
         }

@@ -59,7 +59,7 @@ _WANTS: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
-class Story:
+class RandomCluster:
     """Small cluster with random changes, and a queue that observes them."""
 
     def __init__(self, seed: int) -> None:
@@ -84,14 +84,14 @@ class Story:
         old = self.objects.get(self.key(new))
         self.objects[self.key(new)] = new
         self.snapshot.set(new)
-        self.tell(old, new)
+        self.notify(old, new)
 
     def drop(self, old: Any) -> None:
         del self.objects[self.key(old)]
         self.snapshot.remove(old)
-        self.tell(old, None)
+        self.notify(old, None)
 
-    def tell(self, old: Any, new: Any) -> None:
+    def notify(self, old: Any, new: Any) -> None:
         # Sometimes the room is known, sometimes it is not.
         at = old.spec.node_name if isinstance(old, Pod) and self.dice.random() < 0.8 else ""
         event = classify_change(old, new, node_capacity(self.snapshot, at) if at else None)
@@ -270,10 +270,10 @@ def _bound(whole: Pod, name: str) -> Pod:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_no_schedulable_pod_stays_asleep(seed: int) -> None:
-    story = Story(seed)
+    cluster = RandomCluster(seed)
     for _ in range(250):
-        story.step()
-        story.check()
-    for key in list(story.placements):
-        story.bind(key)
-    story.check()
+        cluster.step()
+        cluster.check()
+    for key in list(cluster.placements):
+        cluster.bind(key)
+    cluster.check()

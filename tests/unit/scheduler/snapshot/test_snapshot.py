@@ -513,7 +513,7 @@ def test_claim_users() -> None:
 # -- what indexes are told
 
 
-class Ear(SnapshotIndex):
+class RecordingIndex(SnapshotIndex):
     """Index that records everything, for comparison."""
 
     def __init__(self) -> None:
@@ -554,7 +554,7 @@ class Ear(SnapshotIndex):
         assert self.objects.pop((type(old).__name__, old.metadata.namespace, old.metadata.name)) is old
 
 
-class LateEar(Ear):
+class LateRecordingIndex(RecordingIndex):
     """The same index, created at the end."""
 
 
@@ -562,16 +562,16 @@ class LateEar(Ear):
 @given(st.integers(0, 2**64 - 1).map(Random))
 def test_an_index_made_early_knows_what_one_made_late_is_shown(random: Random) -> None:
     snapshot = Snapshot()
-    early = snapshot.index(Ear)
+    early = snapshot.index(RecordingIndex)
     given_objects = objects(random)
     for each in random.choices(given_objects, k=3 * len(given_objects)):
         if random.random() < 0.7:
             snapshot.set(each)
         else:
             snapshot.remove(each)
-    late = snapshot.index(LateEar)
+    late = snapshot.index(LateRecordingIndex)
     assert (early.nodes, early.pods, early.objects) == (late.nodes, late.pods, late.objects)
-    assert snapshot.index(Ear) is early
+    assert snapshot.index(RecordingIndex) is early
 
 
 def test_a_stray_that_turns_up_elsewhere_is_a_stray_no_longer() -> None:

@@ -32,8 +32,8 @@ def agree(snapshot: Snapshot, pod: Pod, rule: type[Filter], why: Any) -> None:
     if found is None:
         assert not any(expected.values())
         return
-    told = {row: "".join(map(render, found.filter_node(row))) for row in snapshot.rows()}
-    assert told == expected
+    actual = {row: "".join(map(render, found.filter_node(row))) for row in snapshot.rows()}
+    assert actual == expected
     feasible = found.filter()
     assert {row: bool(feasible[row]) for row in snapshot.rows()} == {
         row: not text for row, text in expected.items()

@@ -118,7 +118,7 @@ def test_a_claim_that_does_not_go_because_it_is_in_use() -> None:
 
 
 @pytest.mark.parametrize(
-    ("claims", "told"),
+    ("claims", "expected"),
     [
         ([], "is bound, but its claim c does not exist"),
         ([claim("c")], "is bound, but its claim c is not allocated"),
@@ -128,9 +128,9 @@ def test_a_claim_that_does_not_go_because_it_is_in_use() -> None:
         ),
     ],
 )
-def test_a_pod_without_its_claim(claims: list[Tree], told: str) -> None:
+def test_a_pod_without_its_claim(claims: list[Tree], expected: str) -> None:
     finding = only("PLM043", node(), pod("p", claims="c"), *claims)
-    assert finding.message == told
+    assert finding.message == expected
     assert finding.severity is AuditSeverity.ERROR
 
 

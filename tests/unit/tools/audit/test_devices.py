@@ -104,15 +104,15 @@ def policed(policy: Tree) -> Tree:
 
 
 @pytest.mark.parametrize(
-    ("policy", "amount", "told"),
+    ("policy", "amount", "expected"),
     [
         ({"default": "2", "validRange": {"min": "2", "step": "2"}}, "3", "not a multiple of the step 2"),
         ({"default": "2", "validRange": {"min": "2", "max": "4"}}, "5", "at most 4 is allowed"),
         ({"default": "2", "validValues": ["2", "4"]}, "3", "not a valid value; the largest is 4"),
     ],
 )
-def test_an_amount_that_the_policy_does_not_allow(policy: Tree, amount: str, told: str) -> None:
-    assert only("PLM024", policed(policy), claim("c", share(amount))).message.endswith(told)
+def test_an_amount_that_the_policy_does_not_allow(policy: Tree, amount: str, expected: str) -> None:
+    assert only("PLM024", policed(policy), claim("c", share(amount))).message.endswith(expected)
     assert found("PLM024", policed(policy), claim("c", share("4"))) == []
 
 

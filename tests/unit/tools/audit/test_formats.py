@@ -132,7 +132,7 @@ def test_only_what_is_new_counts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("{", "not valid JSON"),
         ("[]", "no findings field"),
@@ -140,10 +140,10 @@ def test_only_what_is_new_counts(tmp_path: Path) -> None:
         ('{"findings": [{"id": "PLM001"}]}', r"findings\[0\]: must have"),
     ],
 )
-def test_a_baseline_that_is_none(tmp_path: Path, text: str, told: str) -> None:
+def test_a_baseline_that_is_none(tmp_path: Path, text: str, expected: str) -> None:
     path = tmp_path / "known.json"
     path.write_text(text)
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=expected):
         read_baseline(path)
     with pytest.raises(InputError, match="No such file"):
         read_baseline(tmp_path / "none.json")
@@ -229,8 +229,8 @@ def test_junit() -> None:
     failed = [case for case in cases if case.find("failure") is not None]
     assert [case.get("classname") for case in failed] == ["PLM001.node-past-line"]
     assert "cpu: 9 of 8" in (failed[0].find("failure").get("message") or "")  # type: ignore[union-attr]
-    told = [case for case in cases if case.find("system-out") is not None]
-    assert [case.get("classname") for case in told] == ["PLM006.charge-differs"]
+    with_output = [case for case in cases if case.find("system-out") is not None]
+    assert [case.get("classname") for case in with_output] == ["PLM006.charge-differs"]
 
 
 def test_junit_holds_whatever_names_there_are() -> None:

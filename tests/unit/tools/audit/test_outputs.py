@@ -101,7 +101,7 @@ def test_one_namespace(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["--only", "nonsense"], "unknown check nonsense; see plimsoll audit --list"),
         (["--explain", "PLM999"], "unknown check PLM999"),
@@ -110,11 +110,11 @@ def test_one_namespace(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_questions_that_cannot_be_asked(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], told: str
+    capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     code, out, err = run(capsys, *arguments)
     assert (code, out) == (2, "")
-    assert told in err
+    assert message in err
     assert err.count("\n") == 1
 
 

@@ -121,10 +121,10 @@ def test_everything_that_is_overdrawn_is_found(held: list[list[Tree]], requests:
     kinds = {"PLM001": "node n0: cpu", "PLM022": "node n0: counter"}
     kinds |= {"PLM020": "held", "PLM023": "capacity ("}
     for id, word in kinds.items():
-        told = {line.split(":")[0] for line in overdrafts if word in line}
+        reported = {line.split(":")[0] for line in overdrafts if word in line}
         subjects = {each.subject for each in found if each.id == id}
         named = {subject.partition("/")[2] for subject in subjects}
         if id in ("PLM020", "PLM023"):
-            assert named == {line.removeprefix("device ") for line in told}
+            assert named == {line.removeprefix("device ") for line in reported}
         else:
-            assert bool(subjects) == bool(told)
+            assert bool(subjects) == bool(reported)

@@ -62,8 +62,8 @@ def test_what_says_nothing_is_not_judged() -> None:
 def test_the_driver_knows_better_than_the_device() -> None:
     trees = split(0, 1)
     data = {"cpuset": "4-7", "numaNodes": "1"}
-    told = {"driver": "dra.cpu", "pool": "n1", "device": "cpus", "shareID": "s", "data": data}
-    trees[3]["status"]["devices"] = [told]
+    device_status = {"driver": "dra.cpu", "pool": "n1", "device": "cpus", "shareID": "s", "data": data}
+    trees[3]["status"]["devices"] = [device_status]
     assert found("PLM050", *trees) == []
 
 
@@ -163,8 +163,14 @@ def test_no_cpu_is_left_for_the_others() -> None:
 
 
 def holding(name: str, cpuset: str, pool: str = "n1") -> Tree:
-    told = {"driver": "dra.cpu", "pool": pool, "device": "cpus", "shareID": name, "data": {"cpuset": cpuset}}
-    return claim(name, share("4", name, pool=pool), status={"devices": [told]})
+    device_status = {
+        "driver": "dra.cpu",
+        "pool": pool,
+        "device": "cpus",
+        "shareID": name,
+        "data": {"cpuset": cpuset},
+    }
+    return claim(name, share("4", name, pool=pool), status={"devices": [device_status]})
 
 
 def test_two_claims_on_one_cpu() -> None:

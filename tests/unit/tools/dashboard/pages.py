@@ -18,7 +18,7 @@ from plimsoll.tools.dashboard import Dashboard
 Tree = dict[str, Any]
 
 
-class Visitor:
+class DashboardClient:
     """Asks one dashboard."""
 
     def __init__(self, dashboard: Dashboard, session: aiohttp.ClientSession) -> None:
@@ -72,18 +72,20 @@ def _octets(text: str | bytes) -> bytes:
 
 
 @asynccontextmanager
-async def visiting(shown: ClusterState | Client, **options: Any) -> AsyncIterator[Visitor]:
+async def visiting(shown: ClusterState | Client, **options: Any) -> AsyncIterator[DashboardClient]:
     """A dashboard that runs, and a visitor."""
     dashboard = Dashboard(shown, **options)
     await dashboard.start()
     try:
         async with aiohttp.ClientSession() as session:
-            yield Visitor(dashboard, session)
+            yield DashboardClient(dashboard, session)
     finally:
         await dashboard.stop()
 
 
-def visit(shown: ClusterState, scenario: Callable[[Visitor], Awaitable[None]], **options: Any) -> None:
+def visit(
+    shown: ClusterState, scenario: Callable[[DashboardClient], Awaitable[None]], **options: Any
+) -> None:
     """Run a story with a dashboard of a cluster state."""
 
     async def run() -> None:

@@ -33,6 +33,6 @@ def test_what_cannot_be_shown(
     with pytest.raises(SystemExit) as ended:
         main(["dashboard", *(each.format(dump=dump) for each in arguments)])
     assert ended.value.code == 2
-    told = capsys.readouterr().err
-    assert words in told
-    assert "Traceback" not in told
+    error_text = capsys.readouterr().err
+    assert words in error_text
+    assert "Traceback" not in error_text

@@ -24,11 +24,11 @@ from plimsoll.tools.dashboard.findings import (
     run_audit,
 )
 from plimsoll.tools.dashboard.query_worker import QueryWorker
-from tests.unit.tools.dashboard.pages import Visitor, visit
+from tests.unit.tools.dashboard.pages import DashboardClient, visit
 from tests.unit.tools.dashboard.test_routes import small
 
 
-class Bench:
+class FindingsFixture:
     """Findings at a worker of their own, with a clock to turn."""
 
     def __init__(self) -> None:
@@ -66,37 +66,37 @@ def hold(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Ev
 
 def test_the_numbers_are_those_of_the_audit() -> None:
     async def scenario() -> None:
-        bench = Bench()
-        bench.findings.want(1)
-        await bench.done()
-        assert bench.findings.counts == audit(small()).as_json()["summary"]
-        assert bench.differed == 1
+        fixture = FindingsFixture()
+        fixture.findings.want(1)
+        await fixture.done()
+        assert fixture.findings.counts == audit(small()).as_json()["summary"]
+        assert fixture.differed == 1
         # The page's own question finds the answer ready.
-        answer = await asyncio.wait_for(bench.worker.ask(KEY, lambda: pytest.fail("asked again")), 1)
-        assert codec.decode_tree(answer.body)["summary"] == bench.findings.counts
+        answer = await asyncio.wait_for(fixture.worker.ask(KEY, lambda: pytest.fail("asked again")), 1)
+        assert codec.decode_tree(answer.body)["summary"] == fixture.findings.counts
 
     asyncio.run(scenario())
 
 
 def test_it_rests_and_then_looks_at_what_has_changed() -> None:
     async def scenario() -> None:
-        bench = Bench()
-        bench.findings.want(1)
-        await bench.done()
-        first = bench.findings._task
-        bench.findings.want(1)
-        assert bench.findings._task is first  # nothing has changed
-        await bench.worker.catch_up(lambda _: 2)
-        bench.findings.want(2)
-        assert bench.findings._task is first  # it rests
-        bench.now += REST_SECONDS
-        assert bench.findings._timer is not None  # nobody asks again, and yet it is done
-        bench.findings._timer.cancel()
-        bench.findings.look()
-        assert bench.findings._task is not first
-        await bench.done()
-        assert bench.findings._audited == 2
-        assert bench.differed == 1  # the same numbers
+        fixture = FindingsFixture()
+        fixture.findings.want(1)
+        await fixture.done()
+        first = fixture.findings._task
+        fixture.findings.want(1)
+        assert fixture.findings._task is first  # nothing has changed
+        await fixture.worker.catch_up(lambda _: 2)
+        fixture.findings.want(2)
+        assert fixture.findings._task is first  # it rests
+        fixture.now += REST_SECONDS
+        assert fixture.findings._timer is not None  # nobody asks again, and yet it is done
+        fixture.findings._timer.cancel()
+        fixture.findings.look()
+        assert fixture.findings._task is not first
+        await fixture.done()
+        assert fixture.findings._audited == 2
+        assert fixture.differed == 1  # the same numbers
 
     asyncio.run(scenario())
 
@@ -104,24 +104,24 @@ def test_it_rests_and_then_looks_at_what_has_changed() -> None:
 def test_it_makes_way_for_a_question(hold: tuple[threading.Event, threading.Event]) -> None:
     async def scenario() -> None:
         began, go_on = hold
-        bench = Bench()
-        bench.findings.want(1)
+        fixture = FindingsFixture()
+        fixture.findings.want(1)
         assert await asyncio.to_thread(began.wait, 10)
-        asked = asyncio.create_task(bench.worker.ask("why", lambda: {"x": 1}))
+        asked = asyncio.create_task(fixture.worker.ask("why", lambda: {"x": 1}))
         await asyncio.sleep(0)
-        assert bench.worker.has_other_queries(KEY)
+        assert fixture.worker.has_other_queries(KEY)
         go_on.set()
         await asyncio.wait_for(asked, 10)
-        await bench.done()
-        assert bench.findings.counts is None
-        assert not bench.worker.has_other_queries(KEY)
-        bench.findings.look()
-        await bench.done()
-        assert bench.findings.counts is None  # not yet
-        bench.now += AGAIN_SECONDS
-        bench.findings.look()
-        await bench.done()
-        assert bench.findings.counts is not None
+        await fixture.done()
+        assert fixture.findings.counts is None
+        assert not fixture.worker.has_other_queries(KEY)
+        fixture.findings.look()
+        await fixture.done()
+        assert fixture.findings.counts is None  # not yet
+        fixture.now += AGAIN_SECONDS
+        fixture.findings.look()
+        await fixture.done()
+        assert fixture.findings.counts is not None
 
     asyncio.run(scenario())
 
@@ -129,20 +129,20 @@ def test_it_makes_way_for_a_question(hold: tuple[threading.Event, threading.Even
 def test_in_the_end_it_gets_through(hold: tuple[threading.Event, threading.Event]) -> None:
     async def scenario() -> None:
         began, go_on = hold
-        bench = Bench()
+        fixture = FindingsFixture()
         for turn in range(TRIES):
-            assert bench.findings.counts is None
+            assert fixture.findings.counts is None
             began.clear()
             go_on.clear()
-            bench.findings.want(1)
+            fixture.findings.want(1)
             assert await asyncio.to_thread(began.wait, 10), turn
-            asked = asyncio.create_task(bench.worker.ask(None, dict))
+            asked = asyncio.create_task(fixture.worker.ask(None, dict))
             await asyncio.sleep(0)
             go_on.set()
             await asked
-            await bench.done()
-            bench.now = bench.findings._due
-        assert bench.findings.counts is not None
+            await fixture.done()
+            fixture.now = fixture.findings._due
+        assert fixture.findings.counts is not None
 
     asyncio.run(scenario())
 
@@ -164,7 +164,7 @@ def test_gaps_are_told_once_and_kinds_that_a_cluster_has_not_are_none() -> None:
     ]
     cluster_state = ClusterState(ClusterObjects(small().objects, gaps))
 
-    async def scenario(visitor: Visitor) -> None:
+    async def scenario(visitor: DashboardClient) -> None:
         found = await visitor.get("/api/overview")
         assert found["gaps"] == ["resourceslices, resourceclaims: forbidden for this user"]
 

@@ -18,7 +18,7 @@ from plimsoll.errors import ConfigError
 from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
 from plimsoll.tools.dashboard import guard, nodes
 from plimsoll.tools.dashboard.process import DashboardSettings, read_address, read_token, serve_dashboard
-from tests.unit.tools.dashboard.pages import Visitor, visit
+from tests.unit.tools.dashboard.pages import DashboardClient, visit
 from tests.unit.tools.dashboard.test_routes import small
 
 EMPTY = ClusterState(ClusterObjects())
@@ -97,7 +97,7 @@ def test_questions_come_from_the_page_itself(headers: dict[str, str], answered: 
 
 
 def test_hostile_requests() -> None:
-    async def scenario(visitor: Visitor) -> None:
+    async def scenario(visitor: DashboardClient) -> None:
         async def refused(status: int, path: str, method: str = "GET", **options: Any) -> str:
             found, text = await visitor.ask(path, method, **options)
             assert found == status, text
@@ -130,7 +130,7 @@ def test_hostile_requests() -> None:
 
 
 def test_what_browsers_are_told() -> None:
-    async def scenario(visitor: Visitor) -> None:
+    async def scenario(visitor: DashboardClient) -> None:
         for path in ("/", "/api/overview", "/nope", "/metrics", "/assets/favicon.svg"):
             async with visitor.session.get(visitor.at(path)) as response:
                 assert "default-src 'self'" in response.headers["Content-Security-Policy"]
@@ -150,7 +150,7 @@ def test_what_browsers_are_told() -> None:
 def test_the_page_needs_nobody_else() -> None:
     """Neither scripts nor styles in the page itself, which its policy would not run, nor files of others."""
 
-    async def scenario(visitor: Visitor) -> None:
+    async def scenario(visitor: DashboardClient) -> None:
         _, page = await visitor.ask("/")
         assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\son\w+=|\sstyle=", page)
         addresses = re.findall(r'(?:src|href)="([^"]+)"', page)
@@ -163,7 +163,7 @@ def test_the_page_needs_nobody_else() -> None:
 
 
 def test_with_a_token_only_who_has_it_is_answered() -> None:
-    async def scenario(visitor: Visitor) -> None:
+    async def scenario(visitor: DashboardClient) -> None:
         assert (await visitor.ask("/api/nodes"))[0] == 401
         assert (await visitor.ask("/"))[0] == 401
         assert (await visitor.ask("/?token=wrong"))[0] == 401
@@ -191,7 +191,7 @@ OPEN = {(method, path) for method in ("GET", "HEAD") for path in ("/healthz", "/
 def test_without_the_token_only_the_health_pages_are_answered() -> None:
     """Every route of the router with every method, and paths that look like the open ones."""
 
-    async def scenario(visitor: Visitor) -> None:
+    async def scenario(visitor: DashboardClient) -> None:
         app = visitor.dashboard._application()
         routes = {(route.method, route.resource.canonical) for route in app.router.routes() if route.resource}
         assert len(routes) > 30
@@ -214,7 +214,7 @@ def test_without_the_token_only_the_health_pages_are_answered() -> None:
     "wrong", [b"\xff", b"\xc3\x28", b"secre\x80t", b"secret\xff", "secret\u00e9".encode(), b""]
 )
 def test_a_token_that_is_no_text_is_a_wrong_one(wrong: bytes) -> None:
-    async def scenario(visitor: Visitor) -> None:
+    async def scenario(visitor: DashboardClient) -> None:
         for name, value in (
             (b"Authorization", b"Bearer " + wrong),
             (b"Authorization", wrong),
@@ -231,7 +231,7 @@ def test_a_token_that_is_no_text_is_a_wrong_one(wrong: bytes) -> None:
 
 @pytest.mark.parametrize("octets", [b"\xff", b"%ff", b"%ed%a0%80", b"\xc3\xa9"])
 def test_bytes_that_are_no_text_break_nothing(octets: bytes) -> None:
-    async def scenario(visitor: Visitor) -> None:
+    async def scenario(visitor: DashboardClient) -> None:
         for path in (b"/", b"/api/nodes/", b"/api/explain/pod/a/", b"/assets/", b"/api/pods?namespace="):
             status, text = await visitor.raw((path + octets).decode("latin-1"), "GET", {})
             assert status in (200, 400, 404), (path, status, text)
@@ -259,7 +259,7 @@ def test_what_breaks_inside_stays_inside(
 
     monkeypatch.setattr(nodes, "one_node", broken)
 
-    async def scenario(visitor: Visitor) -> None:
+    async def scenario(visitor: DashboardClient) -> None:
         with caplog.at_level(logging.ERROR):
             status, text = await visitor.ask("/api/nodes/node-0000")
         assert status == 500
@@ -303,14 +303,14 @@ def test_tokens_are_read_from_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("listen", "warned"), [("127.0.0.1:0", False), ("0.0.0.0:0", True)])
 def test_the_process(listen: str, warned: bool) -> None:
-    told: list[str] = []
+    opened: list[str] = []
     warnings: list[str] = []
 
     async def scenario() -> None:
         stopped = asyncio.Event()
 
         def ready(url: str) -> None:
-            told.append(url)
+            opened.append(url)
             stopped.set()
 
         settings = DashboardSettings(listen=listen, cluster_state=EMPTY)
@@ -318,12 +318,12 @@ def test_the_process(listen: str, warned: bool) -> None:
             await serve_dashboard(settings, ready, warnings.append, stopped)
 
     asyncio.run(scenario())
-    assert told[0].startswith("http://")
+    assert opened[0].startswith("http://")
     assert ["no login" in text for text in warnings] == [True] * warned
 
 
 def test_an_address_that_is_taken_is_told() -> None:
-    async def scenario(visitor: Visitor) -> None:
+    async def scenario(visitor: DashboardClient) -> None:
         port = visitor.dashboard.url.rpartition(":")[2].strip("/")
         settings = DashboardSettings(listen=f"127.0.0.1:{port}", cluster_state=EMPTY)
         with pytest.raises(ConfigError, match=f"cannot listen on 127.0.0.1:{port}"):

@@ -20,7 +20,7 @@ from plimsoll.tools.dashboard.changes import ChangeScope
 from plimsoll.tools.dashboard.event_stream import MOST_NODES, EventStream, change_event
 from tests.dumps import big_cluster
 from tests.unit.tools.cluster_state.fake_api_server import FakeApiServer
-from tests.unit.tools.dashboard.pages import Tree, Visitor, visiting
+from tests.unit.tools.dashboard.pages import DashboardClient, Tree, visiting
 
 NODE: Tree = {
     "apiVersion": "v1",
@@ -41,7 +41,7 @@ def pod(name: str, cpu: str = "1", node: str = "a") -> Tree:
     return {"metadata": {"name": name, "namespace": "default"}, "spec": spec}
 
 
-def live(scenario: Callable[[Visitor, Client], Awaitable[None]], **options: Any) -> None:
+def live(scenario: Callable[[DashboardClient, Client], Awaitable[None]], **options: Any) -> None:
     """Run a story with a dashboard of an embedded server, in one process as `plimsoll up` has them."""
 
     async def run() -> None:
@@ -57,7 +57,7 @@ def live(scenario: Callable[[Visitor, Client], Awaitable[None]], **options: Any)
     asyncio.run(run())
 
 
-class Ear:
+class EventStreamClient:
     """Hears the events of a dashboard."""
 
     def __init__(self, content: Any) -> None:
@@ -82,61 +82,61 @@ class Ear:
 
 
 @asynccontextmanager
-async def listening(visitor: Visitor) -> AsyncIterator[Ear]:
+async def listening(visitor: DashboardClient) -> AsyncIterator[EventStreamClient]:
     async with visitor.session.get(visitor.at("/api/events")) as response:
         assert response.status == 200
-        yield Ear(response.content)
+        yield EventStreamClient(response.content)
 
 
 def test_changes_are_shown_and_told() -> None:
-    async def scenario(visitor: Visitor, client: Client) -> None:
+    async def scenario(visitor: DashboardClient, client: Client) -> None:
         before = await visitor.get("/api/overview")
         assert (before["live"], before["origin"]) == (True, "here")
-        async with listening(visitor) as ear:
-            name, first = await ear.next()
+        async with listening(visitor) as stream:
+            name, first = await stream.next()
             assert (name, first["nodes"], first["kinds"]) == ("change", [], [])
             assert first["revision"] == before["revision"]
             await client.create(at.PODS, pod("p", "2"))
-            told = await ear.change()
-            assert told["nodes"] == ["a"]
-            assert told["kinds"] == ["Pod"]
-            assert told["revision"] > before["revision"]
+            changed = await stream.change()
+            assert changed["nodes"] == ["a"]
+            assert changed["kinds"] == ["Pod"]
+            assert changed["revision"] > before["revision"]
             found = await visitor.get("/api/nodes/a")
-            assert found["revision"] >= told["revision"]
+            assert found["revision"] >= changed["revision"]
             assert found["rows"][0]["requests"] == 2000
             assert (await visitor.get("/api/nodes"))["columns"]["cpu"]["requests"] == [2000]
             await client.delete(at.PODS, "p", "default", grace=0)
             while (await visitor.get("/api/nodes"))["pods"] != [0]:
-                assert (await ear.change())["nodes"] == ["a"]
+                assert (await stream.change())["nodes"] == ["a"]
 
     live(scenario)
 
 
 def test_signs_of_life_are_not_news() -> None:
-    async def scenario(visitor: Visitor, client: Client) -> None:
+    async def scenario(visitor: DashboardClient, client: Client) -> None:
         before = await visitor.get("/api/nodes")
         node = await client.get(at.NODES, "a")
         node["status"]["conditions"][0]["lastHeartbeatTime"] = "2026-01-01T00:01:00Z"
         node = await client.update(at.NODES, node, subresource="status")
-        async with listening(visitor) as ear:
-            await ear.next()
+        async with listening(visitor) as stream:
+            await stream.next()
             node["status"]["conditions"][0]["status"] = "False"
             await client.update(at.NODES, node, subresource="status")
-            told = await ear.change()
-            assert told["revision"] == before["revision"] + 1
+            changed = await stream.change()
+            assert changed["revision"] == before["revision"] + 1
         assert (await visitor.get("/api/nodes"))["ready"] == [False]
 
     live(scenario)
 
 
 def test_long_questions_see_the_same_cluster() -> None:
-    async def scenario(visitor: Visitor, client: Client) -> None:
+    async def scenario(visitor: DashboardClient, client: Client) -> None:
         assert (await visitor.get("/api/pods?state=pending"))["total"] == 0  # the second desk is there now
         await client.create(at.PODS, pod("big", "9", ""))
         found = await visitor.until("/api/pods?state=pending", lambda tree: tree["total"])
         assert "Insufficient cpu" in found["items"][0]["why"]
-        told = await visitor.get("/api/explain/pod/default/big")
-        assert told["subject"].endswith("default/big")
+        changed = await visitor.get("/api/explain/pod/default/big")
+        assert changed["subject"].endswith("default/big")
         status, text = await visitor.ask("/api/whatif", "POST", json={"remove": ["Pod/default/big"]})
         assert status == 200, text
         await client.delete(at.PODS, "big", "default", grace=0)
@@ -146,14 +146,14 @@ def test_long_questions_see_the_same_cluster() -> None:
 
 
 def test_bursts_are_told_together() -> None:
-    async def scenario(visitor: Visitor, client: Client) -> None:
-        async with listening(visitor) as ear:
-            await ear.next()
+    async def scenario(visitor: DashboardClient, client: Client) -> None:
+        async with listening(visitor) as stream:
+            await stream.next()
             for number in range(50):
                 await client.create(at.PODS, pod(f"p{number}", "10m"))
             events = 0
             while (await visitor.get("/api/nodes"))["pods"] != [50]:
-                await ear.change()
+                await stream.change()
                 events += 1
             assert events < 10
 
@@ -161,10 +161,10 @@ def test_bursts_are_told_together() -> None:
 
 
 def test_a_page_that_leaves_is_forgotten() -> None:
-    async def scenario(visitor: Visitor, client: Client) -> None:
+    async def scenario(visitor: DashboardClient, client: Client) -> None:
         notices = visitor.dashboard.service.events
-        async with listening(visitor) as ear:
-            await ear.next()
+        async with listening(visitor) as stream:
+            await stream.next()
             assert len(notices) == 1
         async with asyncio.timeout(10):
             while len(notices):
@@ -177,21 +177,21 @@ def test_a_page_that_leaves_is_forgotten() -> None:
 
 
 def test_the_server_stops_while_pages_listen() -> None:
-    async def scenario(visitor: Visitor, _: Client) -> None:
-        async with listening(visitor) as ear:
-            await ear.next()
+    async def scenario(visitor: DashboardClient, _: Client) -> None:
+        async with listening(visitor) as stream:
+            await stream.next()
             async with asyncio.timeout(5):
                 await visitor.dashboard.stop()
-                assert (await ear._content.read()).strip() == b""
+                assert (await stream._content.read()).strip() == b""
 
     live(scenario)
 
 
 def test_silence_is_broken_by_pings() -> None:
-    async def scenario(visitor: Visitor, _: Client) -> None:
+    async def scenario(visitor: DashboardClient, _: Client) -> None:
         visitor.dashboard.service.events._ping = 0.05
-        async with listening(visitor) as ear:
-            seen = [await ear.next() for _ in range(3)]
+        async with listening(visitor) as stream:
+            seen = [await stream.next() for _ in range(3)]
         assert ("ping", {}) in seen
 
     live(scenario)
@@ -259,7 +259,7 @@ def test_a_cluster_that_cannot_be_read_at_all_is_an_error(how: str) -> None:
 
 
 def test_a_page_that_does_not_read_is_let_go() -> None:
-    async def scenario(visitor: Visitor, _: Client) -> None:
+    async def scenario(visitor: DashboardClient, _: Client) -> None:
         notices = visitor.dashboard.service.events
         notices._apart, notices._slow = 0.0, 0.1
         url = URL(visitor.dashboard.url)

@@ -60,7 +60,7 @@ def changes(draw: st.DrawFn) -> list[ObjectChange]:
 @given(st.lists(changes(), min_size=1, max_size=4))
 def test_what_is_kept_is_what_would_be_computed_anew(rounds: list[list[ObjectChange]]) -> None:
     cluster_state = ClusterState(ClusterObjects(THINGS))
-    kept = Kept()
+    kept = CachedAnswers()
     revision = 1
     for pile in rounds:
         kept.answers(cluster_state)
@@ -73,14 +73,16 @@ def test_what_is_kept_is_what_would_be_computed_anew(rounds: list[list[ObjectCha
             )
         if touched:
             kept.invalidate(touched)
-    told = kept.answers(cluster_state)
-    assert told == Kept().answers(cluster_state), "computed again"
-    assert told == Kept().answers(ClusterState(ClusterObjects(cluster_state.objects))), "read anew"
-    assert told["pools"] == [row.as_json() for row in pool_rows(cluster_state)]
-    assert told["devices"] == [row.as_json() for row in device_rows(cluster_state)]
+    first_answers = kept.answers(cluster_state)
+    assert first_answers == CachedAnswers().answers(cluster_state), "computed again"
+    assert first_answers == CachedAnswers().answers(ClusterState(ClusterObjects(cluster_state.objects))), (
+        "read anew"
+    )
+    assert first_answers["pools"] == [row.as_json() for row in pool_rows(cluster_state)]
+    assert first_answers["devices"] == [row.as_json() for row in device_rows(cluster_state)]
 
 
-class Kept:
+class CachedAnswers:
     """Everything that is kept from one question to the next."""
 
     def __init__(self) -> None:
@@ -282,7 +284,7 @@ def test_whatif_leaves_the_cluster_state_unchanged(again: int) -> None:
         first = (await service.whatif(plan)).body
         assert (await service.whatif(plan)).body == first
         assert service._slow_worker is not None
-        fresh = Kept().answers(service._slow_worker.cluster_state)["nodes"]
+        fresh = CachedAnswers().answers(service._slow_worker.cluster_state)["nodes"]
         assert codec.encode({"revision": 1, **fresh}) == before
 
     asyncio.run(scenario())

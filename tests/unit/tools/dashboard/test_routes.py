@@ -13,7 +13,7 @@ from plimsoll.tools.cluster_state import ClusterState, Source, read_cluster_stat
 from plimsoll.tools.top.claims import claim_rows
 from plimsoll.tools.top.nodes import node_rows
 from tests.dumps import USECASES, big_cluster, make_cluster_state, usecase_dump
-from tests.unit.tools.dashboard.pages import Tree, Visitor, visit
+from tests.unit.tools.dashboard.pages import DashboardClient, Tree, visit
 
 WANTED = """
 apiVersion: v1
@@ -31,7 +31,7 @@ def small() -> ClusterState:
 
 
 def test_the_overview() -> None:
-    async def scenario(visitor: Visitor) -> None:
+    async def scenario(visitor: DashboardClient) -> None:
         found = await visitor.get("/api/overview")
         assert found["counts"] == {
             "nodes": 3,
@@ -61,7 +61,7 @@ def test_the_overview() -> None:
 
 
 def test_nodes_are_told_column_by_column() -> None:
-    async def scenario(visitor: Visitor) -> None:
+    async def scenario(visitor: DashboardClient) -> None:
         found = await visitor.get("/api/nodes")
         assert found["names"] == ["node-0000", "node-0001", "node-0002"]
         assert found["ready"] == [True] * 3
@@ -85,7 +85,7 @@ def test_nodes_are_told_column_by_column() -> None:
 
 
 def test_one_node() -> None:
-    async def scenario(visitor: Visitor) -> None:
+    async def scenario(visitor: DashboardClient) -> None:
         found = await visitor.get("/api/nodes/node-0001")
         assert found["name"] == "node-0001"
         assert found["labels"]["topology.kubernetes.io/zone"] == "zone-1"
@@ -105,7 +105,7 @@ def test_one_node() -> None:
 
 
 def test_lists_are_told_page_by_page() -> None:
-    async def scenario(visitor: Visitor) -> None:
+    async def scenario(visitor: DashboardClient) -> None:
         whole = await visitor.get("/api/devices")
         assert whole["total"] == len(whole["items"]) == 9
         page = await visitor.get("/api/devices?offset=4&limit=2")
@@ -141,16 +141,16 @@ def test_lists_are_told_page_by_page() -> None:
 
 
 def test_pods_that_wait_say_why() -> None:
-    async def scenario(visitor: Visitor) -> None:
+    async def scenario(visitor: DashboardClient) -> None:
         found = await visitor.get("/api/pods?state=pending")
         assert found["total"] == 3
         assert [each["node"] for each in found["items"]] == [None] * 3
         whys = [each["why"] for each in found["items"]]
         assert "Insufficient cpu" in whys[0]
         assert all(whys)
-        told = await visitor.get("/api/explain/pod/work/waiting-0000")
-        assert told["subject"].endswith("work/waiting-0000")
-        assert told["groups"]
+        explanation = await visitor.get("/api/explain/pod/work/waiting-0000")
+        assert explanation["subject"].endswith("work/waiting-0000")
+        assert explanation["groups"]
         claim = await visitor.get("/api/explain/claim/work/waiting-0001")
         assert claim["subject"].endswith("work/waiting-0001")
 
@@ -158,7 +158,7 @@ def test_pods_that_wait_say_why() -> None:
 
 
 def test_what_if() -> None:
-    async def scenario(visitor: Visitor) -> None:
+    async def scenario(visitor: DashboardClient) -> None:
         question = {"add": WANTED, "remove": ["Pod/work/plain-0000-0"], "as": ["default", "kube-1.36"]}
         status, text = await visitor.ask("/api/whatif", "POST", json=question)
         assert status == 200, text
@@ -174,7 +174,7 @@ def test_what_if() -> None:
 
 
 def test_a_what_if_with_everything() -> None:
-    async def scenario(visitor: Visitor) -> None:
+    async def scenario(visitor: DashboardClient) -> None:
         question = {
             "add": WANTED,
             "replicas": 2,
@@ -209,7 +209,7 @@ def test_a_what_if_with_everything() -> None:
 
 
 def test_the_audit() -> None:
-    async def scenario(visitor: Visitor) -> None:
+    async def scenario(visitor: DashboardClient) -> None:
         assert {"findings", "summary", "revision"} <= (await visitor.get("/api/audit")).keys()
 
     visit(small(), scenario)
@@ -234,7 +234,7 @@ def test_the_audit() -> None:
     ],
 )
 def test_what_is_not_there_is_told_in_one_line(path: str, status: int, words: str) -> None:
-    async def scenario(visitor: Visitor) -> None:
+    async def scenario(visitor: DashboardClient) -> None:
         found, text = await visitor.ask(path)
         assert found == status, text
         error = json.loads(text)["error"]
@@ -272,7 +272,7 @@ QUESTIONS: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("question", "words"), QUESTIONS, ids=lambda each: json.dumps(each)[:40])
 def test_bad_questions_are_refused_in_one_line(question: object, words: str) -> None:
-    async def scenario(visitor: Visitor) -> None:
+    async def scenario(visitor: DashboardClient) -> None:
         status, text = await visitor.ask("/api/whatif", "POST", json=question)
         assert status == 400, text
         error = json.loads(text)["error"]
@@ -283,7 +283,7 @@ def test_bad_questions_are_refused_in_one_line(question: object, words: str) -> 
 
 
 def test_answers_are_kept_and_packed() -> None:
-    async def scenario(visitor: Visitor) -> None:
+    async def scenario(visitor: DashboardClient) -> None:
         async with visitor.session.get(visitor.at("/api/nodes")) as response:
             tag = response.headers["ETag"]
         async with visitor.session.get(visitor.at("/api/nodes"), headers={"If-None-Match": tag}) as response:
@@ -303,7 +303,7 @@ def test_answers_are_kept_and_packed() -> None:
 
 
 def test_metrics_have_the_same_numbers() -> None:
-    async def scenario(visitor: Visitor) -> None:
+    async def scenario(visitor: DashboardClient) -> None:
         status, text = await visitor.ask("/metrics")
         assert status == 200
         lines = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
@@ -330,7 +330,7 @@ def test_metrics_have_the_same_numbers() -> None:
 def test_every_answer_about_a_real_cluster(name: str) -> None:
     cluster_state = read_cluster_state(Source((str(usecase_dump(name)),)))
 
-    async def scenario(visitor: Visitor) -> None:
+    async def scenario(visitor: DashboardClient) -> None:
         overview = await visitor.get("/api/overview")
         nodes = await visitor.get("/api/nodes")
         assert overview["counts"]["nodes"] == len(nodes["names"])

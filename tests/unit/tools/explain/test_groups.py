@@ -26,8 +26,8 @@ from plimsoll.tools.explain.pod_view import PodView
 from tests.dumps import big_cluster
 from tests.dumps import make_cluster_state as cluster_state_of_trees
 from tests.unit.scheduler.build import node, pod
+from tests.unit.tools.explain.clusters import clusters
 from tests.unit.tools.explain.symptoms import MAKERS, SUBJECT, make_cluster_state
-from tests.unit.tools.explain.worlds import worlds
 
 QUICK = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -49,24 +49,24 @@ def first_reasons(cluster_state: ClusterState) -> Counter[str] | None:
 
 
 @QUICK
-@given(worlds())
+@given(clusters())
 def test_groups_say_what_each_node_says(things: list[Any]) -> None:
     expected = first_reasons(make_cluster_state(things))
     cluster_state = make_cluster_state(things)
-    told = explain_pod(cluster_state, cluster_state.pod(SUBJECT))
+    explanation = explain_pod(cluster_state, cluster_state.pod(SUBJECT))
     if expected is None:
-        assert told.verdict is ExplainVerdict.FITS
+        assert explanation.verdict is ExplainVerdict.FITS
         return
     found: Counter[str] = Counter()
-    for group in told.groups:
+    for group in explanation.groups:
         found[group.sentence] += group.count
     assert found == expected
-    names = [name for group in told.groups for name in group.nodes]
+    names = [name for group in explanation.groups for name in group.nodes]
     assert sorted(names) == sorted(each.metadata.name for each in cluster_state.nodes)
 
 
 @QUICK
-@given(worlds())
+@given(clusters())
 def test_one_node_agrees_with_the_whole(things: list[Any]) -> None:
     cluster_state = make_cluster_state(things)
     waiting = cluster_state.pod(SUBJECT)
@@ -98,18 +98,18 @@ def test_many_nodes_fit_one_screen() -> None:
 
 
 @QUICK
-@given(worlds())
+@given(clusters())
 def test_a_line_for_each_pod_that_waits(things: list[Any]) -> None:
     twin = pod("q", cpu="3")
     cluster_state = make_cluster_state([*things, twin])
     lines = {each.metadata.name: why for each, why in summarize_pending(cluster_state)}
     assert lines.keys() == {SUBJECT, "q"}
     for each in cluster_state.pending:
-        told = explain_pod(make_cluster_state([*things, twin]), each)
-        if told.verdict is ExplainVerdict.FITS:
+        explanation = explain_pod(make_cluster_state([*things, twin]), each)
+        if explanation.verdict is ExplainVerdict.FITS:
             assert lines[each.metadata.name].startswith("fits now")
         else:
-            assert lines[each.metadata.name] in told.summary
+            assert lines[each.metadata.name] in explanation.summary
 
 
 def test_pods_alike_are_listed_together() -> None:

@@ -41,16 +41,16 @@ def test_any_cluster_is_explained(seed: int) -> None:
     things = draw_cluster(seed)
     cluster_state = make_cluster_state(things)
     pod = cluster_state.pod("p")
-    told = explain_pod(cluster_state, pod)
+    explanation = explain_pod(cluster_state, pod)
     outcome = place(make_cluster_state(things), pod)
-    assert (told.verdict is ExplainVerdict.FITS) == isinstance(outcome, Placement)
-    assert list(told.lines(PLAIN))
+    assert (explanation.verdict is ExplainVerdict.FITS) == isinstance(outcome, Placement)
+    assert list(explanation.lines(PLAIN))
     assert list(explain_pending(cluster_state).lines(PLAIN))
     for node in cluster_state.nodes:
         assert list(explain_node(cluster_state, pod, node.metadata.name).lines(PLAIN))
     for other in cluster_state.pods:
         assert list(explain_pod(cluster_state, other).lines(PLAIN))
-    for fix in told.fixes:
+    for fix in explanation.fixes:
         if fix.proven and all("MEET" not in step.kind.name for step in fix.steps):
             copy, changed = apply_fix(make_cluster_state(things), pod, fix)
             assert isinstance(place(copy, changed), Placement), fix.text

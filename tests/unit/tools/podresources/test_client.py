@@ -71,7 +71,7 @@ def test_a_pod_that_is_not_there_is_an_answer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "text", "told"),
+    ("code", "text", "message"),
     [
         (grpc.StatusCode.UNIMPLEMENTED, "unknown method", "has no Get"),
         (grpc.StatusCode.UNKNOWN, "PodResources API Get method disabled", "has no Get .*podresources list"),
@@ -81,8 +81,8 @@ def test_a_pod_that_is_not_there_is_an_answer() -> None:
         (grpc.StatusCode.UNAVAILABLE, "gone", "connection lost, or not a gRPC server: gone"),
     ],
 )  # fmt: skip
-def test_failures_are_told_in_one_line(code: grpc.StatusCode, text: str, told: str) -> None:
-    with kubelet(Get=refuse(code, text)) as path, pytest.raises(InputError, match=told) as caught:
+def test_failures_are_told_in_one_line(code: grpc.StatusCode, text: str, message: str) -> None:
+    with kubelet(Get=refuse(code, text)) as path, pytest.raises(InputError, match=message) as caught:
         ask(path, "get", "n", "p")
     assert "\n" not in str(caught.value)
     assert str(caught.value).startswith(f"{path}: ")

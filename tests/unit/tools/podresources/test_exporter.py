@@ -314,10 +314,10 @@ async def _until(done: Callable[[], bool]) -> None:
 
 def test_the_page() -> None:
     async def scenario(path: Path) -> None:
-        stopped, told = asyncio.Event(), asyncio.Queue[str]()
+        stopped, message = asyncio.Event(), asyncio.Queue[str]()
         settings = ExporterSettings(node="w", socket=path, listen="127.0.0.1:0")
-        process = asyncio.create_task(serve_exporter(settings, told.put_nowait, stopped))
-        url = await asyncio.wait_for(told.get(), 10)
+        process = asyncio.create_task(serve_exporter(settings, message.put_nowait, stopped))
+        url = await asyncio.wait_for(message.get(), 10)
         with await asyncio.to_thread(urllib.request.urlopen, url, timeout=10) as page:
             assert page.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
             assert read(page.read().decode())["up"] == {row(): 1}

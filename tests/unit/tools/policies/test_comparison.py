@@ -34,7 +34,7 @@ def with_policy(resource_slice: ResourceSlice, policy: str) -> ResourceSlice:
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> list[Any]:
+def clusters(draw: st.DrawFn) -> list[Any]:
     devices = [device(f"d{i}", **draw(rules())) for i in range(5)]
     claims = [claim(f"claim-{i}", result(f"d{i}")) for i in range(5)]
     pods = [on(make_pod(f"p{i}", draw(bodies()))) for i in range(draw(st.integers(1, 3)))]
@@ -42,7 +42,7 @@ def worlds(draw: st.DrawFn) -> list[Any]:
 
 
 @settings(max_examples=60, deadline=None)
-@given(worlds())
+@given(clusters())
 def test_a_column_is_what_the_ledger_says_of_such_devices(objects: list[Any]) -> None:
     """The naive way: write the policy into the slices and let the scheduler's snapshot book it all."""
     report = compare_policies(ClusterState(ClusterObjects(objects)))
@@ -62,7 +62,7 @@ def test_a_column_is_what_the_ledger_says_of_such_devices(objects: list[Any]) ->
 
 
 @settings(max_examples=60, deadline=None)
-@given(worlds())
+@given(clusters())
 def test_pods_and_pools_come_to_the_node(objects: list[Any]) -> None:
     """What pods with claims, pools of several and pods without claims take is what the node is charged."""
     cluster_state = ClusterState(ClusterObjects(objects))

@@ -36,12 +36,12 @@ def _with(thing: Any, kind: type[Any], **changes: dict[str, Any]) -> Any:
 
 def _cluster(devices: list[Any], places: list[list[dict[str, Any]]], apart: bool = True) -> Iterator[Any]:
     """Nodes with the same devices, each of these bodies as a pod; `apart`: every pod has its own claims."""
-    for number, told in enumerate(places):
+    for number, variants in enumerate(places):
         name = f"node-{number}"
         yield node(name)
         slice = resource_slice(*devices, nodeName=name, pool=name)
         yield _with(slice, ResourceSlice, metadata={"name": name})
-        for index, body in enumerate(told):
+        for index, body in enumerate(variants):
             namespace = f"team-{number}-{index}" if apart else f"team-{number}"
             for each in range(5) if apart or not index else ():
                 part = result(f"d{each}", pool=name)

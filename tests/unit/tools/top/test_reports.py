@@ -172,9 +172,9 @@ def test_bytes_are_short_and_near(units: int) -> None:
     assert len(text) <= 9
     number = text.rstrip("EPTGMKi")
     power = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei").index(text.removeprefix(number))
-    told = abs(float(number)) * 1024**power
-    assert told <= abs(units) * (1 + 1e-9)
-    assert told >= abs(units) * 0.9 - 1
+    shown = abs(float(number)) * 1024**power
+    assert shown <= abs(units) * (1 + 1e-9)
+    assert shown >= abs(units) * 0.9 - 1
 
 
 def test_cores_are_exact() -> None:

@@ -12,7 +12,7 @@ from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
 from plimsoll.tools.top import watch
 
 
-def play(monkeypatch: pytest.MonkeyPatch, *pauses: float, fails: bool = False) -> int:
+def run_watch(monkeypatch: pytest.MonkeyPatch, *pauses: float, fails: bool = False) -> int:
     """How often is shown if a change comes after each of these pauses."""
 
     async def follow_live(client: Any, cluster_state: ClusterState, changed: Any, **_: Any) -> None:
@@ -27,8 +27,8 @@ def play(monkeypatch: pytest.MonkeyPatch, *pauses: float, fails: bool = False) -
     cluster_state = ClusterState(ClusterObjects())
 
     async def run() -> None:
-        nobody: Any = None
-        await watch.follow(nobody, cluster_state, lambda: shown.append(1), pace=0.02)
+        no_reader: Any = None
+        await watch.follow(no_reader, cluster_state, lambda: shown.append(1), pace=0.02)
 
     with pytest.raises(InputError if fails else asyncio.CancelledError):
         asyncio.run(run())
@@ -36,12 +36,12 @@ def play(monkeypatch: pytest.MonkeyPatch, *pauses: float, fails: bool = False) -
 
 
 def test_a_burst_is_shown_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert play(monkeypatch, *[0.0] * 500) == 1
+    assert run_watch(monkeypatch, *[0.0] * 500) == 1
 
 
 def test_a_change_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert play(monkeypatch, 0.0, 0.08) == 2
+    assert run_watch(monkeypatch, 0.0, 0.08) == 2
 
 
 def test_what_ends_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert play(monkeypatch, 0.0, fails=True) == 1
+    assert run_watch(monkeypatch, 0.0, fails=True) == 1

@@ -85,7 +85,7 @@ def rebuilt(moves: WhatifOperations) -> Whatif:
     )
 
 
-def told(outcome: WhatifOutcome) -> tuple[Any, ...]:
+def summary(outcome: WhatifOutcome) -> tuple[Any, ...]:
     return outcome.placed, outcome.pending, outcome.evicted
 
 
@@ -142,7 +142,7 @@ def test_a_branch_is_undone_exactly(steps: list[tuple[Any, ...]]) -> None:
     whatif = Whatif(ClusterState(ClusterObjects(cluster())))
     objects, amounts = everything(whatif), books(whatif)
     with whatif.branch() as first:
-        fresh = told(first.schedule())
+        fresh = summary(first.schedule())
     with whatif.branch() as branch:
         for number, step in enumerate(steps):
             do(branch, number, step)
@@ -152,7 +152,7 @@ def test_a_branch_is_undone_exactly(steps: list[tuple[Any, ...]]) -> None:
     assert books(whatif) == amounts
     assert verify(whatif.cluster_state.snapshot) == []
     with whatif.branch() as last:
-        assert told(last.schedule()) == fresh
+        assert summary(last.schedule()) == fresh
 
 
 @settings(max_examples=40, deadline=None)

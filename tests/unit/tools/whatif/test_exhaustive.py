@@ -141,7 +141,7 @@ def test_pods_alike_do_not_multiply_the_work() -> None:
 
 
 @dataclass(frozen=True)
-class Offer:
+class DeviceSpec:
     """A device: of a kind, charging so much cpu."""
 
     kind: str
@@ -149,7 +149,7 @@ class Offer:
 
 
 @dataclass(frozen=True)
-class Want:
+class PodSpec:
     """A pod: so much cpu itself, and one of these alternatives (kind or any, how many devices)."""
 
     cpu: int
@@ -158,8 +158,8 @@ class Want:
 
 @dataclass(frozen=True)
 class Case:
-    nodes: tuple[tuple[int, tuple[Offer, ...]], ...]
-    pods: tuple[Want, ...]
+    nodes: tuple[tuple[int, tuple[DeviceSpec, ...]], ...]
+    pods: tuple[PodSpec, ...]
 
 
 def most_by_force(case: Case) -> int:
@@ -167,7 +167,7 @@ def most_by_force(case: Case) -> int:
     line = [cpu for cpu, _ in case.nodes]
     devices = [list(offers) for _, offers in case.nodes]
 
-    def choices(want: Want, place: int, taken: frozenset[tuple[int, int]]) -> Iterator[tuple[int, ...]]:
+    def choices(want: PodSpec, place: int, taken: frozenset[tuple[int, int]]) -> Iterator[tuple[int, ...]]:
         if not want.alternatives:
             yield ()
         for kind, count in want.alternatives:
@@ -178,7 +178,7 @@ def most_by_force(case: Case) -> int:
             ]
             yield from combinations(free, count)
 
-    def best(pods: Sequence[Want], used: tuple[int, ...], taken: frozenset[tuple[int, int]]) -> int:
+    def best(pods: Sequence[PodSpec], used: tuple[int, ...], taken: frozenset[tuple[int, int]]) -> int:
         if not pods:
             return 0
         want, rest = pods[0], pods[1:]
@@ -217,7 +217,7 @@ def world_of(case: Case) -> Whatif:
     return whatif_of(*things)
 
 
-def _device(name: str, offer: Offer) -> dict[str, Any]:
+def _device(name: str, offer: DeviceSpec) -> dict[str, Any]:
     fields = {"attributes": {"kind": {"string": offer.kind}}}
     if not offer.cpu:
         return device(name, kind=offer.kind)
@@ -225,9 +225,9 @@ def _device(name: str, offer: Offer) -> dict[str, Any]:
     return made
 
 
-offers = st.builds(Offer, st.sampled_from("ab"), st.integers(0, 2))
+offers = st.builds(DeviceSpec, st.sampled_from("ab"), st.integers(0, 2))
 alternative = st.tuples(st.sampled_from(["a", "b", "any"]), st.integers(1, 2))
-wants = st.builds(Want, st.integers(0, 2), st.lists(alternative, max_size=2, unique=True).map(tuple))
+wants = st.builds(PodSpec, st.integers(0, 2), st.lists(alternative, max_size=2, unique=True).map(tuple))
 cases = st.builds(
     Case,
     st.lists(

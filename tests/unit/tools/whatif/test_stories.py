@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.unit.tools.whatif.stories import STORIES, Play, Wrong
+from tests.unit.tools.whatif.use_cases import USE_CASES, Misprediction, UseCaseReplay
 
-FOLDERS = sorted(folder for folder in STORIES.iterdir() if folder.is_dir()) if STORIES.is_dir() else []
+FOLDERS = sorted(folder for folder in USE_CASES.iterdir() if folder.is_dir()) if USE_CASES.is_dir() else []
 #: What cannot be predicted in memory, pod by pod, and why.
 TIMING: dict[str, dict[str, str]] = {
     # kube-scheduler misses that the victim is gone and binds only at its next flush, minutes later; the
@@ -18,11 +18,11 @@ TIMING: dict[str, dict[str, str]] = {
 }
 
 
-@pytest.mark.skipif(not FOLDERS, reason=f"the recorded stories are not in {STORIES}")
+@pytest.mark.skipif(not FOLDERS, reason=f"the recorded stories are not in {USE_CASES}")
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 def test_a_recorded_story_is_predicted(folder: Path) -> None:
     late = TIMING.get(folder.name, {})
-    wrong = Play(folder).run()
+    wrong = UseCaseReplay(folder).run()
     assert [each for each in wrong if each.pod not in late] == []
     assert {each.pod: each.ours for each in wrong} == late
 
@@ -47,4 +47,6 @@ def test_a_wrong_prediction_would_be_noticed(tmp_path: Path) -> None:
     ]
     (tmp_path / "input.yaml").write_text(yaml.safe_dump_all([node, pod]))
     (tmp_path / "result.yaml").write_text(yaml.safe_dump({"steps": steps}))
-    assert Play(tmp_path).run() == [Wrong("p", "n", "0/1 nodes are available: 1 Insufficient cpu.")]
+    assert UseCaseReplay(tmp_path).run() == [
+        Misprediction("p", "n", "0/1 nodes are available: 1 Insufficient cpu.")
+    ]

@@ -39,7 +39,7 @@ def settings() -> Iterator[UpSettings]:
         )
 
 
-def tell(settings: UpSettings) -> tuple[bool, str, list[tuple[str, str]]]:
+def run_demo(settings: UpSettings) -> tuple[bool, str, list[tuple[str, str]]]:
     """Whether it went well, what was said, and where pods are at the end."""
     output = StringIO()
     fine: list[bool] = []
@@ -62,7 +62,7 @@ def tell(settings: UpSettings) -> tuple[bool, str, list[tuple[str, str]]]:
 
 
 def test_the_story_and_that_it_is_told_once(settings: UpSettings) -> None:
-    fine, text, places = tell(settings)
+    fine, text, places = run_demo(settings)
     assert fine
     check_output("up/story.txt", text)
     assert len(text.splitlines()) <= 40
@@ -75,7 +75,7 @@ def test_the_story_and_that_it_is_told_once(settings: UpSettings) -> None:
         ("web", "small-1"),
     ]
     assert places == left  # a machine with a single CPU has none to give away
-    fine, text, places = tell(settings)
+    fine, text, places = run_demo(settings)
     assert fine
     check_output("up/again.txt", text)
     assert places == left
@@ -100,7 +100,7 @@ def test_a_story_that_was_interrupted_begins_anew(settings: UpSettings) -> None:
             await Up(settings).run(ready)
 
     asyncio.run(interrupt())
-    fine, text, _ = tell(replace(settings, nodes=1))
+    fine, text, _ = run_demo(replace(settings, nodes=1))
     assert fine
     assert "4. database is created again" in text
     assert re.search(r"web +pending: 0/5 nodes are available: 1 Insufficient cpu", text)

@@ -17,7 +17,7 @@ ENDLESS = "endless"
 Of: TypeAlias = Callable[[Cpu], int]
 
 
-class Endless(Exception):
+class NoProgress(Exception):
     """Nothing is taken in a whole turn."""
 
 
@@ -27,11 +27,11 @@ def choose(topology: Topology, available: set[int], count: int, options: AssignO
         if options.algorithm is Algorithm.PACKED:
             return packed(topology, available, count, options.sorting, options.align_l3)
         return distributed(topology, available, count, options.sorting, options.group_size)
-    except Endless:
+    except NoProgress:
         return ENDLESS
 
 
-class Pile:
+class FreeCpus:
     """CPUs that are free, and those taken of them."""
 
     def __init__(self, topology: Topology, available: set[int], count: int) -> None:
@@ -103,7 +103,7 @@ class Pile:
 def packed(
     topology: Topology, available: set[int], count: int, sorting: Sorting, align: bool
 ) -> set[int] | str:
-    pile = Pile(topology, available, count)
+    pile = FreeCpus(topology, available, count)
     if count < 1:
         return set()
     if count > len(pile.free):
@@ -115,7 +115,7 @@ def packed(
     return "failed to allocate cpus"
 
 
-def _steps(pile: Pile, sorting: Sorting, align: bool) -> Iterator[Callable[[], None]]:
+def _steps(pile: FreeCpus, sorting: Sorting, align: bool) -> Iterator[Callable[[], None]]:
     levels = [
         lambda: pile.take_whole(pile.numas(), numa_of, None),
         lambda: pile.take_whole(pile.sockets(), socket_of, pile.per_socket),
@@ -149,7 +149,7 @@ def distributed(
 ) -> set[int] | str:
     if count % group:
         return packed(topology, available, count, sorting, False)
-    pile = Pile(topology, available, count)
+    pile = FreeCpus(topology, available, count)
     if count < 1:
         return set()
     if count > len(pile.free):
@@ -179,7 +179,7 @@ def distributed(
                     take(numa, group)
                     missing -= group
             if missing == before:
-                raise Endless
+                raise NoProgress
         if pile.needed:
             amount = "not enough" if pile.needed > 0 else "too many"
             return f"accounting error, {amount} CPUs allocated, remaining: {pile.needed}"
@@ -192,7 +192,7 @@ def find_distribution(
 ) -> tuple[list[int], list[int]] | None:
     """The NUMA nodes to take from, and those for the rest, as memory holds them in the end."""
     best = math.inf
-    kept: Slice | None = None
+    kept: GoSlice | None = None
     kept_rest: list[int] = []
     each = count // size // group * group
     for nodes in combinations(numas, size):
@@ -217,7 +217,7 @@ def find_distribution(
 
 def find_rest(choices: list[int], left: dict[int, int], missing: int, group: int) -> tuple[float, list[int]]:
     best = math.inf
-    kept: Slice | None = None
+    kept: GoSlice | None = None
     for size in range(len(choices), 0, -1):
         for subset in combinations(choices, size):
             if sum(left[numa] for numa in subset.read()) < missing:
@@ -231,14 +231,14 @@ def find_rest(choices: list[int], left: dict[int, int], missing: int, group: int
                         after[numa] -= group
                         needed -= group
                 if needed == before:
-                    raise Endless
+                    raise NoProgress
             here = deviation(after.values())
             if here < best:
                 best, kept = here, subset
     return best, [] if kept is None else kept.read()
 
 
-class Slice:
+class GoSlice:
     """A growing list, by Go's rules: an item is written in place if there is room, else to a copy."""
 
     def __init__(self, memory: list[int] | None = None, length: int = 0) -> None:
@@ -248,24 +248,24 @@ class Slice:
     def read(self) -> list[int]:
         return self.memory[: self.length]
 
-    def append(self, item: int) -> Slice:
+    def append(self, item: int) -> GoSlice:
         if self.length < len(self.memory):
             self.memory[self.length] = item
-            return Slice(self.memory, self.length + 1)
+            return GoSlice(self.memory, self.length + 1)
         capacity = max(1, 2 * len(self.memory))
         memory = [*self.read(), item, *[0] * (capacity - self.length - 1)]
-        return Slice(memory, self.length + 1)
+        return GoSlice(memory, self.length + 1)
 
 
-def combinations(items: list[int], size: int) -> Iterator[Slice]:
-    def grow(size: int, start: int, grown: Slice) -> Iterator[Slice]:
+def combinations(items: list[int], size: int) -> Iterator[GoSlice]:
+    def grow(size: int, start: int, grown: GoSlice) -> Iterator[GoSlice]:
         if size == 0:
             yield grown
             return
         for at in range(start, len(items) - size + 1):
             yield from grow(size - 1, at + 1, grown.append(items[at]))
 
-    yield from grow(size, 0, Slice())
+    yield from grow(size, 0, GoSlice())
 
 
 def deviation(numbers: Iterable[int]) -> float:

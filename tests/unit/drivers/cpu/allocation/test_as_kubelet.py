@@ -100,10 +100,10 @@ def test_assigned_cpus_were_available(
     lines = explain(answer)
     assert len(lines) == len(answer.steps)
     assert all(lines)
-    told = CpuSet()
+    logged = CpuSet()
     for step in answer.steps:
-        told |= step.cpus if step.what.value != "counted-anew" else CpuSet()
-    assert told == answer.cpus
+        logged |= step.cpus if step.what.value != "counted-anew" else CpuSet()
+    assert logged == answer.cpus
 
 
 @given(requests())

@@ -264,8 +264,8 @@ def test_nothing_is_charged_without_a_form() -> None:
 def test_overheads_are_for_the_form_that_has_room() -> None:
     overhead = CpuOverhead(Quantity.parse("100m"), Quantity.parse("10m"))
     device = publish(SERVER, Form.V1_37, overhead=overhead)[0]
-    told = {"perPod": "100m", "perContainer": "10m"}
-    assert device["nodeAllocatableResources"]["cpu"]["overhead"] == told
+    warnings_for = {"perPod": "100m", "perContainer": "10m"}
+    assert device["nodeAllocatableResources"]["cpu"]["overhead"] == warnings_for
     assert publish(SERVER, Form.V1_36, overhead=overhead) == publish(SERVER, Form.V1_36)
     settings = CpuSettings(NODE, overhead=overhead)
     assert check_form(settings, Form.V1_37) == ()
@@ -275,19 +275,19 @@ def test_overheads_are_for_the_form_that_has_room() -> None:
 
 
 def test_what_the_server_drops_is_reported() -> None:
-    def told(capabilities: ServerCapabilities, **options: Any) -> list[str]:
+    def warnings_for(capabilities: ServerCapabilities, **options: Any) -> list[str]:
         return [
             finding.what
             for finding in check_form(CpuSettings(NODE, **options), capabilities.form, capabilities)
         ]
 
-    assert told(ServerCapabilities()) == []
-    assert told(ServerCapabilities(lists=False)) == []
-    assert "drops lists" in told(ServerCapabilities(lists=False), pcie_roots=True)[0]
-    assert "drops lists" in told(ServerCapabilities(lists=False), group_by=GroupBy.PCIE)[0]
-    assert "drops amounts" in told(ServerCapabilities(policy=False))[0]
-    assert told(ServerCapabilities(policy=False), mode=DeviceMode.INDIVIDUAL) == []
-    assert "drops the 1.36 form" in told(ServerCapabilities(), mapping=Mapping.V1_36)[0]
+    assert warnings_for(ServerCapabilities()) == []
+    assert warnings_for(ServerCapabilities(lists=False)) == []
+    assert "drops lists" in warnings_for(ServerCapabilities(lists=False), pcie_roots=True)[0]
+    assert "drops lists" in warnings_for(ServerCapabilities(lists=False), group_by=GroupBy.PCIE)[0]
+    assert "drops amounts" in warnings_for(ServerCapabilities(policy=False))[0]
+    assert warnings_for(ServerCapabilities(policy=False), mode=DeviceMode.INDIVIDUAL) == []
+    assert "drops the 1.36 form" in warnings_for(ServerCapabilities(), mapping=Mapping.V1_36)[0]
 
 
 def test_without_lists_a_single_root_is_a_text() -> None:

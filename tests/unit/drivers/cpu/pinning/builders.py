@@ -52,7 +52,7 @@ def view(id: str, *allocations: ClaimAllocation, pod: str = "", **more: Any) -> 
     )
 
 
-class Book:
+class FakeCPUState:
     """What pinning asks of a book; `hold` and `release` change it."""
 
     def __init__(self, topology: Topology, *allocations: ClaimAllocation, reserved: str = "") -> None:
@@ -93,7 +93,7 @@ def machine(count: int = 4) -> Topology:
     return make_machine(cores=count)
 
 
-def snapshot(state: Book, **pin: Any) -> PinSnapshot:
+def snapshot(state: FakeCPUState, **pin: Any) -> PinSnapshot:
     return PinSnapshot(state.allocations, state.shared, state.topology, PinSettings(**pin))
 
 

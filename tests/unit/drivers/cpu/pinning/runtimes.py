@@ -21,7 +21,7 @@ from plimsoll.protocols.messages import nri
 from plimsoll.protocols.mux import PLUGIN_SERVICE, RUNTIME_SERVICE, Mux
 from plimsoll.protocols.nri.events import PLUGIN, RUNTIME
 from plimsoll.protocols.ttrpc import Server, TtrpcClient, TtrpcFault
-from tests.unit.drivers.cpu.pinning.builders import Book, settings, until
+from tests.unit.drivers.cpu.pinning.builders import FakeCPUState, settings, until
 from tests.unit.node.nri.fixtures import POD, SPEC, state
 
 
@@ -138,12 +138,12 @@ class OwnRuntime:
                 await self.server.sandbox_removed(sandbox)
 
 
-Scenario = Callable[[OwnRuntime, NriEnforcer, Book], Coroutine[Any, Any, None]]
+Scenario = Callable[[OwnRuntime, NriEnforcer, FakeCPUState], Coroutine[Any, Any, None]]
 
 
 def with_own(
     scenario: Scenario,
-    state: Book,
+    state: FakeCPUState,
     *,
     pin: dict[str, Any] | None = None,
     runtime: dict[str, Any] | None = None,
@@ -308,12 +308,12 @@ def apply_desired(answer: Any) -> str:
     return cpus
 
 
-ScriptedStory = Callable[[Scripted, NriEnforcer, Book], Coroutine[Any, Any, None]]
+ScriptedStory = Callable[[Scripted, NriEnforcer, FakeCPUState], Coroutine[Any, Any, None]]
 
 
 def with_script(
     scenario: ScriptedStory,
-    state: Book,
+    state: FakeCPUState,
     *,
     pin: dict[str, Any] | None = None,
     runtime: dict[str, str] | None = None,

@@ -11,7 +11,7 @@ from plimsoll.drivers.cpu.pinning.audit import Audit, CpusetObserver, Expected, 
 from plimsoll.drivers.cpu.pinning.counters import Counters
 from plimsoll.drivers.cpu.pinning.nri import NriEnforcer
 from plimsoll.drivers.cpu.pinning.plan import DesiredCpuset, PinFaultReason
-from tests.unit.drivers.cpu.pinning.builders import Book, cpus, env, hold, machine, until, view
+from tests.unit.drivers.cpu.pinning.builders import FakeCPUState, cpus, env, hold, machine, until, view
 from tests.unit.drivers.cpu.pinning.runtimes import (
     OwnRuntime,
     Scripted,
@@ -132,7 +132,7 @@ def test_where_the_runtime_does_not_do_it_the_cgroup_is_written(tmp_path: Path) 
 def test_with_nri_what_others_wrote_is_pushed_again(tmp_path: Path) -> None:
     files = V1(tmp_path, ("cpuset",))
 
-    async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
+    async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         await runtime.add("own", env(A))
         folder = files.add("kubepods/poduid-own/own")
         files.write(folder / CPUS, "0-1")
@@ -147,23 +147,23 @@ def test_with_nri_what_others_wrote_is_pushed_again(tmp_path: Path) -> None:
         await runtime.end("own")
         assert enforcer.faults() == ()
 
-    with_own(scenario, Book(machine(4), A), observer=CpusetObserver(tmp_path, tmp_path, files))
+    with_own(scenario, FakeCPUState(machine(4), A), observer=CpusetObserver(tmp_path, tmp_path, files))
 
 
 def test_with_an_old_runtime_it_is_reported_with_the_next_event(tmp_path: Path) -> None:
     files = V1(tmp_path, ("cpuset",))
     files.add("kubepods/poduid-own/own")
 
-    async def scenario(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
+    async def scenario(script: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         await script.synchronize(container("own", env(A), cpus="0-1"))
         await enforcer.audit.check()
         assert changes(await script.create("s")) == {"own": "0-1"}
 
-    with_script(scenario, Book(machine(4), A), observer=CpusetObserver(tmp_path, tmp_path, files))
+    with_script(scenario, FakeCPUState(machine(4), A), observer=CpusetObserver(tmp_path, tmp_path, files))
 
 
 def test_audits_go_on_by_themselves(tmp_path: Path) -> None:
-    async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
+    async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         await until(lambda: enforcer.counters.audits > 2)
 
-    with_own(scenario, Book(machine(4), A), audit=0.005, observer=CpusetObserver(tmp_path, tmp_path))
+    with_own(scenario, FakeCPUState(machine(4), A), audit=0.005, observer=CpusetObserver(tmp_path, tmp_path))

@@ -18,7 +18,7 @@ from plimsoll.drivers.cpu.pinning.plan import PinFaultReason
 from plimsoll.drivers.cpu.pinning.pods import claim_names, read_pod_containers
 from plimsoll.protocols.dra import ClaimRef
 from tests.unit.drivers.cpu.machines import switch_off
-from tests.unit.drivers.cpu.pinning.builders import Book, cpus, hold, machine, settings, until
+from tests.unit.drivers.cpu.pinning.builders import FakeCPUState, cpus, hold, machine, settings, until
 from tests.unit.drivers.cpu.pinning.stand_in import CPUS, V1, V2
 
 A, B = hold("a", "0-1"), hold("b", "x=2;y=3")
@@ -104,7 +104,7 @@ class Pods:
 def run_enforcer(
     tmp_path: Path,
     scenario: Callable[[CgroupEnforcer, V1, Pods], Coroutine[Any, Any, None]],
-    state: Book,
+    state: FakeCPUState,
     *known: Pod,
     files: Any = None,
     interval: float = 60.0,
@@ -152,7 +152,7 @@ def now(files: V1 | V2, folder: Path) -> str:
 
 
 def test_claims_of_containers_by_their_names() -> None:
-    state = Book(machine(4), A, B)
+    state = FakeCPUState(machine(4), A, B)
     one = pod(
         "p",
         {"app": ["mine"], "side": ["two/y"], "plain": []},
@@ -242,11 +242,11 @@ def test_containers_are_pinned(tmp_path: Path, files: V1 | V2) -> None:
         assert enforcer.shared_in_use
 
     known = (pod("p", {"app": ["c"]}, claims={"c": "name-a"}), pod("q", {"app": []}))
-    run_enforcer(tmp_path, scenario, Book(machine(4), A), *known, files=files)
+    run_enforcer(tmp_path, scenario, FakeCPUState(machine(4), A), *known, files=files)
 
 
 def test_the_pool_shrinks_and_grows(tmp_path: Path, files: V1 | V2) -> None:
-    state = Book(machine(4))
+    state = FakeCPUState(machine(4))
 
     async def scenario(enforcer: CgroupEnforcer, _: Any, pods: Pods) -> None:
         shared = place(files, "q", "app")
@@ -263,7 +263,7 @@ def test_the_pool_shrinks_and_grows(tmp_path: Path, files: V1 | V2) -> None:
 
 
 def test_shared_containers_leave_before_others_come(tmp_path: Path) -> None:
-    state = Book(machine(4))
+    state = FakeCPUState(machine(4))
 
     async def scenario(enforcer: CgroupEnforcer, files: V1, pods: Pods) -> None:
         place(files, "z", "app")
@@ -290,7 +290,7 @@ def test_nothing_is_written_where_nothing_is_to_be_changed(tmp_path: Path) -> No
         await enforcer.apply()
         assert files.writes == []
 
-    run_enforcer(tmp_path, scenario, Book(machine(4), A), pod("p", {"app": []}))
+    run_enforcer(tmp_path, scenario, FakeCPUState(machine(4), A), pod("p", {"app": []}))
 
 
 def test_what_others_write_is_reported_and_set_right(tmp_path: Path, files: V1 | V2) -> None:
@@ -308,11 +308,11 @@ def test_what_others_write_is_reported_and_set_right(tmp_path: Path, files: V1 |
         assert await enforcer.apply() == ()
         assert changed
 
-    run_enforcer(tmp_path, scenario, Book(machine(4), A), pod("q", {"app": []}), files=files)
+    run_enforcer(tmp_path, scenario, FakeCPUState(machine(4), A), pod("q", {"app": []}), files=files)
 
 
 def test_an_empty_pool_leaves_containers_as_they_are(tmp_path: Path) -> None:
-    state = Book(machine(4))
+    state = FakeCPUState(machine(4))
 
     async def scenario(enforcer: CgroupEnforcer, files: V1, pods: Pods) -> None:
         shared = place(files, "q", "app")
@@ -337,7 +337,7 @@ def test_what_cannot_be_written_is_a_fault_and_tried_again(tmp_path: Path) -> No
         assert await enforcer.apply() == ()
         assert (shared / CPUS).read_text() == "2-3"
 
-    run_enforcer(tmp_path, scenario, Book(machine(4), A), pod("q", {"app": []}))
+    run_enforcer(tmp_path, scenario, FakeCPUState(machine(4), A), pod("q", {"app": []}))
 
 
 def test_a_container_that_ends_meanwhile_is_no_fault(tmp_path: Path) -> None:
@@ -347,7 +347,7 @@ def test_a_container_that_ends_meanwhile_is_no_fault(tmp_path: Path) -> None:
         (shared / CPUS).unlink()
         assert await enforcer.apply() == ()
 
-    run_enforcer(tmp_path, scenario, Book(machine(4), A), pod("q", {"app": []}))
+    run_enforcer(tmp_path, scenario, FakeCPUState(machine(4), A), pod("q", {"app": []}))
 
 
 def test_pods_that_have_ended_are_left_alone(tmp_path: Path) -> None:
@@ -357,7 +357,7 @@ def test_pods_that_have_ended_are_left_alone(tmp_path: Path) -> None:
         assert (folder / CPUS).read_text() == "0-3"
         assert enforcer.containers() == ()
 
-    run_enforcer(tmp_path, scenario, Book(machine(4), A), pod("q", {"app": []}, phase="Succeeded"))
+    run_enforcer(tmp_path, scenario, FakeCPUState(machine(4), A), pod("q", {"app": []}, phase="Succeeded"))
 
 
 def test_quotas_are_lifted_of_containers_and_of_pods_that_have_no_others(
@@ -386,7 +386,7 @@ def test_quotas_are_lifted_of_containers_and_of_pods_that_have_no_others(
         pod("q", {"app": ["c"], "side": []}, claims={"c": "name-b"}),
     )
     run_enforcer(
-        tmp_path, scenario, Book(machine(4), A, hold("b", "2")), *known, files=files, lift_quota=True
+        tmp_path, scenario, FakeCPUState(machine(4), A, hold("b", "2")), *known, files=files, lift_quota=True
     )
 
 
@@ -398,7 +398,11 @@ def test_memory_nodes_are_written(tmp_path: Path) -> None:
         assert (own / "cpuset.mems").read_text() == "0"
 
     run_enforcer(
-        tmp_path, scenario, Book(machine(4), A), pod("p", {"app": ["c"]}, claims={"c": "name-a"}), mems=True
+        tmp_path,
+        scenario,
+        FakeCPUState(machine(4), A),
+        pod("p", {"app": ["c"]}, claims={"c": "name-a"}),
+        mems=True,
     )
 
 
@@ -408,7 +412,7 @@ def test_offline_cpus_are_not_written(tmp_path: Path) -> None:
         await enforcer.apply()
         assert (own / CPUS).read_text() == "0"
 
-    state = Book(switch_off(machine(4), CpuSet([1])), A)
+    state = FakeCPUState(switch_off(machine(4), CpuSet([1])), A)
     run_enforcer(tmp_path, scenario, state, pod("p", {"app": ["c"]}, claims={"c": "name-a"}))
 
 
@@ -425,7 +429,7 @@ def test_why_it_cannot_work_is_reported(tmp_path: Path) -> None:
         await enforcer.apply()
         assert enforcer.linked
 
-    run_enforcer(tmp_path, scenario, Book(machine(4)))
+    run_enforcer(tmp_path, scenario, FakeCPUState(machine(4)))
 
 
 def test_claims_that_are_known_by_their_uid_alone_are_read_from_processes(tmp_path: Path) -> None:
@@ -445,11 +449,13 @@ def test_claims_that_are_known_by_their_uid_alone_are_read_from_processes(tmp_pa
         assert {(folder / CPUS).read_text() for folder in others} == {"2-3"}
 
     names: dict[str, Any] = {"app": ["c"], "bad": [], "other": [], "gone": [], "idle": []}
-    run_enforcer(tmp_path, scenario, Book(machine(4), unnamed), pod("p", names, claims={"c": "name-a"}))
+    run_enforcer(
+        tmp_path, scenario, FakeCPUState(machine(4), unnamed), pod("p", names, claims={"c": "name-a"})
+    )
 
 
 def test_it_follows_by_itself(tmp_path: Path) -> None:
-    state = Book(machine(4), A)
+    state = FakeCPUState(machine(4), A)
 
     async def scenario(enforcer: CgroupEnforcer, files: V1, pods: Pods) -> None:
         await enforcer.start()

@@ -35,7 +35,7 @@ from plimsoll.drivers.cpu.pinning.plan import (
 )
 from plimsoll.drivers.cpu.settings import PinSettings
 from tests.unit.drivers.cpu.machines import switch_off
-from tests.unit.drivers.cpu.pinning.builders import Book, cpus, hold, machine, snapshot, view
+from tests.unit.drivers.cpu.pinning.builders import FakeCPUState, cpus, hold, machine, snapshot, view
 
 A = hold("a", "0-1")
 
@@ -57,7 +57,7 @@ def test_what_a_container_has_is_compared_as_sets() -> None:
 
 def test_an_exclusive_container_waits_for_those_that_cannot_leave() -> None:
     """The pool is empty, and a shared container runs."""
-    state = Book(machine(2))
+    state = FakeCPUState(machine(2))
     table = ContainerTable()
     table.reset({}, [view("s", cpus="0-1")])
     state.hold(hold("a", "0-1"))
@@ -69,7 +69,7 @@ def test_an_exclusive_container_waits_for_those_that_cannot_leave() -> None:
 def test_a_container_of_unknown_cpus_counts_as_being_everywhere() -> None:
     table = ContainerTable()
     table.reset({}, [view("s")])
-    state = Book(machine(4), A)
+    state = FakeCPUState(machine(4), A)
     found = table.admit(view("own", A), snapshot(state), can_defer=False)
     assert isinstance(found, ContainerAdmission)
     assert [change.view.id for change in found.changes] == ["s"]
@@ -79,19 +79,19 @@ def test_a_container_of_unknown_cpus_counts_as_being_everywhere() -> None:
 
 
 def test_an_owner_is_forgotten_with_its_claim() -> None:
-    table, state = ContainerTable(), Book(machine(4), A)
+    table, state = ContainerTable(), FakeCPUState(machine(4), A)
     assert isinstance(
         table.admit(view("one", A, pod="p"), snapshot(state), can_defer=True), ContainerAdmission
     )
     assert table.owners == {"a": "uid-p"}
     state.release("a")
     state.hold(hold("a", "2"))
-    table.prune(snapshot(Book(machine(4))))
+    table.prune(snapshot(FakeCPUState(machine(4))))
     assert table.owners == {}
 
 
 def test_an_owner_outlives_its_containers_but_not_its_sandboxes() -> None:
-    table, state = ContainerTable(), Book(machine(4), A)
+    table, state = ContainerTable(), FakeCPUState(machine(4), A)
     table.add_sandbox("sb1", "uid-p")
     table.add_sandbox("sb2", "uid-p")
     table.admit(view("one", A, pod="p"), snapshot(state), can_defer=True)
@@ -104,7 +104,7 @@ def test_an_owner_outlives_its_containers_but_not_its_sandboxes() -> None:
 
 
 def test_answers_of_another_time_change_nothing() -> None:
-    table, state = ContainerTable(), Book(machine(4), A)
+    table, state = ContainerTable(), FakeCPUState(machine(4), A)
     table.reset({}, [view("s", cpus="0-3")])
     (old,) = table.list_changes(snapshot(state))
     table.reset({}, [view("s", cpus="0-3")])
@@ -139,7 +139,7 @@ class Runtime(RuleBasedStateMachine):
     @initialize(count_=st.integers(3, 8), can_defer=st.booleans(), include_shared=st.booleans())
     def begin(self, count_: int, can_defer: bool, include_shared: bool) -> None:
         self.whole = machine(count_)
-        self.state = Book(self.whole)
+        self.state = FakeCPUState(self.whole)
         self.table = ContainerTable()
         self.can_defer = can_defer
         self.pin = PinSettings(include_shared=include_shared)
@@ -253,7 +253,7 @@ class Runtime(RuleBasedStateMachine):
         self.state.change(switch_off(self.whole, CpuSet(off)))
 
     @invariant()
-    def nobody_is_left_without_cpus(self) -> None:
+    def every_container_has_cpus(self) -> None:
         for change in self.table.list_changes(self.snapshot(), include_unconfirmed=True):
             assert change.desired.cpus
             assert change.desired.cpus <= self.state.topology.all

@@ -14,7 +14,7 @@ from plimsoll.protocols.messages import nri
 from plimsoll.protocols.nri import NriEvent
 from plimsoll.protocols.ttrpc import UNIMPLEMENTED, UNKNOWN, TtrpcFault
 from tests.unit.drivers.cpu.machines import switch_off
-from tests.unit.drivers.cpu.pinning.builders import Book, env, hold, machine, settings, until
+from tests.unit.drivers.cpu.pinning.builders import FakeCPUState, env, hold, machine, settings, until
 from tests.unit.drivers.cpu.pinning.runtimes import (
     STOPPED,
     OwnRuntime,
@@ -37,7 +37,7 @@ NEW = {"name": "containerd", "release": "v2.4.0", "version": "v0.12.1"}
 
 
 def test_containers_get_their_cpus_when_they_are_made() -> None:
-    async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
+    async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         assert await runtime.add("shared") == ""
         assert runtime.cpus("shared") == "2-3"
         assert await runtime.add("own", env(A)) == ""
@@ -47,11 +47,11 @@ def test_containers_get_their_cpus_when_they_are_made() -> None:
         assert enforcer.runtime == "plimsoll 1.0, NRI 0.12.2"
         assert enforcer.counters.created == 2
 
-    with_own(scenario, Book(machine(4), A))
+    with_own(scenario, FakeCPUState(machine(4), A))
 
 
 def test_the_pool_shrinks_when_cpus_are_claimed_and_grows_when_they_come_back() -> None:
-    async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
+    async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         await runtime.add("shared")
         assert runtime.cpus("shared") == "0-3"
         state.hold(A)
@@ -64,57 +64,57 @@ def test_the_pool_shrinks_when_cpus_are_claimed_and_grows_when_they_come_back() 
         await enforcer.apply()
         assert runtime.cpus("shared") == "0-3"
 
-    with_own(scenario, Book(machine(4)))
+    with_own(scenario, FakeCPUState(machine(4)))
 
 
 def test_a_unprepared_claim_is_refused_with_the_text() -> None:
-    async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
+    async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         assert await runtime.add("own", env(A)) == 'claim "a" is not prepared by this driver'
         assert enforcer.containers() == ()
         assert enforcer.counters.refused == 1
 
-    with_own(scenario, Book(machine(4)))
+    with_own(scenario, FakeCPUState(machine(4)))
 
 
 def test_a_malformed_environment_fails_the_container() -> None:
-    async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
+    async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         text = await runtime.add("bad", ["DRA_CPUSET_a=zero"])
         assert text.startswith('failed to parse cpuset value "zero" from env "DRA_CPUSET_a=zero": ')
 
-    with_own(scenario, Book(machine(4), A))
+    with_own(scenario, FakeCPUState(machine(4), A))
 
 
 def test_a_restarted_container_has_the_same_cpus_again() -> None:
-    async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
+    async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         await runtime.add("one", env(A), pod="p")
         await runtime.end("one", remove=False)
         assert await runtime.add("two", env(A), pod="p") == ""
         assert runtime.cpus("two") == "0-1"
 
-    with_own(scenario, Book(machine(4), A))
+    with_own(scenario, FakeCPUState(machine(4), A))
 
 
 def test_a_second_pod_is_refused_until_the_first_is_gone() -> None:
-    async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
+    async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         await runtime.add("one", env(A), pod="p")
         assert await runtime.add("two", env(A), pod="q") == 'claimUID "a" already bound to pod "uid-p"'
         await runtime.end("one")
         assert await runtime.add("two", env(A), pod="q") == ""
 
-    with_own(scenario, Book(machine(4), A))
+    with_own(scenario, FakeCPUState(machine(4), A))
 
 
 def test_pods_may_share_a_claim_if_that_is_wanted() -> None:
-    async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
+    async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         await runtime.add("one", env(A), pod="p")
         assert await runtime.add("two", env(A), pod="q") == ""
         assert runtime.cpus("one") == runtime.cpus("two") == "0-1"
 
-    with_own(scenario, Book(machine(4), A), pin={"across_pods": True})
+    with_own(scenario, FakeCPUState(machine(4), A), pin={"across_pods": True})
 
 
 def test_a_runtime_that_comes_back_is_looked_at_again() -> None:
-    async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
+    async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         seen: list[bool] = []
         enforcer.on_change = lambda: seen.append(enforcer.linked)
         await runtime.add("shared")
@@ -136,25 +136,25 @@ def test_a_runtime_that_comes_back_is_looked_at_again() -> None:
         assert len(state.witnessed) == 2
         assert True in seen
 
-    with_own(scenario, Book(machine(4), A))
+    with_own(scenario, FakeCPUState(machine(4), A))
 
 
 def test_the_state_is_asked_about_all_containers() -> None:
-    async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
+    async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         assert state.witnessed == [()]
         assert enforcer.findings == (NodeFinding(FindingSeverity.WARNING, "strange"),)
 
-    state = Book(machine(4), A)
+    state = FakeCPUState(machine(4), A)
     state.answers = (NodeFinding(FindingSeverity.WARNING, "strange"),)
     with_own(scenario, state)
 
 
 def test_a_state_that_fails_is_reported_and_pinning_continues() -> None:
-    class Broken(Book):
+    class Broken(FakeCPUState):
         def check_containers(self, containers: Any) -> Any:
             raise StoreError("disk full")
 
-    async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
+    async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         assert "disk full" in enforcer.findings[0].what
         assert await runtime.add("own", env(A)) == ""
 
@@ -162,7 +162,7 @@ def test_a_state_that_fails_is_reported_and_pinning_continues() -> None:
 
 
 def test_an_update_that_fails_is_tried_again_and_crowds_out() -> None:
-    async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
+    async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         await runtime.add("stubborn")
         runtime.broken.add("stubborn")
         state.hold(A)
@@ -175,11 +175,11 @@ def test_an_update_that_fails_is_tried_again_and_crowds_out() -> None:
         assert await runtime.add("own", env(A)) == ""
         assert not overlap(runtime, "own", "stubborn")
 
-    with_own(scenario, Book(machine(4)))
+    with_own(scenario, FakeCPUState(machine(4)))
 
 
 def test_a_container_that_is_being_made_is_changed_as_soon_as_it_is() -> None:
-    async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
+    async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         assert await runtime.begin("shared") == ""
         making = runtime._making
         state.hold(A)
@@ -190,11 +190,11 @@ def test_a_container_that_is_being_made_is_changed_as_soon_as_it_is() -> None:
         await runtime.finish("shared")
         await until(lambda: runtime.cpus("shared") == "2-3")
 
-    with_own(scenario, Book(machine(4)))
+    with_own(scenario, FakeCPUState(machine(4)))
 
 
 def test_offline_cpus_leave_containers() -> None:
-    async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
+    async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         await runtime.add("shared")
         await runtime.add("own", env(A))
         state.change(switch_off(state.topology, CpuSet([1, 3])))
@@ -205,11 +205,11 @@ def test_offline_cpus_leave_containers() -> None:
         assert [fault.reason for fault in faults] == [PinFaultReason.OFFLINE]
         assert runtime.cpus("own") == "0"
 
-    with_own(scenario, Book(machine(4), A))
+    with_own(scenario, FakeCPUState(machine(4), A))
 
 
 def test_memory_nodes_and_quota_go_along() -> None:
-    async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
+    async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         await runtime.add("own", env(A), cpu_quota=150_000, cpu_period=100_000)
         await runtime.add("shared", cpu_quota=50_000, cpu_period=100_000)
         held = runtime.held["own"].resources
@@ -217,11 +217,11 @@ def test_memory_nodes_and_quota_go_along() -> None:
         assert runtime.held["shared"].resources.mems == ""
         assert runtime.quota("shared") == 50_000
 
-    with_own(scenario, Book(machine(4), A), pin={"mems": True, "lift_quota": True})
+    with_own(scenario, FakeCPUState(machine(4), A), pin={"mems": True, "lift_quota": True})
 
 
 def test_quota_and_memory_nodes_are_repaired_when_the_runtime_reports_of_them() -> None:
-    async def scenario(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
+    async def scenario(script: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         limited = container("own", env(A), cpus="0-1")
         limited.linux.resources.cpu.quota.value = 150_000
         answer = await script.call(
@@ -230,11 +230,11 @@ def test_quota_and_memory_nodes_are_repaired_when_the_runtime_reports_of_them() 
         cpu = answer.update[0].linux.resources.cpu
         assert (cpu.cpus, cpu.mems, cpu.quota.value) == ("0-1", "0", -1)
 
-    with_script(scenario, Book(machine(4), A), pin={"mems": True, "lift_quota": True})
+    with_script(scenario, FakeCPUState(machine(4), A), pin={"mems": True, "lift_quota": True})
 
 
 def test_a_plugin_that_changes_the_cpus_too_fails_the_container() -> None:
-    async def scenario(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
+    async def scenario(script: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         await script.synchronize()
         assert script.mask & NriEvent.VALIDATE_CONTAINER_ADJUSTMENT.bit
         mine = await script.create("own", env(A))
@@ -254,11 +254,11 @@ def test_a_plugin_that_changes_the_cpus_too_fails_the_container() -> None:
         assert other.reject
         assert other.reason == "another plugin has set CPUs '3' instead of '0-1'"
 
-    with_script(scenario, Book(machine(4), A), runtime=NEW)
+    with_script(scenario, FakeCPUState(machine(4), A), runtime=NEW)
 
 
 def test_a_plugin_that_dies_while_a_container_is_made_fails_it() -> None:
-    async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: Book) -> None:
+    async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         assert runtime.server.plugins()[0].validator
 
         def dying() -> Any:
@@ -270,7 +270,7 @@ def test_a_plugin_that_dies_while_a_container_is_made_fails_it() -> None:
         enforcer._topology = book_topology
         assert text
 
-    with_own(scenario, Book(machine(4), A), runtime={"request_timeout": 0.1})
+    with_own(scenario, FakeCPUState(machine(4), A), runtime={"request_timeout": 0.1})
 
 
 def test_only_runtimes_that_know_validation_are_asked_for_it() -> None:
@@ -282,25 +282,25 @@ def test_only_runtimes_that_know_validation_are_asked_for_it() -> None:
     ):
 
         async def scenario(
-            script: Scripted, enforcer: NriEnforcer, state: Book, expected: bool = expected
+            script: Scripted, enforcer: NriEnforcer, state: FakeCPUState, expected: bool = expected
         ) -> None:
             assert bool(script.mask & NriEvent.VALIDATE_CONTAINER_ADJUSTMENT.bit) is expected
 
-        with_script(scenario, Book(machine(4)), runtime=env_claims)
+        with_script(scenario, FakeCPUState(machine(4)), runtime=env_claims)
 
 
 def test_validation_can_be_left_out() -> None:
-    async def scenario(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
+    async def scenario(script: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         assert not script.mask & NriEvent.VALIDATE_CONTAINER_ADJUSTMENT.bit
 
-    with_script(scenario, Book(machine(4)), runtime=NEW, pin={"fail_closed": False})
+    with_script(scenario, FakeCPUState(machine(4)), runtime=NEW, pin={"fail_closed": False})
 
 
 # -- with a script: what is told at the start
 
 
 def test_synchronize_changes_what_is_not_as_it_should_be() -> None:
-    async def scenario(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
+    async def scenario(script: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         assert script.registered[0].plugin_name == "dra.cpu"
         assert script.registered[0].plugin_idx == "00"
         answer = await script.synchronize(
@@ -327,21 +327,21 @@ def test_synchronize_changes_what_is_not_as_it_should_be() -> None:
         }
         assert [view.id for view in state.witnessed[0]][:2] == ["right", "wrong"]
 
-    with_script(scenario, Book(machine(4), A))
+    with_script(scenario, FakeCPUState(machine(4), A))
 
 
 def test_containers_that_have_ended_are_none() -> None:
-    async def scenario(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
+    async def scenario(script: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         ended = container("ended", cpus="0-3")
         ended.state = STOPPED
         assert await script.synchronize(ended) == {}
         assert enforcer.containers() == ()
 
-    with_script(scenario, Book(machine(4), A))
+    with_script(scenario, FakeCPUState(machine(4), A))
 
 
 def test_synchronize_in_parts() -> None:
-    async def scenario(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
+    async def scenario(script: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         first = nri.SynchronizeRequest(pods=[sandbox("p")], containers=[container("a", pod="p")], more=True)
         answer = await script.call("Synchronize", first)
         assert (answer.more, list(answer.update)) == (True, [])
@@ -349,11 +349,11 @@ def test_synchronize_in_parts() -> None:
         assert await script.synchronize(container("b", pod="p"), pods=()) == {"a": "2-3", "b": "2-3"}
         assert enforcer.linked
 
-    with_script(scenario, Book(machine(4), A))
+    with_script(scenario, FakeCPUState(machine(4), A))
 
 
 def test_labels_report_whose_a_container_is_where_the_pod_is_not_known() -> None:
-    async def scenario(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
+    async def scenario(script: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         stray = container("x", env(A), cpus="0-1")
         for name, value in (("uid", "uid-x"), ("namespace", "default"), ("name", "x")):
             stray.labels[f"io.kubernetes.pod.{name}"] = value
@@ -361,14 +361,14 @@ def test_labels_report_whose_a_container_is_where_the_pod_is_not_known() -> None
         assert enforcer.containers()[0].where == "default/x/x"
         assert enforcer.faults() == ()
 
-    with_script(scenario, Book(machine(4), A))
+    with_script(scenario, FakeCPUState(machine(4), A))
 
 
 # -- old runtimes: no updates at any time
 
 
 def test_old_runtimes_are_reported_with_the_next_event() -> None:
-    async def scenario(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
+    async def scenario(script: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         await script.synchronize(container("s", cpus="0-3"))
         assert not enforcer.pushes
         state.hold(A)
@@ -391,11 +391,11 @@ def test_old_runtimes_are_reported_with_the_next_event() -> None:
         assert changes(await script.call("UpdateContainer", resize)) == {"s": "0-3"}
         assert script.updates == []
 
-    with_script(scenario, Book(machine(4)))
+    with_script(scenario, FakeCPUState(machine(4)))
 
 
 def test_old_runtimes_report_by_state_changes() -> None:
-    async def scenario(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
+    async def scenario(script: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         await script.synchronize()
         await script.created("own", env(A), pod="p")
         await script.news(11, "own", pod="p")
@@ -406,11 +406,11 @@ def test_old_runtimes_report_by_state_changes() -> None:
         await script.call("StateChange", gone)
         assert apply_desired(await script.create("q", env(A))) == "0-1"
 
-    with_script(scenario, Book(machine(4), A))
+    with_script(scenario, FakeCPUState(machine(4), A))
 
 
 def test_on_old_runtimes_nothing_is_made_next_to_a_container_that_is_just_being_made() -> None:
-    async def scenario(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
+    async def scenario(script: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         await script.synchronize()
         assert apply_desired(await script.create("s")) == "0-3"
         state.hold(A)
@@ -422,11 +422,11 @@ def test_on_old_runtimes_nothing_is_made_next_to_a_container_that_is_just_being_
         assert apply_desired(answer) == "0-1"
         assert changes(answer) == {"s": "2-3"}
 
-    with_script(scenario, Book(machine(4)))
+    with_script(scenario, FakeCPUState(machine(4)))
 
 
 def test_a_claim_waits_for_containers_that_are_just_being_made() -> None:
-    async def scenario(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
+    async def scenario(script: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         await script.synchronize()
         assert apply_desired(await script.create("s")) == "0-3"
         state.hold(A)
@@ -439,7 +439,7 @@ def test_a_claim_waits_for_containers_that_are_just_being_made() -> None:
             assert await applying == ()
         assert changes(script.updates[-1]) == {"s": "2-3"}
 
-    async def gone(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
+    async def gone(script: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         await script.synchronize()
         await script.create("s")
         state.hold(A)
@@ -452,32 +452,32 @@ def test_a_claim_waits_for_containers_that_are_just_being_made() -> None:
         async with asyncio.timeout(5):
             assert await applying == ()
 
-    with_script(scenario, Book(machine(4)), runtime=NEW, apply_timeout=60)
-    with_script(gone, Book(machine(4)), runtime=NEW, apply_timeout=60)
+    with_script(scenario, FakeCPUState(machine(4)), runtime=NEW, apply_timeout=60)
+    with_script(gone, FakeCPUState(machine(4)), runtime=NEW, apply_timeout=60)
 
 
 def test_updates_can_be_forced_and_forbidden() -> None:
-    async def forced(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
+    async def forced(script: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         await script.synchronize(container("s", cpus="0-3"))
         state.hold(A)
         await enforcer.apply()
         assert [changes(request) for request in script.updates] == [{"s": "2-3"}]
 
-    async def forbidden(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
+    async def forbidden(script: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         await script.synchronize(container("s", cpus="0-3"))
         state.hold(A)
         await enforcer.apply()
         assert script.updates == []
 
-    with_script(forced, Book(machine(4)), pin={"push": True})
-    with_script(forbidden, Book(machine(4)), runtime=NEW, pin={"push": False})
+    with_script(forced, FakeCPUState(machine(4)), pin={"push": True})
+    with_script(forbidden, FakeCPUState(machine(4)), runtime=NEW, pin={"push": False})
 
 
 # -- new runtimes that misbehave
 
 
 def test_shrinking_comes_before_growing() -> None:
-    async def scenario(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
+    async def scenario(script: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         assert await script.synchronize(container("own", env(A), cpus="0"), container("s", cpus="2-3")) == {}
         # A CPU comes back to one container while another loses one.
         state.change(machine(4))
@@ -485,11 +485,11 @@ def test_shrinking_comes_before_growing() -> None:
         await enforcer.apply()
         assert [changes(request) for request in script.updates] == [{"s": "3"}, {"own": "0-1"}]
 
-    with_script(scenario, Book(switch_off(machine(4), CpuSet([1])), A), runtime=NEW)
+    with_script(scenario, FakeCPUState(switch_off(machine(4), CpuSet([1])), A), runtime=NEW)
 
 
 def test_what_fails_is_reported_again_until_it_is_done() -> None:
-    async def scenario(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
+    async def scenario(script: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         await script.synchronize(container("s", cpus="0-3"), container("t", cpus="0-3"))
         script.failing.add("s")
         state.hold(A)
@@ -499,11 +499,11 @@ def test_what_fails_is_reported_again_until_it_is_done() -> None:
         assert changes(script.updates[-1]) == {"s": "2-3"}
         assert enforcer.counters.failed >= 1
 
-    with_script(scenario, Book(machine(4)), runtime=NEW)
+    with_script(scenario, FakeCPUState(machine(4)), runtime=NEW)
 
 
 def test_a_runtime_that_never_answers_does_not_block_for_long() -> None:
-    async def scenario(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
+    async def scenario(script: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         await script.synchronize(container("s", cpus="0-3"))
         script.stuck = asyncio.Event()
         state.hold(A)
@@ -516,11 +516,11 @@ def test_a_runtime_that_never_answers_does_not_block_for_long() -> None:
         script.stuck = None
         await until(lambda: enforcer.faults() == ())
 
-    with_script(scenario, Book(machine(4)), runtime=NEW, apply_timeout=0.02, call_timeout=0.05)
+    with_script(scenario, FakeCPUState(machine(4)), runtime=NEW, apply_timeout=0.02, call_timeout=0.05)
 
 
 def test_a_runtime_without_the_call_is_reported_with_events() -> None:
-    async def scenario(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
+    async def scenario(script: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         await script.synchronize(container("s", cpus="0-3"))
         script.refusing = TtrpcFault(UNIMPLEMENTED, "no such method")
         state.hold(A)
@@ -528,11 +528,11 @@ def test_a_runtime_without_the_call_is_reported_with_events() -> None:
         assert not enforcer.pushes
         assert changes(await script.create("t")) == {"s": "2-3"}
 
-    with_script(scenario, Book(machine(4)), runtime=NEW)
+    with_script(scenario, FakeCPUState(machine(4)), runtime=NEW)
 
 
 def test_a_runtime_that_refuses_is_asked_again() -> None:
-    async def scenario(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
+    async def scenario(script: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         await script.synchronize(container("s", cpus="0-3"))
         script.refusing = TtrpcFault(UNKNOWN, "busy")
         state.hold(A)
@@ -540,11 +540,11 @@ def test_a_runtime_that_refuses_is_asked_again() -> None:
         script.refusing = None
         await until(lambda: enforcer.faults() == ())
 
-    with_script(scenario, Book(machine(4)), runtime=NEW)
+    with_script(scenario, FakeCPUState(machine(4)), runtime=NEW)
 
 
 def test_changes_that_meet_are_settled_by_asking_again() -> None:
-    async def scenario(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
+    async def scenario(script: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         await script.synchronize(container("s", cpus="0-3"))
         script.stuck = asyncio.Event()
         state.hold(A)
@@ -559,21 +559,21 @@ def test_changes_that_meet_are_settled_by_asking_again() -> None:
         await until(lambda: changes(script.updates[-1]).get("s") == "3")
         await until(lambda: enforcer.containers()[0].cpus == "3")
 
-    with_script(scenario, Book(machine(4)), runtime=NEW)
+    with_script(scenario, FakeCPUState(machine(4)), runtime=NEW)
 
 
 def test_what_was_reported_with_an_event_is_confirmed() -> None:
-    async def scenario(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
+    async def scenario(script: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         assert await script.synchronize(container("s", cpus="0-3")) == {"s": "2-3"}
         await until(lambda: [changes(request) for request in script.updates] == [{"s": "2-3"}])
         await enforcer.apply()
         assert len(script.updates) == 1  # and then left alone
 
-    with_script(scenario, Book(machine(4), A), runtime=NEW)
+    with_script(scenario, FakeCPUState(machine(4), A), runtime=NEW)
 
 
 def test_many_changes_at_once_are_few_calls() -> None:
-    async def scenario(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
+    async def scenario(script: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         await script.synchronize(*(container(f"c{n}", cpus="0-3") for n in range(50)))
         script.updates.clear()
         state.hold(A)
@@ -581,11 +581,11 @@ def test_many_changes_at_once_are_few_calls() -> None:
         assert len(script.updates) <= 2
         assert len(script.updates[0].update) == 50
 
-    with_script(scenario, Book(machine(4)), runtime=NEW)
+    with_script(scenario, FakeCPUState(machine(4)), runtime=NEW)
 
 
 def test_events_of_unknown_containers_do_no_harm() -> None:
-    async def scenario(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
+    async def scenario(script: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         await script.synchronize()
         empty = nri.StopContainerRequest()
         assert changes(await script.call("StopContainer", empty)) == {}
@@ -594,11 +594,11 @@ def test_events_of_unknown_containers_do_no_harm() -> None:
         answer = await script.call("UpdateContainer", nri.UpdateContainerRequest(container=container("new")))
         assert changes(answer) == {"new": "0-3"}
 
-    with_script(scenario, Book(machine(4)))
+    with_script(scenario, FakeCPUState(machine(4)))
 
 
 def test_a_lost_runtime_ends_the_waiting() -> None:
-    async def scenario(script: Scripted, enforcer: NriEnforcer, state: Book) -> None:
+    async def scenario(script: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         await script.synchronize(container("s", cpus="0-3"))
         script.stuck = asyncio.Event()
         state.hold(A)
@@ -609,13 +609,13 @@ def test_a_lost_runtime_ends_the_waiting() -> None:
         await until(lambda: not enforcer.linked)
         script.stuck.set()
 
-    with_script(scenario, Book(machine(4)), runtime=NEW, apply_timeout=10.0)
+    with_script(scenario, FakeCPUState(machine(4)), runtime=NEW, apply_timeout=10.0)
 
 
 def test_without_a_runtime_there_is_a_reason_and_nothing_fails() -> None:
     async def whole() -> None:
         async with folder() as path:
-            state = Book(machine(4))
+            state = FakeCPUState(machine(4))
             enforcer = NriEnforcer(
                 state, lambda: state.topology, settings(path), shortest=0.001, longest=0.01
             )

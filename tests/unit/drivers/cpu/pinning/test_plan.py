@@ -24,14 +24,14 @@ from plimsoll.drivers.cpu.settings import PinSettings
 from plimsoll.drivers.cpu.state.claim_allocation import ClaimAllocation, union
 from plimsoll.drivers.cpu.topology.topology import Topology
 from tests.unit.drivers.cpu.machines import make_machine, switch_off
-from tests.unit.drivers.cpu.pinning.builders import Book, cpus, env, hold, machine, snapshot, view
+from tests.unit.drivers.cpu.pinning.builders import FakeCPUState, cpus, env, hold, machine, snapshot, view
 
 A = hold("a", "0-1")
 B = hold("b", "x=2;y=3")
 
 
 def want(
-    container: ContainerView, state: Book, owners: dict[str, str] | None = None, **pin: object
+    container: ContainerView, state: FakeCPUState, owners: dict[str, str] | None = None, **pin: object
 ) -> DesiredCpuset:
     found = ask(container, state, owners, **pin)
     assert isinstance(found, DesiredCpuset), found
@@ -39,14 +39,14 @@ def want(
 
 
 def ask(
-    container: ContainerView, state: Book, owners: dict[str, str] | None = None, **pin: object
+    container: ContainerView, state: FakeCPUState, owners: dict[str, str] | None = None, **pin: object
 ) -> DesiredCpuset | PinFault:
     at = snapshot(state, **pin)
     return compute_desired(container, at.allocations, at.shared, at.topology, at.pin, owners=owners)
 
 
 def refused(
-    container: ContainerView, state: Book, owners: dict[str, str] | None = None, **pin: object
+    container: ContainerView, state: FakeCPUState, owners: dict[str, str] | None = None, **pin: object
 ) -> PinFault:
     found = ask(container, state, owners, **pin)
     assert isinstance(found, PinFault), found
@@ -119,11 +119,11 @@ def test_whatever_an_environment_reports_nothing_raises(entries: list[str]) -> N
 
 
 def test_without_claims_the_shared_pool() -> None:
-    assert want(view("c"), Book(machine(6), A, reserved="5")) == DesiredCpuset(cpus("2-4"))
+    assert want(view("c"), FakeCPUState(machine(6), A, reserved="5")) == DesiredCpuset(cpus("2-4"))
 
 
 def test_with_a_claim_its_cpus_and_no_others() -> None:
-    found = want(view("c", A), Book(machine(6), A))
+    found = want(view("c", A), FakeCPUState(machine(6), A))
     assert (found.cpus, found.exclusive, found.mems, found.lift_quota) == (
         cpus("0-1"),
         cpus("0-1"),
@@ -133,18 +133,18 @@ def test_with_a_claim_its_cpus_and_no_others() -> None:
 
 
 def test_several_claims_are_joined() -> None:
-    assert want(view("c", A, B), Book(machine(6), A, B)).cpus == cpus("0-3")
+    assert want(view("c", A, B), FakeCPUState(machine(6), A, B)).cpus == cpus("0-3")
 
 
 def test_mix_adds_the_shared_pool() -> None:
-    state = Book(machine(6), A, B)
+    state = FakeCPUState(machine(6), A, B)
     assert want(view("c", A), state, include_shared=True).cpus == cpus("0-1,4-5")
     assert want(view("c", A), state, include_shared=True).exclusive == cpus("0-1")
 
 
 def test_the_claims_own_mix_wins() -> None:
     yes, no = hold("y", "0", include_shared=True), hold("n", "1", include_shared=False)
-    state = Book(machine(4), yes, no)
+    state = FakeCPUState(machine(4), yes, no)
     assert want(view("c", yes), state).cpus == cpus("0,2-3")
     assert want(view("c", no), state, include_shared=True).cpus == cpus("1")
     assert want(view("c", yes, no), state).cpus == cpus("0-3")
@@ -152,11 +152,11 @@ def test_the_claims_own_mix_wins() -> None:
 
 def test_mix_with_nothing_shared_is_what_is_claimed() -> None:
     whole = hold("a", "0-3")
-    assert want(view("c", whole), Book(machine(4), whole), include_shared=True).cpus == cpus("0-3")
+    assert want(view("c", whole), FakeCPUState(machine(4), whole), include_shared=True).cpus == cpus("0-3")
 
 
 def test_requests_are_kept_apart_if_asked_for() -> None:
-    state = Book(machine(6), B)
+    state = FakeCPUState(machine(6), B)
     picks = view("c", B, requests={"b": frozenset({"y"})})
     assert want(picks, state).cpus == cpus("2-3")
     assert want(picks, state, per_request_cpus=True).cpus == cpus("3")
@@ -170,74 +170,74 @@ def test_requests_are_kept_apart_if_asked_for() -> None:
 def test_requests_of_an_adopted_holding_are_not_known() -> None:
     old = replace(B, adopted=True)
     picks = view("c", B, requests={"b": frozenset({"y"})})
-    assert want(picks, Book(machine(6), old), per_request_cpus=True).cpus == cpus("2-3")
+    assert want(picks, FakeCPUState(machine(6), old), per_request_cpus=True).cpus == cpus("2-3")
 
 
 def test_memory_nodes_are_those_of_the_cpus() -> None:
     topology = make_machine(sockets=2, numa=2, cores=2)
-    state = Book(topology, hold("a", "2-5"))
+    state = FakeCPUState(topology, hold("a", "2-5"))
     assert want(view("c", hold("a", "2-5")), state, mems=True).mems == "1-2"
     assert want(view("c"), state, mems=True).mems == ""
     assert want(view("c", hold("a", "2-5")), state, mems=True, include_shared=True).mems == "0-3"
 
 
 def test_the_quota_is_lifted_for_exclusive_cpus_only() -> None:
-    state = Book(machine(4), A)
+    state = FakeCPUState(machine(4), A)
     assert want(view("c", A), state, lift_quota=True).lift_quota
     assert not want(view("c"), state, lift_quota=True).lift_quota
     assert not want(view("c", A), state, lift_quota=True, include_shared=True).lift_quota
 
 
 def test_offline_cpus_are_left_out() -> None:
-    state = Book(switch_off(machine(4), CpuSet([1, 3])), A)
+    state = FakeCPUState(switch_off(machine(4), CpuSet([1, 3])), A)
     found = want(view("c", A), state)
     assert (found.cpus, found.offline) == (cpus("0"), cpus("1"))
     assert want(view("d"), state).cpus == cpus("2")
 
 
 def test_a_claim_with_no_cpu_online_is_a_fault() -> None:
-    fault = refused(view("c", A), Book(switch_off(machine(4), CpuSet([0, 1])), A))
+    fault = refused(view("c", A), FakeCPUState(switch_off(machine(4), CpuSet([0, 1])), A))
     assert fault.reason is PinFaultReason.OFFLINE
     assert "0-1" in fault.message
 
 
 def test_an_empty_pool_is_a_fault_and_never_an_empty_set() -> None:
     whole = hold("a", "0-3")
-    fault = refused(view("c"), Book(machine(4), whole))
+    fault = refused(view("c"), FakeCPUState(machine(4), whole))
     assert fault.reason is PinFaultReason.EMPTY_POOL
     assert str(fault) == "default/c/c: no shared CPUs are left for containers without exclusive CPUs"
 
 
 def test_a_driver_without_any_cpus_has_no_report() -> None:
-    assert want(view("c"), Book(machine(4), reserved="0-3")) == DesiredCpuset(EMPTY)
+    assert want(view("c"), FakeCPUState(machine(4), reserved="0-3")) == DesiredCpuset(EMPTY)
 
 
 def test_claims_without_cpus_give_none() -> None:
     admin = ClaimAllocation(A.ref, ())
-    assert want(view("c", admin), Book(machine(4), admin)).cpus == cpus("0-3")
+    assert want(view("c", admin), FakeCPUState(machine(4), admin)).cpus == cpus("0-3")
 
 
 # -- who gets nothing
 
 
 def test_a_unprepared_claim_is_refused() -> None:
-    fault = refused(view("c", A), Book(machine(4)))
+    fault = refused(view("c", A), FakeCPUState(machine(4)))
     assert fault.message == 'claim "a" is not prepared by this driver'
 
 
 def test_a_claim_that_has_other_cpus_is_refused() -> None:
-    fault = refused(view("c", A), Book(machine(4), hold("a", "2-3")))
+    fault = refused(view("c", A), FakeCPUState(machine(4), hold("a", "2-3")))
     assert fault.message == 'validation failed for claim "a": cpuset mismatch (expected "2-3", got "0-1")'
 
 
 def test_a_claim_in_dispute_is_refused() -> None:
-    fault = refused(view("c", A), Book(machine(4), replace(A, disputed="two say otherwise")))
+    fault = refused(view("c", A), FakeCPUState(machine(4), replace(A, disputed="two say otherwise")))
     assert fault.reason is PinFaultReason.DISPUTED
     assert "two say otherwise" in fault.message
 
 
 def test_a_claim_of_another_pod_is_refused_unless_that_is_wanted() -> None:
-    state, owners = Book(machine(4), A), {"a": "uid-other"}
+    state, owners = FakeCPUState(machine(4), A), {"a": "uid-other"}
     fault = refused(view("c", A), state, owners)
     assert fault.message == 'claimUID "a" already bound to pod "uid-other"'
     assert want(view("c", A), state, owners, across_pods=True).cpus == cpus("0-1")
@@ -246,9 +246,9 @@ def test_a_claim_of_another_pod_is_refused_unless_that_is_wanted() -> None:
 
 def test_a_claim_of_another_namespace_is_refused() -> None:
     far = hold("a", "0-1", namespace="far")
-    assert refused(view("c", far), Book(machine(4), far)).reason is PinFaultReason.FOREIGN
+    assert refused(view("c", far), FakeCPUState(machine(4), far)).reason is PinFaultReason.FOREIGN
     unknown = hold("a", "0-1", namespace="")
-    assert want(view("c", unknown), Book(machine(4), unknown)).cpus == cpus("0-1")
+    assert want(view("c", unknown), FakeCPUState(machine(4), unknown)).cpus == cpus("0-1")
 
 
 def test_every_reason_has_words() -> None:
@@ -262,14 +262,14 @@ def test_every_reason_has_words() -> None:
 
 
 def test_a_running_container_with_a_lost_claim_goes_to_the_shared_pool() -> None:
-    decision = decide(view("c", A), snapshot(Book(machine(4))))
+    decision = decide(view("c", A), snapshot(FakeCPUState(machine(4))))
     assert decision.desired == DesiredCpuset(cpus("0-3"))
     assert decision.fault is not None
     assert decision.fault.reason is PinFaultReason.UNKNOWN
 
 
 def test_a_running_container_keeps_the_claims_that_are_good() -> None:
-    decision = decide(view("c", A, B), snapshot(Book(machine(6), B)))
+    decision = decide(view("c", A, B), snapshot(FakeCPUState(machine(6), B)))
     assert decision.desired is not None
     assert decision.desired.cpus == cpus("2-3")
     assert decision.fault is not None
@@ -279,10 +279,10 @@ def test_a_running_container_keeps_the_claims_that_are_good() -> None:
 def test_a_running_container_keeps_what_it_has_if_the_right_cpus_are_unknown() -> None:
     whole = hold("a", "0-3")
     for container, state in (
-        (view("c", A), Book(machine(4), hold("a", "2-3"))),
-        (view("c", A), Book(machine(4), replace(A, disputed="x"))),
-        (view("c"), Book(machine(4), whole)),
-        (view("c", A), Book(switch_off(machine(4), CpuSet([0, 1])), A)),
+        (view("c", A), FakeCPUState(machine(4), hold("a", "2-3"))),
+        (view("c", A), FakeCPUState(machine(4), replace(A, disputed="x"))),
+        (view("c"), FakeCPUState(machine(4), whole)),
+        (view("c", A), FakeCPUState(switch_off(machine(4), CpuSet([0, 1])), A)),
     ):
         decision = decide(container, snapshot(state))
         assert decision.desired is None
@@ -290,14 +290,14 @@ def test_a_running_container_keeps_what_it_has_if_the_right_cpus_are_unknown() -
 
 
 def test_a_running_container_that_cannot_be_read_goes_to_the_shared_pool() -> None:
-    decision = decide(view("c", malformed="bad"), snapshot(Book(machine(4), A)))
+    decision = decide(view("c", malformed="bad"), snapshot(FakeCPUState(machine(4), A)))
     assert decision.desired == DesiredCpuset(cpus("2-3"))
     assert decision.fault is not None
     assert decision.fault.message == "bad"
 
 
 def test_a_running_container_of_a_second_pod_stays_with_the_claim() -> None:
-    at = replace(snapshot(Book(machine(4), A)), owners={"a": "uid-other"})
+    at = replace(snapshot(FakeCPUState(machine(4), A)), owners={"a": "uid-other"})
     decision = decide(view("c", A), at)
     assert decision.desired is not None
     assert decision.desired.cpus == cpus("0-1")
@@ -306,7 +306,7 @@ def test_a_running_container_of_a_second_pod_stays_with_the_claim() -> None:
 
 
 def test_a_late_container_goes_when_the_claim_is_released() -> None:
-    state = Book(machine(4), B)
+    state = FakeCPUState(machine(4), B)
     decision = decide(view("one", A), replace(snapshot(state), owners={"a": "uid-other"}))
     assert decision.desired is not None
     assert decision.desired.cpus == cpus("0-1")
@@ -315,7 +315,7 @@ def test_a_late_container_goes_when_the_claim_is_released() -> None:
 
 
 def test_a_late_container_keeps_what_it_has_while_the_claim_is_disputed() -> None:
-    state = Book(machine(4), replace(A, disputed="why"))
+    state = FakeCPUState(machine(4), replace(A, disputed="why"))
     decision = decide(view("one", A), replace(snapshot(state), owners={"a": "uid-other"}))
     assert decision.desired is None
     assert decision.fault is not None
@@ -323,7 +323,7 @@ def test_a_late_container_keeps_what_it_has_while_the_claim_is_disputed() -> Non
 
 
 def test_a_snapshot_never_shares_what_is_allocated() -> None:
-    class Torn(Book):
+    class Torn(FakeCPUState):
         @property
         def shared(self) -> CpuSet:
             return self.topology.all  # as if the claim were gone already
@@ -336,7 +336,7 @@ def test_a_snapshot_never_shares_what_is_allocated() -> None:
 
 
 @st.composite
-def books(draw: st.DrawFn) -> Book:
+def books(draw: st.DrawFn) -> FakeCPUState:
     topology: Topology = make_machine(
         sockets=draw(st.integers(1, 2)), numa=draw(st.integers(1, 2)), cores=draw(st.integers(1, 4))
     )
@@ -349,7 +349,7 @@ def books(draw: st.DrawFn) -> Book:
                 hold(f"u{number}", str(mine), include_shared=draw(st.sampled_from([None, True, False])))
             )
     gone = CpuSet(cpu for cpu in topology.all if draw(st.integers(0, 9)) == 0)
-    return Book(switch_off(topology, gone) if gone != topology.all else topology, *allocations)
+    return FakeCPUState(switch_off(topology, gone) if gone != topology.all else topology, *allocations)
 
 
 @st.composite
@@ -371,7 +371,7 @@ def _said(text: str) -> CpuSet:
     return CpuSet([9999]) if text == "right" else cpus(text)
 
 
-def _right(container: ContainerView, state: Book) -> ContainerView:
+def _right(container: ContainerView, state: FakeCPUState) -> ContainerView:
     """Where 9999 stands, what the book holds."""
     return replace(
         container,
@@ -386,7 +386,7 @@ def _right(container: ContainerView, state: Book) -> ContainerView:
 
 @given(books(), containers(), st.booleans(), st.booleans(), st.booleans())
 def test_exclusive_cpus_are_exclusive_whatever_there_is(
-    state: Book, others: list[ContainerView], include_shared: bool, mems: bool, running: bool
+    state: FakeCPUState, others: list[ContainerView], include_shared: bool, mems: bool, running: bool
 ) -> None:
     at = snapshot(state, include_shared=include_shared, mems=mems)
     got: dict[str, DesiredCpuset] = {}
@@ -412,7 +412,7 @@ def test_exclusive_cpus_are_exclusive_whatever_there_is(
 
 
 @given(books(), containers())
-def test_an_admitted_container_keeps_its_cpuset(state: Book, others: list[ContainerView]) -> None:
+def test_an_admitted_container_keeps_its_cpuset(state: FakeCPUState, others: list[ContainerView]) -> None:
     for container in (_right(one, state) for one in others):
         found = ask(container, state)
         decision = decide(container, snapshot(state))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from plimsoll.client.endpoints import NODES, PODS
 from plimsoll.drivers.cpu.pinning.pods import NodePods
 from tests.smoke.objects import node, pod
-from tests.unit.apiserver.build import Bench, run
+from tests.unit.apiserver.build import ApiHarness, run
 from tests.unit.drivers.cpu.pinning.builders import until
 
 
 def test_the_pods_of_this_node_are_followed() -> None:
-    async def scenario(bench: Bench) -> None:
-        client = bench.client
+    async def scenario(harness: ApiHarness) -> None:
+        client = harness.client
         for name in ("node-a", "node-b"):
             await client.create(NODES, node(name))
         await client.create(PODS, pod("mine", node="node-a"), "default")

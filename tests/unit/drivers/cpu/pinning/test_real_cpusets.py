@@ -17,7 +17,7 @@ from plimsoll.drivers.cpu.pinning.audit import CpusetObserver
 from plimsoll.drivers.cpu.pinning.cgroups import CgroupEnforcer
 from plimsoll.drivers.cpu.pinning.cpusets import Hierarchy, find_hierarchy
 from plimsoll.drivers.cpu.pinning.plan import ContainerView, PinFaultReason
-from tests.unit.drivers.cpu.pinning.builders import Book, hold, machine, settings
+from tests.unit.drivers.cpu.pinning.builders import FakeCPUState, hold, machine, settings
 from tests.unit.drivers.cpu.pinning.test_cgroups import Pods, pod
 
 MOUNT = Path("/sys/fs/cgroup")
@@ -86,7 +86,7 @@ def test_processes_run_where_they_should_and_go_back(tree: Tree, tmp_path: Path)
     count = max(os.sched_getaffinity(0)) + 1
     topology = machine(count)
     own = hold("a", "0")
-    state = Book(topology)
+    state = FakeCPUState(topology)
     try:
         exclusive = tree.start("poduid-p/p-app")
         shared = tree.start("poduid-q/cri-containerd-q-app.scope")

@@ -70,9 +70,9 @@ def test_problem_3_uneven_cores_never_give_what_is_not_free() -> None:
     wrong = assign_as_kubelet(HYBRID, free, 4, AssignOptions(align_l3=False))
     assert isinstance(wrong, Assigned)
     assert not wrong.cpus <= free
-    mended = assign(HYBRID, free, 4, AssignOptions(align_l3=False))
-    assert isinstance(mended, Assigned)
-    assert explain(mended)[0] == (
+    fixed = assign(HYBRID, free, 4, AssignOptions(align_l3=False))
+    assert isinstance(fixed, Assigned)
+    assert explain(fixed)[0] == (
         f"the kubelet's rule would have taken CPUs {wrong.cpus}, not all of which were free: "
         "counted anew with the real size of each core, cache and socket"
     )

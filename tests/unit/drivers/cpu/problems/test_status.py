@@ -16,7 +16,7 @@ from plimsoll.drivers.cpu.driver import CpuDriver
 from plimsoll.errors import ApiError
 from tests.unit.drivers.cpu import test_driver as stage
 from tests.unit.drivers.cpu.machines import switch_off, write_sysfs
-from tests.unit.drivers.cpu.test_driver import MACHINE, DriverHarness, play, pod, template, until
+from tests.unit.drivers.cpu.test_driver import MACHINE, DriverHarness, pod, run_scenario, template, until
 
 harness = stage.harness
 
@@ -61,7 +61,7 @@ def test_issues_285_and_286_control_planes_see_the_cpus(harness: DriverHarness) 
             await until(lambda: set(seen(harness)) == {"b"})
             assert not driver.plugin_server.claim_status_errors
 
-    play(scenario())
+    run_scenario(scenario())
 
 
 def test_a_claim_that_outlives_its_pod_reports_nothing_more(harness: DriverHarness) -> None:
@@ -79,7 +79,7 @@ def test_a_claim_that_outlives_its_pod_reports_nothing_more(harness: DriverHarne
                 await harness.end("user")
                 await until(lambda: not seen(harness))
 
-    play(scenario())
+    run_scenario(scenario())
 
 
 def test_the_status_follows_cpus_that_go_offline_and_come_back(harness: DriverHarness) -> None:
@@ -99,7 +99,7 @@ def test_the_status_follows_cpus_that_go_offline_and_come_back(harness: DriverHa
             write_sysfs(MACHINE, harness.sysfs)
             await until(lambda: seen(harness) == {"a": pinned(allocation.assigned)})
 
-    play(scenario())
+    run_scenario(scenario())
 
 
 def test_disputed_claims_are_not_ready(harness: DriverHarness) -> None:
@@ -123,7 +123,7 @@ def test_disputed_claims_are_not_ready(harness: DriverHarness) -> None:
             await harness.end("a")
             await until(lambda: not seen(harness))
 
-    play(scenario())
+    run_scenario(scenario())
 
 
 def test_a_runtime_that_stays_away_is_reported(
@@ -140,7 +140,7 @@ def test_a_runtime_that_stays_away_is_reported(
             await asyncio.to_thread(harness.cluster.start_node, "node-0")
             await until(lambda: seen(harness)["a"]["Ready"] == ("True", "Pinned"))
 
-    play(scenario())
+    run_scenario(scenario())
 
 
 def test_nothing_is_reported_if_that_is_set(harness: DriverHarness) -> None:
@@ -152,7 +152,7 @@ def test_nothing_is_reported_if_that_is_set(harness: DriverHarness) -> None:
             await harness.end("a")
             assert driver.plugin_server.metrics.claim_status.written == 0
 
-    play(scenario())
+    run_scenario(scenario())
 
 
 def test_without_the_right_pods_run_and_it_is_found(harness: DriverHarness) -> None:
@@ -175,4 +175,4 @@ def test_without_the_right_pods_run_and_it_is_found(harness: DriverHarness) -> N
             finally:
                 await driver.stop()
 
-    play(scenario())
+    run_scenario(scenario())

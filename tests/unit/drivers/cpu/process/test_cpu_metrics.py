@@ -106,16 +106,16 @@ def test_what_happens_is_counted_and_the_rest_is_asked_for() -> None:
 
 
 def test_every_metric_is_listed_as_it_is_reported() -> None:
-    told = {
+    families = {
         family.name: family
         for family in text_string_to_metric_families(page(CpuMetrics(lambda: STATE)))
         if family.name.startswith(("dra_", "plimsoll_"))
     }
     listed = {spec.name.removesuffix("_total"): spec for spec in SPECS}
-    assert set(told) == set(listed)
+    assert set(families) == set(listed)
     for name, spec in listed.items():
-        assert (told[name].type, told[name].documentation) == (spec.type, spec.help)
-        labels = {label for sample in told[name].samples for label in sample.labels} - {"le"}
+        assert (families[name].type, families[name].documentation) == (spec.type, spec.help)
+        labels = {label for sample in families[name].samples for label in sample.labels} - {"le"}
         assert labels == set(spec.labels)
     first = descriptors()[4]
     assert first == {

@@ -196,10 +196,12 @@ def test_gauges_and_pages_are_right_after_a_restart(root: Path) -> None:
         return set(text.splitlines())
 
     async def gauges(process: CpuDriverProcess) -> set[str]:
-        told = await lines(process)
-        families = [line.split()[2] for line in told if line.startswith("# TYPE") and line.endswith("gauge")]
+        log_text = await lines(process)
+        families = [
+            line.split()[2] for line in log_text if line.startswith("# TYPE") and line.endswith("gauge")
+        ]
         own = [name for name in families if name.startswith(("dra_cpu", "plimsoll_cpu"))]
-        return {line for line in told if line.startswith(tuple(own))}
+        return {line for line in log_text if line.startswith(tuple(own))}
 
     async def described(process: CpuDriverProcess) -> dict[str, Any]:
         status, text = await get(process, "/debug/driver")
@@ -240,9 +242,9 @@ def test_a_kubelet_that_refuses_is_reported_and_awaited(root: Path, caplog: pyte
         async with cluster() as server, driver_in(server.client(), settings) as process:
             await until(lambda: process._started)
             await until(
-                lambda: "kubelet never reported a registration status, check that it watches " in told()
+                lambda: "kubelet never reported a registration status, check that it watches " in log_text()
             )
-            assert f"{settings.kubelet_root}/plugins_registry" in told()
+            assert f"{settings.kubelet_root}/plugins_registry" in log_text()
         async with (
             cluster() as server,
             driver_in(
@@ -251,13 +253,13 @@ def test_a_kubelet_that_refuses_is_reported_and_awaited(root: Path, caplog: pyte
         ):
             await until(lambda: process._started)
             await notify(settings, False, "wrong version")
-            await until(lambda: 'the plugin, last rejection was "wrong version"' in told())
+            await until(lambda: 'the plugin, last rejection was "wrong version"' in log_text())
             assert any("wrong version" in problem for problem in process.problems())
             await notify(settings, True, "")
             await until(lambda: process.driver.plugin_server.registered)
             assert not any("registered" in problem for problem in process.problems())
 
-    def told() -> str:
+    def log_text() -> str:
         return "\n".join(record.getMessage() for record in caplog.records)
 
     with caplog.at_level(logging.INFO, "plimsoll"):

@@ -320,20 +320,20 @@ def test_the_command_reports_errors(tmp_path: Path, capsys: pytest.CaptureFixtur
     with pytest.raises(SystemExit) as ended:
         main(["driver", "fake", str(bad)])
     assert ended.value.code == 2
-    told = "bad.yaml: drivers[0].devices[0].name: {k}: unknown name 'k'; known names: i, node"
-    assert told in capsys.readouterr().err
+    message = "bad.yaml: drivers[0].devices[0].name: {k}: unknown name 'k'; known names: i, node"
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("root", "told"), [("/dev/null/below", "Not a directory"), ("/" + "x" * 100, "at most 107 bytes")]
+    ("root", "message"), [("/dev/null/below", "Not a directory"), ("/" + "x" * 100, "at most 107 bytes")]
 )
-def test_a_root_that_cannot_be_used(root: str, told: str) -> None:
+def test_a_root_that_cannot_be_used(root: str, message: str) -> None:
     with LocalCluster(nodes=["n"]) as cluster:
         node_paths = [NodePaths("n", Path(root))]
         process = FakeDriverProcess(
             cluster._running().client(), parse_drivers(small()), node_paths, validate=require_valid_plan
         )
-        with pytest.raises(ConfigError, match=told):
+        with pytest.raises(ConfigError, match=message):
             cluster._wait(process.start())
 
 

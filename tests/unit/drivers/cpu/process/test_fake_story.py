@@ -180,8 +180,8 @@ def test_shares_of_a_network_card(cluster: LocalCluster, space: str) -> None:
     assert "EXAMPLE_NIC_DEV_BANDWIDTH=40G" in file.read_text()
     name = claims[2]["metadata"]["name"]
     claim = cluster.wait_for("resourceclaims", name, space, lambda tree: "devices" in tree["status"])
-    (told,) = claim["status"]["devices"]
-    assert (told["shareID"], told["data"]["bandwidth"]) == (found[2]["shareID"], "40G")
+    (device_status,) = claim["status"]["devices"]
+    assert (device_status["shareID"], device_status["data"]["bandwidth"]) == (found[2]["shareID"], "40G")
     pod_with(cluster, space, "d", desired("41G"))
     cluster.wait_for(
         "pods",

@@ -27,7 +27,7 @@ def uid_of(number: int) -> str:
 
 
 @dataclass(frozen=True)
-class Asked:
+class AllocationSpec:
     """One allocation result; an amount makes it one of many CPUs."""
 
     device: str
@@ -55,7 +55,7 @@ class Asked:
 
 def make_claim(
     uid: str | int,
-    *asked: Asked,
+    *asked: AllocationSpec,
     config: Mapping[str, Any] | None = None,
     configs: Iterable[Mapping[str, Any]] = (),
     constraints: Iterable[Mapping[str, Any]] = (),
@@ -111,7 +111,7 @@ class Container:
 
 
 @dataclass
-class Desk:
+class CPUStateFixture:
     """A node's folder, its machine and settings, and books opened on them."""
 
     root: Path

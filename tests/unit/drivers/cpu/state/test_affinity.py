@@ -15,7 +15,7 @@ from plimsoll.drivers.cpu.state.affinity import find_affinity, needs_affinity
 from plimsoll.drivers.cpu.topology import Topology
 from plimsoll.drivers.plugin.driver import AllocatedClaim
 from tests.unit.drivers.cpu.machines import make_machine
-from tests.unit.drivers.cpu.state.fixtures import Asked, make_claim
+from tests.unit.drivers.cpu.state.fixtures import AllocationSpec, make_claim
 
 ROOT, NUMA = "resource.kubernetes.io/pcieRoot", "resource.kubernetes.io/numaNode"
 
@@ -50,9 +50,9 @@ NICS = slice_of(
 def constraints(
     *nics: str, attribute: str = ROOT, requests: tuple[str, ...] = (), **more: Any
 ) -> AllocatedClaim:
-    others = [Asked(nic, request=f"nic-{nic}", driver="nic.example.com") for nic in nics]
+    others = [AllocationSpec(nic, request=f"nic-{nic}", driver="nic.example.com") for nic in nics]
     constraint = {"matchAttribute": attribute, "requests": list(requests)}
-    return make_claim(1, Asked("cpudevnuma000", "2"), *others, constraints=[constraint], **more)
+    return make_claim(1, AllocationSpec("cpudevnuma000", "2"), *others, constraints=[constraint], **more)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_cpus_near_a_device(claim: AllocatedClaim, affinity: str) -> None:
 @pytest.mark.parametrize(
     "claim",
     [
-        make_claim(1, Asked("cpudevnuma000", "2")),
+        make_claim(1, AllocationSpec("cpudevnuma000", "2")),
         make_claim(1, allocated=False),
         constraints("eth0", attribute="nic.example.com/speed"),
         constraints("eth0", requests=("cpus", "other")),
@@ -92,16 +92,18 @@ def test_claims_that_are_tied_to_nothing(claim: AllocatedClaim) -> None:
 
 
 def test_two_ties_of_one_request() -> None:
-    others = [Asked("eth0", request="a", driver="nic.example.com")]
+    others = [AllocationSpec("eth0", request="a", driver="nic.example.com")]
     both = [{"matchAttribute": NUMA}, {"matchAttribute": ROOT}]
-    claim = make_claim(1, Asked("cpudevnuma000", "2"), *others, constraints=both)
+    claim = make_claim(1, AllocationSpec("cpudevnuma000", "2"), *others, constraints=both)
     assert find_affinity(claim, [NICS], make_rooted()) == {"cpus": CpuSet([2, 3])}
 
 
 def test_subrequests_are_tied_by_their_parent() -> None:
-    others = [Asked("eth0", request="nic/fast", driver="nic.example.com")]
+    others = [AllocationSpec("eth0", request="nic/fast", driver="nic.example.com")]
     constraint = {"matchAttribute": ROOT, "requests": ["cpus", "nic"]}
-    claim = make_claim(1, Asked("cpudevnuma000", "2", "cpus/many"), *others, constraints=[constraint])
+    claim = make_claim(
+        1, AllocationSpec("cpudevnuma000", "2", "cpus/many"), *others, constraints=[constraint]
+    )
     assert find_affinity(claim, [NICS], make_rooted()) == {"cpus": CpuSet([2, 3])}
 
 

@@ -22,9 +22,9 @@ from tests.unit.drivers.cpu.machines import make_machine, switch_off
 from tests.unit.drivers.cpu.state.fixtures import (
     INDIVIDUAL,
     MACHINE,
-    Asked,
+    AllocationSpec,
     Container,
-    Desk,
+    CPUStateFixture,
     make_claim,
     uid_of,
 )
@@ -82,11 +82,11 @@ class Naive:
                 self.files[uid] = set(self.assigned[uid])
 
 
-class Books(RuleBasedStateMachine):
+class CPUStateMachine(RuleBasedStateMachine):
     @initialize(extra=st.sampled_from(SETTINGS))
     def begin(self, extra: dict[str, Any]) -> None:
         self.plugin_dir = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
-        self.desk = Desk(self.plugin_dir, WHOLE, dict(extra))
+        self.fixture = CPUStateFixture(self.plugin_dir, WHOLE, dict(extra))
         self.model = Naive()
         self.asked: dict[str, AllocatedClaim] = {}
         self.count = 0
@@ -98,7 +98,7 @@ class Books(RuleBasedStateMachine):
             shutil.rmtree(self.plugin_dir)
 
     def open(self) -> None:
-        self.state: CPUState = self.desk.open()
+        self.state: CPUState = self.fixture.open()
         self.state.shared_pool_in_use = lambda: self.shared_pool_in_use
         self.model.look(self.usable())
 
@@ -126,16 +126,16 @@ class Books(RuleBasedStateMachine):
             return
         self.shared_pool_in_use = shared_pool_in_use
         name = sorted(domains)[device % len(domains)]
-        single = self.desk.settings.mode is DeviceMode.INDIVIDUAL
-        results = [Asked(name, None if single else str(amount), "a")]
+        single = self.fixture.settings.mode is DeviceMode.INDIVIDUAL
+        results = [AllocationSpec(name, None if single else str(amount), "a")]
         if second and not single:
-            results.append(Asked(name, "1", "b", share="s"))
+            results.append(AllocationSpec(name, "1", "b", share="s"))
         claim = make_claim(self.next_uid(), *results)
         wanted = 1 if single else amount + len(results) - 1
         free = self.usable() - set(self.state.layout.always_shared) - self.model.allocated()
         left = len(self.usable() - self.model.allocated()) - wanted
         fits = len(free & set(domains[name].cpus)) >= wanted
-        least = self.desk.settings.min_shared or int(shared_pool_in_use)
+        least = self.fixture.settings.min_shared or int(shared_pool_in_use)
         answer = self.state.prepare(claim)
         uid = claim.ref.uid
         if not fits or left < least:
@@ -182,8 +182,8 @@ class Books(RuleBasedStateMachine):
 
     @rule()
     def damage_the_record(self) -> None:
-        self.desk.settings.checkpoint_path.parent.mkdir(parents=True, exist_ok=True)
-        self.desk.settings.checkpoint_path.write_bytes(b'{"kind":"CpuHoldings","version":1,"body":{}}')
+        self.fixture.settings.checkpoint_path.parent.mkdir(parents=True, exist_ok=True)
+        self.fixture.settings.checkpoint_path.write_bytes(b'{"kind":"CpuHoldings","version":1,"body":{}}')
         self.model.forget_record()
         self.open()
         self.asked = {uid: claim for uid, claim in self.asked.items() if uid in self.model.assigned}
@@ -193,14 +193,14 @@ class Books(RuleBasedStateMachine):
         if not self.model.files:
             return
         uid = sorted(self.model.files)[number % len(self.model.files)]
-        self.desk.file(uid).unlink()
+        self.fixture.file(uid).unlink()
         del self.model.files[uid]
         self.open()
 
     @rule(cpus=some_cpus, restart=st.booleans())
     def find_a_foreign_file(self, cpus: set[int], restart: bool) -> None:
         uid = self.next_uid()
-        self.desk.write_foreign(uid, str(CpuSet(cpus)))
+        self.fixture.write_foreign(uid, str(CpuSet(cpus)))
         self.model.files[uid] = cpus
         if restart:
             self.open()
@@ -212,7 +212,7 @@ class Books(RuleBasedStateMachine):
     @rule(number=st.integers(0, 40), cpus=some_cpus)
     def alter_a_file(self, number: int, cpus: set[int]) -> None:
         uid = self.pick(number)
-        self.desk.write_foreign(uid, str(CpuSet(cpus)))
+        self.fixture.write_foreign(uid, str(CpuSet(cpus)))
         self.model.files[uid] = cpus
         self.open()
 
@@ -233,12 +233,15 @@ class Books(RuleBasedStateMachine):
 
     @rule(off=st.sets(st.integers(0, 11), max_size=6))
     def hotplug(self, off: set[int]) -> None:
-        self.desk.topology = switch_off(WHOLE, CpuSet(off)) if off else WHOLE
+        self.fixture.topology = switch_off(WHOLE, CpuSet(off)) if off else WHOLE
         before = self.state.allocations
         layout = compute_layout(
-            self.desk.topology, self.desk.settings, earlier=self.state.layout, allocated=self.state.by_device
+            self.fixture.topology,
+            self.fixture.settings,
+            earlier=self.state.layout,
+            allocated=self.state.by_device,
         )
-        self.state.update_topology(self.desk.topology, layout)
+        self.state.update_topology(self.fixture.topology, layout)
         assert self.state.allocations == before
         assert set(self.state.offline_allocated) == {
             uid for uid, cpus in self.model.assigned.items() if cpus & off
@@ -258,7 +261,7 @@ class Books(RuleBasedStateMachine):
         for uid, allocation in allocations.items():
             assert set(allocation.cpus) == self.model.cpus(uid)
         assert set(self.state.shared) == self.usable() - self.model.allocated()
-        files, faults = read_files(self.desk.settings.cdi)
+        files, faults = read_files(self.fixture.settings.cdi)
         assert not faults
         assert {uid: set(file.cpus) for uid, file in files.items()} == self.model.files
 
@@ -273,7 +276,7 @@ class Books(RuleBasedStateMachine):
                 assert not allocation.cpus & self.state.shared
 
 
-TestBooks = Books.TestCase
+TestBooks = CPUStateMachine.TestCase
 TestBooks.settings = settings(
     max_examples=40, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
 )

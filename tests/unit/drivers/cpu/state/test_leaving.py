@@ -18,13 +18,13 @@ from plimsoll.drivers.cpu.state.reconcile import reconcile
 from plimsoll.drivers.plugin import ClaimError
 from plimsoll.protocols.dra import ClaimRef
 from tests.unit.drivers.cpu.machines import make_machine
-from tests.unit.drivers.cpu.state.fixtures import NODE, Asked, make_claim
+from tests.unit.drivers.cpu.state.fixtures import NODE, AllocationSpec, make_claim
 from tests.unit.drivers.cpu.state.test_reconcile import allocated, cpus, files, record, scene_of
 
 MACHINE = make_machine(cores=4)
-CLAIM = make_claim(1, Asked("cpudevnuma000", "2"))
+CLAIM = make_claim(1, AllocationSpec("cpudevnuma000", "2"))
 UID = CLAIM.ref.uid
-OTHER = make_claim(2, Asked("cpudevnuma000", "2")).ref.uid
+OTHER = make_claim(2, AllocationSpec("cpudevnuma000", "2")).ref.uid
 
 
 @pytest.fixture

@@ -31,7 +31,15 @@ from plimsoll.drivers.cpu.topology.topology import SkippedCpu
 from plimsoll.drivers.plugin.driver import AllocatedClaim
 from plimsoll.protocols.dra import ClaimRef
 from tests.unit.drivers.cpu.machines import machines, make_machine
-from tests.unit.drivers.cpu.state.fixtures import INDIVIDUAL, MACHINE, NODE, SOCKET, Asked, make_claim, opaque
+from tests.unit.drivers.cpu.state.fixtures import (
+    INDIVIDUAL,
+    MACHINE,
+    NODE,
+    SOCKET,
+    AllocationSpec,
+    make_claim,
+    opaque,
+)
 
 #: Two sockets of one NUMA node each, four cores of two threads: siblings are n and n + 8.
 TWO = make_machine(sockets=2, cores=4, threads=2)
@@ -71,19 +79,23 @@ def refused(claim: AllocatedClaim, context: PrepareContext, **more: Any) -> Prep
     ],
 )
 def test_many_cpus_of_one_device(extra: dict[str, Any], device: str, amount: str, cpus: str) -> None:
-    found = plan(make_claim(1, Asked(device, amount)), scene_of(**extra))
+    found = plan(make_claim(1, AllocationSpec(device, amount)), scene_of(**extra))
     assert str(found.cpus) == cpus
     assert found.assignments[0].source is AssignmentSource.ASSIGNED
     assert found.why[0]
 
 
 def test_single_cpus() -> None:
-    found = plan(make_claim(1, Asked("cpudev000"), Asked("cpudev003")), scene_of(**INDIVIDUAL))
+    found = plan(
+        make_claim(1, AllocationSpec("cpudev000"), AllocationSpec("cpudev003")), scene_of(**INDIVIDUAL)
+    )
     assert [str(assignment.cpus) for assignment in found.assignments] == ["0", "9"]  # siblings are neighbours
 
 
 def test_several_requests_on_one_device_do_not_overlap() -> None:
-    claim = make_claim(1, Asked(N0, "2", "a"), Asked(N0, "3", "b"), Asked(N1, "1", "c"))
+    claim = make_claim(
+        1, AllocationSpec(N0, "2", "a"), AllocationSpec(N0, "3", "b"), AllocationSpec(N1, "1", "c")
+    )
     found = plan(claim, scene_of())
     a, b, c = (assignment.cpus for assignment in found.assignments)
     assert [len(a), len(b), len(c)] == [2, 3, 1]
@@ -92,27 +104,27 @@ def test_several_requests_on_one_device_do_not_overlap() -> None:
 
 
 def test_shares_of_one_device_in_one_request_are_kept_apart() -> None:
-    claim = make_claim(1, Asked(N0, "2", share="s1"), Asked(N0, "2", share="s2"))
+    claim = make_claim(1, AllocationSpec(N0, "2", share="s1"), AllocationSpec(N0, "2", share="s2"))
     found = plan(claim, scene_of())
     assert [assignment.share_id for assignment in found.assignments] == ["s1", "s2"]
     assert not found.assignments[0].cpus & found.assignments[1].cpus
 
 
 def test_results_of_other_drivers_are_passed_over() -> None:
-    claim = make_claim(1, Asked("gpu-0", driver="gpu.example.com"), Asked(N0, "2"))
+    claim = make_claim(1, AllocationSpec("gpu-0", driver="gpu.example.com"), AllocationSpec(N0, "2"))
     claim = replace(claim, results=claim.claim.status.allocation.devices.results)  # type: ignore[union-attr]
     assert len(plan(claim, scene_of()).assignments) == 1
-    alone = make_claim(2, Asked("gpu-0", driver="gpu.example.com"))
+    alone = make_claim(2, AllocationSpec("gpu-0", driver="gpu.example.com"))
     assert plan(alone, scene_of()).assignments == ()
 
 
 def test_administrative_access_takes_no_cpus() -> None:
-    claim = make_claim(1, Asked(N0, admin=True, request="watch"), Asked(N0, "8"))
+    claim = make_claim(1, AllocationSpec(N0, admin=True, request="watch"), AllocationSpec(N0, "8"))
     found = plan(claim, scene_of(allocated="4"))
     assert [len(assignment.cpus) for assignment in found.assignments] == [0, 8]
     assert found.assignments[0].source is AssignmentSource.ADMIN
     # Neither are held CPUs in the way of those who only look on.
-    single = make_claim(1, Asked("cpudev000", admin=True))
+    single = make_claim(1, AllocationSpec("cpudev000", admin=True))
     assert plan(single, scene_of(allocated="0", **INDIVIDUAL)).cpus == EMPTY
 
 
@@ -126,7 +138,7 @@ def test_administrative_access_takes_no_cpus() -> None:
     ],
 )
 def test_amounts_that_are_none(amount: str | None, text: str) -> None:
-    assert refused(make_claim(1, Asked(N0, amount)), scene_of()).message == text
+    assert refused(make_claim(1, AllocationSpec(N0, amount)), scene_of()).message == text
 
 
 @pytest.mark.parametrize(
@@ -140,7 +152,7 @@ def test_amounts_that_are_none(amount: str | None, text: str) -> None:
     ],
 )
 def test_unknown_devices(extra: dict[str, Any], text: str) -> None:
-    assert refused(make_claim(1, Asked("nosuch", "1")), scene_of(**extra)).message == text
+    assert refused(make_claim(1, AllocationSpec("nosuch", "1")), scene_of(**extra)).message == text
 
 
 def test_no_allocation() -> None:
@@ -149,19 +161,19 @@ def test_no_allocation() -> None:
 
 
 def test_more_than_is_free() -> None:
-    fault = refused(make_claim(1, Asked(N0, "3")), scene_of(allocated="0-2,8-10"))
+    fault = refused(make_claim(1, AllocationSpec(N0, "3")), scene_of(allocated="0-2,8-10"))
     assert fault.why is PrepareErrorReason.NOT_ENOUGH
     assert (fault.requested, fault.available) == (3, 2)
     assert "not enough cpus available to satisfy request" in fault.message
-    huge = refused(make_claim(1, Asked(N0, "9223372036854775807")), scene_of())
+    huge = refused(make_claim(1, AllocationSpec(N0, "9223372036854775807")), scene_of())
     assert huge.why is PrepareErrorReason.NOT_ENOUGH
 
 
 def test_a_cpu_of_others() -> None:
     context = scene_of(allocated="0", **INDIVIDUAL)
-    fault = refused(make_claim(1, Asked("cpudev000")), context)
+    fault = refused(make_claim(1, AllocationSpec("cpudev000")), context)
     assert fault.message == "claim default/claim-0001 has overlapping device assignment with other claims"
-    twice = refused(make_claim(1, Asked("cpudev002"), Asked("cpudev002")), context)
+    twice = refused(make_claim(1, AllocationSpec("cpudev002"), AllocationSpec("cpudev002")), context)
     assert twice.why is PrepareErrorReason.OVERLAP
 
 
@@ -169,30 +181,34 @@ def test_a_cpu_of_others() -> None:
 
 
 def test_options_of_the_claim() -> None:
-    spread = plan(make_claim(1, Asked(N0, "2"), config={"sorting": "spread", "alignL3": False}), scene_of())
+    spread = plan(
+        make_claim(1, AllocationSpec(N0, "2"), config={"sorting": "spread", "alignL3": False}), scene_of()
+    )
     assert str(spread.cpus) == "0-1"
     assert spread.assignments[0].options == AssignOptions(sorting=Sorting.SPREAD, align_l3=False)
     even = {"algorithm": "distributed"}
-    found = plan(make_claim(1, Asked("cpudevmachine", "10"), config=even), scene_of(**MACHINE))
+    found = plan(make_claim(1, AllocationSpec("cpudevmachine", "10"), config=even), scene_of(**MACHINE))
     assert [len(found.cpus & numa) for numa in TWO.numa.values()] == [5, 5]
 
 
 def test_mix_of_the_claim() -> None:
-    assert plan(make_claim(1, Asked(N0, "2")), scene_of()).include_shared is None
-    assert plan(make_claim(1, Asked(N0, "2"), config={"mix": True}), scene_of()).include_shared is True
+    assert plan(make_claim(1, AllocationSpec(N0, "2")), scene_of()).include_shared is None
+    assert (
+        plan(make_claim(1, AllocationSpec(N0, "2"), config={"mix": True}), scene_of()).include_shared is True
+    )
     configs = [opaque({"mix": False}, "a"), opaque({"mix": True}, "b")]
-    claim = make_claim(1, Asked(N0, "2", "a"), Asked(N0, "2", "b"), configs=configs)
+    claim = make_claim(1, AllocationSpec(N0, "2", "a"), AllocationSpec(N0, "2", "b"), configs=configs)
     assert plan(claim, scene_of()).include_shared is True
 
 
 def test_a_configuration_that_cannot_be_used() -> None:
-    fault = refused(make_claim(1, Asked(N0, "2"), config={"sorting": "random"}), scene_of())
+    fault = refused(make_claim(1, AllocationSpec(N0, "2"), config={"sorting": "random"}), scene_of())
     assert fault.why is PrepareErrorReason.CONFIG
     assert "sorting" in fault.message
 
 
-def cpuset_claim(cpus: str, amount: str = "2", *more: Asked) -> AllocatedClaim:
-    return make_claim(1, Asked("cpudevmachine", amount), *more, config={"cpuset": cpus})
+def cpuset_claim(cpus: str, amount: str = "2", *more: AllocationSpec) -> AllocatedClaim:
+    return make_claim(1, AllocationSpec("cpudevmachine", amount), *more, config={"cpuset": cpus})
 
 
 @pytest.mark.parametrize(
@@ -220,13 +236,20 @@ def test_cpus_named_by_the_claim() -> None:
 
 def test_cpus_named_twice_in_a_claim() -> None:
     configs = [opaque({"cpuset": "2-3"}, "a"), opaque({"cpuset": "3-4"}, "b")]
-    claim = make_claim(1, Asked("cpudevmachine", "2", "a"), Asked("cpudevmachine", "2", "b"), configs=configs)
+    claim = make_claim(
+        1,
+        AllocationSpec("cpudevmachine", "2", "a"),
+        AllocationSpec("cpudevmachine", "2", "b"),
+        configs=configs,
+    )
     text = "requested CPUs 3-4 from opaque config are already assigned to another device in this claim"
     assert refused(claim, scene_of(**MACHINE)).message == text
 
 
 def test_configuration_of_a_parent_request_is_for_its_subrequests() -> None:
-    claim = make_claim(1, Asked("cpudevmachine", "2", "a/big"), configs=[opaque({"cpuset": "2-3"}, "a")])
+    claim = make_claim(
+        1, AllocationSpec("cpudevmachine", "2", "a/big"), configs=[opaque({"cpuset": "2-3"}, "a")]
+    )
     assert str(plan(claim, scene_of(**MACHINE)).cpus) == "2-3"
 
 
@@ -248,12 +271,12 @@ def test_cpus_that_are_not_understood_cannot_be_named() -> None:
 
 
 def test_the_last_shared_cpu() -> None:
-    claim, context = make_claim(1, Asked(N0, "8"), Asked(N1, "8")), scene_of()
+    claim, context = make_claim(1, AllocationSpec(N0, "8"), AllocationSpec(N1, "8")), scene_of()
     assert len(plan(claim, context).cpus) == 16  # nobody shares CPUs
     fault = refused(claim, context, shared_pool_in_use=True)
     assert fault.why is PrepareErrorReason.POOL_EMPTY
     assert "leave no CPU" in fault.message
-    assert len(plan(make_claim(1, Asked(N0, "8")), context, shared_pool_in_use=True).cpus) == 8
+    assert len(plan(make_claim(1, AllocationSpec(N0, "8")), context, shared_pool_in_use=True).cpus) == 8
 
 
 def test_the_minimum_is_always_left() -> None:
@@ -261,7 +284,7 @@ def test_the_minimum_is_always_left() -> None:
     context = scene_of(min_shared=2)
     allocated = scene_of(allocated=str(context.layout.always_shared), min_shared=2)
     free = len(allocated.free)
-    fault = refused(make_claim(1, Asked(N1, "8"), Asked(N0, str(free - 8))), allocated)
+    fault = refused(make_claim(1, AllocationSpec(N1, "8"), AllocationSpec(N0, str(free - 8))), allocated)
     assert fault.why is PrepareErrorReason.POOL_SMALL
     assert (fault.available, fault.requested) == (0, 2)
     assert "leave 0 to the containers that share CPUs" in fault.message
@@ -272,10 +295,10 @@ def test_the_minimum_is_always_left() -> None:
 
 def test_near_cpus_are_preferred() -> None:
     context, affinity = scene_of(), {"cpus": CpuSet.parse("2-3,10-11")}
-    found = plan(make_claim(1, Asked(N0, "2")), context, affinity=affinity)
+    found = plan(make_claim(1, AllocationSpec(N0, "2")), context, affinity=affinity)
     assert str(found.cpus) == "2,10"
     assert any("near" in line for line in found.why[0])
-    most = plan(make_claim(1, Asked(N0, "6")), context, affinity=affinity)
+    most = plan(make_claim(1, AllocationSpec(N0, "6")), context, affinity=affinity)
     assert affinity["cpus"] <= most.cpus
     assert len(most.cpus) == 6
 
@@ -304,18 +327,24 @@ def test_preferring_changes_nothing_but_the_choice(topology: Topology, data: st.
 
 def test_the_same_allocation_again() -> None:
     context = scene_of()
-    claim = make_claim(1, Asked(N0, "2", "a"), Asked(N0, "2", "b", share="s"))
+    claim = make_claim(1, AllocationSpec(N0, "2", "a"), AllocationSpec(N0, "2", "b", share="s"))
     allocation = ClaimAllocation(claim.ref, plan(claim, context).assignments)
     assert check_repeated(claim, allocation, context) is None
-    turned = make_claim(1, Asked(N0, "2", "b", share="s"), Asked(N0, "2", "a"))
+    turned = make_claim(1, AllocationSpec(N0, "2", "b", share="s"), AllocationSpec(N0, "2", "a"))
     assert check_repeated(turned, allocation, context) is None
 
 
 @pytest.mark.parametrize(
-    "asked", [Asked(N1, "2"), Asked(N0, "3"), Asked(N0, "2", "other"), Asked(N0, "2", share="s")]
+    "asked",
+    [
+        AllocationSpec(N1, "2"),
+        AllocationSpec(N0, "3"),
+        AllocationSpec(N0, "2", "other"),
+        AllocationSpec(N0, "2", share="s"),
+    ],
 )
-def test_another_allocation_is_refused(asked: Asked) -> None:
-    claim, context = make_claim(1, Asked(N0, "2")), scene_of()
+def test_another_allocation_is_refused(asked: AllocationSpec) -> None:
+    claim, context = make_claim(1, AllocationSpec(N0, "2")), scene_of()
     allocation = ClaimAllocation(claim.ref, plan(claim, context).assignments)
     fault = check_repeated(make_claim(1, asked), allocation, context)
     assert fault is not None
@@ -324,9 +353,9 @@ def test_another_allocation_is_refused(asked: Asked) -> None:
 
 
 def test_other_single_cpus_are_refused() -> None:
-    claim, context = make_claim(1, Asked("cpudev000")), scene_of(**INDIVIDUAL)
+    claim, context = make_claim(1, AllocationSpec("cpudev000")), scene_of(**INDIVIDUAL)
     allocation = ClaimAllocation(claim.ref, plan(claim, context).assignments)
-    fault = check_repeated(make_claim(1, Asked("cpudev001")), allocation, context)
+    fault = check_repeated(make_claim(1, AllocationSpec("cpudev001")), allocation, context)
     assert fault is not None
     expected = "claim default/claim-0001 is already prepared with different CPUs 0 (requested 8)"
     assert fault.message == expected
@@ -342,7 +371,9 @@ def adopted(cpus: str) -> ClaimAllocation:
 
 
 def test_cpus_taken_over_are_dealt_out() -> None:
-    claim = make_claim(1, Asked(N0, "2", "a"), Asked(N0, "1", "b"), Asked(N1, "1", "c"))
+    claim = make_claim(
+        1, AllocationSpec(N0, "2", "a"), AllocationSpec(N0, "1", "b"), AllocationSpec(N1, "1", "c")
+    )
     found = match_adopted(claim, adopted("0-2,5"), scene_of())
     assert isinstance(found, PreparePlan)
     assert found.cpus == CpuSet.parse("0-2,5")
@@ -351,7 +382,7 @@ def test_cpus_taken_over_are_dealt_out() -> None:
 
 
 def test_requests_that_the_file_distinguishes_stay_as_they_were() -> None:
-    claim = make_claim(1, Asked(N0, "2", "a"), Asked(N0, "2", "b"))
+    claim = make_claim(1, AllocationSpec(N0, "2", "a"), AllocationSpec(N0, "2", "b"))
     requests = {"a": CpuSet([1, 3]), "b": CpuSet([0, 2])}
     found = match_adopted(claim, adopted("0-3"), scene_of(), requests)
     assert isinstance(found, PreparePlan)
@@ -362,7 +393,7 @@ def test_requests_that_the_file_distinguishes_stay_as_they_were() -> None:
     ("cpus", "text"), [("0-2", "CPUs 2 belong to no request"), ("0,5", "2 of device cpudevnuma000")]
 )
 def test_cpus_taken_over_must_fit_the_allocation(cpus: str, text: str) -> None:
-    found = match_adopted(make_claim(1, Asked(N0, "2")), adopted(cpus), scene_of())
+    found = match_adopted(make_claim(1, AllocationSpec(N0, "2")), adopted(cpus), scene_of())
     assert isinstance(found, PrepareError)
     assert found.why is PrepareErrorReason.UNFIT
     assert text in found.message
@@ -372,6 +403,6 @@ def test_cpus_taken_over_may_be_shared_by_now() -> None:
     context = scene_of(min_shared=2)
     always_shared = context.layout.always_shared
     device = N0 if always_shared <= TWO.numa[0] else N1
-    found = match_adopted(make_claim(1, Asked(device, "2")), adopted(str(always_shared)), context)
+    found = match_adopted(make_claim(1, AllocationSpec(device, "2")), adopted(str(always_shared)), context)
     assert isinstance(found, PreparePlan)
     assert found.cpus == always_shared

@@ -43,9 +43,9 @@ from plimsoll.drivers.plugin import AllocatedClaim, ClaimError, ClaimRef, Prepar
 from plimsoll.errors import ApiError
 from plimsoll.protocols.ttrpc import end_tasks
 from tests.unit.drivers.cpu.machines import make_machine, switch_off, write_sysfs
-from tests.unit.drivers.cpu.state.fixtures import NODE, Asked, make_claim, uid_of
+from tests.unit.drivers.cpu.state.fixtures import NODE, AllocationSpec, make_claim, uid_of
 from tests.unit.drivers.cpu.stateful.model import DAMAGED, Model
-from tests.unit.drivers.cpu.stateful.runtime import Age, Runtime
+from tests.unit.drivers.cpu.stateful.runtime import Runtime, RuntimeVersion
 
 WHOLE = make_machine(sockets=2, cores=2, threads=2)  # CPUs 0-7; 0, 1, 4, 5 are node 0
 PATIENCE = 5.0
@@ -83,8 +83,8 @@ class PluginServer:
     publish_errors: tuple[str, ...] = ()
     claim_status_errors: tuple[str, ...] = ()
 
-    def __init__(self, world: World) -> None:
-        self.world = world
+    def __init__(self, harness: StatefulHarness) -> None:
+        self.harness = harness
         #: How often the driver has looked after its files.
         self.looks = 0
 
@@ -95,7 +95,7 @@ class PluginServer:
     def update_claim_status(self) -> None: ...
 
     async def release(self, ref: ClaimRef) -> ClaimError | None:
-        return await self.world.unprepare(ref.uid)
+        return await self.harness.unprepare(ref.uid)
 
     async def restore_metadata(self, desired: object) -> tuple[str, ...]:
         self.looks += 1
@@ -115,10 +115,12 @@ def quick_enforcer(state: Any, topology: Any, settings: CpuSettings, client: Any
     )
 
 
-class World:
+class StatefulHarness:
     """Make one, `open` it, `close` it."""
 
-    def __init__(self, age: Age = Age.NEW, topology: Topology = WHOLE, **extra: Any) -> None:
+    def __init__(
+        self, age: RuntimeVersion = RuntimeVersion.NEW, topology: Topology = WHOLE, **extra: Any
+    ) -> None:
         self.root = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
         self.whole = topology
         self.extra = extra
@@ -258,7 +260,7 @@ class World:
 
     # -- claims
 
-    def ask(self, number: int, *asked: Asked, **more: Any) -> AllocatedClaim:
+    def ask(self, number: int, *asked: AllocationSpec, **more: Any) -> AllocatedClaim:
         claim = make_claim(number, *asked, **more)
         self.api.claims[claim.ref.name] = claim.tree
         return claim
@@ -602,4 +604,4 @@ def number(uid: str) -> int:
     return int(uid.rpartition("-")[2])
 
 
-__all__ = ["WHOLE", "Age", "Asked", "World", "number", "uid_of"]
+__all__ = ["WHOLE", "AllocationSpec", "RuntimeVersion", "StatefulHarness", "number", "uid_of"]

@@ -26,7 +26,7 @@ RUNNING: Any = 3
 ENV = "DRA_CPUSET_"
 
 
-class Age(Enum):
+class RuntimeVersion(Enum):
     """What a runtime can do: its name, its release, the NRI it tells of."""
 
     OLD = ("cri-o", "1.30.0", "")  # StateChange, nothing at any time
@@ -35,15 +35,15 @@ class Age(Enum):
 
     @property
     def own_calls(self) -> bool:
-        return self is not Age.OLD
+        return self is not RuntimeVersion.OLD
 
     @property
     def pushes(self) -> bool:
-        return self is Age.NEW
+        return self is RuntimeVersion.NEW
 
 
 @dataclass
-class Box:
+class FakeContainer:
     """A container. Its `cpus` are what its cgroup was set to, empty for never. `created`: it can be changed.
 
     `unseen`: it was being made when a plugin came, which runtimes do not tell of. No plugin can know.
@@ -88,12 +88,12 @@ class Peer:
 class Runtime:
     """Containers by id, pods by name. `online` are the CPUs that the kernel would let be set."""
 
-    def __init__(self, path: Path, age: Age, online: Callable[[], set[int]]) -> None:
+    def __init__(self, path: Path, age: RuntimeVersion, online: Callable[[], set[int]]) -> None:
         self.path = path
         self.age = age
         self.online = online
         self.pods: set[str] = set()
-        self.boxes: dict[str, Box] = {}
+        self.boxes: dict[str, FakeContainer] = {}
         self.peers: list[Peer] = []
         self.wrongs: list[str] = []
         #: How it behaves: changes fail (all, or of some), take long, answers' changes get lost, parts.
@@ -211,7 +211,7 @@ class Runtime:
     def sandbox(self, pod: str) -> nri.PodSandbox:
         return nri.PodSandbox(id=f"sb-{pod}", uid=f"uid-{pod}", name=pod, namespace="default")
 
-    def message(self, box: Box) -> nri.Container:
+    def message(self, box: FakeContainer) -> nri.Container:
         message = nri.Container(
             id=box.id,
             name=box.id,
@@ -266,14 +266,14 @@ class Runtime:
     def _settable(self, cpus: str) -> bool:
         return set(CpuSet.parse(cpus)) <= self.online()
 
-    def _set(self, box: Box, resources: nri.LinuxResources) -> None:
+    def _set(self, box: FakeContainer, resources: nri.LinuxResources) -> None:
         box.cpus = resources.cpu.cpus or box.cpus
         if resources.cpu.HasField("quota"):
             box.quota = resources.cpu.quota.value
 
     # -- events
 
-    async def _container_changed(self, event: NriEvent, pod: str, box: Box | None = None) -> None:
+    async def _container_changed(self, event: NriEvent, pod: str, box: FakeContainer | None = None) -> None:
         assert event in NEWS
         for peer in [peer for peer in self.peers if peer.wants(event)]:
             if self.age.own_calls:
@@ -299,7 +299,7 @@ class Runtime:
             if pod not in self.pods:
                 self.pods.add(pod)
                 await self._container_changed(NriEvent.RUN_POD_SANDBOX, pod)
-            box = Box(id, pod, tuple(env), cpus)
+            box = FakeContainer(id, pod, tuple(env), cpus)
             problem, failed = await self._ask(box)
             if problem:
                 await self._restore_checkpoint(box)
@@ -309,7 +309,7 @@ class Runtime:
             self._look(box, failed)
             return ""
 
-    async def _ask(self, box: Box) -> tuple[str, set[str]]:
+    async def _ask(self, box: FakeContainer) -> tuple[str, set[str]]:
         """What plugins say to a new container; why it fails, and others that could not be changed."""
         asked = [peer for peer in self.peers if peer.ready]
         setter: Peer | None = None
@@ -346,7 +346,7 @@ class Runtime:
                     return f"validation: {decision.reason}", failed
         return "", failed
 
-    def _look(self, box: Box, failed: set[str]) -> None:
+    def _look(self, box: FakeContainer, failed: set[str]) -> None:
         """A container with claims is alone on their CPUs from the beginning."""
         if not self.linked:
             return
@@ -377,7 +377,7 @@ class Runtime:
                 await self._container_changed(NriEvent.POST_START_CONTAINER, box.pod, box)
         return ""
 
-    async def _restore_checkpoint(self, box: Box) -> None:
+    async def _restore_checkpoint(self, box: FakeContainer) -> None:
         await self._stop(box)
         await self._container_changed(NriEvent.REMOVE_CONTAINER, box.pod, box)
 
@@ -421,7 +421,7 @@ class Runtime:
             await self._stop(box)
             await self._container_changed(NriEvent.REMOVE_CONTAINER, box.pod, box)
 
-    async def _stop(self, box: Box) -> None:
+    async def _stop(self, box: FakeContainer) -> None:
         for peer in [peer for peer in self.peers if peer.ready]:
             request = nri.StopContainerRequest(pod=self.sandbox(box.pod), container=self.message(box))
             answer = await self._call(peer, "StopContainer", request)

@@ -1,4 +1,4 @@
-"""Stories of a driver as text, a step in a line; `scenarios.txt` has them, `world.py` says what is checked.
+"""Stories of a driver as text, a step in a line; `scenarios.txt` has them, `harness.py` says what is checked.
 
 with min_shared 1 | reserved 0,4 | by machine | an old runtime | a middle runtime    before anything else
 prepare a 2 [of cpudevnuma001]      claim `a` gets two CPUs; `... is refused: TEXT`
@@ -33,19 +33,19 @@ from plimsoll.drivers.cpu.pinning.nri import NriEnforcer
 from plimsoll.drivers.cpu.settings import GroupBy
 from plimsoll.drivers.plugin import AllocatedClaim, ClaimError
 from plimsoll.protocols.ttrpc import end_tasks
-from tests.unit.drivers.cpu.stateful.harness import Asked, World, uid_of
-from tests.unit.drivers.cpu.stateful.runtime import Age
+from tests.unit.drivers.cpu.stateful.harness import AllocationSpec, StatefulHarness, uid_of
+from tests.unit.drivers.cpu.stateful.runtime import RuntimeVersion
 
 Step = Callable[..., Awaitable[Any]]
 _STEPS: list[tuple[re.Pattern[str], Step]] = []
 
 
 def _read() -> dict[str, str]:
-    text = Path(__file__).with_name("stories.txt").read_text()
+    text = Path(__file__).with_name("scenarios.txt").read_text()
     found = {}
     for part in re.split(r"^== ", text, flags=re.MULTILINE)[1:]:
         title, _, lines = part.partition("\n")
-        assert title not in found, f"there are two stories {title!r}"
+        assert title not in found, f"there are two scenarios {title!r}"
         found[title] = re.sub(r"^-- .*$", "", lines, flags=re.MULTILINE)
     return found
 
@@ -53,11 +53,11 @@ def _read() -> dict[str, str]:
 STORIES = _read()
 
 
-class Stage:
+class ScriptRun:
     """A world, and what the text calls things."""
 
-    def __init__(self, world: World) -> None:
-        self.world = world
+    def __init__(self, harness: StatefulHarness) -> None:
+        self.harness = harness
         self.asked: dict[str, AllocatedClaim] = {}
         self.other: CpuDriver | None = None
 
@@ -69,14 +69,14 @@ class Stage:
 
     def claim(self, name: str, count: str, device: str | None) -> AllocatedClaim:
         if name not in self.asked:
-            default = "cpudevmachine" if "group_by" in self.world.extra else "cpudevnuma000"
-            self.asked[name] = self.world.ask(ord(name), Asked(device or default, count))
+            default = "cpudevmachine" if "group_by" in self.harness.extra else "cpudevnuma000"
+            self.asked[name] = self.harness.ask(ord(name), AllocationSpec(device or default, count))
         return self.asked[name]
 
     @property
     def driver(self) -> CpuDriver:
-        assert self.world.driver is not None, "there is no driver"
-        return self.world.driver
+        assert self.harness.driver is not None, "there is no driver"
+        return self.harness.driver
 
 
 def says(pattern: str) -> Callable[[Step], Step]:
@@ -87,7 +87,7 @@ def says(pattern: str) -> Callable[[Step], Step]:
     return note
 
 
-def play(script: str) -> None:
+def run_script(script: str) -> None:
     """Play a story, and its end: everything comes back, all pods go, all claims too, and nothing is left."""
     lines = [line.strip() for line in script.splitlines() if line.strip()]
     options: dict[str, Any] = {}
@@ -95,17 +95,17 @@ def play(script: str) -> None:
         _set(options, lines.pop(0).removeprefix("with "))
 
     async def scenario() -> None:
-        world = World(**options)
-        stage = Stage(world)
+        harness = StatefulHarness(**options)
+        script_run = ScriptRun(harness)
         try:
-            await world.open()
+            await harness.open()
             for line in lines:
-                await _step(stage, line)
-            await _end(stage)
+                await _step(script_run, line)
+            await _end(script_run)
         finally:
-            if stage.other is not None:
-                await _leave(stage.other)
-            await world.close()
+            if script_run.other is not None:
+                await _leave(script_run.other)
+            await harness.close()
 
     asyncio.run(scenario())
 
@@ -120,49 +120,49 @@ def _set(options: dict[str, Any], text: str) -> None:
         case "by":
             options["group_by"] = GroupBy(value)
         case "an" | "a":
-            options["age"] = Age[value.split()[0].upper()]
+            options["age"] = RuntimeVersion[value.split()[0].upper()]
         case _:
             raise AssertionError(f"no such setting: {text!r}")
 
 
-async def _step(stage: Stage, line: str) -> None:
+async def _step(script_run: ScriptRun, line: str) -> None:
     try:
         async with asyncio.timeout(20):
             for pattern, step in _STEPS:
                 found = pattern.fullmatch(line)
                 if found:
-                    await step(stage, *found.groups())
+                    await step(script_run, *found.groups())
                     break
             else:
                 raise AssertionError("no such step")
-            if stage.other is None:
-                await stage.world.check()
+            if script_run.other is None:
+                await script_run.harness.check()
     except (AssertionError, TimeoutError) as error:
         raise AssertionError(f"at {line!r}: {error}") from error
 
 
-async def _end(stage: Stage) -> None:
-    world = stage.world
-    if stage.other is not None:
-        await _leave(stage.other)
-        stage.other = None
+async def _end(script_run: ScriptRun) -> None:
+    harness = script_run.harness
+    if script_run.other is not None:
+        await _leave(script_run.other)
+        script_run.other = None
         # Each of the two knew a part: what both left is found when one starts again.
-        await world.kill_driver()
-    if not world.runtime.up:
-        await world.runtime.start()
-    if world.driver is None:
-        await world.start_driver()
-    world.runtime.refuses = False
-    await world.connected()
-    for pod in sorted(world.runtime.pods):
-        await world.runtime.remove_pod(pod)
-    for uid in sorted(stage.driver.state.allocations):
-        assert await world.unprepare(uid) is None
-    await world.check()
-    assert not stage.driver.state.allocations
-    assert not list(world.settings.cdi.glob("*.json"))
-    assert stage.driver.enforcer.containers() == ()
-    assert stage.driver.enforcer.faults() == ()
+        await harness.kill_driver()
+    if not harness.runtime.up:
+        await harness.runtime.start()
+    if harness.driver is None:
+        await harness.start_driver()
+    harness.runtime.refuses = False
+    await harness.connected()
+    for pod in sorted(harness.runtime.pods):
+        await harness.runtime.remove_pod(pod)
+    for uid in sorted(script_run.driver.state.allocations):
+        assert await harness.unprepare(uid) is None
+    await harness.check()
+    assert not script_run.driver.state.allocations
+    assert not list(harness.settings.cdi.glob("*.json"))
+    assert script_run.driver.enforcer.containers() == ()
+    assert script_run.driver.enforcer.faults() == ()
 
 
 async def _leave(driver: CpuDriver) -> None:
@@ -173,8 +173,10 @@ async def _leave(driver: CpuDriver) -> None:
 
 
 @says(r"prepare (\w) (\d+)(?: of (\w+))?(?: is refused: (.*))?")
-async def _prepare(stage: Stage, name: str, count: str, device: str | None, refusal: str | None) -> None:
-    answer = await stage.world.prepare(stage.claim(name, count, device))
+async def _prepare(
+    script_run: ScriptRun, name: str, count: str, device: str | None, refusal: str | None
+) -> None:
+    answer = await script_run.harness.prepare(script_run.claim(name, count, device))
     if refusal is None:
         assert not isinstance(answer, ClaimError), answer
     else:
@@ -183,16 +185,16 @@ async def _prepare(stage: Stage, name: str, count: str, device: str | None, refu
 
 
 @says(r"unprepare (\w)")
-async def _unprepare(stage: Stage, name: str) -> None:
-    assert await stage.world.unprepare(stage.uid(name)) is None
-    stage.asked.pop(name, None)
+async def _unprepare(script_run: ScriptRun, name: str) -> None:
+    assert await script_run.harness.unprepare(script_run.uid(name)) is None
+    script_run.asked.pop(name, None)
 
 
 @says(r"claim (\w) is deleted")
-async def _deleted(stage: Stage, name: str) -> None:
-    claim = stage.asked[name]
-    stage.world.api.claims.pop(claim.ref.name)
-    stage.world.model.deleted.add(claim.ref.uid)
+async def _deleted(script_run: ScriptRun, name: str) -> None:
+    claim = script_run.asked[name]
+    script_run.harness.api.claims.pop(claim.ref.name)
+    script_run.harness.model.deleted.add(claim.ref.uid)
 
 
 # -- containers
@@ -200,9 +202,9 @@ async def _deleted(stage: Stage, name: str) -> None:
 
 @says(r"(create|begin) ((\w+)/\w+)(?: with ([\w,]+))?(?: is refused: (.*))?")
 async def _create(
-    stage: Stage, what: str, id: str, pod: str, claims: str | None, refusal: str | None
+    script_run: ScriptRun, what: str, id: str, pod: str, claims: str | None, refusal: str | None
 ) -> None:
-    problem = await stage.world.create(id, pod, stage.uids(claims), finish=what == "create")
+    problem = await script_run.harness.create(id, pod, script_run.uids(claims), finish=what == "create")
     if refusal is None:
         assert not problem, problem
     else:
@@ -210,136 +212,138 @@ async def _create(
 
 
 @says(r"finish (\w+/\w+)")
-async def _finish(stage: Stage, id: str) -> None:
-    await stage.world.runtime.finish(id)
+async def _finish(script_run: ScriptRun, id: str) -> None:
+    await script_run.harness.runtime.finish(id)
 
 
 @says(r"end (\w+/\w+)")
-async def _end_container(stage: Stage, id: str) -> None:
-    await stage.world.runtime.end(id)
+async def _end_container(script_run: ScriptRun, id: str) -> None:
+    await script_run.harness.runtime.end(id)
 
 
 @says(r"pod (\w+) goes")
-async def _pod_goes(stage: Stage, pod: str) -> None:
-    await stage.world.runtime.remove_pod(pod)
+async def _pod_goes(script_run: ScriptRun, pod: str) -> None:
+    await script_run.harness.runtime.remove_pod(pod)
 
 
 @says(r"update (\w+/\w+) to (\S+)")
-async def _update(stage: Stage, id: str, cpus: str) -> None:
-    await stage.world.runtime.update(id, cpus=cpus)
+async def _update(script_run: ScriptRun, id: str, cpus: str) -> None:
+    await script_run.harness.runtime.update(id, cpus=cpus)
 
 
 # -- who comes and goes
 
 
 @says(r"driver (goes|is killed|comes|restarts|is killed and comes)")
-async def _driver(stage: Stage, what: str) -> None:
-    world = stage.world
+async def _driver(script_run: ScriptRun, what: str) -> None:
+    harness = script_run.harness
     if what in ("goes", "restarts"):
-        await world.stop_driver()
+        await harness.stop_driver()
     elif "killed" in what:
-        await world.kill_driver()
+        await harness.kill_driver()
     if what in ("comes", "restarts") or what.endswith("and comes"):
-        await world.start_driver()
-        await world.connected()
+        await harness.start_driver()
+        await harness.connected()
 
 
 @says(r"runtime (goes|comes|restarts|refuses|obeys)")
-async def _runtime(stage: Stage, what: str) -> None:
-    world = stage.world
+async def _runtime(script_run: ScriptRun, what: str) -> None:
+    harness = script_run.harness
     if what in ("refuses", "obeys"):
-        world.runtime.refuses = what == "refuses"
+        harness.runtime.refuses = what == "refuses"
     if what in ("goes", "restarts"):
-        await world.runtime.stop()
-        if world.driver is not None:
-            await world.until(lambda: not stage.driver.enforcer.linked)
+        await harness.runtime.stop()
+        if harness.driver is not None:
+            await harness.until(lambda: not script_run.driver.enforcer.linked)
     if what in ("comes", "restarts"):
-        await world.runtime.start()
-        await world.connected()
+        await harness.runtime.start()
+        await harness.connected()
 
 
 @says(r"another driver (comes|goes)")
-async def _another(stage: Stage, what: str) -> None:
+async def _another(script_run: ScriptRun, what: str) -> None:
     if what == "goes":
-        assert stage.other is not None
-        await _leave(stage.other)
-        stage.other = None
+        assert script_run.other is not None
+        await _leave(script_run.other)
+        script_run.other = None
         return
-    stage.other = other = stage.world.make_driver()
+    script_run.other = other = script_run.harness.make_driver()
     await other.start()
-    await stage.world.until(lambda: other.enforcer.linked and stage.world.runtime.linked == 2)
+    await script_run.harness.until(lambda: other.enforcer.linked and script_run.harness.runtime.linked == 2)
 
 
 @says(r"another prepares (\w) (\d+)")
-async def _another_prepares(stage: Stage, name: str, count: str) -> None:
-    assert stage.other is not None
-    claim = stage.claim(name, count, None)
-    answer = await stage.other.prepare(claim)
+async def _another_prepares(script_run: ScriptRun, name: str, count: str) -> None:
+    assert script_run.other is not None
+    claim = script_run.claim(name, count, None)
+    answer = await script_run.other.prepare(claim)
     assert not isinstance(answer, ClaimError), answer
-    cpus = stage.world.file(claim.ref.uid)
+    cpus = script_run.harness.file(claim.ref.uid)
     assert cpus
-    assert not cpus & stage.world.model.allocated
-    stage.world.note_grant(claim, cpus)
+    assert not cpus & script_run.harness.model.allocated
+    script_run.harness.note_grant(claim, cpus)
 
 
 # -- the machine, and the disk
 
 
 @says(r"online (\S+)")
-async def _online(stage: Stage, cpus: str) -> None:
-    await stage.world.switch(set(stage.world.whole.all) - set(CpuSet.parse(cpus)))
+async def _online(script_run: ScriptRun, cpus: str) -> None:
+    await script_run.harness.switch(set(script_run.harness.whole.all) - set(CpuSet.parse(cpus)))
 
 
 @says(r"file of (\w) (?:is (lost|damaged)|says (\S+))")
-async def _file(stage: Stage, name: str, what: str | None, cpus: str | None) -> None:
-    world, uid = stage.world, stage.uid(name)
+async def _file(script_run: ScriptRun, name: str, what: str | None, cpus: str | None) -> None:
+    harness, uid = script_run.harness, script_run.uid(name)
     if cpus:
-        world.alter_file(uid, set(CpuSet.parse(cpus)))
+        harness.alter_file(uid, set(CpuSet.parse(cpus)))
     else:
-        (world.lose_file if what == "lost" else world.damage_file)(uid)
+        (harness.lose_file if what == "lost" else harness.damage_file)(uid)
 
 
 @says(r"record is (lost|damaged)")
-async def _checkpoint(stage: Stage, what: str) -> None:
-    stage.world.lose_record(damage=what == "damaged")
+async def _checkpoint(script_run: ScriptRun, what: str) -> None:
+    script_run.harness.lose_record(damage=what == "damaged")
 
 
 # -- what there is to see
 
 
 @says(r"(\w+/\w+) runs on (\S+)")
-async def _runs(stage: Stage, id: str, cpus: str) -> None:
-    runtime, desired = stage.world.runtime, set(CpuSet.parse(cpus))
-    await stage.world.until(lambda: runtime.cpus(id) == desired, lambda: sorted(runtime.cpus(id)))
+async def _runs(script_run: ScriptRun, id: str, cpus: str) -> None:
+    runtime, desired = script_run.harness.runtime, set(CpuSet.parse(cpus))
+    await script_run.harness.until(lambda: runtime.cpus(id) == desired, lambda: sorted(runtime.cpus(id)))
 
 
 @says(r"(\w+/\w+) is gone")
-async def _container_gone(stage: Stage, id: str) -> None:
-    assert id not in stage.world.runtime.boxes
-    await stage.world.until(lambda: id not in {view.id for view in stage.driver.enforcer.containers()})
+async def _container_gone(script_run: ScriptRun, id: str) -> None:
+    assert id not in script_run.harness.runtime.boxes
+    await script_run.harness.until(
+        lambda: id not in {view.id for view in script_run.driver.enforcer.containers()}
+    )
 
 
 @says(r"(\w) has (\S+)")
-async def _has(stage: Stage, name: str, cpus: str) -> None:
-    assert str(stage.driver.state.allocations[stage.uid(name)].assigned) == cpus
+async def _has(script_run: ScriptRun, name: str, cpus: str) -> None:
+    assert str(script_run.driver.state.allocations[script_run.uid(name)].assigned) == cpus
 
 
 @says(r"(\w) is (gone|disputed|not disputed)")
-async def _state(stage: Stage, name: str, what: str) -> None:
-    allocations, uid = stage.driver.state.allocations, stage.uid(name)
+async def _state(script_run: ScriptRun, name: str, what: str) -> None:
+    allocations, uid = script_run.driver.state.allocations, script_run.uid(name)
     if what == "gone":
-        await stage.world.until(lambda: uid not in stage.driver.state.allocations)
+        await script_run.harness.until(lambda: uid not in script_run.driver.state.allocations)
     else:
         assert bool(allocations[uid].disputed) == (what == "disputed"), allocations[uid]
 
 
 @says(r"shared is (\S+)")
-async def _shared(stage: Stage, cpus: str) -> None:
-    assert str(stage.driver.state.shared) == ("" if cpus == "empty" else cpus)
+async def _shared(script_run: ScriptRun, cpus: str) -> None:
+    assert str(script_run.driver.state.shared) == ("" if cpus == "empty" else cpus)
 
 
 @says(r"the driver says (.*)")
-async def _says(stage: Stage, text: str) -> None:
-    found = [finding.what for finding in stage.driver.findings]
-    found += [str(fault) for fault in stage.driver.enforcer.faults()]
+async def _says(script_run: ScriptRun, text: str) -> None:
+    found = [finding.what for finding in script_run.driver.findings]
+    found += [str(fault) for fault in script_run.driver.enforcer.faults()]
     assert any(text in each for each in found), found

@@ -23,9 +23,15 @@ from plimsoll.drivers.cpu.state import cdi
 from plimsoll.drivers.plugin import AllocatedClaim, ClaimError
 from plimsoll.errors import StoreError
 from plimsoll.protocols.cdi import CdiFault
-from tests.unit.drivers.cpu.stateful.harness import WHOLE, Age, Asked, World, uid_of
+from tests.unit.drivers.cpu.stateful.harness import (
+    WHOLE,
+    AllocationSpec,
+    RuntimeVersion,
+    StatefulHarness,
+    uid_of,
+)
 
-AGES = (Age.NEW, Age.NEW, Age.MIDDLE, Age.OLD)
+AGES = (RuntimeVersion.NEW, RuntimeVersion.NEW, RuntimeVersion.MIDDLE, RuntimeVersion.OLD)
 SETTINGS: list[dict[str, Any]] = [
     {},
     {"group_by": GroupBy.MACHINE},
@@ -41,7 +47,7 @@ Pick: TypeAlias = Callable[[Random], Any]
 
 
 @dataclass(frozen=True)
-class Happening:
+class Action:
     """Something that can happen: how often, when, and with which values."""
 
     weight: int
@@ -50,14 +56,14 @@ class Happening:
     values: Mapping[str, Pick]
 
 
-HAPPENINGS: list[Happening] = []
+ACTIONS: list[Action] = []
 
 
 def happens(
     weight: int, *, when: Callable[[Any], object] = lambda self: True, **values: Pick
 ) -> Callable[[Any], Any]:
     def note(method: Any) -> Any:
-        HAPPENINGS.append(Happening(weight, method.__name__, when, values))
+        ACTIONS.append(Action(weight, method.__name__, when, values))
         return method
 
     return note
@@ -79,7 +85,7 @@ def some_of(few: int, most: int) -> Pick:
     return lambda dice: set(dice.sample(range(8), dice.randint(few, most)))
 
 
-class Death(Exception):
+class ProcessKilled(Exception):
     """The process ends here."""
 
 
@@ -102,7 +108,7 @@ def _die(work: Callable[..., Any], when: str) -> Callable[..., Any]:
     def dies(*parts: Any, **more: Any) -> Any:
         if when == "after":
             work(*parts, **more)
-        raise Death
+        raise ProcessKilled
 
     return dies
 
@@ -136,16 +142,16 @@ class Node:
         self.dice = dice
         self.runner = asyncio.Runner()
         extra, age = dice.choice(SETTINGS), dice.choice(AGES)
-        self.world = World(age, WHOLE, **extra)
-        self.world.runtime.orderly = maybe(dice)
-        self.world.runtime.parts = dice.randint(1, 4)
+        self.harness = StatefulHarness(age, WHOLE, **extra)
+        self.harness.runtime.orderly = maybe(dice)
+        self.harness.runtime.parts = dice.randint(1, 4)
         self.count = 0
         self.env_claims = [f"{age.name.lower()} runtime, {extra}"]
-        self.run(self.world.open())
+        self.run(self.harness.open())
 
     def close(self) -> None:
         try:
-            self.run(self.world.close())
+            self.run(self.harness.close())
         finally:
             self.runner.close()
 
@@ -162,38 +168,40 @@ class Node:
 
     @property
     def up(self) -> bool:
-        return self.world.driver is not None
+        return self.harness.driver is not None
 
     @property
     def linked(self) -> bool:
-        return self.up and self.world.linked
+        return self.up and self.harness.linked
 
     @property
     def model(self) -> Any:
-        return self.world.model
+        return self.harness.model
 
     def claim(self, device: int, amount: int, second: bool) -> AllocatedClaim | None:
         """A claim as the scheduler might have allocated it."""
-        assert self.world.driver is not None
-        domains = sorted(self.world.driver.state.layout.domains)
+        assert self.harness.driver is not None
+        domains = sorted(self.harness.driver.state.layout.domains)
         if not domains:
             return None
         name = domains[device % len(domains)]
-        if self.world.settings.mode is DeviceMode.INDIVIDUAL:
+        if self.harness.settings.mode is DeviceMode.INDIVIDUAL:
             names = [name, domains[(device + 1) % len(domains)]] if second else [name]
-            asked = [Asked(each, None, f"r{index}") for index, each in enumerate(dict.fromkeys(names))]
+            asked = [
+                AllocationSpec(each, None, f"r{index}") for index, each in enumerate(dict.fromkeys(names))
+            ]
         else:
-            asked = [Asked(name, str(amount), "a")]
+            asked = [AllocationSpec(name, str(amount), "a")]
             if second:
-                asked.append(Asked(domains[-1 - device % len(domains)], "1", "b", share="s"))
-        return self.world.ask(self.next(), *asked)
+                asked.append(AllocationSpec(domains[-1 - device % len(domains)], "1", "b", share="s"))
+        return self.harness.ask(self.next(), *asked)
 
     def pick(self, number: int) -> str:
         uids: list[str] = sorted(self.model.assigned)
         return uids[number % len(uids)]
 
     def pick_box(self, number: int, *, created: bool = True) -> str | None:
-        boxes = sorted(box.id for box in self.world.runtime.boxes.values() if box.created == created)
+        boxes = sorted(box.id for box in self.harness.runtime.boxes.values() if box.created == created)
         return boxes[number % len(boxes)] if boxes else None
 
     # -- claims
@@ -205,10 +213,10 @@ class Node:
             return
         linked = self.linked
         if linked and self.model.strangers:
-            self.run(self.world.prepare(claim))
+            self.run(self.harness.prepare(claim))
             return
-        fits = self.world.fits(claim)
-        answer = self.run(self.world.prepare(claim))
+        fits = self.harness.fits(claim)
+        answer = self.run(self.harness.prepare(claim))
         if not linked:
             assert isinstance(answer, ClaimError)
         elif linked and self.linked:
@@ -216,20 +224,20 @@ class Node:
 
     @happens(1, when=lambda self: self.up, device=some, amount=of("0", "-1", "1500m", "100", ""))
     def prepare_nonsense(self, device: int, amount: str) -> None:
-        asked = Asked(f"cpudevnuma{device % 3:03d}", amount or None)
-        answer = self.run(self.world.prepare(self.world.ask(self.next(), asked)))
+        asked = AllocationSpec(f"cpudevnuma{device % 3:03d}", amount or None)
+        answer = self.run(self.harness.prepare(self.harness.ask(self.next(), asked)))
         assert isinstance(answer, ClaimError)
 
-    @happens(2, when=lambda self: self.up and self.world.claims, number=some)
+    @happens(2, when=lambda self: self.up and self.harness.claims, number=some)
     def prepare_again(self, number: int) -> None:
-        claims = self.world.claims
+        claims = self.harness.claims
         claim = claims[sorted(claims)[number % len(claims)]]
         uid = claim.ref.uid
         if uid not in self.model.assigned:
             return  # lost with record and file
-        assert self.world.driver is not None
-        adopted = self.world.driver.state.allocations[uid].adopted
-        answer = self.run(self.world.prepare(claim))
+        assert self.harness.driver is not None
+        adopted = self.harness.driver.state.allocations[uid].adopted
+        answer = self.run(self.harness.prepare(claim))
         if uid in self.model.in_dispute:
             assert isinstance(answer, ClaimError)
         else:
@@ -240,31 +248,31 @@ class Node:
     def unprepare(self, number: int, twice: bool) -> None:
         """In good order: nobody uses it any more."""
         uid = self.pick(number)
-        for box in list(self.world.runtime.boxes.values()):
+        for box in list(self.harness.runtime.boxes.values()):
             if uid in box.env_claims and box.created:
-                self.run(self.world.runtime.end(box.id))
-        if any(uid in box.env_claims for box in self.world.runtime.boxes.values()):
+                self.run(self.harness.runtime.end(box.id))
+        if any(uid in box.env_claims for box in self.harness.runtime.boxes.values()):
             return
-        assert self.run(self.world.unprepare(uid)) is None
+        assert self.run(self.harness.unprepare(uid)) is None
         if twice:
-            assert self.run(self.world.unprepare(uid)) is None
+            assert self.run(self.harness.unprepare(uid)) is None
 
     @happens(1, when=lambda self: self.up and self.model.assigned, number=some)
     def unprepare_under_containers(self, number: int) -> None:
-        assert self.run(self.world.unprepare(self.pick(number))) is None
+        assert self.run(self.harness.unprepare(self.pick(number))) is None
 
     @happens(1, when=lambda self: self.up, number=some)
     def unprepare_what_is_not_there(self, number: int) -> None:
-        before = self.world.snapshot()
-        assert self.run(self.world.unprepare(uid_of(900 + number))) is None
-        assert self.world.snapshot() == before
+        before = self.harness.snapshot()
+        assert self.run(self.harness.unprepare(uid_of(900 + number))) is None
+        assert self.harness.snapshot() == before
 
     # -- containers
 
     @happens(5, pod=of(0, 1, 2, 3), finish=of(0, 1, 2, 3))
     def create_shared(self, pod: int, finish: int) -> None:
-        if len(self.world.runtime.boxes) < 8:
-            self.run(self.world.create(f"c{self.next()}", f"s{pod}", finish=finish > 0))
+        if len(self.harness.runtime.boxes) < 8:
+            self.run(self.harness.create(f"c{self.next()}", f"s{pod}", finish=finish > 0))
 
     @happens(
         6,
@@ -280,59 +288,59 @@ class Node:
         if second:
             uids = list(dict.fromkeys([*uids, self.pick(number + 1)]))
         pod = f"p{sorted(uids)[0][-4:]}" if unknown_container else "stranger"
-        if len(self.world.runtime.boxes) < 8:
-            self.run(self.world.create(f"c{self.next()}", pod, uids, finish=finish > 0))
+        if len(self.harness.runtime.boxes) < 8:
+            self.run(self.harness.create(f"c{self.next()}", pod, uids, finish=finish > 0))
 
     @happens(1, cpus=some_of(1, 3))
-    def create_with_a_claim_of_nobody(self, cpus: set[int]) -> None:
+    def create_with_an_unknown_claim(self, cpus: set[int]) -> None:
         box = f"c{self.next()}"
         problem = self.run(
-            self.world.runtime.begin(box, "liar", [f"DRA_CPUSET_{uid_of(800 + self.count)}={CpuSet(cpus)}"])
+            self.harness.runtime.begin(box, "liar", [f"DRA_CPUSET_{uid_of(800 + self.count)}={CpuSet(cpus)}"])
         )
         if not problem:
             assert not self.linked
-            self.run(self.world.runtime.finish(box))
+            self.run(self.harness.runtime.finish(box))
 
     @happens(1, text=of("x", "1-", "3-1", "99999999", "-1"))
     def create_malformed(self, text: str) -> None:
         linked = self.linked
         box = f"c{self.next()}"
         problem = self.run(
-            self.world.runtime.begin(box, "liar", [f"DRA_CPUSET={text}", f"DRA_CPUSET_x={text}"])
+            self.harness.runtime.begin(box, "liar", [f"DRA_CPUSET={text}", f"DRA_CPUSET_x={text}"])
         )
         if linked:
             assert problem
         elif not problem:
-            self.world.runtime.boxes.pop(box)  # it is of no use to the model
+            self.harness.runtime.boxes.pop(box)  # it is of no use to the model
 
     @happens(4, number=some)
     def finish_making(self, number: int) -> None:
         if box := self.pick_box(number, created=False):
-            self.run(self.world.runtime.finish(box))
+            self.run(self.harness.runtime.finish(box))
 
     @happens(2, number=some, created=maybe)
     def end(self, number: int, created: bool) -> None:
         if box := self.pick_box(number, created=created):
-            self.run(self.world.runtime.end(box))
+            self.run(self.harness.runtime.end(box))
 
     @happens(3, number=some, finish=maybe)
     def restart_container(self, number: int, finish: bool) -> None:
         """The same pod and claims, a new id; without a new prepare."""
         if box := self.pick_box(number):
-            old = self.world.runtime.boxes[box]
-            self.run(self.world.runtime.end(box))
-            self.run(self.world.create(f"c{self.next()}", old.pod, old.env_claims, finish=finish))
+            old = self.harness.runtime.boxes[box]
+            self.run(self.harness.runtime.end(box))
+            self.run(self.harness.create(f"c{self.next()}", old.pod, old.env_claims, finish=finish))
 
     @happens(2, number=some, cpus=of("", "0-7", "0", "5-6"), quota=of(0, 50_000))
     def kubelet_updates(self, number: int, cpus: str, quota: int) -> None:
         if box := self.pick_box(number):
-            self.run(self.world.runtime.update(box, cpus=cpus, quota=quota))
+            self.run(self.harness.runtime.update(box, cpus=cpus, quota=quota))
 
     @happens(1, pod=some)
     def remove_pod(self, pod: int) -> None:
-        pods = sorted(self.world.runtime.pods)
+        pods = sorted(self.harness.runtime.pods)
         if pods:
-            self.run(self.world.runtime.remove_pod(pods[pod % len(pods)]))
+            self.run(self.harness.runtime.remove_pod(pods[pod % len(pods)]))
 
     # -- coming and going
 
@@ -340,50 +348,50 @@ class Node:
     def restart_driver(self, kill: bool) -> None:
         """What was known before is known after, to the byte."""
         tampered = self.model.amnesia or self.model.files != self.model.assigned
-        before = self.world.snapshot()
-        self.run(self.world.kill_driver() if kill else self.world.stop_driver())
-        self.run(self.world.start_driver())
+        before = self.harness.snapshot()
+        self.run(self.harness.kill_driver() if kill else self.harness.stop_driver())
+        self.run(self.harness.start_driver())
         if not tampered and not self.model.in_dispute:
-            assert self.world.snapshot()[:4] == before[:4]
-        self.run(self.world.connected())
+            assert self.harness.snapshot()[:4] == before[:4]
+        self.run(self.harness.connected())
 
     @happens(1, when=lambda self: self.up, kill=maybe)
     def driver_goes(self, kill: bool) -> None:
-        self.run(self.world.kill_driver() if kill else self.world.stop_driver())
+        self.run(self.harness.kill_driver() if kill else self.harness.stop_driver())
 
     @happens(20, when=lambda self: not self.up)
     def driver_comes(self) -> None:
-        self.run(self.world.start_driver())
-        self.run(self.world.connected())
+        self.run(self.harness.start_driver())
+        self.run(self.harness.connected())
 
-    @happens(1, when=lambda self: self.world.runtime.up, back=maybe)
+    @happens(1, when=lambda self: self.harness.runtime.up, back=maybe)
     def runtime_goes(self, back: bool) -> None:
-        self.run(self.world.runtime.stop())
-        driver = self.world.driver
+        self.run(self.harness.runtime.stop())
+        driver = self.harness.driver
         if driver is not None:
-            self.run(self.world.until(lambda: not driver.enforcer.linked))
+            self.run(self.harness.until(lambda: not driver.enforcer.linked))
         if back:
             self.runtime_comes()
 
-    @happens(20, when=lambda self: not self.world.runtime.up)
+    @happens(20, when=lambda self: not self.harness.runtime.up)
     def runtime_comes(self) -> None:
-        self.run(self.world.runtime.start())
-        self.run(self.world.connected())
+        self.run(self.harness.runtime.start())
+        self.run(self.harness.connected())
 
     @happens(1, when=lambda self: self.linked)
     def connection_breaks(self) -> None:
-        self.run(self.world.runtime.hang_up())
-        self.run(self.world.connected())
+        self.run(self.harness.runtime.hang_up())
+        self.run(self.harness.connected())
 
     # -- moods of the runtime
 
     @happens(1, refuses=maybe)
     def runtime_refuses_changes(self, refuses: bool) -> None:
-        self.world.runtime.refuses = refuses
+        self.harness.runtime.refuses = refuses
 
     @happens(1, number=some, fails=maybe)
     def a_container_cannot_be_changed(self, number: int, fails: bool) -> None:
-        failing = self.world.runtime.failing
+        failing = self.harness.runtime.failing
         if not fails:
             failing.clear()
         elif box := self.pick_box(number):
@@ -391,90 +399,90 @@ class Node:
 
     @happens(1, slow=of(0.0, 0.0, 0.01, 0.15, 0.25))
     def runtime_is_slow(self, slow: float) -> None:
-        self.world.runtime.slow = slow
+        self.harness.runtime.slow = slow
 
     @happens(1, forgets=maybe)
     def runtime_passes_over_answers(self, forgets: bool) -> None:
-        if self.world.runtime.age.pushes:
-            self.world.runtime.forgets = forgets
+        if self.harness.runtime.age.pushes:
+            self.harness.runtime.forgets = forgets
 
     # -- the machine, and the disk
 
     @happens(2, off=some_of(0, 4))
     def hotplug(self, off: set[int]) -> None:
-        self.run(self.world.switch(off))
+        self.run(self.harness.switch(off))
 
     @happens(1, when=lambda self: self.model.assigned, number=some, damage=maybe)
     def lose_a_file(self, number: int, damage: bool) -> None:
         uid = self.pick(number)
         if uid in self.model.files and not self.model.amnesia and uid not in self.model.in_dispute:
-            (self.world.damage_file if damage else self.world.lose_file)(uid)
+            (self.harness.damage_file if damage else self.harness.lose_file)(uid)
 
     @happens(1, damage=maybe)
     def lose_the_record(self, damage: bool) -> None:
         if self.model.files == self.model.assigned and not self.model.in_dispute:
-            self.world.lose_record(damage=damage)
+            self.harness.lose_record(damage=damage)
 
     @happens(1, when=lambda self: self.model.assigned, number=some, cpus=some_of(1, 3))
     def another_driver_alters_a_file(self, number: int, cpus: set[int]) -> None:
         uid = self.pick(number)
         if uid in self.model.files and not self.model.amnesia:
-            self.world.alter_file(uid, cpus)
+            self.harness.alter_file(uid, cpus)
 
     @happens(1, cpus=some_of(1, 3))
     def another_driver_prepares(self, cpus: set[int]) -> None:
-        self.world.alter_file(uid_of(self.next()), cpus)
+        self.harness.alter_file(uid_of(self.next()), cpus)
 
     @happens(1, when=lambda self: self.linked, what=of("record", "file"), device=some, amount=of(1, 2, 3))
     def the_disk_fails_while_preparing(self, what: str, device: int, amount: int) -> None:
         """World.prepare sees to it that nothing is left of it."""
         claim = self.claim(device, amount, False)
         recorded = (
-            self.world.settings.checkpoint_path.exists() and not self.model.amnesia
+            self.harness.settings.checkpoint_path.exists() and not self.model.amnesia
         )  # else it is written anew
         if claim is not None and recorded and not self.model.strangers:
             with failing(what, "disk full"):
-                assert isinstance(self.run(self.world.prepare(claim)), ClaimError)
+                assert isinstance(self.run(self.harness.prepare(claim)), ClaimError)
 
     @happens(2, when=lambda self: self.linked, at=of(*DEATHS), device=some, amount=of(1, 2, 3))
     def die_while_preparing(self, at: str, device: int, amount: int) -> None:
         """Whatever was done by then: the claim has CPUs or has none, and nobody else has them."""
-        world, claim = self.world, self.claim(device, amount, False)
+        harness, claim = self.harness, self.claim(device, amount, False)
         whole = self.model.files == self.model.assigned  # else the restart finds more than this
-        if claim is None or world.driver is None or not whole or not world.fits(claim):
+        if claim is None or harness.driver is None or not whole or not harness.fits(claim):
             return
-        with dying(at), contextlib.suppress(Death):
-            self.run(world.driver.prepare(claim))
+        with dying(at), contextlib.suppress(ProcessKilled):
+            self.run(harness.driver.prepare(claim))
         stored = at != "before record"
         if stored:
             self.model.amnesia = False
-        self.run(world.kill_driver())
-        self.run(world.start_driver())
-        assert world.driver is not None
-        allocation = world.driver.state.allocations.get(claim.ref.uid)
+        self.run(harness.kill_driver())
+        self.run(harness.start_driver())
+        assert harness.driver is not None
+        allocation = harness.driver.state.allocations.get(claim.ref.uid)
         assert (allocation is not None) == stored
         if allocation is not None:
-            world.check_grant(claim, set(allocation.assigned))
-            world.note_grant(claim, set(allocation.assigned))
-        self.run(world.connected())
+            harness.check_grant(claim, set(allocation.assigned))
+            harness.note_grant(claim, set(allocation.assigned))
+        self.run(harness.connected())
 
-    @happens(2, when=lambda self: self.up and self.world.claims, at=of(*DEATHS), number=some)
+    @happens(2, when=lambda self: self.up and self.harness.claims, at=of(*DEATHS), number=some)
     def die_while_releasing(self, at: str, number: int) -> None:
-        world = self.world
-        claim = world.claims[sorted(world.claims)[number % len(world.claims)]]
+        harness = self.harness
+        claim = harness.claims[sorted(harness.claims)[number % len(harness.claims)]]
         uid, model = claim.ref.uid, self.model
-        if world.driver is None or uid not in model.assigned or uid in model.in_dispute or model.amnesia:
+        if harness.driver is None or uid not in model.assigned or uid in model.in_dispute or model.amnesia:
             return
-        with dying(at), contextlib.suppress(Death):
-            self.run(world.driver.unprepare(claim.ref))
+        with dying(at), contextlib.suppress(ProcessKilled):
+            self.run(harness.driver.unprepare(claim.ref))
         if at == "after record":
             model.release(uid)
-            world.claims.pop(uid)
+            harness.claims.pop(uid)
         elif at != "before file":
             model.files.pop(uid, None)
-        self.run(world.kill_driver())
-        self.run(world.start_driver())
-        self.run(world.connected())
+        self.run(harness.kill_driver())
+        self.run(harness.start_driver())
+        self.run(harness.connected())
 
     # -- several things at once
 
@@ -490,39 +498,39 @@ class Node:
         self.run(self._at_once(amounts, shared, number, off))
 
     async def _at_once(self, amounts: list[int], shared: int, number: int, off: set[int] | None) -> None:
-        world = self.world
-        assert world.driver is not None
-        if world.model.strangers:
+        harness = self.harness
+        assert harness.driver is not None
+        if harness.model.strangers:
             return
         claims = [claim for amount in amounts if (claim := self.claim(number, amount, False)) is not None]
         boxes = [f"c{self.next()}" for _ in range(shared)]
-        created = asyncio.gather(*(world.runtime.create(box, "s0") for box in boxes))
-        switched = asyncio.gather(*([world.switch(off)] if off is not None else []))
-        before = set(world.model.usable)
-        answers = await asyncio.gather(*(world.driver.prepare(claim) for claim in claims))
+        created = asyncio.gather(*(harness.runtime.create(box, "s0") for box in boxes))
+        switched = asyncio.gather(*([harness.switch(off)] if off is not None else []))
+        before = set(harness.model.usable)
+        answers = await asyncio.gather(*(harness.driver.prepare(claim) for claim in claims))
         await created
         await switched
-        world.spoken = world.runtime.answers
+        harness.spoken = harness.runtime.answers
         for claim, answer in zip(claims, answers, strict=True):
-            cpus = world.file(claim.ref.uid)
+            cpus = harness.file(claim.ref.uid)
             if isinstance(answer, ClaimError):
                 assert cpus is None
             else:
                 assert cpus is not None
-                world.check_grant(claim, cpus, usable=before | world.model.usable)
-                world.note_grant(claim, cpus)
+                harness.check_grant(claim, cpus, usable=before | harness.model.usable)
+                harness.note_grant(claim, cpus)
 
     def step(self) -> None:
         """What may happen now, the usual more often than the odd; then everything must be as promised."""
-        may = [one for one in HAPPENINGS if one.when(self)]
+        may = [one for one in ACTIONS if one.when(self)]
         (chosen,) = self.dice.choices(may, [one.weight for one in may])
         values = {name: pick(self.dice) for name, pick in chosen.values.items()}
         self.env_claims.append(f"{chosen.name} {values or ''}")
         getattr(self, chosen.name)(**values)
-        self.run(self.world.check())
+        self.run(self.harness.check())
 
 
-def play(seed: int, steps: int) -> None:
+def run_random(seed: int, steps: int) -> None:
     node = Node(Random(seed))
     try:
         for _ in range(steps):
@@ -536,10 +544,10 @@ def play(seed: int, steps: int) -> None:
 
 @pytest.mark.parametrize("seed", range(32))
 def test_any_order_of_events(seed: int) -> None:
-    play(seed, 40)
+    run_random(seed, 40)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1000, 1200))
 def test_any_order_of_events_for_long(seed: int) -> None:
-    play(seed, 150)
+    run_random(seed, 150)

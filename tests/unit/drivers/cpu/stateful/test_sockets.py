@@ -18,15 +18,15 @@ from plimsoll.node.claim_info import DriverFault
 from plimsoll.node.layout import Layout
 from plimsoll.node.plugins import PluginManager
 from tests.unit.drivers.cpu.state.fixtures import NODE, make_claim
-from tests.unit.drivers.cpu.stateful.harness import Age, Asked, World
+from tests.unit.drivers.cpu.stateful.harness import AllocationSpec, RuntimeVersion, StatefulHarness
 from tests.unit.drivers.plugin.fixtures import ClusterFixture, cluster_fixture
 from tests.unit.node.plugins.peers import QUICK
 
 
-class Wired(World):
+class SocketHarness(StatefulHarness):
     """A node whose driver is asked over sockets."""
 
-    def __init__(self, cluster: ClusterFixture, age: Age) -> None:
+    def __init__(self, cluster: ClusterFixture, age: RuntimeVersion) -> None:
         super().__init__(age)
         self.cluster = cluster
         self.api = cast(Any, cluster.client)
@@ -67,7 +67,7 @@ class Wired(World):
         await self.plugins.start()
         await self.connected()
 
-    async def add_claim(self, *asked: Asked) -> AllocatedClaim:
+    async def add_claim(self, *asked: AllocationSpec) -> AllocatedClaim:
         """A claim in the API, with devices."""
         self.count += 1
         name = f"claim-{self.count}"
@@ -85,10 +85,10 @@ class Wired(World):
         return ClaimError(answer.message) if isinstance(answer, DriverFault) else None
 
 
-async def _live(world: Wired, dice: Random, steps: int) -> None:
+async def _live(harness: SocketHarness, dice: Random, steps: int) -> None:
     for boxes in range(steps):
-        uids = sorted(world.model.assigned)
-        running = sorted(world.runtime.boxes)
+        uids = sorted(harness.model.assigned)
+        running = sorted(harness.runtime.boxes)
         what = dice.choices(
             [
                 "claim",
@@ -107,41 +107,41 @@ async def _live(world: Wired, dice: Random, steps: int) -> None:
         )[0]
         if what == "claim":
             share = f"00000000-0000-4000-8000-{dice.getrandbits(40):012x}"
-            asked = Asked(f"cpudevnuma{dice.randrange(2):03d}", str(dice.randint(1, 3)), share=share)
-            claim = await world.add_claim(asked)
-            fits = world.fits(claim)
-            answer = await world.prepare(claim)
+            asked = AllocationSpec(f"cpudevnuma{dice.randrange(2):03d}", str(dice.randint(1, 3)), share=share)
+            claim = await harness.add_claim(asked)
+            fits = harness.fits(claim)
+            answer = await harness.prepare(claim)
             assert isinstance(answer, ClaimError) != fits, answer
         elif what == "again" and uids:
             uid = dice.choice(uids)
-            assert await world.prepare(world.claims[uid]) == world.model.assigned[uid]
+            assert await harness.prepare(harness.claims[uid]) == harness.model.assigned[uid]
         elif what == "shared" and len(running) < 8:
-            await world.create(f"c{boxes}", "s", finish=dice.random() < 0.8)
+            await harness.create(f"c{boxes}", "s", finish=dice.random() < 0.8)
         elif what == "pod" and uids and len(running) < 8:
             uid = dice.choice(uids)
-            await world.create(f"c{boxes}", f"p{uid}", [uid])
+            await harness.create(f"c{boxes}", f"p{uid}", [uid])
         elif what == "end" and running:
-            await world.runtime.end(dice.choice(running))
+            await harness.runtime.end(dice.choice(running))
         elif what == "release" and uids:
             uid = dice.choice(uids)
-            await world.runtime.remove_pod(f"p{uid}")
-            assert await world.unprepare(uid) is None
+            await harness.runtime.remove_pod(f"p{uid}")
+            assert await harness.unprepare(uid) is None
         elif what in ("driver", "kill"):
-            before = world.snapshot()[:4]
-            await (world.stop_driver() if what == "driver" else world.kill_driver())
-            await world.start_driver()
-            assert world.snapshot()[:4] == before
-            await world.connected()
+            before = harness.snapshot()[:4]
+            await (harness.stop_driver() if what == "driver" else harness.kill_driver())
+            await harness.start_driver()
+            assert harness.snapshot()[:4] == before
+            await harness.connected()
         elif what == "runtime":
-            await world.runtime.stop()
-            await world.until(lambda: world.driver is None or not world.driver.enforcer.linked)
-            await world.runtime.start()
-            await world.connected()
+            await harness.runtime.stop()
+            await harness.until(lambda: harness.driver is None or not harness.driver.enforcer.linked)
+            await harness.runtime.start()
+            await harness.connected()
         elif what == "agent":
-            await world.restart_agent()
+            await harness.restart_agent()
         elif what == "hotplug":
-            await world.switch(set(dice.sample(range(8), dice.randint(0, 3))))
-        await world.check()
+            await harness.switch(set(dice.sample(range(8), dice.randint(0, 3))))
+        await harness.check()
 
 
 def _play(seed: int, steps: int) -> None:
@@ -150,18 +150,18 @@ def _play(seed: int, steps: int) -> None:
         async with cluster_fixture() as cluster:
             node = await cluster.add_node(NODE)
             assert node
-            world = Wired(cluster, dice.choice(list(Age)))
+            harness = SocketHarness(cluster, dice.choice(list(RuntimeVersion)))
             try:
-                await world.open()
-                await _live(world, dice, steps)
-                for pod in sorted(world.runtime.pods):
-                    await world.runtime.remove_pod(pod)
-                for uid in sorted(world.model.assigned):
-                    assert await world.unprepare(uid) is None
-                await world.check()
-                assert not list(world.settings.cdi.glob("*"))
+                await harness.open()
+                await _live(harness, dice, steps)
+                for pod in sorted(harness.runtime.pods):
+                    await harness.runtime.remove_pod(pod)
+                for uid in sorted(harness.model.assigned):
+                    assert await harness.unprepare(uid) is None
+                await harness.check()
+                assert not list(harness.settings.cdi.glob("*"))
             finally:
-                await world.close()
+                await harness.close()
 
     asyncio.run(scenario())
 

@@ -18,8 +18,14 @@ from plimsoll.drivers.cpu.settings import PinSettings
 from plimsoll.drivers.cpu.state import ClaimAllocation
 from plimsoll.drivers.plugin import AllocatedClaim, ClaimError
 from tests.unit.drivers.cpu.machines import make_machine, switch_off
-from tests.unit.drivers.cpu.state.fixtures import Asked, Container, Desk, make_claim, uid_of
-from tests.unit.drivers.cpu.stateful.harness import Age, World
+from tests.unit.drivers.cpu.state.fixtures import (
+    AllocationSpec,
+    Container,
+    CPUStateFixture,
+    make_claim,
+    uid_of,
+)
+from tests.unit.drivers.cpu.stateful.harness import RuntimeVersion, StatefulHarness
 
 WHOLE = make_machine(sockets=2, cores=4, threads=2)
 
@@ -47,13 +53,13 @@ def _run(*works: Callable[[], None]) -> None:
 
 def test_prepare_source_and_hotplug_at_once(tmp_path: Path) -> None:
     """Whoever looks sees one whole state of the book: nothing is held twice, and nothing held is shared."""
-    desk = Desk(tmp_path, WHOLE)
-    state = desk.open()
+    fixture = CPUStateFixture(tmp_path, WHOLE)
+    state = fixture.open()
     stored: dict[str, ClaimAllocation] = {}
 
     def claims() -> None:
         for number in range(40):
-            found = state.prepare(make_claim(number, Asked(f"cpudevnuma00{number % 2}", "2")))
+            found = state.prepare(make_claim(number, AllocationSpec(f"cpudevnuma00{number % 2}", "2")))
             if isinstance(found, ClaimAllocation):
                 stored[found.ref.uid] = found
             if number % 3 == 2:
@@ -69,7 +75,7 @@ def test_prepare_source_and_hotplug_at_once(tmp_path: Path) -> None:
         for topology in (switch_off(WHOLE, CpuSet([15])), WHOLE):
             with state.lock:
                 layout = compute_layout(
-                    topology, desk.settings, earlier=state.layout, allocated=state.by_device
+                    topology, fixture.settings, earlier=state.layout, allocated=state.by_device
                 )
                 state.update_topology(topology, layout)
 
@@ -84,7 +90,7 @@ def test_prepare_source_and_hotplug_at_once(tmp_path: Path) -> None:
     _run(claims, witnesses, machine, looks)
     state.check_containers([])
     assert dict(state.allocations) == dict(sorted(stored.items()))
-    assert dict(desk.open().allocations) == dict(state.allocations)
+    assert dict(fixture.open().allocations) == dict(state.allocations)
 
 
 def test_asking_whether_the_pool_is_in_use_while_containers_change() -> None:
@@ -112,38 +118,39 @@ def test_many_claims_and_containers_at_once() -> None:
     """Claims of several pods, containers and updates in one moment; at the end all are where they belong."""
 
     async def scenario() -> None:
-        world = World(Age.NEW)
+        harness = StatefulHarness(RuntimeVersion.NEW)
         try:
-            await world.open()
-            world.runtime.orderly = False
-            assert world.driver is not None
-            driver = world.driver
+            await harness.open()
+            harness.runtime.orderly = False
+            assert harness.driver is not None
+            driver = harness.driver
             for _ in range(5):
                 claims = [
-                    world.ask(number, Asked(f"cpudevnuma00{number % 2}", "1")) for number in range(1, 7)
+                    harness.ask(number, AllocationSpec(f"cpudevnuma00{number % 2}", "1"))
+                    for number in range(1, 7)
                 ]
 
                 async def pod(name: str, claim: AllocatedClaim) -> None:
                     answer = await driver.prepare(claim)
                     assert not isinstance(answer, ClaimError), answer
-                    env = world.env([claim.ref.uid])
+                    env = harness.env([claim.ref.uid])
                     assert env is not None
-                    assert await world.runtime.create(f"{name}/x", name, env) == ""
-                    assert await world.runtime.create(f"{name}/y", name) == ""
-                    await world.runtime.update(f"{name}/x", cpus="0-7")
+                    assert await harness.runtime.create(f"{name}/x", name, env) == ""
+                    assert await harness.runtime.create(f"{name}/y", name) == ""
+                    await harness.runtime.update(f"{name}/x", cpus="0-7")
 
                 await asyncio.gather(*(pod(f"p{number}", claim) for number, claim in enumerate(claims)))
                 for claim in claims:
-                    cpus = world.file(claim.ref.uid)
+                    cpus = harness.file(claim.ref.uid)
                     assert cpus is not None
-                    assert not cpus & world.model.allocated
-                    world.note_grant(claim, cpus)
-                await world.check()
-                await asyncio.gather(*(world.runtime.remove_pod(f"p{number}") for number in range(6)))
-                await asyncio.gather(*(world.unprepare(claim.ref.uid) for claim in claims))
-                await world.check()
+                    assert not cpus & harness.model.allocated
+                    harness.note_grant(claim, cpus)
+                await harness.check()
+                await asyncio.gather(*(harness.runtime.remove_pod(f"p{number}") for number in range(6)))
+                await asyncio.gather(*(harness.unprepare(claim.ref.uid) for claim in claims))
+                await harness.check()
                 assert not driver.enforcer.containers()
         finally:
-            await world.close()
+            await harness.close()
 
     asyncio.run(scenario())

@@ -80,8 +80,8 @@ def test_a_cache_has_the_id_that_one_of_its_cpus_knows() -> None:
     both = CpuSet([0, 1])
     rows = [CpuRow(0, 0, 0, 0, sharers=both), CpuRow(1, 0, 1, 0, l3_id=7, sharers=both)]
     assert [(cpu.l3, cpu.l3_id) for cpu in place_cpus(rows).cpus] == [(7, 7), (7, 7)]
-    nobody = [CpuRow(4, 0, 0, 0, sharers=CpuSet([4, 5])), CpuRow(5, 0, 1, 0, sharers=CpuSet([4, 5]))]
-    assert [(cpu.l3, cpu.l3_id) for cpu in place_cpus(nobody).cpus] == [(4, 4), (4, 4)]
+    empty = [CpuRow(4, 0, 0, 0, sharers=CpuSet([4, 5])), CpuRow(5, 0, 1, 0, sharers=CpuSet([4, 5]))]
+    assert [(cpu.l3, cpu.l3_id) for cpu in place_cpus(empty).cpus] == [(4, 4), (4, 4)]
     assert [cpu.l3 for cpu in place_cpus([CpuRow(0, 0, 0, 0)]).cpus] == [-1]
 
 

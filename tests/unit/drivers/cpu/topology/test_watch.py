@@ -38,17 +38,17 @@ def test_a_cpu_that_is_switched_off_and_on_again(tmp_path: Path) -> None:
         write_sysfs(WHOLE, tmp_path)
         watch = TopologyWatch.of_machine(MachineReader(tmp_path), interval=0.005, known=WHOLE)
         changes = watch.changes()
-        told: list[Topology] = []
+        notified: list[Topology] = []
         for step in (switch_off(WHOLE, CpuSet([2])), WHOLE, switch_off(WHOLE, CpuSet([0, 5]))):
             write_sysfs(step, tmp_path)
-            while not told or told[-1] != step:  # a look between two files may see less for a moment
-                told.append(await asyncio.wait_for(anext(changes), 10))
+            while not notified or notified[-1] != step:  # a look between two files may see less for a moment
+                notified.append(await asyncio.wait_for(anext(changes), 10))
         await changes.aclose()  # type: ignore[attr-defined]
-        return told
+        return notified
 
-    told = asyncio.run(run())
-    assert told[-1].offline == CpuSet([0, 5])
-    assert all(before != after for before, after in itertools.pairwise(told))
+    notified = asyncio.run(run())
+    assert notified[-1].offline == CpuSet([0, 5])
+    assert all(before != after for before, after in itertools.pairwise(notified))
 
 
 def test_nothing_is_reported_or_read_while_nothing_happens(tmp_path: Path) -> None:
@@ -172,10 +172,10 @@ def test_reported_changes_add_up(steps: list[int]) -> None:
     shapes = [WHOLE, *(switch_off(WHOLE, CpuSet([cpu])) for cpu in (1, 2, 3))]
     now = [WHOLE]
     watch = TopologyWatch(lambda: now[0], fingerprint=lambda: str(now[0].all), known=WHOLE)
-    told = WHOLE
+    notified = WHOLE
     for step in steps:
         now[0] = shapes[step]
         change = watch.check()
-        assert change != told
-        told = change or told
-        assert told == shapes[step]
+        assert change != notified
+        notified = change or notified
+        assert notified == shapes[step]

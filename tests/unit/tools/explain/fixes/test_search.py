@@ -19,8 +19,8 @@ from plimsoll.tools.explain import ExplainVerdict, explain_pod
 from plimsoll.tools.explain.fixes.apply import apply_fix
 from plimsoll.tools.explain.fixes.fix import COSTS, Fix, FixStep
 from plimsoll.tools.explain.text import FixKind
+from tests.unit.tools.explain.clusters import clusters
 from tests.unit.tools.explain.symptoms import MAKERS, SUBJECT, make_cluster_state
-from tests.unit.tools.explain.worlds import worlds
 
 #: Symptoms whose first fix nobody can carry out but those who run the cluster.
 OTHERS = {
@@ -55,16 +55,16 @@ def place(cluster_state: ClusterState, pod: Any) -> Placement | FitError | NodeR
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(worlds())
+@given(clusters())
 def test_a_proven_fix_places_the_pod(things: list[Any]) -> None:
     cluster_state = make_cluster_state(things)
     pod = cluster_state.pod(SUBJECT)
-    told = explain_pod(cluster_state, pod)
-    assert (told.verdict is ExplainVerdict.FITS) == isinstance(
+    explanation = explain_pod(cluster_state, pod)
+    assert (explanation.verdict is ExplainVerdict.FITS) == isinstance(
         place(make_cluster_state(things), pod), Placement
     )
-    assert told.fixes or told.verdict is ExplainVerdict.FITS
-    for fix in told.fixes:
+    assert explanation.fixes or explanation.verdict is ExplainVerdict.FITS
+    for fix in explanation.fixes:
         new = fix.steps[0].kind in (FixKind.ADD_NODE, FixKind.ADD_ANOTHER) and not pod.spec.resource_claims
         if not fix.proven and not new:
             continue
@@ -74,7 +74,7 @@ def test_a_proven_fix_places_the_pod(things: list[Any]) -> None:
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(worlds())
+@given(clusters())
 def test_explaining_leaves_the_books_as_they_were(things: list[Any]) -> None:
     cluster_state = make_cluster_state(things)
     before = [(ledger.requested, dict(ledger.entries)) for ledger in cluster_state.snapshot.ledgers if ledger]
@@ -86,7 +86,7 @@ def test_explaining_leaves_the_books_as_they_were(things: list[Any]) -> None:
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(worlds())
+@given(clusters())
 def test_fixes_are_told_cheapest_first(things: list[Any]) -> None:
     cluster_state = make_cluster_state(things)
     costs = [fix.cost for fix in explain_pod(cluster_state, cluster_state.pod(SUBJECT)).fixes]

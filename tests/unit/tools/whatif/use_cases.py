@@ -24,7 +24,7 @@ from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
 from plimsoll.tools.whatif import KUBE_SCHEDULERS, Whatif
 
 Tree = dict[str, Any]
-STORIES = Path(__file__).resolve().parents[5] / "shared" / "usecases"
+USE_CASES = Path(__file__).resolve().parents[5] / "shared" / "usecases"
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _STOCK = KUBE_SCHEDULERS["kube-1.36"]
 #: The part of a claim's name that a server makes up.
@@ -32,7 +32,7 @@ _GENERATED = re.compile(r"\b([a-z0-9]+-c-)[a-z0-9]{5}\b")
 
 
 @dataclass(frozen=True)
-class Wrong:
+class Misprediction:
     """A pod for which the prediction is not what happened."""
 
     pod: str
@@ -40,7 +40,7 @@ class Wrong:
     ours: str
 
 
-class Play:
+class UseCaseReplay:
     """One story as it is played."""
 
     def __init__(self, folder: Path) -> None:
@@ -49,7 +49,7 @@ class Play:
         self.result: Tree = yaml.load((folder / "result.yaml").read_text(), _LOADER)
         self.whatif = self._new(ClusterObjects())
         self.why: dict[tuple[str, str], str] = {}
-        self.wrong: list[Wrong] = []
+        self.wrong: list[Misprediction] = []
 
     @staticmethod
     def _new(objects: ClusterObjects) -> Whatif:
@@ -57,7 +57,7 @@ class Play:
             _STOCK.cluster_state(ClusterState(objects)), settings=_STOCK.settings(SchedulerProfile.default())
         )
 
-    def run(self) -> list[Wrong]:
+    def run(self) -> list[Misprediction]:
         for step in self.result["steps"]:
             verb, _, rest = step.get("step", "").partition(" ")
             if verb == "create":
@@ -92,7 +92,7 @@ class Play:
         # What preemption has to say comes after the reasons, and is not part of the prediction; a pod that
         # waits for its claim is told nothing there.
         if ours != theirs and not (waits and (theirs.startswith(ours) or not theirs)):
-            self.wrong.append(Wrong(name, theirs, ours))
+            self.wrong.append(Misprediction(name, theirs, ours))
 
     def _grown(self, name: str) -> ResourceSlice:
         """The mapping of a device in use grows from 3 to 7 cpu."""

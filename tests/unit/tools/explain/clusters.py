@@ -25,7 +25,7 @@ NODES = 3
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> list[Any]:
+def clusters(draw: st.DrawFn) -> list[Any]:
     """Up to three nodes with pods and devices, some of them taken, and one pod `p` that wants something."""
     things: list[Any] = [device_class(select=f'device.driver == "{DRIVER}"')]
     for number in range(draw(st.integers(1, NODES))):
@@ -85,4 +85,4 @@ def _wanting(draw: st.DrawFn) -> list[Any]:
     return [wanted, pod("p", claims=["c"], **fields)]
 
 
-__all__ = ["charging_device", "worlds"]
+__all__ = ["charging_device", "clusters"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.drivers.cpu.stateful.script import STORIES, play
+from tests.unit.drivers.cpu.stateful.script import STORIES, run_script
 
 
 @pytest.mark.parametrize("script", STORIES.values(), ids=list(STORIES))
 def test_story(script: str) -> None:
-    play(script)
+    run_script(script)
