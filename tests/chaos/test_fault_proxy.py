@@ -174,7 +174,7 @@ def test_faults_of_a_watch() -> None:
     run(scenario)
 
 
-def test_calls_are_told_apart() -> None:
+def test_calls_are_distinguished() -> None:
     claims = "/apis/resource.k8s.io/v1/namespaces/n/resourceclaims"
     for method, path, kind in (
         ("PUT", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/x", CallKind.LEASE),

@@ -37,7 +37,7 @@ def test_a_device_that_moves_from_claim_to_claim_is_fine() -> None:
     assert replay(changes, objects) == []
 
 
-def test_a_moment_of_two_holders_is_found_whatever_the_order_of_arrival() -> None:
+def test_two_simultaneous_holders_are_found_in_any_order_of_events() -> None:
     objects = healthy()
     other = copy.deepcopy(find_claim(objects, "cores"))
     other["metadata"]["name"] = "other"

@@ -176,7 +176,7 @@ def test_a_watcher_that_never_reads_is_cut_off() -> None:
     asyncio.run(scenario())
 
 
-def test_a_list_nobody_reads_is_cut_off() -> None:
+def test_an_unread_list_is_aborted() -> None:
     async def scenario() -> None:
         running = await start_server(
             ServerSettings(controllers=False, limits=ServerLimits(slow_watch_timeout=1))

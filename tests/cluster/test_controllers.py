@@ -166,7 +166,7 @@ def test_a_namespace_takes_its_contents_along(target: Target) -> None:
     target.run_scenario(scenario)
 
 
-def test_a_quota_tells_what_is_used(target: Target) -> None:
+def test_a_quota_reports_usage(target: Target) -> None:
     async def scenario(client: Client, namespace: str) -> None:
         tree = pod("p")
         tree["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "250m"}}

@@ -28,7 +28,7 @@ def ask(config: ClientConfig) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("target", CONNECTED, indirect=True)
-def test_acting_as_somebody_else(target: Target) -> None:
+def test_impersonation_of_a_user(target: Target) -> None:
     assert target.config is not None
     who = Impersonation("jane", ("devs", "system:authenticated"), "u-7", {"acme.com/Project": ("a", "b")})
     user = ask(replace(target.config, impersonation=who))
@@ -39,7 +39,7 @@ def test_acting_as_somebody_else(target: Target) -> None:
 
 
 @pytest.mark.parametrize("target", CONNECTED, indirect=True)
-def test_what_a_nobody_may_do(target: Target) -> None:
+def test_permissions_of_an_unknown_user(target: Target) -> None:
     assert target.config is not None
     config = replace(target.config, impersonation=Impersonation("jane"))
 

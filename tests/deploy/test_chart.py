@@ -221,7 +221,7 @@ def test_the_scheduler_may_not_touch_what_it_does_not_schedule() -> None:
 
 
 @pytest.mark.parametrize("part", ["scheduler", "dashboard"])
-def test_the_other_parts_are_nobody_and_can_be_left_out(part: str) -> None:
+def test_the_other_parts_run_unprivileged_and_are_optional(part: str) -> None:
     pod = one(objects(part=part), "Deployment")["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     security = container["securityContext"]

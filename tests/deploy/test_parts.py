@@ -68,7 +68,7 @@ async def refuse(client: Client) -> None:
         assert refused.value.code == 403
 
 
-def test_the_schedulers_account_can_place_a_pod_with_a_claim(config: ClientConfig) -> None:
+def test_the_scheduler_account_can_schedule_a_pod_with_a_claim(config: ClientConfig) -> None:
     async def scenario() -> None:
         async with Client.connect(config) as admin:
             await install(admin, "scheduler")

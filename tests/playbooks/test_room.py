@@ -62,7 +62,7 @@ async def refused(harness: NodeHarness, name: str) -> tuple[str, str]:
     return status["reason"], status["message"]
 
 
-def test_first_in_stays_in_and_the_second_is_told_why() -> None:
+def test_the_second_pod_is_rejected_with_a_reason() -> None:
     async def scenario(harness: NodeHarness) -> None:
         await harness.pod("p", cpu="3")
         await harness.runs("p")
@@ -104,7 +104,7 @@ def test_a_pod_that_came_first_to_the_api_but_not_to_the_node() -> None:
 
 
 @pytest.mark.parametrize("force", [False, True])
-def test_a_pod_that_goes_while_it_is_written_down(force: bool) -> None:
+def test_a_pod_deleted_while_it_is_recorded(force: bool) -> None:
     async def scenario(harness: NodeHarness) -> None:
         admission_handler, flush, gate = (
             harness.agent.admission_handler,

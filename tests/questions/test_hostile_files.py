@@ -127,7 +127,7 @@ def test_files_that_are_not_there(command: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", FEW)
-def test_every_cut_of_a_dump_is_told(command: str, tmp_path: Path) -> None:
+def test_every_truncated_dump_is_reported(command: str, tmp_path: Path) -> None:
     """A dump whose end is missing is refused, wherever it was cut, unless what is left is a whole dump."""
     path = tmp_path / "dump"
     for form in ("json", "yaml"):

@@ -272,7 +272,7 @@ def test_odd_objects_are_answered_about(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_no_object_is_told(name: str, tmp_path: Path) -> None:
+def test_a_non_object_is_reported(name: str, tmp_path: Path) -> None:
     change, wanted = REFUSED[name]
     trees = rich_cluster()
     change(trees)
@@ -285,7 +285,7 @@ def test_what_is_no_object_is_told(name: str, tmp_path: Path) -> None:
             assert wanted in answer.err, answer.err
 
 
-def test_colours_are_all_that_a_terminal_is_told(tmp_path: Path) -> None:
+def test_colors_are_the_only_control_sequences(tmp_path: Path) -> None:
     """With colours on, our own codes come through, and nothing that a name brings along."""
     trees = rich_cluster()
     _renamed(ESCAPES)(trees)

@@ -47,13 +47,13 @@ def refused(answer: CommandResult, *wanted: str) -> None:
 
 
 @pytest.mark.parametrize("command", ASKED)
-def test_nobody_listens(command: str, tmp_path: Path) -> None:
+def test_no_listener(command: str, tmp_path: Path) -> None:
     config = write_kubeconfig(tmp_path / "config", "http://127.0.0.1:1")
     refused(ask(*ASKED[command], "--kubeconfig", config), "127.0.0.1:1", "refused")
 
 
 @pytest.mark.parametrize("command", ASKED)
-def test_a_name_that_nobody_knows(command: str, tmp_path: Path) -> None:
+def test_an_unknown_name(command: str, tmp_path: Path) -> None:
     config = write_kubeconfig(tmp_path / "config", "https://no-such-host.invalid:6443")
     refused(ask(*ASKED[command], "--kubeconfig", config), "no-such-host.invalid")
 
@@ -184,7 +184,7 @@ def test_a_cluster_without_dynamic_resources(command: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("command", ASKED)
-def test_a_certificate_of_somebody_else(command: str, tmp_path: Path) -> None:
+def test_a_foreign_certificate(command: str, tmp_path: Path) -> None:
     ours, theirs = (CertificateAuthority.load_or_create(tmp_path / name) for name in ("ours", "theirs"))
     pair = ours.issue_server(["127.0.0.1"])
     (tmp_path / "s.crt").write_bytes(pair.certificate)

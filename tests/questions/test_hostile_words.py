@@ -120,7 +120,7 @@ ODD_PODS = {
 
 
 @pytest.mark.parametrize("name", ODD_PODS)
-def test_pods_that_cannot_run_are_told(name: str, dump: Path) -> None:
+def test_rejected_pods_get_a_reason(name: str, dump: Path) -> None:
     spec = f"spec:\n  containers: [{{name: c, image: x}}]\n  {ODD_PODS[name]}\n"
     text = f"apiVersion: v1\nkind: Pod\nmetadata: {{name: new}}\n{spec}"
     answer = ask("whatif", "-f", dump, "--add", "-", stdin=text.encode()).check()

@@ -151,7 +151,7 @@ def test_top_comes_to_what_was_charged(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_claims_are_told_from_requests(name: str) -> None:
+def test_claims_are_distinguished_from_requests(name: str) -> None:
     """Of what is charged, the claims' part is what the statuses say, but under a pod-level request."""
     if any((pod["spec"].get("resources") or {}).get("requests") for pod in pods_of(name)):
         pytest.skip("a pod-level request covers its claims")
@@ -208,7 +208,7 @@ def test_whatif_as_the_stock_scheduler_says_so_too(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_audit_finds_what_the_story_is_about(name: str) -> None:
+def test_audit_finds_the_problem_of_the_use_case(name: str) -> None:
     output = answer(name, "audit")["findings"]
     found = {(each["name"], each["subject"]) for each in output}
     assert FOUND.get(name, set()) <= found, found

@@ -93,7 +93,7 @@ def ask_kubectl(config: ClientConfig) -> str:
     return subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
 
 
-def test_a_real_server_keeps_what_claims_tell(tmp_path: Path) -> None:
+def test_a_real_server_keeps_device_statuses(tmp_path: Path) -> None:
     async def scenario(config: ClientConfig) -> None:
         async with Client.connect(config) as client, reporting(client) as reporter:
             shared = await add_claim(

@@ -158,7 +158,7 @@ async def until(fine: Callable[[], Awaitable[Any]]) -> None:
 # -- the stories
 
 
-def test_a_deployment_grows_rolls_and_goes(config: ClientConfig) -> None:
+def test_a_deployment_scales_rolls_out_and_is_deleted(config: ClientConfig) -> None:
     async def scenario(harness: ControllerHarness) -> None:
         client, namespace = harness.client, harness.namespace
         await harness.create_workload(DEPLOYMENTS, replicas=3)
@@ -180,7 +180,7 @@ def test_a_deployment_grows_rolls_and_goes(config: ClientConfig) -> None:
     run(config, "deployments", scenario)
 
 
-def test_what_is_owned_stays_or_goes_after_its_owner(config: ClientConfig) -> None:
+def test_dependents_are_orphaned_or_deleted_after_their_owner(config: ClientConfig) -> None:
     async def scenario(harness: ControllerHarness) -> None:
         await harness.create_workload(DEPLOYMENTS, replicas=2)
         await harness.await_pods(DEPLOYMENTS, 2)

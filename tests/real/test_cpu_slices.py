@@ -186,7 +186,7 @@ def test_both_drivers_publish_the_same(harness: SliceHarness, machine: str, mode
     assert plain(here) == plain(there)
 
 
-def test_siblings_of_four_threads_are_neighbours_with_us_only(harness: SliceHarness) -> None:
+def test_siblings_of_four_threads_are_adjacent_only_here(harness: SliceHarness) -> None:
     """A difference that is meant, and seen: see docs/compat.md."""
     there, here = publish(harness, make_machine(cores=2, threads=4), "individual")
 

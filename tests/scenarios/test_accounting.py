@@ -1,8 +1,8 @@
 """The stories in `accounting/`, told to the ledger.
 
-A story is a YAML file:
+A scenario is a YAML file:
 
-    story       what it is about, and where it comes from
+    scenario       what it is about, and where it comes from
     profile     whose rules hold (default: ours)
     given       objects as Kubernetes has them, allocated claims included
     steps       one after the other:
@@ -45,11 +45,11 @@ T = TypeVar("T", bound=Wire)
 
 
 class LedgerScenario:
-    """What a story is played on: one node, its books, and the objects given."""
+    """What a scenario is played on: one node, its books, and the objects given."""
 
-    def __init__(self, story: Mapping[str, Any]) -> None:
-        profile = PROFILES[story.get("profile", "default")]
-        objects = story["given"]
+    def __init__(self, scenario: Mapping[str, Any]) -> None:
+        profile = PROFILES[scenario.get("profile", "default")]
+        objects = scenario["given"]
         (node,) = _views(objects, Node)
         claims = _views(objects, ResourceClaim)
         classes = {found.metadata.name: found for found in _views(objects, DeviceClass)}
@@ -121,13 +121,13 @@ def _views(objects: Iterable[Mapping[str, Any]], view: type[T]) -> list[T]:
 
 
 @pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
-def test_story(path: Path) -> None:
-    story = yaml.safe_load(path.read_text())
-    assert story["story"]
-    ledger_scenario = LedgerScenario(story)
-    for step in story["steps"]:
+def test_scenario(path: Path) -> None:
+    scenario = yaml.safe_load(path.read_text())
+    assert scenario["scenario"]
+    ledger_scenario = LedgerScenario(scenario)
+    for step in scenario["steps"]:
         ledger_scenario.play(step)
 
 
-def test_there_are_stories() -> None:
+def test_scenarios_exist() -> None:
     assert len(STORIES) >= 20

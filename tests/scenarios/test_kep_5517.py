@@ -206,7 +206,7 @@ def test_an_accelerator_takes_its_needs_along(cluster: LedgerCluster) -> None:
 # -- joint allocation, and the shared pool
 
 
-def test_story_4_devices_are_chosen_so_that_they_fit(cluster: LedgerCluster) -> None:
+def test_use_case_4_devices_are_chosen_so_that_they_fit(cluster: LedgerCluster) -> None:
     """8 CPUs or a GPU: where the CPUs are not free the GPU is taken, though it is second on the list."""
     cluster.node("node1", cpu="8", memory="16Gi")
     cluster.device_class("cpu-class")

@@ -22,7 +22,7 @@ def gone(cluster: LedgerCluster, name: str) -> None:
     cluster.wait_for("pods", name, gone=True)
 
 
-def test_the_only_device_goes_to_the_more_important_pod(cluster: LedgerCluster) -> None:
+def test_the_only_device_is_allocated_to_the_higher_priority_pod(cluster: LedgerCluster) -> None:
     """Upstream leaves the victim's claim allocated in its dry run, and so never preempts for a device."""
     cluster.node("node1", cpu="8", memory="8Gi")
     cluster.slice("s", "node1", devices=[{"name": "gpu0"}])
@@ -50,7 +50,7 @@ def test_room_that_a_claim_takes_is_freed_with_its_pod(cluster: LedgerCluster) -
     cluster.booked("node1", cpu="7")  # the small one may stay
 
 
-def test_nobody_goes_where_it_would_not_help(cluster: LedgerCluster) -> None:
+def test_no_victims_where_preemption_does_not_help(cluster: LedgerCluster) -> None:
     cluster.node("node1", cpu="8", memory="8Gi")
     cluster.slice("s", "node1", devices=[socket("socket0", cpu="8")])
     cluster.template("nine", exactly("r", "class", capacity={"cpu": "9"}))

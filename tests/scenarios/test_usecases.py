@@ -86,14 +86,14 @@ DEPARTURES = {
     ),
     # A pod whose claim is missing says so; upstream leaves it without a word.
     "no-capacity-in-slice": ExpectedDifference(
-        "test_a_pod_is_told_that_its_claim_is_missing", {"missing-claim": ExpectedPod(message='"nope"')}
+        "test_a_missing_claim_is_reported_on_the_pod", {"missing-claim": ExpectedPod(message='"nope"')}
     ),
 }
 
 
 @pytest.mark.skipif(not NAMES, reason="the stories are not here: they lie in ../shared/usecases")
 @pytest.mark.parametrize("name", NAMES)
-def test_story(name: str) -> None:
+def test_use_case(name: str) -> None:
     with LocalCluster(scheduler=True) as cluster:
         use_case = UseCase(USE_CASES / name)
         departure = DEPARTURES.get(name, NONE)

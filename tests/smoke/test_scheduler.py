@@ -166,7 +166,7 @@ def test_pods_are_bound_and_a_signal_ends_it(clean: ServerProcess, tmp_path: Pat
     assert " bound pod=default/p0 node=n" in scheduler.text()
 
 
-def test_the_leader_is_killed_and_another_goes_on(clean: ServerProcess, tmp_path: Path) -> None:
+def test_the_leader_is_killed_and_another_takes_over(clean: ServerProcess, tmp_path: Path) -> None:
     config = tmp_path / "scheduler.yaml"
     config.write_text(CONFIG)
     names = ("one", "two")
@@ -282,7 +282,7 @@ def test_mistakes_are_one_line(
     assert said.out == ""
 
 
-def test_a_port_that_is_taken_is_told(clean: ServerProcess) -> None:
+def test_a_port_in_use_is_reported(clean: ServerProcess) -> None:
     options = ["--kubeconfig", str(clean.kubeconfig), "--listen", f"127.0.0.1:{clean.port}"]
     ended = subprocess.run(
         [sys.executable, "-m", "plimsoll.cli.main", "scheduler", *options],

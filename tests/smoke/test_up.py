@@ -299,7 +299,7 @@ def cannot_pin() -> str:
 
 
 @pytest.mark.skipif(bool(cannot_pin()), reason=cannot_pin() or "-")
-def test_a_pod_runs_on_the_cpu_it_claims_and_its_neighbours_do_not(folder: Path) -> None:
+def test_only_the_claiming_pod_runs_on_its_cpu(folder: Path) -> None:
     up = Up(folder, "--name", f"up-{os.getpid()}")
     every = allowed(os.getpid())
 

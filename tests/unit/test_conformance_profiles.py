@@ -76,7 +76,7 @@ def test_a_row_with_a_wrong_number_fails(profile: str) -> None:
     assert "calculated_statuses" in str(check_under(profile)(row(wanted(["a"]))))
 
 
-def test_the_second_computation_tells_ours_from_upstreams() -> None:
+def test_the_second_computation_distinguishes_ours_from_upstream() -> None:
     given = row({})["in"]
     plain, ours = (accounting_rule.filter_outcome(given, ours=ours) for ours in (False, True))
     assert plain["stored_statuses"][0]["containers"] == ["a", "a"]

@@ -98,7 +98,7 @@ def plan_finalization(
 
     `tree` is the full namespace object.
 
-    DIFF: while pods are left, the conditions say so (test_conditions_tell_of_pods_that_are_left); upstream
+    DIFF: while pods are left, the conditions say so (test_conditions_count_remaining_pods); upstream
     says that all content is removed until the last pod is gone.
     """
     actions: list[Action] = []

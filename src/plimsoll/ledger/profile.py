@@ -23,7 +23,7 @@ The default profile follows KEP-5517; `AccountingProfile.upstream_1_36()` behave
 - DIFF: where the cluster has no fields for it, annotations of classes define what devices charge and
 annotations
   of pods what was charged; upstream has neither (test_a_class_charges_by_its_annotation,
-  test_charges_in_an_annotation_are_booked).
+  test_charges_in_an_annotation_are_counted).
 """
 
 from __future__ import annotations

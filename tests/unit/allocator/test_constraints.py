@@ -275,7 +275,7 @@ def test_an_empty_constraint_is_a_fault() -> None:
 # -- going back
 
 
-def test_the_search_goes_back_over_requests_and_claims() -> None:
+def test_the_search_backtracks_over_requests_and_claims() -> None:
     """The first choice of the first request fits nothing that the last one can have."""
     devices = [
         device("d0", grp="a"),

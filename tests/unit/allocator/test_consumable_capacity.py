@@ -241,7 +241,7 @@ def test_all_takes_a_share_of_every_device_large_enough() -> None:
 # -- selecting
 
 
-def test_selectors_tell_shareable_devices_from_others() -> None:
+def test_selectors_distinguish_shareable_devices() -> None:
     slices = [resource_slice([device("own"), device("common", shareable=True)])]
     assert picked(attempt(slices, claim(exactly(select="device.allowMultipleAllocations")))) == [["common"]]
     only = [device_class(select="device.allowMultipleAllocations == false")]
@@ -249,7 +249,7 @@ def test_selectors_tell_shareable_devices_from_others() -> None:
     assert isinstance(attempt(slices, claim(exactly(count=2)), classes=only), Refusal)
 
 
-def test_admin_access_takes_a_share_like_anybody() -> None:
+def test_admin_access_consumes_capacity_like_other_requests() -> None:
     slices = one(capacity={"mem": "4"})
     outcome = attempt(slices, claim(exactly(admin=True, capacity={"mem": "3"})))
     assert consumed(outcome) == [{"mem": "3"}]

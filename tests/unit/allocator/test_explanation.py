@@ -69,7 +69,7 @@ def test_one_screen() -> None:
     ]
 
 
-def test_the_story_of_a_search_that_got_stuck() -> None:
+def test_a_search_that_got_stuck() -> None:
     slices = [resource_slice([device("d0", shareable=True, capacity={"mem": "8"})])]
     wanted = claim(exactly("a", capacity={"mem": "5"}), exactly("b", capacity={"mem": "4"}))
     assert explain_lines(refused(attempt(slices, wanted))) == [

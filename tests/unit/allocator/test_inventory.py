@@ -73,7 +73,7 @@ def test_a_change_on_another_node_keeps_the_devices_of_this_one() -> None:
     assert picked(ask(after, at=node("node-b"))) == [["d1"]]
 
 
-def test_what_nobody_asked_about_in_between_is_kept_too() -> None:
+def test_unqueried_changes_are_kept_too() -> None:
     inventory = Inventory([MINE, THEIRS])
     before = devices_of(inventory)
     assert devices_of(inventory.replace([MINE]).replace([MINE, THEIRS])) is before

@@ -97,14 +97,14 @@ def test_the_devices_of_all_claims_share_the_budget() -> None:
     assert isinstance(attempt(SLICES, one, other, budget=headroom(cpu=15, memory=0)), Refusal)
 
 
-def test_the_search_goes_back_for_the_budget() -> None:
+def test_the_search_backtracks_for_the_budget() -> None:
     """The first request could have the CPUs, but then the second, which can have nothing else, could not."""
     flexible, strict = first_available("a", CPUS, GPU), {**CPUS, "name": "b"}
     assert picked(ask(flexible, strict, budget=headroom(cpu=16))) == [["socket0", "socket0"]]
     assert picked(ask(flexible, strict, budget=headroom(cpu=8))) == [["g0", "socket0"]]
 
 
-def test_a_cheaper_device_is_taken_where_the_first_is_too_dear() -> None:
+def test_a_smaller_device_is_chosen_if_the_first_exceeds_the_budget() -> None:
     slices = [resource_slice([device("dear", hostMemory=8), device("cheap", hostMemory=1), device("free")])]
     for memory, found in ((8, "dear"), (7, "cheap"), (0, "free")):
         assert picked(attempt(slices, claim(exactly()), budget=headroom(memory=memory))) == [[found]]
@@ -211,7 +211,7 @@ def test_a_budget_only_takes_away() -> None:
             assert isinstance(answer(dataclasses.replace(case, charge=None)), Allocation)
 
 
-def test_the_device_that_was_free_but_too_dear_is_named() -> None:
+def test_the_free_device_that_exceeds_the_budget_is_named() -> None:
     state = AllocationState()
     state.hold_device(DeviceId(DRIVER, "p", "g0"))
     slices = [

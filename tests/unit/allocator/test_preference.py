@@ -32,7 +32,7 @@ def test_four_gigabytes_take_the_small_card() -> None:
     assert picked(thrifty(slices, four)) == [["small"]]
 
 
-def test_the_large_card_is_there_for_whoever_needs_it() -> None:
+def test_the_large_card_is_left_for_pods_that_need_it() -> None:
     slices = cards(large="80Gi", small="8Gi")
     four, forty = (claim(exactly(capacity={"memory": size}), name=size.lower()) for size in ("4Gi", "40Gi"))
     assert picked(thrifty(slices, four, forty)) == [["small"], ["large"]]
@@ -106,7 +106,7 @@ def test_what_cannot_be_had_cannot_be_had_with_a_preference() -> None:
     assert isinstance(thrifty(slices, claim(exactly(count=3))), Refusal)
 
 
-def test_it_goes_back_like_any_search() -> None:
+def test_it_backtracks_like_any_search() -> None:
     """The smallest fits the first request, but is the only one for the second."""
     devices = [
         device("large", capacity={"memory": "80Gi"}, kind="a"),

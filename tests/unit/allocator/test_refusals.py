@@ -362,7 +362,7 @@ def alone(case: AllocationCase, request: RequestRefusal) -> AllocationCase:
 
 
 @pytest.mark.parametrize("make", [generate_case, generate_hard_case])
-def test_numbers_add_up_and_nobody_is_blamed_wrongly(make: Any) -> None:
+def test_numbers_add_up_and_only_real_holders_are_named(make: Any) -> None:
     """Devices are left or taken away by one rule each; a request called hopeless is hopeless by itself."""
     seen = blamed = 0
     for seed in range(400):

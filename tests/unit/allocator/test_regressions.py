@@ -350,7 +350,7 @@ def test_139017_allocated_and_unallocated_claims_together() -> None:
     assert other_way.alternatives == ((1, 0), (0,))
 
 
-def test_136269_no_device_goes_to_two_claims() -> None:
+def test_136269_no_device_is_allocated_to_two_claims() -> None:
     """Under load two claims were given the same device: the state was older than the last allocation."""
     slices = [resource_slice([device(f"d{n}") for n in range(8)])]
     inventory = Inventory(slices)

@@ -22,7 +22,7 @@ def test_a_plan_is_retried_after_a_failure_of_its_own() -> None:
     assert picked(attempt([resource_slice(devices)], wanted)) == [["y", "p", "r"]]
 
 
-def test_a_failure_that_a_plan_cannot_mend_goes_past_it() -> None:
+def test_an_unrelated_request_is_not_retried_after_a_failure() -> None:
     """Which two of the twenty the second request gets makes no difference to the third."""
     devices = [
         *(device(f"g{number:02}", kind="gpu", index=number) for number in range(20)),

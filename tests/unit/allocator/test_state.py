@@ -100,7 +100,7 @@ def test_releasing_restores_the_state_in_any_order(
 
 @settings(max_examples=50)
 @given(held_results(), held_results())
-def test_a_copy_goes_its_own_way(
+def test_a_copy_is_changed_independently(
     first: list[DeviceRequestAllocationResult], second: list[DeviceRequestAllocationResult]
 ) -> None:
     state = holding(*first)
@@ -168,7 +168,7 @@ def test_states_with_and_without_the_gate_differ() -> None:
     assert AllocationState() != "nothing"
 
 
-def test_two_holders_of_one_device_are_told_apart_from_one() -> None:
+def test_two_holders_of_one_device_are_distinguished_from_one() -> None:
     """A double allocation found in a cluster: the device is free when both are gone."""
     state = holding(result(), result())
     state.release(result())

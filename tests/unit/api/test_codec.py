@@ -40,7 +40,7 @@ def test_null_means_absent_everywhere() -> None:
     assert pod.spec.node_name == ""
 
 
-def test_pointers_tell_absent_from_zero() -> None:
+def test_pointers_distinguish_absent_from_zero() -> None:
     assert codec.decode('{"allNodes":false,"nodeName":""}', Device).all_nodes is False
     assert codec.decode("{}", Device).all_nodes is None
     assert codec.decode('{"spec":{"devices":[]}}', ResourceSlice).spec.devices == ()

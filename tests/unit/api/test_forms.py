@@ -120,7 +120,7 @@ def test_charges_convert_between_forms(source: Form, target: Form) -> None:
     assert codec.to_tree(written.view) == CHARGE[target]
 
 
-def test_overhead_has_no_place_in_the_older_forms() -> None:
+def test_older_forms_have_no_overhead_field() -> None:
     given = device(
         {"nodeAllocatableResources": {"cpu": {"overhead": {"perPod": "100m", "perContainer": "10m"}}}}
     )
@@ -249,7 +249,7 @@ charges = st.lists(
 
 
 @given(rules, st.sampled_from(FORMS))
-def test_rules_come_back_or_their_loss_is_told(rules: dict[str, DeviceRule], form: Form) -> None:
+def test_rules_round_trip_or_their_loss_is_reported(rules: dict[str, DeviceRule], form: Form) -> None:
     written = write_device(device({}), rules, form)
     again = read_device(codec.decode(codec.encode(written.view), Device))
     assert (spelled_out(again) == spelled_out(rules)) == (not written.losses)
@@ -263,7 +263,7 @@ def spelled_out(rules: dict[str, DeviceRule]) -> dict[str, DeviceRule]:
 
 
 @given(charges, st.sampled_from(FORMS))
-def test_charges_come_back_or_their_loss_is_told(charges: list[ClaimCharge], form: Form) -> None:
+def test_charges_round_trip_or_their_loss_is_reported(charges: list[ClaimCharge], form: Form) -> None:
     written = write_status(PodStatus(), charges, form)
     again = read_status(codec.decode(codec.encode(written.view), PodStatus))
     assert (again == tuple(charges)) == (not written.losses)

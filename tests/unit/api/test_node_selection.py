@@ -118,7 +118,7 @@ def test_a_selector_without_terms_matches_nothing() -> None:
 # -- name, flag, selector
 
 
-def test_the_name_goes_first_then_the_flag() -> None:
+def test_the_name_precedes_the_flag() -> None:
     nowhere = selector({})
     assert node_matches(NODE, "node-a", None, nowhere) is True
     assert node_matches(NODE, "node-b", True, None) is False

@@ -144,7 +144,7 @@ def test_dry_runs_leave_nothing_behind() -> None:
     run(scenario)
 
 
-def test_unknown_fields_are_kept_told_or_refused_as_asked() -> None:
+def test_unknown_fields_are_kept_reported_or_rejected_as_requested() -> None:
     async def scenario(harness: ApiHarness) -> None:
         tree = {**config_map(), "colour": "red"}
         strict = [("fieldValidation", "Strict")]
@@ -184,7 +184,7 @@ def test_lists_are_selected_ordered_and_paged() -> None:
     run(scenario)
 
 
-def test_watches_tell_what_starts_and_stops_matching() -> None:
+def test_watches_deliver_objects_that_start_or_stop_matching() -> None:
     async def scenario(harness: ApiHarness) -> None:
         since = str(harness.store.revision)
         await harness.request("POST", PODS, pod("a"))
@@ -386,7 +386,7 @@ def test_events_have_two_names() -> None:
     run(scenario)
 
 
-def test_nobody_writes_without_a_right() -> None:
+def test_no_write_without_permission() -> None:
     async def scenario(harness: ApiHarness) -> None:
         someone = User("jane", groups=("system:authenticated",))
         code, status = await harness.request("POST", PODS, pod(), user=someone)
@@ -401,7 +401,7 @@ def test_nobody_writes_without_a_right() -> None:
     run(scenario)
 
 
-def test_health_is_told() -> None:
+def test_health_is_reported() -> None:
     async def scenario(harness: ApiHarness) -> None:
         for path in ("/healthz", "/readyz", "/livez", "/readyz/store"):
             assert await harness.request("GET", path) == (200, b"ok")
@@ -412,7 +412,7 @@ def test_health_is_told() -> None:
     run(scenario)
 
 
-def test_whoever_creates_by_update_or_apply_needs_the_right_to_create() -> None:
+def test_creating_by_update_or_apply_needs_the_create_verb() -> None:
     async def scenario(harness: ApiHarness) -> None:
         roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
         rule = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["update", "patch"]}
@@ -477,7 +477,7 @@ def test_others_can_verify_tokens_of_service_accounts() -> None:
     run(scenario)
 
 
-def test_fields_that_come_twice_are_told_to_those_who_ask() -> None:
+def test_duplicate_fields_are_reported_on_request() -> None:
     async def scenario(harness: ApiHarness) -> None:
         body = b'{"metadata":{"name":"c"},"data":{"a":"1"},"data":{"a":"2"}}'
         code, status = await harness.request("POST", MAPS, body, query=[("fieldValidation", "Strict")])
@@ -637,7 +637,7 @@ def test_an_object_has_a_largest_size() -> None:
     run(scenario)
 
 
-def test_a_store_that_cannot_be_written_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unwritable_store_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(harness: ApiHarness) -> None:
         await harness.request("POST", MAPS, config_map())
         await harness.store.close()

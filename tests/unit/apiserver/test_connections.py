@@ -267,7 +267,7 @@ def test_an_unauthenticated_client_that_does_not_read_is_closed() -> None:
     run_scenario(scenario())
 
 
-def test_answers_of_any_size_are_given_up_if_nobody_reads_them() -> None:
+def test_unread_responses_of_any_size_are_aborted() -> None:
     async def scenario() -> None:
         async with serving(slow_watch_timeout=1) as served:
             connection = await served.open()

@@ -38,7 +38,7 @@ async def evict(harness: ApiHarness, **options: Any) -> tuple[int, Any]:
     return await harness.request("POST", f"{PODS}/p/eviction", tree)
 
 
-def test_an_evicted_pod_says_why_it_goes() -> None:
+def test_an_evicted_pod_carries_the_reason() -> None:
     async def scenario(harness: ApiHarness) -> None:
         await running_pod(harness)
         code, status = await evict(harness)

@@ -24,7 +24,7 @@ async def step() -> None:
         await asyncio.sleep(0)
 
 
-def test_one_user_leaves_places_for_others() -> None:
+def test_one_user_leaves_seats_for_others() -> None:
     async def scenario() -> None:
         queue = FairQueue(4, per_user=2, waiting=10, waiting_per_user=3)
         greedy = [asyncio.create_task(queue.acquire("greedy", 10)) for _ in range(4)]
@@ -86,7 +86,7 @@ def test_too_many_are_refused_with_retry_after() -> None:
     run_scenario(scenario)
 
 
-def test_nobody_waits_for_ever() -> None:
+def test_every_waiter_times_out() -> None:
     async def scenario() -> None:
         queue = FairQueue(1, per_user=1, waiting=3, waiting_per_user=2)
         await queue.acquire("a", 10)
@@ -98,7 +98,7 @@ def test_nobody_waits_for_ever() -> None:
     run_scenario(scenario)
 
 
-def test_a_place_given_to_a_request_that_is_cancelled_is_not_lost() -> None:
+def test_a_seat_given_to_a_cancelled_request_is_returned() -> None:
     async def scenario() -> None:
         queue = FairQueue(1, per_user=1, waiting=3, waiting_per_user=2)
         await queue.acquire("a", 10)

@@ -32,7 +32,7 @@ def test_a_request_for_a_certificate_names_who_makes_it() -> None:
     run(scenario)
 
 
-def test_nothing_is_made_in_an_ending_namespace_and_controllers_are_told_why() -> None:
+def test_creation_in_a_terminating_namespace_fails_with_its_cause() -> None:
     async def scenario(harness: ApiHarness) -> None:
         held = {"metadata": {"name": "going", "finalizers": ["example.com/hold"]}}
         assert (await harness.request("POST", "/api/v1/namespaces", held))[0] == 201

@@ -58,7 +58,7 @@ def test_the_refusal_says_when_to_come_back() -> None:
     assert caught.value.headers == {"Retry-After": "1"}
 
 
-def test_places_are_given_back_when_things_go_wrong() -> None:
+def test_seats_are_returned_on_errors() -> None:
     admission = ConcurrencyLimiter(ServerLimits())
 
     async def work() -> None:

@@ -87,7 +87,7 @@ def test_any_text_is_a_selector_or_refused(text: str) -> None:
 
 
 @given(st.dictionaries(st.sampled_from("abc"), st.sampled_from(["", "x", "y"])), st.sampled_from("abc"))
-def test_a_requirement_and_its_opposite_split_the_world(labels: dict[str, str], key: str) -> None:
+def test_a_requirement_and_its_negation_partition_all_inputs(labels: dict[str, str], key: str) -> None:
     for one, other in (
         (f"{key}=x", f"{key}!=x"),
         (key, f"!{key}"),

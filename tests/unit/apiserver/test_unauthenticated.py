@@ -84,7 +84,7 @@ def test_who_stays_idle_is_evicted_for_who_waits() -> None:
     assert (idle.dropped, busy.dropped, waiting.served) == (1, 0, 1)
 
 
-def test_nobody_is_evicted_while_nobody_waits() -> None:
+def test_no_pod_is_evicted_without_a_pending_pod() -> None:
     peers, clock = start()
     kept = enter(peers)
     clock.now += 1000
@@ -169,7 +169,7 @@ def test_the_largest_are_dropped_when_the_budget_is_exceeded() -> None:
     assert peers.buffered == 401
 
 
-def test_everybody_is_dropped_at_the_end() -> None:
+def test_all_clients_are_disconnected_at_the_end() -> None:
     peers, _ = start()
     all_of_them = [enter(peers) for _ in range(4)]
     quiet = Peer()

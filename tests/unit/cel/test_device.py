@@ -40,7 +40,7 @@ def test_unknown_domains_read_as_empty_but_are_not_there() -> None:
     assert value("device.attributes.size() == 2 && 'gpu.example.com' in device.attributes")
 
 
-def test_a_map_beside_the_domains_finds_the_default_too() -> None:
+def test_a_map_compared_with_the_domains_finds_the_default_too() -> None:
     """Upstream looks keys of the left map up in the right one, where every domain is found."""
     device = flatten({"attributes": {"other.example.com/a": {"int": 1}}}, DRIVER)
     assert value("{'gpu.example.com': {}} == device.attributes", device)

@@ -130,7 +130,7 @@ def test_an_interrupt_is_quiet(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     assert "Traceback" not in capsys.readouterr().err
 
 
-def test_a_reader_that_goes_away() -> None:
+def test_a_reader_that_disconnects() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     command = [sys.executable, "-m", "plimsoll.cli.main", "gates"]

@@ -117,7 +117,7 @@ def test_check_takes_the_default_namespace(run: Run, tmp_path: Path) -> None:
     assert run("check", "-f", path).code == 0
 
 
-def test_convert_rewrites_and_tells_losses(run: Run, slices: str) -> None:
+def test_convert_rewrites_and_reports_losses(run: Run, slices: str) -> None:
     newer = run("convert", "-f", slices, "--form", "1.37")
     assert (newer.code, newer.err) == (0, "")
     older = run("convert", "-f", slices, "--form", "1.36")

@@ -110,7 +110,7 @@ class Answer:
         yield paint.red(str(self.output)) + (" wide" if wide else "")
 
     def as_json(self) -> Any:
-        return {"told": self.output}
+        return {"output": self.output}
 
 
 @click.command()
@@ -128,14 +128,14 @@ def test_options_reach_the_command(tmp_path: Path) -> None:
     assert run(ask, ["-f", dump]).stdout == "3 nodes, namespace all\n"
     assert run(ask, ["-f", dump, "-A", "-o", "wide"]).stdout == "3 nodes, namespace all wide\n"
     assert run(ask, ["-f", dump, "-n", "x"]).stdout == "3 nodes, namespace x\n"
-    assert json.loads(run(ask, ["-f", dump, "-o", "json"]).stdout) == {"told": "3 nodes, namespace all"}
-    assert yaml.safe_load(run(ask, ["-f", dump, "-o", "yaml"]).stdout) == {"told": "3 nodes, namespace all"}
+    assert json.loads(run(ask, ["-f", dump, "-o", "json"]).stdout) == {"output": "3 nodes, namespace all"}
+    assert yaml.safe_load(run(ask, ["-f", dump, "-o", "yaml"]).stdout) == {"output": "3 nodes, namespace all"}
     assert run(ask, ["-f", dump, "--color", "always"]).stdout == "\x1b[31m3 nodes, namespace all\x1b[0m\n"
     assert run(ask, ["-f", "-"], input=Path(dump).read_bytes()).stdout == "3 nodes, namespace all\n"
     assert run(ask, ["-f", dump, "-A", "-n", "x"]).exit_code == 2
 
 
-def test_what_is_missing_is_told_beside_the_answer(tmp_path: Path) -> None:
+def test_missing_kinds_are_reported_with_the_answer(tmp_path: Path) -> None:
     trees = [tree for tree in big_cluster(1) if tree["kind"] != "ResourceSlice"]
     done = CliRunner().invoke(ask, ["-f", str(write_dump(trees, tmp_path / "dump.yaml"))])
     assert done.stdout == "1 nodes, namespace all\n"

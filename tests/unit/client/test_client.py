@@ -117,7 +117,7 @@ async def every_call(client: Client) -> None:
     await client.delete_collection(PODS, "ns", labels="a=b", fields="c=d", dry_run=True)
 
 
-def test_every_call_as_it_goes_out() -> None:
+def test_every_call_as_sent() -> None:
     transport = Scripted(*[reply(POD)] * 12)
     run_scenario(transport, every_call, user_agent="tester/2")
     found = [
@@ -224,7 +224,7 @@ def test_writes_are_not_repeated_where_it_could_do_harm() -> None:
         assert len(transport.requests) == 2
 
 
-def test_the_last_refusal_is_told_when_patience_ends() -> None:
+def test_the_last_rejection_is_reported_on_timeout() -> None:
     transport = Scripted(*[refusal(503, "ServiceUnavailable")] * 10)
     error, waits = refused(transport, lambda client: client.get(PODS, "p"))
     assert error.code == 503

@@ -71,7 +71,7 @@ def test_a_refused_token_is_looked_up_at_once(tmp_path: Path) -> None:
     assert authorization(credentials) == "Bearer second"
 
 
-def test_a_token_beside_its_file(tmp_path: Path) -> None:
+def test_a_token_and_a_token_file(tmp_path: Path) -> None:
     file = tmp_path / "token"
     config = ClientConfig(SERVER, token=Material(b"given", file))
     assert authorization(ClientCredentials(config)) == "Bearer given"
@@ -225,7 +225,7 @@ def test_a_plugin_is_asked_once_until_its_word_expires(tmp_path: Path) -> None:
     assert first["info"] == {"kind": "ExecCredential", "apiVersion": V1, "spec": spec}
 
 
-def test_a_plugin_is_told_about_the_cluster_if_it_wants(tmp_path: Path) -> None:
+def test_a_plugin_receives_the_cluster_on_request(tmp_path: Path) -> None:
     command = script(tmp_path, "give(token='t')")
     wanted = plugin(command, provide_cluster_info=True, cluster_extension={"audience": "x"})
     asyncio.run(source_of(wanted, authority=lambda: b"pem").get())

@@ -164,7 +164,7 @@ def failing(answer: Answer, request: Request = GET, **settings: Any) -> Unreacha
     return asyncio.run(run())
 
 
-def test_nobody_listens() -> None:
+def test_no_listener() -> None:
     async def run() -> None:
         async with serving(say_object) as wire:
             pass
@@ -235,7 +235,7 @@ def test_a_watch_that_falls_silent_and_one_that_breaks() -> None:
     run_scenario(answer, scenario)
 
 
-def test_a_watch_that_nobody_follows_any_more_is_closed() -> None:
+def test_an_abandoned_watch_is_closed() -> None:
     async def answer(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         frame = b'{"type":"ADDED","object":{"metadata":{"resourceVersion":"7"}}}\n'
         writer.write(chunked(frame, end=False))

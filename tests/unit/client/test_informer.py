@@ -104,7 +104,7 @@ steps = st.lists(
 
 
 @given(steps, st.integers(1, 3), st.booleans(), st.booleans(), st.integers(0, 3))
-def test_what_is_told_is_what_happened(
+def test_events_match_what_happened(
     script: list[tuple[str, Any]], page: int, bookmarks: bool, streamed: bool, early: int
 ) -> None:
     """Whatever breaks: the copy ends up right, every event fits, and without gaps every event is told."""
@@ -213,7 +213,7 @@ def test_an_unreadable_object_keeps_its_last_state() -> None:
     asyncio.run(scenario())
 
 
-def test_a_handler_that_comes_late_hears_what_is_known() -> None:
+def test_a_late_handler_receives_the_current_objects() -> None:
     async def scenario() -> None:
         server = FakeApiServer()
         server.put("a", "1")
@@ -232,7 +232,7 @@ def test_a_handler_that_comes_late_hears_what_is_known() -> None:
     asyncio.run(scenario())
 
 
-def test_a_failing_handler_is_reported_and_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_handler_is_reported_and_isolated(caplog: pytest.LogCaptureFixture) -> None:
     class Failing(EventHandler[Tree]):
         def on_added(self, new: Tree) -> None:
             raise ValueError("no such luck")
@@ -254,7 +254,7 @@ def test_a_failing_handler_is_reported_and_harms_nobody(caplog: pytest.LogCaptur
     asyncio.run(scenario())
 
 
-def test_a_slow_handler_of_coroutines_hears_everything_in_order() -> None:
+def test_a_slow_async_handler_receives_everything_in_order() -> None:
     class Slow(EventHandler[Tree]):
         def __init__(self) -> None:
             self.received: list[str] = []
@@ -487,7 +487,7 @@ def test_what_a_watch_asks_for() -> None:
     asyncio.run(scenario())
 
 
-def test_a_handler_that_joins_in_the_middle_hears_nothing_twice() -> None:
+def test_a_handler_added_during_sync_gets_no_duplicates() -> None:
     """It joins from within another handler, while a change is being told."""
 
     class Inviting(EventHandler[Tree]):
@@ -570,7 +570,7 @@ def test_a_handler_that_hangs_is_reported(
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_a_refresh_tells_what_a_stalled_watch_has_not(streamed: bool) -> None:
+def test_a_refresh_delivers_events_missed_by_a_stalled_watch(streamed: bool) -> None:
     async def scenario() -> None:
         server = FakeApiServer()
         server.put("a", "1")

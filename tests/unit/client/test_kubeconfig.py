@@ -377,7 +377,7 @@ MISTAKES: list[tuple[str, Any, str]] = [
 
 
 @pytest.mark.parametrize(("tree", "message"), [m[1:] for m in MISTAKES], ids=[m[0] for m in MISTAKES])
-def test_mistakes_name_their_place_and_their_fix(tmp_path: Path, tree: Any, message: str) -> None:
+def test_mistakes_name_their_position_and_the_fix(tmp_path: Path, tree: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         load(tmp_path, tree)
     assert str(caught.value).startswith(str(tmp_path / "config"))

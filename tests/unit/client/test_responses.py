@@ -49,7 +49,7 @@ def test_items_get_their_kind_back() -> None:
         b"\xff\xff",
     ],
 )
-def test_answers_of_somebody_else(body: bytes) -> None:
+def test_responses_that_are_not_kubernetes(body: bytes) -> None:
     for read in (lambda raw: read_page(raw, PODS), read_frame):
         with pytest.raises(ApiError) as caught:
             read(body)
@@ -57,7 +57,7 @@ def test_answers_of_somebody_else(body: bytes) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'"x"', b"{"])
-def test_trees_of_somebody_else(body: bytes) -> None:
+def test_bodies_that_are_not_json_objects(body: bytes) -> None:
     with pytest.raises(ApiError, match="check the server's address"):
         read_tree(body)
 

@@ -169,7 +169,7 @@ def test_a_watch_is_not_cut() -> None:
 
 
 @pytest.mark.parametrize("name", SILENT)
-def test_a_call_that_somebody_waits_for_is_tried_once_if_nothing_comes(name: str) -> None:
+def test_an_interactive_call_without_response_is_not_retried(name: str) -> None:
     async def scenario() -> None:
         async with serving(SILENT[name]) as server:
             async with Client.connect(ClientConfig(server.url).interactive(0.2)) as client:

@@ -136,7 +136,7 @@ def test_compressed_files_and_standard_input(tmp_path: Path, monkeypatch: pytest
         assert next(iter(read_objects(["-"]))).source == source
 
 
-def test_broken_documents_in_archives_name_their_place(tmp_path: Path) -> None:
+def test_broken_documents_in_archives_name_their_position(tmp_path: Path) -> None:
     path = pack_tar(tmp_path / "d.tar.gz", "w:gz", {"a.yaml": POD, "b/c.yaml": POD + b"---\n- 1\n"})
     with pytest.raises(
         InputError, match=r"d\.tar\.gz: b/c\.yaml, document 2, line 3: an object must be a mapping"

@@ -161,7 +161,7 @@ def test_a_body_of_another_shape_is_set_aside(tmp_path: Path) -> None:
     assert "it is no number" in finding.what
 
 
-def test_a_folder_in_its_place_is_set_aside(file: RecordFile) -> None:
+def test_a_directory_at_its_path_is_moved_away(file: RecordFile) -> None:
     file.path.mkdir()
     finding = file.load().finding
     assert finding is not None
@@ -242,7 +242,7 @@ def test_a_link_does_not_lead_elsewhere(file: RecordFile, tmp_path: Path) -> Non
     assert file.load().value == 1
 
 
-def test_a_pipe_in_its_place_is_set_aside(file: RecordFile) -> None:
+def test_a_pipe_at_its_path_is_moved_away(file: RecordFile) -> None:
     os.mkfifo(file.path)
     assert file.look().finding is not None
     loaded = file.load()

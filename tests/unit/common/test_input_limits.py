@@ -40,7 +40,7 @@ def test_an_eighth_of_the_memory_is_read(memory: int, text: int) -> None:
     assert bounds.memory <= max(memory, 12 * 16 * MIB)
 
 
-def test_whoever_wants_more_says_so() -> None:
+def test_the_input_limit_can_be_raised() -> None:
     bounds = default_bounds({"PLIMSOLL_MAX_INPUT": "2Gi"}, 0)
     assert (bounds.text, bounds.ratio_from) == (2 << 30, 2 << 30)
     assert default_bounds({"PLIMSOLL_MAX_INPUT": ""}, 64 << 30).text == DEFAULT_MAX

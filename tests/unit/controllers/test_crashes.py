@@ -189,7 +189,7 @@ def test_many_crashes_leave_no_trace(scenario: str, seed: int) -> None:
     _compare(scenario, seed)
 
 
-def test_the_stories_come_to_the_expected_ends() -> None:
+def test_scenarios_end_as_expected() -> None:
     ends = {scenario: outcome(scenario, None) for scenario in STORIES}
     pods = {
         scenario: sorted(name for name in found if name.startswith("Pod "))

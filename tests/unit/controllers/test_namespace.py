@@ -70,7 +70,7 @@ def test_an_empty_namespace_is_let_go() -> None:
     assert final.tree["metadata"] == whole["metadata"]
 
 
-def test_conditions_tell_of_pods_that_are_left() -> None:
+def test_conditions_count_remaining_pods() -> None:
     content = NamespaceContent({"pods.": 2, "widgets.example.com": 1}, {"example.com/hold": 1}, (), 15)
     plan = plan_finalization(view(tree(), NamespaceView), tree(), content, 0.0)
     reported = conditions(plan.actions)
@@ -89,7 +89,7 @@ def test_conditions_tell_of_pods_that_are_left() -> None:
     assert not plan.error
 
 
-def test_failures_are_told_and_tried_again() -> None:
+def test_failures_are_reported_and_retried() -> None:
     content = NamespaceContent(failures=["b is broken", "a is broken"])
     plan = plan_finalization(view(tree(), NamespaceView), tree(), content, 0.0)
     assert conditions(plan.actions)["NamespaceDeletionContentFailure"] == (
@@ -110,7 +110,7 @@ def test_a_namespace_stays_while_it_is_not_known_what_is_in_it() -> None:
     assert not any(isinstance(action, UpdateAction) for action in plan.actions)
 
 
-def test_conditions_that_hold_are_not_told_again() -> None:
+def test_unchanged_conditions_are_not_written_again() -> None:
     content = NamespaceContent({"pods.": 1}, {}, (), 30)
     first = plan_finalization(view(tree(), NamespaceView), tree(), content, 0.0)
     (patch,) = first.actions

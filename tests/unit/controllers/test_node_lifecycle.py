@@ -110,7 +110,7 @@ def test_a_new_node_gets_more_time() -> None:
     assert patch.patch["status"]["conditions"][0]["lastHeartbeatTime"] == T0
 
 
-def test_an_unknown_node_is_told_once() -> None:
+def test_an_unknown_node_is_reported_once() -> None:
     others = [
         {"type": kind, "status": "Unknown"} for kind in ("MemoryPressure", "DiskPressure", "PIDPressure")
     ]
@@ -152,7 +152,7 @@ def test_taints_follow_conditions_and_others_stay() -> None:
     ]
 
 
-def test_if_no_node_is_ready_nobody_is_driven_out() -> None:
+def test_no_pod_is_evicted_if_no_node_is_ready() -> None:
     assert taints(node("Unknown"), none_ready=True) == [(UNREACHABLE, "NoSchedule")]
     assert not are_none_ready([])
     assert are_none_ready([node("Unknown"), node("False"), node(None)])
@@ -166,7 +166,7 @@ def test_if_no_node_is_ready_nobody_is_driven_out() -> None:
         st.tuples(st.sampled_from("abc"), st.sampled_from(["True", "False", None, "gone"]), st.booleans())
     )
 )
-def test_the_roll_answers_as_if_all_nodes_were_asked(steps: list[tuple[str, str | None, bool]]) -> None:
+def test_the_ready_count_agrees_with_all_nodes(steps: list[tuple[str, str | None, bool]]) -> None:
     roll = ReadyCount()
     nodes: dict[str, Node] = {}
     for name, ready, apart in steps:
@@ -223,7 +223,7 @@ def test_what_is_not_tolerated_evicts_at_once() -> None:
     assert goes(FOREVER, taints=[tainted(), tainted("l")]) == 0
 
 
-def test_what_is_tolerated_for_ever_stays() -> None:
+def test_indefinitely_tolerated_taints_do_not_evict() -> None:
     assert goes(FOREVER) is None
     assert goes({"operator": "Exists"}) is None
 
@@ -260,7 +260,7 @@ def test_tolerations(toleration: dict[str, Any], taint: Taint, fits: bool) -> No
     st.lists(st.tuples(st.sampled_from("kl"), st.sampled_from([0, 10])), max_size=3),
     st.lists(st.tuples(st.sampled_from(["", "k", "l"]), st.sampled_from([None, 5, 20])), max_size=3),
 )
-def test_when_a_pod_goes_is_what_the_rules_say(
+def test_eviction_time_agrees_with_the_rules(
     taints: list[tuple[str, int]], tolerations: list[tuple[str, int | None]]
 ) -> None:
     times: list[float] = []
@@ -279,7 +279,7 @@ def test_when_a_pod_goes_is_what_the_rules_say(
     assert found == min(times, default=None)
 
 
-def test_an_evicted_pod_is_told_marked_and_deleted() -> None:
+def test_an_evicted_pod_gets_an_event_and_a_condition_and_is_deleted() -> None:
     report, mark, delete = plan_eviction(pod("p", node="w", generation=2), AT).actions
     assert isinstance(report, EventRecord)
     assert (report.reason, report.message) == ("TaintManagerEviction", "Marking for deletion Pod n/p")

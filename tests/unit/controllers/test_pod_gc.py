@@ -109,7 +109,7 @@ def test_the_oldest_finished_pods_beyond_a_number_go() -> None:
     ),
     st.integers(0, 3),
 )
-def test_who_goes_is_what_the_rules_say(shapes: list[tuple[str, str, bool]], kept: int) -> None:
+def test_eviction_order_agrees_with_the_rules(shapes: list[tuple[str, str, bool]], kept: int) -> None:
     pods = [
         pod(f"p{number}", node=where, phase=phase, **(DELETED if deleted else {}))
         for number, (where, phase, deleted) in enumerate(shapes)

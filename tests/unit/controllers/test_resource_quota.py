@@ -77,7 +77,7 @@ def test_pods_count_by_requests_and_limits() -> None:
     }
 
 
-def test_what_is_not_in_the_quota_is_not_told() -> None:
+def test_resources_outside_the_quota_are_not_reported() -> None:
     assert used(quota("pods"), NamespaceObjects(pods=[sized()])) == {"pods": "1"}
     assert used(quota("example.com/unheard-of"), NamespaceObjects(pods=[sized()])) == {}
 

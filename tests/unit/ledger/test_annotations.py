@@ -61,7 +61,7 @@ def test_a_class_charges_by_its_annotation() -> None:
     assert upstream.check_placement(ONE, "c").charged_claims == ()
 
 
-def test_a_device_that_speaks_for_itself_is_heard_first() -> None:
+def test_device_mappings_override_annotations() -> None:
     words = {MAPPINGS: {"cpu": {"allocationMultiplier": "3"}, "memory": {"allocationMultiplier": "1Gi"}}}
     (charged_claim,) = fixture(words, device("d", cpu="5")).place(ONE)
     assert {name: str(charge.quantity) for name, charge in charged_claim.charge.resources.items()} == {
@@ -202,7 +202,7 @@ def noted(one: Pod, charged_claims: tuple[ChargedClaim, ...] | str) -> Pod:
     return replace(one, metadata=replace(one.metadata, annotations={POD_KEY: text}))
 
 
-def test_charges_in_an_annotation_are_booked() -> None:
+def test_charges_in_an_annotation_are_counted() -> None:
     words = {MAPPINGS: {"cpu": {"allocationMultiplier": "3"}}}
     before = fixture(words, device("d"))
     charged_claims = before.place(ONE)

@@ -9,7 +9,7 @@ from plimsoll.ledger.change_log import NodeChangeLog
 
 
 @given(st.lists(st.integers(0, 9), max_size=30), st.integers(0, 30))
-def test_everything_after_a_mark_is_told(places: list[int], cut: int) -> None:
+def test_everything_after_a_mark_is_returned(places: list[int], cut: int) -> None:
     change_log, mark = NodeChangeLog(), 0
     for number, place in enumerate(places):
         if number == cut:

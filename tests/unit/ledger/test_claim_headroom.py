@@ -83,7 +83,7 @@ def test_overhead_per_pod_counts() -> None:
     assert charge(claim_headroom, fixture.claims["c"]) == {"cpu": nano("100m")}
 
 
-def test_a_device_without_a_policy_must_not_be_handed_out() -> None:
+def test_a_device_without_a_policy_is_not_allocated() -> None:
     request = {"name": "r", "exactly": {"deviceClassName": "k"}}
     fixture = LedgerFixture(
         resource_slice(device("d", cpu="1")),

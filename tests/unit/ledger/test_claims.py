@@ -105,7 +105,7 @@ def test_claims_without_charges_have_no_bill() -> None:
     assert judged.charged_claims == ()
 
 
-def test_a_device_that_is_gone_beside_one_that_charges_is_an_error() -> None:
+def test_a_missing_device_next_to_a_charging_one_is_an_error() -> None:
     fixture = LedgerFixture(
         resource_slice(device("d", cpu="1")), claims=[claim("c", result("d"), result("lost"))]
     )
@@ -179,7 +179,7 @@ def test_bills_in_a_status() -> None:
     assert (charged_claim.claim, charged_claim.uid) == ("c", "u")
 
 
-def test_a_policy_from_the_future_counts_as_added_per_claim_where_it_is_booked() -> None:
+def test_an_unknown_policy_is_charged_as_add_per_claim() -> None:
     assert effective_policy("AddPerMoon") is AccountingPolicy.ADD_PER_CLAIM
     assert effective_policy("Max") is AccountingPolicy.MAX
 

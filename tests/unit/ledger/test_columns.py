@@ -72,7 +72,7 @@ def test_spare_is_what_the_ledgers_have_beyond_their_non_zero_requests(
         assert columns.spare(name).tolist() == [*wanted, 0, 0, 0]
 
 
-def test_changes_name_the_places_that_were_touched() -> None:
+def test_changes_name_the_touched_fields() -> None:
     book = NodeLedger(node("node-0"))
     columns = NodeColumns([book, book])
     mark = columns.changes.mark

@@ -28,12 +28,12 @@ def live_through(pod: Pod) -> dict[str, Quantity]:
 
 
 @given(pods())
-def test_a_pod_needs_the_most_it_ever_uses(pod: Pod) -> None:
+def test_a_pod_requests_its_peak_usage(pod: Pod) -> None:
     assert sum_with_init_containers(*pair_amounts(pod, requests)) == live_through(pod)
 
 
 @given(pods())
-def test_uses_are_the_moments_of_the_rule(pod: Pod) -> None:
+def test_uses_add_up_to_the_pod_request(pod: Pod) -> None:
     pairs = pair_amounts(pod, requests)
     found = list_uses(*pairs)
     regular = [use.amounts for use in found if use.role is ContainerRole.REGULAR]
@@ -79,7 +79,7 @@ def test_a_name_with_zero_stays() -> None:
     assert sum_with_init_containers(*pair_amounts(pod(tree("a")), requests)) == {}
 
 
-def test_nothing_is_changed_in_place() -> None:
+def test_nothing_is_modified_in_place() -> None:
     given_pod = pod(tree("a", {"cpu": "1"}), init=(sidecar("s", {"cpu": "4"}), tree("i", {"cpu": "9"})))
     sum_with_init_containers(*pair_amounts(given_pod, requests))
     list_uses(*pair_amounts(given_pod, requests))

@@ -128,7 +128,7 @@ def test_overhead_of_claims_per_pod_and_per_container() -> None:
     assert fixture.cpu == 1120
 
 
-def test_removing_takes_exactly_what_was_booked() -> None:
+def test_removing_releases_exactly_what_was_charged() -> None:
     ledger = NodeLedger(node())
     one = pod("p", container("a", cpu="1"))
     ledger.add(one)
@@ -137,7 +137,7 @@ def test_removing_takes_exactly_what_was_booked() -> None:
     assert len(ledger) == 0
 
 
-def test_update_books_the_pod_anew_and_keeps_its_place() -> None:
+def test_update_recharges_the_pod_and_keeps_its_order() -> None:
     ledger = NodeLedger(node())
     for name in ("p", "q"):
         ledger.add(pod(name, container("a", cpu="1")))
@@ -157,7 +157,7 @@ def test_assuming_confirming_and_forgetting() -> None:
     assert ledger.requested["cpu"] == 1000
 
 
-def test_a_caller_that_lost_count_is_told() -> None:
+def test_a_caller_that_lost_count_gets_an_error() -> None:
     ledger = NodeLedger(node())
     one = pod("p", container("a"))
     for act in (ledger.remove, ledger.update, ledger.forget):
@@ -216,7 +216,7 @@ def test_what_a_node_does_not_have_is_missing_from_its_headroom_until_it_is_prom
     assert "hugepages-2Mi" not in ledger.headroom()
 
 
-def test_a_pool_of_something_nodes_are_not_booked_in_is_not_booked() -> None:
+def test_a_pool_of_an_untracked_resource_is_not_charged() -> None:
     rule = {"allocationMultiplier": "4", "accountingPolicy": "ConsumeFrom"}
     fixture = LedgerFixture(resource_slice(device("d", foo=rule)), claims=[claim("c", result("d"))])
     fixture.place(pod("p", container("a", "c", cpu="1")))
@@ -309,7 +309,7 @@ def test_verify_finds_what_is_wrong() -> None:
     }
 
 
-def test_a_pod_level_request_smaller_than_its_shared_claim_is_not_booked_negative() -> None:
+def test_a_pod_level_request_below_its_shared_claim_is_not_charged_negative() -> None:
     """No such pod is let in, but one that runs is booked: the claim in full, and nothing for the pod."""
     ledger = NodeLedger(node(), profile=AccountingProfile(name="sharing", share_per_claim=True))
     charged_claim = ChargedClaim(ClaimCharge("c", ("a",), {"cpu": ResourceCharge(Quantity.parse("4"))}))

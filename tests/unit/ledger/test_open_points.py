@@ -57,7 +57,7 @@ def test_p1_the_policy_of_a_mapping_or_class_is_kept_in_the_status() -> None:
         assert "AddPerReference" in codec.encode(written).decode()
 
 
-def test_p1_a_policy_nobody_named_is_not_written() -> None:
+def test_p1_a_default_policy_is_not_written() -> None:
     fixture = LedgerFixture(resource_slice(device("d", cpu="4")), claims=[claim("c", result("d"))])
     (charged_claim,) = fixture.place(pod("p", container("a", "c")))
     assert charged_claim.policy("cpu") is AccountingPolicy.ADD_PER_CLAIM
@@ -91,7 +91,7 @@ def test_p3_a_class_that_manages_node_resources_must_name_a_policy() -> None:
     assert format_reasons(verdict) == ("claim c, device d: no accounting policy for cpu",)
 
 
-def test_p3_the_device_goes_before_the_class() -> None:
+def test_p3_the_device_overrides_the_class() -> None:
     reference = {"nodeAllocatableResourceAccountingPolicies": {"cpu": "AddPerReference"}}
     assert with_class(**reference).cost(pod("p", container("a", "c"), container("b", "c"))) == 8000
     request = {"name": "r", "exactly": {"deviceClassName": "k"}}
@@ -103,7 +103,7 @@ def test_p3_the_device_goes_before_the_class() -> None:
     assert fixture.cost(pod("p", container("a", "c"), container("b", "c"))) == 4000
 
 
-def test_p3_a_policy_nobody_knows_is_refused() -> None:
+def test_p3_an_unknown_policy_is_rejected() -> None:
     assert refusal(under("AddTwice"), pod("p", container("a", "c"))) == (
         VerdictCode.UNRESOLVABLE,
         Cause.UNKNOWN_POLICY,

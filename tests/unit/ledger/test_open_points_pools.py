@@ -150,7 +150,7 @@ def test_p23_the_last_consumer_takes_the_charge_along_and_the_next_brings_it_bac
     assert (fixture.cpu, consumed(fixture)) == (10_000, "2")
 
 
-def test_p24_the_check_of_requests_skips_only_what_cannot_be_told_from_the_spec() -> None:
+def test_p24_the_check_of_requests_skips_only_what_the_spec_cannot_show() -> None:
     fixture = pools("10", cpu="4")
     one = pod("p", container("a", "pool-0", cpu="8", memory="100Gi"))
     judged = fixture.check_placement(one)
@@ -166,7 +166,7 @@ def test_p24_the_check_of_requests_skips_only_what_cannot_be_told_from_the_spec(
     assert not check_requests(additive.ledger, big, additive.check_placement(big).charged_claims or ()).fits
 
 
-def test_p25_a_kubelet_keeps_the_same_books_from_the_statuses_of_its_pods() -> None:
+def test_p25_a_kubelet_rebuilds_the_same_ledger_from_pod_statuses() -> None:
     fixture = pools("10")
     kubelet = NodeLedger(node(cpu="12"))
     sent = []
@@ -219,7 +219,7 @@ def test_p25_a_kubelet_refuses_a_pod_that_overdraws_a_pool() -> None:
     )
 
 
-def test_p26_claims_are_told_apart_by_uid_and_named_in_the_status() -> None:
+def test_p26_claims_are_distinguished_by_uid_and_named_in_the_status() -> None:
     fixture = pools("10")
     fixture.place(pod("p", container("a", "pool-0", cpu="4")))
     fixture.claims["pool-0"] = claim("pool-0", result("socket0", cpu="20"), uid="uid-new")

@@ -49,7 +49,7 @@ def test_code_tells_if_preemption_can_help() -> None:
     assert too_large.code is VerdictCode.UNRESOLVABLE
 
 
-def test_all_shortages_are_told_in_order() -> None:
+def test_all_shortages_are_reported_in_order() -> None:
     fixture = one_claim(
         cpu="1", memory="1Mi", ephemeral_storage="1", hugepages_2Mi="2Mi", hugepages_1Gi="1Gi"
     )

@@ -41,7 +41,7 @@ def test_additive_claims_come_on_top_of_max() -> None:
         assert effective(one, base, charge("gpu", "c", policy=policy, cpu="2")) == "6"
 
 
-def test_additive_claims_are_charged_to_the_node_beside_a_pool() -> None:
+def test_additive_claims_are_charged_to_the_node_in_addition_to_a_pool() -> None:
     """Rule 5: the request is drawn from the pool, the rest is the node's."""
     one = pod(tree("c", {"cpu": "1"}), tree("d", {"cpu": "3"}))
     pool = charge("pool", "c", policy="ConsumeFrom", cpu="10")

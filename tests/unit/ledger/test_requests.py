@@ -64,7 +64,7 @@ WIRE_FORMS: list[dict[str, Any]] = [
 # -- requests
 
 
-def test_the_options_are_off_unless_told() -> None:
+def test_the_options_are_off_by_default() -> None:
     busy = pod(tree("c", {"cpu": "1"}), status=WIRE_FORMS[0], overhead={"cpu": "100m"})
     assert texts(pod_requests(busy)) == {"cpu": "1100m"}
 

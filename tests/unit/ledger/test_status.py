@@ -81,7 +81,7 @@ def test_every_form_reads_back(form: Form) -> None:
     assert written.spec == ONE.spec
 
 
-def test_what_a_form_has_no_room_for_is_told() -> None:
+def test_fields_missing_from_a_form_are_reported() -> None:
     overhead = {"nodeAllocatableResources": {"cpu": {"overhead": {"perPod": "100m"}}}}
     fixture = LedgerFixture(resource_slice(device("d", fields=overhead)), claims=[claim("c", result("d"))])
     charged_claims = fixture.check_placement(pod("p", container("a", "c"))).charged_claims or ()

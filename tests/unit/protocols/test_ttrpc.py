@@ -234,7 +234,7 @@ def test_calls_under_way_end_with_the_connection() -> None:
     asyncio.run(scenario())
 
 
-def test_messages_that_are_too_long_are_refused_and_the_connection_goes_on() -> None:
+def test_oversized_messages_are_refused_and_the_connection_continues() -> None:
     async def scenario() -> None:
         async def handler(request: nri.UpdateContainersRequest) -> nri.UpdateContainersResponse:
             text = "x" * int(request.update[0].container_id)
@@ -260,7 +260,7 @@ def test_messages_that_are_too_long_are_refused_and_the_connection_goes_on() -> 
 
 
 @pytest.mark.parametrize("length", [ttrpc.LARGEST_DATA + 1, 6 << 20])
-def test_a_peer_that_sends_too_much_is_told_so_and_read_on(length: int) -> None:
+def test_an_oversized_message_gets_an_error_and_the_connection_continues(length: int) -> None:
     async def scenario() -> None:
         async def handler(request: Any) -> None:
             return None

@@ -32,7 +32,7 @@ _TICKS = count()
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_the_naive_pass_finds_what_the_sieve_leaves(scenario: str) -> None:
+def test_the_naive_filter_agrees_with_the_vectorized_one(scenario: str) -> None:
     cluster = _BenchmarkCluster(scenario, 5)
     for number in range(22):
         pod = cluster.new_pod(f"p{number}")

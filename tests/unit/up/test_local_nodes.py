@@ -67,7 +67,7 @@ def test_nodes_are_ready_when_the_cluster_is(cluster: LocalCluster) -> None:
     assert sorted(lease["metadata"]["name"] for lease in leases) == sorted(nodes)
 
 
-def test_nodes_tell_what_they_are(cluster: LocalCluster) -> None:
+def test_nodes_report_their_properties(cluster: LocalCluster) -> None:
     """As a kubelet does, so that `kubectl output node` has something to show."""
 
     def reasons() -> set[str]:

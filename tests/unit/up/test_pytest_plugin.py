@@ -71,6 +71,6 @@ def test_nothing_is_loaded():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_fixtures_are_told_about(tmp_path: Path) -> None:
+def test_the_fixtures_are_documented(tmp_path: Path) -> None:
     done = run(tmp_path, "", "--fixtures", "--markers")
     assert "@pytest.mark.plimsoll(controllers=True" in done.stdout

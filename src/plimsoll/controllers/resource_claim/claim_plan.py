@@ -61,7 +61,7 @@ def plan_claim(
     is the number of seconds since the claim last changed.
 
     DIFF: a finalizer that was left without an allocation is removed after a minute
-    (test_a_finalizer_left_behind_goes_when_the_claim_is_quiet); upstream, if it stops between the two writes,
+    (test_a_leftover_finalizer_is_removed_from_an_idle_claim); upstream, if it stops between the two writes,
     leaves it until the claim is deleted.
     """
     reserved = claim.status.reserved_for

@@ -10,7 +10,7 @@ DIFF: an event is delivered to all plugins, even if one of them returns an error
 (test_an_error_of_one_plugin_keeps_no_other_from_its_news). DIFF: evictions that plugins request are passed
 on; upstream ignores them (test_evictions). DIFF: OCI hooks, rlimits, namespaces and other adjustments that a
 local process cannot be given are not applied, and a warning reports it
-(test_wishes_that_are_not_carried_out_are_told).
+(test_unsupported_adjustments_are_reported).
 """
 
 from __future__ import annotations

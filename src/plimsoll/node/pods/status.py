@@ -61,7 +61,7 @@ def build_status(inputs: StatusInput) -> Tree:
         status["observedGeneration"] = inputs.pod.metadata.generation
     status.update({key: value for key, value in (("reason", reason), ("message", message)) if value})
     # DIFF: upstream reports the sums of all pods, from their cgroups
-    # (test_what_a_pod_as_a_whole_has_is_told).
+    # (test_pod_level_resources_are_reported).
     if inputs.pod_level is not None:
         status["allocatedResources"] = codec.to_tree(inputs.pod_level.requests)
         status["resources"] = codec.to_tree(

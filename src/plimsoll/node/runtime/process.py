@@ -21,7 +21,8 @@ DIFF: there is no image, no root file system and no network of the pod's own (te
 
 DIFF: mounts and devices of CDI files and hooks are bind-mounted over existing paths, in a private mount
 namespace of the container, and failures are reported in its message; nothing is created on the machine, no
-OCI hook is run (test_mounts_and_devices_are_seen_inside_only, test_what_no_process_can_have_is_told).
+OCI hook is run (test_mounts_and_devices_are_seen_inside_only,
+test_unsupported_process_settings_are_reported).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ pod that waits for a claim is reported only after a delay. Nothing here blocks t
 logged, and the next attempt repeats the work.
 
 DIFF: a pod whose claim is missing gets a condition after a delay; upstream sets no condition or event
-(test_a_pod_is_told_that_its_claim_is_missing).
+(test_a_missing_claim_is_reported_on_the_pod).
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ CERTIFICATES = st.none() | st.fixed_dictionaries(
 
 
 @given(HEADERS, CERTIFICATES)
-def test_whatever_is_sent_is_somebody_or_refused(headers: dict[str, str], certificate: Any) -> None:
+def test_every_request_is_authenticated_or_refused(headers: dict[str, str], certificate: Any) -> None:
     with contextlib.suppress(ApiError):
         user = AUTHENTICATOR.authenticate(headers, certificate)
         assert user.name

@@ -38,7 +38,7 @@ def may(
     return authorizer.allows(Attributes(user, verb, resource=resource, namespace=namespace, **more))
 
 
-def test_nobody_starts_with_anything_but_what_everybody_has() -> None:
+def test_new_users_have_only_discovery_and_self_reviews() -> None:
     authorizer = new_authorizer(new_store())
     assert not may(authorizer, BOB, "get", "pods", "x")
     assert authorizer.allows(Attributes(BOB, "get", path="/api/v1"))
@@ -271,7 +271,7 @@ def test_a_viewer_sees_everything_but_secrets() -> None:
         {"roleRef": {"kind": "ClusterRole", "name": "cluster-admin"}, "subjects": "bob"},
     ],
 )
-def test_malformed_objects_grant_nothing_and_harm_nobody(tree: dict[str, Any]) -> None:
+def test_malformed_objects_grant_nothing_and_are_isolated(tree: dict[str, Any]) -> None:
     store = new_store()
     authorizer = new_authorizer(store)
     put_role(store, "reader", rule("get", "pods"))

@@ -88,13 +88,13 @@ def test_a_certificate_of_another_ca_is_made_again(tmp_path: Path) -> None:
     issued.verify_directly_issued_by(x509.load_pem_x509_certificate(authority.certificate))
 
 
-def test_a_ca_that_ends_is_told(tmp_path: Path) -> None:
+def test_an_expired_ca_is_reported(tmp_path: Path) -> None:
     CertificateAuthority.load_or_create(tmp_path)
     with pytest.raises(ConfigError, match="delete it and"):
         CertificateAuthority.load_or_create(tmp_path, after(days=certificates.CA_DAYS))
 
 
-def test_a_ca_whose_key_is_another_is_told(tmp_path: Path) -> None:
+def test_a_ca_with_another_key_is_reported(tmp_path: Path) -> None:
     CertificateAuthority.load_or_create(tmp_path)
     other = CertificateAuthority.load_or_create(tmp_path / "other")
     (tmp_path / "ca.crt").write_bytes(other.certificate)
@@ -113,12 +113,12 @@ def test_a_ca_made_by_half_is_made_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a b", "x" * 300, "ümlaut", "host:6443", "-a", "a..b"])
-def test_names_that_are_none_are_told(tmp_path: Path, name: str) -> None:
+def test_invalid_names_are_reported(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match="is not a valid host name"):
         CertificateAuthority.load_or_create(tmp_path).ensure_server_pair([name])
 
 
-def test_client_certificates_of_long_names_are_told(tmp_path: Path) -> None:
+def test_long_client_certificate_names_are_reported(tmp_path: Path) -> None:
     authority = CertificateAuthority.load_or_create(tmp_path)
     for user in (User("x" * 65), User(""), User("a", groups=("",))):
         with pytest.raises(ConfigError, match="use a token instead"):

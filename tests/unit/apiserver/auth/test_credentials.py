@@ -28,12 +28,12 @@ def test_short_names() -> None:
     "text",
     ["", "root", "node", "node:", "node:A", "node:a b", "driver:", "viewer:", "viewer:system:x"],
 )
-def test_others_are_nobody(text: str) -> None:
+def test_other_names_are_rejected(text: str) -> None:
     with pytest.raises(ConfigError):
         parse_component_user(text)
 
 
-def test_a_kubeconfig_is_handed_out(tmp_path: Path) -> None:
+def test_a_kubeconfig_is_issued(tmp_path: Path) -> None:
     authority = CertificateAuthority.load_or_create(tmp_path)
     issue_kubeconfig(
         tmp_path, parse_component_user("node:n1"), tmp_path / "n1", "https://127.0.0.1:6443", days=7

@@ -140,7 +140,7 @@ def test_only_members_of_the_group_are_nodes(authorizer: Authorizer) -> None:
             assert not authorizer.allows(question._replace(user=user)), (user, question)
 
 
-def test_a_node_without_a_name_is_told_so(authorizer: Authorizer) -> None:
+def test_a_node_without_a_name_is_rejected(authorizer: Authorizer) -> None:
     nameless = User("system:node:", groups=(NODES,))
     decision = authorizer.authorize(ALLOWED[0]._replace(user=nameless))
     assert decision == (False, 'unknown node for user "system:node:"')
@@ -156,7 +156,7 @@ def test_roles_bound_to_a_node_count_too() -> None:
     assert authorizer.allows(question)
 
 
-def test_a_pod_that_goes_takes_its_rights_along() -> None:
+def test_a_deleted_pod_loses_its_permissions() -> None:
     store = new_store()
     authorizer = new_authorizer(store)
     volumes = [{"name": "a", "secret": {"secretName": "s"}}]

@@ -287,7 +287,7 @@ def pem(key: Any, password: bytes | None = None) -> bytes:
         (pem(ec.generate_private_key(ec.SECP256R1()), b"secret"), "contains no unencrypted PEM private key"),
     ],
 )
-def test_a_key_that_cannot_be_used_is_told(tmp_path: Path, content: bytes, why: str) -> None:
+def test_an_unusable_key_is_reported(tmp_path: Path, content: bytes, why: str) -> None:
     path = tmp_path / "sa.key"
     path.write_bytes(content)
     with pytest.raises(ConfigError, match=why):

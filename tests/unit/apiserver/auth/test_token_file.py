@@ -40,7 +40,7 @@ def test_the_admin_token_is_made_once_and_is_private(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["admin.token"]
 
 
-def test_an_admin_token_that_is_none_is_told(tmp_path: Path) -> None:
+def test_an_invalid_admin_token_is_reported(tmp_path: Path) -> None:
     (tmp_path / "admin.token").write_text("\n")
     with pytest.raises(ConfigError, match="contains no token"):
         load_or_create_admin_token(tmp_path)
@@ -102,7 +102,7 @@ def test_mistakes_are_named_with_their_line(tmp_path: Path, content: bytes, why:
     assert str(path) in str(caught.value)
 
 
-def test_a_missing_file_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
         list(read_token_file(tmp_path / "none"))
 

@@ -79,7 +79,7 @@ def test_resources_of_a_version() -> None:
 
 
 @pytest.mark.parametrize("version", ["v2", "v2beta1"])
-def test_both_forms_tell_the_same(version: str) -> None:
+def test_both_forms_report_the_same(version: str) -> None:
     for root in ("api", "apis"):
         answer = ask(f"/{root}", AGGREGATED.format(version))
         assert answer.content_type == AGGREGATED.format(version)
@@ -118,7 +118,7 @@ def _plain(resources: list[Any]) -> dict[str, Any]:
     }
 
 
-def test_which_form_is_told() -> None:
+def test_the_form_is_reported() -> None:
     assert tree("/apis", CLIENT_GO)["apiVersion"] == "apidiscovery.k8s.io/v2"
     assert tree("/apis", AGGREGATED.format("v2beta1") + ",application/json")["apiVersion"].endswith("v2beta1")
     for accept in ("", "*/*", "application/json", "application/json," + AGGREGATED.format("v2")):

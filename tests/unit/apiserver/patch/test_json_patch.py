@@ -43,7 +43,7 @@ def test_pointers_are_unescaped() -> None:
     assert labels["metadata"]["labels"] == {"app": "web"}
 
 
-def test_places_in_lists() -> None:
+def test_positions_in_lists() -> None:
     def names(path: str) -> list[str]:
         patched = patch({"op": "add", "path": path, "value": {"name": "new"}})
         return [c["name"] for c in patched["spec"]["containers"]]

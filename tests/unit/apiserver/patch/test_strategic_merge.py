@@ -98,7 +98,7 @@ def test_order_is_set() -> None:
     assert patch(tree, change)["marks"] == ["c", "d", "a"]
 
 
-def test_an_item_that_takes_the_place_of_another() -> None:
+def test_an_item_replacing_another() -> None:
     tree = {"items": named("sidecar", "old")}
     change = {
         "$setElementOrder/items": named("new"),

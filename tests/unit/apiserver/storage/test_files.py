@@ -76,7 +76,7 @@ def test_a_mark_is_believed_only_whole(tmp_path: Path) -> None:
         damaged.close()
 
 
-def test_what_cannot_be_opened_is_told(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="cannot be opened: No such file or directory"):
         Store.open(tmp_path / "missing" / "s")
     (tmp_path / "folder").mkdir()
@@ -222,7 +222,7 @@ def test_a_restored_backup_does_not_reuse_revisions(tmp_path: Path) -> None:
     assert restore(copy, tmp_path / "third", after=500) == 501
 
 
-def test_a_copy_put_in_place_by_hand_does_not_reuse_revisions(tmp_path: Path) -> None:
+def test_a_restored_copy_does_not_reuse_revisions(tmp_path: Path) -> None:
     path, copy = tmp_path / "s", tmp_path / "copy"
     store = fill(path)
     asyncio.run(store.wait_durable(22))

@@ -190,7 +190,7 @@ def test_closing_makes_durable_what_is_under_way(tmp_path: Path) -> None:
     asyncio.run(again.close())
 
 
-def test_waiting_for_a_revision_that_nobody_wrote_is_refused() -> None:
+def test_waiting_for_a_future_revision_is_refused() -> None:
     with pytest.raises(StoreError, match="revision 5"):
         asyncio.run(Store.open(None).wait_durable(5))
 

@@ -19,7 +19,7 @@ def update(store: Store, key: ObjectKey = POD, padding: str = "") -> int:
     return (store.update(key, tree, stored.revision) if stored else store.create(key, tree)).revision
 
 
-def test_a_feed_tells_only_of_its_resource() -> None:
+def test_a_watch_returns_only_its_resource() -> None:
     store = Store.open(None)
     cursor = store.watch("pods", 0)
     update(store, ObjectKey("nodes", "", "n"))
@@ -44,7 +44,7 @@ def test_a_feed_may_start_in_the_future() -> None:
     asyncio.run(scenario())
 
 
-def test_a_feed_that_fell_behind_is_told() -> None:
+def test_a_watch_that_fell_behind_is_reported() -> None:
     store = Store.open(None, history_events=3)
     update(store)
     slow, quick = store.watch("pods", 0), store.watch("pods", 0)
@@ -128,7 +128,7 @@ def test_a_cancelled_reader_leaves_the_feed_usable() -> None:
     asyncio.run(scenario())
 
 
-def test_events_are_handed_out_in_portions() -> None:
+def test_events_are_delivered_in_batches() -> None:
     store = Store.open(None)
     for _ in range(5):
         update(store)

@@ -148,7 +148,7 @@ def test_the_deadline_stops_the_work() -> None:
     run_scenario(scenario, replace(WorkerLimits(), request_timeout=0.5))
 
 
-def test_a_client_that_goes_away_stops_the_work() -> None:
+def test_a_disconnected_client_stops_the_work() -> None:
     async def scenario(served: WorkerHarness) -> None:
         expensive = asyncio.create_task(served.request("POST", CLAIMS, endless_claim()))
         await served.created(1)

@@ -142,7 +142,7 @@ def test_a_quota_is_never_exceeded() -> None:
     assert harness.store.counts()["pods"][0] == 1
 
 
-def test_nothing_is_created_in_a_namespace_that_goes_meanwhile() -> None:
+def test_nothing_is_created_in_a_namespace_deleted_meanwhile() -> None:
     harness = make_bench()
     send(harness, "POST", "/api/v1/namespaces", {"metadata": {"name": "n"}})
     other = BeforeCommit(lambda: send(harness, "DELETE", "/api/v1/namespaces/n", None))

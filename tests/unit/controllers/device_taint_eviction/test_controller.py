@@ -101,7 +101,7 @@ def when(*tolerations: dict[str, Any], slices: Any = None, rules: Any = ()) -> f
 # -- deadlines
 
 
-def test_a_taint_evicts_from_the_moment_it_was_added() -> None:
+def test_a_taint_evicts_from_the_time_it_was_added() -> None:
     assert when() == 0
     assert when(slices=[slice_(taint(added=30))]) == 30
     assert when(slices=[slice_(taint("NoSchedule"))]) is None
@@ -146,7 +146,7 @@ def test_rules_taint_by_what_they_select() -> None:
     assert when(tolerate(10), slices=[], rules=[rule(added=5)]) == 15
 
 
-def test_causes_are_told_in_order() -> None:
+def test_causes_are_reported_in_order() -> None:
     rules = [rule(name="b"), rule(name="a")]
     taints = tainting([slice_(taint(), taint(key="l"))], rules)
     found = claim_eviction(claim(devices=[device(), device()]), taints)
@@ -159,7 +159,7 @@ def test_causes_are_told_in_order() -> None:
     ]
 
 
-def test_a_pod_goes_for_the_earliest_of_its_claims() -> None:
+def test_a_pod_is_evicted_at_the_earliest_time_of_its_claims() -> None:
     slices = [slice_(taint(added=40))]
     rules = [rule(selector={"device": "y"}, added=20)]
     claims = {
@@ -227,7 +227,7 @@ def test_when_pods_go_is_what_the_rules_say(taints: Any, tolerations: Any, ruled
 # -- actions
 
 
-def test_an_evicted_pod_is_told_marked_and_deleted() -> None:
+def test_an_evicted_pod_gets_an_event_and_a_condition_and_is_deleted() -> None:
     report, mark, delete = plan_eviction(pod("p", node="w", generation=2), AT).actions
     assert isinstance(report, EventRecord)
     assert (report.type, report.reason, report.message) == (
@@ -323,13 +323,11 @@ def test_a_marked_pod_is_not_marked_again() -> None:
         ),
     ],
 )
-def test_what_a_rule_tells(
-    effect: str, effects: RuleEffects, condition_of_rule: tuple[str, str, str]
-) -> None:
+def test_rule_status(effect: str, effects: RuleEffects, condition_of_rule: tuple[str, str, str]) -> None:
     assert describe_progress(rule(effect), effects) == condition_of_rule
 
 
-def test_a_rule_is_told_about_once_and_not_too_often() -> None:
+def test_a_rule_status_is_written_once_and_rate_limited() -> None:
     (patch,) = plan_rule(rule(), RuleEffects(), AT).actions
     assert isinstance(patch, PatchAction)
     assert (patch.type, patch.field_manager) == ("apply", "device-taint-eviction-controller")
@@ -406,7 +404,7 @@ def test_a_tainted_device_evicts_its_pod() -> None:
     run_scenario(scenario, only=ONLY)
 
 
-def test_a_toleration_delays_it_and_a_taint_that_goes_ends_it() -> None:
+def test_a_toleration_delays_eviction_and_removing_the_taint_cancels_it() -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.client.create(
             RESOURCE_SLICES, published({"key": "k", "effect": "NoExecute", "timeAdded": format_time(START)})
@@ -446,7 +444,7 @@ def test_a_toleration_runs_out() -> None:
     run_scenario(scenario, only=ONLY)
 
 
-def test_a_rule_evicts_and_tells() -> None:
+def test_a_rule_evicts_and_reports() -> None:
     async def scenario(cluster: Cluster) -> None:
         await use(cluster, tolerate(30))
         await cluster.client.create(DEVICE_TAINT_RULES, rule_to_make())
@@ -466,7 +464,7 @@ def test_a_rule_evicts_and_tells() -> None:
     run_scenario(scenario, only=ONLY)
 
 
-def test_a_rule_without_effect_tells_what_it_would_do() -> None:
+def test_a_rule_without_effect_reports_affected_pods() -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.client.create(RESOURCE_SLICES, published())
         await use(cluster)
@@ -484,7 +482,7 @@ def test_a_rule_without_effect_tells_what_it_would_do() -> None:
     run_scenario(scenario, only=ONLY)
 
 
-def test_a_rule_that_goes_in_time_evicts_nobody() -> None:
+def test_a_rule_deleted_in_time_evicts_no_pod() -> None:
     async def scenario(cluster: Cluster) -> None:
         await use(cluster, tolerate(30))
         await cluster.client.create(DEVICE_TAINT_RULES, rule_to_make())

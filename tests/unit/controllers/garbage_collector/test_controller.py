@@ -25,7 +25,7 @@ async def add(
     return {"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": made["metadata"]["uid"]}
 
 
-def test_what_an_object_owns_goes_with_it() -> None:
+def test_dependents_are_deleted_with_their_owner() -> None:
     async def scenario(cluster: Cluster) -> None:
         root = await add(cluster, "root")
         branch = await add(cluster, "branch", root)
@@ -71,7 +71,7 @@ def test_orphans_stay() -> None:
     run_scenario(scenario, only=ONLY)
 
 
-def test_in_the_foreground_the_root_goes_last() -> None:
+def test_foreground_deletion_removes_the_root_last() -> None:
     async def scenario(cluster: Cluster) -> None:
         root = await add(cluster, "root")
         branch = await add(cluster, "branch", root, blocks=True)
@@ -102,7 +102,7 @@ def test_what_does_not_block_does_not_keep_the_root() -> None:
     run_scenario(scenario, only=ONLY)
 
 
-def test_a_circle_goes_in_the_foreground_too() -> None:
+def test_a_cycle_is_deleted_in_the_foreground_too() -> None:
     async def scenario(cluster: Cluster) -> None:
         a = await add(cluster, "a")
         b = await add(cluster, "b", a, blocks=True)

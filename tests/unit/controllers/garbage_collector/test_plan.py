@@ -120,7 +120,7 @@ def test_a_cluster_scoped_object_with_an_owner_in_a_namespace_is_left_alone() ->
     assert decide(item("x", "o", endpoint=NODES), {"o": OwnerState.INVALID}) == EMPTY_PLAN
 
 
-def test_an_owner_in_another_namespace_is_told() -> None:
+def test_an_owner_in_another_namespace_is_reported() -> None:
     report, gone = decide(
         item("x", "o"), {"o": OwnerState.DANGLING}, item("o", namespace="elsewhere")
     ).actions
@@ -160,7 +160,7 @@ def test_a_cluster_scoped_owner_may_own_anywhere() -> None:
 # -- owners that are deleted
 
 
-def test_a_waiting_owner_goes_when_nothing_blocks_it() -> None:
+def test_a_waiting_owner_is_deleted_when_nothing_blocks_it() -> None:
     of = item("o", **DELETING_DEPENDENTS)
     assert plan_deleting_dependents(of, graph(of, item("x", "o", blocks=True))) == EMPTY_PLAN
     assert plan_deleting_dependents(of, graph(of, item("x", "o"))).actions == (
@@ -170,7 +170,7 @@ def test_a_waiting_owner_goes_when_nothing_blocks_it() -> None:
     )
 
 
-def test_an_owner_is_taken_off_what_it_owns_before_it_goes() -> None:
+def test_an_owner_reference_is_removed_before_the_owner_is_deleted() -> None:
     first, second, last = plan_orphaning(
         item("o", **ORPHANING), [item("x", "o"), item("y", "m", "o")]
     ).actions

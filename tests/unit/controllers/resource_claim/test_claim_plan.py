@@ -84,7 +84,7 @@ def test_who_is_gone() -> None:
     )
 
 
-def test_only_the_api_can_tell_of_pods_the_cache_does_not_have() -> None:
+def test_pods_missing_from_the_cache_are_read_from_the_api() -> None:
     of = claim(pods=["known", "replaced", "unknown", "seen"])
     pods = {"known": pod("known"), "replaced": pod("replaced", uid="uid-new")}
     assert find_uncertain_consumers(of, pods, frozenset({"uid-seen"})) == ["replaced", "unknown"]
@@ -126,7 +126,7 @@ def test_a_claim_without_the_finalizer_was_allocated_by_someone_else() -> None:
     assert finalizers(result) == []
 
 
-def test_a_finalizer_left_behind_goes_when_the_claim_is_quiet() -> None:
+def test_a_leftover_finalizer_is_removed_from_an_idle_claim() -> None:
     """After a crash between deallocating and letting go; just before an allocation it looks the same."""
     of = claim(protected=True)
     early = plan(of, unchanged_for=20.0)

@@ -145,7 +145,7 @@ def test_claims_that_come_out_wrong_are_not_made_without_end() -> None:
     run_scenario(scenario, only=ONLY)
 
 
-def test_a_refused_claim_is_told_to_the_pod_and_tried_again() -> None:
+def test_a_rejected_claim_is_reported_on_the_pod_and_retried() -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.client.create(RESOURCE_CLAIM_TEMPLATES, template(), "n")
         await cluster.catch_up()
@@ -188,7 +188,7 @@ def test_a_finished_pod_gives_its_claims_back() -> None:
     run_scenario(scenario, only=ONLY)
 
 
-def test_a_pod_that_is_gone_is_asked_for_before_its_reservation_goes() -> None:
+def test_a_missing_pod_is_read_live_before_its_reservation_is_removed() -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.client.create(RESOURCE_CLAIMS, claim(), "n")
         made = await cluster.client.create(PODS, pod("p", {"s": {"resourceClaimName": "c"}}), "n")
@@ -242,7 +242,7 @@ def test_a_pod_placed_without_the_scheduler_is_reserved_for() -> None:
     run_scenario(scenario, only=ONLY)
 
 
-def test_a_finalizer_without_an_allocation_goes_after_a_while() -> None:
+def test_a_finalizer_without_an_allocation_is_removed_after_a_delay() -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.client.create(RESOURCE_CLAIMS, claim(), "n")
         finalizers = ["resource.kubernetes.io/delete-protection"]
@@ -255,7 +255,7 @@ def test_a_finalizer_without_an_allocation_goes_after_a_while() -> None:
     run_scenario(scenario, only=ONLY)
 
 
-def test_the_claim_for_extended_resources_goes_with_its_pod() -> None:
+def test_the_extended_resource_claim_is_deleted_with_its_pod() -> None:
     async def scenario(cluster: Cluster) -> None:
         shape = pod("p", {})
         shape["spec"]["containers"][0]["resources"] = {"limits": {"example.com/gpu": "1"}}

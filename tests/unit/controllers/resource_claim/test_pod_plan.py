@@ -136,7 +136,7 @@ def test_claims_by_name_are_the_users_business() -> None:
     assert plan(pod(claims={"a": (BY_NAME, "mine")})) == EMPTY_PLAN
 
 
-def test_a_missing_template_is_told_and_tried_again() -> None:
+def test_a_missing_template_is_reported_and_retried() -> None:
     result = plan(pod(claims=ONE), templates={})
     assert result.error == (
         'PodResourceClaim a: resource claim template "t": resourceclaimtemplate.resource.k8s.io "t" not found'

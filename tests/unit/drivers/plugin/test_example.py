@@ -133,7 +133,7 @@ def test_what_the_document_takes_of_a_node_is_charged(tmp_path: Path) -> None:
 def test_a_pod_gets_a_widget_and_gives_it_back(folder: Path, tmp_path: Path) -> None:
     widgets = load()
     node = NodeSettings(name="worker", runtime="process", cgroups="plan", listen="")
-    device_status = tmp_path / "told"
+    device_status = tmp_path / "device-status"
     make = lambda name: widgets.Widgets(folder, name)  # noqa: E731
     with LocalCluster(nodes=node, scheduler=True, drivers=[make]) as cluster:
         cluster.apply(MANIFESTS, POD.replace("TOLD", str(device_status)))

@@ -84,7 +84,7 @@ def test_quotas_can_be_off() -> None:
     assert plan(limited, off, exclusive=["a"]).cpu_quota == 0
 
 
-def test_processes_die_together_unless_told() -> None:
+def test_oom_group_is_the_default() -> None:
     lonely = pod(tree("a"))
     assert plan(lonely, OLD).unified == {"memory.oom.group": "1"}
     assert plan(lonely, CgroupSettings(memory_capacity=1, form=Form.V1_36, cgroup_version=1)).unified == {}

@@ -126,7 +126,7 @@ def test_claims_never_lower_a_pods_plan(case: tuple[Pod, tuple[ClaimCharge, ...]
 # -- sandboxes
 
 
-def test_a_sandbox_is_told_overhead_apart() -> None:
+def test_a_sandbox_receives_overhead_separately() -> None:
     given_pod = pod(tree("a", both=BOTH), overhead={"cpu": "500m", "memory": "28Mi"})
     found = plan_sandbox(given_pod, NODE, [charge("x", "a", cpu="1")])
     assert (found.resources.cpu_shares, found.resources.cpu_quota) == (2048, 200_000)

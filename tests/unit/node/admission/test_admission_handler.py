@@ -286,7 +286,7 @@ def test_records_that_say_something_else(tmp_path: Path, body: Any) -> None:
     assert admission_handler.ledger.requested["cpu"] == 1000
 
 
-def test_a_damaged_record_is_reported_and_the_node_goes_on(tmp_path: Path) -> None:
+def test_a_damaged_record_is_reported_and_the_node_continues(tmp_path: Path) -> None:
     (tmp_path / "admitted.json").write_text("{")
     admission_handler = AdmissionHandler(NODE, record=record(tmp_path))
     assert len(admission_handler.findings) == 1

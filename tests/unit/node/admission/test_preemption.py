@@ -44,7 +44,7 @@ def test_who_may_preempt_whom() -> None:
     assert not may_preempt(pod("x"), pod("y"))
 
 
-def test_the_pod_that_comes_nearest_goes() -> None:
+def test_the_victim_closest_to_the_shortage_is_chosen() -> None:
     candidates = [of("small", cpu=500), of("exact", cpu=1000), of("big", cpu=4000)]
     assert names(choose_victims(BOSS, candidates, {CPU: 1000})) == ["exact"]
     assert names(choose_victims(BOSS, candidates, {CPU: 400})) == ["small"]
@@ -62,7 +62,7 @@ def test_lower_classes_go_first() -> None:
     assert names(choose_victims(BOSS, candidates, {("pods", ""): 1})) == ["best-effort"]
 
 
-def test_nobody_goes_in_vain() -> None:
+def test_no_pod_is_preempted_in_vain() -> None:
     assert choose_victims(BOSS, [of("a", cpu=100)], {CPU: 200}) is None
     assert choose_victims(BOSS, [of("a", priority=CRITICAL, cpu=900)], {CPU: 200}) is None
     assert choose_victims(BOSS, [], {}) == ()

@@ -291,7 +291,7 @@ def test_a_pod_grows_before_its_containers_and_shrinks_after_them() -> None:
     assert steps(low, low) == ResizePlan()
 
 
-def test_what_shrinks_goes_before_what_grows() -> None:
+def test_shrinking_updates_precede_growing_ones() -> None:
     before = pod(one(LOW, LOW), one(HIGH, HIGH, name="b"))
     after = pod(one(HIGH, HIGH), one(LOW, LOW, name="b"))
     assert names(steps(before, after)) == ["b", "a"]
@@ -399,7 +399,7 @@ def test_the_kernel_takes_every_step(
 # -- allocations
 
 
-def test_an_allocation_goes_to_a_file_and_back() -> None:
+def test_an_allocation_survives_a_round_trip_through_its_file() -> None:
     whole = {"requests": {"cpu": "4"}, "limits": {"cpu": "4"}}
     before = pod(one(LOW, LOW), initContainers=[one({"cpu": "3"}, name="i")], resources=whole)
     kept = PodAllocation.from_spec(before)

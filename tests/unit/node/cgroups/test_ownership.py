@@ -54,7 +54,7 @@ def folders(tmp_path: Path) -> list[Path]:
     return found
 
 
-def test_the_mark_tells_whose_a_root_is_and_whether_its_agent_runs(
+def test_the_marker_names_the_owner_of_a_root_and_whether_its_agent_runs(
     tmp_path: Path, folders: list[Path]
 ) -> None:
     data = tmp_path / "data"

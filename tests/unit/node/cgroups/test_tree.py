@@ -116,7 +116,7 @@ def test_values_of_version_2(tmp_path: Path) -> None:
     assert texts(kernel, f"{place}/c", "memory.oom.group") == ["1"]
 
 
-def test_every_level_hands_controllers_down(tmp_path: Path) -> None:
+def test_every_level_delegates_controllers(tmp_path: Path) -> None:
     kernel = V2StandIn(tmp_path / "cgroup")
     cgroups = opened(kernel, "a/b")
     assert cgroups.set_up() == ()
@@ -230,7 +230,7 @@ def test_a_controller_that_is_not_there_is_a_fault_and_a_plan(tmp_path: Path) ->
     assert cgroups.usage("u") == PodUsage()
 
 
-def test_no_huge_pages_of_a_size_that_is_not_there_is_nothing_to_tell(kernel: StandIn) -> None:
+def test_zero_huge_pages_of_an_unsupported_size_are_not_reported(kernel: StandIn) -> None:
     cgroups = opened(kernel)
     cgroups.set_up()
     cgroups.make_pod("u", "Burstable", POD)
@@ -381,7 +381,7 @@ def test_removal_waits_for_processes_to_go(kernel: StandIn) -> None:
     assert cgroups.remove_pod("u")
 
 
-def test_what_does_not_die_stays_and_is_told(kernel: StandIn) -> None:
+def test_an_unkillable_process_stays_and_is_reported(kernel: StandIn) -> None:
     kernel.immortal = {7}
     cgroups = opened(kernel)
     cgroups.set_up()
@@ -565,7 +565,7 @@ def test_controllers_that_are_mounted_together(tmp_path: Path) -> None:
     assert cgroups.usage("u") == PodUsage(memory=0, memory_in_use=0, cpu=0)
 
 
-def test_a_mount_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_read_only_mount_is_reported(tmp_path: Path) -> None:
     class ReadOnly(V1StandIn):
         def may_write(self, folder: Path) -> bool:
             return folder.name == "memory"

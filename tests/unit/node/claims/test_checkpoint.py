@@ -208,7 +208,7 @@ def test_a_damaged_record_is_set_aside_and_rebuilt(layout: Layout, content: byte
     asyncio.run(scenario())
 
 
-def test_rebuilding_goes_on_in_spite_of_faults(layout: Layout) -> None:
+def test_rebuilding_continues_in_spite_of_faults(layout: Layout) -> None:
     fake_drivers = FakeDrivers()
     fake_drivers.add(
         make_claim("a", users=["p"]),
@@ -295,7 +295,7 @@ def test_a_full_disk_is_a_fault_and_nothing_is_used(layout: Layout, monkeypatch:
     asyncio.run(scenario())
 
 
-def test_a_pipe_in_the_place_of_a_kubelets_record_is_not_waited_for(layout: Layout) -> None:
+def test_a_pipe_at_the_path_of_a_kubelet_checkpoint_does_not_block(layout: Layout) -> None:
     os.mkfifo(layout.kubelet_claims)
     restored = inspect_checkpoint(layout)
     assert restored.lost

@@ -192,7 +192,7 @@ def test_the_rest_is_asked_for_after_a_partial_failure(layout: Layout, fake_driv
 
 
 @pytest.mark.parametrize("kind", ["timeout", "skipped", "malformed", "broken", "refused"])
-def test_whoever_may_hold_a_claim_is_asked_to_let_go(
+def test_every_driver_that_may_hold_a_claim_unprepares_it(
     layout: Layout, fake_drivers: FakeDrivers, kind: str
 ) -> None:
     fake_drivers.add(make_claim("a", users=["p"]))
@@ -246,7 +246,7 @@ def test_a_driver_that_went_away_with_a_claim_is_not_forgotten(
     asyncio.run(scenario())
 
 
-def test_what_a_driver_keeps_stays_in_the_book(layout: Layout, fake_drivers: FakeDrivers) -> None:
+def test_claims_a_driver_keeps_stay_in_the_cache(layout: Layout, fake_drivers: FakeDrivers) -> None:
     fake_drivers.add(make_claim("a", GPU, NIC, users=["p", "q"]))
 
     async def scenario() -> None:

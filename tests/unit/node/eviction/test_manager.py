@@ -151,7 +151,7 @@ def test_the_message_is_upstreams() -> None:
     }
 
 
-def test_the_message_tells_of_the_pod_as_a_whole() -> None:
+def test_the_message_covers_pod_level_resources() -> None:
     whole = pod("a", resources={"requests": {"memory": "1Gi"}})
     chosen = first([whole], {"a": 2 * GI})
     assert chosen is not None
@@ -159,7 +159,7 @@ def test_the_message_tells_of_the_pod_as_a_whole() -> None:
     assert chosen[1].annotations["offending_pod"] == "a"
 
 
-def test_a_pod_nobody_measured_goes_first_and_little_is_told() -> None:
+def test_an_unmeasured_pod_is_evicted_first_with_a_short_message() -> None:
     chosen = first([pod("a", "1Gi"), pod("b", "1Gi")], {"a": 3 * GI})
     assert chosen is not None
     assert chosen[0].metadata.name == "b"
@@ -228,7 +228,7 @@ def test_process_ids_are_ranked_by_priority_then_number() -> None:
         max_size=8,
     )
 )
-def test_no_critical_pod_goes_and_none_within_its_request_while_one_is_above(
+def test_critical_pods_are_not_evicted_and_others_by_usage_above_request(
     drawn: list[tuple[int, int | None, int | None]],
 ) -> None:
     pods = [
@@ -362,7 +362,7 @@ def test_a_pod_that_lingers_is_waited_for() -> None:
     asyncio.run(main())
 
 
-def test_a_machine_that_cannot_be_measured_evicts_nobody() -> None:
+def test_without_measurements_no_pod_is_evicted() -> None:
     async def main() -> None:
         machine = Machine({"a": 9 * GI}, 8 * GI)
         machine.broken = True
@@ -398,7 +398,7 @@ def test_an_eviction_that_fails_does_not_end_the_watch(caplog: pytest.LogCapture
     assert "retrying" in caplog.text
 
 
-def test_nobody_to_evict_is_told_and_survived() -> None:
+def test_pressure_without_evictable_pods_is_reported() -> None:
     async def main() -> None:
         machine = Machine({"a": 9 * GI}, 8 * GI)
         machine.pods = [pod("a", priority=2_000_000_000)]

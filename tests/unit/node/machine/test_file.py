@@ -107,7 +107,7 @@ FINE: dict[str, Any] = {"capacity": {"cpu": 4, "memory": "8Gi"}}
         ({"strange": 1}, "strange"),
     ],
 )
-def test_mistakes_name_their_place(change: dict[str, Any], place: str) -> None:
+def test_mistakes_name_their_position(change: dict[str, Any], place: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_machine({**FINE, **change}, "m.yaml")
     assert str(caught.value).startswith(f"m.yaml: {place}: "), str(caught.value)

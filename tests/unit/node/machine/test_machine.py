@@ -188,7 +188,7 @@ def test_what_is_no_threshold(signal: str, text: str) -> None:
         check_threshold(signal, text)
 
 
-def test_whole_cpus_take_the_place_of_amounts() -> None:
+def test_whole_cpus_replace_amounts() -> None:
     machine = Machine(capacity=amounts(cpu="8", memory="8Gi"), cpus=tuple(range(8)))
     reserved = Reservations(
         system=amounts(cpu="500m"), kube=amounts(cpu="1"), cpus=(0, 4), eviction_hard=NO_THRESHOLDS

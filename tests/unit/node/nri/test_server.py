@@ -97,7 +97,7 @@ def test_only_the_owner_reaches_the_socket() -> None:
     run(scenario)
 
 
-def test_a_plugin_is_told_whom_it_works_for() -> None:
+def test_a_plugin_receives_the_runtime_name() -> None:
     async def scenario(here: FakeRuntime) -> None:
         (here.folder / "conf").mkdir()
         (here.folder / "conf" / "cpu.conf").write_text("general")
@@ -133,7 +133,7 @@ def test_a_plugin_is_told_whom_it_works_for() -> None:
     asyncio.run(whole())
 
 
-def test_long_lists_are_told_in_parts() -> None:
+def test_long_lists_are_reported_in_parts() -> None:
     async def scenario(here: FakeRuntime) -> None:
         here.containers = {f"c{n}": held(f"c{n}", env={"X": "y" * 500_000}) for n in range(20)}
         received: list[int] = []
@@ -365,7 +365,7 @@ def test_plugins_that_must_be_there() -> None:
     run(scenario, required=["cpu"])
 
 
-def test_wishes_that_are_not_carried_out_are_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_unsupported_adjustments_are_reported(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(here: FakeRuntime) -> None:
         response = _adjust(rlimits=[{"type": "RLIMIT_NOFILE"}], hooks={"prestart": [{"path": "/x"}]})
         await here.add("a", "10", {NriEvent.CREATE_CONTAINER: answering(response)})
@@ -509,7 +509,7 @@ def test_evictions() -> None:
 # -- updates that plugins ask for by themselves
 
 
-def test_updates_are_applied_and_failures_told() -> None:
+def test_updates_are_applied_and_failures_reported() -> None:
     async def scenario(here: FakeRuntime) -> None:
         here.containers = {id: held(id) for id in ("a", "b", "c")} | {"e": held("e", ContainerPhase.EXITED)}
         here.faults = {id: RuntimeFault("x", "no") for id in ("b", "c")}
@@ -610,7 +610,7 @@ def test_plugins_see_what_updates_have_made_of_a_container() -> None:
     run(scenario)
 
 
-def test_a_plugin_that_comes_during_a_creation_hears_of_the_container() -> None:
+def test_a_plugin_connecting_during_creation_receives_the_container() -> None:
     async def scenario(here: FakeRuntime) -> None:
         received: list[list[str]] = []
 
@@ -690,7 +690,7 @@ class OldPlugin:
         await self.mux.close()
 
 
-def test_a_plugin_of_the_older_kind_is_told_by_state_changes_for_good() -> None:
+def test_an_old_plugin_keeps_receiving_state_changes() -> None:
     async def scenario(here: FakeRuntime) -> None:
         plugin = OldPlugin(here.server.socket)
         await plugin.start()

@@ -145,7 +145,7 @@ def test_a_rolling_update() -> None:
     run(scenario)
 
 
-def test_a_driver_goes_away_in_the_middle_of_a_call() -> None:
+def test_a_driver_disconnects_during_a_call() -> None:
     async def scenario() -> None:
         async with node() as (layout, plugins):
             peer = await Peer(layout).start()
@@ -265,7 +265,7 @@ def test_answers_that_are_no_answers() -> None:
     run(scenario)
 
 
-def test_a_driver_that_stays_away_is_told_once() -> None:
+def test_a_missing_driver_is_reported_once() -> None:
     async def scenario() -> None:
         async with node() as (layout, plugins):
             gone: list[str] = []

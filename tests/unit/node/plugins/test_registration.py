@@ -89,7 +89,7 @@ def test_a_plugin_of_the_older_version() -> None:
         ),
     ],
 )
-def test_plugins_are_told_why_not(options: dict[str, str], text: str) -> None:
+def test_plugins_receive_the_reason_of_a_rejection(options: dict[str, str], text: str) -> None:
     async def scenario() -> None:
         async with node() as (layout, plugins):
             peer = Peer(layout, socket="peer.sock", **options)
@@ -105,7 +105,7 @@ def test_plugins_are_told_why_not(options: dict[str, str], text: str) -> None:
     run(scenario)
 
 
-def test_a_plugin_that_does_not_want_to_hear_it_is_not_registered() -> None:
+def test_a_plugin_rejecting_the_notification_is_not_registered() -> None:
     async def scenario() -> None:
         async with node() as (layout, plugins):
             peer = await Peer(layout).start()
@@ -225,7 +225,7 @@ def test_a_socket_whose_path_is_too_long() -> None:
     run(scenario)
 
 
-def test_a_socket_nobody_listens_on_is_tried_again() -> None:
+def test_an_unserved_socket_is_retried() -> None:
     async def scenario() -> None:
         async with node(PluginTiming(scan=0.02, dial=0.1, retry=0.05)) as (layout, plugins):
             peer = Peer(layout)

@@ -91,7 +91,7 @@ def test_pins_are_looked_up_again_when_something_has_changed() -> None:
     assert pod_resources_provider.cpus_of(pod("p", "c"), Container(name="c")) == (4,)
 
 
-def test_allocatable_leaves_out_reserved_cpus_and_tells_memory_by_node() -> None:
+def test_allocatable_excludes_reserved_cpus_and_lists_memory_by_numa_node() -> None:
     node = FakeNode(reservations=Reservations(cpus=(0, 1)))
     node.machine = Machine(
         capacity=CAPACITY,

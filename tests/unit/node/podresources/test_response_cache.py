@@ -158,7 +158,7 @@ def test_no_stretch_of_time_has_more_calls_than_the_limit(rate: int, burst: int,
             assert (j - i + 1) * 64 <= burst * 64 + (served[j] - start) * rate
 
 
-def test_a_clock_that_goes_back_gives_nothing_away() -> None:
+def test_a_clock_stepping_back_grants_no_tokens() -> None:
     tokens = TokenBucket(RateLimit(1.0, 1))
     times: list[Any] = [10.0, 5.0, 10.5, 4.0, 11.0]
     assert [tokens.take(now) for now in times] == [True, False, False, False, True]

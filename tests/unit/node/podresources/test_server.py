@@ -338,7 +338,7 @@ def test_long_names_are_not_repeated() -> None:
     asyncio.run(scenario())
 
 
-def test_a_fault_of_ours_is_told_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_internal_error_is_reported_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     class Broken(FakeNode):
         def is_active(self, pod: Any) -> bool:
             raise RuntimeError("broken")

@@ -41,7 +41,7 @@ LIFE = (
 
 
 @pytest.mark.parametrize("step", LIFE)
-def test_a_new_agent_goes_on_where_the_last_one_died(cluster: LocalCluster, step: str) -> None:
+def test_a_restarted_agent_resumes(cluster: LocalCluster, step: str) -> None:
     async def scenario(node: Node) -> None:
         pod = await with_claim(node)
         died = asyncio.Event()

@@ -260,7 +260,7 @@ def test_what_comes_after_a_sidecar_waits_for_its_startup_probe() -> None:
     assert stop.message == "Init container s failed startup probe, will be restarted"
 
 
-def test_crash_loop_says_when_it_goes_on() -> None:
+def test_crash_loop_message_shows_the_backoff() -> None:
     pod = pod_of(Container(name="m"))
     sim = Simulation(pod, {"m": Behaviour(runs=((0.0, 1),))})
     sim.run(horizon=1100.0)

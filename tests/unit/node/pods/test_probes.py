@@ -51,7 +51,7 @@ def test_ports() -> None:
             find_port(wrong, container)
 
 
-def test_nobody_answers() -> None:
+def test_connection_refused() -> None:
     # No port of these names is there, and nothing listens on the last one.
     for probe in (
         Probe(http_get=HTTPGetAction(port="web")),
@@ -115,7 +115,7 @@ def test_commands(command: tuple[str, ...], outcome: HandlerResult) -> None:
     assert check(probe, seconds, beside_us({"A": "1"})) == outcome
 
 
-def test_commands_nobody_can_run() -> None:
+def test_commands_that_cannot_run() -> None:
     probe = Probe(exec=ExecAction(command=("no-such-command",)))
     assert not check(probe, commands=beside_us({"A": "1"})).ok
     assert not check(probe, commands=HostCommandRunner(lambda id: None, lambda: CONFINEMENT)).ok

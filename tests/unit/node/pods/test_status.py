@@ -143,7 +143,7 @@ def test_the_attempt_before_is_the_last_state() -> None:
 
 
 @pytest.mark.parametrize(("code", "phase"), [(0, "Succeeded"), (1, "Failed")])
-def test_the_end_is_told_when_nothing_runs(code: int, phase: str) -> None:
+def test_the_end_is_reported_when_nothing_runs(code: int, phase: str) -> None:
     ended = see(
         pod_of(policy="Never"),
         state(phase=ContainerPhase.EXITED, exit_code=code),
@@ -288,14 +288,14 @@ def test_phases_of_plain_pods(states: list[dict[str, Any]], policy: str) -> None
     assert phase_of(pod, [], regular, terminal=False, initialized=True) == expected
 
 
-def test_the_api_lets_nobody_take_back_an_end() -> None:
+def test_a_terminated_init_container_status_is_kept() -> None:
     pod = pod_of((Container(name="i"),))
     first = build_status(see(pod, state("i", ContainerPhase.EXITED), state()))
     again = build_status(see(pod, state("i", ContainerPhase.EXITED), state("i", attempt=1), before=first))
     assert again["initContainerStatuses"] == first["initContainerStatuses"]
 
 
-def test_what_a_pod_as_a_whole_has_is_told() -> None:
+def test_pod_level_resources_are_reported() -> None:
     whole = ResourceRequirements(limits={"cpu": Quantity.parse("2")}, requests={"cpu": Quantity.parse("1")})
     status = build_status(see(pod_of(), state(), pod_level=whole))
     assert status["allocatedResources"] == {"cpu": "1"}

@@ -282,7 +282,7 @@ def test_a_missing_config_map_is_waited_for(cluster: LocalCluster) -> None:
     run_scenario(cluster, scenario)
 
 
-def test_the_server_goes_away_and_comes_back(cluster: LocalCluster) -> None:
+def test_the_server_disappears_and_returns(cluster: LocalCluster) -> None:
     async def scenario(node: Node) -> None:
         pod = await with_claim(node)
         await node.begin(pod)
@@ -301,7 +301,7 @@ def test_the_server_goes_away_and_comes_back(cluster: LocalCluster) -> None:
     run_scenario(cluster, scenario)
 
 
-def test_a_deletion_while_the_server_goes_away(cluster: LocalCluster) -> None:
+def test_a_deletion_while_the_server_is_unreachable(cluster: LocalCluster) -> None:
     async def scenario(node: Node) -> None:
         node.machine.deaf = {"c"}
         await node.begin(await with_claim(node))
@@ -330,7 +330,7 @@ def test_a_driver_that_does_not_let_go_is_asked_again(cluster: LocalCluster) -> 
     run_scenario(cluster, scenario)
 
 
-def test_a_pod_goes_on_as_soon_as_the_device_it_needs_is_released(cluster: LocalCluster) -> None:
+def test_a_pod_continues_as_soon_as_its_device_is_released(cluster: LocalCluster) -> None:
     async def scenario(node: Node) -> None:
         node.deps.timing = replace(QUICK, retry_first=3600.0, retry_max=3600.0)
         device = [DeviceRequestAllocationResult(request="gpu", driver=DRIVER, pool="pool", device="gpu-0")]

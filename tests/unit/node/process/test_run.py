@@ -123,7 +123,7 @@ async def until(look: Callable[[], Any]) -> None:
 
 
 @pytest.mark.parametrize("ready", [False, True])
-def test_a_process_can_be_cancelled_at_any_moment(folder: Path, ready: bool) -> None:
+def test_a_process_can_be_cancelled_at_any_time(folder: Path, ready: bool) -> None:
     async def scene() -> None:
         async with cluster() as server:
             for turns in range(8):
@@ -141,7 +141,7 @@ def test_a_process_can_be_cancelled_at_any_moment(folder: Path, ready: bool) -> 
     asyncio.run(scene())
 
 
-def test_an_agent_hears_of_all_pods_and_then_of_each(folder: Path) -> None:
+def test_an_agent_receives_all_pods_and_then_each_change(folder: Path) -> None:
     async def scene() -> None:
         async with cluster() as server:
             admin = server.client()

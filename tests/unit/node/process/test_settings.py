@@ -139,7 +139,7 @@ def test_flags_go_before_the_file() -> None:
         ({"strange": 1}, "strange"),
     ],
 )
-def test_mistakes_in_a_file_name_their_place(tree: dict[str, Any], place: str) -> None:
+def test_mistakes_in_a_file_name_their_position(tree: dict[str, Any], place: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_settings(tree, "node.yaml")
     assert str(caught.value).startswith(f"node.yaml: {place}"), str(caught.value)

@@ -104,7 +104,7 @@ def test_processes_survive_kill_9_and_are_adopted() -> None:
     asyncio.run(scenario())
 
 
-def test_an_end_that_nobody_saw() -> None:
+def test_an_unobserved_container_exit() -> None:
     async def scenario() -> None:
         async with runtime_harness() as harness:
             os.mkfifo(harness.layout.root / "go")
@@ -204,7 +204,7 @@ def test_a_shim_that_was_killed() -> None:
     asyncio.run(scenario())
 
 
-def test_a_shim_that_was_killed_while_nobody_looked() -> None:
+def test_a_shim_killed_while_no_agent_was_running() -> None:
     async def scenario() -> None:
         async with runtime_harness() as harness:
             async with harness.runtime() as runtime:
@@ -389,7 +389,7 @@ def test_a_shim_that_is_still_on_its_way() -> None:
 
 
 @pytest.mark.parametrize("text", ["sleep 1000 & while :; do sleep 1000; done", "while :; do echo x; done"])
-def test_what_nobody_can_find_any_more_ends(text: str) -> None:
+def test_shims_end_when_their_directory_is_removed(text: str) -> None:
     async def scenario() -> None:
         async with runtime_harness() as harness:
             async with harness.runtime(look_every=0.05, log_bytes=1 << 40) as runtime:

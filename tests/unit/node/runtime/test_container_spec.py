@@ -62,7 +62,7 @@ def test_edits_and_adjustments_side_by_side() -> None:
     assert (plain.spec.command, plain.oom_score_adj, plain.notes) == (("true",), 900, ())
 
 
-def test_what_no_process_can_have_is_told() -> None:
+def test_unsupported_process_settings_are_reported() -> None:
     edits = Edits(
         hooks=(Hook(hook_name="createContainer", path="/bin/hook"),),
         intel_rdt=IntelRdt(clos_id="a"),

@@ -138,7 +138,7 @@ def test_mount_options(options: list[str], flags: int, tmp_path: Path) -> None:
     assert calls[1:] == ([("none", str(tmp_path), "", 32 | 4096 | more, "")] if more else [])
 
 
-def test_without_the_right_to_mount_it_is_told(tmp_path: Path) -> None:
+def test_a_missing_mount_permission_is_reported(tmp_path: Path) -> None:
     class Refusing(confinement.SystemCalls):
         def call(self, name: str, *args: object) -> None:
             raise PermissionError(1, "Operation not permitted")

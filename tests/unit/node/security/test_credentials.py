@@ -53,7 +53,7 @@ def test_without_a_context_the_user_is_the_agents() -> None:
         assert applied({}, {"supplementalGroupsPolicy": policy}).groups == (0,)
 
 
-def test_the_container_goes_before_the_pod() -> None:
+def test_the_container_is_removed_before_the_pod() -> None:
     pod = {"runAsUser": 1, "runAsGroup": 2, "supplementalGroups": [5, 4], "fsGroup": 3}
     assert applied({}, pod) == ProcessCredentials(uid=1, gid=2, groups=(2, 3, 4, 5), capabilities=DEFAULT)
     found = applied({"runAsUser": 7, "runAsGroup": None}, pod)
@@ -79,7 +79,7 @@ def test_capabilities_as_containerd_reads_them(context: Tree, expected: int) -> 
     assert applied({"capabilities": context, "privileged": True}).capabilities == EVERY
 
 
-def test_capabilities_that_nobody_can_give() -> None:
+def test_unavailable_capabilities() -> None:
     path = "containers[0].securityContext.capabilities"
     assert refused({"capabilities": {"add": ["CAP_KILL", "FLY"]}}) == [f"{path}.add"]
     assert refused({"capabilities": {"drop": ["FLY"]}}) == [f"{path}.drop"]

@@ -155,7 +155,7 @@ def test_a_node_that_is_deleted_comes_back_with_its_lease() -> None:
     asyncio.run(scene())
 
 
-def test_a_reboot_is_told() -> None:
+def test_a_reboot_is_reported() -> None:
     async def scene() -> None:
         async with cluster() as server:
             for boot in ("one", "one", "two"):
@@ -176,7 +176,7 @@ def test_a_reboot_is_told() -> None:
     asyncio.run(scene())
 
 
-def test_a_watch_tells_of_a_deletion_at_once() -> None:
+def test_a_watch_delivers_a_deletion_at_once() -> None:
     async def scene() -> None:
         async with cluster() as server:
             admin = server.client()

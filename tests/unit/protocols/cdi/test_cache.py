@@ -252,7 +252,7 @@ def test_writing_leaves_no_half_of_a_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_a_crash_leaves_goes_with_the_file(tmp_path: Path) -> None:
+def test_leftovers_of_a_crash_are_removed_with_the_file(tmp_path: Path) -> None:
     for tidy in (lambda: write(tmp_path, "a.json", a_spec("x")), lambda: remove_spec(tmp_path, "a.json")):
         (tmp_path / ".a.json.tmp").write_text("half of")
         assert CdiCache([tmp_path]).faults() == ()

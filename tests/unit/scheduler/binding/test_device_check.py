@@ -51,7 +51,7 @@ def test_a_device_of_two_claims_is() -> None:
     assert find_device_conflict(snapshot, "n1", claims[:1]) == ""
 
 
-def test_admin_access_conflicts_with_nobody() -> None:
+def test_admin_access_never_conflicts() -> None:
     snapshot = make()
     claims = [held("a", "whole"), held("b", "whole", adminAccess=True)]
     for claim in claims:

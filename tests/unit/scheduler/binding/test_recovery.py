@@ -101,7 +101,7 @@ ELSEWHERE = NodeReason(Rule.DEVICES, DeviceMessage.CLAIM_ELSEWHERE, VerdictCode.
 OTHER = NodeReason(Rule.DEVICES, DeviceMessage.CANNOT_ALLOCATE, VerdictCode.UNSCHEDULABLE)
 
 
-def test_a_claim_elsewhere_is_given_up_if_nobody_else_uses_it() -> None:
+def test_a_claim_elsewhere_is_deallocated_if_unused() -> None:
     mine = pod("p", claims=["c"])
     for users, wanted in (([], True), (["p"], True), (["q"], False), (["p", "q"], False)):
         held = claim("c", exactly(), results=[RESULT], reserved=users)

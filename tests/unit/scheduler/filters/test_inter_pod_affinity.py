@@ -211,7 +211,7 @@ def test_no_selector_matches_no_pod() -> None:
     assert filter_reasons(snapshot, pod("new", affinity=affinity(term(None)))) == {"n0": FAR}
 
 
-def test_an_empty_selector_means_everybody() -> None:
+def test_an_empty_selector_matches_every_pod() -> None:
     snapshot = snapshot_of(*zones("z0", "z1"), pod("p", node="n0"))
     rule = term(None, labelSelector={})
     assert filter_reasons(snapshot, pod("new", affinity=affinity(apart=(rule,)))) == {"n0": NEAR, "n1": ""}

@@ -101,7 +101,7 @@ def test_a_claim_that_is_yet_to_be_made_for_the_pod() -> None:
     assert refusal(VolumeBindingFilter, one, node("a")) == expected
 
 
-def test_a_claim_of_somebody_else_is_not_used_for_the_pod() -> None:
+def test_a_claim_with_another_owner_is_not_used_for_the_pod() -> None:
     one = pod("p", volumes=made())
     expected = "PVC default/p-scratch was not created for pod default/p (pod is not owner)"
     assert refusal(VolumeBindingFilter, one, claim("p-scratch", "pv"), volume("pv")) == expected

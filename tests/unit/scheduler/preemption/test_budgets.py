@@ -44,7 +44,7 @@ def test_every_budget_counts() -> None:
     assert breaking(budget("one", 2, app="a"), budget("two", 0, app="a")) == ["p0", "p1"]
 
 
-def test_a_budget_of_another_namespace_covers_nobody_here() -> None:
+def test_a_budget_of_another_namespace_does_not_apply() -> None:
     tree = {"metadata": {"namespace": "other"}, "spec": {"selector": {"matchLabels": {"app": "a"}}}}
     assert breaking(convert(tree, PodDisruptionBudget)) == []
 
@@ -54,7 +54,7 @@ def test_a_budget_of_another_namespace_covers_nobody_here() -> None:
     [None, {}, {"matchExpressions": [{"key": "app", "operator": "Near", "values": ["a"]}]}],
     ids=["none", "everything", "unreadable"],
 )
-def test_budgets_that_select_nobody(selector: Any) -> None:
+def test_budgets_that_select_no_pod(selector: Any) -> None:
     tree: dict[str, Any] = {"metadata": {"namespace": "default"}, "spec": {"selector": selector}}
     assert breaking(convert(tree, PodDisruptionBudget)) == []
 

@@ -137,7 +137,7 @@ def test_devices_of_a_claim_the_new_pod_shares_are_not_up_for_grabs() -> None:
     assert isinstance(found, NoPreemption)
 
 
-def test_a_pool_goes_with_the_last_pod_that_draws_from_it() -> None:
+def test_a_pool_is_removed_with_the_last_pod_drawing_from_it() -> None:
     """Six CPUs belong to a claim that two pods draw from: both must go before the pool does."""
     mapping = {"cpu": {"capacityKey": f"{DRIVER}/cpu", "accountingPolicy": "ConsumeFrom"}}
     pool = device("d1", capacity={f"{DRIVER}/cpu": "6"}, fields={"nodeAllocatableResourceMappings": mapping})
@@ -320,14 +320,14 @@ def cluster_of_rows(count: int) -> Snapshot:
     return snapshot_of(*objects)
 
 
-def test_the_walk_begins_at_the_offset_and_goes_round() -> None:
+def test_the_walk_starts_at_the_offset_and_wraps_around() -> None:
     snapshot, new = cluster_of_rows(4), pod("new", cpu="1", priority=1)
     few = CandidateLimits(percentage=0, absolute=1)
     found = [victims_of(new, snapshot, offset=offset, limits=few)[0] for offset in range(6)]
     assert found == ["n0", "n1", "n2", "n3", "n0", "n1"]
 
 
-def test_the_walk_goes_on_while_every_budget_breaks() -> None:
+def test_the_walk_continues_while_every_budget_is_violated() -> None:
     snapshot, new = cluster_of_rows(4), pod("new", cpu="1", priority=1)
     few = CandidateLimits(percentage=0, absolute=1)
     budgets = [budget(f"b{number}", app=f"x{number}") for number in (0, 1, 3)]
@@ -369,7 +369,7 @@ def test_nothing_helps_a_pod_that_cannot_be_tried() -> None:
     assert found.text == "preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
 
 
-def test_devices_that_nobody_below_holds() -> None:
+def test_device_shortage_without_lower_priority_holders() -> None:
     """Upstream's words for a shortage of devices, where there is nobody to take them from."""
     snapshot = snapshot_of(
         device_class(), node("a"), resource_slice("a", [device("d1")]), claim("c", exactly("r", count=2))

@@ -187,7 +187,7 @@ def test_devices_go_with_the_last_consumer_of_a_claim() -> None:
     assert held(snapshot) == {"d1"}
 
 
-def test_a_consumer_that_is_not_on_the_books_keeps_the_devices() -> None:
+def test_an_unrecorded_consumer_keeps_the_devices() -> None:
     snapshot = shared_claim("one", "two", "elsewhere")
     with NodeSimulation(snapshot, 0) as simulation:
         simulation.remove_pods(snapshot.pods_at(0))

@@ -141,7 +141,7 @@ def test_a_server_that_fails_now_and_then_is_asked_again(method: str, after: boo
 
 @pytest.mark.parametrize("method", WRITES)
 @pytest.mark.parametrize("after", [False, True])
-def test_a_server_that_goes_on_failing_is_given_up(method: str, after: bool) -> None:
+def test_retries_end_if_the_server_keeps_failing(method: str, after: bool) -> None:
     """What it did all the same is found by looking: then it counts; otherwise everything is taken back."""
     outcome, _ = bind_with(Fault(method, error=refusal(500), after=after, times=99))
     done = after and method in ("write_allocation", "reserve", "bind")
@@ -212,7 +212,7 @@ def test_a_claim_that_others_touch_is_no_obstacle(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", WRITES)
-def test_a_pod_that_goes_away_leaves_nothing_behind(method: str) -> None:
+def test_a_deleted_pod_leaves_nothing_behind(method: str) -> None:
     outcome, _ = bind_with(Fault(method, act=delete_pod))
     assert isinstance(outcome, BindFailure)
     assert (outcome.settled, outcome.final) == (True, True)
@@ -240,7 +240,7 @@ def test_a_pod_of_the_same_name_is_another_pod() -> None:
 
 
 @pytest.mark.parametrize("method", ["add_finalizer", "write_allocation"])
-def test_devices_somebody_else_gave_are_left_alone(method: str) -> None:
+def test_devices_allocated_by_others_are_left_alone(method: str) -> None:
     async def allocate(cluster: BindingCluster) -> None:
         status: dict[str, Any] = {"allocation": {"devices": {"results": []}}}
         for name in (NEW, BEGUN):
@@ -410,7 +410,7 @@ def test_every_form_is_written_and_taken_back(charge_form: ChargeForm) -> None:
     assert isinstance(outcome, BindFailure)
 
 
-def test_charges_nobody_stands_for_are_cleared_before_binding() -> None:
+def test_stale_charges_are_cleared_before_binding() -> None:
     async def scenario(cluster: BindingCluster) -> None:
         forged = '[{"resourceClaimName":"new","containers":["main"],"resources":{"cpu":"1m"}}]'
         patch = {"metadata": {"annotations": {POD_KEY: forged}}}
@@ -428,7 +428,7 @@ def test_charges_nobody_stands_for_are_cleared_before_binding() -> None:
 # -- giving up a claim
 
 
-def test_a_claim_nobody_else_uses_can_be_given_up() -> None:
+def test_an_unused_claim_can_be_deallocated() -> None:
     async def scenario(cluster: BindingCluster) -> None:
         assert isinstance(
             await bind_pod(await cluster.placement(), FaultyWriter(cluster), cluster.on_claim), BindSuccess
@@ -505,7 +505,7 @@ def test_a_binding_that_hangs_is_broken_off_at_the_end() -> None:
     run_scenario(scenario)
 
 
-def test_our_own_mistake_in_one_binding_is_told_and_stops_nothing() -> None:
+def test_an_internal_error_in_one_binding_is_reported_and_isolated() -> None:
     async def scenario(cluster: BindingCluster) -> None:
         done: list[tuple[Placement, BindSuccess | BindFailure]] = []
         writer = FaultyWriter(cluster, [Fault("bind", error=lambda: ValueError("a bug"))])
@@ -617,7 +617,7 @@ def plimsoll_consumer(placement: Placement) -> Any:
     return consumer_of(placement.pod_info.pod)
 
 
-def test_pauses_grow_and_are_told() -> None:
+def test_backoff_grows_and_is_reported() -> None:
     claim_waiters: list[float] = []
 
     async def sleep(seconds: float) -> None:

@@ -46,7 +46,7 @@ async def _finish(writer: ConditionWriter) -> None:
 @pytest.mark.parametrize(
     "error", [UnreachableError("broken", sent=True), ApiError(503, "Busy", "x"), ApiError(429, "Slow", "x")]
 )
-def test_what_got_no_answer_is_told_again(error: ApiError) -> None:
+def test_unanswered_writes_are_retried(error: ApiError) -> None:
     async def scenario() -> None:
         server = Server(error, error)
         writer = _notices(server)
@@ -58,7 +58,7 @@ def test_what_got_no_answer_is_told_again(error: ApiError) -> None:
 
 
 @pytest.mark.parametrize(("node", "patches"), [("", [("p", "no room")]), ("n1", [])])
-def test_a_pod_that_was_bound_meanwhile_is_told_nothing(node: str, patches: list[tuple[str, str]]) -> None:
+def test_a_pod_bound_meanwhile_gets_no_condition(node: str, patches: list[tuple[str, str]]) -> None:
     async def scenario() -> None:
         server = Server(ApiError(409, "Conflict", "it has changed"))
         server.fresh = pod("p", node=node)
@@ -82,7 +82,7 @@ def test_a_refusal_is_final(error: ApiError) -> None:
     asyncio.run(scenario())
 
 
-def test_who_waits_no_longer_is_not_told_again() -> None:
+def test_dropped_pods_get_no_further_condition() -> None:
     async def scenario() -> None:
         server = Server(UnreachableError("broken", sent=True))
         writer = _notices(server)
@@ -95,7 +95,7 @@ def test_who_waits_no_longer_is_not_told_again() -> None:
     asyncio.run(scenario())
 
 
-def test_what_is_told_last_counts() -> None:
+def test_the_last_condition_wins() -> None:
     async def scenario() -> None:
         server = Server(UnreachableError("broken", sent=True))
         writer = _notices(server)

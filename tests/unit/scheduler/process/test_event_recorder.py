@@ -48,7 +48,7 @@ def run_scenario(scenario: Callable[[RecorderFixture], Awaitable[T]], **options:
 POD = pod("p")
 
 
-def test_a_scheduled_pod_is_told_where() -> None:
+def test_a_scheduled_pod_gets_an_event_naming_the_node() -> None:
     async def scenario(fixture: RecorderFixture) -> None:
         fixture.recorder.scheduled(POD, "node-1")
         (event,) = await fixture.events()

@@ -66,7 +66,7 @@ def run(scenario: Callable[[EvictionCluster], Awaitable[None]]) -> None:
     run_scenario(lambda harness: scenario(EvictionCluster(harness)))
 
 
-def test_a_victim_is_told_and_deleted() -> None:
+def test_a_victim_gets_a_condition_and_is_deleted() -> None:
     async def scenario(cluster: EvictionCluster) -> None:
         victim, new = await cluster.pod("victim"), await cluster.pod("new", node="")
         done = await cluster.evict_victims(Preemption("n", 0, (victim,), 0, new))

@@ -55,7 +55,7 @@ def test_only_our_pods_without_a_node_are_in_the_queue(context: SchedulerContext
     ] == ["e"]
 
 
-def test_a_pod_leaves_the_queue_when_it_has_a_node_or_goes(context: SchedulerContext) -> None:
+def test_a_bound_or_deleted_pod_leaves_the_queue(context: SchedulerContext) -> None:
     left: list[str] = []
     context.informers.on_pod_left = left.append
     context.informers.on_event(None, node("n1"))
@@ -152,7 +152,7 @@ def test_who_joins_the_queue_is_counted(context: SchedulerContext) -> None:
     }
 
 
-def test_claims_are_told_to_those_who_wait_for_them(context: SchedulerContext) -> None:
+def test_waiters_are_notified_of_claims(context: SchedulerContext) -> None:
     notified: list[str] = []
     context.informers.claim_changed = lambda each: notified.append(each.metadata.name)
     context.informers.on_event(None, claim("c", exactly("r")))

@@ -199,7 +199,7 @@ def test_a_release_follows_its_allocation_through_other_changes() -> None:
 # -- holders
 
 
-def test_a_pod_is_not_bound_to_devices_that_somebody_else_holds() -> None:
+def test_a_pod_is_not_bound_to_devices_held_by_others() -> None:
     async def scenario(cluster: BindingCluster) -> None:
         seen: list[list[str]] = []
 

@@ -169,7 +169,7 @@ def test_cancelled_bindings_stay_assumed() -> None:
     assert verify(context.snapshot) == []
 
 
-def test_a_pod_that_has_its_place_is_left_alone() -> None:
+def test_a_bound_pod_is_left_alone() -> None:
     context, loop, binder, failures = make(1)
     loop._schedule_batch()
     binder.end(BindSuccess("n1"))

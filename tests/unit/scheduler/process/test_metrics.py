@@ -100,7 +100,7 @@ def test_the_ledger_is_shown_node_by_node() -> None:
     assert {name: page.get(name) for name in expected} == expected
 
 
-def test_a_node_that_goes_while_the_page_is_written_does_no_harm() -> None:
+def test_a_node_deleted_during_a_page_is_harmless() -> None:
     snapshot = snapshot_of(*(node(f"n{number}") for number in range(250)))
 
     async def read() -> int:

@@ -152,7 +152,7 @@ async def furnish(row: SchedulerCluster) -> None:
     await row.devices("n1", "n2")
 
 
-def test_pods_are_bound_and_the_books_are_right() -> None:
+def test_pods_are_bound_and_the_ledgers_agree() -> None:
     async def scenario() -> None:
         async with scheduler_cluster() as row:
             await furnish(row)
@@ -181,7 +181,7 @@ def _constantly(value: object) -> Callable[[], Awaitable[object]]:
     return answer
 
 
-def test_a_pod_is_told_that_its_claim_is_missing() -> None:
+def test_a_missing_claim_is_reported_on_the_pod() -> None:
     async def scenario() -> None:
         async with scheduler_cluster() as row:
             await furnish(row)
@@ -283,7 +283,7 @@ def test_devices_of_pods_that_are_gone_are_released_after_a_start() -> None:
     asyncio.run(scenario())
 
 
-def test_whatever_goes_wrong_with_one_pod_is_its_own_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_one_pod_are_isolated(monkeypatch: pytest.MonkeyPatch) -> None:
     decide = schedule_one
 
     def fail_for_one(task: Any, *rest: Any) -> Any:
@@ -310,7 +310,7 @@ def test_whatever_goes_wrong_with_one_pod_is_its_own_problem(monkeypatch: pytest
     asyncio.run(scenario())
 
 
-def test_an_end_waits_for_bindings_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shutdown_waits_for_bindings_with_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         async with scheduler_cluster() as row:
             await row.node("n1")

@@ -86,7 +86,7 @@ def test_more_important_retries_come_before_first_attempts() -> None:
     assert [each.pod.spec.priority for each in found if each is not None] == [1, 1, 1, None]
 
 
-def test_new_pods_do_not_keep_retries_waiting_for_ever() -> None:
+def test_new_pods_do_not_starve_retries() -> None:
     queue = SchedulingQueue(QueueSettings(max_backoff_ms=0, retries_in_a_row=8))
     queue.add(pod("again"), 0)
     assert queue.pop(0) is not None

@@ -51,7 +51,7 @@ def test_the_skew_waters_differences_down() -> None:
     assert scores(snapshot, spread(must=False, skew=5)) == [100 * 4 // 7, 100]
 
 
-def test_nobody_to_be_apart_from() -> None:
+def test_anti_affinity_without_matching_pods() -> None:
     snapshot = snapshot_of(host("n0", "z0"), host("n1", "z1"))
     assert scores(snapshot, spread(must=False)) == [100, 100]
 

@@ -64,7 +64,7 @@ def test_values_of_nodes_long_gone_are_forgotten() -> None:
         assert len(domains.column(HOSTNAME)) < 300
 
 
-def test_the_places_grow() -> None:
+def test_columns_grow_with_the_cluster() -> None:
     snapshot = snapshot_of(node("n", labels={"zone": "a"}), pod("p", node="n", labels={"app": "a"}))
     counts = snapshot.index(MatchCounts).count(matcher("a"))
     column = snapshot.index(TopologyDomains).column("zone")

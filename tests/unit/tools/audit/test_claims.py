@@ -32,7 +32,7 @@ DELETED = "2026-11-15T00:30:00Z"
         ([pod("p", phase="Succeeded")], "has terminated (Succeeded)"),
     ],
 )
-def test_a_reservation_for_nobody(pods: list[Tree], why: str) -> None:
+def test_a_reservation_for_no_pod(pods: list[Tree], why: str) -> None:
     finding = only("PLM040", claim("c", result()), *pods)
     assert finding.message == "is reserved for 1 pod that does not exist any more, and holds 1 device"
     assert finding.evidence == (f"Pod/work/p (pod-p): {why}",)
@@ -57,7 +57,7 @@ def test_reservations_that_hold() -> None:
     assert found("PLM040", group, pod()) == []
 
 
-def test_a_dump_without_pods_tells_nothing_of_reservations() -> None:
+def test_a_dump_without_pods_yields_no_reservation_findings() -> None:
     with pytest.raises(AssertionError):  # the check is not made at all
         found("PLM040", node(), claim("c", result()), live=False)
 
@@ -79,7 +79,7 @@ def test_a_claim_whose_pod_has_ended() -> None:
     assert "which has terminated" in only("PLM041", tree, pod("p", phase="Failed")).message
 
 
-def test_a_claim_that_is_allocated_for_nobody() -> None:
+def test_a_claim_allocated_without_consumer() -> None:
     finding = only("PLM041", claim("c", result(), pods=()), pod("other"))
     assert finding.severity is AuditSeverity.INFO
     assert "but not used by any pod" in finding.message
@@ -147,7 +147,7 @@ def test_a_pod_with_the_claim_of_another() -> None:
     assert found("PLM043", tree, claim("c", result(), owner="p")) == []
 
 
-def test_a_pod_that_was_bound_a_moment_ago_is_left_alone() -> None:
+def test_a_just_bound_pod_is_left_alone() -> None:
     tree = pod("p", claims="c")
     since = "2026-11-15T00:59:50Z"
     tree["status"]["conditions"] = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": since}]

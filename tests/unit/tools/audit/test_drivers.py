@@ -78,7 +78,7 @@ def test_no_clash(other: Tree) -> None:
     assert found("PLM011", slice_of(mapped("d0", "1")), other) == []
 
 
-def test_1_37_tells_drivers_apart() -> None:
+def test_1_37_distinguishes_drivers() -> None:
     one, other = cpus(form="1.37", driver="a.example.com"), cpus(form="1.37", driver="b.example.com")
     assert (
         found("PLM011", slice_of(one, driver="a.example.com"), slice_of(other, driver="b.example.com")) == []

@@ -69,7 +69,7 @@ def test_names_cannot_steer_the_terminal() -> None:
     assert "\x07" not in text
 
 
-def test_what_was_not_checked_is_told() -> None:
+def test_unchecked_parts_are_reported() -> None:
     skipped = (SkippedCheck("PLM010", "mapping-missing", "the input has no resourceslices"),)
     lines = list(report(skipped=skipped).lines(PLAIN))
     assert lines[-1] == "1 check not run: the input has no resourceslices"

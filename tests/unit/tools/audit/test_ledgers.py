@@ -86,7 +86,7 @@ def test_ended_pods_hold_nothing() -> None:
 # -- not counted
 
 
-def test_a_claim_on_no_book_is_told_of() -> None:
+def test_a_claim_without_a_record_is_reported() -> None:
     trees = world(claim("c", share("6"), klass="cpu"), pod("p", "1", claims="c"), form="none")
     finding = only("PLM003", *trees)
     assert finding.severity is AuditSeverity.WARNING
@@ -186,7 +186,7 @@ def test_an_overhead_of_a_card_that_equals_a_request_is_chance() -> None:
 # -- what is written down
 
 
-def test_a_charge_that_nobody_wrote_down() -> None:
+def test_an_unrecorded_charge() -> None:
     trees = world(claim("c", share("4"), klass="cpu"), pod("p", claims="c"))
     finding = only("PLM005", *trees)
     assert finding.message == "claim c should charge cpu 4, but nothing is recorded with the pod"
@@ -220,5 +220,5 @@ def test_a_charge_that_cannot_be_known() -> None:
     assert found("PLM007", *well()) == []
 
 
-def test_books_are_what_the_objects_come_to() -> None:
+def test_ledgers_equal_the_sum_of_the_objects() -> None:
     assert found("PLM008", *well()) == []

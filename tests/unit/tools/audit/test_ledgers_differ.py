@@ -11,7 +11,7 @@ from tests.unit.tools.audit.build import node, pod
 
 
 @pytest.mark.parametrize("most", [500, 2])
-def test_wrong_books_are_found(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_ledgers_are_found(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(books, "_VERIFIED", most)
     cluster_state = make_cluster_state([node("n1"), node("n2"), node("n3"), pod("p", on="n1")])
     place = cluster_state.snapshot.row_of("n1")

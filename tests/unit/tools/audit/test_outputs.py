@@ -136,7 +136,7 @@ def test_observed_use_cases(name: str) -> None:
 
 @pytest.mark.skipif(not USECASES, reason=f"the observed use cases are not in {SHARED}")
 @pytest.mark.parametrize("name", ["preallocated-claim", "pool-name-clash-many", "overcommit"])
-def test_observed_use_cases_as_told(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_observed_use_cases_are_explained(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     path = usecase_dump(name)
     _, out, _ = run(capsys, "-f", str(path))
     check_output(f"audit/usecase-{name}.txt", out.replace(str(path), f"{name}.yaml"))

@@ -70,7 +70,7 @@ def test_a_claim_that_is_not_there() -> None:
     assert found("PLM063", tree, claim("c")) == []
 
 
-def test_a_dump_without_templates_tells_nothing_of_them() -> None:
+def test_a_dump_without_templates_yields_no_template_findings() -> None:
     tree = pod("p", template="t", on="", phase="Pending")
     assert found("PLM063", tree, live=False) == []
 

@@ -92,7 +92,7 @@ def rooted(card: str, nic: str) -> list[Tree]:
     ]
 
 
-def test_pcie_roots_where_nobody_tells_numa_nodes() -> None:
+def test_pcie_roots_without_numa_nodes() -> None:
     finding = only("PLM050", *rooted("pci0000:00", "pci0000:80"))
     assert finding.severity is AuditSeverity.INFO
     assert finding.message.endswith("are on different PCIe roots")

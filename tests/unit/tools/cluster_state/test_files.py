@@ -127,7 +127,7 @@ def test_older_versions(version: str, form: str, tmp_path: Path) -> None:
     assert old.gaps == []
 
 
-def test_what_cannot_be_converted_is_left_out_and_told(tmp_path: Path) -> None:
+def test_unconvertible_fields_are_dropped_and_reported(tmp_path: Path) -> None:
     trees = big_cluster(1)
     trees[-1]["apiVersion"] = "v1"
     for tree in trees:
@@ -158,7 +158,7 @@ def test_manifests_by_hand_get_defaults_and_a_namespace(tmp_path: Path) -> None:
     assert len(found.all(DeviceTaintRule)) == 1
 
 
-def test_repeats_are_silent_if_the_same_and_told_if_not(tmp_path: Path) -> None:
+def test_identical_repeats_are_silent_and_different_ones_reported(tmp_path: Path) -> None:
     trees = big_cluster(1)
     first = write_dump(trees, tmp_path / "a.json", "json")
     assert read(first, first).gaps == []
@@ -183,7 +183,7 @@ def test_repeats_are_silent_if_the_same_and_told_if_not(tmp_path: Path) -> None:
         ("DeviceClass", "deviceclasses: none in .*, but 3 claims reference classes"),
     ],
 )
-def test_a_dump_without_a_kind_is_told(kind: str, gap: str, tmp_path: Path) -> None:
+def test_a_dump_without_a_kind_is_reported(kind: str, gap: str, tmp_path: Path) -> None:
     trees = [tree for tree in big_cluster(1) if tree["kind"] != kind]
     (found,) = read(write_dump(trees, tmp_path / "dump.json", "json")).gaps
     assert re.match(gap, str(found))
@@ -198,7 +198,7 @@ def spoil(trees: list[Tree]) -> list[Tree]:
     return trees
 
 
-def test_an_object_that_cannot_be_read_is_named_with_its_place(tmp_path: Path) -> None:
+def test_an_unreadable_object_is_named_with_its_position(tmp_path: Path) -> None:
     trees = spoil(big_cluster(2))
     number = next(place for place, tree in enumerate(trees) if tree["kind"] == "Pod")
     for form in ("json", "yaml"):
@@ -293,7 +293,7 @@ def test_wherever_a_dump_is_cut_it_is_one_line_or_whole_objects(
         assert len(found) == len(big_cluster(1))  # only what comes after the items was cut off
 
 
-def test_progress_is_told(tmp_path: Path) -> None:
+def test_progress_is_reported(tmp_path: Path) -> None:
     trees = big_cluster(600, pods_per_node=1)
     ticks: list[tuple[str, int, int]] = []
     read_files([str(write_dump(trees, tmp_path / "d.json", "json"))], lambda *tick: ticks.append(tick))

@@ -66,7 +66,7 @@ def test_a_cluster_that_serves_an_older_version_only(version: str) -> None:
     assert requested(found)[0]["cpu"] == 9_000  # two plain pods of 2, 500m + 4 by claim, 500m
 
 
-def test_a_kind_that_is_not_served_is_told_and_not_missed() -> None:
+def test_an_unserved_kind_is_reported_and_skipped() -> None:
     api_server = FakeApiServer(big_cluster(1))
     api_server.unserved = {"devicetaintrules"}
     (gap,) = read(api_server).gaps
@@ -165,7 +165,7 @@ def follow(
     asyncio.run(run())
 
 
-def test_trouble_is_told_and_so_is_its_end() -> None:
+def test_problems_and_recovery_are_reported() -> None:
     """Also of kinds of which nothing changes: whoever is followed again is well."""
 
     async def run() -> None:

@@ -72,7 +72,7 @@ def test_a_bomb_of_aliases_is_refused() -> None:
         load("\n".join(lines))
 
 
-def test_lists_are_unfolded_and_places_are_known(tmp_path: Path) -> None:
+def test_lists_are_expanded_with_positions(tmp_path: Path) -> None:
     (tmp_path / "b.yaml").write_text(
         "# nothing\n---\nkind: Pod\nmetadata: {name: p}\n---\n\n---\nkind: Node\n"
     )
@@ -101,7 +101,7 @@ def test_lists_are_unfolded_and_places_are_known(tmp_path: Path) -> None:
         ("kind: Pod\n---\na: [", "f, document 2: line 3"),
     ],
 )
-def test_broken_documents_name_their_place(text: str, message: str) -> None:
+def test_broken_documents_name_their_position(text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         list(parse_objects(text, "f"))
 

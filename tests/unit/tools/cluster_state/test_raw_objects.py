@@ -79,7 +79,7 @@ def test_older_versions_are_read_as_v1(version: str, tmp_path: Path) -> None:
     assert [found.tree["spec"] for found in in_file(old, tmp_path).found] == wanted
 
 
-def test_what_v1_cannot_say_is_left_out_and_told(tmp_path: Path) -> None:
+def test_fields_missing_from_v1_are_dropped_and_reported(tmp_path: Path) -> None:
     trees = in_file([RULE, RULE], tmp_path)
     assert trees.found == []
     assert summarize_gaps(trees.gaps) == [

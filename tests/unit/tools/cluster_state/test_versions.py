@@ -83,7 +83,7 @@ def test_a_request_of_v1beta1() -> None:
     assert template["spec"]["spec"] == changed["spec"]
 
 
-def test_versions_that_are_too_old_or_too_new_are_told() -> None:
+def test_unsupported_versions_are_reported() -> None:
     for version in ("v1alpha2", "v2"):
         loss = to_v1({"apiVersion": f"resource.k8s.io/{version}", "kind": "ResourceClaim"})
         assert isinstance(loss, Unconvertible)

@@ -156,7 +156,7 @@ def test_who_asks_for_the_audit_itself_is_no_reason_to_make_way() -> None:
     asyncio.run(scenario())
 
 
-def test_gaps_are_told_once_and_kinds_that_a_cluster_has_not_are_none() -> None:
+def test_gaps_are_reported_once_and_unserved_kinds_are_no_gaps() -> None:
     gaps = [
         Gap("devicetaintrules", "not served by this cluster", served=False),
         Gap("resourceslices", "GET /apis/...: 403 Forbidden", brief="forbidden for this user"),

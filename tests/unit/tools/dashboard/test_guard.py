@@ -129,7 +129,7 @@ def test_hostile_requests() -> None:
     visit(small(), scenario)
 
 
-def test_what_browsers_are_told() -> None:
+def test_security_headers() -> None:
     async def scenario(visitor: DashboardClient) -> None:
         for path in ("/", "/api/overview", "/nope", "/metrics", "/assets/favicon.svg"):
             async with visitor.session.get(visitor.at(path)) as response:
@@ -147,7 +147,7 @@ def test_what_browsers_are_told() -> None:
     visit(EMPTY, scenario)
 
 
-def test_the_page_needs_nobody_else() -> None:
+def test_the_page_loads_nothing_external() -> None:
     """Neither scripts nor styles in the page itself, which its policy would not run, nor files of others."""
 
     async def scenario(visitor: DashboardClient) -> None:
@@ -322,7 +322,7 @@ def test_the_process(listen: str, warned: bool) -> None:
     assert ["no login" in text for text in warnings] == [True] * warned
 
 
-def test_an_address_that_is_taken_is_told() -> None:
+def test_an_address_in_use_is_reported() -> None:
     async def scenario(visitor: DashboardClient) -> None:
         port = visitor.dashboard.url.rpartition(":")[2].strip("/")
         settings = DashboardSettings(listen=f"127.0.0.1:{port}", cluster_state=EMPTY)

@@ -88,7 +88,7 @@ async def listening(visitor: DashboardClient) -> AsyncIterator[EventStreamClient
         yield EventStreamClient(response.content)
 
 
-def test_changes_are_shown_and_told() -> None:
+def test_changes_are_shown_and_announced() -> None:
     async def scenario(visitor: DashboardClient, client: Client) -> None:
         before = await visitor.get("/api/overview")
         assert (before["live"], before["origin"]) == (True, "here")
@@ -145,7 +145,7 @@ def test_long_questions_see_the_same_cluster() -> None:
     live(scenario)
 
 
-def test_bursts_are_told_together() -> None:
+def test_bursts_are_reported_together() -> None:
     async def scenario(visitor: DashboardClient, client: Client) -> None:
         async with listening(visitor) as stream:
             await stream.next()
@@ -216,7 +216,7 @@ def test_events_name_nodes_or_all_of_them() -> None:
 # -- a cluster that is not well
 
 
-def test_a_cluster_that_goes_away_is_told_and_looked_for() -> None:
+def test_a_lost_cluster_is_reported_and_retried() -> None:
     async def scenario() -> None:
         api_server = FakeApiServer(big_cluster(2, pending=1))
         async with visiting(api_server.client()) as visitor:

@@ -136,7 +136,7 @@ def test_changes_wait_for_the_question() -> None:
     asyncio.run(scenario())
 
 
-def test_known_answers_wait_for_nobody() -> None:
+def test_cached_answers_do_not_wait() -> None:
     async def scenario() -> None:
         worker = QueryWorker(ClusterState(ClusterObjects()))
         first = await worker.ask("a", lambda: {"x": 1})
@@ -187,7 +187,7 @@ def test_too_many_at_once_are_asked_to_come_again() -> None:
     asyncio.run(scenario())
 
 
-def test_a_question_that_breaks_holds_up_nobody() -> None:
+def test_a_failing_query_does_not_block_others() -> None:
     async def scenario() -> None:
         worker = QueryWorker(ClusterState(ClusterObjects()))
 
@@ -205,7 +205,7 @@ def test_a_question_that_breaks_holds_up_nobody() -> None:
 # -- long questions
 
 
-def test_a_long_question_is_about_now_however_busy_its_desk_was() -> None:
+def test_a_long_query_uses_current_state_after_waiting() -> None:
     """What a page was told of before it asked is in the answer, whatever was being answered then."""
 
     async def scenario() -> None:
@@ -239,7 +239,7 @@ def test_a_long_question_is_about_now_however_busy_its_desk_was() -> None:
     asyncio.run(scenario())
 
 
-def test_a_desk_that_follows_forgets_what_may_be_otherwise() -> None:
+def test_a_following_worker_drops_outdated_answers() -> None:
     async def scenario() -> None:
         now = [1]
         worker = QueryWorker(ClusterState(ClusterObjects(THINGS)), follows=lambda: now[0])
@@ -254,7 +254,7 @@ def test_a_desk_that_follows_forgets_what_may_be_otherwise() -> None:
     asyncio.run(scenario())
 
 
-def test_who_waits_too_long_is_told_and_short_questions_go_on() -> None:
+def test_long_waits_time_out_and_short_queries_continue() -> None:
     async def scenario() -> None:
         service = DashboardService(small(), patience=0.05)
         go_on = threading.Event()

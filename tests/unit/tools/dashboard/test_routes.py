@@ -60,7 +60,7 @@ def test_the_overview() -> None:
     visit(small(), scenario)
 
 
-def test_nodes_are_told_column_by_column() -> None:
+def test_nodes_are_explained_column_by_column() -> None:
     async def scenario(visitor: DashboardClient) -> None:
         found = await visitor.get("/api/nodes")
         assert found["names"] == ["node-0000", "node-0001", "node-0002"]
@@ -104,7 +104,7 @@ def test_one_node() -> None:
     visit(small(), scenario)
 
 
-def test_lists_are_told_page_by_page() -> None:
+def test_lists_are_returned_page_by_page() -> None:
     async def scenario(visitor: DashboardClient) -> None:
         whole = await visitor.get("/api/devices")
         assert whole["total"] == len(whole["items"]) == 9
@@ -233,7 +233,7 @@ def test_the_audit() -> None:
         ("/assets/..%2f..%2f..%2fetc/passwd", 404, " not found"),
     ],
 )
-def test_what_is_not_there_is_told_in_one_line(path: str, status: int, words: str) -> None:
+def test_a_missing_object_is_reported_in_one_line(path: str, status: int, words: str) -> None:
     async def scenario(visitor: DashboardClient) -> None:
         found, text = await visitor.ask(path)
         assert found == status, text

@@ -130,7 +130,7 @@ def test_claims_give_cpus_their_colour() -> None:
     assert drawn["offline"] == [{"id": 7, "state": "offline", "claim": "w/b"}]
 
 
-def test_devices_of_one_cpu_tell_who_holds_it() -> None:
+def test_devices_of_one_cpu_show_the_holder() -> None:
     """Also those of a driver that writes no status."""
     topology = make_machine(cores=4)
     slices = slices_of(topology, INDIVIDUAL, annotated=False)
@@ -139,7 +139,7 @@ def test_devices_of_one_cpu_tell_who_holds_it() -> None:
     assert held == {1, 3}
 
 
-def test_kinds_of_cores_are_told() -> None:
+def test_kinds_of_cores_are_reported() -> None:
     topology = make_machine(cores=2, threads=2, efficient=2)
     for settings, annotated in ((GROUPED, True), (INDIVIDUAL, False)):
         found = cpus_in(draw(slices_of(topology, settings, annotated=annotated)))
@@ -153,7 +153,7 @@ def test_only_the_newest_generation_counts() -> None:
     assert len(cpus_in(draw([*old, *new]))) == 4
 
 
-def test_what_nobody_published_is_not_drawn() -> None:
+def test_unpublished_devices_are_not_drawn() -> None:
     assert read_topology(ClusterState(ClusterObjects()), "n", ()) is None
     groups = slices_of(make_machine(cores=8), GROUPED, annotated=False)
     assert read_topology(ClusterState(ClusterObjects(groups)), "n", ()) is None

@@ -139,7 +139,7 @@ def can_run_processes() -> str:
 
 
 @pytest.mark.skipif(can_run_processes() != "", reason=can_run_processes() or "it can")
-def test_exactly_what_a_killed_agent_leaves_is_mended(node_dir: NodeDir) -> None:
+def test_exactly_what_a_killed_agent_leaves_is_repaired(node_dir: NodeDir) -> None:
     name = f"doctor-{os.getpid()}"
     layout = node_dir.layout
     tree = open_cgroups(default_root(name, layout.root), owner=owner_of(name, layout.root))

@@ -91,7 +91,7 @@ def test_a_root_that_others_can_write(node_dir: NodeDir) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give files away")
-def test_a_root_of_somebody_else(node_dir: NodeDir) -> None:
+def test_a_foreign_root_directory(node_dir: NodeDir) -> None:
     os.chown(node_dir.layout.root, 12345, 12345)
     (found,) = of(node_dir.examine(), "root.owner")
     assert (found.level, found.evidence) == (Level.ERROR, "it belongs to user 12345")
@@ -104,7 +104,7 @@ def test_paths_of_sockets_have_to_be_short(node_dir: NodeDir, length: int, level
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "directory"])
-def test_what_is_in_the_place_of_the_lock(node_dir: NodeDir, kind: str) -> None:
+def test_a_non_file_at_the_path_of_the_lock(node_dir: NodeDir, kind: str) -> None:
     put_odd(node_dir, node_dir.layout.lock, kind)
     found = check_repair(node_dir, "root.lock", Level.ERROR)
     assert found.evidence == f"it is a {kind}, not a file"
@@ -149,16 +149,14 @@ def test_sockets_that_were_left_behind(node_dir: NodeDir, name: str) -> None:
     assert not getattr(node_dir.layout, name).exists()
 
 
-def test_what_is_in_the_place_of_a_socket(node_dir: NodeDir) -> None:
+def test_a_non_socket_at_the_path_of_a_socket(node_dir: NodeDir) -> None:
     node_dir.put(node_dir.layout.pod_resources, b"hello")
     check_repair(node_dir, "sockets.pod-resources", Level.ERROR)
     (kept,) = node_dir.layout.quarantine.iterdir()
     assert kept.read_bytes() == b"hello"
 
 
-def test_a_socket_that_somebody_serves_is_left_alone(
-    node_dir: NodeDir, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_served_socket_is_left_alone(node_dir: NodeDir, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("plimsoll.tools.doctor.sockets._LIST_SECONDS", 0.2)
     path = node_dir.layout.pod_resources
     path.parent.mkdir()
@@ -230,7 +228,7 @@ def test_a_record_of_a_newer_program_is_not_put_aside(node_dir: NodeDir) -> None
 
 
 @pytest.mark.parametrize("kind", ["pipe", "link", "directory", "socket"])
-def test_what_is_in_the_place_of_a_record(node_dir: NodeDir, kind: str) -> None:
+def test_a_non_file_at_the_path_of_a_record(node_dir: NodeDir, kind: str) -> None:
     path = node_dir.layout.claims
     path.unlink()
     (node_dir.cdi / f"example.com-gpu_{CLAIM}.json").unlink()
@@ -387,7 +385,7 @@ def test_cgroups_of_pods_that_are_gone(node_dir: NodeDir) -> None:
     assert sorted(path.name for path in left.iterdir()) == [f"pod{POD}"]
 
 
-def test_a_root_of_cgroups_that_is_somebody_elses(node_dir: NodeDir) -> None:
+def test_a_foreign_cgroup_root(node_dir: NodeDir) -> None:
     node_dir.put_cgroups(GONE, owner="other")
     report = node_dir.examine(runtime="process", repair=True)
     (found,) = of(report, "cgroups.root")
@@ -456,7 +454,7 @@ def test_temporary_files(node_dir: NodeDir) -> None:
     assert of(node_dir.examine(), "pods.temporary") == []
 
 
-def test_what_lies_in_quarantine_is_told_and_kept(node_dir: NodeDir) -> None:
+def test_quarantined_files_are_reported_and_kept(node_dir: NodeDir) -> None:
     path = node_dir.put(node_dir.layout.quarantine / "claims.json.20260101T000000Z", b"x" * 2048)
     os.utime(path, (0, 1_767_225_600))
     report = node_dir.examine(repair=True)

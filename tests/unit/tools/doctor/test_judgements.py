@@ -251,7 +251,7 @@ def judge_pod(facts: NodeFacts, pod: PodDir, **changes: Any) -> dict[str, Any]:
     return {f.id: (f.level, f.repair) for f in judged if f.id != "pods.folders"}
 
 
-def test_processes_of_pods_nobody_knows() -> None:
+def test_processes_of_unknown_pods() -> None:
     assert judge_pod(PLAIN, a_folder(POD, **ALIVE)) == {}
     repair = EndPod(GONE, 2)
     assert judge_pod(PLAIN, a_folder(**ALIVE)) == {"pods.unknown": (Level.WARNING, repair)}

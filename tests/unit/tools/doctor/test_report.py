@@ -65,7 +65,7 @@ def test_the_table_after_repairs() -> None:
     assert any("repair after stopping it: remove /n/.x.tmp" in line for line in found)
 
 
-def test_what_may_be_repaired_while_somebody_runs() -> None:
+def test_repairs_allowed_while_an_agent_runs() -> None:
     stale = RemoveSocket(Path("/n/s"), (1, 4), alone=False)
     runs = a_report(running=True)
     assert [runs.may(each) for each in (MODE, FILE, stale)] == [True, False, True]

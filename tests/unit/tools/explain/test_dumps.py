@@ -15,7 +15,7 @@ from tests.outputs import check_output
 
 
 @pytest.mark.parametrize("name", USECASES or ["none"])
-def test_a_real_cluster_is_told(name: str) -> None:
+def test_a_real_cluster_is_reported(name: str) -> None:
     cluster_state = read_cluster_state(Source((str(usecase_dump(name)),)))
     text = "\n".join(explain_pending(cluster_state).lines(PLAIN)) + "\n"
     for pod in cluster_state.pending:

@@ -74,7 +74,7 @@ def test_one_node_agrees_with_the_whole(things: list[Any]) -> None:
     assert any(fits) == (explain_pod(cluster_state, waiting).verdict is ExplainVerdict.FITS)
 
 
-def test_too_many_states_are_told_by_their_sentence() -> None:
+def test_too_many_states_are_reported() -> None:
     cluster_state = make_cluster_state([*MAKERS["none-left"](), *MAKERS["device-taint"]()[0:2]])
     task = read_pod_info(cluster_state.pod(SUBJECT), cluster_state.snapshot)
     assert not isinstance(task, NodeReason)
@@ -126,7 +126,7 @@ def test_pods_alike_are_listed_together() -> None:
     assert "p9" in "\n".join(report.lines(PLAIN, wide=True))
 
 
-def test_nobody_waits() -> None:
+def test_no_pending_pods() -> None:
     report = explain_pending(make_cluster_state([node("n1")]))
     assert list(report.lines(PLAIN)) == ["no pod is pending"]
     assert report.as_json() == {"count": 0, "groups": []}

@@ -18,7 +18,7 @@ WIDTH = 100
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_a_symptom_is_told(name: str) -> None:
+def test_a_symptom_is_explained(name: str) -> None:
     cluster_state = make_cluster_state(MAKERS[name]())
     report = explain_pod(cluster_state, cluster_state.pod(SUBJECT))
     lines = list(report.lines(PLAIN))
@@ -72,7 +72,7 @@ def test_one_node_with_every_rule(name: str, node: str) -> None:
         ("claim-being-deleted", "c"),
     ],
 )
-def test_a_claim_is_told(name: str, claim: str) -> None:
+def test_a_claim_is_explained(name: str, claim: str) -> None:
     cluster_state = make_cluster_state(MAKERS[name]())
     report = explain_claim(cluster_state, cluster_state.claim(claim))
     check_output(f"explain/claims/{name}-{claim}.txt", "\n".join(report.lines(PLAIN)) + "\n")

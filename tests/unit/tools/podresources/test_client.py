@@ -81,7 +81,7 @@ def test_a_pod_that_is_not_there_is_an_answer() -> None:
         (grpc.StatusCode.UNAVAILABLE, "gone", "connection lost, or not a gRPC server: gone"),
     ],
 )  # fmt: skip
-def test_failures_are_told_in_one_line(code: grpc.StatusCode, text: str, message: str) -> None:
+def test_failures_are_reported_in_one_line(code: grpc.StatusCode, text: str, message: str) -> None:
     with kubelet(Get=refuse(code, text)) as path, pytest.raises(InputError, match=message) as caught:
         ask(path, "get", "n", "p")
     assert "\n" not in str(caught.value)
@@ -101,7 +101,7 @@ def test_an_answer_that_does_not_come() -> None:
         ask(path, "list", timeout=0.5)
 
 
-def test_sockets_where_nobody_can_be_asked(folder: Path) -> None:
+def test_sockets_without_a_server(folder: Path) -> None:
     with pytest.raises(InputError, match="no such socket; check that a kubelet is running"):
         ask(folder / "none", "list")
     (folder / "file").write_text("")
@@ -117,7 +117,7 @@ def test_sockets_where_nobody_can_be_asked(folder: Path) -> None:
             ask(folder / "d", "list")
 
 
-def test_a_socket_of_somebody_else(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+def test_a_foreign_socket(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     def connect(self: Any, address: Any) -> None:
         raise PermissionError(13, "Permission denied")
 

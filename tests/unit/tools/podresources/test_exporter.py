@@ -105,7 +105,7 @@ def test_amounts() -> None:
     assert found["allocatable_plugin_devices"] == {row(resource="example.com/nic"): 3}
 
 
-def test_devices_that_nobody_holds_do_not_vanish() -> None:
+def test_unheld_devices_do_not_vanish() -> None:
     known = NodeObjects(
         devices=frozenset(DeviceId(GPU["driver"], GPU["pool"], name) for name in ("gpu-0", "gpu-7"))
     )

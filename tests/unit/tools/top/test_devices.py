@@ -113,7 +113,7 @@ def test_a_taint_rule_counts() -> None:
     assert states(ClusterState(ClusterObjects([node(), piece({"name": "a"}), tainted]))) == {"a": "tainted"}
 
 
-def test_two_holders_of_a_whole_device_are_told() -> None:
+def test_two_holders_of_a_whole_device_are_reported() -> None:
     objects = ClusterObjects(
         [node(), piece({"name": "a"}), claim("x", {"device": "a"}), claim("y", {"device": "a"})]
     )
@@ -253,7 +253,7 @@ def test_the_state_of_a_claim(made: ResourceClaim, state: str) -> None:
     assert row.node == ("n" if made.status.allocation else "")
 
 
-def test_a_claim_that_nobody_uses_says_what_it_would_charge() -> None:
+def test_an_unused_claim_shows_its_charge() -> None:
     mapped = {"name": "a", "nodeAllocatableResourceMappings": {"cpu": {"allocationMultiplier": "2"}}}
     (row,) = claim_rows(ClusterState(ClusterObjects([node(), piece(mapped), claim("c", {"device": "a"})])))
     assert not row.booked

@@ -49,7 +49,7 @@ def cluster_states(draw: st.DrawFn) -> ClusterState:
 
 @settings(max_examples=80, deadline=None)
 @given(cluster_states())
-def test_rows_come_to_what_is_booked(cluster_state: ClusterState) -> None:
+def test_rows_add_up_to_the_charges(cluster_state: ClusterState) -> None:
     (book,) = node_rows(cluster_state)
     place = cluster_state.snapshot.row_of("node-1")
     assert place is not None
@@ -143,7 +143,7 @@ def test_an_unknown_node_has_no_holders() -> None:
         holders(ClusterState(ClusterObjects([node()])), "x")
 
 
-def test_books_of_some_nodes() -> None:
+def test_ledgers_of_some_nodes() -> None:
     cluster_state = ClusterState(ClusterObjects([node("b"), node("a"), node("c")]))
     assert [book.name for book in node_rows(cluster_state)] == ["a", "b", "c"]
     assert [book.name for book in node_rows(cluster_state, names=["c", "a", "x"])] == ["a", "c"]

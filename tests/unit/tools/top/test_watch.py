@@ -43,5 +43,5 @@ def test_a_change_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run_watch(monkeypatch, 0.0, 0.08) == 2
 
 
-def test_what_ends_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cause_of_the_end_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run_watch(monkeypatch, 0.0, fails=True) == 1

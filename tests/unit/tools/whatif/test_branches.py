@@ -157,7 +157,7 @@ def test_a_branch_is_undone_exactly(steps: list[tuple[Any, ...]]) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(STEPS, max_size=6))
-def test_scheduling_goes_on_as_it_would_from_scratch(steps: list[tuple[Any, ...]]) -> None:
+def test_scheduling_resumes_as_from_scratch(steps: list[tuple[Any, ...]]) -> None:
     """A snapshot that has been through much places pods where one made from the objects does."""
     whatif = Whatif(ClusterState(ClusterObjects(cluster())))
     for number, step in enumerate(steps):

@@ -300,7 +300,7 @@ def test_no_execute_sends_away_who_does_not_tolerate_it() -> None:
     assert whatif.schedule().all_placed
 
 
-def test_no_schedule_sends_nobody_away() -> None:
+def test_no_schedule_does_not_evict() -> None:
     whatif = whatif_of(node("a"), pod("p", node="a"))
     whatif.taint("a", "x:NoSchedule")
     assert whatif.evicted == ()

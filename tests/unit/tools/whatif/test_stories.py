@@ -20,7 +20,7 @@ TIMING: dict[str, dict[str, str]] = {
 
 @pytest.mark.skipif(not FOLDERS, reason=f"the recorded stories are not in {USE_CASES}")
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
-def test_a_recorded_story_is_predicted(folder: Path) -> None:
+def test_a_recorded_use_case_is_predicted(folder: Path) -> None:
     late = TIMING.get(folder.name, {})
     wrong = UseCaseReplay(folder).run()
     assert [each for each in wrong if each.pod not in late] == []

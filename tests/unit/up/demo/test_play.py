@@ -61,7 +61,7 @@ def run_demo(settings: UpSettings) -> tuple[bool, str, list[tuple[str, str]]]:
     return fine == [True], output.getvalue(), places
 
 
-def test_the_story_and_that_it_is_told_once(settings: UpSettings) -> None:
+def test_the_demo_runs_once(settings: UpSettings) -> None:
     fine, text, places = run_demo(settings)
     assert fine
     check_output("up/story.txt", text)
@@ -81,7 +81,7 @@ def test_the_story_and_that_it_is_told_once(settings: UpSettings) -> None:
     assert places == left
 
 
-def test_a_story_that_was_interrupted_begins_anew(settings: UpSettings) -> None:
+def test_an_interrupted_demo_starts_over(settings: UpSettings) -> None:
     output = StringIO()
 
     async def interrupt() -> None:

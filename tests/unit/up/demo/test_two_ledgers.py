@@ -9,14 +9,14 @@ from plimsoll.up.demo.two_ledgers import simulate_separate_ledgers
 from plimsoll.up.demo_objects import NODE, demo_objects, story_objects
 
 
-def test_both_books_say_that_there_is_room() -> None:
+def test_both_ledgers_have_headroom() -> None:
     books = simulate_separate_ledgers([*demo_objects(), *story_objects()], NODE)
     assert books.nodes == {"database": "small-1", "web": "small-1"}
     assert (books.row.line, books.row.requests, books.row.claims) == (8000, 6000, 6000)
     assert (books.row.used, books.overcommitted) == (12_000, 4000)
 
 
-def test_a_book_that_is_full_is_full() -> None:
+def test_a_full_ledger_rejects_pods() -> None:
     """Stock Kubernetes does keep each of its books: a third pod has no room in that of requests."""
     third = next(each for each in story_objects() if each.name == "web")
     more = ParsedObject({**third.tree, "metadata": {"name": "third", "namespace": "demo"}}, "here", 1, 1)
@@ -43,7 +43,7 @@ spec:
     assert books.overcommitted == -8000
 
 
-def test_the_document_shows_the_story_as_it_is() -> None:
+def test_the_page_shows_the_demo_as_it_is() -> None:
     root = Path(__file__).parents[4]
     output = (root / "tests" / "golden" / "up" / "story.txt").read_text().strip()
     shown = (root / "docs" / "up.md").read_text().split("```\nOne node, two ledgers")[1].split("```")[0]

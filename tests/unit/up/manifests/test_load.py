@@ -159,14 +159,14 @@ def test_a_claim_from_a_template_comes_back_with_its_pod(cluster: LocalCluster, 
 @pytest.mark.parametrize(
     "name", ["overcommit", "uc1", "uc3", "uc4", "hugepages-ephemeral", "individual-devices", "admin-access"]
 )
-def test_the_books_of_a_dump_come_back(cluster: LocalCluster, name: str) -> None:
+def test_the_ledgers_of_a_dump_round_trip(cluster: LocalCluster, name: str) -> None:
     path = usecase_dump(name)
     loaded = bring(cluster, list(read_objects([path])))
     assert loaded.problems == []
     assert node_rows(cluster_state(cluster)) == node_rows(read_cluster_state(Source((str(path),))))
 
 
-def test_the_books_of_a_made_up_cluster_come_back(cluster: LocalCluster, tmp_path: Path) -> None:
+def test_the_ledgers_of_a_generated_cluster_round_trip(cluster: LocalCluster, tmp_path: Path) -> None:
     trees = big_cluster(5)
     for tree in trees:
         for result in tree.get("status", {}).get("allocation", {}).get("devices", {}).get("results", ()):

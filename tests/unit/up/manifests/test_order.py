@@ -82,7 +82,7 @@ def test_pods_that_wait_come_last() -> None:
     assert rank_of(found("Pod", "ended", status={"phase": "Failed"}).tree) < WAITING
 
 
-def test_namespaces_that_nobody_gave() -> None:
+def test_missing_namespaces() -> None:
     things = [found("Namespace", "there"), found("Pod", "a", "there"), found("Pod", "b", "gone")]
     things += [found("Pod", "c"), found("Pod", "d", "default"), found("Node", "n")]
     assert missing_namespaces(things) == {"gone": {}}

@@ -7,7 +7,7 @@ has the mode (docs/spec/cpu-driver.md, "Devices and ResourceSlices"); groups by 
 additions.
 
 DIFF: SMT siblings are adjacent in the numbering of CPUs for any SMT width; the Go driver handles pairs only
-(test_problem_2_siblings_of_four_way_smt_are_neighbours).
+(test_problem_2_siblings_of_four_way_smt_are_adjacent).
 
 DIFF: a machine device without CPUs is omitted, and contains only CPUs with known topology; the Go driver
 publishes it, and counts CPUs that it can never assign (test_problem_12_skipped_cpus_are_not_counted).

@@ -10,7 +10,7 @@ in its own namespace; the Go driver trusts any container that names a prepared c
 (test_a_claim_of_another_namespace_is_refused). DIFF: offline CPUs are omitted from cpusets; the Go driver
 does not follow hotplug (test_offline_cpus_are_left_out). DIFF: a running container with a malformed
 environment is moved to the shared pool; the Go driver leaves it where it is
-(test_a_running_container_that_cannot_be_read_goes_to_the_shared_pool).
+(test_an_unreadable_running_container_is_moved_to_the_shared_pool).
 """
 
 from __future__ import annotations

@@ -224,7 +224,7 @@ def test_full_cores_do_not_change_individual_cpus() -> None:
 # -- CPUs that come and go
 
 
-def test_individual_names_stay_when_a_cpu_goes_and_comes_back() -> None:
+def test_individual_names_are_stable_when_a_cpu_goes_offline_and_back() -> None:
     machine, options = make_machine(cores=4), settings(mode=DeviceMode.INDIVIDUAL)
     first = compute_layout(machine, options)
     without = compute_layout(switch_off(machine, CpuSet([1])), options, earlier=first)
@@ -245,7 +245,7 @@ def test_individual_names_of_allocated_cpus_survive_a_restart_without_a_cpu() ->
     }
 
 
-def test_names_of_caches_stay_when_their_lowest_cpu_goes() -> None:
+def test_cache_names_are_stable_when_their_lowest_cpu_goes_offline() -> None:
     machine = make_machine(l3=2, cores=2, l3_ids="lowest")
     smaller = make_machine(l3=2, cores=2, l3_ids="lowest", offline=[2])
     options = settings(group_by=GroupBy.L3)

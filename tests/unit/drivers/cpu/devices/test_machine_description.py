@@ -23,7 +23,7 @@ SETTINGS = CpuSettings("n")
 
 
 @given(machines())
-def test_every_cpu_has_its_place(topology: Topology) -> None:
+def test_every_cpu_has_a_topology_position(topology: Topology) -> None:
     machine = parse_cpu_map(make_annotations(topology, compute_layout(topology, SETTINGS))[ANNOTATION])
     assert machine is not None
     assert machine.places.keys() == set(topology.all)

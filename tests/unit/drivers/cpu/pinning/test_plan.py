@@ -261,7 +261,7 @@ def test_every_reason_has_words() -> None:
 # -- those that run already
 
 
-def test_a_running_container_with_a_lost_claim_goes_to_the_shared_pool() -> None:
+def test_a_running_container_with_a_lost_claim_is_moved_to_the_shared_pool() -> None:
     decision = decide(view("c", A), snapshot(FakeCPUState(machine(4))))
     assert decision.desired == DesiredCpuset(cpus("0-3"))
     assert decision.fault is not None
@@ -289,7 +289,7 @@ def test_a_running_container_keeps_what_it_has_if_the_right_cpus_are_unknown() -
         assert decision.fault is not None
 
 
-def test_a_running_container_that_cannot_be_read_goes_to_the_shared_pool() -> None:
+def test_an_unreadable_running_container_is_moved_to_the_shared_pool() -> None:
     decision = decide(view("c", malformed="bad"), snapshot(FakeCPUState(machine(4), A)))
     assert decision.desired == DesiredCpuset(cpus("2-3"))
     assert decision.fault is not None
@@ -305,7 +305,7 @@ def test_a_running_container_of_a_second_pod_stays_with_the_claim() -> None:
     assert decision.fault.reason is PinFaultReason.OWNED
 
 
-def test_a_late_container_goes_when_the_claim_is_released() -> None:
+def test_a_late_container_of_a_released_claim_gets_the_shared_cpus() -> None:
     state = FakeCPUState(machine(4), B)
     decision = decide(view("one", A), replace(snapshot(state), owners={"a": "uid-other"}))
     assert decision.desired is not None

@@ -106,7 +106,7 @@ def test_issue_258_claims_survive_a_restart(fixture: CPUStateFixture) -> None:
     assert "available=0" in refusal(again, make_claim(3, AllocationSpec(N0, "1")))
 
 
-def test_issue_258_a_prepare_before_the_runtime_has_been_heard_is_safe(fixture: CPUStateFixture) -> None:
+def test_issue_258_a_prepare_before_the_runtime_synchronizes_is_safe(fixture: CPUStateFixture) -> None:
     """What the Go driver left in CDI files counts from the start."""
     fixture.write_foreign(1, "0-1")
     state = fixture.open()

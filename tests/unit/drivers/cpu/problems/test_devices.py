@@ -38,7 +38,7 @@ def configured(**keys: Any) -> ClaimConfig:
     return answer
 
 
-def test_problem_2_siblings_of_four_way_smt_are_neighbours() -> None:
+def test_problem_2_siblings_of_four_way_smt_are_adjacent() -> None:
     machine = make_machine(cores=2, threads=4)
     devices = publish(machine, mode=DeviceMode.INDIVIDUAL)
     assert [attributes(device)["dra.cpu/cpuID"] for device in devices] == [0, 2, 4, 6, 1, 3, 5, 7]

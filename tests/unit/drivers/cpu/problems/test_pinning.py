@@ -275,7 +275,7 @@ def test_issues_235_and_239_a_container_that_restarts() -> None:
     with_own(scenario, FakeCPUState(machine(4), A))
 
 
-def test_seen_live_neighbours_get_their_cpus_back() -> None:
+def test_seen_live_shared_containers_get_their_cpus_back() -> None:
     """Two CPUs: a claimed container on 0, its sidecar and another pod on 1, and back after it is gone."""
 
     async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: FakeCPUState) -> None:

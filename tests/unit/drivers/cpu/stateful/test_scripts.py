@@ -8,5 +8,5 @@ from tests.unit.drivers.cpu.stateful.script import STORIES, run_script
 
 
 @pytest.mark.parametrize("script", STORIES.values(), ids=list(STORIES))
-def test_story(script: str) -> None:
+def test_script(script: str) -> None:
     run_script(script)

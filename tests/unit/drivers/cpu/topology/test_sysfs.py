@@ -192,7 +192,7 @@ def test_smt_is_off_if_no_core_has_two_threads_and_the_kernel_reports_nothing(tm
         ),
     ],
 )
-def test_cpus_without_a_place_are_skipped(file: str, contents: str | None, why: str, tmp_path: Path) -> None:
+def test_cpus_without_topology_are_skipped(file: str, contents: str | None, why: str, tmp_path: Path) -> None:
     write_sysfs(make_machine(cores=4), tmp_path)
     path = tmp_path / CPUS / "cpu1" / file
     path.unlink() if contents is None else path.write_text(contents)

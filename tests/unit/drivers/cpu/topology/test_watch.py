@@ -91,7 +91,7 @@ def test_a_change_that_is_not_read_twice_waits() -> None:
     assert watch.check() == less
 
 
-def test_moments_in_which_nothing_can_be_read(tmp_path: Path) -> None:
+def test_unreadable_files_keep_the_known_topology(tmp_path: Path) -> None:
     write_sysfs(WHOLE, tmp_path)
     online = tmp_path / "sys/devices/system/cpu/online"
     watch = TopologyWatch.of_machine(MachineReader(tmp_path), known=WHOLE)

@@ -56,7 +56,7 @@ def place(cluster_state: ClusterState, pod: Any) -> Placement | FitError | NodeR
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(clusters())
-def test_a_proven_fix_places_the_pod(things: list[Any]) -> None:
+def test_a_proven_fix_makes_the_pod_schedulable(things: list[Any]) -> None:
     cluster_state = make_cluster_state(things)
     pod = cluster_state.pod(SUBJECT)
     explanation = explain_pod(cluster_state, pod)
@@ -75,7 +75,7 @@ def test_a_proven_fix_places_the_pod(things: list[Any]) -> None:
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(clusters())
-def test_explaining_leaves_the_books_as_they_were(things: list[Any]) -> None:
+def test_explaining_does_not_change_the_ledgers(things: list[Any]) -> None:
     cluster_state = make_cluster_state(things)
     before = [(ledger.requested, dict(ledger.entries)) for ledger in cluster_state.snapshot.ledgers if ledger]
     explain_pod(cluster_state, cluster_state.pod(SUBJECT))
@@ -87,7 +87,7 @@ def test_explaining_leaves_the_books_as_they_were(things: list[Any]) -> None:
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(clusters())
-def test_fixes_are_told_cheapest_first(things: list[Any]) -> None:
+def test_fixes_are_listed_cheapest_first(things: list[Any]) -> None:
     cluster_state = make_cluster_state(things)
     costs = [fix.cost for fix in explain_pod(cluster_state, cluster_state.pod(SUBJECT)).fixes]
     assert costs == sorted(costs)
