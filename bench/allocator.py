@@ -1,4 +1,4 @@
-"""How fast devices are allocated.
+"""Benchmark of device allocation.
 
     python -m bench.allocator [--cases FILE]
 

@@ -1,10 +1,10 @@
-"""What it costs to audit a big cluster.
+"""Benchmark of `plimsoll audit` on a large cluster.
 
     python -m bench.audit [--nodes 5000] [--pods 10]
 
 A cluster in which nothing is wrong is the longest way: every check looks at everything. Prints the seconds of
-CPU for the books, for all checks together, and for each check that takes more than a twentieth of that, with
-everything that it is the first to ask for; then how many objects are examined in a second.
+CPU for the ledgers, for all checks together, and for each check that takes more than a twentieth of that,
+with everything that it is the first to ask for; then how many objects are examined in a second.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How fast device selectors are.
+"""Benchmark of CEL device selectors.
 
     python -m bench.cel [--devices 100000]
 

@@ -1,4 +1,4 @@
-"""How long the dashboard's answers take on a large cluster, and whether anybody is held up meanwhile.
+"""Latency of the dashboard on a large cluster, and the lag of its event loop.
 
     python -m bench.dashboard [--nodes 5000] [--pods 10]
 

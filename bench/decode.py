@@ -1,4 +1,4 @@
-"""How fast objects are decoded: 10,000 pods and 1,000 slices of 128 devices.
+"""Benchmark of decoding: 10,000 pods and 1,000 slices of 128 devices.
 
     python -m bench.decode
 

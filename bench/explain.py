@@ -1,4 +1,4 @@
-"""How long it takes to say why a pod is pending, first and again, beside scheduling it.
+"""Time to explain a pending pod, first and again, compared with scheduling it.
 
     python -m bench.explain [--nodes 5000]
 

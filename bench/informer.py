@@ -1,4 +1,4 @@
-"""What it costs to follow a large cluster: 5,000 nodes and 50,000 pods over HTTP.
+"""Cost of following a large cluster: 5,000 nodes and 50,000 pods over HTTP.
 
     python -m bench.informer [PODS]
 

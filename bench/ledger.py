@@ -1,4 +1,4 @@
-"""How fast the books are kept.
+"""Benchmark of the node ledger.
 
     python -m bench.ledger [--nodes 5000] [--pods 30]
 

@@ -1,4 +1,4 @@
-"""What many simulated nodes in one process cost, server and all.
+"""Cost of many simulated nodes in one process, API server included.
 
     python -m bench.nodes [NODES] [SECONDS]
 

@@ -1,14 +1,14 @@
-"""What it costs monitoring agents to ask a full node what its pods hold.
+"""Cost of PodResources calls on a full node.
 
     python -m bench.podresources [--pods 110] [--containers 4] [--claims 8] [--callers 50] [--seconds 2]
 
 A node full of pods serves PodResources without a limit; callers in another process, each with a connection of
 its own, ask over and over again. Prints how long a List and a Get take (median, 99th percentile, the worst)
 while nothing changes, while a pod changes fifty times a second, and at ten calls a second for each caller,
-which is five times what the default limit lets through; all messages are parsed. Of three rounds each the
-one with the best 99th percentile counts: the machine may have other things to do. Also what it takes to make
-the answers: all of them, and after a change of one pod, against making every message anew.
-Says at the end whether the 99th percentile kept below 100 ms (document 004).
+which is five times what the default limit lets through; all messages are parsed. Of three rounds each the one
+with the best 99th percentile counts: the machine may have other things to do. Also what it takes to make the
+answers: all of them, and after a change of one pod, against making every message anew. Says at the end
+whether the 99th percentile kept below 100 ms (KEP-3695, docs/spec/keps.md).
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What the questions cost on a large cluster: reading it, its books, and each answer.
+"""Cost of the query commands on a large cluster: reading it, its ledgers, and each answer.
 
     python -m bench.questions [--nodes 500] [--pods 10] [--yaml] [--profile NAME]
 
 A made-up cluster (`tests/dumps.py`) is written as `kubectl get -o json` would, read, and asked everything
-once, each question with the books ready and nothing else remembered. Prints seconds of CPU, how many times
-the cost of making the books anew that is (which is what an answer without them would cost at least), and at
+once, each question with the ledgers ready and nothing else remembered. Prints seconds of CPU, how many times
+the cost of rebuilding the ledgers that is (which is what an answer without them would cost at least), and at
 the end the most memory the process has had. `--profile explain` shows where the time of one question goes.
 """
 

@@ -1,4 +1,4 @@
-"""How fast the API server is, over HTTPS with every write on disk before it is answered.
+"""Benchmark of the API server over HTTPS, with every write on disk before it is acknowledged.
 
     python -m bench.server [--objects 100000] [--watchers 1000] [--folder FOLDER]
 

@@ -1,4 +1,4 @@
-"""How fast the store is.
+"""Benchmark of the store.
 
     python -m bench.store [--objects 100000] [--folder FOLDER]
 

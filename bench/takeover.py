@@ -1,4 +1,4 @@
-"""How long a new leader takes before it decides, by the number of pods.
+"""Time until a new leader schedules, by the number of pods.
 
     python -m bench.takeover [BOUND] [PENDING]
 

@@ -1,9 +1,9 @@
-"""How fast questions are answered in memory: pods per second, and what a way back costs.
+"""Benchmark of what-if queries: pods per second, and the cost of rolling back.
 
     python -m bench.whatif [--nodes 1000] [--pods 2000]
 
-For each world: reading it, placing pods, undoing all of it, and the same from scratch (another snapshot from
-the objects), which is what there would be without transactions.
+For each workload: reading it, placing pods, undoing all of it, and the same from scratch (another snapshot
+from the objects), which is what there would be without transactions.
 """
 
 from __future__ import annotations

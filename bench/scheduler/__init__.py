@@ -1,1 +1,1 @@
-"""How fast the scheduler is: by itself, over HTTP, and how far that is from what the API server can take."""
+"""Scheduler benchmarks: the cycle alone, over HTTP, and against the API server's write rate."""

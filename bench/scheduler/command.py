@@ -1,4 +1,4 @@
-"""Which parts are measured, in which size.
+"""Command line of the scheduler benchmarks.
 
     python -m bench.scheduler [pure|path|memory] [--scenario S ...] [--nodes N ...] [--fill F ...]
 

@@ -101,7 +101,7 @@ class Load:
         await side_by_side(trees, make)
 
     async def all_bound(self, names: Iterable[str], alive: Callable[[], bool]) -> None:
-        """Wait until these pods are bound, as long as there is somebody who binds them."""
+        """Wait until these pods are bound; stop when `alive` reports that the scheduler has ended."""
         missing = {name for name in names if name not in self.bound}
         last_event = time.perf_counter()
         while missing:

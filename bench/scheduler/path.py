@@ -29,7 +29,7 @@ _UNSCHEDULABLE = 1000
 
 @dataclass(frozen=True)
 class Run:
-    """What came out of one load."""
+    """Results of one load."""
 
     pods: int
     rate: float  #: pods per second, from the first creation to the last binding

@@ -20,7 +20,7 @@ _PYTHON = (sys.executable, "-m", "plimsoll.cli.main")
 
 @dataclass(frozen=True)
 class Usage:
-    """What a process has used so far."""
+    """CPU time and memory of a process so far."""
 
     cpu: float  #: seconds
     peak: int  #: MiB

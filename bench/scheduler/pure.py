@@ -1,8 +1,8 @@
-"""The cycle by itself: no HTTP, no clock, one pod after the other.
+"""Scheduling cycle alone: no HTTP, no clock, one pod after the other.
 
 For each pod `read_task`, `schedule_one` and `assume` are timed; then what the API would say (the claim
-allocated, the pod bound) is heard, which is timed apart. Pods are placed before until the cluster is as full
-as wanted. Every placement is checked at the end: no node past its line, no device given twice.
+allocated, the pod bound) is applied, which is timed separately. Pods are placed before until the cluster is
+as full as wanted. Every placement is checked at the end: no node past its line, no device given twice.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class SchedulerBench:
                 self.snapshot.set(codec.convert(tree, ResourceSlice))
 
     def new_pod(self) -> Pod:
-        """A pod as it comes from the API, its claim heard of before."""
+        """Create a pod as the API returns it; its claim is already in the snapshot."""
         name = f"p-{next(self._numbers)}"
         if self.workload.claiming:
             self.snapshot.set(codec.convert(self.workload.claim(f"c-{name}"), ResourceClaim))
@@ -87,7 +87,7 @@ class SchedulerBench:
         return found
 
     def on_bound(self, placement: Placement) -> None:
-        """What the watch says once a placement is written down."""
+        """Apply what the watch delivers once a placement is written."""
         snapshot, task = self.snapshot, placement.pod_info
         for claim in task.unallocated_claims:
             status = msgspec.structs.replace(
@@ -110,7 +110,7 @@ class SchedulerBench:
             self.on_bound(found)
 
     def run(self, pods: int, unschedulable: int = 0) -> Timing:
-        """Time so many pods, and so many hopeless ones tried again and again between them."""
+        """Time `pods` pods, with `unschedulable` pods retried between them."""
         count = min(pods, self.workload.capacity - len(self.snapshot.assumed) - self._placed())
         ready = [self.new_pod() for _ in range(count)]
         lost = self.unschedulable_pods(unschedulable)

@@ -46,7 +46,7 @@ class Workload:
 
     @property
     def capacity(self) -> int:
-        """How many pods fit."""
+        """Return how many pods fit."""
         return self.nodes * self.devices
 
     # -- what stands

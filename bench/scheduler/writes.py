@@ -98,7 +98,7 @@ class Writes:
 
 
 def _allocation(workload: Workload, node: str, number: int) -> AllocationResult:
-    """What the pod that is the `number`th on its node gets."""
+    """Return what the pod that is the `number`th on its node gets."""
     request, name = "r", f"dev-{number}"
     shared = "consumable" in workload.scenario
     if workload.scenario == "partitionable":

@@ -1,6 +1,6 @@
-"""What is done to a node with a CPU driver: kills at any moment, also in the middle of Prepare, and damage.
+"""Fault injection on a node with a CPU driver: kills at any time, also during Prepare, and damaged files.
 
-Record and CDI files are never lost both between two starts of the driver: who has neither knows nothing.
+The record and the CDI files are never both lost between two starts of the driver.
 """
 
 from __future__ import annotations

@@ -139,12 +139,12 @@ class DriverCluster:
         }
 
     def files(self) -> list[str]:
-        """The claims with CDI files, each twice: what containers are told, and what they can read."""
+        """Return the claims with CDI files, twice: as passed to containers, and as read from the files."""
         names = os.listdir(self.cdi) if self.cdi.exists() else []
         return sorted(_FILE.sub(r"\2", name) for name in names)
 
     def problems(self, held: set[str]) -> list[str]:
-        """What is not as it should be when exactly these claims are held."""
+        """Return what is not as it should be when exactly these claims are held."""
         try:
             reported = self.driver.describe()
             recorded = self.recorded()
@@ -193,9 +193,9 @@ async def until_none(look: Callable[[], Awaitable[list[str]]], seconds: float = 
 
 
 class PodLoad:
-    """Pods, by name, with their kind; at most `room` CPUs are claimed at a time.
+    """Pods by name, with their kind; at most `room` CPUs are claimed at a time.
 
-    `strict`: nobody may start while nobody pins; else this is true of those with claims, and of some others.
+    `strict`: no container starts while no driver pins; otherwise only containers with claims are blocked.
     """
 
     KINDS = (

@@ -1,4 +1,5 @@
-"""What runs on a node, and where: read from the runtime's files and from the kernel, past driver and agent.
+"""Observation of containers and their CPUs, from the runtime's files and the kernel, bypassing driver and
+agent.
 
 `look` finds the containers that run. `CpusetWatcher` looks all the time, and notes whatever must not be at
 any moment: a CPU in containers of two claims, a container of a claim on other CPUs than its own. How long
@@ -25,7 +26,7 @@ _ALLOWED = re.compile(r"(?m)^Cpus_allowed_list:\s*(\S+)")
 
 @dataclass(frozen=True)
 class ObservedContainer:
-    """A container that runs: its process by number and start, what it was told, what it may run on."""
+    """A running container: its process (PID and start time), its assigned CPUs, and its effective cpuset."""
 
     pod: str
     name: str
@@ -89,7 +90,7 @@ def read(folder: Path, *, real: bool, every: CpuSet) -> ObservedContainer | None
 
 
 def is_alive(pid: int, start: int) -> bool:
-    """Whether this very process runs, and is not just waiting to be reaped."""
+    """Return whether this very process runs, and is not just waiting to be reaped."""
     with suppress(OSError, IndexError, ValueError):
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return fields[0] not in "ZX" and int(fields[19]) == start

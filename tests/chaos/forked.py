@@ -44,7 +44,7 @@ class Forked:
         self._pid = int(self.read(rb"pid (\d+)\n"))
 
     def read(self, pattern: bytes) -> bytes:
-        """What the first group of a pattern matches in the output, from where the last one ended."""
+        """Return what the first group of a pattern matches in the output, from where the last one ended."""
         assert self._mother.stdout is not None
         descriptor = self._mother.stdout.fileno()
         deadline = time.monotonic() + _SECONDS

@@ -30,7 +30,7 @@ class _LogsReady(Forked):
         self.run(self.command)
 
     def text(self) -> str:
-        """What it has said since it was started."""
+        """Return what it has said since it was started."""
         with self.log.open("rb") as file:
             file.seek(self._from)
             return file.read().decode(errors="replace")
@@ -65,7 +65,7 @@ class ForkedCpuDriver(_LogsReady):
         super().__init__(folder / "driver.log", command, "plimsoll.drivers.cpu.process.run")
 
     def describe(self) -> dict[str, Any]:
-        """What it says of itself; OSError or ValueError if it says nothing now."""
+        """Return what it says of itself; OSError or ValueError if it says nothing now."""
         address = re.search(r"listening address=(\S+)", self.text())
         if address is None:
             raise OSError("it does not listen yet")

@@ -183,7 +183,7 @@ def prepared_on_record(root: Path) -> set[str]:
 
 
 def runs(pid: int) -> bool:
-    """Whether a process is there and not just waiting to be reaped."""
+    """Return whether a process is there and not just waiting to be reaped."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:

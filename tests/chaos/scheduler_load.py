@@ -192,7 +192,7 @@ async def look(client: Client) -> Snapshot:
 
 
 async def find_problems(client: Client) -> list[str]:
-    """What is not as it should be, now that nothing is under way."""
+    """Return what is not as it should be, now that nothing is under way."""
     pods = [codec.decode(raw, Pod) for raw in (await client.list(PODS)).items]
     snapshot = await look(client)
     for pod in pods:
@@ -208,7 +208,7 @@ async def find_problems(client: Client) -> list[str]:
 
 
 def _waiting_problems(pod: Pod, snapshot: Snapshot) -> list[str]:
-    """A pod without a node must fit nowhere, be told so, and hold nothing."""
+    """Check that a pod without a node fits nowhere, has a condition with the reason, and holds nothing."""
     name, found = pod.metadata.name, list[str]()
     task = read_pod_info(pod, snapshot)
     if isinstance(task, NodeReason):
@@ -272,6 +272,6 @@ async def settle(client: Client, seconds: float) -> list[str]:
 
 
 async def count_pods(client: Client) -> Counter[str]:
-    """How many pods there are, with and without a node."""
+    """Return how many pods there are, with and without a node."""
     trees = [json.loads(raw) for raw in (await client.list(PODS)).items]
     return Counter("bound" if tree["spec"].get("nodeName") else "waiting" for tree in trees)

@@ -33,7 +33,7 @@ NONE = State("")
 
 @dataclass
 class RevisionLog:
-    """What all have seen together: each revision stands for one write."""
+    """Writes observed by all clients: each revision stands for one write."""
 
     writes: dict[int, tuple[str, str]] = field(default_factory=dict)
     acknowledged: set[int] = field(default_factory=set)

@@ -59,7 +59,7 @@ def open_store(path: Path, durability: Durability = "full") -> Store:
 
 
 class Child:
-    """Writes until it is killed, or until it is told to close."""
+    """Writer process that runs until it is killed or asked to close."""
 
     def __init__(self, path: Path, seed: int, pipe: int) -> None:
         self.dice = random.Random(seed)

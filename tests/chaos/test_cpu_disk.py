@@ -1,8 +1,8 @@
-"""Disks that fill up, go read-only or belong to somebody else, under a CPU driver that goes on.
+"""Full, read-only and foreign file systems under a running CPU driver.
 
-Small file systems in memory are mounted where the driver writes, so that the kernel says what it says.
-Nothing that was promised is lost, nothing is promised that cannot be kept, users are told why, and when the
-disk is well again everything goes on without anybody being restarted.
+Small file systems in memory are mounted where the driver writes, so the errors are the kernel's own. No
+allocation is lost, none is granted that cannot be recorded, users see the reason, and once the disk works
+again everything continues without a restart.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NOBODY_UID = 65534
 
 
 def cannot_mount() -> str:
-    """Why no file system can be mounted here, or nothing."""
+    """Return why no file system can be mounted here, or an empty string."""
     if os.geteuid() != 0:
         return "needs root"
     with tempfile.TemporaryDirectory() as folder:
@@ -101,7 +101,7 @@ def harness() -> Iterator[DriverHarness]:
 
 
 def messages(harness: DriverHarness, name: str) -> str:
-    """What users are told about a pod."""
+    """Return the messages of a pod that users see."""
     events = harness.cluster.client.list(EVENTS, "default")
     return "\n".join(each["message"] for each in events if each["involvedObject"]["name"] == name)
 
@@ -184,7 +184,7 @@ def test_a_full_disk_for_the_record(harness: DriverHarness) -> None:
 
 @contextmanager
 def unprivileged() -> Iterator[None]:
-    """Be nobody for a while: root may write everywhere."""
+    """Run as an unprivileged user for a while: root may write everywhere."""
     os.seteuid(NOBODY_UID)
     try:
         yield

@@ -1,7 +1,7 @@
-"""kill -9 of the CPU driver, the agent that is its runtime, and the server, at any moment, while pods flow.
+"""kill -9 of the CPU driver, of the agent (its runtime) and of the server at any time, under load.
 
-At no moment is a CPU in containers of two claims; whenever all have settled, nobody else is on CPUs of a
-claim; and at the end nothing is held, and everybody has everything back.
+A CPU is never in containers of two claims; once everything has settled, only a claim's containers run on its
+CPUs; at the end nothing is held.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ async def play(
 
 
 def test_what_must_not_be_is_seen() -> None:
-    """Who looks for wrongs finds them."""
+    """The checker finds every violation."""
 
     def box(pid: int, cpus: str, **assigned: str) -> ObservedContainer:
         claims = tuple((uid, CpuSet.parse(each)) for uid, each in assigned.items())
@@ -135,7 +135,7 @@ def test_many_kills_and_processes_stay_on_their_cpus(root: Path, tmp_path: Path,
 def test_no_container_is_on_claimed_cpus_while_only_drivers_die(
     root: Path, tmp_path: Path, seed: int
 ) -> None:
-    """Where nobody may start without the driver, shared containers leave before a claim's own start."""
+    """Containers cannot start without the driver, so shared containers leave before a claim's own start."""
     with running_cluster(root, tmp_path, real=False) as cluster:
         acts = ("driver", "driver", "driver twice")
         asyncio.run(play(cluster, rounds=30, seed=seed, settle_every=10, acts=acts, strict=True))

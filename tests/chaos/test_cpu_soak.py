@@ -63,7 +63,7 @@ class Soak:
         self.held: deque[tuple[ClaimRef, CpuSet]] = deque()
 
     def memory(self) -> float:
-        """What the driver's process has of its own, in MiB."""
+        """Return what the driver's process has of its own, in MiB."""
         status = Path(f"/proc/{self.driver.pid}/status").read_text()
         found = re.search(r"RssAnon:\s*(\d+) kB", status)
         assert found is not None

@@ -19,7 +19,7 @@ _BROKEN = (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, aiohttp.Clien
 
 
 class Upstream:
-    """A server that notes what reaches it, and tells of `events` on every watch."""
+    """Server that records requests and sends `events` on every watch."""
 
     def __init__(self) -> None:
         self.reached: list[str] = []

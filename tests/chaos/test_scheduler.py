@@ -1,7 +1,7 @@
-"""kill -9 of the scheduler and of the server, at any moment, while pods flow.
+"""kill -9 of the scheduler and of the server at any time, under load.
 
-Afterwards every pod that fits has a node, no device is given twice, no node is past its line, nothing that
-nobody uses is held, and the books come out even.
+Afterwards every pod that fits has a node, no device is allocated twice, no node is past its line, nothing
+unused is held, and the ledgers agree.
 """
 
 from __future__ import annotations

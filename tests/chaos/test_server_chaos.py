@@ -36,7 +36,7 @@ def server(tmp_path: Path) -> Iterator[ForkedServer]:
 
 
 class OrderChecker(EventHandler[Tree]):
-    """What an informer tells, checked for order."""
+    """Informer handler that checks the order of events."""
 
     def __init__(self) -> None:
         self.objects: dict[str, int] = {}

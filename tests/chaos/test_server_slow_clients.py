@@ -55,7 +55,7 @@ async def connections(server: ServerProcess, count: int, first: str) -> AsyncIte
 
 
 async def rounds(client: Client, count: int, size: int = 100) -> list[float]:
-    """How long a write and a read of others take, again and again."""
+    """Return how long a write and a read of others take, again and again."""
     loop = asyncio.get_running_loop()
     taken = []
     for _ in range(count):

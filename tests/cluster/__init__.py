@@ -1,4 +1,4 @@
-"""What a client may rely on, told once and run against every server there is.
+"""Client guarantees, tested against every available server.
 
 The targets: Plimsoll's own server over HTTP ("embedded"), the same in process ("within"), and a real
 kube-apiserver when KUBEBUILDER_ASSETS names a folder with `etcd` and `kube-apiserver`. A cluster that already

@@ -8,7 +8,7 @@ from types import TracebackType
 
 
 class Cutter:
-    """Forwards to one address until told otherwise."""
+    """TCP proxy to one address whose connections can be cut."""
 
     def __init__(self, host: str, port: int) -> None:
         self._host = host

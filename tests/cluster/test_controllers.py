@@ -38,7 +38,7 @@ async def running(client: Client, *only: str) -> AsyncIterator[None]:
 
 
 async def eventually(check: Callable[[], Awaitable[Any]], seconds: float = 20.0) -> Any:
-    """What a check finds, once it finds something."""
+    """Return what a check finds, once it finds something."""
     async with asyncio.timeout(seconds):
         while not (found := await check()):
             await asyncio.sleep(0.02)
@@ -62,7 +62,7 @@ def with_claims(tree: dict[str, Any], **entries: dict[str, str]) -> dict[str, An
 
 
 async def allocate(client: Client, namespace: str, name: str, user: dict[str, Any], **result: Any) -> None:
-    """What a scheduler does."""
+    """Allocate a claim as a scheduler does."""
     await client.patch(RESOURCE_CLAIMS, name, {"metadata": {"finalizers": [FINALIZER]}}, namespace)
     device = {"request": "r", "driver": "cpu.example.com", "pool": namespace, "device": "d", **result}
     consumer = {"resource": "pods", "name": user["metadata"]["name"], "uid": user["metadata"]["uid"]}

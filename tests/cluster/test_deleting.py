@@ -99,7 +99,7 @@ def test_pods_end_gracefully_on_their_node(target: Target) -> None:
 
 
 def test_propagation_is_kept_as_a_finalizer(target: Target) -> None:
-    """Who deletes in the foreground, or orphans, leaves the rest to the garbage collector."""
+    """Foreground deletion and orphaning are left to the garbage collector."""
 
     async def scenario(client: Client, namespace: str) -> None:
         for policy, finalizer in (("Foreground", "foregroundDeletion"), ("Orphan", "orphan")):

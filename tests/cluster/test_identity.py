@@ -1,4 +1,4 @@
-"""Who a client is to the server: tokens, and acting as somebody else."""
+"""Client identity: tokens and impersonation."""
 
 from __future__ import annotations
 

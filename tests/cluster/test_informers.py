@@ -189,7 +189,9 @@ def test_a_server_out_of_reach_is_found_again(target: Target) -> None:
 
 
 def test_a_gap_in_the_history_is_bridged_by_listing_again(target: Target) -> None:
-    """The informer is made to ask for a version that is gone; what it missed is told, removals included."""
+    """The informer is made to request a compacted version; missed events are delivered, deletions
+    included.
+    """
 
     async def scenario(client: Client, namespace: str) -> None:
         await target.age(client)

@@ -55,7 +55,7 @@ def test_a_listing_is_complete_and_ordered_whatever_the_page(target: Target) -> 
 
 
 def test_pages_show_one_revision(target: Target) -> None:
-    """What is written while a listing is under way does not show up in its later pages."""
+    """Objects written during a paged list do not appear in its later pages."""
 
     async def scenario(client: Client, namespace: str) -> None:
         for name in ("a", "b", "c", "d"):

@@ -1,4 +1,4 @@
-"""Which servers the suite has met."""
+"""Servers that the suite runs against."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def find(given: Row, result: Row, ours: bool) -> Row | None:
 
 
 def charge(given: Row, results: list[Row], ours: bool) -> Amounts | None:
-    """What the results of one claim come to; None if no device that is known has a mapping."""
+    """Return what the results of one claim come to; None if no device that is known has a mapping."""
     devices = [find(given, result, ours) for result in results]
     if not any(d.get("nodeAllocatableResourceMappings") for d in devices if d):
         return None
@@ -187,7 +187,9 @@ def containers_of(pod: Row, claim: str, ours: bool) -> list[str]:
 
 
 def entries_of(given: Row, ours: bool) -> tuple[list[Row], bool]:
-    """What would stand in the pod's status, amounts as fractions, and whether any device has a mapping."""
+    """Return what would stand in the pod's status, amounts as fractions, and whether any device has a
+    mapping.
+    """
     entries, mapped = {}, False
     claims = {c["metadata"]["name"]: c for c in given["claims"]}
     for name in claims_of(given["pod"]).values():
@@ -269,7 +271,7 @@ def ledgers(given: Row, on: bool, level: bool) -> tuple[dict[str, int], dict[str
 
 
 def any_gone(given: Row, ours: bool) -> bool:
-    """Whether a device of a claim allocated now is not known; rows do not say then what is charged."""
+    """Return whether a device of a claim allocated now is not known; rows do not say then what is charged."""
     allocated = {c["metadata"]["name"] for c in given["claims"] if c.get("status", {}).get("allocation")}
     names = set(claims_of(given["pod"]).values()) - allocated
     return any(
@@ -370,8 +372,9 @@ KEYS = (
 
 
 def mismatch(got: Row, want: Row) -> str | None:
-    """Where two outcomes differ. Of an error only the code counts; where upstream may answer in several ways
-    (the order of a Go map) any of them will do."""
+    """Return where two outcomes differ. Of an error only the code counts; where upstream may answer in
+    several ways (the order of a Go map) any of them will do.
+    """
     for key in KEYS:
         choices = [_plain(choice) for choice in want.get(f"{key}_one_of", [want.get(key)])]
         reported = _plain(got.get(key))

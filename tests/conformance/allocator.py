@@ -1,4 +1,4 @@
-"""Which devices claims get: results, infeasible, or the kind of error.
+"""Suite `allocator`: results of claims, infeasible, or the kind of error.
 
 A row says what Kubernetes 1.36 did. Where a row of the same name stands in the file of differences (beside
 the vector file, or given with `--diff`), the outcome of 1.37 in it is the right one.
@@ -53,7 +53,7 @@ def check(row: dict[str, Any]) -> str | None:
 
 
 def outcome(row: dict[str, Any]) -> dict[str, Any]:
-    """What our allocator makes of a row, in the shape of the vectors."""
+    """Return what our allocator makes of a row, in the shape of the vectors."""
     inventory, state, claims, node, classes = read_row(row)
     found = allocate_claims(inventory, state, claims, node, classes=classes, new_id=lambda: "SHARE")
     if isinstance(found, Allocation):

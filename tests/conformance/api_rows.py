@@ -1,4 +1,4 @@
-"""What the suites `validation` and `field-dropping` share: a row of theirs as a write."""
+"""Rows of the suites `validation` and `field-dropping` as writes."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def check(row: dict[str, Any]) -> str | None:
 
 
 def cost_difference(row: dict[str, Any]) -> str | None:
-    """How the costs of a case differ from the vector's, or None."""
+    """Return how the costs of a case differ from the vector's, or None."""
     try:
         selector = compile_selector(row["expression"], _environment(row))
     except CelCompileError:

@@ -171,7 +171,7 @@ def _compare(got: Row, want: Row) -> str | None:
 
 
 def _filter(given: Row, profile: AccountingProfile) -> Row:
-    """What Plimsoll says, in the shape of a row's `want`."""
+    """Return what Plimsoll says, in the shape of a row's `want`."""
     node = codec.convert({"metadata": {"name": given["node"]["name"]}, "status": given["node"]}, Node)
     ledger = NodeLedger(node, _gates(given["features"]), profile)
     for pod in given["existing_pods"]:

@@ -52,7 +52,7 @@ def _type(row: dict[str, Any], method: MethodDescriptor) -> Any:
 async def _decoded(
     payloads: list[bytes], row: dict[str, Any], method: MethodDescriptor, *, own: bool = False
 ) -> str | None:
-    """What is wrong with frames that should be the row's message."""
+    """Return what is wrong with frames that should be the row's message."""
     frame = await _received(row["conn"], payloads)
     if frame is None or frame.data is None:
         return "decoded: no whole message"

@@ -107,7 +107,7 @@ def run(
 
 
 def name_of(row: Row) -> str:
-    """What a case is called."""
+    """Return what a case is called."""
     return str(row.get("id", row.get("name", "?")))
 
 

@@ -1,1 +1,1 @@
-"""What is deployed: the chart, the manifests made of it, and the rights they give."""
+"""Tests of the Helm chart, of the manifests rendered from it, and of the permissions they grant."""

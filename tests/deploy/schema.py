@@ -17,7 +17,7 @@ _SILENT = {"$schema", "title", "description"}
 
 
 def problems(value: Any, schema: Mapping[str, Any], at: str = "") -> list[str]:
-    """What is wrong with a value, as `path: problem`."""
+    """Return what is wrong with a value, as `path: problem`."""
     return [line for rule, need in schema.items() for line in _check(value, rule, need, schema, at)]
 
 

@@ -21,7 +21,7 @@ _WORD = re.compile(r'"(?:[^"\\]|\\.)*"|\(|\)|\||[^\s()|]+')
 
 @dataclass
 class Block:
-    """What an action governs: the text until its `else` or `end`, and from there on."""
+    """Scope of a template action: the text up to its `else` or `end`, and the text after."""
 
     kind: str
     argument: str

@@ -61,7 +61,7 @@ async def fill(admin: Client) -> None:
 
 
 async def refuse(client: Client) -> None:
-    """What nobody of ours may do."""
+    """Check the calls that none of our components may make."""
     for call in (client.list(SECRETS), client.delete(NODES, "n1"), client.delete(DEVICE_CLASSES, "d")):
         with pytest.raises(ApiError) as refused:
             await call

@@ -120,7 +120,7 @@ async def devices_of(client: Client, name: str) -> list[dict[str, Any]]:
 
 
 async def be_silent(admin: Client, client: Client, device: str) -> None:
-    """What the account may not write into claims, though it may write their status."""
+    """Check the writes into claims that the account may not make, though it may write their status."""
     far, mixed = allocated_claim("far", device, "n2"), allocated_claim("mixed", device)
     other = {"request": "cpus", "driver": "gpu.example.com", "pool": NODE, "device": "gpu-0"}
     mixed["status"]["allocation"]["devices"]["results"].append(other)

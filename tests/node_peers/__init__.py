@@ -37,7 +37,7 @@ class DriverProcess:
     """`driver.py` as a process. Every start is a new process with the same files."""
 
     def __init__(self, root: Path, stubs: Path, folder: Path, *options: str, name: str = "peer.example.com"):
-        """`folder`: for its log and the files that tell it how to behave and how its devices are."""
+        """`folder`: directory for its log and for the files that configure its behavior and its devices."""
         folder.mkdir(parents=True, exist_ok=True)
         self.name = name
         self._log = folder / "log.jsonl"

@@ -5,11 +5,11 @@ makes one device for every claim it is asked for, and writes what happens to it 
 
     {"event": "prepare", "version": "v1", "claims": [{"namespace": .., "name": .., "uid": ..}], ..}
 
-The events: start, info, registered, refused (with the error it was told), prepare, unprepare, watch, stop.
+The events: start, info, registered, refused (with the error it received), prepare, unprepare, watch, stop.
 How it behaves is read again before every call from the file `--behave`, if there is one: delay (seconds
 before it answers), fail, omit and crash (names of claims: answered with an error, not answered for, the
 process ends at once), stray (answers for one claim more), broken (devices with names that are none).
-`--health` is a file with a list of devices ({pool, device, health, message, timeout}), told again whenever it
+`--health` is a file with a list of devices ({pool, device, health, message, timeout}), sent again whenever it
 changes. SIGTERM ends it in good order: first the registration socket goes, then calls under way end.
 """
 

@@ -48,7 +48,7 @@ FILE_COMMANDS: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class CommandResult:
-    """How a command ended and what it wrote."""
+    """Exit code and output of a command."""
 
     words: tuple[str, ...]
     code: int
@@ -61,7 +61,7 @@ class CommandResult:
         return [line for line in self.err.splitlines() if not line.startswith("note: ")]
 
     def check(self) -> CommandResult:
-        """What holds for every answer."""
+        """Return what holds for every answer."""
         shown = f"{' '.join(self.words)}\n{self.out}\n{self.err}"
         assert self.code in (0, 1, 2), shown
         assert "Traceback" not in self.err, shown
@@ -76,7 +76,7 @@ class CommandResult:
 
 
 def steering(text: str) -> set[str]:
-    """What of a text could steer a terminal: control characters, and marks that turn its direction."""
+    """Return what of a text could steer a terminal: control characters, and marks that turn its direction."""
     return {letter for letter in text if not letter.isprintable() and letter not in "\n"}
 
 

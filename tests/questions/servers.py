@@ -96,7 +96,7 @@ class Server:
                     self.close_connection = True
 
             def log_message(self, format: str, *args: Any) -> None:
-                """Nobody reads it."""
+                """Discard the log."""
 
         return Handler
 

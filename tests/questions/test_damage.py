@@ -61,7 +61,9 @@ def _at(tree: Any, way: Way) -> Any:
 
 @st.composite
 def _hurt(draw: st.DrawFn) -> tuple[Way, Any]:
-    """Where, and what is there instead: mostly something of the same type, else it is refused at once."""
+    """Return where, and what is there instead: mostly something of the same type, else it is refused at
+    once.
+    """
     way = draw(st.sampled_from(WAYS))
     old = _at(WORLD, way)
     if isinstance(old, str):

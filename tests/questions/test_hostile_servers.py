@@ -150,7 +150,7 @@ def test_no_right_to_see_what_is_needed(command: str, plural: str, tmp_path: Pat
 
 @pytest.mark.parametrize("command", FEW)
 def test_no_right_to_see_the_rest(command: str, tmp_path: Path) -> None:
-    """What can be done without is done without; who asks is told in one line."""
+    """Optional kinds are skipped, with a one-line note."""
 
     def rule(path: str) -> Reply | None:
         kept = path in ("/api", "/apis") or path.endswith(("/nodes", "/pods"))
@@ -166,7 +166,7 @@ def test_no_right_to_see_the_rest(command: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", FEW)
 def test_a_cluster_without_dynamic_resources(command: str, tmp_path: Path) -> None:
-    """A cluster that never heard of resource.k8s.io has requests and nodes like any other; no notes."""
+    """A cluster without resource.k8s.io has requests and nodes like any other; no notes."""
     plain = [tree for tree in big_cluster(2) if tree["kind"] in ("Node", "Pod")]
     plain = [tree for tree in plain if "resourceClaims" not in tree["spec"]]
     with Server(plain) as server:

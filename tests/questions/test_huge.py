@@ -72,7 +72,7 @@ def test_a_hundred_megabytes(form: str, tmp_path: Path) -> None:
 
 
 def test_a_hundred_megabytes_cut_off(tmp_path: Path) -> None:
-    """That something is wrong at the very end is told as it is anywhere else."""
+    """An error at the very end is reported like any other."""
     for form in ("json", "yaml"):
         path = tmp_path / f"dump.{form}"
         _write(path, form)

@@ -109,7 +109,9 @@ def _add(total: Amounts, amounts: dict[str, Any]) -> None:
 
 
 def charged_by(pod: Tree) -> Amounts:
-    """What a pod takes from its node, by hand: requests, claims, overhead; a pod-level request is all."""
+    """Return what a pod takes from its node, by hand: requests, claims, overhead; a pod-level request is
+    all.
+    """
     spec = pod["spec"]
     running: Amounts = {}
     starting: list[Amounts] = []
@@ -169,7 +171,7 @@ def test_claims_are_distinguished_from_requests(name: str) -> None:
 
 
 def said_of(pod: Tree) -> str:
-    """What the real scheduler said, without what it says about preemption."""
+    """Return what the real scheduler said, without what it says about preemption."""
     for condition in pod["status"].get("conditions", ()):
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
             said: str = condition["message"]
@@ -193,7 +195,7 @@ def test_explain_says_what_the_real_scheduler_said(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_whatif_as_the_stock_scheduler_says_so_too(name: str) -> None:
-    """What upstream's books predict is what upstream did."""
+    """Predictions with upstream's accounting match what upstream did."""
     output = answer(name, "whatif", "--as", "kube-1.36")["as"]["kube-1.36"]
     fates = {each["pod"]: each for each in output["pods"]}
     for pod in pods_of(name):

@@ -13,7 +13,7 @@ _SECONDS = 20.0
 
 
 def hierarchies() -> tuple[list[Path], list[Path]]:
-    """Where cgroups are mounted: those of version 1, and of version 2."""
+    """Return where cgroups are mounted: those of version 1, and of version 2."""
     first, second = [], []
     for line in Path("/proc/mounts").read_text().splitlines():
         _, place, kind, *_ = line.split()
@@ -35,7 +35,7 @@ class CgroupRoot:
         self._others = [place / name for place in second] if first else []
 
     def make(self) -> str:
-        """Why it cannot be made, or nothing."""
+        """Return why it cannot be made, or an empty string."""
         if not self._folders:
             return "no cgroups are mounted"
         try:
@@ -60,7 +60,7 @@ class CgroupRoot:
                 (folder / name).write_text((folder.parent / name).read_text())
 
     def processes(self) -> dict[int, str]:
-        """Who is in it, and in which of its cgroups: `/kubepods/...`."""
+        """Return who is in it, and in which of its cgroups: `/kubepods/...`."""
         found = {}
         for root in self._folders:
             for folder, _, _ in os.walk(root):

@@ -1,4 +1,4 @@
-"""Where stories about the CPU driver play: a cluster, a real kubelet, the driver, pods that claim CPUs."""
+"""Harness for tests of the CPU driver: a cluster, a real kubelet, the driver, and pods that claim CPUs."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class DriverHarness:
     # -- a story
 
     async def furnish(self) -> None:
-        """What every story needs; once the node is ready."""
+        """Create the objects that every scenario needs, once the node is ready."""
         async with Client.connect(self.cluster.config) as client:
             for tree in objects():
                 if tree["kind"] == "DeviceClass":
@@ -213,7 +213,9 @@ class DriverSession:
         return []
 
     async def cpus(self, name: str, part: str = "app") -> CpuSet | None:
-        """Where a container may run by what the kernel says; None: it does not run, or is of two minds."""
+        """Return where a container may run by what the kernel says; None: it does not run, or is of two
+        minds.
+        """
         found = set()
         for process in await self.processes(name, part):
             with suppress(OSError):
@@ -223,7 +225,7 @@ class DriverSession:
         return found.pop() if len(found) == 1 else None
 
     async def claimed(self, name: str, part: str = "app") -> CpuSet:
-        """The CPUs that a container has been told to have for itself."""
+        """Return the CPUs assigned to a container by its claim."""
         found = set()
         for process in await self.processes(name, part):  # some shells do not hand such names on
             with suppress(OSError):
@@ -260,7 +262,7 @@ class DriverSession:
         return sorted(path.name for path in self.harness.node.cdi.iterdir())
 
     async def events(self, name: str) -> list[str]:
-        """What was said about a pod."""
+        """Return what was said about a pod."""
         trees = [codec.decode_tree(raw) for raw in (await self.client.list(EVENTS_V1, NS)).items]
         return [each.get("note", "") for each in trees if each["regarding"].get("name") == name]
 
@@ -281,7 +283,7 @@ def template(name: str, amount: str) -> Tree:
 
 
 async def until(look: Callable[[], Awaitable[Any]], why: Callable[[], str], seconds: float = SECONDS) -> Any:
-    """What it answers, once that is something; AssertionError with the reason if it never is."""
+    """Return what it answers, once that is something; AssertionError with the reason if it never is."""
     deadline = asyncio.get_running_loop().time() + seconds
     while not (found := await look()):
         assert asyncio.get_running_loop().time() < deadline, why()

@@ -73,7 +73,7 @@ os.execv({runc!r}, ["runc", *words])
 
 
 def cannot_run() -> str:
-    """Why no kubelet can run here, or nothing."""
+    """Return why no kubelet can run here, or an empty string."""
     if absent := missing(*PROGRAMS):
         return absent
     if os.geteuid() != 0:
@@ -88,7 +88,7 @@ def cannot_run() -> str:
 
 
 def until(fine: Callable[[], Any], what: str, seconds: float = _SECONDS) -> Any:
-    """What it answers, once that is something."""
+    """Return what it answers, once that is something."""
     deadline = time.monotonic() + seconds
     while not (found := fine()):
         assert time.monotonic() < deadline, what
@@ -161,7 +161,7 @@ class RealNode:
     # -- lifecycle
 
     def start(self, kubeconfig: Path) -> str:
-        """Why it cannot run, or nothing; AssertionError with its log if it does not start."""
+        """Return why it cannot run, or nothing; AssertionError with its log if it does not start."""
         if reason := self.cgroups.make():
             return reason
         self._sysctls = {Path("/proc/sys", name): Path("/proc/sys", name).read_text() for name in _SYSCTLS}

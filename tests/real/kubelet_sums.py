@@ -1,4 +1,4 @@
-"""What nodes carry, added up as a kubelet would, from the trees that kubectl wrote and nothing else.
+"""Sums of requests and charges by node, computed as a kubelet would from kubectl's output alone.
 
 Owns `sums_of`: for each node what its pods request in their specs and what their statuses say their claims
 charge, in whole units (milli for cpu). It shares no code with the ledger that it is compared with.

@@ -25,7 +25,7 @@ def now() -> str:
 
 
 class Machines:
-    """Some nodes, all alike. `order` tells in which order pods became ready, as namespace/name."""
+    """Identical nodes. `order` lists pods (namespace/name) in the order in which they became ready."""
 
     def __init__(self, client: Client, *names: str) -> None:
         self._client = client

@@ -2,7 +2,7 @@
 
 Owns `run_oracle`, which starts them, and `Oracle`: clusters are furnished, pods created one after the other,
 each decided about before the next comes, so that the order is known. A barrier (a pod that wants the last
-node, the last slice and the last class) tells when the scheduler has seen everything.
+node, the last slice and the last class) shows when the scheduler has seen everything.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _PATIENCE = "SchedulerPopFromBackoffQ=false"
 
 @dataclass(frozen=True)
 class Decision:
-    """What kube-scheduler made of a pod: its node, or what it was told; its claims as they are then."""
+    """Decision of kube-scheduler about a pod: its node or its condition, and its claims at that time."""
 
     name: str
     node: str
@@ -122,7 +122,7 @@ class Oracle:
             await asyncio.sleep(0.1)
 
     async def decide(self, tree: Tree) -> Decision:
-        """Create a pod and wait until it has a node or was told that it gets none."""
+        """Create a pod and wait until it has a node or an Unschedulable condition."""
         await self.client.create(PODS, tree, NS)
         return await self.look(tree["metadata"]["name"])
 
@@ -162,7 +162,7 @@ class Oracle:
                     await self.client.delete(endpoint, name, place, grace=0)
 
     def dump(self) -> bytes:
-        """What plain kubectl writes."""
+        """Return what plain kubectl writes."""
         return self.kubectl("get", DUMPED, "-A", "-o", "yaml")
 
     def kubectl(self, *words: str) -> bytes:

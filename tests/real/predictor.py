@@ -1,8 +1,8 @@
-"""A prediction of a stock scheduler, pod by pod, beside what the real one did.
+"""Predictions of a stock scheduler, pod by pod, compared with the real one.
 
-Owns `Predictor`: made from a dump that was taken before the pods came, it says for each pod where it would
-go, or what it would be told; then it is told what really happened, so that a node that kube-scheduler took by
-chance among equals does not spoil the next prediction. `differences` lists where the two are not the same.
+`Predictor` is built from a dump taken before the pods were created. It predicts the node or the message of
+each pod, then learns the actual result, so that a random choice of kube-scheduler among equal nodes does not
+spoil the next prediction. `differences` lists where the two disagree.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _PREEMPTION = re.compile(
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a pod would get: a node of those with the best score, or what it would be told."""
+    """Predicted result of a pod: a node among those with the best score, or its message."""
 
     name: str
     node: str
@@ -70,7 +70,7 @@ class Predictor:
         self._whatif = Whatif(cluster_state, settings=stock.settings(SchedulerProfile.default()))
 
     def predict(self, tree: Tree) -> Prediction:
-        """What a new pod would get; nothing is changed."""
+        """Return what a new pod would get; nothing is changed."""
         with self._whatif.branch() as trial:
             (pod,) = trial.add(tree)
             cluster = trial._cluster
@@ -93,7 +93,7 @@ class Predictor:
             return Prediction(name, "", render(outcome))
 
     def learn(self, real: Decision) -> None:
-        """What really became of it; a pod that waits is left out."""
+        """Record the actual result of a pod; a pending pod is left out."""
         if not real.node:
             return
         cluster = self._whatif._cluster
@@ -141,7 +141,7 @@ def _requests_of(claim: ResourceClaim, fit: NodeFit) -> set[str]:
 
 
 def _devices(claims: Any) -> tuple[tuple[str, ...], ...]:
-    """What claims were given, in any order."""
+    """Return what claims were given, in any order."""
     found = []
     for claim in claims:
         allocation = claim.get("status", {}).get("allocation", {})
@@ -156,7 +156,7 @@ def _devices(claims: Any) -> tuple[tuple[str, ...], ...]:
 
 
 def same_reason(ours: str, real: Decision) -> bool:
-    """Whether a pod was told what it was to be told; claims made from templates have other names."""
+    """Return whether a pod got the predicted message; claims made from templates have other names."""
     ours, theirs = (_GENERATED.sub(r"\1-made", _PREEMPTION.sub("", text)) for text in (ours, real.why))
     if real.reason == "SchedulerError":
         # Of the nodes where it occurs the one that was asked first is told; that is chance.
@@ -165,7 +165,7 @@ def same_reason(ours: str, real: Decision) -> bool:
 
 
 def differences(ours: Prediction, real: Decision) -> Iterator[str]:
-    """Where a prediction is not what happened."""
+    """List the differences between a prediction and the result."""
     if bool(ours.node) != bool(real.node):
         yield f"place: ours {ours.node or ours.why!r}, theirs {real.node or real.why!r}"
         return

@@ -21,7 +21,7 @@ _AWAY = re.compile(
 
 
 def missing(*names: str) -> str:
-    """Why a test cannot run, or nothing."""
+    """Return why a test cannot run, or an empty string."""
     absent = [name for name in names if not (ASSETS / name).is_file()]
     return f"no {' and no '.join(absent)}: set KUBEBUILDER_ASSETS to a folder with them" if absent else ""
 

@@ -27,7 +27,7 @@ DRIVERS = (POOL, CORES, GPU, PARTS, NIC, FABRIC)
 
 @dataclass
 class RandomCluster:
-    """What there is before any pod, the pods that come first, and those that a prediction is made for."""
+    """Objects before any pod, the pods created first, and those to be predicted."""
 
     seed: int
     cluster: list[Tree] = field(default_factory=list)
@@ -151,7 +151,7 @@ class _Generator:
         self._put("ResourceSlice", name, spec={"driver": driver, "pool": head, **where, **rest})
 
     def _charge(self, *amounts: str) -> Tree:
-        """What a device charges its node, by the device."""
+        """Return what a device charges its node, by the device."""
         mapping: Tree = {"cpu": {"allocationMultiplier": self.chance.choice(amounts or ("1", "2", "4"))}}
         if self.often(0.3):
             mapping["memory"] = {"allocationMultiplier": self.chance.choice(("1Gi", "2Gi", "4Gi"))}

@@ -1,4 +1,4 @@
-"""What claims tell about their devices is kept by a real kube-apiserver, and read with a real kubectl."""
+"""Device statuses of claims, kept by a real kube-apiserver and read with a real kubectl."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientConfig]:
 
 
 class ControllerHarness:
-    """Where a story is told: a namespace of its own on three machines."""
+    """A namespace on three machines, for one scenario."""
 
     def __init__(self, client: Client, namespace: str, machines: Machines) -> None:
         self.client = client
@@ -129,7 +129,7 @@ class ControllerHarness:
 def run(
     config: ClientConfig, namespace: str, scenario: Callable[[ControllerHarness], Awaitable[None]]
 ) -> None:
-    """Tell a story; a namespace is in order once it has the account that pods run under."""
+    """Run a scenario; the namespace is ready once it has its default service account."""
 
     async def run() -> None:
         async with Client.connect(config) as client:

@@ -422,7 +422,7 @@ def test_cpus_that_go_make_the_device_unhealthy(harness: DriverHarness, tmp_path
 
 
 async def given(session: DriverSession, name: str) -> dict[str, Any]:
-    """What a container has got from its claim: CDI files, environment and metadata, without names."""
+    """Return what a container has got from its claim: CDI files, environment and metadata, without names."""
     claim, _ = await session.claim(name)
     words = {claim["metadata"]["uid"]: "UID", claim["metadata"]["name"]: "CLAIM"}
     words[str(session.harness.node.root)] = "ROOT"
@@ -446,7 +446,7 @@ async def given(session: DriverSession, name: str) -> dict[str, Any]:
 
 
 async def listed(root: Path) -> list[Any]:
-    """What the kubelet says that pods have."""
+    """Return what the kubelet says that pods have."""
     method = rpc.method_of(podresources_v1.DESCRIPTOR, "PodResourcesLister", "List")
     channel = rpc.dial(root / "pod-resources/kubelet.sock")
     try:

@@ -1,4 +1,4 @@
-"""What the Go driver and ours publish of the same machine is the same, but for what we add.
+"""Slices published by the Go driver and by ours for the same machine: equal except for our additions.
 
 Both run beside our node agent, which registers them and is their runtime; the machines are made of files.
 """

@@ -1,6 +1,6 @@
 """The DRA driver that Kubernetes tests itself with, as a process, at work with our plugins and our server.
 
-It registers, publishes its devices, prepares claims that it reads from the server, tells of health, is
+It registers, publishes its devices, prepares claims that it reads from the server, reports health, is
 restarted and killed.
 """
 
@@ -68,7 +68,7 @@ def layout() -> Iterator[Layout]:
 
 
 async def allocated(client: Client, name: str, device: str, share: str = "") -> ClaimRef:
-    """A claim that somebody has allocated."""
+    """Create a claim that is already allocated."""
     made = await client.create(RESOURCE_CLAIMS, claim(name, DRIVER), NS)
     result = {"request": "gpu", "driver": DRIVER, "pool": NODE, "device": device}
     if share:

@@ -43,7 +43,7 @@ async def until(look: Callable[[], Awaitable[Any]], fine: Callable[[Any], Any]) 
 
 
 def as_node(config: ClientConfig, name: str = NAME) -> Client:
-    """A client that is the node, whoever the configuration says we are."""
+    """Return a client with the node's identity."""
     who = Impersonation(f"system:node:{name}", ("system:nodes", "system:authenticated"))
     return Client.connect(replace(config, impersonation=who))
 

@@ -1,6 +1,6 @@
 """The CPU driver's plugin at a runtime made of NRI's own Go library.
 
-The program serves on the socket it is given with as many pods as it is told, each with one container, and
+The program serves on the socket it is given with the number of pods it is given, each with one container, and
 makes, stops and removes containers by lines on its input.
 """
 

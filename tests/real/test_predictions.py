@@ -117,7 +117,7 @@ def check_command(
 
 
 def check_sums(dump: Path) -> None:
-    """What `top` says is what a kubelet would add up."""
+    """Check that `top` shows the sums that a kubelet computes."""
     answer = ask("top", "nodes", "-o", "json", "-f", dump).check()
     assert answer.code == 0
     trees = yaml.load(dump.read_bytes(), yaml.CSafeLoader)["items"]
@@ -144,7 +144,7 @@ def uncharged_nodes(trees: list[Tree]) -> set[str]:
 
 
 def check_explanations(dump: Path, turns: list[tuple[Tree, Prediction, Decision]], stock: str) -> None:
-    """Pods that were refused when all others had come are told the same as by kube-scheduler."""
+    """Check that unschedulable pods get the same message as from kube-scheduler."""
     last = max((number for number, (_, _, real) in enumerate(turns) if real.node), default=-1)
     for number, (_, _, real) in enumerate(turns):
         answer = ask("explain", f"{NS}/{real.name}", "-o", "json", "-f", dump).check()
@@ -175,7 +175,7 @@ async def check_questions(dump: Path, batch: Path) -> None:
 
 
 def test_a_dump_comes_up(tmp_path: Path) -> None:
-    """What kubectl dumped from a real cluster is brought up by `plimsoll up -f`."""
+    """A dump of a real cluster made by kubectl is restored by `plimsoll up -f`."""
 
     async def run() -> None:
         async with asyncio.timeout(120), run_oracle(tmp_path / "plane", ON) as oracle:

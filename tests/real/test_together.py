@@ -96,7 +96,7 @@ def deployment(name: str, replicas: int) -> Tree:
 
 
 async def placed(client: Client, name: str, count: int) -> bool:
-    """Whether all pods of a deployment have a node and a claim that is allocated there."""
+    """Return whether all pods of a deployment have a node and a claim that is allocated there."""
     pods = [codec.decode_tree(raw) for raw in (await client.list(PODS, NS, labels=f"app={name}")).items]
     if len(pods) != count or not all(pod["spec"].get("nodeName") for pod in pods):
         return False

@@ -75,7 +75,7 @@ class LedgerCluster(LocalCluster):
         return tree["spec"]["nodeName"], tree["status"].get("nodeAllocatableResourceClaimStatuses", [])
 
     def refused(self, name: str) -> str:
-        """Why a pod has no node."""
+        """Return why a pod has no node."""
 
         def has_condition(pod: Tree) -> bool:
             return any(

@@ -1,4 +1,4 @@
-"""The stories in `accounting/`, told to the ledger.
+"""Accounting scenarios of `accounting/`, run against the ledger.
 
 A scenario is a YAML file:
 
@@ -6,11 +6,11 @@ A scenario is a YAML file:
     profile     whose rules hold (default: ours)
     given       objects as Kubernetes has them, allocated claims included
     steps       one after the other:
-      place     a pod that must fit; it is booked
+      place     a pod that must fit; it is charged
       refuse    a pod that must not fit, with `code` and `reasons`
-      remove    the name of a pod that goes
+      remove    the name of a pod that is removed
       then, after each of them: `charged` (what the pod adds), `status` (its claims in the 1.36 form),
-      `requested` (what the node's books say) and `claims` (what is known of a claim; null: nothing)
+      `requested` (the node's ledger) and `claims` (what is known of a claim; null: nothing)
 
 Amounts are compared by value, resources that are not named are not compared.
 """
@@ -45,7 +45,7 @@ T = TypeVar("T", bound=Wire)
 
 
 class LedgerScenario:
-    """What a scenario is played on: one node, its books, and the objects given."""
+    """State of a scenario: one node, its ledger, and the given objects."""
 
     def __init__(self, scenario: Mapping[str, Any]) -> None:
         profile = PROFILES[scenario.get("profile", "default")]

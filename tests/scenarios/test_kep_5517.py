@@ -1,4 +1,4 @@
-"""Document 000 from end to end: objects over HTTP in, bound pods and the ledger's numbers out.
+"""KEP-5517 end to end: objects over HTTP in, bound pods and the ledger's numbers out.
 
 Its four use cases, its four ways to represent node resources as devices, and the walk through a shared pool.
 """

@@ -18,7 +18,7 @@ NAMES = sorted(folder.name for folder in USE_CASES.iterdir() if folder.is_dir())
 
 @dataclass(frozen=True)
 class ExpectedPod:
-    """What becomes of a pod: its node, or why there is none (part of the message); what its claims charge."""
+    """Expected result of a pod: its node, or part of its message; the charges of its claims."""
 
     node: str | None = None
     message: str = ""
@@ -106,7 +106,7 @@ def test_use_case(name: str) -> None:
 
 
 def _is_covered(found: Difference, departure: ExpectedDifference) -> bool:
-    """Whether a difference is about a pod that fares better, its claims or its events."""
+    """Return whether a difference is about a pod that fares better, its claims or its events."""
     where = re.sub(r"^\d+ ", "", found.where)
     pods = departure.pods
     return (

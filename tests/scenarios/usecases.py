@@ -33,7 +33,7 @@ _TIMES = {"lastProbeTime", "lastTransitionTime", "observedGeneration"}
 
 @dataclass(frozen=True)
 class Difference:
-    """Where our story went another way than the recorded one."""
+    """Difference between our run and the recorded one."""
 
     where: str
     theirs: Any
@@ -63,7 +63,7 @@ class UseCase:
         return tree
 
     def _prefixes(self) -> list[str]:
-        """What the names of claims begin with that are made from templates."""
+        """Return what the names of claims begin with that are made from templates."""
         return [
             f"{tree['metadata']['name']}-{claim['name']}-"
             for tree in self.objects
@@ -126,7 +126,7 @@ class UseCaseRun:
             raise
 
     def seconds(self) -> float:
-        """How long ago the last object was created or deleted."""
+        """Return how long ago the last object was created or deleted."""
         return time.monotonic() - self._last_change
 
     def _create(self) -> Tree:
@@ -245,7 +245,7 @@ def _note_allocations(run: UseCaseRun, step: Tree) -> Tree:
 
 
 def _note_charges(run: UseCaseRun, step: Tree) -> Tree:
-    """What all pods of each driver are charged, and how many so."""
+    """Return what all pods of each driver are charged, and how many so."""
     counts: dict[str, dict[str, int]] = {"a": {}, "b": {}}
     for pod in run.client.list("pods", run.namespace):
         amount = pod["status"][_CHARGES][0]["resources"]["cpu"]
@@ -323,7 +323,9 @@ def _condition(pod: Tree) -> Tree | None:
 
 
 def _refusal(answer: Tree) -> Tree:
-    """What was answered, in short: which fields are at fault, and how; the words are each server's own."""
+    """Return what was answered, in short: which fields are at fault, and how; the words are each server's
+    own.
+    """
     causes = [(cause["field"], cause["reason"]) for cause in answer.get("causes") or ()]
     return {"http": answer["http"], "reason": answer.get("reason"), "causes": causes}
 

@@ -21,7 +21,7 @@ def find_kubectl() -> str:
 
 
 class Result(NamedTuple):
-    """How a command ended."""
+    """Exit code and output of a command."""
 
     code: int
     out: str
@@ -49,7 +49,7 @@ class Kubectl:
         return result.out
 
     def refused(self, *arguments: str, given: Any = None) -> str:
-        """What a command says that must not succeed."""
+        """Return what a command says that must not succeed."""
         result = self.run(*arguments, given=given)
         assert result.code != 0, f"kubectl {' '.join(arguments)} succeeded:\n{result.out}"
         return result.err

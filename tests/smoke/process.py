@@ -93,5 +93,5 @@ class ServerProcess:
                 process.stdout.close()
 
     def complaints(self) -> str:
-        """What the server wrote to its log."""
+        """Return what the server wrote to its log."""
         return self.log.read_text(errors="replace") if self.log.exists() else ""

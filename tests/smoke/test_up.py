@@ -204,7 +204,7 @@ def test_a_cluster_comes_up_with_devices_and_survives_its_end(folder: Path) -> N
 
 
 def cannot_limit() -> str:
-    """Why there are no cgroups for pods here, or nothing."""
+    """Return why there are no cgroups for pods here, or an empty string."""
     if os.geteuid() != 0:
         return "needs root"
     return "" if detect(Path("/sys/fs/cgroup"), LinuxKernel()).version else "needs cgroups to write"
@@ -216,7 +216,7 @@ def root_of(up: Up, name: str) -> list[Path]:
 
 
 def remove_root(up: Up, name: str) -> None:
-    """Kill everything in a cluster's cgroups and remove them, as somebody who takes them for leftovers."""
+    """Kill everything in a cluster's cgroups and remove them, as if they were leftovers."""
     for root in root_of(up, name):
         for folder, _, _ in os.walk(root, topdown=False):
             deadline = time.monotonic() + SECONDS
@@ -287,7 +287,7 @@ def test_two_clusters_on_one_machine_do_not_touch_each_others_cgroups(folder: Pa
 
 
 def cannot_pin() -> str:
-    """Why processes cannot be pinned here, or nothing."""
+    """Return why processes cannot be pinned here, or an empty string."""
     if os.geteuid() != 0:
         return "needs root"
     if len(os.sched_getaffinity(0)) < 2:

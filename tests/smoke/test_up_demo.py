@@ -48,7 +48,7 @@ def run(*options: object, text: str = "") -> subprocess.CompletedProcess[str]:
 
 
 def demo_output(text: str) -> str:
-    """What is the same on every machine."""
+    """Return what is the same on every machine."""
     output = text[text.index("\nOne node, two ledgers") :].removesuffix("stopped\n")
     return re.sub(r" +http://\S+#/pending .*\n", "", output)
 

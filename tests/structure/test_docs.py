@@ -1,4 +1,4 @@
-"""The documents tell the truth: their commands are run and their links followed."""
+"""Documentation checks: commands are run, links are followed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the documents name is there: commands and their options, metrics, values of the chart, alert rules."""
+"""Names in the documentation exist: commands and options, metrics, chart values, alert rules."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _words(rest: str) -> list[str]:
 
 
 def _check(words: list[str]) -> str:
-    """What is wrong with a command, or nothing."""
+    """Return what is wrong with a command, or an empty string."""
     command: click.Command = plimsoll
     path = ["plimsoll"]
     options = _options(command)
@@ -243,7 +243,7 @@ def test_queues_that_alerts_name_exist() -> None:
 
 
 def _has(path: str) -> bool:
-    """Whether the chart has a value, by its own values or by what their schema allows."""
+    """Return whether the chart has a value, by its own values or by what their schema allows."""
     schema = json.loads((CHART / "values.schema.json").read_text())
     values: Any = yaml.safe_load((CHART / "values.yaml").read_text())
     for step in path.split("."):

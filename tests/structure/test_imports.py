@@ -144,7 +144,7 @@ PRIVATE_SIGNALS = {
 
 
 def test_exceptions_form_one_tree() -> None:
-    """What callers can meet is in errors.py."""
+    """All exceptions that callers can get are in errors.py."""
     found = set()
     for path in modules():
         for node in ast.walk(ast.parse(path.read_text())):

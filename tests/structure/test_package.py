@@ -1,4 +1,4 @@
-"""What people install has everything in it: the wheel and the source archive are made, opened and used."""
+"""Wheel and source archive: built, opened and used."""
 
 from __future__ import annotations
 

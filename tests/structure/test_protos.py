@@ -1,4 +1,4 @@
-"""What is compiled is what the sources say."""
+"""Compiled protocol files match their sources."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ _LEADER_SECONDS = 15.0
 
 @dataclass
 class Report:
-    """What a run did and found."""
+    """Actions and findings of one run."""
 
     seed: int
     counter: FaultCounter
@@ -219,7 +219,7 @@ class Chaos:
 
 
 async def _settle(cluster: ChaosCluster, load: Load, patience: float) -> list[str]:
-    """Wait until nothing is held that nobody uses; return what is, if that takes too long."""
+    """Wait until nothing unused is held; return what is left on timeout."""
     problems = ["nothing was read"]
     with suppress(TimeoutError):
         async with asyncio.timeout(patience):

@@ -38,7 +38,7 @@ class FaultKind(Enum):
 
 
 class CallKind(Enum):
-    """What a request is for."""
+    """Purpose of a request."""
 
     LEASE = "lease"
     WATCH = "watch"
@@ -51,7 +51,7 @@ class CallKind(Enum):
 
     @property
     def writes_decision(self) -> bool:
-        """Tell whether such a call carries out a scheduling decision."""
+        """Return whether such a call writes a scheduling decision."""
         return self in (CallKind.CLAIM, CallKind.BINDING, CallKind.POD_STATUS)
 
 
@@ -76,7 +76,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is to happen to one request."""
+    """Fault to inject into one request."""
 
     kind: FaultKind
     seconds: float = 0.0
@@ -106,7 +106,7 @@ class FaultCounter:
 
 
 def classify_call(method: str, path: str, watch: bool) -> CallKind:
-    """Tell what a request is for."""
+    """Return the purpose of a request."""
     parts = path.strip("/").split("/")
     if watch:
         return CallKind.WATCH

@@ -223,10 +223,10 @@ def _check_bound_pods(
 
 
 def find_leaks(objects: ClusterObjects) -> list[Violation]:
-    """Return what is still held although nobody uses it; only meaningful when nothing is under way.
+    """Return unused objects that are still held; only meaningful when nothing is in progress.
 
-    A pod that was allocated devices and then lost its place (its scheduler was killed before the binding)
-    may keep them while it is pending.
+    A pod that was allocated devices and then lost its place (its scheduler was killed before the binding) may
+    keep them while it is pending.
     """
     return list(_check_leaks(objects))
 

@@ -149,7 +149,7 @@ def published_devices(slices: Iterable[Tree]) -> dict[DeviceKey, tuple[Tree, Tre
 
 
 def is_available_on(device: Tree, slice_tree: Tree, node: Tree) -> bool:
-    """Tell whether a node can use a device."""
+    """Return whether a node can use a device."""
     where = device if slice_tree["spec"].get("perDeviceNodeSelection") else slice_tree["spec"]
     if where.get("allNodes"):
         return True

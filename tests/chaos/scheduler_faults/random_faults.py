@@ -11,7 +11,7 @@ from tests.chaos.scheduler_faults.replicas import LEASE_SECONDS
 
 
 class Mode(Enum):
-    """How the network and the server behave for a while."""
+    """Behavior of the network and the server for a while."""
 
     CALM = "calm"
     SLOW = "slow"

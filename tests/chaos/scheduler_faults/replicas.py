@@ -87,7 +87,7 @@ class Replicas:
         return self.by_name[name]
 
     async def lease(self) -> dict[str, Any]:
-        """Return the spec of the lease; empty if there is none or nobody answers."""
+        """Return the spec of the lease; empty if there is none or the server does not respond."""
         with suppress(ApiError):
             tree = await self.client.get(LEASES, "plimsoll-scheduler", "kube-system")
             return dict(tree.get("spec") or {})

@@ -28,7 +28,7 @@ Scenario: TypeAlias = Callable[[ChaosCluster], Awaitable[None]]
 
 
 def run_script(server: Server, folder: Path, scenario: Scenario, *, devices: int = DEVICES) -> None:
-    """Tell a story on a cluster of one node in which replica `a` leads, and judge its history."""
+    """Run a scenario on a cluster of one node in which replica `a` leads, and check its history."""
 
     async def prepare(client: Client) -> None:
         selectors = [{"cel": {"expression": 'device.driver == "gpu.example.com"'}}]
@@ -99,7 +99,7 @@ async def bound(client: Client, *names: str) -> bool:
 
 
 async def settle(cluster: ChaosCluster) -> None:
-    """Wait until nobody has written a pod or a claim for a while: longer than a lease and any back-off."""
+    """Wait until no pod or claim has been written for longer than a lease and any backoff."""
     quiet, last = 0.0, -1
     while quiet < LEASE_SECONDS + 2:
         await asyncio.sleep(0.25)

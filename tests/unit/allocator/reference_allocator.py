@@ -181,7 +181,7 @@ class ReferenceAllocator:
         return ReferenceRequest(number, name, parent, body, expressions, len(everything), everything)
 
     def is_wanted(self, request_spec: ReferenceRequest, published: PublishedDevice) -> bool:
-        """Whether All means this device: it is selected, and large enough were it unused."""
+        """Return whether All means this device: it is selected, and large enough were it unused."""
         return self.is_selectable(request_spec, published) and (
             not self.features.consumable_capacity
             or rules.consumption(request_spec.capacity, published.device.capacity) is not None
@@ -252,7 +252,7 @@ class ReferenceAllocator:
     def take(
         self, request_spec: ReferenceRequest, published: PublishedDevice, taken: tuple[SelectedDevice, ...]
     ) -> tuple[SelectedDevice, ...] | None:
-        """What is taken with one device more, or None if a rule forbids it."""
+        """Return what is taken with one device more, or None if a rule forbids it."""
         self.attempts -= 1
         if self.attempts < 0:
             raise StepLimitExceeded
@@ -304,7 +304,9 @@ class ReferenceAllocator:
     def capacity_holds(
         self, published: PublishedDevice, consumed: Mapping[str, Quantity], taken: Sequence[SelectedDevice]
     ) -> bool:
-        """Whether an amount fits beside what the shares of other claims and of this search have taken."""
+        """Return whether an amount fits beside what the shares of other claims and of this search have
+        taken.
+        """
         used = rules.held_amounts(self.case.state, published.id)
         for name, amount in consumed.items():
             total = used.get(name, Fraction(0)) + rules.amount_of(amount)
@@ -316,7 +318,7 @@ class ReferenceAllocator:
         return True
 
     def counters_hold(self, taken: Sequence[SelectedDevice]) -> bool:
-        """Whether the counters of the last device's pool suffice for everything that draws on them."""
+        """Return whether the counters of the last device's pool suffice for everything that draws on them."""
         last = taken[-1].published
         if not last.device.consumes_counters:
             return True
@@ -342,7 +344,7 @@ class ReferenceAllocator:
         return all(amount >= 0 for amount in left.values())
 
     def draws(self, taken: Sequence[SelectedDevice], index: int) -> bool:
-        """Whether a device draws its counters: only the first share of one that can be shared does."""
+        """Return whether a device draws its counters: only the first share of one that can be shared does."""
         published = taken[index].published
         if not rules.can_be_shared(published.device, self.features):
             return True
@@ -364,7 +366,9 @@ class ReferenceAllocator:
         return True
 
     def budget_holds(self, taken: Sequence[SelectedDevice]) -> bool:
-        """Whether the last device's charge fits into every bound beside those of the devices before it."""
+        """Return whether the last device's charge fits into every bound beside those of the devices before
+        it.
+        """
         if self.case.charge is None:
             return True
         charges = [self.charge_of(each) for each in taken]
@@ -381,7 +385,7 @@ class ReferenceAllocator:
 
 
 def is_named(requests: Sequence[str], request_spec: ReferenceRequest) -> bool:
-    """Whether a constraint over these requests concerns a wish."""
+    """Return whether a constraint over these requests concerns a wish."""
     return (
         not requests
         or request_spec.full_name in requests

@@ -66,7 +66,7 @@ def compiled(expression: str, consumable_capacity: bool) -> Selector | None:
 
 
 def is_selected(published: PublishedDevice, expressions: Iterable[str], features: Features) -> bool:
-    """Whether every selector says yes; the first no ends the question."""
+    """Return whether every selector says yes; the first no ends the question."""
     for expression in expressions:
         selector = compiled(expression, features.consumable_capacity)
         if selector is None:
@@ -80,7 +80,7 @@ def is_selected(published: PublishedDevice, expressions: Iterable[str], features
 
 
 def is_for_node(published: PublishedDevice, node: Node) -> bool:
-    """Whether a device of a slice with per-device node selection means this node."""
+    """Return whether a device of a slice with per-device node selection means this node."""
     if not published.slice.spec.per_device_node_selection:
         return True
     device = published.device
@@ -181,7 +181,7 @@ def amount_of(quantity: Quantity | None) -> Fraction:
 def consumption(
     requests: Mapping[str, Quantity], capacity: Mapping[str, DeviceCapacity]
 ) -> dict[str, Quantity] | None:
-    """What is taken of every capacity of an unused device; None if that cannot be."""
+    """Return what is taken of every capacity of an unused device; None if that cannot be."""
     if not set(requests) <= set(capacity):
         return None
     taken = {name: _rounded(requests.get(name), entry) for name, entry in capacity.items()}
@@ -229,7 +229,7 @@ def _is_allowed(amount: Quantity, policy: CapacityRequestPolicy | None) -> bool:
 
 
 def held_amounts(state: AllocationState, id: DeviceId) -> dict[str, Fraction]:
-    """What the shares of other claims have taken."""
+    """Return what the shares of other claims have taken."""
     holding = state.holding(id)
     if holding is None:
         return {}

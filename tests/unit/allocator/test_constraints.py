@@ -222,7 +222,7 @@ def test_a_constraint_ends_with_its_claim() -> None:
     ("named", "found"), [("r", ["d0", "d2"]), ("r/second", ["d0", "d2"]), ("r/first", ["d0", "d1"])]
 )
 def test_alternatives_are_named_by_their_request_or_in_full(named: str, found: list[str]) -> None:
-    """The first alternative cannot be had; a constraint on it alone concerns nobody."""
+    """The first alternative is unavailable; a constraint on it alone applies to no other request."""
     slices = [resource_slice(having("a", "b", "a"))]
     never = exactly("first", count=9)
     wanted = claim(
@@ -252,7 +252,7 @@ def test_an_alternative_that_breaks_a_constraint_gives_way() -> None:
 
 
 def test_all_devices_that_break_a_constraint_are_a_fault() -> None:
-    """Whoever asks for all of them cannot mean it."""
+    """A request for all devices cannot be satisfied then."""
     slices = [resource_slice(having("a", "b"))]
     outcome = attempt(slices, claim(exactly(mode="All"), constraints=[match()]))
     assert isinstance(outcome, AllocationFault)

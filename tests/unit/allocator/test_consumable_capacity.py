@@ -262,7 +262,7 @@ def test_admin_access_consumes_capacity_like_other_requests() -> None:
 
 
 def test_a_device_made_shareable_stays_dedicated_until_it_is_free() -> None:
-    """Who has it got it whole, without a shareID."""
+    """Its holder got it whole, without a shareID."""
     whole = DeviceRequestAllocationResult(driver=DRIVER, pool="p", device="d0")
     state = held(whole)
     now_shareable = one(capacity={"mem": "4"})

@@ -1,4 +1,4 @@
-"""Where the allocator does not do what Kubernetes 1.36 does (docs/compat.md)."""
+"""Documented differences between the allocator and Kubernetes 1.36 (docs/compat.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an inventory remembers is bounded, and forgetting changes no answer."""
+"""Caches of an inventory are bounded, and evicting entries changes no result."""
 
 from __future__ import annotations
 

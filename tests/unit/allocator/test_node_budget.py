@@ -178,7 +178,7 @@ def test_every_share_is_charged() -> None:
 
 
 def test_claims_that_are_allocated_already_are_not_charged() -> None:
-    """What they cost is in the headroom already."""
+    """Their cost is already part of the headroom."""
     before = ask(CPUS)
     assert isinstance(before, Allocation)
     old = claim(CPUS, name="old")

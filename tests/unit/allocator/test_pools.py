@@ -197,7 +197,7 @@ def test_an_incomplete_pool_does_not_stop_others() -> None:
 
 
 def test_all_waits_for_every_pool() -> None:
-    """Whether the missing slices hold a matching device cannot be known."""
+    """The missing slices may hold a matching device."""
     slices = [
         resource_slice([device("d0")], count=2, pool="a"),
         resource_slice([device("d1")], name="t", pool="b"),

@@ -33,7 +33,7 @@ PROGRAMS = ProgramCache()
 
 
 def answer(case: AllocationCase, preference: Preference = Preference.FIRST) -> AllocationOutcome:
-    """What the allocator says."""
+    """Return what the allocator says."""
     budget = None
     if case.charge is not None:
         lines = [BudgetLine(f"line {number}", bound) for number, bound in enumerate(case.bounds)]
@@ -52,7 +52,7 @@ def answer(case: AllocationCase, preference: Preference = Preference.FIRST) -> A
 
 
 def expected(case: AllocationCase, attempts: int = 20_000) -> tuple[SelectedDevice, ...] | str | None:
-    """What the twin says: what it found, a kind of fault, or None."""
+    """Return what the twin says: what it found, a kind of fault, or None."""
     try:
         return solve(case, attempts)
     except InvalidInput as fault:

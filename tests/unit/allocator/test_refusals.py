@@ -363,7 +363,9 @@ def alone(case: AllocationCase, request: RequestRefusal) -> AllocationCase:
 
 @pytest.mark.parametrize("make", [generate_case, generate_hard_case])
 def test_numbers_add_up_and_only_real_holders_are_named(make: Any) -> None:
-    """Devices are left or taken away by one rule each; a request called hopeless is hopeless by itself."""
+    """Each device is kept or excluded by one rule; a request reported as infeasible is infeasible by
+    itself.
+    """
     seen = blamed = 0
     for seed in range(400):
         case = make(seed, budget=seed % 3 == 0)

@@ -109,7 +109,7 @@ def test_134100_a_second_share_does_not_need_the_counters_again() -> None:
 
 
 def test_134519_every_share_has_an_id_of_its_own() -> None:
-    """The driver was not told which share of a device it prepares, and two shares got the same CDI id."""
+    """The driver did not know which share of a device it prepares, and two shares got the same CDI ID."""
     slices = [resource_slice([device("d0", shareable=True, capacity={"mem": "4"})])]
     one = claim(exactly("a", capacity={"mem": "1"}), exactly("b", capacity={"mem": "1"}))
     outcome = attempt(slices, one, claim(exactly("c", capacity={"mem": "1"}), name="other"))

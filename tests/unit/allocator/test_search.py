@@ -23,7 +23,7 @@ def test_a_plan_is_retried_after_a_failure_of_its_own() -> None:
 
 
 def test_an_unrelated_request_is_not_retried_after_a_failure() -> None:
-    """Which two of the twenty the second request gets makes no difference to the third."""
+    """The third request does not depend on which two of the twenty devices the second one gets."""
     devices = [
         *(device(f"g{number:02}", kind="gpu", index=number) for number in range(20)),
         *(device(f"n{number}", kind="nic", index=number) for number in range(2)),

@@ -1,4 +1,4 @@
-"""Which nodes a name, a flag or a node selector means."""
+"""Node matching by name, by flag and by node selector."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Views of volumes, budgets and namespaces: decoded from what the API says, mended like all others."""
+"""Views of volumes, budgets and namespaces: decoded from the API and normalized like all others."""
 
 from __future__ import annotations
 

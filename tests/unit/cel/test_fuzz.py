@@ -131,7 +131,7 @@ def mutate(source: random.Random, text: str) -> str:
 
 
 def run_case(expression: str, device: CelDevice, environment: Environment) -> bool:
-    """Whether it compiled; anything but the two documented errors is a failure."""
+    """Return whether it compiled; anything but the two documented errors is a failure."""
     try:
         selector = compile_selector(expression, environment)
     except CelCompileError:

@@ -1,4 +1,4 @@
-"""What each macro expands to."""
+"""Expansion of each macro."""
 
 from __future__ import annotations
 

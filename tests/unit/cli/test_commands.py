@@ -201,7 +201,7 @@ def test_the_plugin_calls_itself_kubectl_plimsoll(capsys: pytest.CaptureFixture[
 
 
 def script(folder: Path, name: str, place: str) -> None:
-    """What an installer makes of an entry point."""
+    """Write the script that an installer generates for an entry point."""
     module, _, function = place.partition(":")
     path = folder / name
     path.write_text(f"#!{sys.executable}\nfrom {module} import {function}\n{function}()\n")

@@ -1,4 +1,4 @@
-"""What every question has in common: where it is asked, how the answer is written, how progress looks."""
+"""Common behavior of the query commands: target cluster, output formats, progress."""
 
 from __future__ import annotations
 

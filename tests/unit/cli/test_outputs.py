@@ -1,7 +1,7 @@
-"""What every command prints, byte for byte, and its exit code: tests/golden/commands and tests/golden/help.
+"""Recorded output and exit code of every command: tests/golden/commands and tests/golden/help.
 
-The questions to a cluster (top, explain, whatif, audit, policies) have outputs of their own beside their
-tests, and so have `up` and `bench`; the last test sees to it that no command is without.
+The questions to a cluster (top, explain, whatif, audit, policies) have recorded outputs next to their tests,
+and so have `up` and `bench`; the last test sees to it that no command is without.
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ def driver() -> Iterator[str]:
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Nobody wants to know."""
+            """Discard the log."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Pages) as server:
         thread = Thread(target=server.serve_forever, args=(0.05,), daemon=True)

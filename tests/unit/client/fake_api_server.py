@@ -58,7 +58,7 @@ class FakeApiServer:
             self._emit("DELETED", {**known, "metadata": metadata})
 
     def forget(self) -> None:
-        """The history is gone: nobody can resume from before now."""
+        """Drop the history: no watch can resume from before now."""
         self.floor = self.revision
         self.cut()
 

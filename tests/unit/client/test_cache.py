@@ -26,7 +26,7 @@ def read(text: bytes) -> tuple[str, int]:
 
 
 def fold(mirrored: Objects, changes: Iterable[CacheChange], cache: Cache[Any]) -> None:
-    """Apply changes to a copy, checking that each continues what was told before."""
+    """Apply changes to a copy, checking that each continues the previous state."""
     for (_, name), old, new in changes:
         assert (None if old is None else cache.view(old)) == mirrored.get(name)
         if new is None:

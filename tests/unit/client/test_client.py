@@ -1,4 +1,4 @@
-"""What the client asks for, and what it does about refusals."""
+"""Requests of the client, and its handling of errors."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Pipe(asyncio.Transport):
 
 
 def feed(*pieces: bytes, end: bool = False) -> tuple[Reply | UnreachableError | None, Connection, Pipe]:
-    """What a connection makes of these pieces; None: it waits for more."""
+    """Return what a connection makes of these pieces; None: it waits for more."""
 
     async def run() -> tuple[Reply | UnreachableError | None, Connection, Pipe]:
         connection, pipe = Connection(), Pipe()

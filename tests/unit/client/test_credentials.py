@@ -172,7 +172,7 @@ def test_renewed_certificates_are_taken_up(tmp_path: Path) -> None:
 
 
 def script(folder: Path, source: str) -> str:
-    """A plugin written in Python; what it is told goes to a file beside it."""
+    """Return a plugin written in Python that writes its input to a file."""
     file = folder / "plugin"
     file.write_text(
         f"#!{sys.executable}\n"

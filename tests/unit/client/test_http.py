@@ -47,7 +47,7 @@ def test_connections_are_kept_and_many_calls_are_in_flight() -> None:
     waiting: list[asyncio.StreamWriter] = []
 
     async def answer(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        """Nobody is answered before ten have asked."""
+        """Respond once ten requests have arrived."""
         waiting.append(writer)
         if len(waiting) >= 10:
             for each in waiting:
@@ -410,7 +410,7 @@ def test_an_address_that_is_none(server: str) -> None:
 
 
 def test_a_write_on_a_connection_the_server_has_closed_is_sent_once() -> None:
-    """Whether it was carried out nobody knows; a read is simply sent again."""
+    """The result of the write is unknown; a read is simply sent again."""
 
     async def answer(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         if seen.target.endswith("/last"):

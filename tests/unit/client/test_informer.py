@@ -107,7 +107,9 @@ steps = st.lists(
 def test_events_match_what_happened(
     script: list[tuple[str, Any]], page: int, bookmarks: bool, streamed: bool, early: int
 ) -> None:
-    """Whatever breaks: the copy ends up right, every event fits, and without gaps every event is told."""
+    """Despite all faults the copy ends up right, every event fits, and without gaps every event is
+    delivered.
+    """
 
     async def scenario() -> None:
         server = FakeApiServer()
@@ -290,7 +292,7 @@ def test_a_slow_async_handler_receives_everything_in_order() -> None:
 
 
 def test_a_handler_that_lies_far_behind_holds_the_informer_back() -> None:
-    """What waits for a handler is bounded; the informer reads on when it has caught up."""
+    """The queue of a handler is bounded; the informer continues when the handler has caught up."""
 
     class Stuck(EventHandler[Tree]):
         def __init__(self) -> None:
@@ -488,7 +490,7 @@ def test_what_a_watch_asks_for() -> None:
 
 
 def test_a_handler_added_during_sync_gets_no_duplicates() -> None:
-    """It joins from within another handler, while a change is being told."""
+    """It is added from within another handler, while a change is being delivered."""
 
     class Inviting(EventHandler[Tree]):
         def __init__(self, informer: Informer[Tree]) -> None:

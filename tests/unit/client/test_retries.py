@@ -1,4 +1,4 @@
-"""When calls are repeated, and after how long."""
+"""Retries of calls and their backoff."""
 
 from __future__ import annotations
 

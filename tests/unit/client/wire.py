@@ -24,7 +24,7 @@ class ReceivedRequest:
 
 @dataclass
 class RecordingServer:
-    """What the server has seen; `url` leads to it."""
+    """HTTP server that records its requests; `url` is its address."""
 
     url: str = ""
     port: int = 0

@@ -22,7 +22,7 @@ class Shown(Collector):
 
 
 def page(registry: CollectorRegistry) -> list[str]:
-    """What is written, without the times of creation, which we do not keep."""
+    """Return what is written, without the times of creation, which we do not keep."""
     return [line for line in generate_latest(registry).decode().splitlines() if "_created" not in line]
 
 

@@ -1,4 +1,4 @@
-"""Limits on what is read: fitted to the memory, and raised by whoever wants more."""
+"""Input limits: scaled to memory, and raised on request."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from tests.dumps import big_cluster, usecase_trees
 
 
 def naive(text: str) -> Any:
-    """What the parser makes of it; NOT_PLAIN if it refuses, or finds more than one document."""
+    """Return what the parser makes of it; NOT_PLAIN if it refuses, or finds more than one document."""
     try:
         trees = [tree for _, tree in load_documents(text.encode())]
     except InputError:
@@ -25,7 +25,7 @@ def naive(text: str) -> Any:
 
 
 def check(text: str) -> bool:
-    """Whether it was read; if so, it must be the same."""
+    """Return whether it was read; if so, it must be the same."""
     tree = read_plain(text)
     if tree is NOT_PLAIN:
         return False

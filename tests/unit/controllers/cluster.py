@@ -58,7 +58,7 @@ KINDS: tuple[Endpoint, ...] = (
 
 
 class ManualClock:
-    """Time that passes only when told."""
+    """Clock that is advanced by the test."""
 
     def __init__(self) -> None:
         self._now = START
@@ -248,7 +248,7 @@ class Cluster:
         await self.client.patch(PODS, pod, {"status": {"phase": phase}}, "n", subresource="status")
 
     async def allocate(self, claim: str, *pods: str, device: str = "x", **result: Any) -> None:
-        """What a scheduler does: protect the claim, allocate it, reserve it."""
+        """Protect, allocate and reserve a claim, as a scheduler does."""
         finalizers = ["resource.kubernetes.io/delete-protection"]
         await self.client.patch(RESOURCE_CLAIMS, claim, {"metadata": {"finalizers": finalizers}}, "n")
         reserved = []

@@ -200,7 +200,7 @@ def test_a_namespace_is_emptied_pods_first() -> None:
 
 
 def test_a_pod_without_a_node_agent_is_waited_for() -> None:
-    """Nobody ends the pod: after its time it counts as stuck, and the namespace stays."""
+    """No kubelet ends the pod: after its grace period it counts as stuck, and the namespace stays."""
 
     async def scenario(cluster: Cluster) -> None:
         await fill(cluster)

@@ -1,4 +1,4 @@
-"""Pods that nobody else will remove: what is planned, and the controller at work."""
+"""Pod garbage collector: plan and controller."""
 
 from __future__ import annotations
 

@@ -353,7 +353,7 @@ def test_a_changed_limit_is_taken_over_and_dropped_ones_go() -> None:
 
 
 def test_a_quota_that_was_just_charged_is_not_lowered() -> None:
-    """What it was charged for may not be in sight yet."""
+    """The charged object may not be in the cache yet."""
     known = quota("pods", "cpu", hard={"pods": "100", "cpu": "100"}, used={"pods": "2", "cpu": "1"})
     contents = NamespaceObjects(pods=[sized()])
     early = plan_quota(known, contents, AT, unchanged_for=0.25)

@@ -20,7 +20,7 @@ NODE = "node-1"
 
 
 def node(name: str = NODE, **allocatable: str) -> Node:
-    """A node of 16 CPUs and 64Gi, unless told otherwise (`hugepages_1Gi="4Gi"`)."""
+    """A node of 16 CPUs and 64Gi by default (`hugepages_1Gi="4Gi"` adds more)."""
     line = {"cpu": "16", "memory": "64Gi", "pods": "110"}
     line |= {key.replace("_", "-"): text for key, text in allocatable.items()}
     return codec.convert({"metadata": {"name": name}, "status": {"allocatable": line}}, Node)
@@ -171,11 +171,11 @@ class LedgerFixture:
 
     @property
     def cpu(self) -> int:
-        """What is requested of CPU, in thousandths."""
+        """Return what is requested of CPU, in thousandths."""
         return self.ledger.requested.get("cpu", 0)
 
     def cost(self, pod: Pod) -> int:
-        """What placing a pod adds to the CPU requested."""
+        """Return what placing a pod adds to the CPU requested."""
         before = self.cpu
         self.place(pod)
         after = self.cpu
@@ -185,5 +185,5 @@ class LedgerFixture:
 
 
 def policies(**by_resource: str) -> dict[str, str]:
-    """What a class says under `nodeAllocatableResourceAccountingPolicies`."""
+    """Return what a class says under `nodeAllocatableResourceAccountingPolicies`."""
     return {key.replace("_", "-"): policy for key, policy in by_resource.items()}

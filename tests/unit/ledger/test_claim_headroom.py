@@ -32,7 +32,7 @@ def results(one: ResourceClaim) -> tuple[DeviceRequestAllocationResult, ...]:
 
 
 def charge(claim_headroom: ClaimHeadroom, one: ResourceClaim) -> dict[str, int]:
-    """What the results of a claim charge together."""
+    """Return what the results of a claim charge together."""
     total: dict[str, int] = {}
     for found in results(one):
         known = claim_headroom.charge_context.devices.find(found, claim_headroom.charge_context.node)

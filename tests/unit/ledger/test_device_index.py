@@ -1,4 +1,4 @@
-"""Which device an allocation result means: examples, and a twin that looks through every slice."""
+"""Lookup of the device of an allocation result: examples, and a reference that scans every slice."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ REQUESTS = st.fixed_dictionaries({}, optional={"cpu": CPU, "memory": MEMORY})
 
 @st.composite
 def rules(draw: st.DrawFn) -> dict[str, Any]:
-    """What one device charges: each resource under a policy of its own."""
+    """Return what one device charges: each resource under a policy of its own."""
     amounts = {"cpu": draw(CPU), "memory": draw(MEMORY)}
     return {
         name: {"allocationMultiplier": amount, "accountingPolicy": draw(st.sampled_from(POLICIES))}

@@ -104,7 +104,7 @@ def lives(one: Pod) -> list[list[Container]]:
 
 
 def by_definition(one: Pod, charges: tuple[ClaimCharge, ...], resource: str) -> int:
-    """What the policies say, read out loud, for the containers and the amounts of the claims."""
+    """Return what the policies say, read out loud, for the containers and the amounts of the claims."""
     shares = [
         (effective_policy(found.policy), found.quantity.nano, set(c.containers))
         for c in charges
@@ -133,7 +133,7 @@ def by_definition(one: Pod, charges: tuple[ClaimCharge, ...], resource: str) -> 
 
 
 def excess(need: dict[str, int], shares: list[tuple[int, set[str]]]) -> int:
-    """What claims under Max have beyond the requests, group by group."""
+    """Return what claims under Max have beyond the requests, group by group."""
     joined = {a: {b for _, who in shares if a in who for b in who} for a in need}
     for _ in need:
         joined = {a: {c for b in known | {a} for c in joined[b] | {b}} for a, known in joined.items()}

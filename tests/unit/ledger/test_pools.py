@@ -110,7 +110,7 @@ def test_a_draw_never_takes_what_is_not_there(case: tuple[Pod, list[ClaimCharge]
     phases = split_phases(needs(one, COUNTED), "cpu")
 
     def needed(phase: Any, some: set[str]) -> int:
-        """What can only come from these pools."""
+        """Return what can only come from these pools."""
         return sum(amount for name, amount in phase.items() if name in pools_of and pools_of[name] <= some)
 
     subsets = [

@@ -64,7 +64,9 @@ pieces = st.lists(st.tuples(st.sampled_from([1, 2, 7]), st.binary(max_size=300))
 @settings(max_examples=50, deadline=None)
 @given(pieces, st.integers(1, 40))
 def test_streams_are_put_together_wherever_they_are_cut(sent: list[tuple[int, bytes]], step: int) -> None:
-    """What comes out of a stream is what went in, whatever stood between; stream 7 nobody listens to."""
+    """The bytes read from a stream are those written, however they are interleaved; stream 7 has no
+    listener.
+    """
 
     async def scenario() -> None:
         mux, _, writer = await _ends()

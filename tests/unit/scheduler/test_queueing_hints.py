@@ -229,7 +229,7 @@ def test_node_removed() -> None:
 
 
 def test_deleting_a_pod_without_claims_wakes_pods_that_need_devices() -> None:
-    """What a claim charges may fit now, although no claim has changed."""
+    """The charge of a claim may fit now, although no claim has changed."""
     queue = SchedulingQueue()
     queue.add(pod("p", claims=["c"]), 0)
     queue.pop(0)
@@ -238,7 +238,7 @@ def test_deleting_a_pod_without_claims_wakes_pods_that_need_devices() -> None:
 
 
 def test_a_deleted_pod_frees_capacity_but_no_devices() -> None:
-    """Its devices are held until its claims say otherwise; whoever lacks devices alone goes on waiting."""
+    """Its devices are held until its claims are deallocated; pods that lack only devices keep waiting."""
     waiting, gone = pod("p", claims=["c"]), happened(pod("g", node="n", claims=["d"]), None)
     assert can_help(gone, Rule.DEVICES, waiting)
     assert not can_help(gone, Rule.DEVICES, waiting, needs_capacity=False)

@@ -176,7 +176,7 @@ def test_devices_of_victims_stay_held_in_dry_runs() -> None:
 
 
 def test_many_nodes_are_searched_in_score_order() -> None:
-    """From 100 nodes on nobody knows which of them kube-scheduler looks at."""
+    """From 100 nodes on, kube-scheduler samples an unknown subset of nodes."""
     assert STOCK.searches_all_nodes(SAMPLED_FROM - 1)
     assert not STOCK.searches_all_nodes(SAMPLED_FROM)
     assert not OURS.searches_all_nodes(1)

@@ -72,7 +72,7 @@ def apply(snapshot: Snapshot, old: Any, new: Any) -> None:
 
 @pytest.mark.parametrize(("old", "new"), CHANGES)
 def test_declared_events_count_for_the_generation(old: Any, new: Any) -> None:
-    """What a queueing hint declares ends cached results, on the node it is about or on all nodes."""
+    """Events declared by a queueing hint invalidate cached results, on one node or on all nodes."""
     event = classify_change(old, new)
     assert event is not None
     snapshot = snapshot_of(node("n"), *(() if old is None else (old,)))

@@ -1,4 +1,4 @@
-"""What is said while a cluster starts."""
+"""Console output while a cluster starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which ports are taken, and that they are kept."""
+"""Port allocation, and its persistence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods whose devices are tainted: when they go, what the rules tell, and the controller at work."""
+"""Device taint eviction: eviction times, rule statuses, and the controller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of objects whose owners go: the graph and the decisions."""
+"""Garbage collector: dependency graph and decisions."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def test_an_answer_that_got_lost_does_not_make_a_second_claim() -> None:
 
 
 def test_claims_that_come_out_wrong_are_not_made_without_end() -> None:
-    """Somebody on the way to the store takes the owner off every claim."""
+    """The API server drops the owner reference of every claim."""
 
     async def scenario(cluster: Cluster) -> None:
         await cluster.client.create(RESOURCE_CLAIM_TEMPLATES, template(), "n")

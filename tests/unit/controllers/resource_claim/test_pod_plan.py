@@ -96,7 +96,7 @@ def test_a_claim_made_before_its_name_was_recorded_is_found_again() -> None:
 
 
 def test_entries_are_applied_together() -> None:
-    """What is left out of an apply is taken back."""
+    """Entries left out of an apply are removed."""
     of = pod(claims=TWO, statuses={"a": "p-a-1", "b": "p-b-1"})
     made = claim("p-a-2", of="p", entry="a"), claim("p-b-1", of="p", entry="b")
     (action,) = plan(of, *made).actions

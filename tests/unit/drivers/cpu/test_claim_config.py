@@ -1,4 +1,4 @@
-"""What claims and classes say about CPUs: which sources, which requests, which keys, and every fault."""
+"""Claim configuration: sources, requests, keys, and every error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What claims tell about their CPUs, from what they hold."""
+"""Device statuses of claims, from their allocations."""
 
 from __future__ import annotations
 

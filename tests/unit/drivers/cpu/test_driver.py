@@ -91,7 +91,7 @@ class DriverHarness:
                 await driver.stop()
 
     def cpus(self) -> dict[str, str]:
-        """What the runtime has set, by pod and container."""
+        """Return what the runtime has set, by pod and container."""
 
         def ask(agent: Any) -> dict[str, str]:
             runtime = cast(SimulatedRuntime, cast(Agent, agent).components.runtime)

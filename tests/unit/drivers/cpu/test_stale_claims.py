@@ -1,4 +1,4 @@
-"""Claims that nobody will ever release are given up late, and only if they are gone and unused."""
+"""Stale claims: released late, and only if they are deleted and unused."""
 
 from __future__ import annotations
 

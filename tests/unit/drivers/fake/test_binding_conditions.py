@@ -1,4 +1,4 @@
-"""Which conditions of a claim are still to be set."""
+"""Binding conditions of a claim that are still to be set."""
 
 from __future__ import annotations
 

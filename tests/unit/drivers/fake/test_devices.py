@@ -1,4 +1,4 @@
-"""What templates become: names, attributes, capacity, counters, node resources in the form asked for."""
+"""Device templates: names, attributes, capacity, counters, node resources in the requested form."""
 
 from __future__ import annotations
 

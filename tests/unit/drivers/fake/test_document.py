@@ -1,4 +1,4 @@
-"""What docs/drivers.md says about files of devices is so."""
+"""Statements of docs/drivers.md about device files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A driver of a file: what it publishes, hands out and refuses, as it is told to."""
+"""Fake driver from a file: published devices, prepared claims, injected failures."""
 
 from __future__ import annotations
 

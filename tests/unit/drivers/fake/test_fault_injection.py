@@ -1,4 +1,4 @@
-"""How drivers behave: delays, failures, health that changes with time, orders of a control file."""
+"""Fault injection: delays, failures, health that changes over time, commands of a control file."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_health_follows_its_script(device: str, elapsed: float, state: Health) -
     st.integers(0, 25),
 )
 def test_between_two_changes_nothing_changes(rules: list[HealthRule], now: int) -> None:
-    """Looking every second finds no change that `find_next_change` has not told of."""
+    """Polling every second finds no change that `find_next_change` missed."""
     due = find_next_change(rules, now)
     for timestamp in range(now, 26):
         if due is not None and timestamp >= due:

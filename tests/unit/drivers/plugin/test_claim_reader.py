@@ -1,4 +1,4 @@
-"""Claims as an API server tells of them, whatever it tells."""
+"""Claims as read from an API server, including invalid ones."""
 
 from __future__ import annotations
 

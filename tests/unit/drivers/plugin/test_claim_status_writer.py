@@ -1,4 +1,4 @@
-"""Claims tell about their devices what a driver wants, against a server with the rules of the API."""
+"""Device statuses written by a driver, against a server with the rules of the API."""
 
 from __future__ import annotations
 
@@ -357,7 +357,7 @@ def test_a_rejected_status_does_not_block_other_claims() -> None:
 
 
 class StatusDriver(Widgets):
-    """A driver that tells of the claims it has prepared."""
+    """Driver that reports the status of the claims it has prepared."""
 
     def __init__(self) -> None:
         super().__init__()

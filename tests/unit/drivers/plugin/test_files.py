@@ -1,4 +1,4 @@
-"""What a driver leaves on the disk: CDI files, the record of what was handed out, metadata of devices."""
+"""Files of a driver: CDI files, the record of prepared claims, device metadata."""
 
 from __future__ import annotations
 

@@ -386,7 +386,7 @@ def test_restoring_slices_backs_off(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_written_slice_that_is_never_seen_expires() -> None:
-    """It was written and deleted while nobody looked: no event will ever tell."""
+    """It was written and deleted between two watches: there is no event for it."""
 
     async def scenario() -> None:
         async with (

@@ -259,7 +259,7 @@ def test_names_contain_the_index() -> None:
 
 
 class Api:
-    """What a server does with a plan, in the simplest way."""
+    """Apply a plan as a server does, in the simplest way."""
 
     def __init__(self, slices: Sequence[ExistingSlice]) -> None:
         self.slices = {slice_.name: slice_ for slice_ in slices}

@@ -1,4 +1,4 @@
-"""What claims give to a pod and its containers, with and without accounting policies."""
+"""Resources that claims give to a pod and its containers, with and without accounting policies."""
 
 from __future__ import annotations
 

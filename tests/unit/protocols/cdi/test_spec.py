@@ -1,4 +1,4 @@
-"""What makes a CDI file valid: versions, names, edits."""
+"""Validation of CDI files: versions, names, edits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may register, and which NRI a runtime speaks."""
+"""Plugin names, and the NRI version of a runtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Devices that turn out to be held by somebody else, right before a pod is bound."""
+"""Devices found to be held by another pod right before binding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a previous leader may still be writing to."""
+"""Objects that a previous leader may still be writing to."""
 
 from __future__ import annotations
 

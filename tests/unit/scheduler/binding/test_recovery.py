@@ -1,4 +1,4 @@
-"""What a restart keeps and what it releases."""
+"""Recovery after a restart: kept and released state."""
 
 from __future__ import annotations
 

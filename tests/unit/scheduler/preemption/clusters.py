@@ -1,7 +1,7 @@
 """Small random clusters for tests of preemption: nodes, devices that may charge CPUs, pods, claims, budgets.
 
 A `Cluster` is a list of plain descriptions; `objects` makes them into API objects, with some pods left out as
-if they were gone: then claims that nobody uses any more have no devices, as the controllers see to.
+if they were gone: then unused claims have no devices, as the controllers see to.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The plan: who may preempt, which node is chosen, and what is said when nobody goes."""
+"""Preemption plan: eligibility, choice of the node, and messages without victims."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_a_pod_whose_victims_are_leaving_waits() -> None:
 
 
 def test_a_pod_whose_victims_are_about_to_be_asked_waits() -> None:
-    """They show no sign of it yet, or we have not heard of it, but we know."""
+    """They show no sign of it yet, or the watch has not delivered it, but the plan is known here."""
     new, nominations = pod("new", cpu="1", priority=1), Nominations()
     snapshot = leaving_snapshot()
     nominations.nominate(new, "a", snapshot.pods_at(0))
@@ -370,7 +370,7 @@ def test_nothing_helps_a_pod_that_cannot_be_tried() -> None:
 
 
 def test_device_shortage_without_lower_priority_holders() -> None:
-    """Upstream's words for a shortage of devices, where there is nobody to take them from."""
+    """Upstream's message for a device shortage without possible victims."""
     snapshot = snapshot_of(
         device_class(), node("a"), resource_slice("a", [device("d1")]), claim("c", exactly("r", count=2))
     )

@@ -128,7 +128,7 @@ def test_everything_is_as_it_was(cluster: Cluster, wishes: list[Preemptor], data
 
 
 class PodNameIndex(SnapshotIndex):
-    """Which pods there are, by name."""
+    """Pods by name."""
 
     def __init__(self) -> None:
         self.names: list[str] = []

@@ -1,4 +1,4 @@
-"""Who goes: enough and no more, the least important, and the quick way comes to the same as the plain one."""
+"""Victim selection: enough and no more, lowest priority first; the fast path agrees with the naive one."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_what_is_remembered_still_holds(
 @given(CLUSTERS, WISHES)
 @settings(max_examples=100, deadline=None)
 def test_other_rules_do_not_look_at_pods(cluster: Cluster, wish: Preemptor) -> None:
-    """What is read once may be asked again however the pods of a node change."""
+    """Results computed once stay valid when the pods of a node change."""
     snapshot = snapshot_of(cluster)
     pod_info = pod_info_of(wish, snapshot)
     node_filter = NodeFilter(pod_info, snapshot, SETTINGS)

@@ -1,7 +1,7 @@
 """A pod with three claims on an API in memory, and a writer that fails where a test wants it to.
 
 One claim is new, one has its finalizer from an attempt before, one has devices and another consumer. All of
-them carry things that nobody here knows.
+them carry unknown fields.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class BindingCluster:
             return None
 
     async def placement(self, *, charges: bool = True, **more: Any) -> Placement:
-        """What the scheduler would decide about the objects as they are."""
+        """Return what the scheduler would decide about the objects as they are."""
         pod = await self.pod()
         assert pod is not None
         claims = tuple([await self.claim(name) for name in CLAIMS])
@@ -135,7 +135,7 @@ class BindingCluster:
         await self.check_kept()
 
     async def check_undone(self) -> None:
-        """As before: no devices that were chosen here, nobody's consumer, no charges."""
+        """Check the previous state: no devices allocated here, no consumer of ours, no charges."""
         pod = await self.pod()
         if pod is not None:
             assert read_pod(pod) == ()
@@ -149,7 +149,7 @@ class BindingCluster:
         await self.check_kept()
 
     async def check_kept(self) -> None:
-        """What nobody here knows is still there; what was told of claims is how they are."""
+        """Check that unknown fields are kept and that observed claims match the API."""
         for name in CLAIMS:
             claim = await self.claim(name)
             assert claim.metadata.annotations[KEEP] == name
@@ -171,7 +171,7 @@ Act = Callable[[BindingCluster], Awaitable[None]]
 
 @dataclass
 class Fault:
-    """What goes wrong at the nth call of a method: before it is carried out, or after."""
+    """Fault at the nth call of a method, before or after it is carried out."""
 
     method: str
     nth: int = 1

@@ -142,7 +142,9 @@ def test_a_server_that_fails_now_and_then_is_asked_again(method: str, after: boo
 @pytest.mark.parametrize("method", WRITES)
 @pytest.mark.parametrize("after", [False, True])
 def test_retries_end_if_the_server_keeps_failing(method: str, after: bool) -> None:
-    """What it did all the same is found by looking: then it counts; otherwise everything is taken back."""
+    """The actual result is read back: if the write was applied it counts; otherwise everything is rolled
+    back.
+    """
     outcome, _ = bind_with(Fault(method, error=refusal(500), after=after, times=99))
     done = after and method in ("write_allocation", "reserve", "bind")
     assert isinstance(outcome, BindSuccess if done else BindFailure)
@@ -361,7 +363,7 @@ def other_pod(pod: Any) -> Any:
 
 
 async def bound_times(cluster: BindingCluster) -> int:
-    """How often the pod was bound, as its history tells."""
+    """Return how often the pod was bound, according to its history."""
     listing = await cluster.client.list(PODS, "default")
     events = await cluster.harness.watch("/api/v1/namespaces/default/pods", 1, resourceVersion="0")
     assert listing.items
@@ -538,7 +540,7 @@ def ready(claim: ResourceClaim, status: str, kind: str = "Attached") -> dict[str
 
 @pytest.mark.parametrize(("kind", "notified"), list(itertools.product(["Attached", "Broken"], [False, True])))
 def test_devices_are_waited_for(kind: str, notified: bool) -> None:
-    """Whoever follows claims says when they change; if nobody does, they are read again."""
+    """A claim informer reports changes; without one, claims are read again."""
 
     async def scenario(cluster: BindingCluster) -> None:
         conditions: dict[str, Any] = {

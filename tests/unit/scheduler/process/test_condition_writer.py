@@ -1,4 +1,4 @@
-"""Telling pods: the last word counts, and a server that does not answer is told again."""
+"""Pod conditions: the last one wins, and unanswered writes are retried."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.unit.scheduler.build import pod
 
 
 class Server:
-    """Takes patches, or fails as often as it is told to."""
+    """Server that accepts patches, or fails a given number of times."""
 
     def __init__(self, *errors: ApiError) -> None:
         self.errors = list(errors)

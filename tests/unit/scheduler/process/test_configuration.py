@@ -1,4 +1,4 @@
-"""What a configuration file may say, and what happens when it says something else."""
+"""Configuration files: valid fields, and errors for invalid ones."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from plimsoll.scheduler.process.gc_control import GCControl
 
 @pytest.fixture(autouse=True)
 def nothing_of_others() -> None:
-    """What tests of commands in this process set aside, and left, is not found here first."""
+    """Discard objects frozen or left by other tests in this process."""
     gc.unfreeze()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)

@@ -1,4 +1,4 @@
-"""What the snapshot and the queue are told, object by object, and over a real API."""
+"""Events that reach the snapshot and the queue, object by object, and over a real API."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def test_profiles_go_by_name() -> None:
 
 
 def test_a_server_that_does_not_answer_yet_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it serves is asked again, not guessed: it may have other versions than the usual."""
+    """Discovery is repeated, not guessed: the server may serve other versions than the default."""
     monkeypatch.setattr(feed_module, "_DISCOVERY_RETRY_SECONDS", 0.0)
     real = discover_served
     asked: list[str] = []

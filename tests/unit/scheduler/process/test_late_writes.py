@@ -139,7 +139,7 @@ def test_a_reservation_that_is_there_already_is_proven_by_a_write() -> None:
 
 @pytest.mark.parametrize("stale", [NEW, SHARED])
 def test_a_reservation_that_is_gone_is_found_out(stale: str) -> None:
-    """What the cache says is reserved for the pod was released meanwhile: it is not bound without devices."""
+    """A reservation in the cache was released meanwhile: the pod is not bound without devices."""
 
     async def scenario(cluster: BindingCluster) -> None:
         placement = await cluster.placement()

@@ -1,4 +1,4 @@
-"""What a scrape shows, under which names, and what observing costs."""
+"""Metrics: names, values, and the cost of observing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scheduler on a server in the same process: pods bound, told, preempted; leases lost; orderly ends."""
+"""The scheduler on a server in the same process: binding, conditions, preemption, lost leases, shutdown."""
 
 from __future__ import annotations
 

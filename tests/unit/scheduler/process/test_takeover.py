@@ -30,7 +30,7 @@ Late = list[Callable[[], Awaitable[Any]]]
 
 
 async def hold_back(process: SchedulerProcess, monkeypatch: pytest.MonkeyPatch, method: str) -> Late:
-    """Have the calls of a method sent, as far as the scheduler can tell, and delivered by the test."""
+    """Hold back the calls of a method: sent from the scheduler's point of view, delivered by the test."""
     late: Late = []
     real = getattr(process.writer, method)
 

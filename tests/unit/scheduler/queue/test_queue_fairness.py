@@ -121,7 +121,7 @@ def test_a_new_pod_is_never_passed_by_a_less_important_one() -> None:
 
 
 def test_pods_that_keep_failing_are_tried_less_often() -> None:
-    """An hour of a hopeless pod that something seems to help all the time: a try every ten seconds."""
+    """An unschedulable pod that keeps being woken for an hour is tried every ten seconds."""
     queue, tries = SchedulingQueue(), 0
     queue.add(pod("hopeless"), 0)
     for now in range(0, 3_600_000, 250):

@@ -447,7 +447,7 @@ def test_a_claim_that_others_write(cluster: Snapshot) -> None:
 
 
 def test_an_assumed_allocation_survives_updates_without_it(cluster: Snapshot) -> None:
-    """Our finalizer, say, or somebody's label."""
+    """Our finalizer, for example, or a label of another client."""
     cluster.assume(placed(cluster, NEW))
     promised = cluster.allocation_of("uid-c")
     cluster.set(claim("c", exactly("r"), metadata={"finalizers": ["x"], "resourceVersion": "5"}))

@@ -39,7 +39,7 @@ def selects(selector: LabelSelector | None, labels: Labels) -> bool:
 
 
 def means(term: PodAffinityTerm, owner: Pod, other: Pod, snapshot: Snapshot) -> bool:
-    """Whether a term of `owner` means `other`."""
+    """Return whether a term of `owner` means `other`."""
     namespace, inside = other.metadata.namespace, False
     if not term.namespaces and term.namespace_selector is None:
         inside = namespace == owner.metadata.namespace
@@ -78,7 +78,7 @@ def everyone(snapshot: Snapshot) -> list[tuple[Node, Pod]]:
 
 
 def why_apart(pod: Pod, snapshot: Snapshot, row: int) -> str:
-    """Why affinity keeps a pod from a node, or ""."""
+    """Return why affinity keeps a pod from a node, or ""."""
     node = snapshot.node(row)
     labels, wanted = node.metadata.labels, _affinity(pod).required
     if wanted:
@@ -148,7 +148,7 @@ def _asks_nothing(constraint: TopologySpreadConstraint, pod: Pod) -> bool:
 
 
 def counted(constraint: TopologySpreadConstraint, pod: Pod, snapshot: Snapshot, row: int) -> int:
-    """How many pods a constraint counts on one node."""
+    """Return how many pods a constraint counts on one node."""
     if _asks_nothing(constraint, pod):
         return 0
     return sum(
@@ -187,7 +187,7 @@ def domain_counts(
 
 
 def why_skewed(pod: Pod, snapshot: Snapshot, row: int) -> str:
-    """Why spread constraints keep a pod from a node, or ""."""
+    """Return why spread constraints keep a pod from a node, or ""."""
     constraints = constraints_of(pod, "DoNotSchedule")
     for each in constraints:
         value = snapshot.node(row).metadata.labels.get(each.topology_key)

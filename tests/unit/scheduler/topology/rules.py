@@ -24,7 +24,7 @@ def affinity(
     likes: tuple[tuple[int, Mapping[str, Any]], ...] = (),
     dislikes: tuple[tuple[int, Mapping[str, Any]], ...] = (),
 ) -> dict[str, Any]:
-    """What a pod requires near and apart, and what it likes and dislikes, with weights."""
+    """Return what a pod requires near and apart, and what it likes and dislikes, with weights."""
 
     def side(required: Any, preferred: Any) -> dict[str, Any]:
         weighted = [{"weight": weight, "podAffinityTerm": dict(each)} for weight, each in preferred]

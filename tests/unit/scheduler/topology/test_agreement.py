@@ -94,7 +94,9 @@ def test_scores(random: Random) -> None:
 @settings(max_examples=100)
 @given(clusters.seeds)
 def test_as_things_come_and_go(random: Random) -> None:
-    """What was asked for before is still right after nodes, namespaces and pods have come, changed, gone."""
+    """Earlier results are still right after nodes, namespaces and pods have been added, changed and
+    deleted.
+    """
     objects, newcomers = clusters.cluster(random), [clusters.pod(random, f"new{each}") for each in range(2)]
     snapshot = snapshot_of(*objects)
     known = {(type(each), each.metadata.name): each for each in objects}

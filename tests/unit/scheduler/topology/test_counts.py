@@ -117,7 +117,7 @@ def test_nothing_is_left_of_pods_that_are_gone() -> None:
 
 
 def test_pods_without_rules_make_no_tallies() -> None:
-    """Who asks for nothing costs nothing: the counts are not even begun."""
+    """Without topology rules the counts are not even started."""
     snapshot = snapshot_of(node("n"), pod("p", node="n", labels={"app": "a"}))
     assert InterPodAffinityFilter.pre_filter(pod_info_of(pod("new"), snapshot), snapshot) is None
     kinds: dict[type[SnapshotIndex], SnapshotIndex] = snapshot._indexes

@@ -158,7 +158,7 @@ def report_on(*trees: Tree, live: bool = True, now: float = NOW) -> AuditReport:
 
 
 def found(check: str, *trees: Tree, live: bool = True, now: float = NOW) -> list[AuditFinding]:
-    """What one check finds."""
+    """Return what one check finds."""
     report = audit(cluster_state(trees, live), checks=choose_checks([check]), now=now, live=live)
     assert not report.skipped
     return list(report.findings)

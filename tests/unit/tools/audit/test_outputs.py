@@ -33,7 +33,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
 
 @pytest.fixture(autouse=True)
 def beside_the_example(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The name of the file is told, so that it must be short and always the same."""
+    """Use a short, constant file name, because it appears in the output."""
     monkeypatch.chdir(BROKEN.parent)
 
 

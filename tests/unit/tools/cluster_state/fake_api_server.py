@@ -1,4 +1,4 @@
-"""A cluster to look at: collections by path, refusals by path, watches that can be told things and cut.
+"""Fake API server: collections by path, errors by path, watches that can send events and be cut.
 
 The plainest API that a reader needs: discovery, lists in pages, watches. Whatever else is asked for is 404.
 """

@@ -166,7 +166,7 @@ def follow(
 
 
 def test_problems_and_recovery_are_reported() -> None:
-    """Also of kinds of which nothing changes: whoever is followed again is well."""
+    """Also for kinds without changes: a watch that works again ends the problem."""
 
     async def run() -> None:
         api_server = FakeApiServer(big_cluster(2, pending=1))

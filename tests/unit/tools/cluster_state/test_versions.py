@@ -119,7 +119,7 @@ SHAPES = st.recursive(
     SHAPES,
 )
 def test_no_shape_is_too_odd(version: str, kind: str, spec: Any) -> None:
-    """What is wrong is for the decoder to tell; the converter only passes it on."""
+    """Errors are reported by the decoder; the converter passes values through."""
     tree = {"apiVersion": f"resource.k8s.io/{version}", "kind": kind, "spec": spec}
     before = copy.deepcopy(tree)
     to_v1(tree)

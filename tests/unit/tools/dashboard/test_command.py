@@ -1,4 +1,4 @@
-"""`plimsoll dashboard` at a terminal: what cannot be is told in one line."""
+"""`plimsoll dashboard` at a terminal: errors are reported in one line."""
 
 from __future__ import annotations
 

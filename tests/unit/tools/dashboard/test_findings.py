@@ -1,4 +1,4 @@
-"""The audit in the background keeps nobody waiting, and nothing that changed escapes it."""
+"""The background audit blocks no request and misses no change."""
 
 from __future__ import annotations
 

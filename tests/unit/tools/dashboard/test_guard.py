@@ -1,4 +1,4 @@
-"""Who is answered and who is not, and what browsers are told."""
+"""Access control of the dashboard, and its security headers."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def live(scenario: Callable[[DashboardClient, Client], Awaitable[None]], **optio
 
 
 class EventStreamClient:
-    """Hears the events of a dashboard."""
+    """Client of the dashboard's event stream."""
 
     def __init__(self, content: Any) -> None:
         self._content = content

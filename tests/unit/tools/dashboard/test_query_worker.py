@@ -206,7 +206,7 @@ def test_a_failing_query_does_not_block_others() -> None:
 
 
 def test_a_long_query_uses_current_state_after_waiting() -> None:
-    """What a page was told of before it asked is in the answer, whatever was being answered then."""
+    """A change announced to a page before its query is part of the answer."""
 
     async def scenario() -> None:
         service = DashboardService(ClusterState(ClusterObjects(THINGS)))

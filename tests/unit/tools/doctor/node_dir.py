@@ -75,7 +75,7 @@ class NodeDir:
         return path
 
     def put_socket(self, path: Path, mode: int = 0o600) -> Path:
-        """A socket that nobody serves, an hour old."""
+        """Create a socket without a server, an hour old."""
         path.parent.mkdir(parents=True, exist_ok=True)
         with socket.socket(socket.AF_UNIX) as made:
             made.bind(str(path))

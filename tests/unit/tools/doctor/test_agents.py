@@ -217,7 +217,7 @@ def lives(run: dict[str, Any]) -> bool:
 
 
 def leftovers(report: Any) -> list[tuple[str, str]]:
-    """What can be mended, apart from what this machine lacks."""
+    """Return the findings that can be repaired, apart from those about the machine."""
     return sorted(
         (each.id, Path(each.subject).name)
         for each in report.findings

@@ -423,7 +423,7 @@ def test_clocks() -> None:
 
 @given(st.floats(0, NOW), st.floats(-10_000, 10_000), st.floats(0, 5), st.floats(0, 1))
 def test_a_skew_is_never_made_up(now: float, ahead: float, took: float, when: float) -> None:
-    """What is told is never more than the truth, and not far from it."""
+    """The reported skew never exceeds the real one, and is close to it."""
     from email.utils import formatdate  # noqa: PLC0415
 
     if now + ahead < 0:

@@ -1,4 +1,4 @@
-"""What the doctor prints, and the command."""
+"""Output of the doctor, and its command line."""
 
 from __future__ import annotations
 

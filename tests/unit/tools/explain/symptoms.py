@@ -550,7 +550,7 @@ def ended() -> list[Any]:
 
 @symptom
 def several_rules() -> list[Any]:
-    """A node that would need a toleration, and somebody to go."""
+    """A node that needs both a toleration and a preemption."""
     return [
         node("n1", taints=["team=ml:NoSchedule"]),
         pod("other", node="n1", cpu="6"),

@@ -1,4 +1,4 @@
-"""What is said about every pod that waited in a real cluster, word for word, and about the rest."""
+"""Recorded explanations of every pending pod of real clusters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said about every symptom, word for word."""
+"""Recorded explanations of every symptom."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_symptom_as_a_tree(name: str) -> None:
 
 @pytest.mark.parametrize("name", MAKERS)
 def test_explaining_changes_nothing(name: str) -> None:
-    """What is tried in thought leaves no trace: asked twice, the answer is the same."""
+    """Simulated changes leave no trace: a second query gives the same answer."""
     cluster_state = make_cluster_state(MAKERS[name]())
     pod = cluster_state.pod(SUBJECT)
     first = explain_pod(cluster_state, pod).as_json()

@@ -1,4 +1,4 @@
-"""What the tests of the tools share."""
+"""Fixtures of the PodResources tool tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A kubelet of the tests' own: answers as it is told to, from threads of its own."""
+"""Fake kubelet that responds as scripted, in its own threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the pods of a node hold, as Prometheus reads it."""
+"""Resources of the pods of a node as Prometheus metrics."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def test_a_column_is_what_the_ledger_says_of_such_devices(objects: list[Any]) ->
 @settings(max_examples=60, deadline=None)
 @given(clusters())
 def test_pods_and_pools_come_to_the_node(objects: list[Any]) -> None:
-    """What pods with claims, pools of several and pods without claims take is what the node is charged."""
+    """Pods with claims, shared pools and pods without claims add up to the node's charge."""
     cluster_state = ClusterState(ClusterObjects(objects))
     report = compare_policies(cluster_state)
     place = cluster_state.snapshot.row_of("node-1")

@@ -51,7 +51,7 @@ def _cluster(devices: list[Any], places: list[list[dict[str, Any]]], apart: bool
 
 
 def _nearly(draw: st.DrawFn, body: dict[str, Any]) -> dict[str, Any]:
-    """The same body but for one thing: what should tell two shapes apart does so, or is found out."""
+    """Return the same body except for one field, which must make a different shape."""
     near = deepcopy(body)
     place = draw(st.sampled_from([*near["containers"], *near["init"]]))
     match draw(st.integers(0, 3)):

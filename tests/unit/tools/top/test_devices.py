@@ -269,7 +269,7 @@ def test_the_cpus_of_a_claim_come_from_its_driver() -> None:
 
 
 def test_claims_written_by_hand_hold_their_own_devices() -> None:
-    """Without UIDs they are told apart by name."""
+    """Without UIDs they are distinguished by name."""
     trees = []
     for name, kind, body in [
         ("n", "Node", {}),

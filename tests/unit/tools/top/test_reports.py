@@ -1,4 +1,4 @@
-"""What people read, kept as files; and how it is laid out."""
+"""Recorded reports, and their layout."""
 
 from __future__ import annotations
 

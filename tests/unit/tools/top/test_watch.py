@@ -13,7 +13,7 @@ from plimsoll.tools.top import watch
 
 
 def run_watch(monkeypatch: pytest.MonkeyPatch, *pauses: float, fails: bool = False) -> int:
-    """How often is shown if a change comes after each of these pauses."""
+    """Return how often is shown if a change comes after each of these pauses."""
 
     async def follow_live(client: Any, cluster_state: ClusterState, changed: Any, **_: Any) -> None:
         for pause in pauses:

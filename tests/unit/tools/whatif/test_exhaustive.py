@@ -1,4 +1,4 @@
-"""Whether any placement exists, held to a brute force that knows no shortcuts."""
+"""Existence of a placement, compared with a brute-force search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is left in pieces, held to counting the plain way."""
+"""Fragmentation, compared with naive counting."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_pieces_are_what_plain_counting_gives(nodes: list[tuple[int, list[int], 
 
 
 def _affordable(charges: list[int], cpu: int) -> int:
-    """How many devices fit; a device that charges nothing fits however little is left."""
+    """Return how many devices fit; a device that charges nothing fits however little is left."""
     count = left = 0
     left = cpu
     for charge in sorted(charges):

@@ -1,4 +1,4 @@
-"""What can be changed, and what each change does to pods, claims and devices."""
+"""Possible changes, and their effect on pods, claims and devices."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Plays what a real kube-scheduler 1.36 was given into a cluster in memory, step by step.
+"""Replay of recorded kube-scheduler 1.36 runs in memory, step by step.
 
-A story is a folder with `input.yaml` (the objects that were sent, in order) and `result.yaml` (`steps`: what
-was done and what came of it). `play` repeats the steps under `--as kube-1.36` and lists what is predicted
-otherwise: which node a pod got, or that it got none, and the sentence it was told.
+A use case is a directory with `input.yaml` (the objects that were sent, in order) and `result.yaml` (`steps`:
+actions and their results). `UseCaseReplay` repeats the steps under `--as kube-1.36` and lists mispredictions:
+a pod's node, or its message if it has none.
 """
 
 from __future__ import annotations

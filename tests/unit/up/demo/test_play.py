@@ -40,7 +40,7 @@ def settings() -> Iterator[UpSettings]:
 
 
 def run_demo(settings: UpSettings) -> tuple[bool, str, list[tuple[str, str]]]:
-    """Whether it went well, what was said, and where pods are at the end."""
+    """Return whether it went well, what was said, and where pods are at the end."""
     output = StringIO()
     fine: list[bool] = []
     places: list[tuple[str, str]] = []
@@ -107,7 +107,7 @@ def test_an_interrupted_demo_starts_over(settings: UpSettings) -> None:
 
 
 def test_what_does_not_happen_is_said() -> None:
-    """A cluster without the demo's nodes: nothing finds a place, and the telling ends."""
+    """A cluster without the demo's nodes: no pod is scheduled, and the demo ends."""
     from plimsoll.up.local_cluster import LocalCluster  # noqa: PLC0415
 
     output = StringIO()

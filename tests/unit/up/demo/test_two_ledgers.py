@@ -1,4 +1,4 @@
-"""What two books would do, in numbers."""
+"""Separate ledgers for requests and claims, in numbers."""
 
 from __future__ import annotations
 

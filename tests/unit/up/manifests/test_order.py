@@ -1,4 +1,4 @@
-"""What comes first, whichever order files have."""
+"""Order of manifests, independent of the order of files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a dump can be brought back."""
+"""Restorable parts of a dump."""
 
 from __future__ import annotations
 

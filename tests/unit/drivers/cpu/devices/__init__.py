@@ -1,1 +1,1 @@
-"""What the CPU driver publishes."""
+"""Tests of the CPU driver's devices and slices."""

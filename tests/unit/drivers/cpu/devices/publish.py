@@ -51,7 +51,7 @@ def assert_valid(devices: list[Tree], settings: CpuSettings) -> None:
 
 
 def ask(devices: list[Tree], amount: str | None, *, count: int = 1, **settings: Any) -> AllocationOutcome:
-    """What our allocator answers to a request of an amount of CPUs."""
+    """Return what our allocator answers to a request of an amount of CPUs."""
     trees = slices_of(devices, CpuSettings(node=NODE, **settings))
     capacity: Tree = {} if amount is None else {"capacity": {"dra.cpu/cpu": amount}}
     request = exactly(count=count, **capacity)

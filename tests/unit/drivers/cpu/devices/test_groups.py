@@ -1,4 +1,4 @@
-"""Which CPUs can be claimed under which device, on machines of every shape."""
+"""Devices and the CPUs that can be claimed under them, on machines of every shape."""
 
 from __future__ import annotations
 

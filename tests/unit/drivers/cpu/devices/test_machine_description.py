@@ -65,7 +65,7 @@ def test_reserved_and_shared_cpus_are_reported() -> None:
 
 
 def test_one_slice_describes_the_machine() -> None:
-    """It is there, comes back when somebody takes it off, and what others say beside it stays."""
+    """It is restored when it is removed, and attributes of others are kept."""
 
     async def scenario() -> None:
         async with cluster_fixture() as cluster, running(publisher(cluster)) as slices_publisher:

@@ -1,4 +1,4 @@
-"""What an API server is found to know and to keep."""
+"""Detection of API server capabilities."""
 
 from __future__ import annotations
 

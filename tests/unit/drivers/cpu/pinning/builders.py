@@ -53,7 +53,7 @@ def view(id: str, *allocations: ClaimAllocation, pod: str = "", **more: Any) -> 
 
 
 class FakeCPUState:
-    """What pinning asks of a book; `hold` and `release` change it."""
+    """CPU state as the pinning code reads it; `hold` and `release` change it."""
 
     def __init__(self, topology: Topology, *allocations: ClaimAllocation, reserved: str = "") -> None:
         self.topology = topology

@@ -1,4 +1,4 @@
-"""Two runtimes for tests of pinning: our own half of NRI, and one of a few lines that does as it is told."""
+"""Two runtimes for tests of pinning: our own side of NRI, and a scripted one."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def with_own(
     runtime: dict[str, Any] | None = None,
     **options: Any,
 ) -> None:
-    """Tell a story with our own runtime and an enforcer that is linked."""
+    """Run a scenario with our own runtime and a connected enforcer."""
 
     async def whole() -> None:
         async with folder() as path:
@@ -259,7 +259,7 @@ class Scripted:
         return self.mask
 
     async def synchronize(self, *containers: nri.Container, pods: Iterable[str] = ()) -> dict[str, str]:
-        """Tell of everything; the answers as CPUs by container."""
+        """Send the full state; return the updates as CPUs by container."""
         names = dict.fromkeys([*pods, *(one.pod_sandbox_id.removeprefix("sb-") for one in containers)])
         request = nri.SynchronizeRequest(pods=[sandbox(name) for name in names], containers=list(containers))
         answer = await self.call("Synchronize", request)
@@ -280,7 +280,7 @@ class Scripted:
         assert not isinstance(answer, TtrpcFault), answer
 
     async def created(self, id: str, env: Iterable[str] = (), *, pod: str = "") -> Any:
-        """A container that is created, and told to be."""
+        """Create a container and notify the plugin."""
         answer = await self.create(id, env, pod=pod)
         if not isinstance(answer, TtrpcFault):
             await self.news(5, id, pod=pod, cpus=answer.adjust.linux.resources.cpu.cpus)
@@ -319,7 +319,7 @@ def with_script(
     runtime: dict[str, str] | None = None,
     **options: Any,
 ) -> None:
-    """Tell a story with a runtime that does as it is told; it is configured, not yet synchronised."""
+    """Run a scenario with a scripted runtime; it is configured, but not yet synchronized."""
 
     async def whole() -> None:
         async with folder() as path:

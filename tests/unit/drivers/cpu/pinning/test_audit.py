@@ -1,4 +1,4 @@
-"""Whether containers have what they were given."""
+"""Audit of the CPUs that containers actually have."""
 
 from __future__ import annotations
 

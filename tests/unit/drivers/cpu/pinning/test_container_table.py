@@ -1,7 +1,7 @@
-"""The roll of containers under random events, beside a runtime of which everything is known.
+"""Container table under random events, compared with a runtime whose state is known.
 
-The runtime here is the naive one: it keeps the CPUs of every container as they really are, does the changes
-it is told in answers or fails some of them without a word, and knows containers only when they are made.
+The runtime here is the naive one: it keeps the CPUs of every container as they really are, applies the
+changes in responses or fails some of them without a word, and knows containers only when they are made.
 Whatever happens, a container that is made with exclusive CPUs shares none of them with others, unless a
 change was swallowed, and then the next round brings it in line.
 """
@@ -152,7 +152,7 @@ class Runtime(RuleBasedStateMachine):
         return take_snapshot(self.state, self.state.topology, self.pin)
 
     def carry_out(self, changes: Any, fail: bool = False) -> None:
-        """An answer's changes; failures are not told."""
+        """Apply the changes of a response; failures are not reported."""
         for change in changes:
             self.table.record_change(change, confirmed=False)
             real = self.real.get(change.view.id)
@@ -226,7 +226,7 @@ class Runtime(RuleBasedStateMachine):
 
     @rule(failing=st.booleans())
     def push(self, failing: bool) -> None:
-        """The plugin's own call: what fails is told."""
+        """Apply an update sent by the plugin; failures are reported."""
         changes: list[ContainerChange] = self.table.list_changes(self.snapshot(), include_unconfirmed=True)
         for position, change in enumerate(changes):
             if failing and position % 2:
@@ -239,7 +239,7 @@ class Runtime(RuleBasedStateMachine):
 
     @rule()
     def reconnect(self) -> None:
-        """Everything is told anew, as it really is."""
+        """Send the full, actual state again."""
         self.table.reset(
             {}, [replace(real.view, cpus=str(real.cpus)) for real in self.real.values() if real.created]
         )
@@ -260,7 +260,7 @@ class Runtime(RuleBasedStateMachine):
 
     @invariant()
     def after_a_round_that_works_exclusive_cpus_are_exclusive(self) -> None:
-        """What would come of a push now, for all that have been made and can be brought in line."""
+        """Check the result of a push now, for all created containers that can be updated."""
         after = {id: real.cpus for id, real in self.real.items() if real.created}
         after |= {
             change.view.id: change.desired.cpus

@@ -1,4 +1,4 @@
-"""What containers may run on."""
+"""Desired CPUs of containers."""
 
 from __future__ import annotations
 
@@ -372,7 +372,7 @@ def _said(text: str) -> CpuSet:
 
 
 def _right(container: ContainerView, state: FakeCPUState) -> ContainerView:
-    """Where 9999 stands, what the book holds."""
+    """Return where 9999 stands, what the book holds."""
     return replace(
         container,
         claims={

@@ -1,4 +1,4 @@
-"""Open problems of the Go driver (section 12 of the specification) that the book of holdings solves."""
+"""Open problems of the Go driver (docs/spec/cpu-driver.md, "Open problems") that the CPU state solves."""
 
 from __future__ import annotations
 
@@ -63,7 +63,9 @@ def test_problem_5_what_is_prepared_is_on_disk_before_the_node_is_reported(fixtu
 def test_problem_8_amounts_that_no_cpus_make_are_refused_without_trace(
     fixture: CPUStateFixture, amount: str
 ) -> None:
-    """Schedulers refuse or round them by the device's policy; whoever comes past that is told why."""
+    """Schedulers reject or round them by the device's policy; amounts that get past that are rejected with
+    a reason.
+    """
     state = fixture.open()
     assert f"got {amount}" in refusal(state, make_claim(1, AllocationSpec(N0, amount)))
     assert not state.allocations
@@ -107,7 +109,7 @@ def test_issue_258_claims_survive_a_restart(fixture: CPUStateFixture) -> None:
 
 
 def test_issue_258_a_prepare_before_the_runtime_synchronizes_is_safe(fixture: CPUStateFixture) -> None:
-    """What the Go driver left in CDI files counts from the start."""
+    """CPUs in CDI files of the Go driver count from the start."""
     fixture.write_foreign(1, "0-1")
     state = fixture.open()
     assert str(prepared(state, make_claim(2, AllocationSpec(N0, "2"))).cpus) == "2-3"

@@ -71,7 +71,7 @@ def test_problem_12_skipped_cpus_are_not_counted() -> None:
 
 
 def test_issue_104_full_l3_claims() -> None:
-    """A request without an amount takes a whole cache, and nobody else gets a CPU of it."""
+    """A request without an amount takes a whole cache, and no other claim gets a CPU of it."""
     settings = CpuSettings(NODE, group_by=GroupBy.L3)
     devices = publish(SERVER, group_by=GroupBy.L3)
     assert [attributes(device)["dra.cpu/cacheL3ID"] for device in devices] == [0, 1, 2, 3]

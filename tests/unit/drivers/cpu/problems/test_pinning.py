@@ -1,4 +1,4 @@
-"""Open problems of the Go driver that are about pinning (section 12 of the CPU driver's specification).
+"""Open problems of the Go driver about pinning (docs/spec/cpu-driver.md, "Open problems").
 
 Numbered as there; issues by their numbers in the Go driver's tracker, or Kubernetes' own.
 """
@@ -211,7 +211,7 @@ def test_issue_140_a_cpuset_that_something_else_wrote(tmp_path: Path) -> None:
 
 
 def test_issue_109_containers_made_while_disconnected() -> None:
-    """What was made unpinned while the plugin was away is set right when it is back, or is not made."""
+    """Containers created unpinned during a disconnect are corrected on reconnect, or are not created."""
 
     async def scenario(script: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         assert script.mask & NriEvent.VALIDATE_CONTAINER_ADJUSTMENT.bit
@@ -324,7 +324,7 @@ def test_seen_live_a_runtime_that_stops_for_seconds() -> None:
 
 
 def test_seen_live_pause_containers_leave_exclusive_cpus(tmp_path: Path) -> None:
-    """NRI never tells of them; where cpusets are written they are seen."""
+    """NRI does not report them; where cpusets are written they are visible."""
 
     async def scenario(enforcer: CgroupEnforcer, files: V1, pods: Pods) -> None:
         place(files, "p", "app")

@@ -1,4 +1,4 @@
-"""Open problems of the Go driver that are solved by what the status of claims tells; in a whole cluster."""
+"""Open problems of the Go driver that device statuses of claims solve, in a whole cluster."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ harness = stage.harness
 
 
 def seen(harness: DriverHarness) -> dict[str, dict[str, Any]]:
-    """What a control plane sees of claims: by the pod that uses each, its one device."""
+    """Return what a control plane sees of claims: by the pod that uses each, its one device."""
     found = {}
     for claim in harness.cluster.client.list(RESOURCE_CLAIMS):
         status = claim.get("status", {})

@@ -1,4 +1,4 @@
-"""The CPU driver as a process: it starts, tells how it is, and ends, whatever others do meanwhile."""
+"""The CPU driver as a process: start, health, shutdown, under faults of its peers."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ some_cpus = st.sets(st.integers(0, 11), min_size=1, max_size=3)
 
 
 class Naive:
-    """What should be known, in sets and loops: CPUs by claim, claims in dispute, CPUs only a file names."""
+    """Naive model in sets and loops: CPUs by claim, disputed claims, CPUs that only a file names."""
 
     def __init__(self) -> None:
         self.assigned: dict[str, set[int]] = {}

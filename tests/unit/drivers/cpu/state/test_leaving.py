@@ -1,4 +1,4 @@
-"""Claims that another driver has released: they leave, unless somebody is seen to use them."""
+"""Claims released by another driver: they are dropped unless a container uses them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_claim_that_leaves_disputes_no_other_and_its_file_stays_away() -> None
 
 
 def test_a_claim_with_a_file_does_not_leave() -> None:
-    """Whatever the cluster says: somebody may start with that file."""
+    """A container may still start with that file."""
     found = reconcile(record(allocated("x", "0-1")), files(x="0-1", y="1-2"), scene_of(), {"x"})
     assert found.allocations["x"].disputed
     assert found.allocations["y"].disputed

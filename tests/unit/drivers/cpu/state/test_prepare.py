@@ -1,4 +1,4 @@
-"""Which CPUs claims get: section 6 and the prepare tests of section 11 of the specification."""
+"""CPU selection for claims (docs/spec/cpu-driver.md, "Prepare and unprepare" and "Test suite")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whom to believe: record, CDI files and running containers, in every combination."""
+"""Reconciliation of record, CDI files and running containers, in every combination."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A node with a CPU driver on it: a machine in a folder, a runtime on a socket, and who asks for claims.
+"""Node with a CPU driver: a machine in a directory, a runtime on a socket, and a client that prepares claims.
 
 Every verb does one thing to the driver, and to the model; `check` compares the two, and both with what the
-runtime has set. What is promised, and checked after every verb:
+runtime has set. Guarantees, checked after every verb:
 
 * Whatever happens: no empty set of CPUs leaves the driver; runtimes that cannot be changed at any time are
   not; a container with claims is not made while another one that can be changed is on its CPUs (`Runtime`).
@@ -11,7 +11,7 @@ runtime has set. What is promised, and checked after every verb:
   runtimes that can be changed at any time, as soon as they answer at all; with others, after the next answer
   to an event (a container that is made, updated or stopped, or everything at a reconnect), for all containers
   that were made by then. No driver or no connection: after the next connection. A change in an answer that
-  such a runtime passes over is not noticed; it is told again before others get the CPUs for themselves.
+  such a runtime passes over is not noticed; it is sent again before others get the CPUs for themselves.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ LEAVING = 0.1
 
 
 class Api:
-    """What a driver asks of an API server: claims by name, nothing else of interest."""
+    """API server as the driver uses it: claims by name."""
 
     def __init__(self) -> None:
         self.claims: dict[str, Mapping[str, Any]] = {}
@@ -146,7 +146,7 @@ class StatefulHarness:
     # -- the frame
 
     def parts(self) -> dict[str, Any]:
-        """What stands in for parts of the driver."""
+        """Return what stands in for parts of the driver."""
         return {"PluginServer": lambda *parts, **more: PluginServer(self)}
 
     @property
@@ -229,7 +229,7 @@ class StatefulHarness:
         await self.until(lambda: set(driver.topology.all) == self.model.online and self.looked_after(driver))
 
     def looked_after(self, driver: CpuDriver) -> bool:
-        """Whether the driver has looked at its files since it began: it does so every while."""
+        """Return whether the driver has looked at its files since it began: it does so every while."""
         return cast(PluginServer, driver.plugin_server).looks > 0
 
     async def stop_driver(self) -> None:
@@ -239,7 +239,7 @@ class StatefulHarness:
             await self.until(lambda: not self.runtime.peers, lambda: "a plugin that left")
 
     async def kill_driver(self) -> None:
-        """As by kill -9: nothing is ended in good order, and nobody is told."""
+        """Stop the driver as kill -9 does: no shutdown, no notification."""
         driver, self.driver = self.driver, None
         if driver is not None:
             await end_tasks([*driver._tasks, *cast(NriEnforcer, driver.enforcer)._tasks])
@@ -308,7 +308,9 @@ class StatefulHarness:
         return cpus
 
     def check_left(self, uid: str, cpus: set[int]) -> None:
-        """When a claim is answered, others have left its CPUs, where the runtime does as it is told."""
+        """Check that others have left a claim's CPUs when it is prepared, where the runtime applies
+        updates.
+        """
         for box in self.runtime.boxes.values():
             if (
                 box.created
@@ -323,7 +325,9 @@ class StatefulHarness:
         self.spoken = self.runtime.answers
 
     def check_grant(self, claim: AllocatedClaim, cpus: set[int], usable: set[int] | None = None) -> None:
-        """CPUs just given: as many as asked for, of the devices asked for, nobody else's."""
+        """Check newly granted CPUs: the requested number, from the requested devices, held by no other
+        claim.
+        """
         assert self.driver is not None
         allocation = self.driver.state.allocations[claim.ref.uid]
         assert isinstance(allocation, ClaimAllocation)
@@ -355,7 +359,7 @@ class StatefulHarness:
         return set(self.whole.all)
 
     def fits(self, claim: AllocatedClaim) -> bool:
-        """Whether a claim that has no CPUs yet should get some."""
+        """Return whether a claim that has no CPUs yet should get some."""
         assert self.driver is not None
         model = self.model
         free = model.shared - set(self.driver.state.layout.always_shared)
@@ -374,7 +378,7 @@ class StatefulHarness:
 
     @property
     def shared_pool_in_use(self) -> bool:
-        """Whether containers share CPUs, as far as can be known."""
+        """Return whether containers share CPUs, as far as can be known."""
         return any(not box.env_claims and not box.unseen for box in self.runtime.boxes.values())
 
     async def unprepare(self, uid: str) -> ClaimError | None:
@@ -390,7 +394,7 @@ class StatefulHarness:
     # -- containers
 
     def file(self, uid: str) -> set[int] | None:
-        """What containers are told, as a runtime reads it; None: it cannot."""
+        """Return the CDI data passed to containers, as a runtime reads it; None if it cannot."""
         path = self.settings.cdi / f"dra.k8s.io-cpu_claim-{uid}.json"
         try:
             (device,) = json.loads(path.read_bytes())["devices"]
@@ -403,7 +407,7 @@ class StatefulHarness:
             return None
 
     def env(self, uids: Iterable[str]) -> list[str] | None:
-        """What the runtime puts into a container that is to have claims."""
+        """Return what the runtime puts into a container that is to have claims."""
         found = []
         for uid in uids:
             cpus = self.file(uid)
@@ -440,7 +444,7 @@ class StatefulHarness:
         return problem
 
     def in_the_way(self, env_claims: dict[str, set[int]], pod: str) -> bool:
-        """Whether some container may keep a new one from being made."""
+        """Return whether some container may keep a new one from being made."""
         for box in self.runtime.boxes.values():
             if box.env_claims.keys() & env_claims.keys() and box.pod != pod:
                 return True
@@ -457,7 +461,9 @@ class StatefulHarness:
 
     @property
     def users(self) -> dict[str, str]:
-        """Pods that use claims as far as the driver knows: only whether somebody else may be refused."""
+        """Return the pods that use claims, as far as the driver knows; only decides whether another pod
+        may be refused.
+        """
         if self.driver is None:
             return {}
         owners = cast(NriEnforcer, self.driver.enforcer)._containers.owners
@@ -544,7 +550,7 @@ class StatefulHarness:
             assert runtime.refuses or not self.misplaced(), self.misplaced()
 
     def record_failure(self) -> None:
-        """All containers were looked at: some may have been told other CPUs than their claims have."""
+        """Note that all containers were checked: some may have other CPUs than their claims."""
         assert self.driver is not None
         model, allocations = self.model, self.driver.state.allocations
         model.conflicts = {}
@@ -568,7 +574,7 @@ class StatefulHarness:
         return found
 
     def refused(self) -> bool:
-        """Whether the driver thinks that some change has still to be made that can be."""
+        """Return whether the driver thinks that some change has still to be made that can be."""
         assert self.driver is not None
         return any(
             fault.reason is PinFaultReason.REFUSED and not self.runtime.is_stubborn(fault.container)

@@ -1,4 +1,4 @@
-"""What should be, in sets and loops: nothing here is shared with the driver.
+"""Naive model of the driver in sets and loops; it shares no code with the driver.
 
 `Model` knows the machine, what was granted to claims, what their CDI files say, and which claims are in
 dispute; from that follows what every container should run on.
@@ -57,11 +57,11 @@ class Model:
 
     @property
     def strangers(self) -> bool:
-        """Whether there are files of claims that are not known."""
+        """Return whether there are files of claims that are not known."""
         return any(uid not in self.assigned and cpus != DAMAGED for uid, cpus in self.files.items())
 
     def compute_desired(self, env_claims: dict[str, set[int]]) -> set[int] | None:
-        """What a container should run on that was told so; None: it keeps what it has."""
+        """Return the CPUs that a container should run on; None if it keeps its current ones."""
         own: set[int] = set()
         claims = False
         for uid, cpus in env_claims.items():
@@ -78,7 +78,7 @@ class Model:
         return own & self.online | (self.shared if self.include_shared else set())
 
     def to_claim_error(self, env_claims: dict[str, set[int]]) -> str:
-        """Why a container must not be made, as far as it does not depend on others."""
+        """Return why a container must not be made, as far as it does not depend on others."""
         for uid, cpus in env_claims.items():
             if uid not in self.assigned:
                 return "unknown"

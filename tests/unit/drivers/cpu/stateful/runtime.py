@@ -1,9 +1,9 @@
 """A container runtime as NRI plugins see one: messages over a socket, no processes.
 
-It keeps what each container may run on, and does with answers what real runtimes do (section 7 of the node
-protocols): one event at a time, changes in answers are applied and failures among them passed over, a plugin
-that goes away is gone without, a failed creation is undone by Stop and Remove. Whatever must never happen, in
-no order of events, is noted in `wrongs` when it does.
+It keeps what each container may run on, and does with answers what real runtimes do
+(docs/spec/node-protocols.md, "NRI"): one event at a time, changes in answers are applied and failures among
+them passed over, a plugin that goes away is gone without, a failed creation is undone by Stop and Remove.
+Whatever must never happen, in no order of events, is noted in `wrongs` when it does.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ENV = "DRA_CPUSET_"
 
 
 class RuntimeVersion(Enum):
-    """What a runtime can do: its name, its release, the NRI it tells of."""
+    """Runtime version: its name, its release, and the NRI version it reports."""
 
     OLD = ("cri-o", "1.30.0", "")  # StateChange, nothing at any time
     MIDDLE = ("containerd", "v2.3.4", "v0.12.0")  # calls of their own; changes at any time may lock it up
@@ -46,8 +46,8 @@ class RuntimeVersion(Enum):
 class FakeContainer:
     """A container. Its `cpus` are what its cgroup was set to, empty for never. `created`: it can be changed.
 
-    `unseen`: it was being made when a plugin came, which runtimes do not tell of. No plugin can know.
-    `astray`: a change in an answer was passed over, of which no plugin is told.
+    `unseen`: it was being made when a plugin came, which runtimes do not report. No plugin can know.
+    `astray`: a change in an answer was passed over, of which no plugin is notified.
     """
 
     id: str
@@ -62,7 +62,7 @@ class FakeContainer:
 
     @property
     def env_claims(self) -> dict[str, set[int]]:
-        """The CPUs that it was told of, by claim."""
+        """Return the CPUs passed to the container, by claim."""
         found = {}
         for entry in self.env:
             name, _, value = entry.partition("=")
@@ -310,7 +310,7 @@ class Runtime:
             return ""
 
     async def _ask(self, box: FakeContainer) -> tuple[str, set[str]]:
-        """What plugins say to a new container; why it fails, and others that could not be changed."""
+        """Return what plugins say to a new container; why it fails, and others that could not be changed."""
         asked = [peer for peer in self.peers if peer.ready]
         setter: Peer | None = None
         failed: set[str] = set()
@@ -442,10 +442,12 @@ class Runtime:
     # -- state
 
     def is_stubborn(self, id: str) -> bool:
-        """Whether changes of a container may not come to pass, or not in time."""
+        """Return whether changes of a container may not come to pass, or not in time."""
         return self.refuses or self.forgets or id in self.failing or self.slow > 0
 
     def cpus(self, id: str) -> set[int]:
-        """What a container really may run on: the kernel leaves out CPUs that are off, but never all."""
+        """Return what a container really may run on: the kernel leaves out CPUs that are off, but never
+        all.
+        """
         box = self.boxes[id]
         return set(CpuSet.parse(box.cpus)) & self.online() or self.online()

@@ -246,7 +246,7 @@ class Node:
 
     @happens(8, when=lambda self: self.up and self.model.assigned, number=some, twice=maybe)
     def unprepare(self, number: int, twice: bool) -> None:
-        """In good order: nobody uses it any more."""
+        """Unprepare in order: no container uses the claim any more."""
         uid = self.pick(number)
         for box in list(self.harness.runtime.boxes.values()):
             if uid in box.env_claims and box.created:
@@ -346,7 +346,7 @@ class Node:
 
     @happens(2, when=lambda self: self.up, kill=maybe)
     def restart_driver(self, kill: bool) -> None:
-        """What was known before is known after, to the byte."""
+        """Restart the driver; its state is the same before and after, byte for byte."""
         tampered = self.model.amnesia or self.model.files != self.model.assigned
         before = self.harness.snapshot()
         self.run(self.harness.kill_driver() if kill else self.harness.stop_driver())
@@ -446,7 +446,7 @@ class Node:
 
     @happens(2, when=lambda self: self.linked, at=of(*DEATHS), device=some, amount=of(1, 2, 3))
     def die_while_preparing(self, at: str, device: int, amount: int) -> None:
-        """Whatever was done by then: the claim has CPUs or has none, and nobody else has them."""
+        """Kill the driver during Prepare: the claim has CPUs or none, and no other claim has them."""
         harness, claim = self.harness, self.claim(device, amount, False)
         whole = self.model.files == self.model.assigned  # else the restart finds more than this
         if claim is None or harness.driver is None or not whole or not harness.fits(claim):
@@ -521,7 +521,9 @@ class Node:
                 harness.note_grant(claim, cpus)
 
     def step(self) -> None:
-        """What may happen now, the usual more often than the odd; then everything must be as promised."""
+        """Choose and run one possible action, common ones more often than rare ones, then check all
+        invariants.
+        """
         may = [one for one in ACTIONS if one.when(self)]
         (chosen,) = self.dice.choices(may, [one.weight for one in may])
         values = {name: pick(self.dice) for name, pick in chosen.values.items()}

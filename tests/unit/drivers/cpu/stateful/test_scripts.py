@@ -1,4 +1,4 @@
-"""What happens to a driver, told step by step: the stories of `scenarios.txt`, one test each."""
+"""Step-by-step scenarios for the CPU driver from `scenarios.txt`, one test each."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def _run(*works: Callable[[], None]) -> None:
 
 
 def test_prepare_source_and_hotplug_at_once(tmp_path: Path) -> None:
-    """Whoever looks sees one whole state of the book: nothing is held twice, and nothing held is shared."""
+    """Every reader sees one consistent state: nothing is held twice, and nothing held is shared."""
     fixture = CPUStateFixture(tmp_path, WHOLE)
     state = fixture.open()
     stored: dict[str, ClaimAllocation] = {}

@@ -70,7 +70,7 @@ def test_a_node_of_the_overlay_replaces_that_of_the_machine(root: Path) -> None:
 
 
 def test_lists_of_the_machine_do_not_overrule_ids_of_the_overlay(root: Path) -> None:
-    """Who says that CPU 1 is of core 0 means it, though the machine's lists of siblings deny it."""
+    """An overlay that puts CPU 1 into core 0 wins over the machine's sibling lists."""
     ids = {f"{CPUS}/cpu1/topology/core_id": "0", f"{CPUS}/cpu0/topology/core_id": "0"}
     assert read_topology(root, ids).cores[0] == CpuSet([0, 1])
     lists = {f"{CPUS}/cpu{cpu}/topology/core_cpus_list": str(cpu) for cpu in (0, 1)}

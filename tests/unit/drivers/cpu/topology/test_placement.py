@@ -1,4 +1,4 @@
-"""Where CPUs lie, whatever a machine says."""
+"""Topology position of CPUs, whatever a machine reports."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ def test_the_task_ends_when_it_is_cancelled(tmp_path: Path) -> None:
 @given(st.lists(st.integers(0, 3), max_size=30))
 @settings(max_examples=50, deadline=None)
 def test_reported_changes_add_up(steps: list[int]) -> None:
-    """Whatever happens between looks: what was told last, or known at first, is what is there."""
+    """Whatever happens between checks: the last reported state is the current one."""
     shapes = [WHOLE, *(switch_off(WHOLE, CpuSet([cpu])) for cpu in (1, 2, 3))]
     now = [WHOLE]
     watch = TopologyWatch(lambda: now[0], fingerprint=lambda: str(now[0].all), known=WHOLE)
