@@ -129,7 +129,7 @@ def to_tree(view: Any) -> Any:
 
 
 def split_api_version(api_version: str) -> tuple[str, str]:
-    """`resource.k8s.io/v1` -> (`resource.k8s.io`, `v1`); `v1` -> (``, `v1`)."""
+    """Split an API version: `resource.k8s.io/v1` -> (`resource.k8s.io`, `v1`); `v1` -> (``, `v1`)."""
     group, _, version = api_version.rpartition("/")
     return group, version
 

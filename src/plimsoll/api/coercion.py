@@ -49,7 +49,7 @@ def wire_types(view: type[msgspec.Struct]) -> dict[str, Any]:
 
 @lru_cache(maxsize=2048)
 def strip_optional(wanted: Any) -> Any:
-    """`X | None` -> X."""
+    """Return X for `X | None`."""
     if is_union(wanted) and type(None) in get_args(wanted):
         return reduce(or_, [each for each in get_args(wanted) if each is not type(None)])
     return wanted

@@ -252,7 +252,7 @@ ZERO = Quantity(0, Format.DECIMAL_SI, 0)
 
 
 def _fit(nano: int, scale: int) -> int | None:
-    """The scale, if the value fits an int64 at it."""
+    """Return the scale, if the value fits an int64 at it."""
     if scale <= -9:
         unscaled = nano
     else:
@@ -261,7 +261,7 @@ def _fit(nano: int, scale: int) -> int | None:
 
 
 def _fit_product(nano: int, scale: int) -> int | None:
-    """Upstream keeps a product small only if it also fits at scale zero without losing a digit."""
+    """Return the scale of a product; upstream keeps it small only if it also fits at scale zero exactly."""
     if scale > 0:
         return scale if _fit(nano, 0) is not None else None
     if scale < 0 and nano % NANO:
@@ -307,7 +307,7 @@ def _parse(text: str) -> Quantity:
 
 
 def _parse_big(text: str, number: int, scale: int, format: Format, fast: bool) -> Quantity:
-    """A decimal whose scale or digits leave the small form; the exponent is looked at before any power is."""
+    """Parse a decimal whose scale or digits leave the small form; the exponent is checked first."""
     if number == 0:
         return Quantity(0, format, None)
     if scale < -2 * _MAX_TEXT:  # far below 1n whatever the digits: rounds up to 1n

@@ -48,7 +48,7 @@ class Meter(Protocol):
 
 
 def equal(a: Value, b: Value, meter: Meter) -> bool:
-    """`a == b`."""
+    """Evaluate `a == b`."""
     if a is None or b is None:
         return a is b
     return same(a, b, meter)

@@ -54,11 +54,11 @@ class Selector:
         return self.estimated_cost > COST_LIMIT
 
     def evaluate_exact(self, device: CelDevice, cost_limit: int = COST_LIMIT) -> EvaluationResult:
-        """The result or error, and the cost, as the reference back end has them."""
+        """Return the result or error, and the cost, of the reference back end."""
         return self._program.evaluate(device, cost_limit)
 
     def matches_exact(self, device: CelDevice) -> bool:
-        """`matches` without generated code."""
+        """Evaluate `matches` without generated code."""
         return self._program.matches(device)
 
     def _first_match(self, device: CelDevice) -> bool:

@@ -33,7 +33,7 @@ UNABSORBED = (CelCostError, CelFatalError)
 
 
 def no_overload(function: str, *args: Value) -> CelRuntimeError:
-    """The error for arguments that no overload of a function takes."""
+    """Return the error for arguments that no overload of a function takes."""
     if not args:
         return CelRuntimeError(f"no such overload: {function}")
     return CelRuntimeError(f"no such overload: {function}({', '.join(type_name(arg) for arg in args)})")
@@ -229,7 +229,7 @@ TYPE_NAMES: dict[type, str] = {
 
 
 def type_name(value: Value) -> str:
-    """The CEL name of a value's type."""
+    """Return the CEL name of a value's type."""
     return TYPE_NAMES[type(value)]
 
 
@@ -238,7 +238,7 @@ def is_map(value: Value) -> bool:
 
 
 def size_of(value: Value) -> int:
-    """The size that the cost model charges by: length of what has one, 1 of anything else."""
+    """Return the size that the cost model uses: the length if there is one, else 1."""
     kind = type(value)
     if kind is str or kind is list or kind is dict or kind is bytes or kind is DomainMap:
         return len(value)
@@ -268,7 +268,7 @@ class OddKey:
 
 
 def key_of(value: Value) -> Value:
-    """The form in which a value is kept as a map key."""
+    """Return the form in which a value is kept as a map key."""
     kind = type(value)
     if kind is str or kind is int or kind is Uint:
         return value
@@ -280,12 +280,12 @@ _IDENTITY_KEYS = frozenset({list, dict, DomainMap, Optional, Quantity, URL})
 
 
 def from_key(key: Value) -> Value:
-    """The CEL value of a kept key."""
+    """Return the CEL value of a kept key."""
     return key.value if type(key) is OddKey else key
 
 
 def int_of_double(value: float) -> int | None:
-    """The whole number a double stands for, if it is one that an int64 holds."""
+    """Return the integer equal to a double, if there is one in int64."""
     if value != value or not -(2.0**63) < value < 2.0**63 or value != int(value):
         return None
     return int(value)
@@ -301,7 +301,7 @@ MISSING = object()
 
 
 def find(mapping: dict[Any, Value], key: Value) -> Value:
-    """The entry of a map, or MISSING; numbers find each other across types, unknown domains are empty."""
+    """Return the entry of a map, or MISSING; numbers match across types, unknown domains are empty."""
     kind = type(key)
     if kind is str:
         found = mapping.get(key, MISSING)
@@ -334,7 +334,7 @@ def _find_double(mapping: dict[Any, Value], key: float) -> Value:
 
 
 def contains_key(mapping: dict[Any, Value], key: Value) -> bool:
-    """`key in map`; an unknown domain is not there, though it can be read."""
+    """Evaluate `key in map`; an unknown domain is not in it, though it can be read."""
     if type(mapping) is DomainMap:
         return type(key) is str and key in mapping
     return find(mapping, key) is not MISSING

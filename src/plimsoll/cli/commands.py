@@ -112,7 +112,7 @@ class Commands(click.Group):
 
 
 def load(row: CommandRow) -> click.Command:
-    """The command of a row."""
+    """Return the command of a row."""
     module = import_module(f"plimsoll.cli.{row.module}")
     return next(
         thing

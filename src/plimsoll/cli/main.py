@@ -68,7 +68,7 @@ def main(argv: list[str] | None = None, prog_name: str = "plimsoll") -> NoReturn
 
 
 def run_as_plugin(argv: list[str] | None = None) -> NoReturn:
-    """The same as `kubectl plimsoll`."""
+    """Run the commands as `kubectl plimsoll`."""
     main(argv, "kubectl plimsoll")
 
 
@@ -96,7 +96,7 @@ def _fail(error: BaseException, prog_name: str) -> NoReturn:
 
 
 def _print_error(text: str) -> None:
-    """Whatever a file or a server has put into an error, the terminal gets to see nothing but letters."""
+    """Print an error without control characters, which files and servers may have put into it."""
     click.echo("\n".join(map(printable, text.split("\n"))), err=True)
 
 

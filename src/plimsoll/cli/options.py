@@ -54,7 +54,7 @@ class Where:
     request_timeout: float | None = None  #: seconds; 0: no timeout, None: the default
 
     def source(self) -> Source:
-        """Files, or the cluster of a kubeconfig; one of the two is always found or missed by name."""
+        """Return the files, or the cluster of a kubeconfig; raises if neither is found."""
         from plimsoll.client.kubeconfig import find_config
         from plimsoll.errors import ConfigError
         from plimsoll.tools.cluster_state import Source
@@ -97,7 +97,7 @@ class Where:
         return cluster_state
 
     def objects(self, *plurals: str, **options: Any) -> list[ParsedObject]:
-        """Single objects, with every field: all of files, or those of these kinds of a cluster.
+        """Return objects with all their fields: all of files, or those of these kinds of a cluster.
 
         `options` are those of `ObjectQuery`: what is needed, whether -n leaves others out, field selectors.
         """
@@ -148,7 +148,7 @@ class RenamedOption(click.Option):
 
 
 def cluster_options(command: F) -> F:
-    """Gives a command `where`."""
+    """Add the options of a cluster or files to a command, as `where`."""
 
     @click.option(
         "-f",
@@ -257,7 +257,7 @@ class Output(_Choice):
 
 
 def output_options(command: F, more: tuple[str, ...] = ()) -> F:
-    """Gives a command `form`."""
+    """Add the output options to a command, as `form`."""
 
     @click.option(
         "-o",
@@ -282,7 +282,7 @@ def output_options(command: F, more: tuple[str, ...] = ()) -> F:
 
 
 def output_options_and(*more: str) -> Callable[[F], F]:
-    """`output_options` with outputs of the command's own."""
+    """Add `output_options` with additional outputs of the command."""
     return partial(output_options, more=more)
 
 

@@ -89,5 +89,5 @@ class Layout:
         return self.pods / path_component(uid)
 
     def container(self, uid: str, name: str) -> Path:
-        """Directory of a container: state, logs and working files."""
+        """Return the directory of a container: state, logs and working files."""
         return self.pod(uid) / "containers" / path_component(name)

@@ -20,7 +20,7 @@ class Console:
     def __init__(
         self, stream: TextIO | None = None, paint: Paint | None = None, *, live: bool = False
     ) -> None:
-        """`live`: the output is a terminal."""
+        """Create a console; `live` if the output is a terminal."""
         self._stream = stream or sys.stdout
         self.paint = paint or Paint()
         self.live = live

@@ -18,22 +18,22 @@ EQUIPPED = ("train-1",)
 
 
 def demo_objects() -> tuple[ParsedObject, ...]:
-    """Nodes, classes and slices."""
+    """Return the nodes, classes and slices of the demo."""
     return _read("cluster.yaml")
 
 
 def story_objects() -> tuple[ParsedObject, ...]:
-    """The pods of the story, and the claim of one of them."""
+    """Return the two pods of the demo, and the claim of one of them."""
     return _read("story.yaml")
 
 
 def neighbor_objects() -> tuple[ParsedObject, ...]:
-    """Pods on other simulated nodes."""
+    """Return pods on other simulated nodes."""
     return _read("neighbours.yaml")
 
 
 def pinned_objects() -> tuple[ParsedObject, ...]:
-    """A pod on a CPU of this machine."""
+    """Return a pod on a CPU of this machine."""
     return _read("pinned.yaml")
 
 

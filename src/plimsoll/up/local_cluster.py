@@ -195,7 +195,7 @@ class LocalCluster:
         return self.cluster_state()
 
     def whatif(self, *, settings: SchedulerProfile | None = None) -> Whatif:
-        """The cluster as it is now, in memory: `with cluster.whatif() as w:`; nothing is written back."""
+        """Return a copy of the cluster in memory, for `with cluster.whatif() as w:`; nothing is written back."""
         from plimsoll.tools.whatif import Whatif  # noqa: PLC0415
 
         return Whatif(self.cluster_state(), settings=settings)
@@ -210,7 +210,7 @@ class LocalCluster:
     # -- nodes
 
     def agent(self, name: str = "") -> AgentLike:
-        """The agent of a node, or of the only one (it lives on the cluster's own loop: see `ask_node`)."""
+        """Return the agent of a node, or the only one (it runs on the cluster's event loop: see `ask_node`)."""
         return self._all_nodes().agent(name)
 
     def ask_node(self, name: str, question: Callable[[AgentLike], R]) -> R:
@@ -222,7 +222,7 @@ class LocalCluster:
         return self._wait(answer())
 
     def node_root(self, name: str) -> Path:
-        """The directory with a node's files, and with the sockets for drivers and monitoring agents."""
+        """Return the directory with a node's files, and with the sockets for drivers and monitoring agents."""
         return self._all_nodes().root(name)
 
     def stop_node(self, name: str) -> None:
@@ -241,7 +241,7 @@ class LocalCluster:
     # -- drivers
 
     def driver(self, name: str = "", node: str = "") -> Driver:
-        """A driver on a node, or the only one (it lives on the cluster's own loop)."""
+        """Return a driver on a node, or the only one (it runs on the cluster's event loop)."""
         return self._all_drivers().driver(name, node)
 
     def control_drivers(self, orders: str | Mapping[str, Any]) -> None:
@@ -253,7 +253,7 @@ class LocalCluster:
         self._wait(apply_control())
 
     def connect(self) -> Client:
-        """A client over HTTP for the caller's own loop: `async with cluster.connect() as client`."""
+        """Return an HTTP client for the caller's event loop: `async with cluster.connect() as client`."""
         return Client.connect(self.config)
 
     # -- what tests do
@@ -288,13 +288,13 @@ class LocalCluster:
         return self._wait(self._await_state(endpoint, name, namespace, condition, gone, timeout))
 
     def new_namespace(self, prefix: str = "test") -> str:
-        """A namespace that no other test uses, for clusters that several tests share."""
+        """Create a namespace that no other test uses, for clusters that several tests share."""
         name = f"{prefix}-{secrets.token_hex(4)}"
         self.client.create(NAMESPACES, {"metadata": {"name": name}})
         return name
 
     def find(self, word: str) -> Endpoint:
-        """The kind behind a word: `pods`, `Pod`, `resourceclaims.resource.k8s.io`."""
+        """Return the kind for a name: `pods`, `Pod`, `resourceclaims.resource.k8s.io`."""
         return self._wait(self._applies().find(word))
 
     # -- inside

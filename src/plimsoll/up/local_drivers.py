@@ -34,7 +34,7 @@ class LocalDrivers:
     """The drivers of one cluster."""
 
     def __init__(self, wanted: Drivers) -> None:
-        """ConfigError or InputError if they cannot be used."""
+        """Create the drivers; raises ConfigError or InputError if they are invalid."""
         if isinstance(wanted, str | Path | Mapping | Driver) or callable(wanted):
             wanted = [wanted]
         plans: list[DriverPlan] = []
@@ -80,7 +80,7 @@ class LocalDrivers:
         self._fake, self._stations = None, PluginServerGroup()
 
     def driver(self, name: str = "", node: str = "") -> Driver:
-        """A driver on a node; either can be left out where there is one only."""
+        """Return a driver on a node; either can be omitted if there is only one."""
         found: list[Driver] = [
             station.driver
             for station in self._stations.all

@@ -34,7 +34,7 @@ _NODES_PER_SECOND = 20
 
 
 def node_settings(wanted: Nodes, gates: Gates) -> tuple[NodeSettings, ...]:
-    """The settings that are meant; names and numbers mean simulated nodes of one size."""
+    """Return the settings of nodes; names and numbers stand for simulated nodes of one size."""
     if isinstance(wanted, NodeSettings):
         return (wanted.checked(),)
     plain = NodeSettings(runtime="none", gates=gates, machine=parse_machine(MACHINE), listen="")
@@ -69,7 +69,7 @@ class LocalNodes:
         self._running = []
 
     def agent(self, name: str = "") -> AgentLike:
-        """The agent of a node, or of the only one."""
+        """Return the agent of a node, or the only one."""
         names = [each for running in self._running for each in running.process.settings.names]
         if not name and len(names) == 1:
             name = names[0]

@@ -27,7 +27,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def plimsoll_cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
-    """A Kubernetes API of this test's own; `@pytest.mark.plimsoll(...)` sets it up differently."""
+    """Provide a Kubernetes API for one test; `@pytest.mark.plimsoll(...)` configures it."""
     from plimsoll.up.local_cluster import LocalCluster  # noqa: PLC0415 - nothing is paid for by runs without it
 
     marker = request.node.get_closest_marker("plimsoll")
@@ -37,7 +37,7 @@ def plimsoll_cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
 
 @pytest.fixture(scope="session")
 def plimsoll_session_cluster() -> Iterator[LocalCluster]:
-    """A Kubernetes API that all tests share; `new_namespace` keeps them apart."""
+    """Provide a Kubernetes API that all tests share; `new_namespace` keeps them apart."""
     from plimsoll.up.local_cluster import LocalCluster  # noqa: PLC0415 - as above
 
     with LocalCluster() as cluster:

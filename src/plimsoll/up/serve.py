@@ -104,7 +104,7 @@ def _log_to(settings: UpSettings) -> None:
 
 
 def _short(path: Path) -> str:
-    """A path as one would type it here."""
+    """Return a path relative to the current directory, if it is below it."""
     with suppress(ValueError, OSError):
         return str(path.relative_to(Path.cwd()))
     return str(path)

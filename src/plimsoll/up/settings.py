@@ -63,5 +63,5 @@ class UpSettings:
 
 
 def name_for(host: str) -> str:
-    """A host's name as a node can have it: hosts may be called what nodes may not."""
+    """Return a host's name as a valid node name."""
     return re.sub(r"[^a-z0-9.-]+", "-", host.lower())[:63].strip("-.") or "node"

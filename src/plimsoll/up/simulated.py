@@ -77,7 +77,7 @@ def is_simulated(node: Node) -> bool:
 
 
 async def find_simulated(client: Client, own: Collection[str] = ()) -> dict[str, SimulatedNode]:
-    """The nodes to be played, by name; `own` are those that have agents already."""
+    """Return the nodes to simulate, by name; `own` are those that have agents already."""
     nodes = [codec.decode(raw, Node) for raw in (await client.list(NODES)).items]
     wanted = {node.metadata.name: node for node in nodes if is_simulated(node)}
     for name in own:

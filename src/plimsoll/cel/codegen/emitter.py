@@ -151,7 +151,7 @@ class Emitter(SourceWriter):
         return CodeFragment("bool", f"({(' or ' if expr.macro == 'exists' else ' and ').join(terms)})", bound)
 
     def _iterated(self, expr: Comprehension, predicate: Expr, scope: _Scope, depth: int) -> CodeFragment:
-        """A loop over a list attribute."""
+        """Emit a loop over a list attribute."""
         items = self.emit(expr.range, scope, depth)
         if items.kind != "dyn" or items.constant or self._looping:
             raise Unsupported

@@ -148,7 +148,7 @@ def _order(writer: SourceWriter, function: str, codes: list[CodeFragment]) -> Co
 
 
 def _compare_to(writer: SourceWriter, function: str, codes: list[CodeFragment]) -> CodeFragment | None:
-    """`a.compareTo(b) >= 0` compares the two directly."""
+    """Compare the operands of `a.compareTo(b) >= 0` directly."""
     left, right = codes
     if right.kind == "signs":
         left, right, function = right, left, MIRRORED[function]

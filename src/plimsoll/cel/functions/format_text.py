@@ -79,7 +79,7 @@ def _fill(meter: Meter, verb: str, precision: int | None, value: Value) -> str:
 
 
 def plain(meter: Meter, value: Value) -> str:
-    """The `%s` text of a value."""
+    """Return the `%s` text of a value."""
     kind = type(value)
     if kind is str:
         return str(value)
@@ -120,7 +120,7 @@ def _scalar(value: Value) -> str | None:
 
 
 def _member(meter: Meter, value: Value) -> str:
-    """A value inside a list or map: as CEL would write it."""
+    """Format a value inside a list or map as a CEL literal."""
     meter.spend(8)
     kind = type(value)
     if kind is str:
@@ -224,7 +224,7 @@ def _scientific(value: float, width: int | None) -> str:
 
 
 def quote_go(text: str) -> str:
-    """A text in double quotes with Go's escapes."""
+    """Quote a text with Go's escapes."""
     parts = ['"']
     for char in text:
         if char in ('"', "\\"):

@@ -32,7 +32,7 @@ def _limited(pattern: re.Pattern[str], limit: int, rule: str) -> Callable[[str],
 
 
 def _prefix(check: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
-    """A name that something will be appended to may end in a dash."""
+    """Validate a name prefix, which may end in a dash."""
 
     def masked(text: str) -> list[str]:
         return check(text[:-2] + "a" if len(text) > 1 and text.endswith("-") else text)

@@ -12,7 +12,7 @@ _HEX = frozenset("0123456789abcdefABCDEF")
 
 
 def read_address(text: str) -> tuple[IP, str] | None:
-    """An address and its zone, as Go's netip reads them; None if it is no address."""
+    """Parse an address and its zone as Go's netip does; None if it is invalid."""
     if len(text) > 256:
         return None
     for char in text:
@@ -62,7 +62,7 @@ def _read_v6(text: str) -> int | None:
 
 
 def _read_groups(text: str, last: bool) -> list[int] | None:
-    """Groups between colons; an IPv4 address may stand for the last two."""
+    """Parse the groups between colons; an IPv4 address may replace the last two."""
     if not text:
         return []
     groups: list[int] = []
@@ -105,7 +105,7 @@ def is_ip(text: str) -> bool:
 
 
 def text_of(address: IP) -> str:
-    """The canonical text."""
+    """Return the canonical text."""
     number = address.number
     if address.bits == 32:
         return ".".join(str(number >> shift & 255) for shift in (24, 16, 8, 0))

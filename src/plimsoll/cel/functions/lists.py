@@ -160,7 +160,7 @@ def sort(items: Value) -> list[Value]:
 
 
 def sort_by_keys(items: Value, keys: Value) -> list[Value]:
-    """The list in the order that sorting the keys gives.
+    """Return the list in the order that sorting the keys gives.
 
     DIFF: elements with equal keys keep their order in long lists too (test_sorting_is_stable).
     """

@@ -20,7 +20,7 @@ _BOOLS = {
 
 
 def parse_int(text: str) -> int | None:
-    """A decimal int64 with an optional sign."""
+    """Parse a decimal int64 with an optional sign."""
     if not _INT.fullmatch(text):
         return None
     digits = text.lstrip("+-").lstrip("0")
@@ -31,7 +31,7 @@ def parse_int(text: str) -> int | None:
 
 
 def parse_uint(text: str) -> int | None:
-    """A decimal uint64 without a sign."""
+    """Parse a decimal uint64 without a sign."""
     if not text.isascii() or not text.isdigit() or len(text.lstrip("0")) > 20:
         return None
     value = int(text.lstrip("0") or "0")
@@ -43,7 +43,7 @@ def parse_bool(text: str) -> bool | None:
 
 
 def parse_double(text: str) -> float | None:
-    """A double in decimal or hexadecimal notation; None also when it is too large."""
+    """Parse a double in decimal or hexadecimal notation; None also if it is too large."""
     if _DECIMAL.fullmatch(text):
         value = float(text)
         return None if math.isinf(value) else value
@@ -60,7 +60,7 @@ def parse_double(text: str) -> float | None:
 
 
 def shortest(value: float, exponents: bool = True) -> str:
-    """The shortest digits that read back as the value: `%g`, or plain positional without exponents."""
+    """Return the shortest digits that read back as the value: `%g`, or plain positional without exponents."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):

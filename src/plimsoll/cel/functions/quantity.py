@@ -40,7 +40,7 @@ def as_integer(value: Quantity) -> int:
 
 
 def as_float(value: Quantity) -> float:
-    """The value as a double: whole number times a power of ten, each rounded, as upstream does it."""
+    """Return the value as a double: an integer times a power of ten, each rounded, as upstream does."""
     scale = value.scale
     if scale is None:
         scale = _decimal_scale(value)
@@ -59,7 +59,7 @@ def _power_of_ten(exponent: int) -> float:
 
 
 def _decimal_scale(value: Quantity) -> int:
-    """The exponent of upstream's big decimal: nano-units, but for zero and the cap of binary suffixes."""
+    """Return the exponent of upstream's big decimal: nano-units, but for zero and the cap of binary suffixes."""
     return 0 if value.nano == 0 or abs(value.nano) == INT64_MAX * NANO else -9
 
 

@@ -26,7 +26,7 @@ _GROUP_NAME = re.compile(r"\(\?P?<(\w+)>")
 
 @lru_cache(maxsize=1024)
 def compile_pattern(pattern: str) -> Any:
-    """The compiled pattern; raises CelPatternError."""
+    """Return the compiled pattern; raises CelPatternError."""
     _refuse_extras(pattern)
     options = re2.Options()
     options.log_errors = False
@@ -82,13 +82,13 @@ def match_pattern(text: str, pattern: str) -> bool:
 
 
 def find(text: str, pattern: str) -> str:
-    """The first match, or an empty text."""
+    """Return the first match, or an empty text."""
     match = compile_pattern(pattern).search(text.encode())
     return match.group().decode("utf-8", "replace") if match is not None else ""
 
 
 def find_all(meter: Meter, text: str, pattern: str, limit: int = -1) -> list[str]:
-    """All matches from left to right, at most `limit` of them if that is not negative."""
+    """Return all matches from left to right, at most `limit` of them if that is not negative."""
     compiled = compile_pattern(pattern)
     data = text.encode()
     found: list[str] = []
@@ -112,7 +112,7 @@ def find_all(meter: Meter, text: str, pattern: str, limit: int = -1) -> list[str
 
 
 def _width(data: bytes, at: int) -> int:
-    """Bytes of the character at an offset; one past the end."""
+    """Return the size in bytes of the character at an offset; 1 past the end."""
     if at >= len(data):
         return 1
     lead = data[at]

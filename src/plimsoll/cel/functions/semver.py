@@ -15,7 +15,7 @@ _WORD = frozenset("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXY
 
 @lru_cache(maxsize=16384)
 def parse(text: str) -> Semver:
-    """A version `major.minor.patch[-pre][+build]`; raises CelRuntimeError."""
+    """Parse a version `major.minor.patch[-pre][+build]`; raises CelRuntimeError."""
     parts = text.split(".", 2)
     if len(parts) != 3:
         raise CelRuntimeError("No Major.Minor.Patch elements found" if text else "Version string empty")
@@ -43,7 +43,7 @@ def _number(part: str, name: str) -> int:
 
 
 def _label(part: str) -> tuple[bool, Any]:
-    """A pre-release identifier: numbers come before words."""
+    """Return the sort key of a pre-release identifier: numbers come before words."""
     if part.isascii() and part.isdigit():
         if len(part) > 1 and part[0] == "0":
             raise CelRuntimeError(f"numeric pre-release must not contain leading zeroes {part[:80]!r}")

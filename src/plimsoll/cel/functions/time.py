@@ -41,7 +41,7 @@ _UNITS = {
 
 
 def parse_timestamp(text: str) -> Timestamp | None:
-    """An RFC 3339 instant, or None; raises when it lies outside years 1 to 9999."""
+    """Parse an RFC 3339 time, or return None; raises if it is outside the years 1 to 9999."""
     match = _STAMP.fullmatch(text)
     if match is None:
         return None
@@ -63,7 +63,7 @@ def parse_timestamp(text: str) -> Timestamp | None:
 
 
 def format_timestamp(stamp: Timestamp) -> str:
-    """RFC 3339 in the stamp's own zone, with as many fraction digits as it needs."""
+    """Format a time as RFC 3339 in its own zone, with as many fraction digits as it needs."""
     offset = stamp.offset or 0
     seconds, nanos = divmod(stamp.nanos + offset * SECOND, SECOND)
     days, clock = divmod(seconds, DAY)
@@ -78,7 +78,7 @@ def format_timestamp(stamp: Timestamp) -> str:
 
 
 def parse_duration(text: str) -> Duration | None:
-    """A span such as `1h30m` or `-1.5s`, or None."""
+    """Parse a duration such as `1h30m` or `-1.5s`, or return None."""
     body = text[1:] if text[:1] in ("-", "+") else text
     negative = text.startswith("-")
     if body == "0":
@@ -103,7 +103,7 @@ def parse_duration(text: str) -> Duration | None:
 
 
 def _fraction(digits: str, unit: int) -> int:
-    """The fraction of a unit in nanoseconds, through a double as Go computes it."""
+    """Return the fraction of a unit in nanoseconds, through a double as Go computes it."""
     value, scale = 0, 1.0
     for digit in digits:
         if value > INT_MAX // 10 or value * 10 + int(digit) > 2**63:
@@ -114,12 +114,12 @@ def _fraction(digits: str, unit: int) -> int:
 
 
 def format_duration(span: Duration) -> str:
-    """Seconds, as `90s` or `0.5s`."""
+    """Format a duration in seconds, as `90s` or `0.5s`."""
     return shortest(_units(span.nanos, SECOND), exponents=False) + "s"
 
 
 def _units(nanos: int, unit: int) -> float:
-    """A span in a unit as a double, the way Go adds whole and rest."""
+    """Return a duration in a unit as a double, added up as Go does."""
     whole = abs(nanos) // unit * (1 if nanos >= 0 else -1)
     return float(whole) + float(nanos - whole * unit) / float(unit)
 
@@ -144,7 +144,7 @@ def span(nanos: int) -> Duration:
 
 
 def days_from_civil(year: int, month: int, day: int) -> int:
-    """Days since 1970-01-01 in the proleptic Gregorian calendar."""
+    """Return the days since 1970-01-01 in the proleptic Gregorian calendar."""
     year -= month <= 2
     era, of_era = divmod(year, 400)
     of_year = (153 * (month + (-3 if month > 2 else 9)) + 2) // 5 + day - 1
@@ -167,7 +167,7 @@ def days_in(year: int, month: int) -> int:
 
 
 def zone_offset(stamp: Timestamp, zone: str) -> int:
-    """Seconds east of UTC at an instant, for `+02:30` or a zone name."""
+    """Return the seconds east of UTC at a time, for `+02:30` or a zone name."""
     hours, colon, minutes = zone.partition(":")
     if not colon:
         return _named_offset(stamp, zone)
@@ -198,7 +198,7 @@ def _zone(name: str) -> tzinfo:
 
 
 def _local(stamp: Timestamp, zone: str) -> tuple[int, int]:
-    """Days and seconds of the day in a zone."""
+    """Return the days and the seconds of the day in a zone."""
     return divmod(stamp.nanos // SECOND + zone_offset(stamp, zone), DAY)
 
 

@@ -44,7 +44,7 @@ class _Parts:
 
 
 def parse(text: str) -> URL:
-    """The URL of a text; raises CelRuntimeError."""
+    """Parse a URL; raises CelRuntimeError."""
     try:
         _split(text, request=True)
         before, _, fragment = text.partition("#")
@@ -222,7 +222,7 @@ def _host_and_port(url: URL) -> tuple[str, str]:
 
 
 def query(url: URL) -> dict[str, list[str]]:
-    """Values by key; pairs that are malformed are left out."""
+    """Return the values by key; malformed pairs are omitted."""
     found: dict[str, list[str]] = {}
     for pair in url.query.split("&"):
         if not pair or ";" in pair:

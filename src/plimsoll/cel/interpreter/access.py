@@ -84,7 +84,7 @@ def is_key(value: Value) -> bool:
 
 
 def qualify(value: Value, key: Value) -> Value:
-    """`value[key]` or `value.key`; raises if it is not there."""
+    """Evaluate `value[key]` or `value.key`; raises if it does not exist."""
     kind = type(value)
     if kind is dict or kind is DomainMap:
         found = find(value, key)
@@ -102,7 +102,7 @@ def qualify(value: Value, key: Value) -> Value:
 
 
 def qualify_if_present(value: Value, key: Value) -> Value:
-    """The same, giving MISSING for what is not there; a bad index is still an error."""
+    """Evaluate a qualifier like `qualify`; MISSING if it does not exist, but an invalid index is an error."""
     kind = type(value)
     if kind is dict or kind is DomainMap:
         return find(value, key)
@@ -133,7 +133,7 @@ def _show(key: Value) -> str:
 
 
 def resolver(attribute: Attribute | Conditional, extra: int = 0) -> Closure:
-    """A closure that resolves the chain and charges for its qualifiers, and `extra` for evaluating it.
+    """Return a closure that resolves the chain and charges for its qualifiers, and `extra` for evaluating it.
 
     Evaluating a choice is free, so a Conditional takes no extra.
     """
@@ -165,7 +165,7 @@ def _conditional(attribute: Conditional) -> Closure:
 
 
 def _from_device(qualifiers: tuple[Qualifier, ...], cost: int) -> Closure | None:
-    """The usual reads, `device.attributes["domain"].id` and its like, without walking the chain."""
+    """Read `device.attributes["domain"].id` and similar attributes without walking the chain."""
     if len(qualifiers) != 3 or any(
         type(q.key) is not str or q.dynamic or q.optional or q.test for q in qualifiers
     ):

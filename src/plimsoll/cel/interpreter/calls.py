@@ -105,7 +105,7 @@ def _dispatched(function: Function) -> Apply:
 
 
 def call_closure(apply: Apply, args: tuple[Closure, ...], cost: RuntimeCost, early: bool) -> Closure:
-    """A closure that evaluates a call."""
+    """Return a closure that evaluates a call."""
     if len(args) == 1:
         return _call_one(apply, args[0], cost)
     if len(args) == 2 and not early:
@@ -214,7 +214,7 @@ def _failed(
 def _failed_left(
     run: Evaluation, error: CelRuntimeError, right: Closure, cost: RuntimeCost
 ) -> CelRuntimeError:
-    """The left argument failed; the right one is evaluated all the same."""
+    """Evaluate the right argument after the left one failed."""
     if isinstance(error, UNABSORBED):
         return error
     try:
@@ -230,7 +230,7 @@ def _failed_left(
 
 
 def equality(left: Closure, right: Closure, cost: RuntimeCost, negated: bool) -> Closure:
-    """`==` and `!=`. A comparison that has no answer fails `==` and makes `!=` true, as upstream has it."""
+    """Evaluate `==` and `!=`; operands that cannot be compared fail `==` and make `!=` true, as upstream."""
 
     def compare(run: Evaluation) -> bool:
         try:
@@ -259,7 +259,7 @@ def equality(left: Closure, right: Closure, cost: RuntimeCost, negated: bool) ->
 
 
 def logical(terms: tuple[Closure, ...], deciding: bool) -> Closure:
-    """`||` (true decides) and `&&` (false decides): an error counts only if no other term decides."""
+    """Evaluate `||` (true decides) or `&&` (false decides): an error counts only if no other term decides."""
 
     def evaluate(run: Evaluation) -> bool:
         failure: CelRuntimeError | None = None

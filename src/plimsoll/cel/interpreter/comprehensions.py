@@ -46,7 +46,7 @@ class ComprehensionLoop:
     second: int
 
     def items(self, run: Evaluation) -> Iterable[Value]:
-        """The elements; a single variable takes list elements or keys, two take index or key and value."""
+        """Return the elements; a single variable takes list elements or keys, two take index or key and value."""
         source = self.over(run)
         kind = type(source)
         if kind is list:
@@ -71,7 +71,7 @@ def _absorbed(error: CelRuntimeError) -> CelRuntimeError:
 
 
 def quantifier(loop: ComprehensionLoop, predicate: Closure, deciding: bool) -> Closure:
-    """`all` (false decides) and `exists` (true decides)."""
+    """Evaluate `all` (false decides) or `exists` (true decides)."""
     condition_cost = 3 if deciding else 2  # `exists` negates the accumulator first
     first, single = loop.first, loop.second < 0
 
@@ -108,7 +108,7 @@ def quantifier(loop: ComprehensionLoop, predicate: Closure, deciding: bool) -> C
 
 
 def exactly_one(loop: ComprehensionLoop, predicate: Closure) -> Closure:
-    """`exists_one`: an error anywhere is an error."""
+    """Evaluate `exists_one`: an error anywhere is an error."""
 
     def fold(run: Evaluation) -> bool:
         count = 0
@@ -136,7 +136,7 @@ def exactly_one(loop: ComprehensionLoop, predicate: Closure) -> Closure:
 
 
 def to_list(loop: ComprehensionLoop, keep: Closure | None, item: Closure, constant_item: bool) -> Closure:
-    """`map`, `filter`, `transformList`."""
+    """Evaluate `map`, `filter` or `transformList`."""
     step_cost = 1 if constant_item else 1 + LIST_COST
 
     def fold(run: Evaluation) -> list[Value]:
@@ -176,7 +176,7 @@ def _kept(value: Value) -> bool:
 
 
 def to_map(loop: ComprehensionLoop, keep: Closure | None, value: Closure) -> Closure:
-    """`transformMap`: the first variable is the key."""
+    """Evaluate `transformMap`: the first variable is the key."""
 
     def fold(run: Evaluation) -> dict[Value, Value]:
         result: dict[Value, Value] = {}
@@ -210,7 +210,7 @@ def to_map(loop: ComprehensionLoop, keep: Closure | None, value: Closure) -> Clo
 
 
 def to_map_entries(loop: ComprehensionLoop, keep: Closure | None, entry: Closure) -> Closure:
-    """`transformMapEntry`: each step gives a map to merge."""
+    """Evaluate `transformMapEntry`: each step yields a map to merge."""
 
     def fold(run: Evaluation) -> dict[Value, Value]:
         result: dict[Value, Value] = {}
@@ -250,7 +250,7 @@ def _merge(run: Evaluation, target: dict[Value, Value], entries: Value) -> None:
 
 
 def bind(slots: tuple[int, ...], result: Closure) -> Closure:
-    """`cel.bind`: the value is computed when it is first read.
+    """Evaluate `cel.bind`: the value is computed when it is first read.
 
     DIFF: adding to a bound empty list leaves the variable alone; upstream appends to it
     (test_bound_empty_list_does_not_change).

@@ -59,12 +59,12 @@ ONE = RuntimeCost()
 
 
 def call_cost(function: str, overload: str) -> RuntimeCost:
-    """The price of a function; `overload` is empty where the checker left several open."""
+    """Return the cost of a function; `overload` is empty if the checker left several open."""
     return _BY_OVERLOAD_FIRST.get(overload) or _BY_FUNCTION.get(function) or _BY_OVERLOAD.get(overload) or ONE
 
 
 def measured_size(value: Value) -> int:
-    """The size of a value; that of an optional is the size of what is in it."""
+    """Return the size of a value; that of an optional is the size of what is in it."""
     while type(value) is Optional and value is not NONE:
         value = value.value
     return size_of(value)
@@ -130,7 +130,7 @@ def _contains_cidr(parsed: bool) -> Measure:
 
 
 def _label_selector(run: Evaluation, args: Args, result: Value) -> int:
-    """Parsing a selector: its text, and a requirement for every second character."""
+    """Return the cost of parsing a selector: its text, and a requirement for every second character."""
     size = size_of(args[1])
     return LIST_COST + ceil(size * _STRING) + ceil(ceil(size * 0.5) * (LIST_COST + STRUCT_COST))
 
@@ -139,7 +139,7 @@ def _label_selector(run: Evaluation, args: Args, result: Value) -> int:
 
 
 def _traversal(run: Evaluation, args: Args, result: Value) -> int:
-    """The cost of walking a value as a tree of data."""
+    """Return the cost of walking a value as a tree of data."""
     total = 0
     pending = [args[0]] if args else []
     while pending:
@@ -178,7 +178,7 @@ def _flattened(run: Evaluation, args: Args, result: Value) -> int:
 
 
 def _as_uint64(number: float) -> int:
-    """A double as uint64 the way the machine converts it: wrapping below zero, zero past the top."""
+    """Convert a double to uint64 as the hardware does: wrapping below zero, zero above the maximum."""
     if number < -(2.0**63) or 2.0**63 <= number < 2.0**64:
         return 2**63 if number < 0 else int(number)
     return 0 if number >= 2.0**64 else int(number) % 2**64

@@ -46,13 +46,13 @@ class Evaluation:
         return self.limit - self.left
 
     def spend(self, amount: int) -> None:
-        """Pay for work outside the cost model."""
+        """Count work outside the cost model."""
         self.allowance -= amount
         if self.allowance < 0:
             raise CelCostError("operation cancelled: the expression needs too much work or memory")
 
     def charge(self, cost: int) -> None:
-        """Pay in CEL's units."""
+        """Count cost in CEL's units."""
         self.left -= cost
         if self.left < 0 or cost < 0:
             self._settle()
@@ -64,6 +64,6 @@ class Evaluation:
 
 
 def over_limit(run: Evaluation) -> CelCostError:
-    """The error for a limit passed in steps of 1: the evaluation stops right behind it."""
+    """Return the error for an exceeded limit in steps of 1: evaluation stops right after it."""
     run.left = -1
     return CelCostError("operation cancelled: actual cost limit exceeded")

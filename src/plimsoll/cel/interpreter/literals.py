@@ -94,7 +94,7 @@ def struct_closure(name: str, fields: tuple[tuple[str, Closure, bool], ...]) -> 
 
 
 def member_keys(items: list[Value]) -> frozenset[Value] | None:
-    """A constant list as a set of keys, each under every type it may be asked for; None if it is not one."""
+    """Return a constant list as a set of keys, each under every type it can be compared with, or None."""
     if any(type(item) not in (bool, int, Uint, float, str) for item in items):
         return None
     return frozenset(key for item in items for key in _keys(item))

@@ -37,7 +37,7 @@ _CONVERTED = 16  # what one element costs the meter
 
 
 def build(meter: Meter, name: str, fields: dict[str, Value]) -> Value:
-    """The value of a message literal; raises where a field does not take what it is given."""
+    """Return the value of a message literal; raises if a value does not fit its field."""
     if name in _ZEROS:
         return _typed(fields.get("value", _ZEROS[name]), _ZEROS[name])
     if name == "google.protobuf.Duration":
@@ -81,7 +81,7 @@ def _any_value(meter: Meter, fields: dict[str, Value]) -> Value:
 
 
 def json_value(meter: Meter, value: Value) -> Value:
-    """A value as JSON holds it: numbers are doubles, other scalars that JSON lacks are strings."""
+    """Return a value as JSON holds it: numbers are doubles, other scalars that JSON lacks are strings."""
     kind = type(value)
     if value is None or kind in (bool, float, str):
         return value

@@ -87,18 +87,18 @@ class PlannedExpr:
         self.binding: tuple[tuple[int, ...], Closure] | None = None  # of a `cel.bind`: its variables and body
 
     def evaluator(self) -> Closure:
-        """The closure that evaluates the node."""
+        """Return the closure that evaluates the node."""
         if self.closure is None:
             assert self.attribute is not None
             self.closure = _attribute_closure(self.attribute, self.test)
         return self.closure
 
     def reader(self) -> Closure:
-        """The closure that resolves it as part of a larger attribute: an attribute itself is then free."""
+        """Return the closure that resolves it as part of a larger attribute; an attribute itself is then free."""
         return self.evaluator() if self.attribute is None else resolver(self.attribute)
 
     def as_attribute(self) -> Attribute | Conditional:
-        """The attribute it is, or one that starts at its value."""
+        """Return the attribute it is, or one that starts at its value."""
         return self.attribute if self.attribute is not None else Attribute(self.evaluator())
 
 
@@ -156,7 +156,7 @@ class Program:
 
 
 def as_bool(value: Value) -> bool:
-    """The result of a selector; only a bool will do."""
+    """Return the result of a selector, which must be a bool."""
     while type(value) is Optional:
         value = content(value)
     if type(value) is not bool:
@@ -180,7 +180,7 @@ def _attribute_closure(attribute: Attribute | Conditional, test: bool) -> Closur
 
 
 def _plan(checked: CheckedExpr) -> tuple[Closure, int]:
-    """The closure of a tree, and how many variables it needs."""
+    """Return the closure of a tree, and how many variables it needs."""
     planner = _Planner(checked)
     plan = run_task(planner.plan(checked.root, {}))
     return plan.evaluator(), planner.slots
@@ -271,7 +271,7 @@ class _Planner:
         return PlannedExpr(calls.call_closure(apply, closures, cost, early))
 
     def _logical(self, expr: CallExpr, scope: Scope) -> Task[PlannedExpr]:
-        """A chain of the same operator, whatever its nesting, is one row of terms."""
+        """Plan a chain of the same operator, however nested, as one row of terms."""
         deciding = expr.function == "_||_"
         terms: list[Closure] = []
         pending: list[Expr] = [expr]
@@ -383,7 +383,7 @@ def _slot_reader(slot: int) -> Closure:
 
 
 def _bound(slot: int, result: PlannedExpr) -> PlannedExpr:
-    """`cel.bind`; binds directly inside one another are one step."""
+    """Plan `cel.bind`; directly nested binds are one step."""
     inner, closure = result.binding or ((), result.evaluator())
     slots = (slot, *inner)
     plan = PlannedExpr(folds.bind(slots, closure))
@@ -419,7 +419,7 @@ def _choice(args: list[PlannedExpr]) -> PlannedExpr:
 
 
 def _alternative(args: list[PlannedExpr], unwrap: bool) -> PlannedExpr:
-    """`or` and `orValue`: free, and the right side is evaluated only if the left has no value."""
+    """Plan `or` and `orValue`: free, and the right side is evaluated only if the left has no value."""
     left, right = args[0].evaluator(), args[1].evaluator()
 
     def evaluate(run: Evaluation) -> Value:
@@ -434,7 +434,7 @@ def _alternative(args: list[PlannedExpr], unwrap: bool) -> PlannedExpr:
 
 
 def _converted(expr: CallExpr, overloads: tuple[str, ...], arg: PlannedExpr) -> PlannedExpr:
-    """A conversion of a constant is done once, and must succeed."""
+    """Plan a conversion; that of a constant is done once, and must succeed."""
     apply, _ = calls.choose(FUNCTIONS[expr.function], overloads)
     try:
         return _fixed(apply(None, arg.value), True)
@@ -443,7 +443,7 @@ def _converted(expr: CallExpr, overloads: tuple[str, ...], arg: PlannedExpr) -> 
 
 
 def _matching(expr: CallExpr, pattern: str, args: tuple[Closure, ...], cost: RuntimeCost) -> Closure:
-    """A constant pattern is compiled once; such calls stop at the first failing argument."""
+    """Plan a match; a constant pattern is compiled once, and the first failing argument ends the call."""
     try:
         search = compile_pattern(pattern).search
     except CelRuntimeError as error:
@@ -475,7 +475,7 @@ def _matching(expr: CallExpr, pattern: str, args: tuple[Closure, ...], cost: Run
 
 
 def _membership(arg: PlannedExpr, items: list[Value]) -> PlannedExpr | None:
-    """A constant list of plain values is a set: free to look into, and an empty one is never looked at."""
+    """Plan `in`; a constant list of plain values is a set: lookups are free, an empty one is never read."""
     if not items:
         return _fixed(False, True)
     keys = literals.member_keys(items)

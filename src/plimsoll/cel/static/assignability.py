@@ -44,7 +44,7 @@ class TypeBindings:
         self._steps = MAX_STEPS
 
     def fresh(self) -> CelType:
-        """A new type variable."""
+        """Return a new type variable."""
         self._variables += 1
         return types.param(f"_var{self._variables}")
 
@@ -53,7 +53,7 @@ class TypeBindings:
         return self.all_assignable((left,), (right,))
 
     def all_assignable(self, left: Sequence[CelType], right: Sequence[CelType]) -> bool:
-        """The same for two lists of types, all or nothing."""
+        """Check assignability for two lists of types, all or nothing."""
         self._undo.clear()
         if self._fit_all(left, right, 0):
             return True

@@ -70,7 +70,7 @@ _LITERAL_TYPES: dict[type, CelType] = {
 
 
 def qualified_name(expr: Expr) -> str | None:
-    """`a.b.c` for a chain of plain selections on a name, else None."""
+    """Return `a.b.c` for a chain of plain selections on a name, else None."""
     fields: list[str] = []
     while isinstance(expr, Select) and not expr.test:
         fields.append(expr.field)
@@ -247,7 +247,7 @@ class _Checker:
         self.references[call.id] = ReferenceInfo(overloads=(overload.id,))
 
     def _instantiate(self, overload: OverloadDecl) -> tuple[tuple[CelType, ...], CelType]:
-        """The overload with fresh type variables for its parameters."""
+        """Return the overload with fresh type variables for its parameters."""
         if not overload.params:
             return overload.args, overload.result
         fresh = {name: self.bindings.fresh() for name in overload.params}
@@ -359,7 +359,7 @@ class _Checker:
         )
 
     def _iterated(self, over: Expr, pairs: bool) -> tuple[CelType, CelType]:
-        """The types of the one or two iteration variables."""
+        """Return the types of the one or two iteration variables."""
         iterated = self.bindings.substitute(self.types[over.id])
         match iterated.kind:
             case TypeKind.LIST:
@@ -377,7 +377,7 @@ class _Checker:
 
 
 def _may_take(overload: OverloadDecl, given: list[CelType]) -> bool:
-    """A quick look at numbers and kinds, which settles most overloads without instantiating them."""
+    """Check the number and kinds of arguments, which rules out most overloads without instantiating them."""
     if len(overload.args) != len(given):
         return False
     for wanted, one in zip(overload.args, given, strict=True):

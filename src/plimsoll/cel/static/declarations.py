@@ -332,7 +332,7 @@ _COMPARABLE = ("int", "uint", "double", "bool", "duration", "timestamp", "string
 
 @cache
 def functions(includes: bool) -> dict[str, tuple[OverloadDecl, ...]]:
-    """Every declared function; `includes` is there only when asked for."""
+    """Return every declared function; `includes` only on request."""
     text = _TABLE.format(
         comparisons=_comparisons(),
         aggregates=_aggregates(),
@@ -349,7 +349,7 @@ def functions(includes: bool) -> dict[str, tuple[OverloadDecl, ...]]:
 
 
 def _comparisons() -> str:
-    """`<` and its kin: same type, and any two of the three number types."""
+    """Declare `<` and similar operators: same type, and any two of the three number types."""
     numbers = {"int": "int64", "uint": "uint64", "double": "double"}
     lines = []
     for operator, word in (("<", "less"), ("<=", "less_equals"), (">", "greater"), (">=", "greater_equals")):

@@ -71,7 +71,7 @@ class Environment:
         return _fields(self.attribute_type, self.kind == "stored" or self.consumable_capacity)
 
     def variable(self, name: str) -> CelType | None:
-        """The type of a declared variable or, as `type(T)`, of a type name; None if there is none."""
+        """Return the type of a declared variable or, as `type(T)`, of a type name; None if there is none."""
         if name == DEVICE_VARIABLE:
             return types.DEVICE
         if name in CONSTANTS:

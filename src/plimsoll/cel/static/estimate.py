@@ -41,7 +41,7 @@ _MESSAGE_COST = 40
 
 
 def estimate(typed: TypedExpr) -> int:
-    """The worst-case cost of a checked expression, at most 2**64 - 1."""
+    """Return the worst-case cost of a checked expression, at most 2**64 - 1."""
     return run(_Estimator(typed).cost(typed.root)).high
 
 
@@ -294,7 +294,7 @@ class _Estimator:
 
 
 def _standard(overload: str, target: AstNode | None, args: list[AstNode]) -> CallEstimate:
-    """The cost of a standard function that no library claims."""
+    """Return the cost of a standard function that no library claims."""
     match overload:
         case "string_format" if target is not None:
             return CallEstimate(target.known_size.scaled(STRING_FACTOR))

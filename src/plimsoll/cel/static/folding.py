@@ -43,7 +43,7 @@ class _ConstantFolder:
         return self.constants.get(expr.id, _NOT_CONSTANT)
 
     def value(self, expr: Expr) -> Value:
-        """The constant value of a node whose children are done, or _NOT_CONSTANT."""
+        """Return the constant value of a node whose children are done, or _NOT_CONSTANT."""
         match expr:
             case Const():
                 return expr.value
@@ -89,7 +89,7 @@ class _ConstantFolder:
 
 
 def _joined(parts: list[Value], whole: Value) -> Value:
-    """The value of a container of these parts."""
+    """Return the value of a container of these parts."""
     if any(part is _NOT_CONSTANT for part in parts):
         return _NOT_CONSTANT
     return _FAILED if any(part is _FAILED for part in parts) else whole

@@ -66,7 +66,7 @@ _Estimator: TypeAlias = "Callable[[str, AstNode | None, Sequence[AstNode]], Call
 def call_cost(
     function: str, overload: str, target: AstNode | None, args: Sequence[AstNode]
 ) -> CallEstimate | None:
-    """The estimate for a call, or None when the standard rules apply."""
+    """Return the estimate for a call, or None when the standard rules apply."""
     by_overload = _BY_OVERLOAD.get(overload)
     if by_overload is not None:
         found = by_overload(overload, target, args)
@@ -80,7 +80,7 @@ def call_cost(
 
 
 def _allocating(factor: float, size: Range) -> CallEstimate:
-    """The cost of a call that makes a list of this size."""
+    """Return the cost of a call that makes a list of this size."""
     return CallEstimate(size.scaled(factor).plus(ONE).plus(fixed(LIST_COST)), size)
 
 
@@ -117,7 +117,7 @@ def _distinct(overload: str, target: AstNode | None, args: Sequence[AstNode]) ->
 
 
 def _sort(overload: str, target: AstNode | None, args: Sequence[AstNode]) -> CallEstimate | None:
-    """Sorting compares every pair of items, or of keys when sorting by keys."""
+    """Return the cost of sorting, which compares every pair of items or keys."""
     keys = args[0] if args else target
     if keys is None:
         return None

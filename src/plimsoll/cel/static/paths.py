@@ -75,7 +75,7 @@ class ValuePath:
         return ValuePath(steps, length + 1)
 
     def declared_size(self, *more: str) -> Range | None:
-        """The declared size of what is at the path, or None if nothing is declared there."""
+        """Return the declared size of what is at the path, or None if nothing is declared there."""
         steps = self._steps[: self._length]
         if not steps or steps[0] != DEVICE_VARIABLE:
             return None

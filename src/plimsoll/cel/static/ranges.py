@@ -41,7 +41,7 @@ NOWHERE = Range(MAX, 0)
 
 
 def wrapped(low: int, high: int) -> Range:
-    """A range whose bounds overflow silently, as plain uint64 arithmetic does."""
+    """Return a range whose bounds overflow silently, as plain uint64 arithmetic does."""
     return Range(low & MAX, high & MAX)
 
 

@@ -55,7 +55,7 @@ class CelType:
     open: bool = field(default=False, compare=False, repr=False)
 
     def with_params(self, params: tuple[CelType, ...]) -> CelType:
-        """The same type with other parameters; refuse one that is absurdly large."""
+        """Return the same type with other parameters; refuse one that is absurdly large."""
         depth = 1 + max([one.depth for one in params])
         size = 1 + sum([one.size for one in params])
         if depth > MAX_DEPTH or size > MAX_SIZE:
@@ -158,7 +158,7 @@ def is_dyn(value: CelType) -> bool:
 
 
 def unwrap_optional(value: CelType) -> tuple[CelType, bool]:
-    """The type inside an optional, and whether it was one."""
+    """Return the type inside an optional, and whether it was one."""
     if value.kind is TypeKind.OPAQUE and value.name == "optional_type" and value.params:
         return value.params[0], True
     return value, False
@@ -224,7 +224,7 @@ _MESSAGE_OF_KIND = {
 
 
 def message_name(value: CelType) -> str | None:
-    """The message whose fields a literal of this type takes, or None when it is no message type."""
+    """Return the message whose fields a literal of this type has, or None if it is not a message type."""
     if value.kind is TypeKind.STRUCT:
         return value.name
     if value.kind is TypeKind.LIST and value.params[0].kind is not TypeKind.DYN:

@@ -135,7 +135,7 @@ Expr: TypeAlias = "Const | Ident | Select | CallExpr | ListLit | MapLit | Struct
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
-    """The expressions directly below a node, receiver first, in the order they are written."""
+    """Return the expressions directly below a node, receiver first, in source order."""
     match expr:
         case Const() | Ident():
             return ()
@@ -154,7 +154,7 @@ def children(expr: Expr) -> tuple[Expr, ...]:
 
 
 def descend(root: Expr) -> list[Expr]:
-    """Every node of a tree, parents before children; read it backwards for children before parents."""
+    """Return every node of a tree, parents before children."""
     nodes = [root]
     for node in nodes:
         nodes.extend(children(node))

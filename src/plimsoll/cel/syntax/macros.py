@@ -97,7 +97,7 @@ class _Maker:
         )
 
     def bind(self, macro: str, name: str, init: Expr, result: Expr) -> Comprehension:
-        """A fold over nothing whose accumulator is the bound value."""
+        """Expand `cel.bind` to a fold over nothing whose accumulator is the bound value."""
         step = self.ident(name)
         return self.fold(macro, self.list(), (_UNUSED, None), name, init, self.const(False), step, result)
 

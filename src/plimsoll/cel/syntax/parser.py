@@ -145,7 +145,7 @@ class _Parser:
         return part
 
     def _logic(self, operator: str, function: str) -> Task[_Part]:
-        """`a && b && c ...`, or `||` over such: a balanced tree, as in cel-go."""
+        """Parse `a && b && c ...`, or `||` over such: a balanced tree, as in cel-go."""
         part = yield from self._logic("&&", "_&&_") if operator == "||" else self._relation()
         if self._token.kind != operator:
             return part
@@ -248,7 +248,7 @@ class _Parser:
                 return expr, depth
 
     def _arguments(self) -> Task[tuple[tuple[Expr, ...], int]]:
-        """The arguments of a call and its closing bracket; no comma may trail."""
+        """Parse the arguments of a call and its closing bracket; a trailing comma is an error."""
         args: list[Expr] = []
         depth = 0
         if not self._accept(")"):
@@ -283,7 +283,7 @@ class _Parser:
         return self._const(pos, _LITERALS[kind](text, pos)), 0
 
     def _named(self) -> Task[_Part]:
-        """A name, a call of a global function, or a message literal."""
+        """Parse a name, a call of a global function, or a message literal."""
         prefix = "." if self._accept(".") else ""
         last = self._at
         while self._tokens[last + 1].kind == "." and self._tokens[last + 2].kind == lexer.NAME:
@@ -363,7 +363,7 @@ def _describe(kind: str) -> str:
 
 
 def _number(text: str) -> int:
-    """The value of decimal or hexadecimal digits; digits beyond any range are not worth reading."""
+    """Parse decimal or hexadecimal digits; digits beyond any range are not read."""
     if text.startswith("0x"):
         return int(text, 16)
     return int(text.lstrip("0")[:32] or "0")

@@ -24,7 +24,7 @@ def _descriptors() -> dict[str, descriptor_pb2.FileDescriptorProto]:
 
 
 def load(name: str) -> dict[str, Any]:
-    """The messages, enum values and the file descriptor of `NAME.proto`, by their names in Python."""
+    """Load the messages, enum values and the file descriptor of `NAME.proto`, by their names in Python."""
     pool = descriptor_pool.DescriptorPool()
     file_name = f"{name}.proto"
     pool.Add(_descriptors()[file_name])

@@ -125,7 +125,7 @@ def _balance(shares: list[int]) -> int:
 
 
 def _balances(shares: list[Column], there: list[Mask]) -> Column:
-    """Vectorized form of `_balance`; a missing resource does not count."""
+    """Compute `_balance` for all nodes; a missing resource does not count."""
     if len(shares) == 2:
         apart: Column = np.abs(shares[0] - shares[1]) * (there[0] & there[1])
         return (2 * PARTS - apart) * BEST * FINE // (2 * PARTS)

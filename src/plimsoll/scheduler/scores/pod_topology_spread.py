@@ -120,7 +120,7 @@ _SPARE = 24
 
 
 def _series(top: int, bottom: int) -> int:
-    """2 * (z + z**3/3 + ...) for z = top / bottom, which is at most 1/3."""
+    """Compute 2 * (z + z**3/3 + ...) for z = top / bottom, which is at most 1/3."""
     power = (top << (_BITS + _SPARE)) // bottom
     total, odd = 0, 1
     while power:

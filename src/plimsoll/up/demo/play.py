@@ -258,5 +258,5 @@ def demo_pod_state(tree: dict[str, Any]) -> DemoPodState:
 
 
 def _objects_of(pod: str) -> list[ParsedObject]:
-    """A pod of the story, and before it the claim it has to itself."""
+    """Return a pod of the demo after its claim, if it has one."""
     return [found for found in story_objects() if found.name in (pod, f"{pod}-cpus")]

@@ -69,7 +69,7 @@ def simulate_separate_ledgers(
 
 
 def _read(found: ParsedObject) -> Any:
-    """An object as the API would have it, with a UID."""
+    """Return an object as the API has it, with a UID."""
     object_ = decode_object(found, _CREATED_AT)
     if object_ is None:
         return None
@@ -77,7 +77,7 @@ def _read(found: ParsedObject) -> Any:
 
 
 def _bound(pod: Pod, placement: Placement, objects: ClusterObjects) -> Iterable[Any]:
-    """The objects as they are when a placement is written down."""
+    """Return the objects that binding a pod changes."""
     for name, allocation in placement.allocations.items():
         claim = objects.find(ResourceClaim, pod.metadata.namespace, name)
         if claim is not None:

@@ -24,7 +24,7 @@ class Applier:
         self._served: list[Served] = []
 
     async def find(self, word: str) -> Endpoint:
-        """The kind behind a word: `pods`, `Pod`, `resourceclaims.resource.k8s.io`."""
+        """Return the kind for a name: `pods`, `Pod`, `resourceclaims.resource.k8s.io`."""
         for attempt in (1, 2):
             for item in self._served:
                 endpoint = item.endpoint
@@ -81,7 +81,7 @@ class Applier:
 
 
 def metadata_of(tree: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The metadata of an object; empty if there are none."""
+    """Return the metadata of an object; empty if there are none."""
     metadata = tree.get("metadata")
     return metadata if isinstance(metadata, Mapping) else {}
 

@@ -54,7 +54,7 @@ def has_node(pod: Mapping[str, Any]) -> bool:
 
 
 def arrange(found: Iterable[ParsedObject]) -> list[list[ParsedObject]]:
-    """Objects in groups, each to come when those before it are there; of two of a name the last counts."""
+    """Return the objects in groups to apply one after the other; of two with one name the last counts."""
     last: dict[tuple[str, ...], ParsedObject] = {}
     for each in found:
         last[identity(each.tree) if each.name else (each.where,)] = each
@@ -73,7 +73,7 @@ def identity(tree: Mapping[str, Any]) -> tuple[str, str, str, str]:
 
 
 def missing_namespaces(found: Iterable[ParsedObject]) -> dict[str, dict[str, str]]:
-    """Namespaces that objects are in and that are not among them, with the labels they must have had."""
+    """Return the namespaces of objects that are not among them, with the labels they must have had."""
     used: dict[str, dict[str, str]] = {}
     there = {"default"}
     for each in found:

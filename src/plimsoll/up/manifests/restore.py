@@ -38,7 +38,7 @@ def is_dumped(tree: Mapping[str, Any]) -> bool:
 
 
 def restored(tree: Mapping[str, Any], claims: Container[tuple[str, str]] = ()) -> Tree:
-    """An object as it can be applied, status included where that means something elsewhere.
+    """Return an object as it can be applied, with its status if that is valid elsewhere.
 
     `claims` are those that come along, by namespace and name.
     """
@@ -84,7 +84,7 @@ def _restore_pod(pod: Tree, claims: Container[tuple[str, str]]) -> None:
 
 
 def _named(entry: Any, given: Mapping[str, str], namespace: str, claims: Container[tuple[str, str]]) -> Any:
-    """A claim from a template as the claim that it became, if that is there."""
+    """Return a pod's claim from a template as a reference to the generated claim, if that exists."""
     if not isinstance(entry, Mapping) or not entry.get("resourceClaimTemplateName"):
         return entry
     claim = given.get(str(entry.get("name")), "")
@@ -120,7 +120,7 @@ def can_be_simulated(node: Mapping[str, Any]) -> bool:
 
 
 def owners(tree: Mapping[str, Any], uids: Mapping[str, str]) -> list[Tree]:
-    """The owners of an object that have come along, with their new UIDs."""
+    """Return the owners of an object that were loaded too, with their new UIDs."""
     return [
         {**each, "uid": uids[str(each["uid"])]}
         for each in _items(metadata_of(tree).get("ownerReferences"))
@@ -129,7 +129,7 @@ def owners(tree: Mapping[str, Any], uids: Mapping[str, str]) -> list[Tree]:
 
 
 def claim_status(tree: Mapping[str, Any], pods: Mapping[tuple[str, str], str]) -> Tree | None:
-    """The status of a claim, reserved for the pods as they are now (by namespace and name); None: it has
+    """Return the status of a claim, reserved for the pods as they are now (by namespace and name); None: it has
     none. Reservations of pods that have not come along are left out."""
     status = tree.get("status")
     if not isinstance(status, Mapping) or not status:
@@ -150,7 +150,7 @@ def _items(value: Any) -> list[Any]:
 
 
 def describe(tree: Mapping[str, Any]) -> str:
-    """An object for people: `Pod demo/web`."""
+    """Describe an object for messages: `Pod demo/web`."""
     namespace = metadata_of(tree).get("namespace")
     name = name_of(tree) or "without a name"
     return f"{tree.get('kind')} {namespace}/{name}" if namespace else f"{tree.get('kind')} {name}"
