@@ -193,7 +193,7 @@ class Client:
         idle: float = IDLE_SECONDS,
         opened: Callable[[], None] = lambda: None,
     ) -> AsyncGenerator[WatchEvent, None]:
-        """Yield the events after `since` until the server ends the watch; an ERROR event is raised as ApiError.
+        """Yield the events after `since` until the server ends the watch; an ERROR event raises ApiError.
 
         `initial` asks for what there is now as ADDED events, closed by a bookmark (sendInitialEvents).
         `opened` is called when the server has accepted the watch, which may be long before the first event.

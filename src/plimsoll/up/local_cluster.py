@@ -195,7 +195,7 @@ class LocalCluster:
         return self.cluster_state()
 
     def whatif(self, *, settings: SchedulerProfile | None = None) -> Whatif:
-        """Return a copy of the cluster in memory, for `with cluster.whatif() as w:`; nothing is written back."""
+        """Return a copy of the cluster in memory: `with cluster.whatif() as w:`; nothing is written back."""
         from plimsoll.tools.whatif import Whatif  # noqa: PLC0415
 
         return Whatif(self.cluster_state(), settings=settings)
@@ -210,7 +210,7 @@ class LocalCluster:
     # -- nodes
 
     def agent(self, name: str = "") -> AgentLike:
-        """Return the agent of a node, or the only one (it runs on the cluster's event loop: see `ask_node`)."""
+        """Return the agent of a node, or the only one. It runs on the cluster's event loop: see `ask_node`."""
         return self._all_nodes().agent(name)
 
     def ask_node(self, name: str, question: Callable[[AgentLike], R]) -> R:
@@ -222,7 +222,7 @@ class LocalCluster:
         return self._wait(answer())
 
     def node_root(self, name: str) -> Path:
-        """Return the directory with a node's files, and with the sockets for drivers and monitoring agents."""
+        """Return the directory of a node, with the sockets for drivers and monitoring agents."""
         return self._all_nodes().root(name)
 
     def stop_node(self, name: str) -> None:

@@ -59,7 +59,7 @@ def _power_of_ten(exponent: int) -> float:
 
 
 def _decimal_scale(value: Quantity) -> int:
-    """Return the exponent of upstream's big decimal: nano-units, but for zero and the cap of binary suffixes."""
+    """Return the exponent of upstream's big decimal: nano-units, except for zero and the binary maximum."""
     return 0 if value.nano == 0 or abs(value.nano) == INT64_MAX * NANO else -9
 
 

@@ -46,7 +46,7 @@ class ComprehensionLoop:
     second: int
 
     def items(self, run: Evaluation) -> Iterable[Value]:
-        """Return the elements; a single variable takes list elements or keys, two take index or key and value."""
+        """Return the elements: list elements or keys for one variable, pairs of index or key and value for two."""
         source = self.over(run)
         kind = type(source)
         if kind is list:

@@ -94,7 +94,7 @@ class PlannedExpr:
         return self.closure
 
     def reader(self) -> Closure:
-        """Return the closure that resolves it as part of a larger attribute; an attribute itself is then free."""
+        """Return the closure that resolves it as part of a larger attribute; an attribute itself is free."""
         return self.evaluator() if self.attribute is None else resolver(self.attribute)
 
     def as_attribute(self) -> Attribute | Conditional:

@@ -129,8 +129,10 @@ def owners(tree: Mapping[str, Any], uids: Mapping[str, str]) -> list[Tree]:
 
 
 def claim_status(tree: Mapping[str, Any], pods: Mapping[tuple[str, str], str]) -> Tree | None:
-    """Return the status of a claim, reserved for the pods as they are now (by namespace and name); None: it has
-    none. Reservations of pods that have not come along are left out."""
+    """Return the status of a claim with the UIDs of the loaded pods (by namespace and name), or None.
+
+    Reservations of pods that were not loaded are omitted.
+    """
     status = tree.get("status")
     if not isinstance(status, Mapping) or not status:
         return None
