@@ -210,7 +210,7 @@ class LocalCluster:
     # -- nodes
 
     def agent(self, name: str = "") -> AgentLike:
-        """Return the agent of a node, or the only one. It runs on the cluster's event loop: see `ask_node`."""
+        """Return the agent of a node, or the only one; it runs on another event loop (see `ask_node`)."""
         return self._all_nodes().agent(name)
 
     def ask_node(self, name: str, question: Callable[[AgentLike], R]) -> R:

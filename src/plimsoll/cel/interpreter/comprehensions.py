@@ -46,7 +46,7 @@ class ComprehensionLoop:
     second: int
 
     def items(self, run: Evaluation) -> Iterable[Value]:
-        """Return the elements: list elements or keys for one variable, pairs of index or key and value for two."""
+        """Return the elements: list elements or keys, or for two variables pairs of index or key and value."""
         source = self.over(run)
         kind = type(source)
         if kind is list:
