@@ -46,7 +46,7 @@ class ComprehensionLoop:
     second: int
 
     def items(self, run: Evaluation) -> Iterable[Value]:
-        """Return the elements: list elements or keys, or for two variables pairs of index or key and value."""
+        """Return the elements: list elements or keys; for two variables pairs of index or key and value."""
         source = self.over(run)
         kind = type(source)
         if kind is list:
