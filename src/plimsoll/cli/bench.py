@@ -1,4 +1,4 @@
-"""`plimsoll bench`: how fast this machine schedules. Owns its arguments."""
+"""`plimsoll bench`: measure how fast this machine schedules."""
 
 # ruff: noqa: PLC0415
 

@@ -1,8 +1,8 @@
 """Table of commands, grouped as `plimsoll --help` shows them.
 
-Owns `TABLE` and `Commands`, a click group that imports a command's module when the command is called, not
+Defines `TABLE` and `Commands`, a click group that imports a command's module when the command is called, not
 before: help, completion and the other commands start without it. A row is all it takes to add a command: its
-name, the module under `plimsoll.cli` that has a click command of this name, and a line for people.
+name, the module under `plimsoll.cli` that has a click command of this name, and a one-line description.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""`plimsoll completion`: what shells need to complete commands, and kubectl to complete the plugin.
-
-Owns both. The scripts are click's own.
-"""
+"""`plimsoll completion`: completion scripts for shells (click's), and completion of the kubectl plugin."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """`plimsoll dashboard`: the cluster's ledger on a page.
 
-Owns its arguments. What it needs is imported when it runs.
+Dependencies are imported when the command runs.
 """
 
 # ruff: noqa: PLC0415

@@ -1,6 +1,6 @@
 """`plimsoll check|select|allocate|convert`: questions about single objects, of files or of a cluster.
 
-Owns their arguments, and which kinds each reads of a cluster. What they need is imported when they run.
+Each command reads only the kinds it needs from a cluster. Dependencies are imported when a command runs.
 """
 
 # ruff: noqa: PLC0415

@@ -1,4 +1,4 @@
-"""`plimsoll gates`: the feature gates. Owns its arguments."""
+"""`plimsoll gates`: list the feature gates."""
 
 # ruff: noqa: PLC0415
 

@@ -1,6 +1,6 @@
 """`plimsoll node`: the node agent as a process.
 
-Owns its arguments. What it needs is imported when it runs, so that the other commands start quickly.
+Dependencies are imported when the command runs, so that the other commands start quickly.
 """
 
 # ruff: noqa: PLC0415

@@ -1,6 +1,6 @@
 """Options that every question has, and how its answer is written.
 
-Owns `cluster_options` (`-f`, `--kubeconfig`, `--context`, `-n`, as kubectl has them), `output_options`
+Defines `cluster_options` (`-f`, `--kubeconfig`, `--context`, `-n`, as kubectl has them), `output_options`
 (`-o table|wide|json|yaml`, `--color`) and `write_report`. Colors are for terminals only; progress goes to
 standard error, and only to a terminal.
 """

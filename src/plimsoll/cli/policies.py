@@ -1,6 +1,6 @@
 """`plimsoll policies`: the same cluster under each accounting policy.
 
-Owns its arguments. What it needs is imported when it runs.
+Dependencies are imported when the command runs.
 """
 
 # ruff: noqa: PLC0415

@@ -1,6 +1,6 @@
 """`plimsoll server` and `plimsoll store`: the API server and its file.
 
-Owns their arguments. What they need is imported when they run, so that the other commands start quickly.
+Dependencies are imported when the command runs, so that the other commands start quickly.
 """
 
 # ruff: noqa: PLC0415

@@ -1,6 +1,6 @@
 """`plimsoll top`: what is free and who holds it.
 
-Owns its arguments, and writing again and again with `-w`. What it needs is imported when it runs.
+With `-w` the report is written repeatedly. Dependencies are imported when the command runs.
 """
 
 # ruff: noqa: PLC0415

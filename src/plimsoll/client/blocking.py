@@ -16,7 +16,7 @@ from plimsoll.client.transport import Reply
 
 R = TypeVar("R")
 Tree = dict[str, Any]
-#: Whatever names a kind: an endpoint, or a word that the server's own list of kinds explains.
+#: Kind to access: an endpoint, or a name that API discovery resolves.
 Kind = Endpoint | str
 
 
@@ -142,7 +142,7 @@ class BlockingClient:
 
 
 async def _next(events: Any) -> answers.WatchEvent:
-    # A coroutine, because that is what can be handed to another thread's loop.
+    # A coroutine, as run_coroutine_threadsafe requires.
     event: answers.WatchEvent = await anext(events)
     return event
 

@@ -18,7 +18,7 @@ from plimsoll.errors import DecodeError
 
 T = TypeVar("T")
 Key: TypeAlias = tuple[str, str]
-#: What is kept of an object: the decoded view, the raw JSON (decoded anew at every look), or both.
+#: Content to keep of an object: the decoded view, the raw JSON (decoded at each access), or both.
 Keep = Literal["view", "raw", "both"]
 
 

@@ -37,9 +37,9 @@ _PATCH_TYPES: dict[str, str] = {
     "strategic": "application/strategic-merge-patch+json",
     "apply": "application/apply-patch+yaml",
 }
-#: How many objects a page of a list holds.
+#: Objects per page of a list.
 PAGE = 500
-#: A watch that is silent for longer is taken for dead. Bookmarks come about once a minute.
+#: A watch without data for longer is considered dead. Bookmarks arrive about once a minute.
 IDLE_SECONDS = 150.0
 _RETRY_AFTER_MOST = 60.0
 
@@ -146,7 +146,7 @@ class Client:
         async with aclosing(pages):
             async for page in pages:
                 if page.revision != revision:
-                    # Only a listing begun anew changes its revision; what came before is out of date.
+                    # The revision changes only if the list was restarted; earlier pages are out of date.
                     items, revision = [], page.revision
                 items += page.items
         return ObjectList(items, revision)
@@ -195,7 +195,7 @@ class Client:
     ) -> AsyncGenerator[WatchEvent, None]:
         """Yield the events after `since` until the server ends the watch; an ERROR event raises ApiError.
 
-        `initial` asks for what there is now as ADDED events, closed by a bookmark (sendInitialEvents).
+        `initial` requests the current objects as ADDED events, followed by a bookmark (sendInitialEvents).
         `opened` is called when the server has accepted the watch, which may be long before the first event.
         """
         query = _query(

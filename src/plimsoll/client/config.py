@@ -39,7 +39,7 @@ class Material:
 
     data: bytes | None = field(default=None, repr=False)
     file: Path | None = None
-    #: Where the setting stands, for messages.
+    #: Location of the setting, for messages.
     origin: str = ""
 
 
@@ -91,20 +91,18 @@ class ClientConfig:
     compression: bool | None = None  # None: on, except on loopback
     # -- manners
     user_agent: str = ""
-    timeout: float = 30.0  #: seconds for one whole answer
-    silence: float = (
-        0.0  #: seconds without a byte, connecting included, before an answer is given up; 0: `timeout`
-    )
+    timeout: float = 30.0  #: seconds for one complete response
+    silence: float = 0.0  #: seconds without a byte, connecting included, before a request fails; 0: `timeout`
     attempts: int = 6
-    patience: float = 0.0  #: seconds after which a call is not tried again; 0: only `attempts` count
+    patience: float = 0.0  #: seconds after which a call is not retried; 0: only `attempts` count
     in_flight: int = 128
     qps: float = 0.0  # 0: no limit of our own
     burst: int = 0
-    #: Where this was read, for messages: the file and the context.
+    #: Origin of this configuration, for messages: the file and the context.
     origin: str = ""
 
     def interactive(self, request_timeout: float | None = None) -> ClientConfig:
-        """Return a config for interactive commands: a server that does not respond is given up soon.
+        """Return a config for interactive commands: a server that does not respond fails soon.
 
         `request_timeout` is the number of seconds without a byte (None: the default, 0: no timeout). A
         long answer may take longer, as long as it keeps coming.

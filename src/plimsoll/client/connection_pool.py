@@ -71,7 +71,7 @@ class Connection(asyncio.Protocol):
         self.open = False
         if self._head is not None and self._length is None and not self._chunks and error is None:
             self._body, self._data = [bytes(self._data)], bytearray()
-            self._finish()  # an answer that lasts as long as its connection
+            self._finish()  # the response ends with the connection
         self._fail(str(error) if error is not None else "it was closed")
 
     def data_received(self, data: bytes) -> None:
@@ -79,7 +79,7 @@ class Connection(asyncio.Protocol):
             self.abort()  # no request is in flight
             return
         self._data += data
-        self.last_received = time.monotonic()  # the clock of the loop
+        self.last_received = time.monotonic()  # the event loop's clock
         try:
             self._read()
         except (ValueError, IndexError, UnicodeError):
@@ -111,7 +111,7 @@ class Connection(asyncio.Protocol):
             raise ValueError
         status = int(first[9:12])
         if 100 <= status < 200:
-            return  # the answer itself is still to come
+            return  # the response itself follows
         headers: dict[str, str] = {}
         for line in lines:
             name, _, value = line.partition(":")
@@ -167,7 +167,7 @@ class Connection(asyncio.Protocol):
         body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
         waiter, self._waiter = self._waiter, None
         if self._data:
-            self.open = False  # more than was asked for
+            self.open = False  # more data than one response
         self._reset()
         if waiter is not None and not waiter.done():
             waiter.set_result(Reply(status, headers, body))

@@ -1,6 +1,6 @@
 """Credentials of the client: headers and TLS contexts, renewed when files change.
 
-Guarantees: token and certificate files are looked at again when they change, and a half-written renewal does
+Guarantees: token and certificate files are read again when they change, and a half-written renewal does
 no harm (the old one serves until the new one can be read); the plugin's credentials are used as long as they
 last; secrets given as data are on disk only while the TLS library reads them, readable by this user only.
 """
@@ -22,7 +22,7 @@ from plimsoll.client.exec_plugin import ExecCredentials, ExecSource
 from plimsoll.errors import ConfigError
 
 _log = logging.getLogger("plimsoll.client")
-#: How often files are looked at for changes.
+#: Interval at which files are checked for changes.
 _LOOK_SECONDS = 1.0
 
 

@@ -20,7 +20,7 @@ from plimsoll.common.clock import Clock
 from plimsoll.errors import ApiError
 
 _log = logging.getLogger("plimsoll.controllers")
-#: The longest message an Event may have.
+#: Longest message of an Event.
 _LONGEST_MESSAGE = 1024
 
 NORMAL, WARNING = "Normal", "Warning"

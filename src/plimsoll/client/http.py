@@ -28,9 +28,9 @@ from plimsoll.client.transport import Reply, Request, ResponseStream
 from plimsoll.errors import ConfigError, InputError, UnreachableError
 
 _CONNECT_SECONDS = 10.0
-#: The part of the longest silence that connecting may take; the rest is for the answer to begin.
+#: Share of the longest silence for connecting; the rest is for the response to begin.
 _CONNECT_SHARE = 0.75
-#: Idle connections are given up sooner than servers do it, so that a request rarely meets a closed one.
+#: Idle connections are closed before servers close them, so that a request rarely meets a closed one.
 _KEEP_ALIVE_SECONDS = 30.0
 _FAILURES = (aiohttp.ClientError, OSError, asyncio.TimeoutError)
 
@@ -60,7 +60,7 @@ class HttpTransport:
             )
 
     async def send(self, request: Request) -> Reply:
-        # What is read may be long, and worth packing; what is written is answered in a few lines.
+        # Responses to reads may be long and worth compressing; those to writes are short.
         if self._connections is not None and not (self._compressed and request.method == "GET"):
             async with self._slots:
                 return await self._exchange(self._connections, request)
@@ -151,7 +151,7 @@ class HttpTransport:
             options["proxy"] = self._config.proxy
         if request.guard is not None:
             request.guard()
-        # From here to the head of the answer; of a stream the silence counts, which aiohttp looks after.
+        # Up to the head of the response; aiohttp enforces the silence of streams.
         async with asyncio.timeout(request.silence or None):
             return await self._begin().request(
                 request.method,

@@ -1,6 +1,6 @@
 """Limits on how much a file given by a user may expand to, fitted to the memory of this machine.
 
-Owns `Bounds`, the limits themselves, `default_bounds`, which derives them from the available memory and
+Defines `Bounds`, the limits themselves, `default_bounds`, which derives them from the available memory and
 `PLIMSOLL_MAX_INPUT`, and `check_density`, which refuses JSON that is small as text and huge as objects. As
 objects a dump takes about seven times its size, so an eighth of the memory is the most that can be read.
 """

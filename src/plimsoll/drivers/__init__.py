@@ -1,5 +1,5 @@
 """DRA drivers: publish the devices of a node and prepare them for claims.
 
-`kit` is what a driver is made of, `cpu` the driver for CPUs, `fake` one whose devices are written in a file.
+`plugin` is the framework for drivers, `cpu` the CPU driver, `fake` one with simulated devices.
 Drivers reach the node only over the wire.
 """

@@ -142,7 +142,7 @@ def _clear(path: Path) -> None:
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
     if not stat.S_ISSOCK(found.st_mode):
-        raise ConfigError(f"{path}: is in the way: it is no socket")
+        raise ConfigError(f"{path}: path exists and is not a socket")
     if answers(path):
         raise ConfigError(f"{path}: another process serves on this socket")
     path.unlink(missing_ok=True)

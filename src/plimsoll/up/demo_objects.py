@@ -1,7 +1,4 @@
-"""The objects of the demo, as files have them.
-
-Owns reading them. What is in them is plain Kubernetes; nothing here knows the story.
-"""
+"""Objects of the demo, read from the YAML files of this package."""
 
 from __future__ import annotations
 

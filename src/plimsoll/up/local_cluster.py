@@ -44,14 +44,14 @@ if TYPE_CHECKING:
     from plimsoll.up.local_nodes import LocalNodes, Nodes
 
 R = TypeVar("R")
-#: What can be applied: YAML or JSON text, a file or directory, or an object as a tree.
+#: Objects to apply: YAML or JSON text, a file or directory, or an object as a tree.
 Manifest = str | Path | Mapping[str, Any]
 _MANAGER = "plimsoll-test"
 _READY_SECONDS = 30.0
 
 
 class LocalCluster:
-    """A running API server and what a test needs to talk to it; use it with `with`."""
+    """Running cluster with clients for tests; a context manager."""
 
     def __init__(
         self,
@@ -116,14 +116,14 @@ class LocalCluster:
         return self
 
     def stop(self) -> None:
-        """End the server; what was in memory is gone."""
+        """Stop the cluster; data in memory is lost."""
         if self._loop is None or self._thread is None:
             return
         if self._scheduling is not None:
             self._wait(self._stop_scheduler(self._scheduling))
         if self._nodes is not None:
             self._wait(self._nodes.stop())
-        if self._drivers is not None:  # after the nodes, which may want claims released
+        if self._drivers is not None:  # after the nodes, which may have claims to release
             self._wait(self._drivers.stop())
         if self._server is not None:
             self._wait(self._server.stop())
@@ -151,7 +151,7 @@ class LocalCluster:
 
     @property
     def kubeconfig(self) -> Path:
-        """A kubeconfig file with the administrator's rights, for kubectl and any other client."""
+        """Kubeconfig file of the administrator, for kubectl and other clients."""
         assert self._directory is not None, "the cluster is not running"
         return Path(self._directory.name) / "kubeconfig"
 
@@ -161,18 +161,18 @@ class LocalCluster:
 
     @property
     def client(self) -> BlockingClient:
-        """Calls that wait for their answer, for ordinary tests."""
+        """Synchronous client."""
         assert self._client is not None, "the cluster is not running"
         return self._client
 
     @property
     def scheduler(self) -> SchedulerProcess:
-        """The scheduler, for looking into its snapshot and queue (on its own loop: see `ask`)."""
+        """Scheduler, to inspect its snapshot and queue (on its own event loop: see `ask`)."""
         assert self._scheduler is not None, "the cluster runs without a scheduler"
         return self._scheduler
 
     def ask(self, question: Callable[[SchedulerProcess], R]) -> R:
-        """Ask the scheduler something, between two of its steps."""
+        """Call a function on the scheduler's event loop, between two of its steps."""
 
         async def answer() -> R:
             return question(self.scheduler)
@@ -214,7 +214,7 @@ class LocalCluster:
         return self._all_nodes().agent(name)
 
     def ask_node(self, name: str, question: Callable[[AgentLike], R]) -> R:
-        """Ask the agent of a node something, between two of its steps."""
+        """Call a function on the event loop of a node's agent, between two of its steps."""
 
         async def answer() -> R:
             return question(self.agent(name))
@@ -226,7 +226,7 @@ class LocalCluster:
         return self._all_nodes().root(name)
 
     def stop_node(self, name: str) -> None:
-        """End the agent of a node, and those that are simulated with it; the Node stays."""
+        """Stop the agent of a node, and those simulated with it; the Node object stays."""
         self._wait(self._all_nodes().end(name))
 
     def start_node(self, name: str) -> None:
@@ -234,7 +234,7 @@ class LocalCluster:
         self._wait(self._all_nodes().begin(name))
 
     def restart_node(self, name: str) -> None:
-        """End the agent of a node and start one that knows what is on its disk and in the API."""
+        """Restart the agent of a node, which knows only its files and the API."""
         self.stop_node(name)
         self.start_node(name)
 
@@ -259,11 +259,11 @@ class LocalCluster:
     # -- what tests do
 
     def apply(self, *manifests: Manifest, namespace: str = "default") -> list[Tree]:
-        """Create or change objects (server-side apply); what the server made of them, status included."""
+        """Create or change objects (server-side apply, status included); return them as stored."""
         return [self._wait(self._applies().apply(tree, namespace)) for tree in _read(manifests)]
 
     def delete(self, *manifests: Manifest, namespace: str = "default") -> None:
-        """Delete objects; those that are not there are no mistake."""
+        """Delete objects; missing ones are ignored."""
         for tree in reversed(list(_read(manifests))):
             try:
                 self.client.delete(
@@ -327,7 +327,7 @@ class LocalCluster:
             try:
                 return condition is None or condition(last)
             except (KeyError, IndexError):
-                return False  # a field that has not been written yet
+                return False  # the field is not set yet
 
         try:
             async with asyncio.timeout(timeout):
@@ -337,7 +337,7 @@ class LocalCluster:
                     if is_done(bool(listing.items)):
                         return last
                     since = listing.revision
-                    with suppress(ApiError):  # the watch ended: look again
+                    with suppress(ApiError):  # the watch ended: read again
                         async with aclosing(
                             client.watch(endpoint, place, since=since, fields=fields)
                         ) as events:

@@ -1,8 +1,8 @@
 """Drivers of a cluster inside a Python process.
 
-Owns what `LocalCluster(drivers=...)` means: files of devices, by path, name or text, and drivers written with
-the kit. Each is a user of its own with the rights of a driver, and has a station on every node with sockets;
-on others only files of devices are published.
+Implements `LocalCluster(drivers=...)`: device files, by path, name or text, and drivers written with
+`plimsoll.drivers.plugin`. Each driver is a user of its own with the permissions of a driver, and has a plugin
+server on every node with sockets; on other nodes only the devices of files are published.
 """
 
 from __future__ import annotations
@@ -23,44 +23,44 @@ from plimsoll.drivers.plugin.plugin_server_group import NodePaths, PluginServerG
 from plimsoll.errors import ConfigError, InputError
 from plimsoll.tools.device_file_check import require_valid_plan
 
-#: A file of devices (path, ready-made name, text or tree), a driver for the only node, or what makes one for
-#: the node of a name.
+#: A device file (path, name of an included file, text or tree), a driver for the only node, or a function
+#: that creates a driver for a node name.
 OneDriver: TypeAlias = "str | Path | Mapping[str, Any] | Driver | Callable[[str], Driver]"
 Drivers: TypeAlias = "OneDriver | Sequence[OneDriver]"
 _READY_SECONDS = 30.0
 
 
 class LocalDrivers:
-    """The drivers of one cluster."""
+    """Drivers of one cluster."""
 
     def __init__(self, wanted: Drivers) -> None:
         """Create the drivers; raises ConfigError or InputError if they are invalid."""
         if isinstance(wanted, str | Path | Mapping | Driver) or callable(wanted):
             wanted = [wanted]
         plans: list[DriverPlan] = []
-        self._made: list[Driver | Callable[[str], Driver]] = []
+        self._own: list[Driver | Callable[[str], Driver]] = []
         for each in wanted:
             if isinstance(each, Mapping):
                 plans.extend(parse_drivers(each))
             elif isinstance(each, str | Path):
                 plans.extend(find_drivers(each))
             elif isinstance(each, Driver) or callable(each):
-                self._made.append(each)
+                self._own.append(each)
             else:
                 raise InputError(
-                    f"drivers: {each!r} is none: give a file of devices, a kit.Driver, or a function that "
-                    "makes one for a node"
+                    f"drivers: {each!r} is not a driver: use a device file, a "
+                    "plimsoll.drivers.plugin.Driver, or a function that creates one for a node"
                 )
         self._plans = tuple(plans)
         self._fake: FakeDriverProcess | None = None
-        self._stations = PluginServerGroup()
+        self._plugin_servers = PluginServerGroup()
 
     async def start(self, server: RunningServer, places: Sequence[NodePaths]) -> None:
-        """Start all on all nodes; they are registered and published when this returns."""
+        """Start all drivers on all nodes; they are registered and published when this returns."""
         own = self._make(places)
         check_unique_names([plan.name for plan in self._plans] + list(dict.fromkeys(d.name for d, _ in own)))
         for driver, place in own:
-            self._stations.add(driver, server.client(driver_user(driver.name)), place)
+            self._plugin_servers.add(driver, server.client(driver_user(driver.name)), place)
         self._fake = FakeDriverProcess(
             server.client(),
             self._plans,
@@ -69,22 +69,22 @@ class LocalDrivers:
             validate=require_valid_plan,
         )
         await self._fake.start()
-        await self._stations.start()
+        await self._plugin_servers.start()
         await self._fake.wait_ready()
-        await self._stations.wait_ready(_READY_SECONDS + len(places))
+        await self._plugin_servers.wait_ready(_READY_SECONDS + len(places))
 
     async def stop(self) -> None:
-        await self._stations.stop()
+        await self._plugin_servers.stop()
         if self._fake is not None:
             await self._fake.end()
-        self._fake, self._stations = None, PluginServerGroup()
+        self._fake, self._plugin_servers = None, PluginServerGroup()
 
     def driver(self, name: str = "", node: str = "") -> Driver:
         """Return a driver on a node; either can be omitted if there is only one."""
         found: list[Driver] = [
-            station.driver
-            for station in self._stations.all
-            if name in ("", station.driver.name) and node in ("", station.node)
+            server_.driver
+            for server_ in self._plugin_servers.all
+            if name in ("", server_.driver.name) and node in ("", server_.node)
         ]
         if self._fake is not None:
             found += [
@@ -104,7 +104,7 @@ class LocalDrivers:
         if isinstance(orders, str):
             documents = [tree for _, tree in load_documents(orders)]
             if len(documents) > 1:
-                raise ConfigError(f"control: one document is wanted, this text has {len(documents)}")
+                raise ConfigError(f"control: expected one document, found {len(documents)}")
             self._fake.apply_control(parse_control(documents[0] if documents else {}))
         else:
             self._fake.apply_control(parse_control(orders))
@@ -112,7 +112,7 @@ class LocalDrivers:
     def _make(self, places: Sequence[NodePaths]) -> list[tuple[Driver, NodePaths]]:
         with_sockets = [place for place in places if place.root is not None]
         found: list[tuple[Driver, NodePaths]] = []
-        for each in self._made:
+        for each in self._own:
             if not with_sockets:
                 raise InputError("drivers: nodes without sockets can only have devices from a file")
             if not isinstance(each, Driver):

@@ -1,7 +1,7 @@
 """Nodes of a cluster inside a Python process.
 
-Owns what `LocalCluster(nodes=...)` means, and the agents behind it. Each is a user of its own, with the
-rights of a node; a node that is stopped and started again finds its directory as it left it.
+Implements `LocalCluster(nodes=...)`. Each agent is a user of its own, with the permissions of a node; a node
+that is stopped and started again finds its directory as it left it.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from plimsoll.node.process.agents import AgentLike
 from plimsoll.node.process.run import NodeProcess
 from plimsoll.node.process.settings import ROOT, NodeSettings
 
-#: Nodes of a cluster: how many, their names, or their settings.
+#: Nodes of a cluster: their number, names or settings.
 Nodes = int | NodeSettings | Sequence[str | NodeSettings]
 MACHINE = {"capacity": {"cpu": 8, "memory": "32Gi", "ephemeral-storage": "100Gi", "pods": 110}}
 _MOST_WITH_SOCKETS = 100
 _READY_SECONDS = 30.0
-#: Nodes that are ready in a second, at least.
+#: Nodes that become ready per second, at least.
 _NODES_PER_SECOND = 20
 
 
@@ -50,21 +50,21 @@ def node_settings(wanted: Nodes, gates: Gates) -> tuple[NodeSettings, ...]:
 
 
 class LocalNodes:
-    """The nodes of one cluster."""
+    """Nodes of one cluster."""
 
     def __init__(self, wanted: Nodes, gates: Gates) -> None:
         self._settings = node_settings(wanted, gates)
         self._running: list[_Running] = []
 
     async def start(self, server: RunningServer, directory: Path) -> None:
-        """Start all; they are ready when this returns."""
+        """Start all nodes; they are ready when this returns."""
         for settings in self._settings:
             own = directory / "nodes" / settings.names[0] if settings.root == ROOT else settings.root
             self._running.append(_Running(server, replace(settings, root=own)))
         await asyncio.gather(*(running.begin() for running in self._running))
 
     async def stop(self) -> None:
-        """Stop all; of what was really run nothing stays."""
+        """Stop all nodes and their processes."""
         await asyncio.gather(*(running.finish() for running in self._running))
         self._running = []
 
@@ -103,7 +103,7 @@ class LocalNodes:
 
 
 class _Running:
-    """A process of nodes that can be ended and begun again."""
+    """Node process that can be stopped and started again."""
 
     def __init__(self, server: RunningServer, settings: NodeSettings) -> None:
         self._server = server
@@ -113,7 +113,7 @@ class _Running:
 
     def _make(self) -> NodeProcess:
         server, names = self._server, self._settings.names
-        # A node sees its own pods only; one watch for many nodes takes more rights.
+        # A node may read only its own pods; one watch for many nodes needs more permissions.
         client = server.client() if len(names) > 1 else server.client(node_user(names[0]))
         return NodeProcess(client, self._settings, client_for=lambda name: server.client(node_user(name)))
 
@@ -131,7 +131,7 @@ class _Running:
         await ready
 
     async def finish(self) -> None:
-        """End, and leave nothing behind: processes would outlive their agent, and cgroups both."""
+        """Stop, with all processes and cgroups, which would outlive the agent."""
         agents = [agent for agent in self.process.agents.values() if isinstance(agent, Agent)]
         if self._settings.runtime == "process" and self._task is not None:
             await self._end_pods(agents)

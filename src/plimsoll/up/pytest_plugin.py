@@ -1,6 +1,6 @@
 """pytest fixtures: a running Kubernetes API for tests of drivers, controllers and schedulers.
 
-Owns `plimsoll_cluster` (one for each test) and `plimsoll_session_cluster` (one for all). pytest loads this
+`plimsoll_cluster` (one for each test) and `plimsoll_session_cluster` (one for all). pytest loads this
 module in every run once Plimsoll is installed, so it imports nothing of Plimsoll until a test asks for a
 cluster. See docs/pytest.md.
 """

@@ -27,7 +27,7 @@ _FORCED = 130
 
 
 async def serve_up(settings: UpSettings, console: Console) -> bool:
-    """Run until a signal asks it to stop; whether all was as it should be."""
+    """Run until a signal asks it to stop; return whether everything succeeded."""
     up = Up(settings, console)
     signals = _Signals(up, console)
     up.on_locked = lambda: _log_to(up.settings)
@@ -69,7 +69,7 @@ async def serve_up(settings: UpSettings, console: Console) -> bool:
 
 
 class _Signals:
-    """The first one asks, the second one does not."""
+    """Signal handlers: the first signal stops in order, the second at once."""
 
     def __init__(self, up: Up, console: Console) -> None:
         self._up = up
@@ -79,7 +79,7 @@ class _Signals:
     def on_signal(self) -> None:
         if self._signaled:
             sys.stdout.flush()
-            os._exit(_FORCED)  # what was written is on disk; what runs is found at the next start
+            os._exit(_FORCED)  # all writes are on disk; running containers are adopted at the next start
         self._signaled = True
         with suppress(OSError):  # the terminal may be gone
             self._console.end()
@@ -88,7 +88,7 @@ class _Signals:
 
 
 class _LogFile(RotatingFileHandler):
-    """A disk that is full must not fill the terminal as well."""
+    """Log file that ignores write errors, so that a full disk does not flood the terminal."""
 
     def handleError(self, record: logging.LogRecord) -> None:
         pass

@@ -19,29 +19,31 @@ class UpSettings:
 
     data: Path = Path("plimsoll-data")
     host: str = "127.0.0.1"
-    port: int | None = None  #: None: that of last time, the usual one, or any; 0: that of last time, or any
-    dashboard: tuple[str, int | None] | None = None  #: host and port, as above; None: there is none
-    name: str = ""  #: of the node; "": the host's name
+    port: int | None = (
+        None  #: None: as in the last run, the default, or any; 0: as in the last run, or any
+    )
+    dashboard: tuple[str, int | None] | None = None  #: host and port, as above; None: no dashboard
+    name: str = ""  #: name of the node; "": the host's name
     runtime: Literal["process", "none"] = "process"
-    #: What becomes of a container whose security context cannot be applied in full.
+    #: Policy for containers whose security context cannot be applied in full.
     on_unsupported_security: OnUnsupported = "refuse"
     nodes: int = 0  #: number of simulated nodes in addition to it
-    files: tuple[str, ...] = ()  #: manifests and dumps to be applied
+    files: tuple[str, ...] = ()  #: manifests and dumps to apply
     demo: bool = False
     once: bool = False  #: exit when everything is ready and the demo has run
     driver: bool = True
-    driver_listen: str = "127.0.0.1:0"  #: its health and metrics; "" for none
-    devices: tuple[str, ...] = ()  #: files of devices that all nodes have; see docs/drivers.md
-    #: How CPUs are handed out; node and directories are filled in.
+    driver_listen: str = "127.0.0.1:0"  #: address of its health and metrics endpoints; "" for none
+    devices: tuple[str, ...] = ()  #: device files for all nodes; see docs/drivers.md
+    #: Settings of the CPU driver; node and directories are filled in.
     cpu: CpuSettings = field(default_factory=lambda: CpuSettings(node=""))
     leave_running: bool = False
     gates: Gates = field(default_factory=Gates.all_on)
     log_format: str = "text"
-    verbose: bool = False  #: log to the terminal, too, and more
+    verbose: bool = False  #: also log to the terminal, with debug messages
 
     @property
     def root(self) -> Path:
-        """The node's directory, with the sockets for drivers and monitoring agents."""
+        """Directory of the node, with the sockets for drivers and monitoring agents."""
         return self.data / "node"
 
     @property

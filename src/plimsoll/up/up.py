@@ -68,7 +68,7 @@ class Up:
     """Cluster of one machine, started and stopped as a whole."""
 
     def __init__(self, settings: UpSettings, console: Console | None = None) -> None:
-        """Progress is written to `console` if it is given."""
+        """Create a cluster; progress is written to `console` if it is given."""
         self.settings = replace(settings, data=settings.data.absolute())
         self.server: RunningServer | None = None
         self.scheduler: SchedulerProcess | None = None
@@ -141,7 +141,7 @@ class Up:
     # -- startup
 
     def _check(self) -> None:
-        self._node_settings()  # names are refused before anything is made
+        self._node_settings()  # invalid names are refused before anything is created
         drivers = [DRIVER_NAME, *(plan.name for plan in find_plans(self.settings.devices))]
         sockets = [f"plugins_registry/{driver}-reg.sock" for driver in drivers]
         for name in (*sockets, "pod-resources/kubelet.sock"):
@@ -248,17 +248,17 @@ class Up:
                 self._console.line(f"    {line}")
 
     async def _start_simulated(self, server: RunningServer) -> None:
-        played = await find_simulated(server.client(), self.own_nodes)
-        if not played:
+        simulated = await find_simulated(server.client(), self.own_nodes)
+        if not simulated:
             return
         self._report("simulated")
         root = self.settings.data / "simulated"
         client_for = lambda name: server.client(node_user(name))  # noqa: E731
-        process = start_simulated(server.client(), played, root, self.settings.gates, client_for)
+        process = start_simulated(server.client(), simulated, root, self.settings.gates, client_for)
         self.nodes.append(process)
         self._parts.start("simulated nodes", process.run(), process.stop)
         await self._parts.wait_ready(process.ready(_ready_timeout(process)))
-        names = list(played)
+        names = list(simulated)
         more = f" and {len(names) - 4} more" if len(names) > 4 else ""
         self._report_done("simulated", ", ".join(names[:4]) + more)
 
@@ -297,7 +297,7 @@ class Up:
             kubelet_root=layout.root,
             cdi=layout.cdi,
             nri=layout.nri,
-            # The node has NRI, if not at once.
+            # The node serves NRI, but perhaps not yet.
             pin=replace(cpu.pin, enforcement=PinEnforcement.NRI) if _is_auto(cpu) else cpu.pin,
         )
         self.driver = CpuDriverProcess(

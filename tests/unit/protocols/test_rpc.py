@@ -93,7 +93,7 @@ def test_a_socket_made_aside_is_the_callers_to_remove(tmp_path: Path) -> None:
         assert path.exists()
         assert not rpc.answers(path)
         (tmp_path / "d" / "x").mkdir(parents=True)
-        with pytest.raises(ConfigError, match="is in the way"):
+        with pytest.raises(ConfigError, match="exists and is not a socket"):
             await rpc.serve(tmp_path / "d", HANDLERS, aside=True)
 
     asyncio.run(scenario())

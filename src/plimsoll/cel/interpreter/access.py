@@ -1,6 +1,6 @@
 """Reading into values: fields, keys and indices, plain, optional or as a presence test.
 
-Owns what CEL calls an attribute: a variable or a value followed by a chain of qualifiers, resolved in one go.
+An attribute is a variable or a value followed by a chain of qualifiers, resolved in one go.
 Costs follow the chain, not the tree: each qualifier that is applied costs 1 (an optional one only if it
 finds something), and the node that evaluates the whole chain adds 1 of its own, which `closures` does. From
 the first optional qualifier on, or when the chain starts at an optional value, everything further is optional

@@ -1,8 +1,8 @@
 """Unification: which type may stand where another is wanted.
 
-Owns the bindings of type variables during one check. Implements cel-go v0.26's rules: dyn, any and error fit
-everywhere, null fits message-like types, a variable takes the most general type it has met, parameters must
-fit pairwise. Work is metered, because a hostile expression can make types of exponential size.
+Defines the bindings of type variables during one check. Implements cel-go v0.26's rules: dyn, any and error
+fit everywhere, null fits message-like types, a variable takes the most general type it has met, parameters
+must fit pairwise. Work is metered, because a hostile expression can make types of exponential size.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Type checking of the expanded tree.
 
-Owns the rules that give every node a type and every name and call a reference, and rewrites the tree so that
-names and functions are fully resolved (`a.b` becomes one name where `a.b` is declared; a call on a namespace
-becomes a global call). Implements cel-go v0.26's checker; the further rules Kubernetes adds are in
+Defines the rules that give every node a type and every name and call a reference, and rewrites the tree so
+that names and functions are fully resolved (`a.b` becomes one name where `a.b` is declared; a call on a
+namespace becomes a global call). Implements cel-go v0.26's checker; the further rules Kubernetes adds are in
 `validators`. Guarantees a result or one CelCompileError for the first problem met.
 """
 

@@ -1,7 +1,7 @@
 """The functions of the DRA environment: names, overload ids and signatures.
 
-Owns the overload table. Ids are those of cel-go and of the Kubernetes CEL libraries, because the cost models
-are defined per overload; their order within a function is the order of declaration, because overload
+Defines the overload table. Ids are those of cel-go and of the Kubernetes CEL libraries, because the cost
+models are defined per overload; their order within a function is the order of declaration, because overload
 resolution binds type variables as it goes. Implements docs/spec/api.md, "CEL environment": standard library
 (with cross-type numeric comparison), strings v2, lists (Kubernetes and extension v3), regex, sets, URLs, IP,
 CIDR, quantity, semver, format, optionals, two-variable comprehensions and the authorizer functions, which

@@ -1,6 +1,6 @@
 """The admission cost estimate: the worst that an expression can cost at run time.
 
-Owns the walk over the checked tree that bounds the size of every value and the cost of every node. What
+Defines the walk over the checked tree that bounds the size of every value and the cost of every node. What
 nothing bounds counts as unlimited. Implements cel-go v0.26's estimator with the size hints of the DRA
 environment (`paths.py`; docs/spec/api.md, "CEL environment"); the numbers are compared with Kubernetes one by
 one, so its accidents are kept too and named where they occur.

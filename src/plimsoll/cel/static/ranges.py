@@ -1,6 +1,6 @@
 """Sizes and costs as ranges of unsigned 64-bit numbers.
 
-Owns the arithmetic of the cost estimate: sums and products stop at the largest uint64, fractions round up
+Defines the arithmetic of the cost estimate: sums and products stop at the largest uint64, fractions round up
 through a double. The estimate is compared number by number with Kubernetes, so its rounding is kept.
 """
 

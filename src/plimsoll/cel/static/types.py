@@ -1,8 +1,8 @@
 """CEL types as the checker sees them.
 
-Owns `CelType`, the constants and constructors for every type of the DRA environment, how a type is written in
-messages, and which message types can be named in a literal. Types are immutable values; two types are equal
-when kind, name and parameters agree (a nullable wrapper equals what it wraps, as in cel-go).
+Defines `CelType`, the constants and constructors for every type of the DRA environment, how a type is written
+in messages, and which message types can be named in a literal. Types are immutable values; two types are
+equal when kind, name and parameters agree (a nullable wrapper equals what it wraps, as in cel-go).
 """
 
 from __future__ import annotations

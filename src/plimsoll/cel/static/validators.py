@@ -1,9 +1,9 @@
 """Rules on literals that Kubernetes adds to type checking.
 
-Owns the checks of literal arguments of `matches` and `format`, and the rule that the items of a list literal,
-and the keys and values of a map literal, have one exact type. Implements the validators of cel-go v0.26 that
-the Kubernetes environment switches on; literals inside a `format` call are exempt from the rule on items.
-The validators of `duration` and `timestamp` refuse nothing that `folding` does not.
+Defines the checks of literal arguments of `matches` and `format`, and the rule that the items of a list
+literal, and the keys and values of a map literal, have one exact type. Implements the validators of cel-go
+v0.26 that the Kubernetes environment switches on; literals inside a `format` call are exempt from the rule on
+items. The validators of `duration` and `timestamp` refuse nothing that `folding` does not.
 """
 
 from __future__ import annotations

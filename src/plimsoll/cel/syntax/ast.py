@@ -1,8 +1,8 @@
 """The tree of a CEL expression, in the expanded form that CEL defines.
 
-Owns the node types shared by the parser, the checker, the cost model and both back ends. Macros are already
-expanded (`all`, `exists`, `map`, `cel.bind`, ... become `Comprehension`), because types and costs are defined
-on the expanded tree; `Comprehension.macro` remembers which macro it was so that a back end may take a
+Defines the node types shared by the parser, the checker, the cost model and both back ends. Macros are
+already expanded (`all`, `exists`, `map`, `cel.bind`, ... become `Comprehension`), because types and costs are
+defined on the expanded tree; `Comprehension.macro` remembers which macro it was so that a back end may take a
 shorter way. Nodes are plain data; `id` is unique within a tree, `pos` is the offset in the source text.
 
 Operators are `CallExpr`s under cel-go's names: `_+_ _-_ _*_ _/_ _%_ -_ !_ _==_ _!=_ _<_ _<=_ _>_ _>=_ _&&_

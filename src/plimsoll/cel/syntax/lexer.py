@@ -1,6 +1,6 @@
 """CEL text to tokens.
 
-Owns the lexical grammar: operators, names, numbers, quoted strings and the decoding of their escapes.
+Defines the lexical grammar: operators, names, numbers, quoted strings and the decoding of their escapes.
 Guarantees to look at each character a bounded number of times and to raise CelCompileError with the offset of
 the first character that starts no token. Implements the CEL lexical rules as cel-go v0.26 applies them:
 longest match, `//` comments, no names in backticks.

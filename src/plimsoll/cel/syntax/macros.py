@@ -1,6 +1,6 @@
 """The macros of the DRA environment, and the factory that makes tree nodes.
 
-Owns the expansion of `has`, `all`, `exists`, `exists_one`, `map`, `filter`, `cel.bind`, `optMap`,
+Defines the expansion of `has`, `all`, `exists`, `exists_one`, `map`, `filter`, `cel.bind`, `optMap`,
 `optFlatMap`, the two-variable macros and `sortBy` into the plain tree of `ast`. A macro is found by name,
 number of arguments and whether it has a receiver; a call that matches none stays a call. Implements the
 expansions of cel-go v0.26, because types and costs are defined on what they produce.

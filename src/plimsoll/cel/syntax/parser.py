@@ -1,10 +1,10 @@
 """CEL tokens to the expanded tree of `ast`.
 
-Owns the grammar: precedence, literals, optional syntax (`.?f`, `[?i]`, `[?e]`, `{?k: v}`), message literals,
-reserved names, and the two depth limits of cel-go v0.26 (250 open rules of one kind; 250 selections, calls,
-indexings, relations, sums or conditions inside one another). Guarantees one tree or one CelCompileError that
-names the offset of the first problem; never a RecursionError, and time linear in the text but for macros that
-copy (bounded by `macros.MAX_NODES`).
+Defines the grammar: precedence, literals, optional syntax (`.?f`, `[?i]`, `[?e]`, `{?k: v}`), message
+literals, reserved names, and the two depth limits of cel-go v0.26 (250 open rules of one kind; 250
+selections, calls, indexings, relations, sums or conditions inside one another). Guarantees one tree or one
+CelCompileError that names the offset of the first problem; never a RecursionError, and time linear in the
+text but for macros that copy (bounded by `macros.MAX_NODES`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Message types from the descriptors of `proto/*.proto`, which are committed in compiled form.
 
-Owns `load`. No compiler is needed to install or run, and any protobuf release reads the descriptors. Each
+No compiler is needed to install or run, and any protobuf release reads the descriptors. Each
 file has a pool of its own: two of the protocols call their packages just `v1`, and a process may hold both.
 The `.pyi` files in this directory type the messages. After a change of a `.proto` file
 `python -m tests.structure.protos` makes both again.

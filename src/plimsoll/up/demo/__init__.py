@@ -1,4 +1,4 @@
-"""The demo of `plimsoll up`: a small cluster and the example of KEP-5517.
+"""Demo of `plimsoll up`: a small cluster and the example of KEP-5517.
 
 START HERE: `play.py`. `two_ledgers.py` computes what separate accounting would do, `story.py` has the texts,
 `*.yaml` the objects.

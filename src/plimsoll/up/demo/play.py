@@ -68,7 +68,7 @@ class Play:
         pause: float = 0.0,
         seconds: float = _SECONDS,
     ) -> None:
-        """`page` is the dashboard's address; `pause` is how long readers get for each step, `seconds` how
+        """Create a run; `page` is the dashboard's address, `pause` the time to read each step, `seconds` how
         long anything may take."""
         self._client = client
         self._console = console
@@ -94,7 +94,7 @@ class Play:
             await self._show_one_ledger()
             await self._release()
             await self._return()
-        except InputError as problem:  # the rest would make no sense
+        except InputError as problem:  # the following steps depend on it
             self._check(False, str(problem))
         if self._succeeded:
             await self._client.patch(

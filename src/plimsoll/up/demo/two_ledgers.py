@@ -27,7 +27,7 @@ from plimsoll.tools.cluster_state.files import decode_object
 from plimsoll.tools.cluster_state.manifests import ParsedObject
 from plimsoll.tools.top.nodes import ResourceRow, node_rows
 
-#: When the objects were made; nothing depends on it.
+#: Creation time of the objects; nothing depends on it.
 _CREATED_AT = "2026-01-01T00:00:00Z"
 
 

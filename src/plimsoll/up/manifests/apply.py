@@ -1,6 +1,6 @@
-"""One object written to a cluster: server-side apply, status included.
+"""Writing one object to a cluster: server-side apply, status included.
 
-Owns `Applier`, which knows what the cluster serves. `LocalCluster.apply` and `plimsoll up -f` are this.
+`Applier` discovers the kinds that the cluster serves. Used by `LocalCluster.apply` and `plimsoll up -f`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Applier:
         raise InputError(f"{api_version} {kind}: the cluster serves no such kind")
 
     async def apply(self, tree: Mapping[str, Any], namespace: str = "default") -> Tree:
-        """Create or change an object and its status; without a name it is created anew each time."""
+        """Create or change an object and its status; an object without a name is created each time."""
         endpoint = await self.endpoint_of(tree)
         name, place = name_of(tree), namespace_of(tree, namespace)
         if not name:
@@ -60,7 +60,7 @@ class Applier:
         return result
 
     async def apply_status(self, tree: Mapping[str, Any], namespace: str = "default") -> Tree:
-        """Change the status of an object that is there."""
+        """Change the status of an existing object."""
         endpoint = await self.endpoint_of(tree)
         body = {key: tree[key] for key in ("apiVersion", "kind", "status")}
         return await self._write(endpoint, name_of(tree), body, namespace_of(tree, namespace), "status")

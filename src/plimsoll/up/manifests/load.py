@@ -1,8 +1,8 @@
-"""Files brought into a cluster that runs: in an order that works, and again without harm.
+"""Loading of files into a running cluster; idempotent.
 
-Owns `load`. What is new gets the status it has in the files; what is there already is applied as a manifest
-and keeps its own. Guarantees: files may be in any order; what the cluster refuses is one line each, with file
-and object, and keeps nothing else from coming.
+`load` creates new objects with the status they have in the files; existing objects are applied as manifests
+and keep their status. Files may be in any order. A refused object is reported in one line with file and
+object, and does not prevent the others from being loaded.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class LoadResult:
     """Result of loading files: created, refused and skipped objects."""
 
     new: int = 0
-    known: int = 0  #: there before
-    problems: list[str] = field(default_factory=list)  #: refused: file, object and why
-    passed: Counter[str] = field(default_factory=Counter)  #: kinds that were passed over, and how many
+    known: int = 0  #: existed before
+    problems: list[str] = field(default_factory=list)  #: refused: file, object and reason
+    passed: Counter[str] = field(default_factory=Counter)  #: number of skipped objects by kind
 
     @property
     def all(self) -> int:
@@ -67,7 +67,7 @@ async def load(
     own: Collection[str] = (),
     tick: Tick = lambda done, whole: None,
 ) -> LoadResult:
-    """Bring objects in; `own` are nodes that have agents of their own and publish their own devices."""
+    """Load objects; `own` are nodes that have agents and publish their own devices."""
     return await _Load(client, list(found), own, tick).run()
 
 

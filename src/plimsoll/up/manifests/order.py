@@ -12,7 +12,7 @@ from typing import Any
 from plimsoll.tools.cluster_state.manifests import ParsedObject
 from plimsoll.up.manifests.apply import metadata_of
 
-#: Kinds in the order in which they come; several in one text are equals.
+#: Kinds in the order of creation; those in one string have no order.
 _ORDER = (
     "CustomResourceDefinition",
     "Namespace",
@@ -34,7 +34,7 @@ _RANKS = {kind: rank for rank, kinds in enumerate(_ORDER) for kind in kinds.spli
 _OTHER = _ORDER.index("")
 #: Namespaces with this label may have claims with admin access.
 ADMIN_ACCESS = "resource.kubernetes.io/admin-access"
-#: Pods that wait come when all that is held is held: they must not get what others have already.
+#: Pending pods are created after all allocations: they must not get devices that others hold.
 WAITING = len(_ORDER)
 
 
@@ -65,7 +65,7 @@ def arrange(found: Iterable[ParsedObject]) -> list[list[ParsedObject]]:
 
 
 def identity(tree: Mapping[str, Any]) -> tuple[str, str, str, str]:
-    """Group, kind, namespace and name: what makes an object the same one."""
+    """Return the identity of an object: group, kind, namespace and name."""
     metadata = metadata_of(tree)
     group = str(tree.get("apiVersion", "")).rpartition("/")[0]
     namespace = str(metadata.get("namespace") or "default")

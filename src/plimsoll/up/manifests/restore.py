@@ -14,9 +14,9 @@ from plimsoll.up.manifests.apply import metadata_of, name_of, namespace_of
 from plimsoll.up.manifests.order import has_node
 
 Tree = dict[str, Any]
-#: A node with this annotation is played by `plimsoll up`: pods on it run as states.
+#: A node with this annotation is simulated by `plimsoll up`: its pods run no processes.
 SIMULATED = "plimsoll.dev/simulated"
-#: What lives only as long as its cluster.
+#: Kinds that are not restored, because they belong to the running cluster.
 FLEETING = frozenset({"Event", "Lease", "Endpoints", "EndpointSlice"})
 _SERVER_SET = (
     "uid",
@@ -40,13 +40,13 @@ def is_dumped(tree: Mapping[str, Any]) -> bool:
 def restored(tree: Mapping[str, Any], claims: Container[tuple[str, str]] = ()) -> Tree:
     """Return an object as it can be applied, with its status if that is valid elsewhere.
 
-    `claims` are those that come along, by namespace and name.
+    `claims` are those that are loaded too, by namespace and name.
     """
     made = dict(tree)
     metadata = {key: value for key, value in metadata_of(tree).items() if key not in _SERVER_SET}
     metadata.pop("ownerReferences", None)  # see `owners`
     if is_dumped(tree) and metadata.get("finalizers"):
-        # Who would remove the others is not here.
+        # The components that would remove other finalizers are not here.
         metadata["finalizers"] = [
             each for each in _items(metadata["finalizers"]) if str(each).startswith(_OURS)
         ]
@@ -80,7 +80,7 @@ def _restore_pod(pod: Tree, claims: Container[tuple[str, str]]) -> None:
     if has_node(pod):
         pod["status"] = {key: value for key, value in status.items() if key != "resourceClaimStatuses"}
     else:
-        del pod["status"]  # it is scheduled anew
+        del pod["status"]  # it is scheduled again
 
 
 def _named(entry: Any, given: Mapping[str, str], namespace: str, claims: Container[tuple[str, str]]) -> Any:
