@@ -19,9 +19,8 @@ class UpSettings:
 
     data: Path = Path("plimsoll-data")
     host: str = "127.0.0.1"
-    port: int | None = (
-        None  #: None: as in the last run, the default, or any; 0: as in the last run, or any
-    )
+    #: None: the port of the last run, the default, or any; 0: the port of the last run, or any.
+    port: int | None = None
     dashboard: tuple[str, int | None] | None = None  #: host and port, as above; None: no dashboard
     name: str = ""  #: name of the node; "": the host's name
     runtime: Literal["process", "none"] = "process"
