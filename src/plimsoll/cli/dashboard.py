@@ -1,4 +1,4 @@
-"""`plimsoll dashboard`: the cluster's ledger on a page.
+"""`plimsoll dashboard`: web dashboard of a cluster.
 
 Dependencies are imported when the command runs.
 """
@@ -41,9 +41,9 @@ from plimsoll.cli.options import Where, cluster_options
 def run_dashboard(
     where: Where, listen: str, opened: bool, names: tuple[str, ...], token_file: Path | None
 ) -> None:
-    """Show a cluster, or a dump of one, on a page. It only reads.
+    """Serve a read-only web dashboard of a cluster or dump.
 
-    All namespaces are shown. Who may not see all can have one of them shown with -n.
+    All namespaces are shown; with -n only one, if you may not list all of them.
 
     \b
     plimsoll dashboard

@@ -70,10 +70,10 @@ def run_doctor(
     repair: bool,
     form: OutputFormat,
 ) -> None:
-    """Examine a node: sockets, permissions, cgroups, records, leftovers, CDI files.
+    """Check a node: sockets, permissions, cgroups, records, leftovers, CDI files.
 
-    Nothing is changed without --repair, and nothing of a kubelet that runs is ever changed. The exit code is
-    0 if all is well, 1 if there is an error or a warning, 2 if the node could not be examined.
+    Nothing is changed without --repair, and files of a running kubelet are never changed. Exit code 0: no
+    errors or warnings; 1: there are some; 2: the node could not be checked.
 
     \b
     sudo plimsoll doctor
