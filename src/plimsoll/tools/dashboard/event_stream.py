@@ -70,7 +70,7 @@ class EventStream:
                 await self._write(request, response, change_event(self.revision, scope))
                 await asyncio.sleep(self._apart)
         except (ConnectionError, TimeoutError):
-            pass  # it has gone
+            pass  # disconnected
         finally:
             self._listeners.discard(listener)
         return response

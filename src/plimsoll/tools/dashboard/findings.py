@@ -23,11 +23,11 @@ from plimsoll.tools.dashboard.query_worker import QueryResult, QueryWorker
 _log = logging.getLogger("plimsoll.dashboard")
 #: Cache key of the audit query.
 KEY = "audit"
-#: The rest after an audit: so many times as long as it took, and not shorter than so many seconds.
+#: Pause after an audit: a multiple of its duration, and a minimum in seconds.
 REST_PART, REST_SECONDS = 20.0, 5.0
 #: Audits shorter than this do not yield.
 SHORT_SECONDS = 0.2
-#: One that made way tries again after so many seconds, then twice as many; at the last it does not make way.
+#: An audit that yielded is retried after this many seconds, doubled each time; the last try does not yield.
 AGAIN_SECONDS, TRIES = 1.0, 6
 
 
@@ -37,35 +37,35 @@ class BackgroundAudit:
     def __init__(
         self,
         worker: Callable[[], Awaitable[QueryWorker]],
-        differ: Callable[[], None],
+        on_counts_changed: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`differ` is called when the counts change."""
+        """Call `on_counts_changed` when the counts change."""
         self.counts: dict[str, int] | None = None
-        self._desk = worker
-        self._differ = differ
+        self._worker = worker
+        self._on_counts_changed = on_counts_changed
         self._clock = clock
-        self._wanted = -1  #: latest revision whose findings were requested
+        self._requested = -1  #: latest revision whose findings were requested
         self._audited = -1
         self._due = 0.0
         self._yielded = 0
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
-    def want(self, revision: int) -> None:
+    def request(self, revision: int) -> None:
         """Request the counts of a revision: audit now or when it is due."""
-        self._wanted = revision
-        self.look()
+        self._requested = revision
+        self.start_if_due()
 
-    def look(self) -> None:
-        """Start the audit if it is wanted and due, else schedule it."""
+    def start_if_due(self) -> None:
+        """Start the audit if it is requested and due, else schedule it."""
         running = self._task is not None and not self._task.done()
-        if running or self._wanted <= self._audited:
+        if running or self._requested <= self._audited:
             return
         if (wait := self._due - self._clock()) <= 0:
             self._task = asyncio.create_task(self._run(), name="dashboard: audit")
         else:
-            self._rest(wait)
+            self._schedule(wait)
 
     def cancel(self) -> None:
         if self._task is not None:
@@ -73,40 +73,40 @@ class BackgroundAudit:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _rest(self, seconds: float) -> None:
+    def _schedule(self, seconds: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(seconds + 0.01, self.look)
+        self._timer = asyncio.get_running_loop().call_later(seconds + 0.01, self.start_if_due)
 
     async def _run(self) -> None:
         began = self._clock()
         try:
-            worker = await self._desk()
+            worker = await self._worker()
             yields = self._yielded + 1 < TRIES
             answer = await worker.ask(KEY, lambda: run_audit(worker, yields=yields))
-        except ApiError:  # others were waiting
+        except ApiError:  # it yielded to other queries
             pause = AGAIN_SECONDS * 2**self._yielded
             self._due = self._clock() + pause
             self._yielded = min(self._yielded + 1, TRIES)
-            self._rest(pause)
+            self._schedule(pause)
             return
-        except Exception as error:  # not again before something has changed
-            self._audited = self._wanted
+        except Exception as error:  # not retried before something changes
+            self._audited = self._requested
             _log.error("audit failed: %s", error, exc_info=error)
             return
         self._yielded = 0
         pause = max(REST_SECONDS, REST_PART * (self._clock() - began))
         self._due = self._clock() + pause
-        self._rest(pause)
-        self.on_change(answer)
+        self._schedule(pause)
+        self.record(answer)
 
-    def on_change(self, answer: QueryResult) -> None:
+    def record(self, answer: QueryResult) -> None:
         """Record the result of an audit, including one requested by the page."""
         self._audited = max(self._audited, answer.revision)
         counts: dict[str, int] = codec.decode_tree(answer.body)["summary"]
         if counts != self.counts:
             self.counts = counts
-            self._differ()
+            self._on_counts_changed()
 
 
 def run_audit(worker: QueryWorker, *, yields: bool = False) -> Any:

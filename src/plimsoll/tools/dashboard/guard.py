@@ -15,7 +15,7 @@ import hmac
 import ipaddress
 from collections.abc import Mapping
 
-#: Bytes that a question may have.
+#: Maximum size of a request body, in bytes.
 MOST_BODY = 1 << 20
 COOKIE = "plimsoll-token"
 #: Routes without authentication, for probes; they only return "ok".

@@ -56,9 +56,9 @@ def _lines(cluster_state: ClusterState, nodes: NodeRowCache, devices: DeviceCach
             labels = f'{{driver="{_escape(pool.driver)}",pool="{_escape(pool.pool)}"}}'
             yield f"plimsoll_pool_devices{name}{labels} {getattr(pool, column)}\n"
     yield _head("plimsoll_pods", "Pods that have not terminated, bound or pending.")
-    waiting = len(cluster_state.pending)
-    yield f'plimsoll_pods{{state="bound"}} {len(cluster_state.pods) - waiting}\n'
-    yield f'plimsoll_pods{{state="pending"}} {waiting}\n'
+    pending = len(cluster_state.pending)
+    yield f'plimsoll_pods{{state="bound"}} {len(cluster_state.pods) - pending}\n'
+    yield f'plimsoll_pods{{state="pending"}} {pending}\n'
     yield _head("plimsoll_pending_pods", "Pending pods by the reason of their PodScheduled condition.")
     for reason, count in sorted(Counter(map(_reason, cluster_state.pending)).items()):
         yield f'plimsoll_pending_pods{{reason="{_escape(reason)}"}} {count}\n'

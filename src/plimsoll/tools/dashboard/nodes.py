@@ -44,9 +44,9 @@ class NodeRowCache:
     def rows(self, cluster_state: ClusterState) -> list[NodeRow]:
         """Return the rows of all nodes by name."""
         if self._all_stale:
-            self._node_rows = {book.name: book for book in node_rows(cluster_state)}
+            self._node_rows = {node_row.name: node_row for node_row in node_rows(cluster_state)}
         elif self._stale:
-            fresh = {book.name: book for book in node_rows(cluster_state, names=self._stale)}
+            fresh = {node_row.name: node_row for node_row in node_rows(cluster_state, names=self._stale)}
             for name in self._stale:
                 if name in fresh:
                     self._node_rows[name] = fresh[name]
@@ -62,24 +62,24 @@ class NodeRowCache:
 def overview(cluster_state: ClusterState, nodes: NodeRowCache, devices: DeviceCache) -> dict[str, Any]:
     """Return counts and totals; the service adds live status and findings."""
     rows, counted = nodes.rows(cluster_state), DeviceCount()
-    for places in devices.counts(cluster_state).values():
-        for count in places.values():
+    for by_node in devices.counts(cluster_state).values():
+        for count in by_node.values():
             counted.add(count)
     totals: dict[str, list[int]] = {}
-    for book in rows:
-        for row in book.rows:
+    for node_row in rows:
+        for row in node_row.rows:
             total = totals.setdefault(row.resource, [0] * len(COLUMNS))
-            for place, amount in enumerate(_amounts(row)):
-                total[place] += amount
+            for column, amount in enumerate(_amounts(row)):
+                total[column] += amount
     resources = sorted(totals, key=resource_order)
-    closed = {name: sum(_closed(book, name) for book in rows) for name in resources}
+    closed = {name: sum(_closed(node_row, name) for node_row in rows) for name in resources}
     return {
         "origin": cluster_state.origin,
         "profile": cluster_state.profile.name,
         "counts": {
             "nodes": len(rows),
-            "nodesReady": sum(book.ready for book in rows),
-            "nodesPast": sum(bool(book.past) for book in rows),
+            "nodesReady": sum(node_row.ready for node_row in rows),
+            "nodesPast": sum(bool(node_row.past) for node_row in rows),
             "pods": len(cluster_state.pods),
             "pending": len(cluster_state.pending),
             "claims": len(cluster_state.objects.all(ResourceClaim)),
@@ -101,11 +101,11 @@ def _amounts(row: ResourceRow) -> tuple[int, int, int, int, int]:
     return row.line, row.requests, row.claims, row.overhead, row.free
 
 
-def _closed(book: NodeRow, resource: str) -> int:
+def _closed(node_row: NodeRow, resource: str) -> int:
     """Return the free amount of a resource on a node that accepts no pods."""
-    if book.ready and not book.unschedulable:
+    if node_row.ready and not node_row.unschedulable:
         return 0
-    return sum(max(0, row.free) for row in book.rows if row.resource == resource)
+    return sum(max(0, row.free) for row in node_row.rows if row.resource == resource)
 
 
 def _with_texts(resource: str, numbers: Mapping[str, int]) -> dict[str, Any]:
@@ -118,32 +118,32 @@ def _with_texts(resource: str, numbers: Mapping[str, int]) -> dict[str, Any]:
 def all_nodes(cluster_state: ClusterState, nodes: NodeRowCache, devices: DeviceCache) -> dict[str, Any]:
     """Return the nodes column by column, to keep thousands of nodes small; missing resources are 0."""
     rows, counts = nodes.rows(cluster_state), devices.counts(cluster_state)
-    resources = sorted({row.resource for book in rows for row in book.rows}, key=resource_order)
+    resources = sorted({row.resource for node_row in rows for row in node_row.rows}, key=resource_order)
     columns: dict[str, dict[str, list[int]]] = {
         name: {column: [0] * len(rows) for column in COLUMNS[:-1]} for name in resources
     }
-    for place, book in enumerate(rows):
-        for row in book.rows:
+    for index, node_row in enumerate(rows):
+        for row in node_row.rows:
             column = columns[row.resource]
-            column["line"][place] = row.line
-            column["requests"][place] = row.requests
-            column["claims"][place] = row.claims
-            column["overhead"][place] = row.overhead
-    names = [book.name for book in rows]
+            column["line"][index] = row.line
+            column["requests"][index] = row.requests
+            column["claims"][index] = row.claims
+            column["overhead"][index] = row.overhead
+    names = [node_row.name for node_row in rows]
     return {
         "names": names,
-        "ready": [book.ready for book in rows],
-        "unschedulable": [book.unschedulable for book in rows],
-        "pods": [book.pods for book in rows],
+        "ready": [node_row.ready for node_row in rows],
+        "unschedulable": [node_row.unschedulable for node_row in rows],
+        "pods": [node_row.pods for node_row in rows],
         "resources": resources,
         "columns": columns,
         "devices": {
             driver: {
-                state: [getattr(places[name], state) if name in places else 0 for name in names]
+                state: [getattr(by_node[name], state) if name in by_node else 0 for name in names]
                 for state in STATES
             }
-            for driver, places in counts.items()
-            if not places.keys().isdisjoint(names)
+            for driver, by_node in counts.items()
+            if not by_node.keys().isdisjoint(names)
         },
     }
 
@@ -157,25 +157,25 @@ def one_node(cluster_state: ClusterState, name: str) -> dict[str, Any]:
     node = cluster_state.objects.find(Node, "", name)
     if not found or node is None:
         raise ApiError(404, "NotFound", f"node {name} not found")
-    book = found[0]
+    node_row = found[0]
     pods = sorted(_pods_on(cluster_state, name), key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
     claims = _claims_on(cluster_state, name, pods)
     tree = codec.to_tree(node)
     spec, status = tree.get("spec", {}), tree.get("status", {})
     return {
         "name": name,
-        "ready": book.ready,
-        "unschedulable": book.unschedulable,
+        "ready": node_row.ready,
+        "unschedulable": node_row.unschedulable,
         "labels": dict(sorted(node.metadata.labels.items())),
         "taints": spec.get("taints", []),
         "conditions": status.get("conditions", []),
-        "podLine": book.pod_line,
+        "podLine": node_row.pod_line,
         "rows": [
             {
                 "resource": row.resource,
                 **_with_texts(row.resource, dict(zip(COLUMNS, _amounts(row), strict=True))),
             }
-            for row in book.rows
+            for row in node_row.rows
         ],
         "holders": [
             {**each.as_json(), "amount": each.amount, "text": format_amount(each.resource, each.amount)}
@@ -192,8 +192,8 @@ def one_node(cluster_state: ClusterState, name: str) -> dict[str, Any]:
 
 
 def _pods_on(cluster_state: ClusterState, name: str) -> list[Pod]:
-    place = cluster_state.snapshot.row_of(name)
-    return [] if place is None else cluster_state.snapshot.pods_at(place)
+    row = cluster_state.snapshot.row_of(name)
+    return [] if row is None else cluster_state.snapshot.pods_at(row)
 
 
 def _claims_on(cluster_state: ClusterState, name: str, pods: list[Pod]) -> list[ResourceClaim]:

@@ -23,9 +23,9 @@ from plimsoll.tools.dashboard.changes import ChangeScope, ObjectChange, apply_ch
 
 #: Cached results, including list pages.
 _KEPT = 128
-#: Bytes below which packing is not worth it.
+#: Bytes below which responses are not compressed.
 _SMALL = 1400
-#: Questions that may wait for a turn.
+#: Maximum number of waiting queries.
 MOST_WAITING = 16
 
 
@@ -47,7 +47,7 @@ class QueryResult:
         return gzip.compress(self.body, 5) if len(self.body) >= _SMALL else None
 
 
-#: Makes the answer to a question; runs in a thread, alone with the cluster state.
+#: Computes a result; runs in a thread with exclusive access to the cluster state.
 Query = Callable[[], Any]
 
 
@@ -67,7 +67,7 @@ class QueryWorker:
         self._turn = asyncio.Lock()
         self._backlog: list[ObjectChange] = []
         self._kept: OrderedDict[object, QueryResult] = OrderedDict()
-        self._waiting: list[object] = []  #: keys of questions, that of the one being answered among them
+        self._waiting: list[object] = []  #: keys of queries, including the running one
 
     def on_change(self, change: ObjectChange) -> None:
         """Queue a change; it is applied between two queries."""
@@ -98,7 +98,7 @@ class QueryWorker:
             self._kept.clear()
         return scope
 
-    async def ask(self, key: object, question: Query) -> QueryResult:
+    async def ask(self, key: object, query: Query) -> QueryResult:
         """Return the result of a query; equal keys share a cached result (None: not cached)."""
         if (known := self._known(key)) is not None:
             return known
@@ -112,12 +112,12 @@ class QueryWorker:
                     self.revision = self._follows()
                 if (known := self._known(key)) is not None:
                     return known
-                answer = await asyncio.to_thread(_answer, self.revision, question)
+                result = await asyncio.to_thread(_run_query, self.revision, query)
                 if key is not None:
-                    self._kept[key] = answer
+                    self._kept[key] = result
                     while len(self._kept) > _KEPT:
                         self._kept.popitem(last=False)
-                return answer
+                return result
         finally:
             self._waiting.remove(key)
 
@@ -143,14 +143,14 @@ def _enter_all(cluster_state: ClusterState, changes: Iterable[ObjectChange]) -> 
     return scope
 
 
-def _answer(revision: int, question: Query) -> QueryResult:
+def _run_query(revision: int, query: Query) -> QueryResult:
     with without_collection():  # a collection would block all requests
-        tree = question()
+        tree = query()
     if isinstance(tree, bytes):
-        answer = QueryResult(revision, tree)
+        result = QueryResult(revision, tree)
     else:
         if isinstance(tree, dict):
             tree = {"revision": revision, **tree}
-        answer = QueryResult(revision, codec.encode(tree))
-    _ = answer.packed, answer.tag  # compressed here, outside the event loop
-    return answer
+        result = QueryResult(revision, codec.encode(tree))
+    _ = result.packed, result.tag  # compressed here, outside the event loop
+    return result

@@ -68,7 +68,7 @@ class Dashboard:
             self._follower = Follower(shown, self.service.on_change, namespace)
             self.service.troubles = self._list_troubles
         self._assets = Assets.load()
-        #: Answers of an earlier run are not those of this one, whatever their revision.
+        #: Part of entity tags, so that responses of an earlier run do not match.
         self._run = secrets.token_hex(4)
         self._tasks: list[asyncio.Task[None]] = []
         self._runner: web.AppRunner | None = None
@@ -88,7 +88,7 @@ class Dashboard:
             raise
         self._tasks = [
             asyncio.create_task(self.service.keep_up(), name="dashboard: changes"),
-            asyncio.create_task(self.service.warm_up(), name="dashboard: first look"),
+            asyncio.create_task(self.service.warm_up(), name="dashboard: warm up"),
         ]
 
     async def stop(self) -> None:
@@ -253,7 +253,7 @@ class Dashboard:
 
 
 def _is_open(request: web.Request) -> bool:
-    """Return whether a request needs no token: by the route that answers it, not by how its path looks."""
+    """Return whether a request needs no token: decided by the matched route, not by the path."""
     resource = request.match_info.route.resource
     return resource is not None and resource.canonical in guard.OPEN_ROUTES
 

@@ -28,7 +28,7 @@ from plimsoll.tools.whatif import run_whatif
 
 #: Timeout of long queries, in seconds.
 PATIENCE = 30.0
-#: Interval at which read errors are checked.
+#: Interval at which read errors are checked, in seconds.
 _LOOK_SECONDS = 1.0
 
 
@@ -50,7 +50,7 @@ class DashboardService:
         self._devices = DeviceCache()
         self._namespaces = lists.NamespaceCache()
         self._changed = asyncio.Event()
-        self._making = asyncio.Lock()
+        self._copying = asyncio.Lock()
         self._findings = BackgroundAudit(self._get_slow_worker, self._publish_findings)
 
     @property
@@ -104,18 +104,18 @@ class DashboardService:
         self.events.end()
         self._findings.cancel()
 
-    # -- short questions
+    # -- fast queries
 
     async def overview(self) -> QueryResult:
-        self._findings.want(self.revision)
+        self._findings.request(self.revision)
         findings, troubles = self._findings.counts, self.troubles()
 
-        def question() -> dict[str, Any]:
+        def run_query() -> dict[str, Any]:
             extra = {"live": self.live, "findings": findings, "troubles": troubles}
             return {**nodes.overview(self.cluster_state, self._node_rows, self._devices), **extra}
 
         key = ("overview", tuple((findings or {}).items()), tuple(troubles))
-        return await self._fast_worker.ask(key, question)
+        return await self._fast_worker.ask(key, run_query)
 
     async def nodes(self) -> QueryResult:
         return await self._fast_worker.ask(
@@ -150,7 +150,7 @@ class DashboardService:
             "metrics", lambda: show_metrics(self.cluster_state, self._node_rows, self._devices)
         )
 
-    # -- long ones
+    # -- slow queries
 
     async def pods(self, query: ListQuery) -> QueryResult:
         if query.state != "pending":
@@ -160,46 +160,46 @@ class DashboardService:
         return await self._ask_long(("pods", query), lambda worker: _pending(worker.cluster_state, query))
 
     async def explain_pod(self, namespace: str, name: str) -> QueryResult:
-        def question(worker: QueryWorker) -> Any:
+        def run_query(worker: QueryWorker) -> Any:
             return explain_pod(
                 worker.cluster_state, _named(worker.cluster_state.pod, name, namespace)
             ).as_json()
 
-        return await self._ask_long(("explain pod", namespace, name), question)
+        return await self._ask_long(("explain pod", namespace, name), run_query)
 
     async def explain_claim(self, namespace: str, name: str) -> QueryResult:
-        def question(worker: QueryWorker) -> Any:
+        def run_query(worker: QueryWorker) -> Any:
             return explain_claim(
                 worker.cluster_state, _named(worker.cluster_state.claim, name, namespace)
             ).as_json()
 
-        return await self._ask_long(("explain claim", namespace, name), question)
+        return await self._ask_long(("explain claim", namespace, name), run_query)
 
     async def audit(self) -> QueryResult:
         answer = await self._ask_long(KEY, run_audit)
-        self._findings.on_change(answer)
+        self._findings.record(answer)
         return answer
 
     async def whatif(self, plan: Any) -> QueryResult:
-        question = read_plan(plan)
+        request = read_plan(plan)
         tick = Deadline(self._patience)
         return await self._ask_long(
-            None, lambda worker: run_whatif(worker.cluster_state, question, tick=tick, lent=True).as_json()
+            None, lambda worker: run_whatif(worker.cluster_state, request, tick=tick, lent=True).as_json()
         )
 
-    async def _ask_long(self, key: object, question: Callable[[QueryWorker], Any]) -> QueryResult:
+    async def _ask_long(self, key: object, run_query: Callable[[QueryWorker], Any]) -> QueryResult:
         worker = await self._get_slow_worker()
-        asked = asyncio.ensure_future(worker.ask(key, lambda: question(worker)))
-        asked.add_done_callback(_consume_exception)
+        future = asyncio.ensure_future(worker.ask(key, lambda: run_query(worker)))
+        future.add_done_callback(_consume_exception)
         try:
             async with asyncio.timeout(self._patience):
-                return await asyncio.shield(asked)
+                return await asyncio.shield(future)
         except TimeoutError:
             text = f"timed out after {self._patience:g} s: reduce the request, or use the command line"
             raise ApiError(503, "ServiceUnavailable", text) from None
 
     async def _get_slow_worker(self) -> QueryWorker:
-        async with self._making:
+        async with self._copying:
             if self._slow_worker is None:
                 self._slow_worker = await self._fast_worker.copy(lambda: self.revision)
             return self._slow_worker
@@ -226,7 +226,7 @@ def _named(find: Callable[[str, str], Any], name: str, namespace: str) -> Any:
         raise ApiError(404, "NotFound", str(error)) from None
 
 
-def _consume_exception(asked: asyncio.Future[QueryResult]) -> None:
+def _consume_exception(future: asyncio.Future[QueryResult]) -> None:
     """Retrieve the exception of an abandoned query, so that asyncio does not log it."""
-    if not asked.cancelled():
-        asked.exception()
+    if not future.cancelled():
+        future.exception()

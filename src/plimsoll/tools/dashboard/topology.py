@@ -35,7 +35,7 @@ def read_topology(
     )
 
 
-# -- what was published
+# -- published CPUs
 
 
 def read_machine(slices: Iterable[ResourceSlice]) -> tuple[CpuMap, str] | None:
@@ -88,7 +88,7 @@ def _attribute(attributes: Mapping[str, DeviceAttribute], name: str) -> int:
     return found.int_value if found is not None and found.int_value is not None else -1
 
 
-# -- who holds it
+# -- holders
 
 
 def cpus_of_claim(claim: ResourceClaim) -> CpuSet:

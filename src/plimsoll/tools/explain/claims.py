@@ -132,15 +132,15 @@ def _explain_pending(
     else:
         summary = "no pod uses the claim; it is allocated when a pod that uses it is scheduled"
         notes = []
-    task = read_pod_info(_only(claim), cluster_state.snapshot)
-    if isinstance(task, NodeReason):
-        fix = fix_missing(cluster_state, _only(claim), task)
-        why = f"on its own: {render(task)}"
+    pod_info = read_pod_info(_only(claim), cluster_state.snapshot)
+    if isinstance(pod_info, NodeReason):
+        fix = fix_missing(cluster_state, _only(claim), pod_info)
+        why = f"on its own: {render(pod_info)}"
         return ClaimExplanation(
             name, verdict, summary, fixes=(fix,) if fix else (), notes=(why, *notes), unfolded=unfolded
         )
-    view = PodView(cluster_state, task, settings)
-    filter_run = run_filters(task, cluster_state.snapshot, settings)
+    view = PodView(cluster_state, pod_info, settings)
+    filter_run = run_filters(pod_info, cluster_state.snapshot, settings)
     if isinstance(filter_run.outcome, Placement):
         got = filter_run.outcome.allocations[claim.metadata.name].devices.results
         branches = tuple(describe_device(claim, result) for result in got)

@@ -112,36 +112,36 @@ def _missing(request: RequestRefusal) -> int:
 # -- statements
 
 
-def describe_reasons(view: PodView, reasons: Sequence[NodeReason], place: int) -> tuple[Statement, ...]:
+def describe_reasons(view: PodView, reasons: Sequence[NodeReason], row: int) -> tuple[Statement, ...]:
     """Return the statements about devices and charges on one node."""
-    return tuple(branch for reason in reasons for branch in _describe_reason(view, reason, place))
+    return tuple(branch for reason in reasons for branch in _describe_reason(view, reason, row))
 
 
-def _describe_reason(view: PodView, reason: NodeReason, place: int) -> Iterator[Statement]:
+def _describe_reason(view: PodView, reason: NodeReason, row: int) -> Iterator[Statement]:
     because = reason.cause
     if reason.message is DeviceMessage.CLAIM_ELSEWHERE:
         yield from _elsewhere(view)
     elif isinstance(because, Refusal):
-        yield from describe_refusal(view, because, place)
+        yield from describe_refusal(view, because, row)
     elif isinstance(because, Reason):
-        yield _describe_charge(view, because, place)
+        yield _describe_charge(view, because, row)
     elif isinstance(because, SearchAborted):
         yield Statement(StatementKind.GAVE_UP, {"steps": because.steps})
 
 
 def _elsewhere(view: PodView) -> Iterator[Statement]:
-    for claim in view.task.claims:
+    for claim in view.pod_info.claims:
         allocation = claim.status.allocation
         if allocation is not None and allocation.node_selector is not None:
             where = terms_text(allocation.node_selector)
             yield Statement(StatementKind.ELSEWHERE, {"claim": claim_name(claim), "where": where})
 
 
-def _describe_charge(view: PodView, reason: Reason, place: int) -> Statement:
+def _describe_charge(view: PodView, reason: Reason, row: int) -> Statement:
     name = reason.resource
     match reason.cause:
         case Cause.INSUFFICIENT | Cause.TOO_MANY_PODS:
-            return describe_shortage(view, reason, place)
+            return describe_shortage(view, reason, row)
         case Cause.SHARED_BY_SEVERAL | Cause.USED_BY_ANOTHER | Cause.MAPPED_DEVICE_SHARED:
             full = f"{reason.namespace}/{reason.claim}"
             pods = pods_using(view.cluster_state, reason.namespace, reason.claim, view.pod)
@@ -159,13 +159,13 @@ def _describe_charge(view: PodView, reason: Reason, place: int) -> Statement:
     return Statement(StatementKind.TEXT, {"text": render_charge(reason)})
 
 
-def describe_refusal(view: PodView, refusal: Refusal, place: int) -> Iterator[Statement]:
+def describe_refusal(view: PodView, refusal: Refusal, row: int) -> Iterator[Statement]:
     """Yield the statements of a refusal, with the values of the devices."""
     for pool in refusal.pools:
         yield Statement(StatementKind.POOL, {"pool": pool.pool, "standing": pool.status, "why": pool.reason})
     for request in refusal.requests:
         if not request.served:
-            yield _describe_request(view, request, place)
+            yield _describe_request(view, request, row)
     if not refusal.together:
         return
     children = [
@@ -182,12 +182,12 @@ def describe_refusal(view: PodView, refusal: Refusal, place: int) -> Iterator[St
     ]
     if refusal.dead_end is not None and not children:
         held = tuple(f"{request} gets {device}" for _, request, device in refusal.dead_end.held)
-        inner = _describe_request(view, refusal.dead_end.request, place)
+        inner = _describe_request(view, refusal.dead_end.request, row)
         children.append(Statement(StatementKind.STUCK, {"held": held}, (inner,)) if held else inner)
     yield Statement(StatementKind.TOGETHER, {}, tuple(children))
 
 
-def _describe_request(view: PodView, request: RequestRefusal, place: int) -> Statement:
+def _describe_request(view: PodView, request: RequestRefusal, row: int) -> Statement:
     facts: dict[str, object] = {
         "claim": request.claim,
         "request": request.request,
@@ -198,7 +198,7 @@ def _describe_request(view: PodView, request: RequestRefusal, place: int) -> Sta
     if not request.devices:
         return Statement(StatementKind.NO_DEVICES, facts)
     asked = find_request_selectors(view, request)
-    devices = view.snapshot.inventory.devices_for(view.node(place))
+    devices = view.snapshot.inventory.devices_for(view.node(row))
     children: list[Statement] = []
     for removal in request.removals:
         if removal.rule in (RefusalRule.CLASS_SELECTOR, RefusalRule.REQUEST_SELECTOR) and not isinstance(
@@ -221,11 +221,11 @@ def _describe_selectors(
     of_class = removal.rule is RefusalRule.CLASS_SELECTOR
     classes, own = asked.class_selectors, asked.selectors
     before = devices.all
-    for place, after in enumerate(devices.select(classes, own).survivors):
+    for number, after in enumerate(devices.select(classes, own).survivors):
         gone, before = before & ~after, after
-        if not gone or (place < len(classes)) != of_class:
+        if not gone or (number < len(classes)) != of_class:
             continue
-        index = place if of_class else place - len(classes)
+        index = number if of_class else number - len(classes)
         expression = (classes if of_class else own)[index]
         detail = removal.detail
         last = isinstance(detail, SelectorRefusal) and detail.index == index
@@ -247,8 +247,8 @@ def _nearest(entry: DeviceEntry, expression: str) -> Statement:
 
 
 def _entry(devices: NodeDevices, device: DeviceId) -> DeviceEntry | None:
-    place = devices.index.get(device.pool_id, {}).get(device.device)
-    return None if place is None else devices.entries[place]
+    row = devices.index.get(device.pool_id, {}).get(device.device)
+    return None if row is None else devices.entries[row]
 
 
 def _describe_removal(
@@ -299,7 +299,7 @@ def _takers(
         DeviceUsage(devices, view.snapshot.state).taken
         & devices.select(asked.class_selectors, asked.selectors).mask
     )
-    wanted = [devices.entries[place].id for place in bit_numbers(taken)[:MAX_NAMED]]
+    wanted = [devices.entries[row].id for row in bit_numbers(taken)[:MAX_NAMED]]
     for device, claim in sorted(holders_of(view.cluster_state, wanted).items()):
         yield Statement(StatementKind.TAKEN_BY, {"device": device, "claim": claim_name(claim)})
 
@@ -336,8 +336,8 @@ def describe_cluster_devices(
     taken: set[DeviceId] = set()
     beyond: set[DeviceId] = set()
     looked_at = 0
-    for place in view.snapshot.rows():
-        devices = view.snapshot.inventory.devices_for(view.node(place))
+    for row in view.snapshot.rows():
+        devices = view.snapshot.inventory.devices_for(view.node(row))
         if isinstance(devices, AllocationFault) or not devices.entries:
             continue
         looked_at += len(devices.entries)
@@ -350,7 +350,7 @@ def describe_cluster_devices(
             matching.add(device)
             if held >> place_in & 1:
                 taken.add(device)
-            elif place in elsewhere:
+            elif row in elsewhere:
                 beyond.add(device)
     facts: dict[str, object] = {"request": asked.name, "claim": claim_name(claim), "devices": looked_at}
     if not matching:

@@ -29,14 +29,14 @@ class FilterRemoval:
     """Nodes removed by one rule."""
 
     rule: Filter
-    places: Mask
+    rows: Mask
 
 
 @dataclass(frozen=True, slots=True)
 class FilterRun:
     """Result of an attempt: a placement, or the refusals by node."""
 
-    task: PodInfo
+    pod_info: PodInfo
     outcome: Placement | FitError
     taken: tuple[FilterRemoval, ...] = ()
     #: Node -> reasons about devices and charges.
@@ -44,13 +44,13 @@ class FilterRun:
     devices: DynamicResourcesFilter | None = None
 
 
-def run_filters(task: PodInfo, snapshot: Snapshot, settings: SchedulerProfile) -> FilterRun:
+def run_filters(pod_info: PodInfo, snapshot: Snapshot, settings: SchedulerProfile) -> FilterRun:
     """Run all filters for a pod, as `schedule_one` does, and record the refusals."""
     new_id = throwaway_ids()
-    rules = build_filters(task, snapshot, settings, new_id)
+    rules = build_filters(pod_info, snapshot, settings, new_id)
     if isinstance(rules, NodeReason):
-        return FilterRun(task, FitError(task, len(snapshot), ((rules, 0),)))
-    filter_result = FilterResult(task, snapshot)
+        return FilterRun(pod_info, FitError(pod_info, len(snapshot), ((rules, 0),)))
+    filter_result = FilterResult(pod_info, snapshot)
     taken: list[FilterRemoval] = []
     refused: dict[int, tuple[NodeReason, ...]] = {}
     for rule in rules:
@@ -60,27 +60,27 @@ def run_filters(task: PodInfo, snapshot: Snapshot, settings: SchedulerProfile) -
         if not removed.any():
             continue
         if isinstance(rule, DynamicResourcesFilter):
-            refused.update((place, _refusal(rule, place)) for place in np.flatnonzero(removed).tolist())
+            refused.update((row, _refusal(rule, row)) for row in np.flatnonzero(removed).tolist())
         else:
             taken.append(FilterRemoval(rule, removed))
     if filter_result.devices is not None:
-        for place in np.flatnonzero(filter_result.feasible).tolist():
-            answer = filter_result.devices.search(place)
+        for row in np.flatnonzero(filter_result.feasible).tolist():
+            answer = filter_result.devices.search(row)
             if isinstance(answer, NodeFit):
                 break
-            filter_result.exclude(place, answer)
-            refused[place] = answer
+            filter_result.exclude(row, answer)
+            refused[row] = answer
     if filter_result.feasible.any():
-        placement = schedule_one(task, snapshot, settings, new_id)
-        assert isinstance(placement, Placement), "a node that fits is a place"
-        return FilterRun(task, placement)
-    return FilterRun(task, filter_result.fit_error(), tuple(taken), refused, filter_result.devices)
+        placement = schedule_one(pod_info, snapshot, settings, new_id)
+        assert isinstance(placement, Placement), "a feasible node gives a placement"
+        return FilterRun(pod_info, placement)
+    return FilterRun(pod_info, filter_result.fit_error(), tuple(taken), refused, filter_result.devices)
 
 
-def _refusal(rule: DynamicResourcesFilter, place: int) -> tuple[NodeReason, ...]:
+def _refusal(rule: DynamicResourcesFilter, row: int) -> tuple[NodeReason, ...]:
     """Return the refusal of a node by a cached result or by the claims themselves."""
-    answer = rule.search_uncached(place)
-    assert not isinstance(answer, NodeFit), "what is remembered as refused is refused"
+    answer = rule.search_uncached(row)
+    assert not isinstance(answer, NodeFit), "a cached refusal is a refusal"
     return answer
 
 

@@ -65,11 +65,11 @@ def group_nodes(view: PodView, filter_run: FilterRun, states: int = STATES) -> t
 
 def group_taken(view: PodView, taken: FilterRemoval) -> list[NodeGroup]:
     """Group the nodes that one rule removed."""
-    places = np.flatnonzero(taken.places).tolist()
-    explainer = EXPLAINERS.get(taken.rule.rule, RuleExplainer)(view, taken.rule, places)
+    rows = np.flatnonzero(taken.rows).tolist()
+    explainer = EXPLAINERS.get(taken.rule.rule, RuleExplainer)(view, taken.rule, rows)
     alike: dict[Hashable, list[int]] = {}
-    for place in places:
-        alike.setdefault(explainer.key(place), []).append(place)
+    for row in rows:
+        alike.setdefault(explainer.key(row), []).append(row)
     ranked = [_nearest_first(view, members, explainer.distance) for members in alike.values()]
     ranked.sort(key=lambda members: explainer.distance(members[0]))
     return [
@@ -84,23 +84,23 @@ def group_taken(view: PodView, taken: FilterRemoval) -> list[NodeGroup]:
     ]
 
 
-def _nearest_first(view: PodView, places: Iterable[int], far: object) -> list[int]:
+def _nearest_first(view: PodView, rows: Iterable[int], far: object) -> list[int]:
     assert callable(far), "a distance"
-    return sorted(places, key=lambda place: (far(place), view.name(place)))
+    return sorted(rows, key=lambda row: (far(row), view.name(row)))
 
 
 def _group(
     view: PodView,
     rule: Filter,
     reasons: Sequence[NodeReason],
-    places: Sequence[int],
+    rows: Sequence[int],
     branches: tuple[Statement, ...],
 ) -> NodeGroup:
     return NodeGroup(
         rule.rule,
         tuple(reasons),
         ", ".join(dict.fromkeys(map(render, reasons))),
-        tuple(map(view.name, places)),
+        tuple(map(view.name, rows)),
         branches,
         all(reason.resolvable for reason in reasons),
     )
@@ -119,13 +119,13 @@ def group_refused(
     alike: dict[Hashable, list[int]] = {}
     answers: dict[int, tuple[NodeReason, ...]] = {}
     unknown: dict[Hashable, list[int]] = {}
-    for place, reasons in refused.items():
+    for row, reasons in refused.items():
         if any(isinstance(reason.cause, Refusal) for reason in reasons):
             messages = tuple((render(reason), reason.code) for reason in reasons)
-            unknown.setdefault((messages, device_state(view, place)), []).append(place)
+            unknown.setdefault((messages, device_state(view, row)), []).append(row)
         else:
-            alike.setdefault(signature(reasons), []).append(place)
-            answers[place] = reasons
+            alike.setdefault(signature(reasons), []).append(row)
+            answers[row] = reasons
     rest: list[int] = []
     for number, members in enumerate(sorted(unknown.values(), key=len, reverse=True)):
         if number >= states:
@@ -138,7 +138,7 @@ def group_refused(
         CPU
     )  # of nodes with the same devices, the one with most room is nearest
     ranked = [
-        _nearest_first(view, each, lambda place: (distance(answers[place]), -int(room[place])))
+        _nearest_first(view, each, lambda row: (distance(answers[row]), -int(room[row])))
         for each in alike.values()
     ]
     ranked.sort(key=lambda members: (distance(answers[members[0]]), -len(members)))
@@ -149,16 +149,16 @@ def group_refused(
             reasons = devices.filter_node(members[0])  # the result of an equal node names other devices
         groups.append(_group(view, devices, reasons, members, describe_reasons(view, reasons, members[0])))
     if rest:
-        places = sorted(rest, key=view.name)
+        rows = sorted(rest, key=view.name)
         groups.append(
-            _group(view, devices, refused[places[0]], places, (Statement(StatementKind.NOT_LOOKED_INTO),))
+            _group(view, devices, refused[rows[0]], rows, (Statement(StatementKind.NOT_LOOKED_INTO),))
         )
     return groups
 
 
-def device_state(view: PodView, place: int) -> Hashable:
+def device_state(view: PodView, row: int) -> Hashable:
     """Return a key that is equal for nodes with equal devices in equal use."""
-    devices = view.snapshot.inventory.devices_for(view.node(place))
+    devices = view.snapshot.inventory.devices_for(view.node(row))
     if isinstance(devices, AllocationFault):
         return str(devices)
     alike: object = devices.signature

@@ -28,7 +28,7 @@ _WHOLE = 1_000_000
 
 
 class UnschedulableExplainer(RuleExplainer):
-    def explain(self, place: int, alike: Sequence[int]) -> tuple[Statement, ...]:
+    def explain(self, row: int, alike: Sequence[int]) -> tuple[Statement, ...]:
         return (Statement(StatementKind.CORDONED),)
 
 
@@ -50,17 +50,17 @@ def taint_text(taint: Taint) -> str:
 
 
 class TaintExplainer(RuleExplainer):
-    def _texts(self, place: int) -> tuple[str, ...]:
-        return tuple(map(taint_text, hard_taints(self.view.pod, self.view.node(place))))
+    def _texts(self, row: int) -> tuple[str, ...]:
+        return tuple(map(taint_text, hard_taints(self.view.pod, self.view.node(row))))
 
-    def key(self, place: int) -> Hashable:
-        return self._texts(place)
+    def key(self, row: int) -> Hashable:
+        return self._texts(row)
 
-    def distance(self, place: int) -> int:
-        return len(self._texts(place))
+    def distance(self, row: int) -> int:
+        return len(self._texts(row))
 
-    def explain(self, place: int, alike: Sequence[int]) -> tuple[Statement, ...]:
-        return tuple(Statement(StatementKind.TAINT, {"taint": text}) for text in self._texts(place))
+    def explain(self, row: int, alike: Sequence[int]) -> tuple[Statement, ...]:
+        return tuple(Statement(StatementKind.TAINT, {"taint": text}) for text in self._texts(row))
 
 
 # -- labels
@@ -138,25 +138,25 @@ def node_value_text(requirement: NodeSelectorRequirement, node: Node) -> str:
 
 
 class NodeAffinityExplainer(RuleExplainer):
-    def __init__(self, view: PodView, rule: Filter, places: Sequence[int]) -> None:
-        super().__init__(view, rule, places)
-        self._unmet = {place: unmet_requirements(view.pod, view.node(place)) for place in places}
+    def __init__(self, view: PodView, rule: Filter, rows: Sequence[int]) -> None:
+        super().__init__(view, rule, rows)
+        self._unmet = {row: unmet_requirements(view.pod, view.node(row)) for row in rows}
 
-    def key(self, place: int) -> Hashable:
+    def key(self, row: int) -> Hashable:
         return tuple(
-            (requirement.key, requirement.operator, requirement.values) for requirement in self._unmet[place]
+            (requirement.key, requirement.operator, requirement.values) for requirement in self._unmet[row]
         )
 
-    def distance(self, place: int) -> int:
+    def distance(self, row: int) -> int:
         # A node that has the label with another value is nearer than one that has not got it.
-        node = self.view.node(place)
-        missing = sum(requirement.key not in node.metadata.labels for requirement in self._unmet[place])
-        return len(self._unmet[place]) * 100 + missing
+        node = self.view.node(row)
+        missing = sum(requirement.key not in node.metadata.labels for requirement in self._unmet[row])
+        return len(self._unmet[row]) * 100 + missing
 
-    def explain(self, place: int, alike: Sequence[int]) -> tuple[Statement, ...]:
-        node = self.view.node(place)
+    def explain(self, row: int, alike: Sequence[int]) -> tuple[Statement, ...]:
+        node = self.view.node(row)
         branches = [Statement(StatementKind.NO_TERM)] if matches_nothing(self.view.pod) else []
-        for requirement in self._unmet[place]:
+        for requirement in self._unmet[row]:
             values = Counter(self.view.node(each).metadata.labels.get(requirement.key) for each in alike)
             shown = tuple(f"{value} ({count})" for value, count in values.most_common() if value is not None)
             children: tuple[Statement, ...] = ()
@@ -168,8 +168,8 @@ class NodeAffinityExplainer(RuleExplainer):
 
 
 class DeclaredFeaturesExplainer(RuleExplainer):
-    def explain(self, place: int, alike: Sequence[int]) -> tuple[Statement, ...]:
-        had = self.view.node(place).status.declared_features
+    def explain(self, row: int, alike: Sequence[int]) -> tuple[Statement, ...]:
+        had = self.view.node(row).status.declared_features
         missing = sorted(needed_features(self.view.pod).difference(had))
         return (Statement(StatementKind.FEATURES, {"wanted": tuple(missing), "had": tuple(had) or "none"}),)
 
@@ -178,18 +178,18 @@ class DeclaredFeaturesExplainer(RuleExplainer):
 
 
 class ResourceExplainer(RuleExplainer):
-    def _short(self, place: int) -> list[Reason]:
-        reasons = (reason.cause for reason in self.rule.filter_node(place))
+    def _short(self, row: int) -> list[Reason]:
+        reasons = (reason.cause for reason in self.rule.filter_node(row))
         return [because for because in reasons if isinstance(because, Reason)]
 
-    def key(self, place: int) -> Hashable:
-        return tuple((reason.cause, reason.resource, reason.resolvable) for reason in self._short(place))
+    def key(self, row: int) -> Hashable:
+        return tuple((reason.cause, reason.resource, reason.resolvable) for reason in self._short(row))
 
-    def distance(self, place: int) -> int:
-        return sum(measure_shortage(reason) for reason in self._short(place))
+    def distance(self, row: int) -> int:
+        return sum(measure_shortage(reason) for reason in self._short(row))
 
-    def explain(self, place: int, alike: Sequence[int]) -> tuple[Statement, ...]:
-        return tuple(describe_shortage(self.view, reason, place) for reason in self._short(place))
+    def explain(self, row: int, alike: Sequence[int]) -> tuple[Statement, ...]:
+        return tuple(describe_shortage(self.view, reason, row) for reason in self._short(row))
 
 
 def measure_shortage(reason: Reason) -> int:
@@ -199,47 +199,49 @@ def measure_shortage(reason: Reason) -> int:
     return lack if reason.resolvable or reason.cause is Cause.TOO_MANY_PODS else lack + 100 * _WHOLE
 
 
-def describe_shortage(view: PodView, reason: Reason, place: int) -> Statement:
+def describe_shortage(view: PodView, reason: Reason, row: int) -> Statement:
     """Describe what a node is short of, the sources of the demand, and the holders of the rest."""
-    ledger = view.snapshot.ledger(place)
+    ledger = view.snapshot.ledger(row)
     if reason.cause is Cause.TOO_MANY_PODS:
         return Statement(
             StatementKind.TOO_MANY_PODS, {"line": ledger.allocatable.get(PODS, 0), "pods": len(ledger)}
         )
     name = reason.resource
-    row = node_row_of(ledger).row(name)
-    wanted, own = reason.wanted or 0, view.task.requests.get(name, 0)
+    usage = node_row_of(ledger).row(name)
+    wanted, own = reason.wanted or 0, view.pod_info.requests.get(name, 0)
     facts: dict[str, object] = {"resource": name, "wanted": format_amount(name, wanted)}
-    charged = wanted > own and bool(view.task.claims)
+    charged = wanted > own and bool(view.pod_info.claims)
     if charged:
         facts |= {"own": format_amount(name, own), "charged": format_amount(name, wanted - own)}
-    facts["line"] = format_amount(name, row.line)
-    if not row.line:
+    facts["line"] = format_amount(name, usage.line)
+    if not usage.line:
         return Statement(StatementKind.NO_RESOURCE, facts)
-    if wanted > row.line:
+    if wanted > usage.line:
         return Statement(StatementKind.TOO_SMALL_WITH_CLAIMS if charged else StatementKind.TOO_SMALL, facts)
     for column in ("requests", "claims", "overhead", "free"):
-        facts[column] = format_amount(name, getattr(row, column))
+        facts[column] = format_amount(name, getattr(usage, column))
     kind = StatementKind.SHORT_WITH_CLAIMS if charged else StatementKind.SHORT
-    if kind is StatementKind.SHORT and may_charge_more(view, place, name):
+    if kind is StatementKind.SHORT and may_charge_more(view, row, name):
         kind = StatementKind.SHORT_BEFORE_CLAIMS
-    return Statement(kind, facts, tuple(describe_holders(view, place, name)))
+    return Statement(kind, facts, tuple(describe_holders(view, row, name)))
 
 
-def may_charge_more(view: PodView, place: int, resource: str) -> bool:
+def may_charge_more(view: PodView, row: int, resource: str) -> bool:
     """Return whether devices of pending claims may charge more of a resource on this node.
 
     The filter on requests runs first and does not know about them.
     """
-    devices = view.snapshot.inventory.devices_for(view.node(place)) if view.task.unallocated_claims else None
+    devices = (
+        view.snapshot.inventory.devices_for(view.node(row)) if view.pod_info.unallocated_claims else None
+    )
     if devices is None or isinstance(devices, AllocationFault):
         return False
     return any(resource in read_device(entry.device) for entry in devices.entries)
 
 
-def describe_holders(view: PodView, place: int, resource: str) -> Iterator[Statement]:
+def describe_holders(view: PodView, row: int, resource: str) -> Iterator[Statement]:
     """Yield the largest holders of a resource on a node."""
-    found = holders(view.cluster_state, view.name(place), resource)
+    found = holders(view.cluster_state, view.name(row), resource)
     for holder in found[:MAX_NAMED]:
         yield describe_holder(holder)
     rest = found[MAX_NAMED:]

@@ -40,12 +40,12 @@ def summarize_pending(
 def _line(cluster_state: ClusterState, pod: Pod, settings: SchedulerProfile, known: dict[bytes, str]) -> str:
     if pod.spec.scheduling_gates:
         return f"scheduling gates: {', '.join(gate.name for gate in pod.spec.scheduling_gates)}"
-    task = read_pod_info(pod, cluster_state.snapshot)
-    if isinstance(task, NodeReason):
-        return render(task)
-    alike = pod_signature(task)
+    pod_info = read_pod_info(pod, cluster_state.snapshot)
+    if isinstance(pod_info, NodeReason):
+        return render(pod_info)
+    alike = pod_signature(pod_info)
     if alike not in known:
-        outcome = schedule_one(task, cluster_state.snapshot, settings, throwaway_ids())
+        outcome = schedule_one(pod_info, cluster_state.snapshot, settings, throwaway_ids())
         if isinstance(outcome, Placement):
             known[alike] = "fits now; waiting for its scheduler"
         else:

@@ -40,22 +40,21 @@ MAX_NAMED = 3
 
 
 class HostPortExplainer(RuleExplainer):
-    def _users(self, place: int) -> list[tuple[str, str]]:
+    def _users(self, row: int) -> list[tuple[str, str]]:
         wanted = host_sockets(self.view.pod)
         return [
             (f"{number}/{protocol}", full_name(pod))
-            for pod in self.view.snapshot.pods_at(place)
+            for pod in self.view.snapshot.pods_at(row)
             for address, (protocol, number) in host_sockets(pod)
             if any(collide((address, (protocol, number)), socket) for socket in wanted)
         ]
 
-    def distance(self, place: int) -> int:
-        return len({pod for _, pod in self._users(place)})
+    def distance(self, row: int) -> int:
+        return len({pod for _, pod in self._users(row)})
 
-    def explain(self, place: int, alike: Sequence[int]) -> tuple[Statement, ...]:
+    def explain(self, row: int, alike: Sequence[int]) -> tuple[Statement, ...]:
         return tuple(
-            Statement(StatementKind.PORT, {"port": p, "pod": pod})
-            for p, pod in self._users(place)[:MAX_NAMED]
+            Statement(StatementKind.PORT, {"port": p, "pod": pod}) for p, pod in self._users(row)[:MAX_NAMED]
         )
 
 
@@ -65,11 +64,11 @@ class HostPortExplainer(RuleExplainer):
 class VolumeExplainer(RuleExplainer):
     """Volumes that are not reachable from the node, or are used by other pods."""
 
-    def explain(self, place: int, alike: Sequence[int]) -> tuple[Statement, ...]:
-        return tuple(self._describe_reason(place))
+    def explain(self, row: int, alike: Sequence[int]) -> tuple[Statement, ...]:
+        return tuple(self._describe_reason(row))
 
-    def _describe_reason(self, place: int) -> Iterator[Statement]:
-        sentence = self.rule.filter_node(place)[0].message
+    def _describe_reason(self, row: int) -> Iterator[Statement]:
+        sentence = self.rule.filter_node(row)[0].message
         if sentence is VolumeRestrictionsMessage.DISK_IN_USE:
             yield Statement(StatementKind.DISK)
         if sentence is NodeVolumeLimitsMessage.TOO_MANY_VOLUMES:
@@ -86,7 +85,7 @@ class VolumeExplainer(RuleExplainer):
             affinity = volume.spec.node_affinity if volume is not None else None
             required = affinity.required if affinity is not None else None
             if sentence is VolumeBindingMessage.AFFINITY and volume is not None and required is not None:
-                if not is_reachable(required, self.view.node(place)):
+                if not is_reachable(required, self.view.node(row)):
                     facts = {
                         "volume": volume.metadata.name,
                         "claim": used.name,
@@ -105,12 +104,12 @@ class VolumeExplainer(RuleExplainer):
 
     def _users(self, claim: str) -> Iterator[Statement]:
         snapshot, namespace = self.view.snapshot, self.view.pod.metadata.namespace
-        for place in snapshot.rows():
-            for pod in snapshot.pods_at(place):
+        for row in snapshot.rows():
+            for pod in snapshot.pods_at(row):
                 if pod.metadata.namespace != namespace or not pod.spec.volumes:
                     continue
                 if any(used.name == claim for used in volume_claims(pod)):
-                    facts = {"claim": claim, "pod": full_name(pod), "node": self.view.name(place)}
+                    facts = {"claim": claim, "pod": full_name(pod), "node": self.view.name(row)}
                     yield Statement(StatementKind.VOLUME_USED, facts)
 
 
@@ -129,22 +128,22 @@ def terms_text(selector: NodeSelector) -> str:
 
 
 class TopologySpreadExplainer(RuleExplainer):
-    def __init__(self, view: PodView, rule: Filter, places: Sequence[int]) -> None:
-        super().__init__(view, rule, places)
+    def __init__(self, view: PodView, rule: Filter, rows: Sequence[int]) -> None:
+        super().__init__(view, rule, rows)
         constraints = read_constraints(view.pod, DO_NOT_SCHEDULE)
         assert isinstance(constraints, tuple), "the rule has read them before"
-        spread = SpreadState(view.task, view.snapshot, constraints)
+        spread = SpreadState(view.pod_info, view.snapshot, constraints)
         self._rows = [
             (constraint, spread.columns[number].ids, spread.sums(number), _least(spread, number))
             for number, constraint in enumerate(constraints)
         ]
 
-    def _broken(self, place: int) -> tuple[SpreadConstraint, int | None, int] | None:
+    def _broken(self, row: int) -> tuple[SpreadConstraint, int | None, int] | None:
         """Return the first violated constraint, the pods in the node's domain (None: no domain), and the
         minimum.
         """
         for constraint, domains, sums, least in self._rows:
-            domain = int(domains[place])
+            domain = int(domains[row])
             if domain == NOWHERE:
                 return constraint, None, least
             had = int(sums[domain])
@@ -152,23 +151,23 @@ class TopologySpreadExplainer(RuleExplainer):
                 return constraint, had, least
         return None
 
-    def key(self, place: int) -> Hashable:
-        broken = self._broken(place)
+    def key(self, row: int) -> Hashable:
+        broken = self._broken(row)
         return broken is not None and (broken[0].topology_key, broken[1] is None)
 
-    def distance(self, place: int) -> int:
-        broken = self._broken(place)
+    def distance(self, row: int) -> int:
+        broken = self._broken(row)
         return 0 if broken is None else (2**31 if broken[1] is None else broken[1] - broken[2])
 
-    def explain(self, place: int, alike: Sequence[int]) -> tuple[Statement, ...]:
-        broken = self._broken(place)
+    def explain(self, row: int, alike: Sequence[int]) -> tuple[Statement, ...]:
+        broken = self._broken(row)
         if broken is None:
             return ()
         constraint, had, least = broken
         key = constraint.topology_key
         if had is None:
             return (Statement(StatementKind.SPREAD_LABEL, {"key": key}),)
-        value = self.view.node(place).metadata.labels[key]
+        value = self.view.node(row).metadata.labels[key]
         facts = {"key": key, "value": value, "had": had, "least": least, "skew": constraint.max_skew}
         return (Statement(StatementKind.SPREAD, facts),)
 
@@ -184,32 +183,31 @@ def _least(spread: SpreadState, number: int) -> int:
 
 
 class InterPodAffinityExplainer(RuleExplainer):
-    def key(self, place: int) -> Hashable:
-        return self.rule.filter_node(place)[0].message
+    def key(self, row: int) -> Hashable:
+        return self.rule.filter_node(row)[0].message
 
-    def explain(self, place: int, alike: Sequence[int]) -> tuple[Statement, ...]:
-        sentence = self.rule.filter_node(place)[0].message
+    def explain(self, row: int, alike: Sequence[int]) -> tuple[Statement, ...]:
+        sentence = self.rule.filter_node(row)[0].message
         terms = read_terms(self.view.pod)
         if sentence is InterPodAffinityMessage.AFFINITY:
             return tuple(map(self._describe_affinity, terms.affinity))
         if sentence is InterPodAffinityMessage.ANTI_AFFINITY:
-            found = (self._anti_affinity_conflicts(term, place) for term in terms.anti_affinity)
+            found = (self._anti_affinity_conflicts(term, row) for term in terms.anti_affinity)
             return tuple(branch for branches in found for branch in branches)[:MAX_NAMED]
-        return tuple(self._existing_anti_affinity(place))[:MAX_NAMED]
+        return tuple(self._existing_anti_affinity(row))[:MAX_NAMED]
 
     def _matching_pods(self, term: AffinityTerm) -> Iterator[tuple[int, Pod]]:
         """Yield the nodes and pods that a term selects."""
         namespaces = self.view.snapshot.index(MatchCounts).namespaces
-        for place in self.view.snapshot.rows():
-            for pod in self.view.snapshot.pods_at(place):
+        for row in self.view.snapshot.rows():
+            for pod in self.view.snapshot.pods_at(row):
                 if term.selector.has(pod.metadata.namespace, pod.metadata.labels, namespaces):
-                    yield place, pod
+                    yield row, pod
 
     def _describe_affinity(self, term: AffinityTerm) -> Statement:
         selector, key = selector_text(term.selector.selector), term.topology_key
         values = Counter(
-            self.view.node(place).metadata.labels.get(key, "(no label)")
-            for place, _ in self._matching_pods(term)
+            self.view.node(row).metadata.labels.get(key, "(no label)") for row, _ in self._matching_pods(term)
         )
         facts: dict[str, object] = {"selector": selector, "key": key}
         if not values:
@@ -225,9 +223,9 @@ class InterPodAffinityExplainer(RuleExplainer):
             (Statement(StatementKind.AFFINITY_PODS, {"key": key, "values": shown}),),
         )
 
-    def _anti_affinity_conflicts(self, term: AffinityTerm, place: int) -> Iterator[Statement]:
+    def _anti_affinity_conflicts(self, term: AffinityTerm, row: int) -> Iterator[Statement]:
         key = term.topology_key
-        value = self.view.node(place).metadata.labels.get(key)
+        value = self.view.node(row).metadata.labels.get(key)
         for other, pod in self._matching_pods(term):
             if value is not None and self.view.node(other).metadata.labels.get(key) == value:
                 facts = {"key": key, "value": value, "pod": full_name(pod)}
@@ -235,14 +233,14 @@ class InterPodAffinityExplainer(RuleExplainer):
                     StatementKind.ANTI_AFFINITY, facts | {"selector": selector_text(term.selector.selector)}
                 )
 
-    def _existing_anti_affinity(self, place: int) -> Iterator[Statement]:
+    def _existing_anti_affinity(self, row: int) -> Iterator[Statement]:
         snapshot, own = self.view.snapshot, self.view.pod.metadata
         namespaces = snapshot.index(MatchCounts).namespaces
         for other in snapshot.rows():
             for pod in snapshot.pods_at(other):
                 for term in read_terms(pod).anti_affinity:
                     key = term.topology_key
-                    value = self.view.node(place).metadata.labels.get(key)
+                    value = self.view.node(row).metadata.labels.get(key)
                     near = value is not None and snapshot.node(other).metadata.labels.get(key) == value
                     if near and term.selector.has(own.namespace, own.labels, namespaces):
                         facts = {"pod": full_name(pod), "key": key, "value": value}

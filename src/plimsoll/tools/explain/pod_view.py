@@ -19,7 +19,7 @@ class PodView:
     """One pod in one cluster state."""
 
     cluster_state: ClusterState
-    task: PodInfo
+    pod_info: PodInfo
     settings: SchedulerProfile = field(default_factory=SchedulerProfile.default)
 
     @property
@@ -28,13 +28,13 @@ class PodView:
 
     @property
     def pod(self) -> Pod:
-        return self.task.pod
+        return self.pod_info.pod
 
-    def node(self, place: int) -> Node:
-        return self.snapshot.node(place)
+    def node(self, row: int) -> Node:
+        return self.snapshot.node(row)
 
-    def name(self, place: int) -> str:
-        return self.snapshot.node(place).metadata.name
+    def name(self, row: int) -> str:
+        return self.snapshot.node(row).metadata.name
 
 
 def full_name(pod: Pod) -> str:
@@ -44,20 +44,20 @@ def full_name(pod: Pod) -> str:
 class RuleExplainer:
     """Base class: groups the nodes that fail a rule, ranks them, and describes the nearest one."""
 
-    def __init__(self, view: PodView, rule: Filter, places: Sequence[int]) -> None:
-        """`places` are the nodes that fail the rule."""
+    def __init__(self, view: PodView, rule: Filter, rows: Sequence[int]) -> None:
+        """`rows` are the snapshot rows of the nodes that fail the rule."""
         self.view = view
         self.rule = rule
-        self.places = places
+        self.rows = rows
 
-    def key(self, place: int) -> Hashable:
+    def key(self, row: int) -> Hashable:
         """Return a key that is equal for nodes described together."""
         return ()
 
-    def distance(self, place: int) -> int:
+    def distance(self, row: int) -> int:
         """Return how far a node is from passing; the nearest is described."""
         return 0
 
-    def explain(self, place: int, alike: Sequence[int]) -> tuple[Statement, ...]:
+    def explain(self, row: int, alike: Sequence[int]) -> tuple[Statement, ...]:
         """Return the statements about the nearest node of a group."""
         return ()

@@ -75,13 +75,15 @@ def _explain_pending(
     name = full_name(pod)
     if pod.spec.scheduling_gates:
         return _explain_gated(cluster_state, pod, settings, states)
-    task = read_pod_info(pod, cluster_state.snapshot)
-    if isinstance(task, NodeReason):
+    pod_info = read_pod_info(pod, cluster_state.snapshot)
+    if isinstance(pod_info, NodeReason):
         return _explain_missing(
-            cluster_state, pod, FitError(_bare(cluster_state, pod), len(cluster_state.snapshot), ((task, 0),))
+            cluster_state,
+            pod,
+            FitError(_bare(cluster_state, pod), len(cluster_state.snapshot), ((pod_info, 0),)),
         )
-    view = PodView(cluster_state, task, settings)
-    filter_run = run_filters(task, cluster_state.snapshot, settings)
+    view = PodView(cluster_state, pod_info, settings)
+    filter_run = run_filters(pod_info, cluster_state.snapshot, settings)
     if isinstance(filter_run.outcome, Placement):
         node = filter_run.outcome.node
         summary = f"it fits on node {node} now"
@@ -177,14 +179,14 @@ def preview_preemption(view: PodView, unplaced: FitError, groups: tuple[NodeGrou
         return ""
     if resolvable is None or not resolvable.any():
         return "would not help: no node would be feasible without other pods"
-    priority = view.task.priority
+    priority = view.pod_info.priority
     if not (snapshot.index(LowestPriorities).lowest[resolvable] < priority).any():
         return f"no victims: no pod on these nodes has a priority below {priority}"
     if int(np.count_nonzero(resolvable)) > LOOKED_AT:
         names = [name for group in groups if group.resolvable for name in group.nodes]
         mask = np.zeros_like(resolvable)
-        places = (snapshot.row_of(name) for name in names[:LOOKED_AT])
-        mask[[place for place in places if place is not None]] = True
+        rows = (snapshot.row_of(name) for name in names[:LOOKED_AT])
+        mask[[row for row in rows if row is not None]] = True
         resolvable, limited = resolvable & mask, f" (tried on the {LOOKED_AT} nearest nodes)"
     budgets = snapshot.all(PodDisruptionBudget)
     tried = amend(unplaced, resolvable=resolvable)
@@ -213,7 +215,7 @@ def _cluster_section(
     elsewhere = frozenset(view.snapshot.rows()) - refused.keys()
     branches = [
         describe_cluster_devices(view, claim, read_request_selectors(view, name, body), elsewhere)
-        for claim in view.task.unallocated_claims
+        for claim in view.pod_info.unallocated_claims
         for name, body in requests_of(claim)
     ]
     return (ExplanationSection("cluster-wide", tuple(branches)),)
@@ -227,28 +229,28 @@ def explain_node(
 ) -> NodeExplanation:
     """Explain one pod on one node with every rule. Raise InputError if there is no such node."""
     settings = settings or SchedulerProfile.default()
-    place = cluster_state.snapshot.row_of(node)
-    if place is None:
+    row = cluster_state.snapshot.row_of(node)
+    if row is None:
         raise InputError(f"node {node} not found ({len(cluster_state.snapshot)} nodes)")
     free = replace(pod, spec=replace(pod.spec, node_name="", scheduling_gates=()))
-    task = read_pod_info(free, cluster_state.snapshot)
-    if isinstance(task, NodeReason):
-        return NodeExplanation(full_name(pod), node, False, ((task.rule.value, render(task), ()),))
-    view = PodView(cluster_state, task, settings)
-    rules = build_filters(task, cluster_state.snapshot, settings, throwaway_ids())
+    pod_info = read_pod_info(free, cluster_state.snapshot)
+    if isinstance(pod_info, NodeReason):
+        return NodeExplanation(full_name(pod), node, False, ((pod_info.rule.value, render(pod_info), ()),))
+    view = PodView(cluster_state, pod_info, settings)
+    rules = build_filters(pod_info, cluster_state.snapshot, settings, throwaway_ids())
     if isinstance(rules, NodeReason):
         return NodeExplanation(full_name(pod), node, False, ((rules.rule.value, render(rules), ()),))
     results: list[tuple[str, str, tuple[Statement, ...]]] = []
     for rule in rules:
-        reasons = rule.filter_node(place)
+        reasons = rule.filter_node(row)
         sentence = ", ".join(map(render, reasons))
         if not reasons:
             results.append((rule.rule.value, "", ()))
         elif isinstance(rule, DynamicResourcesFilter):
-            results.append((rule.rule.value, sentence, describe_reasons(view, reasons, place)))
+            results.append((rule.rule.value, sentence, describe_reasons(view, reasons, row)))
         else:
-            explainer = EXPLAINERS.get(rule.rule, RuleExplainer)(view, rule, [place])
-            results.append((rule.rule.value, sentence, explainer.explain(place, [place])))
+            explainer = EXPLAINERS.get(rule.rule, RuleExplainer)(view, rule, [row])
+            results.append((rule.rule.value, sentence, explainer.explain(row, [row])))
     fits = not any(sentence for _, sentence, _ in results)
-    fixes = () if fits else fixes_on(view, place)
+    fixes = () if fits else fixes_on(view, row)
     return NodeExplanation(full_name(pod), node, fits, tuple(results), fixes)

@@ -42,7 +42,7 @@ def read_request_selectors(
 
 def find_request_selectors(view: PodView, refused: RequestRefusal) -> RequestSelectors:
     """Return the selectors of the request that was refused."""
-    for claim in view.task.claims:
+    for claim in view.pod_info.claims:
         if claim_name(claim) == refused.claim:
             for name, body in requests_of(claim):
                 if name == refused.request:

@@ -38,20 +38,20 @@ from plimsoll.tools.top.nodes import ResourceHolder, format_amount, holders, nod
 def explain_scheduled(cluster_state: ClusterState, pod: Pod, settings: SchedulerProfile) -> PodExplanation:
     """Explain a pod that is bound to a node."""
     snapshot, node = cluster_state.snapshot, pod.spec.node_name
-    name, place = full_name(pod), snapshot.row_of(node)
-    if place is None:
+    name, row = full_name(pod), snapshot.row_of(node)
+    if row is None:
         summary = f"bound to node {node}, which does not exist"
         return PodExplanation(name, ExplainVerdict.PLACED, summary, node)
-    ledger = snapshot.ledger(place)
+    ledger = snapshot.ledger(row)
     claims = _claims(cluster_state, pod)
     sections = []
-    devices = tuple(branch for claim in claims for branch in _devices(cluster_state, pod, claim, place))
+    devices = tuple(branch for claim in claims for branch in _devices(cluster_state, pod, claim, row))
     if devices:
         sections.append(ExplanationSection("devices", devices))
     charges = tuple(_charges(cluster_state, ledger, pod)) or (_nothing(),)
     sections.append(ExplanationSection(f"charged on node {node}", charges))
     sections.append(ExplanationSection(f"free on node {node}", tuple(_headroom(ledger, pod))))
-    choice = _choice(cluster_state, pod, claims, place, settings)
+    choice = _choice(cluster_state, pod, claims, row, settings)
     if choice is not None:
         sections.append(choice)
     what = "; being deleted" if pod.metadata.deletion_timestamp is not None else ""
@@ -70,11 +70,11 @@ def _claims(cluster_state: ClusterState, pod: Pod) -> list[ResourceClaim]:
 # -- devices
 
 
-def _devices(cluster_state: ClusterState, pod: Pod, claim: ResourceClaim, place: int) -> Iterator[Statement]:
+def _devices(cluster_state: ClusterState, pod: Pod, claim: ResourceClaim, row: int) -> Iterator[Statement]:
     allocation = claim.status.allocation
     for result in allocation.devices.results if allocation is not None else ():
         branch = describe_device(claim, result)
-        children = tuple(_earlier(cluster_state, pod, claim, result, place))
+        children = tuple(_earlier(cluster_state, pod, claim, result, row))
         yield Statement(branch.kind, branch.facts, (*branch.children, *children))
 
 
@@ -99,7 +99,7 @@ def _earlier(
     pod: Pod,
     claim: ResourceClaim,
     result: DeviceRequestAllocationResult,
-    place: int,
+    row: int,
 ) -> Iterator[Statement]:
     """Describe why earlier subrequests of a prioritized list were not used, evaluated on the current
     state.
@@ -111,12 +111,12 @@ def _earlier(
     names = [each.name for each in request.first_available]
     number_of = names.index(chosen) if chosen in names else 0
     facts = {"number": number_of + 1, "count": len(names)}
-    asked = [_asked_again(cluster_state, pod, claim, request, each, place) for each in names[:number_of]]
+    asked = [_asked_again(cluster_state, pod, claim, request, each, row) for each in names[:number_of]]
     yield Statement(StatementKind.ALTERNATIVE, facts, tuple(asked))
 
 
 def _asked_again(
-    cluster_state: ClusterState, pod: Pod, claim: ResourceClaim, request: DeviceRequest, name: str, place: int
+    cluster_state: ClusterState, pod: Pod, claim: ResourceClaim, request: DeviceRequest, name: str, row: int
 ) -> Statement:
     snapshot = cluster_state.snapshot
     only = replace(request, first_available=tuple(e for e in request.first_available if e.name == name))
@@ -126,14 +126,14 @@ def _asked_again(
         spec=replace(claim.spec, devices=devices),
         status=replace(claim.status, allocation=None),
     )
-    with NodeSimulation(snapshot, place) as without:
+    with NodeSimulation(snapshot, row) as without:
         if snapshot.find_pod(pod_key(pod)) is not None:
-            without.remove_pods([_booked(snapshot.ledger(place), pod)])
+            without.remove_pods([_booked(snapshot.ledger(row), pod)])
         outcome = allocate_claims(
             snapshot.inventory,
             snapshot.state,
             (waiting,),
-            snapshot.node(place),
+            snapshot.node(row),
             classes=snapshot.classes,
             new_id=throwaway_ids(),
         )
@@ -142,7 +142,7 @@ def _asked_again(
         if not isinstance(outcome, Refusal):
             return Statement(StatementKind.EARLIER, {"name": name, "why": str(outcome)})
         view = PodView(cluster_state, PodInfo(pod, (waiting,), snapshot.options))
-        statements = tuple(describe_refusal(view, outcome, place))
+        statements = tuple(describe_refusal(view, outcome, row))
     return Statement(
         StatementKind.EARLIER,
         {"name": name, "why": statements[0].text if statements else "refused"},
@@ -191,17 +191,19 @@ def _nothing() -> Statement:
 
 def _headroom(ledger: NodeLedger, pod: Pod) -> Iterator[Statement]:
     entry = ledger.entries.get(pod_key(pod))
-    for row in node_row_of(ledger).rows:
-        if (entry is not None and row.resource in entry.units) or row.resource in ("cpu", "memory"):
-            facts = {"resource": row.resource, "free": format_amount(row.resource, row.free)}
-            yield Statement(StatementKind.HEADROOM, facts | {"line": format_amount(row.resource, row.line)})
+    for usage in node_row_of(ledger).rows:
+        if (entry is not None and usage.resource in entry.units) or usage.resource in ("cpu", "memory"):
+            facts = {"resource": usage.resource, "free": format_amount(usage.resource, usage.free)}
+            yield Statement(
+                StatementKind.HEADROOM, facts | {"line": format_amount(usage.resource, usage.line)}
+            )
 
 
 # -- the choice
 
 
 def _choice(
-    cluster_state: ClusterState, pod: Pod, claims: list[ResourceClaim], place: int, settings: SchedulerProfile
+    cluster_state: ClusterState, pod: Pod, claims: list[ResourceClaim], row: int, settings: SchedulerProfile
 ) -> ExplanationSection | None:
     """Compare the node with others, as if the pod were scheduled now."""
     snapshot = cluster_state.snapshot
@@ -215,25 +217,25 @@ def _choice(
         else replace(claim, status=replace(claim.status, allocation=None))
         for claim in claims
     )
-    with NodeSimulation(snapshot, place) as without:
-        without.remove_pods([_booked(snapshot.ledger(place), pod)])
-        task = PodInfo(free, again, snapshot.options)
-        rules = build_filters(task, snapshot, settings, throwaway_ids())
+    with NodeSimulation(snapshot, row) as without:
+        without.remove_pods([_booked(snapshot.ledger(row), pod)])
+        pod_info = PodInfo(free, again, snapshot.options)
+        rules = build_filters(pod_info, snapshot, settings, throwaway_ids())
         if isinstance(rules, NodeReason):
             return None
-        filter_result = FilterResult(task, snapshot)
+        filter_result = FilterResult(pod_info, snapshot)
         for rule in rules:
             if not isinstance(rule, DynamicResourcesFilter):
                 filter_result.apply(rule)
-        if not filter_result.feasible[place]:
+        if not filter_result.feasible[row]:
             title = "comparison with other nodes, as of now"
-            text = "it would not be scheduled here again: " + _first_no(rules, place)
+            text = "it would not be scheduled here again: " + _first_no(rules, row)
             return ExplanationSection(title, (Statement(StatementKind.TEXT, {"text": text}),))
-        scores = score_nodes(task, snapshot, settings, filter_result.feasible)
-        branches = tuple(_scores(task, cluster_state, settings, filter_result, place))
+        scores = score_nodes(pod_info, snapshot, settings, filter_result.feasible)
+        branches = tuple(_scores(pod_info, cluster_state, settings, filter_result, row))
         feasible = int(np.count_nonzero(filter_result.feasible))
-        better = int(np.count_nonzero(filter_result.feasible & (scores > scores[place])))
-        alike = int(np.count_nonzero(filter_result.feasible & (scores == scores[place]))) - 1
+        better = int(np.count_nonzero(filter_result.feasible & (scores > scores[row])))
+        alike = int(np.count_nonzero(filter_result.feasible & (scores == scores[row]))) - 1
     if feasible == 1:
         text = "it is the only feasible node"
         return ExplanationSection(
@@ -247,29 +249,29 @@ def _choice(
     )
 
 
-def _first_no(rules: list[Any], place: int) -> str:
+def _first_no(rules: list[Any], row: int) -> str:
     for rule in rules:
-        reasons = rule.filter_node(place)
+        reasons = rule.filter_node(row)
         if reasons:
             return ", ".join(map(render, reasons))
     return "its claims are allocated on other nodes"
 
 
 def _scores(
-    task: PodInfo,
+    pod_info: PodInfo,
     cluster_state: ClusterState,
     settings: SchedulerProfile,
     filter_result: FilterResult,
-    place: int,
+    row: int,
 ) -> Iterator[Statement]:
     """Yield the scorers whose scores differ between nodes."""
     for kind in SCORERS:
         weight = settings.weights[kind.name]
-        scorer = kind.read(task, cluster_state.snapshot, settings) if weight else None
+        scorer = kind.read(pod_info, cluster_state.snapshot, settings) if weight else None
         if scorer is None:
             continue
         column = scorer.scores(filter_result.feasible)
         best, worst = int(column[filter_result.feasible].max()), int(column[filter_result.feasible].min())
         if best != worst:
-            facts = {"scorer": kind.name, "score": int(column[place]), "weight": weight, "best": best}
+            facts = {"scorer": kind.name, "score": int(column[row]), "weight": weight, "best": best}
             yield Statement(StatementKind.SCORE, facts)

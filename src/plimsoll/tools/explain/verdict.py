@@ -193,9 +193,9 @@ def head_lines(name: str, verdict: ExplainVerdict, summary: str, paint: Paint) -
 
 
 def fix_lines(fixes: tuple[Fix, ...], paint: Paint) -> Iterator[str]:
-    for place, fix in enumerate(fixes):
-        label = "nearest fix: " if not place else "         or: "
-        yield from fold(paint.green if not place else str, fix.text, label, paint.width)
+    for number, fix in enumerate(fixes):
+        label = "nearest fix: " if not number else "         or: "
+        yield from fold(paint.green if not number else str, fix.text, label, paint.width)
 
 
 def group_lines(groups: tuple[NodeGroup, ...], paint: Paint, unfolded: bool) -> Iterator[str]:

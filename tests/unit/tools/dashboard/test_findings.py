@@ -34,14 +34,14 @@ class FindingsFixture:
     def __init__(self) -> None:
         self.now = 0.0
         self.worker = QueryWorker(small())
-        self.differed = 0
-        self.findings = BackgroundAudit(self._desk, self._differ, lambda: self.now)
+        self.notified = 0
+        self.findings = BackgroundAudit(self._worker, self._on_counts_changed, lambda: self.now)
 
-    async def _desk(self) -> QueryWorker:
+    async def _worker(self) -> QueryWorker:
         return self.worker
 
-    def _differ(self) -> None:
-        self.differed += 1
+    def _on_counts_changed(self) -> None:
+        self.notified += 1
 
     async def done(self) -> None:
         assert self.findings._task is not None
@@ -67,10 +67,10 @@ def hold(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Ev
 def test_the_numbers_are_those_of_the_audit() -> None:
     async def scenario() -> None:
         fixture = FindingsFixture()
-        fixture.findings.want(1)
+        fixture.findings.request(1)
         await fixture.done()
         assert fixture.findings.counts == audit(small()).as_json()["summary"]
-        assert fixture.differed == 1
+        assert fixture.notified == 1
         # The page's own question finds the answer ready.
         answer = await asyncio.wait_for(fixture.worker.ask(KEY, lambda: pytest.fail("asked again")), 1)
         assert codec.decode_tree(answer.body)["summary"] == fixture.findings.counts
@@ -81,22 +81,22 @@ def test_the_numbers_are_those_of_the_audit() -> None:
 def test_it_rests_and_then_looks_at_what_has_changed() -> None:
     async def scenario() -> None:
         fixture = FindingsFixture()
-        fixture.findings.want(1)
+        fixture.findings.request(1)
         await fixture.done()
         first = fixture.findings._task
-        fixture.findings.want(1)
+        fixture.findings.request(1)
         assert fixture.findings._task is first  # nothing has changed
         await fixture.worker.catch_up(lambda _: 2)
-        fixture.findings.want(2)
+        fixture.findings.request(2)
         assert fixture.findings._task is first  # it rests
         fixture.now += REST_SECONDS
         assert fixture.findings._timer is not None  # nobody asks again, and yet it is done
         fixture.findings._timer.cancel()
-        fixture.findings.look()
+        fixture.findings.start_if_due()
         assert fixture.findings._task is not first
         await fixture.done()
         assert fixture.findings._audited == 2
-        assert fixture.differed == 1  # the same numbers
+        assert fixture.notified == 1  # the same numbers
 
     asyncio.run(scenario())
 
@@ -105,7 +105,7 @@ def test_it_makes_way_for_a_question(hold: tuple[threading.Event, threading.Even
     async def scenario() -> None:
         began, go_on = hold
         fixture = FindingsFixture()
-        fixture.findings.want(1)
+        fixture.findings.request(1)
         assert await asyncio.to_thread(began.wait, 10)
         asked = asyncio.create_task(fixture.worker.ask("why", lambda: {"x": 1}))
         await asyncio.sleep(0)
@@ -115,11 +115,11 @@ def test_it_makes_way_for_a_question(hold: tuple[threading.Event, threading.Even
         await fixture.done()
         assert fixture.findings.counts is None
         assert not fixture.worker.has_other_queries(KEY)
-        fixture.findings.look()
+        fixture.findings.start_if_due()
         await fixture.done()
         assert fixture.findings.counts is None  # not yet
         fixture.now += AGAIN_SECONDS
-        fixture.findings.look()
+        fixture.findings.start_if_due()
         await fixture.done()
         assert fixture.findings.counts is not None
 
@@ -134,7 +134,7 @@ def test_in_the_end_it_gets_through(hold: tuple[threading.Event, threading.Event
             assert fixture.findings.counts is None
             began.clear()
             go_on.clear()
-            fixture.findings.want(1)
+            fixture.findings.request(1)
             assert await asyncio.to_thread(began.wait, 10), turn
             asked = asyncio.create_task(fixture.worker.ask(None, dict))
             await asyncio.sleep(0)

@@ -33,15 +33,15 @@ QUICK = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCh
 
 
 def first_reasons(cluster_state: ClusterState) -> Counter[str] | None:
-    """Node by node, by the first rule that says no; None if there is a place, or no node is looked at."""
+    """Return the first failing rule of each node; None if the pod fits, or if no node was evaluated."""
     snapshot, default = cluster_state.snapshot, SchedulerProfile.default()
-    task = read_pod_info(cluster_state.pod(SUBJECT), snapshot)
-    assert not isinstance(task, NodeReason)
-    rules = build_filters(task, snapshot, default, lambda: "share")
+    pod_info = read_pod_info(cluster_state.pod(SUBJECT), snapshot)
+    assert not isinstance(pod_info, NodeReason)
+    rules = build_filters(pod_info, snapshot, default, lambda: "share")
     assert not isinstance(rules, NodeReason)
     counts: Counter[str] = Counter()
-    for place in snapshot.rows():
-        reasons = next(filter(None, (rule.filter_node(place) for rule in rules)), ())
+    for row in snapshot.rows():
+        reasons = next(filter(None, (rule.filter_node(row) for rule in rules)), ())
         if not reasons:
             return None
         counts[", ".join(map(render, reasons))] += 1
@@ -76,10 +76,10 @@ def test_one_node_agrees_with_the_whole(things: list[Any]) -> None:
 
 def test_too_many_states_are_reported() -> None:
     cluster_state = make_cluster_state([*MAKERS["none-left"](), *MAKERS["device-taint"]()[0:2]])
-    task = read_pod_info(cluster_state.pod(SUBJECT), cluster_state.snapshot)
-    assert not isinstance(task, NodeReason)
-    view = PodView(cluster_state, task)
-    trial = run_filters(task, cluster_state.snapshot, view.settings)
+    pod_info = read_pod_info(cluster_state.pod(SUBJECT), cluster_state.snapshot)
+    assert not isinstance(pod_info, NodeReason)
+    view = PodView(cluster_state, pod_info)
+    trial = run_filters(pod_info, cluster_state.snapshot, view.settings)
     (only,) = group_nodes(view, trial, states=0)
     assert only.sentence == "cannot allocate all claims"
     assert "not evaluated in detail" in only.branches[0].text

@@ -11,7 +11,7 @@ from plimsoll.tools.colors import PLAIN
 from plimsoll.tools.explain import ExplainVerdict, explain_node, explain_pending, explain_pod
 from plimsoll.tools.explain.fixes.apply import apply_fix
 from tests.unit.scheduler.samples import NODES, SEEDS, Draws
-from tests.unit.tools.explain.fixes.test_search import place
+from tests.unit.tools.explain.fixes.test_search import schedule
 from tests.unit.tools.explain.symptoms import make_cluster_state
 
 TERM = {"labelSelector": {"matchLabels": {"app": "a"}}, "topologyKey": "zone"}
@@ -42,7 +42,7 @@ def test_any_cluster_is_explained(seed: int) -> None:
     cluster_state = make_cluster_state(things)
     pod = cluster_state.pod("p")
     explanation = explain_pod(cluster_state, pod)
-    outcome = place(make_cluster_state(things), pod)
+    outcome = schedule(make_cluster_state(things), pod)
     assert (explanation.verdict is ExplainVerdict.FITS) == isinstance(outcome, Placement)
     assert list(explanation.lines(PLAIN))
     assert list(explain_pending(cluster_state).lines(PLAIN))
@@ -53,4 +53,4 @@ def test_any_cluster_is_explained(seed: int) -> None:
     for fix in explanation.fixes:
         if fix.proven and all("MEET" not in step.kind.name for step in fix.steps):
             copy, changed = apply_fix(make_cluster_state(things), pod, fix)
-            assert isinstance(place(copy, changed), Placement), fix.text
+            assert isinstance(schedule(copy, changed), Placement), fix.text

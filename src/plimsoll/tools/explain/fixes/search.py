@@ -47,16 +47,16 @@ _TOPMOST = 2**31 - 1
 def find_fixes(view: PodView, groups: Sequence[NodeGroup]) -> tuple[Fix, ...]:
     """Return the fixes, smallest change first."""
     found: list[Fix] = []
-    for place in _candidates(view, groups):
-        found += _ways_on(view, place)
+    for row in _candidates(view, groups):
+        found += _ways_on(view, row)
     crowded = all(group.rule in (Rule.RESOURCES, Rule.DEVICES) for group in groups)
     new = _new_node(view, groups) if crowded or not found else None
     return choose_fixes([*found, new] if new is not None else found)
 
 
-def fixes_on(view: PodView, place: int) -> tuple[Fix, ...]:
+def fixes_on(view: PodView, row: int) -> tuple[Fix, ...]:
     """Return the fixes for one node."""
-    return choose_fixes(list(_ways_on(view, place)))
+    return choose_fixes(list(_ways_on(view, row)))
 
 
 def choose_fixes(found: Sequence[Fix]) -> tuple[Fix, ...]:
@@ -71,74 +71,74 @@ def choose_fixes(found: Sequence[Fix]) -> tuple[Fix, ...]:
 def _candidates(view: PodView, groups: Sequence[NodeGroup]) -> list[int]:
     names = [name for group in groups for name in group.nodes[:1]]
     names += [name for group in groups for name in group.nodes[1:NODES_PER_GROUP]]
-    places = (view.snapshot.row_of(name) for name in names[:MAX_NODES])
-    return [place for place in places if place is not None]
+    rows = (view.snapshot.row_of(name) for name in names[:MAX_NODES])
+    return [row for row in rows if row is not None]
 
 
-def _ways_on(view: PodView, place: int) -> Iterator[Fix]:
+def _ways_on(view: PodView, row: int) -> Iterator[Fix]:
     """Yield the fixes that make one node feasible."""
-    node = view.name(place)
+    node = view.name(row)
     pod = replace(view.pod, spec=replace(view.pod.spec, priority=_TOPMOST, preemption_policy=None))
-    task = with_pod(view.task, pod)
+    pod_info = with_pod(view.pod_info, pod)
     steps: list[FixStep] = []
     for _ in range(_ROUNDS):
-        examination = NodeFilter(task, view.snapshot, view.settings)
-        answer = examination.run(place)
+        examination = NodeFilter(pod_info, view.snapshot, view.settings)
+        answer = examination.run(row)
         if isinstance(answer, NodeFit):
             yield Fix(tuple(steps), node, proven=True)
             return
-        reasons = _explained(view, task, place, answer)
-        shrunk = _shrink(view, task, place, reasons, examination)
+        reasons = _explained(view, pod_info, row, answer)
+        shrunk = _shrink(view, pod_info, row, reasons, examination)
         if shrunk is not None:
             yield Fix((*steps, shrunk), node, proven=True)
-        leaving = _removal(view, examination, place, reasons)
+        leaving = _removal(view, examination, row, reasons)
         if leaving is not None:
             yield Fix((*steps, leaving), node, proven=True)
-        proposal = propose_change(view, task, place, reasons)
-        if proposal is None or (leaving is not None and proposal.task is None):
+        proposal = propose_change(view, pod_info, row, reasons)
+        if proposal is None or (leaving is not None and proposal.pod_info is None):
             return
         if any(step.kind in {done.kind for done in steps} for step in proposal.steps):
             return  # the same again: it did not help
         steps += proposal.steps
-        if proposal.task is None:
+        if proposal.pod_info is None:
             yield Fix(tuple(steps), node)
             return
-        task = proposal.task
+        pod_info = proposal.pod_info
 
 
 def _explained(
-    view: PodView, task: PodInfo, place: int, reasons: tuple[NodeReason, ...]
+    view: PodView, pod_info: PodInfo, row: int, reasons: tuple[NodeReason, ...]
 ) -> tuple[NodeReason, ...]:
     """Return the reasons with numbers; device refusals are evaluated again with details."""
     if reasons[0].rule is not Rule.DEVICES:
         return reasons
-    return DynamicResourcesFilter(task, view.snapshot, settings=view.settings).filter_node(place) or reasons
+    return DynamicResourcesFilter(pod_info, view.snapshot, settings=view.settings).filter_node(row) or reasons
 
 
 def _removal(
-    view: PodView, examination: NodeFilter, place: int, reasons: Sequence[NodeReason]
+    view: PodView, examination: NodeFilter, row: int, reasons: Sequence[NodeReason]
 ) -> FixStep | None:
     """Return the step that removes the pods without which it fits, if there are any."""
     if not all(reason.resolvable for reason in reasons):
         return None
     budgets = DisruptionBudgets(view.snapshot.all(PodDisruptionBudget))
-    victims = select_victims_quickly(examination, place, budgets)
+    victims = select_victims_quickly(examination, row, budgets)
     if not isinstance(victims, Victims) or not victims.pods:
         return None
     lack = next((r.cause for r in reasons if isinstance(r.cause, Reason)), None)
     facts = {
-        "node": view.name(place),
+        "node": view.name(row),
         "pods": tuple(f"pod {full_name(pod)}" for pod in victims.pods),
-        "short": _short_text(view, place, reasons),
-        "holders": _holders_text(view, place, lack, victims.pods) if lack is not None else "",
+        "short": _short_text(view, row, reasons),
+        "holders": _holders_text(view, row, lack, victims.pods) if lack is not None else "",
     }
     return FixStep(FixKind.REMOVE_PODS, facts, victims.pods, len(victims.pods))
 
 
-def _short_text(view: PodView, place: int, reasons: Sequence[NodeReason]) -> str:
-    node = view.name(place)
+def _short_text(view: PodView, row: int, reasons: Sequence[NodeReason]) -> str:
+    node = view.name(row)
     lacks = [reason.cause for reason in reasons if isinstance(reason.cause, Reason)]
-    amounts = [_lack_text(view, place, lack) for lack in lacks if lack.cause is Cause.INSUFFICIENT]
+    amounts = [_lack_text(view, row, lack) for lack in lacks if lack.cause is Cause.INSUFFICIENT]
     if amounts:
         return f"{' and '.join(amounts)} short on {node}; "
     requests = [
@@ -156,20 +156,20 @@ def _short_text(view: PodView, place: int, reasons: Sequence[NodeReason]) -> str
     return f"{pluralize(missing, 'device')} short on {node}; " if missing else f"node {node}: "
 
 
-def _lack_text(view: PodView, place: int, lack: Reason) -> str:
-    least = lack.wanted == view.task.requests.get(lack.resource, 0) and may_charge_more(
-        view, place, lack.resource
+def _lack_text(view: PodView, row: int, lack: Reason) -> str:
+    least = lack.wanted == view.pod_info.requests.get(lack.resource, 0) and may_charge_more(
+        view, row, lack.resource
     )
     amount = format_amount(lack.resource, (lack.wanted or 0) - (lack.had or 0))
     return f"{'at least ' if least else ''}{amount} {lack.resource}"
 
 
-def _holders_text(view: PodView, place: int, lack: Reason, victims: Sequence[Pod]) -> str:
+def _holders_text(view: PodView, row: int, lack: Reason, victims: Sequence[Pod]) -> str:
     """Name the largest holders of the missing resource, pods to be removed first."""
     if lack.cause is not Cause.INSUFFICIENT:
         return ""
     going = {(pod.metadata.namespace, pod.metadata.name) for pod in victims}
-    found = holders(view.cluster_state, view.name(place), lack.resource)
+    found = holders(view.cluster_state, view.name(row), lack.resource)
     found.sort(key=lambda holder: (holder.namespace, holder.pod) not in going)
     texts = [_holder_text(holder) for holder in found[:2] if holder.amount > 0]
     return f"{', '.join(texts)}; " if texts else ""
@@ -183,32 +183,32 @@ def _holder_text(holder: ResourceHolder) -> str:
 
 
 def _shrink(
-    view: PodView, task: PodInfo, place: int, reasons: Sequence[NodeReason], examination: NodeFilter
+    view: PodView, pod_info: PodInfo, row: int, reasons: Sequence[NodeReason], examination: NodeFilter
 ) -> FixStep | None:
     """Return a smaller request of the only container that fits now; for plain shortages only."""
     lacks = [reason.cause for reason in reasons if isinstance(reason.cause, Reason)]
-    spec = task.pod.spec
+    spec = pod_info.pod.spec
     if len(lacks) != 1 or len(lacks) != len(reasons) or len(spec.containers) != 1 or spec.init_containers:
         return None
     lack, container = lacks[0], spec.containers[0]
     name = lack.resource
     if lack.cause is not Cause.INSUFFICIENT or name not in (CPU, MEMORY) or spec.resources is not None:
         return None
-    own = task.requests.get(name, 0)
+    own = pod_info.requests.get(name, 0)
     left = own - ((lack.wanted or 0) - (lack.had or 0))
     if left <= 0 or name not in container.resources.requests or spec.overhead:
         return None
     smaller = {**container.resources.requests, name: from_units(name, left)}
     changed = replace(container, resources=replace(container.resources, requests=smaller))
-    smaller_pod = replace(task.pod, spec=replace(spec, containers=(changed,)))
-    answer = NodeFilter(with_pod(task, smaller_pod), view.snapshot, view.settings).run(place)
+    smaller_pod = replace(pod_info.pod, spec=replace(spec, containers=(changed,)))
+    answer = NodeFilter(with_pod(pod_info, smaller_pod), view.snapshot, view.settings).run(row)
     if not isinstance(answer, NodeFit):
         return None
     facts = {
         "had": format_amount(name, left),
         "wanted": format_amount(name, own),
         "resource": name,
-        "node": view.name(place),
+        "node": view.name(row),
     }
     return FixStep(FixKind.SHRINK if lack.resolvable else FixKind.SHRINK_POD, facts, smaller)
 
@@ -218,7 +218,7 @@ def _new_node(view: PodView, groups: Sequence[NodeGroup]) -> Fix | None:
 
     None where more capacity would not help because the pod or its claims are at fault.
     """
-    amounts = {name: amount for name, amount in view.task.requests.items() if amount > 0}
+    amounts = {name: amount for name, amount in view.pod_info.requests.items() if amount > 0}
     small, unpriced = 0, False
     for group in groups:
         if group.rule is Rule.DEVICES and not all(map(_is_lack, group.reasons)):
@@ -228,12 +228,12 @@ def _new_node(view: PodView, groups: Sequence[NodeGroup]) -> Fix | None:
         for lack in lacks:
             if lack.cause is Cause.INSUFFICIENT:
                 amounts[lack.resource] = max(amounts.get(lack.resource, 0), lack.wanted or 0)
-                unpriced |= lack.wanted == view.task.requests.get(
+                unpriced |= lack.wanted == view.pod_info.requests.get(
                     lack.resource, 0
                 )  # claims were not evaluated
     texts = tuple(f"{format_amount(name, amount)} {name}" for name, amount in sorted(amounts.items()))
     texts += tuple(f"label {key}={value}" for key, value in sorted(view.pod.spec.node_selector.items()))
-    if view.task.unallocated_claims:
+    if view.pod_info.unallocated_claims:
         texts += (f"the devices of its claims{' and what they charge' if unpriced else ''}",)
     kind = FixKind.ADD_NODE if groups and small == len(groups) else FixKind.ADD_ANOTHER
     return Fix((FixStep(kind, {"amounts": texts or ("capacity for a pod",)}, amounts),))

@@ -69,30 +69,32 @@ class ProposedChange:
     """Steps and the pod after them; None if pod and claims stay unchanged."""
 
     steps: tuple[FixStep, ...]
-    task: PodInfo | None = None
+    pod_info: PodInfo | None = None
 
 
 def propose_change(
-    view: PodView, task: PodInfo, place: int, reasons: Sequence[NodeReason]
+    view: PodView, pod_info: PodInfo, row: int, reasons: Sequence[NodeReason]
 ) -> ProposedChange | None:
     """Return a change for the first rule that a node fails, or None if none is known."""
     rule = reasons[0].rule
     if rule is Rule.UNSCHEDULABLE:
-        node = view.name(place)
-        open_pod = _tolerating(task.pod, (UNSCHEDULABLE,))
-        return ProposedChange((FixStep(FixKind.UNCORDON, {"node": node}, node),), with_pod(task, open_pod))
+        node = view.name(row)
+        open_pod = _tolerating(pod_info.pod, (UNSCHEDULABLE,))
+        return ProposedChange(
+            (FixStep(FixKind.UNCORDON, {"node": node}, node),), with_pod(pod_info, open_pod)
+        )
     if rule is Rule.TAINTS:
-        return _propose_for_taints(view, task, place)
+        return _propose_for_taints(view, pod_info, row)
     if rule is Rule.NODE_AFFINITY:
-        return _propose_for_labels(view, task, place)
+        return _propose_for_labels(view, pod_info, row)
     if rule is Rule.DEVICES:
-        return _propose_for_devices(view, task, place, reasons)
+        return _propose_for_devices(view, pod_info, row, reasons)
     if rule is Rule.DECLARED_FEATURES:
-        missing = needed_features(task.pod).difference(view.node(place).status.declared_features)
-        wanted = {"node": view.name(place), "wanted": tuple(sorted(missing))}
+        missing = needed_features(pod_info.pod).difference(view.node(row).status.declared_features)
+        wanted = {"node": view.name(row), "wanted": tuple(sorted(missing))}
         return ProposedChange((FixStep(FixKind.UPGRADE_NODE, wanted),))
     if reasons[0].message is InterPodAffinityMessage.AFFINITY:
-        return _propose_for_affinity(view, task, place)
+        return _propose_for_affinity(view, pod_info, row)
     if reasons[0].message in (VolumeBindingMessage.AFFINITY, VolumeZoneMessage.ZONE):
         return ProposedChange(
             (
@@ -104,8 +106,8 @@ def propose_change(
     return None
 
 
-def with_pod(task: PodInfo, pod: Pod) -> PodInfo:
-    return PodInfo(pod, task.claims, task.options)
+def with_pod(pod_info: PodInfo, pod: Pod) -> PodInfo:
+    return PodInfo(pod, pod_info.claims, pod_info.options)
 
 
 def _with_spec(pod: Pod, spec: PodSpec) -> Pod:
@@ -123,9 +125,9 @@ def _tolerating(pod: Pod, taints: Sequence[Taint]) -> Pod:
     return _with_spec(pod, replace(pod.spec, tolerations=(*pod.spec.tolerations, *more)))
 
 
-def _propose_for_taints(view: PodView, task: PodInfo, place: int) -> ProposedChange:
-    node = view.node(place)
-    taints = hard_taints(task.pod, node)
+def _propose_for_taints(view: PodView, pod_info: PodInfo, row: int) -> ProposedChange:
+    node = view.node(row)
+    taints = hard_taints(pod_info.pod, node)
     steps = tuple(
         FixStep(
             FixKind.HEAL_NODE if taint.key.startswith(_TROUBLE) else FixKind.TOLERATE,
@@ -135,12 +137,12 @@ def _propose_for_taints(view: PodView, task: PodInfo, place: int) -> ProposedCha
         for taint in taints
         if not (node.spec.unschedulable and taint.key == UNSCHEDULABLE.key)  # removed by uncordoning
     )
-    return ProposedChange(steps, with_pod(task, _tolerating(task.pod, taints)))
+    return ProposedChange(steps, with_pod(pod_info, _tolerating(pod_info.pod, taints)))
 
 
-def _propose_for_labels(view: PodView, task: PodInfo, place: int) -> ProposedChange:
-    node = view.node(place)
-    requirements = unmet_requirements(task.pod, node)
+def _propose_for_labels(view: PodView, pod_info: PodInfo, row: int) -> ProposedChange:
+    node = view.node(row)
+    requirements = unmet_requirements(pod_info.pod, node)
     steps = tuple(
         FixStep(
             FixKind.GO_ELSEWHERE if requirement.key in _NAMES else FixKind.CHOOSE_LABEL,
@@ -153,37 +155,38 @@ def _propose_for_labels(view: PodView, task: PodInfo, place: int) -> ProposedCha
         )
         for requirement in requirements
     )
-    if matches_nothing(task.pod):
+    if matches_nothing(pod_info.pod):
         steps += (FixStep(FixKind.DROP_AFFINITY),)
-    spec = task.pod.spec
+    spec = pod_info.pod.spec
     affinity = spec.affinity
     if affinity is not None and affinity.node_affinity is not None:
         affinity = replace(affinity, node_affinity=replace(affinity.node_affinity, required=None))
     return ProposedChange(
-        steps, with_pod(task, _with_spec(task.pod, replace(spec, node_selector={}, affinity=affinity)))
+        steps,
+        with_pod(pod_info, _with_spec(pod_info.pod, replace(spec, node_selector={}, affinity=affinity))),
     )
 
 
-def _propose_for_affinity(view: PodView, task: PodInfo, place: int) -> ProposedChange:
+def _propose_for_affinity(view: PodView, pod_info: PodInfo, row: int) -> ProposedChange:
     """Propose running the pods that the affinity requires, or dropping the rule."""
-    spec, node = task.pod.spec, view.name(place)
+    spec, node = pod_info.pod.spec, view.name(row)
     steps = tuple(
         FixStep(
             FixKind.MEET,
             {"node": node, "selector": selector_text(term.selector.selector), "key": term.topology_key},
         )
-        for term in read_terms(task.pod).affinity
+        for term in read_terms(pod_info.pod).affinity
     )
     affinity = spec.affinity
     assert affinity is not None, "the rule has read it"
     alone = replace(spec, affinity=replace(affinity, pod_affinity=None))
-    return ProposedChange(steps, with_pod(task, _with_spec(task.pod, alone)))
+    return ProposedChange(steps, with_pod(pod_info, _with_spec(pod_info.pod, alone)))
 
 
 # -- charges
 
 
-def _propose_for_charge(view: PodView, task: PodInfo, place: int, reason: Reason) -> ProposedChange | None:
+def _propose_for_charge(view: PodView, pod_info: PodInfo, row: int, reason: Reason) -> ProposedChange | None:
     name = reason.resource
     match reason.cause:
         case Cause.POD_LEVEL_REQUEST | Cause.POD_LEVEL_LIMIT:
@@ -194,7 +197,7 @@ def _propose_for_charge(view: PodView, task: PodInfo, place: int, reason: Reason
                 "capacity": format_amount(name, reason.capacity or 0),
                 "wanted": format_amount(name, reason.wanted or 0),
             }
-            return ProposedChange((FixStep(FixKind.RAISE_BUDGET, facts, reason),), _raised(task, reason))
+            return ProposedChange((FixStep(FixKind.RAISE_BUDGET, facts, reason),), _raised(pod_info, reason))
         case Cause.SHARED_BY_SEVERAL | Cause.USED_BY_ANOTHER | Cause.MAPPED_DEVICE_SHARED:
             pods = pods_using(view.cluster_state, reason.namespace, reason.claim, view.pod)
             used: dict[str, object] = {
@@ -205,8 +208,8 @@ def _propose_for_charge(view: PodView, task: PodInfo, place: int, reason: Reason
     return None
 
 
-def _raised(task: PodInfo, reason: Reason) -> PodInfo | None:
-    resources = task.pod.spec.resources
+def _raised(pod_info: PodInfo, reason: Reason) -> PodInfo | None:
+    resources = pod_info.pod.spec.resources
     if resources is None:
         return None
     amount = from_units(reason.resource, reason.wanted or 0)
@@ -216,21 +219,21 @@ def _raised(task: PodInfo, reason: Reason) -> PodInfo | None:
     if reason.resource in limits and limits[reason.resource] < amount:
         limits[reason.resource] = amount
     new = replace(resources, requests=requests, limits=limits)
-    return with_pod(task, _with_spec(task.pod, replace(task.pod.spec, resources=new)))
+    return with_pod(pod_info, _with_spec(pod_info.pod, replace(pod_info.pod.spec, resources=new)))
 
 
 # -- devices
 
 
 def _propose_for_devices(
-    view: PodView, task: PodInfo, place: int, reasons: Sequence[NodeReason]
+    view: PodView, pod_info: PodInfo, row: int, reasons: Sequence[NodeReason]
 ) -> ProposedChange | None:
     for reason in reasons:
         because = reason.cause
         if isinstance(because, Reason):
-            found = _propose_for_charge(view, task, place, because)
+            found = _propose_for_charge(view, pod_info, row, because)
         elif isinstance(because, Refusal):
-            found = _propose_for_refusal(view, task, place, because)
+            found = _propose_for_refusal(view, pod_info, row, because)
         elif isinstance(because, SearchAborted):
             found = ProposedChange((FixStep(FixKind.RAISE_STEPS, {"steps": because.steps}),))
         elif isinstance(because, AllocationFault):
@@ -242,7 +245,9 @@ def _propose_for_devices(
     return None
 
 
-def _propose_for_refusal(view: PodView, task: PodInfo, place: int, refusal: Refusal) -> ProposedChange | None:
+def _propose_for_refusal(
+    view: PodView, pod_info: PodInfo, row: int, refusal: Refusal
+) -> ProposedChange | None:
     unserved = [request for request in refusal.requests if not request.served]
     if unserved and not refusal.together:
         if refusal.pools:
@@ -252,7 +257,7 @@ def _propose_for_refusal(view: PodView, task: PodInfo, place: int, refusal: Refu
         # One alternative of a list is enough.
         head = unserved[0].request.partition("/")[0]
         ways = [
-            _propose_for_request(view, task, place, request)
+            _propose_for_request(view, pod_info, row, request)
             for request in unserved
             if (request.claim, request.request.partition("/")[0]) == (unserved[0].claim, head)
         ]
@@ -261,29 +266,31 @@ def _propose_for_refusal(view: PodView, task: PodInfo, place: int, refusal: Refu
         group = refusal.groups[0]
         details: dict[str, object] = {"requests": group.requests, "attribute": group.attribute}
         details["had"] = group.had
-        loose = _unconstrained(task, group.attribute)
+        loose = _unconstrained(pod_info, group.attribute)
         return ProposedChange((FixStep(FixKind.RELAX_CONSTRAINT, details, loose.claims),), loose)
     if refusal.dead_end is not None:
-        return _propose_for_request(view, task, place, refusal.dead_end.request)
+        return _propose_for_request(view, pod_info, row, refusal.dead_end.request)
     return None
 
 
-def _propose_for_request(view: PodView, task: PodInfo, place: int, request: RequestRefusal) -> ProposedChange:
+def _propose_for_request(
+    view: PodView, pod_info: PodInfo, row: int, request: RequestRefusal
+) -> ProposedChange:
     if not request.devices and not any(each.spec.devices for each in view.snapshot.all(ResourceSlice)):
         return ProposedChange((FixStep(FixKind.NO_DRIVER, {"request": request.request}),))
     if not request.devices or not request.removals:
-        return ProposedChange((FixStep(FixKind.ADD_DEVICES, _lack(view, request, place), request),))
+        return ProposedChange((FixStep(FixKind.ADD_DEVICES, _lack(view, request, row), request),))
     last = max(request.removals, key=lambda removal: list(DeviceRule).index(removal.rule))
     if last.rule is DeviceRule.CLASS_SELECTOR and request.left:  # the class fits, there are only too few
-        return ProposedChange((FixStep(FixKind.ADD_DEVICES, _lack(view, request, place), request),))
+        return ProposedChange((FixStep(FixKind.ADD_DEVICES, _lack(view, request, row), request),))
     if last.rule is DeviceRule.TAKEN:
-        had = {**_lack(view, request, place), "had": request.left + last.count}
+        had = {**_lack(view, request, row), "had": request.left + last.count}
         return ProposedChange((FixStep(FixKind.ADD_DEVICES, had, request),))
-    return _propose_for_removal(view, task, place, request, last)
+    return _propose_for_removal(view, pod_info, row, request, last)
 
 
 def _propose_for_removal(
-    view: PodView, task: PodInfo, place: int, request: RequestRefusal, last: Removal
+    view: PodView, pod_info: PodInfo, row: int, request: RequestRefusal, last: Removal
 ) -> ProposedChange:
     name, detail = request.request, last.detail
     facts: dict[str, object] = {"request": name, "device": last.device}
@@ -295,7 +302,7 @@ def _propose_for_removal(
                 key=taint.key, operator="Equal", value=taint.value, effect=taint.effect
             )
             changed = _changed(
-                task, request, lambda body: replace(body, tolerations=(*body.tolerations, toleration))
+                pod_info, request, lambda body: replace(body, tolerations=(*body.tolerations, toleration))
             )
             return ProposedChange((FixStep(FixKind.TOLERATE_DEVICE, facts, changed.claims),), changed)
         case CapacityShortage(rule, capacity, wanted, had) if rule != UNDEFINED:
@@ -303,13 +310,13 @@ def _propose_for_removal(
             if rule == OFF_STEP:
                 return ProposedChange((FixStep(FixKind.STEP_CAPACITY, facts, request),))
             if had.nano <= 0:
-                return ProposedChange((FixStep(FixKind.ADD_DEVICES, _lack(view, request, place), request),))
+                return ProposedChange((FixStep(FixKind.ADD_DEVICES, _lack(view, request, row), request),))
 
             def shrunk(body: ExactDeviceRequest | DeviceSubRequest) -> ExactDeviceRequest | DeviceSubRequest:
                 requests = {**(body.capacity.requests if body.capacity else {}), capacity: had}
                 return replace(body, capacity=CapacityRequirements(requests=requests))
 
-            changed = _changed(task, request, shrunk)
+            changed = _changed(pod_info, request, shrunk)
             return ProposedChange((FixStep(FixKind.SHRINK_CAPACITY, facts, changed.claims),), changed)
         case ConstraintConflict():
             facts = {
@@ -317,27 +324,27 @@ def _propose_for_removal(
                 "attribute": detail.attribute,
                 "had": max(request.largest_group or 1, 1),
             }
-            loose = _unconstrained(task, detail.attribute)
+            loose = _unconstrained(pod_info, detail.attribute)
             return ProposedChange((FixStep(FixKind.RELAX_CONSTRAINT, facts, loose.claims),), loose)
     if last.rule in (DeviceRule.CLASS_SELECTOR, DeviceRule.REQUEST_SELECTOR):
-        return _propose_for_selector(view, task, place, request, last)
-    return ProposedChange((FixStep(FixKind.ADD_DEVICES, _lack(view, request, place), request),))
+        return _propose_for_selector(view, pod_info, row, request, last)
+    return ProposedChange((FixStep(FixKind.ADD_DEVICES, _lack(view, request, row), request),))
 
 
-def _lack(view: PodView, request: RequestRefusal, place: int) -> dict[str, object]:
+def _lack(view: PodView, request: RequestRefusal, row: int) -> dict[str, object]:
     return {
         "request": request.request,
         "wanted": request.wanted,
         "had": request.left,
-        "node": view.name(place),
+        "node": view.name(row),
     }
 
 
 def _propose_for_selector(
-    view: PodView, task: PodInfo, place: int, request: RequestRefusal, last: Removal
+    view: PodView, pod_info: PodInfo, row: int, request: RequestRefusal, last: Removal
 ) -> ProposedChange:
     asked = find_request_selectors(view, request)
-    devices = view.snapshot.inventory.devices_for(view.node(place))
+    devices = view.snapshot.inventory.devices_for(view.node(row))
     of_class = last.rule is DeviceRule.CLASS_SELECTOR
     expression = getattr(last.detail, "expression", "")
     shown, facts = "", dict[str, object]()
@@ -347,7 +354,7 @@ def _propose_for_selector(
             entry = devices.entries[number]
             values = attributes_read(expression, entry.id.driver, entry.device)
             if of_class and values == [(DRIVER, entry.id.driver)]:  # another driver's is no near miss
-                facts = {**_lack(view, request, place), "device_class": asked.device_class}
+                facts = {**_lack(view, request, row), "device_class": asked.device_class}
                 return ProposedChange((FixStep(FixKind.RUN_DRIVER, facts, request),))
             shown = "".join(f" has {name}={value_text(value)}" for name, value in values[:1])
             shown += "".join(f", {name}={value_text(value)}" for name, value in values[1:])
@@ -358,16 +365,16 @@ def _propose_for_selector(
     facts |= {"expression": expression, "count": last.count}
     index = getattr(last.detail, "index", 0)
     changed = _changed(
-        task,
+        pod_info,
         request,
         lambda body: replace(
-            body, selectors=tuple(each for place, each in enumerate(body.selectors) if place != index)
+            body, selectors=tuple(each for number, each in enumerate(body.selectors) if number != index)
         ),
     )
     return ProposedChange((FixStep(FixKind.RELAX_SELECTOR, facts, changed.claims),), changed)
 
 
-def _changed(task: PodInfo, request: RequestRefusal, change: object) -> PodInfo:
+def _changed(pod_info: PodInfo, request: RequestRefusal, change: object) -> PodInfo:
     """Return the pod with one request of one claim changed."""
     assert callable(change), "a change"
     head, _, tail = request.request.partition("/")
@@ -386,10 +393,10 @@ def _changed(task: PodInfo, request: RequestRefusal, change: object) -> PodInfo:
         devices = replace(claim.spec.devices, requests=tuple(requests))
         return replace(claim, spec=replace(claim.spec, devices=devices))
 
-    return PodInfo(task.pod, tuple(map(claim_with, task.claims)), task.options)
+    return PodInfo(pod_info.pod, tuple(map(claim_with, pod_info.claims)), pod_info.options)
 
 
-def _unconstrained(task: PodInfo, attribute: str) -> PodInfo:
+def _unconstrained(pod_info: PodInfo, attribute: str) -> PodInfo:
     def claim_with(claim: ResourceClaim) -> ResourceClaim:
         kept = tuple(
             each
@@ -399,4 +406,4 @@ def _unconstrained(task: PodInfo, attribute: str) -> PodInfo:
         devices = replace(claim.spec.devices, constraints=kept)
         return replace(claim, spec=replace(claim.spec, devices=devices))
 
-    return PodInfo(task.pod, tuple(map(claim_with, task.claims)), task.options)
+    return PodInfo(pod_info.pod, tuple(map(claim_with, pod_info.claims)), pod_info.options)

@@ -47,11 +47,11 @@ OTHERS = {
 NOTHING_TO_DO = ("placed", "placed-plain", "fits", "node-gone", "ended")
 
 
-def place(cluster_state: ClusterState, pod: Any) -> Placement | FitError | NodeReason:
-    task = read_pod_info(pod, cluster_state.snapshot)
-    if isinstance(task, NodeReason):
-        return task
-    return schedule_one(task, cluster_state.snapshot, SchedulerProfile.default(), lambda: "share")
+def schedule(cluster_state: ClusterState, pod: Any) -> Placement | FitError | NodeReason:
+    pod_info = read_pod_info(pod, cluster_state.snapshot)
+    if isinstance(pod_info, NodeReason):
+        return pod_info
+    return schedule_one(pod_info, cluster_state.snapshot, SchedulerProfile.default(), lambda: "share")
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -61,7 +61,7 @@ def test_a_proven_fix_makes_the_pod_schedulable(things: list[Any]) -> None:
     pod = cluster_state.pod(SUBJECT)
     explanation = explain_pod(cluster_state, pod)
     assert (explanation.verdict is ExplainVerdict.FITS) == isinstance(
-        place(make_cluster_state(things), pod), Placement
+        schedule(make_cluster_state(things), pod), Placement
     )
     assert explanation.fixes or explanation.verdict is ExplainVerdict.FITS
     for fix in explanation.fixes:
@@ -69,7 +69,7 @@ def test_a_proven_fix_makes_the_pod_schedulable(things: list[Any]) -> None:
         if not fix.proven and not new:
             continue
         copy, changed = apply_fix(make_cluster_state(things), pod, fix)
-        outcome = place(copy, changed)
+        outcome = schedule(copy, changed)
         assert isinstance(outcome, Placement), fix.text
 
 
@@ -108,7 +108,7 @@ def test_the_nearest_fix_of_a_symptom_works(name: str) -> None:
         pod = apply_fix(cluster_state, pod, explain_pod(cluster_state, pod).fixes[0])[1]
     fix = explain_pod(cluster_state, pod).fixes[0]
     copy, changed = apply_fix(make_cluster_state(MAKERS[name]()), pod, fix)
-    assert isinstance(place(copy, changed), Placement), fix.text
+    assert isinstance(schedule(copy, changed), Placement), fix.text
 
 
 @pytest.mark.parametrize(("name", "word"), OTHERS.items())
