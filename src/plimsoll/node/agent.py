@@ -63,6 +63,7 @@ class Agent:
         self._admission_queue: asyncio.Queue[Pod] = asyncio.Queue()
         self._termination_tasks: dict[str, asyncio.Task[None]] = {}
         self._tasks: list[asyncio.Task[None]] = []
+        self._is_stopping = False
         self._qos_cgroups_changed = asyncio.Event()
         self._housekeeping = Housekeeping(
             components, self._pods, self._workers, running=self.running, interval=housekeeping_seconds
@@ -114,6 +115,7 @@ class Agent:
     async def stop(self) -> None:
         """Stop in order; containers keep running and the Node object stays."""
         components = self.components
+        self._is_stopping = True
         workers = list(self._workers.values())  # the tasks that are canceled next remove them from the dict
         await _cancel([*self._tasks, *self._termination_tasks.values()])
         self._tasks.clear()
@@ -282,6 +284,8 @@ class Agent:
     # -- workers
 
     def _start_worker(self, pod: Pod) -> None:
+        if self._is_stopping:
+            return  # pods still arrive from the API: the next agent handles them
         self._track_worker(pod, PodWorker(pod, self.components.worker_deps).start())
 
     def _track_worker(self, pod: Pod, worker: PodWorker) -> None:
