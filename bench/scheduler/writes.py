@@ -21,13 +21,14 @@ from bench.scheduler.workloads import DRIVER, NAMESPACE, Tree, Workload, node_na
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import ClaimCharge, ResourceCharge
+from plimsoll.api.pod_claims import resolve_claim_names
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import AllocationResult, ResourceClaim
 from plimsoll.client import Client
 from plimsoll.client.endpoints import PODS, RESOURCE_CLAIMS
 from plimsoll.client.informer import EventHandler, Informer
 from plimsoll.client.kubeconfig import find_config
-from plimsoll.ledger.claims import ChargedClaim, resolve_claim_names
+from plimsoll.ledger.claims import ChargedClaim
 from plimsoll.ledger.requests import DEFAULTS
 from plimsoll.scheduler.binding.result import BindFailure, BindSuccess
 from plimsoll.scheduler.pod_info import PodInfo

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from plimsoll.api import codec
 from plimsoll.api.core import Node, Pod
+from plimsoll.api.pod_claims import resolve_claim_names
 from plimsoll.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from plimsoll.client import Client
 from plimsoll.client.endpoints import (
@@ -29,7 +30,7 @@ from plimsoll.client.endpoints import (
     Endpoint,
 )
 from plimsoll.errors import ApiError, UnreachableError
-from plimsoll.ledger.claims import read_charged_claims, resolve_claim_names
+from plimsoll.ledger.claims import read_charged_claims
 from plimsoll.scheduler.cycle import schedule_one
 from plimsoll.scheduler.pod_claims import read_pod_info
 from plimsoll.scheduler.profile import SchedulerProfile

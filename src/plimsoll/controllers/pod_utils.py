@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from plimsoll.api.core import Pod, PodResourceClaim
+from plimsoll.api.core import Pod
 from plimsoll.api.meta import Condition, ObjectMeta, ObjectReference
-from plimsoll.api.resource import ResourceClaim, ResourceClaimConsumerReference
+from plimsoll.api.pod_claims import resolve_claim_names
+from plimsoll.api.resource import ResourceClaimConsumerReference
 from plimsoll.api.timestamps import format_time
 from plimsoll.client.endpoints import PODS
 from plimsoll.controllers.actions import PatchAction
@@ -56,51 +57,9 @@ def is_done(pod: Pod) -> bool:
 # -- claims
 
 
-class ClaimName(NamedTuple):
-    """Claim of an entry of `spec.resourceClaims`."""
-
-    name: str | None  #: None: not created yet, or not needed
-    generated: bool = False  #: created from a template; its owner must be checked
-    known: bool = True  #: whether the pod's spec or status names the claim
-
-
-def claim_for_entry(pod: Pod, entry: PodResourceClaim) -> ClaimName:
-    """Resolve an entry: a claim named in the spec, or recorded in the pod's status when it was created."""
-    if entry.resource_claim_name is not None:
-        return ClaimName(entry.resource_claim_name)
-    if entry.resource_claim_template_name is not None:
-        for status in pod.status.resource_claim_statuses:
-            if status.name == entry.name:
-                return ClaimName(status.resource_claim_name, generated=True)
-        return ClaimName(None, generated=True, known=False)
-    return ClaimName(None, known=False)
-
-
 def claim_names(pod: Pod) -> list[str]:
     """Return the claims that a pod is known to use, including the one for its extended resources."""
-    named = (claim_for_entry(pod, entry).name for entry in pod.spec.resource_claims)
-    names = [name for name in named if name]
-    if pod.status.extended_resource_claim_status is not None:
-        names.append(pod.status.extended_resource_claim_status.resource_claim_name)
-    return list(dict.fromkeys(name for name in names if name))
-
-
-def owner_pod(claim: ResourceClaim) -> tuple[str, str] | None:
-    """Return name and UID of the pod that a claim was created for, or None."""
-    for owner in claim.metadata.owner_references:
-        if owner.controller and owner.api_version == "v1" and owner.kind == "Pod":
-            return owner.name, owner.uid
-    return None
-
-
-def is_owned_by(claim: ResourceClaim, pod: Pod) -> bool:
-    """Return whether a pod is the controller of a claim."""
-    owners = claim.metadata.owner_references
-    return any(owner.controller and owner.uid == pod.metadata.uid for owner in owners)
-
-
-def is_reserved_for(claim: ResourceClaim, pod: Pod) -> bool:
-    return any(consumer.uid == pod.metadata.uid for consumer in claim.status.reserved_for)
+    return list(dict.fromkeys(resolve_claim_names(pod).values()))
 
 
 def is_pod(consumer: ResourceClaimConsumerReference) -> bool:

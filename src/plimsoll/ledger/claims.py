@@ -72,26 +72,7 @@ def effective_policy(text: str) -> AccountingPolicy:
     return _POLICIES.get(text, AccountingPolicy.ADD_PER_CLAIM)
 
 
-# -- which claims a pod has
-
-
-def resolve_claim_names(pod: Pod) -> dict[str, str]:
-    """Map the pod claim names to ResourceClaim names; claims not generated yet are omitted.
-
-    The claim for extended resources has no name in the pod and is listed under the empty name.
-    """
-    generated = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
-    names = {}
-    for reference in pod.spec.resource_claims:
-        name = reference.resource_claim_name
-        if name is None and reference.resource_claim_template_name is not None:
-            name = generated.get(reference.name)
-        if name:
-            names[reference.name] = name
-    extended = pod.status.extended_resource_claim_status
-    if extended is not None and extended.resource_claim_name:
-        names[""] = extended.resource_claim_name
-    return names
+# -- containers
 
 
 def find_referring_containers(

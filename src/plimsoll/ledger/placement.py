@@ -13,6 +13,7 @@ from itertools import islice
 
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import AccountingPolicy
+from plimsoll.api.pod_claims import resolve_claim_names
 from plimsoll.api.quantity import ZERO
 from plimsoll.api.resource import AllocationResult, ResourceClaim
 from plimsoll.ledger.claims import (
@@ -21,7 +22,6 @@ from plimsoll.ledger.claims import (
     charge_claim,
     find_referring_containers,
     has_node_allocatable_device,
-    resolve_claim_names,
 )
 from plimsoll.ledger.entries import compute_node_amounts
 from plimsoll.ledger.fit import PodAdmitResult, admit_pod, find_claim_shortages, find_request_shortages

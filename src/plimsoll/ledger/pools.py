@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import AccountingPolicy, ClaimCharge
+from plimsoll.api.pod_claims import resolve_claim_names
 from plimsoll.api.quantity import Quantity
-from plimsoll.ledger.claims import ChargedClaim, effective_policy, resolve_claim_names
+from plimsoll.ledger.claims import ChargedClaim, effective_policy
 from plimsoll.ledger.policy import Phase, list_spec_requests, split_phases
 from plimsoll.ledger.requests import PodResourcesOptions
 from plimsoll.ledger.units import to_unit

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any, TypeAlias
 
 from plimsoll.api.core import Namespace, Node, Pod
+from plimsoll.api.pod_claims import resolve_claim_names
 from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from plimsoll.api.storage import (
@@ -22,7 +23,6 @@ from plimsoll.api.storage import (
     StorageClass,
     VolumeAttachment,
 )
-from plimsoll.ledger.claims import resolve_claim_names
 from plimsoll.ledger.requests import PodResourcesOptions, pod_requests
 from plimsoll.ledger.units import CPU, PODS, to_units
 from plimsoll.scheduler.snapshot.changes import TERMINAL_PHASES

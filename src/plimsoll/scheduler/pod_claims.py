@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import read_device_class
+from plimsoll.api.pod_claims import claim_for_entry, is_owned_by
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.pod_info import PodInfo
@@ -64,22 +65,19 @@ def find_claims(pod: Pod, snapshot: Snapshot) -> tuple[ResourceClaim, ...] | Nod
 
     A pod for which this returns a reason is not queued (kube-scheduler's PreEnqueue).
     """
-    made = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
     found: dict[str, ResourceClaim] = {}
-    for reference in pod.spec.resource_claims:
-        name, generated = reference.resource_claim_name, False
-        if name is None:
-            if reference.name not in made:
-                return _reason(ClaimMessage.NOT_CREATED, pod=pod.metadata.name)
-            name, generated = made[reference.name], True
-            if not name:
-                continue  # the claim controller decided that no claim is needed
+    for entry in pod.spec.resource_claims:
+        name, generated, known = claim_for_entry(pod, entry)
+        if not known:
+            return _reason(ClaimMessage.NOT_CREATED, pod=pod.metadata.name)
+        if not name:
+            continue  # the claim controller decided that no claim is needed
         claim = snapshot.claim(pod.metadata.namespace, name)
         if claim is None:
             return _reason(ClaimMessage.MISSING, claim=name)
         if claim.metadata.deletion_timestamp is not None:
             return _reason(ClaimMessage.DELETED, claim=name)
-        if generated and not _is_owner(pod, claim):
+        if generated and not is_owned_by(claim, pod):
             meta = pod.metadata
             return _reason(
                 ClaimMessage.NOT_OWNED,
@@ -88,12 +86,6 @@ def find_claims(pod: Pod, snapshot: Snapshot) -> tuple[ResourceClaim, ...] | Nod
             )
         found[name] = claim
     return tuple(found.values())
-
-
-def _is_owner(pod: Pod, claim: ResourceClaim) -> bool:
-    return any(
-        owner.uid == pod.metadata.uid and owner.controller for owner in claim.metadata.owner_references
-    )
 
 
 def _in_use(claim: ResourceClaim, pod: Pod, snapshot: Snapshot) -> NodeReason | None:

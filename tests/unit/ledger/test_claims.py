@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from plimsoll.api.forms import AccountingPolicy
+from plimsoll.api.pod_claims import resolve_claim_names
 from plimsoll.ledger.claims import (
     ChargeContext,
     ChargedClaim,
@@ -11,7 +12,6 @@ from plimsoll.ledger.claims import (
     find_referring_containers,
     find_requested_class,
     read_charged_claims,
-    resolve_claim_names,
 )
 from plimsoll.ledger.device_index import DeviceIndex
 from plimsoll.ledger.messages import format_reason

@@ -11,8 +11,8 @@ from typing import Any
 from plimsoll.api.codec import convert
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.gates import Gates
+from plimsoll.api.pod_claims import resolve_claim_names
 from plimsoll.api.resource import ResourceClaim, ResourceSlice
-from plimsoll.ledger.claims import resolve_claim_names
 from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.snapshot.snapshot import Snapshot

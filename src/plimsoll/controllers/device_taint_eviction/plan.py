@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from plimsoll.allocator.devices.taints import tolerates
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.api.identity import DeviceId
 from plimsoll.api.meta import ObjectReference
+from plimsoll.api.pod_claims import claim_for_entry, is_owned_by, is_reserved_for
 from plimsoll.api.resource import (
     DeviceRequestAllocationResult,
     DeviceTaint,
@@ -26,13 +28,7 @@ from plimsoll.api.timestamps import parse_time
 from plimsoll.client.endpoints import PODS
 from plimsoll.client.event_recorder import EventRecord
 from plimsoll.controllers.actions import EMPTY_PLAN, Action, ActionPlan, DeleteAction
-from plimsoll.controllers.pod_utils import (
-    claim_for_entry,
-    is_owned_by,
-    is_reserved_for,
-    object_reference,
-    plan_disruption_condition,
-)
+from plimsoll.controllers.pod_utils import object_reference, plan_disruption_condition
 
 COMPONENT = "device-taint-eviction-controller"
 EVICTION = "DeviceTaintManagerEviction"
@@ -109,16 +105,6 @@ def selects_device(rule: DeviceTaintRule, device: DeviceId) -> bool:
         return False
     wanted = (selector.driver, selector.pool, selector.device)
     return all(want is None or want == have for want, have in zip(wanted, device, strict=True))
-
-
-def tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    if toleration.operator in ("", "Equal"):
-        return toleration.value == taint.value
-    return toleration.operator == "Exists"
 
 
 # -- deadlines

@@ -18,10 +18,11 @@ from typing import Any
 
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
+from plimsoll.api.pod_claims import owner_pod
 from plimsoll.api.resource import ResourceClaim, ResourceClaimConsumerReference
 from plimsoll.client.endpoints import RESOURCE_CLAIMS
 from plimsoll.controllers.actions import Action, ActionPlan, DeleteAction, PatchAction
-from plimsoll.controllers.pod_utils import is_done, is_pod, owner_pod
+from plimsoll.controllers.pod_utils import is_done, is_pod
 
 #: Finalizer of allocated claims.
 FINALIZER = "resource.kubernetes.io/delete-protection"

@@ -11,13 +11,14 @@ from typing import Literal, NamedTuple
 
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
+from plimsoll.api.pod_claims import owner_pod
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.client.endpoints import PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
 from plimsoll.client.informer import CallbackHandler
 from plimsoll.controllers.actions import EMPTY_PLAN, ActionPlan, CreateAction
 from plimsoll.controllers.context import ControllerContext
 from plimsoll.controllers.object_views import ClaimTemplateView
-from plimsoll.controllers.pod_utils import ObjectName, claim_names, is_done, object_name, owner_pod
+from plimsoll.controllers.pod_utils import ObjectName, claim_names, is_done, object_name
 from plimsoll.controllers.resource_claim.claim_plan import FINALIZER, find_uncertain_consumers, plan_claim
 from plimsoll.controllers.resource_claim.pod_plan import creation_failed_event, plan_pod
 from plimsoll.controllers.shared_informers import ObjectIndex

@@ -13,19 +13,13 @@ from typing import Any
 
 from plimsoll.api import codec
 from plimsoll.api.core import Pod, PodResourceClaim
+from plimsoll.api.pod_claims import claim_for_entry, is_owned_by, is_reserved_for
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.client.endpoints import PODS, RESOURCE_CLAIMS
 from plimsoll.client.event_recorder import WARNING, EventRecord
 from plimsoll.controllers.actions import EMPTY_PLAN, Action, ActionPlan, CreateAction, PatchAction
 from plimsoll.controllers.object_views import ClaimTemplateView
-from plimsoll.controllers.pod_utils import (
-    POD_CLAIM_ANNOTATION,
-    claim_for_entry,
-    is_done,
-    is_owned_by,
-    is_reserved_for,
-    object_reference,
-)
+from plimsoll.controllers.pod_utils import POD_CLAIM_ANNOTATION, is_done, object_reference
 
 COMPONENT = "resource_claim"
 #: Field manager of `status.resourceClaimStatuses`.

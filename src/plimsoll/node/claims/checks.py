@@ -11,7 +11,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from plimsoll.api.core import Pod, PodResourceClaim
-from plimsoll.api.meta import OwnerReference
+from plimsoll.api.pod_claims import (
+    claim_for_entry,
+    is_owned_by,
+    is_owned_by_group,
+    is_reserved_for,
+    pod_group_of,
+)
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.node.claim_info import AllocatedDevice, ClaimRef
 from plimsoll.node.claims.faults import (
@@ -72,8 +78,9 @@ def named_claims(pod: Pod) -> Iterator[tuple[str, str | ClaimFault | None, bool]
 
 
 def _resolve(pod: Pod, reference: PodResourceClaim) -> tuple[str | ClaimFault | None, bool]:
-    if reference.resource_claim_name is not None:
-        return reference.resource_claim_name, False
+    name, generated, known = claim_for_entry(pod, reference)
+    if known:
+        return name, generated
     meta = pod.metadata
     if reference.resource_claim_template_name is None:
         text = (
@@ -81,9 +88,6 @@ def _resolve(pod: Pod, reference: PodResourceClaim) -> tuple[str | ClaimFault | 
             "none of the supported fields are set"
         )
         return ClaimFault(reference.name, UNSUPPORTED, text), False
-    for status in pod.status.resource_claim_statuses:
-        if status.name == reference.name:
-            return status.resource_claim_name, True
     text = f'pod "{meta.namespace}/{meta.name}": ResourceClaim not created yet'
     return ClaimFault(reference.name, NOT_CREATED, text), False
 
@@ -97,7 +101,7 @@ def _read_claim(
     if problem := _not_for(pod, claim, generated):
         return ClaimFault(name, WRONG_POD, problem)
     meta, uid = pod.metadata, claim.metadata.uid
-    if not is_reserved_for(pod, claim):
+    if not is_reserved_for(claim, pod):
         text = f"pod {meta.name} ({meta.uid}) is not allowed to use ResourceClaim {name} ({uid})"
         return ClaimFault(name, NOT_RESERVED, text)
     if claim.status.allocation is None:
@@ -130,38 +134,12 @@ def _not_for(pod: Pod, claim: ResourceClaim, generated: bool) -> str:
     theirs = f"{claim.metadata.namespace}/{claim.metadata.name}"
     if claim.metadata.namespace != pod.metadata.namespace:
         return f"ResourceClaim {theirs} is not in the same namespace as Pod {mine}"
-    if not generated:
+    if not generated or is_owned_by(claim, pod) or is_owned_by_group(claim, pod):
         return ""
-    owner = next((each for each in claim.metadata.owner_references if each.controller), None)
-    if owner is not None and owner.uid == pod.metadata.uid:
-        return ""
-    group = _group_of(pod)
+    group = pod_group_of(pod)
     if not group:
         return f"ResourceClaim {theirs} was not created for Pod {mine} (Pod is not owner)"
-    if owner is not None and _is_group(owner, group):
-        return ""
     return (
         f"ResourceClaim {theirs} was not created for Pod {mine} "
         f"(neither Pod nor PodGroup {group} is the owner)"
-    )
-
-
-def is_reserved_for(pod: Pod, claim: ResourceClaim) -> bool:
-    """Return whether a claim is reserved for a pod or its pod group."""
-    group = _group_of(pod)
-    return any(
-        user.uid == pod.metadata.uid
-        or (bool(group) and (user.api_group, user.resource, user.name) == (_SCHEDULING, "podgroups", group))
-        for user in claim.status.reserved_for
-    )
-
-
-def _group_of(pod: Pod) -> str:
-    group = pod.spec.scheduling_group
-    return (group.pod_group_name or "") if group is not None else ""
-
-
-def _is_group(owner: OwnerReference, group: str) -> bool:
-    return (
-        owner.name == group and owner.kind == "PodGroup" and owner.api_version.startswith(f"{_SCHEDULING}/")
     )

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from plimsoll.api.core import Container, Pod
 from plimsoll.api.gates import Gates
+from plimsoll.api.pod_claims import claim_for_entry
 from plimsoll.node.claim_info import ClaimInfo
 from plimsoll.node.podresources.source import Allocatable, MemoryBlock, PluginDevices, PodResourcesSource
 from plimsoll.protocols.messages import podresources_v1 as v1
@@ -141,15 +142,11 @@ def claim_names(pod: Pod, container: Container, *, extended: bool = True) -> tup
     for entry in pod.spec.resource_claims if named else ():
         if entry.name not in named:
             continue
-        if entry.resource_claim_name is not None:
-            found.append(entry.resource_claim_name)
-            continue
-        statuses = (s for s in pod.status.resource_claim_statuses if s.name == entry.name)
-        status = next(statuses, None)
-        if status is None:
+        claim = claim_for_entry(pod, entry)
+        if not claim.known:
             return None
-        if status.resource_claim_name is not None:  # otherwise the template requested nothing
-            found.append(status.resource_claim_name)
+        if claim.name is not None:  # otherwise no claim is needed
+            found.append(claim.name)
     served = pod.status.extended_resource_claim_status
     if (
         extended

@@ -12,8 +12,8 @@ from typing import Any
 
 from plimsoll.api import codec
 from plimsoll.api.core import Container, Pod, ResourceRequirements
+from plimsoll.api.pod_claims import resolve_claim_names
 from plimsoll.api.timestamps import format_time
-from plimsoll.ledger.claims import resolve_claim_names
 from plimsoll.ledger.qos import pod_qos
 from plimsoll.node.claim_info import ClaimInfo
 from plimsoll.node.containers import ContainerPhase

@@ -11,10 +11,10 @@ import time
 
 from plimsoll.api import codec
 from plimsoll.api.core import Container, Pod
+from plimsoll.api.pod_claims import resolve_claim_names
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.client.endpoints import RESOURCE_CLAIMS
 from plimsoll.errors import InputError
-from plimsoll.ledger.claims import resolve_claim_names
 from plimsoll.node.cgroup_planner import PodCgroupPlans
 from plimsoll.node.containers import ContainerSpec, RuntimeFault, SandboxSpec
 from plimsoll.node.pods.dependencies import WorkerDependencies

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import read_pod
+from plimsoll.api.pod_claims import resolve_claim_names
 from plimsoll.api.resource import ResourceClaim, ResourceClaimConsumerReference
-from plimsoll.ledger.claims import resolve_claim_names
 from plimsoll.scheduler.devices.exact import DeviceMessage
 from plimsoll.scheduler.result import FitError
 from plimsoll.scheduler.snapshot.changes import TERMINAL_PHASES

@@ -14,8 +14,8 @@ from plimsoll.allocator import AllocationFault
 from plimsoll.allocator.devices.usage import DeviceUsage
 from plimsoll.api.core import NodeSelector, Pod
 from plimsoll.api.node_selection import NAME_FIELD
+from plimsoll.api.pod_claims import resolve_claim_names
 from plimsoll.api.resource import ResourceClaim
-from plimsoll.ledger.claims import resolve_claim_names
 from plimsoll.ledger.columns import Column, Mask
 from plimsoll.ledger.verdict import Reason
 from plimsoll.scheduler.devices.charging_nodes import charges_node

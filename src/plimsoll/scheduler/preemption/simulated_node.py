@@ -16,8 +16,8 @@ from collections.abc import Collection, Iterable, Iterator
 from types import TracebackType
 
 from plimsoll.api.core import Pod
+from plimsoll.api.pod_claims import resolve_claim_names
 from plimsoll.api.resource import AllocationResult, ResourceClaim
-from plimsoll.ledger.claims import resolve_claim_names
 from plimsoll.ledger.entries import LedgerEntry
 from plimsoll.ledger.node_ledger import NodeLedger, pod_key
 from plimsoll.scheduler.devices import NodeFit

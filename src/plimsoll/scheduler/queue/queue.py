@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from plimsoll.api.core import Pod
-from plimsoll.ledger.claims import resolve_claim_names
+from plimsoll.api.pod_claims import resolve_claim_names
 from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.scheduler.events import ClusterEvent
 from plimsoll.scheduler.queue.backoff import QueueSettings, backoff_ms

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from plimsoll.api.core import Pod
-from plimsoll.ledger.claims import ChargeContext, ChargedClaim, resolve_claim_names
+from plimsoll.api.pod_claims import resolve_claim_names
+from plimsoll.ledger.claims import ChargeContext, ChargedClaim
 from plimsoll.ledger.placement import charge_claims
 from plimsoll.scheduler.snapshot.claim_users import FindClaim
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Set
 from typing import TypeAlias
 
 from plimsoll.api.core import Pod
+from plimsoll.api.pod_claims import resolve_claim_names
 from plimsoll.api.resource import ResourceClaim
-from plimsoll.ledger.claims import resolve_claim_names
 from plimsoll.ledger.node_ledger import pod_key
 
 #: Lookup of a claim by namespace and name.

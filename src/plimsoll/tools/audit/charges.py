@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import ResourceCharge
 from plimsoll.api.identity import DeviceId
+from plimsoll.api.pod_claims import resolve_claim_names
 from plimsoll.api.quantity import ZERO, Quantity
 from plimsoll.api.resource import ResourceClaim
-from plimsoll.ledger.claims import ChargedClaim, read_charged_claims, resolve_claim_names
+from plimsoll.ledger.claims import ChargedClaim, read_charged_claims
 from plimsoll.ledger.placement import charge_claims
 from plimsoll.ledger.requests import is_pod_level_resource
 from plimsoll.ledger.units import to_unit

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.identity import DeviceId, PoolId
+from plimsoll.api.pod_claims import resolve_claim_names
 from plimsoll.api.resource import (
     Device,
     DeviceClass,
@@ -23,7 +24,6 @@ from plimsoll.api.resource import (
     ResourceSlice,
 )
 from plimsoll.controllers.pod_utils import is_finished
-from plimsoll.ledger.claims import resolve_claim_names
 from plimsoll.tools.cluster_state import ClusterState
 
 T = TypeVar("T")

@@ -12,9 +12,9 @@ from typing import Any
 
 from plimsoll.api import codec
 from plimsoll.api.core import Node, Pod
+from plimsoll.api.pod_claims import resolve_claim_names
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.errors import ApiError
-from plimsoll.ledger.claims import resolve_claim_names
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.missing_kinds import summarize_gaps
 from plimsoll.tools.dashboard.changes import ChangeScope

@@ -13,6 +13,7 @@ from typing import Any
 
 from plimsoll.api import codec
 from plimsoll.api.core import Node, Pod
+from plimsoll.api.pod_claims import is_reserved_for
 from plimsoll.api.resource import ResourceClaim, ResourceSlice
 from plimsoll.api.timestamps import parse_time
 from plimsoll.client import Client
@@ -126,7 +127,7 @@ class _ClusterReader:
                     self._refused.append((f"claim {pod.metadata.namespace}/{name}", str(problem)))
                 continue
             allocation = claim.status.allocation
-            if allocation is None or pod.metadata.uid not in {each.uid for each in claim.status.reserved_for}:
+            if allocation is None or not is_reserved_for(claim, pod):
                 continue
             yield ReservedClaim(
                 name=f"{pod.metadata.namespace}/{name}",

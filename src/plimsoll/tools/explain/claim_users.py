@@ -6,8 +6,8 @@ from collections.abc import Collection
 
 from plimsoll.allocator import DeviceId
 from plimsoll.api.core import Pod
+from plimsoll.api.pod_claims import resolve_claim_names
 from plimsoll.api.resource import ResourceClaim
-from plimsoll.ledger.claims import resolve_claim_names
 from plimsoll.tools.cluster_state import ClusterState
 
 

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from plimsoll.allocator import Allocation, DeviceId, Refusal, allocate_claims
 from plimsoll.api.core import Pod
+from plimsoll.api.pod_claims import resolve_claim_names
 from plimsoll.api.resource import DeviceRequest, DeviceRequestAllocationResult, ResourceClaim
-from plimsoll.ledger.claims import resolve_claim_names
 from plimsoll.ledger.node_ledger import NodeLedger, pod_key
 from plimsoll.scheduler.cycle import build_filters
 from plimsoll.scheduler.devices import DynamicResourcesFilter

@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import AccountingPolicy
+from plimsoll.api.pod_claims import resolve_claim_names
 from plimsoll.api.quantity import ZERO
-from plimsoll.ledger.claims import ChargeContext, ChargedClaim, resolve_claim_names
+from plimsoll.ledger.claims import ChargeContext, ChargedClaim
 from plimsoll.ledger.entries import make_entry
 from plimsoll.ledger.node_ledger import NodeLedger
 from plimsoll.ledger.placement import charge_claims, check_charged_claims, is_shareable

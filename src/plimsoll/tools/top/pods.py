@@ -12,7 +12,7 @@ from typing import Any
 
 from plimsoll.api.core import Pod
 from plimsoll.api.identity import DeviceId
-from plimsoll.ledger.claims import resolve_claim_names
+from plimsoll.api.pod_claims import resolve_claim_names
 from plimsoll.ledger.entries import make_entry
 from plimsoll.ledger.node_ledger import NodeLedger, pod_key
 from plimsoll.ledger.qos import pod_qos

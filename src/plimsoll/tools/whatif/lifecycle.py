@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from plimsoll.api.core import Pod, PodResourceClaimStatus
 from plimsoll.api.forms import POD_KEY, Form
 from plimsoll.api.meta import ObjectMeta, OwnerReference
+from plimsoll.api.pod_claims import claim_for_entry, is_owned_by
 from plimsoll.api.resource import (
     AllocationResult,
     ResourceClaim,
@@ -20,7 +21,7 @@ from plimsoll.api.resource import (
     ResourceClaimStatus,
     ResourceClaimTemplate,
 )
-from plimsoll.controllers.pod_utils import POD_CLAIM_ANNOTATION, claim_for_entry, is_owned_by
+from plimsoll.controllers.pod_utils import POD_CLAIM_ANNOTATION
 from plimsoll.controllers.resource_claim.pod_plan import generate_name_prefix
 from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.ledger.status import write_charges

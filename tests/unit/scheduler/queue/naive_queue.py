@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from plimsoll.api.core import Pod
-from plimsoll.ledger.claims import resolve_claim_names
+from plimsoll.api.pod_claims import resolve_claim_names
 from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.scheduler.events import ClusterEvent, EventKind
 from plimsoll.scheduler.queue import QueueSettings, QueueState

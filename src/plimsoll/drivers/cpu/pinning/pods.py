@@ -13,6 +13,7 @@ from typing import Protocol
 
 from plimsoll.api import codec
 from plimsoll.api.core import Container, ContainerStatus, Pod
+from plimsoll.api.pod_claims import resolve_claim_names
 from plimsoll.client import Client
 from plimsoll.client.endpoints import PODS
 from plimsoll.client.informer import EventHandler, Informer
@@ -135,15 +136,7 @@ def read_pod_containers(pod: Pod, allocations: Mapping[str, ClaimAllocation]) ->
 
 def claim_names(pod: Pod) -> dict[str, str]:
     """Return claim names by their names in the pod."""
-    names = {
-        claim.name: claim.resource_claim_name
-        for claim in pod.spec.resource_claims
-        if claim.resource_claim_name
-    }
-    for status in pod.status.resource_claim_statuses:
-        if status.resource_claim_name:
-            names[status.name] = status.resource_claim_name
-    return names
+    return {entry: name for entry, name in resolve_claim_names(pod).items() if entry}
 
 
 def requests_of(pod: Pod, container: Container, names: Mapping[str, str]) -> dict[str, set[str]]:

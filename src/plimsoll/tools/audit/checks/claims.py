@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from plimsoll.api.core import Pod
 from plimsoll.api.node_selection import selector_matches
+from plimsoll.api.pod_claims import is_owned_by, is_reserved_for, owner_pod, resolve_claim_names
 from plimsoll.api.resource import (
     ALL,
     MAX_ALLOCATION_RESULTS,
@@ -18,16 +19,7 @@ from plimsoll.api.resource import (
     ResourceClaimConsumerReference,
 )
 from plimsoll.api.timestamps import parse_time
-from plimsoll.controllers.pod_utils import (
-    find_condition,
-    is_done,
-    is_finished,
-    is_owned_by,
-    is_pod,
-    is_reserved_for,
-    owner_pod,
-)
-from plimsoll.ledger.claims import resolve_claim_names
+from plimsoll.controllers.pod_utils import find_condition, is_done, is_finished, is_pod
 from plimsoll.tools.audit.facts import AuditFacts, name_of, results_of, subject_of
 from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
 

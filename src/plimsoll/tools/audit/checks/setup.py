@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from plimsoll.api.forms import read_device_class
 from plimsoll.api.forms.annotations import CLASS_KEY, POD_KEY, find_pod_problem
+from plimsoll.api.pod_claims import resolve_claim_names
 from plimsoll.api.resource import DeviceRequest
-from plimsoll.ledger.claims import resolve_claim_names
 from plimsoll.tools.audit.facts import AuditFacts, key_of, name_of, subject_of
 from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
 

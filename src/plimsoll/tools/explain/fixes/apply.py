@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from plimsoll.api.core import Node, NodeSelectorRequirement, NodeStatus, Pod, Taint, Toleration
 from plimsoll.api.meta import ObjectMeta
+from plimsoll.api.pod_claims import resolve_claim_names
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.errors import InputError
-from plimsoll.ledger.claims import resolve_claim_names
 from plimsoll.ledger.units import PODS, from_units
 from plimsoll.ledger.verdict import Reason
 from plimsoll.scheduler.filters.taint_toleration import UNSCHEDULABLE

@@ -1,0 +1,91 @@
+"""ResourceClaims of a pod: their names, owner and reservations."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from plimsoll.api.core import Pod, PodResourceClaim
+from plimsoll.api.resource import ResourceClaim
+
+_SCHEDULING = "scheduling.k8s.io"
+
+
+class ClaimName(NamedTuple):
+    """Claim of an entry of `spec.resourceClaims`."""
+
+    name: str | None  #: None: not created yet, or not needed
+    generated: bool = False  #: created from a template; its owner must be checked
+    known: bool = True  #: whether the pod's spec or status names the claim
+
+
+def claim_for_entry(pod: Pod, entry: PodResourceClaim) -> ClaimName:
+    """Resolve an entry: a claim named in the spec, or recorded in the pod's status when it was created."""
+    if entry.resource_claim_name is not None:
+        return ClaimName(entry.resource_claim_name)
+    if entry.resource_claim_template_name is not None:
+        for status in pod.status.resource_claim_statuses:
+            if status.name == entry.name:
+                return ClaimName(status.resource_claim_name, generated=True)
+        return ClaimName(None, generated=True, known=False)
+    return ClaimName(None, known=False)
+
+
+def resolve_claim_names(pod: Pod) -> dict[str, str]:
+    """Map the pod claim names to ResourceClaim names; claims not generated yet are omitted.
+
+    The claim for extended resources has no name in the pod and is listed under the empty name.
+    """
+    names = {}
+    for entry in pod.spec.resource_claims:
+        name = claim_for_entry(pod, entry).name
+        if name:
+            names[entry.name] = name
+    extended = pod.status.extended_resource_claim_status
+    if extended is not None and extended.resource_claim_name:
+        names[""] = extended.resource_claim_name
+    return names
+
+
+def owner_pod(claim: ResourceClaim) -> tuple[str, str] | None:
+    """Return name and UID of the pod that a claim was created for, or None."""
+    for owner in claim.metadata.owner_references:
+        if owner.controller and owner.api_version == "v1" and owner.kind == "Pod":
+            return owner.name, owner.uid
+    return None
+
+
+def is_owned_by(claim: ResourceClaim, pod: Pod) -> bool:
+    """Return whether a pod is the controller of a claim."""
+    owners = claim.metadata.owner_references
+    return any(owner.controller and owner.uid == pod.metadata.uid for owner in owners)
+
+
+def pod_group_of(pod: Pod) -> str:
+    """Return the name of a pod's PodGroup, or ""."""
+    group = pod.spec.scheduling_group
+    return (group.pod_group_name or "") if group is not None else ""
+
+
+def is_owned_by_group(claim: ResourceClaim, pod: Pod) -> bool:
+    """Return whether the PodGroup of a pod is the controller of a claim."""
+    group = pod_group_of(pod)
+    return bool(group) and any(
+        owner.controller
+        and owner.name == group
+        and owner.kind == "PodGroup"
+        and owner.api_version.startswith(f"{_SCHEDULING}/")
+        for owner in claim.metadata.owner_references
+    )
+
+
+def is_reserved_for(claim: ResourceClaim, pod: Pod) -> bool:
+    """Return whether a claim is reserved for a pod or its PodGroup."""
+    group = pod_group_of(pod)
+    return any(
+        consumer.uid == pod.metadata.uid
+        or (
+            bool(group)
+            and (consumer.api_group, consumer.resource, consumer.name) == (_SCHEDULING, "podgroups", group)
+        )
+        for consumer in claim.status.reserved_for
+    )
