@@ -115,6 +115,11 @@ class Verdict:
     def fits(self) -> bool:
         return self.code is VerdictCode.SUCCESS
 
+    @property
+    def preemption_may_help(self) -> bool:
+        """True if the pod would fit without other pods on the node."""
+        return self.code is VerdictCode.UNSCHEDULABLE
+
 
 _GRAVEST_FIRST = (VerdictCode.ERROR, VerdictCode.UNRESOLVABLE, VerdictCode.UNSCHEDULABLE)
 SUCCESS = Verdict()

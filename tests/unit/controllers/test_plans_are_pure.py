@@ -34,6 +34,7 @@ CONTROLLER_CLASSES = {
 #: Modules that plans may use: the core, actions and events as values, and the endpoints of kinds.
 PURE = (
     "plimsoll.api",
+    "plimsoll.allocator",
     "plimsoll.ledger",
     "plimsoll.client.endpoints",
     "plimsoll.client.event_recorder",

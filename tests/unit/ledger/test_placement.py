@@ -45,8 +45,9 @@ def test_code_tells_if_preemption_can_help() -> None:
     fixture.ledger.add(pod("q", container("a", cpu="2")))
     verdict = fixture.check_placement(pod("p", container("a", "c", cpu="1"))).verdict
     assert verdict.code is VerdictCode.UNSCHEDULABLE
+    assert verdict.preemption_may_help
     too_large = fixture.check_placement(pod("p", container("a", "c", cpu="9"))).verdict
-    assert too_large.code is VerdictCode.UNRESOLVABLE
+    assert not too_large.preemption_may_help
 
 
 def test_all_shortages_are_reported_in_order() -> None:
