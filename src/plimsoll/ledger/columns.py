@@ -28,46 +28,47 @@ _ALL = slice(None)
 class NodeColumns:
     """Columns of allocatable and free amounts; call `refresh` when a ledger changes."""
 
-    __slots__ = ("_free", "_line", "_nothing", "_spare", "changes", "size")
+    __slots__ = ("_allocatable", "_free", "_non_zero_free", "_nothing", "changes", "size")
 
     def __init__(self, ledgers: Sequence[NodeLedger] = (), size: int = 0) -> None:
         """Allocate columns for at least `size` nodes and fill in those given."""
         self.size = max(size, len(ledgers))
         self._nothing: Column = np.zeros(self.size, dtype=np.int64)
         self._free: dict[str, Column] = {PODS: self._nothing.copy()}
-        self._line: dict[str, Column] = {PODS: self._nothing.copy()}
-        self._spare: dict[str, Column] = {CPU: self._nothing.copy(), MEMORY: self._nothing.copy()}
+        self._allocatable: dict[str, Column] = {PODS: self._nothing.copy()}
+        self._non_zero_free: dict[str, Column] = {CPU: self._nothing.copy(), MEMORY: self._nothing.copy()}
         self.changes = NodeChangeLog()
-        for place, ledger in enumerate(ledgers):
-            self.refresh(place, ledger)
+        for row, ledger in enumerate(ledgers):
+            self.refresh(row, ledger)
 
-    def refresh(self, place: int, ledger: NodeLedger) -> None:
+    def refresh(self, row: int, ledger: NodeLedger) -> None:
         """Update the row of one ledger."""
-        allocatable, requested, lines, free = ledger.allocatable, ledger.requested, self._line, self._free
+        allocatable, requested = ledger.allocatable, ledger.requested
+        columns, free = self._allocatable, self._free
         for names in (allocatable, requested):
             for name in names:
-                if name not in lines:
-                    lines[name], free[name] = self._nothing.copy(), self._nothing.copy()
-        for name, column in lines.items():
-            line = allocatable.get(name, 0)
-            column[place] = line
-            free[name][place] = _bounded(line - requested.get(name, 0))
-        free[PODS][place] = allocatable.get(PODS, 0) - len(ledger)
-        for name, column in self._spare.items():
-            column[place] = _bounded(allocatable.get(name, 0) - ledger.non_zero[name])
-        self.changes.note(place)
+                if name not in columns:
+                    columns[name], free[name] = self._nothing.copy(), self._nothing.copy()
+        for name, column in columns.items():
+            amount = allocatable.get(name, 0)
+            column[row] = amount
+            free[name][row] = _bounded(amount - requested.get(name, 0))
+        free[PODS][row] = allocatable.get(PODS, 0) - len(ledger)
+        for name, column in self._non_zero_free.items():
+            column[row] = _bounded(allocatable.get(name, 0) - ledger.non_zero[name])
+        self.changes.note(row)
 
-    def clear(self, place: int) -> None:
+    def clear(self, row: int) -> None:
         """Clear the row of a removed node."""
-        for columns in (self._line, self._free, self._spare):
+        for columns in (self._allocatable, self._free, self._non_zero_free):
             for column in columns.values():
-                column[place] = 0
-        self.changes.note(place)
+                column[row] = 0
+        self.changes.note(row)
 
     def grow(self, size: int) -> None:
         """Extend the columns for more nodes."""
         self._nothing = np.zeros(size, dtype=np.int64)
-        for columns in (self._line, self._free, self._spare):
+        for columns in (self._allocatable, self._free, self._non_zero_free):
             for name, column in columns.items():
                 columns[name] = np.concatenate([column, self._nothing[self.size :]])
         self.size = size
@@ -75,28 +76,26 @@ class NodeColumns:
     @property
     def names(self) -> set[str]:
         """Resources that have columns."""
-        return {*self._line, *self._free}
+        return {*self._allocatable, *self._free}
 
-    def line(self, name: str) -> Column:
+    def allocatable(self, name: str) -> Column:
         """Return the allocatable amounts of a resource."""
-        return self._line.get(name, self._nothing)
+        return self._allocatable.get(name, self._nothing)
 
     def free(self, name: str) -> Column:
         """Return the free amounts of a resource."""
         return self._free.get(name, self._nothing)
 
-    def spare(self, name: str) -> Column:
-        """Return the free amounts by NonZeroRequested, where containers without a request count as a
-        minimum.
-        """
-        return self._spare.get(name, self.free(name))
+    def non_zero_free(self, name: str) -> Column:
+        """Return the free amounts by NonZeroRequested: containers without a request count a minimum."""
+        return self._non_zero_free.get(name, self.free(name))
 
-    def fits_requests(self, demand: Units, skip: Collection[str] = (), places: slice | Column = _ALL) -> Mask:
+    def fits_requests(self, demand: Units, skip: Collection[str] = (), rows: slice | Column = _ALL) -> Mask:
         """Return the mask of nodes where one more pod with this demand fits by its requests."""
-        mask: Mask = self._free[PODS][places] >= 1
+        mask: Mask = self._free[PODS][rows] >= 1
         for name, amount in demand.items():
             if amount > 0 and name not in skip:
-                mask &= self.free(name)[places] >= np.int64(amount)
+                mask &= self.free(name)[rows] >= np.int64(amount)
         return mask
 
 

@@ -64,7 +64,7 @@ def test_one_screen() -> None:
         "claim default/c, request r: wants 2 of 6 devices, 1 left",
         f'  1 x request selector: {DRIVER}/p/d4 #0 device.attributes["{DRIVER}"].model == "a"',
         f"  2 x capacity: {DRIVER}/p/d3 mem: wants 4Gi, has 3Gi left",
-        f"  1 x allocated already: {DRIVER}/p/d0",
+        f"  1 x already allocated: {DRIVER}/p/d0",
         f"  1 x taint: {DRIVER}/p/d1 sick=yes:NoSchedule",
     ]
 

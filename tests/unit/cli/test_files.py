@@ -108,7 +108,7 @@ def test_what_other_namespaces_hold_is_not_free(run: Run, dump: Path, tmp_path: 
     code, out, _ = run("allocate", "-f", dump, "-f", tmp_path / "claim.json", "-n", "team")
     assert code == 1
     assert out.startswith("team/mine: cannot be allocated on any of 1 nodes\n")
-    assert "1 x allocated already: gpu.example.com/node-0000/gpu-0" in out
+    assert "1 x already allocated: gpu.example.com/node-0000/gpu-0" in out
     assert "waiting" not in out  # of work
 
 

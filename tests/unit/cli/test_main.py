@@ -204,7 +204,7 @@ def test_allocate_says_who_gets_what_and_who_does_not(run: Run, cluster: str) ->
     assert "default/one: allocated on node node-1" in result.out
     assert "gpu.example.com/node-1/gpu-0   exclusive" in result.out
     assert "default/two: cannot be allocated on any of 1 nodes" in result.out
-    assert "1 x allocated already: gpu.example.com/node-1/gpu-0" in result.out
+    assert "1 x already allocated: gpu.example.com/node-1/gpu-0" in result.out
 
 
 def test_allocate_asks_only_what_it_is_asked(run: Run, cluster: str) -> None:

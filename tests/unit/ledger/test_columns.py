@@ -69,7 +69,7 @@ def test_spare_is_what_the_ledgers_have_beyond_their_non_zero_requests(
             min(INT64_MAX, max(-INT64_MAX - 1, b.allocatable.get(name, 0) - u))
             for b, u in zip(books, used, strict=True)
         ]
-        assert columns.spare(name).tolist() == [*wanted, 0, 0, 0]
+        assert columns.non_zero_free(name).tolist() == [*wanted, 0, 0, 0]
 
 
 def test_changes_name_the_touched_fields() -> None:

@@ -24,7 +24,7 @@ class RefusalRule(Enum):
     NODE = "not for this node"
     FAILED = "cannot be evaluated"
     CAPACITY = "capacity"
-    TAKEN = "allocated already"
+    TAKEN = "already allocated"
     PICKED = "taken by this pod already"
     TAINT = "taint"
     COUNTER = "shared counters"

@@ -130,7 +130,7 @@ class FitsRequests(NodeQuery):
         return all(bool(columns.free(name)[row] >= wanted) for name, wanted in self.asked)
 
     def evaluate(self, columns: NodeColumns, rows: Rows) -> Mask:
-        return columns.fits_requests(dict(self.asked), places=rows)
+        return columns.fits_requests(dict(self.asked), rows=rows)
 
 
 class NodeResourcesFilter(Filter):
@@ -188,7 +188,7 @@ class NodeResourcesFilter(Filter):
         mask = removed.copy()
         for name, wanted in self._asked():
             if name != PODS:
-                line, free = self.snapshot.columns.line(name), self.snapshot.columns.free(name)
+                line, free = self.snapshot.columns.allocatable(name), self.snapshot.columns.free(name)
                 mask &= (free >= wanted) | (line >= wanted)
         return mask
 

@@ -45,7 +45,7 @@ class Formula(NodeQuery):
     parts: tuple[WeightedResource, ...]
 
     def evaluate(self, columns: NodeColumns, rows: Rows) -> Column:
-        if any(p.demand > LARGE or columns.line(p.name).max(initial=0) > LARGE for p in self.parts):
+        if any(p.demand > LARGE or columns.allocatable(p.name).max(initial=0) > LARGE for p in self.parts):
             some = range(columns.size)[rows] if isinstance(rows, slice) else rows.tolist()
             return np.array([self.evaluate_row(columns, row) for row in some], dtype=np.int64)
         return self._over(columns, rows)
@@ -63,9 +63,9 @@ class Allocated(Formula):
     def evaluate_row(self, columns: NodeColumns, row: int) -> int:
         total = weights = 0
         for part in self.parts:
-            line = int(columns.line(part.name)[row])
+            line = int(columns.allocatable(part.name)[row])
             if line > 0:
-                left = max(min(int(columns.spare(part.name)[row]), line) - part.demand, 0)
+                left = max(min(int(columns.non_zero_free(part.name)[row]), line) - part.demand, 0)
                 total += (line - left if self.most else left) * BEST // line * part.weight
                 weights += part.weight
         return total // weights if weights else 0
@@ -74,8 +74,8 @@ class Allocated(Formula):
         total: Column | int = 0
         weights: Column | int = 0
         for part in self.parts:
-            line = columns.line(part.name)[rows]
-            left = np.minimum(columns.spare(part.name)[rows], line)
+            line = columns.allocatable(part.name)[rows]
+            left = np.minimum(columns.non_zero_free(part.name)[rows], line)
             left = np.maximum(np.maximum(left, 0) - part.demand, 0)
             there = line > 0
             if there.all():
@@ -94,7 +94,7 @@ class Balanced(Formula):
     def evaluate_row(self, columns: NodeColumns, row: int) -> int:
         before, after = [], []
         for part in self.parts:
-            line = int(columns.line(part.name)[row])
+            line = int(columns.allocatable(part.name)[row])
             if line > 0:
                 free = min(int(columns.free(part.name)[row]), line)
                 before.append((line - max(free, 0)) * PARTS // line)
@@ -104,7 +104,7 @@ class Balanced(Formula):
     def _over(self, columns: NodeColumns, rows: Rows) -> Column:
         there, before, after = [], [], []
         for part in self.parts:
-            line = columns.line(part.name)[rows]
+            line = columns.allocatable(part.name)[rows]
             free = np.maximum(np.minimum(columns.free(part.name)[rows], line), 0)
             divisor = np.maximum(line, 1)
             there.append(line > 0)

@@ -23,7 +23,7 @@ class BalancedDoubles(Formula):
     def evaluate_row(self, columns: NodeColumns, row: int) -> int:
         before, after = [], []
         for part in self.parts:
-            line = int(columns.line(part.name)[row])
+            line = int(columns.allocatable(part.name)[row])
             if line > 0:
                 used = line - min(int(columns.free(part.name)[row]), line)
                 before.append(min(used / line, 1.0))

@@ -26,11 +26,11 @@ def verify(snapshot: Snapshot) -> list[Discrepancy]:
         fresh.refresh(row, snapshot.ledger(row))
     for name in sorted(fresh.names | snapshot.columns.names):
         for what, recorded, computed in (
-            ("line", snapshot.columns.line(name), fresh.line(name)),
+            ("allocatable", snapshot.columns.allocatable(name), fresh.allocatable(name)),
             ("free", snapshot.columns.free(name), fresh.free(name)),
         ):
             for row in np.flatnonzero(recorded != computed).tolist():
-                where = f"{what} {name} at place {row}"
+                where = f"{what} {name} at row {row}"
                 found.append(Discrepancy(where, int(recorded[row]), int(computed[row])))
     return found
 

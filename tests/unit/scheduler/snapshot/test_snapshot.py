@@ -70,7 +70,7 @@ def cluster_state(snapshot: Snapshot) -> dict[str, Any]:
                 for key, entry in ledger.entries.items()
             },
             "free": {key: int(snapshot.columns.free(key)[row]) for key in ledger.allocatable},
-            "line": {key: int(snapshot.columns.line(key)[row]) for key in ledger.allocatable},
+            "line": {key: int(snapshot.columns.allocatable(key)[row]) for key in ledger.allocatable},
         }
     assert int(snapshot.alive.sum()) == len(snapshot) == len(nodes)
     return {
