@@ -1,1 +1,1 @@
-"""The command line: argument parsing only; the answers come from `tools`."""
+"""The command line: argument parsing only; the work is done in `tools`."""

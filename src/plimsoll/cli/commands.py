@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 import click
 from click.shell_completion import CompletionItem
 
-#: How a program ends whose reader has gone, as others do by SIGPIPE.
+#: Exit code when the reader of the output has closed the pipe, as after SIGPIPE.
 UNREAD = 141
 
 
 class CommandRow(NamedTuple):
-    """One command."""
+    """Row of the table: one command."""
 
     name: str
     module: str
@@ -70,7 +70,7 @@ ROWS: dict[str, CommandRow] = {row.name: row for rows in TABLE.values() for row 
 
 
 class Commands(click.Group):
-    """The commands of the table; each is imported when it is called for."""
+    """Click group of the table's commands; each is imported when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*ROWS, *(name for name in sorted(self.commands) if name not in ROWS)]
@@ -92,7 +92,7 @@ class Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:  # click would make it 1, which is an answer here
+        except BrokenPipeError:  # click would use 1, which means a negative result here
             forget_output()
             ctx.exit(UNREAD)
 

@@ -9,7 +9,7 @@ import click
 from click.shell_completion import ShellComplete, get_completion_class
 
 _VARIABLE = "_PLIMSOLL_COMPLETE"
-#: What kubectl understands: complete with file names as well, or not.
+#: Directives of kubectl: also complete file names, or not.
 _WITH_FILES, _WITHOUT_FILES = 0, 4
 
 

@@ -1,4 +1,4 @@
-"""`plimsoll explain`: why a pod is pending or where it is, why a claim has the devices it has."""
+"""`plimsoll explain`: explain pending pods, placements and allocated devices."""
 
 # ruff: noqa: PLC0415
 

@@ -75,7 +75,7 @@ def run_select(expression: str, gates: str, where: Where, form: OutputFormat) ->
     from plimsoll.tools import select
 
     switched = Gates.parse(gates)
-    select.check_expression(expression, switched)  # before a cluster is asked
+    select.check_expression(expression, switched)  # before the cluster is read
     found = where.objects("resourceslices", needed=("resourceslices",))
     report = select.SelectionReport(tuple(select.select_devices(expression, found, switched)))
     write_report(report, form)

@@ -22,7 +22,7 @@ from plimsoll.tools.colors import printable
 
 _DEBUG = "PLIMSOLL_DEBUG"
 _STOPPED = 130
-#: Letters that an error may have; what is longer is cut in its middle, for what to do stands at the end.
+#: Longest error message; longer ones are cut in the middle, because the fix is at the end.
 _LONGEST = 500
 
 
@@ -48,7 +48,7 @@ def main(argv: list[str] | None = None, prog_name: str = "plimsoll") -> NoReturn
     logging.getLogger("plimsoll").addHandler(logging.NullHandler())
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a name that the terminal cannot show is no reason to fail
+            stream.reconfigure(errors="replace")  # a name that the terminal cannot display is not an error
     try:
         code = plimsoll.main(args=argv, prog_name=prog_name, standalone_mode=False)
         sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""Options that every question has, and how its answer is written.
+"""Options common to the commands that read a cluster, and the output of their results.
 
 Defines `cluster_options` (`-f`, `--kubeconfig`, `--context`, `-n`, as kubectl has them), `output_options`
 (`-o table|wide|json|yaml`, `--color`) and `write_report`. Colors are for terminals only; progress goes to
@@ -39,18 +39,18 @@ else:
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
-#: What `plimsoll up` writes, looked for if there is no other kubeconfig.
+#: Kubeconfig that `plimsoll up` writes, used if there is no other one.
 OWN_KUBECONFIG = Path("plimsoll-data/kubeconfig")
 
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """The cluster that a command reads."""
+    """Cluster that a command reads."""
 
     files: tuple[str, ...] = ()
     kubeconfig: Path | None = None
     context: str = ""
-    namespace: str = ""  #: as given; "" if none was
+    namespace: str = ""  #: as given; "" if not given
     request_timeout: float | None = None  #: seconds; 0: no timeout, None: the default
 
     def source(self) -> Source:
@@ -132,7 +132,7 @@ def _has_default_kubeconfig() -> bool:
 
 
 class RenamedOption(click.Option):
-    """An option whose former names still work but are not shown in the help text."""
+    """Option whose former names still work but are not shown in the help text."""
 
     def __init__(self, *args: Any, former: tuple[str, ...] = (), **settings: Any) -> None:
         super().__init__(*args, **settings)
@@ -194,7 +194,7 @@ def cluster_options(command: F) -> F:
 
 
 class DurationParam(_Seconds):
-    """A duration as kubectl takes it: `30s`, `1m30s`, `500ms`, or a number of seconds."""
+    """Duration in kubectl's syntax: `30s`, `1m30s`, `500ms`, or a number of seconds."""
 
     name = "duration"
     _SHAPE = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)(ms|s|m|h|)")
@@ -206,13 +206,13 @@ class DurationParam(_Seconds):
         parts = self._SHAPE.findall(value)
         whole = "".join(number + unit for number, unit in parts) == value
         if not parts or not whole or (len(parts) > 1 and any(not unit for _, unit in parts)):
-            self.fail(f"{value!r} is no duration: write 30s, 2m or 500ms", param, ctx)
+            self.fail(f"{value!r} is not a duration: use 30s, 2m or 500ms", param, ctx)
         return sum(float(number) * self._UNITS[unit] for number, unit in parts)
 
 
 @contextmanager
 def _add_hint() -> Iterator[None]:
-    """Add what to do to the error of a server that does not answer."""
+    """Add the fix to the error of a server that does not respond."""
     from plimsoll.errors import UnreachableError
 
     try:
@@ -247,7 +247,7 @@ def is_colored(choice: str) -> bool:
 
 
 class Output(_Choice):
-    """A form of answers; `text` is another word for a table."""
+    """Output format; `text` is an alias of `table`."""
 
     def __init__(self, *more: str) -> None:
         super().__init__(["table", "wide", "json", "yaml", *more])
@@ -287,7 +287,7 @@ def output_options_and(*more: str) -> Callable[[F], F]:
 
 
 def write_report(report: Report, form: OutputFormat) -> None:
-    """Write an answer to standard output."""
+    """Write a report to standard output."""
     if form.output == "json":
         text = json.dumps(report.as_json(), indent=2)
     elif form.output == "yaml":
@@ -298,7 +298,7 @@ def write_report(report: Report, form: OutputFormat) -> None:
         paint = form.paint
         text = "\n".join(map(paint.sanitize, report.lines(paint, wide=form.output == "wide")))
     if text:
-        click.echo(text, color=True)  # Paint has decided about colours
+        click.echo(text, color=True)  # Paint has decided about colors
 
 
 class Progress:

@@ -21,7 +21,7 @@ from plimsoll.cli.options import OutputFormat, Progress, Where, cluster_options,
 if TYPE_CHECKING:
     from plimsoll.tools.report import Report
 
-#: What people write -> the view that is meant.
+#: Aliases of the views.
 _VIEWS = {
     alias: view
     for view, aliases in {
@@ -153,7 +153,7 @@ async def _follow(where: Where, form: OutputFormat, what: str, asked: dict[str, 
 
 
 class _Writer:
-    """Writes answers one after the other: over the last one on a terminal, below it anywhere else."""
+    """Writer of successive reports: on a terminal each replaces the previous one, elsewhere it follows it."""
 
     def __init__(self, form: OutputFormat, title: str) -> None:
         self._form = form

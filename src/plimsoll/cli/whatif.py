@@ -1,4 +1,4 @@
-"""`plimsoll whatif`: the arguments of the question, and its exit codes."""
+"""`plimsoll whatif`: schedule a changed copy of a cluster in memory."""
 
 # ruff: noqa: PLC0415
 

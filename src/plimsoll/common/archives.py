@@ -1,6 +1,6 @@
 """Texts from files: plain, compressed, or in tar and zip archives.
 
-Guarantees: nothing is written to disk, members that are no YAML or JSON are passed over, nested archives are
+Guarantees: nothing is written to disk, members that are not YAML or JSON are skipped, nested archives are
 not opened, and what cannot be unpacked is an InputError that names the file. A file that expands beyond a
 limit is refused at once, with no more than that in memory.
 """
@@ -24,7 +24,7 @@ from plimsoll.errors import InputError
 SUFFIXES = (".yaml", ".yml", ".json")
 _PACKED = (".gz", ".xz", ".bz2")
 _BLOCK = 1 << 20
-#: The marks with which UTF-16 begins.
+#: Byte order marks of UTF-16.
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -33,7 +33,7 @@ def is_wanted(name: str) -> bool:
     base = name.rpartition("/")[2].lower()
     for suffix in _PACKED:
         base = base.removesuffix(suffix)
-    return base.endswith(SUFFIXES) and not base.startswith("._")  # "._x" is what macOS adds for x
+    return base.endswith(SUFFIXES) and not base.startswith("._")  # macOS adds "._x" for x
 
 
 class TextReader:
@@ -184,7 +184,7 @@ class _Peekable:
     def __init__(self, file: BinaryIO | _Metered) -> None:
         self._file = file
         self._ahead = b""
-        self.taken = 0  #: bytes that have been read, and looked at
+        self.taken = 0  #: bytes that have been read ahead
 
     def peek(self, size: int) -> bytes:
         while len(self._ahead) < size and (chunk := self._file.read(size - len(self._ahead))):
@@ -199,7 +199,7 @@ class _Peekable:
         left = size - len(first)
         if not left or not (chunk := self._next(left)):
             return first
-        whole = io.BytesIO()  # which gives away its bytes without a copy
+        whole = io.BytesIO()  # which returns its bytes without a copy
         whole.write(first)
         while chunk:
             whole.write(chunk)

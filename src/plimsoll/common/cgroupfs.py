@@ -19,7 +19,7 @@ class LinuxFiles:
             return None
 
     def write(self, file: Path, value: str) -> int:
-        # Files of cgroups are there or not: none is ever made by writing.
+        # Without O_CREAT: cgroup files are never created by writing.
         try:
             descriptor = os.open(file, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError as error:

@@ -23,7 +23,7 @@ import msgspec
 
 from plimsoll.errors import StoreError
 
-#: Records are small; what is larger than this is none.
+#: Largest record; a larger file is not a record.
 SIZE_MAX = 64 << 20
 
 
@@ -53,7 +53,7 @@ class LoadedCheckpoint:
     finding: NodeFinding | None = None
 
 
-#: Makes the body of the next version from that of an older one; ValueError if it is no such body.
+#: Converts the body of an older version to the next one; raises ValueError if it is invalid.
 Upgrade = Callable[[Any], Any]
 
 
@@ -78,7 +78,7 @@ class RecordFile:
     def load(self) -> LoadedCheckpoint:
         """Load the record; one that cannot be used is moved to quarantine."""
         with contextlib.suppress(OSError):
-            os.unlink(self._temporary)  # of a save that did not come to its end
+            os.unlink(self._temporary)  # left by an interrupted save
         value, problem = self._read()
         if not problem:
             return LoadedCheckpoint(value)
@@ -113,7 +113,7 @@ class RecordFile:
 
     @property
     def _temporary(self) -> Path:
-        # One name, not a random one: what a crash leaves behind is written over by the next save.
+        # One name, not a random one: what a crash leaves behind is overwritten by the next save.
         return self.path.with_name(f".{self.path.name}.tmp")
 
     def _read(self) -> tuple[Any, str]:
@@ -192,7 +192,7 @@ def read(raw: bytes, kind: str, version: int, upgrades: Mapping[int, Upgrade]) -
         return None, "its version is missing"
     if found > version:
         return None, f"it was written by a newer program: version {found}, this one knows {version}"
-    # Blanks do not count, the order of members does: they are encoded again as they stand.
+    # Whitespace does not count, the order of members does: they are encoded again in the same order.
     if tree.get("checksum") != _checksum(kind, found, msgspec.json.encode(body)):
         return None, "its checksum does not match"
     try:
@@ -230,7 +230,7 @@ def _replace(path: Path, temporary: Path, data: bytes) -> None:
 
 
 def _open(path: str, flags: int) -> int:
-    # Else opening a pipe would wait for its writer.
+    # Otherwise opening a pipe would wait for its writer.
     return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 

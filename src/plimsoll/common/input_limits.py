@@ -20,7 +20,7 @@ VARIABLE = "PLIMSOLL_MAX_INPUT"
 _MIB = 1 << 20
 #: Larger dumps are read only if they are requested explicitly, since that takes minutes.
 DEFAULT_MAX = 512 * _MIB
-#: So much is read even if the memory seems to be full.
+#: This much is read even if the memory seems to be full.
 _LEAST = 16 * _MIB
 _MEMORY_PER_BYTE = 8
 #: As `check_density` estimates it.
@@ -35,10 +35,10 @@ class Bounds:
 
     text: int = DEFAULT_MAX  #: bytes of all texts together
     ratio: int = 300  #: how many times its size a compressed file may expand to; dumps expand 10 to 60 times
-    ratio_from: int = 64 * _MIB  #: from how many bytes on that counts
+    ratio_from: int = 64 * _MIB  #: size from which the expansion counts
     members: int = 200_000  #: files in an archive
     memory: int = _DENSEST * DEFAULT_MAX  #: estimated bytes of memory for the objects of one text
-    density: int = 30  #: how many times its size that may be; a dump without indentation comes to 9
+    density: int = 30  #: maximum ratio of memory to size; a dump without indentation has 9
 
     @property
     def unpacked(self) -> int:
@@ -119,7 +119,7 @@ def _read(path: Path) -> str:
 
 #: Bytes of memory for each object, list and value of a decoded tree, rounded up.
 _OBJECT, _LIST, _VALUE = 232, 88, 64
-#: From here on the density of a text counts.
+#: Size from which the density of a text counts.
 _DENSE_FROM = 256 * _MIB
 
 

@@ -24,7 +24,7 @@ class Bucket:
         self._slack = self._spacing * (max(1, burst or round(qps)) - 1)
         self._clock = clock
         self._sleep = sleep
-        #: When the next token is due, if calls came evenly; never further back than the burst allows.
+        #: Time of the next token at an even rate; never further back than the burst allows.
         self._due = clock() - self._slack
 
     async def take(self) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from plimsoll.common.yaml import resolve_plain
 
-#: The answer if the text is not that plain.
+#: Result for text that is not plain.
 NOT_PLAIN: Final = object()
 
 _ODD = re.compile("[\t\r\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
@@ -23,7 +23,7 @@ _KEY = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_./-]{0,300}):(?: +(.*))?", re.DOTALL
 _ESCAPED = re.compile(r'"(?:[^"\\]|\\["\\n])*+"')
 _INDICATORS = frozenset("!&*|>%@`{}[],#?:\"'=<~")
 _DEPTH = 100
-#: Values that are made anew for every line.
+#: Values that are created for every line.
 _MAP, _LIST, _KEPT, _CLIPPED, _LATER = (object() for _ in range(5))
 _MARKED = {"{}": _MAP, "[]": _LIST, "|": _CLIPPED, "|-": _KEPT}
 
@@ -34,7 +34,7 @@ class _Line(NamedTuple):
     at: int  #: the column of its dash or key
     dash: bool
     key_at: int
-    key: str | None  #: None: behind the dash is a scalar
+    key: str | None  #: None: a scalar follows the dash
     value: Any
     plain: bool  #: the value is a scalar
 
@@ -54,7 +54,7 @@ def read_plain(text: str) -> Any:
     if lines[0] == "---":
         number = 1
     root: Any = None
-    depth: list[int] = []  # where the keys or dashes of the open containers stand
+    depth: list[int] = []  # columns of the keys or dashes of the open containers
     opened: list[Any] = []
     waiting: Any = None  # the container whose last key or dash has no value yet
     waiting_key: Any = None

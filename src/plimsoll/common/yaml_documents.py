@@ -1,11 +1,11 @@
 """Long YAML in parts: one document at a time, and one item of a `kind: List` at a time.
 
-A dump of a cluster is one list of a hundred thousand items; read whole it is a tree of gigabytes, read item
-by item it is nothing much, every item has its own line, and progress can be reported. Texts are cut only
+A dump of a cluster is one list of a hundred thousand items; read at once it is a tree of gigabytes, read item
+by item it needs little memory, every item has its own line, and progress can be reported. Texts are cut only
 where YAML needs no parser: at `---` in the first column, and at the dashes of a block list below `items:`.
-Guarantees: what comes out is what `load_documents` makes of the whole (a property test compares them), and
-what is unusual is given to it. Items and small documents as kubectl writes them are read by `yaml_plain.py`;
-documents of nothing but comments are passed over without a parser.
+Guarantees the same result as `load_documents` on the complete text (a property test compares them), which
+also reads everything unusual. Items and small documents as kubectl writes them are read by `yaml_block.py`;
+documents that consist of comments are skipped without a parser.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _UNUSUAL = re.compile(rb"^(?:%|\.\.\.(?:\s|\Z))", re.MULTILINE)
 _ITEMS = re.compile(rb"^items:[ \t]*\r?\n(?>[ \t]*(?:#[^\n]*)?\r?\n)*+( *)- ", re.MULTILINE)
 _NEXT_KEY = re.compile(rb"^[^\s#-]", re.MULTILINE)
 _ITEMS_AGAIN = re.compile(rb"^[\"']?items[\"']?[ \t]*:", re.MULTILINE)
-#: Where reading the whole once more costs little, the whole has the last word on what is wrong.
+#: Size up to which the complete text is parsed again to report an error exactly.
 _SMALL = 4 << 20
 #: A line that is neither blank nor a comment.
 _CONTENT = re.compile(rb"^[ \t\r]*[^ \t\r\n#]", re.MULTILINE)
-_ASCII = bytes([*range(32, 127), 10, 13])  # where a tab may stand, the parser knows
+_ASCII = bytes([*range(32, 127), 10, 13])  # the parser decides where tabs are allowed
 
 
 class DocumentPart(NamedTuple):
@@ -37,8 +37,8 @@ class DocumentPart(NamedTuple):
 
     line: int
     tree: Any
-    item: int  #: which item of the list it is; -1: it is a whole document
-    end: int  #: how many bytes have been read with it
+    item: int  #: index in the list; -1: a complete document
+    end: int  #: bytes read up to its end
 
 
 def load_parts(text: bytes) -> Iterator[DocumentPart]:
@@ -160,7 +160,7 @@ def _load_document(text: bytes, start: int, end: int, line: int) -> Iterator[Doc
     if tree is NOT_PLAIN or tree is None:
         yield from _load_with_parser(piece, start, line)
         return
-    if not piece.startswith(b"---"):  # it begins with its first word
+    if not piece.startswith(b"---"):  # it starts with its first content
         found = _CONTENT.search(piece)
         line += piece.count(b"\n", 0, found.end()) if found else 0
     yield DocumentPart(line, tree, -1, end)

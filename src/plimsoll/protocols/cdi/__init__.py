@@ -1,6 +1,6 @@
 """Container Device Interface: files that describe how a device is made visible to a container.
 
-See docs/spec/node-protocols.md, "CDI". START HERE: `directories.py`, the runtime's side. Drivers use
+See docs/spec/node-protocols.md, "CDI". START HERE: `cache.py`, the runtime's side. Drivers use
 `writing.py`.
 """
 

@@ -1,4 +1,4 @@
-"""CDI directories of a machine: their devices, and the container edits of each.
+"""Cache of the CDI directories of a machine: their devices, and the container edits of each.
 
 A later directory takes precedence; two files of one directory that define the same device make it unusable.
 Every query checks whether files have changed. Thread-safe.
@@ -18,7 +18,7 @@ from plimsoll.protocols.cdi.names import parse_name
 from plimsoll.protocols.cdi.reading import CdiFault, read_spec
 from plimsoll.protocols.cdi.spec import CdiSpec, CdiSpecDevice, Edits
 
-#: A file that was changed this short a time ago may change again without looking different.
+#: Nanoseconds after a change in which a file may change again without a new stamp.
 _UNSETTLED = 50_000_000
 
 #: Identifies a version of a file: inode, size, times.
@@ -49,7 +49,7 @@ class _Catalogue:
 
 
 class CdiCache:
-    """CDI directories in ascending precedence; absent directories count as empty."""
+    """Devices of CDI directories in ascending precedence; absent directories count as empty."""
 
     def __init__(self, directories: Sequence[Path]) -> None:
         self.directories = tuple(directories)
@@ -144,7 +144,7 @@ def combine(
 
 
 def _scan(directory: Path) -> dict[Path, _Stamp | None]:
-    """Yield the files of a directory that could be CDI files, without subdirectories."""
+    """Return the CDI files of a directory with their stamps, without subdirectories."""
     stamps: dict[Path, _Stamp | None] = {}
     with os.scandir(directory) as entries:
         for entry in entries:
