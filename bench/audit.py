@@ -34,7 +34,7 @@ def main() -> None:
         )
         del trees
     gc.collect()
-    gc.freeze()  # what was read stays; nobody need look through it again and again
+    gc.freeze()  # objects live until the end; no full collection is needed
     start = time.process_time()
     assert cluster_state.snapshot
     books = time.process_time() - start

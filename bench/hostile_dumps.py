@@ -134,7 +134,7 @@ def main() -> None:
         for name in FILES:
             if options.only in name:
                 path = Path(folder) / name
-                # In another process: whoever is started by a large one counts as large from the beginning.
+                # In another process: the child of a large process starts with its peak memory.
                 subprocess.run(
                     [sys.executable, "-m", "bench.hostile_dumps", "--make", name, path], check=True
                 )

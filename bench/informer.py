@@ -63,7 +63,7 @@ def make_node(n: int) -> dict[str, Any]:
 
 def pages(kind: str, trees: list[dict[str, Any]]) -> list[bytes]:
     found = []
-    for start in range(0, len(trees), PAGE):
+    for start in range(0, max(1, len(trees)), PAGE):
         items = [
             {k: v for k, v in tree.items() if k not in ("kind", "apiVersion")}
             for tree in trees[start : start + PAGE]

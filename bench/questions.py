@@ -113,7 +113,7 @@ def main() -> None:
     parser.add_argument("--profile", default="", metavar="NAME", help="only this question, with its profile")
     given = parser.parse_args()
     cluster_state, reading, size = read(given.nodes, given.pods, "yaml" if given.yaml else "json")
-    gc.freeze()  # what was read stays; nobody need look through it again and again
+    gc.freeze()  # objects live until the end; no full collection is needed
     objects = cluster_state.objects
     counts = f"{given.nodes} nodes, {len(objects.all(Pod))} pods, {len(objects)} objects"
     print(f"{counts}, {size / 1e6:.0f} MB")

@@ -2,9 +2,9 @@
 
     python -m bench.scheduler [pure|path|memory] [--scenario S ...] [--nodes N ...] [--fill F ...]
 
-    pure     the cycle by itself, in this process
-    path     server, scheduler and load as processes, over HTTPS: from creating a pod to its node; then the
-             same writes with placements known beforehand, which is what the API server can take at most
+    pure     the scheduling cycle alone, in this process
+    path     server, scheduler and load as processes, over HTTPS: from creating a pod to its binding; then the
+             same writes with known placements, which is the upper limit of the API server
     memory   5,000 nodes, 40,000 devices, 50,000 pods in one snapshot
 
 Without a part: all of them in a short form.
@@ -28,19 +28,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("part", nargs="?", choices=PARTS, help="what to measure (default: all, in short)")
-    parser.add_argument("--scenario", action="append", choices=SCENARIOS, help="default: all of them")
-    parser.add_argument("--nodes", action="append", type=int, help="sizes of the cluster")
-    parser.add_argument("--devices", type=int, default=8, help="devices of a node")
-    parser.add_argument("--fill", action="append", choices=list(pure.FILLS), help="how full it is before")
-    parser.add_argument("--pods", type=int, default=0, help="pods that are timed")
-    parser.add_argument("--no-limit", action="store_true", help="path without the writes alone")
+    parser.add_argument("part", nargs="?", choices=PARTS, help="part to run (default: all, in a short form)")
+    parser.add_argument("--scenario", action="append", choices=SCENARIOS, help="repeatable; default: all")
+    parser.add_argument("--nodes", action="append", type=int, help="number of nodes (repeatable)")
+    parser.add_argument("--devices", type=int, default=8, help="devices per node")
+    parser.add_argument("--fill", action="append", choices=list(pure.FILLS), help="initial fill (repeatable)")
+    parser.add_argument("--pods", type=int, default=0, help="number of pods to time")
+    parser.add_argument("--no-limit", action="store_true", help="path: skip the measurement of writes alone")
     parser.add_argument(
-        "--compare", action="store_true", help="path also with kube-scheduler (KUBEBUILDER_ASSETS)"
+        "--compare", action="store_true", help="path: also run kube-scheduler (from KUBEBUILDER_ASSETS)"
     )
     options = parser.parse_args(arguments)
     if options.compare and kube_scheduler() is None:
-        parser.error("--compare: there is no kube-scheduler in KUBEBUILDER_ASSETS")
+        parser.error("--compare: kube-scheduler not found in KUBEBUILDER_ASSETS")
     short = options.part is None
     scenarios = options.scenario or list(SCENARIOS)
     if options.part in (None, "pure"):

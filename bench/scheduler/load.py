@@ -1,4 +1,4 @@
-"""A load over HTTP: nodes and devices first, then pods as fast as they go in, and when each was bound."""
+"""Load over HTTP: nodes and devices first, then pods at full speed, with the time each was bound."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _decode = msgspec.json.Decoder(_PodView).decode
 
 
 class Load:
-    """A world on a server, and the pods that come to it."""
+    """A workload on a server, and the pods created there."""
 
     def __init__(self, client: Client, workload: Workload) -> None:
         self.client = client
@@ -81,7 +81,7 @@ class Load:
                         if event.type in ("ADDED", "MODIFIED"):
                             self._note([event.raw])
             except ApiError:
-                continue  # the watch ended: look again
+                continue  # the watch ended: list again
 
     def _note(self, items: Iterable[bytes]) -> None:
         now = time.perf_counter()

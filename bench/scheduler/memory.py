@@ -27,7 +27,7 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE >> 20
 
 
-def report(nodes: int, devices: int, pods: int, cycles: int, say: Callable[[str], None]) -> None:
+def report(nodes: int, devices: int, pods: int, cycles: int, echo: Callable[[str], None]) -> None:
     before = resident()
     begin = time.perf_counter()
     bench = SchedulerBench(Workload("node-allocatable", nodes, devices))
@@ -51,16 +51,16 @@ def report(nodes: int, devices: int, pods: int, cycles: int, say: Callable[[str]
             gc_control.on_idle()
     rate = cycles / (time.perf_counter() - begin)
     gc_control.stop()
-    say(f"{nodes} nodes, {nodes * devices} devices, {pods} pods in one snapshot")
-    say(f"  {resident() - before} MiB; filled in {taken:.0f} s")
-    say(f"  the collector stopped it {len(pauses)} times, for {max(pauses, default=0) * 1e3:.1f} ms at most")
-    say(f"  (at the start once, for {first * 1e3:.0f} ms)")
-    say(f"  {rate:.0f} pods/s gone and replaced")
+    echo(f"{nodes} nodes, {nodes * devices} devices, {pods} pods in one snapshot")
+    echo(f"  {resident() - before} MiB; filled in {taken:.0f} s")
+    echo(f"  the collector paused it {len(pauses)} times, for {max(pauses, default=0) * 1e3:.1f} ms at most")
+    echo(f"  (at the start once, for {first * 1e3:.0f} ms)")
+    echo(f"  {rate:.0f} pods/s deleted and replaced")
     bench.check()
 
 
 def swap(bench: SchedulerBench, number: int) -> None:
-    """A pod goes with its claim, another one comes."""
+    """Delete a pod with its claim and schedule another one."""
     snapshot = bench.snapshot
     gone = snapshot.find_pod(f"uid-p-{number}")
     assert gone is not None

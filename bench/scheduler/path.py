@@ -63,10 +63,11 @@ async def _measure(workload: Workload, pods: int, fill: str, server: Server, sch
         load = Load(client, workload)
         await load.set_up()
         follow = asyncio.create_task(load.follow())
-        before = [f"w-{number}" for number in range(max(_WARM, workload.capacity * FILLS[fill] // 100))]
+        warm = min(_WARM, workload.capacity // 2)
+        before = [f"w-{number}" for number in range(max(warm, workload.capacity * FILLS[fill] // 100))]
         await load.create(workload.pod(name) for name in before)
         await load.all_bound(before, lambda: scheduler.alive)
-        if workload.scenario == "hopeless":
+        if workload.scenario == "unschedulable":
             await load.create(
                 workload.unschedulable_pod(f"h-{number}", number) for number in range(_UNSCHEDULABLE)
             )
@@ -100,13 +101,13 @@ def report(
     fills: list[str],
     pods: int,
     devices: int,
-    say: Callable[[str], None],
+    echo: Callable[[str], None],
     *,
     limit: bool = True,
     compare: bool = False,
 ) -> None:
-    say("over HTTPS, from creating a pod to its node; the load is a process, too")
-    say(f"  ({NOTE})")
+    echo("over HTTPS, from creating a pod to its binding; the load is a separate process")
+    echo(f"  ({NOTE})")
     for scenario in scenarios:
         for fill in fills:
             first: Run | None = None
@@ -114,21 +115,21 @@ def report(
                 workload = Workload(scenario, nodes, devices)
                 run = measure(workload, pods, fill)
                 first = first or run
-                say(_line(scenario, nodes, fill, run) + f"  growth {first.rate / run.rate:.1f} x")
+                echo(_line(scenario, nodes, fill, run) + f"  growth {first.rate / run.rate:.1f} x")
                 theirs = recorded(scenario, nodes)
                 if theirs is not None:
                     times = run.rate / theirs
-                    say(f"    kube-scheduler as recorded {theirs:g} pods/s: {times:.1f} times as fast")
-                if limit and scenario != "hopeless":
+                    echo(f"    kube-scheduler as recorded {theirs:g} pods/s: {times:.1f} times as fast")
+                if limit and scenario != "unschedulable":
                     most = measure(workload, pods, fill, partial(start_writes, workload))
-                    say(
+                    echo(
                         f"    writes alone, placements known: {most.rate:.0f} pods/s; "
                         f"the scheduler reaches {run.rate / most.rate:.0%} of that"
                     )
                 if compare:
                     live = measure(workload, pods, fill, start_theirs)
-                    say("  " + _line("kube-scheduler, this server", nodes, fill, live))
-                    say(f"    {run.rate / live.rate:.1f} times as fast")
+                    echo("  " + _line("kube-scheduler, this server", nodes, fill, live))
+                    echo(f"    {run.rate / live.rate:.1f} times as fast")
 
 
 def _line(name: str, nodes: int, fill: str, run: Run) -> str:

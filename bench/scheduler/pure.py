@@ -1,6 +1,6 @@
 """Scheduling cycle alone: no HTTP, no clock, one pod after the other.
 
-For each pod `read_task`, `schedule_one` and `assume` are timed; then what the API would say (the claim
+For each pod `read_pod_info`, `schedule_one` and `assume` are timed; then what the API would return (the claim
 allocated, the pod bound) is applied, which is timed separately. Pods are placed before until the cluster is
 as full as wanted. Every placement is checked at the end: no node past its line, no device given twice.
 """
@@ -30,20 +30,20 @@ from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.scheduler.snapshot.verify import verify
 
-#: How full the cluster is before pods are timed.
+#: Percentage of the cluster that is in use before pods are timed.
 FILLS = {"empty": 0, "half": 50, "nearly": 95}
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Microseconds per pod, and what stands behind them."""
+    """Microseconds per pod, and the number of pods."""
 
     pods: int
     mean: float
     p50: float
     p99: float
-    hearing: float  #: to hear of the bound pod and its claim
-    unschedulable: float = 0.0  #: to find out again that a pod fits nowhere, on average
+    events: float  #: to apply the events of the bound pod and its claim
+    unschedulable: float = 0.0  #: mean time to reject an unschedulable pod again
 
     @property
     def rate(self) -> float:
@@ -51,7 +51,7 @@ class Timing:
 
 
 class SchedulerBench:
-    """A snapshot of a world, and pods that come to it."""
+    """A snapshot of a workload, and pods scheduled on it."""
 
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
@@ -78,7 +78,7 @@ class SchedulerBench:
         return [codec.convert(tree, Pod) for tree in trees]
 
     def place(self, pod: Pod) -> Placement | FitError:
-        """One pod's life as far as it is the scheduler's own."""
+        """Schedule one pod and assume its placement."""
         task = read_pod_info(pod, self.snapshot)
         assert isinstance(task, PodInfo), task
         found = schedule_one(task, self.snapshot, self.settings, self._new_id)
@@ -111,15 +111,15 @@ class SchedulerBench:
 
     def run(self, pods: int, unschedulable: int = 0) -> Timing:
         """Time `pods` pods, with `unschedulable` pods retried between them."""
-        count = min(pods, self.workload.capacity - len(self.snapshot.assumed) - self._placed())
+        count = min(pods, self.free)
         ready = [self.new_pod() for _ in range(count)]
-        lost = self.unschedulable_pods(unschedulable)
-        for pod in lost:
+        rejected = self.unschedulable_pods(unschedulable)
+        for pod in rejected:
             assert isinstance(self.place(pod), FitError)
         times, handled, tried, attempts = [], 0.0, 0.0, 0
         gc.collect()
         gc.freeze()
-        clock = time.thread_time  # what others do on the machine meanwhile does not count
+        clock = time.thread_time  # other processes of the machine do not count
         for number, pod in enumerate(ready):
             start = clock()
             found = self.place(pod)
@@ -128,7 +128,7 @@ class SchedulerBench:
             start = clock()
             self.on_bound(found)
             handled += clock() - start
-            for other in lost[number % 10 :: 10]:
+            for other in rejected[number % 10 :: 10]:
                 start = clock()
                 again = self.place(other)
                 tried += clock() - start
@@ -149,8 +149,11 @@ class SchedulerBench:
         problems = verify(self.snapshot)
         assert not problems, problems
 
-    def _placed(self) -> int:
-        return sum(len(self.snapshot.ledger(place)) for place in self.snapshot.rows())
+    @property
+    def free(self) -> int:
+        """Number of pods that still fit."""
+        placed = sum(len(self.snapshot.ledger(row)) for row in self.snapshot.rows())
+        return self.workload.capacity - len(self.snapshot.assumed) - placed
 
     def _new_id(self) -> str:
         return next(self._ids)
@@ -159,8 +162,10 @@ class SchedulerBench:
 def measure(workload: Workload, pods: int, fill: str, unschedulable: int = 0) -> Timing:
     bench = SchedulerBench(workload)
     bench.fill(FILLS[fill])
-    bench.run(min(20, pods))  # what is compiled and kept on first use
-    timing = bench.run(pods, unschedulable if workload.scenario == "hopeless" else 0)
+    # Warm up code and caches, but leave room for the pods that are timed.
+    if warm := min(20, pods, bench.free // 2):
+        bench.run(warm)
+    timing = bench.run(pods, unschedulable if workload.scenario == "unschedulable" else 0)
     bench.check()
     return timing
 
@@ -171,21 +176,19 @@ def report(
     fills: list[str],
     pods: int,
     devices: int,
-    say: Callable[[str], None],
+    echo: Callable[[str], None],
 ) -> None:
-    say(f"the cycle by itself, {devices} devices a node, one pod after the other")
-    heads = f"{'nodes':>6} {'fill':>6} {'pods/s':>8} {'p50':>8} {'p99':>8} {'hearing':>9}  growth"
-    say(f"  {'scenario':27} {heads}")
+    echo(f"scheduling cycle alone, {devices} devices per node, one pod after the other")
+    heads = f"{'nodes':>6} {'fill':>6} {'pods/s':>8} {'p50':>8} {'p99':>8} {'events':>9}  growth"
+    echo(f"  {'scenario':27} {heads}")
     for scenario in scenarios:
         for fill in fills:
             first: Timing | None = None
             for nodes in sizes:
                 timing = measure(Workload(scenario, nodes, devices), pods, fill, 100)
                 first = first or timing
-                tried = (
-                    f", a hopeless pod again {timing.unschedulable:.0f} us" if timing.unschedulable else ""
-                )
-                say(
+                tried = f", unschedulable again {timing.unschedulable:.0f} us" if timing.unschedulable else ""
+                echo(
                     f"  {scenario:27} {nodes:6} {fill:>6} {timing.rate:8.0f} {timing.p50:5.0f} us "
-                    f"{timing.p99:5.0f} us {timing.hearing:6.0f} us  {timing.mean / first.mean:.1f} x{tried}"
+                    f"{timing.p99:5.0f} us {timing.events:6.0f} us  {timing.mean / first.mean:.1f} x{tried}"
                 )

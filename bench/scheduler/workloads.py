@@ -1,7 +1,7 @@
-"""The clusters that are measured: nodes with devices, and pods that ask for one each.
+"""Benchmarked clusters: nodes with devices, and pods that claim one device each.
 
-A world is made of trees as they go over the wire, so that the same one serves a snapshot in this process and
-a server far away. In every scenario `devices` pods fit on a node; node resources are never what is short.
+A workload is made of JSON trees, so that the same one serves a snapshot in this process and a remote server.
+In every scenario `devices` pods fit on a node; node resources are never the limit.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ RESOURCE = "resource.k8s.io/v1"
 NAMESPACE = "bench"
 TEMPLATE = "one"
 CLASS = "bench"
-#: With claims, then without, then pods that fit nowhere beside pods that do.
+#: With claims, without claims, and with unschedulable pods among schedulable ones.
 SCENARIOS = (
     "plain",
     "consumable",
@@ -25,20 +25,20 @@ SCENARIOS = (
     "node-allocatable+consumable",
     "prioritized",
     "no-dra",
-    "hopeless",
+    "unschedulable",
 )
 
 
 @dataclass(frozen=True)
 class Workload:
-    """One scenario in one size."""
+    """A scenario and the size of its cluster."""
 
     scenario: str
     nodes: int
     devices: int = 8
 
     def __post_init__(self) -> None:
-        assert self.scenario in SCENARIOS, f"there is no scenario {self.scenario}"
+        assert self.scenario in SCENARIOS, f"unknown scenario {self.scenario}"
 
     @property
     def claiming(self) -> bool:
@@ -46,10 +46,10 @@ class Workload:
 
     @property
     def capacity(self) -> int:
-        """Return how many pods fit."""
+        """Number of pods that fit."""
         return self.nodes * self.devices
 
-    # -- what stands
+    # -- nodes and devices
 
     def node(self, number: int) -> Tree:
         line = {"cpu": "64", "memory": "256Gi", "pods": "110"}

@@ -90,7 +90,7 @@ def main() -> None:
         importlib.import_module(module)
     from plimsoll.cli.main import main as run  # noqa: PLC0415 - for the forked process only
 
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # orphans have no waiting parent
     for line in sys.stdin:
         child = os.fork()
         if not child:

@@ -43,7 +43,7 @@ Tree = dict[str, Any]
 T = TypeVar("T")
 NS = "default"
 CPUS, PLAIN, SHARED, CORES = 16, 4, 8, 3  #: what each node has; the shared device has so many units
-_KINDS = ("none", "plain", "share", "cores", "either", "pair", "hopeless")
+_KINDS = ("none", "plain", "share", "cores", "either", "pair", "unschedulable")
 _WEIGHTS = (30, 15, 15, 15, 15, 6, 4)
 
 
@@ -125,13 +125,13 @@ async def furnish(client: Client, nodes: int) -> None:
 
 
 def pod_tree(name: str, kind: str, claim: str = "") -> Tree:
-    resources: Tree = {"requests": {"cpu": "100" if kind == "hopeless" else "500m", "memory": "64Mi"}}
+    resources: Tree = {"requests": {"cpu": "100" if kind == "unschedulable" else "500m", "memory": "64Mi"}}
     spec: Tree = {
         "schedulerName": "plimsoll",
         "terminationGracePeriodSeconds": 0,
         "containers": [{"name": "main", "image": "pause", "resources": resources}],
     }
-    if kind not in ("none", "hopeless"):
+    if kind not in ("none", "unschedulable"):
         source = {"resourceClaimName": claim} if claim else {"resourceClaimTemplateName": kind}
         spec["resourceClaims"] = [{"name": "c", **source}]
         resources["claims"] = [{"name": "c"}]
@@ -222,7 +222,7 @@ def _waiting_problems(pod: Pod, snapshot: Snapshot) -> list[str]:
     if read_charged_claims(pod):
         found.append(f"{name} is charged but has no node")
     if not any(each.type == "PodScheduled" and each.status == "False" for each in pod.status.conditions):
-        found.append(f"{name} was not told why it has no node")
+        found.append(f"{name} has no condition that explains why it is pending")
     return found
 
 
@@ -254,7 +254,7 @@ def _leaks(claim: ResourceClaim, uids: set[str]) -> list[str]:
     name, status = claim.metadata.name, claim.status
     found = [f"{name} is reserved for {user.name}" for user in status.reserved_for if user.uid not in uids]
     if status.allocation is not None and not status.reserved_for:
-        found.append(f"{name} has devices for nobody")
+        found.append(f"{name} has devices without a consumer")
     owners = [each for each in claim.metadata.owner_references if each.uid not in uids]
     return found + [f"{name} was made for {each.name}, which is gone" for each in owners]
 

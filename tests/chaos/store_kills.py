@@ -128,9 +128,9 @@ def run_child(path: Path, dice: random.Random) -> tuple[list[Write], bool]:
     deadline = time.monotonic() + dice.choice([0.01, 0.05, 0.2]) * dice.random() * 2
     os.set_blocking(reader, False)
     parts: list[bytes] = []
-    told = 0
+    lines_read = 0
     # Not so long that the history no longer reaches back to the beginning of this life.
-    while time.monotonic() < deadline and told < EVENTS // 2:
+    while time.monotonic() < deadline and lines_read < EVENTS // 2:
         try:
             part = os.read(reader, 1 << 20)
         except BlockingIOError:
@@ -139,7 +139,7 @@ def run_child(path: Path, dice: random.Random) -> tuple[list[Write], bool]:
         if not part:
             break
         parts.append(part)
-        told += part.count(b"\n")
+        lines_read += part.count(b"\n")
     os.kill(pid, signal.SIGKILL)
     status = os.waitpid(pid, 0)[1]
     os.set_blocking(reader, True)

@@ -33,7 +33,7 @@ from tests.unit.drivers.cpu.machines import make_machine, write_sysfs
 from tests.unit.drivers.cpu.state.fixtures import AllocationSpec, CPUStateFixture, make_claim, uid_of
 from tests.unit.drivers.cpu.test_driver import CLASS, MACHINE, DriverHarness, pod, template, until
 
-NOBODY_UID = 65534
+UNPRIVILEGED_UID = 65534
 
 
 def cannot_mount() -> str:
@@ -185,7 +185,7 @@ def test_a_full_disk_for_the_record(harness: DriverHarness) -> None:
 @contextmanager
 def unprivileged() -> Iterator[None]:
     """Run as an unprivileged user for a while: root may write everywhere."""
-    os.seteuid(NOBODY_UID)
+    os.seteuid(UNPRIVILEGED_UID)
     try:
         yield
     finally:
@@ -197,7 +197,7 @@ async def run_process(settings: CpuSettings) -> None:
         await CpuDriverProcess(client, settings).run()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to change the user")
 def test_directories_of_others() -> None:
     root = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
     try:
@@ -219,7 +219,7 @@ def test_directories_of_others() -> None:
             assert isinstance(kept, ClaimError)
             assert "Permission denied" in kept.message
             assert state.allocations == {uid_of(1): held}
-            # Whoever cannot read the record says so, and does not think that there is none.
+            # A record that cannot be read is an error, not a missing record.
             other = fixture.open()
             assert any("Permission denied" in finding.what for finding in other.findings)
             assert isinstance(other.prepare(second), ClaimError)

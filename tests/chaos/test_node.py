@@ -49,7 +49,7 @@ def play(root: Path, tmp_path: Path, *, pods: int, kills: int, seed: int) -> Non
                 time.sleep(dice.random() * 1.5)
                 agent.end(signal.SIGKILL)
                 if round % 3 == 0:
-                    load.remove()  # while nobody looks
+                    load.remove()  # unobserved
                 agent.launch()
                 if dice.random() < 0.5:
                     agent.await_ready()

@@ -217,11 +217,11 @@ def test_a_tainted_device_loses_its_pod(target: Target) -> None:
 
             assert await eventually(marked) == "DeletionByDeviceTaintManager"
 
-            async def told() -> Any:
+            async def conditions() -> Any:
                 tree = await client.get(DEVICE_TAINT_RULES, rule["metadata"]["name"])
                 return tree.get("status", {}).get("conditions")
 
-            (condition,) = await eventually(told)
+            (condition,) = await eventually(conditions)
             assert condition["type"] == "EvictionInProgress"
             await client.delete(DEVICE_TAINT_RULES, rule["metadata"]["name"])
 

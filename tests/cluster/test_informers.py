@@ -40,7 +40,7 @@ class Mirror(EventHandler[Tree]):
 
     def on_changed(self, old: Tree, new: Tree) -> None:
         name = new["metadata"]["name"]
-        assert self.objects[name] == old, f"{name}: not the state that was told last"
+        assert self.objects[name] == old, f"{name}: not the last delivered state"
         assert int(old["metadata"]["resourceVersion"]) < int(new["metadata"]["resourceVersion"])
         assert old["metadata"]["uid"] == new["metadata"]["uid"]
         self.objects[name] = new
@@ -48,7 +48,7 @@ class Mirror(EventHandler[Tree]):
 
     def on_removed(self, old: Tree) -> None:
         name = old["metadata"]["name"]
-        assert self.objects.pop(name) == old, f"{name}: not the state that was told last"
+        assert self.objects.pop(name) == old, f"{name}: not the last delivered state"
         self.log.append(("removed", name, old["metadata"]["resourceVersion"]))
 
 

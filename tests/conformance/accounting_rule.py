@@ -346,7 +346,7 @@ def admission(demand: dict[str, int], line: dict[str, int], used: dict[str, int]
     for name in order:
         asked = wanted.get(name, 0)
         if "/" in name and name not in line:
-            continue  # an extended resource that somebody else provides
+            continue  # an extended resource of another provider
         if asked > 0 and asked > line.get(name, 0) - taken.get(name, 0):
             numbers = f"requested: {asked}, used: {taken.get(name, 0)}, capacity: {line.get(name, 0)}"
             message = f"Node didn't have enough resource: {name}, {numbers}"

@@ -28,7 +28,7 @@ def check(row: dict[str, Any]) -> str | None:
         if (text := _differ(key, wanted, found.get(key))) is not None:
             return text
     extra = {key for key, value in found.items() if value is not None} - row["want"].keys()
-    # Rows of 1.36 do not tell requests and limits; every other value of ours must be wanted.
+    # Rows of 1.36 have no requests and limits; every other value of ours must be expected.
     extra -= _AMOUNTS.keys() | {"container_dra_allocations"} if form is Form.V1_36 else set()
     return f"{sorted(extra)} was not wanted" if extra else None
 

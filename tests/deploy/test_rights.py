@@ -193,7 +193,7 @@ def test_the_account_of_the_manifests_can_be_a_driver_and_nothing_else(
             slices = await slices_of(admin)
             assert [each["spec"]["nodeName"] for each in slices] == [NODE]
             assert slices[0]["metadata"]["ownerReferences"][0]["name"] == NODE
-            # One that somebody takes away comes again.
+            # A removed one is restored.
             await admin.delete(RESOURCE_SLICES, slices[0]["metadata"]["name"])
 
             async def back() -> Any:

@@ -28,7 +28,7 @@ USERS = (
     User("system:node:n", groups=(NODES,)).as_authenticated(),
     User("driver", groups=("plimsoll:drivers",)).as_authenticated(),
     User("system:anonymous", groups=("system:unauthenticated",)),
-    User("somebody").as_authenticated(),
+    User("other").as_authenticated(),
 )
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 ODD_METHODS = ("OPTIONS", "get", "PROPFIND", "")

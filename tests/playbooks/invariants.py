@@ -38,7 +38,7 @@ async def find_violations(harness: NodeHarness) -> list[str]:
 def _driver(harness: NodeHarness) -> list[str]:
     """Whatever happens: a driver holds nothing that is not on record, and keeps what containers use."""
     disk, held = harness.recorded(), harness.driver.held
-    wrong = [f"the driver holds {name}, which nobody knows" for uid, name in held.items() if uid not in disk]
+    wrong = [f"the driver holds {name}, which has no record" for uid, name in held.items() if uid not in disk]
     wrong += [
         f"{row['name']} is ready on record, and not held"
         for uid, row in disk.items()
@@ -67,7 +67,7 @@ def _agent(harness: NodeHarness) -> list[str]:
         wrong.append(f"pods {users} hold claims, let in are {agent.admission_handler.admitted_uids}")
     for claim in claim_cache.values():
         if not claim.pods:
-            wrong.append(f"{claim.ref.name} is held for nobody")
+            wrong.append(f"{claim.ref.name} is held without a user")
     left = [path.name for path in harness.layout.root.iterdir() if path.name.startswith(".")]
     if left or (harness.layout.quarantine.exists() and not harness.damaged):
         wrong.append(f"files are left: {left or 'quarantine'}")

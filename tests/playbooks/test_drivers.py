@@ -43,7 +43,7 @@ def test_the_health_of_a_device_is_shown_as_it_changes() -> None:
         tree = await harness.sees("p", lambda tree: shown_health(tree) == "Unhealthy", "unhealthy")
         assert tree is not None
         status = tree["status"]["containerStatuses"][0]
-        assert status["ready"], "health is told; what to do about it is for others"
+        assert status["ready"], "health is only reported"
         assert status["allocatedResourcesStatus"][0]["name"] == "claim:a"
         await harness.driver.die()
         await harness.sees("p", lambda tree: shown_health(tree) == "Unknown", "unknown")
@@ -95,7 +95,7 @@ def test_slices_of_drivers_that_are_gone_are_removed() -> None:
         await harness.driver.come()
         await publish(harness, harness.driver.name)
         await harness.stop_agent()
-        await publish(harness, "other.example.com")  # nobody will come to serve it
+        await publish(harness, "other.example.com")  # no driver will serve it
         await harness.start_agent()
         await only(harness, harness.driver.name)
         await harness.driver.go()

@@ -144,7 +144,7 @@ def test_what_claims_charge_counts(form: Form, how: Callable[[str, str], dict[st
         await harness.pod("q", "b", cpu="1", status=how("b", "500m"))
         text = "Node didn't have enough resource: cpu, requested: 1500, used: 3000, capacity: 4000"
         assert await refused(harness, "q") == ("OutOfcpu", REJECTED + text)
-        assert harness.driver.count("prepare", "b") == 0, "nobody who was rejected has claims prepared"
+        assert harness.driver.count("prepare", "b") == 0, "no rejected pod has prepared claims"
         await harness.kill_agent()
         await harness.start_agent()
         await quiet(harness)

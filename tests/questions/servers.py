@@ -92,7 +92,7 @@ class Server:
             def handle(self) -> None:
                 try:
                     super().handle()
-                except OSError:  # whoever asked does not like our certificate, or has gone
+                except OSError:  # the client rejects the certificate or has disconnected
                     self.close_connection = True
 
             def log_message(self, format: str, *args: Any) -> None:

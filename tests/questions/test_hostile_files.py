@@ -78,7 +78,7 @@ WRONG: dict[str, tuple[bytes, str]] = {
         "none of the 2 objects in",
     ),
 }
-#: Those that are no dump, and yet objects to somebody who looks at one at a time.
+#: Invalid as a dump, but valid as single objects.
 ONLY_DUMPS = {"empty", "blank", "comments", "other kinds", "items are a map", "null metadata", "no name"}
 
 

@@ -231,7 +231,7 @@ ODD: dict[str, Change] = {
     "a generation past all bounds": _set("node-0000-part", "spec", "pool", "generation", 2**63 - 1),
     "no generation": _set("node-0000-part", "spec", "pool", {}),
     "slices that are missing": _set("node-0000-part", "spec", "pool", "resourceSliceCount", 10**9),
-    "operators nobody knows": _set("picky", "spec", "tolerations", [{"operator": "Perhaps", "key": "x"}]),
+    "unknown operators": _set("picky", "spec", "tolerations", [{"operator": "Perhaps", "key": "x"}]),
     "spreading over nothing": _set(
         "picky", "spec", "topologySpreadConstraints", [{"maxSkew": -1, "topologyKey": ""}]
     ),
@@ -239,7 +239,7 @@ ODD: dict[str, Change] = {
         "parted", "spec", "resourceClaims", [{"name": "any", "resourceClaimName": "parted"}] * 3
     ),
     "times that are none": _set("parted", "metadata", "deletionTimestamp", "2026-01-01T00:00:00Z"),
-    "a phase nobody knows": _set("parted", "status", "phase", "Perhaps"),
+    "an unknown phase": _set("parted", "status", "phase", "Perhaps"),
 }
 REFUSED: dict[str, tuple[Change, str]] = {
     "a text for a number": (_set("picky", "spec", "priority", "high"), "spec.priority"),

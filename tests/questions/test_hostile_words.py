@@ -80,7 +80,7 @@ def test_words_that_make_no_sense(
     assert WORDS[words] in answer.err, answer.err
 
 
-#: What may well be added: what nobody counts.
+#: Fields that may be added: they are not counted.
 HARMLESS = {"other kinds", "items are a map"}
 
 
@@ -95,7 +95,7 @@ def test_manifests_that_make_no_sense(name: str, dump: Path, tmp_path: Path) -> 
 
 BAD_PODS = {
     "no containers": "spec: {containers: []}",
-    "a class nobody knows": "spec: {priorityClassName: gold, containers: [{name: c, image: x}]}",
+    "an unknown class": "spec: {priorityClassName: gold, containers: [{name: c, image: x}]}",
     "a quantity that is none": "spec: {containers: [{name: c, resources: {requests: {cpu: lots}}}]}",
     "wrong types": "spec: {containers: 7}",
 }

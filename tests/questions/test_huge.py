@@ -33,7 +33,7 @@ def _write(path: Path, form: str) -> int:
     number = 0
     with path.open("w") as file:
         file.write('{"apiVersion": "v1", "items": [\n' if form == "json" else "apiVersion: v1\nitems:\n")
-        while file.tell() < SIZE:
+        while number * len(text) < SIZE:
             file.write(text.replace("0000", f"{number:04d}"))
             file.write(",\n" if form == "json" else "")
             number += 1

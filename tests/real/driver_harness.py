@@ -32,11 +32,11 @@ from tests.real.programs import ASSETS
 
 NS = "default"
 SECONDS = 60.0
-#: Until CPUs are where they belong, once the driver has been told.
+#: Until CPUs are correct, once the driver has been notified.
 SOON = 5.0
 Tree = dict[str, Any]
 
-#: Ends at once when it is told to.
+#: Ends at once on SIGTERM.
 RUN = ["/bin/sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.2; done"]
 
 

@@ -36,7 +36,7 @@ from tests.real.random_clusters import DRA, NS, Tree
 
 PROGRAMS = ("etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager", "kubectl")
 ON = "DRANodeAllocatableResources=true"
-#: What people are told to dump.
+#: Kinds to dump, as documented.
 DUMPED = (
     "nodes,pods,namespaces,resourceslices,resourceclaims,resourceclaimtemplates,deviceclasses,priorityclasses"
 )
@@ -85,7 +85,7 @@ class Oracle:
             if tree["kind"] == "Node":
                 last = tree["metadata"]["name"]
                 await self.client.patch(NODES, last, {"status": tree["status"]}, subresource="status")
-                # The API server taints nodes that nobody has found ready yet.
+                # The API server taints nodes that are not ready yet.
                 await self.client.patch(NODES, last, {"spec": {"taints": tree["spec"].get("taints")}})
         await self._meet(last)
 

@@ -159,7 +159,7 @@ def same_reason(ours: str, real: Decision) -> bool:
     """Return whether a pod got the predicted message; claims made from templates have other names."""
     ours, theirs = (_GENERATED.sub(r"\1-made", _PREEMPTION.sub("", text)) for text in (ours, real.why))
     if real.reason == "SchedulerError":
-        # Of the nodes where it occurs the one that was asked first is told; that is chance.
+        # The message names the first node where it occurs, which is random.
         ours, theirs = (_NODE.sub("/n", text) for text in (ours, theirs))
     return ours == theirs
 

@@ -130,7 +130,7 @@ def test_a_real_server_keeps_device_statuses(tmp_path: Path) -> None:
             }
             assert reasons == {(N0, SHARES[0]): "Pinned", (N0, SHARES[1]): "Pinned", (N1, ""): "CPUsOffline"}
             assert await client.get(RESOURCE_CLAIMS, "single", "default") == before
-            # Released: what others tell stays.
+            # Released: the statuses of others stay.
             reporter.set_statuses(build_device_statuses([single], MACHINE))
             await until(lambda: reporter.synced)
             assert await device_statuses(client, "shared") == {("gpu-0", ""): theirs}
@@ -138,7 +138,7 @@ def test_a_real_server_keeps_device_statuses(tmp_path: Path) -> None:
             reporter.set_statuses(build_device_statuses([single], MACHINE))
             await until(lambda: reporter.synced)
             assert reporter.counters.written == 0, "another process finds all as it should be"
-            # Deallocated by somebody else: the server takes the entries out, and nothing is written again.
+            # Deallocated by another client: the server removes the entries, and nothing is written again.
             tree = await client.get(RESOURCE_CLAIMS, "single", "default")
             tree["status"] = {}
             await client.update(RESOURCE_CLAIMS, tree, "default", subresource="status")

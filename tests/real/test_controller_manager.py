@@ -50,7 +50,10 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientConfig]:
     """A server without controllers of its own, and the real ones."""
     server = ServerProcess(tmp_path_factory.mktemp("controllers"), "--no-controllers", durable=False)
     server.start()
-    patience = ("--node-monitor-grace-period=10m", "--node-startup-grace-period=10m")  # nobody renews leases
+    patience = (
+        "--node-monitor-grace-period=10m",
+        "--node-startup-grace-period=10m",
+    )  # no leases
     manager = Program(NAME, server, "--leader-elect=false", *patience)
     try:
         yield server.config()

@@ -190,11 +190,11 @@ def test_the_driver_is_killed_and_comes_back(harness: DriverHarness) -> None:
             wanted = {("pinned", "app"): one, ("pinned", "side"): rest, ("neighbour", "app"): rest}
             assert await harness.leave(signal.SIGKILL) == -signal.SIGKILL
             await session.stays(wanted)
-            await session.run(neighbour("meanwhile"))  # nobody tells it where to run
+            await session.run(neighbour("meanwhile"))  # no CPUs are assigned to it
             assert await session.cpus("meanwhile") == session.online
             await harness.drive()
             await session.settles(wanted | {("meanwhile", "app"): rest})
-            # A claim that is to be released while nobody is there is released by whoever comes.
+            # A claim deleted while no driver runs is released by the next one.
             await harness.leave(signal.SIGKILL)
             await session.client.delete(PODS, "pinned", "default")
             await asyncio.sleep(2)
@@ -345,9 +345,9 @@ def test_every_container_keeps_a_cpu(harness: DriverHarness) -> None:
             async def refused() -> bool:
                 return any("and leave no CPU to" in text for text in await session.events("greedy"))
 
-            await until(refused, lambda: "nobody says why the pod does not run")
+            await until(refused, lambda: "no event explains why the pod does not run")
             assert await session.cpus("neighbour") == session.online
-            # Once nobody else is there it may have all of them.
+            # Without other claims it may have all of them.
             await session.delete("neighbour")
             await session.runs("greedy")
             await session.stays({("greedy", "app"): session.online})
@@ -356,7 +356,7 @@ def test_every_container_keeps_a_cpu(harness: DriverHarness) -> None:
             async def not_started() -> bool:
                 return any("no shared CPUs are left" in text for text in await session.events("neighbour"))
 
-            await until(not_started, lambda: "nobody says why the container is not started")
+            await until(not_started, lambda: "no event explains why the container is not started")
             assert await session.processes("neighbour", "app") == []
             await session.delete("greedy")
             await session.runs("neighbour")

@@ -181,7 +181,7 @@ def publish(
 @pytest.mark.parametrize(("machine", "mode"), CASES, ids=lambda each: each.replace(" ", "-"))
 def test_both_drivers_publish_the_same(harness: SliceHarness, machine: str, mode: str) -> None:
     there, here = publish(harness, MACHINES[machine], mode)
-    # A pool is taken over as it stands: nobody sees it go and come again.
+    # A pool is taken over as it is: it is never deleted and recreated.
     assert {each["metadata"]["name"] for each in here} == {each["metadata"]["name"] for each in there}
     assert plain(here) == plain(there)
 

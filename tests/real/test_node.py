@@ -110,7 +110,7 @@ async def live(admin: Client, config: ClientConfig, settings: NodeSettings) -> N
 
         await until(lambda: admin.get(NODES, NAME), pressed)
 
-        # Somebody deletes the Node.
+        # The Node is deleted.
         await admin.delete(NODES, NAME)
         again = await until(
             lambda: admin.get(NODES, NAME), lambda one: one["metadata"]["uid"] != node["metadata"]["uid"]

@@ -85,7 +85,7 @@ def test_a_go_runtime_and_the_driver_understand_each_other() -> None:
                     assert (await runtime.send_command("create x", "create")).startswith("create: 2-3 ")
                     book.release("a")
                     await enforcer.apply()
-                    # This runtime does not tell its NRI: what is due goes with the next event.
+                    # This runtime does not report its NRI version: updates are sent with the next event.
                     await runtime.send_command("stop x", "stop")
                     assert {view.cpus for view in enforcer.containers()} == {"0-3"}
                     await runtime.send_command("remove x", "remove")

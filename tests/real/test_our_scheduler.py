@@ -71,7 +71,7 @@ async def furnish(client: Client, *, stock: bool) -> None:
     for name in ("n1", "n2"):
         await client.create(NODES, node(name))
         await client.patch(NODES, name, {"status": NODE_STATUS}, subresource="status")
-        # the API server taints nodes that it has not heard of being ready
+        # the API server taints nodes that are not ready yet
         await client.patch(NODES, name, {"spec": {"taints": None}})
         slice = resource_slice(f"{name}-gpu", name, 2)
         if not stock:

@@ -135,7 +135,7 @@ def test_pods_are_bound_and_a_signal_ends_it(clean: ServerProcess, tmp_path: Pat
         for number in range(4):
             await client.create(PODS, claiming_pod(f"g{number}", "t"), NS)
             await client.create(PODS, pod(f"p{number}"), NS)
-        await client.create(PODS, pod("other", schedulerName="somebody-else"), NS)
+        await client.create(PODS, pod("other", schedulerName="other-scheduler"), NS)
         await client.create(PODS, claiming_pod("late", "t"), NS)
         found = await bound(client, *(f"{kind}{number}" for kind in "gp" for number in range(4)))
         assert sorted(found[f"g{number}"] for number in range(4)) == ["n1", "n1", "n2", "n2"]

@@ -134,7 +134,7 @@ def test_the_usual_ports_are_taken_by_another_cluster(folder: Path) -> None:
                 each.bind(("127.0.0.1", port))
                 each.listen()
             except OSError:
-                pass  # somebody else has it: all the better
+                pass  # another process has it
         for _ in range(2):
             done = run("--data", folder / "data", "--once", *LIGHT)
             assert (done.returncode, done.stderr) == (0, "")
@@ -254,7 +254,7 @@ def python_for_others() -> str:
 
 def cannot_be_others() -> str:
     if os.geteuid() != 0:
-        return "needs root to become somebody else"
+        return "needs root to change the user"
     return "" if python_for_others() else "needs a Python that everybody may run"
 
 

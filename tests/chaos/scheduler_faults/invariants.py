@@ -54,7 +54,7 @@ class Rule(Enum):
     CHARGES_NOT_RECORDED = "bound pod's claim charges are not recorded"
     # at rest
     STALE_RESERVATION = "claim reserved for a pod that does not exist"
-    ALLOCATION_UNUSED = "claim allocated but reserved for nobody"
+    ALLOCATION_UNUSED = "claim allocated without reservation"
     CLAIM_ORPHANED = "generated claim without its pod"
     DELETION_BLOCKED = "unused claim kept from deletion by its finalizer"
 
@@ -245,7 +245,7 @@ def _check_leaks(objects: ClusterObjects) -> Iterator[Violation]:
             if owner["kind"] == "Pod" and owner["uid"] not in pods:
                 yield Violation(Rule.CLAIM_ORPHANED, f"{name}: {owner['name']}")
         # A finalizer without an allocation is normal: it is written first, and the claim controller leaves
-        # it to the next attempt. It must only never keep a claim from going that nobody uses.
+        # it to the next attempt. It must never keep an unused claim from being deleted.
         if (
             meta.get("deletionTimestamp")
             and FINALIZER in (meta.get("finalizers") or ())

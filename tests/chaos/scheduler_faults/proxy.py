@@ -220,7 +220,7 @@ class FaultProxy:
     def _forget(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # whoever waits for it has it, or has gone
+            task.exception()  # its waiter has it, or has gone
 
 
 async def _hold(fault: Fault, seconds: float = 0.0) -> None:

@@ -279,7 +279,7 @@ def test_a_pool_that_contradicts_itself_is_not_used(reason: str) -> None:
     everything = attempt(slices, ALL)
     assert isinstance(everything, AllocationFault)
     assert (everything.kind, everything.is_node_scoped) == ("all-invalid-pool", False)
-    # Another pool serves whoever does not ask for all.
+    # Another pool serves requests that do not ask for all.
     other = resource_slice([device("e0")], name="other", pool="q")
     assert picked(attempt([*slices, other], ONE)) == [["e0"]]
 

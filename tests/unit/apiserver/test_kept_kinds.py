@@ -14,7 +14,7 @@ def test_a_request_for_a_certificate_names_who_makes_it() -> None:
             "request": "eA==",
             "signerName": "example.com/x",
             "usages": ["client auth"],
-            "username": "somebody else",
+            "username": "other-user",
             "groups": ["system:nodes"],
             "uid": "1",
             "extra": {"a": ["b"]},
@@ -25,7 +25,7 @@ def test_a_request_for_a_certificate_names_who_makes_it() -> None:
         assert made["spec"]["username"] == ADMIN.name
         assert made["spec"]["groups"] == list(ADMIN.groups)
         assert not made["spec"].keys() & {"uid", "extra"}
-        made["spec"]["username"] = "somebody else"
+        made["spec"]["username"] = "other-user"
         code, after = await harness.request("PUT", f"{_REQUESTS}/r", made)
         assert (code, after["spec"]["username"]) == (200, ADMIN.name)
 

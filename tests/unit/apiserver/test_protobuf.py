@@ -70,7 +70,7 @@ def test_a_lease_as_a_node_writes_it() -> None:
 @pytest.mark.parametrize(
     ("raw", "spec"),
     [
-        (b"\x20\x00", {"terminationGracePeriodSeconds": 0}),  # a pointer: zero is told
+        (b"\x20\x00", {"terminationGracePeriodSeconds": 0}),  # a pointer: zero is encoded
         (b"\x58\x00", {}),  # no pointer: a writer in Go always sends it
         (b"\x58\x01", {"hostNetwork": True}),
         (b"\xc8\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", {"priority": -1}),
@@ -178,7 +178,7 @@ def test_a_frame_of_a_watch() -> None:
     assert decode_body(wire.chunk(dict(wire.read_fields(wire.chunk(event[2])))[1])) == tree
 
 
-# -- what cannot be read or told
+# -- invalid input and unsupported values
 
 
 @pytest.mark.parametrize(

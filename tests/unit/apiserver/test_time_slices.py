@@ -137,10 +137,10 @@ def test_long_reads_give_way_to_others() -> None:
         for accept, query in (
             (PARTIAL, ()),
             ("application/vnd.kubernetes.protobuf", ()),
-            ("application/json", (("labelSelector", "app!=nobody"),)),
+            ("application/json", (("labelSelector", "app!=none"),)),
             ("application/json", (("fieldSelector", "spec.nodeName=nowhere"),)),
             (TABLE, watch),
-            ("application/json", (*watch, ("labelSelector", "app=nobody"))),
+            ("application/json", (*watch, ("labelSelector", "app=none"))),
         ):
             before = loop_share.pauses
             answer = await ask(harness, PODS, accept, *query)

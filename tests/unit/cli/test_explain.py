@@ -75,7 +75,7 @@ def test_standard_input(dump: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("nobody",), "pod nobody not found"),
+        (("missing",), "pod missing not found"),
         (("waiting-000",), "did you mean waiting-"),
         (("claim/nothing",), "ResourceClaim nothing not found"),
         (("waiting-0000", "--node", "nowhere"), "node nowhere not found"),

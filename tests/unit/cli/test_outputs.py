@@ -157,7 +157,7 @@ def test_help(helps: dict[str, str], name: str) -> None:
         ("server/no-folder", "server"),
         ("server/no-address", "server --memory --listen nowhere"),
         ("kubeconfig/no-folder", "kubeconfig admin --data nowhere --server https://h:1 --out k"),
-        ("kubeconfig/nobody", "kubeconfig king --data nowhere --server https://h:1 --out k"),
+        ("kubeconfig/unknown", "kubeconfig king --data nowhere --server https://h:1 --out k"),
         ("store/backup-none", "store backup --data nowhere --out copy"),
         ("store/restore-none", "store restore --data nowhere --from copy"),
         ("store/recover-none", "store recover --data nowhere"),

@@ -427,7 +427,7 @@ def test_a_lease_is_released_only_if_every_write_was_answered() -> None:
         await first.run(lead)
         assert leases.lease is not None
         assert leases.lease["spec"]["holderIdentity"] == "first"
-        assert not first.was_released, "nobody had released it: there was none"
+        assert not first.was_released, "there was no holder to release it"
         second = candidate(leases, "second")
         await second.run(lead)
         assert not second.was_released

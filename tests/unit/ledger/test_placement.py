@@ -40,7 +40,7 @@ def test_requests_and_claims_are_one_demand() -> None:
     assert judged.demand == {"cpu": 9000, "memory": 1 << 30}
 
 
-def test_code_tells_if_preemption_can_help() -> None:
+def test_code_shows_whether_preemption_can_help() -> None:
     fixture = one_claim(cpu="8")
     fixture.ledger.add(pod("q", container("a", cpu="2")))
     verdict = fixture.check_placement(pod("p", container("a", "c", cpu="1"))).verdict

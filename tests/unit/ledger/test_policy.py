@@ -27,7 +27,7 @@ def effective(one: Pod, *charges: ClaimCharge) -> str:
     return str(pod_requests(one, COUNTED, resolve_policies(one, charges, COUNTED)).get("cpu", ZERO))
 
 
-def test_the_example_of_several_claims_in_document_000() -> None:
+def test_the_example_of_several_claims_in_kep_5517() -> None:
     one = pod(tree("c1", {"cpu": "1"}), tree("c2", {"cpu": "2"}))
     assert effective(one, charge("a", "c1", "c2", cpu="4"), charge("b", "c1", cpu="2")) == "9"
 

@@ -71,7 +71,7 @@ def happened(old: Any, new: Any, room: NodeCapacity | None = None) -> ClusterEve
     return found
 
 
-# -- what is a happening, and what is none
+# -- relevant and irrelevant changes
 
 _SPREAD = [
     {

@@ -335,7 +335,7 @@ def test_the_life_of_an_object(steps: Any) -> None:
         before = tree
         tree = apply(tree, applied, manager, force=True)
         if "managedFields" not in tree["metadata"]:
-            return  # nobody owns anything: the next apply would be the first
+            return  # no field has a manager: the next apply would be the first
         # Applying the same again changes nothing but what was emptied and is applied empty.
         again = apply(tree, applied, manager, force=True)
         assert solid(fields(again)) == solid(fields(tree))

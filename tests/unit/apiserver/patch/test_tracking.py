@@ -164,7 +164,7 @@ def test_owners_are_forgotten_on_request(entries: Any) -> None:
     reset = track(tree, {**tree, "metadata": {"name": "x", "managedFields": entries}, "count": 2})
     assert "managedFields" not in reset["metadata"]
     later = track(reset, {**reset, "count": 3}, manager="two")
-    assert "managedFields" not in later["metadata"]  # until somebody applies
+    assert "managedFields" not in later["metadata"]  # until the first apply
 
 
 @pytest.mark.parametrize(

@@ -214,7 +214,7 @@ def test_a_restored_backup_does_not_reuse_revisions(tmp_path: Path) -> None:
     assert store.create(ObjectKey("pods", "", "later"), {}).revision == 25
     close(store)
     close(Store.open(path))
-    # Elsewhere, where nothing was seen of it, its history is told on.
+    # A copy elsewhere continues the history.
     assert restore(copy, tmp_path / "other") == 22
     store = Store.open(tmp_path / "other")
     assert (store.revision, store.floor) == (22, 0)
@@ -230,7 +230,7 @@ def test_a_restored_copy_does_not_reuse_revisions(tmp_path: Path) -> None:
     store.create(ObjectKey("pods", "", "late"), {})
     close(store)
     shutil.copy(copy, path)
-    for _ in range(2):  # told once, not every time
+    for _ in range(2):  # reported once, not every time
         store = Store.open(path)
         assert len(contents(store)) == 19
         assert (store.revision, store.floor) == (24, 24)

@@ -139,7 +139,7 @@ def test_fast_and_slow_decoding_agree(seed: int) -> None:
         return
     try:
         fast = decode_canonical(tree, view)
-    except DecodeError:  # types are told by the fast way alone
+    except DecodeError:  # types are checked by the fast path alone
         return
     assert fast == plain
     assert list(fast) == list(plain)

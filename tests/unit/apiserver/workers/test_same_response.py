@@ -135,7 +135,7 @@ def test_a_worker_charges_quotas() -> None:
 def test_a_worker_asks_for_rights() -> None:
     """Creating by apply needs another permission than updating, and escalation is rejected."""
     local, remote = two_servers()
-    user = User("somebody")
+    user = User("other")
     role = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "Role",

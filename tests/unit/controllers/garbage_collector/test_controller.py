@@ -121,10 +121,10 @@ def test_owners_that_never_were() -> None:
     async def scenario(cluster: Cluster) -> None:
         there = await add(cluster, "there")
         await add(
-            cluster, "never", {**there, "name": "nobody", "uid": "11111111-1111-4111-8111-111111111111"}
+            cluster, "never", {**there, "name": "missing", "uid": "11111111-1111-4111-8111-111111111111"}
         )
         await add(cluster, "stranger", {**there, "uid": "22222222-2222-4222-8222-222222222222"})
-        await add(cluster, "misnamed", {**there, "name": "nobody"})
+        await add(cluster, "misnamed", {**there, "name": "missing"})
         await add(cluster, "unkind", {**there, "kind": "Secret"})
         await add(cluster, "unknown", {**there, "apiVersion": "example.com/v1", "kind": "Thing"})
         await cluster.settle()

@@ -132,7 +132,7 @@ def test_an_owner_in_another_namespace_is_reported() -> None:
     assert gone == delete("Background")
 
 
-# -- actions the graph alone tells
+# -- actions that follow from the graph alone
 
 
 def test_only_a_named_owner_that_stays_is_solid() -> None:

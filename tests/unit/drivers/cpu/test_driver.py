@@ -221,7 +221,7 @@ def test_no_claim_is_prepared_while_pinning_is_down(
 
     async def scenario() -> None:
         pin = PinSettings(enforcement=PinEnforcement.NRI)
-        settings = replace(harness.settings, nri=harness.sysfs / "nobody.sock", pin=pin)
+        settings = replace(harness.settings, nri=harness.sysfs / "missing.sock", pin=pin)
         async with harness.cluster.connect() as client:
             driver = CpuDriver(client, settings)
             await driver.start()
@@ -245,7 +245,7 @@ def test_a_claim_that_another_driver_released_is_given_up(harness: DriverHarness
         async with harness.driver() as driver:
             await harness.run(pod("pinned", "two"))
             assert len(driver.state.allocations) == 1
-        # Meanwhile somebody else releases it: the claim goes, our record stays.
+        # Meanwhile another driver releases it: the claim is deleted, our record stays.
         record = harness.settings.checkpoint_path.read_bytes()
         files = {path: path.read_bytes() for path in harness.settings.cdi.glob("dra.k8s.io-cpu_*")}
         async with harness.driver() as driver:
@@ -253,7 +253,7 @@ def test_a_claim_that_another_driver_released_is_given_up(harness: DriverHarness
             await until(lambda: not driver.state.allocations)
         await until(lambda: not harness.cluster.client.list(RESOURCE_CLAIMS, "default"))
         harness.settings.checkpoint_path.write_bytes(record)
-        async with harness.driver() as driver:  # its file is gone, too: nobody waits
+        async with harness.driver() as driver:  # its file is gone, too: nothing to wait for
             await until(lambda: not driver.state.allocations)
             assert driver.state.shared == MACHINE.all
         harness.settings.checkpoint_path.write_bytes(record)
@@ -273,7 +273,7 @@ def test_cdi_files_that_are_deleted_come_back(harness: DriverHarness) -> None:
         async with harness.driver(files_interval=0.05) as driver:
             await harness.run(pod("pinned", "two"))
             before = {path: path.read_bytes() for path in harness.settings.cdi.glob("*.json")}
-            assert len(before) == 2, "what the container is told, and what it can read about it"
+            assert len(before) == 2, "environment and metadata of the container"
             for path in before:
                 path.unlink()
             await until(

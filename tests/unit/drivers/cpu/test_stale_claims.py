@@ -52,7 +52,7 @@ def test_once_seen_in_use_or_allocated_the_wait_begins_again(excuse: str) -> Non
 
 def test_a_claim_without_a_name_stays() -> None:
     async def never(ref: ClaimRef) -> bool:
-        raise AssertionError("nobody can be asked after it")
+        raise AssertionError("its state cannot be read")
 
     stale = StaleClaimTracker(grace_seconds=0)
     assert asyncio.run(stale.update([allocation("a", "")], set(), never, 0.0)) == []

@@ -56,7 +56,7 @@ def test_what_is_set_is_not_set_again() -> None:
 
     assert find_pending_conditions(allocated(result("one"), devices=[status("a", "b")]), finds()) == ()
     assert find_pending_conditions(allocated(result("one"), devices=[status("a")]), finds()) != ()
-    # Shares of a device are told apart.
+    # Shares of a device are distinguished.
     shares = [result("one", shareID="s1"), result("one", shareID="s2")]
     found = find_pending_conditions(allocated(*shares, devices=[status("a", "b", shareID="s1")]), finds())
     assert [due.share_id for due in found] == ["s2"]

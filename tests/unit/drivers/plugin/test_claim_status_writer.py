@@ -149,7 +149,7 @@ def test_shares_of_one_device_are_kept_apart() -> None:
                 await wait_for(lambda: writer.synced)
                 found = {each["shareID"]: each["data"]["value"] for each in await devices_of(cluster, ref)}
                 assert found == {SHARES[0]: 0, SHARES[1]: 1}
-                # One without a share is no device of the claim; the others are told all the same.
+                # One without a share is no device of the claim; the others are still reported.
                 writer.set_statuses(
                     [device_status(ref, "w0", 5), device_status(ref, "w0", 7, share_id=SHARES[1])]
                 )
@@ -191,7 +191,7 @@ def test_statuses_of_others_are_kept() -> None:
                 "default",
                 subresource="status",
                 type="apply",
-                field_manager="somebody",
+                field_manager="other",
             )
             async with running_writer(cluster.client) as writer:
                 writer.set_statuses([device_status(ref, "w0", 1, READY)])
@@ -397,10 +397,10 @@ def test_status_is_set_from_prepare_to_unprepare() -> None:
                 await wait_for(lambda: server.claim_status_synced)
                 assert await statuses_of(cluster, ref) == ["False"]
                 driver.error = True
-                server.update_claim_status()  # it is logged, and what is told stays
+                server.update_claim_status()  # it is logged, and the reported status stays
                 await wait_for(lambda: server.claim_status_synced)
                 driver.error = False
-            assert await statuses_of(cluster, ref) == ["False"], "what claims tell outlives the process"
+            assert await statuses_of(cluster, ref) == ["False"], "device statuses outlive the process"
             async with node.running(driver) as server:
                 driver.condition = READY
                 server.update_claim_status()

@@ -51,7 +51,7 @@ spec:
   containers:
   - name: main
     image: main
-    command: [sh, -c, "echo $WIDGET > TOLD.new; mv TOLD.new TOLD; exec sleep 1000"]
+    command: [sh, -c, "echo $WIDGET > STATUS_FILE.new; mv STATUS_FILE.new STATUS_FILE; exec sleep 1000"]
     resources: {claims: [{name: widget}]}
 """
 
@@ -136,7 +136,7 @@ def test_a_pod_gets_a_widget_and_gives_it_back(folder: Path, tmp_path: Path) -> 
     device_status = tmp_path / "device-status"
     make = lambda name: widgets.Widgets(folder, name)  # noqa: E731
     with LocalCluster(nodes=node, scheduler=True, drivers=[make]) as cluster:
-        cluster.apply(MANIFESTS, POD.replace("TOLD", str(device_status)))
+        cluster.apply(MANIFESTS, POD.replace("STATUS_FILE", str(device_status)))
         pod = cluster.wait_for("pods", "user", condition=is_running, timeout=20)
         wait_for(device_status.exists)
         assert device_status.read_text() == "large\n"
@@ -153,7 +153,7 @@ def test_a_pod_gets_a_widget_and_gives_it_back(folder: Path, tmp_path: Path) -> 
             device_status = found.get("allocatedResourcesStatus", ())
             return [each["health"] for status in device_status for each in status["resources"]]
 
-        # The widget breaks, and its pod hears of it; another one comes and is published.
+        # The widget breaks, and its pod is notified; another one is added and published.
         (folder / "large").write_text("")
         (folder / "new").write_text("new one")
         wait_for(lambda: "Unhealthy" in health())

@@ -259,7 +259,7 @@ def test_a_socket_served_by_another_process_is_not_replaced() -> None:
             with pytest.raises(ConfigError, match="another process serves on this socket"):
                 await node.server(Widgets()).start()
             assert server.registered
-            # And one that somebody else took is left to them.
+            # And one taken by another driver is left alone.
             server.registration.unlink()
             other = await rpc.serve(server.registration, [])
             await wait_for(lambda: "another process is serving on this socket" in server.registration_error)
@@ -577,7 +577,7 @@ def test_pools_method_that_raises() -> None:
                 server.publish()
                 assert server.publish_errors[0].startswith("pools(): AttributeError: ")
                 await asyncio.sleep(0.2)
-                assert len(await node.cluster.slices()) == 1  # of a former run: nobody said that it must go
+                assert len(await node.cluster.slices()) == 1  # of a former run: it was not unprepared
                 driver.offer = [DevicePool(NODE)]
                 server.publish()
                 await wait_for(lambda: server.published)

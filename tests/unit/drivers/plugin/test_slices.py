@@ -323,7 +323,7 @@ def test_a_plan_leads_to_what_is_wanted(there: list[ExistingSlice], contents: li
     assert all("me" in slice_.owners for slice_ in after)
     assert len({slice_.generation for slice_ in after}) <= 1
     assert not plan_slices(desired, after, owner="me")
-    # Generations only go up, and whoever saw a part of the new state saw it under a new generation.
+    # Generations only grow, and every part of the new state has the new generation.
     if desired and there:
         assert plan.generation >= max(slice_.generation for slice_ in there)
     if len(plan.update) + len(plan.create) > 1:
@@ -343,6 +343,6 @@ def test_what_a_server_keeps_otherwise_counts_as_right() -> None:
     assert plan_slices(desired, [there]).update
     altered: Mapping[int, tuple[Tree, Tree]] = {0: (desired[0].content, kept)}
     assert not plan_slices(desired, [there], altered=altered)
-    # Not for another content, and not if somebody alters it.
+    # Not for other contents, and not if another client changes it.
     assert plan_slices([DesiredSlice(0, {"devices": [{"name": "e"}]})], [there], altered=altered).update
     assert plan_slices(desired, [replace(there, content={"devices": []})], altered=altered).update

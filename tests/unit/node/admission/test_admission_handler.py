@@ -359,7 +359,7 @@ def test_a_critical_pod_has_room_made_for_it() -> None:
         admission_handler.remove(victim.metadata.uid)
     assert admission_handler.admit(boss).admit
     assert admission_handler.find_victims(cpu("plain", "4")) == ()
-    assert admission_handler.find_victims(cpu("too-big", "5", priority=CRITICAL)) == (), "nobody goes in vain"
+    assert admission_handler.find_victims(cpu("too-big", "5", priority=CRITICAL)) == (), "not in vain"
     stranger = cpu("stranger", "4", priority=CRITICAL + 1, nodeSelector={"zone": "b"})
     assert admission_handler.admit(stranger).reason == "NodeAffinity"
     assert admission_handler.find_victims(stranger) == ()

@@ -213,7 +213,7 @@ def test_a_resize_fits_if_the_sum_does(
     assert ledger.verify() == []
 
 
-# -- what is told
+# -- reported resources
 
 
 def test_conditions() -> None:

@@ -284,7 +284,7 @@ def test_the_working_set_leaves_out_what_can_be_dropped(kernel: StandIn) -> None
     cgroups.set_up()
     cgroups.make_pod("u", "Burstable", POD)
     cgroups.make_container("u", "c", SMALL)
-    assert cgroups.usage("nobody") is None
+    assert cgroups.usage("missing") is None
     if cgroups.version == 1:
         place = kernel.mount / "memory/plimsoll/burstable/podu"
         kernel.put(place / "memory.usage_in_bytes", "5000")
@@ -436,7 +436,7 @@ def test_tear_down_leaves_nothing(kernel: StandIn) -> None:
     assert cgroups.plan() == {}
 
 
-# -- nobody else's
+# -- foreign cgroups
 
 
 def test_a_root_of_another_agent_is_not_touched(kernel: StandIn) -> None:

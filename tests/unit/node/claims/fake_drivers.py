@@ -134,7 +134,7 @@ class FakeDrivers:
         self.hook(method)
         self.calls.append((method, driver, tuple(claim.uid for claim in claims)))
         for claim in claims:
-            # Nobody may ask about a claim while the answer to another question about it is out.
+            # Calls for one claim never overlap.
             assert (driver, claim.uid) not in self.busy
             self.busy.add((driver, claim.uid))
         await asyncio.sleep(0)

@@ -214,7 +214,7 @@ def test_rebuilding_continues_in_spite_of_faults(layout: Layout) -> None:
         make_claim("a", users=["p"]),
         make_claim("b", NIC, users=["q"]),
         make_claim("c", NIC, users=["x"]),
-        make_claim("d", users=["somebody"]),
+        make_claim("d", users=["other"]),
     )
     fake_drivers.absent.add(NIC)
     layout.claims.write_bytes(b"damaged")
@@ -275,7 +275,7 @@ def test_a_full_disk_is_a_fault_and_nothing_is_used(layout: Layout, monkeypatch:
             nonlocal full
             full = step == "prepare answered"
 
-        # The disk is full when the answer comes: the driver holds the claim, but nobody may use it.
+        # The disk is full when the response arrives: the driver holds the claim, but no pod may use it.
         full, fake_drivers.hook = False, fill
         (fault,) = await cache.prepare(pod, fake_drivers.named("a"))
         assert fault.code == "NotSaved"

@@ -143,7 +143,7 @@ def test_a_machine_that_was_started_anew(layout: Layout, fake_drivers: FakeDrive
         third = ClaimInfoCache.open(layout, fake_drivers, boot="two")
         assert third.claims() == cache.claims()
         assert third.findings == ()
-        # Nobody came back for it: it is released all the same.
+        # No pod came back for it: it is still released.
         fourth = ClaimInfoCache.open(layout, fake_drivers, boot="three")
         assert await fourth.reconcile([]) == ()
         assert fourth.claims() == ()
@@ -258,7 +258,7 @@ def test_claims_a_driver_keeps_stay_in_the_cache(layout: Layout, fake_drivers: F
         fake_drivers.calls.clear()
         (fault,) = await cache.reconcile([])
         assert fake_drivers.calls == [("unprepare", NIC, ("uid-a",))]
-        # Somebody else needs it in the meantime: the one who let go prepares it again, and so does the other.
+        # Another pod needs it in the meantime: both drivers prepare it again.
         fake_drivers.absent.clear()
         fake_drivers.calls.clear()
         assert await cache.prepare(make_pod("q", "a"), fake_drivers.named("a")) == ()

@@ -81,7 +81,7 @@ def test_a_device_is_not_prepared_while_another_claim_holds_it(
 def test_the_device_stays_held_after_a_restart(layout: Layout, fake_drivers: FakeDrivers) -> None:
     old, new = claim_with("a", result()), claim_with("b", result())
     fake_drivers.add(old, new)
-    fake_drivers.faults["prepare", GPU, "uid-a"] = "timeout"  # the driver holds it, and nobody knows
+    fake_drivers.faults["prepare", GPU, "uid-a"] = "timeout"  # the driver holds it without a record
 
     async def scenario() -> None:
         await prepare(ClaimInfoCache.open(layout, fake_drivers), "p", old)
@@ -125,7 +125,7 @@ def test_an_absent_driver_holds_nothing(layout: Layout, fake_drivers: FakeDriver
         cache.on_release = freed.append
         (fault,) = await prepare(cache, "p", old)
         assert fault.code == "absent"
-        assert {uid for uids in freed for uid in uids} == {"uid-a"}, "whoever saw it held may go on"
+        assert {uid for uids in freed for uid in uids} == {"uid-a"}, "a pod that saw it prepared may continue"
         fake_drivers.absent.clear()
         assert await prepare(cache, "q", new) == ()
         (fault,) = await prepare(cache, "p", old)

@@ -78,10 +78,10 @@ class ClaimCacheMachine(RuleBasedStateMachine):
         method, driver, uids = self.fake_drivers.calls[-1]
         for uid in uids:
             claim = next(claim for claim in self.cache.claims() if claim.ref.uid == uid)
-            assert driver in claim.pending, "nobody is asked before it is on the disk"
-            assert not claim.ready, "nobody is asked without need"
+            assert driver in claim.pending, "no driver is called before it is on disk"
+            assert not claim.ready, "no driver is called without need"
             if method == "unprepare":
-                assert claim.pods <= self.leaving, "nobody is asked to let go of what others use"
+                assert claim.pods <= self.leaving, "no driver is asked to unprepare what others use"
 
     # -- what happens
 

@@ -113,7 +113,7 @@ def verify(cache: ClaimInfoCache, fake_drivers: FakeDrivers, layout: Layout) -> 
     for driver, held in fake_drivers.held.items():
         for uid in held:
             assert driver in {*recorded[uid].drivers, *recorded[uid].pending}, (
-                "a driver holds what nobody knows"
+                "a driver holds an unknown claim"
             )
     for uid, claim in recorded.items():
         if claim.ready:

@@ -63,7 +63,7 @@ def test_a_start_that_is_broken_off_leaves_no_socket_open() -> None:
         starting.cancel()
         await asyncio.wait((starting,))
         assert starting.cancelled()
-        gc.collect()  # an open socket would be told of here
+        gc.collect()  # an open socket would be reported here
         await second.start()
         await second.stop()
 
@@ -514,7 +514,7 @@ def test_updates_are_applied_and_failures_reported() -> None:
         here.containers = {id: held(id) for id in ("a", "b", "c")} | {"e": held("e", ContainerPhase.EXITED)}
         here.faults = {id: RuntimeFault("x", "no") for id in ("b", "c")}
         plugin = await here.add("p", "10", {})
-        updates = [edits.update(id, edits.cpu_resources("1")) for id in ("a", "b", "nobody", "e")]
+        updates = [edits.update(id, edits.cpu_resources("1")) for id in ("a", "b", "missing", "e")]
         updates.append(edits.update("c", edits.cpu_resources("1"), ignore_failure=True))
         updates.append(edits.update("a", edits.cpu_resources("garbage")))
         failed = await plugin.update_containers(updates)

@@ -101,7 +101,7 @@ class Peer:
         self.socket = layout.registry / (socket or f"{name}{suffix}-reg.sock")
         self.endpoint = str(self.dra) if endpoint is None else endpoint
         self.pool = instance or "pool"
-        #: What it was told, and what it was asked: (method, version, names of claims).
+        #: Notifications and calls it received: (method, version, names of claims).
         self.notified: list[tuple[bool, str]] = []
         self.calls: list[tuple[str, str, tuple[str, ...]]] = []
         self.infos = 0

@@ -39,11 +39,11 @@ def test_an_endpoint_is_not_taken_over() -> None:
             text = f"endpoint {thief.endpoint} already registered for DRA driver plugin {DRIVER}"
             text = f"RegisterPlugin error -- plugin registration failed with err: {text}"
             assert thief.notified[0] == (False, text)
-            await until(plugins.refused)  # the plugin is told before it is written down
+            await until(plugins.refused)  # the plugin is notified before it is recorded
             assert plugins.refused() == {thief.socket: text}
             await first.stop(first.socket)  # and it is tried again
             await until(lambda: (True, "") in thief.notified)
-            await until(lambda: not plugins.refused())  # it is told before it is written down
+            await until(lambda: not plugins.refused())  # it is notified before it is recorded
             await thief.stop()
             await first.stop()
 

@@ -35,7 +35,7 @@ with grpc.insecure_channel(f"unix:{path}") as channel:
                                  [cdi.name for cdi in device.cdi_devices]])
     allocatable = stub.GetAllocatableResources(v1.AllocatableResourcesRequest(), timeout=10)
     errors = []
-    for name in ("nobody", "done"):
+    for name in ("missing", "done"):
         try:
             stub.Get(v1.GetPodResourcesRequest(pod_name=name, pod_namespace="default"), timeout=10)
         except grpc.RpcError as error:
@@ -107,7 +107,7 @@ def test_an_agent_made_of_the_public_proto_alone() -> None:
         "cpus": [0, 1, 2],
         "memory": [2**33],
         "errors": [
-            ["UNKNOWN", "pod nobody in namespace default not found"],
+            ["UNKNOWN", "pod missing in namespace default not found"],
             ["UNKNOWN", "pod done in namespace default not found"],
         ],
         "refused": 26,

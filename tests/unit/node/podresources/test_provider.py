@@ -60,8 +60,8 @@ class FakeNode:
     [
         ((), (2, 3)),
         ((state("q", "c", "0-1,4-7"),), (2, 3)),
-        ((state("q", "c", "3-4"),), ()),  # somebody else runs there too
-        ((state("q", "c", ""),), ()),  # somebody else runs everywhere
+        ((state("q", "c", "3-4"),), ()),  # another process runs there too
+        ((state("q", "c", ""),), ()),  # another process runs everywhere
         ((state("q", "c", "", ContainerPhase.EXITED),), (2, 3)),
     ],
 )

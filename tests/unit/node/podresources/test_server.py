@@ -185,7 +185,7 @@ def test_get_is_refused_while_its_gate_is_off() -> None:
         gates = Gates.of({"KubeletPodResourcesGet": False})
         async with serving(node, gates=gates) as (caller, server):
             assert await refused(caller.get("p")) == ("UNKNOWN", "PodResources API Get method disabled")
-            assert await refused(caller.get("nobody")) == ("UNKNOWN", "PodResources API Get method disabled")
+            assert await refused(caller.get("missing")) == ("UNKNOWN", "PodResources API Get method disabled")
             assert server.metrics.errors["get", "v1"] == server.metrics.requests["get", "v1"] == 2
             assert len((await caller.all())[0].containers[0].dynamic_resources) == 1
 

@@ -207,7 +207,7 @@ def test_run_once_to_the_end(cluster: LocalCluster) -> None:
         assert own["state"]["terminated"]["reason"] == "Completed"
         ready = next(c for c in status["conditions"] if c["type"] == "Ready")
         assert (ready["status"], ready["reason"]) == ("False", "PodCompleted")
-        # A new agent runs it no second time, and has nothing to tell.
+        # A new agent does not run it again, and has nothing to report.
         await node.crash()
         await node.begin(pod)
         await asyncio.sleep(0.1)

@@ -228,7 +228,7 @@ def test_a_reused_pid_is_left_alone() -> None:
                 await ended(runtime)
             bystander = await asyncio.create_subprocess_exec("sleep", "1000")
             try:
-                # as if the machine had given the numbers to somebody else
+                # as if the kernel had reused the PIDs
                 folder = folder_of(harness)
                 (folder / "exit.json").unlink()
                 record = json.loads((folder / "run.json").read_text())
@@ -380,7 +380,7 @@ def test_a_shim_that_is_still_on_its_way() -> None:
                 container.directory / "lock",
                 container.directory / "shim.err",
             )
-            os.close(said)  # nobody listens any more
+            os.close(said)  # no listener is left
             async with harness.runtime() as runtime:
                 assert state(runtime).phase is ContainerPhase.RUNNING
                 assert shim_of(state(runtime)) == pid

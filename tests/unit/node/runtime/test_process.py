@@ -221,7 +221,7 @@ def test_grace_and_kill() -> None:
             started = time.monotonic()
             first = asyncio.create_task(runtime.stop_container("c2", 1000))
             await asyncio.sleep(0.05)
-            await runtime.stop_container("c2", 0.1)  # whoever is in more of a hurry decides
+            await runtime.stop_container("c2", 0.1)  # the shorter grace period wins
             await first
             assert 0.1 <= time.monotonic() - started < 20
             assert (state(runtime, "c2").exit_code, state(runtime, "c2").signal) == (137, 9)

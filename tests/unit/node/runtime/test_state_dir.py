@@ -127,7 +127,7 @@ _exits = st.none() | st.builds(
     finished_at=st.just(9.0),
     oom=st.booleans(),
     error=st.sampled_from(["", "no such command"]),
-    lost=st.sampled_from(["", "nobody knows"]),
+    lost=st.sampled_from(["", "unknown"]),
 )
 
 

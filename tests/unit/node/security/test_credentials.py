@@ -168,7 +168,7 @@ def test_run_as_non_root() -> None:
     ):
         assert judge(container, pod).violation is None
     assert judge({"runAsNonRoot": True}, rights=USER).violation is None
-    # Root without the right to become somebody else is still root.
+    # Root that may not change its user is still root.
     weak = AgentRights(capabilities=0)
     found = judge({"runAsNonRoot": True, "runAsUser": 5}, rights=weak)
     assert found.violation is RootViolation.IMAGE

@@ -189,7 +189,7 @@ def test_a_watch_delivers_a_deletion_at_once() -> None:
                 await admin.delete(NODES, "n1")
                 status_reporter.on_node_event(None)
                 await until(lambda: status_reporter.uid not in ("", first))
-                # What a watch tells late, of the old Node, changes nothing.
+                # Late watch events of the old Node change nothing.
                 status_reporter.on_node_event(node)
                 assert status_reporter.uid != first
 

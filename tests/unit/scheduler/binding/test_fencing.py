@@ -48,7 +48,7 @@ def test_claims_that_may_still_be_allocated_or_released() -> None:
         make_claim("for-pending", "pending"),
         make_claim("for-both", "bound", "pending"),
         make_claim("for-deleted", "deleted"),
-        make_claim("for-nobody"),
+        make_claim("unreserved"),
     ]
     found = find_fence_targets(claims, pods)
     assert [claim.metadata.name for claim in found.claims] == [

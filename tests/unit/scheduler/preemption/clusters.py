@@ -55,7 +55,7 @@ class RunningPod:
     cpu: int
     priority: int
     device: int = 0
-    shared: bool = False  #: it uses the claim of whoever holds its device
+    shared: bool = False  #: it uses the claim of the pod that holds its device
     port: int = 0
     app: str = ""
     lonely: bool = False  #: it wants no other pod of its app on its node

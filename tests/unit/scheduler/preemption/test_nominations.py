@@ -64,7 +64,7 @@ def test_our_own_promise_counts_before_the_api_knows_of_it() -> None:
     nominations = Nominations()
     nominations.update(waiting("p", "old"))
     nominations.nominate(waiting("p", "old"), "new")
-    nominations.update(waiting("p", "old"))  # an old state is heard of late
+    nominations.update(waiting("p", "old"))  # an old state is delivered late
     nominations.update(waiting("p"))
     assert (at(nominations, "old"), at(nominations, "new")) == ([], ["p"])
     nominations.update(waiting("p", "new"))

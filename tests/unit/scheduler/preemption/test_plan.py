@@ -202,7 +202,7 @@ def test_a_pod_whose_victims_are_about_to_be_asked_waits() -> None:
         {"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}]},
         {"conditions": [{"type": "DisruptionTarget", "status": "False", "reason": "PreemptionByScheduler"}]},
     ],
-    ids=["deleted by somebody", "evicted", "not any more"],
+    ids=["deleted by another client", "evicted", "not any more"],
 )
 def test_pods_that_leave_for_other_reasons_are_not_waited_for(status: dict[str, Any]) -> None:
     gone = pod(

@@ -532,7 +532,7 @@ def ready(claim: ResourceClaim, status: str, kind: str = "Attached") -> dict[str
     result = claim.status.allocation.devices.results[0]
     moment = "2026-01-01T00:00:00Z"
     condition = {
-        "type": kind, "status": status, "reason": "Told", "message": "so", "lastTransitionTime": moment,
+        "type": kind, "status": status, "reason": "Reported", "message": "so", "lastTransitionTime": moment,
     }  # fmt: skip
     device = {"driver": result.driver, "pool": result.pool, "device": result.device}
     return {"status": {"devices": [{**device, "conditions": [condition]}]}}
@@ -568,7 +568,7 @@ def test_devices_are_waited_for(kind: str, notified: bool) -> None:
         else:
             assert isinstance(outcome, BindFailure)
             assert (outcome.step, outcome.settled) == (BindStep.CONDITIONS, True)
-            assert 'device binding failed: claim=new, reason=Told, message="so"' in outcome.error
+            assert 'device binding failed: claim=new, reason=Reported, message="so"' in outcome.error
             await cluster.check_undone()
         assert len(writer.claim_waiters) == 0
 

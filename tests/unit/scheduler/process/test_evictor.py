@@ -130,7 +130,7 @@ def test_who_is_gone_or_leaving_is_left_alone() -> None:
         left = await cluster.read("leaving")
         assert left is not None
         assert not is_leaving(left)
-        # Nobody told us that it is leaving: then it is told why, and nothing worse.
+        # Its deletion was not observed: it gets the condition, and nothing worse.
         await cluster.evict_victims(Preemption("n", 0, (leaving,), 0, new))
 
     run(scenario)

@@ -46,7 +46,7 @@ def test_only_our_pods_without_a_node_are_in_the_queue(context: SchedulerContext
     context.informers.on_event(None, node("n1"))
     on_event(None, waiting("a"))
     on_event(None, waiting("b", "also-mine"))
-    on_event(None, waiting("c", "somebody-else"))
+    on_event(None, waiting("c", "other-scheduler"))
     on_event(None, waiting("d", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}))
     on_event(None, waiting("e", node="n1"))
     assert sorted(each.metadata.name for each in context.queue) == ["a", "b"]
@@ -84,7 +84,7 @@ def test_the_snapshot_knows_before_the_queue_wakes_anyone(
     context.informers.on_event(None, node("n0"))
     context.informers.synced = True
     context.informers.on_event(None, node("n1"))
-    assert seen == [2], "and before everything is listed there is nobody to wake"
+    assert seen == [2], "no pod is woken before the first list is complete"
 
 
 def refuse(context: SchedulerContext, *rules: Rule) -> str:
@@ -115,7 +115,7 @@ def test_what_helps_wakes(
     context.informers.on_pod_event(None, waiting("a"))
     key = refuse(context, rule)
     context.informers.on_event(node("n1"), replace(node("n1"), kind="Node"))
-    assert context.queue.state_of(key) is QueueState.UNSCHEDULABLE, "a change of nothing wakes nobody"
+    assert context.queue.state_of(key) is QueueState.UNSCHEDULABLE, "an update without change wakes no pod"
     change(context)
     assert context.queue.state_of(key) is not QueueState.UNSCHEDULABLE
 

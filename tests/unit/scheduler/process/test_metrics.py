@@ -49,7 +49,7 @@ def test_attempts_have_upstream_names() -> None:
     metrics.refused("b", frozenset({Rule.RESOURCES}), "plimsoll")
     metrics.refused("c", frozenset({Rule.RESOURCES}), "plimsoll")
     metrics.cleared("c")
-    metrics.cleared("never heard of")
+    metrics.cleared("unknown")
     metrics.preemptions.add()
     metrics.victims.at().observe(3)
     metrics.incoming.add("active", "PodAdd")

@@ -273,7 +273,7 @@ def test_devices_of_pods_that_are_gone_are_released_after_a_start() -> None:
         async with scheduler_cluster(controllers=False) as row:
             await furnish(row)
             await row.admin.create(RESOURCE_CLAIMS, claim("c", DRIVER), NS)
-            await _allocate(row, "c", "n1", {"metadata": {"name": "ghost", "uid": "nobody"}})
+            await _allocate(row, "c", "n1", {"metadata": {"name": "ghost", "uid": "missing"}})
             await row.start()
             await row.until(
                 lambda: row.admin.get(RESOURCE_CLAIMS, "c", NS),
@@ -425,14 +425,14 @@ def test_a_server_that_is_not_there_yet_is_waited_for() -> None:
 
             async def refuse(method: str, path: str, **rest: Any) -> Any:
                 if not allowed:
-                    raise UnreachableError("nobody answers", sent=False)
+                    raise UnreachableError("no response", sent=False)
                 return await call(method, path, **rest)
 
             client.call = refuse  # type: ignore[method-assign]
             process = SchedulerProcess(client, replace(QUICK, listen="127.0.0.1:0"))
             task = asyncio.create_task(process.run())
             await row.until(
-                _constantly(None), lambda _: "nobody answers" in process.context.informers.sync_problem()
+                _constantly(None), lambda _: "no response" in process.context.informers.sync_problem()
             )
             allowed = True
             await process.ready(SECONDS)

@@ -180,7 +180,7 @@ def test_caches_that_lag_behind_are_brought_up_to_date(monkeypatch: pytest.Monke
             await row.pod("a", cpu="2")
             await row.bound("a")
             assert not second.leading
-            assert not second.context.snapshot.pod_keys(), "it has not heard of it"
+            assert not second.context.snapshot.pod_keys(), "the watch has not delivered it"
             await row.stop(first)
             await row.until(_constantly(None), lambda _: second._scheduling.is_set())
             assert len(second.context.snapshot.pod_keys()) == 1

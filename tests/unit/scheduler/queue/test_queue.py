@@ -531,7 +531,7 @@ def test_results_of_pods_that_are_not_in_flight_are_ignored() -> None:
     assert len(queue) == 1
 
 
-# -- being told to hurry
+# -- activation
 
 
 def test_an_activated_pod_does_not_back_off() -> None:

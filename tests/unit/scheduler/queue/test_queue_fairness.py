@@ -16,7 +16,7 @@ GONE = ClusterEvent(EventKind.POD_DELETED, old=pod("gone", node="n"))
 def _flood(queue: SchedulingQueue, count: int, **fields: Any) -> None:
     """Return a queue with unschedulable pods that were tried once."""
     for number in range(count):
-        queue.add(pod(f"hopeless-{number}", **fields), 0)
+        queue.add(pod(f"unschedulable-{number}", **fields), 0)
     for _ in range(count):
         attempt = queue.pop(0)
         assert attempt is not None
@@ -123,7 +123,7 @@ def test_a_new_pod_is_never_passed_by_a_less_important_one() -> None:
 def test_pods_that_keep_failing_are_tried_less_often() -> None:
     """An unschedulable pod that keeps being woken for an hour is tried every ten seconds."""
     queue, tries = SchedulingQueue(), 0
-    queue.add(pod("hopeless"), 0)
+    queue.add(pod("unschedulable"), 0)
     for now in range(0, 3_600_000, 250):
         attempt = queue.pop(now)
         if attempt is not None:

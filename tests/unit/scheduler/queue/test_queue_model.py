@@ -225,13 +225,13 @@ def _check(quick: SchedulingQueue, naive: NaiveQueue, now: int, flying: list[tup
     assert {key: quick.state_of(key) for key in naive.waiters} == {
         key: each.where for key, each in naive.waiters.items()
     }
-    assert len(quick) == len(naive.waiters), "nobody is lost, nobody is made up"
+    assert len(quick) == len(naive.waiters), "no pod is lost or invented"
     assert {key for key, each in naive.waiters.items() if each.where is QueueState.IN_FLIGHT} == {
         key for key, _ in flying
     }
     assert quick.in_flight() == len(flying)
     lengths = quick.lengths()
-    assert sum(lengths.values()) + len(flying) == len(quick), "nobody is in two places"
+    assert sum(lengths.values()) + len(flying) == len(quick), "no pod is in two places"
     assert lengths["gated"] == sum(
         each.where in (QueueState.GATED, QueueState.HELD) for each in naive.waiters.values()
     )

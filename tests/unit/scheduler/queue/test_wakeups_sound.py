@@ -257,7 +257,7 @@ class RandomCluster:
         """Check that pods that wait still do not fit."""
         for each in list(self.queue):
             if self.placements and (each.spec.affinity or each.spec.topology_spread_constraints):
-                continue  # pods that are assumed are company already; others hear of it when they are bound
+                continue  # assumed pods count already; other pods are notified at binding
             if self.queue.state_of(pod_key(each)) is QueueState.UNSCHEDULABLE:
                 outcome = self.attempt(each)
                 assert isinstance(outcome, FitError), f"{each.metadata.name} sleeps but fits {outcome.node}"

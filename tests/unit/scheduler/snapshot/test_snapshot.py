@@ -510,7 +510,7 @@ def test_claim_users() -> None:
     assert snapshot.claim_users("default", "c") == set()
 
 
-# -- what indexes are told
+# -- index updates
 
 
 class RecordingIndex(SnapshotIndex):

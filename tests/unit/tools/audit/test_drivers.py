@@ -162,7 +162,7 @@ def test_the_form_of_the_charges_is_that_of_the_cluster() -> None:
     tree = pod("p", claims="c", charges={"c": {"cpu": "4"}})
     subjects = [each.subject for each in found("PLM014", node(), old, new, third, tree)]
     assert subjects == ["Driver/b.x", "Driver/c.x"]
-    assert found("PLM014", node(), new, tree) == []  # whoever wrote the charge has read the mapping
+    assert found("PLM014", node(), new, tree) == []  # the writer of the charge has read the mapping
 
 
 def test_a_device_in_two_forms() -> None:

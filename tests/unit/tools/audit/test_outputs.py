@@ -95,7 +95,7 @@ def test_a_baseline(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_one_namespace(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(capsys, "-f", "cluster.yaml", "-n", "nobody")[0] == 0
+    assert run(capsys, "-f", "cluster.yaml", "-n", "missing")[0] == 0
     _, out, _ = run(capsys, "-f", "cluster.yaml", "-n", "work", "-o", "json")
     assert {finding["subject"].split("/")[1] for finding in json.loads(out)["findings"]} == {"work"}
 

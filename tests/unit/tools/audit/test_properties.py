@@ -92,7 +92,7 @@ def test_what_our_own_scheduler_fills_has_no_errors(
         assert {each.id for each in found} <= {"PLM004", "PLM053"}
 
 
-#: What a claim may have been given, by whoever it was.
+#: Allocations that a claim may have, from any scheduler.
 GIVEN = st.one_of(
     st.builds(
         lambda n, admin: result(f"d{n}", pool="n0", adminAccess=admin), st.integers(0, 1), st.booleans()

@@ -47,7 +47,7 @@ def names(trees: RawObjects) -> set[tuple[str, str]]:
 
 def test_a_cluster_and_its_dump_have_the_same_trees(tmp_path: Path) -> None:
     trees = [tree for tree in big_cluster(2) if tree["kind"] != "Namespace"]
-    trees[0]["spec"]["someday"] = {"a": [1, None]}  # whatever nobody knows of
+    trees[0]["spec"]["someday"] = {"a": [1, None]}  # unknown kinds
     of_cluster, of_file = read(FakeApiServer(trees), *ALL), in_file(trees, tmp_path)
     assert [found.tree for found in of_cluster.found] == sorted(
         (found.tree for found in of_file.found), key=lambda tree: KINDS.index(tree["kind"])

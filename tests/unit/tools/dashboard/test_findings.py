@@ -90,7 +90,7 @@ def test_it_rests_and_then_looks_at_what_has_changed() -> None:
         fixture.findings.request(2)
         assert fixture.findings._task is first  # it rests
         fixture.now += REST_SECONDS
-        assert fixture.findings._timer is not None  # nobody asks again, and yet it is done
+        assert fixture.findings._timer is not None  # it is done without another query
         fixture.findings._timer.cancel()
         fixture.findings.start_if_due()
         assert fixture.findings._task is not first

@@ -226,7 +226,7 @@ def test_a_long_query_uses_current_state_after_waiting() -> None:
         service.on_change(
             ObjectChange(replace(pod, metadata=meta, spec=replace(pod.spec, node_name="node-0001")))
         )
-        await service.catch_up()  # pages are told now
+        await service.catch_up()  # pages are notified now
         assert service.revision == 2
         asked = asyncio.create_task(service.explain_pod(*key))
         await asyncio.sleep(0)
@@ -246,7 +246,7 @@ def test_a_following_worker_drops_outdated_answers() -> None:
         first = await worker.ask("a", lambda: {"x": 1})
         assert await worker.ask("a", lambda: {"x": 2}) is first
         worker.on_change(ObjectChange(THINGS[-1], gone=True))
-        # Heard of, and not yet counted: the answer is new, and so is the next one when it is.
+        # Delivered, but not yet counted: the answer is new, and so is the next one once it is counted.
         assert (await worker.ask("a", lambda: {"x": 3})).body == b'{"revision":1,"x":3}'
         now[0] = 2
         assert (await worker.ask("a", lambda: {"x": 4})).body == b'{"revision":2,"x":4}'

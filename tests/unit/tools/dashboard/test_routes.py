@@ -317,7 +317,7 @@ def test_metrics_have_the_same_numbers() -> None:
         assert lines['plimsoll_pool_devices_free{driver="gpu.example.com",pool="node-0002"}'] == "1"
         assert lines['plimsoll_pool_devices_taken{driver="cpu.example.com",pool="node-0002"}'] == "0"
         assert lines['plimsoll_pods{state="pending"}'] == "3"
-        # As the documents tell: so a cluster of 5,000 nodes with one pool each has 70,000 series.
+        # As documented: a cluster of 5,000 nodes with one pool each has 70,000 series.
         nodes, pools, others = 3, 6, 5
         assert len(lines) == nodes * (2 * 5 + 1) + 3 * pools + others
         assert lines['plimsoll_claims{state="reserved"}'] == "6"

@@ -92,7 +92,7 @@ def test_an_agent_that_runs_is_well(node_dir: NodeDir) -> None:
         ]
         assert bad(report) == []
         assert node_dir.layout.pod_resources.stat().st_mode & 0o777 == 0o600
-        # A pod that is gone from the books is told of, and left to the agent.
+        # A pod without a record is reported, and left to the agent.
         cluster.stop_node(NODE)
         report = asyncio.run(ask())
         assert not report.running
@@ -172,7 +172,7 @@ def test_exactly_what_a_killed_agent_leaves_is_repaired(node_dir: NodeDir) -> No
             # The pods are on the books: only the sockets are left behind.
             report = node_dir.examine(**asked)
             assert leftovers(report) == [("sockets.stale", "kubelet.sock"), ("sockets.stale", "nri.sock")]
-            # A pod that nobody has on the books any more.
+            # A pod without a record.
             body = json.loads(layout.admitted.read_bytes())["body"]["pods"]
             assert {row["uid"] for row in body} == set(uids.values())
             node_dir.put_admitted(uids["kept"])
@@ -186,7 +186,7 @@ def test_exactly_what_a_killed_agent_leaves_is_repaired(node_dir: NodeDir) -> No
             assert lives(runs["kept"])
             assert [path.name for path in layout.pods.iterdir()] == [uids["kept"]]
             assert tree.pods() == (uids["kept"],)
-            # A container whose end nobody saw, and a shim whose folder is gone.
+            # A container whose exit was not observed, and a shim whose directory is gone.
             report = node_dir.examine(repair=True, **asked)
             assert report.outcomes == ()
             (layout.pods / uids["kept"]).rename(node_dir.folder / "away")

@@ -53,7 +53,7 @@ def read(text: str) -> Samples:
         for sample in family.samples:
             labels = frozenset((key, value) for key, value in sample.labels.items() if value)
             rows = found.setdefault(sample.name.removeprefix(PREFIX), {})
-            assert labels not in rows, f"{sample.name}: two samples that cannot be told apart"
+            assert labels not in rows, f"{sample.name}: two identical samples"
             rows[labels] = sample.value
     return found
 

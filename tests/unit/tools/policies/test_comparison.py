@@ -94,7 +94,7 @@ def charged(cluster_state: ClusterState) -> dict[str, int]:
     return dict(row.charged)
 
 
-def test_the_numbers_of_document_000() -> None:
+def test_the_numbers_of_kep_5517() -> None:
     """Requests of 1 and 2, a claim of 4 that both containers refer to."""
     cluster_state = small(container("a", "c", cpu="1"), container("b", "c", cpu="2"))
     assert charged(cluster_state) == {

@@ -90,7 +90,7 @@ class UseCaseReplay:
         theirs = _GENERATED.sub(r"\1whatif", theirs)
         waits = pod is not None and not pod.spec.node_name and not step["nodeName"]
         # What preemption has to say comes after the reasons, and is not part of the prediction; a pod that
-        # waits for its claim is told nothing there.
+        # waits for its claim has no message there.
         if ours != theirs and not (waits and (theirs.startswith(ours) or not theirs)):
             self.wrong.append(Misprediction(name, theirs, ours))
 

@@ -91,7 +91,7 @@ def test_missing_namespaces() -> None:
 def test_a_namespace_with_admin_access_had_its_label() -> None:
     requests = [{"name": "r", "exactly": {"deviceClassName": "c", "adminAccess": True}}]
     claim = found("ResourceClaim", "a", "x", spec={"devices": {"requests": requests}})
-    assert missing_namespaces([claim]) == {"x": {}}  # a manifest: nobody has granted it anything
+    assert missing_namespaces([claim]) == {"x": {}}  # a manifest: no permissions were granted
     claim.tree["metadata"]["uid"] = "1"
     assert missing_namespaces([claim]) == {"x": {"resource.kubernetes.io/admin-access": "true"}}
     for broken in ({"devices": None}, {"devices": {"requests": [7]}}, None):

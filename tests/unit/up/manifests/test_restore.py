@@ -92,7 +92,7 @@ def test_nodes_that_are_ready_are_played() -> None:
     )
     assert not can_be_simulated(node(capacity={"cpu": "8"}))
     assert not can_be_simulated({"kind": "Node", "metadata": {"name": "n"}})
-    # Whoever says no means it.
+    # An explicit false wins.
     said = {**node(capacity=amounts), "metadata": {"name": "n", "annotations": {SIMULATED: "false"}}}
     assert restored(said)["metadata"]["annotations"] == {SIMULATED: "false"}
 

@@ -80,7 +80,7 @@ def test_one_slice_describes_the_machine() -> None:
             await wait_for(lambda: slices_publisher.counters.updated >= 1)
             first, second = await cluster.slices()
             assert first["metadata"]["annotations"] == {"theirs": "x", ANNOTATION: "one"}
-            # The devices are the same: nobody has to look at the pool anew.
+            # The devices are the same: the pool generation stays.
             assert first["spec"]["pool"]["generation"] == second["spec"]["pool"]["generation"] == 1
 
             slices_publisher.set_pools([DevicePool("a", devices(200), annotations={ANNOTATION: "two"})])

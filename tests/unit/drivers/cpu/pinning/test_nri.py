@@ -123,7 +123,7 @@ def test_a_runtime_that_comes_back_is_looked_at_again() -> None:
         await until(lambda: not enforcer.linked)
         await until(lambda: False in seen)
         assert enforcer.link_error
-        # Meanwhile: one container is gone, one came that nobody pinned, and CPUs were claimed.
+        # Meanwhile: one container is gone, an unpinned one was created, and CPUs were claimed.
         del runtime.held["own"]
         runtime.put("shared", runtime.held["shared"].resources)
         state.hold(B)
@@ -296,7 +296,7 @@ def test_validation_can_be_left_out() -> None:
     with_script(scenario, FakeCPUState(machine(4)), runtime=NEW, pin={"fail_closed": False})
 
 
-# -- with a script: what is told at the start
+# -- with a script: the initial synchronization
 
 
 def test_synchronize_changes_what_is_not_as_it_should_be() -> None:
@@ -377,7 +377,7 @@ def test_old_runtimes_are_reported_with_the_next_event() -> None:
         answer = await script.created("own", env(A))
         assert apply_desired(answer) == "0-1"
         assert changes(answer) == {"s": "2-3"}
-        # Whether that was done is not told: the next claim has it said again.
+        # The result is not reported: the next claim sends it again.
         state.hold(B)
         assert changes(await script.created("two", env(B))) == {"s": "3"}
         state.release("b")

@@ -102,7 +102,7 @@ def test_processes_run_where_they_should_and_go_back(tree: Tree, tmp_path: Path)
         assert await enforcer.apply() == ()
         assert affinity(exclusive) == CpuSet([0])
         assert affinity(shared) == topology.all - CpuSet([0])
-        # Somebody else widens it; that is seen and set right.
+        # Another process widens it; that is detected and corrected.
         (tree.root / "poduid-q/cri-containerd-q-app.scope/cpuset.cpus").write_text(str(topology.all))
         assert [fault.reason for fault in await enforcer.apply()] == [PinFaultReason.DRIFTED]
         assert affinity(shared) == topology.all - CpuSet([0])

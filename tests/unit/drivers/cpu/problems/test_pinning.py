@@ -267,7 +267,7 @@ def test_issues_235_and_239_a_container_that_restarts() -> None:
     async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         await runtime.add("one", env(A), pod="p")
         first = runtime.held["one"]
-        assert await runtime.add("two", env(A), pod="p") == ""  # before the old one is told to be gone
+        assert await runtime.add("two", env(A), pod="p") == ""  # before the old one is reported as gone
         await runtime.server.stopped(runtime.pods["uid-p"], first.state)
         assert [view.id for view in enforcer.containers()] == ["two"]
         assert await runtime.add("three", env(A), pod="p") == ""

@@ -108,7 +108,7 @@ def test_disputed_claims_are_not_ready(harness: DriverHarness) -> None:
             await harness.run(pod("a", "two"))
             (allocation,) = driver.state.allocations.values()
             await until(lambda: seen(harness) == {"a": pinned(allocation.assigned)})
-            # Somebody else writes other CPUs into its file; that is seen when files are compared again.
+            # Another process writes other CPUs into its file; the next comparison of files finds it.
             uid = allocation.ref.uid
             file = harness.settings.cdi / f"dra.k8s.io-cpu_claim-{uid}.json"
             tree = json.loads(file.read_text())

@@ -209,7 +209,7 @@ def test_devices_that_are_not_attached_keep_their_pod_waiting(outcome: str, said
         )
         pod = cluster.client.get("pods", "p", "default")
         assert not pod["spec"].get("nodeName")
-        cluster.client.delete("pods", "p", "default", grace=0)  # nobody has to wait for it any more
+        cluster.client.delete("pods", "p", "default", grace=0)  # there is nothing left to wait for
 
 
 # -- LocalCluster

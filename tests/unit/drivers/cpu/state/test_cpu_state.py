@@ -415,7 +415,7 @@ def test_a_process_that_ends_at_any_step(tmp_path: Path, name: str, after: bool)
                 assert again.allocations[uid].assigned == allocation.assigned
             else:
                 assert (uid, name) == (uid_of(1), "release")
-        # Whoever was interrupted asks again.
+        # An interrupted call is retried.
         assert not isinstance(OPERATIONS[name](again), ClaimError)
         check(fixture, fixture.open())
     raise AssertionError("no end")

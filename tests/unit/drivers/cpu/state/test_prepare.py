@@ -272,7 +272,7 @@ def test_cpus_that_are_not_understood_cannot_be_named() -> None:
 
 def test_the_last_shared_cpu() -> None:
     claim, context = make_claim(1, AllocationSpec(N0, "8"), AllocationSpec(N1, "8")), scene_of()
-    assert len(plan(claim, context).cpus) == 16  # nobody shares CPUs
+    assert len(plan(claim, context).cpus) == 16  # no container shares CPUs
     fault = refused(claim, context, shared_pool_in_use=True)
     assert fault.why is PrepareErrorReason.POOL_EMPTY
     assert "leave no CPU" in fault.message
@@ -280,7 +280,7 @@ def test_the_last_shared_cpu() -> None:
 
 
 def test_the_minimum_is_always_left() -> None:
-    # The floor is kept by the domains; here somebody holds it since before it was set.
+    # The floor is kept by the domains; here a claim has held it since before it was set.
     context = scene_of(min_shared=2)
     allocated = scene_of(allocated=str(context.layout.always_shared), min_shared=2)
     free = len(allocated.free)

@@ -229,7 +229,7 @@ def test_nothing_that_a_source_names_is_given_away(
     for allocation in fine:
         others = union(other.cpus for other in found.allocations.values() if other is not allocation)
         assert not allocation.cpus & others
-        # Whoever may start on CPUs has no witness against it.
+        # A container may still start on these CPUs.
         assert known.get(allocation.ref.uid, allocation.assigned) == allocation.assigned
         assert allocation.ref.uid not in said or said[allocation.ref.uid][0] <= allocation.assigned
     again = reconcile(found.allocations, present, context)

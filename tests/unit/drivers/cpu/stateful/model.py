@@ -22,10 +22,10 @@ class Model:
     contested: dict[str, set[int]] = field(default_factory=dict)
     disputed: set[str] = field(default_factory=set)
     files: dict[str, set[int]] = field(default_factory=dict)
-    #: Claims that a container was told other CPUs of when the driver last looked at all of them, and the CPUs
-    #: that are kept for it: which of those it was told is up to the driver.
+    #: Claims of which a container had other CPUs when the driver last checked all of them, and the CPUs
+    #: that are kept for it; the driver chooses among those.
     conflicts: dict[str, set[int]] = field(default_factory=dict)
-    #: Claims that the cluster does not know any more: without a file they were released by somebody else.
+    #: Claims deleted from the cluster: without a file they were released by another driver.
     deleted: set[str] = field(default_factory=set)
     #: Whether the record on the disk is gone or damaged.
     amnesia: bool = False

@@ -105,7 +105,7 @@ class Runtime:
         #: How many answers with changes containers have been given.
         self.answers = 0
         self.synchronized = 0
-        #: What containers were told, as far as they were told of in the last synchronisation.
+        #: CPUs passed to containers, as far as the last synchronization reported them.
         self.env_claims: list[dict[str, set[int]]] = []
         #: Whether changes of plugins wait for events under way, and whether creation stops before validation.
         self.orderly = True
@@ -229,7 +229,7 @@ class Runtime:
 
     async def _on_update(self, request: nri.UpdateContainersRequest) -> Any:
         if not self.age.pushes:
-            self.wrongs.append(f"a runtime that may lock up was told to change containers: {request}")
+            self.wrongs.append(f"a runtime that may lock up was asked to change containers: {request}")
         if self.slow:
             await asyncio.sleep(self.slow)
         if not self.orderly:

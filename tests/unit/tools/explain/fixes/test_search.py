@@ -22,7 +22,7 @@ from plimsoll.tools.explain.text import FixKind
 from tests.unit.tools.explain.clusters import clusters
 from tests.unit.tools.explain.symptoms import MAKERS, SUBJECT, make_cluster_state
 
-#: Symptoms whose first fix nobody can carry out but those who run the cluster.
+#: Symptoms whose first fix only a cluster administrator can apply.
 OTHERS = {
     "allocated-elsewhere": "",
     "claim-being-deleted": "wait",
