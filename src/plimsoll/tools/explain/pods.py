@@ -1,4 +1,4 @@
-"""START HERE: `explain_pod` and `explain_node`: why a pod is pending, or why it is where it is.
+"""`explain_pod` and `explain_node`: reasons why a pod is pending, or why it is on its node. START HERE.
 
 For a pending pod: scheduling gates, its claims, the nodes each rule removes (`filter_run`, `groups`), the
 smallest change that would help (`fixes`), a preview of preemption, and the message of the cluster's own
@@ -43,12 +43,12 @@ from plimsoll.tools.explain.verdict import ExplainVerdict, ExplanationSection, N
 #: Well-known scheduler names; others may exist.
 SCHEDULERS = frozenset({"", "default-scheduler", "plimsoll"})
 #: Note if the cluster's scheduler refuses a pod that fits here.
-_OTHERWISE = (
+_OTHER_RULES = (
     "either the cluster has changed since and the pod will be retried, or that scheduler has other rules: "
     "see plimsoll whatif --as kube-1.36"
 )
-#: On how many nodes a preview of preemption looks for victims.
-LOOKED_AT = 200
+#: Maximum number of nodes in a preview of preemption.
+MAX_PREVIEW_NODES = 200
 
 
 def explain_pod(
@@ -62,11 +62,15 @@ def explain_pod(
         )
     if pod.spec.node_name:
         return explain_scheduled(cluster_state, pod, settings)
-    made = _explain_pending(cluster_state, pod, settings, 10**9 if unfolded else STATES)
-    lost = _has_unknown_scheduler(cluster_state, pod)
-    notes = (*_scheduler_notes(cluster_state, pod, lost), *made.notes, *_scheduler_message(pod, made))
-    fixes = (fix_scheduler(cluster_state, pod), *made.fixes) if lost else made.fixes
-    return amend(made, notes=notes, fixes=fixes, unfolded=unfolded)
+    explanation = _explain_pending(cluster_state, pod, settings, 10**9 if unfolded else STATES)
+    is_unknown = _has_unknown_scheduler(cluster_state, pod)
+    notes = (
+        *_scheduler_notes(cluster_state, pod, is_unknown),
+        *explanation.notes,
+        *_scheduler_message(pod, explanation),
+    )
+    fixes = (fix_scheduler(cluster_state, pod), *explanation.fixes) if is_unknown else explanation.fixes
+    return amend(explanation, notes=notes, fixes=fixes, unfolded=unfolded)
 
 
 def _explain_pending(
@@ -88,18 +92,18 @@ def _explain_pending(
         node = filter_run.outcome.node
         summary = f"it fits on node {node} now"
         return PodExplanation(name, ExplainVerdict.FITS, summary, node)
-    unplaced = filter_run.outcome
-    if unplaced.nodes and unplaced.reasons and not any(count for _, count in unplaced.reasons):
-        return _explain_missing(cluster_state, pod, unplaced)
+    fit_error = filter_run.outcome
+    if fit_error.nodes and fit_error.reasons and not any(count for _, count in fit_error.reasons):
+        return _explain_missing(cluster_state, pod, fit_error)
     groups = group_nodes(view, filter_run, states)
     return PodExplanation(
         name,
         ExplainVerdict.PENDING,
-        render_fit_error(unplaced),
+        render_fit_error(fit_error),
         fixes=find_fixes(view, groups),
         groups=groups,
         sections=_cluster_section(view, filter_run, groups),
-        preemption=preview_preemption(view, unplaced, groups),
+        preemption=preview_preemption(view, fit_error, groups),
     )
 
 
@@ -128,11 +132,11 @@ def _explain_gated(
     )
 
 
-def _explain_missing(cluster_state: ClusterState, pod: Pod, unplaced: FitError) -> PodExplanation:
+def _explain_missing(cluster_state: ClusterState, pod: Pod, fit_error: FitError) -> PodExplanation:
     """Explain a problem of the pod itself, for which no node was evaluated."""
-    found = [fix_missing(cluster_state, pod, reason) for reason, _ in unplaced.reasons]
+    found = [fix_missing(cluster_state, pod, reason) for reason, _ in fit_error.reasons]
     fixes = tuple(fix for fix in found if fix is not None)
-    return PodExplanation(full_name(pod), ExplainVerdict.PENDING, render_fit_error(unplaced), fixes=fixes)
+    return PodExplanation(full_name(pod), ExplainVerdict.PENDING, render_fit_error(fit_error), fixes=fixes)
 
 
 # -- notes
@@ -147,10 +151,10 @@ def _has_unknown_scheduler(cluster_state: ClusterState, pod: Pod) -> bool:
     return not any(other.spec.scheduler_name == name for other in cluster_state.pods if other.spec.node_name)
 
 
-def _scheduler_notes(cluster_state: ClusterState, pod: Pod, lost: bool) -> tuple[str, ...]:
+def _scheduler_notes(cluster_state: ClusterState, pod: Pod, is_unknown: bool) -> tuple[str, ...]:
     """Return notes about an unknown scheduler and a nominated node."""
     notes = []
-    if lost:
+    if is_unknown:
         notes.append(
             f"schedulerName {pod.spec.scheduler_name} may not be running: it has scheduled no pod, and this "
             "pod has no PodScheduled condition"
@@ -162,34 +166,34 @@ def _scheduler_notes(cluster_state: ClusterState, pod: Pod, lost: bool) -> tuple
     return tuple(notes)
 
 
-def _scheduler_message(pod: Pod, made: PodExplanation) -> tuple[str, ...]:
+def _scheduler_message(pod: Pod, explanation: PodExplanation) -> tuple[str, ...]:
     """Return the last message of the cluster's scheduler if it differs from this explanation."""
     for condition in pod.status.conditions:
         refused = condition.type == POD_SCHEDULED and condition.status == "False"
-        if refused and condition.message and not condition.message.startswith(made.summary):
+        if refused and condition.message and not condition.message.startswith(explanation.summary):
             message = f"message of the cluster's scheduler: {condition.message}"
-            return (message, _OTHERWISE) if made.verdict is ExplainVerdict.FITS else (message,)
+            return (message, _OTHER_RULES) if explanation.verdict is ExplainVerdict.FITS else (message,)
     return ()
 
 
-def preview_preemption(view: PodView, unplaced: FitError, groups: tuple[NodeGroup, ...]) -> str:
+def preview_preemption(view: PodView, fit_error: FitError, groups: tuple[NodeGroup, ...]) -> str:
     """Describe the pods preemption would evict, or why it would not help; the nearest nodes are tried."""
-    snapshot, resolvable, limited = view.snapshot, unplaced.resolvable, ""
-    if not unplaced.nodes:
+    snapshot, resolvable, limited = view.snapshot, fit_error.resolvable, ""
+    if not fit_error.nodes:
         return ""
     if resolvable is None or not resolvable.any():
         return "would not help: no node would be feasible without other pods"
     priority = view.pod_info.priority
     if not (snapshot.index(LowestPriorities).lowest[resolvable] < priority).any():
         return f"no victims: no pod on these nodes has a priority below {priority}"
-    if int(np.count_nonzero(resolvable)) > LOOKED_AT:
+    if int(np.count_nonzero(resolvable)) > MAX_PREVIEW_NODES:
         names = [name for group in groups if group.resolvable for name in group.nodes]
         mask = np.zeros_like(resolvable)
-        rows = (snapshot.row_of(name) for name in names[:LOOKED_AT])
+        rows = (snapshot.row_of(name) for name in names[:MAX_PREVIEW_NODES])
         mask[[row for row in rows if row is not None]] = True
-        resolvable, limited = resolvable & mask, f" (tried on the {LOOKED_AT} nearest nodes)"
+        resolvable, limited = resolvable & mask, f" (tried on the {MAX_PREVIEW_NODES} nearest nodes)"
     budgets = snapshot.all(PodDisruptionBudget)
-    tried = amend(unplaced, resolvable=resolvable)
+    tried = amend(fit_error, resolvable=resolvable)
     plan = plan_preemption(tried, snapshot, view.settings, budgets, throwaway_ids())
     if isinstance(plan, NoPreemption):
         return plan.text.removeprefix("preemption: ").rstrip(".") + limited
@@ -227,7 +231,7 @@ def _cluster_section(
 def explain_node(
     cluster_state: ClusterState, pod: Pod, node: str, *, settings: SchedulerProfile | None = None
 ) -> NodeExplanation:
-    """Explain one pod on one node with every rule. Raise InputError if there is no such node."""
+    """Explain one pod on one node with every rule. Raise InputError if the node does not exist."""
     settings = settings or SchedulerProfile.default()
     row = cluster_state.snapshot.row_of(node)
     if row is None:

@@ -5,7 +5,7 @@ A workload selects its pods. An unknown name raises InputError with similar name
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
@@ -29,9 +29,10 @@ def find_targets(objects: ClusterObjects, text: str, namespace: str = "default")
     if len(parts) not in (2, 3) or not all(parts):
         raise InputError(f"{text!r}: must be KIND/NAMESPACE/NAME or KIND/NAME")
     word, name = parts[0].lower(), parts[-1]
-    place = parts[1] if len(parts) == 3 else namespace
+    if len(parts) == 3:
+        namespace = parts[1]
     if word in _WORKLOADS:
-        return _pods_of(objects, _WORKLOADS[word], place, name)
+        return _pods_of(objects, _WORKLOADS[word], namespace, name)
     kind = _kind(word)
     if kind is None:
         known = sorted({*(each.endpoint.kind for each in KINDS), *_WORKLOADS.values()})
@@ -39,11 +40,13 @@ def find_targets(objects: ClusterObjects, text: str, namespace: str = "default")
     if not kind.endpoint.namespaced:
         if len(parts) == 3:
             raise InputError(f"{text}: a {kind.endpoint.kind} is cluster-scoped: write {parts[0]}/{name}")
-        place = ""
-    found: Any = objects.find(kind.view, place, name)
+        namespace = ""
+    found: Any = objects.find(kind.view, namespace, name)
     if found is None:
-        names = [each.metadata.name for each in objects.all(kind.view) if each.metadata.namespace == place]
-        raise InputError(f"{text}: {kind.endpoint.kind} not found" + _near(name, names))
+        names = [
+            each.metadata.name for each in objects.all(kind.view) if each.metadata.namespace == namespace
+        ]
+        raise InputError(f"{text}: {kind.endpoint.kind} not found" + _suggest(name, names))
     return [found]
 
 
@@ -70,10 +73,10 @@ def _pods_of(objects: ClusterObjects, kind: str, namespace: str, name: str) -> l
             if workload == name:
                 found.append(pod)
     if not found:
-        raise InputError(f"{kind}/{namespace}/{name}: no pods found" + _near(name, names))
+        raise InputError(f"{kind}/{namespace}/{name}: no pods found" + _suggest(name, names))
     return found
 
 
-def _near(name: str, names: Any) -> str:
+def _suggest(name: str, names: Iterable[str]) -> str:
     near = get_close_matches(name, list(names), n=3)
     return f"; did you mean {' or '.join(near)}?" if near else ""

@@ -26,17 +26,17 @@ MAX_LISTED = 6
 
 def find_devices_allocated_twice(facts: AuditFacts) -> Iterator[CheckProblem]:
     for device, held in facts.held.items():
-        whole = [each for each in held if each.result.share_id is None and not each.result.admin_access]
+        exclusive = [each for each in held if each.result.share_id is None and not each.result.admin_access]
         shares = [each for each in held if each.result.share_id is not None and not each.result.admin_access]
-        if len(whole) > 1:
-            message = f"is allocated exclusively {len(whole)} times"
-        elif whole and shares:
+        if len(exclusive) > 1:
+            message = f"is allocated exclusively {len(exclusive)} times"
+        elif exclusive and shares:
             message = f"is allocated exclusively and also has {len(shares)} allocated share{_s(len(shares))}"
         else:
             continue
         message += f", to {_count(len({each.name for each in held}), 'claim')}"
-        evidence = _describe_claims(facts, [*whole, *shares])
-        yield CheckProblem(f"Device/{device}", message, evidence, _release(whole[-1].claim))
+        evidence = _describe_claims(facts, [*exclusive, *shares])
+        yield CheckProblem(f"Device/{device}", message, evidence, _release(exclusive[-1].claim))
 
 
 def find_shares_allocated_twice(facts: AuditFacts) -> Iterator[CheckProblem]:
@@ -81,7 +81,7 @@ def _release(claim: ResourceClaim) -> str:
     )
 
 
-# -- overdrawn
+# -- overconsumption
 
 
 def find_counters_overdrawn(facts: AuditFacts) -> Iterator[CheckProblem]:
@@ -98,11 +98,11 @@ def find_counters_overdrawn(facts: AuditFacts) -> Iterator[CheckProblem]:
             published = pool.devices.get(name)
             for counter, amount in _draws(published[1]) if published is not None else ():
                 drawn.setdefault(counter, []).append((name, amount))
-        for counter, whole in counters.items():
+        for counter, available in counters.items():
             parts = drawn.get(counter, [])
             total = sum((amount for _, amount in parts), ZERO)
-            if total > whole:
-                yield _overdrawn(facts, pool, counter, whole, total, parts)
+            if total > available:
+                yield _overdrawn(facts, pool, counter, available, total, parts)
 
 
 def _counters(pool: PoolFacts) -> dict[tuple[str, str], Quantity]:
@@ -124,7 +124,7 @@ def _overdrawn(
     facts: AuditFacts,
     pool: PoolFacts,
     counter: tuple[str, str],
-    whole: Quantity,
+    available: Quantity,
     total: Quantity,
     parts: list[tuple[str, Quantity]],
 ) -> CheckProblem:
@@ -136,7 +136,7 @@ def _overdrawn(
         evidence.append(f"and {len(parts) - MAX_LISTED} more devices")
     return CheckProblem(
         f"Pool/{pool.id}",
-        f"counter {'/'.join(counter)}: {total} consumed of {whole}, {total - whole} too much",
+        f"counter {'/'.join(counter)}: {total} consumed of {available}, {total - available} too much",
         tuple(evidence),
         key="/".join(counter),
     )
@@ -156,11 +156,11 @@ def find_capacity_overdrawn(facts: AuditFacts) -> Iterator[CheckProblem]:
             entry = device.capacity.get(name)
             if entry is None or total <= capacity_value(entry):
                 continue
-            whole = capacity_value(entry)
-            parts = sorted(held, key=lambda each: _biggest(each, name))
+            available = capacity_value(entry)
+            parts = sorted(held, key=lambda each: _by_amount(each, name))
             yield CheckProblem(
                 f"Device/{id}",
-                f"capacity {name}: {total} consumed of {whole}, {total - whole} too much",
+                f"capacity {name}: {total} consumed of {available}, {total - available} too much",
                 tuple(
                     f"ResourceClaim/{each.name} consumes {each.result.consumed_capacity.get(name, ZERO)}"
                     for each in parts[:MAX_LISTED]
@@ -170,7 +170,7 @@ def find_capacity_overdrawn(facts: AuditFacts) -> Iterator[CheckProblem]:
             )
 
 
-def _biggest(each: HeldDevice, name: str) -> tuple[int, str]:
+def _by_amount(each: HeldDevice, name: str) -> tuple[int, str]:
     return -each.result.consumed_capacity.get(name, ZERO).nano, each.name
 
 
@@ -207,7 +207,7 @@ def _describe_refusal(refusal: CapacityRefusal) -> str:
     return f"not a valid value; the largest is {refusal.had}"
 
 
-# -- gone, or on the way out
+# -- missing and tainted devices
 
 
 def find_devices_gone(facts: AuditFacts) -> Iterator[CheckProblem]:
@@ -323,8 +323,8 @@ def _contradiction(pool: PoolFacts) -> str:
         if count > 1:
             return f"counter set {name} is defined {count} times"
     counters = _counters(pool)
-    whole = len(pool.slices) == pool.slices[0].spec.pool.resource_slice_count
-    for _, device in pool.devices.values() if whole else ():
+    complete = len(pool.slices) == pool.slices[0].spec.pool.resource_slice_count
+    for _, device in pool.devices.values() if complete else ():
         for consumption in device.consumes_counters:
             for name in consumption.counters:
                 if (consumption.counter_set, name) not in counters:
