@@ -31,7 +31,7 @@ NEW = "apiVersion: v1\nkind: Pod\nmetadata: {name: new}\nspec: {containers: [{na
 PATHS = (
     "api/nodes",
     "api/overview",
-    f"api/nodes/{node_name(7)}",
+    f"api/nodes/{node_name(0)}",
     "api/devices",
     "api/devices?q=gpu-3&state=free",
     "api/pools?limit=200",

@@ -176,17 +176,17 @@ def show_reload(folder: Path, objects: int) -> None:
     print(f"  opened in {wall:.2f} s ({cpu:.2f} s CPU): ", end="")
     print(f"{objects / wall:,.0f} objects/s, {size / wall / 1e6:,.0f} MB/s")
     asyncio.run(opened.pop().close())
-    asyncio.run(with_store(path, show_lists))
+    asyncio.run(with_store(path, lambda store: show_lists(store, objects)))
 
 
-async def show_lists(store: Store) -> None:
+async def show_lists(store: Store, objects: int) -> None:
     store.list("pods", limit=1)
     past = store.revision
     for number in range(1000):
-        key = pod_key(number)
+        key = pod_key(number % objects)
         stored = store.get(key)
         assert stored is not None
-        store.update(key, make_pod(number), stored.revision)
+        store.update(key, make_pod(number % objects), stored.revision)
     await store.wait_durable(store.revision)
     for text, at in (("now", None), ("1,000 events ago", past)):
         page = partial(store.list, "pods", limit=500, at=at)
