@@ -82,7 +82,7 @@ def test_what_is_no_duration(given: str, tmp_path: Path) -> None:
     answer = ask("top", "--kubeconfig", config, "--request-timeout", given).check()
     assert answer.code == 2
     assert "--request-timeout" in answer.err
-    assert "is no duration: write 30s, 2m or 500ms" in answer.err
+    assert "is not a duration: use 30s, 2m or 500ms" in answer.err
 
 
 @pytest.mark.parametrize("given", ["10", "10s", "0.5s", "1m30s", "1h", "500ms", "0", "0s"])
