@@ -68,7 +68,7 @@ def test_a_socket_left_behind_is_replaced_and_one_in_use_is_not(tmp_path: Path) 
             await rpc.serve(path, HANDLERS)
         await server.stop(None)
         (tmp_path / "file").write_text("")
-        with pytest.raises(ConfigError, match="no socket"):
+        with pytest.raises(ConfigError, match="not a socket"):
             await rpc.serve(tmp_path / "file", HANDLERS)
 
     asyncio.run(scenario())
