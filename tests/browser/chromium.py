@@ -23,9 +23,10 @@ from typing import Any, TypeVar
 
 import aiohttp
 
+from tests.waiting import DEADLINE
+
 R = TypeVar("R")
 Tree = dict[str, Any]
-WAIT = 20.0
 _FLAGS = (
     "--headless=new",
     "--no-sandbox",
@@ -96,12 +97,12 @@ class Browser:
             self.close()
             raise
 
-    def run(self, work: Coroutine[Any, Any, R], timeout: float = WAIT + 10) -> R:
+    def run(self, work: Coroutine[Any, Any, R], timeout: float = DEADLINE + 10) -> R:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout)
 
     async def _connect(self) -> None:
         port_file = self._directory / "profile" / "DevToolsActivePort"
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + DEADLINE
         while not (port_file.exists() and len(port_file.read_text().split()) == 2):
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(
@@ -133,7 +134,7 @@ class Browser:
         if session:
             call["sessionId"] = session
         await self._socket.send_json(call)
-        response = await asyncio.wait_for(future, WAIT)
+        response = await asyncio.wait_for(future, DEADLINE)
         if "error" in response:
             raise RuntimeError(f"{method}: {response['error'].get('message')}")
         result: Tree = response["result"]
@@ -237,7 +238,7 @@ class Page:
             raise AssertionError(detail.get("exception", {}).get("description", detail["text"]))
         return answer["result"].get("value")
 
-    def wait(self, script: str, timeout: float = WAIT) -> Any:
+    def wait(self, script: str, timeout: float = DEADLINE) -> Any:
         """Wait until an expression is truthy and return its value; a timeout error has the page's text."""
         deadline = time.monotonic() + timeout
         while True:

@@ -15,8 +15,7 @@ from random import Random
 
 from tests.chaos.cpu_load import DriverCluster, PodLoad
 from tests.chaos.forked_node import ForkedCpuDriver, ForkedNode
-
-_PATIENCE = 5.0
+from tests.waiting import DEADLINE
 
 
 class FaultInjector:
@@ -112,7 +111,7 @@ class FaultInjector:
         cluster.driver.await_text("plimsoll.driver started")
         before = Counter(cluster.files())
         self._delete()
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + DEADLINE
         while offline_allocated := [
             uid for uid in before - Counter(cluster.files()) if uid in cluster.recorded()
         ]:
@@ -137,7 +136,7 @@ class FaultInjector:
     def _await_write(self) -> None:
         """Until the driver writes a record or a file, and then a moment more or less."""
         seen = self._written()
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + DEADLINE
         while self._written() == seen and time.monotonic() < deadline:
             time.sleep(0.0005)
         time.sleep(self.dice.choice((0.0, 0.0, 0.001, 0.004, 0.02)))

@@ -38,12 +38,12 @@ from tests.chaos.forked_scheduler import ForkedScheduler
 from tests.chaos.forked_server import ForkedServer
 from tests.chaos.scheduler_load import insist
 from tests.unit.drivers.cpu.machines import make_machine, write_sysfs
+from tests.waiting import DEADLINE
 
 Tree = dict[str, Any]
 T = TypeVar("T")
 NODE, NS = "chaotic", "default"
 FAILING = "lone failing"
-SECONDS = 90.0
 MOST = 4  #: CPUs in a claim
 REQUIRED = {"required-plugins.noderesource.dev": "[dra.cpu]"}
 CLASS = {
@@ -184,7 +184,7 @@ def running_cluster(root: Path, folder: Path, *, real: bool) -> Iterator[DriverC
         cluster.close()
 
 
-async def until_none(look: Callable[[], Awaitable[list[str]]], seconds: float = SECONDS) -> None:
+async def until_none(look: Callable[[], Awaitable[list[str]]], seconds: float = DEADLINE) -> None:
     """Wait until nothing is wrong."""
     deadline = time.monotonic() + seconds
     while problems := await look():

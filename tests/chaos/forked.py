@@ -17,7 +17,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-_SECONDS = 30.0
+from tests.waiting import DEADLINE
 
 
 class Forked:
@@ -47,11 +47,12 @@ class Forked:
         """Return what the first group of a pattern matches in the output, from where the last one ended."""
         assert self._mother.stdout is not None
         descriptor = self._mother.stdout.fileno()
-        deadline = time.monotonic() + _SECONDS
+        deadline = time.monotonic() + DEADLINE
         while (found := re.search(pattern, self._text)) is None:
             ready = select.select([descriptor], [], [], max(deadline - time.monotonic(), 0))[0]
             piece = os.read(descriptor, 4096) if ready else b""
             if not piece:
+                self.close()
                 raise AssertionError(f"it did not start:\n{self.log.read_text()[-4000:]}")
             self._text += piece
         self._text = self._text[found.end() :]
@@ -80,7 +81,7 @@ class Forked:
         assert self._mother.stdin is not None
         assert self._mother.stdout is not None
         self._mother.stdin.close()
-        self._mother.wait(_SECONDS)
+        self._mother.wait(DEADLINE)
         self._mother.stdout.close()
 
 

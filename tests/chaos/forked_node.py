@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.chaos.forked import Forked
-
-_SECONDS = 60.0
+from tests.waiting import DEADLINE
 
 
 class _LogsReady(Forked):
@@ -36,7 +35,7 @@ class _LogsReady(Forked):
             return file.read().decode(errors="replace")
 
     def await_text(self, pattern: str) -> str:
-        deadline = time.monotonic() + _SECONDS
+        deadline = time.monotonic() + DEADLINE
         while (found := re.search(pattern, self.text())) is None:
             assert time.monotonic() < deadline, f"no {pattern!r} in:\n{self.text()[-4000:]}"
             assert self.is_running(), f"it ended:\n{self.text()[-4000:]}"

@@ -20,12 +20,12 @@ from plimsoll.client.endpoints import PODS, RESOURCE_CLAIMS
 from plimsoll.errors import ApiError
 from plimsoll.up.local_cluster import LocalCluster
 from tests.node_peers import DriverProcess
+from tests.waiting import DEADLINE
 
 NODE = "chaotic"
-SECONDS = 60.0
 
 
-def wait_until(what: Callable[[], bool], why: Callable[[], object], seconds: float = SECONDS) -> None:
+def wait_until(what: Callable[[], bool], why: Callable[[], object], seconds: float = DEADLINE) -> None:
     deadline = time.monotonic() + seconds
     while not what():
         if time.monotonic() > deadline:
@@ -61,7 +61,7 @@ class NodeAgent:
     def end(self, number: signal.Signals) -> None:
         if self._process is not None:
             self._process.send_signal(number)
-            self._process.wait(SECONDS)
+            self._process.wait(DEADLINE)
             self._process = None
 
 

@@ -24,6 +24,7 @@ from plimsoll.up.local_cluster import LocalCluster
 from tests.chaos.forked_node import ForkedCpuDriver
 from tests.unit.drivers.cpu.machines import make_machine, write_sysfs
 from tests.unit.drivers.cpu.stateful.runtime import Runtime, RuntimeVersion
+from tests.waiting import DEADLINE
 
 NODE = "large"
 CLAIMS, CONTAINERS, HELD = 2000, 200, 40
@@ -113,7 +114,7 @@ class Soak:
         return [id for id in self.runtime.boxes if self.runtime.cpus(id) != shared]
 
     async def settle(self) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(DEADLINE):
             while self.misplaced():
                 await asyncio.sleep(0.01)
         assert not self.runtime.wrongs, self.runtime.wrongs[:3]

@@ -13,6 +13,7 @@ from aiohttp import web
 
 from tests.chaos.scheduler_faults.faults import CallKind, Fault, FaultKind, classify_call
 from tests.chaos.scheduler_faults.proxy import FaultProxy
+from tests.waiting import DEADLINE
 
 CLAIM = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/c/status"
 _BROKEN = (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, aiohttp.ClientPayloadError)
@@ -41,7 +42,7 @@ Scenario = Callable[[FaultProxy, Upstream, aiohttp.ClientSession, str], Awaitabl
 
 def run(scenario: Scenario) -> None:
     async def all_of_it() -> None:
-        async with asyncio.timeout(60), serve() as (proxy, upstream, session, address):
+        async with asyncio.timeout(DEADLINE), serve() as (proxy, upstream, session, address):
             await scenario(proxy, upstream, session, address)
 
     asyncio.run(all_of_it())

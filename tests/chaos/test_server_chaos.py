@@ -22,6 +22,7 @@ from plimsoll.client.informer import EventHandler, Informer
 from plimsoll.client.retries import Backoff
 from tests.chaos.forked_server import ForkedServer
 from tests.chaos.server_load import LABEL, NS, Follower, RevisionLog, Tree, Writer
+from tests.waiting import DEADLINE
 
 WRITERS = 4
 
@@ -103,7 +104,7 @@ async def torment(server: ForkedServer, kills: int, seed: int) -> RevisionLog:
                 task.result()
         await asyncio.sleep(0.3)
         stopped.set()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(DEADLINE):
             await asyncio.gather(*working)
             for writer in writers:
                 await writer.check()

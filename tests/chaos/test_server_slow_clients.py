@@ -21,6 +21,7 @@ from plimsoll.client import Client
 from plimsoll.client.endpoints import CONFIG_MAPS
 from tests.fuzz.raw_http import RawConnection, trusting
 from tests.smoke.process import ServerProcess
+from tests.waiting import DEADLINE
 
 NS = "default"
 NUMBERS = itertools.count()
@@ -160,7 +161,7 @@ def test_a_watcher_that_never_reads_is_cut_off() -> None:
             head = f"GET {MAPS}?watch=1 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {running._token}\r\n\r\n"
             await connection.send(head.encode())
             connection.stop_reading()
-            async with running.client() as client, asyncio.timeout(20):
+            async with running.client() as client, asyncio.timeout(DEADLINE):
                 while running._http._watch_limiter.open == 0:
                     await asyncio.sleep(0.01)
                 number = 0
@@ -192,7 +193,7 @@ def test_an_unread_list_is_aborted() -> None:
             await connection.send(head.encode())
             await asyncio.sleep(1.5)
             connection.go_on_reading()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(DEADLINE):
                 rest = await connection.reader.read(1 << 26)
                 while piece := await connection.reader.read(1 << 26):
                     rest += piece

@@ -12,6 +12,7 @@ import pytest
 from plimsoll.client import Client, WatchEvent
 from plimsoll.client.endpoints import CONFIG_MAPS
 from plimsoll.errors import ApiError
+from tests.waiting import DEADLINE
 
 
 def config_map(name: str, *, labels: Mapping[str, str] | None = None, **data: str) -> dict[str, Any]:
@@ -70,7 +71,7 @@ async def take(
     return events
 
 
-async def until(condition: Callable[[], bool], what: str = "the condition", seconds: float = 20.0) -> None:
+async def until(condition: Callable[[], bool], what: str = "condition", seconds: float = DEADLINE) -> None:
     """Wait for something that other tasks bring about."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds

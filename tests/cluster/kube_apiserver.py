@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from plimsoll.client import ClientConfig, Material
+from tests.waiting import DEADLINE
 
 TOKEN = "admin-of-the-tests"
 _GATES = "DRANodeAllocatableResources=true,DRAListTypeAttributes=true,DRADeviceTaintRules=true"
@@ -91,7 +92,7 @@ def _process(command: list[object], log: Path) -> Iterator[subprocess.Popen[byte
 def _age(url: str) -> None:
     """Write a few versions before the server starts: those it will call too old."""
     put = json.dumps({"key": base64.b64encode(b"/before").decode(), "value": ""}).encode()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + DEADLINE
     for _ in range(10):
         while True:
             try:
@@ -107,7 +108,7 @@ def _await_ready(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     request = urllib.request.Request(f"{url}/readyz", headers={"Authorization": f"Bearer {TOKEN}"})
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + DEADLINE
     while time.monotonic() < deadline and process.poll() is None:
         try:
             with urllib.request.urlopen(request, timeout=5, context=context) as answer:

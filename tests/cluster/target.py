@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 from plimsoll.client import Client, ClientConfig
 from plimsoll.client.endpoints import NAMESPACES
 from tests.cluster.cutter import Cutter
+from tests.waiting import DEADLINE
 
 Scenario: TypeAlias = Callable[[Client, str], Awaitable[None]]
 CutScenario: TypeAlias = Callable[[Client, Client, Cutter, str], Awaitable[None]]
-_SECONDS = 60.0
 
 
 async def _aged(client: Client) -> None:
@@ -33,7 +33,7 @@ class Target:
     #: Makes the server forget its first versions, where it has not yet.
     age: Callable[[Client], Awaitable[None]] = _aged
 
-    def run_scenario(self, scenario: Scenario, seconds: float = _SECONDS) -> None:
+    def run_scenario(self, scenario: Scenario, seconds: float = DEADLINE) -> None:
         """Run a test's story with a client and a namespace of its own."""
 
         async def run() -> None:
@@ -42,7 +42,7 @@ class Target:
 
         asyncio.run(run())
 
-    def run_with_cutter(self, scenario: CutScenario, seconds: float = _SECONDS) -> None:
+    def run_with_cutter(self, scenario: CutScenario, seconds: float = DEADLINE) -> None:
         """The same with a second client, whose connections a `Cutter` can break."""
         assert self.config is not None
         config = self.config

@@ -21,6 +21,7 @@ from plimsoll.controllers import ControllerManager
 from plimsoll.errors import ApiError
 from tests.cluster.builders import claim, config_map, names, pod
 from tests.cluster.target import Target
+from tests.waiting import DEADLINE
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
 
@@ -30,14 +31,14 @@ async def running(client: Client, *only: str) -> AsyncIterator[None]:
     controllers = ControllerManager(client, only=only)
     task = asyncio.create_task(controllers.run())
     try:
-        await asyncio.wait_for(controllers.ready(), 30)
+        await asyncio.wait_for(controllers.ready(), DEADLINE)
         yield
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def eventually(check: Callable[[], Awaitable[Any]], seconds: float = 20.0) -> Any:
+async def eventually(check: Callable[[], Awaitable[Any]], seconds: float = DEADLINE) -> Any:
     """Return what a check finds, once it finds something."""
     async with asyncio.timeout(seconds):
         while not (found := await check()):

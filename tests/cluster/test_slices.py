@@ -14,6 +14,7 @@ from plimsoll.drivers.plugin import DevicePool
 from plimsoll.drivers.plugin.slice_publisher import SlicePublisher
 from plimsoll.errors import ApiError
 from tests.cluster.target import Target
+from tests.waiting import DEADLINE
 
 DRIVER, NODE = "slices.example.com", "slices-node"
 
@@ -57,7 +58,7 @@ async def keeping(client: Client) -> AsyncIterator[SlicePublisher]:
     task = asyncio.create_task(publisher.run())
     try:
         publisher.set_pools(POOLS)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(DEADLINE):
             while not publisher.published:
                 await asyncio.sleep(0.02)
         yield publisher
@@ -87,7 +88,7 @@ def test_a_driver_keeps_its_slices(target: Target) -> None:
             counters = second.counters
             assert (counters.created, counters.updated, counters.deleted) == (0, 0, 0)
             await client.delete_collection(RESOURCE_SLICES, fields=f"spec.driver={DRIVER}")
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(DEADLINE):
                 while counters.created < 7 or not second.published:
                     await asyncio.sleep(0.05)
             assert len(await listed(client)) == 7

@@ -18,11 +18,11 @@ from plimsoll.client.endpoints import PODS, SERVICE_ACCOUNTS
 from tests.cluster.embedded import run_embedded
 from tests.cluster.kube_apiserver import run_apiserver
 from tests.deploy.render import RELEASE, objects
+from tests.waiting import DEADLINE
 
 ASSETS = Path(os.environ.get("KUBEBUILDER_ASSETS") or "/nowhere")
 NAMESPACE = RELEASE["Namespace"]
 SERVERS = ("embedded", "kube-apiserver")
-SECONDS = 30.0
 
 
 @contextmanager
@@ -62,6 +62,6 @@ async def account(admin: Client, config: ClientConfig, name: str, *, pod: str = 
 
 async def end(stop: Callable[[], None], task: asyncio.Task[None]) -> None:
     stop()
-    await asyncio.wait((task,), timeout=SECONDS)
+    await asyncio.wait((task,), timeout=DEADLINE)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

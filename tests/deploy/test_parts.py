@@ -15,7 +15,8 @@ from plimsoll.errors import ApiError
 from plimsoll.scheduler.process.configuration import SchedulerSettings, override
 from plimsoll.scheduler.process.run import SchedulerProcess
 from plimsoll.tools.cluster_state.live import read_live
-from tests.deploy.accounts import NAMESPACE, SECONDS, SERVERS, account, end, install, run_server
+from tests.deploy.accounts import NAMESPACE, SERVERS, account, end, install, run_server
+from tests.waiting import DEADLINE
 
 DRA = "resource.k8s.io/v1"
 
@@ -81,7 +82,7 @@ def test_the_scheduler_account_can_schedule_a_pod_with_a_claim(config: ClientCon
                 process = SchedulerProcess(client, settings)
                 task = asyncio.create_task(process.run())
                 try:
-                    async with asyncio.timeout(SECONDS):
+                    async with asyncio.timeout(DEADLINE):
                         while not (await admin.get(PODS, "p", "default"))["spec"].get("nodeName"):
                             await asyncio.sleep(0.05)
                     claim = await admin.get(RESOURCE_CLAIMS, "c", "default")

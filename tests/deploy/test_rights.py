@@ -28,9 +28,10 @@ from plimsoll.node.process.settings import NodeSettings
 from plimsoll.protocols import rpc
 from plimsoll.protocols.messages import dra_v1
 from plimsoll.up.local_nodes import MACHINE
-from tests.deploy.accounts import NAMESPACE, SECONDS, SERVERS, account, end, install, run_server
+from tests.deploy.accounts import NAMESPACE, SERVERS, account, end, install, run_server
 from tests.deploy.render import RELEASE
 from tests.unit.drivers.cpu.machines import make_machine, write_sysfs
+from tests.waiting import DEADLINE
 
 NAME, NODE = f"{RELEASE['Name']}-cpu-driver", "n1"
 
@@ -103,7 +104,7 @@ async def prepare(settings: CpuSettings, claim: dict[str, Any], what: str = "Pre
     request = getattr(dra_v1, f"Node{what}ResourcesRequest")(claims=[asked])
     channel = rpc.dial(settings.plugin_dir / "dra.sock")
     try:
-        answer = await rpc.call(channel, method, request, timeout=SECONDS)
+        answer = await rpc.call(channel, method, request, timeout=DEADLINE)
         return answer.claims[meta["uid"]]
     finally:
         await rpc.close(channel)
@@ -148,7 +149,7 @@ async def be_silent(admin: Client, client: Client, device: str) -> None:
 
 
 async def until(look: Callable[[], Awaitable[Any]]) -> Any:
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(DEADLINE):
         while not (found := await look()):
             await asyncio.sleep(0.05)
     return found
@@ -177,7 +178,7 @@ def test_the_account_of_the_manifests_can_be_a_driver_and_nothing_else(
             )
             running = asyncio.create_task(node.run())
             stack.push_async_callback(end, node.stop, running)
-            await node.ready(SECONDS)
+            await node.ready(DEADLINE)
             await install(admin, "cpu-driver")
             await start_pod(admin)
             own = await account(admin, config, NAME, pod="driver")
@@ -189,7 +190,7 @@ def test_the_account_of_the_manifests_can_be_a_driver_and_nothing_else(
         process = CpuDriverProcess(client, settings)
         task = asyncio.create_task(process.run())
         try:
-            await process.wait_ready(SECONDS)
+            await process.wait_ready(DEADLINE)
             slices = await slices_of(admin)
             assert [each["spec"]["nodeName"] for each in slices] == [NODE]
             assert slices[0]["metadata"]["ownerReferences"][0]["name"] == NODE

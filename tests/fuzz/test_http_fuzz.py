@@ -20,6 +20,7 @@ from plimsoll.apiserver.http import HttpServer
 from plimsoll.apiserver.limits import ServerLimits
 from plimsoll.apiserver.process import RunningServer, ServerSettings, start_server
 from tests.fuzz.raw_http import CLOSED, RawConnection, Reply, exchange, trusting
+from tests.waiting import DEADLINE
 
 T = TypeVar("T")
 LIMITS = ServerLimits(body=64 * 1024, body_timeout=1, idle_timeout=1, slow_watch_timeout=1, header_timeout=3)
@@ -138,7 +139,7 @@ def test_what_is_not_tls_is_cut_off(target: Target) -> None:
     async def scenario() -> None:
         wire = await RawConnection.open(target.server.port)
         await wire.send(b"GET / HTTP/1.1\r\n\r\n")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(DEADLINE):
             assert await wire.reader.read(100) in (b"", b"\x15\x03\x01\x00\x02\x02F"), "at most an alert"
         await wire.close()
 
@@ -155,7 +156,7 @@ def test_pipelined_requests_are_answered_in_order(target: Target) -> None:
         wire = await RawConnection.open(target.port)
         paths = ["/version", "/readyz", "/api/v1/nodes/none", MAPS, "/nowhere"] * 40
         await wire.send(b"".join(target.request("GET", path) for path in paths))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(DEADLINE):
             found = [(await wire.reply()).status for _ in paths]
         assert found == [200, 200, 404, 200, 404] * 40
         await wire.close()
@@ -195,7 +196,7 @@ def test_bodies_that_do_not_come(target: Target) -> None:
         began = loop.time()
         assert (await exchange(target.port, [target.request("GET", "/readyz")])).status == 200
         assert loop.time() - began < 1
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(DEADLINE):
             assert {reply.status for reply in await asyncio.gather(*(wire.reply() for wire in slow))} <= {
                 408,
                 0,
@@ -214,7 +215,7 @@ def test_clients_that_leave_half_way(target: Target) -> None:
             await wire.send(whole[:end])
             if end % 2:
                 wire.writer.write_eof()
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(DEADLINE):
                     await wire.reader.read()
             else:
                 wire.writer.transport.abort()
@@ -420,7 +421,7 @@ def test_watchers_come_and_go(target: Target) -> None:
                 if number % 2:
                     wire.writer.transport.abort()
 
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(DEADLINE):
             await asyncio.gather(*(follow(number) for number in range(150)))
             await exchange(target.port, [target.create("seen")])
 

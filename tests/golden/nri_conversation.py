@@ -15,6 +15,7 @@ from plimsoll.protocols.messages import nri
 from plimsoll.protocols.nri.names import NRI_VERSION
 from tests.unit.drivers.cpu.pinning.builders import FakeCPUState, env, hold, machine, settings
 from tests.unit.drivers.cpu.pinning.runtimes import Scripted, container, folder, sandbox
+from tests.waiting import DEADLINE
 
 RECORDING = Path(__file__).with_name("nri_conversation.json")
 
@@ -61,7 +62,7 @@ async def run_conversation(runtime_info: dict[str, str]) -> list[tuple[str, str]
         await runtime.start()
         await enforcer.start()
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(DEADLINE):
                 await runtime.configure()
                 messages.append(("RegisterPlugin, Configure", runtime.take()))
                 shared = container("c-shared", pod="s", cpus="0-7")

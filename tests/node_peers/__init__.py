@@ -17,8 +17,9 @@ from typing import Any
 
 from grpc_tools import protoc
 
+from tests.waiting import DEADLINE
+
 _PROTOS = Path(__file__).parents[2] / "src" / "plimsoll" / "protocols" / "proto"
-_SECONDS = 20.0
 
 
 def make_stubs(folder: Path, *names: str) -> Path:
@@ -66,7 +67,7 @@ class DriverProcess:
         if process.poll() is None:
             process.send_signal(number)
         try:
-            return process.wait(_SECONDS)
+            return process.wait(DEADLINE)
         finally:
             process.kill()
             process.wait()
@@ -91,7 +92,7 @@ class DriverProcess:
         found = [json.loads(line) for line in lines if line.endswith(b"\n")]
         return [event for event in found if not kinds or event["event"] in kinds]
 
-    def wait(self, fine: Callable[[], Any], seconds: float = _SECONDS) -> None:
+    def wait(self, fine: Callable[[], Any], seconds: float = DEADLINE) -> None:
         """Wait until something is true, as long as the process lives; blocks."""
         deadline = time.monotonic() + seconds
         while not fine():

@@ -8,12 +8,13 @@ from typing import Any
 
 from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.node.containers import ContainerPhase
-from tests.playbooks.node_harness import SECONDS, NodeHarness, Tree
+from tests.playbooks.node_harness import NodeHarness, Tree
+from tests.waiting import DEADLINE
 
 TERMINAL = ("Succeeded", "Failed")
 
 
-async def quiet(harness: NodeHarness, seconds: float = SECONDS) -> None:
+async def quiet(harness: NodeHarness, seconds: float = DEADLINE) -> None:
     """Wait until everything is as it has to be."""
     deadline = time.monotonic() + seconds
     while True:

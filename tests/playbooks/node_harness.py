@@ -43,11 +43,11 @@ from tests.leaks import leaked_tasks
 from tests.playbooks.api_connection import ApiConnection
 from tests.playbooks.driver import Driver
 from tests.playbooks.machine import Machine
+from tests.waiting import DEADLINE
 
 T = TypeVar("T")
 Tree = dict[str, Any]
 NODE = "n1"
-SECONDS = 15.0
 #: Short enough for tests, long enough for a busy machine.
 INTERVALS = Intervals(
     plugins=PluginTiming(
@@ -167,7 +167,7 @@ class NodeHarness:
     async def ready(self) -> None:
         assert self._agent_run is not None
         agent_run = self._agent_run
-        ready = asyncio.create_task(agent_run.process.ready(SECONDS))
+        ready = asyncio.create_task(agent_run.process.ready(DEADLINE))
         await asyncio.wait((agent_run.task, ready), return_when=asyncio.FIRST_COMPLETED)
         if agent_run.task.done():
             ready.cancel()
@@ -180,7 +180,7 @@ class NodeHarness:
         agent_run, self._agent_run = self._agent_run, None
         assert agent_run is not None
         agent_run.process.stop()
-        await asyncio.wait_for(agent_run.task, SECONDS)
+        await asyncio.wait_for(agent_run.task, DEADLINE)
 
     async def kill_agent(self) -> None:
         """As by kill -9: from this moment on nothing it does reaches the disk or the API."""
@@ -196,7 +196,7 @@ class NodeHarness:
         if self.machine is not None:
             self.machine.frozen = True
         agent_run.task.cancel()
-        await asyncio.wait((agent_run.task,), timeout=SECONDS)
+        await asyncio.wait((agent_run.task,), timeout=DEADLINE)
         assert agent_run.task.done(), "the agent did not end"
         self.hold, self.dead = "", False
         if self.machine is not None:
@@ -435,7 +435,7 @@ class NodeHarness:
 
     # -- waiting
 
-    async def until(self, find_violations: Callable[[], T], what: str = "", seconds: float = SECONDS) -> T:
+    async def until(self, find_violations: Callable[[], T], what: str = "", seconds: float = DEADLINE) -> T:
         deadline = time.monotonic() + seconds
         while not (found := find_violations()):
             assert time.monotonic() < deadline, f"not so in time: {what}; {self.wrongs}"
@@ -446,7 +446,7 @@ class NodeHarness:
         self, name: str, fine: Callable[[Tree | None], Any], what: str = "", namespace: str = "default"
     ) -> Tree | None:
         """Wait until the API has a pod like this."""
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + DEADLINE
         while True:
             tree = await self.get(name, namespace)
             try:

@@ -31,7 +31,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.playbooks.invariants import quiet
-from tests.playbooks.node_harness import SECONDS, NodeHarness, running
+from tests.playbooks.node_harness import NodeHarness, running
+from tests.waiting import DEADLINE
 
 Step = Callable[..., Awaitable[Any]]
 _STEPS: list[tuple[re.Pattern[str], Step]] = []
@@ -76,7 +77,7 @@ def run_script(script: str, **settings: Any) -> None:
         async with running(agent=False, driver=False, **settings) as harness:
             for line in filter(None, (line.strip() for line in script.splitlines())):
                 try:
-                    async with asyncio.timeout(2 * SECONDS):
+                    async with asyncio.timeout(DEADLINE):
                         await perform(harness, line)
                         await _connected(harness)
                 except (AssertionError, TimeoutError) as error:

@@ -16,6 +16,7 @@ from tests.playbooks.invariants import quiet
 from tests.playbooks.node_harness import INTERVALS, NODE, NodeHarness, running
 from tests.playbooks.script import clear
 from tests.playbooks.test_room import run_scenario
+from tests.waiting import DEADLINE
 
 
 def device(name: str, health: int, message: str = "") -> dict[str, Any]:
@@ -78,7 +79,7 @@ async def publishers(harness: NodeHarness) -> set[str]:
 
 
 async def only(harness: NodeHarness, *drivers: str) -> None:
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(DEADLINE):
         while await publishers(harness) != set(drivers):
             await asyncio.sleep(0.02)
 

@@ -14,6 +14,7 @@ from tests.playbooks.invariants import find_violations
 from tests.playbooks.node_harness import NodeHarness, running
 from tests.playbooks.script import clear, perform, settle
 from tests.playbooks.test_processes import PROCESSES
+from tests.waiting import DEADLINE
 
 CLAIMS = "abcd"
 
@@ -108,7 +109,7 @@ def converse(seed: int, rounds: int, steps: int, **settings: Any) -> None:
             try:
                 for _ in range(rounds):
                     for _ in range(steps):
-                        async with asyncio.timeout(20):
+                        async with asyncio.timeout(DEADLINE):
                             await player.step()
                     player.performed.append("-- rest")
                     await settle(harness, tidy=True)

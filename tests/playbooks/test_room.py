@@ -21,6 +21,7 @@ from plimsoll.node.eviction.manager import NodeStats, PodStats, SignalObservatio
 from tests.playbooks.invariants import quiet
 from tests.playbooks.node_harness import NODE, NodeHarness, running
 from tests.playbooks.script import clear, settle
+from tests.waiting import DEADLINE
 
 REJECTED = "Pod was rejected: "
 GI = 2**30
@@ -30,7 +31,7 @@ def run_scenario(scenario: Callable[[NodeHarness], Awaitable[None]], **settings:
     """A story, and its end: everything comes to rest, all pods go, nothing is left."""
 
     async def whole() -> None:
-        async with running(**settings) as harness, asyncio.timeout(40):
+        async with running(**settings) as harness, asyncio.timeout(DEADLINE):
             await scenario(harness)
             await settle(harness)
             await clear(harness)

@@ -8,8 +8,9 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from tests.waiting import DEADLINE
+
 _CONTROLLERS = ("cpu", "cpuset", "memory", "pids")
-_SECONDS = 20.0
 
 
 def hierarchies() -> tuple[list[Path], list[Path]]:
@@ -71,7 +72,7 @@ class CgroupRoot:
 
     def remove(self) -> None:
         """End all processes in it, and take it away."""
-        deadline = time.monotonic() + _SECONDS
+        deadline = time.monotonic() + DEADLINE
         while processes := self.processes():
             for process in processes:
                 with suppress(ProcessLookupError):

@@ -29,9 +29,9 @@ from tests.deploy.render import objects
 from tests.real.clusters import RunningCluster
 from tests.real.kubelet import IMAGE, Process, RealNode, free_ports
 from tests.real.programs import ASSETS
+from tests.waiting import DEADLINE
 
 NS = "default"
-SECONDS = 60.0
 #: Until CPUs are correct, once the driver has been notified.
 SOON = 5.0
 Tree = dict[str, Any]
@@ -90,7 +90,7 @@ class DriverHarness:
         self.driver.start()
         await self.well()
 
-    async def well(self, seconds: float = SECONDS) -> None:
+    async def well(self, seconds: float = DEADLINE) -> None:
         async with asyncio.timeout(seconds):
             while not await asyncio.to_thread(self._is_well):
                 assert self.driver is not None
@@ -282,7 +282,7 @@ def template(name: str, amount: str) -> Tree:
     return tree | {"metadata": {"name": name}, "spec": {"spec": {"devices": {"requests": requests}}}}
 
 
-async def until(look: Callable[[], Awaitable[Any]], why: Callable[[], str], seconds: float = SECONDS) -> Any:
+async def until(look: Callable[[], Awaitable[Any]], why: Callable[[], str], seconds: float = DEADLINE) -> Any:
     """Return what it answers, once that is something; AssertionError with the reason if it never is."""
     deadline = asyncio.get_running_loop().time() + seconds
     while not (found := await look()):

@@ -26,12 +26,12 @@ import yaml
 from tests.real.cgroup_root import CgroupRoot
 from tests.real.images import write_image
 from tests.real.programs import ASSETS, missing
+from tests.waiting import DEADLINE
 
 PROGRAMS = ("kubelet", "containerd", "containerd-shim-runc-v2", "runc", "ctr")
 #: What pods name.
 IMAGE = "local/app:1"
 _PAUSE = "local/pause:1"
-_SECONDS = 60.0
 #: What kubelets set for the whole machine.
 _SYSCTLS = (
     *("vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops"),
@@ -87,7 +87,7 @@ def cannot_run() -> str:
     return f"no mount namespace: {tried.stderr.strip()}" if tried.returncode else ""
 
 
-def until(fine: Callable[[], Any], what: str, seconds: float = _SECONDS) -> Any:
+def until(fine: Callable[[], Any], what: str, seconds: float = DEADLINE) -> Any:
     """Return what it answers, once that is something."""
     deadline = time.monotonic() + seconds
     while not (found := fine()):

@@ -33,6 +33,7 @@ from tests.cluster.kube_apiserver import TOKEN, run_apiserver
 from tests.real.kubelet import Process
 from tests.real.programs import ASSETS
 from tests.real.random_clusters import DRA, NS, Tree
+from tests.waiting import DEADLINE
 
 PROGRAMS = ("etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager", "kubectl")
 ON = "DRANodeAllocatableResources=true"
@@ -49,7 +50,6 @@ _ENDPOINTS: dict[str, Endpoint] = {
     "ResourceClaimTemplate": RESOURCE_CLAIM_TEMPLATES,
 }
 _BARRIER = "barrier.example.com"
-SECONDS = 60.0
 #: Or pods that back off would be tried whenever the scheduler has nothing else to do.
 _PATIENCE = "SchedulerPopFromBackoffQ=false"
 
@@ -115,7 +115,7 @@ class Oracle:
             },
         }
         # Who is refused because the scheduler has not seen everything yet is not tried again for long.
-        deadline = asyncio.get_running_loop().time() + SECONDS
+        deadline = asyncio.get_running_loop().time() + DEADLINE
         while not (met := await self.decide(probe)).node:
             assert asyncio.get_running_loop().time() < deadline, met
             await self.client.delete(PODS, met.name, NS, grace=0)
@@ -138,7 +138,7 @@ class Oracle:
         )
 
     async def _until(self, name: str, fine: Any) -> Tree:
-        deadline = asyncio.get_running_loop().time() + SECONDS
+        deadline = asyncio.get_running_loop().time() + DEADLINE
         while True:
             pod = await self.client.get(PODS, name, NS)
             if fine(pod):

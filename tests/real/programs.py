@@ -8,9 +8,9 @@ import subprocess
 from pathlib import Path
 
 from tests.smoke.process import ServerProcess
+from tests.waiting import DEADLINE
 
 ASSETS = Path(os.environ.get("KUBEBUILDER_ASSETS") or "/nowhere")
-_SECONDS = 20.0
 #: What they say at any server.
 _USUAL = re.compile("The manifest file is empty, ignoring")
 #: What they say while a server is away.
@@ -42,7 +42,7 @@ class Program:
     def stop(self) -> None:
         self._process.terminate()
         try:
-            self._process.wait(_SECONDS)
+            self._process.wait(DEADLINE)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

@@ -24,6 +24,7 @@ from plimsoll.drivers.plugin.claim_status_writer import MAX_REFUSALS, ClaimStatu
 from tests.cluster.kube_apiserver import TOKEN, run_apiserver
 from tests.real.programs import ASSETS, missing
 from tests.unit.drivers.cpu.machines import make_machine, switch_off
+from tests.waiting import DEADLINE
 
 _MISSING = missing("kube-apiserver", "etcd", "kubectl")
 pytestmark = pytest.mark.skipif(bool(_MISSING), reason=_MISSING)
@@ -72,7 +73,7 @@ async def reporting(client: Client) -> AsyncIterator[ClaimStatusWriter]:
 
 
 async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(DEADLINE):
         while not true():
             await asyncio.sleep(0.02)
 

@@ -28,13 +28,13 @@ from plimsoll.errors import ApiError
 from tests.real.machines import Machines, Tree
 from tests.real.programs import Program, missing
 from tests.smoke.process import ServerProcess
+from tests.waiting import DEADLINE
 
 NAME = "kube-controller-manager"
 pytestmark = pytest.mark.skipif(bool(missing(NAME)), reason=missing(NAME))
 
 CRON_JOBS = Endpoint("batch", "v1", "cronjobs", "CronJob", True)
 ENDPOINT_SLICES = Endpoint("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", True)
-SECONDS = 60.0
 LABELS = {"app": "web"}
 #: What controllers say at any server when they are overtaken: by each other, or by the end of a namespace.
 OVERTAKEN = (
@@ -153,7 +153,7 @@ def has_condition(tree: Tree, kind: str) -> bool:
 
 async def until(fine: Callable[[], Awaitable[Any]]) -> None:
     """Ask until the answer is yes."""
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(DEADLINE):
         while not await fine():
             await asyncio.sleep(0.05)
 

@@ -25,7 +25,6 @@ from plimsoll.protocols.messages import podresources_v1
 from tests.real import clusters, kubelet
 from tests.real.clusters import CLUSTERS, run_cluster
 from tests.real.driver_harness import (
-    SECONDS,
     DriverHarness,
     DriverSession,
     container,
@@ -37,6 +36,7 @@ from tests.real.driver_harness import (
 from tests.real.kubelet import RealNode
 from tests.real.programs import missing
 from tests.unit.drivers.cpu.machines import make_machine, switch_off, write_sysfs
+from tests.waiting import DEADLINE
 
 pytestmark = [
     pytest.mark.slow,
@@ -200,7 +200,7 @@ def test_the_driver_is_killed_and_comes_back(harness: DriverHarness) -> None:
             await asyncio.sleep(2)
             await harness.drive()
             everywhere = {(name, "app"): session.online for name in ("neighbour", "meanwhile")}
-            await session.settles(everywhere, seconds=SECONDS)  # kubelets ask again after a while
+            await session.settles(everywhere, seconds=DEADLINE)  # kubelets ask again after a while
 
     asyncio.run(scenario())
 
@@ -231,7 +231,7 @@ def test_a_pod_that_demands_the_driver_does_not_start_without(harness: DriverHar
             await until(refused, lambda: "the container may start")
             assert await session.processes("careful", "side") == []
             await harness.drive()
-            await session.settles(wanted, seconds=SECONDS)  # kubelets try again after a while
+            await session.settles(wanted, seconds=DEADLINE)  # kubelets try again after a while
 
     asyncio.run(scenario())
 

@@ -16,6 +16,7 @@ from plimsoll.drivers.fake.process import FakeDriverProcess, find_plans
 from plimsoll.drivers.plugin.plugin_server_group import NodePaths
 from tests.cluster.kube_apiserver import run_apiserver
 from tests.real.programs import ASSETS, missing
+from tests.waiting import DEADLINE
 
 _MISSING = missing("kube-apiserver", "etcd")
 pytestmark = pytest.mark.skipif(bool(_MISSING), reason=_MISSING)
@@ -89,7 +90,7 @@ async def attach(client: Client) -> None:
         ]
         allocation = {"status": {"allocation": {"devices": {"results": results}}}}
         await client.patch(RESOURCE_CLAIMS, "c", allocation, "default", subresource="status")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(DEADLINE):
             while True:
                 claim = await client.get(RESOURCE_CLAIMS, "c", "default")
                 devices = claim["status"].get("devices", [])

@@ -22,16 +22,16 @@ from plimsoll.node.process.settings import NodeSettings
 from plimsoll.node.status.reporter import HeartbeatTiming
 from tests.cluster.kube_apiserver import run_apiserver
 from tests.real.programs import ASSETS, missing
+from tests.waiting import DEADLINE
 
 _MISSING = missing("kube-apiserver", "etcd")
 pytestmark = pytest.mark.skipif(bool(_MISSING), reason=_MISSING)
 NS = "default"
-SECONDS = 60.0
 NAME = "worker-1"
 
 
 async def until(look: Callable[[], Awaitable[Any]], fine: Callable[[Any], Any]) -> Any:
-    deadline = asyncio.get_running_loop().time() + SECONDS
+    deadline = asyncio.get_running_loop().time() + DEADLINE
     found: Any = None
     while True:
         with suppress(ApiError):
@@ -63,7 +63,7 @@ async def live(admin: Client, config: ClientConfig, settings: NodeSettings) -> N
     process = NodeProcess(node_client, settings)
     task = asyncio.create_task(process.run())
     try:
-        await process.ready(SECONDS)
+        await process.ready(DEADLINE)
         node = await admin.get(NODES, NAME)
         conditions = {c["type"]: c["status"] for c in node["status"]["conditions"]}
         assert conditions["Ready"] == "True"
@@ -122,10 +122,10 @@ async def live(admin: Client, config: ClientConfig, settings: NodeSettings) -> N
 
         # The agent goes and comes back: who was in is in.
         process.stop()
-        await asyncio.wait_for(task, SECONDS)
+        await asyncio.wait_for(task, DEADLINE)
         process = NodeProcess(node_client, settings)
         task = asyncio.create_task(process.run())
-        await process.ready(SECONDS)
+        await process.ready(DEADLINE)
         assert [one.metadata.name for one in process.agent().admission_handler.pods()] == ["fits"]
 
         for name in ("fits", "too-big"):

@@ -41,18 +41,18 @@ from tests.smoke.objects import (
     pod,
     resource_slice,
 )
+from tests.waiting import DEADLINE
 
 _MISSING = missing("kube-apiserver", "etcd")
 pytestmark = pytest.mark.skipif(bool(_MISSING), reason=_MISSING)
 NS = "default"
-SECONDS = 60.0
 #: Each device takes two CPUs of its node.
 MAPPING = {"nodeAllocatableResourceMappings": {"cpu": {"allocationMultiplier": "2"}}}
 ON = "DRANodeAllocatableResources=true,DRADeviceTaintRules=true"
 
 
 async def until(look: Callable[[], Awaitable[Any]], fine: Callable[[Any], Any]) -> Any:
-    deadline = asyncio.get_running_loop().time() + SECONDS
+    deadline = asyncio.get_running_loop().time() + DEADLINE
     while True:
         found = await look()
         if fine(found):
@@ -139,7 +139,7 @@ async def recover(client: Client) -> None:
     again = SchedulerProcess(client, SchedulerSettings())
     task = asyncio.create_task(again.run())
     try:
-        await again.ready(SECONDS)
+        await again.ready(DEADLINE)
         found = await bound(client, "fits")
         leaves = next(name for name in ("g0", "g1", "g2", "g3") if found[name] != found["fits"])
         await client.delete(PODS, leaves, NS, grace=0)
@@ -170,7 +170,7 @@ def test_pods_and_claims_on_one_ledger(tmp_path: Path, gates: str) -> None:
         process = SchedulerProcess(client, SchedulerSettings())
         scheduling = asyncio.create_task(process.run())
         try:
-            await process.ready(SECONDS)
+            await process.ready(DEADLINE)
             await schedule(client, process, stock=not gates)
             process.stop()
             await scheduling
@@ -184,7 +184,7 @@ def test_pods_and_claims_on_one_ledger(tmp_path: Path, gates: str) -> None:
     with run_apiserver(ASSETS, tmp_path, gates) as config:
 
         async def run() -> None:
-            async with asyncio.timeout(4 * SECONDS), Client.connect(config) as client:
+            async with asyncio.timeout(4 * DEADLINE), Client.connect(config) as client:
                 await scenario(client)
 
         asyncio.run(run())

@@ -38,16 +38,16 @@ from tests.smoke.objects import (
     resource_slice,
 )
 from tests.smoke.process import ServerProcess
+from tests.waiting import DEADLINE
 
 pytestmark = pytest.mark.skipif(bool(missing("kube-scheduler")), reason=missing("kube-scheduler"))
 T = TypeVar("T")
 NS = "default"
-SECONDS = 40.0
 
 
 async def until(look: Callable[[], Awaitable[T]], fine: Callable[[T], bool]) -> T:
     """Look until it is fine; what was seen then."""
-    deadline = asyncio.get_running_loop().time() + SECONDS
+    deadline = asyncio.get_running_loop().time() + DEADLINE
     while True:
         found = await look()
         if fine(found):
@@ -153,7 +153,7 @@ def test_pods_are_scheduled_through_kills(tmp_path: Path) -> None:
     scheduler = Program("kube-scheduler", server, "--feature-gates=DRANodeAllocatableResources=true")
 
     async def scenario() -> None:
-        async with asyncio.timeout(3 * SECONDS), Client.connect(server.config()) as client:
+        async with asyncio.timeout(3 * DEADLINE), Client.connect(server.config()) as client:
             await furnish(client)
             await schedule_claims(client)
             await find_events(client)

@@ -40,11 +40,11 @@ from tests.smoke.objects import (
     resource_slice,
 )
 from tests.smoke.process import ServerProcess
+from tests.waiting import DEADLINE
 
 NAMES = ("kube-scheduler", "kube-controller-manager")
 pytestmark = pytest.mark.skipif(bool(missing(*NAMES)), reason=missing(*NAMES))
 NS = "default"
-SECONDS = 60.0
 #: A controller that is ahead of its cache, or behind what others write or delete, says so and tries again.
 STALE = re.compile(
     "is not as new as written version|resourceclaims.resource.k8s.io .* not found"
@@ -71,12 +71,12 @@ def programs(server: ServerProcess) -> Iterator[list[Program]]:
 
 @asynccontextmanager
 async def connected(server: ServerProcess) -> AsyncIterator[Client]:
-    async with asyncio.timeout(2 * SECONDS), Client.connect(server.config()) as client:
+    async with asyncio.timeout(DEADLINE), Client.connect(server.config()) as client:
         yield client
 
 
 async def until(fine: Callable[[], Awaitable[Any]]) -> Any:
-    deadline = asyncio.get_running_loop().time() + SECONDS
+    deadline = asyncio.get_running_loop().time() + DEADLINE
     while True:
         try:
             if found := await fine():

@@ -10,12 +10,12 @@ from plimsoll.ledger.units import from_units
 from plimsoll.scheduler.process.run import SchedulerProcess
 from plimsoll.scheduler.snapshot.verify import verify
 from plimsoll.up.local_cluster import LocalCluster
+from tests.waiting import DEADLINE
 
 Tree = dict[str, Any]
 NS = "default"
 DRIVER = "dra.example.com"
 RESOURCE = "resource.k8s.io/v1"
-_SECONDS = 10.0
 
 
 class LedgerCluster(LocalCluster):
@@ -114,7 +114,7 @@ class LedgerCluster(LocalCluster):
         self._until(look, wanted)
 
     def _until(self, look: Callable[[SchedulerProcess], object], wanted: object) -> None:
-        deadline = time.monotonic() + _SECONDS
+        deadline = time.monotonic() + DEADLINE
         while (found := self.ask(look)) != wanted:
             assert time.monotonic() < deadline, f"{found} is not {wanted}"
             time.sleep(0.01)

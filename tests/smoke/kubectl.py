@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Any, NamedTuple
 
-_SECONDS = 30.0
+from tests.waiting import DEADLINE
 
 
 def find_kubectl() -> str:
@@ -65,7 +65,7 @@ class Kubectl:
             input=manifest(given).encode() if given is not None else None,
             stdin=subprocess.DEVNULL if given is None else None,
             capture_output=True,
-            timeout=_SECONDS,
+            timeout=DEADLINE,
             env={**self._environment(), "KUBE_EDITOR": editor},
             check=False,
         )

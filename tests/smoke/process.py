@@ -13,9 +13,9 @@ from pathlib import Path
 
 from plimsoll.client import ClientConfig
 from plimsoll.client.kubeconfig import find_config
+from tests.waiting import DEADLINE
 
 _READY = re.compile(rb"serving the Kubernetes API at https://127\.0\.0\.1:(\d+)")
-_SECONDS = 30.0
 
 
 class ServerProcess:
@@ -59,7 +59,7 @@ class ServerProcess:
         assert self._process is not None
         assert self._process.stdout is not None
         descriptor = self._process.stdout.fileno()
-        text, deadline = b"", time.monotonic() + _SECONDS
+        text, deadline = b"", time.monotonic() + DEADLINE
         while (found := _READY.search(text)) is None:
             left = deadline - time.monotonic()
             ready = select.select([descriptor], [], [], max(left, 0))[0]
@@ -83,7 +83,7 @@ class ServerProcess:
             return
         process.send_signal(number)
         try:
-            process.wait(_SECONDS)
+            process.wait(DEADLINE)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

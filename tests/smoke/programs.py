@@ -11,7 +11,8 @@ import urllib.request
 from pathlib import Path
 from typing import ClassVar, Self
 
-_SECONDS = 30.0
+from tests.waiting import DEADLINE
+
 _LISTENING = re.compile(r'(?:address=|"address": ")([^"\s]+)')
 
 
@@ -34,7 +35,7 @@ class Program:
 
     def run(self) -> tuple[int, str]:
         """Run to the end; the exit code and what was said on standard error."""
-        done = subprocess.run(self._command, capture_output=True, timeout=_SECONDS, check=False)
+        done = subprocess.run(self._command, capture_output=True, timeout=DEADLINE, check=False)
         return done.returncode, done.stderr.decode()
 
     def text(self) -> str:
@@ -42,7 +43,7 @@ class Program:
 
     def await_text(self, pattern: str, count: int = 1) -> re.Match[str]:
         """Wait until the log says something, so many times."""
-        deadline = time.monotonic() + _SECONDS
+        deadline = time.monotonic() + DEADLINE
         while True:
             found = list(re.finditer(pattern, self.text()))
             if len(found) >= count:
@@ -54,7 +55,7 @@ class Program:
 
     def page(self, path: str) -> str:
         address = self.await_text(_LISTENING.pattern)[1]
-        with urllib.request.urlopen(f"http://{address}{path}", timeout=_SECONDS) as answer:
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=DEADLINE) as answer:
             return str(answer.read().decode())
 
     def kill(self) -> None:
@@ -70,7 +71,7 @@ class Program:
             return 0
         process.send_signal(number)
         try:
-            return process.wait(_SECONDS)
+            return process.wait(DEADLINE)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

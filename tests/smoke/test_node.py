@@ -19,10 +19,10 @@ from plimsoll.client.endpoints import NODES, PODS
 from plimsoll.errors import ApiError
 from tests.smoke.process import ServerProcess
 from tests.smoke.programs import NodeProgram
+from tests.waiting import DEADLINE
 
 NS = "default"
 NAME = "metal"
-SECONDS = 40.0
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def run_scenario(server: ServerProcess, scenario: Callable[[Client], Awaitable[N
 
 
 async def until(look: Callable[[], Awaitable[Any]], fine: Callable[[Any], Any]) -> Any:
-    deadline = asyncio.get_running_loop().time() + SECONDS
+    deadline = asyncio.get_running_loop().time() + DEADLINE
     found: Any = None
     while True:
         with suppress(ApiError):

@@ -16,10 +16,10 @@ from plimsoll.node.layout import Layout
 from plimsoll.node.plugins import HealthStatus, PluginManager, PluginTiming
 from tests.node_peers import DriverProcess, make_stubs
 from tests.unit.node.plugins.peers import registered, run, until
+from tests.waiting import DEADLINE
 
 SHARE = "6b0c4c5e-2b6e-4c7d-a2f3-1d2c3b4a5968"
 A, B = ClaimRef("default", "a", "uid-a"), ClaimRef("other", "b", "uid-b")
-SECONDS = 60.0
 TIMES = PluginTiming(scan=0.05, retry=0.1, longest_retry=0.5, health_retry=0.1, gone=0.3, call=10)
 
 
@@ -48,7 +48,7 @@ def test_it_registers_prepares_and_releases(root: Path, stubs: Path, tmp_path: P
         await asyncio.to_thread(driver.start)
         await registered(plugins)
         await until(
-            lambda: driver.events("registered"), seconds=SECONDS
+            lambda: driver.events("registered"), seconds=DEADLINE
         )  # it is notified after it counts as registered here
         assert [event["event"] for event in driver.events("info", "registered")] == ["info", "registered"]
         (start,) = driver.events("start")
@@ -118,7 +118,7 @@ def test_it_is_killed_and_comes_back(root: Path, stubs: Path, tmp_path: Path) ->
         await registered(plugins)
         assert isinstance((await plugins.prepare(driver.name, [A]))["uid-a"], tuple)
         # The driver notes that it was notified after the agent counts it as registered.
-        await until(lambda: len(driver.events("registered")) == 2, seconds=SECONDS)
+        await until(lambda: len(driver.events("registered")) == 2, seconds=DEADLINE)
         await plugins.stop()
 
     try:

@@ -13,6 +13,7 @@ import pytest
 
 from plimsoll.cli.main import main
 from tests.smoke.process import ServerProcess
+from tests.waiting import DEADLINE
 
 
 @contextmanager
@@ -34,7 +35,7 @@ def test_more_connections_than_the_shell_allows(tmp_path: Path) -> None:
         stack.callback(server.stop)
         for _ in range(200):
             stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=5))
-        folder, deadline = Path(f"/proc/{server.pid}/fd"), time.monotonic() + 10
+        folder, deadline = Path(f"/proc/{server.pid}/fd"), time.monotonic() + DEADLINE
         while len(list(folder.iterdir())) <= 200:
             assert time.monotonic() < deadline
             time.sleep(0.01)

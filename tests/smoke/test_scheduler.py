@@ -38,10 +38,10 @@ from tests.smoke.objects import (
 )
 from tests.smoke.process import ServerProcess
 from tests.smoke.programs import SchedulerProgram
+from tests.waiting import DEADLINE
 
 NS = "default"
 ALL = ("--scheduler-name", "default-scheduler")
-SECONDS = 40.0
 CONFIG = """
 profiles: [{schedulerName: default-scheduler, strategy: MostAllocated}]
 leaderElection: {leaderElect: true, leaseDuration: 2s, renewDeadline: 1200ms, retryPeriod: 200ms}
@@ -83,14 +83,14 @@ def clean(server: ServerProcess) -> ServerProcess:
 
 def run_scenario(server: ServerProcess, scenario: Scenario) -> None:
     async def run() -> None:
-        async with asyncio.timeout(2 * SECONDS), Client.connect(server.config()) as client:
+        async with asyncio.timeout(DEADLINE), Client.connect(server.config()) as client:
             await scenario(client)
 
     asyncio.run(run())
 
 
 async def until(look: Callable[[], Awaitable[Any]], fine: Callable[[Any], Any]) -> Any:
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + DEADLINE
     while True:
         found = await look()
         if fine(found):
@@ -288,7 +288,7 @@ def test_a_port_in_use_is_reported(clean: ServerProcess) -> None:
         [sys.executable, "-m", "plimsoll.cli.main", "scheduler", *options],
         capture_output=True,
         text=True,
-        timeout=SECONDS,
+        timeout=DEADLINE,
     )
     assert ended.returncode == 2
     assert f"plimsoll: cannot listen on 127.0.0.1:{clean.port}: " in ended.stderr

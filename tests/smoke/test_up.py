@@ -33,8 +33,8 @@ from plimsoll.errors import ApiError
 from plimsoll.node.cgroups.detect import detect
 from plimsoll.node.cgroups.kernel import LinuxKernel
 from plimsoll.node.cgroups.ownership import default_root
+from tests.waiting import DEADLINE
 
-SECONDS = 60.0
 TEMPLATE = {
     "apiVersion": "resource.k8s.io/v1",
     "kind": "ResourceClaimTemplate",
@@ -75,7 +75,7 @@ class Up:
         command = [sys.executable, "-m", "plimsoll.cli.main", "up", *self._options]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + DEADLINE
         while "Ctrl-C ends it" not in self.text():
             assert self._process.poll() is None, self.text()
             assert time.monotonic() < deadline, self.text()
@@ -90,7 +90,7 @@ class Up:
             return 0
         process.send_signal(number)
         try:
-            return process.wait(SECONDS)
+            return process.wait(DEADLINE)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -125,7 +125,7 @@ def pod(name: str, *, claim: bool = False) -> dict[str, Any]:
 
 
 async def until(look: Callable[[], Awaitable[Any]]) -> Any:
-    deadline = asyncio.get_running_loop().time() + SECONDS
+    deadline = asyncio.get_running_loop().time() + DEADLINE
     while True:
         with suppress(ApiError, KeyError, IndexError):
             if found := await look():
@@ -191,7 +191,7 @@ def test_a_cluster_comes_up_with_devices_and_survives_its_end(folder: Path) -> N
         assert f"export KUBECONFIG={up.data}/kubeconfig" in text
         address = re.search(r"--address ([\d.:]+)", text)
         assert address is not None
-        with urllib.request.urlopen(f"http://{address[1]}/healthz", timeout=SECONDS) as answer:
+        with urllib.request.urlopen(f"http://{address[1]}/healthz", timeout=DEADLINE) as answer:
             assert answer.read() == b"ok"
         up.run_scenario(write)
         assert up.stop() == 0
@@ -219,7 +219,7 @@ def remove_root(up: Up, name: str) -> None:
     """Kill everything in a cluster's cgroups and remove them, as if they were leftovers."""
     for root in root_of(up, name):
         for folder, _, _ in os.walk(root, topdown=False):
-            deadline = time.monotonic() + SECONDS
+            deadline = time.monotonic() + DEADLINE
             while os.path.isdir(folder):
                 with suppress(OSError):
                     for pid in Path(folder, "cgroup.procs").read_text().split():

@@ -23,8 +23,8 @@ from plimsoll.client import Client
 from plimsoll.client.endpoints import NODES, PODS
 from tests.outputs import check_output
 from tests.smoke.test_up import Up
+from tests.waiting import DEADLINE
 
-SECONDS = 90.0
 COMMAND = [sys.executable, "-m", "plimsoll.cli.main", "up"]
 FREE = ["--listen", "127.0.0.1:0", "--dashboard", "127.0.0.1:0"]
 LIGHT = ["--runtime", "none", "--no-driver"]
@@ -42,7 +42,7 @@ def run(*options: object, text: str = "") -> subprocess.CompletedProcess[str]:
         input=text,
         capture_output=True,
         text=True,
-        timeout=SECONDS,
+        timeout=DEADLINE,
         check=False,
     )
 
@@ -78,11 +78,11 @@ def test_what_the_dashboard_shows_after_the_demo(folder: Path) -> None:
         up.start()
         address = re.search(r"dashboard    (http://\S+)\n", up.text())
         assert address is not None
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + DEADLINE
         shown = b""
         while b'"pending":1' not in shown:  # it follows the cluster, a moment later
             assert time.monotonic() < deadline, shown
-            with urllib.request.urlopen(f"{address[1]}api/overview", timeout=SECONDS) as answer:
+            with urllib.request.urlopen(f"{address[1]}api/overview", timeout=DEADLINE) as answer:
                 shown = answer.read()
             time.sleep(0.05)
         up.run_scenario(look)
@@ -160,16 +160,30 @@ def test_one_cluster_for_each_folder(folder: Path) -> None:
     )
 
 
+#: Makes standard input the controlling terminal, so that Ctrl-C is a signal, and becomes its arguments.
+_AT_TERMINAL = (
+    "import fcntl, os, sys, termios; "
+    "fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+)
+
+
 def at_terminal(folder: Path, keys: bytes, *options: str) -> tuple[int, str]:
     """Run it at a terminal, press keys when it is ready; exit code and what was on the screen."""
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.environ.pop("NO_COLOR", None)
-        os.environ["TERM"] = "xterm"
-        os.execv(sys.executable, [*COMMAND, "--data", str(folder / "data"), *LIGHT, *FREE, *options])
+    terminal, other_end = pty.openpty()
+    environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    # Not `pty.fork`: other threads may hold locks in the copy of this process.
+    process = subprocess.Popen(
+        [sys.executable, "-c", _AT_TERMINAL, *COMMAND, "--data", folder / "data", *LIGHT, *FREE, *options],
+        stdin=other_end,
+        stdout=other_end,
+        stderr=other_end,
+        env={**environment, "TERM": "xterm"},
+        start_new_session=True,
+    )
+    os.close(other_end)
     shown = b""
     pressed = False
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + DEADLINE
     try:
         while time.monotonic() < deadline:
             if not select.select([terminal], [], [], 0.1)[0]:
@@ -186,11 +200,11 @@ def at_terminal(folder: Path, keys: bytes, *options: str) -> tuple[int, str]:
                 for key in keys:
                     os.write(terminal, bytes([key]))
         else:
-            os.kill(pid, signal.SIGKILL)
+            process.kill()
     finally:
         os.close(terminal)
-        status = os.waitpid(pid, 0)[1]
-    return os.waitstatus_to_exitcode(status), shown.decode(errors="replace")
+        code = process.wait()
+    return code, shown.decode(errors="replace")
 
 
 def test_ctrl_c_at_a_terminal(folder: Path) -> None:
@@ -242,7 +256,7 @@ def python_for_others() -> str:
                 env={"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
                 cwd="/",
                 capture_output=True,
-                timeout=SECONDS,
+                timeout=DEADLINE,
                 check=False,
             )
         except OSError:
@@ -265,7 +279,7 @@ def run_unprivileged(*words: str, home: Path) -> subprocess.CompletedProcess[str
         cwd=home,
         capture_output=True,
         text=True,
-        timeout=SECONDS,
+        timeout=DEADLINE,
         check=False,
     )
 

@@ -281,7 +281,7 @@ class LocalCluster:
         condition: Callable[[Tree], bool] | None = None,
         *,
         gone: bool = False,
-        timeout: float = 10.0,
+        timeout: float = 30.0,
     ) -> Tree:
         """Wait until an object is there, fulfils a condition, or is `gone`; what it was last."""
         endpoint = self.find(kind) if isinstance(kind, str) else kind

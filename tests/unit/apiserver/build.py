@@ -18,6 +18,7 @@ from plimsoll.apiserver.request import ApiRequest, ApiResponse
 from plimsoll.apiserver.storage import Store
 from plimsoll.controllers.bootstrap import bootstrap
 from plimsoll.errors import ApiError
+from tests.waiting import DEADLINE
 
 T = TypeVar("T")
 ADMIN = User("admin", groups=(MASTERS,))
@@ -67,7 +68,7 @@ class ApiHarness:
         )
         assert not isinstance(answer.body, bytes), answer.body
         events: list[dict[str, Any]] = []
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(DEADLINE):
             async for chunk in answer.body:
                 events += [json.loads(line) for line in chunk.splitlines()]
                 if len(events) >= count:

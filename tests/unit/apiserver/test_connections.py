@@ -21,6 +21,7 @@ from plimsoll.apiserver.connections import ServerConnection
 from plimsoll.apiserver.limits import ServerLimits
 from plimsoll.apiserver.process import RunningServer, ServerSettings, start_server
 from tests.fuzz.raw_http import CLOSED, RawConnection, Reply, trusting
+from tests.waiting import DEADLINE
 
 REQUEST = b"GET /version HTTP/1.1\r\nHost: x\r\n"
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -52,7 +53,7 @@ class ServerHarness:
 
     async def enter(self) -> RawConnection:
         """Connect and authenticate as an honest client does, which tries again when it is dropped."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(DEADLINE):
             while True:
                 try:
                     connection = await self.open()
@@ -63,7 +64,7 @@ class ServerHarness:
                 await connection.abort()
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(DEADLINE):
             while not condition():
                 await asyncio.sleep(0.01)
 
@@ -80,7 +81,7 @@ async def serving(data: Path | None = None, **limits: float) -> AsyncIterator[Se
 
 def run_scenario(scenario: Awaitable[None]) -> None:
     async def within_time() -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(DEADLINE):
             await scenario
 
     asyncio.run(within_time())

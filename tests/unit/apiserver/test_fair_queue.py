@@ -9,11 +9,12 @@ import pytest
 
 from plimsoll.apiserver.fair_queue import FairQueue
 from plimsoll.errors import ApiError
+from tests.waiting import DEADLINE
 
 
 def run_scenario(scenario: Callable[[], Awaitable[None]]) -> None:
     async def run() -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(DEADLINE):
             await scenario()
 
     asyncio.run(run())

@@ -8,6 +8,7 @@ import pytest
 
 from plimsoll.apiserver import heap
 from plimsoll.apiserver.heap import HeapTrimmer, find_malloc_trim
+from tests.waiting import DEADLINE
 
 
 def test_the_heap_is_trimmed_once_enough_has_been_freed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,7 +28,7 @@ def test_the_heap_is_trimmed_once_enough_has_been_freed(monkeypatch: pytest.Monk
         assert trimmer._timer is None
         trimmer.record_freed(1)
         trimmer.record_freed(heap._MIN_FREED_BYTES)  # once for both
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE):
             await done.wait()
         assert (trims, trimmer._timer) == ([1], None)
         trimmer.record_freed(heap._MIN_FREED_BYTES)

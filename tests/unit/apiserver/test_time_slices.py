@@ -17,6 +17,7 @@ from plimsoll.apiserver.request import ApiRequest, ApiResponse
 from plimsoll.apiserver.time_slices import REQUEST_SECONDS, SLICE_SECONDS, EventLoopShare
 from plimsoll.errors import ApiError
 from tests.unit.apiserver.build import ADMIN, MAPS, PODS, ApiHarness, config_map, pod, run
+from tests.waiting import DEADLINE
 
 TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
 PARTIAL = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -225,7 +226,7 @@ def test_a_watch_ends_in_time_although_events_never_stop() -> None:
                 await asyncio.sleep(0)
 
         writing = asyncio.create_task(write())
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(DEADLINE):
             await consume(frames)
         writing.cancel()
 

@@ -17,6 +17,7 @@ import yaml
 from plimsoll.cli.main import main
 from plimsoll.protocols.messages import podresources_v1 as v1
 from tests.unit.tools.podresources.kubelets import ALLOCATABLE, LISTED, TRAIN, always, kubelet, refuse
+from tests.waiting import DEADLINE
 
 
 @pytest.fixture(scope="module")
@@ -112,14 +113,14 @@ def test_the_exporter_as_a_process(socket: Path) -> None:
         )
         assert process.stdout is not None
         try:
-            line = (await asyncio.wait_for(process.stdout.readline(), 30)).decode()
+            line = (await asyncio.wait_for(process.stdout.readline(), DEADLINE)).decode()
             assert line.startswith("serving metrics at http://127.0.0.1:")
             url = line.split()[-1]
             text = await asyncio.to_thread(lambda: urllib.request.urlopen(url, timeout=10).read().decode())
             assert 'plimsoll_podresources_up{node="w"} 1.0' in text
             assert 'pod="train"' in text
             process.send_signal(signal.SIGTERM)
-            assert await asyncio.wait_for(process.wait(), 10) == 0
+            assert await asyncio.wait_for(process.wait(), DEADLINE) == 0
         finally:
             if process.returncode is None:
                 process.kill()

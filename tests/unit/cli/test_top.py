@@ -21,6 +21,7 @@ from plimsoll.cli.top import _Writer
 from plimsoll.tools.colors import Paint
 from plimsoll.up.local_cluster import LocalCluster
 from tests.outputs import FOLDER
+from tests.waiting import DEADLINE
 
 DUMP = str(FOLDER.parents[1] / "examples" / "top" / "cluster.yaml")
 
@@ -127,7 +128,7 @@ class Follower:
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.text = ""
 
-    def wait_for(self, met: Callable[[str], bool], seconds: float = 30.0) -> str:
+    def wait_for(self, met: Callable[[str], bool], seconds: float = DEADLINE) -> str:
         assert self.process.stdout is not None
         end = time.monotonic() + seconds
         while not met(self.text):

@@ -23,6 +23,7 @@ from plimsoll.client.http import HttpTransport, is_loopback
 from plimsoll.client.transport import Request
 from plimsoll.errors import ConfigError, UnreachableError
 from tests.unit.client.wire import Answer, ReceivedRequest, RecordingServer, chunked, said, serving
+from tests.waiting import DEADLINE
 
 Scenario = Callable[[RecordingServer, Client], Any]
 OBJECT = b'{"kind":"ConfigMap","metadata":{"name":"a"}}'
@@ -245,7 +246,7 @@ def test_an_abandoned_watch_is_closed() -> None:
         await anext(watch)
         assert wire.ended == 0
         await watch.aclose()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(DEADLINE):
             while not wire.ended:
                 await asyncio.sleep(0.001)
 

@@ -18,6 +18,7 @@ from plimsoll.client.endpoints import CONFIG_MAPS
 from plimsoll.client.informer import EventHandler, Informer
 from plimsoll.errors import ApiError, ConfigError, DecodeError, UnreachableError
 from tests.unit.client.fake_api_server import FakeApiServer
+from tests.waiting import DEADLINE
 
 Tree: TypeAlias = dict[str, Any]
 
@@ -585,7 +586,7 @@ def test_a_refresh_delivers_events_missed_by_a_stalled_watch(streamed: bool) -> 
                 server.put("b", "1")
                 await settle()
                 assert mirror.log == [("ADDED", "a", "1")]
-                await asyncio.wait_for(informer.refresh(), 5)
+                await asyncio.wait_for(informer.refresh(), DEADLINE)
                 assert mirror.log == [("ADDED", "a", "1"), ("MODIFIED", "a", "2"), ("ADDED", "b", "1")]
                 assert informer.listings == 2
             server.put("c", "1")
@@ -609,9 +610,9 @@ def test_a_refresh_does_not_wait_for_a_back_off() -> None:
         async with running(informer):
             server.failures += [ApiError(503, "ServiceUnavailable", "not now")]
             server.end()
-            await asyncio.wait_for(waiting.wait(), 5)
+            await asyncio.wait_for(waiting.wait(), DEADLINE)
             server.put("b", "1")
-            await asyncio.wait_for(informer.refresh(), 5)
+            await asyncio.wait_for(informer.refresh(), DEADLINE)
             assert len(informer) == 2
 
     asyncio.run(scenario())
@@ -639,7 +640,7 @@ def test_a_refresh_is_not_answered_by_a_listing_that_began_before() -> None:
             await settle()
             assert not refreshed.done()
             gate.set()
-            await asyncio.wait_for(refreshed, 5)
+            await asyncio.wait_for(refreshed, DEADLINE)
             assert len(informer) == 2
             assert informer.listings == 2
 

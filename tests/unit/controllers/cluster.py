@@ -43,6 +43,7 @@ from plimsoll.client.endpoints import (
 from plimsoll.controllers import ControllerManager, ControllerSettings
 from plimsoll.controllers.controller import process_key
 from plimsoll.errors import ApiError
+from tests.waiting import DEADLINE
 
 T = TypeVar("T")
 Tree = dict[str, Any]
@@ -166,7 +167,7 @@ class Cluster:
         for informer in self.controllers.informers.all():
             endpoint = informer.endpoint
             key = f"{endpoint.plural}.{endpoint.group}" if endpoint.group else endpoint.plural
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(DEADLINE):
                 while True:
                     have = {
                         (item.metadata.namespace, item.metadata.name): item.metadata.resource_version

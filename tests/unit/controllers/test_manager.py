@@ -21,6 +21,7 @@ from plimsoll.controllers.namespace import DEFAULT_NAMESPACES
 from plimsoll.errors import ApiError, InputError
 from tests.unit.controllers.cluster import ADMIN, Cluster
 from tests.unit.controllers.resource_claim.test_controller import pod, template
+from tests.waiting import DEADLINE
 
 
 @asynccontextmanager
@@ -34,7 +35,7 @@ async def running(*controllers: ControllerManager) -> AsyncIterator[list[asyncio
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def until(check: Any, seconds: float = 10.0) -> Any:
+async def until(check: Any, seconds: float = DEADLINE) -> Any:
     async with asyncio.timeout(seconds):
         while not (found := await check()):
             await asyncio.sleep(0.002)
@@ -114,7 +115,7 @@ def test_all_of_them_run_as_their_own_user() -> None:
             await cluster.client.create(NAMESPACES, {"metadata": {"name": name}})
         controllers = ControllerManager(connect_in_process(cluster.api.handle, CONTROLLERS))
         async with running(controllers):
-            await asyncio.wait_for(controllers.ready(), 10)
+            await asyncio.wait_for(controllers.ready(), DEADLINE)
             await make_pod(cluster)
             await until(lambda: cluster.names(RESOURCE_CLAIMS))
             await cluster.client.delete(NAMESPACES, "n")
@@ -177,7 +178,7 @@ def test_an_api_that_is_not_there_yet_is_waited_for() -> None:
         client = Client(Late(cluster.api.handle, ADMIN), attempts=1)
         controllers = ControllerManager(client, clock=Hasty(), only=["resourceclaim-controller"])
         async with running(controllers):
-            await asyncio.wait_for(controllers.ready(), 10)
+            await asyncio.wait_for(controllers.ready(), DEADLINE)
         await cluster.store.close()
 
     asyncio.run(scenario())

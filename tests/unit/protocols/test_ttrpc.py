@@ -15,6 +15,7 @@ from plimsoll.protocols.messages import nri
 from plimsoll.protocols.messages import ttrpc as envelopes
 from plimsoll.protocols.nri.events import RUNTIME
 from plimsoll.protocols.ttrpc import FrameHeader, Server, TtrpcClient, TtrpcFault
+from tests.waiting import DEADLINE
 
 REGISTER = RUNTIME.methods_by_name["RegisterPlugin"]
 UPDATE = RUNTIME.methods_by_name["UpdateContainers"]
@@ -416,7 +417,7 @@ def test_nonsense_ends_at_most_the_connection(noise: list[bytes]) -> None:
         server = Server(here, RUNTIME, {"RegisterPlugin": _nothing})
         await there.write(b"".join(noise))
         there._writer.write_eof()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(DEADLINE):
             while await there.read(65536):
                 pass
             await server.wait_closed()

@@ -17,6 +17,7 @@ from plimsoll.node.machine.file import parse_machine
 from plimsoll.node.process.settings import NodeSettings
 from plimsoll.up.local_cluster import LocalCluster
 from plimsoll.up.local_nodes import node_settings
+from tests.waiting import DEADLINE
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -75,7 +76,7 @@ def test_nodes_report_their_properties(cluster: LocalCluster) -> None:
         return {e["reason"] for e in events if e["involvedObject"]["name"] == "node-0"}
 
     wanted = {"NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID", "NodeReady"}
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + DEADLINE
     while not wanted <= reasons():
         assert time.monotonic() < deadline, reasons()
         time.sleep(0.02)
@@ -212,7 +213,7 @@ def test_processes_do_not_outlive_the_cluster(tmp_path: Path) -> None:
     with LocalCluster(nodes=own) as cluster:
         cluster.apply(tree)
         cluster.wait_for("pods", "p", condition=is_running)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + DEADLINE
         while not output.exists():
             assert time.monotonic() < deadline
             time.sleep(0.01)

@@ -20,8 +20,7 @@ from plimsoll.up.console import Console
 from plimsoll.up.settings import UpSettings
 from plimsoll.up.up import Up, ensure_class
 from tests.unit.drivers.cpu.machines import make_machine, write_sysfs
-
-SECONDS = 30.0
+from tests.waiting import DEADLINE
 
 
 @pytest.fixture
@@ -76,7 +75,7 @@ def test_all_parts_and_their_end(settings: UpSettings) -> None:
             finally:
                 cluster.stop()
 
-        await asyncio.wait_for(up.run(ready), SECONDS)
+        await asyncio.wait_for(up.run(ready), DEADLINE)
 
     asyncio.run(scenario())
     assert seen[-1] == "looked"
@@ -87,9 +86,9 @@ def test_all_parts_and_their_end(settings: UpSettings) -> None:
 def test_a_part_that_fails_ends_all(settings: UpSettings) -> None:
     lost = replace(settings, cpu=replace(settings.cpu, host_root=settings.data / "nowhere"))
     with pytest.raises(InputError, match="nowhere"):
-        asyncio.run(asyncio.wait_for(Up(lost).run(), SECONDS))
+        asyncio.run(asyncio.wait_for(Up(lost).run(), DEADLINE))
     # Nothing is held: the next one can begin.
-    asyncio.run(asyncio.wait_for(Up(settings).run(lambda cluster: cluster.stop()), SECONDS))
+    asyncio.run(asyncio.wait_for(Up(settings).run(lambda cluster: cluster.stop()), DEADLINE))
 
 
 def test_one_cluster_for_each_folder(settings: UpSettings) -> None:
@@ -97,16 +96,16 @@ def test_one_cluster_for_each_folder(settings: UpSettings) -> None:
         first = Up(settings)
         task = asyncio.create_task(first.run())
         try:
-            async with asyncio.timeout(SECONDS):
+            async with asyncio.timeout(DEADLINE):
                 while first.driver is None or first.driver.problems():
                     await asyncio.sleep(0.02)
             with pytest.raises(
                 ConfigError, match=r"the cluster with process id \d+ uses this directory; .*--data"
             ):
-                await asyncio.wait_for(Up(settings).run(), SECONDS)
+                await asyncio.wait_for(Up(settings).run(), DEADLINE)
         finally:
             first.stop()
-            await asyncio.wait_for(task, SECONDS)
+            await asyncio.wait_for(task, DEADLINE)
 
     asyncio.run(scenario())
 
@@ -114,7 +113,7 @@ def test_one_cluster_for_each_folder(settings: UpSettings) -> None:
 def test_without_a_driver(settings: UpSettings) -> None:
     async def scenario() -> None:
         up = Up(replace(settings, driver=False))
-        await asyncio.wait_for(up.run(lambda cluster: cluster.stop()), SECONDS)
+        await asyncio.wait_for(up.run(lambda cluster: cluster.stop()), DEADLINE)
         assert up.driver is None
 
     asyncio.run(scenario())
@@ -135,7 +134,7 @@ def test_devices_of_files(settings: UpSettings) -> None:
 
     async def scenario() -> None:
         up = Up(replace(settings, nodes=2, driver=False, devices=("nics",)), Console(output))
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(DEADLINE):
             await up.run(look)
 
     asyncio.run(scenario())
@@ -195,7 +194,7 @@ def test_a_dump_is_played_and_stays_what_it_was(settings: UpSettings) -> None:
 
     async def scenario(files: tuple[str, ...]) -> Up:
         up = Up(replace(settings, driver=False, files=files))
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(DEADLINE):
             await up.run(look)
         return up
 

@@ -25,6 +25,7 @@ from plimsoll.node.containers import ContainerPhase
 from plimsoll.node.runtime.simulated import SimulatedRuntime
 from plimsoll.up.local_cluster import LocalCluster
 from tests.unit.drivers.cpu.machines import make_machine, switch_off, write_sysfs
+from tests.waiting import DEADLINE
 
 MACHINE = make_machine(sockets=1, numa=2, cores=4, threads=1)
 CLASS = """
@@ -116,7 +117,7 @@ class DriverHarness:
         await asyncio.to_thread(self.cluster.wait_for, "pods", name, gone=True, timeout=20)
 
 
-async def until(true: Callable[[], bool], timeout: float = 20.0) -> None:
+async def until(true: Callable[[], bool], timeout: float = DEADLINE) -> None:
     async with asyncio.timeout(timeout):
         while not true():
             await asyncio.sleep(0.02)

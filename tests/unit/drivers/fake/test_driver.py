@@ -23,6 +23,7 @@ from plimsoll.drivers.plugin import (
     PreparedDevice,
 )
 from plimsoll.drivers.plugin.prepared_claim_store import PreparedClaimRecord
+from tests.waiting import DEADLINE
 
 
 class Clock:
@@ -221,7 +222,7 @@ def test_health_is_reported_when_its_time_has_come() -> None:
         server = Mock(spec=PluginServer, publish_health=health_changed.set)
         assert {each.health for each in driver.health()} == {Health.HEALTHY}
         running = asyncio.create_task(driver.watch(server))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(DEADLINE):
             await health_changed.wait()
             assert [(each.device, each.health, each.message) for each in driver.health()] == [
                 ("gpu-0", Health.HEALTHY, ""),

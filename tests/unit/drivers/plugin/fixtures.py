@@ -30,6 +30,7 @@ from plimsoll.drivers.plugin import (
 )
 from plimsoll.errors import UnreachableError
 from tests.leaks import leaked_tasks
+from tests.waiting import DEADLINE
 
 T = TypeVar("T")
 DRIVER, NODE = "widgets.example.com", "node-1"
@@ -195,7 +196,7 @@ def short_dir() -> Iterator[Path]:
         shutil.rmtree(folder)
 
 
-async def wait_for(read: Callable[[], T], accept: Callable[[T], bool] = bool, seconds: float = 10.0) -> T:
+async def wait_for(read: Callable[[], T], accept: Callable[[T], bool] = bool, seconds: float = DEADLINE) -> T:
     """Look until it is fine; what was seen then."""
     deadline = time.monotonic() + seconds
     while not accept(found := read()):

@@ -38,6 +38,7 @@ from tests.unit.drivers.plugin.fixtures import (
     wait_for_async,
 )
 from tests.unit.drivers.plugin.test_plugin_server import node_fixture
+from tests.waiting import DEADLINE
 
 READY = DeviceCondition("Ready", True, "Working", "all is well")
 BROKEN = DeviceCondition("Ready", False, "Broken")
@@ -476,7 +477,7 @@ def test_preparing_does_not_wait_for_status_writes() -> None:
 
             cluster.client = Client(HangingTransport(cluster.transport.inner))
             async with node.running(StatusDriver()) as server:
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(DEADLINE):
                     await node.prepare(ref)
                     await wait_for(lambda: server._status_writer._current_uid == ref.uid)
                     await node.unprepare(ref)

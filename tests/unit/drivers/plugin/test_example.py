@@ -17,6 +17,7 @@ import pytest
 from plimsoll import LocalCluster, node_rows
 from plimsoll.drivers.plugin import DevicePool
 from plimsoll.node.process.settings import NodeSettings
+from tests.waiting import DEADLINE
 
 ROOT = Path(__file__).parents[4]
 EXAMPLE = ROOT / "examples" / "widgets.py"
@@ -65,7 +66,7 @@ def load() -> Any:
     return module
 
 
-def wait_for(read: Callable[[], T], seconds: float = 20.0) -> T:
+def wait_for(read: Callable[[], T], seconds: float = DEADLINE) -> T:
     deadline = time.monotonic() + seconds
     while not (found := read()):
         assert time.monotonic() < deadline

@@ -15,6 +15,7 @@ from plimsoll.node.cgroups import Cgroups, open_cgroups
 from plimsoll.node.cgroups.detect import detect
 from plimsoll.node.cgroups.kernel import LinuxKernel
 from plimsoll.node.resources import LinuxResources
+from tests.waiting import DEADLINE
 
 MOUNT = Path("/sys/fs/cgroup")
 BOMB = """
@@ -58,7 +59,7 @@ def start(cgroups: Cgroups, pod: str, id: str, script: str) -> subprocess.Popen[
     return subprocess.Popen(["/bin/sh", "-c", joined + script], stdout=subprocess.PIPE, text=True)
 
 
-def wait_until(true: Callable[[], object], timeout: float = 10.0) -> None:
+def wait_until(true: Callable[[], object], timeout: float = DEADLINE) -> None:
     end = time.monotonic() + timeout
     while not true():
         assert time.monotonic() < end, "it did not come to pass"

@@ -12,6 +12,7 @@ from plimsoll.node.claims.checkpoint import claims_file
 from plimsoll.node.claims.store import ClaimStore
 from plimsoll.node.layout import Layout
 from plimsoll.protocols.dra import ClaimRef
+from tests.waiting import DEADLINE
 
 CLAIM = ClaimInfo(ClaimRef("default", "claim", "uid"), pods=frozenset({"pod"}))
 
@@ -27,7 +28,7 @@ def test_callers_are_answered_when_the_writer_is_cancelled(tmp_path: Path, steps
             await asyncio.sleep(0)
         assert store._writer is not None
         store._writer.cancel()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE):
             return await commit
 
     assert asyncio.run(stop()) == "the agent stops"

@@ -29,6 +29,7 @@ from plimsoll.node.eviction.manager import (
 )
 from plimsoll.node.eviction.thresholds import MEMORY_PRESSURE, Threshold
 from plimsoll.node.eviction.usage import measure_processes
+from tests.waiting import DEADLINE
 
 MI = 1 << 20
 GI = 1 << 30
@@ -317,7 +318,7 @@ def test_one_pod_at_a_time_until_it_is_enough() -> None:
         machine = Machine({"a": GI, "b": 4 * GI, "d": 2 * GI}, 7 * GI)
         watch = machine.watch()
         task = asyncio.create_task(watch.run())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE):
             while len(machine.evicted) < 1 or machine.conditions.get(MEMORY_PRESSURE) is None:
                 await asyncio.sleep(0.001)
             for _ in range(5):
@@ -348,7 +349,7 @@ def test_a_pod_that_lingers_is_waited_for() -> None:
         watch = machine.watch(termination_timeout=30.0)
         watch._evict = slow
         task = asyncio.create_task(watch.run())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE):
             while not machine.evicted:
                 await asyncio.sleep(0.001)
             for _ in range(10):
@@ -387,7 +388,7 @@ def test_an_eviction_that_fails_does_not_end_the_watch(caplog: pytest.LogCapture
         watch = machine.watch()
         watch._evict = evict
         task = asyncio.create_task(watch.run())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE):
             while not machine.evicted:
                 await asyncio.sleep(0.001)
         task.cancel()

@@ -19,6 +19,7 @@ from plimsoll.node.hooks import RuntimeContainer, RuntimeState
 from plimsoll.node.nri import EvictionRequest, NriServer
 from plimsoll.node.resources import LinuxResources
 from plimsoll.protocols.nri import NriEvent, NriPlugin
+from tests.waiting import DEADLINE
 
 POD = SandboxSpec(
     uid="u1",
@@ -94,7 +95,7 @@ class FakeRuntime:
         await self.server.stop()
 
 
-async def until(true: Callable[[], bool], seconds: float = 5.0) -> None:
+async def until(true: Callable[[], bool], seconds: float = DEADLINE) -> None:
     async with asyncio.timeout(seconds):
         while not true():
             await asyncio.sleep(0.001)
@@ -115,7 +116,7 @@ async def fake_runtime(**options: Any) -> AsyncIterator[FakeRuntime]:
     )
     await here.server.start()
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(DEADLINE):
             yield here
     finally:
         await here.end()

@@ -19,6 +19,7 @@ from plimsoll.node.plugins import PluginManager, PluginTiming
 from plimsoll.protocols import rpc
 from plimsoll.protocols.messages import dra_v1, dra_v1beta1, health_v1, health_v1alpha1, registration
 from tests.leaks import leaked_tasks
+from tests.waiting import DEADLINE
 
 T = TypeVar("T")
 DRIVER = "gpu.example.com"
@@ -63,7 +64,7 @@ async def node(times: PluginTiming = QUICK, **options: Any) -> AsyncIterator[tup
             assert not left, left
 
 
-async def until(look: Callable[[], T], fine: Callable[[T], bool] = bool, seconds: float = 10.0) -> T:
+async def until(look: Callable[[], T], fine: Callable[[T], bool] = bool, seconds: float = DEADLINE) -> T:
     """Look until it is fine; what was seen then."""
     deadline = time.monotonic() + seconds
     while not fine(found := look()):
@@ -238,7 +239,7 @@ def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
     async def bounded() -> None:
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(DEADLINE):
                 await scenario()
         finally:
             while _PEERS:

@@ -11,6 +11,7 @@ from typing import Any
 
 from plimsoll.node.claim_info import PreparedDevice
 from plimsoll.node.podresources import Allocatable, MemoryBlock, PodResourcesServer, RateLimit
+from tests.waiting import DEADLINE
 
 from .sources import DRIVER, FakeNode, make_claim, make_pod, short_folder
 
@@ -57,7 +58,7 @@ print(json.dumps({"pods": [p.name for p in pods], "seen": seen, "cpus": list(all
 async def _run(*command: str, folder: Path) -> str:
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(*command, cwd=folder, stdout=pipe, stderr=pipe)
-    out, err = await asyncio.wait_for(process.communicate(), 60)
+    out, err = await asyncio.wait_for(process.communicate(), DEADLINE)
     assert process.returncode == 0, err.decode()
     return out.decode()
 

@@ -21,6 +21,7 @@ from plimsoll.node.podresources import Allocatable, MemoryBlock, PluginDevices, 
 from plimsoll.protocols import rpc
 from plimsoll.protocols.messages import podresources_v1 as v1
 from plimsoll.protocols.messages import podresources_v1alpha1 as v1alpha1
+from tests.waiting import DEADLINE
 
 from .sources import DRIVER, NAMESPACE, FakeNode, make_claim, make_pod, short_folder
 
@@ -398,7 +399,7 @@ def test_callers_find_the_server_again_after_a_restart() -> None:
             assert (await refused(caller.all()))[0] == "UNAVAILABLE"
             await server.start()
             found = None
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(DEADLINE):
                 while found is None:
                     with suppress(grpc.aio.AioRpcError):
                         found = await caller.all()

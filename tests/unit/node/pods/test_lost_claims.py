@@ -11,6 +11,7 @@ import pytest
 from plimsoll.up.local_cluster import LocalCluster
 from tests.unit.node.pods.worker_harness import node_of, until
 from tests.unit.node.pods.worker_helpers import gone, is_phase, restarted, with_claim
+from tests.waiting import DEADLINE
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +22,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 def test_a_container_is_not_restarted_without_its_devices(cluster: LocalCluster) -> None:
     async def scenario() -> None:
-        async with asyncio.timeout(30), node_of(cluster) as node:
+        async with asyncio.timeout(DEADLINE), node_of(cluster) as node:
             pod = await with_claim(node)
             await node.begin(pod)
             await until(partial(is_phase, node, "Running"))

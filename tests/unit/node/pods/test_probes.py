@@ -18,6 +18,7 @@ from plimsoll.node.pods.handlers import HandlerResult, find_port, run_handler
 from plimsoll.node.pods.probes import ProbeCounter
 from plimsoll.node.runtime.shims import CONFINEMENT
 from tests.unit.node.pods.local_commands import beside_us
+from tests.waiting import DEADLINE
 
 
 @given(st.lists(st.booleans(), max_size=20), st.integers(0, 3), st.integers(0, 4))
@@ -94,7 +95,7 @@ def test_garbage_and_silence_are_failures() -> None:
 
 def run(work: Awaitable[Any]) -> None:
     async def whole() -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE):
             await work
 
     asyncio.run(whole())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from plimsoll.node.pods.waiting import run_until, wait_until
+from tests.waiting import DEADLINE
 
 
 def test_finished_work_has_its_result() -> None:
@@ -49,6 +50,6 @@ def test_waiters_are_woken_although_the_event_is_cleared_at_once() -> None:
         conditions[0] = True
         wake.set()
         wake.clear()
-        await asyncio.wait_for(task, 5)
+        await asyncio.wait_for(task, DEADLINE)
 
     asyncio.run(run())

@@ -28,6 +28,7 @@ from plimsoll.node.pods.worker import PodWorker
 from plimsoll.node.pods.writer import PodEvents, StatusWriter
 from plimsoll.node.runtime.simulated import SimulatedRuntime
 from plimsoll.up.local_cluster import LocalCluster
+from tests.waiting import DEADLINE
 
 DRIVER = "gpu.example.com"
 #: Everything quick; real crash loops are tried in virtual time.
@@ -329,7 +330,7 @@ class Node:
                 self.worker.update(codec.decode(codec.encode(tree), Pod))
 
 
-async def until(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
+async def until(condition: Callable[[], Any], seconds: float = DEADLINE) -> Any:
     """Wait for something to be true; it may be a coroutine function."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds

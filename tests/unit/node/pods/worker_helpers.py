@@ -9,6 +9,7 @@ from typing import Any
 from plimsoll.client.endpoints import EVENTS
 from plimsoll.up.local_cluster import LocalCluster
 from tests.unit.node.pods.worker_harness import Node, node_of, until
+from tests.waiting import DEADLINE
 
 PLAIN = {"containers": [{"name": "c", "image": "i"}], "terminationGracePeriodSeconds": 1}
 WITH_CLAIM = {
@@ -20,7 +21,7 @@ WITH_CLAIM = {
 
 def run_scenario(cluster: LocalCluster, scenario: Callable[[Node], Awaitable[None]]) -> None:
     async def run() -> None:
-        async with asyncio.timeout(30), node_of(cluster) as node:
+        async with asyncio.timeout(DEADLINE), node_of(cluster) as node:
             await scenario(node)
             check_nothing_is_leaked(node)
 

@@ -26,10 +26,10 @@ from plimsoll.node.process.metrics import NodeMetrics
 from plimsoll.node.process.run import NodeProcess, own_addresses
 from plimsoll.node.process.settings import NodeSettings
 from plimsoll.node.status.reporter import HeartbeatTiming, NodeStatusReporter
+from tests.waiting import DEADLINE
 
 MACHINE = parse_machine({"capacity": {"cpu": 8, "memory": "32Gi"}})
 FAST = HeartbeatTiming(renew=0.05, check=0.05, first=0.01, most=0.05)
-SECONDS = 10.0
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ async def cluster() -> AsyncIterator[RunningServer]:
 @asynccontextmanager
 async def running(process: NodeProcess) -> AsyncIterator[NodeProcess]:
     task = asyncio.create_task(process.run())
-    ready = asyncio.create_task(process.ready(SECONDS))
+    ready = asyncio.create_task(process.ready(DEADLINE))
     await asyncio.wait((task, ready), return_when=asyncio.FIRST_COMPLETED)
     if task.done():
         ready.cancel()
@@ -102,7 +102,7 @@ async def running(process: NodeProcess) -> AsyncIterator[NodeProcess]:
         yield process
     finally:
         process.stop()
-        await asyncio.wait_for(task, SECONDS)
+        await asyncio.wait_for(task, DEADLINE)
 
 
 def settings(folder: Path, **more: Any) -> NodeSettings:
@@ -117,7 +117,7 @@ def a_pod(name: str, node: str = "") -> dict[str, Any]:
 
 
 async def until(look: Callable[[], Any]) -> None:
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(DEADLINE):
         while not look():
             await asyncio.sleep(0.01)
 
@@ -130,11 +130,11 @@ def test_a_process_can_be_cancelled_at_any_time(folder: Path, ready: bool) -> No
                 process = NodeProcess(server.client(node_user("n")), settings(folder), make=RecordingAgent)
                 task = asyncio.create_task(process.run())
                 if ready:
-                    await process.ready(SECONDS)
+                    await process.ready(DEADLINE)
                 for _ in range(turns):
                     await asyncio.sleep(0)
                 task.cancel()
-                async with asyncio.timeout(SECONDS):
+                async with asyncio.timeout(DEADLINE):
                     await asyncio.wait((task,))
                 assert task.cancelled()
 
@@ -250,7 +250,7 @@ def test_stopped_before_the_server_answers(folder: Path) -> None:
             await until(lambda: "n" in process.agents and process.agent().status_reporter.failures > 1)
             assert not process._ready.is_set(), "a node cannot register as another"
             process.stop()
-            await asyncio.wait_for(task, SECONDS)
+            await asyncio.wait_for(task, DEADLINE)
 
     asyncio.run(scene())
 

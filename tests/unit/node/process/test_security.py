@@ -15,6 +15,7 @@ from plimsoll.node.process.settings import NodeSettings
 from plimsoll.node.security.capabilities import mask_of
 from plimsoll.node.security.rights import read_rights
 from plimsoll.up.local_cluster import LocalCluster
+from tests.waiting import DEADLINE
 
 pytestmark = pytest.mark.filterwarnings("error")
 RIGHTS = read_rights()
@@ -137,7 +138,7 @@ def test_what_cannot_be_applied_is_refused_by_the_node(tmp_path: Path) -> None:
         (status,) = statuses(found)
         assert "spec.containers[0].securityContext.seLinuxOptions: " in status["state"]["waiting"]["message"]
 
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + DEADLINE
         while not any(
             each["reason"] == "FailedMount" and each["involvedObject"]["name"] == "mounting"
             for each in cluster.client.list("events", "default")

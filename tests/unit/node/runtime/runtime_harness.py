@@ -25,8 +25,8 @@ from plimsoll.node.security.context import SecurityRequest
 from plimsoll.node.security.credentials import compute_credentials
 from plimsoll.node.security.rights import read_rights
 from plimsoll.protocols.cdi import CdiCache
+from tests.waiting import DEADLINE
 
-PATIENCE = 30.0
 #: What a container gets that asks for nothing.
 PLAIN = compute_credentials(SecurityRequest(), read_rights()).credentials
 
@@ -144,7 +144,7 @@ class RuntimeHarness:
 
     @contextlib.asynccontextmanager
     async def runtime(self, hooks: RuntimeHooks = NO_HOOKS, **settings: Any) -> AsyncIterator[ProcessRuntime]:
-        settings.setdefault("adopt_timeout", PATIENCE)
+        settings.setdefault("adopt_timeout", DEADLINE)
         runtime = ProcessRuntime(
             self.layout, self.cgroups, self.cdi, hooks, settings=ProcessSettings(**settings)
         )
@@ -184,7 +184,7 @@ async def runtime_harness(cgroups: Cgroups | None = None) -> AsyncIterator[Runti
                     await runtime.remove_sandbox(sandbox.uid)
 
 
-async def until(condition: Callable[[], bool], patience: float = PATIENCE) -> None:
+async def until(condition: Callable[[], bool], patience: float = DEADLINE) -> None:
     """Wait for something to become true."""
     for _ in range(int(patience / 0.005)):
         if condition():

@@ -16,6 +16,7 @@ from plimsoll.node.containers import ContainerPhase, ContainerSpec, RuntimeFault
 from plimsoll.node.hooks import AdjustedContainer, DeviceEdit, MountEdit
 from plimsoll.node.resources import LinuxResources
 from plimsoll.protocols.cdi import CdiSpec, CdiSpecDevice, DeviceNode, Edits, Mount, write_spec
+from tests.waiting import DEADLINE
 
 from .runtime_harness import (
     RecordingHooks,
@@ -140,7 +141,7 @@ def test_commands_that_cannot_be_started(command: tuple[str, ...], text: str) ->
             assert (found.phase, found.exit_code, found.reason) == (ContainerPhase.EXITED, 128, "StartError")
             assert text in found.message
             assert hooks.calls[-2:] == ["starting c1 created", "stopped c1 exited"]
-            await asyncio.wait_for(runtime.stop_container("c1", 10), 5)
+            await asyncio.wait_for(runtime.stop_container("c1", 10), DEADLINE)
 
     asyncio.run(scenario())
 

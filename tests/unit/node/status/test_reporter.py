@@ -22,10 +22,10 @@ from plimsoll.errors import ApiError, UnreachableError
 from plimsoll.node.machine.file import parse_machine
 from plimsoll.node.machine.machine import Machine, NumaNode
 from plimsoll.node.status.reporter import HeartbeatTiming, NodeStatusReporter
+from tests.waiting import DEADLINE
 
 MACHINE = parse_machine({"capacity": {"cpu": 8, "memory": "32Gi"}})
 FAST = HeartbeatTiming(renew=0.05, check=0.05, first=0.01, most=0.05)
-SECONDS = 10.0
 
 
 @asynccontextmanager
@@ -49,7 +49,7 @@ async def running(status_reporter: NodeStatusReporter) -> AsyncIterator[NodeStat
 
 
 async def until(look: Callable[[], Any]) -> Any:
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(DEADLINE):
         while True:
             found = look()
             if asyncio.iscoroutine(found):
@@ -78,7 +78,7 @@ def test_a_node_registers_as_itself() -> None:
                 features=["DRANodeAllocatableResources"],
             )
             async with running(status_reporter):
-                await asyncio.wait_for(status_reporter.registered.wait(), SECONDS)
+                await asyncio.wait_for(status_reporter.registered.wait(), DEADLINE)
                 node = await server.client().get(NODES, "n1")
                 assert node["metadata"]["labels"]["rack"] == "7"
                 assert node["spec"]["taints"] == [{"key": "a", "effect": "NoSchedule"}]
@@ -117,7 +117,7 @@ def test_a_node_that_is_there_is_taken_over() -> None:
                 server, taints=[Taint(key="new", effect="NoSchedule")], changed=seen.append
             )
             async with running(status_reporter):
-                await asyncio.wait_for(status_reporter.registered.wait(), SECONDS)
+                await asyncio.wait_for(status_reporter.registered.wait(), DEADLINE)
             node = await admin.get(NODES, "n1")
             assert node["metadata"]["labels"]["mine"] == "x"
             assert node["metadata"]["labels"]["kubernetes.io/os"] == "linux"
@@ -136,7 +136,7 @@ def test_a_node_that_is_deleted_comes_back_with_its_lease() -> None:
             admin = server.client()
             status_reporter = make(server)
             async with running(status_reporter):
-                await asyncio.wait_for(status_reporter.registered.wait(), SECONDS)
+                await asyncio.wait_for(status_reporter.registered.wait(), DEADLINE)
                 first = status_reporter.uid
                 await admin.delete(NODES, "n1")
                 await until(lambda: status_reporter.uid not in ("", first))
@@ -182,7 +182,7 @@ def test_a_watch_delivers_a_deletion_at_once() -> None:
             admin = server.client()
             status_reporter = make(server, watched=True, timing=replace(FAST, check=60.0))
             async with running(status_reporter):
-                await asyncio.wait_for(status_reporter.registered.wait(), SECONDS)
+                await asyncio.wait_for(status_reporter.registered.wait(), DEADLINE)
                 node = await admin.get(NODES, "n1")
                 status_reporter.on_node_event(node)
                 first = status_reporter.uid
@@ -210,7 +210,7 @@ def test_conditions_and_machines_are_written_at_once() -> None:
                 changed=seen.append,
             )
             async with running(status_reporter):
-                await asyncio.wait_for(status_reporter.registered.wait(), SECONDS)
+                await asyncio.wait_for(status_reporter.registered.wait(), DEADLINE)
                 assert [event[1] for event in events] == [
                     "NodeHasSufficientMemory",
                     "NodeHasNoDiskPressure",
@@ -286,7 +286,7 @@ def test_a_machine_that_changes_is_noticed() -> None:
 
             status_reporter = make(server, source=look)
             async with running(status_reporter):
-                await asyncio.wait_for(status_reporter.registered.wait(), SECONDS)
+                await asyncio.wait_for(status_reporter.registered.wait(), DEADLINE)
                 pages = {"hugepages-2Mi": Quantity.parse("1Gi")}
                 machines.append(replace(MACHINE, capacity={**MACHINE.capacity, **pages}))
 
@@ -331,7 +331,7 @@ def test_a_server_that_is_away_is_waited_for() -> None:
                 await until(lambda: status_reporter.failures >= 3)
                 assert not status_reporter.registered.is_set()
                 transport.away = False
-                await asyncio.wait_for(status_reporter.registered.wait(), SECONDS)
+                await asyncio.wait_for(status_reporter.registered.wait(), DEADLINE)
                 transport.away = True
                 before = status_reporter.failures
                 await until(lambda: status_reporter.failures >= before + 4)

@@ -16,6 +16,7 @@ from plimsoll.protocols.mux import PLUGIN_SERVICE, RUNTIME_SERVICE, Mux
 from plimsoll.protocols.nri import NriEvent, NriPlugin, edits
 from plimsoll.protocols.nri.events import NEWS, PLUGIN, RUNTIME
 from plimsoll.protocols.ttrpc import CLOSED, Server, TtrpcClient, TtrpcFault
+from tests.waiting import DEADLINE
 
 
 @pytest.fixture
@@ -86,7 +87,7 @@ def _send(
         plugin = make(runtime.path)
         serving = asyncio.create_task(plugin.serve(shortest=0.001, longest=0.01))
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(DEADLINE):
                 await runtime.connected.wait()
                 await scenario(runtime, plugin)
         finally:

@@ -41,6 +41,7 @@ from tests.unit.scheduler.process.binding_cluster import (
     pod_tree,
     refusal,
 )
+from tests.waiting import DEADLINE
 
 T = TypeVar("T")
 STEPS = {
@@ -476,7 +477,7 @@ def test_bindings_run_side_by_side_up_to_their_limit() -> None:
             bindings.start(placement)
         assert len(bindings) == 8
         assert bindings.is_full
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(DEADLINE):
             while running < 3:
                 await asyncio.sleep(0.01)
         await asyncio.sleep(0.01)  # a fourth would show by now

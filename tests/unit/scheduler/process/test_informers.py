@@ -28,6 +28,7 @@ from plimsoll.scheduler.result import Placement
 from plimsoll.scheduler.snapshot.verify import verify
 from plimsoll.up.local_cluster import LocalCluster
 from tests.unit.scheduler.build import claim, container, exactly, node, pod
+from tests.waiting import DEADLINE
 
 
 @pytest.fixture
@@ -232,7 +233,7 @@ def test_a_server_that_does_not_answer_yet_is_waited_for(monkeypatch: pytest.Mon
         context = SchedulerContext.create(SchedulerSettings())
         async with cluster.connect() as client:
             running = asyncio.create_task(context.informers.run(client))
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(DEADLINE):
                 while not context.informers.synced:
                     assert not running.done()
                     await asyncio.sleep(0.01)

@@ -44,9 +44,9 @@ from tests.smoke.objects import (
     pod,
     resource_slice,
 )
+from tests.waiting import DEADLINE
 
 NS = "default"
-SECONDS = 20.0
 QUICK = SchedulerSettings(named_seconds=0.1, generated_seconds=0.1).named(["default-scheduler"])
 FAST_LEASE = LeaseTiming(lease=1.0, renew=0.6, retry=0.1)
 #: Lease that a leader keeps on a busy machine, until it releases it.
@@ -64,14 +64,14 @@ class SchedulerCluster:
     async def start(self, settings: SchedulerSettings = QUICK, identity: str = "") -> SchedulerProcess:
         process = SchedulerProcess(self.server.client(SCHEDULER), settings, identity=identity)
         self._running.append((process, asyncio.create_task(process.run())))
-        await process.ready(SECONDS)
+        await process.ready(DEADLINE)
         return process
 
     async def stop(self, process: SchedulerProcess) -> None:
         for known, task in self._running:
             if known is process:
                 process.stop()
-                await asyncio.wait_for(task, SECONDS)
+                await asyncio.wait_for(task, DEADLINE)
         self._running = [each for each in self._running if each[0] is not process]
 
     async def kill(self, process: SchedulerProcess) -> None:
@@ -108,7 +108,7 @@ class SchedulerCluster:
         return await self.admin.create(PODS, tree, NS)
 
     async def until(self, look: Callable[[], Awaitable[Any]], fine: Callable[[Any], Any]) -> Any:
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + DEADLINE
         while True:
             found = await look()
             if fine(found):
@@ -137,7 +137,7 @@ async def scheduler_cluster(*, controllers: bool = True) -> AsyncIterator[Schedu
     server = await start_server(ServerSettings(controllers=controllers))
     try:
         row = SchedulerCluster(server)
-        async with asyncio.timeout(3 * SECONDS):
+        async with asyncio.timeout(3 * DEADLINE):
             yield row
     finally:
         await row.close()
@@ -435,7 +435,7 @@ def test_a_server_that_is_not_there_yet_is_waited_for() -> None:
                 _constantly(None), lambda _: "no response" in process.context.informers.sync_problem()
             )
             allowed = True
-            await process.ready(SECONDS)
+            await process.ready(DEADLINE)
             assert process.context.informers.sync_problem() == ""
             process.stop()
             await task

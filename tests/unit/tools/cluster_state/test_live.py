@@ -17,6 +17,7 @@ from plimsoll.tools.cluster_state.missing_kinds import summarize_gaps
 from tests.dumps import big_cluster, objects_of
 from tests.unit.tools.cluster_state.fake_api_server import FakeApiServer
 from tests.unit.tools.cluster_state.test_versions import to_beta
+from tests.waiting import DEADLINE
 
 Tree = dict[str, Any]
 
@@ -144,7 +145,7 @@ def test_no_answer_is_one_error() -> None:
 
 
 async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(DEADLINE):
         while not true():
             await asyncio.sleep(0.01)
 
@@ -233,7 +234,7 @@ def test_a_wrong_configuration_ends_it_with_one_error_of_ours() -> None:
         task = asyncio.create_task(follow_live(api_server.client(), cluster_state, lambda: None))
         await asyncio.sleep(0)
         api_server.broken = True
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE):
             await task
 
     with pytest.raises(ConfigError, match="no such file"):

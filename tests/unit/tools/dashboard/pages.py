@@ -14,6 +14,7 @@ import aiohttp
 from plimsoll.client import Client
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.dashboard import Dashboard
+from tests.waiting import DEADLINE
 
 Tree = dict[str, Any]
 
@@ -59,7 +60,7 @@ class DashboardClient:
         finally:
             writer.close()
 
-    async def until(self, path: str, done: Callable[[Tree], object], seconds: float = 10.0) -> Tree:
+    async def until(self, path: str, done: Callable[[Tree], object], seconds: float = DEADLINE) -> Tree:
         """Ask until it is so."""
         async with asyncio.timeout(seconds):
             while not done(found := await self.get(path)):

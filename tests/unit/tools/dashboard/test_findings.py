@@ -26,6 +26,7 @@ from plimsoll.tools.dashboard.findings import (
 from plimsoll.tools.dashboard.query_worker import QueryWorker
 from tests.unit.tools.dashboard.pages import DashboardClient, visit
 from tests.unit.tools.dashboard.test_routes import small
+from tests.waiting import DEADLINE
 
 
 class FindingsFixture:
@@ -45,7 +46,7 @@ class FindingsFixture:
 
     async def done(self) -> None:
         assert self.findings._task is not None
-        await asyncio.wait_for(self.findings._task, 10)
+        await asyncio.wait_for(self.findings._task, DEADLINE)
 
 
 @pytest.fixture
@@ -111,7 +112,7 @@ def test_it_makes_way_for_a_question(hold: tuple[threading.Event, threading.Even
         await asyncio.sleep(0)
         assert fixture.worker.has_other_queries(KEY)
         go_on.set()
-        await asyncio.wait_for(asked, 10)
+        await asyncio.wait_for(asked, DEADLINE)
         await fixture.done()
         assert fixture.findings.counts is None
         assert not fixture.worker.has_other_queries(KEY)

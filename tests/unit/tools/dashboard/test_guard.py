@@ -20,6 +20,7 @@ from plimsoll.tools.dashboard import guard, nodes
 from plimsoll.tools.dashboard.process import DashboardSettings, read_address, read_token, serve_dashboard
 from tests.unit.tools.dashboard.pages import DashboardClient, visit
 from tests.unit.tools.dashboard.test_routes import small
+from tests.waiting import DEADLINE
 
 EMPTY = ClusterState(ClusterObjects())
 
@@ -314,7 +315,7 @@ def test_the_process(listen: str, warned: bool) -> None:
             stopped.set()
 
         settings = DashboardSettings(listen=listen, cluster_state=EMPTY)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE):
             await serve_dashboard(settings, ready, warnings.append, stopped)
 
     asyncio.run(scenario())

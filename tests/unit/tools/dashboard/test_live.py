@@ -21,6 +21,7 @@ from plimsoll.tools.dashboard.event_stream import MOST_NODES, EventStream, chang
 from tests.dumps import big_cluster
 from tests.unit.tools.cluster_state.fake_api_server import FakeApiServer
 from tests.unit.tools.dashboard.pages import DashboardClient, Tree, visiting
+from tests.waiting import DEADLINE
 
 NODE: Tree = {
     "apiVersion": "v1",
@@ -166,7 +167,7 @@ def test_a_page_that_leaves_is_forgotten() -> None:
         async with listening(visitor) as stream:
             await stream.next()
             assert len(notices) == 1
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE):
             while len(notices):
                 await client.create(
                     at.PODS, {**pod("x"), "metadata": {"generateName": "x-", "namespace": "default"}}
@@ -180,7 +181,7 @@ def test_the_server_stops_while_pages_listen() -> None:
     async def scenario(visitor: DashboardClient, _: Client) -> None:
         async with listening(visitor) as stream:
             await stream.next()
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(DEADLINE):
                 await visitor.dashboard.stop()
                 assert (await stream._content.read()).strip() == b""
 
@@ -267,7 +268,7 @@ def test_a_page_that_does_not_read_is_let_go() -> None:
         writer.write(b"GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
         await reader.readline()
         names = {f"node-{number:060d}" for number in range(MOST_NODES)}
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(DEADLINE):
             while not len(notices):
                 await asyncio.sleep(0.01)
             while len(notices):

@@ -27,6 +27,7 @@ from plimsoll.tools.dashboard.whatif_request import Deadline, read_plan
 from plimsoll.tools.top import device_rows, pool_rows
 from tests.dumps import big_cluster, objects_of
 from tests.unit.tools.dashboard.test_routes import WANTED, small
+from tests.waiting import DEADLINE
 
 THINGS: list[Any] = list(objects_of(big_cluster(3, pods_per_node=4, devices=2, pending=3)))
 
@@ -143,7 +144,7 @@ def test_cached_answers_do_not_wait() -> None:
         go_on = threading.Event()
         slow = asyncio.create_task(worker.ask("b", lambda: {"y": go_on.wait(10)}))
         await asyncio.sleep(0)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(DEADLINE):
             assert await worker.ask("a", lambda: {"x": 2}) is first
         go_on.set()
         await slow
@@ -261,7 +262,7 @@ def test_long_waits_time_out_and_short_queries_continue() -> None:
         with pytest.raises(ApiError, match=r"timed out after 0.05 s") as refused:
             await service._ask_long("slow", lambda _: {"x": go_on.wait(10)})
         assert refused.value.code == 503
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(DEADLINE):
             assert (await service.nodes()).revision == 1
         go_on.set()
 

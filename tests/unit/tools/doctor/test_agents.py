@@ -28,13 +28,14 @@ from plimsoll.tools.doctor.findings import Level
 from plimsoll.tools.doctor.processes import read_processes
 from plimsoll.up.local_cluster import LocalCluster
 from tests.unit.node.plugins.peers import Peer
+from tests.waiting import DEADLINE
 
 from .node_dir import CLAIM, DRIVER, GONE, NODE, POD, NodeDir, bad, of, temporary_node_dir
 
 SOURCE = Path(__file__).parents[4] / "src"
 
 
-def until(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
+def until(condition: Callable[[], Any], seconds: float = DEADLINE) -> Any:
     deadline = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < deadline, "it did not come true in time"

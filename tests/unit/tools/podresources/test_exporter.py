@@ -32,6 +32,7 @@ from plimsoll.tools.podresources.process import (
     serve_exporter,
 )
 from plimsoll.up.local_cluster import LocalCluster
+from tests.waiting import DEADLINE
 
 from .kubelets import ALLOCATABLE, LISTED, PLAIN, TRAIN, always, claim, device, kubelet, limited
 
@@ -307,7 +308,7 @@ def test_with_the_api_pods_have_uids_and_free_devices_are_shown() -> None:
 
 
 async def _until(done: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(DEADLINE):
         while not done():
             await asyncio.sleep(0.01)
 
@@ -317,7 +318,7 @@ def test_the_page() -> None:
         stopped, message = asyncio.Event(), asyncio.Queue[str]()
         settings = ExporterSettings(node="w", socket=path, listen="127.0.0.1:0")
         process = asyncio.create_task(serve_exporter(settings, message.put_nowait, stopped))
-        url = await asyncio.wait_for(message.get(), 10)
+        url = await asyncio.wait_for(message.get(), DEADLINE)
         with await asyncio.to_thread(urllib.request.urlopen, url, timeout=10) as page:
             assert page.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
             assert read(page.read().decode())["up"] == {row(): 1}
@@ -328,7 +329,7 @@ def test_the_page() -> None:
         with pytest.raises(ConfigError, match="cannot listen on 127"):
             await second.start(url.removeprefix("http://").removesuffix("/metrics"))
         stopped.set()
-        await asyncio.wait_for(process, 10)
+        await asyncio.wait_for(process, DEADLINE)
 
     with kubelet(List=always(LISTED), GetAllocatableResources=always(ALLOCATABLE)) as path:
         asyncio.run(scenario(path))

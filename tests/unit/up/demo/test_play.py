@@ -23,8 +23,7 @@ from plimsoll.up.settings import UpSettings
 from plimsoll.up.up import Up
 from tests.outputs import check_output
 from tests.unit.drivers.cpu.machines import make_machine, write_sysfs
-
-SECONDS = 60.0
+from tests.waiting import DEADLINE
 
 
 @pytest.fixture
@@ -54,7 +53,7 @@ def run_demo(settings: UpSettings) -> tuple[bool, str, list[tuple[str, str]]]:
                 places.append((pod["metadata"]["name"], pod["spec"].get("nodeName", "")))
             cluster.stop()
 
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(DEADLINE):
             await Up(settings).run(ready)
 
     asyncio.run(scenario())
@@ -96,7 +95,7 @@ def test_an_interrupted_demo_starts_over(settings: UpSettings) -> None:
                 await task
             cluster.stop()
 
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(DEADLINE):
             await Up(settings).run(ready)
 
     asyncio.run(interrupt())

@@ -15,6 +15,7 @@ from plimsoll.drivers.cpu.state.claim_allocation import ClaimAllocation, CpuAssi
 from plimsoll.drivers.cpu.topology.topology import Topology
 from plimsoll.protocols.dra import ClaimRef
 from tests.unit.drivers.cpu.machines import make_machine
+from tests.waiting import DEADLINE
 
 
 def cpus(text: str) -> CpuSet:
@@ -108,7 +109,7 @@ def settings(folder: Path, **pin: Any) -> CpuSettings:
     )
 
 
-async def until(true: Callable[[], bool], seconds: float = 5.0) -> None:
+async def until(true: Callable[[], bool], seconds: float = DEADLINE) -> None:
     async with asyncio.timeout(seconds):
         while not true():
             await asyncio.sleep(0.002)

@@ -23,6 +23,7 @@ from plimsoll.protocols.nri.events import PLUGIN, RUNTIME
 from plimsoll.protocols.ttrpc import Server, TtrpcClient, TtrpcFault
 from tests.unit.drivers.cpu.pinning.builders import FakeCPUState, settings, until
 from tests.unit.node.nri.fixtures import POD, SPEC, state
+from tests.waiting import DEADLINE
 
 
 @asynccontextmanager
@@ -163,7 +164,7 @@ def with_own(
             await own.start()
             await enforcer.start()
             try:
-                async with asyncio.timeout(15):
+                async with asyncio.timeout(DEADLINE):
                     await until(lambda: enforcer.linked and bool(own.server.plugins()))
                     await scenario(own, enforcer, state)
             finally:
@@ -334,7 +335,7 @@ def with_script(
             await script.start()
             await enforcer.start()
             try:
-                async with asyncio.timeout(15):
+                async with asyncio.timeout(DEADLINE):
                     await script.configure()
                     await scenario(script, enforcer, state)
             finally:

@@ -20,6 +20,7 @@ from plimsoll.protocols.dra import ClaimRef
 from tests.unit.drivers.cpu.machines import switch_off
 from tests.unit.drivers.cpu.pinning.builders import FakeCPUState, cpus, hold, machine, settings, until
 from tests.unit.drivers.cpu.pinning.stand_in import CPUS, V1, V2
+from tests.waiting import DEADLINE
 
 A, B = hold("a", "0-1"), hold("b", "x=2;y=3")
 
@@ -124,7 +125,7 @@ def run_enforcer(
             interval=interval,
         )
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(DEADLINE):
                 await scenario(enforcer, stand_in, pods)
         finally:
             await enforcer.stop()

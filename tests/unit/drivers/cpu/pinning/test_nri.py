@@ -28,6 +28,7 @@ from tests.unit.drivers.cpu.pinning.runtimes import (
     with_own,
     with_script,
 )
+from tests.waiting import DEADLINE
 
 A, B = hold("a", "0-1"), hold("b", "2")
 NEW = {"name": "containerd", "release": "v2.4.0", "version": "v0.12.1"}
@@ -435,7 +436,7 @@ def test_a_claim_waits_for_containers_that_are_just_being_made() -> None:
         assert not applying.done()
         assert script.updates == []
         await script.news(5, "s", cpus="0-3")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(DEADLINE):
             assert await applying == ()
         assert changes(script.updates[-1]) == {"s": "2-3"}
 
@@ -449,7 +450,7 @@ def test_a_claim_waits_for_containers_that_are_just_being_made() -> None:
         await script.call(
             "StopContainer", nri.StopContainerRequest(pod=sandbox("s"), container=container("s"))
         )
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(DEADLINE):
             assert await applying == ()
 
     with_script(scenario, FakeCPUState(machine(4)), runtime=NEW, apply_timeout=60)

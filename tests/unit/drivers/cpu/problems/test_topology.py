@@ -9,6 +9,7 @@ from plimsoll.api.cpuset import CpuSet
 from plimsoll.drivers.cpu.allocation.allocate import Assigned, assign
 from plimsoll.drivers.cpu.topology import MachineReader, TopologyWatch, read_topology
 from tests.unit.drivers.cpu.machines import make_machine, switch_off, write_sysfs
+from tests.waiting import DEADLINE
 
 
 def test_problem_1_core_ids_unique_only_inside_a_socket(tmp_path: Path) -> None:
@@ -77,7 +78,7 @@ def test_problem_hotplug_is_followed_while_the_driver_runs(tmp_path: Path) -> No
         changes = watch.changes()
         for step in (less, whole):
             write_sysfs(step, tmp_path)
-            while await asyncio.wait_for(anext(changes), 10) != step:
+            while await asyncio.wait_for(anext(changes), DEADLINE) != step:
                 pass
         await changes.aclose()  # type: ignore[attr-defined]
 

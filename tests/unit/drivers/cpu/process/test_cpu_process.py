@@ -38,9 +38,9 @@ from plimsoll.up.local_nodes import MACHINE
 from tests.deploy.accounts import end
 from tests.deploy.test_rights import allocated_claim, prepare
 from tests.unit.drivers.cpu.machines import make_machine, write_sysfs
+from tests.waiting import DEADLINE
 
 NODE = "n1"
-SECONDS = 20.0
 BRISK = ProcessTimeouts(registration=0.2, poll=0.02)
 
 
@@ -80,7 +80,7 @@ async def node_in(server: RunningServer, root: Path) -> AsyncIterator[NodeProces
     process = NodeProcess(server.client(), settings)
     task = asyncio.create_task(process.run())
     try:
-        await process.ready(SECONDS)
+        await process.ready(DEADLINE)
         yield process
     finally:
         await end(process.stop, task)
@@ -101,7 +101,7 @@ async def driver_in(
 
 
 async def until(fine: Callable[[], Any]) -> None:
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(DEADLINE):
         while not fine():
             await asyncio.sleep(0.01)
 
@@ -127,7 +127,7 @@ def test_health_reports_the_real_state(root: Path) -> None:
                     assert status == 503
                     assert "[-]" in text
                 async with node_in(server, root):
-                    await process.wait_ready(SECONDS)
+                    await process.wait_ready(DEADLINE)
                     assert await get(process, "/healthz") == (200, "ok")
                     assert await get(process, "/readyz") == (200, "ok")
                     status, text = await get(process, "/healthz?verbose")
@@ -153,7 +153,7 @@ def test_gauges_and_pages_are_right_after_a_restart(root: Path) -> None:
         async with cluster() as server, node_in(server, root):
             client = server.client(driver_user("dra.cpu"))
             async with driver_in(client, settings) as process:
-                await process.wait_ready(SECONDS)
+                await process.wait_ready(DEADLINE)
                 assert {"dra_cpu_allocated_cpus 0.0", "dra_cpu_available_cpus 7.0"} <= await lines(process)
                 claim = allocated_claim("c", "cpudevnuma001")
                 made = await server.client().create(RESOURCE_CLAIMS, claim)
@@ -168,7 +168,7 @@ def test_gauges_and_pages_are_right_after_a_restart(root: Path) -> None:
                 before = await gauges(process)
                 shown = await described(process)
             async with driver_in(client, settings) as process:
-                await process.wait_ready(SECONDS)
+                await process.wait_ready(DEADLINE)
                 assert await gauges(process) == before
                 assert held(await described(process)) == held(shown)
                 assert 'dra_cpu_prepare_claims_total{result="success"} 0.0' in await lines(process)
@@ -233,7 +233,7 @@ def test_a_kubelet_that_refuses_is_reported_and_awaited(root: Path, caplog: pyte
         status = registration.RegistrationStatus(plugin_registered=registered, error=error)
         try:
             with suppress(grpc.aio.AioRpcError):  # who is refused answers with an error, as upstream's helper
-                await rpc.call(channel, method, status, timeout=SECONDS)
+                await rpc.call(channel, method, status, timeout=DEADLINE)
         finally:
             await rpc.close(channel)
 
@@ -275,7 +275,7 @@ def test_a_stop_request_during_startup_is_honored(root: Path) -> None:
         async with cluster() as server:
             process = CpuDriverProcess(server.client(), settings_in(root))
             process.stop()
-            await asyncio.wait_for(process.run(), SECONDS)
+            await asyncio.wait_for(process.run(), DEADLINE)
             assert process.problems() == ("the driver has not started yet",)
 
     asyncio.run(scenario())

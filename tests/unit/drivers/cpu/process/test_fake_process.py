@@ -24,6 +24,7 @@ from plimsoll.drivers.plugin.plugin_server_group import NodePaths
 from plimsoll.errors import ConfigError, InputError
 from plimsoll.tools.device_file_check import require_valid_plan
 from plimsoll.up.local_cluster import LocalCluster
+from tests.waiting import DEADLINE
 
 Tree = dict[str, Any]
 GPU_POD = """
@@ -56,7 +57,7 @@ def devices_of(cluster: LocalCluster, driver: str = "gpu.example.com") -> list[s
     return sorted(device["name"] for each in slices for device in each["spec"].get("devices", ()))
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = DEADLINE) -> None:
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until, "not in time"

@@ -14,6 +14,7 @@ from plimsoll.api.cpuset import CpuSet
 from plimsoll.drivers.cpu.topology import MachineReader, Topology, TopologyWatch
 from plimsoll.errors import InputError
 from tests.unit.drivers.cpu.machines import make_machine, switch_off, write_sysfs
+from tests.waiting import DEADLINE
 
 WHOLE = make_machine(sockets=2, cores=2, threads=2)
 
@@ -42,7 +43,7 @@ def test_a_cpu_that_is_switched_off_and_on_again(tmp_path: Path) -> None:
         for step in (switch_off(WHOLE, CpuSet([2])), WHOLE, switch_off(WHOLE, CpuSet([0, 5]))):
             write_sysfs(step, tmp_path)
             while not notified or notified[-1] != step:  # a look between two files may see less for a moment
-                notified.append(await asyncio.wait_for(anext(changes), 10))
+                notified.append(await asyncio.wait_for(anext(changes), DEADLINE))
         await changes.aclose()  # type: ignore[attr-defined]
         return notified
 
