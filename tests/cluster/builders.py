@@ -1,4 +1,4 @@
-"""Small things the stories share."""
+"""Small things the scenarios share."""
 
 from __future__ import annotations
 

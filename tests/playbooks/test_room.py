@@ -28,7 +28,7 @@ GI = 2**30
 
 
 def run_scenario(scenario: Callable[[NodeHarness], Awaitable[None]], **settings: Any) -> None:
-    """A story, and its end: everything comes to rest, all pods go, nothing is left."""
+    """A scenario, and its end: everything comes to rest, all pods go, nothing is left."""
 
     async def whole() -> None:
         async with running(**settings) as harness, asyncio.timeout(DEADLINE):

@@ -113,7 +113,7 @@ class DriverHarness:
         """The end of the driver's log."""
         return self.driver.text()[-3000:] if self.driver is not None else "is not there"
 
-    # -- a story
+    # -- a scenario
 
     async def furnish(self) -> None:
         """Create the objects that every scenario needs, once the node is ready."""
@@ -154,7 +154,7 @@ class DriverHarness:
 
 
 class DriverSession:
-    """One story: pods come and go, and are looked at from the machine's side."""
+    """One scenario: pods come and go, and are looked at from the machine's side."""
 
     def __init__(self, harness: DriverHarness, client: Client) -> None:
         self.harness, self.client = harness, client

@@ -158,7 +158,7 @@ async def until(fine: Callable[[], Awaitable[Any]]) -> None:
             await asyncio.sleep(0.05)
 
 
-# -- the stories
+# -- the scenarios
 
 
 def test_a_deployment_scales_rolls_out_and_is_deleted(config: ClientConfig) -> None:

@@ -87,7 +87,7 @@ def refused(attempt: Callable[[], object]) -> int:
 
 
 def run(scenario: Callable[[ApiHarness], Awaitable[T]], gates: Gates | None = None) -> T:
-    """Play a story on a fresh API with the usual namespaces."""
+    """Run a scenario on a fresh API with the usual namespaces."""
 
     async def play() -> T:
         harness = ApiHarness(gates)

@@ -1,4 +1,4 @@
-"""The verbs of the API, one story each."""
+"""The verbs of the API, one scenario each."""
 
 from __future__ import annotations
 

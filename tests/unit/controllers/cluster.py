@@ -50,7 +50,7 @@ Tree = dict[str, Any]
 ADMIN = User("admin", groups=(MASTERS,))
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC).timestamp()
 ALL = frozenset({"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"})
-#: Enough kinds for the stories; watching all of them would only be slower.
+#: Enough kinds for the scenarios; watching all of them would only be slower.
 KINDS: tuple[Endpoint, ...] = (
     *(CONFIG_MAPS, SECRETS, NAMESPACES, NODES, PODS, SERVICES, PERSISTENT_VOLUME_CLAIMS, RESOURCE_QUOTAS),
     *(RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_SLICES, DEVICE_CLASSES, DEVICE_TAINT_RULES),
@@ -282,7 +282,7 @@ async def running_cluster(**options: Any) -> AsyncIterator[Cluster]:
 
 
 def run_scenario(scenario: Callable[[Cluster], Awaitable[T]], **options: Any) -> T:
-    """Play a story in a fresh cluster with the namespace `n`."""
+    """Run a scenario in a fresh cluster with the namespace `n`."""
 
     async def run() -> T:
         async with running_cluster(**options) as made:

@@ -96,7 +96,7 @@ STORIES: dict[str, list[Any]] = {
 
 
 async def run_steps(cluster: Cluster, scenario: str, dice: Random | None) -> dict[str, Any]:
-    """Play a story, with crashes if there are dice to decide them; what is there in the end."""
+    """Run a scenario, with crashes if there are dice to decide them; what is there in the end."""
     await prepare(cluster)
     for act in STORIES[scenario]:
         await act(cluster)

@@ -235,7 +235,7 @@ class Peer:
 
 
 def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """A story that may not hang, and after which no peer is left."""
+    """A scenario that may not hang, and after which no peer is left."""
 
     async def bounded() -> None:
         try:

@@ -1,4 +1,4 @@
-"""A cluster for all stories about pods."""
+"""A cluster for all scenarios about pods."""
 
 from __future__ import annotations
 

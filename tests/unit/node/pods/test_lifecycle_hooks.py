@@ -25,7 +25,7 @@ async def serve(answers: list[int]) -> tuple[asyncio.Server, int]:
     """Run an HTTP server that responds with these codes, then always with the last one."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:  # the story may end in the middle of a probe: asyncio cancels the handler and closes nothing
+        try:  # the scenario may end in the middle of a probe: asyncio cancels the handler and closes nothing
             await reader.readuntil(b"\r\n\r\n")
             code = answers.pop(0) if len(answers) > 1 else answers[0]
             writer.write(f"HTTP/1.1 {code} x\r\nContent-Length: 0\r\n\r\n".encode())

@@ -88,7 +88,7 @@ def says(pattern: str) -> Callable[[Step], Step]:
 
 
 def run_script(script: str) -> None:
-    """Play a story, and its end: everything comes back, all pods go, all claims too, and nothing is left."""
+    """Run a scenario to its end: everything comes back, all pods go, all claims too, and nothing is left."""
     lines = [line.strip() for line in script.splitlines() if line.strip()]
     options: dict[str, Any] = {}
     while lines and lines[0].startswith("with "):

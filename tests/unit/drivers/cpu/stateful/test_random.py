@@ -435,7 +435,7 @@ class Node:
 
     @happens(1, when=lambda self: self.linked, what=of("record", "file"), device=some, amount=of(1, 2, 3))
     def the_disk_fails_while_preparing(self, what: str, device: int, amount: int) -> None:
-        """World.prepare sees to it that nothing is left of it."""
+        """StatefulHarness.prepare sees to it that nothing is left of it."""
         claim = self.claim(device, amount, False)
         recorded = (
             self.harness.settings.checkpoint_path.exists() and not self.model.amnesia
