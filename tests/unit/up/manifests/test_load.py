@@ -100,7 +100,7 @@ metadata: 7
     ]
     assert 'Pod shop/No-Name: Pod "No-Name" is invalid: metadata.name' in "\n".join(loaded.problems)
     assert "example.com/v1 Widget: the cluster serves no such kind" in "\n".join(loaded.problems)
-    assert "ConfigMap without a name: metadata.name: it needs one" in "\n".join(loaded.problems)
+    assert "ConfigMap without a name: metadata.name: required" in "\n".join(loaded.problems)
     assert all("\n" not in problem for problem in loaded.problems)
     assert len(loaded.lines(most=2)) == 3
     assert loaded.lines(most=2)[-1] == "and 2 more refused: see the log"
