@@ -224,7 +224,7 @@ def test_directories_of_others() -> None:
             assert any("Permission denied" in finding.what for finding in other.findings)
             assert isinstance(other.prepare(second), ClaimError)
             with pytest.raises(
-                ConfigError, match=r"plugins/dra\.cpu: cannot be used: Permission denied; give"
+                ConfigError, match=r"plugins/dra\.cpu: cannot be used: Permission denied; choose another with"
             ):
                 asyncio.run(run_process(fixture.settings))
         assert fixture.open().allocations == state.allocations
