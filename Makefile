@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check
 STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
+# Tests wait for processes half of the time: two workers for each CPU.
+WORKERS ?= $(shell echo $$(( 2 * $$(getconf _NPROCESSORS_ONLN) )))
 BENCHES := decode cel allocator ledger store server hostile_connections hostile_requests hostile_dumps informer \
   scheduler takeover podresources nodes cpu_assignment whatif explain audit dashboard questions
 
@@ -41,11 +43,11 @@ types: install-dev
 
 unit: install-dev
 	@sh tests/browser/install.sh
-	$(BIN)/python -m pytest -n auto -m "not slow"
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
 
-# Fuzzing for a minute each and longer property tests.
+# Fuzzing for a minute each, and property tests with all their examples.
 test-slow: install-dev
-	$(BIN)/python -m pytest -n auto -m slow
+	PLIMSOLL_TESTS=full $(BIN)/python -m pytest -n $(WORKERS) -m "slow or hypothesis"
 
 bench: install-dev
 	for b in $(BENCHES); do $(BIN)/python -m bench.$$b || exit 1; done

@@ -9,10 +9,16 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.sizes import examples
+
 # A slow or busy machine must not fail a property; CI runs the same examples every time.
 for _profile, _fixed in (("default", False), ("ci", True)):
     settings.register_profile(
-        _profile, deadline=None, derandomize=_fixed, suppress_health_check=[HealthCheck.too_slow]
+        _profile,
+        deadline=None,
+        derandomize=_fixed,
+        max_examples=examples(100),
+        suppress_health_check=[HealthCheck.too_slow],
     )
 settings.load_profile("ci" if os.environ.get("CI") else "default")
 

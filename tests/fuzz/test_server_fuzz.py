@@ -22,6 +22,7 @@ from tests.fuzz.harness import ROOT, FuzzHarness, alarm
 from tests.fuzz.requests import ACCEPTS, JSON, PATCHES, PROTOBUF, QUERIES, YAML
 from tests.fuzz.templates import TEMPLATES
 from tests.fuzz.trees import WORDS
+from tests.sizes import examples
 
 SEEDS = int(os.environ.get("PLIMSOLL_FUZZ_SEEDS", "12"))
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -148,7 +149,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     place=st.sampled_from(sorted(PLACES.values())),
     method=st.sampled_from(["POST", "PUT", "DELETE"]),
@@ -173,7 +174,7 @@ def pieces_of(tree: Any) -> st.SearchStrategy[Any]:
     return some | st.just(tree) | json_values
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     key=st.sampled_from(sorted(PLACES)), kind=st.sampled_from(["merge", "strategic", "apply"]), data=st.data()
 )
@@ -198,13 +199,13 @@ operations = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(key=st.sampled_from(sorted(PLACES)), patch=st.lists(operations, max_size=4))
 def test_any_patch_of_operations(shared: SharedServer, key: str, patch: list[Any]) -> None:
     shared.send("PATCH", f"{PLACES[key]}/first", json.dumps(patch).encode(), content_type=PATCHES["json"])
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     path=st.sampled_from(
         [MAPS, PODS, "/api/v1/nodes", f"{PODS}/first", "/apis/resource.k8s.io/v1/resourceslices"]
@@ -222,7 +223,7 @@ def test_any_parameters(shared: SharedServer, path: str, query: dict[str, str], 
     shared.send("GET", path, b"", query, accept=accept)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     method=st.sampled_from(["GET", "POST", "PUT", "PATCH", "DELETE"]),
     parts=st.lists(names, max_size=6),

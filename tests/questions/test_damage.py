@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.dumps import write_dump
 from tests.questions.asking import COMMANDS, FILE_COMMANDS, ask
 from tests.questions.clusters import rich_cluster
+from tests.sizes import examples
 
 Way = tuple[Any, ...]
 WORLD = rich_cluster()
@@ -99,7 +100,7 @@ def damaged(hurts: list[tuple[Way, Any]]) -> Any:
 @given(
     st.lists(_hurt(), min_size=1, max_size=4), st.lists(st.sampled_from(sorted(ALL)), min_size=3, max_size=3)
 )
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_no_damage_makes_a_command_fail(hurts: list[tuple[Way, Any]], names: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = write_dump(damaged(hurts), Path(folder) / "dump.json", "json")

@@ -21,6 +21,7 @@ from plimsoll.api.codec import convert
 from plimsoll.api.core import Node
 from plimsoll.api.resource import DeviceTaintRule, ResourceClaim, ResourceSlice
 from plimsoll.cel import ProgramCache
+from tests.sizes import examples
 from tests.unit.allocator.build import claim, device, device_class, exactly, node, picked, resource_slice
 from tests.unit.allocator.random_cases import CaseGenerator, generate_case
 
@@ -175,7 +176,7 @@ def answers(inventory: Inventory, case: Any, at: Node) -> Any:
     return (outcome.kind, str(outcome)) if isinstance(outcome, AllocationFault) else outcome
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.integers(0, 2**32), st.integers(1, 6), st.randoms(use_true_random=False))
 def test_replacing_is_the_same_as_starting_over(seed: int, changes: int, random: Any) -> None:
     case = generate_case(seed)

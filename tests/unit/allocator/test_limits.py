@@ -23,6 +23,7 @@ from plimsoll.allocator import (
 )
 from plimsoll.allocator.limits import DEADLINE_CHECK_INTERVAL
 from plimsoll.api.resource import ResourceClaim, ResourceSlice
+from tests.sizes import examples
 from tests.unit.allocator.build import (
     DRIVER,
     attempt,
@@ -104,7 +105,7 @@ def test_what_needs_no_search_needs_no_steps() -> None:
     assert isinstance(attempt(slices, claim(exactly(count=2)), limits=gone), Refusal)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.integers(0, 2**32), st.integers(0, 30), st.sampled_from([0, 3, 1000]))
 def test_with_fewer_steps_the_answer_is_the_same_or_none(seed: int, steps: int, patience: int) -> None:
     case = generate_case(seed)

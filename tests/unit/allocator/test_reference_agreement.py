@@ -23,6 +23,7 @@ from plimsoll.allocator import (
     allocator,
 )
 from plimsoll.cel import ProgramCache
+from tests.sizes import examples
 from tests.unit.allocator.invariants import find_violations
 from tests.unit.allocator.random_cases import allocation_cases, generate_case, generate_hard_case
 from tests.unit.allocator.reference_allocator import AllocationCase, SelectedDevice, StepLimitExceeded, solve
@@ -108,13 +109,13 @@ def assert_agreement(case: AllocationCase) -> None:
         assert find_violations(case, got) == []
 
 
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 @given(allocation_cases())
 def test_the_twin_finds_the_same(case: AllocationCase) -> None:
     assert_agreement(case)
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(allocation_cases(budget=True))
 def test_the_twin_finds_the_same_within_a_budget(case: AllocationCase) -> None:
     assert_agreement(case)
@@ -146,7 +147,7 @@ def test_a_proof_in_another_order_of_requests_holds_for_this_one(
         assert_agreement(generate_hard_case(seed, features=features))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.integers(0, 2**32), st.booleans())
 def test_least_waste_finds_something_if_and_only_if_there_is_something(seed: int, budget: bool) -> None:
     case = generate_case(seed, budget)

@@ -14,6 +14,7 @@ from plimsoll.api.codec import convert
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import DeviceRequestAllocationResult, ResourceClaim
 from plimsoll.errors import StateError
+from tests.sizes import examples
 from tests.unit.allocator.build import (
     DRIVER,
     attempt,
@@ -98,7 +99,7 @@ def test_releasing_restores_the_state_in_any_order(
     assert len(state) == 0
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(held_results(), held_results())
 def test_a_copy_is_changed_independently(
     first: list[DeviceRequestAllocationResult], second: list[DeviceRequestAllocationResult]

@@ -18,9 +18,10 @@ from plimsoll.apiserver.protobuf.encoding import encode_message
 from plimsoll.apiserver.registry.resources import RESOURCES
 from plimsoll.apiserver.registry.schema import SchemaType, schema_for
 from plimsoll.errors import DecodeError, InputError
+from tests.sizes import examples
 from tests.unit.apiserver.registry.sample_objects import trees_of
 
-SLOW = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+SLOW = settings(max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow], deadline=None)
 
 
 def schema(kind: str, group: str = "", version: str = "v1") -> SchemaType:

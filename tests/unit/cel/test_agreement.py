@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from plimsoll.cel import Environment, compile_selector, flatten
 from plimsoll.errors import CelCompileError, CelRuntimeError
+from tests.sizes import examples
 from tests.unit.cel.evaluation import DRIVER
 from tests.unit.cel.expressions import conditions, devices
 
@@ -32,7 +33,7 @@ def assert_agreement(expression: str, raw: list[dict[str, Any]]) -> None:
             assert fast == exact.result, f"{expression} on {one}: {fast}, exactly {exact}"
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(300), deadline=None, suppress_health_check=list(HealthCheck))
 @given(conditions(2), st.lists(devices(), min_size=1, max_size=3))
 def test_back_ends_agree(expression: str, raw: list[dict[str, Any]]) -> None:
     assert_agreement(expression, raw)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from plimsoll.cel.check import check
 from plimsoll.cel.static.environment import Environment
 from plimsoll.errors import CelCompileError
+from tests.sizes import examples
 
 ENVIRONMENTS = (
     Environment("stored"),
@@ -124,13 +125,13 @@ def compiles(source: str, environment: Environment) -> bool:
 
 
 @given(source=st.one_of(st.text(max_size=80), soup, tight_soup), environment=st.sampled_from(ENVIRONMENTS))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_any_text(source: str, environment: Environment) -> None:
     compiles(source, environment)
 
 
 @given(source=expressions, environment=st.sampled_from(ENVIRONMENTS))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_any_expression(source: str, environment: Environment) -> None:
     # A tree that checks still checks in brackets, at the same cost.
     if compiles(source, environment):
@@ -138,7 +139,7 @@ def test_any_expression(source: str, environment: Environment) -> None:
 
 
 @given(source=expressions)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_new_expressions_are_also_valid_when_stored(source: str) -> None:
     new = Environment("new", consumable_capacity=False)
     if compiles(source, new):

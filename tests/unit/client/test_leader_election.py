@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from plimsoll.client import Client
 from plimsoll.client.leader_election import Election, LeaseTiming
 from plimsoll.errors import ApiError, ConfigError, LeaseLostError, UnreachableError
+from tests.sizes import examples
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
@@ -120,7 +121,7 @@ async def supervise(leases: Leases, name: str, lead: Callable[[], Coroutine[Any,
     st.sampled_from([0.0, 0.5, 8.0, 60.0]),
     st.lists(st.tuples(st.sampled_from("abc"), st.floats(0.1, 60.0)), max_size=5),
 )
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_there_are_never_two_leaders(
     seed: int, trouble: float, slowest: float, departures: list[tuple[str, float]]
 ) -> None:

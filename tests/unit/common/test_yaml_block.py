@@ -13,6 +13,7 @@ from plimsoll.common.yaml import load_documents
 from plimsoll.common.yaml_block import NOT_PLAIN, read_plain
 from plimsoll.errors import InputError
 from tests.dumps import big_cluster, usecase_trees
+from tests.sizes import examples
 
 
 def naive(text: str) -> Any:
@@ -180,7 +181,7 @@ LINES = st.builds(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.lists(LINES, max_size=8), st.booleans())
 @example(["a: |", "  x", "   ", " "], True)
 @example(["a: |", "  x", "", "", "b: 1"], True)

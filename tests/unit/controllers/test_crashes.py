@@ -21,6 +21,7 @@ from plimsoll.client.endpoints import (
     RESOURCE_QUOTAS,
     RESOURCE_SLICES,
 )
+from tests.sizes import examples
 from tests.unit.controllers.cluster import KINDS, Cluster, Crash, running_cluster
 from tests.unit.controllers.device_taint_eviction.test_controller import published
 from tests.unit.controllers.resource_claim.test_controller import claim, pod, template
@@ -183,7 +184,7 @@ def test_crashes_leave_no_trace(scenario: str, seed: int) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(sorted(STORIES)), st.integers(0, 2**32))
 def test_many_crashes_leave_no_trace(scenario: str, seed: int) -> None:
     _compare(scenario, seed)

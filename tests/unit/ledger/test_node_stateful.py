@@ -17,6 +17,7 @@ from plimsoll.ledger.node_ledger import NodeLedger
 from plimsoll.ledger.placement import check_requests
 from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.ledger.status import write_charges
+from tests.sizes import examples
 from tests.unit.ledger.builders import (
     LedgerFixture,
     claim,
@@ -196,4 +197,4 @@ class NodeLedgerMachine(RuleBasedStateMachine):
 
 
 TestBooks = NodeLedgerMachine.TestCase
-TestBooks.settings = settings(max_examples=100, stateful_step_count=30)
+TestBooks.settings = settings(max_examples=examples(100), stateful_step_count=30)

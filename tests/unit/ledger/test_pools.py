@@ -16,6 +16,7 @@ from plimsoll.ledger.policy import split_phases
 from plimsoll.ledger.pools import ClaimPool, draw_from_pools
 from plimsoll.ledger.requests import PodResourcesOptions
 from plimsoll.ledger.verdict import Reason, VerdictCode
+from tests.sizes import examples
 from tests.unit.ledger.samples import charge, pod, sidecar, tree
 
 COUNTED = PodResourcesOptions(count_claims=True)
@@ -96,7 +97,7 @@ def drawing_pods(draw_from_pools: st.DrawFn) -> tuple[Pod, list[ClaimCharge]]:
     return pod(*regular, init=tuple(init), resourceClaims=referring(*claims)), charges
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(drawing_pods())
 def test_a_draw_never_takes_what_is_not_there(case: tuple[Pod, list[ClaimCharge]]) -> None:
     one, charges = case

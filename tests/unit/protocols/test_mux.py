@@ -16,6 +16,7 @@ from plimsoll.protocols.messages import nri
 from plimsoll.protocols.mux import PLUGIN_SERVICE, RUNTIME_SERVICE, Mux, encode_frame
 from plimsoll.protocols.nri.events import RUNTIME
 from plimsoll.protocols.ttrpc import Server, TtrpcClient
+from tests.sizes import examples
 
 
 async def _ends() -> tuple[Mux, asyncio.StreamReader, asyncio.StreamWriter]:
@@ -61,7 +62,7 @@ def test_header_and_data_of_a_call_are_frames_of_their_own() -> None:
 pieces = st.lists(st.tuples(st.sampled_from([1, 2, 7]), st.binary(max_size=300)), max_size=12)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(pieces, st.integers(1, 40))
 def test_streams_are_put_together_wherever_they_are_cut(sent: list[tuple[int, bytes]], step: int) -> None:
     """The bytes read from a stream are those written, however they are interleaved; stream 7 has no

@@ -15,6 +15,7 @@ from plimsoll.protocols.messages import nri
 from plimsoll.protocols.messages import ttrpc as envelopes
 from plimsoll.protocols.nri.events import RUNTIME
 from plimsoll.protocols.ttrpc import FrameHeader, Server, TtrpcClient, TtrpcFault
+from tests.sizes import examples
 from tests.waiting import DEADLINE
 
 REGISTER = RUNTIME.methods_by_name["RegisterPlugin"]
@@ -409,7 +410,7 @@ frames = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(frames | st.binary(max_size=30), max_size=6))
 def test_nonsense_ends_at_most_the_connection(noise: list[bytes]) -> None:
     async def scenario() -> None:

@@ -28,6 +28,7 @@ from plimsoll.scheduler.reasons import NodeReason, Rule, render
 from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.scheduler.snapshot.verify import find_overdrafts, verify
+from tests.sizes import examples
 from tests.unit.scheduler.build import (
     DRIVER,
     charging_device,
@@ -232,7 +233,7 @@ def test_without_the_gate_claims_charge_nothing() -> None:
 
 
 @given(st.permutations(range(len(FILTERS))), st.integers(0, 5))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_the_order_of_the_rules_does_not_change_where_pods_go(order: list[int], seed: int) -> None:
     def world() -> Snapshot:
         return snapshot_of(

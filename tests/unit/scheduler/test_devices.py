@@ -22,6 +22,7 @@ from plimsoll.scheduler.profile import DeviceOrder, SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.result import Placement
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
+from tests.sizes import examples
 from tests.unit.scheduler.build import (
     DRIVER,
     charging_device,
@@ -213,7 +214,7 @@ AMOUNTS = st.sampled_from(["1", "2", "4"])
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_all_at_once_is_one_by_one(data: st.DataObject) -> None:
     """Bulk and pointwise forms and their counts agree, before and after devices are allocated."""
     nodes = [node(f"n{i}", cpu=data.draw(AMOUNTS)) for i in range(data.draw(st.integers(1, 5)))]

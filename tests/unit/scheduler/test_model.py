@@ -21,6 +21,7 @@ from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.result import Placement
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.scheduler.snapshot.verify import find_overdrafts, verify
+from tests.sizes import examples
 from tests.unit.scheduler.build import (
     DRIVER,
     charging_device,
@@ -105,7 +106,7 @@ def add_wish(snapshot: Snapshot, name: str, wish: ModelPod) -> PodInfo:
 
 
 @given(st.lists(MACHINES, min_size=1, max_size=3), st.lists(WISHES, min_size=1, max_size=8), st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_no_schedulable_pod_is_left_pending(
     machines: list[ModelNode], wishes: list[ModelPod], data: st.DataObject
 ) -> None:

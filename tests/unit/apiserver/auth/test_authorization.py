@@ -16,6 +16,7 @@ from plimsoll.apiserver.auth.role_index import RoleIndex
 from plimsoll.apiserver.auth.users import ALL_AUTHENTICATED, User
 from plimsoll.apiserver.storage import ObjectKey, Store
 from plimsoll.errors import ApiError
+from tests.sizes import examples
 from tests.unit.apiserver.auth.objects import (
     BOB,
     RBAC,
@@ -336,7 +337,7 @@ QUESTIONS = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.tuples(STEPS, st.lists(QUESTIONS, min_size=1, max_size=4)), max_size=8))
 def test_what_is_kept_answers_as_reading_everything_does(history: list[tuple[Any, list[Attributes]]]) -> None:
     store = new_store()

@@ -13,6 +13,7 @@ from plimsoll.api.codec import decode_tree
 from plimsoll.apiserver.auth.node_graph import SOURCES, NodeGraph, is_related_naive
 from plimsoll.apiserver.auth.pod_references import pod_references
 from plimsoll.apiserver.storage import ObjectKey, Store
+from tests.sizes import examples
 from tests.unit.apiserver.auth.objects import new_store, put, remove
 
 CLAIMS, SLICES = "resourceclaims.resource.k8s.io", "resourceslices.resource.k8s.io"
@@ -143,7 +144,7 @@ def every(store: Store, resource: str) -> Iterable[tuple[ObjectKey, Any]]:
     return [(stored.key, decode_tree(stored.raw)) for stored in store.list(resource).items]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.lists(STEPS, max_size=10), st.integers(0, 10))
 def test_the_index_answers_as_every_object_in_turn(
     steps: list[tuple[str, str, str, dict[str, Any] | None]], first: int

@@ -20,6 +20,7 @@ from plimsoll.apiserver.storage import ObjectKey, Store, StoreEvent, WatchCursor
 from plimsoll.apiserver.storage.log import Row, StoreLog
 from plimsoll.apiserver.storage.snapshots import naive_page
 from plimsoll.errors import ApiError, StoreError
+from tests.sizes import examples
 from tests.unit.apiserver.storage.reference_store import ReferenceStore, make_tree, record_of
 
 T = TypeVar("T")
@@ -270,7 +271,10 @@ def take(cursor: WatchCursor, limit: int) -> list[StoreEvent] | None:
 
 class TestStore(StoreMachine.TestCase):  # type: ignore[misc, valid-type]  # made at run time
     settings = settings(
-        max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+        max_examples=examples(40),
+        stateful_step_count=40,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
     )
 
 

@@ -21,6 +21,7 @@ from plimsoll.apiserver.validation.object_trees import canonicalize, copy_tree
 from plimsoll.apiserver.validation.strategies import STRATEGIES
 from plimsoll.apiserver.validation.write_context import decode_view
 from plimsoll.errors import DecodeError
+from tests.sizes import examples
 from tests.unit.apiserver.validation.full_objects import OBJECT_ROOT, REQUIRED, live_pod, make_pod, quota
 from tests.unit.apiserver.validation.objects import NOW, Tree, field_errors, run, stored
 from tests.unit.apiserver.validation.test_fuzz import _damage
@@ -71,7 +72,7 @@ def _fuzz(seed: int) -> None:
         str(error)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.integers(0, 2**32))
 def test_canonical_old_objects_need_no_decoding(seed: int) -> None:
     chance = random.Random(seed)
@@ -102,7 +103,7 @@ def _holds_no_json(tree: Any) -> bool:
     return type(tree) is object or tree != tree
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.integers(0, 2**32))
 def test_damaged_full_objects(seed: int) -> None:
     _fuzz(seed)
@@ -122,7 +123,7 @@ def test_damaged_full_objects_for_a_minute() -> None:
 # -- the fast way in and the plain way
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.integers(0, 2**32))
 def test_fast_and_slow_decoding_agree(seed: int) -> None:
     chance = random.Random(seed)
@@ -160,7 +161,7 @@ def test_depth_is_counted_in_brackets() -> None:
 # -- comparing trees and comparing views
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.integers(0, 2**32))
 def test_trees_are_compared_as_their_views_are(seed: int) -> None:
     chance = random.Random(seed)
@@ -177,7 +178,7 @@ def test_trees_are_compared_as_their_views_are(seed: int) -> None:
     assert trees_equal_as(view, old, decode_canonical(old, view))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.integers(0, 2**32))
 def test_views_of_one_text_are_the_same(seed: int) -> None:
     chance = random.Random(seed)
@@ -192,7 +193,7 @@ def test_views_of_one_text_are_the_same(seed: int) -> None:
     assert semantic_equal(first, second) == fields_equal(first, second)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.integers(0, 2**32))
 def test_copies_are_equal_and_share_nothing(seed: int) -> None:
     chance = random.Random(seed)

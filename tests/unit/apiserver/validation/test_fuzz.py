@@ -18,6 +18,7 @@ from plimsoll.api.coercion import members, strip_optional
 from plimsoll.api.gates import GATES, Gates
 from plimsoll.apiserver.validation import FieldError, FieldErrorType, PreparedObject, Write, prepare
 from plimsoll.errors import DecodeError
+from tests.sizes import examples
 from tests.unit.apiserver.validation.objects import (
     NOW,
     allocated,
@@ -173,7 +174,7 @@ def _fuzz(seed: int) -> None:
             str(error)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.integers(0, 2**32))
 def test_damaged_objects(seed: int) -> None:
     _fuzz(seed)
@@ -220,7 +221,7 @@ garbage = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.sampled_from(list(SEEDS)), garbage, garbage, st.booleans())
 def test_garbage_trees(endpoint: tuple[str, str], tree: Any, old: Any, update: bool) -> None:
     kind, subresource = endpoint
@@ -248,7 +249,7 @@ def _structures(tree: Any, wanted: Any) -> list[dict[str, Any]]:
     return []
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.sampled_from(list(SEEDS)), st.booleans(), st.randoms(use_true_random=False))
 def test_unknown_fields_survive(endpoint: tuple[str, str], update: bool, chance: random.Random) -> None:
     kind, subresource = endpoint

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from plimsoll.apiserver.validation.generic_kinds.kind_table import KIND_RULES
 from plimsoll.errors import DecodeError
+from tests.sizes import examples
 from tests.unit.apiserver.validation.generic_objects import KINDS, created, edit, field_errors, minimal, write
 
 JUNK = st.one_of(
@@ -81,7 +82,7 @@ def _places(tree: Any, path: str = "") -> list[str]:
     return paths
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.sampled_from(KINDS), st.randoms(use_true_random=False), st.lists(JUNK, min_size=1, max_size=3))
 def test_garbage_is_rejected(kind: str, choice: random.Random, junk: list[Any]) -> None:
     """Errors or a DecodeError, nothing else, for new objects, updates and status writes."""
@@ -97,7 +98,7 @@ def test_garbage_is_rejected(kind: str, choice: random.Random, junk: list[Any]) 
             continue
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.sampled_from(KINDS), st.randoms(use_true_random=False), JUNK)
 def test_accepted_objects_are_stable(kind: str, choice: random.Random, junk: Any) -> None:
     whole = created(kind)

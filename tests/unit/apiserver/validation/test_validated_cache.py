@@ -16,6 +16,7 @@ from plimsoll.apiserver.validation.field_errors import FieldPath, required
 from plimsoll.apiserver.validation.pod import strategies
 from plimsoll.apiserver.validation.validated_cache import Key, ValidatedCache
 from plimsoll.errors import DecodeError
+from tests.sizes import examples
 from tests.unit.apiserver.validation.full_objects import live_pod, make_pod
 from tests.unit.apiserver.validation.objects import (
     NOW,
@@ -76,7 +77,7 @@ def test_the_cache_is_bounded() -> None:
     assert len(verdicts) == before
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.integers(0, 2**32))
 def test_the_cache_does_not_change_results(seed: int) -> None:
     chance = random.Random(seed)
@@ -106,7 +107,7 @@ def test_names_of_pods_count_where_volumes_are_named_after_them() -> None:
     assert field_errors(tree) != []
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.integers(0, 2**32))
 def test_identical_stored_parts_equal_their_copies(seed: int) -> None:
     """A part that is the stored one itself is not decoded if it is reset anyway."""

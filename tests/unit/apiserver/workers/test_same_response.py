@@ -13,6 +13,7 @@ from plimsoll.api.codec import encode
 from plimsoll.apiserver.auth.users import User
 from plimsoll.apiserver.request import ApiRequest
 from plimsoll.controllers.bootstrap import bootstrap
+from tests.sizes import examples
 from tests.unit.apiserver.build import ADMIN, ApiHarness, pod
 from tests.unit.apiserver.workers.local import handle_in_worker
 
@@ -101,7 +102,7 @@ def contents(harness: ApiHarness) -> dict[Any, bytes]:
     }
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(calls(), min_size=1, max_size=6))
 def test_a_worker_answers_as_the_event_loop_does(scenario: list[ApiRequest]) -> None:
     local, remote = two_servers()

@@ -23,6 +23,7 @@ from plimsoll.drivers.cpu.debug_report import (
 from plimsoll.drivers.cpu.settings import CpuSettings, Mapping
 from plimsoll.drivers.cpu.topology import SkippedCpu, Topology
 from plimsoll.errors import InputError
+from tests.sizes import examples
 from tests.unit.drivers.cpu.machines import machines, make_machine
 
 NOW = datetime(2026, 2, 3, 4, 5, 6, tzinfo=UTC)
@@ -114,7 +115,7 @@ def test_settings_that_are_off_are_left_out_of_the_config_and_reported_in_full()
 
 
 @given(machines())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_reports_can_be_read_back(topology: Topology) -> None:
     report = gather_info(topology, CpuSettings("n"))
     text = render_report(report)

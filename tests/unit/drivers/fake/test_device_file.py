@@ -13,6 +13,7 @@ from plimsoll.drivers.fake.device_file import BUILT_IN, find_drivers, parse_driv
 from plimsoll.drivers.fake.devices import make_devices
 from plimsoll.errors import ConfigError
 from plimsoll.tools.device_file_check import check_plan
+from tests.sizes import examples
 
 SMALL = """
 drivers:
@@ -208,7 +209,7 @@ FIELDS = [
 ]
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.dictionaries(st.sampled_from(FIELDS), TREES, max_size=4), TREES)
 def test_no_file_does_anything_but_work_or_be_refused(fields: dict[str, Any], other: Any) -> None:
     for tree in (other, {"drivers": other}, device(**fields), driver(prepare=other), driver(health=other)):

@@ -15,6 +15,7 @@ from plimsoll.drivers.fake.device_file import find_drivers, parse_drivers
 from plimsoll.drivers.fake.devices import FakeInventory, fill_edits, make_devices
 from plimsoll.tools.check import check_object
 from plimsoll.tools.device_file_check import check_plan, slice_trees
+from tests.sizes import examples
 
 
 def arrange(*templates: dict[str, Any], form: Form | None = Form.V1_37, **more: Any) -> FakeInventory:
@@ -244,7 +245,7 @@ def templates(draw: st.DrawFn, paths: int) -> dict[str, Any]:
     return tree
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.lists(st.integers(0, 9), min_size=1, max_size=3, unique=True).flatmap(
         lambda node_paths: st.tuples(*(templates(paths) for paths in node_paths))

@@ -22,6 +22,7 @@ from plimsoll.drivers.plugin.prepared_claim_store import (
     read_boot_id,
 )
 from plimsoll.protocols.cdi import CdiCache, Edits, read_spec
+from tests.sizes import examples
 from tests.unit.drivers.plugin.fixtures import DRIVER, NODE, Widgets, run, short_dir
 from tests.unit.drivers.plugin.test_plugin_server import node_fixture
 
@@ -136,7 +137,7 @@ def test_a_record_that_cannot_be_used_is_put_aside(tmp_path: Path) -> None:
     assert not list((tmp_path / "cdi").iterdir())
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     st.dictionaries(st.text(max_size=3), st.text(max_size=3), max_size=2),
     st.lists(st.tuples(st.text(max_size=3), st.text(max_size=3)), max_size=2),

@@ -24,6 +24,7 @@ from plimsoll.ledger.node_ledger import NodeLedger
 from plimsoll.node.admission.admission_handler import KIND, AdmissionHandler, host_ports, matches_node
 from plimsoll.node.admission.allocation import PodAllocation
 from plimsoll.node.admission.preemption import CRITICAL
+from tests.sizes import examples
 from tests.unit.ledger.builders import container, node, pod
 
 NODE = node("n", cpu="4", memory="8Gi", pods="10")
@@ -426,7 +427,7 @@ def test_who_is_in_never_comes_to_more_than_the_line(
     assert not admission_handler.ledger.verify()
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(PODS, st.randoms(use_true_random=False))
 def test_after_a_restart_nothing_depends_on_the_order_of_the_list(
     pods: list[tuple[int, int, bool, int]], dice: Any

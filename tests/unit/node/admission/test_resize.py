@@ -34,6 +34,7 @@ from plimsoll.node.admission.resize import (
 from plimsoll.node.cgroup_planner import CgroupPlanner
 from plimsoll.node.cgroups import PodUsage, open_cgroups
 from plimsoll.node.resources import resources_from_plan
+from tests.sizes import examples
 from tests.unit.node.cgroups.stand_in import V1StandIn
 
 GI = 1 << 30
@@ -365,7 +366,7 @@ def test_a_limit_below_usage_is_not_set() -> None:
 _AMOUNT = st.integers(1, 30).map(lambda n: {"cpu": f"{n * 100}m", "memory": f"{n * 64}Mi"})
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(st.tuples(_AMOUNT, _AMOUNT), min_size=1, max_size=3))
 def test_the_kernel_takes_every_step(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[tuple[dict[str, str], dict[str, str]]]

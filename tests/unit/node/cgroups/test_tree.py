@@ -13,6 +13,7 @@ from plimsoll.errors import ConfigError, InputError
 from plimsoll.ledger.cgroups import PodPlan, QosCgroupPlan
 from plimsoll.node.cgroups import Cgroups, PodUsage, open_cgroups
 from plimsoll.node.resources import LinuxResources
+from tests.sizes import examples
 from tests.unit.node.cgroups.stand_in import StandIn, V1StandIn, V2StandIn
 
 POD = PodPlan(cpu_shares=512, cpu_quota=50_000, cpu_period=100_000, memory=64 << 20)
@@ -183,7 +184,9 @@ def test_cpus_beyond_the_machine_are_a_fault(tmp_path: Path) -> None:
     assert cgroups.unapplied() == {}
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(
+    max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+)
 @given(
     changes=st.lists(
         st.tuples(st.integers(2000, 300_000) | st.just(-1), st.sampled_from([10_000, 100_000, 250_000])),

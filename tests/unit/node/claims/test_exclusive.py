@@ -17,6 +17,7 @@ from plimsoll.api.resource import DeviceRequestAllocationResult, ResourceClaim
 from plimsoll.node.claims.claim_info_cache import ClaimInfoCache
 from plimsoll.node.claims.faults import HELD, REPLACED
 from plimsoll.node.layout import Layout
+from tests.sizes import examples
 from tests.unit.node.claims.conftest import memory_folder
 from tests.unit.node.claims.fake_drivers import GPU, NIC, FakeDrivers, make_claim, make_pod
 from tests.unit.node.claims.test_playbook import Crash, Disk, Steps, at_once
@@ -211,5 +212,5 @@ class Exclusive(RuleBasedStateMachine):
             shutil.rmtree(self.folder)
 
 
-Exclusive.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+Exclusive.TestCase.settings = settings(max_examples=examples(100), stateful_step_count=30, deadline=None)
 TestExclusive = Exclusive.TestCase

@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from plimsoll.node.claims.claim_info_cache import ClaimInfoCache
 from plimsoll.node.claims.faults import NOT_SAVED
 from plimsoll.node.layout import Layout
+from tests.sizes import examples
 from tests.unit.node.claims.conftest import memory_folder
 from tests.unit.node.claims.fake_drivers import GPU, NIC, FakeDrivers, make_claim, make_pod, on_disk
 from tests.unit.node.claims.test_playbook import Crash, Disk, Steps, at_once
@@ -226,5 +227,7 @@ class ClaimCacheMachine(RuleBasedStateMachine):
             shutil.rmtree(self.folder)
 
 
-ClaimCacheMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=25, deadline=None)
+ClaimCacheMachine.TestCase.settings = settings(
+    max_examples=examples(100), stateful_step_count=25, deadline=None
+)
 TestBooks = ClaimCacheMachine.TestCase

@@ -15,6 +15,7 @@ from plimsoll.protocols.messages import nri
 from plimsoll.protocols.mux import encode_frame
 from plimsoll.protocols.nri import NriEvent, NriPlugin, edits
 from plimsoll.protocols.ttrpc import TtrpcFault
+from tests.sizes import examples
 from tests.unit.node.nri.fixtures import POD, RESOURCES, SPEC, FakeRuntime, fake_runtime, held, state, until
 
 KINDS = ["mark", "pin", "error", "hang", "die", "validator", "dead validator", "wild"]
@@ -182,7 +183,7 @@ actions = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=examples(15))
 @given(actions)
 def test_whatever_plugins_do_containers_are_made_or_refused_for_a_reason(
     script: list[tuple[Any, ...]],

@@ -24,6 +24,7 @@ from plimsoll.node.pods.pod_state import (
     TerminationCause,
     TerminationRequest,
 )
+from tests.sizes import examples
 from tests.unit.node.pods.simulator import FOREVER, Behaviour, SimulatedEvent, Simulation
 
 SANDBOX = SandboxInfo(uid="u", name="p", namespace="d", running=True, created_at=0.0)
@@ -124,7 +125,7 @@ def should_restart_naively(pod: Pod, container: Container, code: int, *, init: b
     return {"Always": True, "OnFailure": code != 0, "Never": False}[policy]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(simulations())
 def test_a_pod_lives_by_the_rules(simulation: Simulation) -> None:
     pod = simulation.pod

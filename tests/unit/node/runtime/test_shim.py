@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plimsoll.node.runtime import confinement, shim, shims
+from tests.sizes import examples
 
 from .runtime_harness import short_folder
 
@@ -44,7 +45,7 @@ _chunks = st.lists(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(_chunks)
 def test_lines_come_out_the_same_however_they_came_in(chunks: list[bytes]) -> None:
     with short_folder() as folder:

@@ -26,6 +26,7 @@ from plimsoll.node.runtime.state_dir import (
     remove_tree,
     save,
 )
+from tests.sizes import examples
 
 from .runtime_harness import a_container, a_plan, a_pod, short_folder
 
@@ -71,7 +72,7 @@ _records = st.builds(
 )
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(_records)
 def test_records_are_read_as_they_were_written(record: ContainerRecord) -> None:
     with short_folder() as folder:

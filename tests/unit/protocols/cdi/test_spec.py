@@ -27,6 +27,7 @@ from plimsoll.protocols.cdi import (
 )
 from plimsoll.protocols.cdi.reading import parse_spec
 from plimsoll.protocols.cdi.spec import VERSIONS
+from tests.sizes import examples
 
 
 def a_spec(**changes: Any) -> CdiSpec:
@@ -215,14 +216,14 @@ specs = st.builds(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(specs)
 def test_what_is_written_is_read_again(spec: CdiSpec) -> None:
     assert check_spec(spec) == ()
     assert parse_spec(msgspec.json.encode(spec), "x.json") == spec
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(specs, st.data())
 def test_unknown_fields_are_refused_anywhere(spec: CdiSpec, data: st.DataObject) -> None:
     tree = json.loads(msgspec.json.encode(spec))
@@ -233,7 +234,7 @@ def test_unknown_fields_are_refused_anywhere(spec: CdiSpec, data: st.DataObject)
     assert "surprise" in found.message
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(specs, st.data())
 def test_a_part_of_another_type_is_a_fault(spec: CdiSpec, data: st.DataObject) -> None:
     tree = json.loads(msgspec.json.encode(spec))

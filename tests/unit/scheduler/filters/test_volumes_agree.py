@@ -16,6 +16,7 @@ from plimsoll.scheduler.filters.volume_restrictions import VolumeRestrictionsFil
 from plimsoll.scheduler.filters.volume_zone import VolumeZoneFilter
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
+from tests.sizes import examples
 from tests.unit.scheduler.build import node, pod, pod_info_of
 from tests.unit.scheduler.filters.volume_objects import (
     DRIVER,
@@ -140,7 +141,7 @@ def check(kind: type[Filter], one: Any, snapshot: Snapshot) -> None:
 
 @pytest.mark.parametrize("kind", RULES)
 @given(first=basis, then=steps, one=wanted)
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_bulk_and_pointwise_agree(kind: type[Filter], first: list[Any], then: list[Any], one: Any) -> None:
     snapshot = Snapshot()
     for name in NODES:
@@ -153,7 +154,7 @@ def test_bulk_and_pointwise_agree(kind: type[Filter], first: list[Any], then: li
 
 @pytest.mark.parametrize("kind", RULES)
 @given(first=basis, then=steps, one=wanted)
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_the_order_of_objects_does_not_matter(
     kind: type[Filter], first: list[Any], then: list[Any], one: Any
 ) -> None:

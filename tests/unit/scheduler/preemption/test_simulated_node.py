@@ -21,6 +21,7 @@ from plimsoll.scheduler.result import Placement
 from plimsoll.scheduler.snapshot.index import SnapshotIndex
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.scheduler.snapshot.verify import verify
+from tests.sizes import examples
 from tests.unit.scheduler.build import DRIVER, claim, device, device_class, exactly, node, pod, resource_slice
 from tests.unit.scheduler.build import pod_info_of as pod_info_of_pod
 from tests.unit.scheduler.build import snapshot_of as snapshot_of_objects
@@ -86,7 +87,7 @@ def state_of(snapshot: Snapshot) -> dict[str, Any]:
 
 
 @given(CLUSTERS, st.lists(WISHES, min_size=1, max_size=3), st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_everything_is_as_it_was(cluster: Cluster, wishes: list[Preemptor], data: st.DataObject) -> None:
     snapshot = snapshot_of(cluster)
     snapshot.index(LowestPriorities)

@@ -24,6 +24,7 @@ from plimsoll.scheduler.reasons import Rule, render
 from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.scheduler.snapshot.verify import verify
+from tests.sizes import examples
 from tests.unit.scheduler.build import node, pod
 from tests.unit.scheduler.build import snapshot_of as made_of
 from tests.unit.scheduler.preemption.clusters import (
@@ -55,7 +56,7 @@ BUDGETS = st.lists(
 
 
 @given(CLUSTERS, WISHES, BUDGETS, st.integers(0, 5))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_the_victims_are_enough_and_none_is_too_many(
     cluster: Cluster, wish: Preemptor, budgets: list[PodDisruptionBudget], offset: int
 ) -> None:
@@ -95,7 +96,7 @@ def _attempt_without(cluster: Cluster, wish: Preemptor, gone: set[str] | list[st
 
 
 @given(CLUSTERS, WISHES, BUDGETS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_the_quick_way_comes_to_the_same(
     cluster: Cluster, wish: Preemptor, budgets: list[PodDisruptionBudget]
 ) -> None:
@@ -128,7 +129,7 @@ def test_the_quick_way_comes_to_the_same(
     late={0},
     gone=set(),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_what_is_remembered_still_holds(
     cluster: Cluster, wish: Preemptor, late: set[int], gone: set[int]
 ) -> None:
@@ -164,7 +165,7 @@ def test_what_is_remembered_still_holds(
 
 
 @given(CLUSTERS, WISHES)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_other_rules_do_not_look_at_pods(cluster: Cluster, wish: Preemptor) -> None:
     """Results computed once stay valid when the pods of a node change."""
     snapshot = snapshot_of(cluster)

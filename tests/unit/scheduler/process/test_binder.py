@@ -24,6 +24,7 @@ from plimsoll.scheduler.binding.result import BindFailure, BindStep, BindSuccess
 from plimsoll.scheduler.process.api_writer import ApiWriter, ChargeForm
 from plimsoll.scheduler.process.binder import PodBinder
 from plimsoll.scheduler.result import Placement
+from tests.sizes import examples
 from tests.unit.apiserver.build import ApiHarness, run
 from tests.unit.scheduler.process.binding_cluster import (
     BEGUN,
@@ -331,7 +332,7 @@ def test_devices_another_pod_has_reserved_meanwhile_stay() -> None:
 # -- crashes
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(WRITES), st.booleans()), max_size=5))
 def test_after_any_crashes_a_repeat_binds_exactly_once(crashes: list[tuple[str, bool]]) -> None:
     async def scenario(cluster: BindingCluster) -> None:

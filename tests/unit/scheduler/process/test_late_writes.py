@@ -16,6 +16,7 @@ from plimsoll.client.endpoints import RESOURCE_CLAIMS
 from plimsoll.errors import ApiError
 from plimsoll.scheduler.binding.bind import bind_pod, release_claim
 from plimsoll.scheduler.binding.result import BindFailure, BindSuccess
+from tests.sizes import examples
 from tests.unit.scheduler.process.binding_cluster import (
     BEGUN,
     NEW,
@@ -91,7 +92,7 @@ def test_a_write_that_is_given_up_cannot_land_later(method: str, error: Callable
     run_scenario(scenario)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.dictionaries(
         st.tuples(st.sampled_from(CONDITIONAL), st.integers(1, 6)),

@@ -16,6 +16,7 @@ from plimsoll.scheduler.pod_claims import ClaimMessage
 from plimsoll.scheduler.queue import QueueSettings, QueueState, SchedulingQueue
 from plimsoll.scheduler.queue.unschedulable_pods import UnschedulablePods
 from plimsoll.scheduler.reasons import NodeReason, Rule
+from tests.sizes import examples
 from tests.unit.scheduler.build import claim, device, device_class, node, pod, resource_slice
 from tests.unit.scheduler.queue.naive_queue import NaiveQueue, naive_helps
 
@@ -169,7 +170,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps)
 def test_it_is_the_naive_queue(script: list[tuple[str, Any, Any]]) -> None:
     quick, naive, now = SchedulingQueue(_QUEUE), NaiveQueue(_QUEUE), 0
@@ -327,7 +328,7 @@ def test_many_that_wait_for_the_same(seed: int) -> None:
         }
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(st.tuples(pods, rule_sets), max_size=12), st.lists(events, max_size=6), st.data())
 def test_an_event_finds_the_pods_it_helps(
     waiting: list[tuple[Pod, frozenset[Rule]]], events: list[ClusterEvent], data: st.DataObject

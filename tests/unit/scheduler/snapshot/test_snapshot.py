@@ -25,6 +25,7 @@ from plimsoll.scheduler.result import Placement
 from plimsoll.scheduler.snapshot.index import SnapshotIndex
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.scheduler.snapshot.verify import verify
+from tests.sizes import examples
 from tests.unit.scheduler.build import (
     CLASS,
     DRIVER,
@@ -141,7 +142,7 @@ def objects(random: Random) -> list[Any]:
     return found
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.integers(0, 2**64 - 1).map(Random))
 def test_objects_in_any_order(random: Random) -> None:
     given_objects = objects(random)
@@ -150,7 +151,7 @@ def test_objects_in_any_order(random: Random) -> None:
     assert cluster_state(snapshot_of(*shuffled)) == expected
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.integers(0, 2**64 - 1).map(Random))
 def test_what_has_come_and_gone_leaves_nothing(random: Random) -> None:
     """Set the objects of a larger cluster in any order, and remove the surplus in any order."""
@@ -163,7 +164,7 @@ def test_what_has_come_and_gone_leaves_nothing(random: Random) -> None:
     assert cluster_state(snapshot) == cluster_state(snapshot_of(*stay))
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.integers(0, 2**64 - 1).map(Random))
 def test_setting_an_object_again_changes_nothing(random: Random) -> None:
     given_objects = objects(random)
@@ -558,7 +559,7 @@ class LateRecordingIndex(RecordingIndex):
     """The same index, created at the end."""
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.integers(0, 2**64 - 1).map(Random))
 def test_an_index_made_early_knows_what_one_made_late_is_shown(random: Random) -> None:
     snapshot = Snapshot()

@@ -19,6 +19,7 @@ from plimsoll.scheduler.scores.pod_topology_spread import SpreadScorer
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.scheduler.topology.affinity_index import AffinityTermIndex
 from plimsoll.scheduler.topology.match_counts import MatchCounts
+from tests.sizes import examples
 from tests.unit.scheduler.build import pod_info_of, snapshot_of
 from tests.unit.scheduler.topology import clusters, naive
 
@@ -77,13 +78,13 @@ def scores_agree(snapshot: Snapshot, pod: Pod, among: list[int]) -> None:
                 assert scores[row] == 100 * (most + least - spread.score(row)) // most
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(clusters.seeds)
 def test_filters(random: Random) -> None:
     all_agree(snapshot_of(*clusters.cluster(random)), clusters.pod(random, "new"))
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(clusters.seeds)
 def test_scores(random: Random) -> None:
     snapshot = snapshot_of(*clusters.cluster(random))
@@ -91,7 +92,7 @@ def test_scores(random: Random) -> None:
     scores_agree(snapshot, clusters.pod(random, "new"), random.sample(rows, random.randint(1, len(rows))))
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(clusters.seeds)
 def test_as_things_come_and_go(random: Random) -> None:
     """Earlier results are still right after nodes, namespaces and pods have been added, changed and

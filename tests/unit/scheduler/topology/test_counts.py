@@ -16,12 +16,13 @@ from plimsoll.scheduler.topology.affinity_terms import PodSelector
 from plimsoll.scheduler.topology.counts import NOWHERE, DomainColumn, PlaceCounts
 from plimsoll.scheduler.topology.domains import TopologyDomains
 from plimsoll.scheduler.topology.match_counts import MatchCounts, PodMatcher
+from tests.sizes import examples
 from tests.unit.scheduler.build import node, pod, pod_info_of, snapshot_of
 from tests.unit.scheduler.topology.clusters import seeds
 from tests.unit.scheduler.topology.rules import HOSTNAME, affinity, term
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(seeds)
 def test_counts_and_sums(random: Random) -> None:
     """Counts are those of a dictionary, and sums those of counting, while nodes move between domains."""

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from plimsoll.scheduler.snapshot.verify import find_overdrafts
 from plimsoll.tools.audit import AuditSeverity, audit, choose_checks
 from plimsoll.tools.whatif import Whatif
+from tests.sizes import examples
 from tests.unit.tools.audit.build import (
     NOW,
     V1,
@@ -64,7 +65,7 @@ def template(name: str, klass: str, amount: int) -> Tree:
     return thing(V1, "ResourceClaimTemplate", name, "work", spec=spec)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     sizes=st.lists(st.integers(2, 8), min_size=1, max_size=3),
     asked=st.lists(
@@ -106,7 +107,7 @@ GIVEN = st.one_of(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(held=st.lists(st.lists(GIVEN, min_size=1, max_size=2), max_size=5), requests=st.integers(1, 6))
 def test_everything_that_is_overdrawn_is_found(held: list[list[Tree]], requests: int) -> None:
     """The scheduler's own, simple list of overdrafts names the same nodes, devices and pools."""

@@ -26,6 +26,7 @@ from plimsoll.tools.dashboard.service import DashboardService
 from plimsoll.tools.dashboard.whatif_request import Deadline, read_plan
 from plimsoll.tools.top import device_rows, pool_rows
 from tests.dumps import big_cluster, objects_of
+from tests.sizes import examples
 from tests.unit.tools.dashboard.test_routes import WANTED, small
 from tests.waiting import DEADLINE
 
@@ -57,7 +58,7 @@ def changes(draw: st.DrawFn) -> list[ObjectChange]:
     return made
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(changes(), min_size=1, max_size=4))
 def test_what_is_kept_is_what_would_be_computed_anew(rounds: list[list[ObjectChange]]) -> None:
     cluster_state = ClusterState(ClusterObjects(THINGS))

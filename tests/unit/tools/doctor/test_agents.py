@@ -27,6 +27,7 @@ from plimsoll.node.runtime import shims
 from plimsoll.tools.doctor.findings import Level
 from plimsoll.tools.doctor.processes import read_processes
 from plimsoll.up.local_cluster import LocalCluster
+from tests.sizes import examples
 from tests.unit.node.plugins.peers import Peer
 from tests.waiting import DEADLINE
 
@@ -283,7 +284,7 @@ THINGS = st.one_of(
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(NAMES, THINGS), max_size=12), st.booleans(), st.sampled_from(["none", "process"]))
 def test_nothing_that_lies_there_is_too_much(
     things: list[tuple[str, str | bytes]], repair: bool, runtime: str

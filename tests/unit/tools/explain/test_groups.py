@@ -25,11 +25,12 @@ from plimsoll.tools.explain.groups import group_nodes
 from plimsoll.tools.explain.pod_view import PodView
 from tests.dumps import big_cluster
 from tests.dumps import make_cluster_state as cluster_state_of_trees
+from tests.sizes import examples
 from tests.unit.scheduler.build import node, pod
 from tests.unit.tools.explain.clusters import clusters
 from tests.unit.tools.explain.symptoms import MAKERS, SUBJECT, make_cluster_state
 
-QUICK = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def first_reasons(cluster_state: ClusterState) -> Counter[str] | None:

@@ -10,6 +10,7 @@ from plimsoll.scheduler.result import Placement
 from plimsoll.tools.colors import PLAIN
 from plimsoll.tools.explain import ExplainVerdict, explain_node, explain_pending, explain_pod
 from plimsoll.tools.explain.fixes.apply import apply_fix
+from tests.sizes import examples
 from tests.unit.scheduler.samples import NODES, SEEDS, Draws
 from tests.unit.tools.explain.fixes.test_search import schedule
 from tests.unit.tools.explain.symptoms import make_cluster_state
@@ -35,7 +36,7 @@ def draw_cluster(seed: int) -> list[Any]:
     return [*nodes, *pods, draws.pod("p", labels=draws.one(*labels), **draws.one(*RULES))]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(SEEDS)
 def test_any_cluster_is_explained(seed: int) -> None:
     things = draw_cluster(seed)

@@ -17,6 +17,7 @@ from plimsoll.tools.colors import PLAIN
 from plimsoll.tools.policies import AS_IS, COLUMNS, POLICIES, compare_policies
 from tests.dumps import USECASES, usecase_dump
 from tests.outputs import FOLDER, check_output
+from tests.sizes import examples
 from tests.unit.ledger.builders import claim, container, device, pod, resource_slice, result
 from tests.unit.ledger.test_node_stateful import bodies, make_pod, rules
 from tests.unit.tools.top.test_nodes import node, on
@@ -41,7 +42,7 @@ def clusters(draw: st.DrawFn) -> list[Any]:
     return [node(), resource_slice(*devices), *claims, *pods]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(clusters())
 def test_a_column_is_what_the_ledger_says_of_such_devices(objects: list[Any]) -> None:
     """The naive way: write the policy into the slices and let the scheduler's snapshot book it all."""
@@ -61,7 +62,7 @@ def test_a_column_is_what_the_ledger_says_of_such_devices(objects: list[Any]) ->
         assert row.charged[AS_IS] == snapshot.ledger(place).requested.get(row.resource, 0)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(clusters())
 def test_pods_and_pools_come_to_the_node(objects: list[Any]) -> None:
     """Pods with claims, shared pools and pods without claims add up to the node's charge."""

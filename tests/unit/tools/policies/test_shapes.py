@@ -20,6 +20,7 @@ from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
 from plimsoll.tools.policies import compare_policies, comparison
 from plimsoll.tools.policies.shapes import shape_of
+from tests.sizes import examples
 from tests.unit.ledger.builders import claim, container, device, pod, resource_slice, result
 from tests.unit.ledger.test_node_stateful import REQUESTS, bodies, make_pod, rules
 from tests.unit.tools.top.test_nodes import node
@@ -81,7 +82,7 @@ def cluster_states(draw: st.DrawFn) -> ClusterState:
     )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(cluster_states())
 def test_what_is_remembered_is_what_is_worked_out(cluster_state: ClusterState) -> None:
     quick = compare_policies(cluster_state)

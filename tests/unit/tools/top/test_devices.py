@@ -18,6 +18,7 @@ from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
 from plimsoll.tools.top import claim_rows, device_rows, pool_rows
 from plimsoll.tools.top.devices import STALE, UNAVAILABLE, is_room
 from tests.dumps import make_cluster_state
+from tests.sizes import examples
 
 DRIVER = "dra.example.com"
 
@@ -184,7 +185,7 @@ def clusters(draw: st.DrawFn) -> ClusterState:
     return ClusterState(ClusterObjects([node(), *slices, *claims]))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(clusters())
 def test_free_and_taken_are_all(cluster_state: ClusterState) -> None:
     rows = device_rows(cluster_state)
@@ -199,7 +200,7 @@ def test_free_and_taken_are_all(cluster_state: ClusterState) -> None:
         assert row.state == STALE or (row.state in ("taken", "partly", "shared")) == bool(row.holders)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(clusters())
 def test_counters_are_drawn_once_for_each_device(cluster_state: ClusterState) -> None:
     """The naive count: what every held partition draws, off the whole."""

@@ -18,6 +18,7 @@ from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
 from plimsoll.tools.top import format_amount, holders, namespace_rows, node_rows, pod_rows
 from plimsoll.tools.top.nodes import entry_columns, entry_holders, full_columns, node_row_of
+from tests.sizes import examples
 from tests.unit.ledger.builders import claim, container, device, pod, resource_slice, result
 from tests.unit.ledger.samples import charged_pods
 from tests.unit.ledger.test_node_stateful import bodies, make_pod, rules
@@ -47,7 +48,7 @@ def cluster_states(draw: st.DrawFn) -> ClusterState:
     return ClusterState(ClusterObjects([node(), resource_slice(*devices), *claims, *pods]), profile=profile)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(cluster_states())
 def test_rows_add_up_to_the_charges(cluster_state: ClusterState) -> None:
     (book,) = node_rows(cluster_state)
@@ -67,7 +68,7 @@ def test_rows_add_up_to_the_charges(cluster_state: ClusterState) -> None:
     assert {n: t for n, t in totals.items() if t} == {n: t for n, t in ledger.requested.items() if t}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(cluster_states())
 def test_pods_and_namespaces_come_to_the_same(cluster_state: ClusterState) -> None:
     (book,) = node_rows(cluster_state)
@@ -85,7 +86,7 @@ def test_pods_and_namespaces_come_to_the_same(cluster_state: ClusterState) -> No
     assert of_spaces == of_pods
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(charged_pods(), st.booleans())
 def test_the_short_way_is_the_long_way(found: tuple[Pod, Any], share: bool) -> None:
     made, charges = found

@@ -14,6 +14,7 @@ from plimsoll.scheduler.snapshot.verify import verify
 from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
 from plimsoll.tools.whatif import Whatif, WhatifOutcome
 from plimsoll.tools.whatif.whatif import WhatifOperations
+from tests.sizes import examples
 from tests.unit.scheduler.build import (
     DRIVER,
     charging_device,
@@ -136,7 +137,7 @@ def do(moves: WhatifOperations, number: int, step: tuple[Any, ...]) -> None:
         pass  # it is gone already
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(STEPS, max_size=8))
 def test_a_branch_is_undone_exactly(steps: list[tuple[Any, ...]]) -> None:
     whatif = Whatif(ClusterState(ClusterObjects(cluster())))
@@ -155,7 +156,7 @@ def test_a_branch_is_undone_exactly(steps: list[tuple[Any, ...]]) -> None:
         assert summary(last.schedule()) == fresh
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(STEPS, max_size=6))
 def test_scheduling_resumes_as_from_scratch(steps: list[tuple[Any, ...]]) -> None:
     """A snapshot that has been through much places pods where one made from the objects does."""

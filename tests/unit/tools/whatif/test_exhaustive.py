@@ -14,6 +14,7 @@ from plimsoll.scheduler.snapshot.verify import verify
 from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
 from plimsoll.tools.whatif import Whatif
 from plimsoll.tools.whatif.exhaustive import Proof, ProofVerdict
+from tests.sizes import examples
 from tests.unit.scheduler.build import (
     DRIVER,
     charging_device,
@@ -237,7 +238,7 @@ cases = st.builds(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(cases)
 def test_agreement_with_brute_force(case: Case) -> None:
     whatif = world_of(case)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
 from plimsoll.tools.whatif.fragmentation import find_fragments
 from plimsoll.tools.whatif.totals import free_by_node, sum_totals
+from tests.sizes import examples
 from tests.unit.scheduler.build import (
     DRIVER,
     charging_device,
@@ -28,7 +29,7 @@ NODE = st.tuples(
 )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(NODE, max_size=4))
 def test_pieces_are_what_plain_counting_gives(nodes: list[tuple[int, list[int], int, int, bool]]) -> None:
     things: list[Any] = [device_class()]

@@ -18,6 +18,7 @@ from plimsoll.drivers.cpu.allocation.allocate import (
     explain,
 )
 from plimsoll.drivers.cpu.topology import Cpu, Topology
+from tests.sizes import examples
 from tests.unit.drivers.cpu.allocation import naive
 
 
@@ -70,7 +71,7 @@ def requests(draw: st.DrawFn) -> tuple[Topology, set[int], int, AssignOptions]:
 
 
 @given(requests())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_the_fast_and_the_plain_choice_agree(
     request: tuple[Topology, set[int], int, AssignOptions],
 ) -> None:
@@ -84,7 +85,7 @@ def test_the_fast_and_the_plain_choice_agree(
 
 
 @given(requests(), st.booleans())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_assigned_cpus_were_available(
     request: tuple[Topology, set[int], int, AssignOptions], quirks: bool
 ) -> None:
@@ -107,7 +108,7 @@ def test_assigned_cpus_were_available(
 
 
 @given(requests())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_full_cores_are_full(request: tuple[Topology, set[int], int, AssignOptions]) -> None:
     topology, available, count, options = request
     answer = assign(topology, CpuSet(available), count, replace(options, full_cores=True))

@@ -12,6 +12,7 @@ from plimsoll.drivers.cpu.allocation.balance import (
     emulate_overwritten_by_next,
     find_distribution,
 )
+from tests.sizes import examples
 from tests.unit.drivers.cpu.allocation import naive
 
 
@@ -38,7 +39,7 @@ def check_deal(free: list[int], count: int, size: int, group: int) -> None:
 
 
 @given(found_distributions())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_bounds_find_what_trying_all_finds(distribution: tuple[list[int], int, int, int]) -> None:
     check_deal(*distribution)
 
@@ -85,7 +86,7 @@ def test_sixteen_nodes_are_soon_tried(free: list[int], count: int, size: int, gr
 
 
 @given(found_distributions(), st.integers(0, 5))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_a_search_that_is_cut_short_still_deals(
     distribution: tuple[list[int], int, int, int], budget: int
 ) -> None:

@@ -34,6 +34,7 @@ from plimsoll.drivers.cpu.pinning.plan import (
     take_snapshot,
 )
 from plimsoll.drivers.cpu.settings import PinSettings
+from tests.sizes import examples
 from tests.unit.drivers.cpu.machines import switch_off
 from tests.unit.drivers.cpu.pinning.builders import FakeCPUState, cpus, hold, machine, snapshot, view
 
@@ -277,5 +278,5 @@ class Runtime(RuleBasedStateMachine):
                     assert self.real[id].view.claims.keys() & self.real[other].view.claims.keys()
 
 
-Runtime.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+Runtime.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=25, deadline=None)
 TestRuntime = pytest.mark.filterwarnings("default")(Runtime.TestCase)

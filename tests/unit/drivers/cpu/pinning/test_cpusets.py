@@ -12,6 +12,7 @@ from plimsoll.api.cpuset import CpuSet
 from plimsoll.common.cgroupfs import LinuxFiles
 from plimsoll.drivers.cpu.pinning.cgroup_finder import CgroupFinder, container_id, pod_part
 from plimsoll.drivers.cpu.pinning.cpusets import Cpusets, Hierarchy, find_hierarchy
+from tests.sizes import examples
 from tests.unit.drivers.cpu.pinning.builders import cpus
 from tests.unit.drivers.cpu.pinning.stand_in import CPUS, V1, V2
 
@@ -83,7 +84,7 @@ def test_v1_takes_along_what_is_inside(tmp_path: Path) -> None:
     assert [(one / CPUS).read_text() for one in (folder, whole, part)] == ["0-3", "0-3", "0-3"]
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.sets(st.integers(0, 3), min_size=1), min_size=1, max_size=5),
     st.sets(st.integers(0, 3), min_size=1),

@@ -25,6 +25,7 @@ from plimsoll.drivers.cpu.state.cdi import (
 from plimsoll.drivers.cpu.state.claim_allocation import ClaimAllocation, CpuAssignment
 from plimsoll.protocols.cdi import CdiCache, Edits
 from plimsoll.protocols.dra import ClaimRef
+from tests.sizes import examples
 from tests.unit.drivers.cpu.state.fixtures import NODE, uid_of
 
 UID = uid_of(7)
@@ -152,7 +153,7 @@ def test_a_directory_that_is_none(tmp_path: Path) -> None:
 
 
 @given(st.binary(max_size=300))
-@hypothesis_settings(max_examples=100, deadline=None)
+@hypothesis_settings(max_examples=examples(100), deadline=None)
 def test_any_content_is_read(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     folder = tmp_path_factory.mktemp("cdi")
     (folder / file_name(UID)).write_bytes(content)

@@ -18,6 +18,7 @@ from plimsoll.drivers.cpu.state import ClaimAllocation, CPUState
 from plimsoll.drivers.cpu.state.cdi import read_files
 from plimsoll.drivers.plugin.driver import AllocatedClaim, ClaimError
 from plimsoll.protocols.dra import ClaimRef
+from tests.sizes import examples
 from tests.unit.drivers.cpu.machines import make_machine, switch_off
 from tests.unit.drivers.cpu.state.fixtures import (
     INDIVIDUAL,
@@ -278,5 +279,5 @@ class CPUStateMachine(RuleBasedStateMachine):
 
 TestBooks = CPUStateMachine.TestCase
 TestBooks.settings = settings(
-    max_examples=40, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=examples(40), stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
 )

@@ -30,6 +30,7 @@ from plimsoll.drivers.cpu.topology import Topology
 from plimsoll.drivers.cpu.topology.topology import SkippedCpu
 from plimsoll.drivers.plugin.driver import AllocatedClaim
 from plimsoll.protocols.dra import ClaimRef
+from tests.sizes import examples
 from tests.unit.drivers.cpu.machines import machines, make_machine
 from tests.unit.drivers.cpu.state.fixtures import (
     INDIVIDUAL,
@@ -304,7 +305,7 @@ def test_near_cpus_are_preferred() -> None:
 
 
 @given(machines(), st.data())
-@hypothesis_settings(max_examples=60, deadline=None)
+@hypothesis_settings(max_examples=examples(60), deadline=None)
 def test_preferring_changes_nothing_but_the_choice(topology: Topology, data: st.DataObject) -> None:
     ids = sorted(topology.all)
     available = CpuSet(data.draw(st.lists(st.sampled_from(ids), unique=True)))

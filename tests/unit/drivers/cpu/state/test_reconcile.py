@@ -30,6 +30,7 @@ from plimsoll.drivers.cpu.state.reconcile import (
     reconcile,
 )
 from plimsoll.protocols.dra import ClaimRef
+from tests.sizes import examples
 from tests.unit.drivers.cpu.machines import make_machine
 from tests.unit.drivers.cpu.state.fixtures import NODE, Container
 
@@ -214,7 +215,7 @@ sets = st.lists(st.integers(0, 9), min_size=1, max_size=3).map(CpuSet)
     st.dictionaries(uids, st.tuples(sets, st.sampled_from(["", "broken"]))),
     st.lists(st.tuples(uids, sets), max_size=4),
 )
-@hypothesis_settings(max_examples=200, deadline=None)
+@hypothesis_settings(max_examples=examples(200), deadline=None)
 def test_nothing_that_a_source_names_is_given_away(
     known: dict[str, CpuSet], said: dict[str, tuple[CpuSet, str]], env_cpus: list[tuple[str, CpuSet]]
 ) -> None:

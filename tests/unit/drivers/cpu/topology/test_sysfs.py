@@ -15,13 +15,14 @@ from plimsoll.api.cpuset import CpuSet
 from plimsoll.drivers.cpu.topology import CoreKind, SkippedCpu, Topology, read_topology
 from plimsoll.drivers.cpu.topology.sysfs import parse_list, parse_number
 from plimsoll.errors import InputError
+from tests.sizes import examples
 from tests.unit.drivers.cpu.machines import machines, make_machine, write_sysfs
 
 CPUS = "sys/devices/system/cpu"
 
 
 @given(machines())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_what_is_written_is_read(topology: Topology) -> None:
     with tempfile.TemporaryDirectory(prefix="p-") as folder:
         write_sysfs(topology, Path(folder))
@@ -310,7 +311,7 @@ TEXTS = st.one_of(
 
 
 @given(st.data())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_whatever_sysfs_reports_nothing_breaks(data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory(prefix="p-") as folder:
         root = write_sysfs(make_machine(numa=2, cores=1, threads=2, efficient=1, roots=1), Path(folder))

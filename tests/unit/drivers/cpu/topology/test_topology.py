@@ -6,6 +6,7 @@ from hypothesis import given, settings
 
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.drivers.cpu.topology import Topology
+from tests.sizes import examples
 from tests.unit.drivers.cpu.machines import machines, make_machine, switch_off
 
 
@@ -27,7 +28,7 @@ def test_rows() -> None:
 
 
 @given(machines())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_groups_are_parts_of_all(topology: Topology) -> None:
     for groups in (topology.cores, topology.sockets, topology.numa):
         assert sum(len(cpus) for cpus in groups.values()) == len(topology.all)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.drivers.cpu.topology import MachineReader, Topology, TopologyWatch
 from plimsoll.errors import InputError
+from tests.sizes import examples
 from tests.unit.drivers.cpu.machines import make_machine, switch_off, write_sysfs
 from tests.waiting import DEADLINE
 
@@ -167,7 +168,7 @@ def test_the_task_ends_when_it_is_cancelled(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.integers(0, 3), max_size=30))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_reported_changes_add_up(steps: list[int]) -> None:
     """Whatever happens between checks: the last reported state is the current one."""
     shapes = [WHOLE, *(switch_off(WHOLE, CpuSet([cpu])) for cpu in (1, 2, 3))]

@@ -19,6 +19,7 @@ from plimsoll.tools.explain import ExplainVerdict, explain_pod
 from plimsoll.tools.explain.fixes.apply import apply_fix
 from plimsoll.tools.explain.fixes.fix import COSTS, Fix, FixStep
 from plimsoll.tools.explain.text import FixKind
+from tests.sizes import examples
 from tests.unit.tools.explain.clusters import clusters
 from tests.unit.tools.explain.symptoms import MAKERS, SUBJECT, make_cluster_state
 
@@ -54,7 +55,7 @@ def schedule(cluster_state: ClusterState, pod: Any) -> Placement | FitError | No
     return schedule_one(pod_info, cluster_state.snapshot, SchedulerProfile.default(), lambda: "share")
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(clusters())
 def test_a_proven_fix_makes_the_pod_schedulable(things: list[Any]) -> None:
     cluster_state = make_cluster_state(things)
@@ -73,7 +74,7 @@ def test_a_proven_fix_makes_the_pod_schedulable(things: list[Any]) -> None:
         assert isinstance(outcome, Placement), fix.text
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(clusters())
 def test_explaining_does_not_change_the_ledgers(things: list[Any]) -> None:
     cluster_state = make_cluster_state(things)
@@ -85,7 +86,7 @@ def test_explaining_does_not_change_the_ledgers(things: list[Any]) -> None:
     assert not list(verify(cluster_state.snapshot))
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(clusters())
 def test_fixes_are_listed_cheapest_first(things: list[Any]) -> None:
     cluster_state = make_cluster_state(things)
