@@ -112,7 +112,7 @@ def test_a_class_without_annotation_charges_nothing() -> None:
         ([], "", "must be an object"),
         ({"mapping": {}}, "mapping", "unknown field"),
         ({MAPPINGS: {"cpu": {"multiplier": "2"}}}, f"{MAPPINGS}[cpu].multiplier", "unknown field"),
-        ({MAPPINGS: {"cpu": {}}}, f"{MAPPINGS}[cpu]", "how much"),
+        ({MAPPINGS: {"cpu": {}}}, f"{MAPPINGS}[cpu]", "needs a capacity, a multiplier, or both"),
         ({MAPPINGS: {"cpu": {"capacityKey": ""}}}, f"{MAPPINGS}[cpu]", "must not be empty"),
         ({MAPPINGS: {"cpu": {"allocationMultiplier": "0"}}}, f"{MAPPINGS}[cpu]", "larger than zero"),
         (

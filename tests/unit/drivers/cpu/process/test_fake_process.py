@@ -264,7 +264,7 @@ def test_drivers_of_the_kit() -> None:
 def test_drivers_that_cannot_be() -> None:
     with pytest.raises(InputError, match="give some with nodes="):
         LocalCluster(drivers="gpus")
-    with pytest.raises(InputError, match="give a file of devices"):
+    with pytest.raises(InputError, match="use a device file"):
         LocalCluster(nodes=1, drivers=[3])  # type: ignore[list-item]
     with pytest.raises(InputError, match="makes one for each node"):
         LocalCluster(nodes=2, drivers=OneDevice("a")).start()
