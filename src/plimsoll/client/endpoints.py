@@ -1,13 +1,15 @@
 """Endpoints of kinds: group, version, plural, scope, and their paths.
 
-One constant for each kind that Plimsoll reads or writes. Any other kind is one line: `Endpoint("batch", "v1",
-"jobs", "Job", True)`.
+One constant for each kind that Plimsoll reads or writes, at its preferred version. Custom resources are one
+line: `Endpoint("example.com", "v1", "widgets", "Widget", True)`.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 from urllib.parse import quote
+
+from plimsoll.api.kinds import find_kind
 
 
 class Endpoint(NamedTuple):
@@ -45,44 +47,47 @@ class Endpoint(NamedTuple):
         return self._replace(version=version)
 
 
-_CORE, _DRA = "", "resource.k8s.io"
+def _endpoint(key: str) -> Endpoint:
+    kind = find_kind(key)
+    return Endpoint(kind.group, kind.versions[0], kind.plural, kind.kind, kind.namespaced)
 
-PODS = Endpoint(_CORE, "v1", "pods", "Pod", True)
-NODES = Endpoint(_CORE, "v1", "nodes", "Node", False)
-NAMESPACES = Endpoint(_CORE, "v1", "namespaces", "Namespace", False)
-EVENTS = Endpoint(_CORE, "v1", "events", "Event", True)
-CONFIG_MAPS = Endpoint(_CORE, "v1", "configmaps", "ConfigMap", True)
-SECRETS = Endpoint(_CORE, "v1", "secrets", "Secret", True)
-SERVICES = Endpoint(_CORE, "v1", "services", "Service", True)
-SERVICE_ACCOUNTS = Endpoint(_CORE, "v1", "serviceaccounts", "ServiceAccount", True)
-RESOURCE_QUOTAS = Endpoint(_CORE, "v1", "resourcequotas", "ResourceQuota", True)
-LIMIT_RANGES = Endpoint(_CORE, "v1", "limitranges", "LimitRange", True)
-REPLICATION_CONTROLLERS = Endpoint(_CORE, "v1", "replicationcontrollers", "ReplicationController", True)
-PERSISTENT_VOLUMES = Endpoint(_CORE, "v1", "persistentvolumes", "PersistentVolume", False)
-PERSISTENT_VOLUME_CLAIMS = Endpoint(_CORE, "v1", "persistentvolumeclaims", "PersistentVolumeClaim", True)
 
-RESOURCE_SLICES = Endpoint(_DRA, "v1", "resourceslices", "ResourceSlice", False)
-RESOURCE_CLAIMS = Endpoint(_DRA, "v1", "resourceclaims", "ResourceClaim", True)
-RESOURCE_CLAIM_TEMPLATES = Endpoint(_DRA, "v1", "resourceclaimtemplates", "ResourceClaimTemplate", True)
-DEVICE_CLASSES = Endpoint(_DRA, "v1", "deviceclasses", "DeviceClass", False)
-DEVICE_TAINT_RULES = Endpoint(_DRA, "v1beta2", "devicetaintrules", "DeviceTaintRule", False)
+PODS = _endpoint("pods")
+NODES = _endpoint("nodes")
+NAMESPACES = _endpoint("namespaces")
+EVENTS = _endpoint("events")
+CONFIG_MAPS = _endpoint("configmaps")
+SECRETS = _endpoint("secrets")
+SERVICES = _endpoint("services")
+SERVICE_ACCOUNTS = _endpoint("serviceaccounts")
+RESOURCE_QUOTAS = _endpoint("resourcequotas")
+LIMIT_RANGES = _endpoint("limitranges")
+REPLICATION_CONTROLLERS = _endpoint("replicationcontrollers")
+PERSISTENT_VOLUMES = _endpoint("persistentvolumes")
+PERSISTENT_VOLUME_CLAIMS = _endpoint("persistentvolumeclaims")
 
-LEASES = Endpoint("coordination.k8s.io", "v1", "leases", "Lease", True)
-PRIORITY_CLASSES = Endpoint("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False)
-EVENTS_V1 = Endpoint("events.k8s.io", "v1", "events", "Event", True)
-POD_DISRUPTION_BUDGETS = Endpoint("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True)
+RESOURCE_SLICES = _endpoint("resourceslices.resource.k8s.io")
+RESOURCE_CLAIMS = _endpoint("resourceclaims.resource.k8s.io")
+RESOURCE_CLAIM_TEMPLATES = _endpoint("resourceclaimtemplates.resource.k8s.io")
+DEVICE_CLASSES = _endpoint("deviceclasses.resource.k8s.io")
+DEVICE_TAINT_RULES = _endpoint("devicetaintrules.resource.k8s.io")
 
-REPLICA_SETS = Endpoint("apps", "v1", "replicasets", "ReplicaSet", True)
-STATEFUL_SETS = Endpoint("apps", "v1", "statefulsets", "StatefulSet", True)
-DEPLOYMENTS = Endpoint("apps", "v1", "deployments", "Deployment", True)
-DAEMON_SETS = Endpoint("apps", "v1", "daemonsets", "DaemonSet", True)
-JOBS = Endpoint("batch", "v1", "jobs", "Job", True)
+LEASES = _endpoint("leases.coordination.k8s.io")
+PRIORITY_CLASSES = _endpoint("priorityclasses.scheduling.k8s.io")
+EVENTS_V1 = _endpoint("events.events.k8s.io")
+POD_DISRUPTION_BUDGETS = _endpoint("poddisruptionbudgets.policy")
 
-STORAGE_CLASSES = Endpoint("storage.k8s.io", "v1", "storageclasses", "StorageClass", False)
-CSI_NODES = Endpoint("storage.k8s.io", "v1", "csinodes", "CSINode", False)
-CSI_DRIVERS = Endpoint("storage.k8s.io", "v1", "csidrivers", "CSIDriver", False)
-CSI_STORAGE_CAPACITIES = Endpoint("storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity", True)
-VOLUME_ATTACHMENTS = Endpoint("storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", False)
+REPLICA_SETS = _endpoint("replicasets.apps")
+STATEFUL_SETS = _endpoint("statefulsets.apps")
+DEPLOYMENTS = _endpoint("deployments.apps")
+DAEMON_SETS = _endpoint("daemonsets.apps")
+JOBS = _endpoint("jobs.batch")
+
+STORAGE_CLASSES = _endpoint("storageclasses.storage.k8s.io")
+CSI_NODES = _endpoint("csinodes.storage.k8s.io")
+CSI_DRIVERS = _endpoint("csidrivers.storage.k8s.io")
+CSI_STORAGE_CAPACITIES = _endpoint("csistoragecapacities.storage.k8s.io")
+VOLUME_ATTACHMENTS = _endpoint("volumeattachments.storage.k8s.io")
 
 ENDPOINTS: tuple[Endpoint, ...] = tuple(
     value for name, value in sorted(globals().items()) if name.isupper() and isinstance(value, Endpoint)

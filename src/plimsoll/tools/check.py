@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from plimsoll.api.gates import Gates
+from plimsoll.api.kinds import is_namespaced
 from plimsoll.apiserver.validation import PreparedObject, Write, prepare
 from plimsoll.errors import DecodeError, InputError
 from plimsoll.tools.cluster_state.manifests import ParsedObject
@@ -30,7 +31,6 @@ _NAMES: dict[str, tuple[str, str]] = {
     )
     for name in (plural, kind.lower(), short)
 }
-_NAMESPACED = ("Pod", "ResourceClaim", "ResourceClaimTemplate")
 _ADMIN_ACCESS = {"resource.kubernetes.io/admin-access": "true"}
 
 
@@ -54,7 +54,7 @@ def check_object(tree: Mapping[str, Any], now: datetime, gates: Gates | None = N
         return CheckResult(False)
     given = dict(tree)
     metadata = given.get("metadata")
-    if kind in _NAMESPACED and isinstance(metadata, Mapping) and not metadata.get("namespace"):
+    if is_namespaced(kind) and isinstance(metadata, Mapping) and not metadata.get("namespace"):
         given["metadata"] = {**metadata, "namespace": "default"}
     write = Write(kind, "create", given, now, gates=gates or Gates.all_on(), namespace_labels=_ADMIN_ACCESS)
     try:

@@ -25,7 +25,6 @@ class Resource:
     plural: str
     kind: str
     namespaced: bool
-    singular: str
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     subresources: tuple[str, ...] = ()
@@ -43,6 +42,10 @@ class Resource:
     def key(self) -> str:
         """`pods`, or `resourceclaims.resource.k8s.io`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def singular(self) -> str:
+        return self.kind.lower()
 
     @property
     def storage_key(self) -> str:

@@ -7,10 +7,11 @@ of Kubernetes 1.36. The first version of a resource is the preferred one and the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from plimsoll.api.kinds import KINDS
 from plimsoll.apiserver.registry.resource import ALL_VERBS, Resource
 
 _CHANGE = ("get", "patch", "update")
@@ -51,7 +52,6 @@ def _paths(*labels: str) -> dict[str, tuple[str, ...]]:
     return {label: tuple(label.split(".")) for label in labels}
 
 
-_PLAIN_ERROR = "field label not supported: {label}"
 _SLICE_ERROR = "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {label}"
 _POD_LABELS = _paths(
     "spec.nodeName",
@@ -75,310 +75,119 @@ _NEW_EVENT_LABELS = {
 }
 _ALL = ("all",)
 _EXTENSIONS = ("api-extensions",)
+_STATUS = ("status",)
+_SCALE_STATUS = ("scale", "status")
+_STRATEGY = {"has_strategy": True}
+_CREATE_ON_UPDATE = {"allow_create_on_update": True}
+#: An update must name the resourceVersion.
+_CONDITIONAL = {"allow_unconditional_update": False}
+_EXTENSION = {"categories": _EXTENSIONS, **_CONDITIONAL}
+_SET = {"categories": _ALL, "subresources": _SCALE_STATUS}
+_REVIEW = {"verbs": _CREATE}
 
 
-def _row(group: str, versions: str, plural: str, kind: str, namespaced: bool, **more: Any) -> Resource:
-    more.setdefault("singular", kind.lower())
-    for name in ("short_names", "subresources"):
-        if name in more:
-            more[name] = tuple(more[name].split())
-    return Resource(group, tuple(versions.split()), plural, kind, namespaced, **more)
+def _selectable(
+    labels: Mapping[str, tuple[str, ...]], message: str = "field label not supported: {label}"
+) -> dict[str, Any]:
+    return {"field_labels": labels, "field_label_message": message}
 
 
-def _core() -> Iterable[Resource]:
-    def row(plural: str, kind: str, namespaced: bool = True, **more: Any) -> Resource:
-        return _row("", "v1", plural, kind, namespaced, **more)
+#: Properties of resources that differ from the defaults of `Resource`, by key.
+_DETAILS: Mapping[str, Mapping[str, Any]] = {
+    "bindings": {**_REVIEW, **_STRATEGY},
+    "endpoints": _CREATE_ON_UPDATE,
+    "events": {**_selectable(_EVENT_LABELS), **_STRATEGY, **_CREATE_ON_UPDATE},
+    "limitranges": _CREATE_ON_UPDATE,
+    "namespaces": {
+        "subresources": ("finalize", "status"),
+        "verbs": tuple(verb for verb in ALL_VERBS if verb != "deletecollection"),
+        **_selectable(_paths("status.phase")),
+        **_STRATEGY,
+    },
+    "nodes": {"subresources": _STATUS, **_selectable(_paths("spec.unschedulable")), **_STRATEGY},
+    "persistentvolumeclaims": {"subresources": _STATUS},
+    "persistentvolumes": {"subresources": _STATUS},
+    "pods": {
+        "categories": _ALL,
+        "subresources": ("binding", "ephemeralcontainers", "eviction", "resize", "status"),
+        **_selectable(_POD_LABELS),
+        **_STRATEGY,
+    },
+    "replicationcontrollers": {**_SET, **_selectable(_paths("status.replicas"))},
+    "resourcequotas": {"subresources": _STATUS, **_STRATEGY},
+    "secrets": _selectable(_paths("type")),
+    "serviceaccounts": {"subresources": ("token",)},
+    "services": {
+        "categories": _ALL,
+        "subresources": _STATUS,
+        **_selectable(_paths("spec.clusterIP", "spec.type")),
+        **_CREATE_ON_UPDATE,
+    },
+    "daemonsets.apps": {"categories": _ALL, "subresources": _STATUS},
+    "deployments.apps": _SET,
+    "replicasets.apps": _SET,
+    "statefulsets.apps": _SET,
+    "events.events.k8s.io": {
+        **_selectable(_NEW_EVENT_LABELS),
+        **_STRATEGY,
+        **_CREATE_ON_UPDATE,
+        "stored_as": "events",
+    },
+    "selfsubjectreviews.authentication.k8s.io": _REVIEW,
+    "tokenreviews.authentication.k8s.io": _REVIEW,
+    "localsubjectaccessreviews.authorization.k8s.io": _REVIEW,
+    "selfsubjectaccessreviews.authorization.k8s.io": _REVIEW,
+    "selfsubjectrulesreviews.authorization.k8s.io": _REVIEW,
+    "subjectaccessreviews.authorization.k8s.io": _REVIEW,
+    "horizontalpodautoscalers.autoscaling": {"categories": _ALL, "subresources": _STATUS},
+    "cronjobs.batch": {"categories": _ALL, "subresources": _STATUS},
+    "jobs.batch": {
+        "categories": _ALL,
+        "subresources": _STATUS,
+        **_selectable(
+            {"status.successful": ("status", "succeeded")}, 'field label "{label}" not supported for Job'
+        ),
+    },
+    "certificatesigningrequests.certificates.k8s.io": {
+        "subresources": ("approval", "status"),
+        **_selectable(_paths("spec.signerName")),
+    },
+    "ingresses.networking.k8s.io": {"subresources": _STATUS},
+    "servicecidrs.networking.k8s.io": {"subresources": _STATUS},
+    "poddisruptionbudgets.policy": {"subresources": _STATUS, **_CONDITIONAL},
+    "clusterrolebindings.rbac.authorization.k8s.io": _CREATE_ON_UPDATE,
+    "clusterroles.rbac.authorization.k8s.io": _CREATE_ON_UPDATE,
+    "rolebindings.rbac.authorization.k8s.io": _CREATE_ON_UPDATE,
+    "roles.rbac.authorization.k8s.io": _CREATE_ON_UPDATE,
+    "csidrivers.storage.k8s.io": _CONDITIONAL,
+    "csinodes.storage.k8s.io": _CONDITIONAL,
+    "csistoragecapacities.storage.k8s.io": _CONDITIONAL,
+    "volumeattachments.storage.k8s.io": {"subresources": _STATUS, **_CONDITIONAL},
+    "mutatingadmissionpolicies.admissionregistration.k8s.io": _EXTENSION,
+    "mutatingadmissionpolicybindings.admissionregistration.k8s.io": _EXTENSION,
+    "mutatingwebhookconfigurations.admissionregistration.k8s.io": _EXTENSION,
+    "validatingadmissionpolicies.admissionregistration.k8s.io": {**_EXTENSION, "subresources": _STATUS},
+    "validatingadmissionpolicybindings.admissionregistration.k8s.io": _EXTENSION,
+    "validatingwebhookconfigurations.admissionregistration.k8s.io": _EXTENSION,
+    "customresourcedefinitions.apiextensions.k8s.io": {**_EXTENSION, "subresources": _STATUS},
+    "apiservices.apiregistration.k8s.io": {**_EXTENSION, "subresources": _STATUS},
+    "priorityclasses.scheduling.k8s.io": _STRATEGY,
+    "leases.coordination.k8s.io": {**_STRATEGY, **_CONDITIONAL, **_CREATE_ON_UPDATE},
+    "runtimeclasses.node.k8s.io": {**_CONDITIONAL, **_CREATE_ON_UPDATE},
+    "deviceclasses.resource.k8s.io": _STRATEGY,
+    "devicetaintrules.resource.k8s.io": {"subresources": _STATUS, **_STRATEGY},
+    "resourceclaims.resource.k8s.io": {"subresources": _STATUS, **_STRATEGY},
+    "resourceclaimtemplates.resource.k8s.io": _STRATEGY,
+    "resourcepoolstatusrequests.resource.k8s.io": {"subresources": _STATUS, **_CONDITIONAL},
+    "resourceslices.resource.k8s.io": {
+        **_selectable(_paths("spec.nodeName", "spec.driver"), _SLICE_ERROR),
+        **_STRATEGY,
+    },
+    "flowschemas.flowcontrol.apiserver.k8s.io": {"subresources": _STATUS},
+    "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": {"subresources": _STATUS},
+}
 
-    yield row("bindings", "Binding", verbs=_CREATE, has_strategy=True)
-    yield row("configmaps", "ConfigMap", short_names="cm")
-    yield row("endpoints", "Endpoints", short_names="ep", allow_create_on_update=True)
-    yield row(
-        "events",
-        "Event",
-        short_names="ev",
-        field_labels=_EVENT_LABELS,
-        field_label_message=_PLAIN_ERROR,
-        has_strategy=True,
-        allow_create_on_update=True,
-    )
-    yield row("limitranges", "LimitRange", short_names="limits", allow_create_on_update=True)
-    yield row(
-        "namespaces",
-        "Namespace",
-        False,
-        short_names="ns",
-        subresources="finalize status",
-        verbs=tuple(verb for verb in ALL_VERBS if verb != "deletecollection"),
-        field_labels=_paths("status.phase"),
-        field_label_message=_PLAIN_ERROR,
-        has_strategy=True,
-    )
-    yield row(
-        "nodes",
-        "Node",
-        False,
-        short_names="no",
-        subresources="status",
-        field_labels=_paths("spec.unschedulable"),
-        field_label_message=_PLAIN_ERROR,
-        has_strategy=True,
-    )
-    yield row("persistentvolumeclaims", "PersistentVolumeClaim", short_names="pvc", subresources="status")
-    yield row("persistentvolumes", "PersistentVolume", False, short_names="pv", subresources="status")
-    yield row(
-        "pods",
-        "Pod",
-        short_names="po",
-        categories=_ALL,
-        subresources="binding ephemeralcontainers eviction resize status",
-        field_labels=_POD_LABELS,
-        field_label_message=_PLAIN_ERROR,
-        has_strategy=True,
-    )
-    yield row("podtemplates", "PodTemplate")
-    yield row(
-        "replicationcontrollers",
-        "ReplicationController",
-        short_names="rc",
-        categories=_ALL,
-        subresources="scale status",
-        field_labels=_paths("status.replicas"),
-        field_label_message=_PLAIN_ERROR,
-    )
-    yield row(
-        "resourcequotas", "ResourceQuota", short_names="quota", subresources="status", has_strategy=True
-    )
-    yield row("secrets", "Secret", field_labels=_paths("type"), field_label_message=_PLAIN_ERROR)
-    yield row("serviceaccounts", "ServiceAccount", short_names="sa", subresources="token")
-    yield row(
-        "services",
-        "Service",
-        short_names="svc",
-        categories=_ALL,
-        subresources="status",
-        field_labels=_paths("spec.clusterIP", "spec.type"),
-        field_label_message=_PLAIN_ERROR,
-        allow_create_on_update=True,
-    )
-
-
-def _workloads() -> Iterable[Resource]:
-    yield _row("apps", "v1", "controllerrevisions", "ControllerRevision", True)
-    for plural, kind, short in (("daemonsets", "DaemonSet", "ds"),):
-        yield _row(
-            "apps", "v1", plural, kind, True, short_names=short, categories=_ALL, subresources="status"
-        )
-    for plural, kind, short in (
-        ("deployments", "Deployment", "deploy"),
-        ("replicasets", "ReplicaSet", "rs"),
-        ("statefulsets", "StatefulSet", "sts"),
-    ):
-        yield _row(
-            "apps", "v1", plural, kind, True, short_names=short, categories=_ALL, subresources="scale status"
-        )
-    yield _row(
-        "events.k8s.io",
-        "v1",
-        "events",
-        "Event",
-        True,
-        short_names="ev",
-        field_labels=_NEW_EVENT_LABELS,
-        field_label_message=_PLAIN_ERROR,
-        has_strategy=True,
-        stored_as="events",
-        allow_create_on_update=True,
-    )
-    yield _row("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", False, verbs=_CREATE)
-    yield _row("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", False, verbs=_CREATE)
-    group = "authorization.k8s.io"
-    yield _row(group, "v1", "localsubjectaccessreviews", "LocalSubjectAccessReview", True, verbs=_CREATE)
-    yield _row(group, "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", False, verbs=_CREATE)
-    yield _row(group, "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview", False, verbs=_CREATE)
-    yield _row(group, "v1", "subjectaccessreviews", "SubjectAccessReview", False, verbs=_CREATE)
-    yield _row(
-        "autoscaling",
-        "v2",
-        "horizontalpodautoscalers",
-        "HorizontalPodAutoscaler",
-        True,
-        short_names="hpa",
-        categories=_ALL,
-        subresources="status",
-    )
-    yield _row(
-        "batch",
-        "v1",
-        "cronjobs",
-        "CronJob",
-        True,
-        short_names="cj",
-        categories=_ALL,
-        subresources="status",
-    )
-    yield _row(
-        "batch",
-        "v1",
-        "jobs",
-        "Job",
-        True,
-        categories=_ALL,
-        subresources="status",
-        field_labels={"status.successful": ("status", "succeeded")},
-        field_label_message='field label "{label}" not supported for Job',
-    )
-
-
-def _cluster_wide() -> Iterable[Resource]:
-    yield _row(
-        "certificates.k8s.io",
-        "v1",
-        "certificatesigningrequests",
-        "CertificateSigningRequest",
-        False,
-        short_names="csr",
-        subresources="approval status",
-        field_labels=_paths("spec.signerName"),
-        field_label_message=_PLAIN_ERROR,
-    )
-    group = "networking.k8s.io"
-    yield _row(group, "v1", "ingressclasses", "IngressClass", False)
-    yield _row(group, "v1", "ingresses", "Ingress", True, short_names="ing", subresources="status")
-    yield _row(group, "v1", "ipaddresses", "IPAddress", False, short_names="ip")
-    yield _row(group, "v1", "networkpolicies", "NetworkPolicy", True, short_names="netpol")
-    yield _row(group, "v1", "servicecidrs", "ServiceCIDR", False, subresources="status")
-    yield _row(
-        "policy",
-        "v1",
-        "poddisruptionbudgets",
-        "PodDisruptionBudget",
-        True,
-        short_names="pdb",
-        subresources="status",
-        allow_unconditional_update=False,
-    )
-    group = "rbac.authorization.k8s.io"
-    yield _row(group, "v1", "clusterrolebindings", "ClusterRoleBinding", False, allow_create_on_update=True)
-    yield _row(group, "v1", "clusterroles", "ClusterRole", False, allow_create_on_update=True)
-    yield _row(group, "v1", "rolebindings", "RoleBinding", True, allow_create_on_update=True)
-    yield _row(group, "v1", "roles", "Role", True, allow_create_on_update=True)
-    group = "storage.k8s.io"
-    yield _row(group, "v1", "csidrivers", "CSIDriver", False, allow_unconditional_update=False)
-    yield _row(group, "v1", "csinodes", "CSINode", False, allow_unconditional_update=False)
-    yield _row(
-        group, "v1", "csistoragecapacities", "CSIStorageCapacity", True, allow_unconditional_update=False
-    )
-    yield _row(group, "v1", "storageclasses", "StorageClass", False, short_names="sc")
-    yield _row(
-        group,
-        "v1",
-        "volumeattachments",
-        "VolumeAttachment",
-        False,
-        subresources="status",
-        allow_unconditional_update=False,
-    )
-    yield _row(group, "v1", "volumeattributesclasses", "VolumeAttributesClass", False, short_names="vac")
-    group = "admissionregistration.k8s.io"
-    for plural, kind, subresources in (
-        ("mutatingadmissionpolicies", "MutatingAdmissionPolicy", ""),
-        ("mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding", ""),
-        ("mutatingwebhookconfigurations", "MutatingWebhookConfiguration", ""),
-        ("validatingadmissionpolicies", "ValidatingAdmissionPolicy", "status"),
-        ("validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", ""),
-        ("validatingwebhookconfigurations", "ValidatingWebhookConfiguration", ""),
-    ):
-        yield _row(
-            group,
-            "v1",
-            plural,
-            kind,
-            False,
-            categories=_EXTENSIONS,
-            subresources=subresources,
-            allow_unconditional_update=False,
-        )
-    yield _row(
-        "apiextensions.k8s.io",
-        "v1",
-        "customresourcedefinitions",
-        "CustomResourceDefinition",
-        False,
-        short_names="crd crds",
-        categories=_EXTENSIONS,
-        subresources="status",
-        allow_unconditional_update=False,
-    )
-    yield _row(
-        "apiregistration.k8s.io",
-        "v1",
-        "apiservices",
-        "APIService",
-        False,
-        categories=_EXTENSIONS,
-        subresources="status",
-        allow_unconditional_update=False,
-    )
-
-
-def _scheduling() -> Iterable[Resource]:
-    yield _row(
-        "scheduling.k8s.io",
-        "v1",
-        "priorityclasses",
-        "PriorityClass",
-        False,
-        short_names="pc",
-        has_strategy=True,
-    )
-    conditional = {"allow_unconditional_update": False, "allow_create_on_update": True}
-    yield _row("coordination.k8s.io", "v1", "leases", "Lease", True, has_strategy=True, **conditional)
-    yield _row("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", False, **conditional)
-    yield _row("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", True)
-    group = "resource.k8s.io"
-    yield _row(group, "v1 v1beta2", "deviceclasses", "DeviceClass", False, has_strategy=True)
-    yield _row(
-        group,
-        "v1beta2 v1alpha3",
-        "devicetaintrules",
-        "DeviceTaintRule",
-        False,
-        subresources="status",
-        has_strategy=True,
-    )
-    yield _row(
-        group, "v1 v1beta2", "resourceclaims", "ResourceClaim", True, subresources="status", has_strategy=True
-    )
-    yield _row(
-        group, "v1 v1beta2", "resourceclaimtemplates", "ResourceClaimTemplate", True, has_strategy=True
-    )
-    yield _row(
-        group,
-        "v1alpha3",
-        "resourcepoolstatusrequests",
-        "ResourcePoolStatusRequest",
-        False,
-        subresources="status",
-        allow_unconditional_update=False,
-    )
-    yield _row(
-        group,
-        "v1 v1beta2",
-        "resourceslices",
-        "ResourceSlice",
-        False,
-        field_labels=_paths("spec.nodeName", "spec.driver"),
-        field_label_message=_SLICE_ERROR,
-        has_strategy=True,
-    )
-    group = "flowcontrol.apiserver.k8s.io"
-    yield _row(group, "v1", "flowschemas", "FlowSchema", False, subresources="status")
-    yield _row(
-        group, "v1", "prioritylevelconfigurations", "PriorityLevelConfiguration", False, subresources="status"
-    )
-
-
-RESOURCES: tuple[Resource, ...] = (*_core(), *_workloads(), *_cluster_wide(), *_scheduling())
+RESOURCES: tuple[Resource, ...] = tuple(Resource(*kind, **_DETAILS.get(kind.key, {})) for kind in KINDS)
 
 _BY_PATH = {(row.group, version, row.plural): row for row in RESOURCES for version in row.versions}
 _BY_KIND = {(row.group, version, row.kind): row for row in RESOURCES for version in row.versions}

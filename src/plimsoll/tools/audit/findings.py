@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from plimsoll.api.kinds import is_namespaced
+
 if TYPE_CHECKING:
     from plimsoll.tools.audit.facts import AuditFacts
 
@@ -83,7 +85,7 @@ class AuditFinding:
     def namespace(self) -> str:
         """Namespace of the subject; "" if it has none."""
         kind, _, rest = self.subject.partition("/")
-        return rest.partition("/")[0] if kind in NAMESPACED else ""
+        return rest.partition("/")[0] if is_namespaced(kind) else ""
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -96,10 +98,6 @@ class AuditFinding:
             "evidence": list(self.evidence),
             "fix": self.fix,
         }
-
-
-#: Kinds of subjects that have a namespace.
-NAMESPACED = frozenset({"Pod", "ResourceClaim", "ResourceClaimTemplate"})
 
 
 def make_finding(check: Check, trouble: CheckProblem) -> AuditFinding:

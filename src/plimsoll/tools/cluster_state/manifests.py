@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from plimsoll.api import codec
+from plimsoll.api.kinds import KINDS
 from plimsoll.common.archives import SUFFIXES, UTF16, TextReader, is_wanted
 from plimsoll.common.input_limits import Bounds, check_density, default_bounds
 from plimsoll.common.yaml import load_documents
@@ -27,16 +28,12 @@ __all__ = ["SUFFIXES", "ParsedObject", "parse_objects", "read_objects", "read_so
 #: Called with the number of bytes read so far.
 BytesRead = Callable[[int], None]
 
-_DRA = "resource.k8s.io/v1"
 #: Lists under the names of their kinds, as scripts collect them: {"nodes": [...], "pods": [...]}.
 SECTIONS: Mapping[str, tuple[str, str]] = {
-    "nodes": ("v1", "Node"),
-    "namespaces": ("v1", "Namespace"),
-    "pods": ("v1", "Pod"),
-    "deviceclasses": (_DRA, "DeviceClass"),
-    "resourceslices": (_DRA, "ResourceSlice"),
-    "resourceclaimtemplates": (_DRA, "ResourceClaimTemplate"),
-    "resourceclaims": (_DRA, "ResourceClaim"),
+    kind.plural: (kind.api_version, kind.kind)
+    for kind in KINDS
+    if kind.key in ("nodes", "namespaces", "pods")
+    or (kind.group == "resource.k8s.io" and kind.versions[0] == "v1")
 }
 _LOGS = ("==== START logs for container ", "==== END logs for container ")
 _JSON_START = re.compile(r'\s*\{\s*"')
