@@ -17,6 +17,9 @@ from tests.chaos.cpu_load import DriverCluster, PodLoad
 from tests.chaos.forked_node import ForkedCpuDriver, ForkedNode
 from tests.waiting import DEADLINE
 
+#: Time to wait for a write that may not come.
+_MOST_SECONDS = 5.0
+
 
 class FaultInjector:
     """Pods come and go, and something dies."""
@@ -136,7 +139,7 @@ class FaultInjector:
     def _await_write(self) -> None:
         """Until the driver writes a record or a file, and then a moment more or less."""
         seen = self._written()
-        deadline = time.monotonic() + DEADLINE
+        deadline = time.monotonic() + _MOST_SECONDS
         while self._written() == seen and time.monotonic() < deadline:
             time.sleep(0.0005)
         time.sleep(self.dice.choice((0.0, 0.0, 0.001, 0.004, 0.02)))
