@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from plimsoll.client import Client, ClientConfig, Endpoint
     from plimsoll.client.informer import Informer
     from plimsoll.client.kubeconfig import find_config
+    from plimsoll.controllers.quota.ledger_usage import usage_by_namespace
     from plimsoll.errors import ApiError, InputError, PlimsollError
     from plimsoll.ledger import (
         AccountingProfile,
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
         format_reasons,
         pod_limits,
         pod_requests,
-        usage_by_namespace,
     )
     from plimsoll.scheduler.cycle import schedule_one
     from plimsoll.scheduler.pod_claims import read_pod_info
@@ -192,8 +192,8 @@ _HOMES = {
             "pod_limits",
             "pod_requests",
             "format_reasons",
-            "usage_by_namespace",
         ],
+        "plimsoll.controllers.quota.ledger_usage": ["usage_by_namespace"],
         "plimsoll.up.local_cluster": ["LocalCluster"],
         "plimsoll.apiserver.process": ["RunningServer", "ServerSettings", "start_server"],
         "plimsoll.scheduler.pod_claims": ["read_pod_info"],

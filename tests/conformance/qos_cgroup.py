@@ -15,9 +15,11 @@ from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import Form, read_status
 from plimsoll.api.quantity import Quantity
-from plimsoll.ledger import cgroups, requests
-from plimsoll.ledger.cgroups.containers import RuntimeResources
+from plimsoll.ledger import requests
+from plimsoll.ledger.claim_shares import compute_claim_shares
 from plimsoll.ledger.qos import qos_class
+from plimsoll.node import cgroup_plans as cgroups
+from plimsoll.node.cgroup_plans.containers import RuntimeResources
 from tests.conformance.pod_requests import read_amounts
 
 
@@ -48,7 +50,7 @@ def _pod(given: dict[str, Any], form: Form) -> dict[str, Any]:
     plan = cgroups.plan_pod(pod, settings, exclusive=exclusive)
     sandbox = cgroups.plan_sandbox(pod, settings, exclusive=exclusive)
     containers = cgroups.plan_containers(pod, settings, exclusive=exclusive)
-    shares = cgroups.compute_claim_shares(pod, read_status(pod.status))
+    shares = compute_claim_shares(pod, read_status(pod.status))
     return {
         "qos": qos_class(pod.spec, form, pod_level=settings.pod_level),
         "pod_cgroup": _without_none(

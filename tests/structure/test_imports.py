@@ -12,7 +12,16 @@ from pathlib import Path
 SOURCE = Path(__file__).parents[2] / "src" / "plimsoll"
 
 #: Packages whose functions depend on nothing but their arguments.
-PURE = ("api", "cel", "ledger", "allocator", "scheduler", "apiserver/validation")
+PURE = (
+    "api",
+    "cel",
+    "ledger",
+    "allocator",
+    "scheduler",
+    "apiserver/validation",
+    "controllers/quota",
+    "node/cgroup_plans",
+)
 #: The parts of them that do I/O.
 IMPURE = ("scheduler/process",)
 IMPURE_MODULES = {

@@ -2,7 +2,7 @@
 
 A quota is recomputed when it changes, when an object it counts is added, deleted or changes its usage, and
 periodically, because terminating pods stop counting with time. Usage per object is defined in
-`ledger.quota_usage`, scopes in `ledger.quota_scopes`.
+`quota/usage.py`, scopes in `quota/scopes.py`.
 """
 
 from __future__ import annotations
@@ -30,18 +30,15 @@ from plimsoll.client.informer import CallbackHandler
 from plimsoll.controllers.actions import EMPTY_PLAN, ActionPlan, PatchAction
 from plimsoll.controllers.context import ControllerContext, deletable_endpoints
 from plimsoll.controllers.pod_utils import ObjectName, object_name
-from plimsoll.controllers.shared_informers import ObjectIndex
-from plimsoll.controllers.work_queue import WorkQueue
-from plimsoll.ledger import quota_usage
-from plimsoll.ledger.amounts import add_amounts
-from plimsoll.ledger.quota_scopes import (
+from plimsoll.controllers.quota import usage as quota_usage
+from plimsoll.controllers.quota.scopes import (
     filter_usage,
     is_terminating,
     matches_scopes,
     matching_resources,
     scope_requirements,
 )
-from plimsoll.ledger.quota_usage import (
+from plimsoll.controllers.quota.usage import (
     NONE,
     VIEW_TYPES,
     ExtendedResourceNames,
@@ -51,6 +48,9 @@ from plimsoll.ledger.quota_usage import (
     find_requesting_pod,
     pod_usage,
 )
+from plimsoll.controllers.shared_informers import ObjectIndex
+from plimsoll.controllers.work_queue import WorkQueue
+from plimsoll.ledger.amounts import add_amounts
 
 #: Seconds for which a quota must be unchanged before its usage is lowered.
 SETTLED_AFTER = 1.0

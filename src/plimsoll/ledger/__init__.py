@@ -11,8 +11,7 @@ Implements KEP-5517 and its earlier draft (docs/spec/keps.md; docs/spec/accounti
     placement.py, fit.py, pod_level_budget.py, claim_headroom.py  checks
     verdict.py, messages.py                   results of checks and their texts
     columns.py, change_log.py                 checks over many nodes at once
-    quota.py, quota_usage.py, quota_scopes.py  ResourceQuota
-    qos.py, eviction.py, cgroups/             decisions of the kubelet
+    qos.py, claim_shares.py                   QoS class; amounts that claims add to pods and containers
 
 Imports only `api`.
 """
@@ -25,7 +24,6 @@ from plimsoll.ledger.messages import format_reasons
 from plimsoll.ledger.node_ledger import NodeLedger
 from plimsoll.ledger.placement import PlacementCheck, check_placement
 from plimsoll.ledger.profile import AccountingProfile
-from plimsoll.ledger.quota import usage_by_namespace
 from plimsoll.ledger.requests import pod_limits, pod_requests
 from plimsoll.ledger.verdict import Reason, Verdict
 
@@ -45,5 +43,4 @@ __all__ = [
     "format_reasons",
     "pod_limits",
     "pod_requests",
-    "usage_by_namespace",
 ]

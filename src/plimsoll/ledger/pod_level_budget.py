@@ -14,7 +14,7 @@ from plimsoll.api.core import Pod
 from plimsoll.api.forms import ClaimCharge
 from plimsoll.api.quantity import ZERO
 from plimsoll.ledger.amounts import Amounts, is_huge_page
-from plimsoll.ledger.cgroups.shares import ClaimShares, compute_claim_shares
+from plimsoll.ledger.claim_shares import ClaimShares, compute_claim_shares
 from plimsoll.ledger.policy import resolve_policies
 from plimsoll.ledger.requests import PodResourcesOptions, aggregate_container_limits, pod_requests
 from plimsoll.ledger.units import to_unit

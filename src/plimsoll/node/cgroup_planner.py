@@ -1,6 +1,6 @@
 """Cgroup settings of the pods of one node.
 
-`CgroupPlanner` computes the plans of `ledger.cgroups` (docs/spec/accounting.md, "Kubelet", "Changes in 1.37"
+`CgroupPlanner` computes the plans of `cgroup_plans/` (docs/spec/accounting.md, "Kubelet", "Changes in 1.37"
 and "Accounting policies"). Claim charges are read from the pod's status in whatever form it is written, or
 from the annotation that replaces it on stock clusters. Nothing is applied here.
 """
@@ -12,7 +12,9 @@ from dataclasses import dataclass
 
 from plimsoll.api.core import Pod, ResourceList
 from plimsoll.api.quantity import ZERO
-from plimsoll.ledger.cgroups import (
+from plimsoll.ledger.charges import read_charges
+from plimsoll.ledger.qos import pod_qos
+from plimsoll.node.cgroup_plans import (
     CgroupSettings,
     ContainerPlan,
     PodPlan,
@@ -23,9 +25,7 @@ from plimsoll.ledger.cgroups import (
     plan_qos_cgroups,
     plan_sandbox,
 )
-from plimsoll.ledger.cgroups.conversions import format_page_size, milli_cpu_to_shares, sum_huge_pages
-from plimsoll.ledger.charges import read_charges
-from plimsoll.ledger.qos import pod_qos
+from plimsoll.node.cgroup_plans.conversions import format_page_size, milli_cpu_to_shares, sum_huge_pages
 from plimsoll.node.resources import LinuxResources
 
 

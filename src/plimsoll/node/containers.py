@@ -11,8 +11,8 @@ from enum import StrEnum
 from typing import Protocol
 
 from plimsoll.common.checkpoint import NodeFinding
-from plimsoll.ledger.cgroups.containers import ContainerPlan
-from plimsoll.ledger.cgroups.pods import PodPlan, SandboxPlan
+from plimsoll.node.cgroup_plans.containers import ContainerPlan
+from plimsoll.node.cgroup_plans.pods import PodPlan, SandboxPlan
 from plimsoll.node.security.credentials import ProcessCredentials
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from plimsoll.ledger.cgroups.containers import ContainerPlan
+from plimsoll.node.cgroup_plans.containers import ContainerPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,9 +15,9 @@ from plimsoll.api.core import Node, Pod
 from plimsoll.api.forms import Form, find_pod_problem
 from plimsoll.api.quantity import ZERO, Quantity
 from plimsoll.errors import InputError
-from plimsoll.ledger.cgroups import CgroupSettings
-from plimsoll.ledger.cgroups.conversions import format_page_size, parse_page_size
 from plimsoll.node.cgroup_planner import CgroupPlanner, PodCgroupPlans
+from plimsoll.node.cgroup_plans import CgroupSettings
+from plimsoll.node.cgroup_plans.conversions import format_page_size, parse_page_size
 from plimsoll.node.cgroups import plan_cgroups
 from plimsoll.node.machine.machine import read_machine
 from plimsoll.node.resources import resources_from_plan

@@ -41,6 +41,7 @@ PURE = (
     "plimsoll.controllers.actions",
     "plimsoll.controllers.object_views",
     "plimsoll.controllers.pod_utils",
+    "plimsoll.controllers.quota",
 )
 PURE_LIBRARIES = {"__future__", "collections", "dataclasses", "datetime", "enum", "msgspec", "re", "typing"}
 

@@ -21,8 +21,8 @@ from plimsoll.client.endpoints import (
     SERVICES,
 )
 from plimsoll.controllers.actions import EMPTY_PLAN, PatchAction
+from plimsoll.controllers.quota.usage import ExtendedResourceNames
 from plimsoll.controllers.resource_quota import NamespaceObjects, measure, plan_quota
-from plimsoll.ledger.quota_usage import ExtendedResourceNames
 from tests.unit.controllers.cluster import Cluster, run_scenario
 from tests.unit.controllers.makers import claim_tree, metadata, owner, pod, view
 

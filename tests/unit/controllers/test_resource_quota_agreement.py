@@ -14,8 +14,7 @@ from plimsoll.api.quantity import Quantity
 from plimsoll.api.quota import CountedPod, CountedService, CountedVolumeClaim, ResourceQuota
 from plimsoll.api.resource import DeviceClass, ResourceClaim
 from plimsoll.apiserver.admission.quota import charge_quotas
-from plimsoll.controllers.resource_quota import NamespaceObjects, measure
-from plimsoll.ledger.quota_usage import (
+from plimsoll.controllers.quota.usage import (
     CLAIMS,
     PODS,
     SERVICES,
@@ -24,6 +23,7 @@ from plimsoll.ledger.quota_usage import (
     QuotaContext,
     find_requesting_pod,
 )
+from plimsoll.controllers.resource_quota import NamespaceObjects, measure
 from tests.unit.controllers.makers import Tree, claim_tree, metadata, owner, pod_tree
 
 AT = 1735689600.0  # 2025-01-01T00:00:00Z

@@ -14,7 +14,8 @@ from plimsoll.api.core import Pod
 from plimsoll.api.forms import ClaimCharge, Form
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import DeviceRequestAllocationResult
-from plimsoll.ledger.cgroups.shares import compute_claim_shares
+from plimsoll.controllers.quota.ledger_usage import usage_by_namespace
+from plimsoll.ledger.claim_shares import compute_claim_shares
 from plimsoll.ledger.claims import read_charged_claims
 from plimsoll.ledger.device_charges import compute_device_charges
 from plimsoll.ledger.device_index import DeviceIndex
@@ -22,7 +23,6 @@ from plimsoll.ledger.messages import format_reasons
 from plimsoll.ledger.node_ledger import NodeLedger
 from plimsoll.ledger.placement import check_admission, check_requests
 from plimsoll.ledger.qos import qos_class
-from plimsoll.ledger.quota import usage_by_namespace
 from plimsoll.ledger.status import write_charges
 from plimsoll.ledger.verdict import Cause, VerdictCode
 from tests.unit.ledger.builders import (

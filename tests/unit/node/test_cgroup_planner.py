@@ -10,8 +10,8 @@ import pytest
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import POD_KEY, Form, format_charges_annotation, read_pod
-from plimsoll.ledger.cgroups import CgroupSettings, plan_qos_cgroups
 from plimsoll.node.cgroup_planner import CgroupPlanner
+from plimsoll.node.cgroup_plans import CgroupSettings, plan_qos_cgroups
 from tests.unit.ledger.samples import amounts, charge, pod, sidecar, tree
 
 GI = 1 << 30

@@ -22,8 +22,14 @@ from plimsoll.apiserver.request_info import RequestInfo
 from plimsoll.apiserver.status import forbidden, not_found
 from plimsoll.apiserver.storage import ObjectKey, StoredObject
 from plimsoll.apiserver.validation.priority_classes import SYSTEM_CLASSES
+from plimsoll.controllers.quota.usage import (
+    CLAIMS,
+    PODS,
+    ExtendedResourceNames,
+    QuotaContext,
+    find_requesting_pod,
+)
 from plimsoll.errors import ApiError
-from plimsoll.ledger.quota_usage import CLAIMS, PODS, ExtendedResourceNames, QuotaContext, find_requesting_pod
 
 Tree = dict[str, Any]
 

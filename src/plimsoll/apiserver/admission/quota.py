@@ -16,8 +16,7 @@ from plimsoll.api.quantity import ZERO, Quantity
 from plimsoll.api.quota import CountedPod, ResourceQuota
 from plimsoll.apiserver.validation.object_trees import Tree, subtree
 from plimsoll.apiserver.validation.write_context import decode_view
-from plimsoll.ledger.amounts import add_amounts
-from plimsoll.ledger.quota_scopes import (
+from plimsoll.controllers.quota.scopes import (
     UNCOUNTED,
     filter_usage,
     is_terminating,
@@ -25,7 +24,8 @@ from plimsoll.ledger.quota_scopes import (
     matching_resources,
     scope_requirements,
 )
-from plimsoll.ledger.quota_usage import PODS, VIEW_TYPES, VOLUME_CLAIMS, QuotaContext, compute_usage
+from plimsoll.controllers.quota.usage import PODS, VIEW_TYPES, VOLUME_CLAIMS, QuotaContext, compute_usage
+from plimsoll.ledger.amounts import add_amounts
 from plimsoll.ledger.requests import has_pod_level_resources
 
 _REQUIRED_RESOURCES = ("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory")

@@ -40,8 +40,6 @@ from plimsoll.api.core import Container, Pod, ResourceRequirements
 from plimsoll.api.forms import Form
 from plimsoll.api.meta import Condition
 from plimsoll.api.quantity import ZERO, Quantity
-from plimsoll.ledger.cgroups import ContainerPlan, PodPlan
-from plimsoll.ledger.cgroups.conversions import UNLIMITED
 from plimsoll.ledger.claims import ChargedClaim, read_charged_claims
 from plimsoll.ledger.fit import find_request_shortages
 from plimsoll.ledger.messages import format_admission_message, format_reason
@@ -54,6 +52,8 @@ from plimsoll.ledger.requests import pod_requests, without_status
 from plimsoll.ledger.verdict import Cause, Reason
 from plimsoll.node.admission.allocation import RESIZABLE, PodAllocation
 from plimsoll.node.cgroup_planner import PodCgroupPlans
+from plimsoll.node.cgroup_plans import ContainerPlan, PodPlan
+from plimsoll.node.cgroup_plans.conversions import UNLIMITED
 from plimsoll.node.cgroups.values import PodUsage
 
 PENDING = "PodResizePending"

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Protocol
 
 from plimsoll.errors import InputError
-from plimsoll.ledger.cgroups.pods import PodPlan
-from plimsoll.ledger.cgroups.qos_cgroups import QosCgroupPlan
 from plimsoll.ledger.qos import BEST_EFFORT, BURSTABLE, GUARANTEED
+from plimsoll.node.cgroup_plans.pods import PodPlan
+from plimsoll.node.cgroup_plans.qos_cgroups import QosCgroupPlan
 from plimsoll.node.cgroups.kernel import CgroupKernel
 from plimsoll.node.cgroups.values import CgroupFault, PodUsage
 from plimsoll.node.cgroups.writes import CgroupWrite, resources_of_pod

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from plimsoll.ledger.cgroups.pods import PodPlan
-from plimsoll.ledger.cgroups.qos_cgroups import QosCgroupPlan
+from plimsoll.node.cgroup_plans.pods import PodPlan
+from plimsoll.node.cgroup_plans.qos_cgroups import QosCgroupPlan
 from plimsoll.node.resources import LinuxResources
 
 

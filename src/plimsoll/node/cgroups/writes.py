@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from plimsoll.ledger.cgroups.conversions import format_page_size, shares_to_weight
-from plimsoll.ledger.cgroups.pods import PodPlan
+from plimsoll.node.cgroup_plans.conversions import format_page_size, shares_to_weight
+from plimsoll.node.cgroup_plans.pods import PodPlan
 from plimsoll.node.resources import LinuxResources
 
 PERIOD = 100_000

@@ -23,12 +23,12 @@ from plimsoll.api.forms import Form
 from plimsoll.api.meta import Condition
 from plimsoll.api.quantity import ZERO, Format, Quantity
 from plimsoll.api.tolerations import is_tolerated
-from plimsoll.ledger.cgroups.oom import is_critical_pod
-from plimsoll.ledger.eviction import PodResourceUsage, rank_pods
 from plimsoll.ledger.fit import PodAdmitResult
 from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.ledger.qos import BEST_EFFORT, pod_qos
 from plimsoll.ledger.requests import has_pod_level_resources
+from plimsoll.node.cgroup_plans.oom import is_critical_pod
+from plimsoll.node.eviction.ranking import PodResourceUsage, rank_pods
 from plimsoll.node.eviction.thresholds import CONDITIONS, MEMORY_PRESSURE, Threshold, sort_by_urgency
 
 EVICTED = "Evicted"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from plimsoll.api.quantity import Format, Quantity
 from plimsoll.errors import ConfigError, InputError
-from plimsoll.ledger.eviction import PIDS
+from plimsoll.node.eviction.ranking import PIDS
 from plimsoll.node.machine.machine import EVICTION_HARD, SIGNALS, check_threshold, threshold_amount
 
 MEMORY_AVAILABLE = "memory.available"

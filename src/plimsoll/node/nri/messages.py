@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from plimsoll.ledger.cgroups.containers import RuntimeResources
+from plimsoll.node.cgroup_plans.containers import RuntimeResources
 from plimsoll.node.containers import ContainerInfo, ContainerPhase, ContainerSpec, SandboxSpec
 from plimsoll.node.hooks import DeviceEdit, MountEdit
 from plimsoll.node.resources import LinuxResources

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 
 from plimsoll.api.core import Pod, ResourceRequirements
 from plimsoll.api.meta import Condition
-from plimsoll.ledger.cgroups import ContainerPlan
 from plimsoll.node.admission.allocation import PodAllocation
 from plimsoll.node.admission.resize import (
     ResizeDecision,
@@ -26,6 +25,7 @@ from plimsoll.node.admission.resize import (
     plan_resize,
 )
 from plimsoll.node.cgroup_planner import PodCgroupPlans
+from plimsoll.node.cgroup_plans import ContainerPlan
 from plimsoll.node.containers import ContainerInfo, ContainerPhase
 from plimsoll.node.pods.dependencies import Resizer, WorkerDependencies
 from plimsoll.node.pods.steps import sandbox_spec

@@ -21,13 +21,13 @@ from plimsoll.api.meta import ObjectReference
 from plimsoll.api.quantity import Quantity
 from plimsoll.client import Client
 from plimsoll.common.checkpoint import RecordFile
-from plimsoll.ledger.cgroups.conversions import format_page_size
-from plimsoll.ledger.cgroups.settings import CgroupSettings
 from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.node.admission.admission_handler import KIND, AdmissionHandler
 from plimsoll.node.admission.resize_manager import ResizeManager
 from plimsoll.node.agent import Agent
 from plimsoll.node.cgroup_planner import CgroupPlanner
+from plimsoll.node.cgroup_plans.conversions import format_page_size
+from plimsoll.node.cgroup_plans.settings import CgroupSettings
 from plimsoll.node.cgroups import Cgroups, open_cgroups
 from plimsoll.node.cgroups.ownership import RootMark
 from plimsoll.node.cgroups.watch import CgroupWatch

@@ -37,7 +37,7 @@ from typing import Any
 
 from plimsoll.common.checkpoint import FindingSeverity, NodeFinding
 from plimsoll.errors import InputError, StoreError
-from plimsoll.ledger.cgroups.containers import ContainerPlan
+from plimsoll.node.cgroup_plans.containers import ContainerPlan
 from plimsoll.node.cgroups.values import Cgroups
 from plimsoll.node.containers import (
     ContainerInfo,

@@ -22,8 +22,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from plimsoll.common.checkpoint import NodeFinding
-from plimsoll.ledger.cgroups.containers import ContainerPlan
 from plimsoll.ledger.containers import ContainerRole
+from plimsoll.node.cgroup_plans.containers import ContainerPlan
 from plimsoll.node.containers import (
     ContainerInfo,
     ContainerPhase,

@@ -15,7 +15,7 @@ from plimsoll.api.meta import ObjectMeta
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.apiserver.admission.quota import QuotaCharge, charge_quotas
 from plimsoll.apiserver.validation.write_context import decode_view
-from plimsoll.ledger.quota_usage import ExtendedResourceNames, QuotaContext
+from plimsoll.controllers.quota.usage import ExtendedResourceNames, QuotaContext
 from tests.unit.apiserver.validation.objects import NOW, Tree
 
 CLAIMS = "resourceclaims.resource.k8s.io"

@@ -15,7 +15,6 @@ from plimsoll.api.core import Node, Pod
 from plimsoll.api.forms import Form
 from plimsoll.api.gates import Gates
 from plimsoll.errors import InputError
-from plimsoll.ledger.cgroups import CgroupSettings, ContainerPlan, PodPlan
 from plimsoll.ledger.node_ledger import NodeLedger
 from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.node.admission.allocation import PodAllocation
@@ -32,6 +31,7 @@ from plimsoll.node.admission.resize import (
     sort_pending,
 )
 from plimsoll.node.cgroup_planner import CgroupPlanner
+from plimsoll.node.cgroup_plans import CgroupSettings, ContainerPlan, PodPlan
 from plimsoll.node.cgroups import PodUsage, open_cgroups
 from plimsoll.node.resources import resources_from_plan
 from tests.sizes import examples

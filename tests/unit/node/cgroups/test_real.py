@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.ledger.cgroups import PodPlan, QosCgroupPlan
+from plimsoll.node.cgroup_plans import PodPlan, QosCgroupPlan
 from plimsoll.node.cgroups import Cgroups, open_cgroups
 from plimsoll.node.cgroups.detect import detect
 from plimsoll.node.cgroups.kernel import LinuxKernel

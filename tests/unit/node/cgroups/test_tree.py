@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from plimsoll.errors import ConfigError, InputError
-from plimsoll.ledger.cgroups import PodPlan, QosCgroupPlan
+from plimsoll.node.cgroup_plans import PodPlan, QosCgroupPlan
 from plimsoll.node.cgroups import Cgroups, PodUsage, open_cgroups
 from plimsoll.node.resources import LinuxResources
 from tests.sizes import examples

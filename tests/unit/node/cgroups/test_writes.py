@@ -7,8 +7,8 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.ledger.cgroups import PodPlan
-from plimsoll.ledger.cgroups.conversions import shares_to_weight
+from plimsoll.node.cgroup_plans import PodPlan
+from plimsoll.node.cgroup_plans.conversions import shares_to_weight
 from plimsoll.node.cgroups.writes import resources_of_pod, v1_writes, v2_writes
 from plimsoll.node.resources import LinuxResources
 

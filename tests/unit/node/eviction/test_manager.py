@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
-from plimsoll.ledger.cgroups.oom import is_critical_pod
-from plimsoll.ledger.eviction import eviction_request
+from plimsoll.node.cgroup_plans.oom import is_critical_pod
 from plimsoll.node.eviction.manager import (
     EvictionManager,
     EvictionSettings,
@@ -27,6 +26,7 @@ from plimsoll.node.eviction.manager import (
     evaluate_thresholds,
     select_pod,
 )
+from plimsoll.node.eviction.ranking import eviction_request
 from plimsoll.node.eviction.thresholds import MEMORY_PRESSURE, Threshold
 from plimsoll.node.eviction.usage import measure_processes
 from tests.waiting import DEADLINE

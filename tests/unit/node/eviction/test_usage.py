@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.ledger.cgroups import PodPlan
+from plimsoll.node.cgroup_plans import PodPlan
 from plimsoll.node.cgroups import open_cgroups
 from plimsoll.node.containers import ContainerInfo, ContainerPhase
 from plimsoll.node.eviction.manager import PodStats, SignalObservation

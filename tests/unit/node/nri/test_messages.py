@@ -7,8 +7,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.ledger.cgroups.containers import RuntimeResources
-from plimsoll.ledger.cgroups.pods import SandboxPlan
+from plimsoll.node.cgroup_plans.containers import RuntimeResources
+from plimsoll.node.cgroup_plans.pods import SandboxPlan
 from plimsoll.node.containers import ContainerPhase
 from plimsoll.node.hooks import DeviceEdit
 from plimsoll.node.nri import messages

@@ -16,8 +16,8 @@ from plimsoll.client.endpoints import PODS, RESOURCE_CLAIMS
 from plimsoll.client.http import HttpTransport
 from plimsoll.client.transport import Reply, Request, ResponseStream
 from plimsoll.errors import ApiError, UnreachableError
-from plimsoll.ledger.cgroups import CgroupSettings
 from plimsoll.node.cgroup_planner import CgroupPlanner
+from plimsoll.node.cgroup_plans import CgroupSettings
 from plimsoll.node.claim_info import ClaimRef, Devices, DriverFault, PreparedDevice
 from plimsoll.node.claims.claim_info_cache import ClaimInfoCache
 from plimsoll.node.containers import ContainerInfo, ContainerPhase, ContainerSpec, RuntimeFault, SandboxSpec

@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from plimsoll.ledger.cgroups.containers import ContainerPlan, RuntimeResources
-from plimsoll.ledger.cgroups.pods import PodPlan, SandboxPlan
 from plimsoll.ledger.containers import ContainerRole
+from plimsoll.node.cgroup_plans.containers import ContainerPlan, RuntimeResources
+from plimsoll.node.cgroup_plans.pods import PodPlan, SandboxPlan
 from plimsoll.node.cgroups import Cgroups, open_cgroups
 from plimsoll.node.containers import ContainerInfo, ContainerPhase, ContainerSpec, RuntimeFault, SandboxSpec
 from plimsoll.node.hooks import NO_HOOKS, AdjustedContainer, RuntimeHooks

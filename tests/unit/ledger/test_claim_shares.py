@@ -7,8 +7,8 @@ from hypothesis import given
 from plimsoll.api.core import Container, Pod
 from plimsoll.api.forms import ClaimCharge, ResourceCharge
 from plimsoll.api.quantity import ZERO, Quantity
-from plimsoll.ledger.cgroups.shares import compute_claim_shares
 from plimsoll.ledger.charges import sum_container_charges, sum_pod_charges
+from plimsoll.ledger.claim_shares import compute_claim_shares
 from plimsoll.ledger.containers import is_sidecar
 from tests.unit.ledger.samples import charge, charged_pods, pod, sidecar, texts, tree
 

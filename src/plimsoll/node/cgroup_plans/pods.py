@@ -18,17 +18,6 @@ from plimsoll.api.core import Pod
 from plimsoll.api.forms import ClaimCharge, Form
 from plimsoll.api.quantity import ZERO
 from plimsoll.ledger.amounts import Amounts
-from plimsoll.ledger.cgroups import memory
-from plimsoll.ledger.cgroups.containers import RuntimeResources, read_claim_shares, runtime_resources
-from plimsoll.ledger.cgroups.conversions import (
-    MIN_SHARES,
-    UNLIMITED,
-    milli_cpu_to_quota,
-    milli_cpu_to_shares,
-    shares_to_weight,
-    sum_huge_pages,
-)
-from plimsoll.ledger.cgroups.settings import CgroupSettings, MemoryReservationPolicy
 from plimsoll.ledger.qos import BEST_EFFORT, GUARANTEED, pod_qos
 from plimsoll.ledger.requests import (
     has_pod_level_resources,
@@ -36,6 +25,17 @@ from plimsoll.ledger.requests import (
     pod_limits,
     pod_requests,
 )
+from plimsoll.node.cgroup_plans import memory
+from plimsoll.node.cgroup_plans.containers import RuntimeResources, read_claim_shares, runtime_resources
+from plimsoll.node.cgroup_plans.conversions import (
+    MIN_SHARES,
+    UNLIMITED,
+    milli_cpu_to_quota,
+    milli_cpu_to_shares,
+    shares_to_weight,
+    sum_huge_pages,
+)
+from plimsoll.node.cgroup_plans.settings import CgroupSettings, MemoryReservationPolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

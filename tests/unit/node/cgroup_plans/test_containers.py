@@ -10,8 +10,8 @@ from hypothesis import given
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import ClaimCharge, Form
 from plimsoll.errors import InputError
-from plimsoll.ledger.cgroups import CgroupSettings, ContainerPlan, plan_containers
 from plimsoll.ledger.containers import ContainerRole
+from plimsoll.node.cgroup_plans import CgroupSettings, ContainerPlan, plan_containers
 from tests.unit.ledger.samples import charge, charged_pods, pod, sidecar, tree
 
 GIB = 1 << 30

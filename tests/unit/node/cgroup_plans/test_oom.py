@@ -9,9 +9,10 @@ from hypothesis import given
 
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import ClaimCharge, Form
-from plimsoll.ledger.cgroups import CgroupSettings, compute_claim_shares, oom_score_adj
-from plimsoll.ledger.cgroups.oom import is_critical_pod, is_node_critical_pod
+from plimsoll.ledger.claim_shares import compute_claim_shares
 from plimsoll.ledger.qos import BEST_EFFORT, GUARANTEED, qos_class
+from plimsoll.node.cgroup_plans import CgroupSettings, oom_score_adj
+from plimsoll.node.cgroup_plans.oom import is_critical_pod, is_node_critical_pod
 from tests.unit.ledger.samples import charge, charged_pods, pod, sidecar, tree
 
 NODE = CgroupSettings(memory_capacity=10 << 30)

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import ClaimCharge, Form
 from plimsoll.api.quantity import ZERO, Quantity
-from plimsoll.ledger.cgroups.shares import compute_claim_shares
 from plimsoll.ledger.charges import read_charges
+from plimsoll.ledger.claim_shares import compute_claim_shares
 from plimsoll.ledger.requests import PodResourcesOptions, has_pod_level_resources, pod_requests
 
 PIDS = "pids"

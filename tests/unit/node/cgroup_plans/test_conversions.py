@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.api.quantity import INT64_MAX
-from plimsoll.ledger.cgroups.conversions import (
+from plimsoll.node.cgroup_plans.conversions import (
     MAX_SHARES,
     MAX_WEIGHT,
     MIN_SHARES,

@@ -8,14 +8,14 @@ from hypothesis import given
 
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import ClaimCharge, Form
-from plimsoll.ledger.cgroups import (
+from plimsoll.ledger.charges import read_charges
+from plimsoll.node.cgroup_plans import (
     CgroupSettings,
     MemoryReservationPolicy,
     plan_pod,
     plan_qos_cgroups,
     plan_sandbox,
 )
-from plimsoll.ledger.charges import read_charges
 from tests.unit.ledger.samples import charge, charged_pods, pod, sidecar, tree
 
 MIB = 1 << 20

@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 
 from plimsoll.api.core import Pod
 from plimsoll.api.quantity import Quantity
-from plimsoll.ledger.eviction import PIDS, EvictionCandidate, PodResourceUsage, eviction_request, rank_pods
+from plimsoll.node.eviction.ranking import (
+    PIDS,
+    EvictionCandidate,
+    PodResourceUsage,
+    eviction_request,
+    rank_pods,
+)
 from tests.unit.ledger.samples import charge, pod, tree
 
 

@@ -14,9 +14,9 @@ from plimsoll.api.core import Container, Pod
 from plimsoll.api.forms import Form
 from plimsoll.api.quantity import ZERO
 from plimsoll.ledger.amounts import Amounts
-from plimsoll.ledger.cgroups.settings import CgroupSettings, MemoryReservationPolicy
 from plimsoll.ledger.qos import GUARANTEED, pod_qos
 from plimsoll.ledger.requests import has_pod_level_resources
+from plimsoll.node.cgroup_plans.settings import CgroupSettings, MemoryReservationPolicy
 
 MIN = "memory.min"
 LOW = "memory.low"

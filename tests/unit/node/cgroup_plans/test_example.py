@@ -9,8 +9,8 @@ import pytest
 
 from plimsoll.api.forms import Form
 from plimsoll.api.quantity import Format, Quantity
-from plimsoll.ledger.cgroups import CgroupSettings, plan_containers, plan_pod
 from plimsoll.ledger.qos import qos_class
+from plimsoll.node.cgroup_plans import CgroupSettings, plan_containers, plan_pod
 from tests.unit.ledger.samples import charge, pod, sidecar, tree
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "qos.md"

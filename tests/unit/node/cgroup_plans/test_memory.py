@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import ClaimCharge, Form
-from plimsoll.ledger.cgroups import CgroupSettings, MemoryReservationPolicy, plan_containers
-from plimsoll.ledger.cgroups.memory import compute_memory_high
+from plimsoll.node.cgroup_plans import CgroupSettings, MemoryReservationPolicy, plan_containers
+from plimsoll.node.cgroup_plans.memory import compute_memory_high
 from tests.unit.ledger.samples import charge, pod, tree
 
 MIB = 1 << 20

@@ -13,20 +13,20 @@ from plimsoll.api.core import Container, Pod
 from plimsoll.api.forms import ClaimCharge
 from plimsoll.api.quantity import ZERO, Quantity
 from plimsoll.ledger.amounts import Amounts, is_huge_page
-from plimsoll.ledger.cgroups.conversions import (
+from plimsoll.ledger.charges import read_charges
+from plimsoll.ledger.claim_shares import NO_SHARES, ClaimShares, compute_claim_shares
+from plimsoll.ledger.containers import ContainerRole, is_sidecar
+from plimsoll.ledger.requests import has_pod_level_resources
+from plimsoll.node.cgroup_plans.conversions import (
     UNLIMITED,
     format_page_size,
     milli_cpu_to_quota,
     milli_cpu_to_shares,
     parse_page_size,
 )
-from plimsoll.ledger.cgroups.memory import OOM_GROUP, container_memory
-from plimsoll.ledger.cgroups.oom import oom_score_adj
-from plimsoll.ledger.cgroups.settings import CgroupSettings
-from plimsoll.ledger.cgroups.shares import NO_SHARES, ClaimShares, compute_claim_shares
-from plimsoll.ledger.charges import read_charges
-from plimsoll.ledger.containers import ContainerRole, is_sidecar
-from plimsoll.ledger.requests import has_pod_level_resources
+from plimsoll.node.cgroup_plans.memory import OOM_GROUP, container_memory
+from plimsoll.node.cgroup_plans.oom import oom_score_adj
+from plimsoll.node.cgroup_plans.settings import CgroupSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,11 +10,11 @@ from __future__ import annotations
 from plimsoll.api.core import Container, Pod
 from plimsoll.api.forms import Form
 from plimsoll.api.quantity import ZERO
-from plimsoll.ledger.cgroups.settings import CgroupSettings
-from plimsoll.ledger.cgroups.shares import NO_SHARES, ClaimShares, divide_toward_zero
+from plimsoll.ledger.claim_shares import NO_SHARES, ClaimShares, divide_toward_zero
 from plimsoll.ledger.containers import is_sidecar
 from plimsoll.ledger.qos import BEST_EFFORT, GUARANTEED, pod_qos
 from plimsoll.ledger.requests import PodResourcesOptions, aggregate_container_requests, has_pod_level_requests
+from plimsoll.node.cgroup_plans.settings import CgroupSettings
 
 GUARANTEED_OOM_SCORE_ADJ = -997
 BEST_EFFORT_OOM_SCORE_ADJ = 1000

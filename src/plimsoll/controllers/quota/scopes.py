@@ -18,9 +18,7 @@ from plimsoll.api.quota import (
     ResourceQuotaSpec,
     ScopedResourceSelectorRequirement,
 )
-from plimsoll.ledger.amounts import Amounts
-from plimsoll.ledger.qos import BEST_EFFORT, pod_qos
-from plimsoll.ledger.quota_usage import (
+from plimsoll.controllers.quota.usage import (
     BARE,
     CLAIMS,
     COUNT,
@@ -35,6 +33,8 @@ from plimsoll.ledger.quota_usage import (
     VOLUME_CLAIMS,
     QuotaContext,
 )
+from plimsoll.ledger.amounts import Amounts
+from plimsoll.ledger.qos import BEST_EFFORT, pod_qos
 from plimsoll.ledger.units import STANDARD_RESOURCES
 
 #: Kinds that quotas never count.

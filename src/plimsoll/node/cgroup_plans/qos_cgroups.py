@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import ClaimCharge, Form
 from plimsoll.api.quantity import ZERO
-from plimsoll.ledger.cgroups import memory
-from plimsoll.ledger.cgroups.containers import read_claim_shares
-from plimsoll.ledger.cgroups.conversions import MIN_SHARES, milli_cpu_to_shares, shares_to_weight
-from plimsoll.ledger.cgroups.settings import CgroupSettings, MemoryReservationPolicy
 from plimsoll.ledger.qos import BEST_EFFORT, BURSTABLE, GUARANTEED, pod_qos
 from plimsoll.ledger.requests import pod_requests
+from plimsoll.node.cgroup_plans import memory
+from plimsoll.node.cgroup_plans.containers import read_claim_shares
+from plimsoll.node.cgroup_plans.conversions import MIN_SHARES, milli_cpu_to_shares, shares_to_weight
+from plimsoll.node.cgroup_plans.settings import CgroupSettings, MemoryReservationPolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from plimsoll.api.core import ResourceList
-from plimsoll.ledger.quota import usage_by_namespace
-from plimsoll.ledger.quota_usage import claim_usage
+from plimsoll.controllers.quota.ledger_usage import usage_by_namespace
+from plimsoll.controllers.quota.usage import claim_usage
 from tests.unit.ledger.builders import (
     LedgerFixture,
     claim,

@@ -13,11 +13,11 @@ from dataclasses import replace
 from plimsoll.api.forms import Form
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import ResourceClaim
+from plimsoll.controllers.quota.usage import COUNT_PODS, ONE, PODS, claim_usage
 from plimsoll.ledger.amounts import Amounts, add_amounts, is_huge_page
-from plimsoll.ledger.cgroups.shares import compute_claim_shares
+from plimsoll.ledger.claim_shares import compute_claim_shares
 from plimsoll.ledger.entries import ChargeRule, LedgerEntry, LedgerLine
 from plimsoll.ledger.node_ledger import NodeLedger
-from plimsoll.ledger.quota_usage import COUNT_PODS, ONE, PODS, claim_usage
 from plimsoll.ledger.requests import pod_limits
 from plimsoll.ledger.units import STANDARD_RESOURCES, is_extended_resource
 
