@@ -60,6 +60,7 @@ class DecodeError(InputError):
 
     def __init__(self, message: str, field: str = "") -> None:
         self.field = field
+        self.problem = message
         super().__init__(f"{field}: {message}" if field else message)
 
 

@@ -8,11 +8,59 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
+from plimsoll.api.config import Config, convert_config, format_value
+from plimsoll.api.gates import Gates
 from plimsoll.api.quantity import Number
 from plimsoll.common.yaml import load_documents
 from plimsoll.errors import ConfigError, InputError
+
+T = TypeVar("T")
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
+_SECONDS_MAX = 86_400
+
+
+def read_config_file(path: Path, wanted: type[T], what: str = "configuration") -> T:
+    """Read a file of a configuration type; raises ConfigError with the file, the field and the fix."""
+    return read_config(read_document(path, what), wanted, str(path))
+
+
+def read_config(tree: Any, wanted: type[T], where: str) -> T:
+    """Convert a parsed file, {} if it is None, as `read_config_file` does."""
+    try:
+        found: T = convert_config({} if tree is None else tree, wanted)
+    except InputError as error:
+        raise ConfigError(f"{where}: {error}") from None
+    return found
+
+
+def read_seconds(value: Any) -> float:
+    """Convert a duration: a number of seconds, or a string such as 500ms, 15s or 5m."""
+    text = value.text if isinstance(value, Number) else value if isinstance(value, str) else repr(value)
+    unit = next(unit for unit in _UNITS if text.endswith(unit))
+    try:
+        found = float(text.removesuffix(unit)) * _UNITS[unit]
+    except ValueError:
+        found = 0.0
+    if not 0 < found <= _SECONDS_MAX:
+        raise InputError(f"must be a time such as 500ms, 15s or 5m, not {format_value(value)}")
+    return found
+
+
+def _read_gates(value: Any) -> Gates:
+    return Gates.of(convert_config(value, dict[str, bool]))
+
+
+Seconds: TypeAlias = Annotated[float, read_seconds]
+FeatureGates: TypeAlias = Annotated[Gates, _read_gates]
+
+
+class LogConfig(Config, frozen=True, kw_only=True):
+    """Format and verbosity of the log."""
+
+    format: Literal["text", "json"] = "text"
+    verbose: bool = False
 
 
 def read_document(path: Path, what: str) -> Any:
@@ -112,9 +160,6 @@ class ConfigSection:
 
     def _path(self, name: str) -> str:
         return f"{self.where}.{name}" if ": " in self.where else f"{self.where}: {name}"
-
-
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def _seconds(value: object) -> float | None:

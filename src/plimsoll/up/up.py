@@ -20,7 +20,6 @@ from shutil import which
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from plimsoll.api.forms import Form
 from plimsoll.apiserver.auth.users import SCHEDULER, driver_user, node_user
 from plimsoll.apiserver.process import RunningServer, ServerSettings, start_server
 from plimsoll.client.endpoints import DEVICE_CLASSES
@@ -57,7 +56,6 @@ _READY_SECONDS = 60.0
 #: Simulated nodes that become ready per second, at least.
 _NODES_PER_SECOND = 20
 _STOP_SECONDS = 30.0
-_FORM = Form.V1_37.value
 #: Grace period of containers when the cluster stops.
 _GRACE_SECONDS = 5.0
 #: Longest path of a Unix socket in bytes.
@@ -192,7 +190,7 @@ class Up:
         self._report("scheduler")
         # It schedules all pods, also those that name no scheduler, and writes charges in the form that the
         # drivers use.
-        wanted = SchedulerSettings(gates=settings.gates, wire_form=_FORM, listen="")
+        wanted = SchedulerSettings(gates=settings.gates, wire_form="1.37", listen="")
         wanted = wanted.named((DEFAULT_NAME, NAME))
         self.scheduler = SchedulerProcess(server.client(SCHEDULER), wanted)
         self._parts.start("scheduler", self.scheduler.run(), self.scheduler.stop)

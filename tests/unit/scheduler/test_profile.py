@@ -15,7 +15,9 @@ from plimsoll.scheduler.profile import WEIGHTS, SchedulerProfile, Strategy
 
 def test_the_defaults_are_those_of_kube_scheduler() -> None:
     made = SchedulerProfile.default()
-    assert made == SchedulerProfile() == SchedulerProfile.read(None) == SchedulerProfile.read({})
+    assert (
+        made == SchedulerProfile() == SchedulerProfile.read(None) == SchedulerProfile.read({"strategy": None})
+    )
     assert dict(made.weights) == {
         "TaintToleration": 3,
         "NodeAffinity": 2,
@@ -57,13 +59,13 @@ def test_a_file_overrides_the_defaults() -> None:
 @pytest.mark.parametrize(
     ("tree", "message"),
     [
-        ([], "a profile is a mapping of settings, not a list"),
-        ("x", "a profile is a mapping of settings, not a text"),
-        ({"weigths": {}}, "weigths: unknown setting; known are schedulerName, weights"),
-        ({1: 2}, "1: unknown setting"),
-        ({"schedulerName": 3}, "schedulerName: must be a text, not a number"),
+        ([], "must be a mapping of settings, not []"),
+        ("x", "must be a mapping of settings, not 'x'"),
+        ({"weigths": {}}, "weigths: unknown field; valid fields: schedulerName, weights"),
+        ({1: 2}, "1: unknown field"),
+        ({"schedulerName": 3}, "schedulerName: must be a string, not 3; write it in quotes"),
         ({"schedulerName": ""}, "schedulerName: must not be empty"),
-        ({"weights": []}, "weights: must be a mapping of names to weights, not a list"),
+        ({"weights": []}, "weights: must be a mapping, not []"),
         (
             {"weights": {"ImageLocality": 1}},
             "weights.ImageLocality: no such scorer; known are Taint",
@@ -76,20 +78,19 @@ def test_a_file_overrides_the_defaults() -> None:
             {"weights": {"NodeAffinity": "3"}},
             "must be a whole number from 0 to 1000, not '3'",
         ),
-        ({"weights": {"NodeAffinity": True}}, "not a boolean"),
-        ({"weights": {"NodeAffinity": 1.5}}, "not a number"),
-        ({"weights": {3: 1}}, "weights: the name 3: must be a text"),
+        ({"weights": {"NodeAffinity": True}}, "must be a whole number from 0 to 1000, not True"),
+        ({"weights": {"NodeAffinity": 1.5}}, "must be a whole number from 0 to 1000, not 1.5"),
+        ({"weights": {3: 1}}, "weights.3: no such scorer"),
         (
             {"weights": {"DynamicResources": 1, "DevicePreference": 2}},
             "weights.DevicePreference: is given as DevicePreference too; keep one of them",
         ),
-        ({"strategy": "Least"}, "strategy: must be LeastAllocated or MostAllocated, not 'Least'"),
-        ({"strategy": None}, "strategy: must be LeastAllocated or MostAllocated, not null"),
+        ({"strategy": "Least"}, "strategy: must be one of LeastAllocated, MostAllocated, not 'Least'"),
         ({"resources": {"gpu": 1}}, "resources: 'gpu' is not a resource nodes are booked in: use cpu"),
         ({"resources": {"cpu": 0}}, "resources: give at least one resource a weight above 0"),
         ({"resources": {}}, "resources: give at least one resource a weight above 0"),
-        ({"balanced": "cpu"}, "balanced: must be a list of resource names, not a text"),
-        ({"balanced": ["cpu", 3]}, "balanced[1]: must be a text, not a number"),
+        ({"balanced": "cpu"}, "balanced: must be a list of strings, not 'cpu'"),
+        ({"balanced": ["cpu", 3]}, "balanced[1]: must be a string, not 3; write it in quotes"),
         ({"balanced": ["cpu", "cpu"]}, "balanced: name each resource once"),
         ({"balanced": ["pods"]}, "balanced: 'pods' is not a resource nodes are booked in"),
         (
@@ -98,7 +99,7 @@ def test_a_file_overrides_the_defaults() -> None:
         ),
         ({"searchSteps": 0}, "searchSteps: must be a whole number from 1 to"),
         ({"explore": "many"}, "explore: must be a whole number from 1 to 10000, not 'many'"),
-        ({"devicePreference": "big"}, "devicePreference: must be first or least-waste, not 'big'"),
+        ({"devicePreference": "big"}, "devicePreference: must be one of first, least-waste, not 'big'"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_fix(tree: Any, message: str) -> None:

@@ -6,57 +6,100 @@ field and the fix.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Annotated, Any, Literal
 
+from msgspec import Meta, field
+from msgspec.structs import replace
+
+from plimsoll.api.config import Config, convert_config
 from plimsoll.api.gates import Gates
 from plimsoll.client.leader_election import LeaseTiming
 from plimsoll.common.addresses import read_address
-from plimsoll.common.config_file import ConfigSection, read_document
-from plimsoll.common.structured_log import FORMATS
-from plimsoll.errors import ConfigError, InputError
+from plimsoll.common.config_file import (
+    FeatureGates,
+    LogConfig,
+    Seconds,
+    read_config,
+    read_document,
+    read_seconds,
+)
+from plimsoll.errors import ConfigError, DecodeError
 from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.queue import QueueSettings
 
-KIND = "SchedulerConfiguration"
-#: Form in which charges are written: detected (auto), or fixed.
-WIRE_FORMS = ("auto", "1.36", "1.37", "draft", "annotation")
 NAME = "plimsoll"
 DEFAULT_NAME = "default-scheduler"
 LISTEN = "127.0.0.1:10259"
+_TIMES, _QUEUE = LeaseTiming(), QueueSettings()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderElection:
+class LeaderElection(Config, frozen=True, kw_only=True):
     """Leader election settings."""
 
-    elect: bool = False
-    namespace: str = "kube-system"
-    name: str = "plimsoll-scheduler"
-    timing: LeaseTiming = field(default_factory=LeaseTiming)
+    lease: Seconds = field(default=_TIMES.lease, name="leaseDuration")
+    renew: Seconds = field(default=_TIMES.renew, name="renewDeadline")
+    retry: Seconds = field(default=_TIMES.retry, name="retryPeriod")
+    elect: bool = field(default=False, name="leaderElect")
+    namespace: str = field(default="kube-system", name="resourceNamespace")
+    name: str = field(default="plimsoll-scheduler", name="resourceName")
+
+    def __post_init__(self) -> None:
+        self.timing.check()
+
+    @property
+    def timing(self) -> LeaseTiming:
+        return LeaseTiming(self.lease, self.renew, self.retry)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchedulerSettings:
-    """Settings of the scheduler process."""
+def _read_ms(value: Any) -> int:
+    return max(1, round(read_seconds(value) * 1000))
 
-    profiles: tuple[SchedulerProfile, ...] = (replace(SchedulerProfile.default(), name=NAME),)
-    queue: QueueSettings = field(default_factory=QueueSettings)
-    gates: Gates = field(default_factory=Gates.all_on)
-    wire_form: str = "auto"
+
+class _QueueFile(Config, frozen=True, kw_only=True):
+    initial_backoff: Annotated[int, _read_ms] = _QUEUE.initial_backoff_ms
+    max_backoff: Annotated[int, _read_ms] = _QUEUE.max_backoff_ms
+    flush: Annotated[int, _read_ms] = _QUEUE.flush_ms
+
+
+def _read_queue(value: Any) -> QueueSettings:
+    file: _QueueFile = convert_config(value, _QueueFile)
+    if file.max_backoff < file.initial_backoff:
+        raise DecodeError("must not be shorter than initialBackoff", "maxBackoff")
+    return QueueSettings(file.initial_backoff, file.max_backoff, file.flush)
+
+
+class SchedulerSettings(Config, frozen=True, kw_only=True):
+    """Settings of the scheduler process, and the fields of its file."""
+
+    kind: Literal["SchedulerConfiguration"] = "SchedulerConfiguration"
+    api_version: str = ""
+    profiles: Annotated[tuple[SchedulerProfile, ...], Meta(min_length=1)] = (SchedulerProfile(name=NAME),)
+    queue: Annotated[QueueSettings, _read_queue] = _QUEUE
+    gates: FeatureGates = field(default=Gates.all_on(), name="featureGates")
+    #: Form in which charges are written: detected (auto), or fixed.
+    wire_form: Literal["auto", "1.36", "1.37", "draft", "annotation"] = "auto"
     #: Concurrent bindings, and how long they may take after a stop request.
-    binds: int = 128
-    stop_seconds: float = 10.0
+    binds: Annotated[int, Meta(ge=1, le=10_000)] = field(default=128, name="bindsInFlight")
+    stop_seconds: Seconds = field(default=10.0, name="stopTimeout")
     #: Delay before a pod that waits for a generated claim, or for a named one, is reported.
-    generated_seconds: float = 10.0
-    named_seconds: float = 2.0
-    election: LeaderElection = field(default_factory=LeaderElection)
+    generated_seconds: Seconds = field(default=10.0, name="generatedClaimGrace")
+    named_seconds: Seconds = field(default=2.0, name="namedClaimGrace")
+    election: LeaderElection = field(default=LeaderElection(), name="leaderElection")
     listen: str = ""  #: HOST:PORT of the health endpoints; "" for none
     debug: bool = False
-    log_format: str = "text"
-    verbose: bool = False
+    log: LogConfig = LogConfig()
     dry_run: bool = False
+
+    def __post_init__(self) -> None:
+        names = [profile.name for profile in self.profiles]
+        for place, name in enumerate(names):
+            where = f"profiles[{place}].schedulerName"
+            _check_name(name, where)
+            if name in names[:place]:
+                raise DecodeError(f"{name!r} is given twice; a name has one profile", where)
 
     @property
     def by_name(self) -> Mapping[str, SchedulerProfile]:
@@ -68,11 +111,12 @@ class SchedulerSettings:
         if not names:
             return self
         known, first = self.by_name, self.profiles[0]
+        for name in names:
+            _check_name(name, "--scheduler-name")
         return replace(
             self,
             profiles=tuple(
-                known.get(name) or replace(first, name=_scheduler_name(name, "--scheduler-name"))
-                for name in dict.fromkeys(names)
+                known.get(name) or dataclasses.replace(first, name=name) for name in dict.fromkeys(names)
             ),
         )
 
@@ -84,6 +128,8 @@ def override(
     leader_elect: bool | None = None,
     lease: str | None = None,
     gates: str | None = None,
+    log_format: str | None = None,
+    verbose: bool | None = None,
     **given: object,
 ) -> SchedulerSettings:
     """Return the settings with flags applied; None means not given."""
@@ -98,7 +144,11 @@ def override(
     changes = {name: value for name, value in given.items() if value is not None}
     if gates is not None:
         changes["gates"] = Gates.parse(gates, settings.gates)
-    changed: SchedulerSettings = replace(settings, election=election, **changes)  # type: ignore[arg-type]
+    log = LogConfig(
+        format=log_format or settings.log.format,  # type: ignore[arg-type]
+        verbose=settings.log.verbose if verbose is None else verbose,
+    )
+    changed = replace(settings, election=election, log=log, **changes)
     if changed.listen:
         read_address(changed.listen, example=LISTEN)
     return changed.named(names)
@@ -112,99 +162,15 @@ def read_settings(path: Path | None) -> SchedulerSettings:
 
 
 def parse_settings(tree: object, where: str = "configuration") -> SchedulerSettings:
-    """Parse settings from a tree."""
-    top = ConfigSection(tree, where)
-    top.text("kind", KIND, choices=(KIND,))
-    top.text("apiVersion", "")
-    default = SchedulerSettings()
-    log = top.section("log")
-    found = SchedulerSettings(
-        profiles=_profiles(top.sections("profiles")) or default.profiles,
-        queue=_queue(top.section("queue")),
-        gates=_gates(top.section("featureGates")),
-        wire_form=top.text("wireForm", default.wire_form, choices=WIRE_FORMS),
-        binds=top.number("bindsInFlight", default.binds, most=10_000),
-        stop_seconds=top.seconds("stopTimeout", default.stop_seconds),
-        generated_seconds=top.seconds("generatedClaimGrace", default.generated_seconds),
-        named_seconds=top.seconds("namedClaimGrace", default.named_seconds),
-        election=_election(top.section("leaderElection")),
-        listen=top.text("listen", LISTEN),
-        debug=top.flag("debug", default.debug),
-        log_format=log.text("format", default.log_format, choices=FORMATS),
-        verbose=log.flag("verbose", default.verbose),
-        dry_run=top.flag("dryRun", default.dry_run),
-    )
-    log.end()
-    top.end()
+    """Parse settings from a tree; unlike in code, health endpoints are served by default."""
+    found = read_config(tree, SchedulerSettings, where)
+    if not isinstance(tree, Mapping) or tree.get("listen") is None:
+        return replace(found, listen=LISTEN)
     if found.listen:
         read_address(found.listen, f"{where}: listen", LISTEN)
     return found
 
 
-def _profiles(sections: list[ConfigSection]) -> tuple[SchedulerProfile, ...]:
-    found: dict[str, SchedulerProfile] = {}
-    for section in sections:
-        name = _scheduler_name(section.text("schedulerName", NAME), f"{section.where}.schedulerName")
-        if name in found:
-            raise section.bad("schedulerName", f"{name!r} is given twice; a name has one profile")
-        try:
-            profile = SchedulerProfile.read(section.rest())
-        except InputError as error:
-            raise ConfigError(f"{section.where}.{error}") from None
-        found[name] = replace(profile, name=name)
-    return tuple(found.values())
-
-
-def _queue(section: ConfigSection) -> QueueSettings:
-    default = QueueSettings()
-    settings = QueueSettings(
-        initial_backoff_ms=_ms(section, "initialBackoff", default.initial_backoff_ms),
-        max_backoff_ms=_ms(section, "maxBackoff", default.max_backoff_ms),
-        flush_ms=_ms(section, "flush", default.flush_ms),
-    )
-    section.end()
-    if settings.max_backoff_ms < settings.initial_backoff_ms:
-        raise section.bad("maxBackoff", "must not be shorter than initialBackoff")
-    return settings
-
-
-def _ms(section: ConfigSection, name: str, default: int) -> int:
-    return max(1, round(section.seconds(name, default / 1000) * 1000))
-
-
-def _gates(section: ConfigSection) -> Gates:
-    switches = section.rest()
-    for name, value in switches.items():
-        if not isinstance(value, bool):
-            raise section.bad(name, f"must be true or false, not {value!r}")
-    try:
-        return Gates.of(switches)
-    except InputError as error:
-        raise ConfigError(f"{section.where}: {error}") from None
-
-
-def _election(section: ConfigSection) -> LeaderElection:
-    default, times = LeaderElection(), LeaseTiming()
-    timing = LeaseTiming(
-        lease=section.seconds("leaseDuration", times.lease),
-        renew=section.seconds("renewDeadline", times.renew),
-        retry=section.seconds("retryPeriod", times.retry),
-    )
-    found = LeaderElection(
-        elect=section.flag("leaderElect", default.elect),
-        namespace=section.text("resourceNamespace", default.namespace),
-        name=section.text("resourceName", default.name),
-        timing=timing,
-    )
-    section.end()
-    try:
-        timing.check()
-    except ConfigError as error:
-        raise ConfigError(f"{section.where}: {error}") from None
-    return found
-
-
-def _scheduler_name(name: str, where: str) -> str:
+def _check_name(name: str, where: str) -> None:
     if not name or len(name) > 253 or any(char.isspace() for char in name):
-        raise ConfigError(f"{where}: {name!r} is no name of a scheduler; write one such as {NAME}")
-    return name
+        raise DecodeError(f"{name!r} is no name of a scheduler; write one such as {NAME}", where)

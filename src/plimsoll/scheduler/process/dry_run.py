@@ -27,7 +27,7 @@ async def run_dry(
     config: ClientConfig, settings: SchedulerSettings, write_line: Callable[[str], None]
 ) -> bool:
     """Report where each pending pod would be scheduled; return whether all of them would be."""
-    set_up_logging(settings.log_format, verbose=settings.verbose)
+    set_up_logging(settings.log.format, verbose=settings.log.verbose)
     context = SchedulerContext.create(settings)
     async with Client.connect(config.interactive()) as client:
         await context.informers.list_once(client)
@@ -84,4 +84,4 @@ def _format_unschedulable(context: SchedulerContext, attempt: QueuedPodInfo, fit
 
 
 def _format(context: SchedulerContext, what: str, **fields: object) -> str:
-    return format_line(what, fields, context.settings.log_format)
+    return format_line(what, fields, context.settings.log.format)

@@ -296,7 +296,7 @@ async def _cancel(tasks: list[asyncio.Task[Any]] | list[asyncio.Future[Any]]) ->
 
 async def serve_scheduler(config: ClientConfig, settings: SchedulerSettings) -> None:
     """Run `plimsoll scheduler` until a signal stops it or the lease is lost."""
-    set_up_logging(settings.log_format, verbose=settings.verbose)
+    set_up_logging(settings.log.format, verbose=settings.log.verbose)
     config = replace(config, in_flight=settings.binds + _RESERVED_CALLS)
     async with Client.connect(config) as client:
         process = SchedulerProcess(client, settings, dedicated=True)

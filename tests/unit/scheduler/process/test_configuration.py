@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.client.leader_election import LeaseTiming
+from plimsoll.common.config_file import LogConfig
 from plimsoll.errors import ConfigError, InputError
 from plimsoll.scheduler.process.configuration import (
     LeaderElection,
@@ -54,11 +54,11 @@ def test_a_file_with_everything(tmp_path: Path) -> None:
     assert found.queue == QueueSettings(initial_backoff_ms=500, max_backoff_ms=20_000, flush_ms=60_000)
     assert not found.gates.enabled("DRAPrioritizedList")
     assert found.election == LeaderElection(
-        elect=True, namespace="ns", name="l", timing=LeaseTiming(30.0, 10.0, 2.0)
+        elect=True, namespace="ns", name="l", lease=30.0, renew=10.0, retry=2.0
     )
     assert (found.wire_form, found.binds, found.listen, found.debug) == ("annotation", 7, "[::1]:1", True)
     assert (found.stop_seconds, found.generated_seconds, found.named_seconds) == (2.5, 3.0, 1.0)
-    assert (found.log_format, found.verbose, found.dry_run) == ("json", True, True)
+    assert (found.log, found.dry_run) == (LogConfig(format="json", verbose=True), True)
 
 
 def test_an_empty_file_is_the_defaults(tmp_path: Path) -> None:
@@ -81,8 +81,14 @@ def test_an_empty_file_is_the_defaults(tmp_path: Path) -> None:
             "c: profiles[1].schedulerName: 'a' is given twice; a name has one profile",
         ),
         ({"profiles": [{"schedulerName": "a b"}]}, "c: profiles[0].schedulerName: 'a b' is no name of a"),
-        ({"profiles": [{"strategy": "Best"}]}, "c: profiles[0].strategy: must be LeastAllocated or Most"),
-        ({"profiles": [{"wights": {}}]}, "c: profiles[0].wights: unknown setting; known are schedulerName,"),
+        (
+            {"profiles": [{"strategy": "Best"}]},
+            "c: profiles[0].strategy: must be one of LeastAllocated",
+        ),
+        (
+            {"profiles": [{"wights": {}}]},
+            "c: profiles[0].wights: unknown field; valid fields: scheduler",
+        ),
         ({"queue": {"flush": "soon"}}, "c: queue.flush: must be a time such as 500ms, 15s or 5m, not 'soon'"),
         ({"queue": {"flush": True}}, "c: queue.flush: must be a time such as 500ms, 15s or 5m, not True"),
         ({"queue": {"flush": -1}}, "c: queue.flush: must be a time"),
@@ -104,7 +110,7 @@ def test_an_empty_file_is_the_defaults(tmp_path: Path) -> None:
             {"listen": "nowhere"},
             "c: listen: 'nowhere' is no address: give HOST:PORT, such as 127.0.0.1:10259",
         ),
-        ({"listen": 5}, "c: listen: must be a text, not 5"),
+        ({"listen": 5}, "c: listen: must be a string, not 5; write it in quotes"),
         ({"debug": "yes please"}, "c: debug: must be true or false, not 'yes please'"),
         ({"log": {"format": "xml"}}, "c: log.format: must be one of text, json, not 'xml'"),
     ],

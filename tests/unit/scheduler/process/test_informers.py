@@ -210,7 +210,7 @@ def test_everything_is_read_from_an_api() -> None:
 def test_profiles_go_by_name() -> None:
     settings = SchedulerSettings()
     other = dataclasses.replace(settings.profiles[0], name="other", explore=9)
-    context = SchedulerContext.create(dataclasses.replace(settings, profiles=(*settings.profiles, other)))
+    context = SchedulerContext.create(replace(settings, profiles=(*settings.profiles, other)))
     assert context.profile(waiting("a", "other")).explore == 9
     assert context.profile(waiting("a", "plimsoll")).name == "plimsoll"
 

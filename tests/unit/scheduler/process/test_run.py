@@ -6,10 +6,11 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import asdict
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from plimsoll.api.codec import decode_tree
 from plimsoll.apiserver.auth.users import SCHEDULER
@@ -349,7 +350,7 @@ def test_shutdown_waits_for_bindings_with_a_limit(monkeypatch: pytest.MonkeyPatc
 
 
 def elected(seconds: float = 2.0, timing: LeaseTiming = FAST_LEASE) -> SchedulerSettings:
-    return replace(QUICK, election=LeaderElection(elect=True, timing=timing), stop_seconds=seconds)
+    return replace(QUICK, election=LeaderElection(elect=True, **asdict(timing)), stop_seconds=seconds)
 
 
 def test_one_of_two_works_and_the_other_takes_over() -> None:
