@@ -10,6 +10,9 @@ WORKERS ?= $(shell echo $$(( 2 * $$(getconf _NPROCESSORS_ONLN) )))
 BENCHES := decode cel allocator ledger store server hostile_connections hostile_requests hostile_dumps informer \
   scheduler takeover podresources nodes cpu_assignment whatif explain audit dashboard questions
 
+# Tests start many processes: without compiled modules each one compiles everything again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: up install install-dev test lint types unit test-slow bench lock clean
 
 up: install

@@ -44,7 +44,7 @@ NS = "default"
 ALL = ("--scheduler-name", "default-scheduler")
 CONFIG = """
 profiles: [{schedulerName: default-scheduler, strategy: MostAllocated}]
-leaderElection: {leaderElect: true, leaseDuration: 2s, renewDeadline: 1200ms, retryPeriod: 200ms}
+leaderElection: {leaderElect: true, leaseDuration: 12s, renewDeadline: 10s, retryPeriod: 200ms}
 log: {format: json}
 debug: true
 """
