@@ -146,10 +146,10 @@ def test_the_driver_reads_what_the_chart_writes(tmp_path: Path) -> None:
 
 
 def test_every_setting_of_a_file_is_in_the_schema_and_the_other_way_round() -> None:
-    from plimsoll.drivers.cpu.config_file import _READERS, FLAGS_ONLY  # noqa: PLC0415
+    from plimsoll.drivers.cpu.config_file import FLAGS_ONLY, KEYS  # noqa: PLC0415
 
     known = set(schema()["properties"]["driver"]["properties"]["config"]["properties"]) - {"apiVersion"}
-    assert known == set(_READERS) - set(FLAGS_ONLY)
+    assert known == set(KEYS) - set(FLAGS_ONLY)
 
 
 def test_mounts_follow_the_kubelets_folder_and_everything_mounted_is_there() -> None:

@@ -26,11 +26,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from plimsoll.api.config import config_fields, convert_config, format_value
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.api.resource import DeviceAllocationConfiguration
-from plimsoll.drivers.cpu.allocation import Algorithm, AssignOptions, Sorting
+from plimsoll.drivers.cpu.allocation import AssignOptions
 from plimsoll.drivers.cpu.settings import DRIVER_NAME, CpuSettings, DeviceMode, GroupBy
-from plimsoll.errors import InputError
+from plimsoll.errors import DecodeError, InputError
 
 if TYPE_CHECKING:
     from plimsoll.drivers.plugin import AllocatedClaim
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 API_VERSION = "v1alpha1"
 FROM_CLASS = "FromClass"
 FROM_CLAIM = "FromClaim"
-GROUP_SIZE_MAX = 4096
 
 _KEYS = ("cpuset", "algorithm", "sorting", "groupSize", "alignL3", "fullCores", "mix")
 
@@ -77,7 +77,7 @@ class ConfigFault:
             case ConfigFaultKind.UNKNOWN_KEY:
                 return f'opaque config: unknown field "{self.key}"; {self.reason}'
             case ConfigFaultKind.BAD_VALUE:
-                return f"opaque config: cpuConfig.{self.key} {self.reason}, not {self.value}"
+                return f"opaque config: cpuConfig.{self.key} {self.reason}"
             case ConfigFaultKind.CLASS_CPUSET:
                 return (
                     "opaque config: configuration from DeviceClass is not supported by this driver, "
@@ -155,7 +155,7 @@ def _read(parameters: Any, request: str) -> Mapping[str, Any] | ConfigFault:
     """Return the cpuConfig of the parameters after checking its keys."""
     if not isinstance(parameters, Mapping):
         return ConfigFault(
-            ConfigFaultKind.MALFORMED, request, reason=f"must be an object, not {_format_value(parameters)}"
+            ConfigFaultKind.MALFORMED, request, reason=f"must be an object, not {format_value(parameters)}"
         )
     version = parameters.get("apiVersion", "")
     if version != API_VERSION:
@@ -167,7 +167,7 @@ def _read(parameters: Any, request: str) -> Mapping[str, Any] | ConfigFault:
     if config is None:
         config = {}
     if not isinstance(config, Mapping):
-        reason = f"cpuConfig must be an object, not {_format_value(config)}"
+        reason = f"cpuConfig must be an object, not {format_value(config)}"
         return ConfigFault(ConfigFaultKind.MALFORMED, request, reason=reason)
     return _check_keys(config, _KEYS, request) or config
 
@@ -192,7 +192,7 @@ def _read_cpuset(
     if value is None and any(part.get(key) is not None for key in _KEYS):
         return None, None
     if value is not None and not isinstance(value, str):
-        reason = f"cpuConfig.cpuset must be a string, not {_format_value(value)}"
+        reason = f"cpuConfig.cpuset must be a string, not {format_value(value)}"
         return ConfigFault(ConfigFaultKind.MALFORMED, request, reason=reason), None
     if source != FROM_CLAIM:
         return ConfigFault(ConfigFaultKind.CLASS_CPUSET, request), None
@@ -209,62 +209,16 @@ def _read_cpuset(
 
 def _apply(part: Mapping[str, Any], found: ClaimConfig, request: str) -> ClaimConfig | ConfigFault:
     """Apply the settings of a configuration over those before it."""
-    options = found.options
+    options, fields = found.options, config_fields(AssignOptions)
     for key, value in part.items():
         if value is None or key == "cpuset":
             continue
-        rule = _VALUE_RULES[key]
-        if not rule.accepts(value):
-            return ConfigFault(
-                ConfigFaultKind.BAD_VALUE, request, key=key, value=_format_value(value), reason=rule.reason
-            )
-        if key == "algorithm":
-            options = replace(options, algorithm=Algorithm(value))
-        elif key == "sorting":
-            options = replace(options, sorting=Sorting(value))
-        elif key == "groupSize":
-            options = replace(options, group_size=value)
-        elif key == "alignL3":
-            options = replace(options, align_l3=value)
-        elif key == "fullCores":
-            options = replace(options, full_cores=value)
-        else:
-            found = replace(found, include_shared=value)
+        try:
+            if key == "mix":
+                found = replace(found, include_shared=convert_config(value, bool))
+            else:
+                changed = {fields[key].name: convert_config(value, fields[key].type)}
+                options = replace(options, **changed)
+        except DecodeError as error:
+            return ConfigFault(ConfigFaultKind.BAD_VALUE, request, key=key, reason=error.problem)
     return replace(found, options=options)
-
-
-@dataclass(frozen=True, slots=True)
-class _ValueRule:
-    """Valid values of a key: one of some words, a number, or a boolean."""
-
-    reason: str
-    words: tuple[str, ...] = ()
-    most: int = 0
-
-    def accepts(self, value: Any) -> bool:
-        if self.words:
-            return isinstance(value, str) and value in self.words
-        if self.most:
-            return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= self.most
-        return isinstance(value, bool)
-
-
-def _words(words: Iterable[str]) -> _ValueRule:
-    words = tuple(words)
-    return _ValueRule(f"must be one of {', '.join(words)}", words)
-
-
-_BOOL = _ValueRule("must be true or false")
-_VALUE_RULES = {
-    "algorithm": _words(Algorithm),
-    "sorting": _words(Sorting),
-    "groupSize": _ValueRule(f"must be a whole number from 1 to {GROUP_SIZE_MAX}", most=GROUP_SIZE_MAX),
-    "alignL3": _BOOL,
-    "fullCores": _BOOL,
-    "mix": _BOOL,
-}
-
-
-def _format_value(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

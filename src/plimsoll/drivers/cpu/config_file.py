@@ -12,18 +12,20 @@ DIFF: node resource mappings are published wherever the API server supports them
 
 from __future__ import annotations
 
+import dataclasses
 import posixpath
 import re
 import socket
 from collections.abc import Callable, Mapping
 from enum import StrEnum
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar
 
+from plimsoll.api.config import config_fields, convert_field, format_value
 from plimsoll.api.cpuset import CpuSet
-from plimsoll.api.quantity import Number, Quantity
-from plimsoll.common.config_file import ConfigSection, read_document
-from plimsoll.drivers.cpu.allocation import Algorithm, AssignOptions, Sorting
+from plimsoll.common.config_file import read_document
+from plimsoll.drivers.cpu.allocation import AssignOptions
 from plimsoll.drivers.cpu.settings import (
     DRIVER_NAME,
     CpuOverhead,
@@ -42,14 +44,6 @@ API_VERSION = "v1alpha1"
 SOCKET_PATH_MAX = 107
 
 E = TypeVar("E", bound=StrEnum)
-_DEFAULTS = CpuSettings(node="")
-
-#: Keys that are not valid in a file, with their flags.
-FLAGS_ONLY = {
-    "bindAddress": "bind-address",
-    "exposePCIeRoots": "expose-pcie-roots",
-    "kubeletRootDir": "kubelet-root-dir",
-}
 
 
 def read_settings(
@@ -63,8 +57,7 @@ def read_settings(
     found: dict[str, Any] = {}
     if path is not None:
         found = _merge_keys(_read_file(path), f"cannot apply {path}")
-    for key, value in _merge_keys(_read_flags(flags or {}), "flags").items():
-        found[key] = value
+    found |= _merge_keys(_read_flags(flags or {}), "flags")
     return _build(found, socket.gethostname() if hostname is None else hostname)
 
 
@@ -73,7 +66,7 @@ def _read_file(path: Path) -> dict[str, Any]:
     where = f"cannot apply {path}"
     tree = read_document(path, "configuration of the CPU driver")
     if not isinstance(tree, Mapping):
-        raise ConfigError(f"{where}: must be a mapping of settings, not {_format_value(tree)}")
+        raise ConfigError(f"{where}: must be a mapping of settings, not {format_value(tree)}")
     keys = {str(key): value for key, value in tree.items()}
     version = keys.get("apiVersion", API_VERSION)
     if version != API_VERSION:
@@ -83,25 +76,24 @@ def _read_file(path: Path) -> dict[str, Any]:
     problems = [problem for key in sorted(keys) if (problem := _suggest_spelling(key))]
     if problems:
         raise ConfigError(f"{where}: {'; '.join(problems)}")
-    for key in sorted(FLAGS_ONLY):
-        if key in keys:
-            raise ConfigError(f"{where}: {_not_in_files(key, key)}")
     for key in sorted(keys):
-        if key not in _READERS:
-            there = ", ".join(name for name in _READERS if name not in FLAGS_ONLY)
+        if key in FLAGS_ONLY:
+            raise ConfigError(f"{where}: {_not_in_files(key, key)}")
+        if key not in KEYS:
+            there = ", ".join(name for name in KEYS if name not in FLAGS_ONLY)
             raise ConfigError(f'{where}: unknown field "{key}"; valid fields: {there}')
-    return {
-        key: _READERS[key](value, f"{where}: {key}", False)
-        for key, value in keys.items()
-        if value is not None
-    }
+    try:
+        given = {key: value for key, value in keys.items() if value is not None}
+        return {key: convert_field(value, KEYS[key][1], key) for key, value in given.items()}
+    except InputError as error:
+        raise ConfigError(f"{where}: {error}") from None
 
 
 def _suggest_spelling(key: str) -> str:
     """Return a message for a key that differs from a valid one only by case."""
-    if key in _READERS or key == "apiVersion":
+    if key in KEYS or key == "apiVersion":
         return ""
-    meant = next((name for name in ("apiVersion", *_READERS) if name.lower() == key.lower()), "")
+    meant = next((name for name in ("apiVersion", *KEYS) if name.lower() == key.lower()), "")
     if not meant:
         return ""
     if meant in FLAGS_ONLY:
@@ -110,11 +102,14 @@ def _suggest_spelling(key: str) -> str:
 
 
 def _not_in_files(key: str, meant: str) -> str:
-    return f'field "{key}" is not configurable via the config file; use --{FLAGS_ONLY[meant]} instead'
+    return f'field "{key}" is not configurable via the config file; use --{_flag_of(meant)} instead'
+
+
+_TRUE, _FALSE = ("1", "t", "T", "TRUE", "true", "True"), ("0", "f", "F", "FALSE", "false", "False")
 
 
 def _read_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Read the values of flags by key."""
+    """Read the values of flags by key; numbers and booleans may be strings, as Go reads them."""
     found = {}
     for flag, value in flags.items():
         if value is None:
@@ -122,7 +117,15 @@ def _read_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
         key = FLAGS.get(flag)
         if key is None:
             raise ConfigError(f"--{flag}: unknown flag; valid flags: --{', --'.join(sorted(FLAGS))}")
-        found[key] = _READERS[key](value, f"--{flag}", True)
+        wanted = KEYS[key][1]
+        if wanted is bool and value in _TRUE + _FALSE:
+            value = value in _TRUE
+        elif wanted is Count and isinstance(value, str) and re.fullmatch(r"[0-9]{1,6}", value, re.ASCII):
+            value = int(value)
+        try:
+            found[key] = convert_field(value, wanted, f"--{flag}")
+        except InputError as error:
+            raise ConfigError(str(error)) from None
     return found
 
 
@@ -151,41 +154,18 @@ def _merge_keys(keys: dict[str, Any], where: str) -> dict[str, Any]:
 
 def _build(found: Mapping[str, Any], hostname: str) -> CpuSettings:
     """Build the settings and check combinations of values."""
-    mode = _choose(DeviceMode, found.get("cpuDeviceMode", _DEFAULTS.mode), "cpuDeviceMode")
-    group_by = _DEFAULTS.group_by
-    if mode is DeviceMode.GROUPED:  # otherwise unused, and not checked by the Go driver
-        group_by = _choose(GroupBy, found.get("groupBy", group_by), "groupBy")
-    return CpuSettings(
-        node=_node(found.get("hostnameOverride", "") or hostname),
-        mode=mode,
-        group_by=group_by,
-        reserved=found.get("reserved", _DEFAULTS.reserved),
-        min_shared=found.get("minSharedCPUs", _DEFAULTS.min_shared),
-        shared=found.get("sharedCPUs", _DEFAULTS.shared),
-        mapping=found.get("mapping", _DEFAULTS.mapping),
-        overhead=found.get("overhead", _DEFAULTS.overhead),
-        policy=found.get("requestPolicy", _DEFAULTS.policy),
-        pcie_roots=found.get("exposePCIeRoots", _DEFAULTS.pcie_roots),
-        assign=found.get("assignment", _DEFAULTS.assign),
-        pin=PinSettings(
-            enforcement=found.get("enforcement", _DEFAULTS.pin.enforcement),
-            mems=found.get("memoryNodes", _DEFAULTS.pin.mems),
-            lift_quota=found.get("liftCFSQuota", _DEFAULTS.pin.lift_quota),
-            include_shared=found.get("exclusivePlusShared", _DEFAULTS.pin.include_shared),
-            across_pods=found.get("shareAcrossPods", _DEFAULTS.pin.across_pods),
-            per_request_cpus=found.get("requestsApart", _DEFAULTS.pin.per_request_cpus),
-            push=found.get("updateRunning", _DEFAULTS.pin.push),
-            fail_closed=found.get("failClosed", _DEFAULTS.pin.fail_closed),
-        ),
-        host_root=Path(found.get("hostRoot") or _DEFAULTS.host_root),
-        overlay=Path(found["sysfsOverlay"]) if found.get("sysfsOverlay") else None,
-        kubelet_root=_kubelet_root(found.get("kubeletRootDir", str(_DEFAULTS.kubelet_root))),
-        cdi=Path(found.get("cdiDir") or _DEFAULTS.cdi),
-        nri=Path(found.get("nriSocket") or _DEFAULTS.nri),
-        kubeconfig=found.get("kubeconfig", _DEFAULTS.kubeconfig),
-        bind_address=found.get("bindAddress", _DEFAULTS.bind_address),
-        report_cpus=found.get("reportCPUs", _DEFAULTS.report_cpus),
-    )
+    given = {attribute: found[key] for key, (attribute, _) in KEYS.items() if found.get(key) is not None}
+    given |= {name: found[name] for name in ("reserved", "mapping") if name in found}
+    pin = {name.removeprefix("pin."): given.pop(name) for name in list(given) if name.startswith("pin.")}
+    given["node"] = _node(given.get("node") or hostname)
+    if "mode" in given:
+        given["mode"] = _choose(DeviceMode, given["mode"], "cpuDeviceMode")
+    group_by = given.pop("group_by", None)
+    if group_by is not None and given.get("mode") is not DeviceMode.INDIVIDUAL:
+        given["group_by"] = _choose(GroupBy, group_by, "groupBy")  # else not checked by the Go driver, either
+    if "kubelet_root" in given:
+        given["kubelet_root"] = _kubelet_root(given["kubelet_root"])
+    return CpuSettings(**given, pin=PinSettings(**pin))
 
 
 def _choose(kind: type[E], value: str, key: str) -> E:
@@ -227,232 +207,119 @@ def _kubelet_root(text: str) -> Path:
     return Path(root)
 
 
-# -- single values: of a file as YAML reads them, of flags as texts, too
-
-_Reader = Callable[[Any, str, bool], Any]
+# -- values
 
 
-def _text(value: Any, where: str, _: bool) -> str:
+def _read_text(value: Any) -> str:
     if not isinstance(value, str | Path):
-        raise ConfigError(f"{where}: must be a string, not {_format_value(value)}; write it in quotes")
+        raise InputError(f"must be a string, not {format_value(value)}; write it in quotes")
     if any(not letter.isprintable() for letter in str(value)):
-        raise ConfigError(f"{where}: must be a string without control characters, not {_format_value(value)}")
+        raise InputError(f"must be a string without control characters, not {format_value(value)}")
     return str(value)
 
 
-def _word(kind: type[E]) -> _Reader:
-    def read(value: Any, where: str, _: bool) -> E:
-        # YAML parses `off` as false and 1.36 as a number.
-        text = "off" if value is False else value.text if isinstance(value, Number) else value
-        if not isinstance(text, str) or text not in list(kind):
-            raise ConfigError(f"{where}: must be one of {', '.join(kind)}, not {_format_value(value)}")
-        return kind(text)
-
-    return read
+def _read_path(value: Any) -> Path | None:
+    return Path(text) if (text := _read_text(value)) else None
 
 
-def _cpus(what: str) -> _Reader:
-    def read(value: Any, where: str, _: bool) -> CpuSet:
+def _cpu_list(what: str) -> Callable[[Any], CpuSet]:
+    def read(value: Any) -> CpuSet:
         if isinstance(value, CpuSet):
             return value
         if not isinstance(value, str):
-            raise ConfigError(
-                f'{where}: must be a list of CPUs in quotes such as "0-1,8", not {_format_value(value)}; '
+            raise InputError(
+                f'must be a list of CPUs in quotes such as "0-1,8", not {format_value(value)}; '
                 "for a number of CPUs there are reservedCPUCount and minSharedCPUs"
             )
         try:
             return CpuSet.parse(value)
         except InputError as error:
-            raise ConfigError(f"failed to parse {what} CPUs: {error}") from None
+            raise InputError(f"failed to parse {what} CPUs: {error}") from None
 
     return read
 
 
-def _count(value: Any, where: str, flag: bool) -> int:
-    if flag and isinstance(value, str) and re.fullmatch(r"[0-9]{1,6}", value, re.ASCII):
-        value = int(value)
+def _read_count(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= 999_999:
-        raise ConfigError(f"{where}: must be a number of CPUs, 0 or more, not {_format_value(value)}")
-    return value
-
-
-_TRUE, _FALSE = ("1", "t", "T", "TRUE", "true", "True"), ("0", "f", "F", "FALSE", "false", "False")
-
-
-def _flag(value: Any, where: str, flag: bool) -> bool:
-    if flag and isinstance(value, str) and value in _TRUE + _FALSE:
-        return value in _TRUE
-    if not isinstance(value, bool):
-        raise ConfigError(f"{where}: must be true or false, not {_format_value(value)}")
+        raise InputError(f"must be a number of CPUs, 0 or more, not {format_value(value)}")
     return value
 
 
 _PUSHES: dict[str, bool | None] = {"auto": None, "always": True, "never": False}
 
 
-def _push(value: Any, where: str, _: bool) -> bool | None:
+def _read_push(value: Any) -> bool | None:
     if not isinstance(value, str) or value not in _PUSHES:
-        raise ConfigError(f"{where}: must be auto, always or never, not {_format_value(value)}")
+        raise InputError(f"must be auto, always or never, not {format_value(value)}")
     return _PUSHES[value]
 
 
-def _assignment(value: Any, where: str, _: bool) -> AssignOptions:
-    part, default = ConfigSection(value, where), AssignOptions()
-    options = AssignOptions(
-        algorithm=Algorithm(part.text("algorithm", default.algorithm, choices=Algorithm)),
-        sorting=Sorting(part.text("sorting", default.sorting, choices=Sorting)),
-        group_size=part.number("groupSize", default.group_size, most=4096),
-        align_l3=part.flag("alignL3", default.align_l3),
-        full_cores=part.flag("fullCores", default.full_cores),
-        quirks=part.flag("quirks", default.quirks),
-    )
-    part.end()
-    return options
+Text: TypeAlias = Annotated[str, _read_text]
+Count: TypeAlias = Annotated[int, _read_count]
+_OptionalPath: TypeAlias = Annotated[Path, _read_path]
 
-
-def _request_policy(value: Any, where: str, _: bool) -> RequestPolicy:
-    part = ConfigSection(value, where)
-    publish, default = part.flag("publish", True), part.take("default")
-    part.end()
-    if default == "all":
-        default = None
-    if default is not None and (not isinstance(default, int) or isinstance(default, bool) or default < 1):
-        raise part.bad("default", f"must be all or a number of CPUs from 1 on, not {_format_value(default)}")
-    return RequestPolicy(publish, default)
-
-
-def _overhead(value: Any, where: str, _: bool) -> CpuOverhead:
-    part = ConfigSection(value, where)
-    amounts: list[Quantity | None] = []
-    for key in ("perPod", "perContainer"):
-        given = part.take(key)
-        try:
-            amount = None if given is None else Quantity.from_json(given)
-        except InputError as error:
-            raise part.bad(key, str(error)) from None
-        if amount is not None and amount.sign() < 0:
-            raise part.bad(key, f"must not be negative, not {amount}")
-        amounts.append(amount)
-    part.end()
-    return CpuOverhead(*amounts)
-
-
-#: Every key with its reader, in the order in which keys are listed.
-_READERS: dict[str, _Reader] = {
-    "cpuDeviceMode": _text,
-    "groupBy": _text,
-    "reservedCPUs": _cpus("reserved"),
-    "reservedCPUCount": _count,
-    "minSharedCPUs": _count,
-    "sharedCPUs": _cpus("shared"),
-    "hostnameOverride": _text,
-    "kubeconfig": _text,
-    "sysfsOverlay": _text,
-    "publishNodeAllocatableResourceMapping": _flag,
-    "nodeAllocatableForm": _word(MappingChoice),
-    "overhead": _overhead,
-    "requestPolicy": _request_policy,
-    "assignment": _assignment,
-    "enforcement": _word(PinEnforcement),
-    "memoryNodes": _flag,
-    "liftCFSQuota": _flag,
-    "exclusivePlusShared": _flag,
-    "shareAcrossPods": _flag,
-    "requestsApart": _flag,
-    "updateRunning": _push,
-    "failClosed": _flag,
-    "reportCPUs": _flag,
-    "hostRoot": _text,
-    "cdiDir": _text,
-    "nriSocket": _text,
-    "bindAddress": _text,
-    "exposePCIeRoots": _flag,
-    "kubeletRootDir": _text,
+#: Every key with its attribute in CpuSettings and its type, in the order in which keys are listed.
+KEYS: dict[str, tuple[str, Any]] = {
+    "cpuDeviceMode": ("mode", Text),
+    "groupBy": ("group_by", Text),
+    "reservedCPUs": ("reserved", Annotated[CpuSet, _cpu_list("reserved")]),
+    "reservedCPUCount": ("reserved", Count),
+    "minSharedCPUs": ("min_shared", Count),
+    "sharedCPUs": ("shared", Annotated[CpuSet, _cpu_list("shared")]),
+    "hostnameOverride": ("node", Text),
+    "kubeconfig": ("kubeconfig", Text),
+    "sysfsOverlay": ("overlay", _OptionalPath),
+    "publishNodeAllocatableResourceMapping": ("mapping", bool),
+    "nodeAllocatableForm": ("mapping", MappingChoice),
+    "overhead": ("overhead", CpuOverhead),
+    "requestPolicy": ("policy", RequestPolicy),
+    "assignment": ("assign", AssignOptions),
+    "enforcement": ("pin.enforcement", PinEnforcement),
+    "memoryNodes": ("pin.mems", bool),
+    "liftCFSQuota": ("pin.lift_quota", bool),
+    "exclusivePlusShared": ("pin.include_shared", bool),
+    "shareAcrossPods": ("pin.across_pods", bool),
+    "requestsApart": ("pin.per_request_cpus", bool),
+    "updateRunning": ("pin.push", Annotated[bool | None, _read_push]),
+    "failClosed": ("pin.fail_closed", bool),
+    "reportCPUs": ("report_cpus", bool),
+    "hostRoot": ("host_root", _OptionalPath),
+    "cdiDir": ("cdi", _OptionalPath),
+    "nriSocket": ("nri", _OptionalPath),
+    "bindAddress": ("bind_address", Text),
+    "exposePCIeRoots": ("pcie_roots", bool),
+    "kubeletRootDir": ("kubelet_root", Text),
 }
+#: Keys that are not valid in a file.
+FLAGS_ONLY = ("bindAddress", "exposePCIeRoots", "kubeletRootDir")
+_NESTED = ("overhead", "requestPolicy", "assignment")
+
+
+def _flag_of(key: str) -> str:
+    """Return the flag of a key: liftCFSQuota -> lift-cfs-quota."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})", "-", key).lower()
+
 
 #: Flags with the keys they override; keys with nested values have none.
-FLAGS: dict[str, str] = {
-    "cpu-device-mode": "cpuDeviceMode",
-    "group-by": "groupBy",
-    "reserved-cpus": "reservedCPUs",
-    "reserved-cpu-count": "reservedCPUCount",
-    "min-shared-cpus": "minSharedCPUs",
-    "shared-cpus": "sharedCPUs",
-    "hostname-override": "hostnameOverride",
-    "kubeconfig": "kubeconfig",
-    "sysfs-overlay": "sysfsOverlay",
-    "publish-node-allocatable-resource-mapping": "publishNodeAllocatableResourceMapping",
-    "node-allocatable-form": "nodeAllocatableForm",
-    "enforcement": "enforcement",
-    "memory-nodes": "memoryNodes",
-    "lift-cfs-quota": "liftCFSQuota",
-    "exclusive-plus-shared": "exclusivePlusShared",
-    "share-across-pods": "shareAcrossPods",
-    "requests-apart": "requestsApart",
-    "update-running": "updateRunning",
-    "fail-closed": "failClosed",
-    "report-cpus": "reportCPUs",
-    "host-root": "hostRoot",
-    "cdi-dir": "cdiDir",
-    "nri-socket": "nriSocket",
-    **{flag: key for key, flag in FLAGS_ONLY.items()},
-}
+FLAGS: dict[str, str] = {_flag_of(key): key for key in KEYS if key not in _NESTED}
 
 
 def dump_settings(settings: CpuSettings) -> dict[str, Any]:
     """Return all effective settings by key."""
-    reserved = settings.reserved
-    by_list = isinstance(reserved, CpuSet)
-    options, pin = settings.assign, settings.pin
-    default = settings.policy.default
-    return {
-        "cpuDeviceMode": settings.mode.value,
-        "groupBy": settings.group_by.value,
-        "reservedCPUs" if by_list else "reservedCPUCount": str(reserved) if by_list else reserved,
-        "minSharedCPUs": settings.min_shared,
-        "sharedCPUs": str(settings.shared),
-        "hostnameOverride": settings.node,
-        "kubeconfig": settings.kubeconfig,
-        "sysfsOverlay": str(settings.overlay or ""),
-        "nodeAllocatableForm": settings.mapping.value,
-        "overhead": {
-            key: str(amount)
-            for key, amount in (
-                ("perPod", settings.overhead.per_pod),
-                ("perContainer", settings.overhead.per_container),
-            )
-            if amount is not None
-        },
-        "requestPolicy": {
-            "publish": settings.policy.publish,
-            "default": "all" if default is None else default,
-        },
-        "assignment": {
-            "algorithm": options.algorithm.value,
-            "sorting": options.sorting.value,
-            "groupSize": options.group_size,
-            "alignL3": options.align_l3,
-            "fullCores": options.full_cores,
-            "quirks": options.quirks,
-        },
-        "enforcement": pin.enforcement.value,
-        "memoryNodes": pin.mems,
-        "liftCFSQuota": pin.lift_quota,
-        "exclusivePlusShared": pin.include_shared,
-        "shareAcrossPods": pin.across_pods,
-        "requestsApart": pin.per_request_cpus,
-        "updateRunning": next(word for word, push in _PUSHES.items() if push is pin.push),
-        "failClosed": pin.fail_closed,
-        "reportCPUs": settings.report_cpus,
-        "hostRoot": str(settings.host_root),
-        "cdiDir": str(settings.cdi),
-        "nriSocket": str(settings.nri),
-        "bindAddress": settings.bind_address,
-        "exposePCIeRoots": settings.pcie_roots,
-        "kubeletRootDir": str(settings.kubelet_root),
-    }
+    found = {key: _dump(attrgetter(attribute)(settings)) for key, (attribute, _) in KEYS.items()}
+    del found["publishNodeAllocatableResourceMapping"]
+    del found["reservedCPUCount" if isinstance(settings.reserved, CpuSet) else "reservedCPUs"]
+    found["sysfsOverlay"] = str(settings.overlay or "")
+    found["updateRunning"] = next(word for word, push in _PUSHES.items() if push is settings.pin.push)
+    found["requestPolicy"].setdefault("default", "all")
+    return found
 
 
-def _format_value(value: object) -> str:
-    text = repr(value.text if isinstance(value, Number) else value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+def _dump(value: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        kind: Any = type(value)
+        fields = {name: getattr(value, each.name) for name, each in config_fields(kind).items()}
+        return {name: _dump(each) for name, each in fields.items() if each is not None}
+    if isinstance(value, StrEnum):
+        return value.value
+    return value if isinstance(value, int | bool) else str(value)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import Annotated, Any
 
+from plimsoll.api.config import format_value
 from plimsoll.api.cpuset import EMPTY, CpuSet
 from plimsoll.api.quantity import Quantity
 from plimsoll.drivers.cpu.allocation import AssignOptions
+from plimsoll.errors import InputError
 
 DRIVER_NAME = "dra.cpu"
 
@@ -49,6 +52,14 @@ class PinEnforcement(StrEnum):
     CGROUPS = "cgroups"
 
 
+def _read_default(value: Any) -> int | None:
+    if value == "all":
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise InputError(f"must be all or a number of CPUs from 1 on, not {format_value(value)}")
+    return value
+
+
 @dataclass(frozen=True, slots=True)
 class RequestPolicy:
     """Published request policy for amounts of CPUs.
@@ -58,15 +69,22 @@ class RequestPolicy:
     """
 
     publish: bool = True
-    default: int | None = None
+    default: Annotated[int | None, _read_default] = None
+
+
+def _read_overhead(value: Any) -> Quantity:
+    amount = Quantity.from_json(value)
+    if amount.sign() < 0:
+        raise InputError(f"must not be negative, not {amount}")
+    return amount
 
 
 @dataclass(frozen=True, slots=True)
 class CpuOverhead:
     """CPU charged in addition to the claimed CPUs: per pod, and per container that uses a claim."""
 
-    per_pod: Quantity | None = None
-    per_container: Quantity | None = None
+    per_pod: Annotated[Quantity | None, _read_overhead] = None
+    per_container: Annotated[Quantity | None, _read_overhead] = None
 
     def __bool__(self) -> bool:
         return self.per_pod is not None or self.per_container is not None

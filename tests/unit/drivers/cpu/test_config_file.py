@@ -15,7 +15,7 @@ from plimsoll.api.cpuset import CpuSet
 from plimsoll.api.quantity import Quantity
 from plimsoll.common.yaml import load_documents
 from plimsoll.drivers.cpu.allocation import Algorithm, AssignOptions, Sorting
-from plimsoll.drivers.cpu.config_file import _READERS, FLAGS, FLAGS_ONLY, dump_settings, read_settings
+from plimsoll.drivers.cpu.config_file import FLAGS, FLAGS_ONLY, KEYS, dump_settings, read_settings
 from plimsoll.drivers.cpu.settings import (
     CpuOverhead,
     CpuSettings,
@@ -223,7 +223,7 @@ REFUSED = [
         "reservedCPUCount: -1",
         "cannot apply FILE: reservedCPUCount: must be a number of CPUs, 0 or more, not -1",
     ),
-    ("minSharedCPUs: 1.5", "must be a number of CPUs, 0 or more, not '1.5'"),
+    ("minSharedCPUs: 1.5", "must be a number of CPUs, 0 or more, not 1.5"),
     ("minSharedCPUs: '2'", "must be a number of CPUs, 0 or more, not '2'"),
     ("memoryNodes: 1", "cannot apply FILE: memoryNodes: must be true or false, not 1"),
     ("enforcement: yes", "enforcement: must be one of auto, nri, cgroups, not True"),
@@ -297,15 +297,13 @@ def test_a_machine_without_a_name() -> None:
 
 
 def test_every_key_has_a_flag_but_for_those_that_have_others() -> None:
-    assert set(_READERS) - set(FLAGS.values()) == {"overhead", "requestPolicy", "assignment"}
-    assert set(FLAGS_ONLY) <= set(_READERS)
+    assert set(KEYS) - set(FLAGS.values()) == {"overhead", "requestPolicy", "assignment"}
+    assert set(FLAGS_ONLY) <= set(KEYS)
 
 
 def test_the_example_names_every_key_and_is_what_has_anyway() -> None:
     ((_, tree),) = load_documents(EXAMPLE.read_text())
-    assert set(tree) == {"apiVersion"} | (
-        set(_READERS) - set(FLAGS_ONLY) - {"hostnameOverride", "reservedCPUs"}
-    )
+    assert set(tree) == {"apiVersion"} | (set(KEYS) - set(FLAGS_ONLY) - {"hostnameOverride", "reservedCPUs"})
     assert read_settings(EXAMPLE, {}, hostname="n") == CpuSettings(node="n")
 
 
@@ -336,7 +334,7 @@ ALL = st.builds(
 @given(settings=ALL)
 def test_what_is_dumped_can_be_read(tmp_path_factory: pytest.TempPathFactory, settings: CpuSettings) -> None:
     dumped = dump_settings(settings)
-    flags = {FLAGS_ONLY[key]: dumped.pop(key) for key in FLAGS_ONLY}
+    flags = {flag: dumped.pop(key) for flag, key in FLAGS.items() if key in FLAGS_ONLY}
     path = write(tmp_path_factory.getbasetemp(), json.dumps(dumped))
     assert read_settings(path, flags, hostname="x") == settings
 
@@ -347,7 +345,7 @@ VALUES = st.recursive(
 )
 
 
-@given(tree=st.dictionaries(st.sampled_from([*_READERS, "apiVersion", "x"]), VALUES, max_size=3))
+@given(tree=st.dictionaries(st.sampled_from([*KEYS, "apiVersion", "x"]), VALUES, max_size=3))
 def test_no_file_makes_it_fail_otherwise(
     tmp_path_factory: pytest.TempPathFactory, tree: dict[str, Any]
 ) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated
+
+from msgspec import Meta
 
 
 class Algorithm(StrEnum):
@@ -30,7 +33,7 @@ class AssignOptions:
 
     algorithm: Algorithm = Algorithm.PACKED
     sorting: Sorting = Sorting.PACKED
-    group_size: int = 1
+    group_size: Annotated[int, Meta(ge=1, le=4096)] = 1
     align_l3: bool = True
     full_cores: bool = False
     quirks: bool = True
