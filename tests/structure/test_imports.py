@@ -152,7 +152,7 @@ def test_no_float_where_amounts_are_counted() -> None:
 
 #: Signals that never leave the module or package that raises them.
 PRIVATE_SIGNALS = {
-    ("cel/codegen/fragments.py", "Unsupported"),
+    ("cel/overloads/fragments.py", "Unsupported"),
     ("cel/functions/urls.py", "_Malformed"),
     ("apiserver/workers/remote.py", "ObjectChangedError"),
 }

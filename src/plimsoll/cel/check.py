@@ -15,9 +15,9 @@ from plimsoll.cel.static import checker, folding, validators
 from plimsoll.cel.static.checker import ReferenceInfo
 from plimsoll.cel.static.environment import Environment
 from plimsoll.cel.static.estimate import estimate
-from plimsoll.cel.static.types import CelType, TypeKind
 from plimsoll.cel.syntax import parser
 from plimsoll.cel.syntax.ast import Expr
+from plimsoll.cel.types import CelType, TypeKind
 from plimsoll.errors import CelCompileError
 
 

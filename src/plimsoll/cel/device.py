@@ -16,12 +16,9 @@ from typing import Any
 from plimsoll.api import resource
 from plimsoll.api.quantity import Quantity
 from plimsoll.cel.functions.semver import parse as parse_semver
+from plimsoll.cel.overloads.fragments import MAX_PLAIN_LIST, MAX_PLAIN_SIZE
 from plimsoll.cel.values import DomainMap, Value
 from plimsoll.errors import CelRuntimeError, QuantityError
-
-#: Longest string and list for which the generated code's cost bound holds; longer ones take the exact way.
-MAX_PLAIN_SIZE = 4096
-MAX_PLAIN_LIST = 64
 
 
 class CelDevice:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from plimsoll.cel import types
 from plimsoll.cel.check import CheckedExpr, check
-from plimsoll.cel.static import types
 from plimsoll.cel.static.checker import resolve
 from plimsoll.cel.static.environment import Environment
 from plimsoll.cel.syntax.ast import CallExpr, Ident, descend

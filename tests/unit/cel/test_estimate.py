@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from plimsoll.cel.check import check
+from plimsoll.cel.overloads.ranges import MAX, NOTHING, ONE, UNKNOWN, Range, fixed, wrapped
 from plimsoll.cel.static.environment import Environment
-from plimsoll.cel.static.ranges import MAX, NOTHING, ONE, UNKNOWN, Range, fixed, wrapped
 
 STORED = Environment("stored")
 LISTS = Environment("stored", list_attributes=True)

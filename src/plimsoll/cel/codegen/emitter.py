@@ -1,7 +1,8 @@
 """Emitter of Python source for one checked tree; raises `Unsupported` for other shapes.
 
 Walks the tree: reads of the device, logic, membership, loops and bindings, with the maximum cost of each.
-Calls are in `handlers.py`; the rules that make the result safe are described in `generator.py`.
+The handlers of the functions write calls; the rules that make the result safe are described in
+`generator.py`.
 """
 
 from __future__ import annotations
@@ -9,9 +10,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeAlias
 
-from plimsoll.cel.codegen.fragments import FIELDS, CodeFragment, SourceWriter, Unsupported, literal
-from plimsoll.cel.codegen.handlers import HANDLERS
-from plimsoll.cel.device import MAX_PLAIN_LIST
+from plimsoll.cel.functions import FUNCTIONS
+from plimsoll.cel.overloads.fragments import (
+    FIELDS,
+    MAX_PLAIN_LIST,
+    CodeFragment,
+    SourceWriter,
+    Unsupported,
+    literal,
+)
 from plimsoll.cel.syntax.ast import CallExpr, Comprehension, Const, Expr, Ident, ListLit, Select
 
 _MAX_DEPTH = 60
@@ -77,7 +84,7 @@ class Emitter(SourceWriter):
             return self._membership(args[0], args[1], scope, depth)
         codes = [self.emit(arg, scope, depth) for arg in args]
         bound = 1 + sum(code.bound for code in codes)
-        handler = HANDLERS.get((function, len(codes)))
+        handler = FUNCTIONS[function].handler
         if handler is None:
             raise Unsupported
         result = handler(self, function, codes)

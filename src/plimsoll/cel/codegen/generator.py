@@ -3,7 +3,7 @@
 The source is optimistic. It reads attributes and capacities with plain dict lookups and compares them with
 plain operators; any failure (a missing key, a value of another type) raises, and the function then returns
 the interpreter's result. It is generated only if every result it produces is exact, and if the maximum cost
-of the expression on a device with strings and lists of ordinary size (`device.MAX_PLAIN_SIZE`,
+of the expression on a device with strings and lists of ordinary size (`fragments.MAX_PLAIN_SIZE`,
 `MAX_PLAIN_LIST`) is within the cost limit.
 
 No text of the expression reaches the source: variables get generated names, and every literal, including
@@ -17,8 +17,8 @@ from typing import Any, TypeAlias
 
 from plimsoll.cel.check import CheckedExpr
 from plimsoll.cel.codegen.emitter import Emitter
-from plimsoll.cel.codegen.fragments import Unsupported
 from plimsoll.cel.device import CelDevice
+from plimsoll.cel.overloads.fragments import Unsupported
 
 Matcher: TypeAlias = Callable[[CelDevice], bool]
 

@@ -1,32 +1,43 @@
-"""Every function of the selector environment, by name: one module per library."""
+"""Every function of the selector environment, by name: one module per library.
+
+Implements docs/spec/api.md, "CEL environment": standard library (with cross-type numeric comparison), strings
+v2, lists (Kubernetes and extension v3), regex, sets, URLs, IP, CIDR, quantity, semver, format, optionals,
+two-variable comprehensions and the authorizer functions.
+"""
 
 from __future__ import annotations
 
 from plimsoll.cel.functions import (
+    arithmetic,
     attributes,
     authorizer,
     cidr,
+    comparisons,
+    conversions,
     formats,
     ip,
     lists,
     maps,
+    operators,
     optionals,
     quantity,
     regex,
     semver,
     sets,
-    standard,
     strings,
     time,
     urls,
 )
-from plimsoll.cel.functions.registry import Function, join_libraries
+from plimsoll.cel.overloads.overload import Function, join_libraries
 
-#: In the order in which overloads of the same name are tried.
+#: In the order in which overloads of the same name are tried, and bind type variables.
 FUNCTIONS: dict[str, Function] = join_libraries(
     module.FUNCTIONS
     for module in (
-        standard,
+        operators,
+        arithmetic,
+        comparisons,
+        conversions,
         time,
         urls,
         regex,
@@ -44,5 +55,7 @@ FUNCTIONS: dict[str, Function] = join_libraries(
         authorizer,
     )
 )
+#: Declared only where list-valued attributes are.
+LIST_ATTRIBUTE_FUNCTIONS = frozenset(one.name for one in attributes.FUNCTIONS)
 
-__all__ = ["FUNCTIONS", "Function"]
+__all__ = ["FUNCTIONS", "LIST_ATTRIBUTE_FUNCTIONS", "Function"]

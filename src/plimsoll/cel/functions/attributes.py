@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from plimsoll.cel.comparison import Meter, holds
-from plimsoll.cel.functions.registry import ANY, Function, Overload, function
+from plimsoll.cel.overloads.estimates import CallEstimate
+from plimsoll.cel.overloads.fragments import CodeFragment, SourceWriter, Unsupported
+from plimsoll.cel.overloads.overload import Function, function
+from plimsoll.cel.overloads.ranges import Range
 from plimsoll.cel.values import Value
 from plimsoll.errors import CelRuntimeError
 
@@ -25,6 +28,23 @@ def includes(meter: Meter, target: Value, value: Value) -> bool:
     return False
 
 
+def _includes(writer: SourceWriter, function: str, codes: list[CodeFragment]) -> CodeFragment:
+    target, value = codes
+    if target.kind != "dyn" or target.constant or not value.constant or value.kind != "str":
+        raise Unsupported
+    name, key = writer.temporary(), writer.constant(value.value)
+    listed = f"(len({name}) <= {MAX_VALUES} or STOP()) and {key} in {name}"
+    source = f"(({listed}) if ({name} := {target.text}).__class__ is LIST else {name} == {key})"
+    return CodeFragment("bool", source, 0)
+
+
 FUNCTIONS: tuple[Function, ...] = (
-    function("includes", Overload("dra_includes_dyn_dyn", (ANY, ANY), includes, metered=True)),
+    function(
+        "includes",
+        "dra_includes_dyn_dyn dyn.(dyn) -> bool",
+        call=includes,
+        metered=True,
+        estimate=lambda args: CallEstimate(Range(0, MAX_VALUES)),
+        handler=_includes,
+    ),
 )

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import ceil
+
+from plimsoll.cel.comparison import Meter
 from plimsoll.cel.functions import ip
-from plimsoll.cel.functions.registry import ADDRESS, NETWORK, STRING, Function, Overload, function
-from plimsoll.cel.values import CIDR, IP
+from plimsoll.cel.overloads.estimates import AstNode, CallEstimate, Estimate, parse_estimate
+from plimsoll.cel.overloads.overload import Function, function, overload
+from plimsoll.cel.overloads.ranges import ONE, Range
+from plimsoll.cel.overloads.runtime_costs import STRING_FACTOR, TEXT, Args, RuntimeCost
+from plimsoll.cel.values import CIDR, IP, Value, size_of
 from plimsoll.errors import CelRuntimeError
 
 
@@ -51,29 +58,69 @@ def text_of(network: CIDR) -> str:
     return f"{ip.text_of(IP(network.number, network.bits))}/{network.prefix}"
 
 
+# -- costs
+
+_IP_BYTES = Range(4, 16)
+
+
+def _cost(network: bool, parsed: bool) -> RuntimeCost:
+    """Return the cost of testing for an address or a network, which may have to be parsed first."""
+
+    def measure(run: Meter, args: Args, result: Value) -> int:
+        size = size_of(args[0])
+        cost = ceil((size + size) * STRING_FACTOR) + (ceil(size * STRING_FACTOR) + 1 if network else 0)
+        return cost + (ceil(size_of(args[1]) * STRING_FACTOR) if parsed else 0)
+
+    return RuntimeCost(measure=measure)
+
+
+def _estimate(network: bool, parsed: bool) -> Estimate:
+    def estimate(args: Sequence[AstNode]) -> CallEstimate:
+        cost = _IP_BYTES.plus(_IP_BYTES).scaled(STRING_FACTOR)
+        if network:
+            cost = cost.plus(_IP_BYTES.scaled(STRING_FACTOR)).plus(ONE)
+        if parsed:
+            cost = cost.plus(args[1].some_size.scaled(STRING_FACTOR))
+        return CallEstimate(cost)
+
+    return estimate
+
+
 FUNCTIONS: tuple[Function, ...] = (
-    function("cidr", Overload("string_to_cidr", (STRING,), parse)),
+    function("cidr", "string_to_cidr (string) -> CIDR", call=parse, cost=TEXT, estimate=parse_estimate),
     function(
         "containsIP",
-        Overload(
-            "cidr_contains_ip_string",
-            (NETWORK, STRING),
+        overload(
+            "cidr_contains_ip_string CIDR.(string) -> bool",
             lambda network, text: contains_ip(network, ip.parse(text)),
+            cost=_cost(False, parsed=True),
+            estimate=_estimate(False, parsed=True),
         ),
-        Overload("cidr_contains_ip_ip", (NETWORK, ADDRESS), contains_ip),
+        overload("cidr_contains_ip_ip CIDR.(IP) -> bool", contains_ip),
+        cost=_cost(False, parsed=False),
+        estimate=_estimate(False, parsed=False),
     ),
     function(
         "containsCIDR",
-        Overload(
-            "cidr_contains_cidr_string",
-            (NETWORK, STRING),
+        overload(
+            "cidr_contains_cidr_string CIDR.(string) -> bool",
             lambda network, text: contains_cidr(network, parse(text)),
+            cost=_cost(True, parsed=True),
+            estimate=_estimate(True, parsed=True),
         ),
-        Overload("cidr_contains_cidr", (NETWORK, NETWORK), contains_cidr),
+        overload("cidr_contains_cidr CIDR.(CIDR) -> bool", contains_cidr),
+        cost=_cost(True, parsed=False),
+        estimate=_estimate(True, parsed=False),
     ),
-    function("ip", Overload("cidr_ip", (NETWORK,), lambda network: IP(network.number, network.bits))),
-    function("prefixLength", Overload("cidr_prefix_length", (NETWORK,), lambda network: network.prefix)),
-    function("masked", Overload("cidr_masked", (NETWORK,), masked)),
-    function("isCIDR", Overload("is_cidr", (STRING,), lambda text: _read(text) is not None)),
-    function("string", Overload("cidr_to_string", (NETWORK,), text_of)),
+    function("ip", "cidr_ip CIDR.() -> IP", call=lambda network: IP(network.number, network.bits)),
+    function("prefixLength", "cidr_prefix_length CIDR.() -> int", call=lambda network: network.prefix),
+    function("masked", "cidr_masked CIDR.() -> CIDR", call=masked),
+    function(
+        "isCIDR",
+        "is_cidr (string) -> bool",
+        call=lambda text: _read(text) is not None,
+        cost=TEXT,
+        estimate=parse_estimate,
+    ),
+    function("string", "cidr_to_string (CIDR) -> string", call=text_of),
 )

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from math import ceil
 
 from plimsoll.api.names import dns_label, dns_subdomain, label_key, label_value
-from plimsoll.cel.functions.registry import FORMAT, STRING, Function, Overload, function
+from plimsoll.cel.comparison import Meter
 from plimsoll.cel.functions.time import days_in
 from plimsoll.cel.functions.urls import request_error
-from plimsoll.cel.values import NONE, NamedFormat, Optional
+from plimsoll.cel.overloads.estimates import AstNode, CallEstimate
+from plimsoll.cel.overloads.overload import Function, function
+from plimsoll.cel.overloads.runtime_costs import REGEX_FACTOR, STRING_FACTOR, Args, RuntimeCost
+from plimsoll.cel.values import NONE, NamedFormat, Optional, Value, size_of
 
 _DNS_1035 = re.compile("[a-z]([-a-z0-9]*[a-z0-9])?")
 _UUID = re.compile("[0-9A-Fa-f]{8}-?([0-9A-Fa-f]{4}-?){3}[0-9A-Fa-f]{12}")
@@ -19,6 +23,8 @@ _CLOCK = re.compile("([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:
 
 #: Sizes of the patterns upstream uses; the cost of a validation is charged by them.
 _UUID_SIZE, _CLOCK_SIZE, _BASE64_SIZE, _URI_SIZE = 70, 71, 84, 1103
+#: The size that the estimate of any validation counts with.
+_MAX_NAME_SIZE = 128
 
 
 def _limited(pattern: re.Pattern[str], limit: int, rule: str) -> Callable[[str], list[str]]:
@@ -97,13 +103,31 @@ def named_format(name: str) -> Optional:
     return NONE if found is None else Optional(found)
 
 
+def _cost(run: Meter, args: Args, result: Value) -> int:
+    named = args[0]
+    if type(named) is not NamedFormat:
+        return 1
+    return ceil((1.0 + size_of(args[1])) * STRING_FACTOR) * ceil(named.regex_size * REGEX_FACTOR)
+
+
+def _estimate(args: Sequence[AstNode]) -> CallEstimate:
+    text = args[1].some_size.scaled(STRING_FACTOR)
+    return CallEstimate(text.scaled(_MAX_NAME_SIZE * REGEX_FACTOR))
+
+
 def _constant(name: str) -> Function:
     found = FORMATS[name]
-    return function(f"format.{name}", Overload(f"format.{name}", (), lambda: found, early=True))
+    return function(f"format.{name}", f"format.{name} () -> Format", call=lambda: found)
 
 
 FUNCTIONS: tuple[Function, ...] = (
-    function("validate", Overload("format-validate", (FORMAT, STRING), validate)),
-    function("format.named", Overload("format-named", (STRING,), named_format)),
+    function(
+        "validate",
+        "format-validate Format.(string) -> optional(list(string))",
+        call=validate,
+        cost=RuntimeCost(measure=_cost),
+        estimate=_estimate,
+    ),
+    function("format.named", "format-named (string) -> optional(Format)", call=named_format),
     *(_constant(name) for name in FORMATS),
 )

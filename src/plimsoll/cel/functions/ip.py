@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 
-from plimsoll.cel.functions.registry import ADDRESS, STRING, Function, Overload, function
+from plimsoll.cel.overloads.estimates import AstNode, CallEstimate, parse_estimate
+from plimsoll.cel.overloads.overload import Function, function
+from plimsoll.cel.overloads.runtime_costs import STRING_FACTOR, TEXT, TEXT_TWICE
 from plimsoll.cel.values import IP
 from plimsoll.errors import CelRuntimeError
 
@@ -157,21 +159,27 @@ def is_global_unicast(address: IP) -> bool:
     return not (is_loopback(address) or is_multicast(address) or is_link_local_unicast(address))
 
 
-def _test(name: str, id: str, test: Callable[[IP], bool]) -> Function:
-    return function(name, Overload(id, (ADDRESS,), test))
+def _parse_twice(args: Sequence[AstNode]) -> CallEstimate:
+    return CallEstimate(args[0].some_size.scaled(2 * STRING_FACTOR))
 
 
 FUNCTIONS: tuple[Function, ...] = (
-    function("ip", Overload("string_to_ip", (STRING,), parse)),
-    function("family", Overload("ip_family", (ADDRESS,), lambda address: 4 if address.bits == 32 else 6)),
+    function("ip", "string_to_ip (string) -> IP", call=parse, cost=TEXT, estimate=parse_estimate),
+    function("family", "ip_family IP.() -> int", call=lambda address: 4 if address.bits == 32 else 6),
     function(
-        "ip.isCanonical", Overload("ip_is_canonical", (STRING,), lambda text: text_of(parse(text)) == text)
+        "ip.isCanonical",
+        "ip_is_canonical (string) -> bool",
+        call=lambda text: text_of(parse(text)) == text,
+        cost=TEXT_TWICE,
+        estimate=_parse_twice,
     ),
-    _test("isUnspecified", "ip_is_unspecified", lambda address: address.number == 0),
-    _test("isLoopback", "ip_is_loopback", is_loopback),
-    _test("isLinkLocalMulticast", "ip_is_link_local_multicast", is_link_local_multicast),
-    _test("isLinkLocalUnicast", "ip_is_link_local_unicast", is_link_local_unicast),
-    _test("isGlobalUnicast", "ip_is_global_unicast", is_global_unicast),
-    function("isIP", Overload("is_ip", (STRING,), is_ip)),
-    function("string", Overload("ip_to_string", (ADDRESS,), text_of)),
+    function("isUnspecified", "ip_is_unspecified IP.() -> bool", call=lambda address: address.number == 0),
+    function("isLoopback", "ip_is_loopback IP.() -> bool", call=is_loopback),
+    function(
+        "isLinkLocalMulticast", "ip_is_link_local_multicast IP.() -> bool", call=is_link_local_multicast
+    ),
+    function("isLinkLocalUnicast", "ip_is_link_local_unicast IP.() -> bool", call=is_link_local_unicast),
+    function("isGlobalUnicast", "ip_is_global_unicast IP.() -> bool", call=is_global_unicast),
+    function("isIP", "is_ip (string) -> bool", call=is_ip, cost=TEXT, estimate=parse_estimate),
+    function("string", "ip_to_string (IP) -> string", call=text_of),
 )

@@ -10,40 +10,27 @@ import functools
 from collections.abc import Callable
 
 from plimsoll.cel.comparison import Meter, compare, holds, is_comparable
-from plimsoll.cel.functions.registry import (
-    ANY,
-    BOOL,
-    BYTES,
-    DOUBLE,
-    DURATION,
-    INT,
-    LIST,
-    STRING,
-    TIMESTAMP,
-    UINT,
-    Call,
-    Function,
-    Overload,
-    Param,
-    dynamic,
-    function,
-    list_of,
+from plimsoll.cel.functions.arithmetic import add
+from plimsoll.cel.functions.list_costs import (
+    MADE,
+    distinct_estimate,
+    flatten_cost,
+    flatten_estimate,
+    range_estimate,
+    reverse_estimate,
+    slice_estimate,
+    sort_estimate,
+    sorting_cost,
 )
-from plimsoll.cel.functions.standard import add
+from plimsoll.cel.overloads.estimates import traversal_estimate
+from plimsoll.cel.overloads.overload import Call, Function, Overload, function, overload, unreachable
+from plimsoll.cel.overloads.runtime_costs import TRAVERSAL, RuntimeCost
+from plimsoll.cel.overloads.signatures import NAMED_TYPES
 from plimsoll.cel.syntax.ast import Uint
 from plimsoll.cel.values import Duration, Value, no_overload, type_name
 from plimsoll.errors import CelRuntimeError
 
-_COMPARABLE: dict[str, Param] = {
-    "int": INT,
-    "uint": UINT,
-    "double": DOUBLE,
-    "bool": BOOL,
-    "duration": DURATION,
-    "timestamp": TIMESTAMP,
-    "string": STRING,
-    "bytes": BYTES,
-}
+_COMPARABLE = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
 _ZEROS: dict[str, Value] = {"int": 0, "uint": Uint(0), "double": 0.0, "duration": Duration(0)}
 
 #: Past this many elements Go's sort is no longer a plain insertion sort.
@@ -191,47 +178,93 @@ def sort_by_keys(items: Value, keys: Value) -> list[Value]:
     return [items[index] for index in order]
 
 
-FUNCTIONS: tuple[Function, ...] = (
-    function(
-        "isSorted",
+def _walking(
+    name: str, *overloads: Overload | str, call: Call = unreachable, metered: bool = False
+) -> Function:
+    return function(name, *overloads, call=call, metered=metered, cost=TRAVERSAL, estimate=traversal_estimate)
+
+
+def _sorting(name: str, signature: str, call: Call, keys: int) -> Function:
+    """Declare a sort by the argument at an index, whose items are of a comparable type."""
+    return function(
+        name,
         *(
-            Overload(f"list_{name}_is_sorted_bool", (list_of(param),), is_sorted)
-            for name, param in _COMPARABLE.items()
+            overload(
+                f"list_{NAMED_TYPES[one].name}_{signature.format(one)}",
+                cost=sorting_cost(keys),
+                estimate=sort_estimate(keys, one in ("string", "bytes")),
+            )
+            for one in _COMPARABLE
         ),
+        dynamic=call,
+    )
+
+
+FUNCTIONS: tuple[Function, ...] = (
+    _walking(
+        "isSorted",
+        *(f"list_{one}_is_sorted_bool list({one}).() -> bool" for one in _COMPARABLE),
+        call=is_sorted,
     ),
-    function(
+    _walking(
         "sum",
         *(
-            Overload(f"list_{name}_sum_{name}", (list_of(_COMPARABLE[name]),), _sum(zero), metered=True)
-            for name, zero in _ZEROS.items()
+            overload(f"list_{one}_sum_{one} list({one}).() -> {one}", _sum(zero))
+            for one, zero in _ZEROS.items()
         ),
+        metered=True,
     ),
-    function(
+    _walking(
         "max",
-        *(
-            Overload(f"list_{name}_max_{name}", (list_of(param),), _pick("max", -1))
-            for name, param in _COMPARABLE.items()
-        ),
+        *(f"list_{one}_max_{one} list({one}).() -> {one}" for one in _COMPARABLE),
+        call=_pick("max", -1),
     ),
+    _walking(
+        "min", *(f"list_{one}_min_{one} list({one}).() -> {one}" for one in _COMPARABLE), call=_pick("min", 1)
+    ),
+    _walking("indexOf", "list_a_index_of_int list(A).(A) -> int", call=index_of, metered=True),
+    _walking("lastIndexOf", "list_a_last_index_of_int list(A).(A) -> int", call=last_index_of, metered=True),
     function(
-        "min",
-        *(
-            Overload(f"list_{name}_min_{name}", (list_of(param),), _pick("min", 1))
-            for name, param in _COMPARABLE.items()
-        ),
+        "slice",
+        "list_slice list(T).(int, int) -> list(T)",
+        call=slice_list,
+        cost=MADE,
+        estimate=slice_estimate,
     ),
-    function("indexOf", Overload("list_a_index_of_int", (LIST, ANY), index_of, metered=True)),
-    function("lastIndexOf", Overload("list_a_last_index_of_int", (LIST, ANY), last_index_of, metered=True)),
-    function("slice", Overload("list_slice", (LIST, INT, INT), slice_list, early=True)),
     function(
         "flatten",
-        Overload("list_flatten", (ANY,), flatten, metered=True),
-        Overload("list_flatten_int", (ANY, ANY), flatten, metered=True),
-        guarded=False,
+        "list_flatten list(list(T)).() -> list(T)",
+        "list_flatten_int list(dyn).(int) -> list(dyn)",
+        dynamic=flatten,
+        metered=True,
+        cost=RuntimeCost(measure=flatten_cost),
+        estimate=flatten_estimate,
     ),
-    function("lists.range", Overload("lists_range", (INT,), range_list, metered=True)),
-    function("reverse", Overload("list_reverse", (LIST,), lambda items: items[::-1])),
-    function("distinct", Overload("list_distinct", (LIST,), distinct, metered=True)),
-    dynamic("sort", sort),
-    dynamic("@sortByAssociatedKeys", sort_by_keys),
+    _sorting("sort", "sort list({0}).() -> list({0})", sort, keys=0),
+    _sorting(
+        "@sortByAssociatedKeys", "sortByAssociatedKeys list(T).(list({0})) -> list(T)", sort_by_keys, keys=1
+    ),
+    function(
+        "lists.range",
+        "lists_range (int) -> list(int)",
+        call=range_list,
+        metered=True,
+        cost=MADE,
+        estimate=range_estimate,
+    ),
+    function(
+        "reverse",
+        "list_reverse list(T).() -> list(T)",
+        call=lambda items: items[::-1],
+        cost=MADE,
+        estimate=reverse_estimate,
+    ),
+    function(
+        "distinct",
+        "list_distinct list(T).() -> list(T)",
+        call=distinct,
+        metered=True,
+        cost=sorting_cost(0),
+        estimate=distinct_estimate,
+    ),
 )

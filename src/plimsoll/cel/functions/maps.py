@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from plimsoll.cel.comparison import Meter
-from plimsoll.cel.functions.registry import ANY, Function, Overload, Param, function
+from plimsoll.cel.overloads.overload import Function, function, overload
 from plimsoll.cel.values import MISSING, Value, find, from_key, key_of
 from plimsoll.errors import CelRuntimeError
-
-MAP = Param(dict)
 
 
 def insert(target: dict[Value, Value], key: Value, value: Value) -> None:
@@ -35,7 +33,8 @@ def merged(meter: Meter, target: dict[Value, Value], entries: dict[Value, Value]
 FUNCTIONS: tuple[Function, ...] = (
     function(
         "cel.@mapInsert",
-        Overload("@mapInsert_map_key_value", (MAP, ANY, ANY), inserted, early=True, metered=True),
-        Overload("@mapInsert_map_map", (MAP, MAP), merged, metered=True),
+        overload("@mapInsert_map_key_value (map(K, V), K, V) -> map(K, V)", inserted),
+        overload("@mapInsert_map_map (map(K, V), map(K, V)) -> map(K, V)", merged),
+        metered=True,
     ),
 )

@@ -9,7 +9,11 @@ from __future__ import annotations
 import math
 
 from plimsoll.api.quantity import INT64_MAX, NANO, Format, Quantity
-from plimsoll.cel.functions.registry import INT, QUANTITY, STRING, Function, Overload, function
+from plimsoll.cel.functions.comparisons import write_relation, write_signs
+from plimsoll.cel.overloads.estimates import parse_estimate
+from plimsoll.cel.overloads.fragments import CodeFragment, SourceWriter, Unsupported
+from plimsoll.cel.overloads.overload import Function, function, overload
+from plimsoll.cel.overloads.runtime_costs import TEXT
 from plimsoll.errors import CelRuntimeError, QuantityError
 
 
@@ -67,29 +71,68 @@ def _whole(number: int) -> Quantity:
     return Quantity.of(number, Format.DECIMAL_EXPONENT)
 
 
+# -- generated code
+
+
+def _quantity(writer: SourceWriter, function: str, codes: list[CodeFragment]) -> CodeFragment:
+    text = codes[0]
+    if text.kind != "str" or not text.constant:
+        raise Unsupported
+    try:
+        return CodeFragment("quantity", bound=len(text.value), constant=True, value=parse(text.value))
+    except CelRuntimeError:
+        raise Unsupported from None
+
+
+def _as_integer(writer: SourceWriter, function: str, codes: list[CodeFragment]) -> CodeFragment:
+    if codes[0].kind != "quantity" or codes[0].constant:
+        raise Unsupported
+    return CodeFragment("int", f"{writer.constant(as_integer)}({codes[0].text})", 0)
+
+
 FUNCTIONS: tuple[Function, ...] = (
-    function("quantity", Overload("string_to_quantity", (STRING,), parse)),
-    function("isQuantity", Overload("is_quantity_string", (STRING,), is_quantity)),
-    function("sign", Overload("quantity_sign", (QUANTITY,), Quantity.sign)),
+    function(
+        "quantity",
+        "string_to_quantity (string) -> Quantity",
+        call=parse,
+        cost=TEXT,
+        estimate=parse_estimate,
+        handler=_quantity,
+    ),
+    function(
+        "isQuantity",
+        "is_quantity_string (string) -> bool",
+        call=is_quantity,
+        cost=TEXT,
+        estimate=parse_estimate,
+    ),
+    function("sign", "quantity_sign (Quantity) -> int", call=Quantity.sign),
     function(
         "isGreaterThan",
-        Overload("quantity_is_greater_than", (QUANTITY, QUANTITY), lambda a, b: a.nano > b.nano),
+        "quantity_is_greater_than Quantity.(Quantity) -> bool",
+        call=lambda a, b: a.nano > b.nano,
+        handler=write_relation,
     ),
     function(
-        "isLessThan", Overload("quantity_is_less_than", (QUANTITY, QUANTITY), lambda a, b: a.nano < b.nano)
+        "isLessThan",
+        "quantity_is_less_than Quantity.(Quantity) -> bool",
+        call=lambda a, b: a.nano < b.nano,
+        handler=write_relation,
     ),
-    function("compareTo", Overload("quantity_compare_to", (QUANTITY, QUANTITY), compare)),
-    function("asApproximateFloat", Overload("quantity_get_float", (QUANTITY,), as_float)),
-    function("asInteger", Overload("quantity_get_int", (QUANTITY,), as_integer)),
-    function("isInteger", Overload("quantity_is_integer", (QUANTITY,), lambda q: q.as_int64() is not None)),
+    function(
+        "compareTo", "quantity_compare_to Quantity.(Quantity) -> int", call=compare, handler=write_signs
+    ),
+    function("asApproximateFloat", "quantity_get_float Quantity.() -> double", call=as_float),
+    function("asInteger", "quantity_get_int Quantity.() -> int", call=as_integer, handler=_as_integer),
+    function("isInteger", "quantity_is_integer Quantity.() -> bool", call=lambda q: q.as_int64() is not None),
     function(
         "add",
-        Overload("quantity_add", (QUANTITY, QUANTITY), lambda a, b: a + b),
-        Overload("quantity_add_int", (QUANTITY, INT), lambda a, n: a + _whole(n)),
+        overload("quantity_add Quantity.(Quantity) -> Quantity", lambda a, b: a + b),
+        overload("quantity_add_int Quantity.(int) -> Quantity", lambda a, n: a + _whole(n)),
     ),
     function(
         "sub",
-        Overload("quantity_sub", (QUANTITY, QUANTITY), lambda a, b: a - b),
-        Overload("quantity_sub_int", (QUANTITY, INT), lambda a, n: a - _whole(n)),
+        overload("quantity_sub Quantity.(Quantity) -> Quantity", lambda a, b: a - b),
+        overload("quantity_sub_int Quantity.(int) -> Quantity", lambda a, n: a - _whole(n)),
     ),
 )

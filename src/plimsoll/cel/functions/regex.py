@@ -11,14 +11,21 @@ DIFF: a pattern that compiles to more than 8 MB (`\\pL{1000}`) is refused; Go ta
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
+from math import ceil
 from typing import Any
 
 import re2
 
 from plimsoll.cel.comparison import Meter
-from plimsoll.cel.functions.registry import INT, STRING, Function, Overload, function
-from plimsoll.errors import CelPatternError
+from plimsoll.cel.overloads.estimates import AstNode, CallEstimate
+from plimsoll.cel.overloads.fragments import WALK, CodeFragment, SourceWriter, Unsupported
+from plimsoll.cel.overloads.overload import Function, function, overload
+from plimsoll.cel.overloads.ranges import ONE, Range
+from plimsoll.cel.overloads.runtime_costs import REGEX_FACTOR, STRING_FACTOR, Args, RuntimeCost
+from plimsoll.cel.values import Value, size_of
+from plimsoll.errors import CelPatternError, CelRuntimeError
 
 _MAX_NESTING = 1000
 _GROUP_NAME = re.compile(r"\(\?P?<(\w+)>")
@@ -76,8 +83,10 @@ def _refuse_extras(pattern: str) -> None:
         at += 1
 
 
-def match_pattern(text: str, pattern: str) -> bool:
+def matches(text: Value, pattern: Value) -> bool:
     """Return whether the pattern matches anywhere in the text."""
+    if type(text) is not str or type(pattern) is not str:
+        raise CelRuntimeError("no such overload")
     return compile_pattern(pattern).search(text.encode()) is not None
 
 
@@ -119,11 +128,62 @@ def _width(data: bytes, at: int) -> int:
     return 1 if lead < 0x80 else 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4
 
 
+# -- costs
+
+
+def _search_cost(run: Meter, args: Args, result: Value) -> int:
+    return ceil((1.0 + size_of(args[0])) * STRING_FACTOR) * ceil(size_of(args[1]) * REGEX_FACTOR)
+
+
+def _search(text: Range, pattern: Range) -> Range:
+    return text.plus(ONE).scaled(STRING_FACTOR).times(pattern.scaled(REGEX_FACTOR))
+
+
+def _match_estimate(args: Sequence[AstNode]) -> CallEstimate:
+    return CallEstimate(_search(args[0].known_size, args[1].known_size))
+
+
+def _find_estimate(args: Sequence[AstNode]) -> CallEstimate:
+    text = args[0].some_size
+    return CallEstimate(_search(text, args[1].some_size), Range(0, text.high))
+
+
+# -- generated code
+
+
+def _matches(writer: SourceWriter, function: str, codes: list[CodeFragment]) -> CodeFragment:
+    text, pattern = codes
+    if text.constant or text.kind not in ("dyn", "str") or not pattern.constant or pattern.kind != "str":
+        raise Unsupported
+    search = writer.constant(compile_pattern(pattern.value).search)
+    bound = WALK * (len(pattern.value) + 1)
+    return CodeFragment("bool", f"({search}({text.text}.encode()) is not None)", bound)
+
+
+_SEARCH = RuntimeCost(measure=_search_cost)
+
 FUNCTIONS: tuple[Function, ...] = (
-    function("find", Overload("string_find_string", (STRING, STRING), find)),
+    function(
+        "matches",
+        "matches (string, string) -> bool",
+        overload("matches_string string.(string) -> bool", cost=_SEARCH, estimate=_match_estimate),
+        dynamic=matches,
+        handler=_matches,
+    ),
+    function(
+        "find",
+        "string_find_string string.(string) -> string",
+        call=find,
+        cost=_SEARCH,
+        estimate=_find_estimate,
+    ),
     function(
         "findAll",
-        Overload("string_find_all_string", (STRING, STRING), find_all, metered=True),
-        Overload("string_find_all_string_int", (STRING, STRING, INT), find_all, early=True, metered=True),
+        "string_find_all_string string.(string) -> list(string)",
+        "string_find_all_string_int string.(string, int) -> list(string)",
+        call=find_all,
+        metered=True,
+        cost=_SEARCH,
+        estimate=_find_estimate,
     ),
 )

@@ -6,8 +6,11 @@ from functools import lru_cache
 from typing import Any
 
 from plimsoll.cel.functions.numbers import parse_uint
-from plimsoll.cel.functions.registry import BOOL, SEMVER, STRING, Function, Overload, function
-from plimsoll.cel.values import Semver
+from plimsoll.cel.overloads.estimates import parse_estimate
+from plimsoll.cel.overloads.fragments import CodeFragment, SourceWriter, Unsupported
+from plimsoll.cel.overloads.overload import Function, function, overload
+from plimsoll.cel.overloads.runtime_costs import TEXT
+from plimsoll.cel.values import INT_MAX, Semver
 from plimsoll.errors import CelRuntimeError
 
 _WORD = frozenset("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-")
@@ -94,23 +97,56 @@ def _part(index: int) -> Any:
     return read
 
 
+# -- generated code
+
+
+def _semver(writer: SourceWriter, function: str, codes: list[CodeFragment]) -> CodeFragment:
+    if any(not code.constant for code in codes) or codes[0].kind != "str":
+        raise Unsupported
+    text, normal = codes[0].value, len(codes) > 1 and codes[1].value
+    if type(normal) is not bool:
+        raise Unsupported
+    try:
+        return CodeFragment("semver", bound=len(text), constant=True, value=parse_with(text, normal))
+    except CelRuntimeError:
+        raise Unsupported from None
+
+
+_PARTS = {"major": 0, "minor": 1, "patch": 2}
+
+
+def _version_part(writer: SourceWriter, function: str, codes: list[CodeFragment]) -> CodeFragment:
+    if codes[0].kind != "dyn" or codes[0].constant:
+        raise Unsupported
+    name = writer.temporary()
+    part = f"({name} := {codes[0].text}.key[{_PARTS[function]}])"
+    return CodeFragment("int", f"({part} if {name} <= {writer.constant(INT_MAX)} else STOP())", 0)
+
+
 FUNCTIONS: tuple[Function, ...] = (
     function(
         "semver",
-        Overload("string_to_semver", (STRING,), parse),
-        Overload("string_bool_to_semver", (STRING, BOOL), parse_with),
+        overload("string_to_semver (string) -> Semver", parse),
+        overload("string_bool_to_semver (string, bool) -> Semver", parse_with),
+        cost=TEXT,
+        estimate=parse_estimate,
+        handler=_semver,
     ),
     function(
         "isSemver",
-        Overload("is_semver_string", (STRING,), is_semver),
-        Overload("is_semver_string_bool", (STRING, BOOL), is_semver),
+        "is_semver_string (string) -> bool",
+        "is_semver_string_bool (string, bool) -> bool",
+        call=is_semver,
+        cost=TEXT,
+        estimate=parse_estimate,
     ),
     function(
-        "isGreaterThan", Overload("semver_is_greater_than", (SEMVER, SEMVER), lambda a, b: a.key > b.key)
+        "isGreaterThan", "semver_is_greater_than Semver.(Semver) -> bool", call=lambda a, b: a.key > b.key
     ),
-    function("isLessThan", Overload("semver_is_less_than", (SEMVER, SEMVER), lambda a, b: a.key < b.key)),
-    function("compareTo", Overload("semver_compare_to", (SEMVER, SEMVER), compare)),
-    function("major", Overload("semver_major", (SEMVER,), _part(0))),
-    function("minor", Overload("semver_minor", (SEMVER,), _part(1))),
-    function("patch", Overload("semver_patch", (SEMVER,), _part(2))),
+    function("isLessThan", "semver_is_less_than Semver.(Semver) -> bool", call=lambda a, b: a.key < b.key),
+    function("compareTo", "semver_compare_to Semver.(Semver) -> int", call=compare),
+    *(
+        function(name, f"semver_{name} Semver.() -> int", call=_part(index), handler=_version_part)
+        for name, index in _PARTS.items()
+    ),
 )

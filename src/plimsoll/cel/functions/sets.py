@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from plimsoll.cel.comparison import Meter, contains
-from plimsoll.cel.functions.registry import LIST, Function, Overload, function
-from plimsoll.cel.values import Value
+from plimsoll.cel.overloads.estimates import AstNode, CallEstimate
+from plimsoll.cel.overloads.overload import Function, function
+from plimsoll.cel.overloads.ranges import ONE
+from plimsoll.cel.overloads.runtime_costs import RuntimeCost
+from plimsoll.cel.values import Value, size_of
 
 
 def intersects(meter: Meter, a: list[Value], b: list[Value]) -> bool:
@@ -19,12 +24,24 @@ def equivalent(meter: Meter, a: list[Value], b: list[Value]) -> bool:
     return is_superset(meter, a, b) and is_superset(meter, b, a)
 
 
+def _function(name: str, call: Callable[..., bool], rounds: int = 1) -> Function:
+    """Declare a function that compares every item of one list with every item of the other."""
+
+    def estimate(args: Sequence[AstNode]) -> CallEstimate:
+        return CallEstimate(args[0].some_size.times(args[1].some_size).scaled(rounds).plus(ONE))
+
+    return function(
+        f"sets.{name}",
+        f"list_sets_{name}_list (list(T), list(T)) -> bool",
+        call=call,
+        metered=True,
+        cost=RuntimeCost(measure=lambda run, args, result: 1 + size_of(args[0]) * size_of(args[1]) * rounds),
+        estimate=estimate,
+    )
+
+
 FUNCTIONS: tuple[Function, ...] = (
-    function("sets.contains", Overload("list_sets_contains_list", (LIST, LIST), is_superset, metered=True)),
-    function(
-        "sets.equivalent", Overload("list_sets_equivalent_list", (LIST, LIST), equivalent, metered=True)
-    ),
-    function(
-        "sets.intersects", Overload("list_sets_intersects_list", (LIST, LIST), intersects, metered=True)
-    ),
+    _function("contains", is_superset),
+    _function("equivalent", equivalent, rounds=2),
+    _function("intersects", intersects),
 )

@@ -1,14 +1,36 @@
-"""The string extensions, version 2: positions count code points, cases are ASCII only.
+"""String tests and the string extensions, version 2: positions count code points, cases are ASCII only.
 
 Results that can outgrow their arguments (`replace`, `join`) are measured and paid for before they are built.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from math import ceil
+
 from plimsoll.cel.comparison import Meter
 from plimsoll.cel.functions.format_text import format_string
-from plimsoll.cel.functions.registry import INT, LIST, STRING, Function, Overload, function, list_of
-from plimsoll.cel.values import Value
+from plimsoll.cel.functions.string_costs import (
+    affix_estimate,
+    contains_estimate,
+    format_estimate,
+    join_estimate,
+    quote_estimate,
+    replace_estimate,
+    split_estimate,
+)
+from plimsoll.cel.overloads.estimates import copy_estimate, traversal_estimate
+from plimsoll.cel.overloads.fragments import WALK, CodeFragment, SourceWriter, Unsupported
+from plimsoll.cel.overloads.overload import Function, function, overload
+from plimsoll.cel.overloads.runtime_costs import (
+    STRING_FACTOR,
+    TEXT,
+    TEXT_TWICE,
+    TRAVERSAL,
+    Args,
+    RuntimeCost,
+)
+from plimsoll.cel.values import Value, size_of
 from plimsoll.errors import CelRuntimeError
 
 LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
@@ -34,6 +56,15 @@ _QUOTED = str.maketrans(
 
 def _out_of_range(index: int) -> CelRuntimeError:
     return CelRuntimeError(f"index out of range: {index}")
+
+
+def _test(check: Callable[[str, str], bool]) -> Callable[[Value, Value], bool]:
+    def test(text: Value, part: Value) -> bool:
+        if type(text) is not str or type(part) is not str:
+            raise CelRuntimeError("no such overload")
+        return check(text, part)
+
+    return test
 
 
 def char_at(text: str, index: int) -> str:
@@ -120,47 +151,146 @@ def quote(text: str) -> str:
     return '"' + text.translate(_QUOTED) + '"'
 
 
+# -- costs
+
+
+def _contains_cost(run: Meter, args: Args, result: Value) -> int:
+    return ceil(size_of(args[0]) * STRING_FACTOR) * ceil(size_of(args[1]) * STRING_FACTOR)
+
+
+def _join_cost(run: Meter, args: Args, result: Value) -> int:
+    return ceil(size_of(result) * 2 * STRING_FACTOR)
+
+
+# -- generated code
+
+
+def _string_test(writer: SourceWriter, function: str, codes: list[CodeFragment]) -> CodeFragment:
+    text, part = codes
+    if text.constant or text.kind not in ("dyn", "str") or part.kind != "str":
+        raise Unsupported
+    if function == "contains":
+        source = f"({text.text}.find({writer.read(part)}) >= 0)"
+        bound = WALK * (len(part.value) + 1 if part.constant else WALK)
+        return CodeFragment("bool", source, bound)
+    return CodeFragment("bool", f"{text.text}.{function.lower()}({writer.read(part)})", WALK)
+
+
+def _ascii(writer: SourceWriter, function: str, codes: list[CodeFragment]) -> CodeFragment:
+    if codes[0].constant or codes[0].kind not in ("dyn", "str"):
+        raise Unsupported
+    table = writer.constant(LOWER if function == "lowerAscii" else UPPER)
+    return CodeFragment("str", f"{codes[0].text}.translate({table})", WALK)
+
+
 FUNCTIONS: tuple[Function, ...] = (
-    function("charAt", Overload("string_char_at_int", (STRING, INT), char_at)),
+    function(
+        "contains",
+        "contains_string string.(string) -> bool",
+        dynamic=_test(lambda text, part: part in text),
+        cost=RuntimeCost(measure=_contains_cost),
+        estimate=contains_estimate,
+        handler=_string_test,
+    ),
+    function(
+        "startsWith",
+        "starts_with_string string.(string) -> bool",
+        dynamic=_test(str.startswith),
+        cost=TEXT,
+        estimate=affix_estimate,
+        handler=_string_test,
+    ),
+    function(
+        "endsWith",
+        "ends_with_string string.(string) -> bool",
+        dynamic=_test(str.endswith),
+        cost=TEXT,
+        estimate=affix_estimate,
+        handler=_string_test,
+    ),
+    function("charAt", "string_char_at_int string.(int) -> string", call=char_at),
     function(
         "indexOf",
-        Overload("string_index_of_string", (STRING, STRING), index_of),
-        Overload("string_index_of_string_int", (STRING, STRING, INT), index_of, early=True),
+        "string_index_of_string string.(string) -> int",
+        "string_index_of_string_int string.(string, int) -> int",
+        call=index_of,
+        cost=TRAVERSAL,
+        estimate=traversal_estimate,
     ),
     function(
         "lastIndexOf",
-        Overload("string_last_index_of_string", (STRING, STRING), last_index_of),
-        Overload("string_last_index_of_string_int", (STRING, STRING, INT), last_index_of_from, early=True),
+        overload("string_last_index_of_string string.(string) -> int", last_index_of),
+        overload("string_last_index_of_string_int string.(string, int) -> int", last_index_of_from),
+        cost=TRAVERSAL,
+        estimate=traversal_estimate,
     ),
-    function("lowerAscii", Overload("string_lower_ascii", (STRING,), lambda text: text.translate(LOWER))),
-    function("upperAscii", Overload("string_upper_ascii", (STRING,), lambda text: text.translate(UPPER))),
+    function(
+        "lowerAscii",
+        "string_lower_ascii string.() -> string",
+        call=lambda text: text.translate(LOWER),
+        cost=TEXT,
+        estimate=copy_estimate,
+        handler=_ascii,
+    ),
+    function(
+        "upperAscii",
+        "string_upper_ascii string.() -> string",
+        call=lambda text: text.translate(UPPER),
+        cost=TEXT,
+        estimate=copy_estimate,
+        handler=_ascii,
+    ),
     function(
         "replace",
-        Overload("string_replace_string_string", (STRING, STRING, STRING), replace, early=True, metered=True),
-        Overload(
-            "string_replace_string_string_int",
-            (STRING, STRING, STRING, INT),
-            replace,
-            early=True,
-            metered=True,
-        ),
+        "string_replace_string_string string.(string, string) -> string",
+        "string_replace_string_string_int string.(string, string, int) -> string",
+        call=replace,
+        metered=True,
+        cost=TEXT_TWICE,
+        estimate=replace_estimate,
     ),
     function(
         "split",
-        Overload("string_split_string", (STRING, STRING), split, metered=True),
-        Overload("string_split_string_int", (STRING, STRING, INT), split, early=True, metered=True),
+        "string_split_string string.(string) -> list(string)",
+        "string_split_string_int string.(string, int) -> list(string)",
+        call=split,
+        metered=True,
+        cost=TEXT_TWICE,
+        estimate=split_estimate,
     ),
     function(
         "substring",
-        Overload("string_substring_int", (STRING, INT), substring),
-        Overload("string_substring_int_int", (STRING, INT, INT), substring_range, early=True),
+        overload("string_substring_int string.(int) -> string", substring),
+        overload("string_substring_int_int string.(int, int) -> string", substring_range),
+        cost=TEXT,
+        estimate=copy_estimate,
     ),
-    function("trim", Overload("string_trim", (STRING,), lambda text: text.strip(_BLANKS))),
-    function("format", Overload("string_format", (STRING, LIST), format_string, early=True, metered=True)),
-    function("strings.quote", Overload("strings_quote", (STRING,), quote)),
+    function(
+        "trim",
+        "string_trim string.() -> string",
+        call=lambda text: text.strip(_BLANKS),
+        cost=TEXT,
+        estimate=copy_estimate,
+    ),
+    function(
+        "format",
+        "string_format string.(list(dyn)) -> string",
+        call=format_string,
+        metered=True,
+        early=True,
+        cost=TEXT,
+        estimate=format_estimate,
+    ),
+    function(
+        "strings.quote", "strings_quote (string) -> string", call=quote, cost=TEXT, estimate=quote_estimate
+    ),
     function(
         "join",
-        Overload("list_join", (list_of(STRING),), join, metered=True),
-        Overload("list_join_string", (list_of(STRING), STRING), join, metered=True),
+        "list_join list(string).() -> string",
+        "list_join_string list(string).(string) -> string",
+        call=join,
+        metered=True,
+        cost=RuntimeCost(measure=_join_cost, after=True),
+        estimate=join_estimate,
     ),
 )

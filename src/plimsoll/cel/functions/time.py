@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo
 
 from plimsoll.cel.functions.numbers import shortest
-from plimsoll.cel.functions.registry import DURATION, STRING, TIMESTAMP, Function, Overload, function
+from plimsoll.cel.overloads.overload import Function, function, overload
 from plimsoll.cel.values import INT_MAX, INT_MIN, Duration, Timestamp
 from plimsoll.errors import CelRuntimeError
 
@@ -236,11 +236,11 @@ def _accessor(name: str) -> Function:
     word, read = _FIELDS[name]
     zoned = "timestamp_to_seconds_tz" if word == "seconds" else f"timestamp_to_{word}_with_tz"
     overloads = [
-        Overload(f"timestamp_to_{word}", (TIMESTAMP,), lambda t: read(t, "UTC")),
-        Overload(zoned, (TIMESTAMP, STRING), read),
+        overload(f"timestamp_to_{word} timestamp.() -> int", lambda t: read(t, "UTC")),
+        overload(f"{zoned} timestamp.(string) -> int", read),
     ]
     if name in _SPAN_FIELDS:
-        overloads.append(Overload(f"duration_to_{word}", (DURATION,), _SPAN_FIELDS[name]))
+        overloads.append(overload(f"duration_to_{word} duration.() -> int", _SPAN_FIELDS[name]))
     return function(name, *overloads)
 
 

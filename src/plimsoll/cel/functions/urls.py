@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes
 
 from plimsoll.cel.functions.ip import read_address
-from plimsoll.cel.functions.registry import LINK, STRING, Function, Overload, function
+from plimsoll.cel.overloads.estimates import copy_estimate
+from plimsoll.cel.overloads.overload import Function, function
+from plimsoll.cel.overloads.runtime_costs import TEXT
 from plimsoll.cel.values import URL
 from plimsoll.errors import CelRuntimeError
 
@@ -237,12 +239,12 @@ def query(url: URL) -> dict[str, list[str]]:
 
 
 FUNCTIONS: tuple[Function, ...] = (
-    function("url", Overload("string_to_url", (STRING,), parse)),
-    function("isURL", Overload("is_url_string", (STRING,), lambda text: request_error(text) is None)),
-    function("getScheme", Overload("url_get_scheme", (LINK,), lambda url: url.scheme)),
-    function("getHost", Overload("url_get_host", (LINK,), lambda url: url.host)),
-    function("getHostname", Overload("url_get_hostname", (LINK,), lambda url: _host_and_port(url)[0])),
-    function("getPort", Overload("url_get_port", (LINK,), lambda url: _host_and_port(url)[1])),
-    function("getEscapedPath", Overload("url_get_escaped_path", (LINK,), lambda url: url.escaped_path)),
-    function("getQuery", Overload("url_get_query", (LINK,), query)),
+    function("url", "string_to_url (string) -> URL", call=parse, cost=TEXT, estimate=copy_estimate),
+    function("isURL", "is_url_string (string) -> bool", call=lambda text: request_error(text) is None),
+    function("getScheme", "url_get_scheme URL.() -> string", call=lambda url: url.scheme),
+    function("getHost", "url_get_host URL.() -> string", call=lambda url: url.host),
+    function("getHostname", "url_get_hostname URL.() -> string", call=lambda url: _host_and_port(url)[0]),
+    function("getPort", "url_get_port URL.() -> string", call=lambda url: _host_and_port(url)[1]),
+    function("getEscapedPath", "url_get_escaped_path URL.() -> string", call=lambda url: url.escaped_path),
+    function("getQuery", "url_get_query URL.() -> map(string, list(string))", call=query),
 )

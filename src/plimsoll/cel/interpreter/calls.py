@@ -12,10 +12,11 @@ from math import ceil
 from typing import TypeAlias
 
 from plimsoll.cel.comparison import equal
-from plimsoll.cel.functions.registry import Function, Overload, Param
 from plimsoll.cel.interpreter.access import Closure
-from plimsoll.cel.interpreter.costs import FAILED, RuntimeCost
 from plimsoll.cel.interpreter.evaluation import Evaluation, over_limit
+from plimsoll.cel.overloads.overload import Function, Overload
+from plimsoll.cel.overloads.runtime_costs import FAILED, RuntimeCost
+from plimsoll.cel.overloads.signatures import Param
 from plimsoll.cel.values import UNABSORBED, Value, no_overload
 from plimsoll.errors import CelRuntimeError
 
@@ -44,8 +45,6 @@ def _unmetered(call: Apply) -> Apply:
 
 def _guarded(function: Function, overload: Overload) -> Apply:
     call, name = overload.call, function.name
-    if not function.guarded:
-        return call if overload.metered else _unmetered(call)
     params = overload.params
     if any(param.item is not None for param in params) or len(params) > 2 or not params:
         return _guarded_slowly(function, overload)

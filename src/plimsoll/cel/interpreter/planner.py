@@ -13,8 +13,8 @@ from typing import NamedTuple, TypeAlias
 from plimsoll.cel.check import CheckedExpr
 from plimsoll.cel.device import CelDevice
 from plimsoll.cel.functions import FUNCTIONS
+from plimsoll.cel.functions.conversions import CONVERSIONS
 from plimsoll.cel.functions.regex import compile_pattern, find_all
-from plimsoll.cel.functions.standard import CONVERSIONS
 from plimsoll.cel.interpreter import calls, literals
 from plimsoll.cel.interpreter import comprehensions as folds
 from plimsoll.cel.interpreter.access import (
@@ -25,11 +25,10 @@ from plimsoll.cel.interpreter.access import (
     is_key,
     resolver,
 )
-from plimsoll.cel.interpreter.costs import RuntimeCost, call_cost
 from plimsoll.cel.interpreter.evaluation import COST_LIMIT, Evaluation, over_limit
+from plimsoll.cel.overloads.runtime_costs import RuntimeCost
 from plimsoll.cel.recursion import in_fresh_stack, run_with_stack
-from plimsoll.cel.static.environment import CONSTANTS, DEVICE_VARIABLE, RUNTIME_TYPES
-from plimsoll.cel.static.types import TypeKind
+from plimsoll.cel.static.environment import CONSTANTS, RUNTIME_TYPES
 from plimsoll.cel.syntax.ast import (
     CallExpr,
     Comprehension,
@@ -43,6 +42,7 @@ from plimsoll.cel.syntax.ast import (
 )
 from plimsoll.cel.syntax.trampoline import Task
 from plimsoll.cel.syntax.trampoline import run as run_task
+from plimsoll.cel.types import DEVICE_VARIABLE, TypeKind
 from plimsoll.cel.values import (
     NONE,
     Optional,
@@ -243,7 +243,7 @@ class _Planner:
             case "_[_]" | "_[?_]" | "_?._":
                 return _indexed(expr, args[0], args[1])
             case "_==_" | "_!=_":
-                cost = call_cost(expr.function, "")
+                cost = FUNCTIONS[expr.function].cost
                 left, right = args[0].evaluator(), args[1].evaluator()
                 return PlannedExpr(calls.equality(left, right, cost, expr.function == "_!=_"))
             case "or" | "orValue":
@@ -252,11 +252,12 @@ class _Planner:
 
     def _ordinary(self, expr: CallExpr, args: list[PlannedExpr]) -> PlannedExpr:
         overloads = self._references[expr.id].overloads
-        settled = overloads[0] if len(overloads) == 1 else ""
+        function = FUNCTIONS[expr.function]
+        settled = function.by_id[overloads[0]] if len(overloads) == 1 else None
         if expr.function in CONVERSIONS and len(args) == 1 and args[0].constant:
             return _converted(expr, overloads, args[0])
-        cost = call_cost(expr.function, settled)
-        if expr.function == "@in" and settled == "in_list" and args[1].constant:
+        cost = function.cost if settled is None else settled.cost
+        if overloads == ("in_list",) and args[1].constant:
             plan = _membership(args[0], args[1].value)
             if plan is not None:
                 return plan
@@ -267,7 +268,7 @@ class _Planner:
             and type(args[1].value) is str
         ):
             return PlannedExpr(_matching(expr, args[1].value, closures, cost))
-        apply, early = calls.choose(FUNCTIONS[expr.function], overloads)
+        apply, early = calls.choose(function, overloads)
         return PlannedExpr(calls.call_closure(apply, closures, cost, early))
 
     def _logical(self, expr: CallExpr, scope: Scope) -> Task[PlannedExpr]:

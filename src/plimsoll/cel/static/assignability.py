@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from plimsoll.cel.static import types
-from plimsoll.cel.static.types import CelType, TypeKind, is_dyn
+from plimsoll.cel import types
+from plimsoll.cel.types import CelType, TypeKind, is_dyn
 from plimsoll.errors import CelCompileError
 
 # DIFF: cel-go meters nothing here and can be made to hang; see test_types_are_bounded.

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from plimsoll.cel.static import types
+from plimsoll.cel import types
+from plimsoll.cel.overloads.overload import Overload
 from plimsoll.cel.static.assignability import TypeBindings, most_general
-from plimsoll.cel.static.declarations import OverloadDecl
 from plimsoll.cel.static.environment import Environment
-from plimsoll.cel.static.types import CelType, TypeKind, is_dyn, unwrap_optional
 from plimsoll.cel.syntax.ast import (
     CallExpr,
     Comprehension,
@@ -30,6 +29,7 @@ from plimsoll.cel.syntax.ast import (
     Uint,
 )
 from plimsoll.cel.syntax.trampoline import Task, run
+from plimsoll.cel.types import CelType, TypeKind, is_dyn, unwrap_optional
 from plimsoll.errors import CelCompileError
 
 
@@ -211,7 +211,7 @@ class _Checker:
         self._resolve_overload(result, overloads)
         return result
 
-    def _resolve_overload(self, call: CallExpr, overloads: tuple[OverloadDecl, ...]) -> None:
+    def _resolve_overload(self, call: CallExpr, overloads: tuple[Overload, ...]) -> None:
         given = [self.types[arg.id] for arg in call.args]
         if call.function in ("_&&_", "_||_"):
             self._logical(call, overloads[0], given)
@@ -239,18 +239,18 @@ class _Checker:
         self.types[call.id] = result
         self.references[call.id] = ReferenceInfo(overloads=tuple(matched))
 
-    def _logical(self, call: CallExpr, overload: OverloadDecl, given: list[CelType]) -> None:
+    def _logical(self, call: CallExpr, overload: Overload, given: list[CelType]) -> None:
         for arg, one in zip(call.args, given, strict=True):
             if not self.bindings.assignable(one, types.BOOL):
                 raise CelCompileError(f"expected type bool but found {one}", arg.pos)
         self.types[call.id] = types.BOOL
         self.references[call.id] = ReferenceInfo(overloads=(overload.id,))
 
-    def _instantiate(self, overload: OverloadDecl) -> tuple[tuple[CelType, ...], CelType]:
+    def _instantiate(self, overload: Overload) -> tuple[tuple[CelType, ...], CelType]:
         """Return the overload with fresh type variables for its parameters."""
-        if not overload.params:
+        if not overload.type_params:
             return overload.args, overload.result
-        fresh = {name: self.bindings.fresh() for name in overload.params}
+        fresh = {name: self.bindings.fresh() for name in overload.type_params}
         return tuple([_rename(one, fresh) for one in overload.args]), _rename(overload.result, fresh)
 
     def _no_overload(self, call: CallExpr, given: list[CelType]) -> CelCompileError:
@@ -376,7 +376,7 @@ class _Checker:
             raise CelCompileError(f"expected type {wanted} but found {self.types[expr.id]}", expr.pos)
 
 
-def _may_take(overload: OverloadDecl, given: list[CelType]) -> bool:
+def _may_take(overload: Overload, given: list[CelType]) -> bool:
     """Check the number and kinds of arguments, which rules out most overloads without instantiating them."""
     if len(overload.args) != len(given):
         return False

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
-from plimsoll.cel.static import types
-from plimsoll.cel.static.declarations import OverloadDecl, functions
-from plimsoll.cel.static.types import CelType
-
-DEVICE_VARIABLE = "device"
+from plimsoll.cel import types
+from plimsoll.cel.functions import FUNCTIONS, LIST_ATTRIBUTE_FUNCTIONS
+from plimsoll.cel.overloads.overload import Overload
+from plimsoll.cel.types import DEVICE_VARIABLE, CelType
 
 # Names that denote types at run time too; any other type name may stand only in a message literal.
 RUNTIME_TYPES: dict[str, CelType] = {
@@ -62,8 +61,8 @@ class Environment:
         return types.DYN if self.list_attributes else types.ANY
 
     @property
-    def functions(self) -> dict[str, tuple[OverloadDecl, ...]]:
-        return functions(self.kind == "stored" or self.list_attributes)
+    def functions(self) -> dict[str, tuple[Overload, ...]]:
+        return _functions(self.kind == "stored" or self.list_attributes)
 
     @property
     def fields(self) -> dict[str, dict[str, CelType]]:
@@ -80,6 +79,12 @@ class Environment:
         if known is None:
             known = _device_types(self.attribute_type).get(name)
         return None if known is None else types.type_of(known)
+
+
+@cache
+def _functions(list_attributes: bool) -> dict[str, tuple[Overload, ...]]:
+    hidden = frozenset() if list_attributes else LIST_ATTRIBUTE_FUNCTIONS
+    return {name: function.overloads for name, function in FUNCTIONS.items() if name not in hidden}
 
 
 @cache

@@ -11,18 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from plimsoll.cel.functions import FUNCTIONS
+from plimsoll.cel.overloads.estimates import AstNode, CallEstimate
+from plimsoll.cel.overloads.paths import NO_PATH, ValuePath
+from plimsoll.cel.overloads.ranges import NOTHING, NOWHERE, ONE, UNKNOWN, Range, fixed
+from plimsoll.cel.overloads.runtime_costs import LIST_COST, MAP_COST, STRUCT_COST
 from plimsoll.cel.static.checker import TypedExpr
-from plimsoll.cel.static.library_costs import (
-    LIST_COST,
-    REGEX_FACTOR,
-    STRING_FACTOR,
-    AstNode,
-    CallEstimate,
-    call_cost,
-)
-from plimsoll.cel.static.paths import NO_PATH, ValuePath
-from plimsoll.cel.static.ranges import NOTHING, NOWHERE, ONE, UNKNOWN, Range, fixed, wrapped
-from plimsoll.cel.static.types import CelType, TypeKind
 from plimsoll.cel.syntax.ast import (
     CallExpr,
     Comprehension,
@@ -35,9 +29,7 @@ from plimsoll.cel.syntax.ast import (
     StructLit,
 )
 from plimsoll.cel.syntax.trampoline import Task, run
-
-_MAP_COST = 30
-_MESSAGE_COST = 40
+from plimsoll.cel.types import CelType, TypeKind
 
 
 def estimate(typed: TypedExpr) -> int:
@@ -102,7 +94,7 @@ class _Estimator:
             case MapLit():
                 return (yield from self._map(expr))
             case StructLit():
-                total = fixed(_MESSAGE_COST)
+                total = fixed(STRUCT_COST)
                 for field in expr.fields:
                     total = total.plus((yield self.cost(field.value)))
                 return total
@@ -183,7 +175,7 @@ class _Estimator:
         return total
 
     def _map(self, expr: MapLit) -> Task[Range]:
-        total = fixed(_MAP_COST)
+        total = fixed(MAP_COST)
         keys = values = NOWHERE if expr.entries else NOTHING
         for entry in expr.entries:
             total = total.plus((yield self.cost(entry.key)))
@@ -252,14 +244,12 @@ class _Estimator:
         for arg in expr.args:
             costs.append((yield self.cost(arg)))
             args.append(self._node(arg))
-        total = NOTHING
-        target: AstNode | None = None
         if expr.target is not None:
-            total = yield self.cost(expr.target)
-            target = self._node(expr.target)
+            costs.insert(0, (yield self.cost(expr.target)))
+            args.insert(0, self._node(expr.target))
         cost, size = NOWHERE, None
         for overload in self._references[expr.id].overloads:
-            found = self._overload(expr, overload, target, args, costs)
+            found = self._overload(expr, overload, args, costs)
             cost = cost.union(found.cost)
             if found.size is not None:
                 size = found.size if size is None else size.union(found.size)
@@ -271,11 +261,9 @@ class _Estimator:
             if size is None:
                 size = self._size(expr)
         self._set(expr, size, None)
-        return total.plus(cost)
+        return cost
 
-    def _overload(
-        self, expr: CallExpr, overload: str, target: AstNode | None, args: list[AstNode], costs: _Costs
-    ) -> CallEstimate:
+    def _overload(self, expr: CallExpr, overload: str, args: list[AstNode], costs: _Costs) -> CallEstimate:
         if overload in ("logical_and", "logical_or"):
             # The right side may be skipped.
             return CallEstimate(Range(costs[0].low, costs[0].plus(costs[1]).high))
@@ -286,53 +274,11 @@ class _Estimator:
             return CallEstimate(cost, args[1].known_size.union(args[2].known_size))
         if overload in ("add_string", "add_bytes", "add_list"):
             self._set(expr, None, _merge(self._entry_sizes(args[0].expr), self._entry_sizes(args[1].expr)))
-        found = call_cost(expr.function, overload, target, args) or _standard(overload, target, args)
+        found = FUNCTIONS[expr.function].by_id[overload].estimate(args)
         total = found.cost
         for one in costs:
             total = total.plus(one)
         return CallEstimate(total, found.size)
-
-
-def _standard(overload: str, target: AstNode | None, args: list[AstNode]) -> CallEstimate:
-    """Return the cost of a standard function that no library claims."""
-    match overload:
-        case "string_format" if target is not None:
-            return CallEstimate(target.known_size.scaled(STRING_FACTOR))
-        case "string_to_bytes":
-            size = args[0].known_size
-            return CallEstimate(size.scaled(STRING_FACTOR), wrapped(size.low, size.high * 4))
-        case "bytes_to_string":
-            size = args[0].known_size
-            return CallEstimate(size.scaled(STRING_FACTOR), Range(size.low // 4, size.high))
-        case "strings_quote":
-            size = args[0].known_size
-            return CallEstimate(size.scaled(STRING_FACTOR), wrapped(size.low + 2, size.high * 2 + 2))
-        case "starts_with_string" | "ends_with_string":
-            return CallEstimate(args[0].known_size.scaled(STRING_FACTOR))
-        case "in_list":
-            return CallEstimate(args[1].known_size.scaled(1))
-        case "matches_string" if target is not None:
-            text = target.known_size.plus(ONE).scaled(STRING_FACTOR)
-            return CallEstimate(text.times(args[0].known_size.scaled(REGEX_FACTOR)))
-        case "contains_string" if target is not None:
-            text = target.known_size.scaled(STRING_FACTOR)
-            return CallEstimate(text.times(args[0].known_size.scaled(STRING_FACTOR)))
-        case "add_list":
-            return CallEstimate(ONE, args[0].known_size.plus(args[1].known_size))
-        case "add_string" | "add_bytes":
-            size = args[0].known_size.plus(args[1].known_size)
-            return CallEstimate(size.scaled(STRING_FACTOR), size)
-    if overload in _COMPARING:
-        shorter = min(args[0].known_size.high, args[1].known_size.high)
-        return CallEstimate(Range(min(shorter, 1), shorter).scaled(STRING_FACTOR))
-    return CallEstimate(ONE)
-
-
-_COMPARING = frozenset(
-    {"equals", "not_equals"}
-    | {f"{word}_{kind}" for word in ("less", "greater") for kind in ("string", "bytes")}
-    | {f"{word}_equals_{kind}" for word in ("less", "greater") for kind in ("string", "bytes")}
-)
 
 
 def _is_bind(expr: Comprehension) -> bool:

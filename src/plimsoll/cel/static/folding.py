@@ -7,22 +7,19 @@ are compile errors, as in Kubernetes.
 
 from __future__ import annotations
 
-from plimsoll.cel.functions import standard
+from plimsoll.cel.functions import FUNCTIONS
+from plimsoll.cel.functions.conversions import CONVERSIONS
 from plimsoll.cel.functions.regex import compile_pattern
 from plimsoll.cel.static.checker import TypedExpr
 from plimsoll.cel.static.environment import CONSTANTS, RUNTIME_TYPES
-from plimsoll.cel.static.types import TypeKind
 from plimsoll.cel.syntax.ast import CallExpr, Const, Expr, Ident, ListLit, MapLit, Uint, descend
+from plimsoll.cel.types import TypeKind
 from plimsoll.cel.values import TypeValue, Value, no_overload
 from plimsoll.errors import CelCompileError, CelRuntimeError
 
 _NOT_CONSTANT = object()
 # A constant whose evaluation fails: harmless until something uses it.
 _FAILED = object()
-
-_CONVERSIONS = {
-    function.name: function for function in standard.FUNCTIONS if function.name in standard.CONVERSIONS
-}
 
 
 def fold(typed: TypedExpr) -> None:
@@ -76,7 +73,7 @@ class _ConstantFolder:
         args = [self._known(arg) for arg in expr.args]
         if expr.target is not None:
             args.insert(0, self._known(expr.target))
-        if expr.function in _CONVERSIONS and len(args) == 1 and args[0] is not _NOT_CONSTANT:
+        if expr.function in CONVERSIONS and len(args) == 1 and args[0] is not _NOT_CONSTANT:
             return _convert(expr, args[0])
         if expr.function in ("matches", "find", "findAll") and isinstance(args[1], str):
             _compile(expr, args[1])
@@ -96,7 +93,7 @@ def _joined(parts: list[Value], whole: Value) -> Value:
 
 
 def _convert(expr: CallExpr, value: Value) -> Value:
-    function = _CONVERSIONS[expr.function]
+    function = FUNCTIONS[expr.function]
     try:
         if value is _FAILED:
             raise CelRuntimeError("its argument fails")

@@ -12,8 +12,8 @@ import re
 
 from plimsoll.cel.functions.regex import compile_pattern
 from plimsoll.cel.static.checker import TypedExpr
-from plimsoll.cel.static.types import CelType, TypeKind, unwrap_optional
 from plimsoll.cel.syntax.ast import CallExpr, Const, Expr, ListLit, MapLit, children
+from plimsoll.cel.types import CelType, TypeKind, unwrap_optional
 from plimsoll.errors import CelCompileError, CelRuntimeError
 
 

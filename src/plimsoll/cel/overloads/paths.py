@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from plimsoll.cel.static.environment import DEVICE_VARIABLE
-from plimsoll.cel.static.ranges import Range
+from plimsoll.cel.overloads.ranges import Range
+from plimsoll.cel.types import DEVICE_VARIABLE
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,6 +124,8 @@ DECISION = CelType(TypeKind.STRUCT, "kubernetes.authorization.Decision")
 DEVICE = CelType(TypeKind.STRUCT, "kubernetes.DRADevice")
 EMPTY = CelType(TypeKind.STRUCT, "google.protobuf.Empty")
 
+DEVICE_VARIABLE = "device"
+
 
 _LIST = CelType(TypeKind.LIST, "list")
 _MAP = CelType(TypeKind.MAP, "map")

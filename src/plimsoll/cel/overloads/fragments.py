@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
-from plimsoll.cel.device import MAX_PLAIN_SIZE
-from plimsoll.cel.functions import standard
-from plimsoll.cel.functions.quantity import as_integer
-from plimsoll.cel.functions.strings import LOWER, UPPER
 from plimsoll.cel.values import EMPTY_DOMAIN, INT_MAX, INT_MIN, Value
+
+#: Longest string and list for which generated code's cost bound holds; the interpreter takes longer ones.
+MAX_PLAIN_SIZE = 4096
+MAX_PLAIN_LIST = 64
 
 #: The most that walking one string of a plain device costs.
 WALK = -(-MAX_PLAIN_SIZE // 10) + 1
@@ -54,46 +54,6 @@ def same(a: Value, b: Value) -> bool:
     return bool(a == b)
 
 
-def on_ints(apply: Callable[[int, int], Value]) -> Callable[[Value, Value], int]:
-    """Wrap arithmetic on two ints with an overflow check; raise for other types."""
-
-    def calculate(a: Value, b: Value) -> int:
-        if a.__class__ is not int or b.__class__ is not int:
-            raise Unsupported
-        return int(apply(a, b))
-
-    return calculate
-
-
-ARITHMETIC: dict[str, tuple[str, Callable[[int, int], Value]]] = {
-    "_+_": ("ADD", lambda a, b: standard.checked_int(a + b)),
-    "_-_": ("SUB", standard.subtract),
-    "_*_": ("MUL", standard.multiply),
-    "_/_": ("DIV", standard.divide),
-    "_%_": ("MOD", standard.modulo),
-}
-OPERATORS = {"_<_": "<", "_<=_": "<=", "_>_": ">", "_>=_": ">="}
-MIRRORED = {"_<_": "_>_", "_<=_": "_>=_", "_>_": "_<_", "_>=_": "_<=_", "_==_": "_==_", "_!=_": "_!=_"}
-TESTS: dict[str, Callable[[int, int], bool]] = {
-    "_<_": lambda a, b: a < b,
-    "_<=_": lambda a, b: a <= b,
-    "_>_": lambda a, b: a > b,
-    "_>=_": lambda a, b: a >= b,
-    "_==_": lambda a, b: a == b,
-    "_!=_": lambda a, b: a != b,
-}
-#: Which of -1, 0, 1 pass a test of `compareTo` decides how the two sides are compared.
-BY_SIGNS = {
-    (False, False, True): ">",
-    (False, True, False): "==",
-    (True, False, False): "<",
-    (False, True, True): ">=",
-    (True, True, False): "<=",
-    (True, False, True): "!=",
-}
-PARTS = {"major": 0, "minor": 1, "patch": 2}
-
-
 def literal(value: Value) -> CodeFragment:
     kind = {bool: "bool", int: "int", str: "str", type(None): "null"}.get(type(value))
     if kind is None or (kind == "int" and not INT_MIN <= value <= INT_MAX):
@@ -115,10 +75,6 @@ NAMES: dict[str, Any] = {
     "LIST": list,
     "STOP": give_up,
     "SAME": same,
-    "WHOLE": as_integer,
-    "LOWER": LOWER,
-    "UPPER": UPPER,
-    **{name: on_ints(apply) for name, apply in ARITHMETIC.values()},
     "__builtins__": {"len": len, "any": any, "all": all, "Exception": Exception},
 }
 
@@ -173,3 +129,8 @@ class SourceWriter:
         if operand.kind == "entries":
             return CodeFragment(operand.item, f"{operand.text}[{self.read(key)}]", bound)
         raise Unsupported
+
+
+#: Takes the name of a function and the fragments of its arguments, and returns source with its maximum cost;
+#: raises `Unsupported` for what it cannot turn into safe source.
+Handler: TypeAlias = Callable[[SourceWriter, str, list[CodeFragment]], CodeFragment]

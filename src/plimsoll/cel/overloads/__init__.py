@@ -1,0 +1,1 @@
+"""Records of CEL functions: signatures, run-time costs, cost estimates and fragments of generated code."""
