@@ -18,7 +18,6 @@ from plimsoll.allocator.devices.pools import PoolStatus
 from plimsoll.allocator.devices.taints import is_tolerated
 from plimsoll.allocator.devices.usage import DeviceUsage
 from plimsoll.allocator.input_errors import AllocationFault
-from plimsoll.api.identity import claim_name
 from plimsoll.api.resource import (
     ALL,
     EXACT_COUNT,
@@ -107,7 +106,7 @@ class RequestSet:
 
     def fault_of(self, plan: RequestPlan, device: int, devices: NodeDevices) -> AllocationFault:
         """Return the fault of a failing device, which ends the search."""
-        return _fault_of(plan, device, devices, claim_name(self.claims[plan.claim]))
+        return _fault_of(plan, device, devices, self.claims[plan.claim].metadata.full_name)
 
 
 def read_requests(
@@ -129,7 +128,7 @@ def read_requests(
             steps.append(step)
             fewest += min(plan.count for plan in step.plans)
         if fewest > MAX_ALLOCATION_RESULTS:
-            facts = {"claim": claim_name(claim), "count": fewest, "limit": MAX_ALLOCATION_RESULTS}
+            facts = {"claim": claim.metadata.full_name, "count": fewest, "limit": MAX_ALLOCATION_RESULTS}
             return AllocationFault(faults.TOO_MANY_DEVICES, facts)
         fault = _read_constraints(number, claim, steps[first:], constraints)
         if fault is not None:
@@ -144,7 +143,7 @@ def _read_constraints(
         attribute = constraint.match_attribute or constraint.distinct_attribute
         if constraint.match_attribute is None and constraint.distinct_attribute is None:
             return AllocationFault(
-                faults.UNSUPPORTED_CONSTRAINT, {"claim": claim_name(claim), "index": index}
+                faults.UNSUPPORTED_CONSTRAINT, {"claim": claim.metadata.full_name, "index": index}
             )
         wanted = set(constraint.requests)
         for step in steps:
@@ -164,7 +163,7 @@ def _read_request(
     usage: DeviceUsage,
 ) -> RequestStep | AllocationFault:
     features = devices.features
-    name = claim_name(claim)
+    name = claim.metadata.full_name
     if request.first_available and not features.prioritized_list:
         return AllocationFault(faults.PRIORITIZED_LIST_OFF, {"claim": name, "request": request.name})
     if not features.consumable_capacity:

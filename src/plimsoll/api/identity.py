@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from plimsoll.api.resource import DeviceRequestAllocationResult, ResourceClaim
+from plimsoll.api.resource import DeviceRequestAllocationResult
 
 
 class PoolId(NamedTuple):
@@ -39,9 +39,3 @@ class DeviceId(NamedTuple):
 
     def __str__(self) -> str:
         return "/".join(self)
-
-
-def claim_name(claim: ResourceClaim) -> str:
-    """Return `namespace/name` for messages."""
-    metadata = claim.metadata
-    return f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name

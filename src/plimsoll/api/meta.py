@@ -62,6 +62,16 @@ class ObjectMeta(Wire, frozen=True):
     owner_references: tuple[OwnerReference, ...] = ()
     finalizers: tuple[str, ...] = ()
 
+    @property
+    def full_name(self) -> str:
+        """`NAMESPACE/NAME`, or `NAME` of a cluster-scoped object."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Namespace and name."""
+        return self.namespace, self.name
+
 
 class Condition(Wire, frozen=True):
     """metav1.Condition, and close enough to PodCondition and NodeCondition to serve for all of them."""

@@ -28,7 +28,7 @@ class ObjectName(NamedTuple):
 
 
 def object_name(metadata: ObjectMeta) -> ObjectName:
-    return ObjectName(metadata.namespace, metadata.name)
+    return ObjectName(*metadata.key)
 
 
 def object_reference(pod: Pod) -> ObjectReference:

@@ -72,7 +72,7 @@ def _report(pod: Pod, what: str) -> EventRecord:
     regarding = ObjectReference(
         api_version="v1", kind="Pod", namespace=metadata.namespace, name=metadata.name, uid=metadata.uid
     )
-    return EventRecord(regarding, EVICTION, f"{what} {metadata.namespace}/{metadata.name}", COMPONENT)
+    return EventRecord(regarding, EVICTION, f"{what} {metadata.full_name}", COMPONENT)
 
 
 class PodKey(NamedTuple):

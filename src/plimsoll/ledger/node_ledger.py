@@ -57,7 +57,7 @@ def resources_options(gates: Gates, profile: AccountingProfile) -> PodResourcesO
 
 def pod_key(pod: Pod) -> str:
     """Return the ledger's key of a pod: its UID, or its name if it has none."""
-    return pod.metadata.uid or f"{pod.metadata.namespace}/{pod.metadata.name}"
+    return pod.metadata.uid or pod.metadata.full_name
 
 
 class NodeLedger:

@@ -224,7 +224,9 @@ class Agent:
             try:
                 await self._admit_or_reject(pod)
             except Exception as error:
-                _log.exception("%s: pod %s cannot be checked for admission", self.name, _format_pod(pod))
+                _log.exception(
+                    "%s: pod %s cannot be checked for admission", self.name, pod.metadata.full_name
+                )
                 self._reject(pod, _UNEXPECTED, f"{type(error).__name__}: {error}")
 
     async def _admit_or_reject(self, pod: Pod) -> None:
@@ -251,7 +253,7 @@ class Agent:
             await self.admission_handler.flush()
 
     def _reject(self, pod: Pod, reason: str, message: str) -> None:
-        _log.info("%s: pod %s was rejected: %s", self.name, _format_pod(pod), message)
+        _log.info("%s: pod %s was rejected: %s", self.name, pod.metadata.full_name, message)
         self._track_worker(pod, reject(pod, reason, message, self.components.worker_deps))
 
     def _admit(self, pod: Pod) -> PodAdmitResult:
@@ -292,7 +294,7 @@ class Agent:
         uid = pod_key(pod)
         self._workers[uid] = worker
         self._termination_tasks[uid] = asyncio.create_task(
-            self._await_termination(uid, worker), name=f"end of {_format_pod(pod)}"
+            self._await_termination(uid, worker), name=f"end of {pod.metadata.full_name}"
         )
         self._qos_cgroups_changed.set()
 
@@ -396,7 +398,3 @@ async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _format_pod(pod: Pod) -> str:
-    return f"{pod.metadata.namespace}/{pod.metadata.name}"

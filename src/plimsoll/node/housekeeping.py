@@ -107,7 +107,7 @@ class Housekeeping:
         for pod in self._running():
             claims = await read_claims(pod, self._components.worker_deps)
             if isinstance(claims, RuntimeFault):
-                name = f"{pod.metadata.namespace}/{pod.metadata.name}"
+                name = pod.metadata.full_name
                 _log.warning("%s: pod %s: %s", self._name, name, claims.message)
                 return  # all or none: claims missing from the cache would be unprepared
             pods.append((pod, claims))

@@ -164,7 +164,7 @@ class ClusterEvent:
     def claims(self) -> list[tuple[str, str]]:
         """Namespace and name of the claims concerned: the changed one, or those of a released pod."""
         if self.kind in (EventKind.CLAIM_CHANGED, EventKind.CLAIM_FREED, EventKind.VOLUME_CLAIM_CHANGED):
-            return [(self.object.metadata.namespace, self.object.metadata.name)]
+            return [self.object.metadata.key]
         if self.kind is EventKind.POD_DELETED and self.releases_devices:
             names = dict.fromkeys(resolve_claim_names(self.old).values())
             return [(self.old.metadata.namespace, name) for name in names]

@@ -82,7 +82,7 @@ def find_claims(pod: Pod, snapshot: Snapshot) -> tuple[ResourceClaim, ...] | Nod
             return _reason(
                 ClaimMessage.NOT_OWNED,
                 claim=f"{claim.metadata.namespace}/{name}",
-                pod=f"{meta.namespace}/{meta.name}",
+                pod=meta.full_name,
             )
         found[name] = claim
     return tuple(found.values())
@@ -91,7 +91,7 @@ def find_claims(pod: Pod, snapshot: Snapshot) -> tuple[ResourceClaim, ...] | Nod
 def _in_use(claim: ResourceClaim, pod: Pod, snapshot: Snapshot) -> NodeReason | None:
     if claim.status.allocation is None:
         if snapshot.assumed_allocation(claim.metadata.uid) is not None:
-            name = f"{claim.metadata.namespace}/{claim.metadata.name}"
+            name = claim.metadata.full_name
             return _reason(ClaimMessage.PENDING, claim=name)
         return None
     reserved = claim.status.reserved_for

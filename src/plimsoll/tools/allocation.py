@@ -29,7 +29,6 @@ from plimsoll.allocator import (
 from plimsoll.api import codec
 from plimsoll.api.core import Node
 from plimsoll.api.gates import Gates
-from plimsoll.api.identity import claim_name
 from plimsoll.api.meta import ObjectMeta
 from plimsoll.api.resource import (
     DeviceClass,
@@ -71,7 +70,7 @@ class AllocatorInput:
         claims = decode_views(found, ResourceClaim, now)
         trees = [each.tree for each in found if each.kind == ResourceClaim.__name__]
         problems = {
-            claim_name(claim): check_object(tree, now, gates).problems
+            claim.metadata.full_name: check_object(tree, now, gates).problems
             for claim, tree in zip(claims, trees, strict=True)
             if claim.status.allocation is None
         }
@@ -100,7 +99,7 @@ class AllocationAttempt:
         return self.allocation is not None
 
     def lines(self, paint: Paint = PLAIN, *, wide: bool = False) -> Iterator[str]:
-        names = ", ".join(claim_name(claim) for claim in self.claims)
+        names = ", ".join(claim.metadata.full_name for claim in self.claims)
         if self.allocation is not None:
             steps = f", after {self.allocation.steps:,} steps" if wide else ""
             yield f"{paint.green(f'{names}: allocated on node {self.node}')}{steps}"
@@ -127,7 +126,7 @@ class AllocationAttempt:
             yield from (f"    {line}" for line in _reasons(outcome))
 
     def as_json(self) -> dict[str, Any]:
-        made: dict[str, Any] = {"claims": [claim_name(claim) for claim in self.claims]}
+        made: dict[str, Any] = {"claims": [claim.metadata.full_name for claim in self.claims]}
         if self.allocation is not None:
             results = [codec.to_tree(result) for result in self.allocation.results]
             return {**made, "node": self.node, "allocations": results, "steps": self.allocation.steps}
@@ -205,7 +204,9 @@ def try_claims(
     nodes = _pick_nodes(devices, query.nodes)
     groups = [tuple(wanted)] if query.together and wanted else [(claim,) for claim in wanted]
     for group in groups:
-        problems = [problem for claim in group for problem in devices.problems.get(claim_name(claim), ())]
+        problems = [
+            problem for claim in group for problem in devices.problems.get(claim.metadata.full_name, ())
+        ]
         if problems:
             yield AllocationAttempt(group, problems=tuple(problems))
             continue
@@ -238,12 +239,12 @@ def _pick_claims(devices: AllocatorInput, names: Sequence[str], namespace: str) 
     ]
     if not names:
         return [claim for claim in within if claim.status.allocation is None]
-    by_name = {claim_name(claim): claim for claim in devices.claims}
+    by_name = {claim.metadata.full_name: claim for claim in devices.claims}
     for claim in within:
         by_name.setdefault(claim.metadata.name, claim)
     missing = [name for name in names if name not in by_name]
     if missing:
-        known = _some(sorted(map(claim_name, within)))
+        known = _some(sorted(each.metadata.full_name for each in within))
         of = f" in namespace {namespace}" if namespace else ""
         raise InputError(f"ResourceClaim {missing[0]!r} not found{of}; existing: {known}")
     return [by_name[name] for name in names]

@@ -33,7 +33,7 @@ from plimsoll.allocator.reasons.refusal import (
 )
 from plimsoll.allocator.request_matching import RequestPlan, RequestSet
 from plimsoll.allocator.search.search_state import NO_VALUES, Pick, SearchState
-from plimsoll.api.identity import DeviceId, claim_name
+from plimsoll.api.identity import DeviceId
 from plimsoll.api.quantity import Quantity
 
 
@@ -88,7 +88,7 @@ def _find_sticking_point(
     if failed is None:
         return None
     held = tuple(
-        (claim_name(order.claims[plan.claim]), plan.name, devices.entries[device].id)
+        (order.claims[plan.claim].metadata.full_name, plan.name, devices.entries[device].id)
         for plan, device in search_state.picks
     )
     return SearchDeadEnd(held, reader.read(failed))
@@ -115,7 +115,7 @@ def _find_group_shortages(
         else:
             had = max(((having & union).bit_count() for having in table.by_bit), default=0)
         if had < wanted:
-            claim = claim_name(order.claims[constraint.claim])
+            claim = order.claims[constraint.claim].metadata.full_name
             names = tuple(plan.name for plan in plans)
             yield GroupShortage(claim, constraint.attribute, constraint.distinct, names, wanted, had)
 
@@ -155,7 +155,7 @@ class _Diagnoser:
         largest = self._largest_group(plan, left)
         short = largest is not None and largest < plan.count <= left.bit_count()
         return RequestRefusal(
-            claim=claim_name(self._order.claims[plan.claim]),
+            claim=self._order.claims[plan.claim].metadata.full_name,
             request=plan.name,
             wanted=plan.count,
             takes_all=plan.all,

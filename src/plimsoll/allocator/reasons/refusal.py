@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from plimsoll.api.core import NodeSelector
-from plimsoll.api.identity import DeviceId, PoolId, claim_name
+from plimsoll.api.identity import DeviceId, PoolId
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import DeviceTaint, ResourceClaim
 
@@ -156,7 +156,7 @@ class AllocatedElsewhere:
     @staticmethod
     def of(claim: ResourceClaim) -> AllocatedElsewhere:
         allocation = claim.status.allocation
-        return AllocatedElsewhere(claim_name(claim), allocation.node_selector if allocation else None)
+        return AllocatedElsewhere(claim.metadata.full_name, allocation.node_selector if allocation else None)
 
 
 @dataclass(frozen=True, slots=True)

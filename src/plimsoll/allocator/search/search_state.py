@@ -18,7 +18,6 @@ from plimsoll.allocator.devices.usage import DeviceUsage
 from plimsoll.allocator.input_errors import ALL_CONSTRAINT, AllocationFault
 from plimsoll.allocator.node_budget import RemainingBudget
 from plimsoll.allocator.request_matching import RequestPlan, RequestSet
-from plimsoll.api.identity import claim_name
 
 NO_VALUES = -1  #: state of a constraint without devices so far
 
@@ -155,7 +154,7 @@ class SearchState:
             return None
         if not all(flag & self.compatible_devices(constraint) for constraint in plan.constraints):
             # A request for all devices under a constraint that they violate can never be satisfied.
-            facts = {"claim": claim_name(self._order.claims[plan.claim]), "request": plan.request}
+            facts = {"claim": self._order.claims[plan.claim].metadata.full_name, "request": plan.request}
             return AllocationFault(ALL_CONSTRAINT, {**facts, "device": self._entries[device].id})
         if plan.consumptions and device in self._usage.consumed:
             wanted = plan.consumptions[self._entries[device].capacity]

@@ -84,11 +84,11 @@ def _resolve(pod: Pod, reference: PodResourceClaim) -> tuple[str | ClaimFault | 
     meta = pod.metadata
     if reference.resource_claim_template_name is None:
         text = (
-            f'pod "{meta.namespace}/{meta.name}", spec.resourceClaim "{reference.name}": '
+            f'pod "{meta.full_name}", spec.resourceClaim "{reference.name}": '
             "none of the supported fields are set"
         )
         return ClaimFault(reference.name, UNSUPPORTED, text), False
-    text = f'pod "{meta.namespace}/{meta.name}": ResourceClaim not created yet'
+    text = f'pod "{meta.full_name}": ResourceClaim not created yet'
     return ClaimFault(reference.name, NOT_CREATED, text), False
 
 
@@ -130,8 +130,8 @@ def _frozen(devices: Mapping[str, set[AllocatedDevice]]) -> dict[str, frozenset[
 
 def _not_for(pod: Pod, claim: ResourceClaim, generated: bool) -> str:
     """Return why a claim was not created for this pod or its pod group, or ""."""
-    mine = f"{pod.metadata.namespace}/{pod.metadata.name}"
-    theirs = f"{claim.metadata.namespace}/{claim.metadata.name}"
+    mine = pod.metadata.full_name
+    theirs = claim.metadata.full_name
     if claim.metadata.namespace != pod.metadata.namespace:
         return f"ResourceClaim {theirs} is not in the same namespace as Pod {mine}"
     if not generated or is_owned_by(claim, pod) or is_owned_by_group(claim, pod):

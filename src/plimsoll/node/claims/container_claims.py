@@ -47,7 +47,7 @@ def cdi_ids(pod: Pod, container: Container, find: Find) -> tuple[str, ...]:
     for name, requests in _requests(pod, container):
         claim = find(pod, name)
         if claim is None or not claim.ready:
-            text = f"container {container.name} of pod {pod.metadata.namespace}/{pod.metadata.name}"
+            text = f"container {container.name} of pod {pod.metadata.full_name}"
             raise StateError(f"{text}: ResourceClaim {name} is not prepared")
         for request in requests:
             found |= dict.fromkeys(_devices(claim, request))

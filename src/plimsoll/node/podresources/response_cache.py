@@ -114,7 +114,7 @@ class ResponseCache:
 
 
 def _key(pod: Pod) -> str:
-    return pod.metadata.uid or f"{pod.metadata.namespace}/{pod.metadata.name}"
+    return pod.metadata.uid or pod.metadata.full_name
 
 
 def _alpha_row(entry: _Entry) -> bytes:

@@ -265,7 +265,7 @@ class NodeProcess:
         known = [pod for agent in self.agents.values() for pod in agent.pods()]
         items = []
         for pod in known:
-            raw = self._pods.raw(pod.metadata.namespace, pod.metadata.name)
+            raw = self._pods.raw(*pod.metadata.key)
             items.append(codec.decode_tree(raw) if raw is not None else codec.to_tree(pod))
         return {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items}
 

@@ -121,7 +121,7 @@ class BindTransaction:
 
     async def allocate(self, claim: ResourceClaim, allocation: AllocationResult) -> BindFailure | None:
         """Write the finalizer, then allocation and reservation under the claim's resourceVersion."""
-        name = full_name(claim)
+        name = claim.metadata.full_name
         for attempt in range(1, MAX_ATTEMPTS + 1):
             step, error_kind = BindStep.ALLOCATION, BindError.ADD_ALLOCATION
             try:
@@ -161,7 +161,7 @@ class BindTransaction:
             or not self._has_reserved(claim)
             or _device_ids(written) != _device_ids(allocation)
         ):
-            return _failure(step, BindError.CLAIM_TAKEN, None, claim=full_name(claim))
+            return _failure(step, BindError.CLAIM_TAKEN, None, claim=claim.metadata.full_name)
         self.holds.append(ClaimHold(claim, allocated_here=True))
         return None
 
@@ -171,7 +171,7 @@ class BindTransaction:
         A claim that is reserved already (by an earlier attempt, perhaps of another process) is written all
         the same: only a write proves that it still is, and ends a release that may be in flight.
         """
-        name, allocation = full_name(claim), claim.status.allocation
+        name, allocation = claim.metadata.full_name, claim.status.allocation
         allocated_here = self._has_reserved(claim)
         fresh = await self._confirm_reservation(claim) if allocated_here else await self._add_consumer(claim)
         if isinstance(fresh, BindFailure):
@@ -189,7 +189,7 @@ class BindTransaction:
         try:
             return self._observe(await self._retry(self.writer.reserve, claim, self.consumer))
         except InputError as error:
-            name = full_name(claim)
+            name = claim.metadata.full_name
             failed = _failure(BindStep.RESERVATION, BindError.ADD_RESERVATION, error, claim=name, error=error)
             if not self._is_uncertain(error):
                 return failed
@@ -199,7 +199,7 @@ class BindTransaction:
         return fresh if self._has_reserved(fresh) else failed
 
     async def _confirm_reservation(self, claim: ResourceClaim) -> ResourceClaim | BindFailure:
-        name = full_name(claim)
+        name = claim.metadata.full_name
         try:
             fresh = await self._retry(self.writer.fence_claim, claim)
         except InputError as error:
@@ -219,11 +219,13 @@ class BindTransaction:
             except InputError as error:
                 return _failure(BindStep.CONDITIONS, BindError.BINDING, error, error=error)
             if fresh is None:
-                return _failure(BindStep.CONDITIONS, BindError.CLAIM_GONE, None, claim=full_name(hold.claim))
+                return _failure(
+                    BindStep.CONDITIONS, BindError.CLAIM_GONE, None, claim=hold.claim.metadata.full_name
+                )
             hold.claim = self._observe(fresh)
             if fresh.status.allocation is None:
                 return _failure(
-                    BindStep.CONDITIONS, BindError.CLAIM_RELEASED, None, claim=full_name(hold.claim)
+                    BindStep.CONDITIONS, BindError.CLAIM_RELEASED, None, claim=hold.claim.metadata.full_name
                 )
             verdict = check_binding_conditions(fresh)
             if verdict is not True:
@@ -250,7 +252,7 @@ class BindTransaction:
         error = await self._write_pod(self._write_or_clear_charges, entries)
         if error is None or self.pod.spec.node_name:
             return None  # `bind` handles a pod that turned out to be bound
-        pod = f"{self.pod.metadata.namespace}/{self.pod.metadata.name}"
+        pod = self.pod.metadata.full_name
         failed = _failure(BindStep.CHARGES, BindError.CHARGES, error, pod=pod, error=error)
         return replace(failed, final=_is_missing(error))
 
@@ -426,10 +428,6 @@ class BindTransaction:
 def consumer_of(pod: Pod) -> ResourceClaimConsumerReference:
     """Return the `reservedFor` entry of a pod."""
     return ResourceClaimConsumerReference(resource="pods", name=pod.metadata.name, uid=pod.metadata.uid)
-
-
-def full_name(claim: ResourceClaim) -> str:
-    return f"{claim.metadata.namespace}/{claim.metadata.name}"
 
 
 def _is_conflict(error: InputError) -> bool:

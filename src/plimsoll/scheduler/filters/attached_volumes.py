@@ -229,7 +229,7 @@ class AttachedVolumes(SnapshotIndex):
     def object_set(self, new: Any, old: Any) -> None:
         match new:
             case PersistentVolumeClaim():
-                self._set_claim((new.metadata.namespace, new.metadata.name), new)
+                self._set_claim(new.metadata.key, new)
             case PersistentVolume():
                 self._volumes[new.metadata.name] = new
                 if old is None or _source(old) != _source(new):
@@ -254,7 +254,7 @@ class AttachedVolumes(SnapshotIndex):
     def object_removed(self, old: Any) -> None:
         match old:
             case PersistentVolumeClaim():
-                self._set_claim((old.metadata.namespace, old.metadata.name), None)
+                self._set_claim(old.metadata.key, None)
             case PersistentVolume():
                 self._volumes.pop(old.metadata.name, None)
                 self._volume_changed(old.metadata.name)

@@ -163,7 +163,7 @@ def _problem(claim: PersistentVolumeClaim, used: VolumeClaim, pod: Pod) -> NodeR
             _RULE,
             VolumeBindingMessage.CLAIM_NOT_OWNED,
             claim=f"{claim.metadata.namespace}/{used.name}",
-            pod=f"{meta.namespace}/{meta.name}",
+            pod=meta.full_name,
         )
     return None
 

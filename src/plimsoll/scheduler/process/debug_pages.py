@@ -18,7 +18,7 @@ def show_queue(context: SchedulerContext) -> dict[str, Any]:
     pods = []
     for pod in islice(queue, _MOST):
         where = queue.state_of(pod_key(pod))
-        name = f"{pod.metadata.namespace}/{pod.metadata.name}"
+        name = pod.metadata.full_name
         pods.append({"pod": name, "priority": pod.spec.priority or 0, "where": where and where.value})
     return {
         "lengths": dict(queue.lengths()),

@@ -17,7 +17,7 @@ from plimsoll.scheduler.events import classify_change
 from plimsoll.scheduler.preemption import Preemption, plan_preemption
 from plimsoll.scheduler.process.configuration import SchedulerSettings
 from plimsoll.scheduler.process.context import SchedulerContext, new_id
-from plimsoll.scheduler.process.loop import devices_of, full_name, schedule_pod
+from plimsoll.scheduler.process.loop import devices_of, schedule_pod
 from plimsoll.scheduler.queue import QueuedPodInfo
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.result import FitError, Placement
@@ -45,9 +45,9 @@ def report_pending(context: SchedulerContext, write_line: Callable[[str], None])
             write_line(line)
     for pod in context.queue:
         placed = False
-        key = pod.metadata.uid or full_name(pod)
+        key = pod.metadata.uid or pod.metadata.full_name
         gates = ",".join(gate.name for gate in pod.spec.scheduling_gates)
-        write_line(outcomes.get(key) or _format(context, "gated", pod=full_name(pod), gates=gates))
+        write_line(outcomes.get(key) or _format(context, "gated", pod=pod.metadata.full_name, gates=gates))
     return placed
 
 
@@ -62,11 +62,11 @@ def _dry_run_pod(context: SchedulerContext, attempt: QueuedPodInfo) -> tuple[str
         event = classify_change(pod, bound)
         if event is not None:
             context.queue.on_event(event, now)
-        fields = {"pod": full_name(pod), "node": outcome.node, "devices": devices_of(outcome) or None}
+        fields = {"pod": pod.metadata.full_name, "node": outcome.node, "devices": devices_of(outcome) or None}
         return _format(context, "would-bind", **fields, feasible=outcome.feasible_nodes), True
     if isinstance(outcome, NodeReason):
         context.queue.hold(pod, outcome, now)
-        return _format(context, "would-hold", pod=full_name(pod), why=render(outcome)), False
+        return _format(context, "would-hold", pod=pod.metadata.full_name, why=render(outcome)), False
     context.queue.mark_unschedulable(attempt.key, outcome.rules, now)
     return _format_unschedulable(context, attempt, outcome), False
 
@@ -75,9 +75,9 @@ def _format_unschedulable(context: SchedulerContext, attempt: QueuedPodInfo, fit
     budgets = context.snapshot.all(PodDisruptionBudget)
     profile = context.profile(attempt.pod)
     plan = plan_preemption(fit_error, context.snapshot, profile, budgets, new_id, context.nominations)
-    name = full_name(attempt.pod)
+    name = attempt.pod.metadata.full_name
     if isinstance(plan, Preemption):
-        victims = [full_name(victim) for victim in plan.victims]
+        victims = [victim.metadata.full_name for victim in plan.victims]
         why = render_fit_error(fit_error)
         return _format(context, "would-preempt", pod=name, node=plan.node, victims=victims, why=why)
     return _format(context, "would-refuse", pod=name, why=render_fit_error(fit_error, plan.text))

@@ -89,7 +89,7 @@ class SchedulerEventRecorder:
     # -- events
 
     def scheduled(self, pod: Pod, node: str) -> None:
-        text = f"Successfully assigned {pod.metadata.namespace}/{pod.metadata.name} to {node}"
+        text = f"Successfully assigned {pod.metadata.full_name} to {node}"
         self.record(pod, "Scheduled", "Binding", text)
 
     def failed_scheduling(self, pod: Pod, message: str) -> None:

@@ -175,7 +175,7 @@ class FailureHandler:
     def _report(
         self, pod: Pod, reason: str, message: str, nominated: str | None = None, level: int = logging.INFO
     ) -> None:
-        name = f"{pod.metadata.namespace}/{pod.metadata.name}"
+        name = pod.metadata.full_name
         log_event(LOG, "refused", level, pod=name, reason=reason, nominated=nominated, why=message)
         self.condition_writer.enqueue(ConditionUpdate(pod, reason, message, nominated))
         self._recorder.failed_scheduling(pod, message)
@@ -210,9 +210,9 @@ class FailureHandler:
         log_event(
             LOG,
             "preempting",
-            pod=f"{pod.metadata.namespace}/{pod.metadata.name}",
+            pod=pod.metadata.full_name,
             node=plan.node,
-            victims=[f"{each.metadata.namespace}/{each.metadata.name}" for each in plan.victims],
+            victims=[each.metadata.full_name for each in plan.victims],
             broken_budgets=plan.broken_budgets or None,
         )
         done = await evict.evict_victims(
@@ -229,8 +229,8 @@ class FailureHandler:
             self._context.wake_event.set()
 
     async def _release(self, claim: ResourceClaim, pod: Pod, on_released: Callable[[], None]) -> None:
-        name = f"{claim.metadata.namespace}/{claim.metadata.name}"
-        log_event(LOG, "released", claim=name, pod=f"{pod.metadata.namespace}/{pod.metadata.name}")
+        name = claim.metadata.full_name
+        log_event(LOG, "released", claim=name, pod=pod.metadata.full_name)
         try:
             await release_claim(claim, pod, self._writer, self._on_claim)
         finally:

@@ -130,7 +130,7 @@ class SchedulingLoop:
             try:
                 self._schedule_one(attempt, started)
             except Exception as error:  # one pod must not stop all others
-                LOG.exception("scheduling pod %s failed", full_name(attempt.pod))
+                LOG.exception("scheduling pod %s failed", attempt.pod.metadata.full_name)
                 self._context.snapshot.forget(attempt.key)
                 self._on_error(attempt, started, f"{type(error).__name__}: {error}")
         return worked
@@ -209,7 +209,7 @@ class SchedulingLoop:
         log_event(
             LOG,
             "bound",
-            pod=full_name(attempt.pod),
+            pod=attempt.pod.metadata.full_name,
             node=placement.node,
             devices=devices_of(placement) or None,
             attempts=attempt.attempts,
@@ -255,7 +255,3 @@ def devices_of(placement: Placement) -> list[str]:
         for allocation in placement.allocations.values()
         for result in allocation.devices.results
     ]
-
-
-def full_name(pod: Pod) -> str:
-    return f"{pod.metadata.namespace}/{pod.metadata.name}"

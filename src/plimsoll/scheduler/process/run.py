@@ -225,7 +225,7 @@ class SchedulerProcess:
 
     def _on_claim_written(self, claim: ResourceClaim) -> None:
         """Update the snapshot from a response, which arrives before the watch event."""
-        known = self.context.snapshot.claim(claim.metadata.namespace, claim.metadata.name)
+        known = self.context.snapshot.claim(*claim.metadata.key)
         if known is not None and known.metadata.uid == claim.metadata.uid:
             self.context.snapshot.set(claim)
 

@@ -128,9 +128,7 @@ async def _release_reservation(
         claim = await writer.unreserve(claim, consumer, deallocate=deallocate)
         on_claim(claim)
     if gone:
-        log_event(
-            LOG, "released", claim=f"{claim.metadata.namespace}/{claim.metadata.name}", deallocated=deallocate
-        )
+        log_event(LOG, "released", claim=claim.metadata.full_name, deallocated=deallocate)
 
 
 async def _is_gone(consumer: ResourceClaimConsumerReference, namespace: str, writer: ApiWriter) -> bool:

@@ -218,7 +218,7 @@ class Snapshot:
             self._remove_pod(key)
         placement = self._unconfirmed.pop(key, None)
         for claim in placement.pod_info.unallocated_claims if placement is not None else ():
-            known = self.claim(claim.metadata.namespace, claim.metadata.name)
+            known = self.claim(*claim.metadata.key)
             self._on_devices_released(self._allocations.forget(claim.metadata.uid, key, known))
 
     def confirm(self, key: str) -> None:

@@ -204,7 +204,7 @@ def key_of(thing: Any) -> Key:
 def name_of(thing: Any) -> str:
     """Return `namespace/name`, or the name of a cluster-scoped object."""
     metadata = thing.metadata
-    return f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
+    return str(metadata.full_name)
 
 
 def subject_of(thing: Any) -> str:

@@ -119,7 +119,7 @@ class ClusterState:
 
 
 def _full(thing: Any) -> str:
-    return f"{thing.metadata.namespace}/{thing.metadata.name}"
+    return str(thing.metadata.full_name)
 
 
 def _missing(

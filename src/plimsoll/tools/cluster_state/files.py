@@ -120,7 +120,7 @@ class _Reader:
             return
         old = self.objects.find(kind.view, thing.metadata.namespace, thing.metadata.name)
         if old is not None and old != thing:
-            full = "/".join(filter(None, (thing.metadata.namespace, thing.metadata.name)))
+            full = "/".join(filter(None, thing.metadata.key))
             self._repeated.setdefault(kind.endpoint.plural, []).append(full)
         self.objects.set(thing)
 
@@ -154,7 +154,7 @@ def _assign_unique_uids(objects: ClusterObjects) -> Iterator[Gap]:
         for thing in objects.all(kind):
             meta = thing.metadata
             if meta.uid and meta.uid in known:
-                full = f"{meta.namespace}/{meta.name}"
+                full = meta.full_name
                 objects.set(replace(thing, metadata=replace(meta, uid=f"{meta.uid}/{full}")))
                 copies.append(full)
             known.add(meta.uid)

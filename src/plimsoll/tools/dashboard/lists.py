@@ -110,7 +110,7 @@ def list_claims(cluster_state: ClusterState, query: ListQuery) -> Tree:
         and (not query.state or query.state == claim_state(claim))
         and (not query.search or query.search in _claim_text(claim).lower())
     ]
-    claims.sort(key=lambda claim: (claim.metadata.namespace, claim.metadata.name))
+    claims.sort(key=lambda claim: claim.metadata.key)
     shown = claims[query.offset : query.offset + query.limit]
     return {"total": len(claims), "items": [claim_row(cluster_state, claim).as_json() for claim in shown]}
 
@@ -120,7 +120,7 @@ def _claim_text(claim: ResourceClaim) -> str:
     results = allocation.devices.results if allocation is not None else ()
     devices = " ".join(f"{each.driver}/{each.pool}/{each.device}" for each in results)
     pods = " ".join(each.name for each in claim.status.reserved_for)
-    return f"{claim.metadata.namespace}/{claim.metadata.name} {claim_state(claim)} {devices} {pods}"
+    return f"{claim.metadata.full_name} {claim_state(claim)} {devices} {pods}"
 
 
 def list_namespaces(cluster_state: ClusterState, query: ListQuery, known: NamespaceCache) -> Tree:
@@ -140,9 +140,9 @@ def list_pods(cluster_state: ClusterState, query: ListQuery) -> tuple[Tree, list
         for pod in pods
         if query.namespace in ("", pod.metadata.namespace)
         and query.node in ("", pod.spec.node_name)
-        and query.search in f"{pod.metadata.namespace}/{pod.metadata.name} {pod.spec.node_name}".lower()
+        and query.search in f"{pod.metadata.full_name} {pod.spec.node_name}".lower()
     ]
-    kept.sort(key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
+    kept.sort(key=lambda pod: pod.metadata.key)
     shown = kept[query.offset : query.offset + query.limit]
     rows = [
         {

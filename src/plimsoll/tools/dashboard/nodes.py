@@ -158,7 +158,7 @@ def one_node(cluster_state: ClusterState, name: str) -> dict[str, Any]:
     if not found or node is None:
         raise ApiError(404, "NotFound", f"node {name} not found")
     node_row = found[0]
-    pods = sorted(_pods_on(cluster_state, name), key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
+    pods = sorted(_pods_on(cluster_state, name), key=lambda pod: pod.metadata.key)
     claims = _claims_on(cluster_state, name, pods)
     tree = codec.to_tree(node)
     spec, status = tree.get("spec", {}), tree.get("status", {})
@@ -205,9 +205,9 @@ def _claims_on(cluster_state: ClusterState, name: str, pods: list[Pod]) -> list[
         allocation = claim.status.allocation
         results = allocation.devices.results if allocation is not None else ()
         here = any((result.driver, result.pool) in pools for result in results)
-        if here or (claim.metadata.namespace, claim.metadata.name) in used:
+        if here or claim.metadata.key in used:
             found.append(claim)
-    return sorted(found, key=lambda each: (each.metadata.namespace, each.metadata.name))
+    return sorted(found, key=lambda each: each.metadata.key)
 
 
 def _claim(claim: ResourceClaim, pods: list[Pod]) -> dict[str, Any]:

@@ -210,10 +210,7 @@ class DashboardService:
 
 def _pending(cluster_state: ClusterState, query: ListQuery) -> dict[str, Any]:
     page, pods = lists.list_pods(cluster_state, query)
-    reasons = {
-        (pod.metadata.namespace, pod.metadata.name): why
-        for pod, why in summarize_pending(cluster_state, pods=pods)
-    }
+    reasons = {pod.metadata.key: why for pod, why in summarize_pending(cluster_state, pods=pods)}
     for row in page["items"]:
         row["why"] = reasons.get((row["namespace"], row["name"])) or row["why"]
     return page

@@ -113,8 +113,8 @@ def hold_cpus(
     `devices` represent one CPU each; only status about `pools` is relevant to this node.
     """
     held: dict[int, str] = {}
-    for claim in sorted(claims, key=lambda each: (each.metadata.namespace, each.metadata.name)):
-        name = f"{claim.metadata.namespace}/{claim.metadata.name}"
+    for claim in sorted(claims, key=lambda each: each.metadata.key):
+        name = claim.metadata.full_name
         allocation = claim.status.allocation
         results = allocation.devices.results if allocation is not None else ()
         if not any(result.pool in pools for result in results):

@@ -100,7 +100,7 @@ class _ClusterReader:
         self._found["pods"] = tuple(
             BoundPod(
                 uid=pod.metadata.uid,
-                name=f"{pod.metadata.namespace}/{pod.metadata.name}",
+                name=pod.metadata.full_name,
                 ended=is_terminal(pod),
                 created=parse_time(pod.metadata.creation_timestamp) or 0.0,
             )

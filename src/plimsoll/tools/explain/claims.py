@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from plimsoll.api.core import Pod, PodResourceClaim, PodSpec
-from plimsoll.api.identity import claim_name
 from plimsoll.api.meta import ObjectMeta
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.scheduler.binding.pod_conditions import render_fit_error
@@ -24,7 +23,7 @@ from plimsoll.tools.explain.fixes.fix import Fix, FixStep
 from plimsoll.tools.explain.fixes.search import find_fixes
 from plimsoll.tools.explain.groups import STATES, group_nodes
 from plimsoll.tools.explain.missing import fix_missing
-from plimsoll.tools.explain.pod_view import PodView, full_name
+from plimsoll.tools.explain.pod_view import PodView
 from plimsoll.tools.explain.scheduled import describe_charge, describe_device
 from plimsoll.tools.explain.text import FixKind, StatementKind, pluralize
 from plimsoll.tools.explain.tree import Statement
@@ -77,10 +76,10 @@ def _explain_allocated(cluster_state: ClusterState, claim: ResourceClaim) -> Cla
         summary = f"holds {held}, but is not reserved for any pod"
     if not alive:
         devices = ", ".join(f"{each.driver}/{each.pool}/{each.device}" for each in results[:3])
-        facts = {"claim": claim_name(claim), "devices": devices}
+        facts = {"claim": claim.metadata.full_name, "devices": devices}
         fixes = (Fix((FixStep(FixKind.REMOVE_CLAIM, facts, claim),)),)
     return ClaimExplanation(
-        claim_name(claim),
+        claim.metadata.full_name,
         ExplainVerdict.ALLOCATED,
         summary,
         fixes=fixes,
@@ -110,7 +109,7 @@ def _charges(cluster_state: ClusterState, claim: ResourceClaim) -> Iterator[Stat
         if cluster_state.snapshot.row_of(node) is None:
             continue
         for holder in holders(cluster_state, node):
-            if (holder.namespace, holder.claim) == (claim.metadata.namespace, claim.metadata.name):
+            if (holder.namespace, holder.claim) == claim.metadata.key:
                 yield describe_charge(holder)
 
 
@@ -121,13 +120,13 @@ def _explain_pending(
     cluster_state: ClusterState, claim: ResourceClaim, settings: SchedulerProfile, unfolded: bool
 ) -> ClaimExplanation:
     users = users_of(cluster_state, claim.metadata.namespace, claim.metadata.name)
-    waiting = [full_name(pod) for pod in users if not pod.spec.node_name]
-    name, verdict = claim_name(claim), ExplainVerdict.PENDING if users else ExplainVerdict.UNUSED
+    waiting = [pod.metadata.full_name for pod in users if not pod.spec.node_name]
+    name, verdict = claim.metadata.full_name, ExplainVerdict.PENDING if users else ExplainVerdict.UNUSED
     if waiting:
         summary = f"pending with {pluralize(len(waiting), 'pod')}: {', '.join(waiting[:5])}"
         notes = [f"other rules of the pod apply as well: plimsoll explain {waiting[0]}"]
     elif users:
-        summary = f"not allocated, although pod {full_name(users[0])} is bound to a node"
+        summary = f"not allocated, although pod {users[0].metadata.full_name} is bound to a node"
         notes = []
     else:
         summary = "no pod uses the claim; it is allocated when a pod that uses it is scheduled"

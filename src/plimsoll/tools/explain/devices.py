@@ -23,7 +23,6 @@ from plimsoll.allocator.reasons.refusal import (
     SelectorRefusal,
     TaintRefusal,
 )
-from plimsoll.api.identity import claim_name
 from plimsoll.api.quantity import NANO, Format, Quantity
 from plimsoll.api.resource import ResourceClaim, ResourceSlice
 from plimsoll.ledger.messages import format_reason as render_charge
@@ -134,7 +133,7 @@ def _elsewhere(view: PodView) -> Iterator[Statement]:
         allocation = claim.status.allocation
         if allocation is not None and allocation.node_selector is not None:
             where = terms_text(allocation.node_selector)
-            yield Statement(StatementKind.ELSEWHERE, {"claim": claim_name(claim), "where": where})
+            yield Statement(StatementKind.ELSEWHERE, {"claim": claim.metadata.full_name, "where": where})
 
 
 def _describe_charge(view: PodView, reason: Reason, row: int) -> Statement:
@@ -301,7 +300,7 @@ def _takers(
     )
     wanted = [devices.entries[row].id for row in bit_numbers(taken)[:MAX_NAMED]]
     for device, claim in sorted(holders_of(view.cluster_state, wanted).items()):
-        yield Statement(StatementKind.TAKEN_BY, {"device": device, "claim": claim_name(claim)})
+        yield Statement(StatementKind.TAKEN_BY, {"device": device, "claim": claim.metadata.full_name})
 
 
 def _describe_conflict(removal: Removal, conflict: ConstraintConflict) -> Statement:
@@ -352,7 +351,11 @@ def describe_cluster_devices(
                 taken.add(device)
             elif row in elsewhere:
                 beyond.add(device)
-    facts: dict[str, object] = {"request": asked.name, "claim": claim_name(claim), "devices": looked_at}
+    facts: dict[str, object] = {
+        "request": asked.name,
+        "claim": claim.metadata.full_name,
+        "devices": looked_at,
+    }
     if not matching:
         kind = StatementKind.NOWHERE
         if not looked_at:

@@ -17,7 +17,6 @@ from plimsoll.scheduler.result import Placement
 from plimsoll.scheduler.unschedulable_cache import pod_signature
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.explain.filter_run import throwaway_ids
-from plimsoll.tools.explain.pod_view import full_name
 from plimsoll.tools.explain.verdict import PendingList
 
 
@@ -33,7 +32,7 @@ def summarize_pending(
     known: dict[bytes, str] = {}
     asked = cluster_state.pending if pods is None else pods
     waiting = [pod for pod in asked if namespace in ("", pod.metadata.namespace)]
-    waiting.sort(key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
+    waiting.sort(key=lambda pod: pod.metadata.key)
     return [(pod, _line(cluster_state, pod, settings, known)) for pod in waiting]
 
 
@@ -59,6 +58,6 @@ def explain_pending(
     """Return all pending pods, grouped by reason."""
     groups: dict[str, list[str]] = {}
     for pod, why in summarize_pending(cluster_state, namespace=namespace, settings=settings):
-        groups.setdefault(why, []).append(full_name(pod))
+        groups.setdefault(why, []).append(pod.metadata.full_name)
     ranked = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
     return PendingList(tuple((why, tuple(pods)) for why, pods in ranked))

@@ -28,7 +28,7 @@ from plimsoll.scheduler.topology.constraints import (
 from plimsoll.scheduler.topology.counts import NOWHERE
 from plimsoll.scheduler.topology.match_counts import MatchCounts
 from plimsoll.tools.explain.node_reasons import requirement_text
-from plimsoll.tools.explain.pod_view import PodView, RuleExplainer, full_name
+from plimsoll.tools.explain.pod_view import PodView, RuleExplainer
 from plimsoll.tools.explain.text import StatementKind, join_names
 from plimsoll.tools.explain.tree import Statement
 
@@ -43,7 +43,7 @@ class HostPortExplainer(RuleExplainer):
     def _users(self, row: int) -> list[tuple[str, str]]:
         wanted = host_sockets(self.view.pod)
         return [
-            (f"{number}/{protocol}", full_name(pod))
+            (f"{number}/{protocol}", pod.metadata.full_name)
             for pod in self.view.snapshot.pods_at(row)
             for address, (protocol, number) in host_sockets(pod)
             if any(collide((address, (protocol, number)), socket) for socket in wanted)
@@ -109,7 +109,7 @@ class VolumeExplainer(RuleExplainer):
                 if pod.metadata.namespace != namespace or not pod.spec.volumes:
                     continue
                 if any(used.name == claim for used in volume_claims(pod)):
-                    facts = {"claim": claim, "pod": full_name(pod), "node": self.view.name(row)}
+                    facts = {"claim": claim, "pod": pod.metadata.full_name, "node": self.view.name(row)}
                     yield Statement(StatementKind.VOLUME_USED, facts)
 
 
@@ -228,7 +228,7 @@ class InterPodAffinityExplainer(RuleExplainer):
         value = self.view.node(row).metadata.labels.get(key)
         for other, pod in self._matching_pods(term):
             if value is not None and self.view.node(other).metadata.labels.get(key) == value:
-                facts = {"key": key, "value": value, "pod": full_name(pod)}
+                facts = {"key": key, "value": value, "pod": pod.metadata.full_name}
                 yield Statement(
                     StatementKind.ANTI_AFFINITY, facts | {"selector": selector_text(term.selector.selector)}
                 )
@@ -243,7 +243,7 @@ class InterPodAffinityExplainer(RuleExplainer):
                     value = self.view.node(row).metadata.labels.get(key)
                     near = value is not None and snapshot.node(other).metadata.labels.get(key) == value
                     if near and term.selector.has(own.namespace, own.labels, namespaces):
-                        facts = {"pod": full_name(pod), "key": key, "value": value}
+                        facts = {"pod": pod.metadata.full_name, "key": key, "value": value}
                         yield Statement(StatementKind.EXISTING_ANTI_AFFINITY, facts)
 
 

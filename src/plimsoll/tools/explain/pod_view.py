@@ -37,10 +37,6 @@ class PodView:
         return self.snapshot.node(row).metadata.name
 
 
-def full_name(pod: Pod) -> str:
-    return f"{pod.metadata.namespace}/{pod.metadata.name}"
-
-
 class RuleExplainer:
     """Base class: groups the nodes that fail a rule, ranks them, and describes the nearest one."""
 

@@ -33,7 +33,7 @@ from plimsoll.tools.explain.filter_run import FilterRun, run_filters, throwaway_
 from plimsoll.tools.explain.fixes.search import find_fixes, fixes_on
 from plimsoll.tools.explain.groups import EXPLAINERS, STATES, group_nodes
 from plimsoll.tools.explain.missing import fix_gates, fix_missing, fix_scheduler
-from plimsoll.tools.explain.pod_view import PodView, RuleExplainer, full_name
+from plimsoll.tools.explain.pod_view import PodView, RuleExplainer
 from plimsoll.tools.explain.requests import read_request_selectors, requests_of
 from plimsoll.tools.explain.scheduled import explain_scheduled
 from plimsoll.tools.explain.text import pluralize
@@ -58,7 +58,7 @@ def explain_pod(
     settings = settings or SchedulerProfile.default()
     if pod.status.phase in TERMINAL_PHASES:
         return PodExplanation(
-            full_name(pod), ExplainVerdict.ENDED, f"the pod has terminated: {pod.status.phase}"
+            pod.metadata.full_name, ExplainVerdict.ENDED, f"the pod has terminated: {pod.status.phase}"
         )
     if pod.spec.node_name:
         return explain_scheduled(cluster_state, pod, settings)
@@ -76,7 +76,7 @@ def explain_pod(
 def _explain_pending(
     cluster_state: ClusterState, pod: Pod, settings: SchedulerProfile, states: int
 ) -> PodExplanation:
-    name = full_name(pod)
+    name = pod.metadata.full_name
     if pod.spec.scheduling_gates:
         return _explain_gated(cluster_state, pod, settings, states)
     pod_info = read_pod_info(pod, cluster_state.snapshot)
@@ -136,7 +136,9 @@ def _explain_missing(cluster_state: ClusterState, pod: Pod, fit_error: FitError)
     """Explain a problem of the pod itself, for which no node was evaluated."""
     found = [fix_missing(cluster_state, pod, reason) for reason, _ in fit_error.reasons]
     fixes = tuple(fix for fix in found if fix is not None)
-    return PodExplanation(full_name(pod), ExplainVerdict.PENDING, render_fit_error(fit_error), fixes=fixes)
+    return PodExplanation(
+        pod.metadata.full_name, ExplainVerdict.PENDING, render_fit_error(fit_error), fixes=fixes
+    )
 
 
 # -- notes
@@ -197,7 +199,7 @@ def preview_preemption(view: PodView, fit_error: FitError, groups: tuple[NodeGro
     plan = plan_preemption(tried, snapshot, view.settings, budgets, throwaway_ids())
     if isinstance(plan, NoPreemption):
         return plan.text.removeprefix("preemption: ").rstrip(".") + limited
-    victims = ", ".join(full_name(victim) for victim in plan.victims)
+    victims = ", ".join(victim.metadata.full_name for victim in plan.victims)
     broken = (
         f", breaking {pluralize(plan.broken_budgets, 'disruption budget')}" if plan.broken_budgets else ""
     )
@@ -239,11 +241,13 @@ def explain_node(
     free = replace(pod, spec=replace(pod.spec, node_name="", scheduling_gates=()))
     pod_info = read_pod_info(free, cluster_state.snapshot)
     if isinstance(pod_info, NodeReason):
-        return NodeExplanation(full_name(pod), node, False, ((pod_info.rule.value, render(pod_info), ()),))
+        return NodeExplanation(
+            pod.metadata.full_name, node, False, ((pod_info.rule.value, render(pod_info), ()),)
+        )
     view = PodView(cluster_state, pod_info, settings)
     rules = build_filters(pod_info, cluster_state.snapshot, settings, throwaway_ids())
     if isinstance(rules, NodeReason):
-        return NodeExplanation(full_name(pod), node, False, ((rules.rule.value, render(rules), ()),))
+        return NodeExplanation(pod.metadata.full_name, node, False, ((rules.rule.value, render(rules), ()),))
     results: list[tuple[str, str, tuple[Statement, ...]]] = []
     for rule in rules:
         reasons = rule.filter_node(row)
@@ -257,4 +261,4 @@ def explain_node(
             results.append((rule.rule.value, sentence, explainer.explain(row, [row])))
     fits = not any(sentence for _, sentence, _ in results)
     fixes = () if fits else fixes_on(view, row)
-    return NodeExplanation(full_name(pod), node, fits, tuple(results), fixes)
+    return NodeExplanation(pod.metadata.full_name, node, fits, tuple(results), fixes)

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from plimsoll.allocator.reasons.refusal import RequestRefusal
-from plimsoll.api.identity import claim_name
 from plimsoll.api.resource import DeviceSelector, DeviceSubRequest, ExactDeviceRequest, ResourceClaim
 from plimsoll.tools.explain.pod_view import PodView
 
@@ -43,7 +42,7 @@ def read_request_selectors(
 def find_request_selectors(view: PodView, refused: RequestRefusal) -> RequestSelectors:
     """Return the selectors of the request that was refused."""
     for claim in view.pod_info.claims:
-        if claim_name(claim) == refused.claim:
+        if claim.metadata.full_name == refused.claim:
             for name, body in requests_of(claim):
                 if name == refused.request:
                     return read_request_selectors(view, name, body)

@@ -28,7 +28,7 @@ from plimsoll.scheduler.scores import SCORERS, score_nodes
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.explain.devices import describe_refusal
 from plimsoll.tools.explain.filter_run import throwaway_ids
-from plimsoll.tools.explain.pod_view import PodView, full_name
+from plimsoll.tools.explain.pod_view import PodView
 from plimsoll.tools.explain.text import StatementKind, pluralize
 from plimsoll.tools.explain.tree import Statement
 from plimsoll.tools.explain.verdict import ExplainVerdict, ExplanationSection, PodExplanation
@@ -38,7 +38,7 @@ from plimsoll.tools.top.nodes import ResourceHolder, format_amount, holders, nod
 def explain_scheduled(cluster_state: ClusterState, pod: Pod, settings: SchedulerProfile) -> PodExplanation:
     """Explain a pod that is bound to a node."""
     snapshot, node = cluster_state.snapshot, pod.spec.node_name
-    name, row = full_name(pod), snapshot.row_of(node)
+    name, row = pod.metadata.full_name, snapshot.row_of(node)
     if row is None:
         summary = f"bound to node {node}, which does not exist"
         return PodExplanation(name, ExplainVerdict.PLACED, summary, node)
@@ -158,7 +158,7 @@ def _booked(ledger: NodeLedger, pod: Pod) -> Pod:
 
 
 def _charges(cluster_state: ClusterState, ledger: NodeLedger, pod: Pod) -> Iterator[Statement]:
-    own = (pod.metadata.namespace, pod.metadata.name)
+    own = pod.metadata.key
     for holder in holders(cluster_state, ledger.name):
         if (holder.namespace, holder.pod) == own:
             yield describe_charge(holder)

@@ -57,7 +57,7 @@ def read_node_objects(pods: Iterable[Pod], slices: Iterable[ResourceSlice]) -> N
         pool = PoolId(piece.spec.driver, piece.spec.pool.name)
         newest[pool] = max(newest.get(pool, 0), piece.spec.pool.generation)
     return NodeObjects(
-        {(pod.metadata.namespace, pod.metadata.name): pod.metadata.uid for pod in pods},
+        {pod.metadata.key: pod.metadata.uid for pod in pods},
         frozenset(
             DeviceId(piece.spec.driver, piece.spec.pool.name, device.name)
             for piece in slices

@@ -183,7 +183,7 @@ def _price_pods(
         }
         for charged_claim in entry.charged_claims:
             if charged_claim.claim not in priced:
-                believed.add((f"{pod.metadata.namespace}/{pod.metadata.name}", charged_claim.claim))
+                believed.add((pod.metadata.full_name, charged_claim.claim))
                 priced[charged_claim.claim] = charged_claim
         if priced:
             found[key] = tuple(priced[name] for name in sorted(priced))

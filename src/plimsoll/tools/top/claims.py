@@ -100,7 +100,7 @@ def claim_rows(cluster_state: ClusterState, namespace: str = "") -> list[ClaimRo
         for claim in cluster_state.objects.all(ResourceClaim)
         if namespace in ("", claim.metadata.namespace)
     ]
-    claims.sort(key=lambda claim: (claim.metadata.namespace, claim.metadata.name))
+    claims.sort(key=lambda claim: claim.metadata.key)
     return [claim_row(cluster_state, claim) for claim in claims]
 
 

@@ -65,13 +65,13 @@ class DeviceHolders(SnapshotIndex):
         if isinstance(new, ResourceClaim):
             if old is not None:
                 self.object_removed(old)
-            key = (new.metadata.namespace, new.metadata.name)
+            key = new.metadata.key
             for result in results_of(new):
                 self._devices.setdefault(DeviceId.of(result), {})[key] = new
 
     def object_removed(self, old: Any) -> None:
         if isinstance(old, ResourceClaim):
-            key = (old.metadata.namespace, old.metadata.name)
+            key = old.metadata.key
             for device in {DeviceId.of(result) for result in results_of(old)}:
                 claims = self._devices[device]
                 claims.pop(key, None)

@@ -106,7 +106,7 @@ def _top_pods(
         meta = cluster_state.pod(name, namespace).metadata
         rows = [row for row in pod_rows(cluster_state, meta.namespace) if row.pod == meta.name]
         if not rows:
-            raise InputError(f"pod {meta.namespace}/{meta.name} has terminated")
+            raise InputError(f"pod {meta.full_name} has terminated")
         return PodsReport(tuple(rows), resources, alone=True)
     return PodsReport(tuple(pod_rows(cluster_state, namespace)), resources, limit)
 

@@ -122,7 +122,7 @@ def _take_in(found: ParsedObject, namespace: str, replicas: int | None, made: Pa
         else:
             _check_name(found)
             meta = thing.metadata
-            made.things.append(_with_uid(thing, f"{found.kind}/{meta.namespace}/{meta.name}"))
+            made.things.append(_with_uid(thing, f"{found.kind}/{meta.full_name}"))
 
 
 def _placed(found: ParsedObject, namespace: str) -> dict[str, Any]:
@@ -257,7 +257,7 @@ def with_priority(pod: Pod, known: Mapping[str, PriorityClassInfo]) -> Pod:
         found = PriorityClassInfo(_KUBERNETES_PRIORITIES[name])
     else:
         raise InputError(
-            f"pod {pod.metadata.namespace}/{pod.metadata.name}: spec.priorityClassName: {name} not found; "
+            f"pod {pod.metadata.full_name}: spec.priorityClassName: {name} not found; "
             "add the PriorityClass as well, or set spec.priority"
         )
     policy = pod.spec.preemption_policy or found.policy

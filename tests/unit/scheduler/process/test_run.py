@@ -49,7 +49,8 @@ from tests.waiting import DEADLINE
 
 NS = "default"
 QUICK = SchedulerSettings(named_seconds=0.1, generated_seconds=0.1).named(["default-scheduler"])
-FAST_LEASE = LeaseTiming(lease=1.0, renew=0.6, retry=0.1)
+#: Lease whose end a test can wait for.
+SHORT_LEASE = LeaseTiming(lease=6.0, renew=5.0, retry=0.1)
 #: Lease that a leader keeps on a busy machine, until it releases it.
 LONG_LEASE = LeaseTiming(lease=60.0, renew=40.0, retry=0.1)
 
@@ -349,7 +350,7 @@ def test_shutdown_waits_for_bindings_with_a_limit(monkeypatch: pytest.MonkeyPatc
     asyncio.run(scenario())
 
 
-def elected(seconds: float = 2.0, timing: LeaseTiming = FAST_LEASE) -> SchedulerSettings:
+def elected(seconds: float = 2.0, timing: LeaseTiming = SHORT_LEASE) -> SchedulerSettings:
     return replace(QUICK, election=LeaderElection(elect=True, **asdict(timing)), stop_seconds=seconds)
 
 
@@ -357,7 +358,7 @@ def test_one_of_two_works_and_the_other_takes_over() -> None:
     async def scenario() -> None:
         async with scheduler_cluster() as row:
             await row.node("n1", cpu="32")
-            first = await row.start(elected(), "first")
+            first = await row.start(elected(timing=LONG_LEASE), "first")
             await row.until(_constantly(None), lambda _: first.leading)
             second = await row.start(elected(), "second")
             await row.pod("a")

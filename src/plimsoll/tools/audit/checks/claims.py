@@ -89,7 +89,7 @@ def find_zombie_claims(facts: AuditFacts) -> Iterator[CheckProblem]:
                     severity=AuditSeverity.WARNING if held else AuditSeverity.INFO,
                 )
             continue
-        users = facts.users.get((claim.metadata.namespace, claim.metadata.name), [])
+        users = facts.users.get(claim.metadata.key, [])
         allocation = claim.status.allocation
         if allocation is None or users:
             continue
@@ -121,7 +121,7 @@ def find_claims_stuck(facts: AuditFacts) -> Iterator[CheckProblem]:
         minutes = int(facts.now - since) // 60
         kept = ", ".join(claim.metadata.finalizers) or "none"
         evidence = [f"finalizers: {kept}"]
-        users = facts.users.get((claim.metadata.namespace, claim.metadata.name), [])
+        users = facts.users.get(claim.metadata.key, [])
         live = [pod for pod in users if is_reserved_for(claim, pod)]
         if live:
             evidence.append(f"in use by Pod/{name_of(live[0])}, which prevents its deletion")

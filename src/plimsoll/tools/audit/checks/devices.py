@@ -65,7 +65,7 @@ def _describe_claims(facts: AuditFacts, held: Iterable[HeldDevice]) -> tuple[str
 
 
 def _describe_users(facts: AuditFacts, claim: ResourceClaim) -> str:
-    pods = facts.users.get((claim.metadata.namespace, claim.metadata.name), [])
+    pods = facts.users.get(claim.metadata.key, [])
     if not pods:
         return ", used by no pod"
     where = {pod.spec.node_name for pod in pods if pod.spec.node_name}
@@ -223,7 +223,7 @@ def find_devices_gone(facts: AuditFacts) -> Iterator[CheckProblem]:
         names = ", ".join(sorted({id.device for id in missing}))
         message = f"holds {_count(len(missing), 'device')} that no slice publishes: {names}"
         evidence = [f"{id}: {why}" for id, why in sorted(missing.items())][:MAX_LISTED]
-        pods = facts.users.get((claim.metadata.namespace, claim.metadata.name), [])
+        pods = facts.users.get(claim.metadata.key, [])
         evidence += [f"used by Pod/{name_of(pod)} on {pod.spec.node_name or 'no node'}" for pod in pods[:3]]
         driver = next(iter(sorted(missing))).driver
         fix = f"check that the driver publishes its slices: kubectl get resourceslices | grep {driver}"
@@ -276,7 +276,7 @@ def find_devices_tainted(facts: AuditFacts) -> Iterator[CheckProblem]:
 
 
 def _pods_of(facts: AuditFacts, claim: ResourceClaim) -> list[str]:
-    pods = facts.users.get((claim.metadata.namespace, claim.metadata.name), [])
+    pods = facts.users.get(claim.metadata.key, [])
     return [f"Pod/{name_of(pod)} will be evicted" for pod in pods[:3]]
 
 

@@ -28,7 +28,7 @@ from plimsoll.scheduler.reasons import NodeReason, Rule
 from plimsoll.tools.explain.fixes.fix import Fix, FixStep
 from plimsoll.tools.explain.fixes.steps import propose_change, with_pod
 from plimsoll.tools.explain.node_reasons import may_charge_more
-from plimsoll.tools.explain.pod_view import PodView, full_name
+from plimsoll.tools.explain.pod_view import PodView
 from plimsoll.tools.explain.text import FixKind, pluralize
 from plimsoll.tools.explain.tree import NodeGroup
 from plimsoll.tools.top.nodes import ResourceHolder, format_amount, holders
@@ -128,7 +128,7 @@ def _removal(
     lack = next((r.cause for r in reasons if isinstance(r.cause, Reason)), None)
     facts = {
         "node": view.name(row),
-        "pods": tuple(f"pod {full_name(pod)}" for pod in victims.pods),
+        "pods": tuple(f"pod {pod.metadata.full_name}" for pod in victims.pods),
         "short": _short_text(view, row, reasons),
         "holders": _holders_text(view, row, lack, victims.pods) if lack is not None else "",
     }
@@ -168,7 +168,7 @@ def _holders_text(view: PodView, row: int, lack: Reason, victims: Sequence[Pod])
     """Name the largest holders of the missing resource, pods to be removed first."""
     if lack.cause is not Cause.INSUFFICIENT:
         return ""
-    going = {(pod.metadata.namespace, pod.metadata.name) for pod in victims}
+    going = {pod.metadata.key for pod in victims}
     found = holders(view.cluster_state, view.name(row), lack.resource)
     found.sort(key=lambda holder: (holder.namespace, holder.pod) not in going)
     texts = [_holder_text(holder) for holder in found[:2] if holder.amount > 0]

@@ -22,7 +22,6 @@ from plimsoll.allocator.reasons.refusal import (
 )
 from plimsoll.allocator.reasons.refusal import RefusalRule as DeviceRule
 from plimsoll.api.core import Pod, PodSpec, Taint, Toleration
-from plimsoll.api.identity import claim_name
 from plimsoll.api.resource import (
     CapacityRequirements,
     DeviceSubRequest,
@@ -380,7 +379,7 @@ def _changed(pod_info: PodInfo, request: RequestRefusal, change: object) -> PodI
     head, _, tail = request.request.partition("/")
 
     def claim_with(claim: ResourceClaim) -> ResourceClaim:
-        if claim_name(claim) != request.claim:
+        if claim.metadata.full_name != request.claim:
             return claim
         requests = []
         for each in claim.spec.devices.requests:
