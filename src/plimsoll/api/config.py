@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING
 from enum import Enum
 from functools import lru_cache
+from inspect import isfunction
 from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -33,7 +34,12 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def convert_config(value: Any, wanted: Any) -> Any:
-    """Convert a value of a configuration file; raises InputError, with the field if it is a DecodeError."""
+    """Convert a value of a configuration file to a type, or with a function.
+
+    Raises InputError; a DecodeError has the field.
+    """
+    if isfunction(wanted):
+        return wanted(value)
     wanted = _choose_member(strip_optional(wanted), value)
     notes = getattr(wanted, "__metadata__", ())
     kind = wanted.__origin__ if notes else wanted
@@ -44,7 +50,7 @@ def convert_config(value: Any, wanted: Any) -> Any:
         return _convert_mapping(value, kind)
     origin = get_origin(kind)
     if origin is tuple:
-        return _convert_list(value, kind, getattr(next(iter(notes), None), "min_length", None))
+        return _convert_list(value, kind, _find_meta(wanted).min_length)
     if origin in (dict, Mapping):
         if not isinstance(value, Mapping):
             raise DecodeError(f"must be a mapping, not {format_value(value)}")
@@ -120,6 +126,7 @@ def _choose_member(wanted: Any, value: Any) -> Any:
 
 
 def _convert_mapping(value: Any, kind: Any) -> Any:
+    value = {} if value is None else value
     if not isinstance(value, Mapping):
         raise DecodeError(f"must be a mapping of settings, not {format_value(value)}")
     given = {str(name): each for name, each in value.items() if each is not None}
@@ -133,26 +140,30 @@ def _convert_mapping(value: Any, kind: Any) -> Any:
         raise DecodeError(f"unknown field; valid fields: {', '.join(known)}", min(given))
     for name, field in known.items():
         if field.required and field.name not in found:
-            raise DecodeError(f"must be given{_format_example(field.type)}", name)
+            words = ", ".join(_list_words(field.type))
+            choice = f": one of {words}" if words else _format_example(field.type)
+            raise DecodeError(f"must be given{choice}", name)
     return kind(**found)
 
 
 def _convert_list(value: Any, kind: Any, least: int | None) -> tuple[Any, ...]:
     item = get_args(kind)[0]
     if not isinstance(value, list | tuple) or len(value) < (least or 0):
-        entries = " with at least one entry" if least else " of strings" if item is str else ""
+        is_text = str in (item, getattr(item, "__origin__", None))
+        entries = " with at least one entry" if least else " of strings" if is_text else ""
         raise DecodeError(f"must be a list{entries}, not {format_value(value)}")
     return tuple(convert_field(each, item, f"[{place}]") for place, each in enumerate(value))
 
 
 def _convert_scalar(value: Any, wanted: Any, kind: Any) -> Any:
     words = _list_words(kind)
+    word = value
     if words and isinstance(value, Number):  # YAML reads 1.36 as a number, and `off` as false
-        value = value.text
+        word = value.text
     elif value is False and "off" in words:
-        value = "off"
+        word = "off"
     try:
-        return msgspec.convert(value, wanted)
+        return msgspec.convert(word, wanted)
     except msgspec.ValidationError:
         quotes = "; write it in quotes" if kind is str and isinstance(value, int | Number) else ""
         problem = f"must be {_describe_type(wanted, kind, words)}, not {format_value(value)}{quotes}"
@@ -173,7 +184,7 @@ def _describe_type(wanted: Any, kind: Any, words: tuple[str, ...]) -> str:
         return f"one of {', '.join(words)}"
     if is_union(kind):
         return " or ".join(_describe_type(each, each, _list_words(each)) for each in get_args(kind))
-    meta = next(iter(getattr(wanted, "__metadata__", ())), msgspec.Meta())
+    meta = _find_meta(wanted)
     if kind is int:
         least, most = meta.ge, meta.le
         limits = (
@@ -188,8 +199,11 @@ def _describe_type(wanted: Any, kind: Any, words: tuple[str, ...]) -> str:
     return {bool: "true or false", str: text}.get(kind, "valid") + _format_example(wanted)
 
 
+def _find_meta(wanted: Any) -> msgspec.Meta:
+    notes = getattr(wanted, "__metadata__", ())
+    return next((each for each in notes if isinstance(each, msgspec.Meta)), msgspec.Meta())
+
+
 def _format_example(wanted: Any) -> str:
-    examples = [
-        each.examples[0] for each in getattr(wanted, "__metadata__", ()) if getattr(each, "examples", None)
-    ]
+    examples = _find_meta(wanted).examples
     return f", such as {examples[0]}" if examples else ""

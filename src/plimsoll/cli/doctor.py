@@ -81,7 +81,8 @@ def run_doctor(
     sudo plimsoll doctor --root /var/lib/kubelet --kubeconfig ./kubeconfig --name worker-1
     """
     from plimsoll.client.kubeconfig import find_config
-    from plimsoll.node.process.settings import override, read_settings
+    from plimsoll.node.process.settings import override
+    from plimsoll.node.process.settings_file import read_settings
     from plimsoll.tools.doctor import doctor, report
     from plimsoll.tools.report import StaticReport
 

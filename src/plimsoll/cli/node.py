@@ -120,7 +120,8 @@ def run_node(kubeconfig: Path | None, context: str, config: Path | None, **given
     """
     from plimsoll.client.kubeconfig import find_config
     from plimsoll.node.process.run import serve_node
-    from plimsoll.node.process.settings import override, read_settings
+    from plimsoll.node.process.settings import override
+    from plimsoll.node.process.settings_file import read_settings
 
     settings = override(read_settings(config), **given)
     asyncio.run(serve_node(find_config(kubeconfig, context=context), settings))

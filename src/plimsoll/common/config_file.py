@@ -6,11 +6,11 @@ errors, because a misspelled setting must not be ignored.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
-from plimsoll.api.config import Config, convert_config, format_value
+from plimsoll.api.config import Config, convert_config, convert_field, format_value
 from plimsoll.api.gates import Gates
 from plimsoll.api.quantity import Number
 from plimsoll.common.yaml import load_documents
@@ -21,18 +21,24 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
 _SECONDS_MAX = 86_400
 
 
-def read_config_file(path: Path, wanted: type[T], what: str = "configuration") -> T:
-    """Read a file of a configuration type; raises ConfigError with the file, the field and the fix."""
-    return read_config(read_document(path, what), wanted, str(path))
+def read_config(tree: Any, wanted: Callable[..., T], where: str) -> T:
+    """Convert a parsed file to a configuration type, or with a function; None is an empty file.
 
-
-def read_config(tree: Any, wanted: type[T], where: str) -> T:
-    """Convert a parsed file, {} if it is None, as `read_config_file` does."""
+    Raises ConfigError with the file, the field and the fix.
+    """
     try:
         found: T = convert_config({} if tree is None else tree, wanted)
     except InputError as error:
         raise ConfigError(f"{where}: {error}") from None
     return found
+
+
+def read_flag(value: Any, wanted: Any, flag: str) -> Any:
+    """Convert the value of a flag, as `read_config` does; raises ConfigError with the flag and the fix."""
+    try:
+        return convert_field(value, wanted, flag)
+    except InputError as error:
+        raise ConfigError(str(error)) from None
 
 
 def read_seconds(value: Any) -> float:
@@ -52,7 +58,13 @@ def _read_gates(value: Any) -> Gates:
     return Gates.of(convert_config(value, dict[str, bool]))
 
 
+def _read_path(value: Any) -> Path | None:
+    text = convert_config(value, str)
+    return Path(text) if text else None
+
+
 Seconds: TypeAlias = Annotated[float, read_seconds]
+OptionalPath: TypeAlias = Annotated[Path | None, _read_path]
 FeatureGates: TypeAlias = Annotated[Gates, _read_gates]
 
 

@@ -24,7 +24,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 
 from plimsoll.api.config import config_fields, convert_field, format_value
 from plimsoll.api.cpuset import CpuSet
-from plimsoll.common.config_file import read_document
+from plimsoll.common.config_file import read_document, read_flag
 from plimsoll.drivers.cpu.allocation import AssignOptions
 from plimsoll.drivers.cpu.settings import (
     DRIVER_NAME,
@@ -122,10 +122,7 @@ def _read_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
             value = value in _TRUE
         elif wanted is Count and isinstance(value, str) and re.fullmatch(r"[0-9]{1,6}", value, re.ASCII):
             value = int(value)
-        try:
-            found[key] = convert_field(value, wanted, f"--{flag}")
-        except InputError as error:
-            raise ConfigError(str(error)) from None
+        found[key] = read_flag(value, wanted, f"--{flag}")
     return found
 
 

@@ -18,21 +18,23 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
+from msgspec import Meta, field
+from msgspec.structs import asdict
+
+from plimsoll.api.config import Config, convert_config
 from plimsoll.api.core import NodeAddress, ResourceList, Taint
 from plimsoll.api.names import label_key, label_value
 from plimsoll.api.quantity import Format, Quantity
-from plimsoll.common.config_file import ConfigSection, read_document
-from plimsoll.errors import ConfigError, InputError
+from plimsoll.common.config_file import read_config, read_document
+from plimsoll.errors import DecodeError, InputError
 from plimsoll.ledger.amounts import is_huge_page
 from plimsoll.ledger.units import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_extended_resource
 from plimsoll.node.machine.machine import HUGE_PAGES, MAX_PODS, Machine, NumaNode, format_cpus, parse_cpus
 
-KIND = "Machine"
-EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-ADDRESS_TYPES = ("Hostname", "InternalIP", "ExternalIP", "InternalDNS", "ExternalDNS")
 _PLAIN = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
+_DEFAULT_CAPACITY = {EPHEMERAL_STORAGE: Quantity.parse("100Gi"), PODS: Quantity.of(MAX_PODS)}
 _MOST_CPUS = 65_536
 
 
@@ -43,211 +45,123 @@ def read_machine_file(path: Path) -> Machine:
 
 def parse_machine(tree: Any, where: str = "machine") -> Machine:
     """Parse the machine described by a tree."""
-    top = ConfigSection(tree, where)
-    top.text("kind", KIND, choices=(KIND,))
-    top.text("apiVersion", "")
-    capacity = _capacity(top)
-    cpus = _cpus(top, capacity)
-    machine = Machine(
-        capacity=capacity,
-        cpus=cpus,
-        numa=_numa(top, cpus, capacity),
-        pids=top.number("pids", 32_768, least=1, most=2**22),
-        hostname=top.text("hostname", ""),
-        boot_id=top.text("bootID", ""),
-        machine_id=top.text("machineID", ""),
-        system_uuid=top.text("systemUUID", ""),
-        kernel=top.text("kernelVersion", "6.1.0"),
-        os_image=top.text("osImage", "Linux"),
-        arch=top.text("architecture", "amd64"),
-        labels=read_labels(top.take("labels"), f"{top.where}: labels"),
-        taints=read_taints(top.sections("taints")),
-        addresses=_addresses(top.sections("addresses")),
-    )
-    top.end()
-    return machine
+    return read_config(tree, _read_machine, where)
 
 
-def _capacity(top: ConfigSection) -> ResourceList:
-    amounts = read_amounts(top.take("capacity"), f"{top.where}: capacity")
-    for name in (CPU, MEMORY):
-        if name not in amounts or amounts[name].sign() == 0:
-            raise ConfigError(f"{top.where}: capacity.{name}: required; set an amount such as 8")
-    amounts.setdefault(EPHEMERAL_STORAGE, Quantity.parse("100Gi"))
-    amounts.setdefault(PODS, Quantity.of(MAX_PODS))
-    return amounts
+# -- values
 
 
-def read_amounts(tree: Any, where: str) -> ResourceList:
-    """Parse amounts by resource; raise ConfigError with the resource if one is invalid."""
-    if tree is None:
-        return {}
+def read_amounts(tree: Any) -> ResourceList:
+    """Parse amounts by resource; raise DecodeError with the resource if one is invalid."""
     if not isinstance(tree, Mapping):
-        raise ConfigError(f"{where}: must be amounts by resource, such as cpu: 8")
-    found: ResourceList = {}
-    for key, value in tree.items():
-        name = str(key)
-        if name not in _PLAIN and not is_huge_page(name) and not is_extended_resource(name):
-            raise ConfigError(
-                f"{where}.{name}: unknown resource; valid resources: {', '.join(_PLAIN)}, "
-                f"{HUGE_PAGES}SIZE, or a name with a domain such as example.com/gpu"
-            )
-        try:
-            amount = Quantity.from_json(value)
-        except InputError as error:
-            raise ConfigError(f"{where}.{name}: {error}") from None
-        if amount.sign() < 0:
-            raise ConfigError(f"{where}.{name}: must not be negative, {amount} is")
-        if name != CPU and amount != Quantity.of(amount.value()):
-            raise ConfigError(f"{where}.{name}: must be a whole number, {amount} is not")
-        if is_huge_page(name):
-            _check_pages(name, amount, where)
-        found[name] = amount
-    return found
+        raise InputError("must be amounts by resource, such as cpu: 8")
+    return {str(name): _read_amount(str(name), value) for name, value in tree.items()}
 
 
-def _check_pages(name: str, amount: Quantity, where: str) -> None:
+def _read_amount(name: str, value: Any) -> Quantity:
+    if name not in _PLAIN and not is_huge_page(name) and not is_extended_resource(name):
+        raise DecodeError(
+            f"unknown resource; valid resources: {', '.join(_PLAIN)}, "
+            f"{HUGE_PAGES}SIZE, or a name with a domain such as example.com/gpu",
+            name,
+        )
+    try:
+        amount = Quantity.from_json(value)
+    except InputError as error:
+        raise DecodeError(str(error), name) from None
+    if amount.sign() < 0:
+        raise DecodeError(f"must not be negative, {amount} is", name)
+    if name != CPU and amount != Quantity.of(amount.value()):
+        raise DecodeError(f"must be a whole number, {amount} is not", name)
+    if is_huge_page(name):
+        _check_pages(name, amount)
+    return amount
+
+
+def _check_pages(name: str, amount: Quantity) -> None:
     try:
         size = Quantity.parse(name.removeprefix(HUGE_PAGES)).value()
     except InputError:
         size = 0
     if size <= 0:
-        raise ConfigError(f"{where}.{name}: names no page size; write {HUGE_PAGES}2Mi or {HUGE_PAGES}1Gi")
+        raise DecodeError(f"names no page size; write {HUGE_PAGES}2Mi or {HUGE_PAGES}1Gi", name)
     if amount.value() % size:
-        raise ConfigError(f"{where}.{name}: must be whole pages, {amount} is not")
+        raise DecodeError(f"must be whole pages, {amount} is not", name)
 
 
-def _cpus(top: ConfigSection, capacity: ResourceList) -> tuple[int, ...]:
-    count = capacity[CPU].value()
-    if count > _MOST_CPUS:
-        raise ConfigError(f"{top.where}: capacity.cpu: no machine has more than {_MOST_CPUS} cpus")
-    given = _cpu_list(top, "cpus")
-    if given is None:
-        return tuple(range(count))
-    if len(given) != count:
-        raise top.bad("cpus", f"has {len(given)} cpus, but capacity.cpu is {count}; make them agree")
-    return given
+def _read_pages(tree: Any) -> dict[str, int]:
+    """Parse bytes by page size."""
+    sizes = convert_config(tree, dict[str, Any])
+    amounts = read_amounts({f"{HUGE_PAGES}{size}": value for size, value in sizes.items()})
+    return {name.removeprefix(HUGE_PAGES): amount.value() for name, amount in amounts.items()}
 
 
-def _cpu_list(section: ConfigSection, name: str) -> tuple[int, ...] | None:
-    value = section.take(name)
-    if value is None:
-        return None
+def _read_bytes(value: Any) -> int:
+    amount = Quantity.from_json(value)
+    if amount.sign() < 0 or amount != Quantity.of(amount.value(), Format.BINARY_SI):
+        raise InputError(f"must be a whole number of bytes such as 32Gi, {amount} is not")
+    return amount.value()
+
+
+def _read_cpu_list(value: Any) -> tuple[int, ...]:
     if isinstance(value, list) and all(isinstance(v, int) and not isinstance(v, bool) for v in value):
         value = ",".join(map(str, value))
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
-    try:
-        if not isinstance(value, str):
-            raise InputError(f"{value!r} is not a CPU list: use a format such as 0-3,8")
-        return parse_cpus(value)
-    except InputError as error:
-        raise section.bad(name, str(error)) from None
+    if not isinstance(value, str):
+        raise InputError(f"{value!r} is not a CPU list: use a format such as 0-3,8")
+    return parse_cpus(value)
 
 
-def _numa(top: ConfigSection, cpus: tuple[int, ...], capacity: ResourceList) -> tuple[NumaNode, ...]:
-    found: dict[int, NumaNode] = {}
-    owners: dict[int, int] = {}
-    for section in top.sections("numa"):
-        number = section.number("id", len(found), least=0, most=1023)
-        if number in found:
-            raise section.bad("id", f"{number} is given twice; each NUMA node needs its own number")
-        own = _cpu_list(section, "cpus") or ()
-        for cpu in own:
-            if cpu not in cpus:
-                raise section.bad("cpus", f"there is no cpu {cpu}; there are {format_cpus(cpus)}")
-            if cpu in owners:
-                raise section.bad("cpus", f"cpu {cpu} is in NUMA node {owners[cpu]} already; give it to one")
-            owners[cpu] = number
-        memory = _bytes(section, "memory")
-        pages = section.section("hugePages")
-        sizes = {
-            name.removeprefix(HUGE_PAGES): amount.value()
-            for name, amount in read_amounts(
-                {f"{HUGE_PAGES}{size}": value for size, value in pages.rest().items()}, pages.where
-            ).items()
-        }
-        section.end()
-        found[number] = NumaNode(id=number, cpus=own, memory=memory, huge_pages=sizes)
-    nodes = tuple(found[number] for number in sorted(found))
-    _check_sums(top, nodes, cpus, capacity)
-    return nodes or (_single_numa_node(cpus, capacity),)
-
-
-def _single_numa_node(cpus: tuple[int, ...], capacity: ResourceList) -> NumaNode:
-    pages = {
-        name.removeprefix(HUGE_PAGES): amount.value()
-        for name, amount in capacity.items()
-        if is_huge_page(name)
-    }
-    return NumaNode(id=0, cpus=cpus, memory=capacity[MEMORY].value(), huge_pages=pages)
-
-
-def _check_sums(
-    top: ConfigSection, nodes: tuple[NumaNode, ...], cpus: tuple[int, ...], capacity: ResourceList
-) -> None:
-    if not nodes:
-        return
-    left = set(cpus).difference(*(node.cpus for node in nodes))
-    if left:
-        raise top.bad("numa", f"cpu {min(left)} is in no NUMA node; give it to one")
-    memory = sum(node.memory for node in nodes)
-    if memory > capacity[MEMORY].value():
-        raise top.bad("numa", f"has {memory} bytes of memory in total, more than capacity.memory")
-    for size in {size for node in nodes for size in node.huge_pages}:
-        total = sum(node.huge_pages.get(size, 0) for node in nodes)
-        total_amount = capacity.get(HUGE_PAGES + size)
-        if total_amount is None or total > total_amount.value():
-            raise top.bad("numa", f"has {total} bytes of {size} pages, more than capacity.{HUGE_PAGES}{size}")
-
-
-def _bytes(section: ConfigSection, name: str) -> int:
-    value = section.take(name)
-    if value is None:
-        return 0
-    try:
-        amount = Quantity.from_json(value)
-    except InputError as error:
-        raise section.bad(name, str(error)) from None
-    if amount.sign() < 0 or amount != Quantity.of(amount.value(), Format.BINARY_SI):
-        raise section.bad(name, f"must be a whole number of bytes such as 32Gi, {amount} is not")
-    return amount.value()
-
-
-def read_labels(tree: Any, where: str) -> dict[str, str]:
-    """Parse labels; raise ConfigError with the key if one is invalid."""
-    if tree is None:
-        return {}
+def read_labels(tree: Any) -> dict[str, str]:
+    """Parse labels; raise InputError with the key if one is invalid."""
     if not isinstance(tree, Mapping):
-        raise ConfigError(f"{where}: must be labels as key: value")
+        raise InputError("must be labels as key: value")
     found = {}
     for key, value in tree.items():
         if not isinstance(key, str) or label_key(key):
-            raise ConfigError(
-                f"{where}: {key!r} is not a valid label key: use a name such as example.com/rack"
-            )
+            raise InputError(f"{key!r} is not a valid label key: use a name such as example.com/rack")
         if not isinstance(value, str) or label_value(value):
-            raise ConfigError(f"{where}.{key}: {value!r} is not a valid label value: use a short string")
+            raise DecodeError(f"{value!r} is not a valid label value: use a short string", key)
         found[key] = value
     return found
 
 
-def read_taints(sections: list[ConfigSection]) -> tuple[Taint, ...]:
-    """Parse taints; raise ConfigError with the field if one is invalid."""
+def _read_taint_key(value: Any) -> str:
+    if label_key(key := convert_config(value, str)):
+        raise InputError(f"{key!r} is not a valid taint key: use a name such as dedicated")
+    return str(key)
+
+
+def _read_taint_value(value: Any) -> str:
+    if label_value(text := convert_config(value, str)):
+        raise InputError(f"{text!r} is not a valid taint value: use a short string")
+    return str(text)
+
+
+def _read_address(value: Any) -> str:
+    if not isinstance(value, str) or not value or any(char.isspace() for char in value):
+        raise InputError("must be an address such as 10.0.0.7")
+    return value
+
+
+Effect: TypeAlias = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
+EFFECTS: tuple[str, ...] = get_args(Effect)
+
+
+class _TaintFile(Config, frozen=True, kw_only=True):
+    key: Annotated[str, _read_taint_key, Meta(examples=["dedicated"])]
+    effect: Effect
+    value: Annotated[str, _read_taint_value] = ""
+
+
+def read_taints(tree: Any) -> tuple[Taint, ...]:
+    """Parse taints; raise DecodeError with the field if one is invalid."""
     found: dict[tuple[str, str], Taint] = {}
-    for section in sections:
-        key, value = section.text("key", ""), section.text("value", "")
-        effect = section.text("effect", "", choices=EFFECTS)
-        if label_key(key):
-            raise section.bad("key", f"{key!r} is not a valid taint key: use a name such as dedicated")
-        if label_value(value):
-            raise section.bad("value", f"{value!r} is not a valid taint value: use a short string")
-        if not effect:
-            raise section.bad("effect", f"must be one of {', '.join(EFFECTS)}")
-        if (key, effect) in found:
-            raise section.bad("key", f"{key} with {effect} is given twice")
-        section.end()
-        found[key, effect] = Taint(key=key, value=value, effect=effect)
+    for place, each in enumerate(convert_config(tree, Annotated[tuple[_TaintFile, ...], Meta(min_length=1)])):
+        if (each.key, each.effect) in found:
+            raise DecodeError(f"{each.key} with {each.effect} is given twice", f"[{place}].key")
+        found[each.key, each.effect] = Taint(key=each.key, value=each.value, effect=each.effect)
     return tuple(found.values())
 
 
@@ -261,13 +175,124 @@ def parse_taint(text: str) -> Taint:
     return Taint(key=match[1], value=match[2] or "", effect=match[3])
 
 
-def _addresses(sections: list[ConfigSection]) -> tuple[NodeAddress, ...]:
-    found = []
-    for section in sections:
-        kind = section.text("type", "InternalIP", choices=ADDRESS_TYPES)
-        address = section.text("address", "")
-        if not address or any(char.isspace() for char in address):
-            raise section.bad("address", "must be an address such as 10.0.0.7")
-        section.end()
-        found.append(NodeAddress(type=kind, address=address))
-    return tuple(dict.fromkeys(found))
+Amounts: TypeAlias = Annotated[dict[str, Quantity], read_amounts]
+Labels: TypeAlias = Annotated[Mapping[str, str], read_labels]
+Taints: TypeAlias = Annotated[tuple[Taint, ...], read_taints]
+_CpuList: TypeAlias = Annotated[tuple[int, ...], _read_cpu_list]
+
+
+# -- the file
+
+
+class _AddressFile(Config, frozen=True, kw_only=True):
+    address: Annotated[str, _read_address, Meta(examples=["10.0.0.7"])]
+    type: Literal["Hostname", "InternalIP", "ExternalIP", "InternalDNS", "ExternalDNS"] = "InternalIP"
+
+
+class _NumaFile(Config, frozen=True, kw_only=True):
+    id: Annotated[int, Meta(ge=0, le=1023)] | None = None
+    cpus: _CpuList = ()
+    memory: Annotated[int, _read_bytes] = 0
+    huge_pages: Annotated[Mapping[str, int], _read_pages] = field(default_factory=dict)
+
+
+class _MachineFile(Config, frozen=True, kw_only=True):
+    kind: Literal["Machine"] = "Machine"
+    api_version: str = ""
+    capacity: Amounts = field(default_factory=dict)
+    cpus: _CpuList | None = None
+    numa: Annotated[tuple[_NumaFile, ...], Meta(min_length=1)] = ()
+    pids: Annotated[int, Meta(ge=1, le=2**22)] = 32_768
+    hostname: str = ""
+    boot_id: str = field(default="", name="bootID")
+    machine_id: str = field(default="", name="machineID")
+    system_uuid: str = field(default="", name="systemUUID")
+    kernel: str = field(default="6.1.0", name="kernelVersion")
+    os_image: str = "Linux"
+    arch: str = field(default="amd64", name="architecture")
+    labels: Labels = field(default_factory=dict)
+    taints: Taints = ()
+    addresses: Annotated[tuple[_AddressFile, ...], Meta(min_length=1)] = ()
+
+
+def _read_machine(tree: Any) -> Machine:
+    file: _MachineFile = convert_config(tree, _MachineFile)
+    capacity = _complete_capacity(file.capacity)
+    cpus = _choose_cpus(file.cpus, capacity)
+    addresses = [NodeAddress(type=each.type, address=each.address) for each in file.addresses]
+    given = asdict(file)
+    del given["kind"], given["api_version"]
+    given |= {"capacity": capacity, "cpus": cpus, "numa": _make_numa(file.numa, cpus, capacity)}
+    return Machine(**given | {"addresses": tuple(dict.fromkeys(addresses))})
+
+
+def _complete_capacity(given: ResourceList) -> ResourceList:
+    for name in (CPU, MEMORY):
+        if name not in given or given[name].sign() == 0:
+            raise DecodeError("required; set an amount such as 8", f"capacity.{name}")
+    if given[CPU].value() > _MOST_CPUS:
+        raise DecodeError(f"no machine has more than {_MOST_CPUS} cpus", "capacity.cpu")
+    return {**given, **{name: amount for name, amount in _DEFAULT_CAPACITY.items() if name not in given}}
+
+
+def _choose_cpus(given: tuple[int, ...] | None, capacity: ResourceList) -> tuple[int, ...]:
+    count = capacity[CPU].value()
+    if given is None:
+        return tuple(range(count))
+    if len(given) != count:
+        raise DecodeError(f"has {len(given)} cpus, but capacity.cpu is {count}; make them agree", "cpus")
+    return given
+
+
+def _make_numa(
+    given: tuple[_NumaFile, ...], cpus: tuple[int, ...], capacity: ResourceList
+) -> tuple[NumaNode, ...]:
+    found: dict[int, NumaNode] = {}
+    owners: dict[int, int] = {}
+    for place, each in enumerate(given):
+        number = len(found) if each.id is None else each.id
+        if number in found:
+            raise DecodeError(
+                f"{number} is given twice; each NUMA node needs its own number", f"numa[{place}].id"
+            )
+        for cpu in each.cpus:
+            problem = ""
+            if cpu not in cpus:
+                problem = f"there is no cpu {cpu}; there are {format_cpus(cpus)}"
+            elif cpu in owners:
+                problem = f"cpu {cpu} is in NUMA node {owners[cpu]} already; give it to one"
+            if problem:
+                raise DecodeError(problem, f"numa[{place}].cpus")
+            owners[cpu] = number
+        found[number] = NumaNode(id=number, cpus=each.cpus, memory=each.memory, huge_pages=each.huge_pages)
+    nodes = tuple(found[number] for number in sorted(found))
+    if not nodes:
+        return (_single_numa_node(cpus, capacity),)
+    if problem := _check_sums(nodes, cpus, capacity):
+        raise DecodeError(problem, "numa")
+    return nodes
+
+
+def _single_numa_node(cpus: tuple[int, ...], capacity: ResourceList) -> NumaNode:
+    pages = {
+        name.removeprefix(HUGE_PAGES): amount.value()
+        for name, amount in capacity.items()
+        if is_huge_page(name)
+    }
+    return NumaNode(id=0, cpus=cpus, memory=capacity[MEMORY].value(), huge_pages=pages)
+
+
+def _check_sums(nodes: tuple[NumaNode, ...], cpus: tuple[int, ...], capacity: ResourceList) -> str:
+    """Return the problem if NUMA nodes do not match the machine, or ""."""
+    left = set(cpus).difference(*(node.cpus for node in nodes))
+    if left:
+        return f"cpu {min(left)} is in no NUMA node; give it to one"
+    memory = sum(node.memory for node in nodes)
+    if memory > capacity[MEMORY].value():
+        return f"has {memory} bytes of memory in total, more than capacity.memory"
+    for size in {size for node in nodes for size in node.huge_pages}:
+        total = sum(node.huge_pages.get(size, 0) for node in nodes)
+        total_amount = capacity.get(HUGE_PAGES + size)
+        if total_amount is None or total > total_amount.value():
+            return f"has {total} bytes of {size} pages, more than capacity.{HUGE_PAGES}{size}"
+    return ""

@@ -227,7 +227,7 @@ REFUSED = [
     ("minSharedCPUs: '2'", "must be a number of CPUs, 0 or more, not '2'"),
     ("memoryNodes: 1", "cannot apply FILE: memoryNodes: must be true or false, not 1"),
     ("enforcement: yes", "enforcement: must be one of auto, nri, cgroups, not True"),
-    ("nodeAllocatableForm: 1.35", "nodeAllocatableForm: must be one of auto, off, 1.36, 1.37, not '1.35'"),
+    ("nodeAllocatableForm: 1.35", "nodeAllocatableForm: must be one of auto, off, 1.36, 1.37, not 1.35"),
     (
         "publishNodeAllocatableResourceMapping: false\nnodeAllocatableForm: 1.36",
         "publishNodeAllocatableResourceMapping is false and nodeAllocatableForm 1.36: take out one of them",

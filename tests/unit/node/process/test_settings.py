@@ -13,7 +13,8 @@ from plimsoll.common.addresses import host_name
 from plimsoll.errors import ConfigError, InputError
 from plimsoll.node.machine.machine import EVICTION_HARD
 from plimsoll.node.podresources.rate_limit import RateLimit
-from plimsoll.node.process.settings import LISTEN, ROOT, NodeSettings, override, parse_settings, read_settings
+from plimsoll.node.process.settings import LISTEN, ROOT, NodeSettings, override
+from plimsoll.node.process.settings_file import parse_settings, read_settings
 
 TEXT = """
 kind: NodeConfiguration
