@@ -17,6 +17,7 @@ import click
 
 from plimsoll.api.gates import Gates
 from plimsoll.cli.options import RenamedOption
+from plimsoll.common.structured_log import set_up_logging
 from plimsoll.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -167,11 +168,7 @@ def run_server(
         start_empty=start_empty,
         limits=limits,
     )
-    logging.basicConfig(
-        level=logging.DEBUG if verbose else logging.WARNING,
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-        stream=sys.stderr,
-    )
+    set_up_logging(verbose=verbose, level=logging.WARNING)
 
     def ready(server: RunningServer) -> None:
         if kubeconfig_out is not None:

@@ -23,10 +23,14 @@ def set_up_logging(
     form: str = "text",
     *,
     verbose: bool = False,
+    level: int = logging.INFO,
     stream: TextIO | None = None,
     handlers: Sequence[logging.Handler] = (),
 ) -> None:
-    """Configure the root logger: one of the `FORMATS`, to a stream (default: standard error) or handlers."""
+    """Configure the root logger: one of the `FORMATS`, to a stream (default: standard error) or handlers.
+
+    Messages of Plimsoll are logged from `level` on, or all if `verbose`; those of libraries from WARNING on.
+    """
     root = logging.getLogger()
     for old in list(root.handlers):
         root.removeHandler(old)
@@ -34,7 +38,7 @@ def set_up_logging(
         handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
         root.addHandler(handler)
     root.setLevel(logging.WARNING)
-    logging.getLogger("plimsoll").setLevel(logging.DEBUG if verbose else logging.INFO)
+    logging.getLogger("plimsoll").setLevel(logging.DEBUG if verbose else level)
 
 
 def log_event(logger: logging.Logger, message: str, /, level: int = logging.INFO, **fields: object) -> None:

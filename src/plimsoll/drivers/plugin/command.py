@@ -11,12 +11,12 @@ import logging
 import os
 import platform
 import signal
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from plimsoll.client import Client
 from plimsoll.client.kubeconfig import find_config
+from plimsoll.common.structured_log import set_up_logging
 from plimsoll.drivers.plugin.driver import Driver
 from plimsoll.drivers.plugin.plugin_server import CDI_DIR, KUBELET_ROOT, PluginServer
 from plimsoll.errors import InputError
@@ -28,11 +28,7 @@ def run_driver(make: Callable[[str], Driver], arguments: Sequence[str] | None = 
     `make` creates the driver for a node name; `arguments` default to the command line.
     """
     options = _parser().parse_args(arguments)
-    logging.basicConfig(
-        level=logging.DEBUG if options.verbose else logging.INFO,
-        format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
+    set_up_logging(verbose=options.verbose)
     try:
         asyncio.run(_run(make(options.node), options))
     except InputError as error:

@@ -6,7 +6,6 @@ import asyncio
 import gc
 import logging
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from plimsoll.client import Client, ClientConfig
 from plimsoll.client.http import is_loopback
+from plimsoll.common.structured_log import set_up_logging
 from plimsoll.errors import ConfigError
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.dashboard.server import Dashboard
@@ -38,7 +38,7 @@ async def serve_dashboard(
     stopped: asyncio.Event | None = None,
 ) -> None:
     """Run until a signal or `stopped`; `ready` receives the URL once the server is listening."""
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s", stream=sys.stderr)
+    set_up_logging(level=logging.WARNING)
     host, port = read_address(settings.listen)
     token = read_token(settings.token_file)
     if not is_loopback(host) and not token:

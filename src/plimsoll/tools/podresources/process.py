@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
@@ -27,6 +26,7 @@ from plimsoll.api.resource import ResourceSlice
 from plimsoll.client import Client, ClientConfig
 from plimsoll.client.endpoints import PODS, RESOURCE_SLICES
 from plimsoll.client.informer import Informer
+from plimsoll.common.structured_log import set_up_logging
 from plimsoll.errors import ConfigError, InputError
 from plimsoll.protocols.messages import podresources_v1 as v1
 from plimsoll.tools.podresources.client import SOCKET, PodResourcesClient
@@ -199,7 +199,7 @@ async def serve_exporter(
     settings: ExporterSettings, ready: Callable[[str], None], stopped: asyncio.Event | None = None
 ) -> None:
     """Run until a signal or `stopped`; `ready` receives the URL once the server is listening."""
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s", stream=sys.stderr)
+    set_up_logging(level=logging.WARNING)
     if stopped is None:
         stopped = asyncio.Event()
         loop = asyncio.get_running_loop()

@@ -7,6 +7,7 @@ from typing import Any
 
 from google.protobuf.message import Message
 
+from plimsoll.api.quantity import Format, Quantity
 from plimsoll.protocols.messages import podresources_v1 as v1
 from plimsoll.tools.colors import printable
 from plimsoll.tools.columns import format_table
@@ -14,7 +15,6 @@ from plimsoll.tools.columns import format_table
 _NONE = "-"
 #: The row of what the containers of a pod share.
 _POD = "*"
-_UNITS = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 
 
 def tree_of(message: Message) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def allocatable_lines(answer: v1.AllocatableResourcesResponse) -> Iterator[str]:
         ("cpu", str(len(answer.cpu_ids)), _NONE, span(answer.cpu_ids)),
     ]
     for block in answer.memory:
-        rows.append((block.memory_type, bytes_text(block.size), _nodes(block.topology), _NONE))
+        rows.append((block.memory_type, format_bytes(block.size), _nodes(block.topology), _NONE))
     for group in answer.devices:
         ids = group.device_ids
         rows.append((group.resource_name, str(len(ids)), _nodes(group.topology), _join(ids)))
@@ -109,18 +109,15 @@ def memory_text(blocks: Iterable[v1.ContainerMemory]) -> str:
     for block in blocks:
         sums[block.memory_type] = sums.get(block.memory_type, 0) + block.size
     texts = (
-        bytes_text(size) if kind == "memory" else f"{kind}={bytes_text(size)}" for kind, size in sums.items()
+        format_bytes(size) if kind == "memory" else f"{kind}={format_bytes(size)}"
+        for kind, size in sums.items()
     )
     return ",".join(texts) or _NONE
 
 
-def bytes_text(size: int) -> str:
+def format_bytes(size: int) -> str:
     """Format bytes in the largest unit without a fraction."""
-    power = 0
-    while size and size % 1024 == 0 and power < len(_UNITS) - 1:
-        size //= 1024
-        power += 1
-    return f"{size}{_UNITS[power]}"
+    return Quantity.of(size, Format.BINARY_SI).canonical()
 
 
 def _nodes(topology: v1.TopologyInfo) -> str:

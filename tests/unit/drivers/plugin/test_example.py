@@ -197,8 +197,9 @@ def test_a_driver_as_a_program(folder: Path, tmp_path: Path) -> None:
         assert cluster.client.list("resourceslices") == []
 
 
-def test_startup_failure_is_logged(folder: Path, tmp_path: Path, caplog: Any) -> None:
+def test_startup_failure_is_logged(folder: Path, tmp_path: Path, capsys: Any) -> None:
     widgets = load()
     flags = ["--kubeconfig", str(tmp_path / "absent")]
     assert widgets.plugin.run_driver(lambda node: widgets.Widgets(folder, node), flags) == 1
-    assert re.search("absent: No such file|absent", caplog.text)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(r"\S+ ERROR plimsoll\.driver \S+/absent: no such file", line)

@@ -18,7 +18,7 @@ from plimsoll.tools.colors import printable
 from plimsoll.tools.podresources.client import PodNotFound, PodResourcesClient
 from plimsoll.tools.podresources.text import (
     allocatable_lines,
-    bytes_text,
+    format_bytes,
     pod_lines,
     span,
     tree_of,
@@ -196,7 +196,7 @@ def test_spans_can_be_read_back(cpus: set[int]) -> None:
 
 @given(st.integers(0, 2**64 - 1))
 def test_bytes_can_be_read_back(size: int) -> None:
-    text = bytes_text(size)
+    text = format_bytes(size)
     units = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
     assert (int(text[:-2]) * 1024 ** units[text[-2:]] if text[-2:] in units else int(text)) == size
 
