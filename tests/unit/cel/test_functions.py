@@ -6,8 +6,8 @@ import pytest
 
 from plimsoll.cel import types
 from plimsoll.cel.functions import FUNCTIONS, authorizer
+from plimsoll.cel.overloads.costs import ONE
 from plimsoll.cel.overloads.overload import unreachable
-from plimsoll.cel.overloads.runtime_costs import ONE
 from plimsoll.cel.overloads.signatures import Signature, parse_signature
 from tests.unit.cel.evaluation import cost, fails
 

@@ -7,16 +7,15 @@ toward zero.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import ceil
 
 from plimsoll.cel.comparison import Meter
 from plimsoll.cel.functions import time
-from plimsoll.cel.overloads.estimates import AstNode, CallEstimate
+from plimsoll.cel.overloads.costs import STRING_FACTOR, Args, CallCost, CallEstimate, Nodes, measured_size
 from plimsoll.cel.overloads.fragments import WALK, CodeFragment, SourceWriter, Unsupported
 from plimsoll.cel.overloads.overload import Function, function, overload
 from plimsoll.cel.overloads.ranges import ONE
-from plimsoll.cel.overloads.runtime_costs import STRING_FACTOR, Args, RuntimeCost, measured_size
 from plimsoll.cel.syntax.ast import Uint
 from plimsoll.cel.values import INT_MAX, INT_MIN, UINT_MAX, Duration, Timestamp, Value
 from plimsoll.errors import CelRuntimeError
@@ -147,12 +146,12 @@ def _both(run: Meter, args: Args, result: Value) -> int:
     return ceil((measured_size(args[0]) + measured_size(args[1])) * STRING_FACTOR)
 
 
-def _text_sum(args: Sequence[AstNode]) -> CallEstimate:
+def _text_sum(args: Nodes) -> CallEstimate:
     size = args[0].known_size.plus(args[1].known_size)
     return CallEstimate(size.scaled(STRING_FACTOR), size)
 
 
-def _list_sum(args: Sequence[AstNode]) -> CallEstimate:
+def _list_sum(args: Nodes) -> CallEstimate:
     return CallEstimate(ONE, args[0].known_size.plus(args[1].known_size))
 
 
@@ -186,20 +185,20 @@ def _arithmetic(writer: SourceWriter, function: str, codes: list[CodeFragment]) 
     return CodeFragment("int", f"{name}({writer.read(codes[0])}, {writer.read(codes[1])})", WALK)
 
 
-_BOTH_TEXTS = RuntimeCost(measure=_both)
+_TEXT_SUM = CallCost(measure=_both, estimator=_text_sum)
 
 FUNCTIONS: tuple[Function, ...] = (
     function("-_", "negate_double (double) -> double", "negate_int64 (int) -> int", dynamic=negate),
     function(
         "_+_",
-        overload("add_bytes (bytes, bytes) -> bytes", cost=_BOTH_TEXTS, estimate=_text_sum),
+        overload("add_bytes (bytes, bytes) -> bytes", cost=_TEXT_SUM),
         "add_double (double, double) -> double",
         "add_duration_duration (duration, duration) -> duration",
         "add_duration_timestamp (duration, timestamp) -> timestamp",
         "add_timestamp_duration (timestamp, duration) -> timestamp",
         "add_int64 (int, int) -> int",
-        overload("add_list (list(A), list(A)) -> list(A)", estimate=_list_sum),
-        overload("add_string (string, string) -> string", cost=_BOTH_TEXTS, estimate=_text_sum),
+        overload("add_list (list(A), list(A)) -> list(A)", cost=CallCost(estimator=_list_sum)),
+        overload("add_string (string, string) -> string", cost=_TEXT_SUM),
         "add_uint64 (uint, uint) -> uint",
         dynamic=add,
         metered=True,

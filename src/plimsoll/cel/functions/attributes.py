@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from plimsoll.cel.comparison import Meter, holds
-from plimsoll.cel.overloads.estimates import CallEstimate
+from plimsoll.cel.overloads.costs import CallCost, CallEstimate
 from plimsoll.cel.overloads.fragments import CodeFragment, SourceWriter, Unsupported
 from plimsoll.cel.overloads.overload import Function, function
 from plimsoll.cel.overloads.ranges import Range
@@ -44,7 +44,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "dra_includes_dyn_dyn dyn.(dyn) -> bool",
         call=includes,
         metered=True,
-        estimate=lambda args: CallEstimate(Range(0, MAX_VALUES)),
+        cost=CallCost(estimator=lambda args: CallEstimate(Range(0, MAX_VALUES))),
         handler=_includes,
     ),
 )

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import ceil
 
 from plimsoll.cel.comparison import Meter
 from plimsoll.cel.functions import ip
-from plimsoll.cel.overloads.estimates import AstNode, CallEstimate, Estimate, parse_estimate
+from plimsoll.cel.overloads.costs import PARSING, STRING_FACTOR, Args, CallCost, CallEstimate, Nodes
 from plimsoll.cel.overloads.overload import Function, function, overload
 from plimsoll.cel.overloads.ranges import ONE, Range
-from plimsoll.cel.overloads.runtime_costs import STRING_FACTOR, TEXT, Args, RuntimeCost
 from plimsoll.cel.values import CIDR, IP, Value, size_of
 from plimsoll.errors import CelRuntimeError
 
@@ -63,7 +61,7 @@ def text_of(network: CIDR) -> str:
 _IP_BYTES = Range(4, 16)
 
 
-def _cost(network: bool, parsed: bool) -> RuntimeCost:
+def _containment(network: bool, parsed: bool) -> CallCost:
     """Return the cost of testing for an address or a network, which may have to be parsed first."""
 
     def measure(run: Meter, args: Args, result: Value) -> int:
@@ -71,11 +69,7 @@ def _cost(network: bool, parsed: bool) -> RuntimeCost:
         cost = ceil((size + size) * STRING_FACTOR) + (ceil(size * STRING_FACTOR) + 1 if network else 0)
         return cost + (ceil(size_of(args[1]) * STRING_FACTOR) if parsed else 0)
 
-    return RuntimeCost(measure=measure)
-
-
-def _estimate(network: bool, parsed: bool) -> Estimate:
-    def estimate(args: Sequence[AstNode]) -> CallEstimate:
+    def estimate(args: Nodes) -> CallEstimate:
         cost = _IP_BYTES.plus(_IP_BYTES).scaled(STRING_FACTOR)
         if network:
             cost = cost.plus(_IP_BYTES.scaled(STRING_FACTOR)).plus(ONE)
@@ -83,44 +77,34 @@ def _estimate(network: bool, parsed: bool) -> Estimate:
             cost = cost.plus(args[1].some_size.scaled(STRING_FACTOR))
         return CallEstimate(cost)
 
-    return estimate
+    return CallCost(measure=measure, estimator=estimate)
 
 
 FUNCTIONS: tuple[Function, ...] = (
-    function("cidr", "string_to_cidr (string) -> CIDR", call=parse, cost=TEXT, estimate=parse_estimate),
+    function("cidr", "string_to_cidr (string) -> CIDR", call=parse, cost=PARSING),
     function(
         "containsIP",
         overload(
             "cidr_contains_ip_string CIDR.(string) -> bool",
             lambda network, text: contains_ip(network, ip.parse(text)),
-            cost=_cost(False, parsed=True),
-            estimate=_estimate(False, parsed=True),
+            cost=_containment(network=False, parsed=True),
         ),
         overload("cidr_contains_ip_ip CIDR.(IP) -> bool", contains_ip),
-        cost=_cost(False, parsed=False),
-        estimate=_estimate(False, parsed=False),
+        cost=_containment(network=False, parsed=False),
     ),
     function(
         "containsCIDR",
         overload(
             "cidr_contains_cidr_string CIDR.(string) -> bool",
             lambda network, text: contains_cidr(network, parse(text)),
-            cost=_cost(True, parsed=True),
-            estimate=_estimate(True, parsed=True),
+            cost=_containment(network=True, parsed=True),
         ),
         overload("cidr_contains_cidr CIDR.(CIDR) -> bool", contains_cidr),
-        cost=_cost(True, parsed=False),
-        estimate=_estimate(True, parsed=False),
+        cost=_containment(network=True, parsed=False),
     ),
     function("ip", "cidr_ip CIDR.() -> IP", call=lambda network: IP(network.number, network.bits)),
     function("prefixLength", "cidr_prefix_length CIDR.() -> int", call=lambda network: network.prefix),
     function("masked", "cidr_masked CIDR.() -> CIDR", call=masked),
-    function(
-        "isCIDR",
-        "is_cidr (string) -> bool",
-        call=lambda text: _read(text) is not None,
-        cost=TEXT,
-        estimate=parse_estimate,
-    ),
+    function("isCIDR", "is_cidr (string) -> bool", call=lambda text: _read(text) is not None, cost=PARSING),
     function("string", "cidr_to_string (CIDR) -> string", call=text_of),
 )

@@ -6,17 +6,16 @@ versions as the operators do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import ceil
 
 from plimsoll.api.quantity import Quantity
 from plimsoll.cel import types
 from plimsoll.cel.comparison import Meter, compare
-from plimsoll.cel.overloads.estimates import AstNode, CallEstimate
+from plimsoll.cel.overloads.costs import STRING_FACTOR, Args, CallCost, CallEstimate, Nodes, measured_size
 from plimsoll.cel.overloads.fragments import WALK, CodeFragment, SourceWriter, Unsupported
 from plimsoll.cel.overloads.overload import Function, Overload, function, overload
 from plimsoll.cel.overloads.ranges import ONE, Range
-from plimsoll.cel.overloads.runtime_costs import STRING_FACTOR, Args, RuntimeCost, measured_size
 from plimsoll.cel.values import CIDR, IP, URL, NamedFormat, Semver, Value
 
 # -- costs
@@ -33,7 +32,7 @@ def _equality_cost(run: Meter, args: Args, result: Value) -> int:
 _UNIT_EQUALITY = frozenset({Quantity, IP, CIDR, NamedFormat, URL, Semver})
 
 
-def _shorter(args: Sequence[AstNode]) -> CallEstimate:
+def _shorter(args: Nodes) -> CallEstimate:
     shorter = min(args[0].known_size.high, args[1].known_size.high)
     return CallEstimate(Range(min(shorter, 1), shorter).scaled(STRING_FACTOR))
 
@@ -54,7 +53,7 @@ _CHEAP_EQUALITY = frozenset(
 )
 
 
-def _equals(args: Sequence[AstNode]) -> CallEstimate:
+def _equals(args: Nodes) -> CallEstimate:
     left, right = args
     if left.type.name == right.type.name:
         if left.type in _CHEAP_EQUALITY:
@@ -69,9 +68,9 @@ def _equals(args: Sequence[AstNode]) -> CallEstimate:
 
 # -- generated code
 
-OPERATORS = {"_<_": "<", "_<=_": "<=", "_>_": ">", "_>=_": ">="}
-MIRRORED = {"_<_": "_>_", "_<=_": "_>=_", "_>_": "_<_", "_>=_": "_<=_", "_==_": "_==_", "_!=_": "_!=_"}
-TESTS: dict[str, Callable[[int, int], bool]] = {
+_OPERATORS = {"_<_": "<", "_<=_": "<=", "_>_": ">", "_>=_": ">="}
+_MIRRORED = {"_<_": "_>_", "_<=_": "_>=_", "_>_": "_<_", "_>=_": "_<=_", "_==_": "_==_", "_!=_": "_!=_"}
+_TESTS: dict[str, Callable[[int, int], bool]] = {
     "_<_": lambda a, b: a < b,
     "_<=_": lambda a, b: a <= b,
     "_>_": lambda a, b: a > b,
@@ -80,7 +79,7 @@ TESTS: dict[str, Callable[[int, int], bool]] = {
     "_!=_": lambda a, b: a != b,
 }
 #: Which of -1, 0, 1 pass a test of `compareTo` decides how the two sides are compared.
-BY_SIGNS = {
+_BY_SIGNS = {
     (False, False, True): ">",
     (False, True, False): "==",
     (True, False, False): "<",
@@ -143,8 +142,8 @@ def _order(writer: SourceWriter, function: str, codes: list[CodeFragment]) -> Co
         return order
     left, right = codes
     if left.constant:
-        left, right, function = right, left, MIRRORED[function]
-    sign = OPERATORS[function]
+        left, right, function = right, left, _MIRRORED[function]
+    sign = _OPERATORS[function]
     if right.constant and type(right.value) is int and left.kind == "dyn":
         name = writer.temporary()
         test = f"((({name} := {left.text}).__class__ is INT or STOP()) and {name} {sign} "
@@ -159,12 +158,12 @@ def _compare_to(writer: SourceWriter, function: str, codes: list[CodeFragment]) 
     """Compare the operands of `a.compareTo(b) >= 0` directly."""
     left, right = codes
     if right.kind == "signs":
-        left, right, function = right, left, MIRRORED[function]
+        left, right, function = right, left, _MIRRORED[function]
     if left.kind != "signs" or not right.constant or type(right.value) is not int:
         return None
-    test = TESTS[function]
+    test = _TESTS[function]
     signs = (test(-1, right.value), test(0, right.value), test(1, right.value))
-    operator = BY_SIGNS.get(signs)
+    operator = _BY_SIGNS.get(signs)
     if operator is None:  # true or false for every result
         raise Unsupported
     return CodeFragment("bool", f"({left.text} {operator} {left.safe})", 0)
@@ -204,7 +203,7 @@ def _version_key(writer: SourceWriter, code: CodeFragment) -> str:
 # -- declarations
 
 _NUMBERS = {"int": "int64", "uint": "uint64", "double": "double"}
-_SMALLER = RuntimeCost(measure=_smaller)
+_SHORTER = CallCost(measure=_smaller, estimator=_shorter)
 
 
 def _comparisons(word: str) -> list[Overload | str]:
@@ -216,7 +215,7 @@ def _comparisons(word: str) -> list[Overload | str]:
             if right != left:
                 result.append(f"{word}_{mine}_{_NUMBERS[right]} ({left}, {right}) -> bool")
     for text in ("string", "bytes"):
-        result.append(overload(f"{word}_{text} ({text}, {text}) -> bool", cost=_SMALLER, estimate=_shorter))
+        result.append(overload(f"{word}_{text} ({text}, {text}) -> bool", cost=_SHORTER))
     return [*result, *(f"{word}_{time} ({time}, {time}) -> bool" for time in ("timestamp", "duration"))]
 
 
@@ -224,11 +223,10 @@ FUNCTIONS: tuple[Function, ...] = (
     function(
         "_==_",
         "equals (A, A) -> bool",
-        cost=RuntimeCost(measure=_equality_cost),
-        estimate=_equals,
+        cost=CallCost(measure=_equality_cost, estimator=_equals),
         handler=_equality,
     ),
-    function("_!=_", "not_equals (A, A) -> bool", cost=_SMALLER, estimate=_shorter, handler=_equality),
+    function("_!=_", "not_equals (A, A) -> bool", cost=_SHORTER, handler=_equality),
     function("_<_", *_comparisons("less"), dynamic=lambda a, b: compare(a, b) < 0, handler=_order),
     function("_<=_", *_comparisons("less_equals"), dynamic=lambda a, b: compare(a, b) <= 0, handler=_order),
     function("_>_", *_comparisons("greater"), dynamic=lambda a, b: compare(a, b) > 0, handler=_order),

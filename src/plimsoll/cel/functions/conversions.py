@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 from plimsoll.cel.functions import numbers, time
 from plimsoll.cel.functions.arithmetic import checked_int, checked_uint
-from plimsoll.cel.overloads.estimates import AstNode, CallEstimate
+from plimsoll.cel.overloads.costs import STRING_FACTOR, CallCost, CallEstimate, Nodes, measure_text
 from plimsoll.cel.overloads.fragments import CodeFragment, SourceWriter, Unsupported
 from plimsoll.cel.overloads.overload import Function, function, overload
 from plimsoll.cel.overloads.ranges import Range, wrapped
-from plimsoll.cel.overloads.runtime_costs import STRING_FACTOR, TEXT
 from plimsoll.cel.syntax.ast import Uint
 from plimsoll.cel.values import TYPE_NAMES, Duration, Timestamp, TypeValue, Value, type_name
 from plimsoll.errors import CelRuntimeError
@@ -79,12 +78,12 @@ def _int_to_duration(value: int) -> Duration:
 # -- costs
 
 
-def _encoded(args: Sequence[AstNode]) -> CallEstimate:
+def _encoded(args: Nodes) -> CallEstimate:
     size = args[0].known_size
     return CallEstimate(size.scaled(STRING_FACTOR), wrapped(size.low, size.high * 4))
 
 
-def _decoded(args: Sequence[AstNode]) -> CallEstimate:
+def _decoded(args: Nodes) -> CallEstimate:
     size = args[0].known_size
     return CallEstimate(size.scaled(STRING_FACTOR), Range(size.low // 4, size.high))
 
@@ -109,7 +108,11 @@ FUNCTIONS: tuple[Function, ...] = (
     function(
         "bytes",
         overload("bytes_to_bytes (bytes) -> bytes", _identity),
-        overload("string_to_bytes (string) -> bytes", str.encode, cost=TEXT, estimate=_encoded),
+        overload(
+            "string_to_bytes (string) -> bytes",
+            str.encode,
+            cost=CallCost(measure=measure_text, estimator=_encoded),
+        ),
     ),
     function(
         "double",
@@ -140,7 +143,11 @@ FUNCTIONS: tuple[Function, ...] = (
         "string",
         overload("string_to_string (string) -> string", _identity),
         overload("bool_to_string (bool) -> string", lambda value: "true" if value else "false"),
-        overload("bytes_to_string (bytes) -> string", _bytes_to_string, cost=TEXT, estimate=_decoded),
+        overload(
+            "bytes_to_string (bytes) -> string",
+            _bytes_to_string,
+            cost=CallCost(measure=measure_text, estimator=_decoded),
+        ),
         overload("double_to_string (double) -> string", numbers.shortest),
         overload("duration_to_string (duration) -> string", time.format_duration),
         overload("int64_to_string (int) -> string", str),

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import ceil
 
 from plimsoll.api.names import dns_label, dns_subdomain, label_key, label_value
 from plimsoll.cel.comparison import Meter
 from plimsoll.cel.functions.time import days_in
 from plimsoll.cel.functions.urls import request_error
-from plimsoll.cel.overloads.estimates import AstNode, CallEstimate
+from plimsoll.cel.overloads.costs import REGEX_FACTOR, STRING_FACTOR, Args, CallCost, CallEstimate, Nodes
 from plimsoll.cel.overloads.overload import Function, function
-from plimsoll.cel.overloads.runtime_costs import REGEX_FACTOR, STRING_FACTOR, Args, RuntimeCost
 from plimsoll.cel.values import NONE, NamedFormat, Optional, Value, size_of
 
 _DNS_1035 = re.compile("[a-z]([-a-z0-9]*[a-z0-9])?")
@@ -110,7 +109,7 @@ def _cost(run: Meter, args: Args, result: Value) -> int:
     return ceil((1.0 + size_of(args[1])) * STRING_FACTOR) * ceil(named.regex_size * REGEX_FACTOR)
 
 
-def _estimate(args: Sequence[AstNode]) -> CallEstimate:
+def _estimate(args: Nodes) -> CallEstimate:
     text = args[1].some_size.scaled(STRING_FACTOR)
     return CallEstimate(text.scaled(_MAX_NAME_SIZE * REGEX_FACTOR))
 
@@ -125,8 +124,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "validate",
         "format-validate Format.(string) -> optional(list(string))",
         call=validate,
-        cost=RuntimeCost(measure=_cost),
-        estimate=_estimate,
+        cost=CallCost(measure=_cost, estimator=_estimate),
     ),
     function("format.named", "format-named (string) -> optional(Format)", call=named_format),
     *(_constant(name) for name in FORMATS),

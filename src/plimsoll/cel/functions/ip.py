@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from plimsoll.cel.overloads.estimates import AstNode, CallEstimate, parse_estimate
+from plimsoll.cel.overloads.costs import (
+    PARSING,
+    STRING_FACTOR,
+    CallCost,
+    CallEstimate,
+    Nodes,
+    measure_text_twice,
+)
 from plimsoll.cel.overloads.overload import Function, function
-from plimsoll.cel.overloads.runtime_costs import STRING_FACTOR, TEXT, TEXT_TWICE
 from plimsoll.cel.values import IP
 from plimsoll.errors import CelRuntimeError
 
@@ -159,19 +163,18 @@ def is_global_unicast(address: IP) -> bool:
     return not (is_loopback(address) or is_multicast(address) or is_link_local_unicast(address))
 
 
-def _parse_twice(args: Sequence[AstNode]) -> CallEstimate:
+def _parse_twice(args: Nodes) -> CallEstimate:
     return CallEstimate(args[0].some_size.scaled(2 * STRING_FACTOR))
 
 
 FUNCTIONS: tuple[Function, ...] = (
-    function("ip", "string_to_ip (string) -> IP", call=parse, cost=TEXT, estimate=parse_estimate),
+    function("ip", "string_to_ip (string) -> IP", call=parse, cost=PARSING),
     function("family", "ip_family IP.() -> int", call=lambda address: 4 if address.bits == 32 else 6),
     function(
         "ip.isCanonical",
         "ip_is_canonical (string) -> bool",
         call=lambda text: text_of(parse(text)) == text,
-        cost=TEXT_TWICE,
-        estimate=_parse_twice,
+        cost=CallCost(measure=measure_text_twice, estimator=_parse_twice),
     ),
     function("isUnspecified", "ip_is_unspecified IP.() -> bool", call=lambda address: address.number == 0),
     function("isLoopback", "ip_is_loopback IP.() -> bool", call=is_loopback),
@@ -180,6 +183,6 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     function("isLinkLocalUnicast", "ip_is_link_local_unicast IP.() -> bool", call=is_link_local_unicast),
     function("isGlobalUnicast", "ip_is_global_unicast IP.() -> bool", call=is_global_unicast),
-    function("isIP", "is_ip (string) -> bool", call=is_ip, cost=TEXT, estimate=parse_estimate),
+    function("isIP", "is_ip (string) -> bool", call=is_ip, cost=PARSING),
     function("string", "ip_to_string (IP) -> string", call=text_of),
 )

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from plimsoll.cel.comparison import Meter
-from plimsoll.cel.overloads.estimates import AstNode, CallEstimate, Estimate
+from plimsoll.cel.overloads.costs import (
+    LIST_COST,
+    STRING_FACTOR,
+    Args,
+    AstNode,
+    CallCost,
+    CallEstimate,
+    Nodes,
+)
 from plimsoll.cel.overloads.ranges import MAX, ONE, Range, fixed
-from plimsoll.cel.overloads.runtime_costs import LIST_COST, STRING_FACTOR, Args, RuntimeCost
 from plimsoll.cel.syntax.ast import Const
 from plimsoll.cel.values import Value, size_of
 from plimsoll.errors import CelFatalError
@@ -19,11 +24,11 @@ def _allocated(factor: float, size: int) -> int:
     return int(size * factor) + 1 + LIST_COST
 
 
-#: The cost of a call that makes a list, by the size of that.
-MADE = RuntimeCost(measure=lambda run, args, result: _allocated(1, size_of(result)), after=True)
+def _made(run: Meter, args: Args, result: Value) -> int:
+    return _allocated(1, size_of(result))
 
 
-def flatten_cost(run: Meter, args: Args, result: Value) -> int:
+def _flatten_cost(run: Meter, args: Args, result: Value) -> int:
     depth = 1 if len(args) == 1 else args[1]
     if type(depth) is not int:
         raise CelFatalError("internal error: flatten depth is not an int")
@@ -36,21 +41,6 @@ def _as_uint64(number: float) -> int:
     if number < -(2.0**63) or 2.0**63 <= number < 2.0**64:
         return 2**63 if number < 0 else int(number)
     return 0 if number >= 2.0**64 else int(number) % 2**64
-
-
-def sorting_cost(keys: int) -> RuntimeCost:
-    """Return the cost of comparing every pair of items of the argument at an index."""
-
-    def measure(run: Meter, args: Args, result: Value) -> int:
-        items = args[keys]
-        if type(items) is not list:
-            raise CelFatalError("internal error: sorting needs a list")
-        factor = 2.0
-        if items and type(items[0]) in (str, bytes):
-            factor += STRING_FACTOR
-        return _allocated(factor, len(items) * len(items))
-
-    return RuntimeCost(measure=measure)
 
 
 # -- estimates
@@ -68,29 +58,49 @@ def _literal_int(node: AstNode, default: int) -> int:
     return max(value, 0)
 
 
-def slice_estimate(args: Sequence[AstNode]) -> CallEstimate:
+def _slice_estimate(args: Nodes) -> CallEstimate:
     start = _literal_int(args[1], 0)
     end = _literal_int(args[2], args[0].some_size.high)
     return _allocating(1, fixed((end - start) & MAX))
 
 
-def range_estimate(args: Sequence[AstNode]) -> CallEstimate:
+def _range_estimate(args: Nodes) -> CallEstimate:
     return _allocating(1, fixed(_literal_int(args[0], MAX)))
 
 
-def reverse_estimate(args: Sequence[AstNode]) -> CallEstimate:
+def _reverse_estimate(args: Nodes) -> CallEstimate:
     return _allocating(1, args[0].some_size)
 
 
-def flatten_estimate(args: Sequence[AstNode]) -> CallEstimate:
+def _flatten_estimate(args: Nodes) -> CallEstimate:
     depth = _literal_int(args[1], MAX) if len(args) > 1 else 1
     return _allocating(float(depth), args[0].some_size)
 
 
-def distinct_estimate(args: Sequence[AstNode]) -> CallEstimate:
-    return _allocating(2.0, args[0].some_size.times(args[0].some_size))
+# -- both
 
 
-def sort_estimate(keys: int, texts: bool) -> Estimate:
+def _pairs(items: Value) -> int:
+    """Return the cost of comparing every pair of items."""
+    if type(items) is not list:
+        raise CelFatalError("internal error: sorting needs a list")
+    factor = 2.0
+    if items and type(items[0]) in (str, bytes):
+        factor += STRING_FACTOR
+    return _allocated(factor, len(items) * len(items))
+
+
+def sorting_cost(keys: int, texts: bool) -> CallCost:
+    """Return the cost of comparing every pair of items of the argument at an index."""
     factor = 2.0 + STRING_FACTOR if texts else 2.0
-    return lambda args: _allocating(factor, args[keys].some_size.times(args[keys].some_size))
+    return CallCost(
+        measure=lambda run, args, result: _pairs(args[keys]),
+        estimator=lambda args: _allocating(factor, args[keys].some_size.times(args[keys].some_size)),
+    )
+
+
+DISTINCT = sorting_cost(0, texts=False)
+FLATTEN = CallCost(measure=_flatten_cost, estimator=_flatten_estimate)
+RANGE = CallCost(measure=_made, estimator=_range_estimate, after=True)
+REVERSE = CallCost(measure=_made, estimator=_reverse_estimate, after=True)
+SLICE = CallCost(measure=_made, estimator=_slice_estimate, after=True)

@@ -11,20 +11,9 @@ from collections.abc import Callable
 
 from plimsoll.cel.comparison import Meter, compare, holds, is_comparable
 from plimsoll.cel.functions.arithmetic import add
-from plimsoll.cel.functions.list_costs import (
-    MADE,
-    distinct_estimate,
-    flatten_cost,
-    flatten_estimate,
-    range_estimate,
-    reverse_estimate,
-    slice_estimate,
-    sort_estimate,
-    sorting_cost,
-)
-from plimsoll.cel.overloads.estimates import traversal_estimate
-from plimsoll.cel.overloads.overload import Call, Function, Overload, function, overload, unreachable
-from plimsoll.cel.overloads.runtime_costs import TRAVERSAL, RuntimeCost
+from plimsoll.cel.functions.list_costs import DISTINCT, FLATTEN, RANGE, REVERSE, SLICE, sorting_cost
+from plimsoll.cel.overloads.costs import TRAVERSAL
+from plimsoll.cel.overloads.overload import Call, Function, function, overload
 from plimsoll.cel.overloads.signatures import NAMED_TYPES
 from plimsoll.cel.syntax.ast import Uint
 from plimsoll.cel.values import Duration, Value, no_overload, type_name
@@ -178,12 +167,6 @@ def sort_by_keys(items: Value, keys: Value) -> list[Value]:
     return [items[index] for index in order]
 
 
-def _walking(
-    name: str, *overloads: Overload | str, call: Call = unreachable, metered: bool = False
-) -> Function:
-    return function(name, *overloads, call=call, metered=metered, cost=TRAVERSAL, estimate=traversal_estimate)
-
-
 def _sorting(name: str, signature: str, call: Call, keys: int) -> Function:
     """Declare a sort by the argument at an index, whose items are of a comparable type."""
     return function(
@@ -191,8 +174,7 @@ def _sorting(name: str, signature: str, call: Call, keys: int) -> Function:
         *(
             overload(
                 f"list_{NAMED_TYPES[one].name}_{signature.format(one)}",
-                cost=sorting_cost(keys),
-                estimate=sort_estimate(keys, one in ("string", "bytes")),
+                cost=sorting_cost(keys, one in ("string", "bytes")),
             )
             for one in _COMPARABLE
         ),
@@ -201,70 +183,57 @@ def _sorting(name: str, signature: str, call: Call, keys: int) -> Function:
 
 
 FUNCTIONS: tuple[Function, ...] = (
-    _walking(
+    function(
         "isSorted",
         *(f"list_{one}_is_sorted_bool list({one}).() -> bool" for one in _COMPARABLE),
         call=is_sorted,
+        cost=TRAVERSAL,
     ),
-    _walking(
+    function(
         "sum",
         *(
             overload(f"list_{one}_sum_{one} list({one}).() -> {one}", _sum(zero))
             for one, zero in _ZEROS.items()
         ),
         metered=True,
+        cost=TRAVERSAL,
     ),
-    _walking(
+    function(
         "max",
         *(f"list_{one}_max_{one} list({one}).() -> {one}" for one in _COMPARABLE),
         call=_pick("max", -1),
+        cost=TRAVERSAL,
     ),
-    _walking(
-        "min", *(f"list_{one}_min_{one} list({one}).() -> {one}" for one in _COMPARABLE), call=_pick("min", 1)
-    ),
-    _walking("indexOf", "list_a_index_of_int list(A).(A) -> int", call=index_of, metered=True),
-    _walking("lastIndexOf", "list_a_last_index_of_int list(A).(A) -> int", call=last_index_of, metered=True),
     function(
-        "slice",
-        "list_slice list(T).(int, int) -> list(T)",
-        call=slice_list,
-        cost=MADE,
-        estimate=slice_estimate,
+        "min",
+        *(f"list_{one}_min_{one} list({one}).() -> {one}" for one in _COMPARABLE),
+        call=_pick("min", 1),
+        cost=TRAVERSAL,
     ),
+    function(
+        "indexOf", "list_a_index_of_int list(A).(A) -> int", call=index_of, metered=True, cost=TRAVERSAL
+    ),
+    function(
+        "lastIndexOf",
+        "list_a_last_index_of_int list(A).(A) -> int",
+        call=last_index_of,
+        metered=True,
+        cost=TRAVERSAL,
+    ),
+    function("slice", "list_slice list(T).(int, int) -> list(T)", call=slice_list, cost=SLICE),
     function(
         "flatten",
         "list_flatten list(list(T)).() -> list(T)",
         "list_flatten_int list(dyn).(int) -> list(dyn)",
         dynamic=flatten,
         metered=True,
-        cost=RuntimeCost(measure=flatten_cost),
-        estimate=flatten_estimate,
+        cost=FLATTEN,
     ),
     _sorting("sort", "sort list({0}).() -> list({0})", sort, keys=0),
     _sorting(
         "@sortByAssociatedKeys", "sortByAssociatedKeys list(T).(list({0})) -> list(T)", sort_by_keys, keys=1
     ),
-    function(
-        "lists.range",
-        "lists_range (int) -> list(int)",
-        call=range_list,
-        metered=True,
-        cost=MADE,
-        estimate=range_estimate,
-    ),
-    function(
-        "reverse",
-        "list_reverse list(T).() -> list(T)",
-        call=lambda items: items[::-1],
-        cost=MADE,
-        estimate=reverse_estimate,
-    ),
-    function(
-        "distinct",
-        "list_distinct list(T).() -> list(T)",
-        call=distinct,
-        metered=True,
-        cost=sorting_cost(0),
-        estimate=distinct_estimate,
-    ),
+    function("lists.range", "lists_range (int) -> list(int)", call=range_list, metered=True, cost=RANGE),
+    function("reverse", "list_reverse list(T).() -> list(T)", call=lambda items: items[::-1], cost=REVERSE),
+    function("distinct", "list_distinct list(T).() -> list(T)", call=distinct, metered=True, cost=DISTINCT),
 )

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from plimsoll.cel.comparison import Meter, contains
-from plimsoll.cel.overloads.estimates import AstNode, CallEstimate
+from plimsoll.cel.overloads.costs import CallCost, CallEstimate, measured_size
 from plimsoll.cel.overloads.fragments import CodeFragment, SourceWriter, Unsupported
 from plimsoll.cel.overloads.overload import Function, function, overload
-from plimsoll.cel.overloads.runtime_costs import RuntimeCost, measured_size
 from plimsoll.cel.values import DomainMap, Value, contains_key, no_overload
 from plimsoll.errors import CelRuntimeError
 
@@ -40,13 +38,6 @@ def size(value: Value) -> int:
     if kind is str or kind is list or kind is dict or kind is bytes or kind is DomainMap:
         return len(value)
     raise no_overload("size")
-
-
-# -- costs
-
-
-def _members(args: Sequence[AstNode]) -> CallEstimate:
-    return CallEstimate(args[1].known_size.scaled(1))
 
 
 # -- generated code
@@ -87,8 +78,10 @@ FUNCTIONS: tuple[Function, ...] = (
         "@in",
         overload(
             "in_list (A, list(A)) -> bool",
-            cost=RuntimeCost(measure=lambda run, args, result: measured_size(args[1])),
-            estimate=_members,
+            cost=CallCost(
+                measure=lambda run, args, result: measured_size(args[1]),
+                estimator=lambda args: CallEstimate(args[1].known_size.scaled(1)),
+            ),
         ),
         "in_map (A, map(A, B)) -> bool",
         dynamic=is_in,

@@ -10,10 +10,9 @@ import math
 
 from plimsoll.api.quantity import INT64_MAX, NANO, Format, Quantity
 from plimsoll.cel.functions.comparisons import write_relation, write_signs
-from plimsoll.cel.overloads.estimates import parse_estimate
+from plimsoll.cel.overloads.costs import PARSING
 from plimsoll.cel.overloads.fragments import CodeFragment, SourceWriter, Unsupported
 from plimsoll.cel.overloads.overload import Function, function, overload
-from plimsoll.cel.overloads.runtime_costs import TEXT
 from plimsoll.errors import CelRuntimeError, QuantityError
 
 
@@ -92,20 +91,9 @@ def _as_integer(writer: SourceWriter, function: str, codes: list[CodeFragment]) 
 
 FUNCTIONS: tuple[Function, ...] = (
     function(
-        "quantity",
-        "string_to_quantity (string) -> Quantity",
-        call=parse,
-        cost=TEXT,
-        estimate=parse_estimate,
-        handler=_quantity,
+        "quantity", "string_to_quantity (string) -> Quantity", call=parse, cost=PARSING, handler=_quantity
     ),
-    function(
-        "isQuantity",
-        "is_quantity_string (string) -> bool",
-        call=is_quantity,
-        cost=TEXT,
-        estimate=parse_estimate,
-    ),
+    function("isQuantity", "is_quantity_string (string) -> bool", call=is_quantity, cost=PARSING),
     function("sign", "quantity_sign (Quantity) -> int", call=Quantity.sign),
     function(
         "isGreaterThan",

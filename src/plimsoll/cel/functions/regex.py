@@ -11,7 +11,6 @@ DIFF: a pattern that compiles to more than 8 MB (`\\pL{1000}`) is refused; Go ta
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from functools import lru_cache
 from math import ceil
 from typing import Any
@@ -19,11 +18,10 @@ from typing import Any
 import re2
 
 from plimsoll.cel.comparison import Meter
-from plimsoll.cel.overloads.estimates import AstNode, CallEstimate
+from plimsoll.cel.overloads.costs import REGEX_FACTOR, STRING_FACTOR, Args, CallCost, CallEstimate, Nodes
 from plimsoll.cel.overloads.fragments import WALK, CodeFragment, SourceWriter, Unsupported
 from plimsoll.cel.overloads.overload import Function, function, overload
 from plimsoll.cel.overloads.ranges import ONE, Range
-from plimsoll.cel.overloads.runtime_costs import REGEX_FACTOR, STRING_FACTOR, Args, RuntimeCost
 from plimsoll.cel.values import Value, size_of
 from plimsoll.errors import CelPatternError, CelRuntimeError
 
@@ -139,11 +137,11 @@ def _search(text: Range, pattern: Range) -> Range:
     return text.plus(ONE).scaled(STRING_FACTOR).times(pattern.scaled(REGEX_FACTOR))
 
 
-def _match_estimate(args: Sequence[AstNode]) -> CallEstimate:
+def _match_estimate(args: Nodes) -> CallEstimate:
     return CallEstimate(_search(args[0].known_size, args[1].known_size))
 
 
-def _find_estimate(args: Sequence[AstNode]) -> CallEstimate:
+def _find_estimate(args: Nodes) -> CallEstimate:
     text = args[0].some_size
     return CallEstimate(_search(text, args[1].some_size), Range(0, text.high))
 
@@ -160,30 +158,24 @@ def _matches(writer: SourceWriter, function: str, codes: list[CodeFragment]) -> 
     return CodeFragment("bool", f"({search}({text.text}.encode()) is not None)", bound)
 
 
-_SEARCH = RuntimeCost(measure=_search_cost)
+_FIND = CallCost(measure=_search_cost, estimator=_find_estimate)
+_MATCH = CallCost(measure=_search_cost, estimator=_match_estimate)
 
 FUNCTIONS: tuple[Function, ...] = (
     function(
         "matches",
         "matches (string, string) -> bool",
-        overload("matches_string string.(string) -> bool", cost=_SEARCH, estimate=_match_estimate),
+        overload("matches_string string.(string) -> bool", cost=_MATCH),
         dynamic=matches,
         handler=_matches,
     ),
-    function(
-        "find",
-        "string_find_string string.(string) -> string",
-        call=find,
-        cost=_SEARCH,
-        estimate=_find_estimate,
-    ),
+    function("find", "string_find_string string.(string) -> string", call=find, cost=_FIND),
     function(
         "findAll",
         "string_find_all_string string.(string) -> list(string)",
         "string_find_all_string_int string.(string, int) -> list(string)",
         call=find_all,
         metered=True,
-        cost=_SEARCH,
-        estimate=_find_estimate,
+        cost=_FIND,
     ),
 )

@@ -6,10 +6,9 @@ from functools import lru_cache
 from typing import Any
 
 from plimsoll.cel.functions.numbers import parse_uint
-from plimsoll.cel.overloads.estimates import parse_estimate
+from plimsoll.cel.overloads.costs import PARSING
 from plimsoll.cel.overloads.fragments import CodeFragment, SourceWriter, Unsupported
 from plimsoll.cel.overloads.overload import Function, function, overload
-from plimsoll.cel.overloads.runtime_costs import TEXT
 from plimsoll.cel.values import INT_MAX, Semver
 from plimsoll.errors import CelRuntimeError
 
@@ -128,8 +127,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "semver",
         overload("string_to_semver (string) -> Semver", parse),
         overload("string_bool_to_semver (string, bool) -> Semver", parse_with),
-        cost=TEXT,
-        estimate=parse_estimate,
+        cost=PARSING,
         handler=_semver,
     ),
     function(
@@ -137,8 +135,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "is_semver_string (string) -> bool",
         "is_semver_string_bool (string, bool) -> bool",
         call=is_semver,
-        cost=TEXT,
-        estimate=parse_estimate,
+        cost=PARSING,
     ),
     function(
         "isGreaterThan", "semver_is_greater_than Semver.(Semver) -> bool", call=lambda a, b: a.key > b.key

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from plimsoll.cel.comparison import Meter, contains
-from plimsoll.cel.overloads.estimates import AstNode, CallEstimate
+from plimsoll.cel.overloads.costs import Args, CallCost, CallEstimate, Nodes
 from plimsoll.cel.overloads.overload import Function, function
 from plimsoll.cel.overloads.ranges import ONE
-from plimsoll.cel.overloads.runtime_costs import RuntimeCost
 from plimsoll.cel.values import Value, size_of
 
 
@@ -27,7 +26,10 @@ def equivalent(meter: Meter, a: list[Value], b: list[Value]) -> bool:
 def _function(name: str, call: Callable[..., bool], rounds: int = 1) -> Function:
     """Declare a function that compares every item of one list with every item of the other."""
 
-    def estimate(args: Sequence[AstNode]) -> CallEstimate:
+    def measure(run: Meter, args: Args, result: Value) -> int:
+        return 1 + size_of(args[0]) * size_of(args[1]) * rounds
+
+    def estimate(args: Nodes) -> CallEstimate:
         return CallEstimate(args[0].some_size.times(args[1].some_size).scaled(rounds).plus(ONE))
 
     return function(
@@ -35,8 +37,7 @@ def _function(name: str, call: Callable[..., bool], rounds: int = 1) -> Function
         f"list_sets_{name}_list (list(T), list(T)) -> bool",
         call=call,
         metered=True,
-        cost=RuntimeCost(measure=lambda run, args, result: 1 + size_of(args[0]) * size_of(args[1]) * rounds),
-        estimate=estimate,
+        cost=CallCost(measure=measure, estimator=estimate),
     )
 
 

@@ -6,31 +6,14 @@ Results that can outgrow their arguments (`replace`, `join`) are measured and pa
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import ceil
 
 from plimsoll.cel.comparison import Meter
 from plimsoll.cel.functions.format_text import format_string
-from plimsoll.cel.functions.string_costs import (
-    affix_estimate,
-    contains_estimate,
-    format_estimate,
-    join_estimate,
-    quote_estimate,
-    replace_estimate,
-    split_estimate,
-)
-from plimsoll.cel.overloads.estimates import copy_estimate, traversal_estimate
+from plimsoll.cel.functions.string_costs import AFFIX, CONTAINS, FORMAT, JOIN, QUOTE, REPLACE, SPLIT
+from plimsoll.cel.overloads.costs import COPY, TRAVERSAL
 from plimsoll.cel.overloads.fragments import WALK, CodeFragment, SourceWriter, Unsupported
 from plimsoll.cel.overloads.overload import Function, function, overload
-from plimsoll.cel.overloads.runtime_costs import (
-    STRING_FACTOR,
-    TEXT,
-    TEXT_TWICE,
-    TRAVERSAL,
-    Args,
-    RuntimeCost,
-)
-from plimsoll.cel.values import Value, size_of
+from plimsoll.cel.values import Value
 from plimsoll.errors import CelRuntimeError
 
 LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
@@ -151,17 +134,6 @@ def quote(text: str) -> str:
     return '"' + text.translate(_QUOTED) + '"'
 
 
-# -- costs
-
-
-def _contains_cost(run: Meter, args: Args, result: Value) -> int:
-    return ceil(size_of(args[0]) * STRING_FACTOR) * ceil(size_of(args[1]) * STRING_FACTOR)
-
-
-def _join_cost(run: Meter, args: Args, result: Value) -> int:
-    return ceil(size_of(result) * 2 * STRING_FACTOR)
-
-
 # -- generated code
 
 
@@ -188,24 +160,21 @@ FUNCTIONS: tuple[Function, ...] = (
         "contains",
         "contains_string string.(string) -> bool",
         dynamic=_test(lambda text, part: part in text),
-        cost=RuntimeCost(measure=_contains_cost),
-        estimate=contains_estimate,
+        cost=CONTAINS,
         handler=_string_test,
     ),
     function(
         "startsWith",
         "starts_with_string string.(string) -> bool",
         dynamic=_test(str.startswith),
-        cost=TEXT,
-        estimate=affix_estimate,
+        cost=AFFIX,
         handler=_string_test,
     ),
     function(
         "endsWith",
         "ends_with_string string.(string) -> bool",
         dynamic=_test(str.endswith),
-        cost=TEXT,
-        estimate=affix_estimate,
+        cost=AFFIX,
         handler=_string_test,
     ),
     function("charAt", "string_char_at_int string.(int) -> string", call=char_at),
@@ -215,29 +184,25 @@ FUNCTIONS: tuple[Function, ...] = (
         "string_index_of_string_int string.(string, int) -> int",
         call=index_of,
         cost=TRAVERSAL,
-        estimate=traversal_estimate,
     ),
     function(
         "lastIndexOf",
         overload("string_last_index_of_string string.(string) -> int", last_index_of),
         overload("string_last_index_of_string_int string.(string, int) -> int", last_index_of_from),
         cost=TRAVERSAL,
-        estimate=traversal_estimate,
     ),
     function(
         "lowerAscii",
         "string_lower_ascii string.() -> string",
         call=lambda text: text.translate(LOWER),
-        cost=TEXT,
-        estimate=copy_estimate,
+        cost=COPY,
         handler=_ascii,
     ),
     function(
         "upperAscii",
         "string_upper_ascii string.() -> string",
         call=lambda text: text.translate(UPPER),
-        cost=TEXT,
-        estimate=copy_estimate,
+        cost=COPY,
         handler=_ascii,
     ),
     function(
@@ -246,8 +211,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "string_replace_string_string_int string.(string, string, int) -> string",
         call=replace,
         metered=True,
-        cost=TEXT_TWICE,
-        estimate=replace_estimate,
+        cost=REPLACE,
     ),
     function(
         "split",
@@ -255,42 +219,30 @@ FUNCTIONS: tuple[Function, ...] = (
         "string_split_string_int string.(string, int) -> list(string)",
         call=split,
         metered=True,
-        cost=TEXT_TWICE,
-        estimate=split_estimate,
+        cost=SPLIT,
     ),
     function(
         "substring",
         overload("string_substring_int string.(int) -> string", substring),
         overload("string_substring_int_int string.(int, int) -> string", substring_range),
-        cost=TEXT,
-        estimate=copy_estimate,
+        cost=COPY,
     ),
-    function(
-        "trim",
-        "string_trim string.() -> string",
-        call=lambda text: text.strip(_BLANKS),
-        cost=TEXT,
-        estimate=copy_estimate,
-    ),
+    function("trim", "string_trim string.() -> string", call=lambda text: text.strip(_BLANKS), cost=COPY),
     function(
         "format",
         "string_format string.(list(dyn)) -> string",
         call=format_string,
         metered=True,
         early=True,
-        cost=TEXT,
-        estimate=format_estimate,
+        cost=FORMAT,
     ),
-    function(
-        "strings.quote", "strings_quote (string) -> string", call=quote, cost=TEXT, estimate=quote_estimate
-    ),
+    function("strings.quote", "strings_quote (string) -> string", call=quote, cost=QUOTE),
     function(
         "join",
         "list_join list(string).() -> string",
         "list_join_string list(string).(string) -> string",
         call=join,
         metered=True,
-        cost=RuntimeCost(measure=_join_cost, after=True),
-        estimate=join_estimate,
+        cost=JOIN,
     ),
 )

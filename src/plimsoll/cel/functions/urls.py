@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes
 
 from plimsoll.cel.functions.ip import read_address
-from plimsoll.cel.overloads.estimates import copy_estimate
+from plimsoll.cel.overloads.costs import COPY
 from plimsoll.cel.overloads.overload import Function, function
-from plimsoll.cel.overloads.runtime_costs import TEXT
 from plimsoll.cel.values import URL
 from plimsoll.errors import CelRuntimeError
 
@@ -239,7 +238,7 @@ def query(url: URL) -> dict[str, list[str]]:
 
 
 FUNCTIONS: tuple[Function, ...] = (
-    function("url", "string_to_url (string) -> URL", call=parse, cost=TEXT, estimate=copy_estimate),
+    function("url", "string_to_url (string) -> URL", call=parse, cost=COPY),
     function("isURL", "is_url_string (string) -> bool", call=lambda text: request_error(text) is None),
     function("getScheme", "url_get_scheme URL.() -> string", call=lambda url: url.scheme),
     function("getHost", "url_get_host URL.() -> string", call=lambda url: url.host),

@@ -14,8 +14,8 @@ from typing import TypeAlias
 from plimsoll.cel.comparison import equal
 from plimsoll.cel.interpreter.access import Closure
 from plimsoll.cel.interpreter.evaluation import Evaluation, over_limit
+from plimsoll.cel.overloads.costs import FAILED, CallCost
 from plimsoll.cel.overloads.overload import Function, Overload
-from plimsoll.cel.overloads.runtime_costs import FAILED, RuntimeCost
 from plimsoll.cel.overloads.signatures import Param
 from plimsoll.cel.values import UNABSORBED, Value, no_overload
 from plimsoll.errors import CelRuntimeError
@@ -103,7 +103,7 @@ def _dispatched(function: Function) -> Apply:
 # -- evaluation
 
 
-def call_closure(apply: Apply, args: tuple[Closure, ...], cost: RuntimeCost, early: bool) -> Closure:
+def call_closure(apply: Apply, args: tuple[Closure, ...], cost: CallCost, early: bool) -> Closure:
     """Return a closure that evaluates a call."""
     if len(args) == 1:
         return _call_one(apply, args[0], cost)
@@ -112,7 +112,7 @@ def call_closure(apply: Apply, args: tuple[Closure, ...], cost: RuntimeCost, ear
     return _call_many(apply, args, cost)
 
 
-def _call_one(apply: Apply, arg: Closure, cost: RuntimeCost) -> Closure:
+def _call_one(apply: Apply, arg: Closure, cost: CallCost) -> Closure:
     if cost.measure is None:
         fixed = cost.fixed
 
@@ -138,7 +138,7 @@ def _call_one(apply: Apply, arg: Closure, cost: RuntimeCost) -> Closure:
     return call
 
 
-def _call_two(apply: Apply, left: Closure, right: Closure, cost: RuntimeCost) -> Closure:
+def _call_two(apply: Apply, left: Closure, right: Closure, cost: CallCost) -> Closure:
     if cost.measure is None:
         fixed = cost.fixed
 
@@ -172,7 +172,7 @@ def _call_two(apply: Apply, left: Closure, right: Closure, cost: RuntimeCost) ->
     return call
 
 
-def _call_many(apply: Apply, args: tuple[Closure, ...], cost: RuntimeCost) -> Closure:
+def _call_many(apply: Apply, args: tuple[Closure, ...], cost: CallCost) -> Closure:
     count = len(args)
 
     def call(run: Evaluation) -> Value:
@@ -189,7 +189,7 @@ def _call_many(apply: Apply, args: tuple[Closure, ...], cost: RuntimeCost) -> Cl
     return call
 
 
-def _priced(run: Evaluation, apply: Apply, cost: RuntimeCost, args: tuple[Value, ...]) -> Value:
+def _priced(run: Evaluation, apply: Apply, cost: CallCost, args: tuple[Value, ...]) -> Value:
     if not cost.after:
         run.charge(cost.of(run, args))
         return apply(run, *args)
@@ -202,7 +202,7 @@ def _priced(run: Evaluation, apply: Apply, cost: RuntimeCost, args: tuple[Value,
 
 
 def _failed(
-    run: Evaluation, error: CelRuntimeError, cost: RuntimeCost, args: tuple[Value, ...]
+    run: Evaluation, error: CelRuntimeError, cost: CallCost, args: tuple[Value, ...]
 ) -> CelRuntimeError:
     """Charge a call that did not come to pass; gives the error to raise."""
     if not isinstance(error, UNABSORBED):
@@ -210,9 +210,7 @@ def _failed(
     return error
 
 
-def _failed_left(
-    run: Evaluation, error: CelRuntimeError, right: Closure, cost: RuntimeCost
-) -> CelRuntimeError:
+def _failed_left(run: Evaluation, error: CelRuntimeError, right: Closure, cost: CallCost) -> CelRuntimeError:
     """Evaluate the right argument after the left one failed."""
     if isinstance(error, UNABSORBED):
         return error
@@ -228,7 +226,7 @@ def _failed_left(
 # -- operators that are no ordinary calls
 
 
-def equality(left: Closure, right: Closure, cost: RuntimeCost, negated: bool) -> Closure:
+def equality(left: Closure, right: Closure, cost: CallCost, negated: bool) -> Closure:
     """Evaluate `==` and `!=`; operands that cannot be compared fail `==` and make `!=` true, as upstream."""
 
     def compare(run: Evaluation) -> bool:

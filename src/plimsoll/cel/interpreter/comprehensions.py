@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from plimsoll.cel.functions.maps import insert
 from plimsoll.cel.interpreter.access import Closure
 from plimsoll.cel.interpreter.evaluation import Evaluation, over_limit
-from plimsoll.cel.overloads.runtime_costs import LIST_COST
+from plimsoll.cel.overloads.costs import LIST_COST
 from plimsoll.cel.values import (
     UNABSORBED,
     DomainMap,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from plimsoll.cel.interpreter import messages
 from plimsoll.cel.interpreter.access import Closure
 from plimsoll.cel.interpreter.evaluation import Evaluation
-from plimsoll.cel.overloads.runtime_costs import LIST_COST, MAP_COST, STRUCT_COST
+from plimsoll.cel.overloads.costs import LIST_COST, MAP_COST, STRUCT_COST
 from plimsoll.cel.syntax.ast import Uint
 from plimsoll.cel.values import (
     INT_MAX,

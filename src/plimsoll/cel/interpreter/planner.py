@@ -26,7 +26,7 @@ from plimsoll.cel.interpreter.access import (
     resolver,
 )
 from plimsoll.cel.interpreter.evaluation import COST_LIMIT, Evaluation, over_limit
-from plimsoll.cel.overloads.runtime_costs import RuntimeCost
+from plimsoll.cel.overloads.costs import CallCost
 from plimsoll.cel.recursion import in_fresh_stack, run_with_stack
 from plimsoll.cel.static.environment import CONSTANTS, RUNTIME_TYPES
 from plimsoll.cel.syntax.ast import (
@@ -443,7 +443,7 @@ def _converted(expr: CallExpr, overloads: tuple[str, ...], arg: PlannedExpr) -> 
         raise CelCompileError(f"{expr.function}() fails on a constant: {error}", expr.pos) from None
 
 
-def _matching(expr: CallExpr, pattern: str, args: tuple[Closure, ...], cost: RuntimeCost) -> Closure:
+def _matching(expr: CallExpr, pattern: str, args: tuple[Closure, ...], cost: CallCost) -> Closure:
     """Plan a match; a constant pattern is compiled once, and the first failing argument ends the call."""
     try:
         search = compile_pattern(pattern).search

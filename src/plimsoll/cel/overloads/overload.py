@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from plimsoll.cel.overloads.estimates import Estimate, unit_estimate
+from plimsoll.cel.overloads.costs import ONE, CallCost
 from plimsoll.cel.overloads.fragments import Handler
-from plimsoll.cel.overloads.runtime_costs import ONE, RuntimeCost
 from plimsoll.cel.overloads.signatures import Param, parse_signature, type_params
 from plimsoll.cel.types import CelType
 from plimsoll.cel.values import Value
@@ -42,8 +41,7 @@ class Overload:
     type_params: frozenset[str]
     params: tuple[Param, ...]
     call: Call = unreachable
-    cost: RuntimeCost = ONE
-    estimate: Estimate = unit_estimate
+    cost: CallCost = ONE
     metered: bool = False
     early: bool = False
 
@@ -65,7 +63,7 @@ class Function:
     overloads: tuple[Overload, ...]
     dynamic: Call | None = None
     metered: bool = False
-    cost: RuntimeCost = ONE
+    cost: CallCost = ONE
     handler: Handler | None = None
     by_id: dict[str, Overload] = field(default_factory=dict)
 
@@ -73,14 +71,12 @@ class Function:
         self.by_id.update((overload.id, overload) for overload in self.overloads)
 
 
-def overload(
-    text: str, call: Call = unreachable, *, cost: RuntimeCost = ONE, estimate: Estimate = unit_estimate
-) -> Overload:
+def overload(text: str, call: Call = unreachable, cost: CallCost = ONE) -> Overload:
     """Declare an overload by its id and signature: `list_slice list(T).(int, int) -> list(T)`."""
     id, signature = text.split(" ", 1)
     member, args, result = parse_signature(signature)
     params = tuple(Param.of(arg) for arg in args)
-    return Overload(id, member, args, result, type_params(*args, result), params, call, cost, estimate)
+    return Overload(id, member, args, result, type_params(*args, result), params, call, cost)
 
 
 def function(
@@ -90,25 +86,22 @@ def function(
     dynamic: Call | None = None,
     metered: bool = False,
     early: bool = False,
-    cost: RuntimeCost = ONE,
-    estimate: Estimate = unit_estimate,
+    cost: CallCost = ONE,
     handler: Handler | None = None,
 ) -> Function:
     """Declare a function; its overloads get what they do not define themselves."""
-    complete = []
-    for one in overloads:
-        record = overload(one) if isinstance(one, str) else one
-        complete.append(
-            replace(
-                record,
-                call=call if record.call is unreachable else record.call,
-                cost=cost if record.cost is ONE else record.cost,
-                estimate=estimate if record.estimate is unit_estimate else record.estimate,
-                metered=metered,
-                early=early,
-            )
+    records = (overload(one) if isinstance(one, str) else one for one in overloads)
+    complete = tuple(
+        replace(
+            record,
+            call=call if record.call is unreachable else record.call,
+            cost=cost if record.cost is ONE else record.cost,
+            metered=metered,
+            early=early,
         )
-    return Function(name, tuple(complete), dynamic, metered, cost, handler)
+        for record in records
+    )
+    return Function(name, complete, dynamic, metered, cost, handler)
 
 
 def join_libraries(libraries: Iterable[Iterable[Function]]) -> dict[str, Function]:

@@ -2,8 +2,8 @@
 
 Defines the walk over the checked tree that bounds the size of every value and the cost of every node. What
 nothing bounds counts as unlimited. Implements cel-go v0.26's estimator with the size hints of the DRA
-environment (`paths.py`; docs/spec/api.md, "CEL environment"); the numbers are compared with Kubernetes one by
-one, so its accidents are kept too and named where they occur.
+environment (`overloads/paths.py`; docs/spec/api.md, "CEL environment"); the numbers are compared with
+Kubernetes one by one, so its accidents are kept too and named where they occur.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from plimsoll.cel.functions import FUNCTIONS
-from plimsoll.cel.overloads.estimates import AstNode, CallEstimate
+from plimsoll.cel.overloads.costs import LIST_COST, MAP_COST, STRUCT_COST, AstNode, CallEstimate
 from plimsoll.cel.overloads.paths import NO_PATH, ValuePath
 from plimsoll.cel.overloads.ranges import NOTHING, NOWHERE, ONE, UNKNOWN, Range, fixed
-from plimsoll.cel.overloads.runtime_costs import LIST_COST, MAP_COST, STRUCT_COST
 from plimsoll.cel.static.checker import TypedExpr
 from plimsoll.cel.syntax.ast import (
     CallExpr,
@@ -274,7 +273,7 @@ class _Estimator:
             return CallEstimate(cost, args[1].known_size.union(args[2].known_size))
         if overload in ("add_string", "add_bytes", "add_list"):
             self._set(expr, None, _merge(self._entry_sizes(args[0].expr), self._entry_sizes(args[1].expr)))
-        found = FUNCTIONS[expr.function].by_id[overload].estimate(args)
+        found = FUNCTIONS[expr.function].by_id[overload].cost.estimate(args)
         total = found.cost
         for one in costs:
             total = total.plus(one)
