@@ -27,6 +27,8 @@ from plimsoll.errors import DecodeError, InputError
 
 _VALUE_MAX = 60
 _CAMEL = re.compile(r"_(\w)")
+#: Metadata of a dataclass's field that a file cannot set.
+NOT_IN_FILE = {"name": ""}
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
@@ -41,16 +43,18 @@ def convert_config(value: Any, wanted: Any) -> Any:
     if isfunction(wanted):
         return wanted(value)
     wanted = _choose_member(strip_optional(wanted), value)
+    if wanted is Any:
+        return value
     notes = getattr(wanted, "__metadata__", ())
     kind = wanted.__origin__ if notes else wanted
     read = next(filter(callable, notes), None) or (Quantity.from_json if kind is Quantity else None)
     if read is not None:
         return read(value)
-    if _is_config(kind):
+    if is_config(kind):
         return _convert_mapping(value, kind)
     origin = get_origin(kind)
     if origin is tuple:
-        return _convert_list(value, kind, _find_meta(wanted).min_length)
+        return _convert_list(value, kind, _find_meta(wanted))
     if origin in (dict, Mapping):
         if not isinstance(value, Mapping):
             raise DecodeError(f"must be a mapping, not {format_value(value)}")
@@ -105,11 +109,13 @@ def config_fields(kind: Any) -> dict[str, ConfigField]:
         field.metadata.get("name") or _CAMEL.sub(lambda match: match[1].upper(), field.name): ConfigField(
             field.name, types[field.name], field.default is MISSING and field.default_factory is MISSING
         )
-        for field in dataclasses.fields(kind)
+        for field in sorted(dataclasses.fields(kind), key=lambda each: each.name not in kind.__annotations__)
+        if field.metadata.get("name") != ""
     }
 
 
-def _is_config(kind: Any) -> bool:
+def is_config(kind: Any) -> bool:
+    """Report whether an object is a configuration type."""
     return isinstance(kind, type) and (issubclass(kind, Config) or dataclasses.is_dataclass(kind))
 
 
@@ -118,7 +124,7 @@ def _choose_member(wanted: Any, value: Any) -> Any:
     if not is_union(wanted):
         return wanted
     members = get_args(wanted)
-    mapping = next(filter(_is_config, members), None)
+    mapping = next(filter(is_config, members), None)
     if mapping is None:
         return wanted
     plain = next(each for each in members if each is not mapping)
@@ -146,11 +152,12 @@ def _convert_mapping(value: Any, kind: Any) -> Any:
     return kind(**found)
 
 
-def _convert_list(value: Any, kind: Any, least: int | None) -> tuple[Any, ...]:
-    item = get_args(kind)[0]
-    if not isinstance(value, list | tuple) or len(value) < (least or 0):
+def _convert_list(value: Any, kind: Any, meta: msgspec.Meta) -> tuple[Any, ...]:
+    item, least, most = get_args(kind)[0], meta.min_length or 0, meta.max_length
+    if not isinstance(value, list | tuple) or not least <= len(value) <= (most or len(value)):
         is_text = str in (item, getattr(item, "__origin__", None))
         entries = " with at least one entry" if least else " of strings" if is_text else ""
+        entries = f" of at most {most} entries" if most else entries
         raise DecodeError(f"must be a list{entries}, not {format_value(value)}")
     return tuple(convert_field(each, item, f"[{place}]") for place, each in enumerate(value))
 
@@ -183,7 +190,8 @@ def _describe_type(wanted: Any, kind: Any, words: tuple[str, ...]) -> str:
     if words:
         return f"one of {', '.join(words)}"
     if is_union(kind):
-        return " or ".join(_describe_type(each, each, _list_words(each)) for each in get_args(kind))
+        texts = [_describe_type(each, each, _list_words(each)) for each in get_args(kind)]
+        return f"{', '.join(texts[:-1])} or {texts[-1]}"
     meta = _find_meta(wanted)
     if kind is int:
         least, most = meta.ge, meta.le

@@ -1,12 +1,11 @@
-"""Configuration files, read field by field with errors that name the field and the fix.
+"""Configuration files: reading, and types of values that several files have.
 
-A `ConfigSection` is a mapping of the file and its location. Every field is taken once; unknown fields are
-errors, because a misspelled setting must not be ignored.
+`api/config.py` converts a parsed file to its configuration type.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
@@ -88,110 +87,3 @@ def read_document(path: Path, what: str) -> Any:
     if len(documents) > 1:
         raise ConfigError(f"{path}: a {what} is one document, this file has {len(documents)}")
     return documents[0] if documents else {}
-
-
-class ConfigSection:
-    """Mapping in a configuration file; `end` reports fields that were not taken."""
-
-    def __init__(self, tree: Any, where: str) -> None:
-        self.where = where
-        if tree is None:
-            tree = {}
-        if not isinstance(tree, Mapping):
-            raise ConfigError(f"{where}: must be a mapping of settings, not {_describe(tree)}")
-        self._left = {str(name): value for name, value in tree.items() if value is not None}
-        self._taken: list[str] = []
-
-    def take(self, name: str) -> Any:
-        """Return the value of a field, None if it is not set."""
-        self._taken.append(name)
-        return self._left.pop(name, None)
-
-    def text(self, name: str, default: str, *, choices: Iterable[str] = ()) -> str:
-        value = self.take(name)
-        if value is None:
-            return default
-        allowed = tuple(choices)
-        if not isinstance(value, str) or (allowed and value not in allowed):
-            wanted = f"one of {', '.join(allowed)}" if allowed else "a text"
-            raise self.bad(name, f"must be {wanted}, not {_describe(value)}")
-        return value
-
-    def flag(self, name: str, default: bool) -> bool:
-        value = self.take(name)
-        if value is None:
-            return default
-        if not isinstance(value, bool):
-            raise self.bad(name, f"must be true or false, not {_describe(value)}")
-        return value
-
-    def number(self, name: str, default: int, *, least: int = 1, most: int = 1_000_000) -> int:
-        value = self.take(name)
-        if value is None:
-            return default
-        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            raise self.bad(name, f"must be a whole number from {least} to {most}, not {_describe(value)}")
-        return value
-
-    def seconds(self, name: str, default: float) -> float:
-        """Return a duration: a number of seconds, or a text such as 500ms, 15s or 5m."""
-        value = self.take(name)
-        if value is None:
-            return default
-        found = _seconds(value)
-        if found is None or not 0 < found <= 86_400:
-            raise self.bad(name, f"must be a time such as 500ms, 15s or 5m, not {_describe(value)}")
-        return found
-
-    def section(self, name: str) -> ConfigSection:
-        return ConfigSection(
-            self.take(name), f"{self.where}.{name}" if ": " in self.where else self._path(name)
-        )
-
-    def sections(self, name: str) -> list[ConfigSection]:
-        """Return a list of mappings."""
-        value = self.take(name)
-        if value is None:
-            return []
-        if not isinstance(value, list) or not value:
-            raise self.bad(name, f"must be a list with at least one entry, not {_describe(value)}")
-        return [ConfigSection(item, f"{self._path(name)}[{place}]") for place, item in enumerate(value)]
-
-    def rest(self) -> dict[str, Any]:
-        """Return all fields that were not taken, for another reader."""
-        rest, self._left = self._left, {}
-        return rest
-
-    def end(self) -> None:
-        if self._left:
-            name = sorted(self._left)[0]
-            raise self.bad(name, f"unknown field; valid fields: {', '.join(self._taken)}")
-
-    def bad(self, name: str, problem: str) -> ConfigError:
-        return ConfigError(f"{self._path(name)}: {problem}")
-
-    def _path(self, name: str) -> str:
-        return f"{self.where}.{name}" if ": " in self.where else f"{self.where}: {name}"
-
-
-def _seconds(value: object) -> float | None:
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, int):
-        return float(value)
-    text = value.text if isinstance(value, Number) else value
-    if not isinstance(text, str):
-        return None
-    for unit in ("ms", "s", "m", "h", ""):
-        if text.endswith(unit):
-            try:
-                amount = float(text.removesuffix(unit))
-            except ValueError:
-                return None
-            return amount * _UNITS.get(unit, 1.0)
-    return None
-
-
-def _describe(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

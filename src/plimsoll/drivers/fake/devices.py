@@ -68,42 +68,39 @@ def make_devices(plan: DriverPlan, node: str, form: Form | None = Form.V1_37) ->
     """
     pool = _fill(plan.pool, {"node": node}, f"{plan.where}.pool")
     counters: dict[str, Counters] = {}
-    for sets in plan.counter_sets:
+    for place, sets in enumerate(plan.counter_sets):
+        where = f"{plan.where}.counterSets[{place}]"
         for i in range(sets.count):
             variables: dict[str, Value] = {"node": node, "i": i}
-            name = _fill_name(sets.name, variables, f"{sets.where}.name")
-            _add_unique(
-                counters,
-                name,
-                _fill_quantities(sets.counters, variables, f"{sets.where}.counters"),
-                sets.where,
-            )
+            name = _fill_name(sets.name, variables, f"{where}.name")
+            amounts = _fill_quantities(sets.counters, variables, f"{where}.counters")
+            _add_unique(counters, name, amounts, where)
     devices: dict[str, FakeDevice] = {}
-    for template in plan.templates:
-        for device, own in _build_template_devices(template, node, form):
+    for place, template in enumerate(plan.templates):
+        where = f"{plan.where}.devices[{place}]"
+        for device, own in _build_template_devices(template, node, form, where):
             for name, amounts in own.items():
-                _add_unique(counters, name, amounts, template.where)
+                _add_unique(counters, name, amounts, where)
             if device is not None:
-                _check_counters(device, counters, template.where)
-                _add_unique(devices, device.name, device, template.where)
+                _check_counters(device, counters, where)
+                _add_unique(devices, device.name, device, where)
     return FakeInventory(pool, devices, counters)
 
 
 def _build_template_devices(
-    template: DeviceTemplate, node: str, form: Form | None
+    template: DeviceTemplate, node: str, form: Form | None, where: str
 ) -> Iterator[tuple[FakeDevice | None, dict[str, Counters]]]:
     """Build the devices of a template, each with the counter sets it defines."""
-    where = template.where
     for i in range(template.count):
         variables: dict[str, Value] = {"node": node, "i": i, **_spread(template, i)}
         name = _fill_name(template.name, variables, f"{where}.name")
         variables |= {"device": name, "parent": name, "profile": "", "j": 0}
         shared = _fill_quantities(template.counters, variables, f"{where}.counters")
         consumes = {
-            _fill(of, variables, f"{where}.consumesCounters"): _fill_quantities(
-                amounts, variables, f"{where}.consumesCounters"
+            _fill(use.counter_set, variables, f"{where}.consumesCounters"): _fill_quantities(
+                use.counters, variables, f"{where}.consumesCounters"
             )
-            for of, amounts in template.consumes
+            for use in template.consumes
         }
         if shared:
             yield None, {name: shared}
@@ -111,25 +108,26 @@ def _build_template_devices(
         if template.full or not template.partitions:
             extra = _topology_attributes(template, variables)
             yield (
-                _build_device(name, template.shape, variables, where, form, consumes=consumes, extra=extra),
+                _build_device(name, template, variables, where, form, consumes=consumes, extra=extra),
                 {},
             )
-        for partition in template.partitions:
+        for place, partition in enumerate(template.partitions):
+            at = f"{where}.partitions[{place}]"
             for j in range(partition.count):
-                yield _build_partition(template, partition, {**variables, "j": j}, form), {}
+                yield _build_partition(template, partition, {**variables, "j": j}, form, at), {}
 
 
 def _build_partition(
-    template: DeviceTemplate, partition: Partition, variables: dict[str, Value], form: Form | None
+    full: DeviceTemplate, own: Partition, variables: dict[str, Value], form: Form | None, where: str
 ) -> FakeDevice:
     """Build a partition, with attributes and container edits of the full device unless it sets its own."""
-    parent, profile, where = str(variables["parent"]), partition.profile, partition.where
-    own, full = partition.shape, template.shape
+    parent, profile = str(variables["parent"]), own.profile
     word = profile.lower().replace(".", "-").replace("+", "-").replace("_", "-")
     name = f"{parent}-{word}-{variables['j']}"
     if problems := dns_label(name):
         raise ConfigError(f"{where}.profile: the partition name {name!r} is invalid: it {problems[0]}")
     variables |= {"device": name, "profile": profile}
+    edited = own if own.edits != CdiEdits() else full
     shape = DeviceShape(
         attributes={**full.attributes, "profile": ("string", "{profile}"), "parent": ("string", "{parent}")}
         | dict(own.attributes),
@@ -138,20 +136,21 @@ def _build_partition(
         node_resources=own.node_resources,
         taints=(*full.taints, *own.taints),
         binding=own.binding or full.binding,
-        edits=own.edits if own.edits != CdiEdits() else full.edits,
+        container=edited.container,
+        status=edited.status,
     )
-    consumes = {parent: _fill_quantities(partition.counters, variables, f"{where}.counters")}
-    extra = _topology_attributes(template, variables)
+    consumes = {parent: _fill_quantities(own.counters, variables, f"{where}.counters")}
+    extra = _topology_attributes(full, variables)
     return _build_device(name, shape, variables, where, form, consumes=consumes, extra=extra)
 
 
 def _spread(template: DeviceTemplate, i: int) -> dict[str, Value]:
     """Return NUMA node and PCIe root of a device number; devices are spread in contiguous blocks."""
     found: dict[str, Value] = {}
-    if template.numa_nodes:
-        found["numa"] = i * template.numa_nodes // template.count
-    if template.pcie_roots:
-        found["pcie"] = i * template.pcie_roots // template.count
+    if template.spread.numa_nodes:
+        found["numa"] = i * template.spread.numa_nodes // template.count
+    if template.spread.pcie_roots:
+        found["pcie"] = i * template.spread.pcie_roots // template.count
     return found
 
 
@@ -159,9 +158,9 @@ def _topology_attributes(
     template: DeviceTemplate, variables: Mapping[str, Value]
 ) -> dict[str, tuple[str, Any]]:
     found: dict[str, tuple[str, Any]] = {}
-    if template.numa_nodes:
+    if template.spread.numa_nodes:
         found[NUMA_NODE] = ("int", variables["numa"])
-    if template.pcie_roots:
+    if template.spread.pcie_roots:
         found[PCIE_ROOT] = ("string", f"pci0000:{int(variables['pcie']):02x}")
     return found
 
@@ -203,7 +202,7 @@ def _build_device(
     if shape.multiple:
         tree["allowMultipleAllocations"] = True
     if shape.taints:
-        tree["taints"] = [dict(taint) for taint in shape.taints]
+        tree["taints"] = [taint.tree for taint in shape.taints]
     if shape.binding is not None:
         tree["bindingConditions"] = list(shape.binding.conditions)
         tree["bindingFailureConditions"] = list(shape.binding.failures)
@@ -280,16 +279,17 @@ def _node_resources(
     rules = {}
     for name, given in shape.node_resources.items():
         at = f"{where}.nodeResources.{name}"
-        if given.capacity is not None and given.capacity not in capacity:
+        factor = given.per_capacity
+        if factor is not None and factor.name not in capacity:
             known = ", ".join(capacity) or "none"
             raise ConfigError(
-                f"{at}.perCapacity.name: {given.capacity!r} is not a capacity; valid names: {known}"
+                f"{at}.perCapacity.name: {factor.name!r} is not a capacity; valid names: {known}"
             )
-        multiplier = given.per_device if given.capacity is None else given.multiplier
+        multiplier = given.per_device if factor is None else factor.times
         rules[name] = DeviceRule(
-            capacity_key=given.capacity,
+            capacity_key=None if factor is None else factor.name,
             multiplier=_fill_optional(multiplier, variables, at),
-            mapped=given.per_device is not None or given.capacity is not None,
+            mapped=given.per_device is not None or factor is not None,
             per_pod=_fill_optional(given.per_pod, variables, at),
             per_container=_fill_optional(given.per_container, variables, at),
             policy=given.policy,

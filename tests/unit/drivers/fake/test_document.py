@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from plimsoll.api.config import config_fields, is_config
 from plimsoll.common.yaml import load_documents
+from plimsoll.drivers.fake import device_file, fault_injection, plan, values
 from plimsoll.drivers.fake.device_file import parse_text
 from plimsoll.drivers.fake.devices import make_devices
 from plimsoll.drivers.fake.fault_injection import parse_control
@@ -24,9 +26,9 @@ def blocks() -> list[str]:
 
 def test_the_example_can_be_published() -> None:
     plans = parse_text(blocks()[0])
-    assert [plan.name for plan in plans] == ["gpu.example.com", "nic.example.com", "accelerator.example.com"]
-    for plan in plans:
-        assert check_plan(plan) == ()
+    assert [each.name for each in plans] == ["gpu.example.com", "nic.example.com", "accelerator.example.com"]
+    for each in plans:
+        assert check_plan(each) == ()
     assert "gpu-0-1g-10gb-3" in make_devices(plans[0], "n").devices
 
 
@@ -38,16 +40,12 @@ def test_the_control_file_can_be_parsed() -> None:
 
 
 def test_every_field_is_in_the_document() -> None:
-    """The names that the readers take, as their errors list them."""
+    """The fields of all configuration types."""
     section = SECTION.search(DOCUMENT.read_text())
     assert section is not None
-    source = Path(__file__).parents[4] / "src" / "plimsoll" / "drivers" / "fake"
-    names = set()
-    for module in ("device_file", "device_shapes", "fault_injection"):
-        text = (source / f"{module}.py").read_text()
-        names |= set(re.findall(r'\.(?:text|flag|number|seconds|section|sections|take)\(\s*"(\w+)"', text))
-        names |= set(
-            re.findall(r'(?:read_strings|read_quantities|read_optional_quantity)\(\w+, "(\w+)"', text)
-        )
+    own = [each for module in (plan, values, device_file, fault_injection) for each in vars(module).values()]
+    kinds = [each for each in own if is_config(each) and each.__module__.startswith(plan.__package__)]
+    names = {name for kind in kinds for name in config_fields(kind)}
+    assert {"drivers", "allowMultipleAllocations", "fileMode", "validRange", "failFirst"} <= names
     missing = {name for name in names if not re.search(rf"\b{name}\b", section[1])}
     assert missing == {"apiVersion"}
