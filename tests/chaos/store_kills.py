@@ -26,6 +26,7 @@ from zlib import crc32
 
 from plimsoll.apiserver.storage import ObjectKey, Store, StoreEvent, WatchCursor, compaction
 from plimsoll.apiserver.storage.log import Durability
+from tests.waiting import DEADLINE
 
 RESOURCES = ("pods", "nodes")
 EVENTS = 6000
@@ -125,12 +126,16 @@ def run_child(path: Path, dice: random.Random) -> tuple[list[Write], bool]:
         finally:
             os._exit(code)
     os.close(writer)
-    deadline = time.monotonic() + dice.choice([0.01, 0.05, 0.2]) * dice.random() * 2
+    # Half of them early, while the store is opened; half after so many lines, however slow the machine is.
+    early = dice.random() < 0.5
+    seconds = dice.choice([0.01, 0.05, 0.2]) * dice.random() * 2
+    deadline = time.monotonic() + (seconds if early else DEADLINE)
+    most = EVENTS // 2 if early else dice.choice([10, 200, 2000])
     os.set_blocking(reader, False)
     parts: list[bytes] = []
     lines_read = 0
     # Not so long that the history no longer reaches back to the beginning of this life.
-    while time.monotonic() < deadline and lines_read < EVENTS // 2:
+    while time.monotonic() < deadline and lines_read < most:
         try:
             part = os.read(reader, 1 << 20)
         except BlockingIOError:
