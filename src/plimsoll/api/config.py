@@ -59,7 +59,8 @@ def convert_config(value: Any, wanted: Any) -> Any:
         if not isinstance(value, Mapping):
             raise DecodeError(f"must be a mapping, not {format_value(value)}")
         item = get_args(kind)[1]
-        return {str(k): convert_field(v, item, str(k)) for k, v in value.items() if v is not None}
+        given = {str(name): each for name, each in value.items() if each is not None}
+        return {name: convert_field(each, item, _format_name(name)) for name, each in given.items()}
     return _convert_scalar(value, wanted, kind)
 
 
@@ -78,6 +79,11 @@ def format_value(value: object) -> str:
     """Format a value for a message, shortened."""
     text = repr(value)
     return text if len(text) <= _VALUE_MAX else f"{text[: _VALUE_MAX - 3]}..."
+
+
+def _format_name(name: str) -> str:
+    """Format a name that comes from a file, on one line."""
+    return name if name.isprintable() and len(name) <= _VALUE_MAX else format_value(name)
 
 
 def check_fields(config: Any, *names: str) -> None:
@@ -143,7 +149,7 @@ def _convert_mapping(value: Any, kind: Any) -> Any:
         if name in given
     }
     if given:
-        raise DecodeError(f"unknown field; valid fields: {', '.join(known)}", min(given))
+        raise DecodeError(f"unknown field; valid fields: {', '.join(known)}", _format_name(min(given)))
     for name, field in known.items():
         if field.required and field.name not in found:
             words = ", ".join(_list_words(field.type))
@@ -157,7 +163,7 @@ def _convert_list(value: Any, kind: Any, meta: msgspec.Meta) -> tuple[Any, ...]:
     if not isinstance(value, list | tuple) or not least <= len(value) <= (most or len(value)):
         is_text = str in (item, getattr(item, "__origin__", None))
         entries = " with at least one entry" if least else " of strings" if is_text else ""
-        entries = f" of at most {most} entries" if most else entries
+        entries = f" of at most {most} {'strings' if is_text else 'entries'}" if most else entries
         raise DecodeError(f"must be a list{entries}, not {format_value(value)}")
     return tuple(convert_field(each, item, f"[{place}]") for place, each in enumerate(value))
 

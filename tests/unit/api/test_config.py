@@ -133,6 +133,8 @@ def test_errors_of_a_dataclass(tree: Any, message: str) -> None:
         ({"flags": {"a": 1}}, "flags.a: must be true or false, not 1"),
         ({"flags": 1}, "flags: must be a mapping, not 1"),
         ({1: 2}, "1: unknown field"),
+        ({"a\nb": 2}, "'a\\nb': unknown field"),
+        ({"flags": {"x" * 99: 1}}, f"flags.'{'x' * 56}...: must be true or false, not 1"),
     ],
 )
 def test_errors_name_the_exact_field(tree: Any, message: str) -> None:
