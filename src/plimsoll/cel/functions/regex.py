@@ -179,3 +179,6 @@ FUNCTIONS: tuple[Function, ...] = (
         cost=_FIND,
     ),
 )
+
+#: Names of the functions whose second argument is a pattern; a constant one is compiled once.
+PATTERN_FUNCTIONS = frozenset(one.name for one in FUNCTIONS)

@@ -14,7 +14,7 @@ from plimsoll.cel.check import CheckedExpr
 from plimsoll.cel.device import CelDevice
 from plimsoll.cel.functions import FUNCTIONS
 from plimsoll.cel.functions.conversions import CONVERSIONS
-from plimsoll.cel.functions.regex import compile_pattern, find_all
+from plimsoll.cel.functions.regex import PATTERN_FUNCTIONS, compile_pattern, find_all
 from plimsoll.cel.interpreter import calls, literals
 from plimsoll.cel.interpreter import comprehensions as folds
 from plimsoll.cel.interpreter.access import (
@@ -262,11 +262,7 @@ class _Planner:
             if plan is not None:
                 return plan
         closures = tuple(arg.evaluator() for arg in args)
-        if (
-            expr.function in ("matches", "find", "findAll")
-            and args[1].constant
-            and type(args[1].value) is str
-        ):
+        if expr.function in PATTERN_FUNCTIONS and args[1].constant and type(args[1].value) is str:
             return PlannedExpr(_matching(expr, args[1].value, closures, cost))
         apply, early = calls.choose(function, overloads)
         return PlannedExpr(calls.call_closure(apply, closures, cost, early))

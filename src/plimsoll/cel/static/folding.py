@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from plimsoll.cel.functions import FUNCTIONS
 from plimsoll.cel.functions.conversions import CONVERSIONS
-from plimsoll.cel.functions.regex import compile_pattern
+from plimsoll.cel.functions.regex import PATTERN_FUNCTIONS, compile_pattern
 from plimsoll.cel.static.checker import TypedExpr
 from plimsoll.cel.static.environment import CONSTANTS, RUNTIME_TYPES
 from plimsoll.cel.syntax.ast import CallExpr, Const, Expr, Ident, ListLit, MapLit, Uint, descend
@@ -75,7 +75,7 @@ class _ConstantFolder:
             args.insert(0, self._known(expr.target))
         if expr.function in CONVERSIONS and len(args) == 1 and args[0] is not _NOT_CONSTANT:
             return _convert(expr, args[0])
-        if expr.function in ("matches", "find", "findAll") and isinstance(args[1], str):
+        if expr.function in PATTERN_FUNCTIONS and isinstance(args[1], str):
             _compile(expr, args[1])
         elif expr.function in ("_[_]", "_[?_]") and not isinstance(args[1], str | int | Uint | float):
             if args[1] is not _NOT_CONSTANT:
