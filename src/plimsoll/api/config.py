@@ -42,7 +42,7 @@ def convert_config(value: Any, wanted: Any) -> Any:
     """
     if isfunction(wanted):
         return wanted(value)
-    wanted = _choose_member(strip_optional(wanted), value)
+    wanted = strip_optional(wanted)
     if wanted is Any:
         return value
     notes = getattr(wanted, "__metadata__", ())
@@ -125,18 +125,6 @@ def is_config(kind: Any) -> bool:
     return isinstance(kind, type) and (issubclass(kind, Config) or dataclasses.is_dataclass(kind))
 
 
-def _choose_member(wanted: Any, value: Any) -> Any:
-    """Choose between a mapping and a plain value, for fields that may be either."""
-    if not is_union(wanted):
-        return wanted
-    members = get_args(wanted)
-    mapping = next(filter(is_config, members), None)
-    if mapping is None:
-        return wanted
-    plain = next(each for each in members if each is not mapping)
-    return mapping if isinstance(value, Mapping) else plain
-
-
 def _convert_mapping(value: Any, kind: Any) -> Any:
     value = {} if value is None else value
     if not isinstance(value, Mapping):
@@ -200,15 +188,7 @@ def _describe_type(wanted: Any, kind: Any, words: tuple[str, ...]) -> str:
         return f"{', '.join(texts[:-1])} or {texts[-1]}"
     meta = _find_meta(wanted)
     if kind is int:
-        least, most = meta.ge, meta.le
-        limits = (
-            f" from {least} to {most}"
-            if most is not None
-            else f" from {least} on"
-            if least is not None
-            else ""
-        )
-        return f"a whole number{limits}"
+        return "a whole number" if meta.le is None else f"a whole number from {meta.ge} to {meta.le}"
     text = "a string" if not meta.min_length else "a string that is not empty"
     return {bool: "true or false", str: text}.get(kind, "valid") + _format_example(wanted)
 

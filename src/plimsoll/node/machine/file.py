@@ -15,25 +15,23 @@ the fix, and that omitted fields have working defaults.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, get_args
+from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import Meta, field
 from msgspec.structs import asdict
 
 from plimsoll.api.config import Config, convert_config
-from plimsoll.api.core import NodeAddress, ResourceList, Taint
-from plimsoll.api.names import label_key, label_value
+from plimsoll.api.core import NodeAddress, ResourceList
 from plimsoll.api.quantity import Format, Quantity
 from plimsoll.common.config_file import read_config, read_document
 from plimsoll.errors import DecodeError, InputError
 from plimsoll.ledger.amounts import is_huge_page
-from plimsoll.ledger.units import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_extended_resource
+from plimsoll.ledger.units import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
+from plimsoll.node.machine.file_values import Amounts, Labels, Taints, read_amounts
 from plimsoll.node.machine.machine import HUGE_PAGES, MAX_PODS, Machine, NumaNode, format_cpus, parse_cpus
 
-_PLAIN = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
 _DEFAULT_CAPACITY = {EPHEMERAL_STORAGE: Quantity.parse("100Gi"), PODS: Quantity.of(MAX_PODS)}
 _MOST_CPUS = 65_536
 
@@ -46,47 +44,6 @@ def read_machine_file(path: Path) -> Machine:
 def parse_machine(tree: Any, where: str = "machine") -> Machine:
     """Parse the machine described by a tree."""
     return read_config(tree, _read_machine, where)
-
-
-# -- values
-
-
-def read_amounts(tree: Any) -> ResourceList:
-    """Parse amounts by resource; raise DecodeError with the resource if one is invalid."""
-    if not isinstance(tree, Mapping):
-        raise InputError("must be amounts by resource, such as cpu: 8")
-    return {str(name): _read_amount(str(name), value) for name, value in tree.items()}
-
-
-def _read_amount(name: str, value: Any) -> Quantity:
-    if name not in _PLAIN and not is_huge_page(name) and not is_extended_resource(name):
-        raise DecodeError(
-            f"unknown resource; valid resources: {', '.join(_PLAIN)}, "
-            f"{HUGE_PAGES}SIZE, or a name with a domain such as example.com/gpu",
-            name,
-        )
-    try:
-        amount = Quantity.from_json(value)
-    except InputError as error:
-        raise DecodeError(str(error), name) from None
-    if amount.sign() < 0:
-        raise DecodeError(f"must not be negative, {amount} is", name)
-    if name != CPU and amount != Quantity.of(amount.value()):
-        raise DecodeError(f"must be a whole number, {amount} is not", name)
-    if is_huge_page(name):
-        _check_pages(name, amount)
-    return amount
-
-
-def _check_pages(name: str, amount: Quantity) -> None:
-    try:
-        size = Quantity.parse(name.removeprefix(HUGE_PAGES)).value()
-    except InputError:
-        size = 0
-    if size <= 0:
-        raise DecodeError(f"names no page size; write {HUGE_PAGES}2Mi or {HUGE_PAGES}1Gi", name)
-    if amount.value() % size:
-        raise DecodeError(f"must be whole pages, {amount} is not", name)
 
 
 def _read_pages(tree: Any) -> dict[str, int]:
@@ -113,75 +70,13 @@ def _read_cpu_list(value: Any) -> tuple[int, ...]:
     return parse_cpus(value)
 
 
-def read_labels(tree: Any) -> dict[str, str]:
-    """Parse labels; raise InputError with the key if one is invalid."""
-    if not isinstance(tree, Mapping):
-        raise InputError("must be labels as key: value")
-    found = {}
-    for key, value in tree.items():
-        if not isinstance(key, str) or label_key(key):
-            raise InputError(f"{key!r} is not a valid label key: use a name such as example.com/rack")
-        if not isinstance(value, str) or label_value(value):
-            raise DecodeError(f"{value!r} is not a valid label value: use a short string", key)
-        found[key] = value
-    return found
-
-
-def _read_taint_key(value: Any) -> str:
-    if label_key(key := convert_config(value, str)):
-        raise InputError(f"{key!r} is not a valid taint key: use a name such as dedicated")
-    return str(key)
-
-
-def _read_taint_value(value: Any) -> str:
-    if label_value(text := convert_config(value, str)):
-        raise InputError(f"{text!r} is not a valid taint value: use a short string")
-    return str(text)
-
-
 def _read_address(value: Any) -> str:
     if not isinstance(value, str) or not value or any(char.isspace() for char in value):
         raise InputError("must be an address such as 10.0.0.7")
     return value
 
 
-Effect: TypeAlias = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
-EFFECTS: tuple[str, ...] = get_args(Effect)
-
-
-class _TaintFile(Config, frozen=True, kw_only=True):
-    key: Annotated[str, _read_taint_key, Meta(examples=["dedicated"])]
-    effect: Effect
-    value: Annotated[str, _read_taint_value] = ""
-
-
-def read_taints(tree: Any) -> tuple[Taint, ...]:
-    """Parse taints; raise DecodeError with the field if one is invalid."""
-    found: dict[tuple[str, str], Taint] = {}
-    for place, each in enumerate(convert_config(tree, Annotated[tuple[_TaintFile, ...], Meta(min_length=1)])):
-        if (each.key, each.effect) in found:
-            raise DecodeError(f"{each.key} with {each.effect} is given twice", f"[{place}].key")
-        found[each.key, each.effect] = Taint(key=each.key, value=each.value, effect=each.effect)
-    return tuple(found.values())
-
-
-def parse_taint(text: str) -> Taint:
-    """Parse `key=value:Effect` or `key:Effect`; raise InputError if it is malformed."""
-    match = re.fullmatch(r"([^=:]+)(?:=([^:]*))?:(\w+)", text)
-    if not match or label_key(match[1]) or label_value(match[2] or "") or match[3] not in EFFECTS:
-        raise InputError(
-            f"{text!r} is not a taint: use key=value:EFFECT with EFFECT one of {', '.join(EFFECTS)}"
-        )
-    return Taint(key=match[1], value=match[2] or "", effect=match[3])
-
-
-Amounts: TypeAlias = Annotated[dict[str, Quantity], read_amounts]
-Labels: TypeAlias = Annotated[Mapping[str, str], read_labels]
-Taints: TypeAlias = Annotated[tuple[Taint, ...], read_taints]
 _CpuList: TypeAlias = Annotated[tuple[int, ...], _read_cpu_list]
-
-
-# -- the file
 
 
 class _AddressFile(Config, frozen=True, kw_only=True):

@@ -20,7 +20,7 @@ from plimsoll.errors import ConfigError
 from plimsoll.node.cgroups.ownership import default_root, owner_of
 from plimsoll.node.eviction.thresholds import Threshold, parse_thresholds
 from plimsoll.node.layout import Layout
-from plimsoll.node.machine.file import parse_taint, read_amounts, read_labels
+from plimsoll.node.machine.file_values import parse_taint, read_amounts, read_labels
 from plimsoll.node.machine.machine import Machine, Reservations, parse_cpus
 from plimsoll.node.plugins import PluginTiming
 from plimsoll.node.podresources.rate_limit import RateLimit

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from plimsoll.api.core import NodeAddress, Taint
 from plimsoll.errors import ConfigError, InputError
-from plimsoll.node.machine.file import parse_machine, parse_taint, read_machine_file
+from plimsoll.node.machine.file import parse_machine, read_machine_file
+from plimsoll.node.machine.file_values import parse_taint
 from plimsoll.node.machine.machine import NumaNode
 
 TEXT = """
