@@ -414,6 +414,8 @@ class NodeHarness:
             if state.phase is ContainerPhase.RUNNING
         }
         for pid in ids.values():
+            if not code:  # a process that has just started would die of the signal
+                await self.until(lambda pid=pid: catches(pid, signal.SIGUSR1))  # type: ignore[misc]
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL if code else signal.SIGUSR1)
         if self.up:
@@ -435,9 +437,9 @@ class NodeHarness:
 
     # -- waiting
 
-    async def until(self, find_violations: Callable[[], T], what: str = "", seconds: float = DEADLINE) -> T:
+    async def until(self, look: Callable[[], T], what: str = "", seconds: float = DEADLINE) -> T:
         deadline = time.monotonic() + seconds
-        while not (found := find_violations()):
+        while not (found := look()):
             assert time.monotonic() < deadline, f"not so in time: {what}; {self.wrongs}"
             await asyncio.sleep(0.01)
         return found
@@ -511,3 +513,13 @@ async def running(*, agent: bool = True, driver: bool = True, **settings: Any) -
         shutil.rmtree(folder)
     left = leaked_tasks("plimsoll/node")
     assert not left, left
+
+
+def catches(pid: int, number: signal.Signals) -> bool:
+    """Return whether a process has a handler for a signal; True if it is gone."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return True
+    (caught,) = (line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:"))
+    return bool(int(caught, 16) >> (number - 1) & 1)
