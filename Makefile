@@ -5,8 +5,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check
 STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
-# Tests wait for processes half of the time: two workers for each CPU.
-WORKERS ?= $(shell echo $$(( 2 * $$(getconf _NPROCESSORS_ONLN) )))
+# Tests wait for processes half of the time: two workers for each CPU, up to 16 because each needs memory.
+WORKERS ?= $(shell n=$$(( 2 * $$(nproc) )); echo $$(( n < 16 ? n : 16 )))
 BENCHES := decode cel allocator ledger store server hostile_connections hostile_requests hostile_dumps informer \
   scheduler takeover podresources nodes cpu_assignment whatif explain audit dashboard questions
 
