@@ -10,6 +10,16 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 
+def resource_key(group: str, plural: str) -> str:
+    """Return `pods`, or `resourceclaims.resource.k8s.io`."""
+    return f"{plural}.{group}" if group else plural
+
+
+def join_api_version(group: str, version: str) -> str:
+    """Return `v1`, or `resource.k8s.io/v1`."""
+    return f"{group}/{version}" if group else version
+
+
 class Kind(NamedTuple):
     """Kind of objects; the first version is the preferred and stored one."""
 
@@ -23,16 +33,12 @@ class Kind(NamedTuple):
     @property
     def key(self) -> str:
         """`pods`, or `resourceclaims.resource.k8s.io`."""
-        return f"{self.plural}.{self.group}" if self.group else self.plural
-
-    @property
-    def singular(self) -> str:
-        return self.kind.lower()
+        return resource_key(self.group, self.plural)
 
     @property
     def api_version(self) -> str:
         """`v1`, or `resource.k8s.io/v1`."""
-        return f"{self.group}/{self.versions[0]}" if self.group else self.versions[0]
+        return join_api_version(self.group, self.versions[0])
 
 
 # By group: versions, plural, kind, scope, short names.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 from urllib.parse import quote
 
-from plimsoll.api.kinds import find_kind
+from plimsoll.api.kinds import find_kind, join_api_version
 
 
 class Endpoint(NamedTuple):
@@ -23,7 +23,7 @@ class Endpoint(NamedTuple):
 
     @property
     def api_version(self) -> str:
-        return f"{self.group}/{self.version}" if self.group else self.version
+        return join_api_version(self.group, self.version)
 
     @property
     def root(self) -> str:

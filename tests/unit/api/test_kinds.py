@@ -25,10 +25,9 @@ def test_rows_are_complete() -> None:
 
 def test_one_row() -> None:
     kind = find_kind("resourceclaims.resource.k8s.io")
-    assert (kind.api_version, kind.kind, kind.singular) == (
+    assert (kind.api_version, kind.kind) == (
         "resource.k8s.io/v1",
         "ResourceClaim",
-        "resourceclaim",
     )
     assert kind.versions == ("v1", "v1beta2")
     assert find_kind("customresourcedefinitions.apiextensions.k8s.io").short_names == ("crd", "crds")

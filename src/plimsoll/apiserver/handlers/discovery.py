@@ -14,7 +14,8 @@ from functools import cache
 from typing import Any
 
 from plimsoll.api import codec
-from plimsoll.apiserver.registry.resource import Resource, join_api_version
+from plimsoll.api.kinds import join_api_version
+from plimsoll.apiserver.registry.resource import Resource
 from plimsoll.apiserver.registry.resources import RESOURCES, SUBRESOURCES, group_versions
 from plimsoll.apiserver.request import ApiRequest, ApiResponse
 from plimsoll.apiserver.status import path_not_found

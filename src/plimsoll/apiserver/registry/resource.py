@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from plimsoll.api.kinds import join_api_version, resource_key
+
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
 #: Field labels of all kinds; cluster-scoped kinds with their own list lack the second.
@@ -41,7 +43,7 @@ class Resource:
     @property
     def key(self) -> str:
         """`pods`, or `resourceclaims.resource.k8s.io`."""
-        return f"{self.plural}.{self.group}" if self.group else self.plural
+        return resource_key(self.group, self.plural)
 
     @property
     def singular(self) -> str:
@@ -102,7 +104,3 @@ def _get_path(tree: Any, path: tuple[str, ...]) -> Any:
             return None
         tree = tree.get(name)
     return tree
-
-
-def join_api_version(group: str, version: str) -> str:
-    return f"{group}/{version}" if group else version
