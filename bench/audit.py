@@ -27,17 +27,17 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--pods", type=int, default=10, help="for each node")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as directory:
         trees = big_cluster(given.nodes, pods_per_node=given.pods)
         cluster_state = read_cluster_state(
-            Source((str(write_dump(trees, Path(folder) / "dump.json", "json")),))
+            Source((str(write_dump(trees, Path(directory) / "dump.json", "json")),))
         )
         del trees
     gc.collect()
     gc.freeze()  # objects live until the end; no full collection is needed
     start = time.process_time()
     assert cluster_state.snapshot
-    books = time.process_time() - start
+    ledgers = time.process_time() - start
     facts = AuditFacts(cluster_state, 0.0, live=True)
     spent: list[tuple[float, str]] = []
     for check in CHECKS:
@@ -48,12 +48,12 @@ def main() -> None:
     report = audit(cluster_state, now=0.0, live=True)
     assert not report.findings, report.findings[:3]
     print(f"{', '.join(f'{count} {what}s' for what, count in report.size.items())}")
-    print(f"books   {books:6.2f} s")
-    print(f"checks  {whole:6.2f} s, {whole / books:.1f} times the books")
+    print(f"ledgers {ledgers:6.2f} s")
+    print(f"checks  {whole:6.2f} s, {whole / ledgers:.1f} times the ledgers")
     for seconds, name in sorted(spent, reverse=True):
         if seconds > whole / 20:
             print(f"        {seconds:6.2f} s  {name}")
-    print(f"{sum(report.size.values()) / (books + whole):,.0f} objects a second")
+    print(f"{sum(report.size.values()) / (ledgers + whole):,.0f} objects a second")
 
 
 if __name__ == "__main__":

@@ -158,8 +158,9 @@ def main() -> None:
         return
     print("hostile connections: before -> during -> after")
     for name in options.attacks or ATTACKS:
-        with tempfile.TemporaryDirectory() as folder:  # a server for each: memory is never given back whole
-            server = Server(Path(folder))
+        # One server per attack: memory is never returned completely.
+        with tempfile.TemporaryDirectory() as directory:
+            server = Server(Path(directory))
             server.start()
             try:
                 asyncio.run(measure(server, name, options.hold))

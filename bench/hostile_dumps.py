@@ -130,10 +130,10 @@ def main() -> None:
     if options.make:
         Path(options.make[1]).write_bytes(FILES[options.make[0]]())
         return
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as directory:
         for name in FILES:
             if options.only in name:
-                path = Path(folder) / name
+                path = Path(directory) / name
                 # In another process: the child of a large process starts with its peak memory.
                 subprocess.run(
                     [sys.executable, "-m", "bench.hostile_dumps", "--make", name, path], check=True

@@ -365,7 +365,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", nargs="*", default=[], metavar="TEXT", help="Requests whose name has this.")
     parser.add_argument("--objects", type=int, default=100_000, help="Pods to be listed and deleted.")
-    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--directory", type=Path)
     parser.add_argument("--save", type=Path, metavar="FILE")
     parser.add_argument("--compare", type=Path, metavar="FILE")
     parser.add_argument("--send", help=argparse.SUPPRESS)
@@ -376,10 +376,10 @@ def main() -> None:
         return
     names = [name for name in HOSTILE if not options.only or any(text in name for text in options.only)]
     earlier = json.loads(options.compare.read_text()) if options.compare else {}
-    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        (Path(folder) / "data").mkdir()
-        fill(Path(folder) / "data" / "store.db", 0, options.objects)
-        server = Server(Path(folder))
+    with tempfile.TemporaryDirectory(dir=options.directory) as directory:
+        (Path(directory) / "data").mkdir()
+        fill(Path(directory) / "data" / "store.db", 0, options.objects)
+        server = Server(Path(directory))
         server.start()
         try:
             figures = asyncio.run(run(server, names, earlier))

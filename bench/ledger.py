@@ -2,9 +2,9 @@
 
     python -m bench.ledger [--nodes 5000] [--pods 30]
 
-Prints how many pods a second a ledger books and takes out again, with and without claims, what it takes to
+Prints how many pods a second a ledger adds and removes, with and without claims, what it takes to
 judge a pod with a claim on one node, and the cost of a fit test over all nodes: by columns, by a plain loop
-over the ledgers, and what keeping the columns up to date costs per booking. Columns and loop must agree.
+over the ledgers, and what keeping the columns up to date costs per pod. Columns and loop must agree.
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ def make_claim(name: str, policy: str) -> tuple[ResourceClaim, ResourceSlice]:
     return codec.convert(claim, ResourceClaim), codec.convert(piece, ResourceSlice)
 
 
-def report_booking(count: int, rounds: int = 10) -> None:
+def report_adding(count: int, rounds: int = 10) -> None:
     """Fill a node with pods and empty it again."""
-    print(f"booking {count} pods on a node and taking them out again")
+    print(f"adding {count} pods to a node and removing them")
     plain = 0.0
     kinds = (
         ("no claims", None),
@@ -97,7 +97,7 @@ def report_booking(count: int, rounds: int = 10) -> None:
         ]
         pairs = list(zip(pods, charged_claims, strict=True))
 
-        def book(pairs: list[tuple[Pod, list[ChargedClaim]]] = pairs) -> None:
+        def add_all(pairs: list[tuple[Pod, list[ChargedClaim]]] = pairs) -> None:
             for _ in range(rounds):
                 ledger = NodeLedger(make_node(0))
                 for pod, parts in pairs:
@@ -105,9 +105,9 @@ def report_booking(count: int, rounds: int = 10) -> None:
                 for pod, _ in pairs:
                     ledger.remove(pod)
 
-        each = best(book, runs=3) / count / rounds / 2
+        each = best(add_all, runs=3) / count / rounds / 2
         plain = plain or each
-        print(f"  {label:17} {1 / each:9.0f} bookings/s   {each * 1e6:6.1f} us   {each / plain:4.1f} x")
+        print(f"  {label:17} {1 / each:9.0f} pods/s   {each * 1e6:6.1f} us   {each / plain:4.1f} x")
 
 
 def report_judging() -> None:
@@ -165,7 +165,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--pods", type=int, default=30)
     arguments = parser.parse_args()
-    report_booking(100)
+    report_adding(100)
     report_judging()
     report_fit(arguments.nodes, arguments.pods)
 

@@ -183,8 +183,8 @@ async def measure(
     node: FullNode, callers: int, seconds: float, *, changes: float = 0.0, pace: float = 0.0
 ) -> dict[str, list[float]]:
     """Serve while the callers call; `changes` and calls of each caller come every so many seconds."""
-    folder = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
-    server = PodResourcesServer(folder / "pod-resources" / "kubelet.sock", node, limit=None)
+    directory = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
+    server = PodResourcesServer(directory / "pod-resources" / "kubelet.sock", node, limit=None)
     await server.start()
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
@@ -203,7 +203,7 @@ async def measure(
     finally:
         child.join(5)
         await server.stop()
-        shutil.rmtree(folder)
+        shutil.rmtree(directory)
 
 
 def percentile_99(times: list[float]) -> float:

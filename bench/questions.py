@@ -61,7 +61,7 @@ def questions() -> dict[str, Callable[[ClusterState], Any]]:
         plan = WhatifPlan(add=(pod,), replicas=NEW_PODS, namespace="work")
         return line_count(
             run_whatif(cluster_state, plan, lent=True)
-        )  # as the dashboard does; else books are made anew
+        )  # as the dashboard does; otherwise the ledgers are rebuilt
 
     def view(what: str) -> Callable[[ClusterState], int]:
         return lambda cluster_state: line_count(top(cluster_state, what, limit=20))
@@ -95,9 +95,9 @@ def timed(work: Callable[[], Any], profile: bool = False) -> float:
 
 
 def read(nodes: int, pods: int, form: str) -> tuple[ClusterState, float, int]:
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as directory:
         path = write_dump(
-            big_cluster(nodes, pods_per_node=pods, pending=60), Path(folder) / f"dump.{form}", form
+            big_cluster(nodes, pods_per_node=pods, pending=60), Path(directory) / f"dump.{form}", form
         )
         gc.collect()
         began = time.process_time()
@@ -117,17 +117,17 @@ def main() -> None:
     objects = cluster_state.objects
     counts = f"{given.nodes} nodes, {len(objects.all(Pod))} pods, {len(objects)} objects"
     print(f"{counts}, {size / 1e6:.0f} MB")
-    books = timed(lambda: cluster_state.snapshot)
+    ledgers = timed(lambda: cluster_state.snapshot)
     gc.collect()
     gc.freeze()
     rate = f"{size / reading / 1e6:.0f} MB/s"
-    print(f"{'read':26} {reading:7.2f} s  {reading / books:7.2f} times the books, {rate}")
-    print(f"{'books':26} {books:7.2f} s")
+    print(f"{'read':26} {reading:7.2f} s  {reading / ledgers:7.2f} times the ledgers, {rate}")
+    print(f"{'ledgers':26} {ledgers:7.2f} s")
     for name, ask in questions().items():
         if given.profile and given.profile not in name:
             continue
         seconds = timed(lambda ask=ask: ask(cluster_state), bool(given.profile))  # type: ignore[misc]
-        print(f"{name:26} {seconds:7.2f} s  {seconds / books:7.2f} times the books", flush=True)
+        print(f"{name:26} {seconds:7.2f} s  {seconds / ledgers:7.2f} times the ledgers", flush=True)
     print(f"most memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
 
 

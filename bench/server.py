@@ -1,6 +1,6 @@
 """Benchmark of the API server over HTTPS, with every write on disk before it is acknowledged.
 
-    python -m bench.server [--objects 100000] [--watchers 1000] [--folder FOLDER]
+    python -m bench.server [--objects 100000] [--watchers 1000] [--directory DIRECTORY]
 
 Starts `plimsoll server` as a process of its own and prints: writes (create, bind, patch a status) and reads
 for 1, 32 and 128 requests in flight; what a write and a list cost with more and more objects stored; the
@@ -54,17 +54,24 @@ def make_pod(name: str) -> dict[str, Any]:
 class Server:
     """The server as a process."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self.kubeconfig = folder / "kubeconfig"
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self.kubeconfig = directory / "kubeconfig"
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> float:
         """Start it; seconds until it answers."""
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self._directory.mkdir(parents=True, exist_ok=True)
         self.kubeconfig.unlink(missing_ok=True)
         begin = time.perf_counter()
-        command = [sys.executable, "-m", "plimsoll.cli.main", "server", "--data", str(self._folder / "data")]
+        command = [
+            sys.executable,
+            "-m",
+            "plimsoll.cli.main",
+            "server",
+            "--data",
+            str(self._directory / "data"),
+        ]
         command += ["--listen", "127.0.0.1:0", "--kubeconfig-out", str(self.kubeconfig)]
         self.process = subprocess.Popen([*command, "--no-controllers"], stdout=subprocess.PIPE)
         assert self.process.stdout is not None
@@ -225,16 +232,16 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--objects", type=int, default=100_000)
     parser.add_argument("--watchers", type=int, default=1000)
-    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--directory", type=Path)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        server = Server(Path(folder) / "empty")
+    with tempfile.TemporaryDirectory(dir=options.directory) as directory:
+        server = Server(Path(directory) / "empty")
         print(f"start of an empty server: {server.start():.2f} s until it answers")
         asyncio.run(bench_requests(server))
         asyncio.run(bench_watches(server, options.watchers, 20))
         server.stop()
         print("the same with more objects stored")
-        full = Path(folder) / "full"
+        full = Path(directory) / "full"
         (full / "data").mkdir(parents=True)
         server, stored = Server(full), 0
         for size in (options.objects // 100, options.objects // 10, options.objects):

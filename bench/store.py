@@ -1,6 +1,6 @@
 """Benchmark of the store.
 
-    python -m bench.store [--objects 100000] [--folder FOLDER]
+    python -m bench.store [--objects 100000] [--directory DIRECTORY]
 
 Prints durable writes a second for 1, 32 and 256 writers at once (each waits for its write before the next),
 with and without waiting for the disk, the fan-out of events to 1,000 feeds, a page of a list now and as of an
@@ -87,9 +87,9 @@ async def time_fan_out(store: Store, feeds: int, events: int, burst: int) -> tup
     return feeds * events / taken, feeds * events / used
 
 
-def time_flush(folder: Path) -> float:
+def time_flush(directory: Path) -> float:
     """The median of flushing 8 kB, in milliseconds."""
-    file = os.open(folder / "flush", os.O_RDWR | os.O_CREAT)
+    file = os.open(directory / "flush", os.O_RDWR | os.O_CREAT)
     times = []
     for number in range(200):
         os.pwrite(file, bytes(8192), number * 8192)
@@ -142,13 +142,13 @@ async def with_store(
         await store.close()
 
 
-def show_writes(folder: Path) -> None:
-    print(f"flush of 8 kB: {time_flush(folder):.2f} ms")
+def show_writes(directory: Path) -> None:
+    print(f"flush of 8 kB: {time_flush(directory):.2f} ms")
     print("writes of 2.3 kB        writes/s   x 1 writer   per CPU-s   99th centile")
     for durability in ("full", "normal"):
         one = 0.0
         for writers, each in ((1, 2000), (32, 600), (256, 120)):
-            path = folder / f"{durability}-{writers}"
+            path = directory / f"{durability}-{writers}"
             rate, cpu, slow = asyncio.run(
                 with_store(path, partial(time_writes, writers=writers, each=each), durability)
             )
@@ -157,17 +157,17 @@ def show_writes(folder: Path) -> None:
             print(f" {cpu:12,.0f} {slow:10.1f} ms")
 
 
-def show_feeds(folder: Path) -> None:
+def show_feeds(directory: Path) -> None:
     print("1,000 feeds             events/s   per CPU-s")
     for burst in (1, 10, 100):
         events = max(20, burst * 3)
         follow = partial(time_fan_out, feeds=1000, events=events, burst=burst)
-        rate, cpu = asyncio.run(with_store(folder / f"feeds-{burst}", follow))
+        rate, cpu = asyncio.run(with_store(directory / f"feeds-{burst}", follow))
         print(f"  {burst:3} at a time {rate:16,.0f} {cpu:11,.0f}")
 
 
-def show_reload(folder: Path, objects: int) -> None:
-    path = folder / "many"
+def show_reload(directory: Path, objects: int) -> None:
+    path = directory / "many"
     wall, _ = timed(lambda: asyncio.run(with_store(path, lambda store: fill(store, objects))))
     size = path.stat().st_size
     print(f"{objects:,} objects: written in {wall:.1f} s, {size / objects:,.0f} bytes each in the file")
@@ -196,9 +196,9 @@ async def show_lists(store: Store, objects: int) -> None:
     print(f"  the whole list: {wall * 1000:.1f} ms")
 
 
-def show_churn(folder: Path) -> None:
+def show_churn(directory: Path) -> None:
     for text, bounds in (("kept", 10_000_000), ("deleted", 1000)):
-        path = folder / f"churn-{bounds}"
+        path = directory / f"churn-{bounds}"
         rate = asyncio.run(with_store(path, churn_all, events=bounds))
         print(f"updates with old rows {text}: {rate:,.0f}/s, file of {path.stat().st_size / 1e6:.1f} MB")
 
@@ -211,14 +211,14 @@ async def churn_all(store: Store) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Measure the store.")
     parser.add_argument("--objects", type=int, default=100_000)
-    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--directory", type=Path)
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=arguments.folder) as name:
-        folder = Path(name)
-        show_writes(folder)
-        show_feeds(folder)
-        show_churn(folder)
-        show_reload(folder, arguments.objects)
+    with tempfile.TemporaryDirectory(dir=arguments.directory) as name:
+        directory = Path(name)
+        show_writes(directory)
+        show_feeds(directory)
+        show_churn(directory)
+        show_reload(directory, arguments.objects)
 
 
 if __name__ == "__main__":

@@ -61,8 +61,8 @@ async def take_over(client: Client) -> float:
 
 
 async def measure(bound: int, pending: int) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        server = Server(Path(folder))
+    with tempfile.TemporaryDirectory() as directory:
+        server = Server(Path(directory))
         try:
             async with server.client() as client:
                 await fill(client, bound, pending)

@@ -37,7 +37,7 @@ TURNS = ("plain", "cpu", "gpu", "plain")
 
 
 @cache
-def _folder() -> Path:
+def _directory() -> Path:
     made = Path(tempfile.mkdtemp(prefix="plimsoll-dumps-"))
     atexit.register(shutil.rmtree, made, ignore_errors=True)
     return made
@@ -45,12 +45,12 @@ def _folder() -> Path:
 
 def usecase_trees(name: str) -> list[Tree]:
     """The objects of a use case after the real scheduler was done with them."""
-    folder = SHARED / name
-    if not (folder / "result.yaml").exists():
+    directory = SHARED / name
+    if not (directory / "result.yaml").exists():
         pytest.skip(f"the observed use case {name} is not in {SHARED}")
-    with (folder / "input.yaml").open() as file:
+    with (directory / "input.yaml").open() as file:
         sent = [tree for tree in yaml.load_all(file, yaml.CSafeLoader) if tree]
-    with (folder / "result.yaml").open() as file:
+    with (directory / "result.yaml").open() as file:
         result = yaml.load(file, yaml.CSafeLoader)
     trees = [tree for tree in sent if tree["kind"] not in ("Pod", "ResourceClaim")]
     trees += [{"apiVersion": "v1", "kind": "Pod", **tree} for tree in result["pods"]]
@@ -60,7 +60,7 @@ def usecase_trees(name: str) -> list[Tree]:
 
 @cache
 def _usecase_file(name: str) -> Path:
-    return write_dump(usecase_trees(name), _folder() / f"{name}.yaml")
+    return write_dump(usecase_trees(name), _directory() / f"{name}.yaml")
 
 
 def usecase_dump(name: str) -> Path:
@@ -87,8 +87,8 @@ def objects_of(trees: Iterable[Tree]) -> ClusterObjects:
 
 def make_cluster_state(trees: Iterable[Tree]) -> ClusterState:
     """A cluster state of these objects, by way of a file."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = write_dump(trees, Path(folder) / "dump.json", "json")
+    with tempfile.TemporaryDirectory() as directory:
+        path = write_dump(trees, Path(directory) / "dump.json", "json")
         return read_cluster_state(Source((str(path),)))
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-FOLDER = Path(__file__).parent / "golden"
+GOLDEN_DIR = Path(__file__).parent / "golden"
 
 
 def check_output(name: str, text: str) -> None:
     """Compare a text with the file of this name below tests/golden, as `top/nodes.txt`."""
-    path = FOLDER / name
+    path = GOLDEN_DIR / name
     if os.environ.get("PLIMSOLL_GOLDEN") == "write":
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)

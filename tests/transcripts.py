@@ -34,10 +34,10 @@ def steps_of(text: str) -> list[Step]:
     return [step for _, block in _BLOCK.findall(text) for step in _read(block)]
 
 
-def check_transcripts(path: Path, folder: Path) -> int:
-    """Run the steps of a file in a scratch folder and compare; how many there were."""
+def check_transcripts(path: Path, directory: Path) -> int:
+    """Run the steps of a file in a scratch directory and compare; how many there were."""
     text = path.read_text()
-    with contextlib.chdir(folder):
+    with contextlib.chdir(directory):
         made = _BLOCK.sub(lambda block: f"```{block[1] or ''}\n{_played(block[2])}```", text)
     if os.environ.get("PLIMSOLL_GOLDEN") == "write":
         path.write_text(made)

@@ -43,10 +43,10 @@ class Run:
 
 def measure(workload: Workload, pods: int, fill: str, start: Start = start_ours) -> Run:
     with tempfile.TemporaryDirectory(prefix="plimsoll-bench-") as name:
-        folder = Path(name)
-        server = Server(folder)
+        directory = Path(name)
+        server = Server(directory)
         try:
-            scheduler = start(server, folder)
+            scheduler = start(server, directory)
             try:
                 return asyncio.run(_measure(workload, pods, fill, server, scheduler))
             except BaseException:

@@ -29,9 +29,9 @@ class Usage:
 class Program:
     """A process of ours; its log is kept beside the data."""
 
-    def __init__(self, name: str, command: list[str], folder: Path) -> None:
+    def __init__(self, name: str, command: list[str], directory: Path) -> None:
         self.name = name
-        self.log = folder / f"{name}.log"
+        self.log = directory / f"{name}.log"
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
 
@@ -57,11 +57,11 @@ class Program:
 class Server(Program):
     """`plimsoll server` with its controllers, every write on disk before it is answered."""
 
-    def __init__(self, folder: Path) -> None:
-        self.kubeconfig = folder / "kubeconfig"
-        options = ["--data", str(folder / "data"), "--listen", "127.0.0.1:0"]
+    def __init__(self, directory: Path) -> None:
+        self.kubeconfig = directory / "kubeconfig"
+        options = ["--data", str(directory / "data"), "--listen", "127.0.0.1:0"]
         command = [*_PYTHON, "server", *options, "--kubeconfig-out", str(self.kubeconfig)]
-        super().__init__("server", command, folder)
+        super().__init__("server", command, directory)
         deadline = time.monotonic() + 60
         while not (self.kubeconfig.exists() and b"serving" in self.log.read_bytes()):
             assert self.alive, self.log.read_text()
@@ -72,19 +72,19 @@ class Server(Program):
         return Client.connect(find_config(self.kubeconfig, environ={}))
 
 
-def start_ours(server: Server, folder: Path) -> Program:
+def start_ours(server: Server, directory: Path) -> Program:
     """`plimsoll scheduler` as the default one."""
     command = [*_PYTHON, "scheduler", "--kubeconfig", str(server.kubeconfig)]
     command += ["--scheduler-name", "default-scheduler", "--listen", "127.0.0.1:0"]
-    return Program("scheduler", command, folder)
+    return Program("scheduler", command, directory)
 
 
-def start_theirs(server: Server, folder: Path) -> Program:
+def start_theirs(server: Server, directory: Path) -> Program:
     """kube-scheduler, its client limits out of the way."""
     kinds = ("", "authentication-", "authorization-")
     command = [str(kube_scheduler()), *(f"--{kind}kubeconfig={server.kubeconfig}" for kind in kinds)]
     command += ["--secure-port=0", "--leader-elect=false", f"--feature-gates={_GATES}"]
-    return Program("kube-scheduler", [*command, "--kube-api-qps=5000", "--kube-api-burst=5000"], folder)
+    return Program("kube-scheduler", [*command, "--kube-api-qps=5000", "--kube-api-burst=5000"], directory)
 
 
 def kube_scheduler() -> Path | None:

@@ -116,10 +116,10 @@ def _allocation(workload: Workload, node: str, number: int) -> AllocationResult:
     return codec.convert({"devices": {"results": [result]}, "nodeSelector": selector}, AllocationResult)
 
 
-def start_writes(workload: Workload, server: Server, folder: Path) -> Program:
+def start_writes(workload: Workload, server: Server, directory: Path) -> Program:
     command = [sys.executable, "-m", "bench.scheduler.writes", str(server.kubeconfig)]
     return Program(
-        "writes", [*command, workload.scenario, str(workload.nodes), str(workload.devices)], folder
+        "writes", [*command, workload.scenario, str(workload.nodes), str(workload.devices)], directory
     )
 
 

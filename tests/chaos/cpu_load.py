@@ -65,7 +65,7 @@ def template(cpus: int) -> Tree:
 class DriverCluster:
     """Server, scheduler, agent and driver; `real`: on this machine's CPUs, else on 16 that are made up."""
 
-    def __init__(self, root: Path, folder: Path, *, real: bool) -> None:
+    def __init__(self, root: Path, directory: Path, *, real: bool) -> None:
         self.root, self.real = root, real
         self.node_root, self.cdi = root / "node", root / "cdi"
         self.record = self.node_root / "plugins/dra.cpu/cpus.json"
@@ -82,15 +82,15 @@ class DriverCluster:
             text = yaml.safe_dump({"capacity": capacity, "cpus": "0-15", "numa": numa})
             (root / "machine.yaml").write_text(text)
             machine, host = f"--machine {root / 'machine.yaml'} --cgroups plan", str(root / "host")
-        self.server = ForkedServer(folder)
-        self.scheduler = ForkedScheduler(folder, self.server.kubeconfig)
+        self.server = ForkedServer(directory)
+        self.scheduler = ForkedScheduler(directory, self.server.kubeconfig)
         self.node = ForkedNode(
-            folder,
+            directory,
             f"node --kubeconfig {self.server.kubeconfig} --name {NODE} --root {self.node_root} --listen= "
             f"--cdi {self.cdi} --cgroup-root {self._cgroups} {machine}",
         )
         self.driver = ForkedCpuDriver(
-            folder,
+            directory,
             f"driver cpu --kubeconfig {self.server.kubeconfig} --hostname-override {NODE} "
             f"--bind-address 127.0.0.1:0 --kubelet-root-dir {self.node_root} --cdi-dir {self.cdi} "
             f"--nri-socket {self.node_root}/nri/nri.sock --enforcement nri --host-root {host}",
@@ -175,8 +175,8 @@ class DriverCluster:
 
 
 @contextmanager
-def running_cluster(root: Path, folder: Path, *, real: bool) -> Iterator[DriverCluster]:
-    cluster = DriverCluster(root, folder, real=real)
+def running_cluster(root: Path, directory: Path, *, real: bool) -> Iterator[DriverCluster]:
+    cluster = DriverCluster(root, directory, real=real)
     try:
         cluster.start()
         yield cluster

@@ -56,7 +56,7 @@ def _union(sets: Iterable[CpuSet]) -> CpuSet:
 
 
 def look(root: Path, *, real: bool, every: CpuSet) -> list[ObservedContainer]:
-    """The containers below an agent's folder that run now; `every` are the CPUs of who is not pinned."""
+    """The containers below an agent's directory that run now; `every` are the CPUs of who is not pinned."""
     found = []
     for pod in subdirectories(root / "pods"):
         for name in subdirectories(pod / "containers"):
@@ -67,11 +67,11 @@ def look(root: Path, *, real: bool, every: CpuSet) -> list[ObservedContainer]:
     return found
 
 
-def read(folder: Path, *, real: bool, every: CpuSet) -> ObservedContainer | None:
-    """The container with this folder, if it runs."""
+def read(directory: Path, *, real: bool, every: CpuSet) -> ObservedContainer | None:
+    """The container with this directory, if it runs."""
     try:
-        run = json.loads((folder / "run.json").read_bytes())
-        state = json.loads((folder / "state.json").read_bytes())
+        run = json.loads((directory / "run.json").read_bytes())
+        state = json.loads((directory / "state.json").read_bytes())
         pid, start = int(run["pid"]), int(run["pid_start"])
         cpus = CpuSet.parse(state["resources"].get("cpus") or "") or every
         if real:
@@ -80,7 +80,7 @@ def read(folder: Path, *, real: bool, every: CpuSet) -> ObservedContainer | None
             cpus = CpuSet.parse(allowed[1])
     except (OSError, ValueError):
         return None
-    if (folder / "exit.json").exists() or not is_alive(pid, start):
+    if (directory / "exit.json").exists() or not is_alive(pid, start):
         return None
     env = state["spec"]["env"]
     assigned = [

@@ -51,8 +51,8 @@ class ForkedNode(_LogsReady):
 
     sign = " ready nodes=1"
 
-    def __init__(self, folder: Path, command: str) -> None:
-        super().__init__(folder / "node.log", command, "plimsoll.node.process.run")
+    def __init__(self, directory: Path, command: str) -> None:
+        super().__init__(directory / "node.log", command, "plimsoll.node.process.run")
 
 
 class ForkedCpuDriver(_LogsReady):
@@ -60,8 +60,8 @@ class ForkedCpuDriver(_LogsReady):
 
     sign = "INFO plimsoll.driver healthy"
 
-    def __init__(self, folder: Path, command: str) -> None:
-        super().__init__(folder / "driver.log", command, "plimsoll.drivers.cpu.process.run")
+    def __init__(self, directory: Path, command: str) -> None:
+        super().__init__(directory / "driver.log", command, "plimsoll.drivers.cpu.process.run")
 
     def describe(self) -> dict[str, Any]:
         """Return what it says of itself; OSError or ValueError if it says nothing now."""

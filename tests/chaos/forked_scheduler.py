@@ -10,10 +10,12 @@ from tests.chaos.forked import Forked
 class ForkedScheduler(Forked):
     """One scheduler, to be killed and started again at any moment."""
 
-    def __init__(self, folder: Path, kubeconfig: Path, options: str = "") -> None:
+    def __init__(self, directory: Path, kubeconfig: Path, options: str = "") -> None:
         self._command = f"scheduler --kubeconfig {kubeconfig} --listen= --binds 16 {options}"
         super().__init__(
-            folder / "scheduler.log", "plimsoll.scheduler.process.dry_run", "plimsoll.scheduler.process.run"
+            directory / "scheduler.log",
+            "plimsoll.scheduler.process.dry_run",
+            "plimsoll.scheduler.process.run",
         )
 
     def start(self) -> None:

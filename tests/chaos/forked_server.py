@@ -10,20 +10,20 @@ from tests.chaos.forked import Forked
 
 
 class ForkedServer(Forked):
-    """One server over one data folder and port, to be killed and started again at any moment."""
+    """One server over one data directory and port, to be killed and started again at any moment."""
 
-    def __init__(self, folder: Path) -> None:
-        self.kubeconfig = folder / "kubeconfig"
-        self._folder = folder
+    def __init__(self, directory: Path) -> None:
+        self.kubeconfig = directory / "kubeconfig"
+        self._directory = directory
         self._port = 0
-        super().__init__(folder / "server.log", "plimsoll.apiserver.process")
+        super().__init__(directory / "server.log", "plimsoll.apiserver.process")
 
     def config(self) -> ClientConfig:
         return find_config(self.kubeconfig)
 
     def launch(self) -> None:
         """Start without waiting."""
-        where = f"--data {self._folder / 'data'} --listen 127.0.0.1:{self._port}"
+        where = f"--data {self._directory / 'data'} --listen 127.0.0.1:{self._port}"
         self.run(f"server {where} --kubeconfig-out {self.kubeconfig}")
 
     def await_ready(self) -> None:

@@ -34,7 +34,7 @@ def wait_until(what: Callable[[], bool], why: Callable[[], object], seconds: flo
 
 
 class NodeAgent:
-    """`plimsoll node` with real processes, in a folder of its own."""
+    """`plimsoll node` with real processes, in a directory of its own."""
 
     def __init__(self, kubeconfig: Path, root: Path, log: Path, *options: str) -> None:
         self.root = root

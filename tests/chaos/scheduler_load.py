@@ -198,7 +198,7 @@ async def find_problems(client: Client) -> list[str]:
     snapshot = await look(client)
     for pod in pods:
         snapshot.set(pod)
-    found = [f"books: {each}" for each in verify(snapshot)]
+    found = [f"ledger: {each}" for each in verify(snapshot)]
     found += [f"overdrawn: {each}" for each in find_overdrafts(snapshot)]
     for pod in pods:
         found += _bound_problems(pod, snapshot) if pod.spec.node_name else _waiting_problems(pod, snapshot)

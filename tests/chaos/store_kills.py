@@ -1,6 +1,6 @@
 """Kills a process that writes a store, again and again, and checks what is left each time.
 
-    python -m tests.chaos.store_kills FOLDER KILLS SEED
+    python -m tests.chaos.store_kills DIRECTORY KILLS SEED
 
 A child writes with many writers at once and follows its own events; it says on a pipe what it issued, what
 was acknowledged to it and what it was shown. It is killed with SIGKILL at a random moment: while it opens the
@@ -210,15 +210,15 @@ def _write(what: str, event: StoreEvent) -> Write:
 
 
 def main() -> None:
-    folder, kills, seed = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-    parent = Parent(folder / "store.db", seed)
+    directory, kills, seed = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    parent = Parent(directory / "store.db", seed)
     for kill in range(kills):
         try:
             parent.kill_once()
         except BaseException:
             sys.stderr.write(f"after kill {kill} with seed {seed}:\n")
             raise
-    store = open_store(folder / "store.db")
+    store = open_store(directory / "store.db")
     floor = store.floor
     asyncio.run(store.close())
     sys.stdout.write(

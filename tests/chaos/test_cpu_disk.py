@@ -40,10 +40,10 @@ def cannot_mount() -> str:
     """Return why no file system can be mounted here, or an empty string."""
     if os.geteuid() != 0:
         return "needs root"
-    with tempfile.TemporaryDirectory() as folder:
-        if not _mount("-t", "tmpfs", "-o", "size=16k", "none", folder):
+    with tempfile.TemporaryDirectory() as directory:
+        if not _mount("-t", "tmpfs", "-o", "size=16k", "none", directory):
             return "needs file systems that can be mounted"
-        _umount(Path(folder))
+        _umount(Path(directory))
     return ""
 
 
@@ -51,8 +51,8 @@ def _mount(*words: str) -> bool:
     return subprocess.run(["mount", *words], capture_output=True, check=False).returncode == 0
 
 
-def _umount(folder: Path) -> None:
-    subprocess.run(["umount", "-l", str(folder)], capture_output=True, check=True)
+def _umount(directory: Path) -> None:
+    subprocess.run(["umount", "-l", str(directory)], capture_output=True, check=True)
 
 
 needs_mounts = pytest.mark.skipif(bool(cannot_mount()), reason=cannot_mount() or "-")
@@ -61,43 +61,43 @@ needs_mounts = pytest.mark.skipif(bool(cannot_mount()), reason=cannot_mount() or
 class Disk:
     """A file system of 64 KiB."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
-        assert _mount("-t", "tmpfs", "-o", "size=64k,mode=755", "none", str(folder))
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        directory.mkdir(parents=True, exist_ok=True)
+        assert _mount("-t", "tmpfs", "-o", "size=64k,mode=755", "none", str(directory))
 
     def lock(self) -> None:
-        assert _mount("-o", "remount,ro", str(self.folder))
+        assert _mount("-o", "remount,ro", str(self.directory))
 
     def unlock(self) -> None:
-        assert _mount("-o", "remount,rw", str(self.folder))
+        assert _mount("-o", "remount,rw", str(self.directory))
 
     def fill(self) -> None:
-        (self.folder / "filler").write_bytes(bytes(shutil.disk_usage(self.folder).free))
+        (self.directory / "filler").write_bytes(bytes(shutil.disk_usage(self.directory).free))
 
     def empty(self) -> None:
-        (self.folder / "filler").unlink()
+        (self.directory / "filler").unlink()
 
 
 @contextmanager
-def mounted(folder: Path) -> Iterator[Disk]:
-    disk = Disk(folder)
+def mounted(directory: Path) -> Iterator[Disk]:
+    disk = Disk(directory)
     try:
         yield disk
     finally:
-        _umount(folder)
+        _umount(directory)
 
 
 @pytest.fixture
 def harness() -> Iterator[DriverHarness]:
-    folder = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
+    directory = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
     try:
-        write_sysfs(MACHINE, folder)
+        write_sysfs(MACHINE, directory)
         with LocalCluster(scheduler=True, nodes=1) as cluster:
             cluster.apply(CLASS, template("two", "2"))
-            yield DriverHarness(cluster, folder)
+            yield DriverHarness(cluster, directory)
     finally:
-        shutil.rmtree(folder)
+        shutil.rmtree(directory)
 
 
 def messages(harness: DriverHarness, name: str) -> str:

@@ -27,9 +27,9 @@ from tests.smoke.test_up import cannot_pin
 @pytest.fixture
 def root() -> Iterator[Path]:
     """Sockets need short paths."""
-    folder = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
-    yield folder
-    shutil.rmtree(folder)
+    directory = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
+    yield directory
+    shutil.rmtree(directory)
 
 
 #: One of each sort, for tests that have little time.

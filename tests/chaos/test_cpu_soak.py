@@ -43,7 +43,7 @@ class Quick(Runtime):
 class Soak:
     """The cluster, the machine and its runtime, and the node's side of the driver's sockets."""
 
-    def __init__(self, root: Path, folder: Path, cluster: LocalCluster) -> None:
+    def __init__(self, root: Path, directory: Path, cluster: LocalCluster) -> None:
         topology = make_machine(sockets=2, numa=4, l3=2, cores=16, threads=2)
         assert len(topology.all) == 512
         write_sysfs(topology, root / "host")
@@ -53,7 +53,7 @@ class Soak:
         self.runtime = Quick(root / "nri.sock", RuntimeVersion.NEW, lambda: self.every)
         self.plugins = PluginManager(Layout(root / "node"))
         self.driver = ForkedCpuDriver(
-            folder,
+            directory,
             f"driver cpu --kubeconfig {cluster.kubeconfig} --hostname-override {NODE} "
             f"--bind-address 127.0.0.1:0 --kubelet-root-dir {root / 'node'} --cdi-dir {self.cdi} "
             f"--nri-socket {root / 'nri.sock'} --enforcement nri --host-root {root / 'host'}",
@@ -164,12 +164,12 @@ def test_two_thousand_claims_on_512_cpus(tmp_path: Path) -> None:
     soak(tmp_path, CLAIMS)
 
 
-def soak(folder: Path, claims: int) -> None:
+def soak(directory: Path, claims: int) -> None:
     root = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
     try:
         with LocalCluster() as cluster:
             cluster.client.create(NODES, {"metadata": {"name": NODE}})
-            place = Soak(root, folder, cluster)
+            place = Soak(root, directory, cluster)
             place.driver.start()
             try:
                 asyncio.run(place.run(claims))

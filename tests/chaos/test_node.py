@@ -24,9 +24,9 @@ from tests.node_peers import DriverProcess, make_stubs
 @pytest.fixture
 def root() -> Iterator[Path]:
     """Sockets need short paths."""
-    folder = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
-    yield folder
-    shutil.rmtree(folder)
+    directory = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
+    yield directory
+    shutil.rmtree(directory)
 
 
 def play(root: Path, tmp_path: Path, *, pods: int, kills: int, seed: int) -> None:

@@ -13,8 +13,8 @@ from tests.chaos.scheduler_faults.faults import FaultKind
 from tests.chaos.scheduler_faults.servers import Server, run_embedded_server
 
 
-def check(server: Server, folder: Path, *, seed: int, faults: int, events: Sequence[str] = EVENTS) -> None:
-    running = run_chaos(server, folder, seed=seed, faults=faults, events=events, patience=180)
+def check(server: Server, directory: Path, *, seed: int, faults: int, events: Sequence[str] = EVENTS) -> None:
+    running = run_chaos(server, directory, seed=seed, faults=faults, events=events, patience=180)
     report = asyncio.run(running)
     summary = "\n".join(report.lines())
     assert not report.violations, summary

@@ -12,8 +12,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-def run(folder: Path, kills: int, seed: int, timeout: int) -> list[int]:
-    command = [sys.executable, "-m", "tests.chaos.store_kills", str(folder), str(kills), str(seed)]
+def run(directory: Path, kills: int, seed: int, timeout: int) -> list[int]:
+    command = [sys.executable, "-m", "tests.chaos.store_kills", str(directory), str(kills), str(seed)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=timeout, check=False)
     assert done.returncode == 0, done.stderr
     return [int(number) for number in re.findall(r"\d+", done.stdout)]

@@ -38,11 +38,11 @@ class ServerThread:
 
 
 @contextmanager
-def run_embedded(folder: Path) -> Iterator[ClientConfig]:
+def run_embedded(directory: Path) -> Iterator[ClientConfig]:
     thread = ServerThread()
     try:
-        thread.server.write_kubeconfig(folder / "kubeconfig")
-        yield find_config(folder / "kubeconfig")
+        thread.server.write_kubeconfig(directory / "kubeconfig")
+        yield find_config(directory / "kubeconfig")
     finally:
         thread.stop()
 

@@ -26,22 +26,22 @@ _GATES = "DRANodeAllocatableResources=true,DRAListTypeAttributes=true,DRADeviceT
 
 @contextmanager
 def run_apiserver(
-    assets: Path, folder: Path, gates: str = _GATES, options: Sequence[str] = ()
+    assets: Path, directory: Path, gates: str = _GATES, options: Sequence[str] = ()
 ) -> Iterator[ClientConfig]:
     """The configuration of a server that is ready; raises what its log says if it never becomes so."""
     client, peer, secure = _free_ports(3)
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    (folder / "sa.key").write_bytes(
+    (directory / "sa.key").write_bytes(
         key.private_bytes(
             serialization.Encoding.PEM,
             serialization.PrivateFormat.TraditionalOpenSSL,
             serialization.NoEncryption(),
         )
     )
-    (folder / "tokens.csv").write_text(f'{TOKEN},admin,1,"system:masters"\nviewer-token,viewer,2\n')
+    (directory / "tokens.csv").write_text(f'{TOKEN},admin,1,"system:masters"\nviewer-token,viewer,2\n')
     etcd = [
         assets / "etcd",
-        f"-data-dir={folder / 'etcd'}",
+        f"-data-dir={directory / 'etcd'}",
         f"-listen-client-urls=http://127.0.0.1:{client}",
         f"-advertise-client-urls=http://127.0.0.1:{client}",
         f"-listen-peer-urls=http://127.0.0.1:{peer}",
@@ -52,11 +52,11 @@ def run_apiserver(
         f"--etcd-servers=http://127.0.0.1:{client}",
         f"--secure-port={secure}",
         "--bind-address=127.0.0.1",
-        f"--cert-dir={folder / 'certs'}",
+        f"--cert-dir={directory / 'certs'}",
         "--service-account-issuer=https://kubernetes.default.svc",
-        f"--service-account-signing-key-file={folder / 'sa.key'}",
-        f"--service-account-key-file={folder / 'sa.key'}",
-        f"--token-auth-file={folder / 'tokens.csv'}",
+        f"--service-account-signing-key-file={directory / 'sa.key'}",
+        f"--service-account-key-file={directory / 'sa.key'}",
+        f"--token-auth-file={directory / 'tokens.csv'}",
         "--authorization-mode=Node,RBAC",
         "--service-cluster-ip-range=10.0.0.0/24",
         "--disable-admission-plugins=ServiceAccount",
@@ -65,13 +65,13 @@ def run_apiserver(
         *options,
     ]
     with ExitStack() as stack:
-        stack.enter_context(_process(etcd, folder / "etcd.log"))
+        stack.enter_context(_process(etcd, directory / "etcd.log"))
         _age(f"http://127.0.0.1:{client}")
-        process = stack.enter_context(_process(server, folder / "apiserver.log"))
+        process = stack.enter_context(_process(server, directory / "apiserver.log"))
         url = f"https://127.0.0.1:{secure}"
-        _await_ready(url, process, folder / "apiserver.log")
+        _await_ready(url, process, directory / "apiserver.log")
         yield ClientConfig(url, insecure=True, token=Material(TOKEN.encode()))
-    shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from tests.cluster.conftest import REAL
 from tests.cluster.target import Target
 
 
-@pytest.mark.skipif(not REAL, reason="KUBEBUILDER_ASSETS names no folder with etcd and kube-apiserver")
+@pytest.mark.skipif(not REAL, reason="KUBEBUILDER_ASSETS names no directory with etcd and kube-apiserver")
 def test_the_suite_meets_a_real_kube_apiserver() -> None:
     assert REAL
 

@@ -1,4 +1,4 @@
-"""Suite `node-allocatable`: what claims charge, whether a pod fits, and what the node's books say after.
+"""Suite `node-allocatable`: charges of claims, whether a pod fits, and the node's ledger afterward.
 
 With `--profile upstream-1.36` every row must come out exactly as kube-scheduler 1.36.4 answered. By default
 Plimsoll's own rules hold: a row on which the documented differences have no bearing must still come out as
@@ -218,7 +218,7 @@ def _filter(given: Row, profile: AccountingProfile) -> Row:
         ledger.forget(pod)
         got["forgotten"] = {"node_requested": _units(ledger.requested), "claim_states": _states(ledger)}
     if ledger.verify():
-        got["books"] = [str(found) for found in ledger.verify()]
+        got["ledger"] = [str(found) for found in ledger.verify()]
     return got
 
 
@@ -238,7 +238,7 @@ def _check_node_info(given: Row, want: Row, profile: AccountingProfile) -> str |
         }
         mismatch = _differ(f"after {op} {index}", got, want["after"][step])
         if mismatch or ledger.verify():
-            return mismatch or f"the books after step {step}: {ledger.verify()}"
+            return mismatch or f"the ledger after step {step}: {ledger.verify()}"
     return None
 
 

@@ -26,15 +26,15 @@ SERVERS = ("embedded", "kube-apiserver")
 
 
 @contextmanager
-def run_server(kind: str, folder: Path) -> Iterator[ClientConfig]:
+def run_server(kind: str, directory: Path) -> Iterator[ClientConfig]:
     """A server of one of the two kinds; skips where there is none."""
     if kind == "embedded":
-        with run_embedded(folder) as config:
+        with run_embedded(directory) as config:
             yield config
         return
     if not all((ASSETS / name).is_file() for name in ("etcd", "kube-apiserver")):
-        pytest.skip("KUBEBUILDER_ASSETS names no folder with etcd and kube-apiserver")
-    with run_apiserver(ASSETS, folder) as config:
+        pytest.skip("KUBEBUILDER_ASSETS names no directory with etcd and kube-apiserver")
+    with run_apiserver(ASSETS, directory) as config:
         yield config
 
 

@@ -26,9 +26,9 @@ def values() -> dict[str, Any]:
 
 def render(changes: Mapping[str, Any] | None = None) -> dict[str, str]:
     """The manifests by file, as `cpu-driver/daemonset.yaml`, with some values changed; no empty ones."""
-    folder = CHART / "templates"
-    paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    files = {path.relative_to(folder).as_posix(): path.read_text() for path in paths}
+    directory = CHART / "templates"
+    paths = sorted(path for path in directory.rglob("*") if path.is_file())
+    files = {path.relative_to(directory).as_posix(): path.read_text() for path in paths}
     meta = yaml.safe_load((CHART / "Chart.yaml").read_text())
     root = {
         "Values": _merge(values(), changes or {}),

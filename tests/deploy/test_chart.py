@@ -152,7 +152,7 @@ def test_every_setting_of_a_file_is_in_the_schema_and_the_other_way_round() -> N
     assert known == set(KEYS) - set(FLAGS_ONLY)
 
 
-def test_mounts_follow_the_kubelets_folder_and_everything_mounted_is_there() -> None:
+def test_mounts_follow_the_kubelets_directory_and_everything_mounted_is_there() -> None:
     for changes in ({}, {"kubeletRootDir": "/data/kubelet"}, {"config": {"enforcement": "cgroups"}}):
         pod = daemon(changes)["spec"]["template"]["spec"]
         container = pod["containers"][0]

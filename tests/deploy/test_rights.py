@@ -44,8 +44,8 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str
 
 @pytest.fixture
 def root() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="p-", dir="/tmp") as folder:
-        yield Path(folder)
+    with tempfile.TemporaryDirectory(prefix="p-", dir="/tmp") as directory:
+        yield Path(directory)
 
 
 async def start_pod(admin: Client) -> None:

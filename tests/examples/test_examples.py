@@ -15,9 +15,9 @@ PAGES = sorted(path for path in EXAMPLES.rglob("README.md") if path.parent != EX
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.parent.relative_to(EXAMPLES)))
 def test_an_example_prints_what_its_page_says(page: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "example"
-    shutil.copytree(page.parent, folder)
-    assert check_transcripts(page, folder) > 0
+    directory = tmp_path / "example"
+    shutil.copytree(page.parent, directory)
+    assert check_transcripts(page, directory) > 0
 
 
 def test_every_example_is_on_the_list() -> None:

@@ -14,7 +14,7 @@ from plimsoll.drivers.cpu.pinning.nri import NriEnforcer
 from plimsoll.protocols.messages import nri
 from plimsoll.protocols.nri.names import NRI_VERSION
 from tests.unit.drivers.cpu.pinning.builders import FakeCPUState, env, hold, machine, settings
-from tests.unit.drivers.cpu.pinning.runtimes import Scripted, container, folder, sandbox
+from tests.unit.drivers.cpu.pinning.runtimes import Scripted, container, directory, sandbox
 from tests.waiting import DEADLINE
 
 RECORDING = Path(__file__).with_name("nri_conversation.json")
@@ -53,11 +53,14 @@ async def run_conversation(runtime_info: dict[str, str]) -> list[tuple[str, str]
     """Run a conversation; returns each message to the plugin with the bytes it sent in response."""
     messages: list[tuple[str, str]] = []
     a, b = hold("0a", "0-1"), hold("0b", "x=2;y=3", include_shared=True)
-    async with folder() as path:
+    async with directory() as path:
         runtime = RecordingRuntime(path / "s", **runtime_info)
-        book = FakeCPUState(machine(8), a)
+        cpu_state = FakeCPUState(machine(8), a)
         enforcer = NriEnforcer(
-            book, lambda: book.topology, settings(path, mems=True, lift_quota=True), socket=runtime.path
+            cpu_state,
+            lambda: cpu_state.topology,
+            settings(path, mems=True, lift_quota=True),
+            socket=runtime.path,
         )
         await runtime.start()
         await enforcer.start()
@@ -90,7 +93,7 @@ async def run_conversation(runtime_info: dict[str, str]) -> list[tuple[str, str]
                         pod=sandbox("q"), container=container("c-2", pod="q", cpus="2-7")
                     ),
                 )
-                book.hold(b)
+                cpu_state.hold(b)
                 await enforcer.apply()
                 messages.append(("a claim is prepared", runtime.take()))
                 await step(
@@ -108,7 +111,7 @@ async def run_conversation(runtime_info: dict[str, str]) -> list[tuple[str, str]
                     "StopContainer",
                     nri.StopContainerRequest(pod=sandbox("r"), container=container("c-3", pod="r")),
                 )
-                book.release("0b")
+                cpu_state.release("0b")
                 await enforcer.apply()
                 messages.append(("a claim is released", runtime.take()))
                 await step(

@@ -22,29 +22,31 @@ from tests.waiting import DEADLINE
 _PROTOS = Path(__file__).parents[2] / "src" / "plimsoll" / "protocols" / "proto"
 
 
-def make_stubs(folder: Path, *names: str) -> Path:
+def make_stubs(directory: Path, *names: str) -> Path:
     """Copy `.proto` files into a directory and generate code there; by default all that a driver needs."""
-    folder.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(parents=True, exist_ok=True)
     names = names or ("registration", "dra_v1", "dra_v1beta1", "health_v1", "health_v1alpha1")
     for name in names:
-        shutil.copy(_PROTOS / f"{name}.proto", folder)
+        shutil.copy(_PROTOS / f"{name}.proto", directory)
     files = [f"{name}.proto" for name in names]
-    options = [f"-I{folder}", f"--python_out={folder}", f"--grpc_python_out={folder}"]
+    options = [f"-I{directory}", f"--python_out={directory}", f"--grpc_python_out={directory}"]
     assert protoc.main(["protoc", *options, *files]) == 0
-    return folder
+    return directory
 
 
 class DriverProcess:
     """`driver.py` as a process. Every start is a new process with the same files."""
 
-    def __init__(self, root: Path, stubs: Path, folder: Path, *options: str, name: str = "peer.example.com"):
-        """`folder`: directory for its log and for the files that configure its behavior and its devices."""
-        folder.mkdir(parents=True, exist_ok=True)
+    def __init__(
+        self, root: Path, stubs: Path, directory: Path, *options: str, name: str = "peer.example.com"
+    ):
+        """`directory`: where its log and the files that configure its behavior and its devices are."""
+        directory.mkdir(parents=True, exist_ok=True)
         self.name = name
-        self._log = folder / "log.jsonl"
-        self._errors = folder / "errors.txt"
-        self._behave = folder / "behave.json"
-        self._health = folder / "health.json"
+        self._log = directory / "log.jsonl"
+        self._errors = directory / "errors.txt"
+        self._behave = directory / "behave.json"
+        self._health = directory / "health.json"
         script = Path(__file__).with_name("driver.py")
         self._command = [sys.executable, "-I", str(script), f"--stubs={stubs}", f"--root={root}"]
         self._command += [f"--driver={name}", f"--log={self._log}", f"--behave={self._behave}"]

@@ -35,14 +35,14 @@ HEALTH = {"Unknown": 0, "Healthy": 1, "Unhealthy": 2}
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="A DRA driver for tests.")
-    parser.add_argument("--stubs", required=True, help="folder with the generated code")
-    parser.add_argument("--root", required=True, help="root folder of the kubelet or agent")
+    parser.add_argument("--stubs", required=True, help="directory with the generated code")
+    parser.add_argument("--root", required=True, help="root directory of the kubelet or agent")
     parser.add_argument("--driver", default="peer.example.com")
     parser.add_argument("--instance", default="", help="for rolling updates: part of the sockets' names")
     parser.add_argument("--pool", default="pool")
     parser.add_argument("--versions", default="v1.DRAPlugin,v1beta1.DRAPlugin")
     parser.add_argument("--share-id", default="", help="for every device, in v1")
-    parser.add_argument("--cdi", default="", help="folder for CDI files; without it there are none")
+    parser.add_argument("--cdi", default="", help="directory for CDI files; without it there are none")
     parser.add_argument("--log", default="", help="file for the lines of JSON; standard output without it")
     parser.add_argument("--behave", default="")
     parser.add_argument("--health", default="")

@@ -71,8 +71,8 @@ class Driver:
 
     async def come(self) -> None:
         assert not self._servers
-        for folder in (self._dra.parent, self._registration.parent, self._cdi):
-            folder.mkdir(parents=True, exist_ok=True)
+        for directory in (self._dra.parent, self._registration.parent, self._cdi):
+            directory.mkdir(parents=True, exist_ok=True)
         claims: Any = {
             "NodePrepareResources": self._answer("prepare"),
             "NodeUnprepareResources": self._answer("unprepare"),

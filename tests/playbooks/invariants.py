@@ -86,7 +86,7 @@ def _api(harness: NodeHarness, pods: list[Tree]) -> list[str]:
         ("sandboxes", {each.uid for each in own.runtime.sandboxes()}),
         ("workers", set(agent._workers)),
         ("cgroups", set(own.cgroups.pods())),
-        ("folders", {path.name for path in harness.layout.pods.glob("*")}),
+        ("directories", {path.name for path in harness.layout.pods.glob("*")}),
     ):
         if not known <= uids:
             wrong.append(f"{what} of pods that are gone: {known - uids}")

@@ -492,9 +492,9 @@ def _body(path: Path) -> Tree:
 @asynccontextmanager
 async def running(*, agent: bool = True, driver: bool = True, **settings: Any) -> AsyncIterator[NodeHarness]:
     """A world; at its end everything is ended, and nothing of it may be left."""
-    folder = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
+    directory = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
     server = await start_server(ServerSettings(durability="normal", controllers=False))
-    harness = NodeHarness(folder, server, **settings)
+    harness = NodeHarness(directory, server, **settings)
     try:
         if driver:
             await harness.driver.come()
@@ -510,7 +510,7 @@ async def running(*, agent: bool = True, driver: bool = True, **settings: Any) -
             await harness.stop_agent()
         await harness.driver.die()
         await server.stop()
-        shutil.rmtree(folder)
+        shutil.rmtree(directory)
     left = leaked_tasks("plimsoll/node")
     assert not left, left
 

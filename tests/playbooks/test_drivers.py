@@ -135,7 +135,7 @@ def test_a_driver_that_is_late_is_asked_again() -> None:
     run_scenario(scenario, intervals=replace(INTERVALS, plugins=replace(INTERVALS.plugins, call=0.2)))
 
 
-def test_a_second_agent_in_the_same_folder_is_refused() -> None:
+def test_a_second_agent_in_the_same_directory_is_refused() -> None:
     async def scenario(harness: NodeHarness) -> None:
         await harness.pod("p", "a")
         await harness.runs("p")

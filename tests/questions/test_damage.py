@@ -102,7 +102,7 @@ def damaged(hurts: list[tuple[Way, Any]]) -> Any:
 )
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_no_damage_makes_a_command_fail(hurts: list[tuple[Way, Any]], names: list[str]) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        path = write_dump(damaged(hurts), Path(folder) / "dump.json", "json")
+    with tempfile.TemporaryDirectory() as directory:
+        path = write_dump(damaged(hurts), Path(directory) / "dump.json", "json")
         for name in names:
             ask(*ALL[name], "-f", path).check()

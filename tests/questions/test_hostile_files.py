@@ -118,8 +118,8 @@ def test_files_that_are_not_there(command: str, tmp_path: Path) -> None:
     words = ASKED.get(command) or FILE_COMMANDS[command]
     gone = ask(*words, "-f", tmp_path / "gone.yaml").check()
     assert (gone.code, gone.errors) == (2, [f"plimsoll: {tmp_path}/gone.yaml: no such file or directory"])
-    folder = ask(*words, "-f", tmp_path).check()
-    assert (folder.code, "no .yaml, .yml, .json file in this directory" in folder.err) == (2, True)
+    directory = ask(*words, "-f", tmp_path).check()
+    assert (directory.code, "no .yaml, .yml, .json file in this directory" in directory.err) == (2, True)
     (tmp_path / "odd\x1b[2J\nname.yaml").write_text("kind: [")
     odd = ask(*words, "-f", tmp_path).check()
     assert odd.code == 2

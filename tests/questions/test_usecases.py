@@ -2,7 +2,7 @@
 
 The dumps are those of `../shared/usecases` as `kubectl get -o yaml` writes them; what is true is what the
 real kube-scheduler 1.36.4 wrote into them. Charges are counted here by hand, from pods' specs and statuses
-alone, without the ledger. Where our books differ on purpose, `FORGOTTEN` and `OTHERWISE` say so; each such
+alone, without the ledger. Where our ledgers differ on purpose, `FORGOTTEN` and `OTHERWISE` say so; each such
 story is one of the departures of tests/scenarios/test_usecases.py.
 """
 
@@ -25,7 +25,7 @@ Tree = dict[str, Any]
 Amounts = dict[str, Quantity]
 NAMES = USECASES or ["none"]
 
-#: Charges that are not in any status: what upstream forgets, and our books do not.
+#: Charges that are not in any status: charges that upstream drops and our ledgers keep.
 FORGOTTEN: dict[str, dict[str, str]] = {"preallocated-claim": {"cpu": "6"}}
 FITS = "it fits on node "
 #: Pods about which we say something else than upstream did: part of what we say.

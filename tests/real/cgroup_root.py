@@ -31,43 +31,43 @@ class CgroupRoot:
     def __init__(self, name: str) -> None:
         self.path = f"/{name}"
         first, second = hierarchies()
-        self._folders = [place / name for place in first or second[:1]]
+        self._directories = [place / name for place in first or second[:1]]
         #: Beside those of version 1 runtimes make them there, too.
         self._others = [place / name for place in second] if first else []
 
     def make(self) -> str:
         """Return why it cannot be made, or an empty string."""
-        if not self._folders:
+        if not self._directories:
             return "no cgroups are mounted"
         try:
-            for folder in self._folders:
-                self._make_one(folder)
+            for directory in self._directories:
+                self._make_one(directory)
         except OSError as error:
             self.remove()
             return f"cgroups cannot be made: {error}"
         return ""
 
     @staticmethod
-    def _make_one(folder: Path) -> None:
-        if (folder.parent / "cgroup.subtree_control").exists():
+    def _make_one(directory: Path) -> None:
+        if (directory.parent / "cgroup.subtree_control").exists():
             enable = " ".join(f"+{name}" for name in _CONTROLLERS)
-            (folder.parent / "cgroup.subtree_control").write_text(enable)
-            folder.mkdir()
-            (folder / "cgroup.subtree_control").write_text(enable)
+            (directory.parent / "cgroup.subtree_control").write_text(enable)
+            directory.mkdir()
+            (directory / "cgroup.subtree_control").write_text(enable)
             return
-        folder.mkdir()
+        directory.mkdir()
         for name in ("cpuset.cpus", "cpuset.mems"):
-            if (folder / name).exists():
-                (folder / name).write_text((folder.parent / name).read_text())
+            if (directory / name).exists():
+                (directory / name).write_text((directory.parent / name).read_text())
 
     def processes(self) -> dict[int, str]:
         """Return who is in it, and in which of its cgroups: `/kubepods/...`."""
         found = {}
-        for root in self._folders:
-            for folder, _, _ in os.walk(root):
+        for root in self._directories:
+            for directory, _, _ in os.walk(root):
                 with suppress(OSError):
-                    for line in (Path(folder) / "cgroup.procs").read_text().split():
-                        found[int(line)] = folder.removeprefix(str(root))
+                    for line in (Path(directory) / "cgroup.procs").read_text().split():
+                        found[int(line)] = directory.removeprefix(str(root))
         return found
 
     def remove(self) -> None:
@@ -79,10 +79,10 @@ class CgroupRoot:
                     os.kill(process, signal.SIGKILL)
             assert time.monotonic() < deadline, f"processes do not end: {processes}"
             time.sleep(0.05)
-        for root in (*self._folders, *self._others):
+        for root in (*self._directories, *self._others):
             while root.exists():
-                for folder, _, _ in os.walk(root, topdown=False):
+                for directory, _, _ in os.walk(root, topdown=False):
                     with suppress(OSError):
-                        Path(folder).rmdir()
+                        Path(directory).rmdir()
                 assert time.monotonic() < deadline, f"{root} cannot be removed"
                 time.sleep(0.01)

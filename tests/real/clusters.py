@@ -48,25 +48,25 @@ def cannot_run(cluster: str) -> str:
 
 
 @contextmanager
-def run_cluster(name: str, folder: Path, node: str) -> Iterator[RunningCluster]:
+def run_cluster(name: str, directory: Path, node: str) -> Iterator[RunningCluster]:
     """A cluster that expects a node of this name."""
-    with (_run_ours if name == "plimsoll" else _run_kubernetes)(folder, node) as cluster:
+    with (_run_ours if name == "plimsoll" else _run_kubernetes)(directory, node) as cluster:
         yield cluster
 
 
 @contextmanager
-def _run_ours(folder: Path, node: str) -> Iterator[RunningCluster]:
-    server = ServerProcess(folder)
+def _run_ours(directory: Path, node: str) -> Iterator[RunningCluster]:
+    server = ServerProcess(directory)
     server.start()
     files = {}
     try:
         for who in ("scheduler", f"node:{node}", "driver:dra.cpu"):
-            files[who] = folder / f"{who.partition(':')[0]}.kubeconfig"
+            files[who] = directory / f"{who.partition(':')[0]}.kubeconfig"
             where = ("--data", server.data, "--server", server.url, "--out", files[who])
             subprocess.run(_ours("kubeconfig", who, *where), check=True, capture_output=True)
         options = ("--scheduler-name", "default-scheduler", "--listen", "")
         scheduler = Process(
-            _ours("scheduler", "--kubeconfig", files["scheduler"], *options), folder / "scheduler.log"
+            _ours("scheduler", "--kubeconfig", files["scheduler"], *options), directory / "scheduler.log"
         )
         scheduler.start()
         try:
@@ -80,27 +80,29 @@ def _run_ours(folder: Path, node: str) -> Iterator[RunningCluster]:
 
 
 @contextmanager
-def _run_kubernetes(folder: Path, node: str) -> Iterator[RunningCluster]:
+def _run_kubernetes(directory: Path, node: str) -> Iterator[RunningCluster]:
     nodes, driver = "system:nodes", "system:serviceaccounts"
     tokens = [
         (TOKEN, "admin", "system:masters"),
         ("of-the-node", f"system:node:{node}", nodes),
         ("of-the-driver", _DRIVER, driver),
     ]
-    # Not in the server's own folder: that is gone with it.
+    # Not in the server's own directory: that is gone with it.
     rows = (f'{token},{user},{number},"{group}"\n' for number, (token, user, group) in enumerate(tokens))
-    (folder / "users.csv").write_text("".join(rows))
-    (folder / "server").mkdir()
-    option = f"--token-auth-file={folder / 'users.csv'}"
-    with run_apiserver(ASSETS, folder / "server", options=(option,)) as config:
-        files = {token: folder / f"{number}.kubeconfig" for number, (token, *_) in enumerate(tokens)}
+    (directory / "users.csv").write_text("".join(rows))
+    (directory / "server").mkdir()
+    option = f"--token-auth-file={directory / 'users.csv'}"
+    with run_apiserver(ASSETS, directory / "server", options=(option,)) as config:
+        files = {token: directory / f"{number}.kubeconfig" for number, (token, *_) in enumerate(tokens)}
         for token, path in files.items():
             path.write_text(yaml.safe_dump(_kubeconfig(config.server, token)))
         admin = files[TOKEN]
         asyncio.run(_give_rights(config))
         own = tuple(f"--{kind}kubeconfig={admin}" for kind in ("", "authentication-", "authorization-"))
         programs = [
-            Process((ASSETS / name, *own, "--secure-port=0", "--leader-elect=false"), folder / f"{name}.log")
+            Process(
+                (ASSETS / name, *own, "--secure-port=0", "--leader-elect=false"), directory / f"{name}.log"
+            )
             for name in ("kube-controller-manager", "kube-scheduler")
         ]
         for program in programs:

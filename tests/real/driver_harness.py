@@ -86,7 +86,7 @@ class DriverHarness:
         ours = ("-m", "plimsoll.cli.main", "driver", "cpu", "--cdi-dir", node.cdi, "--nri-socket", node.nri)
         command = node.inside(ASSETS / "dracpu", *common) if go else [sys.executable, *ours, *common]
         self._log += 1
-        self.driver = Process([*command, *options], node.folder / f"driver{self._log}.log")
+        self.driver = Process([*command, *options], node.directory / f"driver{self._log}.log")
         self.driver.start()
         await self.well()
 

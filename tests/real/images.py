@@ -62,11 +62,11 @@ def _files(programs: Sequence[str]) -> dict[str, str]:
 def _tar(files: dict[str, str]) -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
-        folders = {"tmp", "proc", "sys", "dev", "etc"}
+        directories = {"tmp", "proc", "sys", "dev", "etc"}
         for path in files:
-            folders |= {str(folder)[1:] for folder in Path(path).parents if folder != Path("/")}
-        for folder in sorted(folders):
-            entry = tarfile.TarInfo(folder)
+            directories |= {str(directory)[1:] for directory in Path(path).parents if directory != Path("/")}
+        for directory in sorted(directories):
+            entry = tarfile.TarInfo(directory)
             entry.type, entry.mode = tarfile.DIRTYPE, 0o755
             archive.addfile(entry)
         for path, source in files.items():

@@ -1,8 +1,8 @@
 """A real kubelet with containerd and runc on this machine, for tests: nothing of the machine is touched.
 
-They live in a folder and in a mount namespace of their own where `/run`, `/var/lib` and `/var/log` are empty,
-so other kubelets and runtimes of the machine do not notice, and all mounts are gone with the last process.
-Containers are in a cgroup of their own (`cgroup_root`), images are made here (`images`).
+They live in a directory and in a mount namespace of their own where `/run`, `/var/lib` and `/var/log` are
+empty, so other kubelets and runtimes of the machine do not notice, and all mounts are gone with the last
+process. Containers are in a cgroup of their own (`cgroup_root`), images are made here (`images`).
 """
 
 from __future__ import annotations
@@ -144,18 +144,18 @@ class Process:
 
 
 class RealNode:
-    """A node `name` in a short folder. `start` it with the kubeconfig of a cluster."""
+    """A node `name` in a short directory. `start` it with the kubeconfig of a cluster."""
 
-    def __init__(self, folder: Path, name: str = "real") -> None:
-        self.folder, self.name = folder, name
-        self.root = folder / "k"
-        self.cdi, self.nri = folder / "cdi", folder / "nri.sock"
+    def __init__(self, directory: Path, name: str = "real") -> None:
+        self.directory, self.name = directory, name
+        self.root = directory / "k"
+        self.cdi, self.nri = directory / "cdi", directory / "nri.sock"
         self.cgroups = CgroupRoot(f"plimsoll-{uuid.uuid4().hex[:8]}")
         self._holder: subprocess.Popen[bytes] | None = None
-        self._socket = folder / "c.sock"
+        self._socket = directory / "c.sock"
         path = {"PATH": f"{ASSETS}:{os.environ['PATH']}"}
-        self.containerd = Process((), folder / "containerd.log", path)
-        self.kubelet = Process((), folder / "kubelet.log")
+        self.containerd = Process((), directory / "containerd.log", path)
+        self.kubelet = Process((), directory / "kubelet.log")
         self._sysctls: dict[Path, str] = {}
 
     # -- lifecycle
@@ -167,20 +167,36 @@ class RealNode:
         self._sysctls = {Path("/proc/sys", name): Path("/proc/sys", name).read_text() for name in _SYSCTLS}
         self._write()
         self._holder = subprocess.Popen(
-            ["unshare", "--mount", "--propagation=private", "sh", "-c", _NAMESPACE, "sh", str(self.folder)],
+            [
+                "unshare",
+                "--mount",
+                "--propagation=private",
+                "sh",
+                "-c",
+                _NAMESPACE,
+                "sh",
+                str(self.directory),
+            ],
             stdout=subprocess.PIPE,
         )
         assert self._holder.stdout is not None
         assert self._holder.stdout.readline() == b"ready\n", "no mount namespace"
-        self.containerd.command = self.inside(ASSETS / "containerd", "-c", self.folder / "containerd.toml")
+        self.containerd.command = self.inside(ASSETS / "containerd", "-c", self.directory / "containerd.toml")
         self.start_containerd()
         for name, entry in ((_PAUSE, ("/bin/sleep", "2147483647")), (IMAGE, ("/bin/sh",))):
-            path = self.folder / "image.tar"
+            path = self.directory / "image.tar"
             write_image(path, f"docker.io/{name}", ("sh", "sleep"), entry)
             self._ctr("images", "import", "--local", "--snapshotter", "native", str(path))
         self.kubelet.command = self.inside(
-            *(ASSETS / "kubelet", "--kubeconfig", kubeconfig, "--config", self.folder / "kubelet.yaml"),
-            *("--hostname-override", self.name, "--root-dir", self.root, "--cert-dir", self.folder / "pki"),
+            *(ASSETS / "kubelet", "--kubeconfig", kubeconfig, "--config", self.directory / "kubelet.yaml"),
+            *(
+                "--hostname-override",
+                self.name,
+                "--root-dir",
+                self.root,
+                "--cert-dir",
+                self.directory / "pki",
+            ),
         )
         self.kubelet.start()
         return ""
@@ -226,12 +242,12 @@ class RealNode:
 
     def _shims(self) -> list[int]:
         found = []
-        for folder in Path("/proc").iterdir():
+        for directory in Path("/proc").iterdir():
             with suppress(OSError):
-                if folder.name.isdigit():
-                    words = (folder / "cmdline").read_bytes().split(b"\0")
+                if directory.name.isdigit():
+                    words = (directory / "cmdline").read_bytes().split(b"\0")
                     if b"containerd-shim" in words[0] and str(self._socket).encode() in words:
-                        found.append(int(folder.name))
+                        found.append(int(directory.name))
         return found
 
     # -- files
@@ -243,23 +259,23 @@ class RealNode:
         return done.returncode
 
     def _write(self) -> None:
-        folder = self.folder
+        directory = self.directory
         for name in ("cdi", "cni", "cni/conf", "nri.d", "nri.d/plugins", "nri.d/conf", "k"):
-            (folder / name).mkdir()
+            (directory / name).mkdir()
         for name in ("plain", "loopback"):
-            _write_program(folder / "cni" / name, _NETWORK)
+            _write_program(directory / "cni" / name, _NETWORK)
         chain = {"cniVersion": "1.0.0", "name": "plain", "plugins": [{"type": "plain"}]}
-        (folder / "cni/conf/10-plain.conflist").write_text(json.dumps(chain))
+        (directory / "cni/conf/10-plain.conflist").write_text(json.dumps(chain))
         runc = ASSETS / "runc"
         output = subprocess.run([runc, "--version"], capture_output=True, text=True).stdout
         if "libseccomp" not in output:
-            _write_program(folder / "runc", _WRAPPER.format(python=sys.executable, runc=str(runc)))
-            runc = folder / "runc"
-        (folder / "containerd.toml").write_text(_toml(self._containerd_settings(runc)))
-        (folder / "kubelet.yaml").write_text(yaml.safe_dump(self._kubelet_settings()))
+            _write_program(directory / "runc", _WRAPPER.format(python=sys.executable, runc=str(runc)))
+            runc = directory / "runc"
+        (directory / "containerd.toml").write_text(_toml(self._containerd_settings(runc)))
+        (directory / "kubelet.yaml").write_text(yaml.safe_dump(self._kubelet_settings()))
 
     def _containerd_settings(self, runc: Path) -> dict[str, Any]:
-        folder = self.folder
+        directory = self.directory
         engine = {
             "runtime_type": "io.containerd.runc.v2",
             "options": {"BinaryName": str(runc), "SystemdCgroup": False},
@@ -269,27 +285,27 @@ class RealNode:
             "disable_apparmor": True,
             "enable_cdi": True,
             "cdi_spec_dirs": [str(self.cdi)],
-            "cni": {"bin_dirs": [str(folder / "cni")], "conf_dir": str(folder / "cni/conf")},
+            "cni": {"bin_dirs": [str(directory / "cni")], "conf_dir": str(directory / "cni/conf")},
             "containerd": {"default_runtime_name": "runc", "runtimes": {"runc": engine}},
         }
         images = {"snapshotter": "native", "pinned_images": {"sandbox": _PAUSE}}
         nri = {
             "disable": False,
             "socket_path": str(self.nri),
-            "plugin_path": str(folder / "nri.d/plugins"),
-            "plugin_config_path": str(folder / "nri.d/conf"),
+            "plugin_path": str(directory / "nri.d/plugins"),
+            "plugin_config_path": str(directory / "nri.d/conf"),
             "default_validator": {"enable": True},  # pods may demand plugins
         }
         return {
             "version": 3,
-            "root": str(folder / "r"),
-            "state": str(folder / "s"),
+            "root": str(directory / "r"),
+            "state": str(directory / "s"),
             "grpc": {"address": str(self._socket)},
             "plugins": {
                 "io.containerd.cri.v1.runtime": runtime,
                 "io.containerd.cri.v1.images": images,
                 "io.containerd.nri.v1.nri": nri,
-                "io.containerd.internal.v1.opt": {"path": str(folder / "opt")},
+                "io.containerd.internal.v1.opt": {"path": str(directory / "opt")},
             },
         }
 
@@ -314,8 +330,8 @@ class RealNode:
             "evictionHard": {"memory.available": "1Mi", "nodefs.available": "0%", "imagefs.available": "0%"},
             "imageGCHighThresholdPercent": 100,
             "featureGates": {"DRANodeAllocatableResources": True},
-            "volumePluginDir": str(self.folder / "volumes"),
-            "podLogsDir": str(self.folder / "logs"),
+            "volumePluginDir": str(self.directory / "volumes"),
+            "podLogsDir": str(self.directory / "logs"),
             "resolvConf": "",
             "syncFrequency": "10s",
             "nodeStatusUpdateFrequency": "5s",

@@ -176,12 +176,12 @@ def _refused(pod: Tree) -> Tree | None:
 
 
 @contextmanager
-def _programs(folder: Path, config: ClientConfig, gates: str) -> Any:
-    kubeconfig = folder / "kubeconfig"
+def _programs(directory: Path, config: ClientConfig, gates: str) -> Any:
+    kubeconfig = directory / "kubeconfig"
     kubeconfig.write_text(yaml.safe_dump(kubeconfig_of(config.server, TOKEN)))
     own = tuple(f"--{kind}kubeconfig={kubeconfig}" for kind in ("", "authentication-", "authorization-"))
     own += ("--secure-port=0", "--leader-elect=false", "--kube-api-qps=500", "--kube-api-burst=1000")
-    settings = folder / "kube-scheduler.yaml"
+    settings = directory / "kube-scheduler.yaml"
     settings.write_text(
         yaml.safe_dump(
             {
@@ -198,7 +198,7 @@ def _programs(folder: Path, config: ClientConfig, gates: str) -> Any:
     patient = ",".join(filter(None, (gates, _PATIENCE)))
     scheduler = Process(
         (ASSETS / "kube-scheduler", *own, f"--feature-gates={patient}", f"--config={settings}"),
-        folder / "kube-scheduler.log",
+        directory / "kube-scheduler.log",
     )
     manager = Process(
         (
@@ -207,7 +207,7 @@ def _programs(folder: Path, config: ClientConfig, gates: str) -> Any:
             f"--feature-gates={gates}",
             "--controllers=resourceclaim-controller",
         ),
-        folder / "kube-controller-manager.log",
+        directory / "kube-controller-manager.log",
     )
     scheduler.start()
     manager.start()
@@ -219,12 +219,12 @@ def _programs(folder: Path, config: ClientConfig, gates: str) -> Any:
 
 
 @asynccontextmanager
-async def run_oracle(folder: Path, gates: str) -> AsyncIterator[Oracle]:
+async def run_oracle(directory: Path, gates: str) -> AsyncIterator[Oracle]:
     """A control plane with these feature gates, and nothing in it."""
-    (folder / "server").mkdir(parents=True)
+    (directory / "server").mkdir(parents=True)
     with (
-        run_apiserver(ASSETS, folder / "server", gates) as config,
-        _programs(folder, config, gates) as kubeconfig,
+        run_apiserver(ASSETS, directory / "server", gates) as config,
+        _programs(directory, config, gates) as kubeconfig,
     ):
         async with Client.connect(config) as client:
             yield Oracle(client, kubeconfig)

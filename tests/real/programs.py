@@ -23,7 +23,7 @@ _AWAY = re.compile(
 def missing(*names: str) -> str:
     """Return why a test cannot run, or an empty string."""
     absent = [name for name in names if not (ASSETS / name).is_file()]
-    return f"no {' and no '.join(absent)}: set KUBEBUILDER_ASSETS to a folder with them" if absent else ""
+    return f"no {' and no '.join(absent)}: set KUBEBUILDER_ASSETS to a directory with them" if absent else ""
 
 
 class Program:
@@ -31,7 +31,7 @@ class Program:
 
     def __init__(self, name: str, server: ServerProcess, *options: str) -> None:
         self.name = name
-        self.log = server.folder / f"{name}.log"
+        self.log = server.directory / f"{name}.log"
         kinds = ("", "authentication-", "authorization-")
         command = [str(ASSETS / name), *(f"--{kind}kubeconfig={server.kubeconfig}" for kind in kinds)]
         with self.log.open("wb") as log:

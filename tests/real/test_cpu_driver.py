@@ -49,11 +49,11 @@ def harness(request: pytest.FixtureRequest) -> Iterator[DriverHarness]:
     if reason := clusters.cannot_run(request.param):
         pytest.skip(reason)
     with tempfile.TemporaryDirectory(prefix="p-", dir="/tmp") as place:
-        folder = Path(place)
-        node = RealNode(folder / "n")
-        for each in (node.folder, folder / "w"):
+        directory = Path(place)
+        node = RealNode(directory / "n")
+        for each in (node.directory, directory / "w"):
             each.mkdir()
-        with run_cluster(request.param, folder / "w", node.name) as cluster:
+        with run_cluster(request.param, directory / "w", node.name) as cluster:
             try:
                 if reason := node.start(cluster.node):
                     pytest.skip(reason)
@@ -432,8 +432,8 @@ async def given(session: DriverSession, name: str) -> dict[str, Any]:
             text = text.replace(word, instead)
         return text
 
-    folder = session.harness.node.cdi
-    found = {read(path): json.loads(read((folder / path).read_text())) for path in session.files()}
+    directory = session.harness.node.cdi
+    found = {read(path): json.loads(read((directory / path).read_text())) for path in session.files()}
     for spec in found.values():  # edits for all devices, of which there are none
         assert spec.pop("containerEdits", {}) == {}
         if spec["kind"] == "dra.cpu/metadata":  # names of its devices begin with the UID

@@ -88,12 +88,12 @@ CASES = [
 class SliceHarness:
     """A cluster with one node, on which one driver runs after the other."""
 
-    def __init__(self, cluster: LocalCluster, folder: Path) -> None:
-        self.cluster, self.folder = cluster, folder
+    def __init__(self, cluster: LocalCluster, directory: Path) -> None:
+        self.cluster, self.directory = cluster, directory
         self.root = cluster.node_root(NODE)
 
     def settings(self, **more: Any) -> CpuSettings:
-        settings = CpuSettings(NODE, host_root=self.folder, kubelet_root=self.root)
+        settings = CpuSettings(NODE, host_root=self.directory, kubelet_root=self.root)
         return replace(settings, cdi=self.root / "cdi", nri=self.root / "nri/nri.sock", **more)
 
     @asynccontextmanager
@@ -110,7 +110,7 @@ class SliceHarness:
         command += [f"--expose-pcie-roots={str(settings.pcie_roots).lower()}"]
         if settings.reserved:
             command.append(f"--reserved-cpus={settings.reserved}")
-        process = Process(command, self.folder / "go.log", {"HOST_ROOT": str(self.folder)})
+        process = Process(command, self.directory / "go.log", {"HOST_ROOT": str(self.directory)})
         process.start()
         try:
             yield process
@@ -121,10 +121,10 @@ class SliceHarness:
 @pytest.fixture(scope="module")
 def harness() -> Iterator[SliceHarness]:
     with (
-        tempfile.TemporaryDirectory(prefix="p-", dir="/tmp") as folder,
+        tempfile.TemporaryDirectory(prefix="p-", dir="/tmp") as directory,
         LocalCluster(nodes=1, scheduler=False) as cluster,
     ):
-        yield SliceHarness(cluster, Path(folder))
+        yield SliceHarness(cluster, Path(directory))
 
 
 async def slices_of(client: Client) -> list[dict[str, Any]]:
@@ -154,7 +154,7 @@ def publish(
     harness: SliceHarness, machine: Topology, mode: str
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The slices of the Go driver, and what they are once ours has taken over."""
-    write_sysfs(machine, harness.folder)
+    write_sysfs(machine, harness.directory)
     settings = harness.settings(**MODES[mode])
 
     async def scenario() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

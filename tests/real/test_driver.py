@@ -38,7 +38,7 @@ class Driver:
     """The driver as the administrator of a server, on one node."""
 
     def __init__(self, server: ServerProcess, layout: Layout) -> None:
-        self.log = server.folder / "driver.log"
+        self.log = server.directory / "driver.log"
         self._command = [str(ASSETS / PROGRAM), f"--kubeconfig={server.kubeconfig}", f"--drivername={DRIVER}"]
         self._command += ["-v=5", "kubelet-plugin", f"--plugin-registration-path={layout.registry}"]
         self._command += [f"--datadir={layout.plugins}", f"--cdi-dir={layout.cdi}", f"--node-name={NODE}"]
@@ -62,9 +62,9 @@ class Driver:
 
 @pytest.fixture
 def layout() -> Iterator[Layout]:
-    folder = tempfile.mkdtemp(prefix="p-", dir="/tmp")
-    yield Layout(Path(folder))
-    shutil.rmtree(folder)
+    directory = tempfile.mkdtemp(prefix="p-", dir="/tmp")
+    yield Layout(Path(directory))
+    shutil.rmtree(directory)
 
 
 async def allocated(client: Client, name: str, device: str, share: str = "") -> ClaimRef:

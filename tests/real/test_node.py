@@ -140,10 +140,10 @@ async def live(admin: Client, config: ClientConfig, settings: NodeSettings) -> N
 def test_a_node_on_a_real_server(tmp_path: Path) -> None:
     machine = parse_machine({"capacity": {"cpu": 4, "memory": "8Gi"}})
 
-    async def scene(config: ClientConfig, folder: Path) -> None:
+    async def scene(config: ClientConfig, directory: Path) -> None:
         settings = NodeSettings(
             name=NAME,
-            root=folder,
+            root=directory,
             runtime="none",
             machine=machine,
             timing=HeartbeatTiming(renew=0.2, check=0.5),
@@ -155,6 +155,6 @@ def test_a_node_on_a_real_server(tmp_path: Path) -> None:
     options = ("--enable-admission-plugins=NodeRestriction",)
     with (
         run_apiserver(ASSETS, tmp_path, options=options) as config,
-        tempfile.TemporaryDirectory(prefix="p-", dir="/tmp") as folder,
+        tempfile.TemporaryDirectory(prefix="p-", dir="/tmp") as directory,
     ):
-        asyncio.run(scene(config, Path(folder)))
+        asyncio.run(scene(config, Path(directory)))

@@ -17,7 +17,7 @@ import pytest
 from plimsoll.drivers.cpu.pinning.nri import NriEnforcer
 from tests.real.programs import ASSETS, missing
 from tests.unit.drivers.cpu.pinning.builders import FakeCPUState, hold, machine, settings, until
-from tests.unit.drivers.cpu.pinning.runtimes import folder
+from tests.unit.drivers.cpu.pinning.runtimes import directory
 
 PROGRAM = "nri-runtime"
 pytestmark = pytest.mark.skipif(bool(missing(PROGRAM)), reason=missing(PROGRAM))
@@ -71,10 +71,15 @@ async def go_runtime(path: Path, pods: int) -> AsyncIterator[GoRuntime]:
 
 def test_a_go_runtime_and_the_driver_understand_each_other() -> None:
     async def scenario() -> None:
-        async with folder() as path:
-            book = FakeCPUState(machine(4), hold("a", "0-1"))
+        async with directory() as path:
+            cpu_state = FakeCPUState(machine(4), hold("a", "0-1"))
             enforcer = NriEnforcer(
-                book, lambda: book.topology, settings(path), socket=path / "s", shortest=0.01, longest=0.1
+                cpu_state,
+                lambda: cpu_state.topology,
+                settings(path),
+                socket=path / "s",
+                shortest=0.01,
+                longest=0.1,
             )
             await enforcer.start()
             try:
@@ -83,7 +88,7 @@ def test_a_go_runtime_and_the_driver_understand_each_other() -> None:
                     await until(lambda: any(line.startswith("sync updates: 3") for line in runtime.lines))
                     assert len(enforcer.containers()) == 3
                     assert (await runtime.send_command("create x", "create")).startswith("create: 2-3 ")
-                    book.release("a")
+                    cpu_state.release("a")
                     await enforcer.apply()
                     # This runtime does not report its NRI version: updates are sent with the next event.
                     await runtime.send_command("stop x", "stop")

@@ -135,7 +135,7 @@ async def schedule(client: Client, process: SchedulerProcess, *, stock: bool) ->
 
 
 async def recover(client: Client) -> None:
-    """Another scheduler, made of the same objects, has the same books, and goes on."""
+    """Another scheduler started on the same objects has the same ledgers and continues."""
     again = SchedulerProcess(client, SchedulerSettings())
     task = asyncio.create_task(again.run())
     try:

@@ -41,24 +41,24 @@ def test_predictions_come_true(tmp_path: Path, stock: str) -> None:
     async def run() -> None:
         async with asyncio.timeout(300), run_oracle(tmp_path / "plane", CLUSTERS[stock]) as oracle:
             for seed in SEEDS:
-                folder = tmp_path / str(seed)
-                folder.mkdir()
-                await play(oracle, random_story(seed), stock, folder)
+                directory = tmp_path / str(seed)
+                directory.mkdir()
+                await play(oracle, random_story(seed), stock, directory)
 
     asyncio.run(run())
 
 
-async def play(oracle: Oracle, random_cluster: RandomCluster, stock: str, folder: Path) -> None:
+async def play(oracle: Oracle, random_cluster: RandomCluster, stock: str, directory: Path) -> None:
     await oracle.furnish(random_cluster.cluster)
     waiting = [
         found.name for found in [await oracle.decide(pod) for pod in random_cluster.first] if not found.node
     ]
-    before, after, batch = folder / "before.yaml", folder / "after.yaml", folder / "batch.yaml"
+    before, after, batch = directory / "before.yaml", directory / "after.yaml", directory / "batch.yaml"
     before.write_bytes(oracle.dump())
     foresight = Predictor(before, stock)
     if stock == "kube-1.36-default":
         # A scheduler without the gate does not heed what devices say they charge.
-        outright = Predictor(with_mappings(before, random_cluster, folder / "outright.yaml"), stock)
+        outright = Predictor(with_mappings(before, random_cluster, directory / "outright.yaml"), stock)
     else:
         outright = foresight
     turns: list[tuple[Tree, Prediction, Decision]] = []
@@ -125,11 +125,11 @@ def check_sums(dump: Path) -> None:
     for node in json.loads(answer.out)["nodes"]:
         for row in node["resources"]:
             units = 1000 if row["resource"] == "cpu" else 1
-            booked = sum(amount_of(row[part]) for part in ("requests", "claims", "overhead")) * units
+            charged = sum(amount_of(row[part]) for part in ("requests", "claims", "overhead")) * units
             summed = sums[node["name"]][row["resource"]]
             # docs/compat.md: kube-scheduler charges no claim that had its devices before the pod came.
-            assert booked == summed or (booked > summed and node["name"] in uncharged), (node["name"], row)
-            assert amount_of(row["allocatable"]) * units - booked == amount_of(row["free"]) * units
+            assert charged == summed or (charged > summed and node["name"] in uncharged), (node["name"], row)
+            assert amount_of(row["allocatable"]) * units - charged == amount_of(row["free"]) * units
 
 
 def uncharged_nodes(trees: list[Tree]) -> set[str]:
@@ -153,7 +153,7 @@ def check_explanations(dump: Path, turns: list[tuple[Tree, Prediction, Decision]
         if real.node:
             assert output["verdict"] == "placed"
         elif number > last and stock == "kube-1.36-default":
-            # Without claims on the books ours is the same decision; with them it may find other devices.
+            # Without claims the decision is the same; with them our allocator may choose other devices.
             assert output["verdict"] == "pending"
             assert same_reason(output["summary"], real), (real.name, output["summary"], real.why)
 

@@ -1,4 +1,4 @@
-"""A cluster with a scheduler, and its books: what becomes of a pod, and what its node is charged for it."""
+"""Cluster with a scheduler for ledger scenarios: the state of a pod and the amounts its node is charged."""
 
 from __future__ import annotations
 
@@ -94,9 +94,9 @@ class LedgerCluster(LocalCluster):
         tree = self.wait_for("resourceclaims", claim, NS, lambda claim: bool(claim["status"]["allocation"]))
         return [f"{r['request']}: {r['device']}" for r in tree["status"]["allocation"]["devices"]["results"]]
 
-    # -- the books
+    # -- ledgers
 
-    def booked(self, node: str, **amounts: str) -> None:
+    def assert_requested(self, node: str, **amounts: str) -> None:
         """Wait until the ledger of a node says this, and nothing else; it is what the objects come to."""
         wanted = {name.replace("_", "-"): amount for name, amount in amounts.items()}
         self._until(lambda scheduler: _requested(scheduler, node), wanted)

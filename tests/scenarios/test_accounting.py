@@ -88,8 +88,8 @@ class LedgerScenario:
             added = self.ledger.requested.get(name, 0) - before.get(name, 0)
             assert from_units(name, added) == Quantity.parse(text), f"charged {name}"
         for name, text in step.get("requested", {}).items():
-            booked = from_units(name, self.ledger.requested.get(name, 0))
-            assert booked == Quantity.parse(text), f"requested {name}: {booked}"
+            requested = from_units(name, self.ledger.requested.get(name, 0))
+            assert requested == Quantity.parse(text), f"requested {name}: {requested}"
         if "status" in step:
             assert pod is not None
             tree = codec.to_tree(write_charges(pod, charged_claims, Form.V1_36).lossless(Form.V1_36))

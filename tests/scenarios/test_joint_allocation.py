@@ -1,4 +1,4 @@
-"""Devices and books are one question: the search is given what the ledger has left."""
+"""Joint allocation: the device search respects the remaining capacity of the node ledger."""
 
 from __future__ import annotations
 

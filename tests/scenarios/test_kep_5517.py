@@ -43,9 +43,9 @@ def test_use_case_1_requests_and_a_claim(cluster: LedgerCluster) -> None:
             "resources": {"cpu": "4", "memory": "8Gi"},
         }
     ]
-    cluster.booked("node1", cpu="4100m", memory="8292Mi")
+    cluster.assert_requested("node1", cpu="4100m", memory="8292Mi")
     cluster.remove("dra-pod")
-    cluster.booked("node1")
+    cluster.assert_requested("node1")
 
 
 def test_use_case_2_a_gpu_or_cpus(cluster: LedgerCluster) -> None:
@@ -62,11 +62,11 @@ def test_use_case_2_a_gpu_or_cpus(cluster: LedgerCluster) -> None:
     cluster.template("gpu-or-cpu", {"name": "gpu-or-cpu-req", "firstAvailable": alternatives})
     cluster.pod("first", [container("my-app", "c", cpu="1", memory="1Gi")], {"c": ":gpu-or-cpu"})
     assert cluster.bound("first") == ("node1", [])
-    cluster.booked("node1", cpu="1", memory="1Gi")
+    cluster.assert_requested("node1", cpu="1", memory="1Gi")
     cluster.pod("second", [container("my-app", "c", cpu="1", memory="1Gi")], {"c": ":gpu-or-cpu"})
     _, charges = cluster.bound("second")
     assert [charge["resources"] for charge in charges] == [{"cpu": "30"}]
-    cluster.booked("node1", cpu="32", memory="2Gi")
+    cluster.assert_requested("node1", cpu="32", memory="2Gi")
     results = [cluster.devices(claim["metadata"]["name"]) for claim in cluster.client.list("resourceclaims")]
     assert sorted(results) == [["gpu-or-cpu-req/cpu: socket0"], ["gpu-or-cpu-req/gpu: gpu0"]]
 
@@ -92,10 +92,10 @@ def test_use_case_3_cpus_and_a_gpu_that_needs_some(cluster: LedgerCluster) -> No
         ("cpu-claim", {"cpu": "10"}),
         ("gpu-claim", {"cpu": "2", "memory": "4Gi"}),
     ]
-    cluster.booked("node1", cpu="12300m", memory="7Gi")
+    cluster.assert_requested("node1", cpu="12300m", memory="7Gi")
     cluster.pod("rest", [container("a", cpu="7700m", memory="3Gi")], {})
     cluster.bound("rest")
-    cluster.booked("node1", cpu="20", memory="10Gi")
+    cluster.assert_requested("node1", cpu="20", memory="10Gi")
     cluster.pod("too-much", [container("a", cpu="1m")], {})
     assert cluster.refused("too-much").startswith("0/1 nodes are available: 1 Insufficient cpu.")
 
@@ -111,7 +111,7 @@ def test_use_case_4_a_budget_for_the_whole_pod(cluster: LedgerCluster) -> None:
     cluster.pod("plr", containers, {"c": "cpu-req-10-cpus"}, resources={"requests": whole, "limits": whole})
     _, charges = cluster.bound("plr")
     assert [charge["resources"] for charge in charges] == [{"cpu": "10"}]
-    cluster.booked("node1", cpu="11", memory="10Gi")
+    cluster.assert_requested("node1", cpu="11", memory="10Gi")
 
 
 # -- the four representations
@@ -127,7 +127,7 @@ def test_individual_devices(cluster: LedgerCluster) -> None:
     cluster.claim("four", exactly("r", "cpu-core", count=4))
     cluster.pod("pinned", [container("a", "c", cpu="1")], {"c": "four"})
     cluster.bound("pinned")
-    cluster.booked("my-node", cpu="9")
+    cluster.assert_requested("my-node", cpu="9")
     assert len(cluster.devices("four")) == 4
 
 
@@ -141,7 +141,7 @@ def test_a_consumable_pool(cluster: LedgerCluster) -> None:
     for number in (1, 2):
         cluster.pod(f"p{number}", [container("a", "c")], {"c": ":share"})
         cluster.bound(f"p{number}")
-    cluster.booked("my-node", cpu="16", memory="8Gi")
+    cluster.assert_requested("my-node", cpu="16", memory="8Gi")
 
 
 def test_partitionable_devices(cluster: LedgerCluster) -> None:
@@ -172,12 +172,12 @@ def test_partitionable_devices(cluster: LedgerCluster) -> None:
     cluster.template("numa", exactly("r", "numa"))
     cluster.pod("small", [container("a", "c")], {"c": ":l3"})
     cluster.bound("small")
-    cluster.booked("my-node", cpu="8")
+    cluster.assert_requested("my-node", cpu="8")
     cluster.pod("large", [container("a", "c")], {"c": ":numa"})
     assert "1 cannot allocate all claims" in cluster.refused("large")
     cluster.remove("small")
     cluster.bound("large")
-    cluster.booked("my-node", cpu="32")
+    cluster.assert_requested("my-node", cpu="32")
 
 
 def test_an_accelerator_takes_its_needs_along(cluster: LedgerCluster) -> None:
@@ -194,13 +194,13 @@ def test_an_accelerator_takes_its_needs_along(cluster: LedgerCluster) -> None:
     cluster.template("xpu", exactly("r", "ai-accelerators"))
     cluster.pod("inference", [container("a", "c", cpu="1", memory="1Gi")], {"c": ":xpu"})
     cluster.bound("inference")
-    cluster.booked("my-node", cpu="3", memory="9Gi", hugepages_1Gi="1Gi")
+    cluster.assert_requested("my-node", cpu="3", memory="9Gi", hugepages_1Gi="1Gi")
     cluster.pod("another", [container("a", "c", cpu="1", memory="1Gi")], {"c": ":xpu"})
     message = cluster.refused("another")
     assert message.startswith("0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient hugepages-1Gi.")
     cluster.remove("inference")
     cluster.bound("another")
-    cluster.booked("my-node", cpu="3", memory="9Gi", hugepages_1Gi="1Gi")
+    cluster.assert_requested("my-node", cpu="3", memory="9Gi", hugepages_1Gi="1Gi")
 
 
 # -- joint allocation, and the shared pool
@@ -220,7 +220,7 @@ def test_use_case_4_devices_are_chosen_so_that_they_fit(cluster: LedgerCluster) 
     cluster.claim("either", {"name": "r", "firstAvailable": alternatives})
     cluster.pod("p", [container("a", "c", cpu="1")], {"c": "either"})
     cluster.bound("p")
-    cluster.booked("node1", cpu="1")
+    cluster.assert_requested("node1", cpu="1")
     assert cluster.devices("either") == ["r/gpu: gpu0"]
 
 
@@ -237,11 +237,11 @@ def test_the_walk_through_a_shared_pool(cluster: LedgerCluster) -> None:
     claims = {"my-pool": "shared-cpu-claim"}
     cluster.pod("pod1", [container("container-a", "my-pool", cpu="10")], claims)
     cluster.bound("pod1")
-    cluster.booked("node1", cpu="100")
+    cluster.assert_requested("node1", cpu="100")
     cluster.pooled("node1", "shared-cpu-claim", ("100", "10", 1))
     cluster.pod("pod2", [container("container-b", "my-pool", cpu="20")], claims)
     cluster.bound("pod2")
-    cluster.booked("node1", cpu="100")
+    cluster.assert_requested("node1", cpu="100")
     cluster.pooled("node1", "shared-cpu-claim", ("100", "30", 2))
     cluster.pod("pod3", [container("container-c", "my-pool", cpu="71")], claims)
     assert "Insufficient cpu in claim shared-cpu-claim" in cluster.refused("pod3")
@@ -250,8 +250,8 @@ def test_the_walk_through_a_shared_pool(cluster: LedgerCluster) -> None:
     cluster.remove("pod3")
     cluster.remove("pod1")
     cluster.pooled("node1", "shared-cpu-claim", ("100", "20", 1))
-    cluster.booked("node1", cpu="100")
+    cluster.assert_requested("node1", cpu="100")
     cluster.remove("pod2")
     cluster.bound("outsider")
-    cluster.booked("node1", cpu="29")
+    cluster.assert_requested("node1", cpu="29")
     cluster.pooled("node1", "shared-cpu-claim", None)

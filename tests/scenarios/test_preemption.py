@@ -1,4 +1,4 @@
-"""Preemption over HTTP knows both books: devices of victims are freed, and what their claims charge."""
+"""Preemption over HTTP frees the devices of victims and the node resources their claims charge."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_the_only_device_is_allocated_to_the_higher_priority_pod(cluster: Ledger
     cluster.pod("high", [container("a", "c")], {"c": ":one"}, priorityClassName="high")
     gone(cluster, "low")
     assert cluster.bound("high") == ("node1", [])
-    cluster.booked("node1")
+    cluster.assert_requested("node1")
 
 
 def test_room_that_a_claim_takes_is_freed_with_its_pod(cluster: LedgerCluster) -> None:
@@ -43,11 +43,11 @@ def test_room_that_a_claim_takes_is_freed_with_its_pod(cluster: LedgerCluster) -
     cluster.pod("small", [container("a", cpu="2")], {})
     cluster.bound("low")
     cluster.bound("small")
-    cluster.booked("node1", cpu="8")
+    cluster.assert_requested("node1", cpu="8")
     cluster.pod("high", [container("a", cpu="5")], {}, priorityClassName="high")
     gone(cluster, "low")
     cluster.bound("high")
-    cluster.booked("node1", cpu="7")  # the small one may stay
+    cluster.assert_requested("node1", cpu="7")  # the small one may stay
 
 
 def test_no_victims_where_preemption_does_not_help(cluster: LedgerCluster) -> None:
@@ -58,4 +58,4 @@ def test_no_victims_where_preemption_does_not_help(cluster: LedgerCluster) -> No
     cluster.bound("low")
     cluster.pod("high", [container("a", "c")], {"c": ":nine"}, priorityClassName="high")
     assert "cannot allocate all claims" in cluster.refused("high")
-    cluster.booked("node1", cpu="2")
+    cluster.assert_requested("node1", cpu="2")

@@ -13,7 +13,11 @@ from plimsoll.up.local_cluster import LocalCluster
 from tests.scenarios.usecases import USE_CASES, Difference, UseCase, UseCaseRun
 
 COMPAT = Path(__file__).parents[2] / "docs" / "compat.md"
-NAMES = sorted(folder.name for folder in USE_CASES.iterdir() if folder.is_dir()) if USE_CASES.is_dir() else []
+NAMES = (
+    sorted(directory.name for directory in USE_CASES.iterdir() if directory.is_dir())
+    if USE_CASES.is_dir()
+    else []
+)
 
 
 @dataclass(frozen=True)

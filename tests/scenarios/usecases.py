@@ -1,10 +1,10 @@
 """Plays a recorded story of a real cluster against a cluster of our own, over HTTP, and says what differs.
 
-A story is a folder with `input.yaml` (the objects that were sent, in order) and `result.yaml` (`steps`: what
-was done and what came of it; then the pods, claims and events at the end). Steps that say `create`, `wait`
-and `delete` are repeated as they stand; anything else that was done or noted down is in `NOTES`, in our own
-words. What comes out has the same form as what was recorded, with everything taken out that chance decides:
-generated names, ids and times.
+A story is a directory with `input.yaml` (the objects that were sent, in order) and `result.yaml` (`steps`:
+what was done and what came of it; then the pods, claims and events at the end). Steps that say `create`,
+`wait` and `delete` are repeated as they stand; anything else that was done or noted down is in `NOTES`, in
+our own words. What comes out has the same form as what was recorded, with everything taken out that chance
+decides: generated names, ids and times.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class Difference:
 class UseCase:
     """One recorded story: what was sent and what came of it."""
 
-    def __init__(self, folder: Path) -> None:
-        self.name = folder.name
-        self.namespace = f"uc-{folder.name}"
-        self.objects: list[Tree] = list(yaml.load_all((folder / "input.yaml").read_text(), _LOADER))
-        self.result: Tree = yaml.load((folder / "result.yaml").read_text(), _LOADER)
+    def __init__(self, directory: Path) -> None:
+        self.name = directory.name
+        self.namespace = f"uc-{directory.name}"
+        self.objects: list[Tree] = list(yaml.load_all((directory / "input.yaml").read_text(), _LOADER))
+        self.result: Tree = yaml.load((directory / "result.yaml").read_text(), _LOADER)
 
     def plain(self, tree: Any) -> Any:
         """A tree without what chance decides."""

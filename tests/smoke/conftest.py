@@ -27,7 +27,7 @@ def admin(server: ServerProcess, tmp_path_factory: pytest.TempPathFactory) -> Ku
     """kubectl as the administrator."""
     program = find_kubectl()
     if not program:
-        pytest.skip("no kubectl: set KUBEBUILDER_ASSETS to a folder with one, or install it in the PATH")
+        pytest.skip("no kubectl: set KUBEBUILDER_ASSETS to a directory with one, or install it in the PATH")
     return Kubectl(program, server.kubeconfig, tmp_path_factory.mktemp("kubectl"))
 
 

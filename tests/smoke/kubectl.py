@@ -31,17 +31,17 @@ class Result(NamedTuple):
 class Kubectl:
     """Runs commands as one user in one namespace; calling it demands success and gives what was printed."""
 
-    def __init__(self, program: str, kubeconfig: Path, folder: Path, namespace: str = "default") -> None:
+    def __init__(self, program: str, kubeconfig: Path, directory: Path, namespace: str = "default") -> None:
         self.kubeconfig = kubeconfig
         self.namespace = namespace
         self._program = program
-        self._folder = folder
+        self._directory = directory
 
     def within(self, namespace: str) -> Kubectl:
-        return Kubectl(self._program, self.kubeconfig, self._folder, namespace)
+        return Kubectl(self._program, self.kubeconfig, self._directory, namespace)
 
     def using(self, kubeconfig: Path) -> Kubectl:
-        return Kubectl(self._program, kubeconfig, self._folder, self.namespace)
+        return Kubectl(self._program, kubeconfig, self._directory, self.namespace)
 
     def __call__(self, *arguments: str, given: Any = None) -> str:
         result = self.run(*arguments, given=given)
@@ -86,8 +86,8 @@ class Kubectl:
         return {
             **os.environ,
             "KUBECONFIG": str(self.kubeconfig),
-            "HOME": str(self._folder),
-            "KUBECACHEDIR": str(self._folder / "cache"),
+            "HOME": str(self._directory),
+            "KUBECACHEDIR": str(self._directory / "cache"),
         }
 
 

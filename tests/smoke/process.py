@@ -19,13 +19,13 @@ _READY = re.compile(rb"serving the Kubernetes API at https://127\.0\.0\.1:(\d+)"
 
 
 class ServerProcess:
-    """One server over one data folder; it keeps its port when it is started again."""
+    """One server over one data directory; it keeps its port when it is started again."""
 
-    def __init__(self, folder: Path, *options: str, durable: bool = True) -> None:
-        self.folder = folder
-        self.data = folder / "data"
-        self.kubeconfig = folder / "kubeconfig"
-        self.log = folder / "server.log"
+    def __init__(self, directory: Path, *options: str, durable: bool = True) -> None:
+        self.directory = directory
+        self.data = directory / "data"
+        self.kubeconfig = directory / "kubeconfig"
+        self.log = directory / "server.log"
         self.port = 0
         self._where = ("--data", str(self.data)) if durable else ("--memory",)
         self._options = options

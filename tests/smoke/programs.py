@@ -21,8 +21,8 @@ class Program:
 
     command: ClassVar[str]
 
-    def __init__(self, folder: Path, kubeconfig: Path, *options: str, name: str = "") -> None:
-        self.log = folder / f"{name or self.command}.log"
+    def __init__(self, directory: Path, kubeconfig: Path, *options: str, name: str = "") -> None:
+        self.log = directory / f"{name or self.command}.log"
         self._command = [sys.executable, "-m", "plimsoll.cli.main", self.command]
         self._command += ["--kubeconfig", str(kubeconfig)]
         self._command += ["--listen", "127.0.0.1:0", *options]

@@ -32,8 +32,8 @@ class DriverProgram(Program):
 
     command = "driver"
 
-    def __init__(self, folder: Path, kubeconfig: Path, *options: str) -> None:
-        super().__init__(folder, kubeconfig)
+    def __init__(self, directory: Path, kubeconfig: Path, *options: str) -> None:
+        super().__init__(directory, kubeconfig)
         # As in the manifests: root, and no capability.
         bare = ["setpriv", "--bounding-set=-all", "--no-new-privs"] if CAN_DROP else []
         self._command = [*bare, sys.executable, "-m", "plimsoll.cli.main", "driver", "cpu"]
@@ -45,8 +45,8 @@ class DriverProgram(Program):
 
 @pytest.fixture
 def root() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="p-", dir="/tmp") as folder:
-        yield Path(folder)
+    with tempfile.TemporaryDirectory(prefix="p-", dir="/tmp") as directory:
+        yield Path(directory)
 
 
 @pytest.fixture

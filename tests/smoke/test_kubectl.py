@@ -336,7 +336,7 @@ def test_wait(kubectl: Kubectl) -> None:
     assert "timed out waiting for the condition" in refusal
 
 
-def test_files_and_folders(kubectl: Kubectl, tmp_path: Path) -> None:
+def test_files_and_directories(kubectl: Kubectl, tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / f"{name}.yaml").write_text(
             f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}}}\n"

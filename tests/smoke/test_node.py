@@ -37,8 +37,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 @pytest.fixture
 def root() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="p-", dir="/tmp") as folder:
-        yield Path(folder)
+    with tempfile.TemporaryDirectory(prefix="p-", dir="/tmp") as directory:
+        yield Path(directory)
 
 
 def run_scenario(server: ServerProcess, scenario: Callable[[Client], Awaitable[None]]) -> None:
@@ -77,9 +77,9 @@ def is_alive(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
-def kubeconfig_of(who: str, server: ServerProcess, folder: Path) -> Path:
+def kubeconfig_of(who: str, server: ServerProcess, directory: Path) -> Path:
     """Credentials with the rights of one node and not more."""
-    path = folder / "own"
+    path = directory / "own"
     with suppress(SystemExit):
         main(["kubeconfig", who, "--data", str(server.data), "--server", server.url, "--out", str(path)])
     assert path.exists()
@@ -179,7 +179,7 @@ def test_many_simulated_nodes(server: ServerProcess, root: Path, tmp_path: Path)
         program.kill()
 
 
-def test_a_folder_that_cannot_be_used_is_one_line(server: ServerProcess, tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_used_is_one_line(server: ServerProcess, tmp_path: Path) -> None:
     code, said = NodeProgram(tmp_path, server.kubeconfig, "--name", "bad", "--root", "/proc/x").run()
     assert code == 2
     assert "choose another with --root" in said

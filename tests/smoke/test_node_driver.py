@@ -30,9 +30,9 @@ def stubs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def root() -> Iterator[Path]:
-    folder = tempfile.mkdtemp(prefix="p-", dir="/tmp")
-    yield Path(folder)
-    shutil.rmtree(folder)
+    directory = tempfile.mkdtemp(prefix="p-", dir="/tmp")
+    yield Path(directory)
+    shutil.rmtree(directory)
 
 
 def test_it_registers_prepares_and_releases(root: Path, stubs: Path, tmp_path: Path) -> None:

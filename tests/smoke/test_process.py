@@ -35,8 +35,8 @@ def test_more_connections_than_the_shell_allows(tmp_path: Path) -> None:
         stack.callback(server.stop)
         for _ in range(200):
             stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=5))
-        folder, deadline = Path(f"/proc/{server.pid}/fd"), time.monotonic() + DEADLINE
-        while len(list(folder.iterdir())) <= 200:
+        directory, deadline = Path(f"/proc/{server.pid}/fd"), time.monotonic() + DEADLINE
+        while len(list(directory.iterdir())) <= 200:
             assert time.monotonic() < deadline
             time.sleep(0.01)
         began = time.monotonic()
@@ -45,7 +45,7 @@ def test_more_connections_than_the_shell_allows(tmp_path: Path) -> None:
     assert server.complaints() == ""
 
 
-def test_one_server_per_folder_and_per_port(
+def test_one_server_per_directory_and_per_port(
     server: ServerProcess, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refused(*options: str) -> str:

@@ -58,11 +58,11 @@ TEMPLATE = {
 
 
 class Up:
-    """The command, over one folder."""
+    """The command, over one directory."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
-        self.data = folder / "data"
-        self.log = folder / "up.log"
+    def __init__(self, directory: Path, *options: str) -> None:
+        self.data = directory / "data"
+        self.log = directory / "up.log"
         self._options = ["--data", str(self.data), *options]
         if "--listen" not in options:
             self._options += ["--listen", "127.0.0.1:0"]
@@ -105,7 +105,7 @@ class Up:
 
 
 @pytest.fixture
-def folder() -> Iterator[Path]:
+def directory() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="p-", dir="/tmp") as name:
         yield Path(name)
 
@@ -161,8 +161,8 @@ def allowed(pid: int) -> str:
     return found[1]
 
 
-def test_a_cluster_comes_up_with_devices_and_survives_its_end(folder: Path) -> None:
-    up = Up(folder, "--name", "here", "--nodes", "2", "--runtime", "none")
+def test_a_cluster_comes_up_with_devices_and_survives_its_end(directory: Path) -> None:
+    up = Up(directory, "--name", "here", "--nodes", "2", "--runtime", "none")
 
     async def look(client: Client) -> None:
         for name in ("here", "sim-0", "sim-1"):
@@ -218,23 +218,23 @@ def root_of(up: Up, name: str) -> list[Path]:
 def remove_root(up: Up, name: str) -> None:
     """Kill everything in a cluster's cgroups and remove them, as if they were leftovers."""
     for root in root_of(up, name):
-        for folder, _, _ in os.walk(root, topdown=False):
+        for directory, _, _ in os.walk(root, topdown=False):
             deadline = time.monotonic() + DEADLINE
-            while os.path.isdir(folder):
+            while os.path.isdir(directory):
                 with suppress(OSError):
-                    for pid in Path(folder, "cgroup.procs").read_text().split():
+                    for pid in Path(directory, "cgroup.procs").read_text().split():
                         os.kill(int(pid), signal.SIGKILL)
                 with suppress(OSError):
-                    os.rmdir(folder)
-                assert time.monotonic() < deadline, folder
+                    os.rmdir(directory)
+                assert time.monotonic() < deadline, directory
 
 
 @pytest.mark.skipif(bool(cannot_limit()), reason=cannot_limit() or "-")
-def test_two_clusters_on_one_machine_do_not_touch_each_others_cgroups(folder: Path) -> None:
+def test_two_clusters_on_one_machine_do_not_touch_each_others_cgroups(directory: Path) -> None:
     name = f"up-{os.getpid()}"
-    (folder / "1").mkdir()
-    (folder / "2").mkdir()
-    first, second = (Up(folder / each, "--name", name, "--no-driver") for each in "12")
+    (directory / "1").mkdir()
+    (directory / "2").mkdir()
+    first, second = (Up(directory / each, "--name", name, "--no-driver") for each in "12")
 
     async def begin(client: Client) -> None:
         await client.create(PODS, pod("old"))
@@ -299,8 +299,8 @@ def cannot_pin() -> str:
 
 
 @pytest.mark.skipif(bool(cannot_pin()), reason=cannot_pin() or "-")
-def test_only_the_claiming_pod_runs_on_its_cpu(folder: Path) -> None:
-    up = Up(folder, "--name", f"up-{os.getpid()}")
+def test_only_the_claiming_pod_runs_on_its_cpu(directory: Path) -> None:
+    up = Up(directory, "--name", f"up-{os.getpid()}")
     every = allowed(os.getpid())
 
     async def scenario(client: Client) -> None:

@@ -31,7 +31,7 @@ LIGHT = ["--runtime", "none", "--no-driver"]
 
 
 @pytest.fixture
-def folder() -> Iterator[Path]:
+def directory() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="p-", dir="/tmp") as name:
         yield Path(name)
 
@@ -53,20 +53,20 @@ def demo_output(text: str) -> str:
     return re.sub(r" +http://\S+#/pending .*\n", "", output)
 
 
-def test_the_demo_from_end_to_end_and_again(folder: Path) -> None:
-    done = run("--data", folder / "data", "--demo", "--once", *FREE)
+def test_the_demo_from_end_to_end_and_again(directory: Path) -> None:
+    done = run("--data", directory / "data", "--demo", "--once", *FREE)
     assert (done.returncode, done.stderr) == (0, "")
     check_output("up/story.txt", demo_output(done.stdout))
     assert re.search(r"\n  dashboard    http://127\.0\.0\.1:\d+/\n", done.stdout)
-    again = run("--data", folder / "data", "--demo", "--once", *FREE)
+    again = run("--data", directory / "data", "--demo", "--once", *FREE)
     assert (again.returncode, again.stderr) == (0, "")
     assert "The demo is already loaded" in again.stdout
     assert "database   pending" in again.stdout
-    assert (folder / "data" / "log").stat().st_size > 0
+    assert (directory / "data" / "log").stat().st_size > 0
 
 
-def test_what_the_dashboard_shows_after_the_demo(folder: Path) -> None:
-    up = Up(folder, "--demo", "--runtime", "none")
+def test_what_the_dashboard_shows_after_the_demo(directory: Path) -> None:
+    up = Up(directory, "--demo", "--runtime", "none")
 
     async def look(client: Client) -> None:
         assert (await client.get(PODS, "web", "demo"))["spec"]["nodeName"] == "small-1"
@@ -92,39 +92,39 @@ def test_what_the_dashboard_shows_after_the_demo(folder: Path) -> None:
     assert "Traceback" not in up.text()
 
 
-def test_files_are_applied_and_mistakes_are_lines(folder: Path) -> None:
-    (folder / "pod.yaml").write_text(
+def test_files_are_applied_and_mistakes_are_lines(directory: Path) -> None:
+    (directory / "pod.yaml").write_text(
         "apiVersion: v1\nkind: Pod\nmetadata: {name: Bad}\nspec: {containers: [{name: a, image: a}]}\n---\n"
         "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\nstatus: {allocatable: {cpu: '2', memory: 4Gi}}\n"
     )
-    done = run("--data", folder / "data", "-f", folder / "pod.yaml", "--once", *LIGHT, *FREE)
+    done = run("--data", directory / "data", "-f", directory / "pod.yaml", "--once", *LIGHT, *FREE)
     assert done.returncode == 1  # not everything that was asked for is there
     assert "  manifests    1 objects created, 0 unchanged, 1 refused\n" in done.stdout
     assert (
-        f'    {folder}/pod.yaml, document 1, line 1: Pod Bad: Pod "Bad" is invalid: metadata.name'
+        f'    {directory}/pod.yaml, document 1, line 1: Pod Bad: Pod "Bad" is invalid: metadata.name'
         in done.stdout
     )
     assert "  simulated    n1\n" in done.stdout
     text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: fine}\n"
-    done = run("--data", folder / "data", "-f", "-", "--once", *LIGHT, *FREE, text=text)
+    done = run("--data", directory / "data", "-f", "-", "--once", *LIGHT, *FREE, text=text)
     assert done.returncode == 0
     assert "  manifests    1 objects created, 0 unchanged\n" in done.stdout
     assert "  simulated    n1\n" in done.stdout  # of last time
 
 
-def test_an_address_that_is_taken(folder: Path) -> None:
+def test_an_address_that_is_taken(directory: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         for flag in ("--listen", "--dashboard"):
             given = [*LIGHT, *FREE, flag, address]
-            done = run("--data", folder / "data", "--once", *given)
+            done = run("--data", directory / "data", "--once", *given)
             assert done.returncode == 2
             assert done.stderr.startswith(f"plimsoll: cannot listen on {address}: Address already in use; ")
             assert f"choose another with {flag}" in done.stderr
             assert done.stderr.count("\n") == 1
 
 
-def test_the_usual_ports_are_taken_by_another_cluster(folder: Path) -> None:
+def test_the_usual_ports_are_taken_by_another_cluster(directory: Path) -> None:
     """Without addresses the second one takes others, and keeps them."""
     urls = []
     with socket.socket() as api, socket.socket() as page:
@@ -136,7 +136,7 @@ def test_the_usual_ports_are_taken_by_another_cluster(folder: Path) -> None:
             except OSError:
                 pass  # another process has it
         for _ in range(2):
-            done = run("--data", folder / "data", "--once", *LIGHT)
+            done = run("--data", directory / "data", "--once", *LIGHT)
             assert (done.returncode, done.stderr) == (0, "")
             urls.append(re.findall(r"https?://127\.0\.0\.1:(\d+)", done.stdout))
     assert urls[0] == urls[1]
@@ -144,11 +144,11 @@ def test_the_usual_ports_are_taken_by_another_cluster(folder: Path) -> None:
     assert not {"6443", "6480"} & set(urls[0])
 
 
-def test_one_cluster_for_each_folder(folder: Path) -> None:
-    up = Up(folder, *LIGHT)
+def test_one_cluster_for_each_directory(directory: Path) -> None:
+    up = Up(directory, *LIGHT)
     try:
         up.start()
-        second = run("--data", folder / "data", "--once", *LIGHT, *FREE)
+        second = run("--data", directory / "data", "--once", *LIGHT, *FREE)
     finally:
         code = up.stop()
     assert code == 0
@@ -167,13 +167,13 @@ _AT_TERMINAL = (
 )
 
 
-def at_terminal(folder: Path, keys: bytes, *options: str) -> tuple[int, str]:
+def at_terminal(directory: Path, keys: bytes, *options: str) -> tuple[int, str]:
     """Run it at a terminal, press keys when it is ready; exit code and what was on the screen."""
     terminal, other_end = pty.openpty()
     environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
     # Not `pty.fork`: other threads may hold locks in the copy of this process.
     process = subprocess.Popen(
-        [sys.executable, "-c", _AT_TERMINAL, *COMMAND, "--data", folder / "data", *LIGHT, *FREE, *options],
+        [sys.executable, "-c", _AT_TERMINAL, *COMMAND, "--data", directory / "data", *LIGHT, *FREE, *options],
         stdin=other_end,
         stdout=other_end,
         stderr=other_end,
@@ -207,28 +207,28 @@ def at_terminal(folder: Path, keys: bytes, *options: str) -> tuple[int, str]:
     return code, shown.decode(errors="replace")
 
 
-def test_ctrl_c_at_a_terminal(folder: Path) -> None:
-    code, screen = at_terminal(folder, b"\x03")
+def test_ctrl_c_at_a_terminal(directory: Path) -> None:
+    code, screen = at_terminal(directory, b"\x03")
     assert code == 0
     assert "stopping; press Ctrl-C again to stop immediately" in screen
     assert screen.rstrip().endswith("stopped")
     assert "\x1b[1mAPI server  \x1b[0m" in screen  # colours
     assert "Traceback" not in screen
-    again = run("--data", folder / "data", "--once", *LIGHT, *FREE)
+    again = run("--data", directory / "data", "--once", *LIGHT, *FREE)
     assert again.returncode == 0
 
 
-def test_ctrl_c_twice_ends_it_at_once_and_nothing_is_lost(folder: Path) -> None:
-    code, screen = at_terminal(folder, b"\x03\x03")
+def test_ctrl_c_twice_ends_it_at_once_and_nothing_is_lost(directory: Path) -> None:
+    code, screen = at_terminal(directory, b"\x03\x03")
     assert code in (0, 130), screen  # it may have been quick enough
     assert "Traceback" not in screen
-    again = run("--data", folder / "data", "--once", *LIGHT, *FREE)
+    again = run("--data", directory / "data", "--once", *LIGHT, *FREE)
     assert (again.returncode, again.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_other_ways_to_be_asked(folder: Path, number: signal.Signals) -> None:
-    up = Up(folder, *LIGHT)
+def test_other_ways_to_be_asked(directory: Path, number: signal.Signals) -> None:
+    up = Up(directory, *LIGHT)
     up.start()
     assert up.stop(number) == 0
     assert up.text().endswith("stopped\n")
@@ -285,10 +285,10 @@ def run_unprivileged(*words: str, home: Path) -> subprocess.CompletedProcess[str
 
 
 @pytest.mark.skipif(bool(cannot_be_others()), reason=cannot_be_others() or "-")
-def test_the_demo_as_an_ordinary_user(folder: Path) -> None:
-    own = folder / "own"
+def test_the_demo_as_an_ordinary_user(directory: Path) -> None:
+    own = directory / "own"
     own.mkdir()
-    os.chmod(folder, 0o755)
+    os.chmod(directory, 0o755)
     os.chown(own, 65534, 65534)
     done = run_unprivileged("up", "--data", str(own / "d"), "--demo", "--once", *FREE, home=own)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout

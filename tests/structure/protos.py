@@ -24,21 +24,21 @@ def compile_all() -> tuple[bytes, dict[str, str]]:
     """The descriptors of all files, and the stubs by module."""
     together = descriptor_pb2.FileDescriptorSet()
     stubs = {}
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as directory:
         for source in sorted(PROTOS.glob("*.proto")):
-            out = Path(folder) / "set"
+            out = Path(directory) / "set"
             arguments = [
                 "protoc",
                 f"-I{PROTOS}",
                 f"-I{files('grpc_tools').joinpath('_proto')}",
                 f"--descriptor_set_out={out}",
-                f"--pyi_out={folder}",
+                f"--pyi_out={directory}",
                 str(source),
             ]
             if protoc.main(arguments) != 0:
                 raise SystemExit(f"{source.name}: protoc does not take it")
             together.MergeFromString(out.read_bytes())
-            stubs[source.stem] = (Path(folder) / f"{source.stem}_pb2.pyi").read_text()
+            stubs[source.stem] = (Path(directory) / f"{source.stem}_pb2.pyi").read_text()
     return together.SerializeToString(deterministic=True), stubs
 
 

@@ -97,8 +97,8 @@ def test_contracts_of_import_linter_hold() -> None:
     assert done.returncode == 0, done.stdout
 
 
-def is_in(path: Path, folders: tuple[str, ...]) -> bool:
-    return any(path.is_relative_to(SOURCE / folder) for folder in folders)
+def is_in(path: Path, directories: tuple[str, ...]) -> bool:
+    return any(path.is_relative_to(SOURCE / directory) for directory in directories)
 
 
 def is_pure(path: Path) -> bool:

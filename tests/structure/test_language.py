@@ -16,8 +16,8 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 #: Everything that people read; this module has to name the words it forbids.
 READ = sorted(
     path
-    for folder in (SOURCE, *(ROOT / name for name in ("tests", "bench", "examples")))
-    for path in folder.rglob("*.py")
+    for directory in (SOURCE, *(ROOT / name for name in ("tests", "bench", "examples")))
+    for path in directory.rglob("*.py")
     if path != Path(__file__)
 )
 

@@ -34,12 +34,12 @@ def test_the_runtime_lock_is_a_part_of_the_development_lock() -> None:
 
 @pytest.fixture(scope="module")
 def archives(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    folder = tmp_path_factory.mktemp("dist")
-    command = [sys.executable, "-m", "hatchling", "build", "-d", str(folder)]
+    directory = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "hatchling", "build", "-d", str(directory)]
     made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert made.returncode == 0, made.stderr
-    (wheel,) = folder.glob("*.whl")
-    (sdist,) = folder.glob("*.tar.gz")
+    (wheel,) = directory.glob("*.whl")
+    (sdist,) = directory.glob("*.tar.gz")
     return wheel, sdist
 
 

@@ -21,13 +21,13 @@ def main() -> int:
     parser.add_argument("--keep", metavar="DIR", help="directory for logs; default: a temporary one")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(given.keep or temporary)
-        folder.mkdir(parents=True, exist_ok=True)
-        running = run_embedded_server(folder)
+        directory = Path(given.keep or temporary)
+        directory.mkdir(parents=True, exist_ok=True)
+        running = run_embedded_server(directory)
         if given.real:
-            running = run_real_server(Path(os.environ["KUBEBUILDER_ASSETS"]), folder)
+            running = run_real_server(Path(os.environ["KUBEBUILDER_ASSETS"]), directory)
         with running as server:
-            report = asyncio.run(run_chaos(server, folder, seed=given.seed, faults=given.faults))
+            report = asyncio.run(run_chaos(server, directory, seed=given.seed, faults=given.faults))
     sys.stdout.write("\n".join(report.lines()) + "\n")
     return 1 if report.violations else 0
 

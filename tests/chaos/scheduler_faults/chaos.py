@@ -75,7 +75,7 @@ class Report:
 
 async def run_chaos(
     server: Server,
-    folder: Path,
+    directory: Path,
     *,
     seed: int,
     faults: int,
@@ -84,7 +84,7 @@ async def run_chaos(
 ) -> Report:
     """Inject so many faults, wait for calm, and report every violation; `patience` is for the calm."""
     began = time.monotonic()
-    async with open_cluster(server, folder, create_cluster) as cluster:
+    async with open_cluster(server, directory, create_cluster) as cluster:
         report = Report(seed, cluster.proxy.counter)
         load = Load(cluster.client, Random(seed))
         working = asyncio.create_task(load.run())
@@ -100,7 +100,7 @@ async def run_chaos(
         report.violations += await _settle(cluster, load, patience)
         report.violations += await _find_leaked_room(cluster, load, patience)
         await cluster.observer.catch_up(patience)
-        write_history(cluster.observer.changes, folder / "history.jsonl")
+        write_history(cluster.observer.changes, directory / "history.jsonl")
         report.violations += [str(finding) for finding in cluster.observer.findings()]
         report.violations += cluster.replicas.problems() + server.problems()
         report.created, report.bound = load.counts["created"], len(load.bound)

@@ -30,7 +30,7 @@ class ChaosCluster:
 @asynccontextmanager
 async def open_cluster(
     server: Server,
-    folder: Path,
+    directory: Path,
     prepare: Callable[[Client], Awaitable[None]],
     *,
     running: tuple[str, ...] = NAMES,
@@ -47,7 +47,7 @@ async def open_cluster(
         proxy = FaultProxy(config.server, _trusting_context(), token_of(config))
         await stack.enter_async_context(proxy)
         replicas = await stack.enter_async_context(
-            run_replicas(folder, config, proxy, client, running=running)
+            run_replicas(directory, config, proxy, client, running=running)
         )
         yield ChaosCluster(server, client, proxy, replicas, observer)
         if observing.done():

@@ -121,16 +121,21 @@ class Replicas:
 
 @asynccontextmanager
 async def run_replicas(
-    folder: Path, config: ClientConfig, proxy: FaultProxy, client: Client, *, running: tuple[str, ...] = NAMES
+    directory: Path,
+    config: ClientConfig,
+    proxy: FaultProxy,
+    client: Client,
+    *,
+    running: tuple[str, ...] = NAMES,
 ) -> AsyncIterator[Replicas]:
     """Prepare the replicas and start those that are to run."""
-    settings = folder / "scheduler.yaml"
+    settings = directory / "scheduler.yaml"
     settings.write_text(_CONFIGURATION)
     found: dict[str, Replica] = {}
     tasks: list[asyncio.Task[None]] = []
     try:
         for name in NAMES:
-            own = folder / f"scheduler-{name}"
+            own = directory / f"scheduler-{name}"
             own.mkdir()
             write_kubeconfig(own / "kubeconfig", config, await proxy.listen(name))
             process = ForkedScheduler(own, own / "kubeconfig", f"--config {settings}")

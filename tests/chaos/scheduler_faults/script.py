@@ -27,7 +27,7 @@ HELD_SECONDS = 20.0
 Scenario: TypeAlias = Callable[[ChaosCluster], Awaitable[None]]
 
 
-def run_script(server: Server, folder: Path, scenario: Scenario, *, devices: int = DEVICES) -> None:
+def run_script(server: Server, directory: Path, scenario: Scenario, *, devices: int = DEVICES) -> None:
     """Run a scenario on a cluster of one node in which replica `a` leads, and check its history."""
 
     async def prepare(client: Client) -> None:
@@ -45,7 +45,7 @@ def run_script(server: Server, folder: Path, scenario: Scenario, *, devices: int
 
     async def all_of_it() -> None:
         async with asyncio.timeout(2 * SECONDS):
-            async with open_cluster(server, folder, prepare, running=("a",)) as cluster:
+            async with open_cluster(server, directory, prepare, running=("a",)) as cluster:
                 assert (await cluster.replicas.await_leader(SECONDS)).name == "a"
                 await scenario(cluster)
                 await cluster.proxy.drained(SECONDS)

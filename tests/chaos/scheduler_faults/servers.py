@@ -37,8 +37,8 @@ class EmbeddedServer:
 
     can_restart = True
 
-    def __init__(self, folder: Path) -> None:
-        self._process = ForkedServer(folder)
+    def __init__(self, directory: Path) -> None:
+        self._process = ForkedServer(directory)
 
     def config(self) -> ClientConfig:
         return self._process.config()
@@ -76,8 +76,8 @@ class RealServer:
 
 
 @contextmanager
-def run_embedded_server(folder: Path) -> Iterator[Server]:
-    server = EmbeddedServer(folder)
+def run_embedded_server(directory: Path) -> Iterator[Server]:
+    server = EmbeddedServer(directory)
     try:
         server.start()
         yield server
@@ -86,14 +86,14 @@ def run_embedded_server(folder: Path) -> Iterator[Server]:
 
 
 @contextmanager
-def run_real_server(assets: Path, folder: Path) -> Iterator[Server]:
+def run_real_server(assets: Path, directory: Path) -> Iterator[Server]:
     with ExitStack() as stack:
-        data = folder / "kube"
+        data = directory / "kube"
         data.mkdir()
         config = stack.enter_context(run_apiserver(assets, data))
-        kubeconfig = folder / "controllers.kubeconfig"
+        kubeconfig = directory / "controllers.kubeconfig"
         write_kubeconfig(kubeconfig, config, config.server)
-        log = stack.enter_context((folder / "controller-manager.log").open("wb"))
+        log = stack.enter_context((directory / "controller-manager.log").open("wb"))
         kinds = ("", "authentication-", "authorization-")
         command = [str(assets / "kube-controller-manager"), "--secure-port=0", "--leader-elect=false"]
         command += [f"--{kind}kubeconfig={kubeconfig}" for kind in kinds]

@@ -200,10 +200,10 @@ def test_the_plugin_calls_itself_kubectl_plimsoll(capsys: pytest.CaptureFixture[
     assert capsys.readouterr().out.startswith("Usage: kubectl plimsoll top ")
 
 
-def script(folder: Path, name: str, place: str) -> None:
+def script(directory: Path, name: str, place: str) -> None:
     """Write the script that an installer generates for an entry point."""
     module, _, function = place.partition(":")
-    path = folder / name
+    path = directory / name
     path.write_text(f"#!{sys.executable}\nfrom {module} import {function}\n{function}()\n")
     path.chmod(0o755)
 
@@ -211,7 +211,7 @@ def script(folder: Path, name: str, place: str) -> None:
 def test_a_real_kubectl_finds_the_plugin(tmp_path: Path) -> None:
     kubectl = find_kubectl()
     if not kubectl:
-        pytest.skip("no kubectl: set KUBEBUILDER_ASSETS to a folder with one, or install it in the PATH")
+        pytest.skip("no kubectl: set KUBEBUILDER_ASSETS to a directory with one, or install it in the PATH")
     script(tmp_path, "kubectl-plimsoll", "plimsoll.cli.main:run_as_plugin")
     script(tmp_path, "kubectl_complete-plimsoll", "plimsoll.cli.completion:complete_for_kubectl")
     environ = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "HOME": str(tmp_path)}

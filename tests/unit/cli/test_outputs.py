@@ -24,7 +24,7 @@ import pytest
 from plimsoll.cli.commands import ROWS, load
 from plimsoll.cli.main import main
 from plimsoll.up.local_cluster import LocalCluster
-from tests.outputs import FOLDER, check_output
+from tests.outputs import GOLDEN_DIR, check_output
 from tests.unit.cli.inputs import DRIVER, FILES
 from tests.unit.tools.doctor.node_dir import temporary_node_dir
 from tests.unit.tools.podresources.kubelets import ALLOCATABLE, LISTED, TRAIN, always, kubelet
@@ -38,7 +38,7 @@ LOGS = {"node", "driver fake", "driver cpu", "driver cpu gatherinfo"}
 
 @pytest.fixture
 def ask(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ask:
-    """Runs a command in a folder with all inputs; what was printed, with its exit code."""
+    """Runs a command in a directory with all inputs; what was printed, with its exit code."""
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
     for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "PLIMSOLL_DEBUG"):
@@ -53,7 +53,7 @@ def ask(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp
         out, err = capsys.readouterr()
         said = f"$ plimsoll {command}\n{out}" + (f"-- standard error\n{err}" if err else "")
         said += f"-- exit code {ended.value.code}\n"
-        said = said.replace(str(tmp_path), "FOLDER")
+        said = said.replace(str(tmp_path), "DIR")
         pattern, shown = hide
         return re.sub(pattern, shown, said) if pattern else said
 
@@ -154,9 +154,9 @@ def test_help(helps: dict[str, str], name: str) -> None:
         ("node/no-cluster", "node --name n"),
         ("scheduler/no-cluster", "scheduler --dry-run"),
         ("dashboard/no-cluster", "dashboard"),
-        ("server/no-folder", "server"),
+        ("server/no-directory", "server"),
         ("server/no-address", "server --memory --listen nowhere"),
-        ("kubeconfig/no-folder", "kubeconfig admin --data nowhere --server https://h:1 --out k"),
+        ("kubeconfig/no-directory", "kubeconfig admin --data nowhere --server https://h:1 --out k"),
         ("kubeconfig/unknown", "kubeconfig king --data nowhere --server https://h:1 --out k"),
         ("store/backup-none", "store backup --data nowhere --out copy"),
         ("store/restore-none", "store restore --data nowhere --from copy"),
@@ -256,14 +256,14 @@ def test_doctor(ask: Ask, repair: bool) -> None:
         words = ["--root", str(node_dir.layout.root), "--name", "node-a", "--runtime", "none"]
         words += ["--cdi", str(node_dir.cdi), "--cgroup-root", "nothing"]
         said = ask("doctor --repair" if repair else "doctor", *words)
-        said = said.replace(str(node_dir.folder), "FOLDER").replace(
+        said = said.replace(str(node_dir.directory), "DIR").replace(
             f"owner {node_dir.layout.root.owner()}", "owner ME"
         )
-    check_output(f"commands/doctor/{'repair' if repair else 'doctor'}.txt", _of_the_folder(said))
+    check_output(f"commands/doctor/{'repair' if repair else 'doctor'}.txt", _of_the_directory(said))
 
 
-def _of_the_folder(said: str) -> str:
-    """Only what a folder decides; columns are as wide as the longest path, which differs."""
+def _of_the_directory(said: str) -> str:
+    """Only what a directory decides; columns are as wide as the longest path, which differs."""
     kept: list[str] = []
     area = ""
     for line in said.splitlines():
@@ -358,12 +358,12 @@ def test_what_serves_says_where(ask: Ask, name: str, words: list[str]) -> None:
 
 
 def test_every_command_has_an_output() -> None:
-    output = [path.read_text() for path in (FOLDER / "commands").rglob("*.txt")]
+    output = [path.read_text() for path in (GOLDEN_DIR / "commands").rglob("*.txt")]
     for name, command in COMMANDS.items():
         runs = not isinstance(command, click.Group) or command.invoke_without_command
         if runs and name not in ELSEWHERE | LOGS:
             assert any(f"$ plimsoll {name}" in text for text in output), f"no output of {name} is kept"
-    assert all((FOLDER / name).is_dir() for name in ELSEWHERE)
+    assert all((GOLDEN_DIR / name).is_dir() for name in ELSEWHERE)
 
 
 # -- the page about all of them

@@ -20,10 +20,10 @@ from plimsoll.cli.options import OutputFormat
 from plimsoll.cli.top import _Writer
 from plimsoll.tools.colors import Paint
 from plimsoll.up.local_cluster import LocalCluster
-from tests.outputs import FOLDER
+from tests.outputs import GOLDEN_DIR
 from tests.waiting import DEADLINE
 
-DUMP = str(FOLDER.parents[1] / "examples" / "top" / "cluster.yaml")
+DUMP = str(GOLDEN_DIR.parents[1] / "examples" / "top" / "cluster.yaml")
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
@@ -37,7 +37,7 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
 def test_nodes_are_what_is_shown_first(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys, "top", "-f", DUMP)
     assert (code, err) == (0, "")
-    assert out == (FOLDER / "top" / "nodes.txt").read_text()
+    assert out == (GOLDEN_DIR / "top" / "nodes.txt").read_text()
 
 
 @pytest.mark.parametrize("view", ["nodes", "po", "claim", "devices", "pools", "ns"])
@@ -75,7 +75,7 @@ def test_a_bad_question_is_one_line(
 def test_policies(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "policies", "-f", DUMP)
     assert code == 0
-    assert out == (FOLDER / "policies" / "policies.txt").read_text()
+    assert out == (GOLDEN_DIR / "policies" / "policies.txt").read_text()
     code, out, _ = run(capsys, "policies", "-f", DUMP, "-n", "web", "-o", "json")
     assert {row["namespace"] for row in json.loads(out)["pods"]} == {"web"}
 

@@ -171,13 +171,13 @@ def test_renewed_certificates_are_taken_up(tmp_path: Path) -> None:
 # -- exec plugins
 
 
-def script(folder: Path, source: str) -> str:
+def script(directory: Path, source: str) -> str:
     """Return a plugin written in Python that writes its input to a file."""
-    file = folder / "plugin"
+    file = directory / "plugin"
     file.write_text(
         f"#!{sys.executable}\n"
         "import json, os, sys, pathlib\n"
-        f"here = pathlib.Path({str(folder)!r})\n"
+        f"here = pathlib.Path({str(directory)!r})\n"
         "info = json.loads(os.environ['KUBERNETES_EXEC_INFO'])\n"
         "calls = here / 'calls'\n"
         "count = len(calls.read_text().splitlines()) + 1 if calls.exists() else 1\n"
@@ -191,8 +191,8 @@ def script(folder: Path, source: str) -> str:
     return str(file)
 
 
-def calls(folder: Path) -> list[dict[str, Any]]:
-    file = folder / "calls"
+def calls(directory: Path) -> list[dict[str, Any]]:
+    file = directory / "calls"
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
@@ -353,9 +353,9 @@ def test_a_plugin_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_nothing_is_left_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pair = CertificateAuthority.load_or_create(tmp_path).issue_client(User("jane"))
-    folder = tmp_path / "temporary"
-    folder.mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    directory = tmp_path / "temporary"
+    directory.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(directory))
     seen: list[int] = []
     load: Callable[..., None] = ssl.SSLContext.load_cert_chain
 
@@ -366,4 +366,4 @@ def test_nothing_is_left_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", look)
     context_of(ClientConfig(SERVER, certificate=Material(pair.certificate), key=Material(pair.key)))
     assert seen == [0o600]
-    assert list(folder.iterdir()) == []
+    assert list(directory.iterdir()) == []

@@ -317,15 +317,15 @@ def test_a_proxy_that_refuses() -> None:
 
 
 def server_tls(
-    folder: Path, names: tuple[str, ...] = ("127.0.0.1",)
+    directory: Path, names: tuple[str, ...] = ("127.0.0.1",)
 ) -> tuple[CertificateAuthority, ssl.SSLContext]:
-    folder.mkdir(exist_ok=True)
-    authority = CertificateAuthority.load_or_create(folder)
+    directory.mkdir(exist_ok=True)
+    authority = CertificateAuthority.load_or_create(directory)
     pair = authority.issue_server(names)
-    (folder / "s.crt").write_bytes(pair.certificate)
-    (folder / "s.key").write_bytes(pair.key)
+    (directory / "s.crt").write_bytes(pair.certificate)
+    (directory / "s.key").write_bytes(pair.key)
     context = create_ssl_context(
-        folder / "s.crt", folder / "s.key", client_authorities=[authority.certificate]
+        directory / "s.crt", directory / "s.key", client_authorities=[authority.certificate]
     )
     return authority, context
 

@@ -124,7 +124,7 @@ def test_compressed_files_and_standard_input(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "a.yaml.gz").write_bytes(gzip.compress(POD))
     (tmp_path / "b.yaml.xz").write_bytes(lzma.compress(POD))
     (tmp_path / "c.yaml.bz2").write_bytes(bz2.compress(POD))
-    (tmp_path / "d.tar.gz").write_bytes(gzip.compress(b"not looked at in a folder"))
+    (tmp_path / "d.tar.gz").write_bytes(gzip.compress(b"not looked at in a directory"))
     assert [Path(each.source).name for each in read_objects([tmp_path])] == [
         "a.yaml.gz",
         "b.yaml.xz",

@@ -76,9 +76,9 @@ def test_memory_is_that_of_the_machine_or_of_the_cgroup(tmp_path: Path) -> None:
 def test_memory_of_a_cgroup_of_version_1(tmp_path: Path) -> None:
     _write(tmp_path / "proc/meminfo", "MemAvailable:    8000 kB\n")
     _write(tmp_path / "proc/self/cgroup", "5:cpu:/x\n4:memory,hugetlb:/pod\n")
-    folder = tmp_path / "sys/fs/cgroup/memory/pod"
-    _write(folder / "memory.limit_in_bytes", "3000000\n")
-    _write(folder / "memory.usage_in_bytes", "1000000\n")
+    directory = tmp_path / "sys/fs/cgroup/memory/pod"
+    _write(directory / "memory.limit_in_bytes", "3000000\n")
+    _write(directory / "memory.usage_in_bytes", "1000000\n")
     assert available_memory(tmp_path) == 2_000_000
 
 

@@ -1,4 +1,4 @@
-"""One agent for each folder."""
+"""One agent for each directory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_the_second_is_refused_until_the_first_is_gone(tmp_path: Path) -> None:
     second.release()
 
 
-def test_folders_that_cannot_be_used(tmp_path: Path) -> None:
+def test_directories_that_cannot_be_used(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")
     with pytest.raises(ConfigError, match="choose another with --root"):

@@ -162,7 +162,7 @@ class LedgerFixture:
         return check_placement(self.ledger, pod, claims, allocations, self.charge_context)
 
     def place(self, pod: Pod) -> tuple[ChargedClaim, ...]:
-        """Judge a pod, which must fit, and book it."""
+        """Check that a pod fits and add it."""
         judged = self.check_placement(pod)
         assert judged.verdict.fits, judged.verdict
         self.ledger.assume(pod, judged.charged_claims or ())

@@ -1,4 +1,4 @@
-"""Clusters without the fields: what a class says in an annotation is charged, what a pod says is booked."""
+"""Clusters without the API fields: charges come from annotations of classes and pods."""
 
 from __future__ import annotations
 

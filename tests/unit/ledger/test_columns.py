@@ -32,50 +32,50 @@ DEMANDS = st.dictionaries(st.sampled_from(NAMES), AMOUNTS)
 
 
 @given(ledgers(), DEMANDS, st.sets(st.sampled_from(NAMES)))
-def test_columns_and_ledgers_agree(books: list[NodeLedger], demand: dict[str, int], skip: set[str]) -> None:
-    columns = NodeColumns(books)
+def test_columns_and_ledgers_agree(ledgers: list[NodeLedger], demand: dict[str, int], skip: set[str]) -> None:
+    columns = NodeColumns(ledgers)
     by_requests = [
-        not any(find_request_shortages(demand, b.allocatable, b.requested, len(b), skip)) for b in books
+        not any(find_request_shortages(demand, b.allocatable, b.requested, len(b), skip)) for b in ledgers
     ]
     assert columns.fits_requests(demand, skip).tolist() == by_requests
 
 
 @given(ledgers(), DEMANDS, st.data())
 def test_a_refreshed_row_is_as_good_as_new(
-    books: list[NodeLedger], demand: dict[str, int], data: st.DataObject
+    ledgers: list[NodeLedger], demand: dict[str, int], data: st.DataObject
 ) -> None:
-    columns = NodeColumns(books)
-    for place, book in enumerate(books):
+    columns = NodeColumns(ledgers)
+    for place, ledger in enumerate(ledgers):
         if data.draw(st.booleans()):
-            book.add(pod("late", container("a", **{n: str(a) for n, a in demand.items()})))
-            columns.refresh(place, book)
-    fresh = NodeColumns(books)
+            ledger.add(pod("late", container("a", **{n: str(a) for n, a in demand.items()})))
+            columns.refresh(place, ledger)
+    fresh = NodeColumns(ledgers)
     assert columns.fits_requests(demand).tolist() == fresh.fits_requests(demand).tolist()
 
 
 @given(ledgers(), st.data())
 def test_spare_is_what_the_ledgers_have_beyond_their_non_zero_requests(
-    books: list[NodeLedger], data: st.DataObject
+    ledgers: list[NodeLedger], data: st.DataObject
 ) -> None:
-    columns = NodeColumns(books, size=len(books) + 1)
-    for place, book in enumerate(books):
+    columns = NodeColumns(ledgers, size=len(ledgers) + 1)
+    for place, ledger in enumerate(ledgers):
         if data.draw(st.booleans()):
-            book.add(pod("late", container("a")))
-            columns.refresh(place, book)
-    columns.grow(len(books) + 3)
+            ledger.add(pod("late", container("a")))
+            columns.refresh(place, ledger)
+    columns.grow(len(ledgers) + 3)
     for name in NAMES:
-        used = [b.non_zero[name] if name in b.non_zero else b.requested.get(name, 0) for b in books]
+        used = [b.non_zero[name] if name in b.non_zero else b.requested.get(name, 0) for b in ledgers]
         wanted = [
             min(INT64_MAX, max(-INT64_MAX - 1, b.allocatable.get(name, 0) - u))
-            for b, u in zip(books, used, strict=True)
+            for b, u in zip(ledgers, used, strict=True)
         ]
         assert columns.non_zero_free(name).tolist() == [*wanted, 0, 0, 0]
 
 
 def test_changes_name_the_touched_fields() -> None:
-    book = NodeLedger(node("node-0"))
-    columns = NodeColumns([book, book])
+    ledger = NodeLedger(node("node-0"))
+    columns = NodeColumns([ledger, ledger])
     mark = columns.changes.mark
-    columns.refresh(1, book)
+    columns.refresh(1, ledger)
     columns.clear(0)
     assert columns.changes.since(mark) == [1, 0]

@@ -179,6 +179,6 @@ def test_what_is_drawn_from_a_pool_stays_drawn_when_the_node_reports(form: Form)
     charges = {"nodeAllocatableResourceClaimStatuses": [entry]}
     running = {**charges, "containerStatuses": [report("a", {"cpu": "2"}, {"cpu": "2"})]}
     for status in (charges, running):
-        book = NodeLedger(profile=replace(AccountingProfile.default(), form=form))
-        book.add(pod(tree("a", {"cpu": "2"}), status=status))
-        assert book.requested["cpu"] == 3000
+        ledger = NodeLedger(profile=replace(AccountingProfile.default(), form=form))
+        ledger.add(pod(tree("a", {"cpu": "2"}), status=status))
+        assert ledger.requested["cpu"] == 3000

@@ -1,4 +1,4 @@
-"""The books of one node: adding, removing, assuming, copying, checking."""
+"""Ledger of one node: adding, removing, assuming, copying, verifying."""
 
 from __future__ import annotations
 
@@ -265,7 +265,7 @@ def test_a_claim_listed_twice_in_a_status_is_released_once() -> None:
 
 
 def test_a_pool_that_is_overdrawn_shows_it() -> None:
-    """Running pods are booked whatever the books say; only newcomers are refused."""
+    """Running pods are charged even past the line; only new pods are refused."""
     ledger = NodeLedger(node())
     pool = ChargedClaim(
         ClaimCharge("c", ("a",), {"cpu": ResourceCharge(Quantity.parse("4"), policy="ConsumeFrom")})
@@ -310,7 +310,7 @@ def test_verify_finds_what_is_wrong() -> None:
 
 
 def test_a_pod_level_request_below_its_shared_claim_is_not_charged_negative() -> None:
-    """No such pod is let in, but one that runs is booked: the claim in full, and nothing for the pod."""
+    """Such a pod is not admitted, but a running one is charged: the claim in full and nothing for the pod."""
     ledger = NodeLedger(node(), profile=AccountingProfile(name="sharing", share_per_claim=True))
     charged_claim = ChargedClaim(ClaimCharge("c", ("a",), {"cpu": ResourceCharge(Quantity.parse("4"))}))
     ledger.add(pod("p", container("a"), resources={"requests": {"cpu": "3"}}), [charged_claim])

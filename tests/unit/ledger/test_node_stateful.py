@@ -1,4 +1,4 @@
-"""Whatever happens to a node, its books are in order and it never goes past its line."""
+"""Stateful test of a node ledger: it stays consistent and never exceeds the node, whatever happens."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ class NodeLedgerMachine(RuleBasedStateMachine):
         assert (dict(self.ledger.requested), dict(self.ledger.claims)) == before
 
     @invariant()
-    def books_are_in_order(self) -> None:
+    def ledger_is_consistent(self) -> None:
         assert [str(found) for found in self.ledger.verify()] == []
 
     @invariant()
@@ -192,9 +192,9 @@ class NodeLedgerMachine(RuleBasedStateMachine):
         totals: dict[str, int] = {}
         for (_, name), amount in sums.items():
             totals[name] = totals.get(name, 0) + ceil(amount)
-        booked = {name: amount for name, amount in self.ledger.requested.items() if amount}
-        assert booked == {name: amount for name, amount in totals.items() if amount}
+        requested = {name: amount for name, amount in self.ledger.requested.items() if amount}
+        assert requested == {name: amount for name, amount in totals.items() if amount}
 
 
-TestBooks = NodeLedgerMachine.TestCase
-TestBooks.settings = settings(max_examples=examples(100), stateful_step_count=30)
+TestNodeLedger = NodeLedgerMachine.TestCase
+TestNodeLedger.settings = settings(max_examples=examples(100), stateful_step_count=30)

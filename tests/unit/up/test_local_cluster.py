@@ -170,10 +170,10 @@ def test_over_http_with_a_loop_of_ones_own(cluster: LocalCluster) -> None:
 def test_it_leaves_nothing_behind(cluster: LocalCluster) -> None:
     before = {thread.name for thread in threading.enumerate()}
     with LocalCluster(controllers=False) as other:
-        folder = other.kubeconfig.parent
+        directory = other.kubeconfig.parent
         assert other.url != cluster.url
         other.apply(MANIFEST)
-    assert not folder.exists()
+    assert not directory.exists()
     assert {thread.name for thread in threading.enumerate()} <= before | {"plimsoll-cluster"}
     with pytest.raises(AssertionError, match="not running"):
         _ = other.client

@@ -49,7 +49,7 @@ def test_a_file_that_is_not_ours_counts_for_nothing(tmp_path: Path, text: str) -
     assert Ports(tmp_path / "ports").choose(API, HOST, 0) == 0
 
 
-def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="ports: not writable"):
         Ports(tmp_path / "nowhere" / "ports").keep(API, 1)
 

@@ -10,13 +10,13 @@ from pathlib import Path
 PLUGIN = ["-p", "no:plimsoll", "-p", "plimsoll.up.pytest_plugin", "-p", "no:cacheprovider"]
 
 
-def run(folder: Path, source: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    (folder / "test_it.py").write_text(source)
-    (folder / "pytest.ini").write_text("[pytest]\naddopts = --strict-markers\nfilterwarnings = error\n")
+def run(directory: Path, source: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    (directory / "test_it.py").write_text(source)
+    (directory / "pytest.ini").write_text("[pytest]\naddopts = --strict-markers\nfilterwarnings = error\n")
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST")}
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-q", *PLUGIN, *arguments],
-        cwd=folder,
+        cwd=directory,
         env=environment,
         capture_output=True,
         text=True,

@@ -26,10 +26,10 @@ from tests.waiting import DEADLINE
 @pytest.fixture
 def settings() -> Iterator[UpSettings]:
     with tempfile.TemporaryDirectory(prefix="p-", dir="/tmp") as name:
-        folder = Path(name)
-        write_sysfs(make_machine(cores=4), folder / "host")
-        cpu = CpuSettings(node="", host_root=folder / "host")
-        yield UpSettings(data=folder / "data", port=0, name="here", runtime="none", cpu=cpu)
+        directory = Path(name)
+        write_sysfs(make_machine(cores=4), directory / "host")
+        cpu = CpuSettings(node="", host_root=directory / "host")
+        yield UpSettings(data=directory / "data", port=0, name="here", runtime="none", cpu=cpu)
 
 
 def test_what_cannot_be_is_refused_and_nothing_is_made(settings: UpSettings) -> None:
@@ -91,7 +91,7 @@ def test_a_part_that_fails_ends_all(settings: UpSettings) -> None:
     asyncio.run(asyncio.wait_for(Up(settings).run(lambda cluster: cluster.stop()), DEADLINE))
 
 
-def test_one_cluster_for_each_folder(settings: UpSettings) -> None:
+def test_one_cluster_for_each_directory(settings: UpSettings) -> None:
     async def scenario() -> None:
         first = Up(settings)
         task = asyncio.create_task(first.run())

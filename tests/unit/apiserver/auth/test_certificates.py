@@ -145,12 +145,12 @@ def handshake(
 
 
 def client_context(
-    authority: CertificateAuthority, pair: CertificatePair | None, folder: Path
+    authority: CertificateAuthority, pair: CertificatePair | None, directory: Path
 ) -> ssl.SSLContext:
     context = ssl.create_default_context(cadata=authority.certificate.decode())
     if pair is not None:
-        (folder / "client.pem").write_bytes(pair.certificate + pair.key)
-        context.load_cert_chain(folder / "client.pem")
+        (directory / "client.pem").write_bytes(pair.certificate + pair.key)
+        context.load_cert_chain(directory / "client.pem")
     return context
 
 

@@ -91,7 +91,7 @@ def test_a_given_certificate_that_is_not_valid_yet_is_warned_about(
 def test_the_server_starts_although_its_certificates_are_of_the_future(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The clock was two days ahead when the data folder was made, and has been put right since."""
+    """The clock was two days ahead when the data directory was made, and has been put right since."""
     caplog.set_level(logging.WARNING)
 
     async def scenario() -> None:

@@ -24,9 +24,9 @@ EVENTS = 40
 
 
 class StoreSample(NamedTuple):
-    """A folder with a store's files, what it holds, and every state that any object was ever in."""
+    """A directory with a store's files, what it holds, and every state that any object was ever in."""
 
-    folder: Path
+    directory: Path
     contents: Contents
     states: dict[tuple[ObjectKey, int], bytes]
 
@@ -41,13 +41,13 @@ def read(store: Store) -> Contents:
     return store.revision, store.floor, items, events
 
 
-def make(folder: Path, *, crashed: bool) -> StoreSample:
+def make(directory: Path, *, crashed: bool) -> StoreSample:
     """A store with old rows deleted, large objects, and rows of all kinds; perhaps as a kill leaves it."""
     states: dict[tuple[ObjectKey, int], bytes] = {}
     dice = random.Random(1)
 
     async def scenario() -> Contents:
-        store = Store.open(folder / "live" / "s", durability="full", history_events=EVENTS)
+        store = Store.open(directory / "live" / "s", durability="full", history_events=EVENTS)
         for step in range(200):
             key = ObjectKey(dice.choice(["pods", "nodes"]), dice.choice(["", "a"]), f"n{dice.randrange(20)}")
             stored = store.get(key)
@@ -64,19 +64,19 @@ def make(folder: Path, *, crashed: bool) -> StoreSample:
         await store.wait_durable(store.revision)
         if crashed:
             for name in ("s", "s-wal", "s.lock"):
-                shutil.copy(folder / "live" / name, folder / name)
+                shutil.copy(directory / "live" / name, directory / name)
         contents = read(store)
         await store.close()
         if not crashed:
             for name in ("s", "s.lock"):
-                shutil.copy(folder / "live" / name, folder / name)
+                shutil.copy(directory / "live" / name, directory / name)
         return contents
 
-    (folder / "live").mkdir()
+    (directory / "live").mkdir()
     with patch.object(compaction, "_MIN_GARBAGE_ROWS", 20):
         contents = asyncio.run(scenario())
-    shutil.rmtree(folder / "live")
-    return StoreSample(folder, contents, states)
+    shutil.rmtree(directory / "live")
+    return StoreSample(directory, contents, states)
 
 
 @pytest.fixture(scope="module", params=["closed", "crashed"])
@@ -84,10 +84,10 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return make(tmp_path_factory.mktemp("made"), crashed=request.param == "crashed")
 
 
-def copy_of(made: StoreSample, folder: Path) -> Path:
-    shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(made.folder, folder)
-    return folder / "s"
+def copy_of(made: StoreSample, directory: Path) -> Path:
+    shutil.rmtree(directory, ignore_errors=True)
+    shutil.copytree(made.directory, directory)
+    return directory / "s"
 
 
 def open_store(path: Path) -> Contents:
@@ -119,9 +119,9 @@ def damage(path: Path, place: int, content: bytes | None) -> None:
     path.write_bytes(data)
 
 
-def check_damaged(made: StoreSample, folder: Path, name: str, place: int, content: bytes | None) -> str:
+def check_damaged(made: StoreSample, directory: Path, name: str, place: int, content: bytes | None) -> str:
     """Either the damage is noticed, or nothing is different; gives which."""
-    path = copy_of(made, folder)
+    path = copy_of(made, directory)
     damage(path.with_name(name), place, content)
     try:
         assert open_store(path) == made.contents
@@ -154,7 +154,7 @@ def check_damaged(made: StoreSample, folder: Path, name: str, place: int, conten
 
 @pytest.mark.parametrize("name", ["s", "s-wal"])
 def test_damage_is_noticed_or_harmless(made: StoreSample, tmp_path: Path, name: str) -> None:
-    file = made.folder / name
+    file = made.directory / name
     if not file.exists():
         pytest.skip("closed without a write-ahead log")
     dice = random.Random(7)
@@ -167,7 +167,7 @@ def test_damage_is_noticed_or_harmless(made: StoreSample, tmp_path: Path, name: 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["s", "s-wal"])
 def test_much_damage_is_noticed_or_harmless(made: StoreSample, tmp_path: Path, name: str) -> None:
-    file = made.folder / name
+    file = made.directory / name
     if not file.exists():
         pytest.skip("closed without a write-ahead log")
     dice = random.Random()
@@ -251,7 +251,7 @@ def test_a_lost_write_ahead_log_is_noticed(tmp_path: Path) -> None:
 def test_an_unfinished_commit_at_the_end_is_no_damage(tmp_path: Path) -> None:
     """A kill during a commit leaves frames without a commit record."""
     made = make(tmp_path, crashed=True)
-    wal = (made.folder / "s-wal").read_bytes()
+    wal = (made.directory / "s-wal").read_bytes()
     salt = wal[16:24]
     frame = struct.pack(">II", 3, 0) + salt + bytes(8) + bytes(PAGE_SIZE)
     for rest in (frame[:10], frame[:3000], frame, frame * 3):
@@ -286,7 +286,7 @@ def test_a_kill_while_a_file_is_put_aside_separates_nothing(made: StoreSample, t
     recovery = recover(path)
     assert recovery.lost == 0
     assert recovery.kept == len(made.contents[2])
-    assert aside.with_name(aside.name + "-wal").exists() == (made.folder / "s-wal").exists()
+    assert aside.with_name(aside.name + "-wal").exists() == (made.directory / "s-wal").exists()
 
 
 def test_nothing_to_recover(tmp_path: Path) -> None:

@@ -79,9 +79,9 @@ def test_a_mark_is_believed_only_whole(tmp_path: Path) -> None:
 def test_an_unreadable_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="cannot be opened: No such file or directory"):
         Store.open(tmp_path / "missing" / "s")
-    (tmp_path / "folder").mkdir()
+    (tmp_path / "directory").mkdir()
     with pytest.raises(StoreError, match="cannot be opened"):
-        Store.open(tmp_path / "folder")
+        Store.open(tmp_path / "directory")
 
 
 def test_a_file_that_is_not_ours_is_left_alone(tmp_path: Path) -> None:

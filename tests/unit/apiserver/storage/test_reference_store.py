@@ -39,8 +39,8 @@ class StoreMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.loop = asyncio.new_event_loop()
-        self.folder = tempfile.TemporaryDirectory()
-        self.path = Path(self.folder.name) / "store.db"
+        self.directory = tempfile.TemporaryDirectory()
+        self.path = Path(self.directory.name) / "store.db"
         self.reference = ReferenceStore()
         self.cursors: list[tuple[WatchCursor, str, int]] = []  # with the revision they have reached
         self.gate = threading.Event()  # commits wait for it, so that the same steps end the same way
@@ -247,7 +247,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.loop.close()
         for one in self.patches:
             one.stop()
-        self.folder.cleanup()
+        self.directory.cleanup()
 
     def drain(self, cursor: WatchCursor, resource: str, since: int) -> None:
         """In the end every cursor has returned all events, or has fallen behind."""

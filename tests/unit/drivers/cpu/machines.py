@@ -1,4 +1,4 @@
-"""Machines for tests: topologies by a short description, and folders that stand in for their sysfs.
+"""Machines for tests: topologies by a short description, and directories that stand in for their sysfs.
 
     topology = make_machine(sockets=2, numa=1, l3=2, cores=4, threads=2)   # 2 x 1 x 2 x 4 x 2 = 32 CPUs
     write_sysfs(topology, tmp_path)                                        # tmp_path/sys/devices/system/...
@@ -134,28 +134,28 @@ def write_sysfs(
     """Write `root/sys` anew as the kernel shows such a machine; `online` comes last. Answers the root.
 
     `l3_ids`: whether caches have an `id`. `siblings`: the name of the list of threads, empty for none.
-    `nodes`: `both`, only `entries` in the folders of CPUs, only the `lists` of the nodes, or `none`.
+    `nodes`: `both`, only `entries` in the directories of CPUs, only the `lists` of the nodes, or `none`.
     """
     system = root / "sys/devices/system"
     (system / "cpu/online").unlink(missing_ok=True)
     shutil.rmtree(root / "sys", ignore_errors=True)
     for cpu in topology.cpus:
-        folder = system / f"cpu/cpu{cpu.id}"
-        _write(folder / "topology/physical_package_id", cpu.socket)
-        _write(folder / "topology/core_id", cpu.core_id)
-        _write(folder / "topology/cluster_id", 65535 if cpu.cluster < 0 else cpu.cluster)
-        _write(folder / "topology/die_id", cpu.die)
+        directory = system / f"cpu/cpu{cpu.id}"
+        _write(directory / "topology/physical_package_id", cpu.socket)
+        _write(directory / "topology/core_id", cpu.core_id)
+        _write(directory / "topology/cluster_id", 65535 if cpu.cluster < 0 else cpu.cluster)
+        _write(directory / "topology/die_id", cpu.die)
         if siblings:
-            _write(folder / "topology" / siblings, topology.cores[cpu.core])
-        _write(folder / "cache/index0/level", 1)
-        _write(folder / "cache/index0/id", cpu.core)
+            _write(directory / "topology" / siblings, topology.cores[cpu.core])
+        _write(directory / "cache/index0/level", 1)
+        _write(directory / "cache/index0/id", cpu.core)
         if cpu.l3 >= 0:
-            _write(folder / "cache/index3/level", 3)
-            _write(folder / "cache/index3/shared_cpu_list", topology.l3[cpu.l3])
+            _write(directory / "cache/index3/level", 3)
+            _write(directory / "cache/index3/shared_cpu_list", topology.l3[cpu.l3])
             if l3_ids:
-                _write(folder / "cache/index3/id", cpu.l3_id)
+                _write(directory / "cache/index3/id", cpu.l3_id)
         if nodes in ("both", "entries"):
-            (folder / f"node{cpu.numa}").symlink_to(f"../../node/node{cpu.numa}")
+            (directory / f"node{cpu.numa}").symlink_to(f"../../node/node{cpu.numa}")
     for skipped in topology.skipped:
         (system / f"cpu/cpu{skipped.cpu}").mkdir(parents=True)
     for cpu_off in topology.offline:

@@ -31,18 +31,18 @@ from plimsoll.errors import ConfigError
 EXAMPLE = Path(__file__).parents[4] / "docs" / "cpu-config.yaml"
 
 
-def write(folder: Path, text: str) -> Path:
-    path = folder / "config.yaml"
+def write(directory: Path, text: str) -> Path:
+    path = directory / "config.yaml"
     path.write_text(text)
     return path
 
 
-def read(folder: Path, text: str, **flags: Any) -> CpuSettings:
-    return read_settings(write(folder, text), flags, hostname="n")
+def read(directory: Path, text: str, **flags: Any) -> CpuSettings:
+    return read_settings(write(directory, text), flags, hostname="n")
 
 
-def refused(folder: Path, text: str, **flags: Any) -> str:
-    path = write(folder, text)
+def refused(directory: Path, text: str, **flags: Any) -> str:
+    path = write(directory, text)
     with pytest.raises(ConfigError) as caught:
         read_settings(path, {name.replace("_", "-"): value for name, value in flags.items()}, hostname="n")
     return str(caught.value).replace(str(path), "FILE")

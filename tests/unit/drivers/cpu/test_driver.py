@@ -125,14 +125,14 @@ async def until(true: Callable[[], bool], timeout: float = DEADLINE) -> None:
 
 @pytest.fixture
 def harness() -> Iterator[DriverHarness]:
-    folder = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
+    directory = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
     try:
-        write_sysfs(MACHINE, folder)
+        write_sysfs(MACHINE, directory)
         with LocalCluster(scheduler=True, nodes=1) as cluster:
             cluster.apply(CLASS, template("two", "2"), template("most", "4"))
-            yield DriverHarness(cluster, folder)
+            yield DriverHarness(cluster, directory)
     finally:
-        shutil.rmtree(folder)
+        shutil.rmtree(directory)
 
 
 def run_scenario(scenario: Awaitable[None]) -> None:

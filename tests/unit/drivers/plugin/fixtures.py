@@ -189,11 +189,11 @@ class Widgets(Driver):
 
 @contextmanager
 def short_dir() -> Iterator[Path]:
-    folder = tempfile.mkdtemp(prefix="p-", dir="/tmp")
+    directory = tempfile.mkdtemp(prefix="p-", dir="/tmp")
     try:
-        yield Path(folder)
+        yield Path(directory)
     finally:
-        shutil.rmtree(folder)
+        shutil.rmtree(directory)
 
 
 async def wait_for(read: Callable[[], T], accept: Callable[[T], bool] = bool, seconds: float = DEADLINE) -> T:

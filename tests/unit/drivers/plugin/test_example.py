@@ -79,7 +79,7 @@ def is_running(pod: Any) -> bool:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def directory(tmp_path: Path) -> Path:
     found = tmp_path / "widgets"
     found.mkdir()
     (found / "small").write_text("x")
@@ -131,11 +131,11 @@ def test_what_the_document_takes_of_a_node_is_charged(tmp_path: Path) -> None:
     assert {row.resource: row.claims for row in after.rows if row.claims} == {"cpu": 500, "memory": 1 << 30}
 
 
-def test_a_pod_gets_a_widget_and_gives_it_back(folder: Path, tmp_path: Path) -> None:
+def test_a_pod_gets_a_widget_and_gives_it_back(directory: Path, tmp_path: Path) -> None:
     widgets = load()
     node = NodeSettings(name="worker", runtime="process", cgroups="plan", listen="")
     device_status = tmp_path / "device-status"
-    make = lambda name: widgets.Widgets(folder, name)  # noqa: E731
+    make = lambda name: widgets.Widgets(directory, name)  # noqa: E731
     with LocalCluster(nodes=node, scheduler=True, drivers=[make]) as cluster:
         cluster.apply(MANIFESTS, POD.replace("STATUS_FILE", str(device_status)))
         pod = cluster.wait_for("pods", "user", condition=is_running, timeout=20)
@@ -155,8 +155,8 @@ def test_a_pod_gets_a_widget_and_gives_it_back(folder: Path, tmp_path: Path) -> 
             return [each["health"] for status in device_status for each in status["resources"]]
 
         # The widget breaks, and its pod is notified; another one is added and published.
-        (folder / "large").write_text("")
-        (folder / "new").write_text("new one")
+        (directory / "large").write_text("")
+        (directory / "new").write_text("new one")
         wait_for(lambda: "Unhealthy" in health())
         wait_for(
             lambda: (
@@ -173,10 +173,10 @@ def test_a_pod_gets_a_widget_and_gives_it_back(folder: Path, tmp_path: Path) -> 
         wait_for(lambda: not list(cdi.iterdir()))
 
 
-def test_a_driver_as_a_program(folder: Path, tmp_path: Path) -> None:
+def test_a_driver_as_a_program(directory: Path, tmp_path: Path) -> None:
     code = (
         f"import sys; sys.path.insert(0, {str(EXAMPLE.parent)!r}); from pathlib import Path; import widgets;"
-        f"sys.exit(widgets.plugin.run_driver(lambda node: widgets.Widgets(Path({str(folder)!r}), node)))"
+        f"sys.exit(widgets.plugin.run_driver(lambda node: widgets.Widgets(Path({str(directory)!r}), node)))"
     )
     with LocalCluster(nodes=["worker"]) as cluster:
         root = cluster.node_root("worker")
@@ -197,9 +197,9 @@ def test_a_driver_as_a_program(folder: Path, tmp_path: Path) -> None:
         assert cluster.client.list("resourceslices") == []
 
 
-def test_startup_failure_is_logged(folder: Path, tmp_path: Path, capsys: Any) -> None:
+def test_startup_failure_is_logged(directory: Path, tmp_path: Path, capsys: Any) -> None:
     widgets = load()
     flags = ["--kubeconfig", str(tmp_path / "absent")]
-    assert widgets.plugin.run_driver(lambda node: widgets.Widgets(folder, node), flags) == 1
+    assert widgets.plugin.run_driver(lambda node: widgets.Widgets(directory, node), flags) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert re.fullmatch(r"\S+ ERROR plimsoll\.driver \S+/absent: no such file", line)

@@ -60,9 +60,9 @@ def test_injected_devices_become_cdi_edits(tmp_path: Path) -> None:
         (f"{DRIVER}/claim={REF.uid}-1",),
         (),
     ]
-    folders = CdiCache([tmp_path / "cdi"])
-    assert folders.faults() == ()
-    edits = folders.edits([name for device in claim.devices for name in device.cdi])
+    directories = CdiCache([tmp_path / "cdi"])
+    assert directories.faults() == ()
+    edits = directories.edits([name for device in claim.devices for name in device.cdi])
     assert isinstance(edits, Edits)
     assert edits.env == ("WIDGET=w0", "WIDGET=w1")
     assert [(mount.host_path, mount.container_path, mount.options) for mount in edits.mounts] == [
@@ -308,9 +308,9 @@ def test_metadata_that_cannot_be_written_fails_the_claim() -> None:
 
 def test_the_lock_of_two_processes() -> None:
     async def scenario() -> None:
-        with short_dir() as folder:
-            first = await acquire_lock(folder / "serialize.lock")
-            second = asyncio.create_task(acquire_lock(folder / "serialize.lock"))
+        with short_dir() as directory:
+            first = await acquire_lock(directory / "serialize.lock")
+            second = asyncio.create_task(acquire_lock(directory / "serialize.lock"))
             await asyncio.sleep(0.1)
             assert not second.done()
             os.close(first)

@@ -47,12 +47,12 @@ from tests.unit.node.plugins.peers import QUICK
 
 
 class NodeFixture:
-    """A node's folders, the agent's side of its sockets, and stations."""
+    """A node's directories, the agent's side of its sockets, and stations."""
 
-    def __init__(self, cluster: ClusterFixture, folder: Path) -> None:
+    def __init__(self, cluster: ClusterFixture, directory: Path) -> None:
         self.cluster = cluster
-        self.root = folder / "r"
-        self.cdi = folder / "cdi"
+        self.root = directory / "r"
+        self.cdi = directory / "cdi"
         self.plugins = PluginManager(Layout(self.root), times=QUICK)
 
     async def restart(self) -> None:
@@ -87,9 +87,9 @@ class NodeFixture:
 
 @asynccontextmanager
 async def node_fixture(gates: str = "") -> AsyncIterator[NodeFixture]:
-    with short_dir() as folder:
+    with short_dir() as directory:
         async with cluster_fixture(gates) as cluster:
-            found = NodeFixture(cluster, folder)
+            found = NodeFixture(cluster, directory)
             await found.plugins.start()
             try:
                 yield found

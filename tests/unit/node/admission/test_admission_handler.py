@@ -30,8 +30,8 @@ from tests.unit.ledger.builders import container, node, pod
 NODE = node("n", cpu="4", memory="8Gi", pods="10")
 
 
-def record(folder: Path) -> RecordFile:
-    return RecordFile(folder / "admitted.json", KIND, folder / "quarantine")
+def record(directory: Path) -> RecordFile:
+    return RecordFile(directory / "admitted.json", KIND, directory / "quarantine")
 
 
 def cpu(name: str, amount: str, *, at: str = "", **spec: Any) -> Pod:
@@ -295,7 +295,7 @@ def test_a_damaged_record_is_reported_and_the_node_continues(tmp_path: Path) -> 
 
 
 def test_a_disk_that_takes_nothing_is_reported_and_tried_again(tmp_path: Path) -> None:
-    blocked = tmp_path / "folder"
+    blocked = tmp_path / "directory"
     blocked.write_text("a file")
     admission_handler = AdmissionHandler(
         NODE, record=RecordFile(blocked / "admitted.json", KIND, tmp_path / "quarantine")
@@ -433,15 +433,15 @@ def test_after_a_restart_nothing_depends_on_the_order_of_the_list(
     pods: list[tuple[int, int, bool, int]], dice: Any
 ) -> None:
     made = build(pods)
-    with tempfile.TemporaryDirectory() as folder:
-        first = AdmissionHandler(NODE, record=record(Path(folder)))
+    with tempfile.TemporaryDirectory() as directory:
+        first = AdmissionHandler(NODE, record=record(Path(directory)))
         for one in made[: len(made) // 2]:
             first.admit(one)
         first.save()
         orders = []
         for _ in range(2):
             dice.shuffle(made)
-            after = AdmissionHandler(NODE, record=record(Path(folder)))
+            after = AdmissionHandler(NODE, record=record(Path(directory)))
             for one in after.restore(made):
                 after.admit(one)
             orders.append(after.admitted_uids)

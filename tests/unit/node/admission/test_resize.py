@@ -54,7 +54,7 @@ def one(requests: dict[str, str], limits: dict[str, str] | None = None, name: st
     return {"name": name, "resources": {"requests": requests, "limits": limits or {}}, **more}
 
 
-def books(
+def node_ledger(
     *others: Pod, cpu: str = "8", profile: AccountingProfile = V1_37, gates: Gates | None = None
 ) -> NodeLedger:
     line = {"cpu": cpu, "memory": "16Gi", "pods": "10"}
@@ -66,7 +66,7 @@ def books(
 
 
 def judge(before: Pod, after: Pod, ledger: NodeLedger | None = None, **more: Any) -> ResizeDecision | None:
-    return check_resize(after, PodAllocation.from_spec(before), ledger or books(before), **more)
+    return check_resize(after, PodAllocation.from_spec(before), ledger or node_ledger(before), **more)
 
 
 SMALL = pod(one({"cpu": "1", "memory": "1Gi"}))
@@ -87,7 +87,7 @@ def test_room_on_the_node() -> None:
 
 def test_no_room_now_is_deferred_with_the_kubelets_words() -> None:
     other = pod(one({"cpu": "5"}), uid="other")
-    judged = judge(SMALL, pod(one({"cpu": "4", "memory": "1Gi"})), books(SMALL, other))
+    judged = judge(SMALL, pod(one({"cpu": "4", "memory": "1Gi"})), node_ledger(SMALL, other))
     text = "Node didn't have enough resource: cpu, requested: 4000, used: 5000, capacity: 8000"
     assert judged == ResizeDecision(ResizeOutcome.DEFERRED, text)
 
@@ -103,10 +103,10 @@ def test_shrinking_is_never_deferred() -> None:
     other = pod(one({"cpu": "7"}), uid="other")
     before = pod(one({"cpu": "6", "memory": "1Gi"}))
     after = pod(one({"cpu": "5", "memory": "1Gi"}))
-    assert judge(before, after, books(before, other, cpu="4")) == ResizeDecision(ResizeOutcome.ACCEPTED)
+    assert judge(before, after, node_ledger(before, other, cpu="4")) == ResizeDecision(ResizeOutcome.ACCEPTED)
     # What grows beside it is looked at.
     after = pod(one({"cpu": "5", "memory": "17Gi"}))
-    judged = judge(before, after, books(before, other, cpu="4"))
+    judged = judge(before, after, node_ledger(before, other, cpu="4"))
     assert judged is not None
     assert "memory" in judged.message
 
@@ -114,7 +114,7 @@ def test_shrinking_is_never_deferred() -> None:
 def test_pods_with_claim_charges_are_not_resized_in_1_36() -> None:
     before = pod(one({"cpu": "1"}), charged=True)
     after = pod(one({"cpu": "2"}), charged=True)
-    judged = judge(before, after, books(before, profile=AccountingProfile()))
+    judged = judge(before, after, node_ledger(before, profile=AccountingProfile()))
     text = "pods with node allocatable resource claims cannot be resized"
     assert judged == ResizeDecision(ResizeOutcome.INFEASIBLE, text)
     assert judge(before, after) == ResizeDecision(ResizeOutcome.ACCEPTED)
@@ -167,12 +167,12 @@ def test_the_class_stays() -> None:
 def test_gates() -> None:
     after = pod(one({"cpu": "2", "memory": "1Gi"}))
     off = Gates.parse("InPlacePodVerticalScaling=false,InPlacePodLevelResourcesVerticalScaling=false")
-    judged = judge(SMALL, after, books(SMALL, gates=off))
+    judged = judge(SMALL, after, node_ledger(SMALL, gates=off))
     assert judged == ResizeDecision(ResizeOutcome.INFEASIBLE, "InPlacePodVerticalScaling is disabled")
     off = Gates.parse("InPlacePodLevelResourcesVerticalScaling=false")
     before = pod(one({}), resources={"requests": {"cpu": "1"}})
     after = pod(one({}), resources={"requests": {"cpu": "2"}})
-    judged = judge(before, after, books(before, gates=off))
+    judged = judge(before, after, node_ledger(before, gates=off))
     assert judged == ResizeDecision(
         ResizeOutcome.INFEASIBLE, "InPlacePodLevelResourcesVerticalScaling is disabled"
     )
@@ -201,7 +201,7 @@ def test_a_resize_fits_if_the_sum_does(
 ) -> None:
     """The naive twin: plain sums of cpu."""
     was, now = (pod(one({"cpu": str(cpu)}), charged=charged) for cpu in (before, after))
-    ledger = books(was, pod(one({"cpu": str(others)}), uid="other"), cpu=str(line))
+    ledger = node_ledger(was, pod(one({"cpu": str(others)}), uid="other"), cpu=str(line))
     judged = judge(was, now, ledger)
     claim = 2 if charged else 0
     if before == after:

@@ -1,4 +1,4 @@
-"""A folder that stands in for cgroups, with the kernel's rules: which files there are, what it refuses."""
+"""A directory that stands in for cgroups, with the kernel's rules: which files there are, what it refuses."""
 
 from __future__ import annotations
 
@@ -87,12 +87,12 @@ class StandIn(LinuxKernel):
             left = [text for text in file.read_text().split() if text != str(pid)]
             file.write_text("\n".join(left))
 
-    def remove(self, folder: Path) -> int:
-        if not folder.is_dir():
+    def remove(self, directory: Path) -> int:
+        if not directory.is_dir():
             return 0
-        if (folder / PROCS).read_text().split() or self.subdirectories(folder):
+        if (directory / PROCS).read_text().split() or self.subdirectories(directory):
             return errno.EBUSY
-        shutil.rmtree(folder)
+        shutil.rmtree(directory)
         return 0
 
     def write(self, file: Path, value: str) -> int:
@@ -121,7 +121,7 @@ class StandIn(LinuxKernel):
 
 
 class V1StandIn(StandIn):
-    """A folder for every controller; `memory_used` is what new memory cgroups use."""
+    """A directory for every controller; `memory_used` is what new memory cgroups use."""
 
     def __init__(self, mount: Path, controllers: Iterable[str] = V1, **settings: Iterable[int]) -> None:
         super().__init__(mount, controllers, **settings)
@@ -132,77 +132,77 @@ class V1StandIn(StandIn):
             (mount / "cpuset" / "cpuset.cpus").write_text("0-3")
             (mount / "cpuset" / "cpuset.mems").write_text("0")
 
-    def _fill(self, folder: Path) -> None:
-        (folder / PROCS).write_text("")
-        name = folder.relative_to(self.mount).parts[0]
+    def _fill(self, directory: Path) -> None:
+        (directory / PROCS).write_text("")
+        name = directory.relative_to(self.mount).parts[0]
         for controller in name.split(","):
             for file, text in V1[controller].items():
-                (folder / file).write_text(text)
+                (directory / file).write_text(text)
 
     def mount_of(self, file: Path) -> Path:
         return self.mount / file.relative_to(self.mount).parts[0]
 
-    def make(self, folder: Path) -> int:
-        if folder.is_dir():
+    def make(self, directory: Path) -> int:
+        if directory.is_dir():
             return 0
-        number = super().make(folder)
+        number = super().make(directory)
         if not number:
-            self._fill(folder)
+            self._fill(directory)
         return number
 
     def refuse(self, file: Path, value: str) -> int:
-        folder = file.parent
+        directory = file.parent
         match file.name:
             case "cpu.cfs_quota_us" | "cpu.cfs_period_us":
-                return self._refuse_quota(folder, file.name, int(value))
+                return self._refuse_quota(directory, file.name, int(value))
             case "cpuset.cpus":
                 if not value:
                     return errno.ENOSPC
-                if folder != self.mount_of(file) and not (
-                    cpus_of(value) <= cpus_of((folder.parent / file.name).read_text())
+                if directory != self.mount_of(file) and not (
+                    cpus_of(value) <= cpus_of((directory.parent / file.name).read_text())
                 ):
                     return errno.EACCES
             case "memory.limit_in_bytes":
-                if 0 <= int(value) < int((folder / "memory.usage_in_bytes").read_text()):
+                if 0 <= int(value) < int((directory / "memory.usage_in_bytes").read_text()):
                     return errno.EBUSY
             case "cgroup.procs" if self.mount_of(file).name == "cpuset":
-                if not all((folder / name).read_text() for name in ("cpuset.cpus", "cpuset.mems")):
+                if not all((directory / name).read_text() for name in ("cpuset.cpus", "cpuset.mems")):
                     return errno.ENOSPC
         return 0
 
-    def _ratio(self, folder: Path, **changed: int) -> Fraction | None:
-        quota = changed.get("quota", int((folder / "cpu.cfs_quota_us").read_text()))
-        period = changed.get("period", int((folder / "cpu.cfs_period_us").read_text()))
+    def _ratio(self, directory: Path, **changed: int) -> Fraction | None:
+        quota = changed.get("quota", int((directory / "cpu.cfs_quota_us").read_text()))
+        period = changed.get("period", int((directory / "cpu.cfs_period_us").read_text()))
         return None if quota < 0 else Fraction(quota, period)
 
-    def _above(self, folder: Path) -> Fraction | None:
+    def _above(self, directory: Path) -> Fraction | None:
         """The ratio that holds for a cgroup without one of its own: that of the nearest above it."""
-        while folder.parent != self.mount:
-            folder = folder.parent
-            ratio = self._ratio(folder)
+        while directory.parent != self.mount:
+            directory = directory.parent
+            ratio = self._ratio(directory)
             if ratio is not None:
                 return ratio
         return None
 
-    def _refuse_quota(self, folder: Path, name: str, value: int) -> int:
+    def _refuse_quota(self, directory: Path, name: str, value: int) -> int:
         key = "quota" if name.endswith("quota_us") else "period"
         if (key == "period" and not 1000 <= value <= 1_000_000) or (key == "quota" and 0 <= value < 1000):
             return errno.EINVAL
-        ratio = self._ratio(folder, **{key: value})
+        ratio = self._ratio(directory, **{key: value})
         if ratio is None:
             return 0
-        above = self._above(folder)
+        above = self._above(directory)
         if above is not None and ratio > above:
             return errno.EINVAL
-        for inner in folder.rglob("cpu.cfs_quota_us"):
+        for inner in directory.rglob("cpu.cfs_quota_us"):
             below = self._ratio(inner.parent)
-            if inner.parent != folder and below is not None and below > ratio:
+            if inner.parent != directory and below is not None and below > ratio:
                 return errno.EINVAL
         return 0
 
 
 class V2StandIn(StandIn):
-    """One folder; files follow what the cgroup above hands down."""
+    """One directory; files follow what the cgroup above hands down."""
 
     def __init__(
         self, mount: Path, controllers: Iterable[str] = V2, *, can_kill: bool = True, crowded: bool = False
@@ -215,35 +215,35 @@ class V2StandIn(StandIn):
         (mount / PROCS).write_text("1" if crowded else "")
         self.crowded = crowded
 
-    def make(self, folder: Path) -> int:
-        if folder.is_dir():
+    def make(self, directory: Path) -> int:
+        if directory.is_dir():
             return 0
-        number = super().make(folder)
+        number = super().make(directory)
         if number:
             return number
-        given = (folder.parent / "cgroup.subtree_control").read_text().split()
-        (folder / "cgroup.controllers").write_text(" ".join(given))
-        (folder / "cgroup.subtree_control").write_text("")
-        (folder / PROCS).write_text("")
+        given = (directory.parent / "cgroup.subtree_control").read_text().split()
+        (directory / "cgroup.controllers").write_text(" ".join(given))
+        (directory / "cgroup.subtree_control").write_text("")
+        (directory / PROCS).write_text("")
         if self.can_kill:
-            (folder / "cgroup.kill").write_text("")
-        self._fill(folder, given)
+            (directory / "cgroup.kill").write_text("")
+        self._fill(directory, given)
         return 0
 
-    def _fill(self, folder: Path, controllers: Iterable[str]) -> None:
+    def _fill(self, directory: Path, controllers: Iterable[str]) -> None:
         for name in controllers:
             for file, text in V2[name].items():
-                if not (folder / file).exists():
-                    (folder / file).write_text(text)
+                if not (directory / file).exists():
+                    (directory / file).write_text(text)
 
     def refuse(self, file: Path, value: str) -> int:
-        folder = file.parent
+        directory = file.parent
         if file.name == "cgroup.subtree_control":
-            if value.removeprefix("+") not in (folder / "cgroup.controllers").read_text().split():
+            if value.removeprefix("+") not in (directory / "cgroup.controllers").read_text().split():
                 return errno.ENOENT
-            if (folder / PROCS).read_text():
+            if (directory / PROCS).read_text():
                 return errno.EBUSY
-        if file.name == PROCS and (folder / "cgroup.subtree_control").read_text():
+        if file.name == PROCS and (directory / "cgroup.subtree_control").read_text():
             return errno.EBUSY
         return 0
 

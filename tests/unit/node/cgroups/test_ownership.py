@@ -41,11 +41,11 @@ def test_the_longest_name_of_a_node_fits() -> None:
 
 
 @pytest.fixture
-def folders(tmp_path: Path) -> list[Path]:
+def directories(tmp_path: Path) -> list[Path]:
     """Return stand-ins for a root in two hierarchies."""
     found = [tmp_path / "cpu" / "root", tmp_path / "memory" / "root"]
-    for folder in found:
-        folder.mkdir(parents=True)
+    for directory in found:
+        directory.mkdir(parents=True)
     try:
         os.setxattr(found[0], "user.plimsoll.root", b"")
         os.removexattr(found[0], "user.plimsoll.root")
@@ -55,54 +55,54 @@ def folders(tmp_path: Path) -> list[Path]:
 
 
 def test_the_marker_names_the_owner_of_a_root_and_whether_its_agent_runs(
-    tmp_path: Path, folders: list[Path]
+    tmp_path: Path, directories: list[Path]
 ) -> None:
     data = tmp_path / "data"
     data.mkdir()
-    assert read_mark(folders).data == ""
-    assert not read_mark(folders).alive
+    assert read_mark(directories).data == ""
+    assert not read_mark(directories).alive
     mark = RootMark(data)
-    assert mark.take(folders) == ""
-    assert mark.take(folders) == "", "again"
-    found = read_mark(folders)
+    assert mark.take(directories) == ""
+    assert mark.take(directories) == "", "again"
+    found = read_mark(directories)
     assert (found.alive, found.data, found.gone) == (True, str(data), False)
-    assert hold_root(folders) is None
+    assert hold_root(directories) is None
     mark.release()
-    found = read_mark(folders)
+    found = read_mark(directories)
     assert (found.alive, found.data, found.gone) == (False, str(data), False)
     data.rmdir()
-    assert read_directory(folders).gone
-    hold = hold_root(folders)
+    assert read_directory(directories).gone
+    hold = hold_root(directories)
     assert hold is not None
-    assert RootMark(data, timeout=0.0).take(folders) != "", "no agent starts while it is held"
+    assert RootMark(data, timeout=0.0).take(directories) != "", "no agent starts while it is held"
     hold.release()
 
 
 def test_a_directory_of_another_mount_namespace_is_not_known_to_be_gone(
-    tmp_path: Path, folders: list[Path]
+    tmp_path: Path, directories: list[Path]
 ) -> None:
-    for folder in folders:
-        os.setxattr(folder, "user.plimsoll.root", b"mnt:[1]:" + os.fsencode(tmp_path / "absent"))
-    found = read_mark(folders)
+    for directory in directories:
+        os.setxattr(directory, "user.plimsoll.root", b"mnt:[1]:" + os.fsencode(tmp_path / "absent"))
+    found = read_mark(directories)
     assert (found.data, found.gone) == (str(tmp_path / "absent"), False)
 
 
-def test_a_root_that_another_process_uses_is_refused(tmp_path: Path, folders: list[Path]) -> None:
+def test_a_root_that_another_process_uses_is_refused(tmp_path: Path, directories: list[Path]) -> None:
     first, second = RootMark(tmp_path / "a"), RootMark(tmp_path / "b", timeout=0.0)
-    assert first.take(folders) == ""
-    assert second.take(folders) == f"cgroup {folders[0]} is in use by another process"
+    assert first.take(directories) == ""
+    assert second.take(directories) == f"cgroup {directories[0]} is in use by another process"
     first.release()
-    assert second.take(folders) == ""
+    assert second.take(directories) == ""
     second.release()
 
 
-def test_a_root_that_was_made_again_is_marked_again(tmp_path: Path, folders: list[Path]) -> None:
+def test_a_root_that_was_made_again_is_marked_again(tmp_path: Path, directories: list[Path]) -> None:
     mark = RootMark(tmp_path)
-    mark.take(folders)
-    shutil.rmtree(folders[0])
-    assert mark.take(folders) == "", "what is not there is passed over"
-    folders[0].mkdir()
-    assert not read_mark(folders[:1]).alive
-    assert mark.take(folders) == ""
-    assert read_mark(folders[:1]).alive
+    mark.take(directories)
+    shutil.rmtree(directories[0])
+    assert mark.take(directories) == "", "what is not there is passed over"
+    directories[0].mkdir()
+    assert not read_mark(directories[:1]).alive
+    assert mark.take(directories) == ""
+    assert read_mark(directories[:1]).alive
     mark.release()

@@ -1,4 +1,4 @@
-"""The tree of cgroups on a folder that stands in for the kernel's, in both versions."""
+"""The tree of cgroups on a directory that stands in for the kernel's, in both versions."""
 
 from __future__ import annotations
 
@@ -414,7 +414,7 @@ def test_leftovers_are_found_and_removed_by_the_next_agent(kernel: StandIn) -> N
     assert after.pods() == ()
 
 
-def test_folders_that_are_no_pods_are_passed_over(kernel: StandIn) -> None:
+def test_directories_that_are_no_pods_are_passed_over(kernel: StandIn) -> None:
     cgroups = opened(kernel)
     cgroups.set_up()
     cgroups.make_pod("u", "Burstable", POD)
@@ -570,8 +570,8 @@ def test_controllers_that_are_mounted_together(tmp_path: Path) -> None:
 
 def test_a_read_only_mount_is_reported(tmp_path: Path) -> None:
     class ReadOnly(V1StandIn):
-        def may_write(self, folder: Path) -> bool:
-            return folder.name == "memory"
+        def may_write(self, directory: Path) -> bool:
+            return directory.name == "memory"
 
     kernel = ReadOnly(tmp_path / "cgroup", ["cpu", "memory"])
     found = open_cgroups("r", mount=kernel.mount, kernel=kernel)

@@ -56,8 +56,8 @@ class Agent:
         asyncio.run(self.watch.check())
 
     def remove_root(self) -> None:
-        for folder in self.cgroups.root_directories():
-            shutil.rmtree(folder)
+        for directory in self.cgroups.root_directories():
+            shutil.rmtree(directory)
 
 
 def test_nothing_is_reported_while_all_is_there(kernel: StandIn, tmp_path: Path) -> None:
@@ -98,8 +98,8 @@ def test_parts_of_the_root_are_made_again(kernel: StandIn, tmp_path: Path, gone:
     agent = Agent(kernel, tmp_path)
     agent.cgroups.set_up()
     agent.cgroups.make_pod("g", "Guaranteed", POD)
-    for folder in agent.cgroups.root_directories():
-        shutil.rmtree(folder / gone)
+    for directory in agent.cgroups.root_directories():
+        shutil.rmtree(directory / gone)
     agent.check()
     assert agent.cgroups.lost() == ()
     assert agent.cgroups.pods() == ("g",)
@@ -113,7 +113,7 @@ def test_the_node_is_not_ready_while_cgroups_cannot_be_made(
     agent.cgroups.set_up()
     agent.remove_root()
     with monkeypatch.context() as patched:
-        patched.setattr(kernel, "make", lambda folder: errno.EROFS)
+        patched.setattr(kernel, "make", lambda directory: errno.EROFS)
         agent.check()
         agent.check()
         (problem,) = agent.problems

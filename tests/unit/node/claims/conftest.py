@@ -1,4 +1,4 @@
-"""A folder for plays that save thousands of times."""
+"""A directory for plays that save thousands of times."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-#: Many times faster than a disk; any folder will do.
+#: Many times faster than a disk; any directory will do.
 SHARED_MEMORY = "/dev/shm"
 
 
-def memory_folder() -> str:
-    """A new folder, in memory where possible."""
+def memory_directory() -> str:
+    """A new directory, in memory where possible."""
     fast = os.path.isdir(SHARED_MEMORY) and os.access(SHARED_MEMORY, os.W_OK)
     return tempfile.mkdtemp(prefix="p-", dir=SHARED_MEMORY if fast else None)
 
 
 @pytest.fixture
-def folder() -> Iterator[Path]:
-    path = memory_folder()
+def directory() -> Iterator[Path]:
+    path = memory_directory()
     yield Path(path)
     shutil.rmtree(path)

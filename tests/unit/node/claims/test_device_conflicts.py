@@ -234,7 +234,7 @@ def test_a_claim_that_was_not_saved_holds_nothing(layout: Layout, fake_drivers: 
     async def scenario() -> None:
         cache = ClaimInfoCache.open(layout, fake_drivers)
         cache.on_release = freed.append
-        layout.claims.mkdir(parents=True)  # a file cannot be saved in the place of a folder
+        layout.claims.mkdir(parents=True)  # a file cannot be saved in the place of a directory
         (fault,) = await prepare(cache, "p", old)
         assert fault.code == "NotSaved"
         assert freed == [frozenset({"uid-a"})]

@@ -18,7 +18,7 @@ from plimsoll.node.claims.claim_info_cache import ClaimInfoCache
 from plimsoll.node.claims.faults import NOT_SAVED
 from plimsoll.node.layout import Layout
 from tests.sizes import examples
-from tests.unit.node.claims.conftest import memory_folder
+from tests.unit.node.claims.conftest import memory_directory
 from tests.unit.node.claims.fake_drivers import GPU, NIC, FakeDrivers, make_claim, make_pod, on_disk
 from tests.unit.node.claims.test_playbook import Crash, Disk, Steps, at_once
 
@@ -46,8 +46,8 @@ class ClaimCacheMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.loop = asyncio.new_event_loop()
-        self.folder = memory_folder()
-        self.layout = Layout(Path(self.folder))
+        self.directory = memory_directory()
+        self.layout = Layout(Path(self.directory))
         self.fake_drivers = FakeDrivers()
         for name, drivers in CLAIMS.items():
             results = None if drivers else ()
@@ -224,10 +224,10 @@ class ClaimCacheMachine(RuleBasedStateMachine):
             self.loop.close()
             for each in self.patches:
                 each.stop()
-            shutil.rmtree(self.folder)
+            shutil.rmtree(self.directory)
 
 
 ClaimCacheMachine.TestCase.settings = settings(
     max_examples=examples(100), stateful_step_count=25, deadline=None
 )
-TestBooks = ClaimCacheMachine.TestCase
+TestClaimInfoCache = ClaimCacheMachine.TestCase

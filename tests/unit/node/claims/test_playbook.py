@@ -135,7 +135,7 @@ PLAYS = [
 
 @pytest.mark.parametrize("play", PLAYS, ids=" ".join)
 def test_an_agent_may_crash_at_any_step(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, play: list[str]
+    directory: Path, monkeypatch: pytest.MonkeyPatch, play: list[str]
 ) -> None:
     async def perform(last: int, layout: Layout) -> bool:
         """Play, crash at a step, start again where it was; whether there was a crash."""
@@ -166,8 +166,8 @@ def test_an_agent_may_crash_at_any_step(
 
     async def scenario() -> None:
         last = 1
-        while await perform(last, Layout(folder / str(last))):
-            shutil.rmtree(folder / str(last), ignore_errors=True)
+        while await perform(last, Layout(directory / str(last))):
+            shutil.rmtree(directory / str(last), ignore_errors=True)
             last += 1
         assert last > 10
 
@@ -176,7 +176,7 @@ def test_an_agent_may_crash_at_any_step(
 
 @pytest.mark.parametrize("play", PLAYS, ids=" ".join)
 def test_calls_may_be_cancelled_at_any_step(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, play: list[str]
+    directory: Path, monkeypatch: pytest.MonkeyPatch, play: list[str]
 ) -> None:
     monkeypatch.setattr("plimsoll.common.checkpoint.os", Disk(Steps(0)))
 
@@ -207,7 +207,7 @@ def test_calls_may_be_cancelled_at_any_step(
 
     async def scenario() -> None:
         after = 0
-        while await perform(after, Layout(folder / str(after))):
+        while await perform(after, Layout(directory / str(after))):
             after += 1
         assert after > 5
 
@@ -215,7 +215,7 @@ def test_calls_may_be_cancelled_at_any_step(
 
 
 def test_changes_that_come_together_are_written_together(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_drivers, steps = FakeDrivers(), Steps(0)
     pods = [f"p{number}" for number in range(50)]
@@ -230,7 +230,7 @@ def test_changes_that_come_together_are_written_together(
     monkeypatch.setattr("plimsoll.common.checkpoint.os", Disk(steps))
 
     async def scenario() -> None:
-        cache = ClaimInfoCache.open(Layout(folder), fake_drivers)
+        cache = ClaimInfoCache.open(Layout(directory), fake_drivers)
         await asyncio.gather(
             *(cache.prepare(make_pod(p, f"c{p}"), fake_drivers.named(f"c{p}")) for p in pods)
         )
@@ -241,11 +241,11 @@ def test_changes_that_come_together_are_written_together(
     asyncio.run(scenario())
 
 
-def test_a_cancelled_call_does_not_leave_before_its_change_is_made(folder: Path) -> None:
+def test_a_cancelled_call_does_not_leave_before_its_change_is_made(directory: Path) -> None:
     fake_drivers = new_world()
 
     async def scenario() -> None:
-        cache = ClaimInfoCache.open(Layout(folder), fake_drivers)
+        cache = ClaimInfoCache.open(Layout(directory), fake_drivers)
         first = asyncio.create_task(do(cache, fake_drivers, "+p"))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -255,6 +255,6 @@ def test_a_cancelled_call_does_not_leave_before_its_change_is_made(folder: Path)
         with pytest.raises(asyncio.CancelledError):
             await first
         assert {claim.ref.name: set(claim.pods) for claim in cache.claims()} == {"a": {"p", "q"}, "b": {"p"}}
-        verify(cache, fake_drivers, Layout(folder))
+        verify(cache, fake_drivers, Layout(directory))
 
     asyncio.run(scenario())

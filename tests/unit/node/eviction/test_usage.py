@@ -16,11 +16,11 @@ from plimsoll.node.resources import LinuxResources
 from tests.unit.node.cgroups.stand_in import V1StandIn
 
 
-def proc(folder: Path, files: dict[str, str]) -> Path:
-    (folder / "sys" / "kernel").mkdir(parents=True)
+def proc(directory: Path, files: dict[str, str]) -> Path:
+    (directory / "sys" / "kernel").mkdir(parents=True)
     for name, text in files.items():
-        (folder / name).write_text(text)
-    return folder
+        (directory / name).write_text(text)
+    return directory
 
 
 def test_free_and_untouched_memory_is_available(tmp_path: Path) -> None:

@@ -56,8 +56,8 @@ def held(
 class FakeRuntime:
     """A runtime's side: what it has, and what it was asked to change."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
         self.pods: list[SandboxSpec] = [POD]
         self.containers: dict[str, RuntimeContainer] = {}
         self.applied: list[tuple[str, LinuxResources]] = []
@@ -103,10 +103,10 @@ async def until(true: Callable[[], bool], seconds: float = DEADLINE) -> None:
 
 @asynccontextmanager
 async def fake_runtime(**options: Any) -> AsyncIterator[FakeRuntime]:
-    folder = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
-    here = FakeRuntime(folder)
+    directory = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
+    here = FakeRuntime(directory)
     here.server = NriServer(
-        folder / "nri" / "nri.sock",
+        directory / "nri" / "nri.sock",
         "plimsoll",
         "1.0",
         here.inventory,
@@ -120,4 +120,4 @@ async def fake_runtime(**options: Any) -> AsyncIterator[FakeRuntime]:
             yield here
     finally:
         await here.end()
-        shutil.rmtree(folder)
+        shutil.rmtree(directory)

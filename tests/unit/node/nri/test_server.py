@@ -87,8 +87,8 @@ def test_only_the_owner_reaches_the_socket() -> None:
             await again.start()
         await here.server.stop()
         assert not here.server.socket.exists()
-        (here.folder / "file").write_text("")
-        blocked = NriServer(here.folder / "file", "x", "1", here.inventory, here.apply)
+        (here.directory / "file").write_text("")
+        blocked = NriServer(here.directory / "file", "x", "1", here.inventory, here.apply)
         with pytest.raises(ConfigError, match="is not a socket"):
             await blocked.start()
         with pytest.raises(ConfigError, match="at most 107 bytes"):
@@ -99,9 +99,9 @@ def test_only_the_owner_reaches_the_socket() -> None:
 
 def test_a_plugin_receives_the_runtime_name() -> None:
     async def scenario(here: FakeRuntime) -> None:
-        (here.folder / "conf").mkdir()
-        (here.folder / "conf" / "cpu.conf").write_text("general")
-        (here.folder / "conf" / "10-cpu.conf").write_text("special")
+        (here.directory / "conf").mkdir()
+        (here.directory / "conf" / "cpu.conf").write_text("general")
+        (here.directory / "conf" / "10-cpu.conf").write_text("special")
         here.containers = {"a": held("a"), "b": held("b", ContainerPhase.EXITED)}
         received: list[Any] = []
 
@@ -127,7 +127,7 @@ def test_a_plugin_receives_the_runtime_name() -> None:
 
     async def whole() -> None:
         async with fake_runtime() as here:
-            here.server._config = here.folder / "conf"
+            here.server._config = here.directory / "conf"
             await scenario(here)
 
     asyncio.run(whole())

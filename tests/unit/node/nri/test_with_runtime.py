@@ -67,9 +67,9 @@ class Pinning:
 
 
 def test_containers_get_the_cpus_a_plugin_gives_them() -> None:
-    async def scenario(folder: Path) -> None:
+    async def scenario(directory: Path) -> None:
         runtime = SimulatedRuntime()
-        server = NriServer(folder / "s", "none", "1", runtime.inventory, runtime.apply)
+        server = NriServer(directory / "s", "none", "1", runtime.inventory, runtime.apply)
         runtime.hooks = server
         await server.start()
         await runtime.start(lambda uid: None)
@@ -103,7 +103,7 @@ def test_containers_get_the_cpus_a_plugin_gives_them() -> None:
         assert (server._known, server._pending) == ({}, {})
         # The server comes back, and so does the plugin.
         await server.stop()
-        again = NriServer(folder / "s", "none", "1", runtime.inventory, runtime.apply)
+        again = NriServer(directory / "s", "none", "1", runtime.inventory, runtime.apply)
         await again.start()
         await until(lambda: len(again.plugins()) == 1)
         serving.cancel()

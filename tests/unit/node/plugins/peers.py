@@ -41,19 +41,19 @@ def device(pool: str = "pool", uid: str = "uid-a") -> tuple[PreparedDevice, ...]
 
 
 @contextmanager
-def short_folder() -> Iterator[Path]:
-    folder = tempfile.mkdtemp(prefix="p-", dir="/tmp")
+def short_directory() -> Iterator[Path]:
+    directory = tempfile.mkdtemp(prefix="p-", dir="/tmp")
     try:
-        yield Path(folder)
+        yield Path(directory)
     finally:
-        shutil.rmtree(folder)
+        shutil.rmtree(directory)
 
 
 @asynccontextmanager
 async def node(times: PluginTiming = QUICK, **options: Any) -> AsyncIterator[tuple[Layout, PluginManager]]:
-    """Plugins on a folder of their own; nothing may be left of them."""
-    with short_folder() as folder:
-        layout = Layout(folder)
+    """Plugins on a directory of their own; nothing may be left of them."""
+    with short_directory() as directory:
+        layout = Layout(directory)
         plugins = PluginManager(layout, times=times, **options)
         await plugins.start()
         try:

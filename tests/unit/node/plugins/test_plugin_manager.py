@@ -100,7 +100,7 @@ def test_a_driver_restarts_with_the_same_sockets() -> None:
     run(scenario)
 
 
-def test_a_driver_restarts_without_a_trace_of_it_in_the_registration_folder() -> None:
+def test_a_driver_restarts_without_a_trace_of_it_in_the_registration_directory() -> None:
     """Only the driver's own socket went and came back: the connection is made again."""
 
     async def scenario() -> None:

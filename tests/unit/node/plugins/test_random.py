@@ -11,7 +11,7 @@ import pytest
 from plimsoll.node.claim_info import DriverFault
 from plimsoll.node.layout import Layout
 from plimsoll.node.plugins import PluginManager
-from tests.unit.node.plugins.peers import DRIVER, QUICK, Peer, claim, run, short_folder, until
+from tests.unit.node.plugins.peers import DRIVER, QUICK, Peer, claim, run, short_directory, until
 
 
 @dataclass
@@ -35,8 +35,8 @@ def test_calls_go_where_the_model_says(seed: int) -> None:
     chance = random.Random(seed)
 
     async def scenario() -> None:
-        with short_folder() as folder:
-            layout = Layout(folder)
+        with short_directory() as directory:
+            layout = Layout(directory)
             instances = [Instance(Peer(layout, instance=name)) for name in ("one", "two", "three")]
             plugins = PluginManager(layout, times=QUICK)
             await plugins.start()

@@ -23,7 +23,7 @@ from tests.unit.node.plugins.peers import (
     node,
     registered,
     run,
-    short_folder,
+    short_directory,
     until,
 )
 
@@ -138,8 +138,8 @@ def test_a_plugin_that_says_nothing_for_too_long() -> None:
 
 def test_an_agent_that_restarts_finds_all_drivers_again() -> None:
     async def scenario() -> None:
-        with short_folder() as folder:
-            layout = Layout(folder)
+        with short_directory() as directory:
+            layout = Layout(directory)
             peers = [await Peer(layout, f"d{place}.example.com").start() for place in range(4)]
             for _ in range(3):
                 plugins = PluginManager(layout, times=QUICK)
@@ -158,8 +158,8 @@ def test_an_agent_that_restarts_finds_all_drivers_again() -> None:
 
 def test_the_newest_socket_wins_after_a_restart() -> None:
     async def scenario() -> None:
-        with short_folder() as folder:
-            layout = Layout(folder)
+        with short_directory() as directory:
+            layout = Layout(directory)
             names = ["z", "m", "a", "k"]
             peers = []
             for name in names:
@@ -180,21 +180,21 @@ def test_the_newest_socket_wins_after_a_restart() -> None:
     run(scenario)
 
 
-def test_strange_things_in_the_registration_folder() -> None:
+def test_strange_things_in_the_registration_directory() -> None:
     async def scenario() -> None:
         async with node() as (layout, plugins):
-            folder = layout.registry
-            (folder / "a file").write_text("no socket")
-            (folder / "loop").symlink_to(folder)
-            (folder / "dangling").symlink_to("/nowhere/at/all")
+            directory = layout.registry
+            (directory / "a file").write_text("no socket")
+            (directory / "loop").symlink_to(directory)
+            (directory / "dangling").symlink_to("/nowhere/at/all")
             unexpected = await Peer(layout, "strange.example.com", socket="a b#?%41\udcff\n.sock").start()
             below = await Peer(layout, "below.example.com", socket="one/two/reg.sock").start()
             linked = Peer(layout, "linked.example.com", socket="../elsewhere.sock")
             await linked.start()
-            (folder / "link.sock").symlink_to(linked.socket)
+            (directory / "link.sock").symlink_to(linked.socket)
             hidden = await Peer(layout, "hidden.example.com", socket=".hidden.sock").start()
             deep = await Peer(layout, "deep.example.com", socket=".deep/reg.sock").start()
-            long = folder / ("x" * 60)
+            long = directory / ("x" * 60)
             long.mkdir()
             await registered(plugins, 3)
             assert [info.name.partition(".")[0] for info in plugins.drivers()] == [
@@ -240,7 +240,7 @@ def test_an_unserved_socket_is_retried() -> None:
     run(scenario)
 
 
-def test_folders_that_cannot_be_made(tmp_path: Path) -> None:
+def test_directories_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "root").write_text("a file")
     with pytest.raises(ConfigError, match="plugins_registry: cannot be created: Not a directory"):
         asyncio.run(PluginManager(Layout(tmp_path / "root")).start())

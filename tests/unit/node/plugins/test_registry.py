@@ -27,7 +27,7 @@ from plimsoll.node.plugins.registration import PluginTiming, retry_delay
 from plimsoll.node.plugins.registry import Plugin, Registry
 from plimsoll.node.plugins.sockets import MAX_DEPTH, MAX_ENTRIES, Socket, compare, scan
 from plimsoll.protocols.messages import health_v1, health_v1alpha1
-from tests.unit.node.plugins.peers import short_folder
+from tests.unit.node.plugins.peers import short_directory
 
 DRIVERS = ("a", "b")
 ENDPOINTS = ("/x", "/y", "/z")
@@ -119,17 +119,17 @@ def bind(path: Path) -> None:
 
 
 def test_a_look_sees_sockets_and_nothing_else() -> None:
-    with short_folder() as folder:
-        assert scan(folder / "missing") == {}
+    with short_directory() as directory:
+        assert scan(directory / "missing") == {}
         for name in ("b.sock", "a.sock", "sub/c.sock", ".hidden", ".sub/d.sock", "sub/.e"):
-            bind(folder / name)
-        (folder / "file").write_text("")
-        os.mkfifo(folder / "pipe")
-        (folder / "link").symlink_to(folder / "a.sock")
-        (folder / "folder").symlink_to(folder / "sub")
-        (folder / "nowhere").symlink_to(folder / "nothing")
-        (folder / "loop").symlink_to(folder / "loop")
-        assert sorted(str(path.relative_to(folder)) for path in scan(folder)) == [
+            bind(directory / name)
+        (directory / "file").write_text("")
+        os.mkfifo(directory / "pipe")
+        (directory / "link").symlink_to(directory / "a.sock")
+        (directory / "directory").symlink_to(directory / "sub")
+        (directory / "nowhere").symlink_to(directory / "nothing")
+        (directory / "loop").symlink_to(directory / "loop")
+        assert sorted(str(path.relative_to(directory)) for path in scan(directory)) == [
             "a.sock",
             "b.sock",
             "link",
@@ -138,29 +138,29 @@ def test_a_look_sees_sockets_and_nothing_else() -> None:
 
 
 def test_a_look_is_bounded() -> None:
-    with short_folder() as folder:
-        deep = folder
+    with short_directory() as directory:
+        deep = directory
         for _ in range(MAX_DEPTH + 3):
             deep /= "d"
             bind(deep / "s")
-        assert len(scan(folder)) == MAX_DEPTH
-    with short_folder() as folder:
+        assert len(scan(directory)) == MAX_DEPTH
+    with short_directory() as directory:
         for place in range(MAX_ENTRIES + 50):
-            (folder / str(place)).touch()
-        bind(folder / "sub" / "s")
-        assert len(scan(folder)) <= 1
+            (directory / str(place)).touch()
+        bind(directory / "sub" / "s")
+        assert len(scan(directory)) <= 1
 
 
 def test_a_socket_made_anew_is_another_one_and_its_mode_is_no_matter() -> None:
-    with short_folder() as folder:
-        bind(folder / "s")
-        first = scan(folder)
-        (folder / "s").chmod(0o600)
-        assert compare(first, scan(folder)) == compare({}, {})
-        (folder / "s").unlink()
-        (folder / "hold").touch()  # so that the number of the inode is not used again
-        bind(folder / "s")
-        second = scan(folder)
+    with short_directory() as directory:
+        bind(directory / "s")
+        first = scan(directory)
+        (directory / "s").chmod(0o600)
+        assert compare(first, scan(directory)) == compare({}, {})
+        (directory / "s").unlink()
+        (directory / "hold").touch()  # so that the number of the inode is not used again
+        bind(directory / "s")
+        second = scan(directory)
         changes = compare(first, second)
         assert changes.gone == tuple(first.values())
         assert changes.added == tuple(second.values())
@@ -223,7 +223,7 @@ def test_health_is_the_newest_report_that_still_holds(
     events: list[tuple[str, int, list[HealthReport]]],
 ) -> None:
     """The twin keeps every message there ever was, and reads them from the end."""
-    book = HealthCache()
+    cache = HealthCache()
     reported: list[tuple[float, int, HealthReport]] = []
     now = 0.0
     devices = ("d1", "d2", "d3")
@@ -241,19 +241,19 @@ def test_health_is_the_newest_report_that_still_holds(
     for kind, number, reports in events:
         changed = False
         if kind == "report":
-            changed = book.report(number, reports, now)
+            changed = cache.report(number, reports, now)
             reported += [(now, number, report) for report in reports]
         elif kind == "clear":
-            changed = book.clear(number)
+            changed = cache.clear(number)
             reported = [entry for entry in reported if entry[1] != number]
         else:
             now += number
-            changed = book.expire(now)
-        after = [book.get_health((2, 1), "p", device, now) for device in devices]
+            changed = cache.expire(now)
+        after = [cache.get_health((2, 1), "p", device, now) for device in devices]
         assert after == [plain(device) for device in devices]
         assert changed or before == after  # no change without a report
         before = after
-        assert not book.expire(now)
+        assert not cache.expire(now)
 
 
 def test_reports_of_both_versions_are_read() -> None:

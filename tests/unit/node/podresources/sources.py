@@ -122,10 +122,10 @@ def make_claim(name: str, *devices: PreparedDevice, driver: str = DRIVER) -> Cla
 
 
 @contextmanager
-def short_folder() -> Iterator[Path]:
-    """A folder whose sockets have paths that the kernel takes."""
-    folder = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
+def short_directory() -> Iterator[Path]:
+    """A directory whose sockets have paths that the kernel takes."""
+    directory = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
     try:
-        yield folder
+        yield directory
     finally:
-        shutil.rmtree(folder)
+        shutil.rmtree(directory)

@@ -13,7 +13,7 @@ from plimsoll.node.claim_info import PreparedDevice
 from plimsoll.node.podresources import Allocatable, MemoryBlock, PodResourcesServer, RateLimit
 from tests.waiting import DEADLINE
 
-from .sources import DRIVER, FakeNode, make_claim, make_pod, short_folder
+from .sources import DRIVER, FakeNode, make_claim, make_pod, short_directory
 
 AGENT = """
 import json, sys
@@ -55,9 +55,9 @@ print(json.dumps({"pods": [p.name for p in pods], "seen": seen, "cpus": list(all
 """
 
 
-async def _run(*command: str, folder: Path) -> str:
+async def _run(*command: str, directory: Path) -> str:
     pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(*command, cwd=folder, stdout=pipe, stderr=pipe)
+    process = await asyncio.create_subprocess_exec(*command, cwd=directory, stdout=pipe, stderr=pipe)
     out, err = await asyncio.wait_for(process.communicate(), DEADLINE)
     assert process.returncode == 0, err.decode()
     return out.decode()
@@ -79,18 +79,18 @@ def test_an_agent_made_of_the_public_proto_alone() -> None:
     )
 
     async def scenario() -> dict[str, Any]:
-        with short_folder() as folder:
+        with short_directory() as directory:
             proto = files("plimsoll.protocols.proto").joinpath("podresources_v1.proto").read_text()
-            (folder / "agent_v1.proto").write_text(proto)
-            (folder / "agent.py").write_text(AGENT)
+            (directory / "agent_v1.proto").write_text(proto)
+            (directory / "agent.py").write_text(AGENT)
             made = ("--python_out=.", "--grpc_python_out=.", "-I.", "agent_v1.proto")
-            await _run(sys.executable, "-m", "grpc_tools.protoc", *made, folder=folder)
+            await _run(sys.executable, "-m", "grpc_tools.protoc", *made, directory=directory)
             # The bucket is never refilled: what is served does not depend on how fast the agent is.
             limit = RateLimit(per_second=0.0, burst=10)
-            server = PodResourcesServer(folder / "pod-resources" / "kubelet.sock", node, limit=limit)
+            server = PodResourcesServer(directory / "pod-resources" / "kubelet.sock", node, limit=limit)
             await server.start()
             try:
-                out = await _run(sys.executable, "agent.py", str(server.path), folder=folder)
+                out = await _run(sys.executable, "agent.py", str(server.path), directory=directory)
             finally:
                 await server.stop()
             report = json.loads(out)

@@ -49,9 +49,9 @@ class FakeNode:
     reservations: Reservations = field(default_factory=Reservations)
 
     def pod_resources_provider(self) -> PodResourcesProvider:
-        book = ClaimInfoCache(None)  # type: ignore[arg-type]  # no driver is asked
+        claims = ClaimInfoCache(None)  # type: ignore[arg-type]  # no driver is asked
         return PodResourcesProvider(
-            lambda: (), lambda _: True, book, self.runtime, lambda: self.machine, self.reservations
+            lambda: (), lambda _: True, claims, self.runtime, lambda: self.machine, self.reservations
         )
 
 

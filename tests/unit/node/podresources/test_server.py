@@ -23,7 +23,7 @@ from plimsoll.protocols.messages import podresources_v1 as v1
 from plimsoll.protocols.messages import podresources_v1alpha1 as v1alpha1
 from tests.waiting import DEADLINE
 
-from .sources import DRIVER, NAMESPACE, FakeNode, make_claim, make_pod, short_folder
+from .sources import DRIVER, NAMESPACE, FakeNode, make_claim, make_pod, short_directory
 
 LIST = rpc.method_of(v1.DESCRIPTOR, "PodResourcesLister", "List")
 GET = rpc.method_of(v1.DESCRIPTOR, "PodResourcesLister", "Get")
@@ -62,8 +62,8 @@ class Caller:
 @asynccontextmanager
 async def serving(node: FakeNode, **settings: Any) -> AsyncIterator[tuple[Caller, PodResourcesServer]]:
     settings.setdefault("limit", None)
-    with short_folder() as folder:
-        server = PodResourcesServer(folder / "pod-resources" / "kubelet.sock", node, **settings)
+    with short_directory() as directory:
+        server = PodResourcesServer(directory / "pod-resources" / "kubelet.sock", node, **settings)
         await server.start()
         caller = Caller(server.path)
         try:
@@ -301,12 +301,12 @@ def test_the_socket_belongs_to_its_owner_alone() -> None:
     asyncio.run(scenario())
 
 
-def test_a_folder_that_cannot_be_had() -> None:
+def test_a_directory_that_cannot_be_had() -> None:
     async def scenario() -> None:
-        with short_folder() as folder:
-            (folder / "f").write_text("")
+        with short_directory() as directory:
+            (directory / "f").write_text("")
             with pytest.raises(ConfigError, match="f: "):
-                await PodResourcesServer(folder / "f" / "s", FakeNode()).start()
+                await PodResourcesServer(directory / "f" / "s", FakeNode()).start()
 
     asyncio.run(scenario())
 

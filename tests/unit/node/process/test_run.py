@@ -33,7 +33,7 @@ FAST = HeartbeatTiming(renew=0.05, check=0.05, first=0.01, most=0.05)
 
 
 @pytest.fixture
-def folder() -> Iterator[Path]:
+def directory() -> Iterator[Path]:
     """A short path: sockets have to fit."""
     with tempfile.TemporaryDirectory(prefix="p-", dir="/tmp") as path:
         yield Path(path)
@@ -105,9 +105,9 @@ async def running(process: NodeProcess) -> AsyncIterator[NodeProcess]:
         await asyncio.wait_for(task, DEADLINE)
 
 
-def settings(folder: Path, **more: Any) -> NodeSettings:
+def settings(directory: Path, **more: Any) -> NodeSettings:
     return NodeSettings(
-        **{"name": "n", "root": folder, "runtime": "none", "machine": MACHINE, "timing": FAST, **more}
+        **{"name": "n", "root": directory, "runtime": "none", "machine": MACHINE, "timing": FAST, **more}
     )
 
 
@@ -123,11 +123,11 @@ async def until(look: Callable[[], Any]) -> None:
 
 
 @pytest.mark.parametrize("ready", [False, True])
-def test_a_process_can_be_cancelled_at_any_time(folder: Path, ready: bool) -> None:
+def test_a_process_can_be_cancelled_at_any_time(directory: Path, ready: bool) -> None:
     async def scene() -> None:
         async with cluster() as server:
             for turns in range(8):
-                process = NodeProcess(server.client(node_user("n")), settings(folder), make=RecordingAgent)
+                process = NodeProcess(server.client(node_user("n")), settings(directory), make=RecordingAgent)
                 task = asyncio.create_task(process.run())
                 if ready:
                     await process.ready(DEADLINE)
@@ -141,13 +141,13 @@ def test_a_process_can_be_cancelled_at_any_time(folder: Path, ready: bool) -> No
     asyncio.run(scene())
 
 
-def test_an_agent_receives_all_pods_and_then_each_change(folder: Path) -> None:
+def test_an_agent_receives_all_pods_and_then_each_change(directory: Path) -> None:
     async def scene() -> None:
         async with cluster() as server:
             admin = server.client()
             for name, node in (("a", "n"), ("b", "n"), ("other", "m"), ("waiting", "")):
                 await admin.create(PODS, a_pod(name, node), "default")
-            process = NodeProcess(server.client(node_user("n")), settings(folder), make=RecordingAgent)
+            process = NodeProcess(server.client(node_user("n")), settings(directory), make=RecordingAgent)
             async with running(process):
                 on_node_event = process.agent().on_node_event  # type: ignore[attr-defined]
                 assert on_node_event == ["listed a,b"]
@@ -162,7 +162,7 @@ def test_an_agent_receives_all_pods_and_then_each_change(folder: Path) -> None:
     asyncio.run(scene())
 
 
-def test_many_nodes_share_one_watch(folder: Path) -> None:
+def test_many_nodes_share_one_watch(directory: Path) -> None:
     async def scene() -> None:
         async with cluster() as server:
             admin = server.client()
@@ -170,7 +170,7 @@ def test_many_nodes_share_one_watch(folder: Path) -> None:
             await admin.create(PODS, a_pod("free"), "default")
             process = NodeProcess(
                 admin,
-                settings(folder, count=3),
+                settings(directory, count=3),
                 client_for=lambda name: server.client(node_user(name)),
                 make=RecordingAgent,
             )
@@ -186,24 +186,24 @@ def test_many_nodes_share_one_watch(folder: Path) -> None:
                 await until(lambda: process.agent("n-0").status_reporter.uid not in ("", uid))
                 with pytest.raises(InputError, match="unknown node"):
                     process.agent("n-3")
-            assert not (folder / "n-0").exists(), "bare nodes have no files"
+            assert not (directory / "n-0").exists(), "bare nodes have no files"
             assert len((await admin.list(NODES)).items) == 3, "nodes stay"
 
     asyncio.run(scene())
 
 
-def test_a_machine_file_that_changes_changes_the_node(folder: Path) -> None:
+def test_a_machine_file_that_changes_changes_the_node(directory: Path) -> None:
     async def scene() -> None:
-        path = folder / "m.yaml"
+        path = directory / "m.yaml"
         path.write_text("capacity: {cpu: 4, memory: 8Gi}")
         async with cluster() as server:
-            own = settings(folder, machine=None, machine_file=path)
+            own = settings(directory, machine=None, machine_file=path)
             async with running(
                 NodeProcess(server.client(node_user("n")), own, make=RecordingAgent)
             ) as process:
                 path.write_text("broken")
                 await asyncio.sleep(0.1)
-                fresh = folder / "fresh"
+                fresh = directory / "fresh"
                 fresh.write_text("capacity: {cpu: 6, memory: 8Gi}")
                 fresh.rename(path)
 
@@ -216,24 +216,24 @@ def test_a_machine_file_that_changes_changes_the_node(folder: Path) -> None:
     asyncio.run(scene())
 
 
-def test_two_agents_on_one_folder(folder: Path) -> None:
+def test_two_agents_on_one_directory(directory: Path) -> None:
     async def scene() -> None:
         async with cluster() as server:
             client = server.client(node_user("n"))
-            async with running(NodeProcess(client, settings(folder), make=RecordingAgent)):
+            async with running(NodeProcess(client, settings(directory), make=RecordingAgent)):
                 with pytest.raises(ConfigError, match="uses this directory; stop it"):
-                    await NodeProcess(client, settings(folder), make=RecordingAgent).run()
-            async with running(NodeProcess(client, settings(folder), make=RecordingAgent)):
+                    await NodeProcess(client, settings(directory), make=RecordingAgent).run()
+            async with running(NodeProcess(client, settings(directory), make=RecordingAgent)):
                 pass
 
     asyncio.run(scene())
 
 
-def test_who_leaves_takes_the_node_away(folder: Path) -> None:
+def test_who_leaves_takes_the_node_away(directory: Path) -> None:
     async def scene() -> None:
         async with cluster() as server:
             admin = server.client()
-            async with running(NodeProcess(admin, settings(folder, leave=True), make=RecordingAgent)):
+            async with running(NodeProcess(admin, settings(directory, leave=True), make=RecordingAgent)):
                 assert await admin.get(NODES, "n")
             with pytest.raises(ApiError) as caught:
                 await admin.get(NODES, "n")
@@ -242,10 +242,10 @@ def test_who_leaves_takes_the_node_away(folder: Path) -> None:
     asyncio.run(scene())
 
 
-def test_stopped_before_the_server_answers(folder: Path) -> None:
+def test_stopped_before_the_server_answers(directory: Path) -> None:
     async def scene() -> None:
         async with cluster() as server:
-            process = NodeProcess(server.client(node_user("x")), settings(folder), make=RecordingAgent)
+            process = NodeProcess(server.client(node_user("x")), settings(directory), make=RecordingAgent)
             task = asyncio.create_task(process.run())
             await until(lambda: "n" in process.agents and process.agent().status_reporter.failures > 1)
             assert not process._ready.is_set(), "a node cannot register as another"
@@ -255,10 +255,10 @@ def test_stopped_before_the_server_answers(folder: Path) -> None:
     asyncio.run(scene())
 
 
-def test_pages(folder: Path) -> None:
+def test_pages(directory: Path) -> None:
     async def scene() -> None:
         async with cluster() as server:
-            own = settings(folder, listen="127.0.0.1:0")
+            own = settings(directory, listen="127.0.0.1:0")
             process = NodeProcess(server.client(node_user("n")), own)
             async with running(process), aiohttp.ClientSession() as web:
                 await server.client().create(PODS, a_pod("a", "n"), "default")
@@ -302,12 +302,12 @@ def test_pages(folder: Path) -> None:
     asyncio.run(scene())
 
 
-def test_an_address_that_is_taken(folder: Path) -> None:
+def test_an_address_that_is_taken(directory: Path) -> None:
     async def scene() -> None:
         async with cluster() as server:
             client = server.client(node_user("n"))
             with pytest.raises(ConfigError, match="cannot listen on"):
-                await NodeProcess(client, settings(folder, listen=f"127.0.0.1:{server.port}")).run()
+                await NodeProcess(client, settings(directory, listen=f"127.0.0.1:{server.port}")).run()
 
     asyncio.run(scene())
 

@@ -55,9 +55,9 @@ def shell(text: str) -> list[str]:
 @pytest.fixture
 def reports() -> Iterator[Path]:
     """Return a world-writable directory."""
-    with tempfile.TemporaryDirectory(prefix="p-", dir="/tmp") as folder:
-        os.chmod(folder, 0o777)
-        yield Path(folder)
+    with tempfile.TemporaryDirectory(prefix="p-", dir="/tmp") as directory:
+        os.chmod(directory, 0o777)
+        yield Path(directory)
 
 
 @pytest.mark.skipif(

@@ -1,6 +1,6 @@
 """A process that holds a runtime, to be killed: `python -m tests.unit.node.runtime.agent ROOT CGROUPS COUNT`.
 
-Starts containers one after the other in the folder ROOT, saying so line by line, and then waits.
+Starts containers one after the other in the directory ROOT, saying so line by line, and then waits.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A place to run containers in: folders, cgroups, hooks that remember, and pods to ask for."""
+"""A place to run containers in: directories, cgroups, hooks that remember, and pods to ask for."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class RecordingHooks:
 
 
 class RuntimeHarness:
-    """One agent's folder, and the runtimes that come and go in it."""
+    """One agent's directory, and the runtimes that come and go in it."""
 
     def __init__(self, root: Path, cgroups: Cgroups | None = None) -> None:
         self.layout = Layout(root)
@@ -163,7 +163,7 @@ class RuntimeHarness:
 
 
 @contextlib.contextmanager
-def short_folder() -> Iterator[Path]:
+def short_directory() -> Iterator[Path]:
     root = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
     try:
         yield root
@@ -174,7 +174,7 @@ def short_folder() -> Iterator[Path]:
 @contextlib.asynccontextmanager
 async def runtime_harness(cgroups: Cgroups | None = None) -> AsyncIterator[RuntimeHarness]:
     """A yard in which nothing is left at the end: what still runs is killed."""
-    with short_folder() as root:
+    with short_directory() as root:
         harness = RuntimeHarness(root, cgroups)
         try:
             yield harness

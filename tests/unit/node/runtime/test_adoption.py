@@ -59,7 +59,7 @@ def an_agent(harness: RuntimeHarness, count: int, cgroups: str = "") -> subproce
     )
 
 
-def folder_of(harness: RuntimeHarness, name: str = "c1", attempt: int = 0) -> Path:
+def directory_of(harness: RuntimeHarness, name: str = "c1", attempt: int = 0) -> Path:
     return harness.layout.container("pod-1", name) / str(attempt)
 
 
@@ -118,8 +118,8 @@ def test_an_unobserved_container_exit() -> None:
             with open(harness.layout.root / "go", "w"):
                 pass
             await until(lambda: not any(alive(pid) for pid in pids))
-            folders = [harness.layout.container(f"pod-{n}", f"c{n}") / "0" for n in range(3)]
-            await until(lambda: all((folder / "exit.json").exists() for folder in folders))
+            directories = [harness.layout.container(f"pod-{n}", f"c{n}") / "0" for n in range(3)]
+            await until(lambda: all((directory / "exit.json").exists() for directory in directories))
             hooks = RecordingHooks()
             async with harness.runtime(hooks) as runtime:
                 codes = [(c.exit_code, c.signal, c.reason) for c in runtime.containers()]
@@ -229,11 +229,11 @@ def test_a_reused_pid_is_left_alone() -> None:
             bystander = await asyncio.create_subprocess_exec("sleep", "1000")
             try:
                 # as if the kernel had reused the PIDs
-                folder = folder_of(harness)
-                (folder / "exit.json").unlink()
-                record = json.loads((folder / "run.json").read_text())
+                directory = directory_of(harness)
+                (directory / "exit.json").unlink()
+                record = json.loads((directory / "run.json").read_text())
                 record.update(pid=bystander.pid, shim=bystander.pid)
-                (folder / "run.json").write_text(json.dumps(record))
+                (directory / "run.json").write_text(json.dumps(record))
                 async with harness.runtime() as runtime:
                     lost = state(runtime)
                     assert (lost.phase, lost.reason) == (ContainerPhase.EXITED, "ContainerStatusUnknown")
@@ -259,10 +259,10 @@ def test_after_a_restart_of_the_machine() -> None:
                 await run(runtime, shell("exit 0"))
                 await ended(runtime)
                 await runtime.create(shell("echo later", id="c2"))
-            folder = folder_of(harness)
-            (folder / "exit.json").unlink()
-            record = json.loads((folder / "run.json").read_text())
-            (folder / "run.json").write_text(json.dumps({**record, "boot_id": "another"}))
+            directory = directory_of(harness)
+            (directory / "exit.json").unlink()
+            record = json.loads((directory / "run.json").read_text())
+            (directory / "run.json").write_text(json.dumps({**record, "boot_id": "another"}))
             async with harness.runtime() as runtime:
                 lost = state(runtime)
                 assert (lost.exit_code, lost.reason) == (255, "ContainerStatusUnknown")
@@ -289,7 +289,9 @@ def test_damaged_files(name: str, data: bytes) -> None:
                 elsewhere = await run(runtime, shell("sleep 1000", id="c3", pod="pod-2"))
                 if name == "exit.json":
                     await ended(runtime)
-            path = harness.layout.pod("pod-1") / name if name == "sandbox.json" else folder_of(harness) / name
+            path = (
+                harness.layout.pod("pod-1") / name if name == "sandbox.json" else directory_of(harness) / name
+            )
             path.write_bytes(data)
             async with harness.runtime() as runtime:
                 found = {c.id: c for c in runtime.containers()}
@@ -301,7 +303,7 @@ def test_damaged_files(name: str, data: bytes) -> None:
                     assert not harness.layout.pod("pod-1").exists()
                 elif name == "state.json":
                     assert set(found) == {"c2", "c3"}
-                    assert not folder_of(harness).exists()
+                    assert not directory_of(harness).exists()
                 else:
                     assert found["c1"].phase is ContainerPhase.EXITED
                     assert (found["c1"].exit_code, found["c1"].reason) == (137, "ContainerStatusUnknown")
@@ -321,13 +323,13 @@ def test_halves_of_containers_and_strangers_are_cleaned() -> None:
         async with runtime_harness() as harness:
             async with harness.runtime() as runtime:
                 found = await run(runtime, shell("sleep 1000"))
-            half = folder_of(harness, "half")
+            half = directory_of(harness, "half")
             half.mkdir(parents=True)
             (half / ".state.json.tmp").write_text("{")
             stray = harness.layout.pod("stray") / "containers" / "c" / "0"
             stray.mkdir(parents=True)
-            moved = folder_of(harness, "moved")
-            shutil.copytree(folder_of(harness), moved)
+            moved = directory_of(harness, "moved")
+            shutil.copytree(directory_of(harness), moved)
             (harness.layout.pods / "file").write_text("")
             (harness.layout.pods / "link").symlink_to("/")
             async with harness.runtime() as runtime:
@@ -407,13 +409,13 @@ def test_one_shim_for_one_container() -> None:
     async def scenario() -> None:
         async with runtime_harness() as harness, harness.runtime() as runtime:
             found = await run(runtime, shell("sleep 1000"))
-            folder = folder_of(harness)
-            assert shims.is_locked(folder / "lock")
+            directory = directory_of(harness)
+            assert shims.is_locked(directory / "lock")
             with pytest.raises(OSError, match="temporarily unavailable"):
-                shims.spawn(shims.SOURCE, folder / "spec.json", folder / "lock", folder / "shim.err")
+                shims.spawn(shims.SOURCE, directory / "spec.json", directory / "lock", directory / "shim.err")
             assert alive(found.pid)
             await runtime.stop_container("c1", 0)
-            assert not shims.is_locked(folder / "lock")
+            assert not shims.is_locked(directory / "lock")
 
     asyncio.run(scenario())
 

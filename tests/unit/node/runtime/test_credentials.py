@@ -222,11 +222,11 @@ def test_commands_run_as_the_container_does() -> None:
                 commands = HostCommandRunner(runtime.exec_spec, lambda: runtime.exec_program)
                 outcome = await commands.execute("c1", ["sh", "-c", text], 20)
                 assert outcome.ok
-                *shown, folder, variable = outcome.text.splitlines()
+                *shown, directory, variable = outcome.text.splitlines()
                 own = dict(line.split(":", 1) for line in shown)
                 assert len(own) == 10
                 assert {name: value.strip() for name, value in own.items()} == {n: first[n] for n in own}
-                assert folder == str(Path(found.log).parent / "work")
+                assert directory == str(Path(found.log).parent / "work")
                 assert variable == "secret"
                 os.kill(found.pid, signal.SIGKILL)
                 await ended(runtime)

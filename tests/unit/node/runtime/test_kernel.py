@@ -142,8 +142,8 @@ def evict(cgroups: Cgroups, pod: str) -> None:
         for root in roots:
             (root.parent / "cgroup.procs").write_text(str(pid))
     for root in roots:
-        for folder, _, _ in os.walk(root, topdown=False):
-            os.rmdir(folder)
+        for directory, _, _ in os.walk(root, topdown=False):
+            os.rmdir(directory)
 
 
 def test_processes_go_back_into_cgroups_that_were_removed(cgroups: Cgroups) -> None:

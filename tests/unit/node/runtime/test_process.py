@@ -104,7 +104,7 @@ def test_what_a_command_sees() -> None:
     asyncio.run(scenario())
 
 
-def test_working_folder_and_its_absence() -> None:
+def test_working_directory_and_its_absence() -> None:
     async def scenario() -> None:
         async with runtime_harness() as harness, harness.runtime() as runtime:
             await run(runtime, shell("pwd", working_dir="/usr"))
@@ -300,12 +300,12 @@ def test_floods_of_output() -> None:
             await run(runtime, shell(text))
             found = await ended(runtime)
             assert found.exit_code == 0
-            folder = Path(found.log).parent
-            files = sorted(path.name for path in folder.glob("log*"))
+            directory = Path(found.log).parent
+            files = sorted(path.name for path in directory.glob("log*"))
             assert files == ["log", "log.1", "log.2"]
-            assert all((folder / name).stat().st_size <= 200_000 + 100_000 for name in files)
+            assert all((directory / name).stat().st_size <= 200_000 + 100_000 for name in files)
             assert lines(found)[-1] == "last"
-            assert not list(folder.glob("shim.err")) or (folder / "shim.err").read_text() == ""
+            assert not list(directory.glob("shim.err")) or (directory / "shim.err").read_text() == ""
 
     asyncio.run(scenario())
 
@@ -434,7 +434,7 @@ def test_a_sandbox_that_is_made_anew() -> None:
 
 
 @pytest.mark.parametrize("name", ["../x", "a/b", "..", ".", "", "a\0b", "x" * 300])
-def test_names_do_not_lead_out_of_their_folder(name: str) -> None:
+def test_names_do_not_lead_out_of_their_directory(name: str) -> None:
     async def scenario() -> None:
         async with runtime_harness() as harness, harness.runtime() as runtime:
             assert isinstance(await runtime.run_sandbox(a_pod(name)), RuntimeFault)

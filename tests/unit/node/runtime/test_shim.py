@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from plimsoll.node.runtime import confinement, shim, shims
 from tests.sizes import examples
 
-from .runtime_harness import short_folder
+from .runtime_harness import short_directory
 
 
 def naive_log(data: bytes) -> list[tuple[bytes, bytes]]:
@@ -48,12 +48,12 @@ _chunks = st.lists(
 @settings(max_examples=examples(60))
 @given(_chunks)
 def test_lines_come_out_the_same_however_they_came_in(chunks: list[bytes]) -> None:
-    with short_folder() as folder:
-        log = shim.ContainerLog(str(folder / "log"), 1 << 30, 1)
+    with short_directory() as directory:
+        log = shim.ContainerLog(str(directory / "log"), 1 << 30, 1)
         for chunk in chunks:
             log.feed(b"stdout", chunk)
         log.close()
-        written = (folder / "log").read_bytes()
+        written = (directory / "log").read_bytes()
     text = b"".join(chunks)
     parts = [line.split(b" ", 3) for line in written.split(b"\n")[:-1]]
     assert [(mark, text) for _, _, mark, text in parts] == naive_log(text)
@@ -62,15 +62,15 @@ def test_lines_come_out_the_same_however_they_came_in(chunks: list[bytes]) -> No
 
 @given(st.lists(st.integers(1, 400), max_size=30), st.integers(100, 500), st.integers(1, 4))
 def test_logs_stay_within_their_bounds(sizes: list[int], limit: int, files: int) -> None:
-    with short_folder() as folder:
-        log = shim.ContainerLog(str(folder / "log"), limit, files)
+    with short_directory() as directory:
+        log = shim.ContainerLog(str(directory / "log"), limit, files)
         written = []
         for number, size in enumerate(sizes):
             line = (b"%d-" % number).ljust(size, b"x")
             written.append(line)
             log.feed(b"stderr", line + b"\n")
         log.close()
-        found = sorted(folder.glob("log*"), key=lambda path: path.name, reverse=True)
+        found = sorted(directory.glob("log*"), key=lambda path: path.name, reverse=True)
         assert len(found) <= files
         assert all(path.stat().st_size <= max(limit, 500) for path in found)
         kept = [line.split(b" ", 3)[3] for path in found for line in path.read_bytes().splitlines()]
@@ -170,11 +170,11 @@ def test_memory_that_ended_is_read_from_the_cgroup(tmp_path: Path) -> None:
         ("v1", "memory.oom_control", "oom_kill_disable 0\nunder_oom 0\n"),
         ("v2", "memory.events", "low 0\noom 1\n"),
     ):
-        folder = tmp_path / version
-        folder.mkdir()
-        join = [str(tmp_path / "cpu" / "cgroup.procs"), str(folder / "cgroup.procs")]
+        directory = tmp_path / version
+        directory.mkdir()
+        join = [str(tmp_path / "cpu" / "cgroup.procs"), str(directory / "cgroup.procs")]
         assert not shim.out_of_memory(join)
-        (folder / name).write_text(other + "oom_kill 0\n")
+        (directory / name).write_text(other + "oom_kill 0\n")
         assert not shim.out_of_memory(join)
-        (folder / name).write_text(other + "oom_kill 2\n")
+        (directory / name).write_text(other + "oom_kill 2\n")
         assert shim.out_of_memory(join)

@@ -28,7 +28,7 @@ from plimsoll.node.runtime.state_dir import (
 )
 from tests.sizes import examples
 
-from .runtime_harness import a_container, a_plan, a_pod, short_folder
+from .runtime_harness import a_container, a_plan, a_pod, short_directory
 
 _texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 _maybe = st.none() | st.integers(0, 2**40)
@@ -75,11 +75,11 @@ _records = st.builds(
 @settings(max_examples=examples(50))
 @given(_records)
 def test_records_are_read_as_they_were_written(record: ContainerRecord) -> None:
-    with short_folder() as folder:
-        save(folder / "state.json", record)
-        assert load(folder / "state.json", ContainerRecord) == record
-        assert (folder / "state.json").stat().st_mode & 0o777 == 0o600
-        assert [path.name for path in folder.iterdir()] == ["state.json"]
+    with short_directory() as directory:
+        save(directory / "state.json", record)
+        assert load(directory / "state.json", ContainerRecord) == record
+        assert (directory / "state.json").stat().st_mode & 0o777 == 0o600
+        assert [path.name for path in directory.iterdir()] == ["state.json"]
 
 
 def test_pods_are_read_as_they_were_written(tmp_path: Path) -> None:
@@ -92,19 +92,19 @@ def test_pods_are_read_as_they_were_written(tmp_path: Path) -> None:
 
 @given(st.binary(max_size=60) | st.sampled_from([b"", b"{}", b"null", b"[" * 10_000, b'{"pid": "x"}']))
 def test_whatever_a_file_contains(data: bytes) -> None:
-    with short_folder() as folder:
-        (folder / "file").write_bytes(data)
+    with short_directory() as directory:
+        (directory / "file").write_bytes(data)
         for kind in (ContainerRecord, PodRecord, RunRecord, ExitRecord):
-            found = load(folder / "file", kind)
+            found = load(directory / "file", kind)
             assert isinstance(found, (NodeFinding, kind))
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:
     assert load(tmp_path / "absent", ExitRecord) is None
-    (tmp_path / "folder").mkdir()
+    (tmp_path / "directory").mkdir()
     (tmp_path / "link").symlink_to("/etc/passwd")
     os.mkfifo(tmp_path / "pipe")
-    for name in ("folder", "link", "pipe"):
+    for name in ("directory", "link", "pipe"):
         assert isinstance(load(tmp_path / name, ExitRecord), NodeFinding)
     with pytest.raises(StoreError, match="cannot write"):
         save(tmp_path / "absent" / "file", {})
@@ -159,7 +159,7 @@ def test_states(run: RunRecord | None, exit: ExitRecord | None) -> None:
     assert state.log == "/f/log"
 
 
-def test_folders_go_whatever_is_in_them(tmp_path: Path) -> None:
+def test_directories_go_whatever_is_in_them(tmp_path: Path) -> None:
     top = tmp_path / "top"
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -169,14 +169,14 @@ def test_folders_go_whatever_is_in_them(tmp_path: Path) -> None:
     (top / ".gone-1").mkdir()
     (top / ".gone-1" / "x").write_text("")
     os.mkfifo(top / "pipe")
-    folder = os.open(top, os.O_RDONLY)
+    directory = os.open(top, os.O_RDONLY)
     for _ in range(3000):  # far deeper than any path may be long
-        os.mkdir("deep", dir_fd=folder)
-        inner = os.open("deep", os.O_RDONLY, dir_fd=folder)
-        os.close(folder)
-        folder = inner
-    os.symlink(outside, "out", dir_fd=folder)
-    os.close(folder)
+        os.mkdir("deep", dir_fd=directory)
+        inner = os.open("deep", os.O_RDONLY, dir_fd=directory)
+        os.close(directory)
+        directory = inner
+    os.symlink(outside, "out", dir_fd=directory)
+    os.close(directory)
     assert remove_tree(top) == ""
     assert not top.exists()
     assert (outside / "keep").exists()

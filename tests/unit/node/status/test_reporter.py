@@ -245,7 +245,7 @@ def test_conditions_and_machines_are_written_at_once() -> None:
                 await until(unready)
                 bigger = replace(MACHINE, capacity={**MACHINE.capacity, "cpu": Quantity.of(16)})
                 status_reporter.set_machine(bigger)
-                assert seen[-1].status.allocatable["cpu"] == Quantity.of(16), "the books need not wait"
+                assert seen[-1].status.allocatable["cpu"] == Quantity.of(16), "the ledger need not wait"
 
                 async def grown() -> bool:
                     return bool((await admin.get(NODES, "n1"))["status"]["allocatable"]["cpu"] == "16")

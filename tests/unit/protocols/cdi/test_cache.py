@@ -1,4 +1,4 @@
-"""CDI folders: precedence, conflicts, freshness, and files that mean harm."""
+"""CDI directories: precedence, conflicts, freshness, and files that mean harm."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def a_spec(*names: str, value: str = "1", kind: str = "v.com/c", common: str = "
     )
 
 
-def write(folder: Path, name: str, spec: CdiSpec) -> Path:
-    path = write_spec(folder, name, spec)
+def write(directory: Path, name: str, spec: CdiSpec) -> Path:
+    path = write_spec(directory, name, spec)
     assert isinstance(path, Path)
     return path
 
@@ -54,43 +54,43 @@ def test_edits_of_a_file_come_once_and_first(two: tuple[Path, Path]) -> None:
     low, high = two
     write(low, "a", a_spec("x", "y", common="FILE=a"))
     write(high, "b", a_spec("z", kind="v.com/d", common="FILE=b"))
-    folders = CdiCache([low, high])
-    edits = folders.edits(["v.com/c=y", "v.com/d=z", "v.com/c=x", "v.com/c=y"])
+    directories = CdiCache([low, high])
+    edits = directories.edits(["v.com/c=y", "v.com/d=z", "v.com/c=x", "v.com/c=y"])
     assert isinstance(edits, Edits)
     assert edits.env == ("FILE=a", "Y=1", "FILE=b", "Z=1", "X=1")
     assert edits.variables == {"FILE": "b", "Y": "1", "Z": "1", "X": "1"}
 
 
-def test_later_folder_wins(two: tuple[Path, Path]) -> None:
+def test_later_directory_wins(two: tuple[Path, Path]) -> None:
     low, high = two
     write(low, "a", a_spec("x", "only", value="low"))
     write(high, "a", a_spec("x", value="high"))
-    folders = CdiCache([low, high])
-    assert folders.edits(["v.com/c=x"]) == Edits(env=("X=high",))
-    assert folders.edits(["v.com/c=only"]) == Edits(env=("ONLY=low",))
-    assert folders.faults() == ()
+    directories = CdiCache([low, high])
+    assert directories.edits(["v.com/c=x"]) == Edits(env=("X=high",))
+    assert directories.edits(["v.com/c=only"]) == Edits(env=("ONLY=low",))
+    assert directories.faults() == ()
 
 
-def test_conflict_in_a_folder_drops_both_and_says_which(two: tuple[Path, Path]) -> None:
+def test_conflict_in_a_directory_drops_both_and_says_which(two: tuple[Path, Path]) -> None:
     low, high = two
     first, second = write(high, "a", a_spec("x", "other")), write(high, "b.yaml", a_spec("x"))
-    folders = CdiCache([low, high])
-    faults = folders.edits(["v.com/c=x"])
+    directories = CdiCache([low, high])
+    faults = directories.edits(["v.com/c=x"])
     assert isinstance(faults, tuple)
     assert faults[0].code == "conflict"
     assert str(first) in faults[0].message
     assert str(second) in faults[0].message
-    assert isinstance(folders.edits(["v.com/c=other"]), Edits)
+    assert isinstance(directories.edits(["v.com/c=other"]), Edits)
     second.unlink()
-    assert isinstance(folders.edits(["v.com/c=x"]), Edits)
+    assert isinstance(directories.edits(["v.com/c=x"]), Edits)
 
 
-def naive_devices(folders: list[list[tuple[str, list[str]]]]) -> dict[str, str]:
+def naive_devices(directories: list[list[tuple[str, list[str]]]]) -> dict[str, str]:
     """Device -> file, by asking for each device separately."""
-    names = {device for files in folders for _, devices in files for device in devices}
+    names = {device for files in directories for _, devices in files for device in devices}
     result = {}
     for name in names:
-        places = [[path for path, devices in files if name in devices] for files in folders]
+        places = [[path for path, devices in files if name in devices] for files in directories]
         if all(len(files) < 2 for files in places):
             result[name] = [files for files in places if files][-1][0]
     return result
@@ -103,27 +103,29 @@ def naive_devices(folders: list[list[tuple[str, list[str]]]]) -> dict[str, str]:
     )
 )
 def test_precedence_against_the_naive_way(content: list[list[list[str]]]) -> None:
-    folders = [
+    directories = [
         [(f"/{i}/{j}.json", devices) for j, devices in enumerate(files)] for i, files in enumerate(content)
     ]
-    catalogue = combine([[(Path(path), a_spec(*devices)) for path, devices in files] for files in folders])
+    catalogue = combine(
+        [[(Path(path), a_spec(*devices)) for path, devices in files] for files in directories]
+    )
     found = {name.partition("=")[2]: str(device.path) for name, device in catalogue.devices.items()}
-    assert found == naive_devices(folders)
+    assert found == naive_devices(directories)
 
 
 def test_changes_are_seen(tmp_path: Path) -> None:
-    folders = CdiCache([tmp_path / "not-yet"])
-    assert isinstance(folders.edits(["v.com/c=x"]), tuple)
+    directories = CdiCache([tmp_path / "not-yet"])
+    assert isinstance(directories.edits(["v.com/c=x"]), tuple)
     path = write(tmp_path / "not-yet", "a", a_spec("x", value="1"))
-    assert folders.edits(["v.com/c=x"]) == Edits(env=("X=1",))
+    assert directories.edits(["v.com/c=x"]) == Edits(env=("X=1",))
     write(tmp_path / "not-yet", "a", a_spec("x", value="2"))
-    assert folders.edits(["v.com/c=x"]) == Edits(env=("X=2",))
+    assert directories.edits(["v.com/c=x"]) == Edits(env=("X=2",))
     text = path.read_text()
     for digit in "3456789":  # in place, same size, within one tick of the clock
         path.write_text(text.replace("X=2", f"X={digit}"))
-        assert folders.edits(["v.com/c=x"]) == Edits(env=(f"X={digit}",))
+        assert directories.edits(["v.com/c=x"]) == Edits(env=(f"X={digit}",))
     path.unlink()
-    faults = folders.edits(["v.com/c=x"])
+    faults = directories.edits(["v.com/c=x"])
     assert isinstance(faults, tuple)
     assert faults[0].message == "no CDI file is of kind v.com/c"
 
@@ -140,9 +142,9 @@ def test_a_file_that_is_settled_is_read_once(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr("plimsoll.protocols.cdi.cache.read_spec", counting)
     monkeypatch.setattr("plimsoll.protocols.cdi.cache._UNSETTLED", -1)
-    folders = CdiCache([tmp_path])
+    directories = CdiCache([tmp_path])
     for _ in range(5):
-        assert isinstance(folders.edits(["v.com/c=x"]), Edits)
+        assert isinstance(directories.edits(["v.com/c=x"]), Edits)
     assert reads == [path]
 
 
@@ -199,18 +201,18 @@ def test_hostile_files_are_reported_and_others_still_work(tmp_path: Path) -> Non
     (tmp_path / "nowhere.json").symlink_to(tmp_path / "absent")
     (tmp_path / "zero.json").symlink_to("/dev/zero")
     os.mkfifo(tmp_path / "pipe.json")
-    (tmp_path / "folder.json").mkdir()
+    (tmp_path / "directory.json").mkdir()
     (tmp_path / "notes.txt").write_text("{")
     write(tmp_path, "good", a_spec("x"))
     (tmp_path / "link.yaml").symlink_to(write(tmp_path, "good2", a_spec("y", kind="w/c")).name)
     (tmp_path / "good2.json").rename(tmp_path / "elsewhere")
     (tmp_path / "link.yaml").unlink()
     (tmp_path / "link.json").symlink_to(tmp_path / "elsewhere")
-    folders = CdiCache([tmp_path])
+    directories = CdiCache([tmp_path])
     started = time.monotonic()
-    assert folders.edits(["v.com/c=x"]) == Edits(env=("X=1",))
-    assert folders.edits(["w/c=y"]) == Edits(env=("Y=1",))
-    faults = folders.faults()
+    assert directories.edits(["v.com/c=x"]) == Edits(env=("X=1",))
+    assert directories.edits(["w/c=y"]) == Edits(env=("Y=1",))
+    faults = directories.faults()
     assert time.monotonic() - started < 5
     bad = {*HOSTILE, "huge.json", "loop.json", "nowhere.json", "zero.json", "pipe.json"}
     assert {Path(fault.where).name for fault in faults} == bad
@@ -219,10 +221,10 @@ def test_hostile_files_are_reported_and_others_still_work(tmp_path: Path) -> Non
 
 def test_a_directory_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    folders = CdiCache([tmp_path / "file", tmp_path])
+    directories = CdiCache([tmp_path / "file", tmp_path])
     write(tmp_path, "a", a_spec("x"))
-    assert isinstance(folders.edits(["v.com/c=x"]), Edits)
-    assert [fault.code for fault in folders.faults()] == ["unreadable"]
+    assert isinstance(directories.edits(["v.com/c=x"]), Edits)
+    assert [fault.code for fault in directories.faults()] == ["unreadable"]
 
 
 def test_yaml_is_read_as_json_is(tmp_path: Path) -> None:
@@ -262,12 +264,12 @@ def test_leftovers_of_a_crash_are_removed_with_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["../x", "a/b", ".hidden", "a\0b", "/etc/x"])
-def test_names_of_files_stay_in_their_folder(tmp_path: Path, name: str) -> None:
+def test_names_of_files_stay_in_their_directory(tmp_path: Path, name: str) -> None:
     assert isinstance(write_spec(tmp_path, name, a_spec("x")), CdiFault)
     assert isinstance(remove_spec(tmp_path, name), CdiFault)
 
 
-def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     fault = write_spec(tmp_path / "file", "a", a_spec("x"))
     assert isinstance(fault, CdiFault)

@@ -20,7 +20,7 @@ from tests.waiting import DEADLINE
 
 
 @pytest.fixture
-def folder() -> Iterator[Path]:
+def directory() -> Iterator[Path]:
     path = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
     yield path
     shutil.rmtree(path)
@@ -79,10 +79,12 @@ class Runtime:
 
 
 def _send(
-    folder: Path, make: Callable[[Path], NriPlugin], scenario: Callable[[Runtime, NriPlugin], Awaitable[None]]
+    directory: Path,
+    make: Callable[[Path], NriPlugin],
+    scenario: Callable[[Runtime, NriPlugin], Awaitable[None]],
 ) -> None:
     async def whole() -> None:
-        runtime = Runtime(folder / "s")
+        runtime = Runtime(directory / "s")
         await runtime.start()
         plugin = make(runtime.path)
         serving = asyncio.create_task(plugin.serve(shortest=0.001, longest=0.01))
@@ -102,7 +104,7 @@ async def _nothing(request: Any) -> None:
     return None
 
 
-def test_a_plugin_registers_is_configured_and_synchronised(folder: Path) -> None:
+def test_a_plugin_registers_is_configured_and_synchronised(directory: Path) -> None:
     received: list[Any] = []
 
     async def synchronize(pods: Any, containers: Any) -> list[nri.ContainerUpdate]:
@@ -138,10 +140,10 @@ def test_a_plugin_registers_is_configured_and_synchronised(folder: Path) -> None
         assert (request.plugin_name, request.plugin_idx) == ("x", "10")
         assert request.NRI_version
 
-    _send(folder, make, scenario)
+    _send(directory, make, scenario)
 
 
-def test_one_handler_serves_both_generations_of_an_event(folder: Path) -> None:
+def test_one_handler_serves_both_generations_of_an_event(directory: Path) -> None:
     seen: list[tuple[str, str, str]] = []
 
     def handler(event: NriEvent) -> Any:
@@ -173,10 +175,10 @@ def test_one_handler_serves_both_generations_of_an_event(folder: Path) -> None:
             assert await runtime.call("StateChange", change) == nri.Empty()
         assert seen == []
 
-    _send(folder, make, scenario)
+    _send(directory, make, scenario)
 
 
-def test_answers_and_faults_of_handlers_reach_the_runtime(folder: Path) -> None:
+def test_answers_and_faults_of_handlers_reach_the_runtime(directory: Path) -> None:
     async def create(request: nri.CreateContainerRequest) -> nri.CreateContainerResponse | TtrpcFault:
         return edits.pin("0-3", "0") if request.container.name == "good" else TtrpcFault(2, "no room")
 
@@ -201,10 +203,10 @@ def test_answers_and_faults_of_handlers_reach_the_runtime(folder: Path) -> None:
         )
         assert await runtime.call("Shutdown", nri.Empty()) == nri.Empty()
 
-    _send(folder, make, scenario)
+    _send(directory, make, scenario)
 
 
-def test_updates_at_any_time(folder: Path) -> None:
+def test_updates_at_any_time(directory: Path) -> None:
     def make(path: Path) -> NriPlugin:
         return NriPlugin("x", "10", {}, socket=path)
 
@@ -216,10 +218,10 @@ def test_updates_at_any_time(folder: Path) -> None:
         assert runtime.updates[0].evict[0].container_id == "z"
         assert (await runtime.call("Configure", nri.ConfigureRequest())).events != 0
 
-    _send(folder, make, scenario)
+    _send(directory, make, scenario)
 
 
-def test_a_plugin_comes_back_when_the_runtime_does(folder: Path) -> None:
+def test_a_plugin_comes_back_when_the_runtime_does(directory: Path) -> None:
     def make(path: Path) -> NriPlugin:
         return NriPlugin("x", "10", {}, socket=path)
 
@@ -243,17 +245,17 @@ def test_a_plugin_comes_back_when_the_runtime_does(folder: Path) -> None:
         await runtime.call("Synchronize", nri.SynchronizeRequest())
         assert plugin._pods == []
 
-    _send(folder, make, scenario)
+    _send(directory, make, scenario)
 
 
-def test_a_plugin_that_is_refused_says_why(folder: Path) -> None:
+def test_a_plugin_that_is_refused_says_why(directory: Path) -> None:
     async def scenario() -> None:
-        plugin = NriPlugin("x", "10", {}, socket=folder / "s")
+        plugin = NriPlugin("x", "10", {}, socket=directory / "s")
         fault = await plugin.run()
         assert fault is not None
         assert fault.kind == "closed"
         assert await plugin.update_containers([]) == CLOSED
-        runtime = Runtime(folder / "s", refuse=TtrpcFault(2, "invalid plugin index: x"))
+        runtime = Runtime(directory / "s", refuse=TtrpcFault(2, "invalid plugin index: x"))
         await runtime.start()
         assert await plugin.run() == TtrpcFault(2, "invalid plugin index: x")
         await runtime.stop()

@@ -62,7 +62,7 @@ def victims_of(new: Pod, snapshot: Snapshot, **more: Any) -> tuple[str, list[str
     return found.node, names_of(found.victims)
 
 
-# -- both books
+# -- requests and claims
 
 
 def held(name: str, on: str, *devices: str, reserved: str) -> Any:

@@ -68,7 +68,7 @@ MEMORIES = {"UnschedulableCache", "SearchCache", "ChargingNodes"}
 def state_of(snapshot: Snapshot) -> dict[str, Any]:
     return {
         "ledgers": [id(each) for each in snapshot.ledgers],
-        "books": [
+        "amounts": [
             None if each is None else (list(each.entries.items()), dict(each.requested), dict(each.claims))
             for each in snapshot.ledgers
         ],
@@ -82,7 +82,7 @@ def state_of(snapshot: Snapshot) -> dict[str, Any]:
             for kind, index in snapshot._indexes.items()
             if kind.__name__ not in MEMORIES
         },
-        "booked": dict(snapshot._pods),
+        "pods": dict(snapshot._pods),
     }
 
 

@@ -76,7 +76,7 @@ def cluster_state(snapshot: Snapshot) -> dict[str, Any]:
     assert int(snapshot.alive.sum()) == len(snapshot) == len(nodes)
     return {
         "nodes": nodes,
-        "booked": {key: pod for key, (_, pod) in snapshot._pods.items()},
+        "pods": {key: pod for key, (_, pod) in snapshot._pods.items()},
         "strays": {name: dict(pods) for name, pods in snapshot._pods_of_unknown_nodes.items() if pods},
         "held": dict(snapshot._allocations._allocations),
         "devices": dict(snapshot.state),

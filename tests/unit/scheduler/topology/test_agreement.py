@@ -139,9 +139,9 @@ def assert_alike(snapshot: Snapshot, fresh: Snapshot) -> None:
         assert {names[row]: count for row, count in counts.items()} == {
             others[row]: count for row, count in again.items()
         }
-    for book in ("affinity", "anti_affinity", "preferred"):
-        held = getattr(snapshot.index(AffinityTermIndex), book).as_dict()
-        made = getattr(fresh.index(AffinityTermIndex), book).as_dict()
+    for index in ("affinity", "anti_affinity", "preferred"):
+        held = getattr(snapshot.index(AffinityTermIndex), index).as_dict()
+        made = getattr(fresh.index(AffinityTermIndex), index).as_dict()
         assert {term: {names[row]: n for row, n in counts.items()} for term, counts in held.items()} == {
             term: {others[row]: n for row, n in counts.items()} for term, counts in made.items()
         }

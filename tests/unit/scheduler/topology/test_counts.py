@@ -112,9 +112,9 @@ def test_nothing_is_left_of_pods_that_are_gone() -> None:
     assert index.count(matcher("a")).as_dict() == {}
     assert not index._kinds
     assert not index._alike
-    for book in (holders.affinity, holders.anti_affinity, holders.preferred):
-        assert book.as_dict() == {}
-        assert not book._anchored
+    for terms in (holders.affinity, holders.anti_affinity, holders.preferred):
+        assert terms.as_dict() == {}
+        assert not terms._anchored
 
 
 def test_pods_without_rules_make_no_tallies() -> None:

@@ -1,4 +1,4 @@
-"""Checks of the books: past the line, not counted, counted twice, not written down."""
+"""Ledger checks of the audit: past the line, not counted, counted twice, not recorded."""
 
 from __future__ import annotations
 

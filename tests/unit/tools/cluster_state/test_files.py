@@ -41,7 +41,7 @@ def as_documents(trees: list[Tree], path: Path) -> Path:
     return path
 
 
-def as_folder(trees: list[Tree], path: Path) -> Path:
+def as_directory(trees: list[Tree], path: Path) -> Path:
     path.mkdir()
     for number, tree in enumerate(trees):
         (path / f"{number}.json").write_text(json.dumps(tree))
@@ -86,7 +86,7 @@ def as_windows(trees: list[Tree], path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "form", [as_documents, as_folder, as_raw_lists, as_packed, as_utf16, as_marked, as_windows]
+    "form", [as_documents, as_directory, as_raw_lists, as_packed, as_utf16, as_marked, as_windows]
 )
 def test_all_forms_are_the_same(form: Callable[[list[Tree], Path], Path], tmp_path: Path) -> None:
     trees = big_cluster(2)
@@ -261,7 +261,7 @@ def test_wrong_kinds_only(tmp_path: Path) -> None:
         )
 
 
-def test_folders_without_anything(tmp_path: Path) -> None:
+def test_directories_without_anything(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no .yaml, .yml, .json file in this directory"):
         read(tmp_path)
     with pytest.raises(InputError, match="no such file or directory"):
@@ -273,12 +273,12 @@ def test_folders_without_anything(tmp_path: Path) -> None:
 def test_wherever_a_dump_is_cut_it_is_one_line_or_whole_objects(
     form: str, share: float, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    folder = tmp_path_factory.getbasetemp()
-    path = folder / f"whole.{form}"
+    directory = tmp_path_factory.getbasetemp()
+    path = directory / f"whole.{form}"
     if not path.exists():
         write_dump(big_cluster(1), path, form)
     content = path.read_bytes()
-    cut = folder / f"cut.{form}"
+    cut = directory / f"cut.{form}"
     cut.write_bytes(content[: int(len(content) * share)])
     said = ""
     found = ClusterObjects()

@@ -62,7 +62,7 @@ def test_a_cluster_that_serves_an_older_version_only(version: str) -> None:
     kinds: tuple[type[Any], ...] = (ResourceSlice, ResourceClaim)
     for kind in kinds:
         assert [each.spec for each in found.all(kind)] == [each.spec for each in wanted.all(kind)]
-    # And the books come out the same.
+    # The ledgers are equal too.
     assert requested(found) == requested(wanted)
     assert requested(found)[0]["cpu"] == 9_000  # two plain pods of 2, 500m + 4 by claim, 500m
 

@@ -36,8 +36,8 @@ def read(api_server: FakeApiServer, *plurals: str, namespace: str = "", **option
     return asyncio.run(list_raw_objects(api_server.client(), "https://c", asked, namespace))
 
 
-def in_file(trees: list[dict[str, Any]], folder: Path, namespace: str = "", **options: Any) -> RawObjects:
-    path = write_dump(trees, folder / "dump.json", "json")
+def in_file(trees: list[dict[str, Any]], directory: Path, namespace: str = "", **options: Any) -> RawObjects:
+    path = write_dump(trees, directory / "dump.json", "json")
     return read_raw_objects(Source((str(path),), namespace=namespace), ObjectQuery(ALL, **options))
 
 

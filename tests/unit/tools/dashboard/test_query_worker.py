@@ -88,24 +88,24 @@ class CachedAnswers:
     """Everything that is kept from one question to the next."""
 
     def __init__(self) -> None:
-        self.books, self.devices, self.namespaces = (
+        self.node_rows, self.devices, self.namespaces = (
             nodes.NodeRowCache(),
             DeviceCache(),
             lists.NamespaceCache(),
         )
 
     def invalidate(self, touched: ChangeScope) -> None:
-        for each in (self.books, self.devices, self.namespaces):
+        for each in (self.node_rows, self.devices, self.namespaces):
             each.invalidate(touched)
 
     def answers(self, cluster_state: ClusterState) -> dict[str, Any]:
         return {
-            "nodes": nodes.all_nodes(cluster_state, self.books, self.devices),
-            "overview": nodes.overview(cluster_state, self.books, self.devices),
+            "nodes": nodes.all_nodes(cluster_state, self.node_rows, self.devices),
+            "overview": nodes.overview(cluster_state, self.node_rows, self.devices),
             "devices": lists.list_devices(cluster_state, ListQuery(), self.devices)["items"],
             "pools": lists.list_pools(cluster_state, ListQuery(), self.devices)["items"],
             "namespaces": lists.list_namespaces(cluster_state, ListQuery(), self.namespaces),
-            "metrics": show_metrics(cluster_state, self.books, self.devices),
+            "metrics": show_metrics(cluster_state, self.node_rows, self.devices),
         }
 
 

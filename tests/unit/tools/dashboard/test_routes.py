@@ -67,8 +67,8 @@ def test_nodes_are_explained_column_by_column() -> None:
         assert found["ready"] == [True] * 3
         assert found["unschedulable"] == [False] * 3
         assert found["pods"] == [4] * 3
-        for place, book in enumerate(node_rows(small())):
-            for row in book.rows:
+        for place, node_row in enumerate(node_rows(small())):
+            for row in node_row.rows:
                 column = found["columns"][row.resource]
                 assert {name: values[place] for name, values in column.items()} == {
                     "line": row.line,
@@ -307,8 +307,8 @@ def test_metrics_have_the_same_numbers() -> None:
         status, text = await visitor.ask("/metrics")
         assert status == 200
         lines = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
-        (book,) = node_rows(small(), names=["node-0001"])
-        cpu = book.row("cpu")
+        (node_row,) = node_rows(small(), names=["node-0001"])
+        cpu = node_row.row("cpu")
         for name, amount in (("allocatable", cpu.line), ("claims", cpu.claims), ("free", cpu.free)):
             shown = lines[f'plimsoll_node_{name}{{node="node-0001",resource="cpu"}}']
             assert float(shown) * 1000 == pytest.approx(amount)

@@ -1,4 +1,4 @@
-"""Nodes to examine: a folder that is in order, and ways to spoil it."""
+"""Nodes to examine: a directory that is in order, and ways to spoil it."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ DRIVER = "gpu.example.com"
 
 
 class NodeDir:
-    """A node's folder, beside folders that stand in for cgroups and the machine."""
+    """A node's directory, beside directories that stand in for cgroups and the machine."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.layout = Layout(folder / "node")
-        self.mount = folder / "cgroup"
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.layout = Layout(directory / "node")
+        self.mount = directory / "cgroup"
         self.cdi = self.layout.cdi
 
     def furnish(self) -> NodeDir:
@@ -63,14 +63,14 @@ class NodeDir:
         path.chmod(mode)
         return path
 
-    def put_cdi(self, uid: str, folder: Path | None = None, device: str = "") -> Path:
+    def put_cdi(self, uid: str, directory: Path | None = None, device: str = "") -> Path:
         edits = Edits(env=("GPU=1",))
         spec = CdiSpec(
             version="0.6.0",
             kind="example.com/gpu",
             devices=(CdiSpecDevice(name=device or f"{uid}-gpu-0", edits=edits),),
         )
-        path = write_spec(folder or self.cdi, f"example.com-gpu_{uid}", spec)
+        path = write_spec(directory or self.cdi, f"example.com-gpu_{uid}", spec)
         assert isinstance(path, Path), path
         return path
 
@@ -111,7 +111,7 @@ class NodeDir:
     def snapshot(self) -> dict[str, tuple[int, bytes]]:
         """All that is there: modes and contents."""
         found = {}
-        for path in sorted(self.folder.rglob("*")):
+        for path in sorted(self.directory.rglob("*")):
             info = path.lstat()
             data = path.read_bytes() if stat.S_ISREG(info.st_mode) else b""
             found[os.fspath(path)] = (info.st_mode, data)
@@ -120,11 +120,11 @@ class NodeDir:
 
 @contextmanager
 def temporary_node_dir() -> Iterator[NodeDir]:
-    folder = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
+    directory = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
     try:
-        yield NodeDir(folder)
+        yield NodeDir(directory)
     finally:
-        shutil.rmtree(folder)
+        shutil.rmtree(directory)
 
 
 def a_claim(uid: str = CLAIM, *pods: str, name: str = "gpu", cdi: str = "", **changes: Any) -> ClaimInfo:

@@ -148,7 +148,7 @@ def test_exactly_what_a_killed_agent_leaves_is_repaired(node_dir: NodeDir) -> No
     tree = open_cgroups(default_root(name, layout.root), owner=owner_of(name, layout.root))
     runs: dict[str, dict[str, Any]] = {}
     with LocalCluster(controllers=False) as cluster:
-        log = open(node_dir.folder / "log", "wb")  # noqa: SIM115
+        log = open(node_dir.directory / "log", "wb")  # noqa: SIM115
         arguments = ["node", "--kubeconfig", str(cluster.kubeconfig), "--name", name, "--listen", ""]
         arguments += ["--root", str(layout.root), "--cdi", str(node_dir.cdi)]
         agent = subprocess.Popen(
@@ -172,7 +172,7 @@ def test_exactly_what_a_killed_agent_leaves_is_repaired(node_dir: NodeDir) -> No
             assert report.running
             agent.send_signal(signal.SIGKILL)
             agent.wait()
-            # The pods are on the books: only the sockets are left behind.
+            # The pods are recorded; only the sockets are left behind.
             report = node_dir.examine(**asked)
             assert leftovers(report) == [("sockets.stale", "kubelet.sock"), ("sockets.stale", "nri.sock")]
             # A pod without a record.
@@ -192,7 +192,7 @@ def test_exactly_what_a_killed_agent_leaves_is_repaired(node_dir: NodeDir) -> No
             # A container whose exit was not observed, and a shim whose directory is gone.
             report = node_dir.examine(repair=True, **asked)
             assert own_outcomes(report) == []
-            (layout.pods / uids["kept"]).rename(node_dir.folder / "away")
+            (layout.pods / uids["kept"]).rename(node_dir.directory / "away")
             report = node_dir.examine(**asked)
             assert {id for id, _ in leftovers(report)} == {"pods.process"}
             report = node_dir.examine(repair=True, **asked)
@@ -308,7 +308,7 @@ def test_nothing_that_lies_there_is_too_much(
                     put(node_dir, path, thing)
             except OSError:
                 continue
-        precious = node_dir.put(node_dir.folder / "precious", b"precious")
+        precious = node_dir.put(node_dir.directory / "precious", b"precious")
         report = node_dir.examine(repair=repair, runtime=runtime)
         assert report.findings
         if repair:
@@ -331,7 +331,7 @@ def put(node_dir: NodeDir, path: Path, thing: str | bytes) -> None:
     elif thing == "nowhere":
         path.symlink_to("/nowhere")
     elif thing == "root":
-        path.symlink_to(node_dir.folder)
+        path.symlink_to(node_dir.directory)
     elif thing == "sparse":
         with open(path, "wb") as file:
             file.truncate(200 << 20)

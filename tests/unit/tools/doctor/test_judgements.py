@@ -236,7 +236,7 @@ def test_only_a_root_whose_directory_is_gone_and_whose_agent_does_not_run_is_rem
 # -- pods
 
 
-def a_folder(uid: str = GONE, **changes: Any) -> PodDir:
+def a_directory(uid: str = GONE, **changes: Any) -> PodDir:
     path = Path("/n/pods") / uid
     fields = {"path": path / "containers/main/0", "name": "main", "attempt": "0", "started": True, **changes}
     return PodDir(entry=FileEntry(path=path), uid=uid, name="ns/p", containers=(ContainerDir(**fields),))
@@ -252,17 +252,17 @@ def judge_pod(facts: NodeFacts, pod: PodDir, **changes: Any) -> dict[str, Any]:
 
 
 def test_processes_of_unknown_pods() -> None:
-    assert judge_pod(PLAIN, a_folder(POD, **ALIVE)) == {}
+    assert judge_pod(PLAIN, a_directory(POD, **ALIVE)) == {}
     repair = EndPod(GONE, 2)
-    assert judge_pod(PLAIN, a_folder(**ALIVE)) == {"pods.unknown": (Level.WARNING, repair)}
-    assert judge_pod(RUNS, a_folder(**ALIVE)) == {"pods.unknown": (Level.INFO, None)}
+    assert judge_pod(PLAIN, a_directory(**ALIVE)) == {"pods.unknown": (Level.WARNING, repair)}
+    assert judge_pod(RUNS, a_directory(**ALIVE)) == {"pods.unknown": (Level.INFO, None)}
     unsure = replace(KNOWN, admitted=RecordFact(problem="damaged"))
-    facts = replace(PLAIN, records=unsure, pods=PodFacts(pods=(a_folder(**ALIVE),)))
+    facts = replace(PLAIN, records=unsure, pods=PodFacts(pods=(a_directory(**ALIVE),)))
     assert levels_of(pods.judge(facts)) == {"pods.folders": Level.OK}
 
 
-def test_pods_that_have_ended_keep_their_folders_until_the_api_forgets_them() -> None:
-    ended = a_folder(exited=True)
+def test_pods_that_have_ended_keep_their_directories_until_the_api_forgets_them() -> None:
+    ended = a_directory(exited=True)
     assert judge_pod(PLAIN, ended) == {"pods.ended": (Level.INFO, None)}
     api = ClusterFacts(node=Node(), pods=(BoundPod(uid=GONE, name="ns/p", ended=True),))
     assert judge_pod(PLAIN, ended, cluster=api) == {"pods.ended": (Level.INFO, None)}
@@ -272,18 +272,18 @@ def test_pods_that_have_ended_keep_their_folders_until_the_api_forgets_them() ->
     stranger = ClusterFacts(node_missing=True, pods=())
     assert judge_pod(PLAIN, ended, cluster=stranger) == {"pods.ended": (Level.INFO, None)}
     # What was admitted is the agent's to end.
-    held = judge_pod(PLAIN, a_folder(POD, **ALIVE), cluster=forgotten)
+    held = judge_pod(PLAIN, a_directory(POD, **ALIVE), cluster=forgotten)
     assert held == {"pods.deleted": (Level.INFO, None)}
 
 
 def test_containers_whose_processes_are_gone() -> None:
-    assert judge_pod(PLAIN, a_folder(POD, exited=True)) == {}
-    assert judge_pod(PLAIN, a_folder(POD)) == {"pods.lost": (Level.INFO, None)}
-    assert judge_pod(RUNS, a_folder(POD)) == {"pods.lost": (Level.WARNING, None)}
-    assert judge_pod(PLAIN, a_folder(POD, problem="x")) == {"pods.record": (Level.WARNING, None)}
+    assert judge_pod(PLAIN, a_directory(POD, exited=True)) == {}
+    assert judge_pod(PLAIN, a_directory(POD)) == {"pods.lost": (Level.INFO, None)}
+    assert judge_pod(RUNS, a_directory(POD)) == {"pods.lost": (Level.WARNING, None)}
+    assert judge_pod(PLAIN, a_directory(POD, problem="x")) == {"pods.record": (Level.WARNING, None)}
 
 
-def test_processes_without_a_folder() -> None:
+def test_processes_without_a_directory() -> None:
     shim = ShimProcess(pid=5, start=9, spec="/n/pods/x/containers/y/0/spec.json")
     facts = replace(PLAIN, pods=PodFacts(orphans=(shim,)))
     (found,) = [f for f in pods.judge(facts) if f.id == "pods.process"]

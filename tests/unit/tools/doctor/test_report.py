@@ -141,7 +141,7 @@ def test_the_command(node_dir: NodeDir, capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_the_settings_of_the_agent_count(node_dir: NodeDir, capsys: pytest.CaptureFixture[str]) -> None:
-    config = node_dir.folder / "node.yaml"
+    config = node_dir.directory / "node.yaml"
     config.write_text(
         f"kind: NodeConfiguration\nname: {NODE}\nroot: {node_dir.layout.root}\nruntime: none\n"
         f"cdiFolders: [{node_dir.cdi}]\n"
@@ -168,9 +168,11 @@ def test_wrong_arguments(arguments: list[str], word: str, capsys: pytest.Capture
     assert "Traceback" not in err
 
 
-def test_a_folder_that_cannot_be_looked_into(node_dir: NodeDir, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_directory_that_cannot_be_looked_into(
+    node_dir: NodeDir, capsys: pytest.CaptureFixture[str]
+) -> None:
     run(capsys, "--root", str(node_dir.layout.root))  # imports what the command needs
-    node_dir.folder.chmod(0o755)
+    node_dir.directory.chmod(0o755)
     node_dir.layout.root.chmod(0)
     before = os.geteuid()
     if before == 0:
@@ -186,7 +188,7 @@ def test_a_folder_that_cannot_be_looked_into(node_dir: NodeDir, capsys: pytest.C
 
 
 def test_an_api_server_that_does_not_answer(node_dir: NodeDir, capsys: pytest.CaptureFixture[str]) -> None:
-    config = node_dir.folder / "kubeconfig"
+    config = node_dir.directory / "kubeconfig"
     config.write_text(
         "apiVersion: v1\nkind: Config\ncurrent-context: x\n"
         "clusters: [{name: x, cluster: {server: 'http://127.0.0.1:1'}}]\n"

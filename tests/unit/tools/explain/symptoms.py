@@ -251,7 +251,7 @@ def volume_elsewhere() -> list[Any]:
     ]
 
 
-# -- books
+# -- ledgers
 
 
 def six_cpus(node_name: str = "n1") -> list[Any]:

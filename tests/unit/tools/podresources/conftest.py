@@ -11,8 +11,8 @@ import pytest
 
 
 @pytest.fixture
-def folder() -> Iterator[Path]:
-    """A folder whose sockets have paths that the kernel takes."""
+def directory() -> Iterator[Path]:
+    """A directory whose sockets have paths that the kernel takes."""
     found = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
     yield found
     shutil.rmtree(found)

@@ -26,7 +26,7 @@ MESSAGES: dict[str, Any] = {
 @contextmanager
 def kubelet(**answers: Answer) -> Iterator[Path]:
     """The socket of a kubelet with these methods."""
-    folder = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
+    directory = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
     handlers: dict[str, Any] = {
         name: grpc.unary_unary_rpc_method_handler(
             answer,
@@ -38,14 +38,14 @@ def kubelet(**answers: Answer) -> Iterator[Path]:
     with ThreadPoolExecutor(2) as pool:
         server = grpc.server(pool)
         server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(SERVICE, handlers)])
-        path = folder / "kubelet.sock"
+        path = directory / "kubelet.sock"
         server.add_insecure_port(f"unix:{path}")
         server.start()
         try:
             yield path
         finally:
             server.stop(None).wait()
-            shutil.rmtree(folder)
+            shutil.rmtree(directory)
 
 
 def always(message: Any) -> Answer:

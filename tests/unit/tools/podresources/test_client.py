@@ -101,37 +101,37 @@ def test_an_answer_that_does_not_come() -> None:
         ask(path, "list", timeout=0.5)
 
 
-def test_sockets_without_a_server(folder: Path) -> None:
+def test_sockets_without_a_server(directory: Path) -> None:
     with pytest.raises(InputError, match="no such socket; check that a kubelet is running"):
-        ask(folder / "none", "list")
-    (folder / "file").write_text("")
+        ask(directory / "none", "list")
+    (directory / "file").write_text("")
     with pytest.raises(InputError, match="connection refused"):
-        ask(folder / "file", "list")
+        ask(directory / "file", "list")
     with pytest.raises(InputError, match="no such socket"):
-        ask(folder / "file" / "s", "list")
+        ask(directory / "file" / "s", "list")
     with pytest.raises(InputError, match="at most 107 bytes"):
-        ask(folder / ("x" * 120), "list")
+        ask(directory / ("x" * 120), "list")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
-        other.bind(str(folder / "d"))
+        other.bind(str(directory / "d"))
         with pytest.raises(InputError, match="not a stream socket"):
-            ask(folder / "d", "list")
+            ask(directory / "d", "list")
 
 
-def test_a_foreign_socket(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+def test_a_foreign_socket(monkeypatch: pytest.MonkeyPatch, directory: Path) -> None:
     def connect(self: Any, address: Any) -> None:
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("socket.socket.connect", connect)
     with pytest.raises(InputError, match="permission denied; only root may use a kubelet's socket"):
-        ask(folder / "s", "list")
+        ask(directory / "s", "list")
 
 
-def test_a_socket_that_speaks_something_else(folder: Path) -> None:
+def test_a_socket_that_speaks_something_else(directory: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other:
-        other.bind(str(folder / "s"))
+        other.bind(str(directory / "s"))
         other.listen()
         with pytest.raises(InputError, match=r"no response to List within|connection lost"):
-            ask(folder / "s", "list", timeout=0.3)
+            ask(directory / "s", "list", timeout=0.3)
 
 
 def test_a_table() -> None:

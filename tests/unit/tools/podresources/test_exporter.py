@@ -252,9 +252,9 @@ def test_a_kubelet_that_falls_silent_and_comes_back(caplog: pytest.LogCaptureFix
     assert "rejected by rate limit" in caplog.text
 
 
-def test_without_a_kubelet_the_exporter_says_so(folder: Path) -> None:
+def test_without_a_kubelet_the_exporter_says_so(directory: Path) -> None:
     async def scenario() -> None:
-        async with PodResourcesClient(folder / "none") as client:
+        async with PodResourcesClient(directory / "none") as client:
             found = await _scraped(Exporter("w", client))
             assert (found["up"], found["read_errors_total"]) == ({row(): 0}, {row(): 1})
 

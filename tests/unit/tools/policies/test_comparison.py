@@ -16,13 +16,13 @@ from plimsoll.tools.cluster_state import ClusterObjects, ClusterState, Source, r
 from plimsoll.tools.colors import PLAIN
 from plimsoll.tools.policies import AS_IS, COLUMNS, POLICIES, compare_policies
 from tests.dumps import USECASES, usecase_dump
-from tests.outputs import FOLDER, check_output
+from tests.outputs import GOLDEN_DIR, check_output
 from tests.sizes import examples
 from tests.unit.ledger.builders import claim, container, device, pod, resource_slice, result
 from tests.unit.ledger.test_node_stateful import bodies, make_pod, rules
 from tests.unit.tools.top.test_nodes import node, on
 
-FIXTURE = str(FOLDER.parents[1] / "examples" / "top" / "cluster.yaml")
+FIXTURE = str(GOLDEN_DIR.parents[1] / "examples" / "top" / "cluster.yaml")
 
 
 def with_policy(resource_slice: ResourceSlice, policy: str) -> ResourceSlice:
@@ -45,16 +45,16 @@ def clusters(draw: st.DrawFn) -> list[Any]:
 @settings(max_examples=examples(60), deadline=None)
 @given(clusters())
 def test_a_column_is_what_the_ledger_says_of_such_devices(objects: list[Any]) -> None:
-    """The naive way: write the policy into the slices and let the scheduler's snapshot book it all."""
+    """The naive way: write the policy into the slices and let the scheduler's snapshot charge them."""
     report = compare_policies(ClusterState(ClusterObjects(objects)))
     for policy in POLICIES:
         changed = [with_policy(e, policy.value) if isinstance(e, ResourceSlice) else e for e in objects]
         snapshot = ClusterState(ClusterObjects(changed)).snapshot
         place = snapshot.row_of("node-1")
         assert place is not None
-        booked = snapshot.ledger(place).requested
+        charged = snapshot.ledger(place).requested
         for row in report.nodes:
-            assert row.charged[policy.value] == booked.get(row.resource, 0), (policy, row)
+            assert row.charged[policy.value] == charged.get(row.resource, 0), (policy, row)
     snapshot = ClusterState(ClusterObjects(objects)).snapshot
     place = snapshot.row_of("node-1")
     assert place is not None

@@ -1,4 +1,4 @@
-"""The rows of nodes, pods and namespaces come to what the ledgers have booked, exactly."""
+"""Rows of nodes, pods and namespaces add up exactly to the amounts of the ledgers."""
 
 from __future__ import annotations
 
@@ -51,17 +51,17 @@ def cluster_states(draw: st.DrawFn) -> ClusterState:
 @settings(max_examples=examples(80), deadline=None)
 @given(cluster_states())
 def test_rows_add_up_to_the_charges(cluster_state: ClusterState) -> None:
-    (book,) = node_rows(cluster_state)
+    (node_row,) = node_rows(cluster_state)
     place = cluster_state.snapshot.row_of("node-1")
     assert place is not None
     ledger = cluster_state.snapshot.ledger(place)
-    assert {row.resource: row.used for row in book.rows if row.used} == {
+    assert {row.resource: row.used for row in node_row.rows if row.used} == {
         name: amount for name, amount in ledger.requested.items() if amount
     }
-    assert {row.resource: row.free for row in book.rows} == {
+    assert {row.resource: row.free for row in node_row.rows} == {
         name: left for name, left in ledger.headroom().items() if name != "pods"
     }
-    assert book.pods == len(ledger)
+    assert node_row.pods == len(ledger)
     totals: dict[str, int] = {}
     for holder in holders(cluster_state, "node-1"):
         totals[holder.resource] = totals.get(holder.resource, 0) + holder.amount
@@ -71,7 +71,7 @@ def test_rows_add_up_to_the_charges(cluster_state: ClusterState) -> None:
 @settings(max_examples=examples(60), deadline=None)
 @given(cluster_states())
 def test_pods_and_namespaces_come_to_the_same(cluster_state: ClusterState) -> None:
-    (book,) = node_rows(cluster_state)
+    (node_row,) = node_rows(cluster_state)
     of_pods: dict[str, int] = {}
     for row in pod_rows(cluster_state):
         if row.node:
@@ -81,8 +81,8 @@ def test_pods_and_namespaces_come_to_the_same(cluster_state: ClusterState) -> No
     for space in namespace_rows(cluster_state):
         for name, parts in space.amounts.items():
             of_spaces[name] = of_spaces.get(name, 0) + sum(parts)
-    booked = {row.resource: row.used for row in book.rows if row.used}
-    assert {name: amount for name, amount in of_pods.items() if amount} == booked
+    charged = {row.resource: row.used for row in node_row.rows if row.used}
+    assert {name: amount for name, amount in of_pods.items() if amount} == charged
     assert of_spaces == of_pods
 
 
@@ -115,8 +115,8 @@ def test_what_is_drawn_from_a_pool_is_not_requested_of_the_node() -> None:
     cluster_state = ClusterState(
         ClusterObjects([node(), resource_slice(shared), claim("pool", result("d0")), *pods])
     )
-    (book,) = node_rows(cluster_state)
-    row = book.row("cpu")
+    (node_row,) = node_rows(cluster_state)
+    row = node_row.row("cpu")
     assert (row.requests, row.claims, row.overhead, row.free) == (0, 4000, 0, 5000)
     whole = holders(cluster_state, "node-1", "cpu")[0]
     assert (whole.amount, whole.pod, whole.claim, whole.rule) == (4000, "", "pool", "ConsumeFrom")
@@ -124,9 +124,9 @@ def test_what_is_drawn_from_a_pool_is_not_requested_of_the_node() -> None:
 
 def test_past_the_line_is_below_zero() -> None:
     pods = [on(pod("big", container("c", cpu="10")))]
-    (book,) = node_rows(ClusterState(ClusterObjects([node(), *pods])))
-    assert book.past == ("cpu",)
-    assert book.row("cpu").free == -1000
+    (node_row,) = node_rows(ClusterState(ClusterObjects([node(), *pods])))
+    assert node_row.past == ("cpu",)
+    assert node_row.row("cpu").free == -1000
 
 
 def test_devices_of_charges_in_a_status_come_from_the_claim() -> None:
@@ -146,8 +146,8 @@ def test_an_unknown_node_has_no_holders() -> None:
 
 def test_ledgers_of_some_nodes() -> None:
     cluster_state = ClusterState(ClusterObjects([node("b"), node("a"), node("c")]))
-    assert [book.name for book in node_rows(cluster_state)] == ["a", "b", "c"]
-    assert [book.name for book in node_rows(cluster_state, names=["c", "a", "x"])] == ["a", "c"]
+    assert [node_row.name for node_row in node_rows(cluster_state)] == ["a", "b", "c"]
+    assert [node_row.name for node_row in node_rows(cluster_state, names=["c", "a", "x"])] == ["a", "c"]
 
 
 def test_a_node_that_says_nothing_is_ready() -> None:

@@ -19,9 +19,9 @@ from plimsoll.tools.top.nodes import ResourceRow
 from plimsoll.tools.top.table import Cell, Table, format_short, percent, short_bytes
 from plimsoll.tools.top.top import VIEWS, top
 from tests.dumps import USECASES, big_cluster, make_cluster_state, usecase_dump
-from tests.outputs import FOLDER, check_output
+from tests.outputs import GOLDEN_DIR, check_output
 
-INPUT = FOLDER.parents[1] / "examples" / "top" / "cluster.yaml"
+INPUT = GOLDEN_DIR.parents[1] / "examples" / "top" / "cluster.yaml"
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def test_sorting(cluster_state: ClusterState) -> None:
     def order(sort: str) -> list[str]:
         report = top(cluster_state, sort=sort)
         assert isinstance(report, NodesReport)
-        return [book.name for book in report.nodes]
+        return [node.name for node in report.nodes]
 
     assert order("name") == ["node-a", "node-b", "node-c"]
     assert order("free") == ["node-a", "node-c", "node-b"]  # past its line comes first, whatever is asked

@@ -1,4 +1,4 @@
-"""A branch is undone exactly, whatever was done in it; and the books are what the objects come to."""
+"""Branches are undone exactly, and their ledgers equal those rebuilt from the objects."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def everything(moves: WhatifOperations) -> dict[str, str]:
             for each in moves.cluster_state.objects}  # fmt: skip
 
 
-def books(moves: WhatifOperations) -> dict[str, Any]:
-    """The books of every node, in numbers."""
+def amounts_by_node(moves: WhatifOperations) -> dict[str, Any]:
+    """Return the amounts of every node ledger."""
     snapshot = moves.cluster_state.snapshot
     return {
         snapshot.node(place).metadata.name: (
@@ -141,16 +141,16 @@ def do(moves: WhatifOperations, number: int, step: tuple[Any, ...]) -> None:
 @given(st.lists(STEPS, max_size=8))
 def test_a_branch_is_undone_exactly(steps: list[tuple[Any, ...]]) -> None:
     whatif = Whatif(ClusterState(ClusterObjects(cluster())))
-    objects, amounts = everything(whatif), books(whatif)
+    objects, amounts = everything(whatif), amounts_by_node(whatif)
     with whatif.branch() as first:
         fresh = summary(first.schedule())
     with whatif.branch() as branch:
         for number, step in enumerate(steps):
             do(branch, number, step)
             assert verify(branch.cluster_state.snapshot) == []
-        assert books(rebuilt(branch)) == books(branch)
+        assert amounts_by_node(rebuilt(branch)) == amounts_by_node(branch)
     assert everything(whatif) == objects
-    assert books(whatif) == amounts
+    assert amounts_by_node(whatif) == amounts
     assert verify(whatif.cluster_state.snapshot) == []
     with whatif.branch() as last:
         assert summary(last.schedule()) == fresh

@@ -9,7 +9,9 @@ import yaml
 
 from tests.unit.tools.whatif.use_cases import USE_CASES, Misprediction, UseCaseReplay
 
-FOLDERS = sorted(folder for folder in USE_CASES.iterdir() if folder.is_dir()) if USE_CASES.is_dir() else []
+DIRECTORIES = (
+    sorted(directory for directory in USE_CASES.iterdir() if directory.is_dir()) if USE_CASES.is_dir() else []
+)
 #: What cannot be predicted in memory, pod by pod, and why.
 TIMING: dict[str, dict[str, str]] = {
     # kube-scheduler misses that the victim is gone and binds only at its next flush, minutes later; the
@@ -18,11 +20,11 @@ TIMING: dict[str, dict[str, str]] = {
 }
 
 
-@pytest.mark.skipif(not FOLDERS, reason=f"the recorded stories are not in {USE_CASES}")
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
-def test_a_recorded_use_case_is_predicted(folder: Path) -> None:
-    late = TIMING.get(folder.name, {})
-    wrong = UseCaseReplay(folder).run()
+@pytest.mark.skipif(not DIRECTORIES, reason=f"the recorded stories are not in {USE_CASES}")
+@pytest.mark.parametrize("directory", DIRECTORIES, ids=lambda directory: directory.name)
+def test_a_recorded_use_case_is_predicted(directory: Path) -> None:
+    late = TIMING.get(directory.name, {})
+    wrong = UseCaseReplay(directory).run()
     assert [each for each in wrong if each.pod not in late] == []
     assert {each.pod: each.ours for each in wrong} == late
 

@@ -43,10 +43,10 @@ class Misprediction:
 class UseCaseReplay:
     """One story as it is played."""
 
-    def __init__(self, folder: Path) -> None:
-        self.namespace = f"uc-{folder.name}"
-        self.objects = iter(list(yaml.load_all((folder / "input.yaml").read_text(), _LOADER)))
-        self.result: Tree = yaml.load((folder / "result.yaml").read_text(), _LOADER)
+    def __init__(self, directory: Path) -> None:
+        self.namespace = f"uc-{directory.name}"
+        self.objects = iter(list(yaml.load_all((directory / "input.yaml").read_text(), _LOADER)))
+        self.result: Tree = yaml.load((directory / "result.yaml").read_text(), _LOADER)
         self.whatif = self._new(ClusterObjects())
         self.why: dict[tuple[str, str], str] = {}
         self.wrong: list[Misprediction] = []

@@ -30,11 +30,11 @@ from tests.waiting import DEADLINE
 def settings() -> Iterator[UpSettings]:
     """A machine with one CPU only."""
     with tempfile.TemporaryDirectory(prefix="p-", dir="/tmp") as name:
-        folder = Path(name)
-        write_sysfs(make_machine(cores=1, threads=1), folder / "host")
-        cpu = CpuSettings(node="", host_root=folder / "host")
+        directory = Path(name)
+        write_sysfs(make_machine(cores=1, threads=1), directory / "host")
+        cpu = CpuSettings(node="", host_root=directory / "host")
         yield UpSettings(
-            data=folder / "data", port=0, name="here", runtime="none", cpu=cpu, demo=True, once=True
+            data=directory / "data", port=0, name="here", runtime="none", cpu=cpu, demo=True, once=True
         )
 
 

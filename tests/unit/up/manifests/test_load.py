@@ -1,4 +1,4 @@
-"""Files brought into a cluster that runs: dumps come back with the same books, and again without harm."""
+"""Manifests loaded into a running cluster: a dump restores the same ledgers; loading it twice is harmless."""
 
 from __future__ import annotations
 

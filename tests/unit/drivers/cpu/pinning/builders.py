@@ -1,4 +1,4 @@
-"""A small book, containers and settings for tests of pinning."""
+"""Builders for pinning tests: a small CPU state, containers and settings."""
 
 from __future__ import annotations
 
@@ -98,14 +98,14 @@ def snapshot(state: FakeCPUState, **pin: Any) -> PinSnapshot:
     return PinSnapshot(state.allocations, state.shared, state.topology, PinSettings(**pin))
 
 
-def settings(folder: Path, **pin: Any) -> CpuSettings:
+def settings(directory: Path, **pin: Any) -> CpuSettings:
     return CpuSettings(
         node="node-a",
         pin=PinSettings(**pin),
-        host_root=folder / "host",
-        kubelet_root=folder / "kubelet",
-        cdi=folder / "cdi",
-        nri=folder / "nri" / "nri.sock",
+        host_root=directory / "host",
+        kubelet_root=directory / "kubelet",
+        cdi=directory / "cdi",
+        nri=directory / "nri" / "nri.sock",
     )
 
 

@@ -27,7 +27,7 @@ from tests.waiting import DEADLINE
 
 
 @asynccontextmanager
-async def folder() -> AsyncIterator[Path]:
+async def directory() -> AsyncIterator[Path]:
     path = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
     try:
         yield path
@@ -153,7 +153,7 @@ def with_own(
     """Run a scenario with our own runtime and a connected enforcer."""
 
     async def whole() -> None:
-        async with folder() as path:
+        async with directory() as path:
             own = OwnRuntime(path / "nri" / "nri.sock", **(runtime or {}))
             enforcer = NriEnforcer(
                 state,
@@ -323,7 +323,7 @@ def with_script(
     """Run a scenario with a scripted runtime; it is configured, but not yet synchronized."""
 
     async def whole() -> None:
-        async with folder() as path:
+        async with directory() as path:
             script = Scripted(path / "s", **(runtime or {}))
             enforcer = NriEnforcer(
                 state,
@@ -357,7 +357,7 @@ __all__ = [
     "apply_desired",
     "changes",
     "container",
-    "folder",
+    "directory",
     "overlap",
     "sandbox",
     "with_own",

@@ -1,4 +1,4 @@
-"""Folders that stand in for cpusets, with the kernel's rules about what lies within what."""
+"""Directorys that stand in for cpusets, with the kernel's rules about what lies within what."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ class V1(V1StandIn):
     def add(self, path: str, cpus: str = "0-3", *, quota: int = -1, procs: str = "7") -> Path:
         """A cgroup in all hierarchies, with those above it."""
         for controller in self.controllers:
-            folder = self.mount / controller
+            directory = self.mount / controller
             for part in path.split("/"):
-                folder = folder / part
-                self.make(folder)
-                if controller == "cpuset" and not (folder / CPUS).read_text():
-                    (folder / CPUS).write_text(cpus)
-                    (folder / "cpuset.mems").write_text("0")
-            (folder / "cgroup.procs").write_text(procs)
+                directory = directory / part
+                self.make(directory)
+                if controller == "cpuset" and not (directory / CPUS).read_text():
+                    (directory / CPUS).write_text(cpus)
+                    (directory / "cpuset.mems").write_text("0")
+            (directory / "cgroup.procs").write_text(procs)
             if controller == "cpu":
-                (folder / "cpu.cfs_quota_us").write_text(str(quota))
+                (directory / "cpu.cfs_quota_us").write_text(str(quota))
         return self.mount / "cpuset" / path
 
 
@@ -49,27 +49,27 @@ class V2(V2StandIn):
             return (file.parent / "cpuset.mems").read_text() or "0-1"
         return super().read(file)
 
-    def effective(self, folder: Path) -> CpuSet:
-        if folder == self.mount:
+    def effective(self, directory: Path) -> CpuSet:
+        if directory == self.mount:
             return CpuSet.parse("0-3")
-        above = self.effective(folder.parent)
-        own = folder / CPUS
+        above = self.effective(directory.parent)
+        own = directory / CPUS
         text = own.read_text() if own.exists() else ""
         return above & CpuSet.parse(text) or above if text else above
 
     def add(
         self, path: str, cpus: str = "", *, quota: int = -1, procs: str = "7", hand_down: bool = True
     ) -> Path:
-        folder = self.mount
+        directory = self.mount
         for part in path.split("/"):
             if hand_down:
                 for controller in self.controllers:
-                    self.write(folder / "cgroup.subtree_control", f"+{controller}")
-            folder = folder / part
-            self.make(folder)
-        (folder / "cgroup.procs").write_text(procs)
+                    self.write(directory / "cgroup.subtree_control", f"+{controller}")
+            directory = directory / part
+            self.make(directory)
+        (directory / "cgroup.procs").write_text(procs)
         if cpus:
-            (folder / CPUS).write_text(cpus)
+            (directory / CPUS).write_text(cpus)
         if quota > 0:
-            (folder / "cpu.max").write_text(f"{quota} 100000")
-        return folder
+            (directory / "cpu.max").write_text(f"{quota} 100000")
+        return directory

@@ -81,7 +81,7 @@ def test_processes_are_looked_at_where_there_are_no_cgroups(tmp_path: Path) -> N
 
 def test_differences_are_counted_and_given_again(tmp_path: Path) -> None:
     files = V1(tmp_path, ("cpuset",))
-    folder = files.add("kubepods/poduid-c/c")
+    directory = files.add("kubepods/poduid-c/c")
     subject = Subject({"c": (view("c"), DesiredCpuset(cpus("0-1")))})
 
     async def scenario() -> None:
@@ -90,7 +90,7 @@ def test_differences_are_counted_and_given_again(tmp_path: Path) -> None:
         assert fault.message == 'runs on CPUs "0-3" instead of "0-1": something else has set them'
         assert subject.recheck_delay == ["c"]
         assert (subject.counters.drifted, subject.counters.audits) == (1, 1)
-        files.write(folder / CPUS, "0-1")
+        files.write(directory / CPUS, "0-1")
         assert await audit.check() == ()
         assert (audit.faults, audit.seen) == ({}, 1)
 
@@ -119,12 +119,12 @@ def test_a_change_under_way_is_no_difference(tmp_path: Path) -> None:
 
 def test_where_the_runtime_does_not_do_it_the_cgroup_is_written(tmp_path: Path) -> None:
     files = V1(tmp_path, ("cpuset",))
-    folder = files.add("kubepods/poduid-c/c")
+    directory = files.add("kubepods/poduid-c/c")
     subject = Subject({"c": (view("c"), DesiredCpuset(cpus("0-1")))}, pushes=False)
 
     async def scenario() -> None:
         await Audit(subject, CpusetObserver(tmp_path, tmp_path, files), recheck_delay=0.001).check()
-        assert (folder / CPUS).read_text() == "0-1"
+        assert (directory / CPUS).read_text() == "0-1"
 
     asyncio.run(scenario())
 
@@ -134,10 +134,10 @@ def test_with_nri_what_others_wrote_is_pushed_again(tmp_path: Path) -> None:
 
     async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         await runtime.add("own", env(A))
-        folder = files.add("kubepods/poduid-own/own")
-        files.write(folder / CPUS, "0-1")
+        directory = files.add("kubepods/poduid-own/own")
+        files.write(directory / CPUS, "0-1")
         assert await enforcer.audit.check() == ()
-        files.write(folder / CPUS, "0-3")
+        files.write(directory / CPUS, "0-3")
         runtime.log.clear()
         (fault,) = await enforcer.audit.check()
         assert fault.reason is PinFaultReason.DRIFTED

@@ -1,4 +1,4 @@
-"""Pinning without a runtime: pods from the API, cpusets on folders that stand in for them."""
+"""Pinning without a runtime: pods from the API, cpusets on directories that stand in for them."""
 
 from __future__ import annotations
 
@@ -144,9 +144,9 @@ def files(request: pytest.FixtureRequest, tmp_path: Path) -> V1 | V2:
     return V2(tmp_path / "cg", ("cpuset", "cpu"))
 
 
-def now(files: V1 | V2, folder: Path) -> str:
+def now(files: V1 | V2, directory: Path) -> str:
     name = CPUS if isinstance(files, V1) else "cpuset.cpus.effective"
-    return files.read(folder / name) or ""
+    return files.read(directory / name) or ""
 
 
 # -- what pods say
@@ -232,7 +232,7 @@ def test_containers_are_pinned(tmp_path: Path, files: V1 | V2) -> None:
         own, shared = place(files, "p", "app"), place(files, "q", "app")
         pause = files.add("kubepods/poduid-p/pause")
         assert await enforcer.apply() == ()
-        assert [now(files, folder) for folder in (own, shared, pause)] == ["0-1", "2-3", "2-3"]
+        assert [now(files, directory) for directory in (own, shared, pause)] == ["0-1", "2-3", "2-3"]
         assert enforcer.linked
         assert enforcer.runtime.startswith("cgroup v")
         assert {view.id: view.cpus for view in enforcer.containers()} == {
@@ -353,9 +353,9 @@ def test_a_container_that_ends_meanwhile_is_no_fault(tmp_path: Path) -> None:
 
 def test_pods_that_have_ended_are_left_alone(tmp_path: Path) -> None:
     async def scenario(enforcer: CgroupEnforcer, files: V1, pods: Pods) -> None:
-        folder = place(files, "q", "app")
+        directory = place(files, "q", "app")
         await enforcer.apply()
-        assert (folder / CPUS).read_text() == "0-3"
+        assert (directory / CPUS).read_text() == "0-3"
         assert enforcer.containers() == ()
 
     run_enforcer(tmp_path, scenario, FakeCPUState(machine(4), A), pod("q", {"app": []}, phase="Succeeded"))
@@ -364,12 +364,12 @@ def test_pods_that_have_ended_are_left_alone(tmp_path: Path) -> None:
 def test_quotas_are_lifted_of_containers_and_of_pods_that_have_no_others(
     tmp_path: Path, files: V1 | V2
 ) -> None:
-    def quota(folder: Path) -> str:
+    def quota(directory: Path) -> str:
         if isinstance(files, V1):
             return (
-                files.mount / "cpu" / folder.relative_to(files.mount / "cpuset") / "cpu.cfs_quota_us"
+                files.mount / "cpu" / directory.relative_to(files.mount / "cpuset") / "cpu.cfs_quota_us"
             ).read_text()
-        return (folder / "cpu.max").read_text()
+        return (directory / "cpu.max").read_text()
 
     async def scenario(enforcer: CgroupEnforcer, _: Any, pods: Pods) -> None:
         only = files.add("kubepods/poduid-p", quota=150_000, procs="")
@@ -447,7 +447,7 @@ def test_claims_that_are_known_by_their_uid_alone_are_read_from_processes(tmp_pa
         ]
         assert await enforcer.apply() == ()
         assert (own / CPUS).read_text() == "0-1"
-        assert {(folder / CPUS).read_text() for folder in others} == {"2-3"}
+        assert {(directory / CPUS).read_text() for directory in others} == {"2-3"}
 
     names: dict[str, Any] = {"app": ["c"], "bad": [], "other": [], "gone": [], "idle": []}
     run_enforcer(
@@ -462,12 +462,12 @@ def test_it_follows_by_itself(tmp_path: Path) -> None:
         await enforcer.start()
         await enforcer.start()
         await until(lambda: enforcer.linked)
-        folder = place(files, "q", "app")
+        directory = place(files, "q", "app")
         pods.known.append(pod("q", {"app": []}))
         pods.on_change()
-        await until(lambda: (folder / CPUS).read_text() == "2-3")
-        files.write(folder / CPUS, "0-3")
-        await until(lambda: (folder / CPUS).read_text() == "2-3")
+        await until(lambda: (directory / CPUS).read_text() == "2-3")
+        files.write(directory / CPUS, "0-3")
+        await until(lambda: (directory / CPUS).read_text() == "2-3")
         await enforcer.stop()
         assert not pods.running
         assert not enforcer.linked

@@ -1,4 +1,4 @@
-"""Writing cpusets by the kernel's rules, on folders that stand in for both versions."""
+"""Writing cpusets by the kernel's rules, on directories that stand in for both versions."""
 
 from __future__ import annotations
 
@@ -55,17 +55,17 @@ def test_controllers_that_are_mounted_together_are_found(tmp_path: Path) -> None
 
 def test_v1_sets_and_reads_back(tmp_path: Path) -> None:
     files, cpusets = open_v1(tmp_path)
-    folder = files.add(f"{POD}/c1")
-    assert cpusets.set(folder, cpus("1-2"), "0") == ""
-    assert cpusets.cpus(folder) == "1-2"
-    assert cpusets.mems(folder) == "0"
+    directory = files.add(f"{POD}/c1")
+    assert cpusets.set(directory, cpus("1-2"), "0") == ""
+    assert cpusets.cpus(directory) == "1-2"
+    assert cpusets.mems(directory) == "0"
 
 
 def test_v1_widens_those_above_first(tmp_path: Path) -> None:
     files, cpusets = open_v1(tmp_path)
-    folder = files.add(f"{POD}/c1", "0")
-    assert cpusets.set(folder, cpus("2-3")) == ""
-    assert (folder.parent / CPUS).read_text() == "0,2-3"
+    directory = files.add(f"{POD}/c1", "0")
+    assert cpusets.set(directory, cpus("2-3")) == ""
+    assert (directory.parent / CPUS).read_text() == "0,2-3"
     written = [name for name, _ in files.writes if name.endswith(CPUS)]
     assert written == [
         f"cpuset/{part}/{CPUS}" for part in ("kubepods", "kubepods/burstable", POD, f"{POD}/c1")
@@ -74,14 +74,14 @@ def test_v1_widens_those_above_first(tmp_path: Path) -> None:
 
 def test_v1_takes_along_what_is_inside(tmp_path: Path) -> None:
     files, cpusets = open_v1(tmp_path)
-    folder = files.add(f"{POD}/c1")
+    directory = files.add(f"{POD}/c1")
     whole, part = files.add(f"{POD}/c1/whole"), files.add(f"{POD}/c1/part")
     files.write(part / CPUS, "3")
-    assert cpusets.set(folder, cpus("0-1")) == ""
-    assert [(one / CPUS).read_text() for one in (folder, whole, part)] == ["0-1", "0-1", "0-1"]
-    assert cpusets.set(folder, cpus("2-3")) == ""
-    assert cpusets.set(folder, cpus("0-3")) == ""
-    assert [(one / CPUS).read_text() for one in (folder, whole, part)] == ["0-3", "0-3", "0-3"]
+    assert cpusets.set(directory, cpus("0-1")) == ""
+    assert [(one / CPUS).read_text() for one in (directory, whole, part)] == ["0-1", "0-1", "0-1"]
+    assert cpusets.set(directory, cpus("2-3")) == ""
+    assert cpusets.set(directory, cpus("0-3")) == ""
+    assert [(one / CPUS).read_text() for one in (directory, whole, part)] == ["0-3", "0-3", "0-3"]
 
 
 @settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -94,14 +94,14 @@ def test_v1_every_set_can_follow_every_other(
     tmp_path_factory: pytest.TempPathFactory, steps: list[set[int]], inner: set[int], deeper: set[int]
 ) -> None:
     files, cpusets = open_v1(tmp_path_factory.mktemp("v1"), "cpuset")
-    folder = files.add(f"{POD}/c1")
+    directory = files.add(f"{POD}/c1")
     one, two = files.add(f"{POD}/c1/one"), files.add(f"{POD}/c1/one/two")
     files.write(two / CPUS, str(CpuSet(inner & deeper or inner)))
     files.write(one / CPUS, str(CpuSet(inner)))
     for step in steps:
-        assert cpusets.set(folder, CpuSet(step)) == ""
-        assert CpuSet.parse((folder / CPUS).read_text()) == CpuSet(step)
-        held = [CpuSet.parse((at / CPUS).read_text()) for at in (folder, one, two)]
+        assert cpusets.set(directory, CpuSet(step)) == ""
+        assert CpuSet.parse((directory / CPUS).read_text()) == CpuSet(step)
+        held = [CpuSet.parse((at / CPUS).read_text()) for at in (directory, one, two)]
         assert all(held)
         assert held[2] <= held[1] <= held[0]
     assert not any(value == "" for name, value in files.writes if name.endswith(CPUS))
@@ -109,11 +109,11 @@ def test_v1_every_set_can_follow_every_other(
 
 def test_v1_lifts_quotas(tmp_path: Path) -> None:
     files, cpusets = open_v1(tmp_path)
-    folder = files.add(f"{POD}/c1", quota=50_000)
-    assert cpusets.quota(folder) == 50_000
-    assert cpusets.lift_quota(folder) == ""
-    assert cpusets.quota(folder) == 0
-    assert cpusets.lift_quota(folder) == ""
+    directory = files.add(f"{POD}/c1", quota=50_000)
+    assert cpusets.quota(directory) == 50_000
+    assert cpusets.lift_quota(directory) == ""
+    assert cpusets.quota(directory) == 0
+    assert cpusets.lift_quota(directory) == ""
 
 
 # -- v2
@@ -121,43 +121,43 @@ def test_v1_lifts_quotas(tmp_path: Path) -> None:
 
 def test_v2_sets_and_reads_back(tmp_path: Path) -> None:
     files, cpusets = open_v2(tmp_path)
-    folder = files.add(f"{POD}/c1", quota=20_000)
-    assert cpusets.cpus(folder) == "0-3"
-    assert cpusets.set(folder, cpus("1-2"), "0-1") == ""
-    assert (cpusets.cpus(folder), cpusets.mems(folder)) == ("1-2", "0-1")
-    assert cpusets.quota(folder) == 20_000
-    assert cpusets.lift_quota(folder) == ""
-    assert cpusets.quota(folder) == 0
+    directory = files.add(f"{POD}/c1", quota=20_000)
+    assert cpusets.cpus(directory) == "0-3"
+    assert cpusets.set(directory, cpus("1-2"), "0-1") == ""
+    assert (cpusets.cpus(directory), cpusets.mems(directory)) == ("1-2", "0-1")
+    assert cpusets.quota(directory) == 20_000
+    assert cpusets.lift_quota(directory) == ""
+    assert cpusets.quota(directory) == 0
 
 
 def test_v2_has_controllers_enabled(tmp_path: Path) -> None:
     files, cpusets = open_v2(tmp_path)
-    folder = files.add(f"{POD}/c1", hand_down=False)
-    assert not (folder / CPUS).exists()
-    assert cpusets.set(folder, cpus("1")) == ""
-    assert cpusets.cpus(folder) == "1"
+    directory = files.add(f"{POD}/c1", hand_down=False)
+    assert not (directory / CPUS).exists()
+    assert cpusets.set(directory, cpus("1")) == ""
+    assert cpusets.cpus(directory) == "1"
 
 
 def test_v2_widens_those_above_that_are_set(tmp_path: Path) -> None:
     files, cpusets = open_v2(tmp_path)
-    folder = files.add(f"{POD}/c1")
-    files.write(folder.parent / CPUS, "0-1")
-    assert cpusets.set(folder, cpus("2")) == ""
-    assert (folder.parent / CPUS).read_text() == "0-2"
-    assert (folder.parent.parent / CPUS).read_text() == ""
+    directory = files.add(f"{POD}/c1")
+    files.write(directory.parent / CPUS, "0-1")
+    assert cpusets.set(directory, cpus("2")) == ""
+    assert (directory.parent / CPUS).read_text() == "0-2"
+    assert (directory.parent.parent / CPUS).read_text() == ""
 
 
 def test_v2_processes_next_to_containers_are_a_reason(tmp_path: Path) -> None:
     files, cpusets = open_v2(tmp_path)
-    folder = files.add(f"{POD}/c1", hand_down=False)
-    (folder.parent / "cgroup.procs").write_text("9")
-    assert "cgroup.subtree_control" in cpusets.set(folder, cpus("1"))
+    directory = files.add(f"{POD}/c1", hand_down=False)
+    (directory.parent / "cgroup.procs").write_text("9")
+    assert "cgroup.subtree_control" in cpusets.set(directory, cpus("1"))
 
 
 def test_what_is_not_in_force_is_reported(tmp_path: Path) -> None:
     files, cpusets = open_v2(tmp_path)
-    folder = files.add(f"{POD}/c1")
-    assert "is '0-3' after '9' was written" in cpusets.set(folder, cpus("9"))
+    directory = files.add(f"{POD}/c1")
+    assert "is '0-3' after '9' was written" in cpusets.set(directory, cpus("9"))
 
 
 # -- both
@@ -165,16 +165,16 @@ def test_what_is_not_in_force_is_reported(tmp_path: Path) -> None:
 
 def test_no_empty_set_is_written(tmp_path: Path) -> None:
     for files, cpusets in (open_v1(tmp_path / "1"), open_v2(tmp_path / "2")):
-        folder = files.add(f"{POD}/c1")
+        directory = files.add(f"{POD}/c1")
         files.writes.clear()
-        assert cpusets.set(folder, CpuSet()) == "an empty set is never written"
+        assert cpusets.set(directory, CpuSet()) == "an empty set is never written"
         assert files.writes == []
 
 
 def test_a_cgroup_that_is_gone_is_a_reason(tmp_path: Path) -> None:
     for files, cpusets in (open_v1(tmp_path / "1"), open_v2(tmp_path / "2")):
-        folder = files.add(f"{POD}/c1")
-        assert "No such file" in cpusets.set(folder.with_name("gone"), cpus("1"))
+        directory = files.add(f"{POD}/c1")
+        assert "No such file" in cpusets.set(directory.with_name("gone"), cpus("1"))
 
 
 def test_files_are_never_made(tmp_path: Path) -> None:
@@ -239,22 +239,22 @@ def test_layouts_of_kubelets_and_of_our_own_agent(tmp_path: Path) -> None:
         )
     ):
         files = V1(tmp_path / str(number), ("cpuset",))
-        folder = files.add(f"{pod}/{container}")
+        directory = files.add(f"{pod}/{container}")
         files.add(f"{pod}/crio-conmon-c1.scope")
         files.add("system.slice/podu-2.service")
-        folders = CgroupFinder(tmp_path / str(number) / "cpuset", files)
+        directories = CgroupFinder(tmp_path / str(number) / "cpuset", files)
         for _ in range(2):  # looked for, then remembered
-            assert folders.pods({"u-1", "u-3"}) == {"u-1": folder.parent}
-        assert folders.containers(folder.parent, {"c1"}) == {"c1": folder}
-        assert folders.pods(()) == {}
+            assert directories.pods({"u-1", "u-3"}) == {"u-1": directory.parent}
+        assert directories.containers(directory.parent, {"c1"}) == {"c1": directory}
+        assert directories.pods(()) == {}
 
 
 def test_a_pod_that_moved_is_found_again(tmp_path: Path) -> None:
     files = V1(tmp_path, ("cpuset",))
     old = files.add("kubepods/podu-1")
-    folders = CgroupFinder(tmp_path / "cpuset", files)
-    assert folders.pods({"u-1"}) == {"u-1": old}
+    directories = CgroupFinder(tmp_path / "cpuset", files)
+    assert directories.pods({"u-1"}) == {"u-1": old}
     (old / "cgroup.procs").write_text("")
     files.remove(old)
     new = files.add("kubepods/burstable/podu-1")
-    assert folders.pods({"u-1"}) == {"u-1": new}
+    assert directories.pods({"u-1"}) == {"u-1": new}

@@ -22,7 +22,7 @@ from tests.unit.drivers.cpu.pinning.runtimes import (
     apply_desired,
     changes,
     container,
-    folder,
+    directory,
     overlap,
     sandbox,
     with_own,
@@ -265,10 +265,10 @@ def test_a_plugin_that_dies_while_a_container_is_made_fails_it() -> None:
         def dying() -> Any:
             raise asyncio.CancelledError  # as if the process ended in the middle of the answer
 
-        book_topology = enforcer._topology
+        topology = enforcer._topology
         enforcer._topology = dying
         text = await runtime.add("own", env(A))
-        enforcer._topology = book_topology
+        enforcer._topology = topology
         assert text
 
     with_own(scenario, FakeCPUState(machine(4), A), runtime={"request_timeout": 0.1})
@@ -615,7 +615,7 @@ def test_a_lost_runtime_ends_the_waiting() -> None:
 
 def test_without_a_runtime_there_is_a_reason_and_nothing_fails() -> None:
     async def whole() -> None:
-        async with folder() as path:
+        async with directory() as path:
             state = FakeCPUState(machine(4))
             enforcer = NriEnforcer(
                 state, lambda: state.topology, settings(path), shortest=0.001, longest=0.01

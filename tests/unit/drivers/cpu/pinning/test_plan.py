@@ -336,7 +336,7 @@ def test_a_snapshot_never_shares_what_is_allocated() -> None:
 
 
 @st.composite
-def books(draw: st.DrawFn) -> FakeCPUState:
+def cpu_states(draw: st.DrawFn) -> FakeCPUState:
     topology: Topology = make_machine(
         sockets=draw(st.integers(1, 2)), numa=draw(st.integers(1, 2)), cores=draw(st.integers(1, 4))
     )
@@ -372,7 +372,7 @@ def _said(text: str) -> CpuSet:
 
 
 def _right(container: ContainerView, state: FakeCPUState) -> ContainerView:
-    """Return where 9999 stands, what the book holds."""
+    """Return where 9999 stands, and the CPU state."""
     return replace(
         container,
         claims={
@@ -384,7 +384,7 @@ def _right(container: ContainerView, state: FakeCPUState) -> ContainerView:
     )
 
 
-@given(books(), containers(), st.booleans(), st.booleans(), st.booleans())
+@given(cpu_states(), containers(), st.booleans(), st.booleans(), st.booleans())
 def test_exclusive_cpus_are_exclusive_whatever_there_is(
     state: FakeCPUState, others: list[ContainerView], include_shared: bool, mems: bool, running: bool
 ) -> None:
@@ -411,7 +411,7 @@ def test_exclusive_cpus_are_exclusive_whatever_there_is(
                 assert by_id[id].claims.keys() & by_id[other].claims.keys()
 
 
-@given(books(), containers())
+@given(cpu_states(), containers())
 def test_an_admitted_container_keeps_its_cpuset(state: FakeCPUState, others: list[ContainerView]) -> None:
     for container in (_right(one, state) for one in others):
         found = ask(container, state)

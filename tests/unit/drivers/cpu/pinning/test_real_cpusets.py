@@ -36,8 +36,8 @@ class Tree:
         self.processes: list[subprocess.Popen[bytes]] = []
         self.folders: list[Path] = []
 
-    def make(self, folder: Path) -> None:
-        for one in [*reversed(folder.parents), folder]:
+    def make(self, directory: Path) -> None:
+        for one in [*reversed(directory.parents), directory]:
             if self.root in (one, *one.parents) and not one.exists():
                 one.mkdir()
                 self.folders.append(one)
@@ -46,20 +46,20 @@ class Tree:
                         (one / name).write_text((one.parent / name).read_text())
 
     def start(self, path: str) -> int:
-        folder = self.root / path
-        self.make(folder)
+        directory = self.root / path
+        self.make(directory)
         process = subprocess.Popen(["sleep", "60"])
         self.processes.append(process)
-        (folder / "cgroup.procs").write_text(str(process.pid))
+        (directory / "cgroup.procs").write_text(str(process.pid))
         return process.pid
 
     def end(self) -> None:
         for process in self.processes:
             process.kill()
             process.wait()
-        for folder in reversed(self.folders):
+        for directory in reversed(self.folders):
             with contextlib.suppress(OSError):
-                folder.rmdir()
+                directory.rmdir()
 
 
 @pytest.fixture

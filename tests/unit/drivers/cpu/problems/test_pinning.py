@@ -201,8 +201,8 @@ def test_issue_140_a_cpuset_that_something_else_wrote(tmp_path: Path) -> None:
 
     async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         await runtime.add("own", env(A))
-        folder = files.add("kubepods/poduid-own/cri-containerd-own.scope")
-        files.write(folder / CPUS, "2-3")
+        directory = files.add("kubepods/poduid-own/cri-containerd-own.scope")
+        files.write(directory / CPUS, "2-3")
         (fault,) = await enforcer.audit.check()
         assert fault.message == 'runs on CPUs "2-3" instead of "0-1": something else has set them'
         assert runtime.log == [("own", "0-1")]

@@ -46,8 +46,8 @@ BRISK = ProcessTimeouts(registration=0.2, poll=0.02)
 
 @pytest.fixture
 def root() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="p-", dir="/tmp") as folder:
-        yield Path(folder)
+    with tempfile.TemporaryDirectory(prefix="p-", dir="/tmp") as directory:
+        yield Path(directory)
 
 
 def settings_in(root: Path) -> CpuSettings:

@@ -170,10 +170,10 @@ def test_node_resources_in_the_form_that_is_asked_for() -> None:
             assert all(field in device for device in piece["spec"]["devices"])
             cluster.apply(GPU_POD)
             cluster.wait_for("pods", "p", condition=is_phase("Running"))
-            booked = cluster.ask_node(
+            requested = cluster.ask_node(
                 "n", lambda agent: agent.admission_handler.ledger.requested.get("memory", 0)
             )
-            assert booked == 1024**3
+            assert requested == 1024**3
 
 
 def binding(**more: Any) -> Tree:

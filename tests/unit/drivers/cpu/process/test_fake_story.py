@@ -88,8 +88,8 @@ def results(claim: Tree) -> list[Tree]:
 
 
 def cdi_files(cluster: LocalCluster, uid: str) -> list[Path]:
-    folder = cluster.node_root(NODE) / "cdi"
-    return sorted(folder.glob(f"*{uid}*"))
+    directory = cluster.node_root(NODE) / "cdi"
+    return sorted(directory.glob(f"*{uid}*"))
 
 
 def test_a_partition_and_its_way_back(cluster: LocalCluster, space: str) -> None:

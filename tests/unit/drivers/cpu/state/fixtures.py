@@ -1,4 +1,4 @@
-"""A desk for tests of the book: claims as values, and books in a folder."""
+"""Fixtures for CPU state tests: claims as values, and CPU states opened on a directory."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Container:
 
 @dataclass
 class CPUStateFixture:
-    """A node's folder, its machine and settings, and books opened on them."""
+    """A node's directory, its machine and settings, and CPU states opened on them."""
 
     root: Path
     topology: Topology

@@ -69,14 +69,14 @@ def test_a_file_reads_back(tmp_path: Path) -> None:
 
 def test_requests_apart(tmp_path: Path) -> None:
     assert write_file(tmp_path, make_holding("2-3", "10-11", per_request=True)) is None
-    folders = CdiCache([tmp_path])
-    one = folders.edits([f"dra.k8s.io/cpu=claim-{UID}_b"])
+    directories = CdiCache([tmp_path])
+    one = directories.edits([f"dra.k8s.io/cpu=claim-{UID}_b"])
     assert isinstance(one, Edits)
     assert one.variables == {
         f"DRA_CPUSET_{UID}": "2-3,10-11",  # what the Go driver would believe
         f"DRA_REQUEST_CPUSET_{UID}_b": "10-11",
     }
-    whole = folders.edits([f"dra.k8s.io/cpu=claim-{UID}"])
+    whole = directories.edits([f"dra.k8s.io/cpu=claim-{UID}"])
     assert isinstance(whole, Edits)
     assert whole.variables == {f"DRA_CPUSET_{UID}": "2-3,10-11"}
 
@@ -155,8 +155,8 @@ def test_a_directory_that_is_none(tmp_path: Path) -> None:
 @given(st.binary(max_size=300))
 @hypothesis_settings(max_examples=examples(100), deadline=None)
 def test_any_content_is_read(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
-    folder = tmp_path_factory.mktemp("cdi")
-    (folder / file_name(UID)).write_bytes(content)
-    found = read_file(folder, UID)
+    directory = tmp_path_factory.mktemp("cdi")
+    (directory / file_name(UID)).write_bytes(content)
+    found = read_file(directory, UID)
     assert isinstance(found, CpuClaimCdiFile)
     assert found.fault or found.cpus != EMPTY

@@ -1,4 +1,4 @@
-"""The book: what is answered, what lasts, and what happens when a disk or a process fails at any step."""
+"""CPU state: results of prepare and release, persistence, and failures of disk or process at every step."""
 
 from __future__ import annotations
 
@@ -356,7 +356,7 @@ def break_disk() -> None:
 
 
 def check(fixture: CPUStateFixture, state: CPUState) -> None:
-    """No CPU has two owners, and every file that a container could use is of the book."""
+    """No CPU has two owners, and every CDI file that a container could use belongs to a held claim."""
     fine = [allocation for allocation in state.allocations.values() if not allocation.disputed]
     assert len(fine) == len(state.allocations), "nothing here should make a dispute"
     assert len(union(h.cpus for h in fine)) == sum(len(h.cpus) for h in fine)
@@ -456,7 +456,7 @@ def test_nothing_is_prepared_while_the_record_cannot_be_saved(
         for path in fixture.settings.plugin_dir.iterdir():
             path.unlink()
         fixture.settings.plugin_dir.rmdir()
-    fixture.settings.plugin_dir.write_text("a file where the folder should be")
+    fixture.settings.plugin_dir.write_text("a file where the directory should be")
     text = refusal(state, make_claim(1, AllocationSpec(N0, "2")))
     assert "cannot be recorded" in text
     assert "cannot be restored either" in text
@@ -467,7 +467,7 @@ def test_nothing_is_prepared_while_the_record_cannot_be_saved(
 def test_a_failed_file_undoes_the_record(fixture: CPUStateFixture) -> None:
     state = fixture.open()
     assert not fixture.settings.cdi.exists()
-    fixture.settings.cdi.write_text("no folder")
+    fixture.settings.cdi.write_text("no directory")
     text = refusal(state, make_claim(1, AllocationSpec(N0, "2")))
     assert text.startswith(f'failed to write CDI spec "dra.k8s.io-cpu_claim-{uid_of(1)}.json": ')
     assert not state.allocations

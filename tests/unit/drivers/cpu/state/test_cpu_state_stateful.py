@@ -1,4 +1,4 @@
-"""A book against a naive model, in any order of events: claims, restarts, lost and foreign files, hotplug."""
+"""CPU state compared with a naive model under random events: claims, restarts, lost files, hotplug."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class CPUStateMachine(RuleBasedStateMachine):
         self.open()
 
     def teardown(self) -> None:
-        if hasattr(self, "folder"):
+        if hasattr(self, "plugin_dir"):
             shutil.rmtree(self.plugin_dir)
 
     def open(self) -> None:
@@ -252,7 +252,7 @@ class CPUStateMachine(RuleBasedStateMachine):
 
     @invariant()
     def it_is_as_the_model_says(self) -> None:
-        if not hasattr(self, "book"):
+        if not hasattr(self, "state"):
             return
         allocations = self.state.allocations
         assert {
@@ -268,7 +268,7 @@ class CPUStateMachine(RuleBasedStateMachine):
 
     @invariant()
     def who_may_start_has_its_cpus_alone(self) -> None:
-        if not hasattr(self, "book"):
+        if not hasattr(self, "state"):
             return
         for uid, allocation in self.state.allocations.items():
             if not allocation.disputed:
@@ -277,7 +277,7 @@ class CPUStateMachine(RuleBasedStateMachine):
                 assert not allocation.cpus & self.state.shared
 
 
-TestBooks = CPUStateMachine.TestCase
-TestBooks.settings = settings(
+TestCPUState = CPUStateMachine.TestCase
+TestCPUState.settings = settings(
     max_examples=examples(40), stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
 )

@@ -33,7 +33,7 @@ def settings(tmp_path: Path) -> CpuSettings:
     return CpuSettings(node=NODE, kubelet_root=tmp_path, cdi=tmp_path / "cdi")
 
 
-def open_book(settings: CpuSettings, released_elsewhere: Iterable[str] = ()) -> CPUState:
+def open_state(settings: CpuSettings, released_elsewhere: Iterable[str] = ()) -> CPUState:
     return CPUState.open(
         settings, MACHINE, compute_layout(MACHINE, settings), released_elsewhere=released_elsewhere
     )
@@ -42,7 +42,7 @@ def open_book(settings: CpuSettings, released_elsewhere: Iterable[str] = ()) -> 
 def leave(settings: CpuSettings) -> None:
     """Another driver releases the claim of the record, and gives its CPUs to another one."""
     settings.plugin_dir.mkdir(parents=True)
-    assert isinstance(open_book(settings).prepare(CLAIM), ClaimAllocation)
+    assert isinstance(open_state(settings).prepare(CLAIM), ClaimAllocation)
     assert cdi.remove_file(settings.cdi, UID) is None
     assignment = CpuAssignment("cpus", NODE, "cpudevnuma000", CpuSet([0, 1]))
     assert (
@@ -69,7 +69,7 @@ def test_a_claim_with_a_file_does_not_leave() -> None:
 def test_cpus_are_kept_until_the_claim_is_released(settings: CpuSettings) -> None:
     leave(settings)
     assert find_claims_without_cdi_file(settings) == (CLAIM.ref,)
-    state = open_book(settings, released_elsewhere=[UID])
+    state = open_state(settings, released_elsewhere=[UID])
     assert state.released_elsewhere == {UID}
     assert not state.has_missing_cdi_files
     assert state.shared == cpus("2-3")
@@ -77,14 +77,14 @@ def test_cpus_are_kept_until_the_claim_is_released(settings: CpuSettings) -> Non
     assert state.release(CLAIM.ref) is None
     assert state.released_elsewhere == frozenset()
     assert state.allocations.keys() == {OTHER}
-    again = open_book(settings)
+    again = open_state(settings)
     assert again.allocations.keys() == {OTHER}
     assert not again.allocations[OTHER].disputed
 
 
 def test_a_claim_that_is_in_use_stays(settings: CpuSettings) -> None:
     leave(settings)
-    state = open_book(settings, released_elsewhere=[UID])
+    state = open_state(settings, released_elsewhere=[UID])
     state.keep_claims([UID])
     assert state.released_elsewhere == frozenset()
     assert state.allocations[UID].disputed
@@ -95,7 +95,7 @@ def test_a_claim_that_is_in_use_stays(settings: CpuSettings) -> None:
 def test_a_claim_that_is_prepared_again_stays(settings: CpuSettings) -> None:
     leave(settings)
     assert cdi.remove_file(settings.cdi, OTHER) is None
-    state = open_book(settings, released_elsewhere=[UID])
+    state = open_state(settings, released_elsewhere=[UID])
     assert not isinstance(state.prepare(CLAIM), ClaimError)
     assert state.released_elsewhere == frozenset()
     assert cdi.read_file(settings.cdi, UID).cpus == state.allocations[UID].assigned

@@ -539,7 +539,7 @@ class StatefulHarness:
         if self.linked and runtime.synchronized != self.synchronized:
             self.synchronized = runtime.synchronized
             self.record_failure()
-        self.check_book()
+        self.check_cpu_state()
         if not self.linked:
             return
         if runtime.age.pushes:
@@ -581,7 +581,7 @@ class StatefulHarness:
             for fault in self.driver.enforcer.faults()
         )
 
-    def check_book(self) -> None:
+    def check_cpu_state(self) -> None:
         assert self.driver is not None
         state, model = self.driver.state, self.model
         assert {

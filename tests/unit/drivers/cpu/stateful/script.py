@@ -13,7 +13,7 @@ online 0-2                          all other CPUs are off
 claim a is deleted                  in the cluster
 file of a is lost | damaged | says 0-1      the CDI file
 record is lost | damaged
-another driver comes | goes         a second one, on the same folders and runtime
+another driver comes | goes         a second one, on the same directories and runtime
 another prepares b 2                and asked in place of the first
 p/x runs on 0-1 | a has 2-3 | a is gone | a is disputed | shared is 0-1
 p/x is gone | the driver says TEXT

@@ -1,4 +1,4 @@
-"""Topologies read from folders that stand in for sysfs, and from this machine's own."""
+"""Topologies read from directories that stand in for sysfs, and from this machine's own."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ CPUS = "sys/devices/system/cpu"
 @given(machines())
 @settings(max_examples=examples(20), deadline=None)
 def test_what_is_written_is_read(topology: Topology) -> None:
-    with tempfile.TemporaryDirectory(prefix="p-") as folder:
-        write_sysfs(topology, Path(folder))
-        assert read_topology(Path(folder), pcie=True) == topology
+    with tempfile.TemporaryDirectory(prefix="p-") as directory:
+        write_sysfs(topology, Path(directory))
+        assert read_topology(Path(directory), pcie=True) == topology
 
 
 @pytest.mark.parametrize(
@@ -313,8 +313,8 @@ TEXTS = st.one_of(
 @given(st.data())
 @settings(max_examples=examples(80), deadline=None)
 def test_whatever_sysfs_reports_nothing_breaks(data: st.DataObject) -> None:
-    with tempfile.TemporaryDirectory(prefix="p-") as folder:
-        root = write_sysfs(make_machine(numa=2, cores=1, threads=2, efficient=1, roots=1), Path(folder))
+    with tempfile.TemporaryDirectory(prefix="p-") as directory:
+        root = write_sysfs(make_machine(numa=2, cores=1, threads=2, efficient=1, roots=1), Path(directory))
         files = sorted(str(path.relative_to(root)) for path in (root / "sys").rglob("*") if path.is_file())
         for name in data.draw(st.lists(st.sampled_from(files), max_size=6, unique=True)):
             text = data.draw(st.none() | TEXTS)

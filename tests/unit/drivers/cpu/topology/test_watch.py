@@ -115,7 +115,7 @@ def test_unreadable_files_keep_the_known_topology(tmp_path: Path) -> None:
 
 
 def test_files_that_come_late_are_seen(tmp_path: Path) -> None:
-    """The kernel says that a CPU is online before its folder is complete."""
+    """The kernel says that a CPU is online before its directory is complete."""
     write_sysfs(WHOLE, tmp_path)
     late = tmp_path / "sys/devices/system/cpu/cpu7/topology/core_id"
     tree = late.read_text()

@@ -1,4 +1,4 @@
-"""Faults of folders, records, sockets, CDI files and cgroups: found where they are, and only there."""
+"""Faults of directories, records, sockets, CDI files and cgroups: found where they are, and only there."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ def test_a_node_in_order_is_clean_and_stays_as_it_is(node_dir: NodeDir) -> None:
 
 
 def test_a_node_that_is_not_there_yet(node_dir: NodeDir) -> None:
-    report = node_dir.examine(root=node_dir.folder / "new")
+    report = node_dir.examine(root=node_dir.directory / "new")
     assert of(report, "root.folder")[0].level is Level.INFO
     assert bad(report) == []
-    assert not (node_dir.folder / "new").exists()
+    assert not (node_dir.directory / "new").exists()
 
 
 def put_odd(node_dir: NodeDir, path: Path, kind: str) -> None:
@@ -72,12 +72,12 @@ def put_odd(node_dir: NodeDir, path: Path, kind: str) -> None:
         node_dir.put_socket(path)
 
 
-# -- the root folder
+# -- the root directory
 
 
 @pytest.mark.parametrize("kind", ["file", "link"])
-def test_a_root_that_is_no_folder(node_dir: NodeDir, kind: str) -> None:
-    path = node_dir.folder / "other"
+def test_a_root_that_is_no_directory(node_dir: NodeDir, kind: str) -> None:
+    path = node_dir.directory / "other"
     path.write_bytes(b"") if kind == "file" else path.symlink_to(node_dir.layout.root)
     (found, *_) = of(node_dir.examine(root=path), "root.folder")
     assert (found.level, found.evidence) == (Level.ERROR, f"it is a {kind}, not a directory")
@@ -99,7 +99,7 @@ def test_a_foreign_root_directory(node_dir: NodeDir) -> None:
 
 @pytest.mark.parametrize(("length", "level"), [(40, Level.OK), (60, Level.WARNING), (100, Level.ERROR)])
 def test_paths_of_sockets_have_to_be_short(node_dir: NodeDir, length: int, level: Level) -> None:
-    root = node_dir.folder / ("x" * (length - len(str(node_dir.folder)) - 1))
+    root = node_dir.directory / ("x" * (length - len(str(node_dir.directory)) - 1))
     assert of(node_dir.examine(root=root), "root.path")[0].level is level
 
 
@@ -131,7 +131,7 @@ def test_locks_that_are_left_and_locks_that_are_held(node_dir: NodeDir) -> None:
 
 
 def test_roots_of_many_agents(node_dir: NodeDir) -> None:
-    above = node_dir.folder / "many"
+    above = node_dir.directory / "many"
     for name in ("a", "b"):
         node_dir.put(above / name / "lock", b"1")
     (found,) = of(node_dir.examine(root=above), "root.agents")
@@ -185,7 +185,7 @@ def test_a_socket_that_was_just_made_may_be_about_to_be_served(node_dir: NodeDir
     assert path.exists()
 
 
-def test_a_registration_folder_that_others_can_write(node_dir: NodeDir) -> None:
+def test_a_registration_directory_that_others_can_write(node_dir: NodeDir) -> None:
     node_dir.layout.registry.mkdir()
     node_dir.layout.registry.chmod(0o777)
     check_repair(node_dir, "sockets.registry", Level.ERROR)
@@ -259,11 +259,11 @@ def test_claims_that_wait_for_a_driver(node_dir: NodeDir) -> None:
     assert found.evidence == "is not registered; 1 claims use it, 1 are waiting for it"
 
 
-# -- a kubelet's folder
+# -- a kubelet's directory
 
 
 def kubelets(node_dir: NodeDir, raw: bytes) -> Path:
-    root = node_dir.folder / "kubelet"
+    root = node_dir.directory / "kubelet"
     node_dir.put(root / "dra_manager_state", raw)
     (root / "pods" / POD).mkdir(parents=True)
     return root
@@ -275,7 +275,7 @@ def a_kubelets_claim(*pods: str) -> bytes:
     return kubelet_file.encode([claim])
 
 
-def test_a_kubelets_folder(node_dir: NodeDir, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kubelets_directory(node_dir: NodeDir, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("plimsoll.tools.doctor.root_dir.kubelet_pids", tuple)
     root = kubelets(node_dir, a_kubelets_claim(POD))
     report = node_dir.examine(root=root)
@@ -312,7 +312,7 @@ def test_a_kubelets_damaged_record(node_dir: NodeDir, monkeypatch: pytest.Monkey
     assert (root / "pods" / POD).is_dir()
 
 
-def test_an_agent_in_a_kubelets_old_folder(node_dir: NodeDir) -> None:
+def test_an_agent_in_a_kubelets_old_directory(node_dir: NodeDir) -> None:
     node_dir.put(node_dir.layout.kubelet_claims, a_kubelets_claim(POD))
     report = node_dir.examine()
     assert report.owner == "agent"
@@ -330,8 +330,8 @@ def test_cdi_files_of_claims_that_are_gone(node_dir: NodeDir) -> None:
 
 
 def test_cdi_files_of_the_machine_are_only_reported(node_dir: NodeDir) -> None:
-    path = node_dir.put_cdi(GONE, node_dir.folder / "etc-cdi")
-    report = node_dir.examine(cdi=(node_dir.folder / "etc-cdi", node_dir.cdi), repair=True)
+    path = node_dir.put_cdi(GONE, node_dir.directory / "etc-cdi")
+    report = node_dir.examine(cdi=(node_dir.directory / "etc-cdi", node_dir.cdi), repair=True)
     (found, *_) = of(report, "cdi.leftover")
     assert (found.level, found.repair) == (Level.INFO, None)
     assert path.exists()
@@ -398,7 +398,7 @@ def test_a_foreign_cgroup_root(node_dir: NodeDir) -> None:
 
 def test_the_root_of_an_agent_whose_directory_is_gone_is_removed(node_dir: NodeDir) -> None:
     node_dir.put_cgroups()
-    data, other = node_dir.folder / "other-data", node_dir.mount / "plimsoll-other"
+    data, other = node_dir.directory / "other-data", node_dir.mount / "plimsoll-other"
     data.mkdir()
     for name in ("owner.other", "burstable", "besteffort"):
         (other / name).mkdir(parents=True)
@@ -466,7 +466,7 @@ def test_quarantined_files_are_reported_and_kept(node_dir: NodeDir) -> None:
 def test_strange_things_among_the_pods(node_dir: NodeDir) -> None:
     pods = node_dir.layout.pods
     pods.mkdir()
-    target = node_dir.put(node_dir.folder / "precious" / "file", b"precious")
+    target = node_dir.put(node_dir.directory / "precious" / "file", b"precious")
     (pods / "link").symlink_to(target.parent)
     os.mkfifo(pods / "pipe")
     (pods / "a\nb").mkdir()
@@ -482,7 +482,7 @@ def test_strange_things_among_the_pods(node_dir: NodeDir) -> None:
     assert len(list(node_dir.layout.quarantine.iterdir())) == 3
 
 
-def test_a_pods_folder_without_a_record(node_dir: NodeDir) -> None:
+def test_a_pods_directory_without_a_record(node_dir: NodeDir) -> None:
     (node_dir.layout.pods / GONE / "containers" / "main" / "0").mkdir(parents=True)
     node_dir.put(node_dir.layout.pods / GONE / "sandbox.json", b"\0\1\2")
     found = check_repair(node_dir, "pods.damaged", Level.ERROR)
@@ -497,7 +497,7 @@ def test_a_pods_folder_without_a_record(node_dir: NodeDir) -> None:
 @pytest.mark.parametrize("name", ["", "lock", "claims.json", "admitted.json"])
 def test_who_may_not_look_does_not_judge(node_dir: NodeDir, name: str) -> None:
     node_dir.put(node_dir.layout.lock, b"1")
-    node_dir.folder.chmod(0o755)
+    node_dir.directory.chmod(0o755)
     for path in (node_dir.layout.lock, node_dir.layout.claims, node_dir.layout.admitted):
         path.chmod(0o600 if path.name == name else 0o644)
     node_dir.layout.root.chmod(0o755 if name else 0o700)
