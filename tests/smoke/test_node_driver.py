@@ -106,6 +106,8 @@ def test_it_is_killed_and_comes_back(root: Path, stubs: Path, tmp_path: Path) ->
         await plugins.start()
         await asyncio.to_thread(driver.start)
         await registered(plugins)
+        # The agent counts a driver as registered before it notifies the driver.
+        await until(lambda: len(driver.events("registered")) == 1, seconds=DEADLINE)
         driver.behave(crash=["a"])
         fault = (await plugins.prepare(driver.name, [A]))["uid-a"]
         assert isinstance(fault, DriverFault)
@@ -117,7 +119,6 @@ def test_it_is_killed_and_comes_back(root: Path, stubs: Path, tmp_path: Path) ->
         await asyncio.to_thread(driver.start)
         await registered(plugins)
         assert isinstance((await plugins.prepare(driver.name, [A]))["uid-a"], tuple)
-        # The driver notes that it was notified after the agent counts it as registered.
         await until(lambda: len(driver.events("registered")) == 2, seconds=DEADLINE)
         await plugins.stop()
 
