@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from plimsoll.api.core import Pod, PodResourceClaim
 from plimsoll.api.resource import ResourceClaim
+from plimsoll.api.storage import PersistentVolumeClaim
 
 _SCHEDULING = "scheduling.k8s.io"
 
@@ -54,7 +55,7 @@ def owner_pod(claim: ResourceClaim) -> tuple[str, str] | None:
     return None
 
 
-def is_owned_by(claim: ResourceClaim, pod: Pod) -> bool:
+def is_owned_by(claim: ResourceClaim | PersistentVolumeClaim, pod: Pod) -> bool:
     """Return whether a pod is the controller of a claim."""
     owners = claim.metadata.owner_references
     return any(owner.controller and owner.uid == pod.metadata.uid for owner in owners)

@@ -1,20 +1,19 @@
 """Checks of a pod's claims before any node is considered.
 
 Each claim must exist, be owned by the pod if it was generated for it, not be terminating, not be assumed for
-a pod in flight, have fewer than 256 consumers, and request existing, valid device classes. Failures are
-reasons about the pod itself. KEP-5517 (docs/spec/keps.md), "PreFilter"; the checks and their order are
-kube-scheduler's.
+a pod in flight, have fewer than 256 consumers, and request existing, valid device classes. The checks and
+their order are kube-scheduler's; see KEP-5517 (docs/spec/keps.md), "PreFilter".
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import read_device_class
 from plimsoll.api.pod_claims import claim_for_entry, is_owned_by
 from plimsoll.api.resource import ResourceClaim
-from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule, SharedMessage
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
@@ -32,6 +31,7 @@ class ClaimMessage(ReasonMessage):
     CLASS_MISSING = "request {request}: device class {device_class} does not exist"
 
 
+_reason = partial(NodeReason.unresolvable, Rule.DEVICES)
 #: Maximum number of consumers of a claim.
 RESERVED_MAX = 256
 #: Reasons that keep a pod out of the active queue until its claim changes.
@@ -41,7 +41,7 @@ PRE_ENQUEUE_REASONS = frozenset(
         ClaimMessage.NOT_CREATED,
         ClaimMessage.NOT_OWNED,
         ClaimMessage.DELETED,
-        ClaimMessage.PENDING,  # will soon be written or released
+        ClaimMessage.PENDING,
     }
 )
 
@@ -78,11 +78,10 @@ def find_claims(pod: Pod, snapshot: Snapshot) -> tuple[ResourceClaim, ...] | Nod
         if claim.metadata.deletion_timestamp is not None:
             return _reason(ClaimMessage.DELETED, claim=name)
         if generated and not is_owned_by(claim, pod):
-            meta = pod.metadata
             return _reason(
                 ClaimMessage.NOT_OWNED,
-                claim=f"{claim.metadata.namespace}/{name}",
-                pod=meta.full_name,
+                claim=claim.metadata.full_name,
+                pod=pod.metadata.full_name,
             )
         found[name] = claim
     return tuple(found.values())
@@ -91,8 +90,7 @@ def find_claims(pod: Pod, snapshot: Snapshot) -> tuple[ResourceClaim, ...] | Nod
 def _in_use(claim: ResourceClaim, pod: Pod, snapshot: Snapshot) -> NodeReason | None:
     if claim.status.allocation is None:
         if snapshot.assumed_allocation(claim.metadata.uid) is not None:
-            name = claim.metadata.full_name
-            return _reason(ClaimMessage.PENDING, claim=name)
+            return _reason(ClaimMessage.PENDING, claim=claim.metadata.full_name)
         return None
     reserved = claim.status.reserved_for
     if len(reserved) >= RESERVED_MAX and all(user.uid != pod.metadata.uid for user in reserved):
@@ -119,7 +117,3 @@ def _classes(claim: ResourceClaim) -> Iterator[tuple[str, str]]:
             yield request.name, request.exactly.device_class_name
         for alternative in request.first_available:
             yield f"{request.name}/{alternative.name}", alternative.device_class_name
-
-
-def _reason(sentence: ReasonMessage, **facts: object) -> NodeReason:
-    return NodeReason(Rule.DEVICES, sentence, VerdictCode.UNRESOLVABLE, facts)

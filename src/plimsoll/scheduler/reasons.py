@@ -1,8 +1,4 @@
-"""Reasons why a pod does not fit on a node, as values.
-
-`Rule` has kube-scheduler's plugin names, which users and metrics know; `ReasonMessage` its messages. Only
-`render` builds text.
-"""
+"""Reasons why a pod does not fit on a node, as values; `render` formats them."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ from plimsoll.ledger.verdict import VerdictCode
 
 
 class Rule(Enum):
-    """Scheduling rules; the value is the name of kube-scheduler's plugin for it."""
+    """Scheduling rules; the value is the name of kube-scheduler's plugin, as in metrics and messages."""
 
     SCHEDULING_GATES = "SchedulingGates"
     NODE_NAME = "NodeName"
@@ -36,7 +32,7 @@ class Rule(Enum):
 
 
 class ReasonMessage(Enum):
-    """Base of the messages that each rule defines: kube-scheduler's texts, with facts in braces."""
+    """Base class of the messages of a rule: kube-scheduler's texts, as format strings."""
 
 
 class SharedMessage(ReasonMessage):
@@ -48,8 +44,10 @@ class SharedMessage(ReasonMessage):
 
 @dataclass(frozen=True, slots=True)
 class NodeReason:
-    """Reason why a node was rejected. `cause` is the underlying value, if any: a ledger `Reason` with its
-    numbers, a `Refusal` or a `Fault` of the allocator.
+    """Reason why a node was rejected.
+
+    `cause` is the underlying value, if any: a `Reason` of the ledger with its numbers, or a `Refusal` or an
+    `AllocationFault` of the allocator.
     """
 
     rule: Rule
@@ -57,6 +55,11 @@ class NodeReason:
     code: VerdictCode
     facts: Mapping[str, object] = field(default_factory=dict)
     cause: object = None
+
+    @staticmethod
+    def unresolvable(rule: Rule, message: ReasonMessage, **facts: object) -> NodeReason:
+        """Return a reason that removing other pods does not resolve."""
+        return NodeReason(rule, message, VerdictCode.UNRESOLVABLE, facts)
 
     @property
     def resolvable(self) -> bool:

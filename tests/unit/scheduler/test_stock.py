@@ -21,7 +21,7 @@ from plimsoll.scheduler.preemption import Preemption, plan_preemption
 from plimsoll.scheduler.profile import SAMPLED_FROM, DeviceOrder, SchedulerProfile, Scoring
 from plimsoll.scheduler.reasons import NodeReason
 from plimsoll.scheduler.result import FitError, Placement
-from plimsoll.scheduler.scores.node_resources import AllocatedScorer, BalancedScorer
+from plimsoll.scheduler.scores.node_resources import BalancedAllocationScorer, NodeResourcesFitScorer
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from tests.unit.scheduler.build import (
     DRIVER,
@@ -66,8 +66,8 @@ def kinds(*names: str) -> str:
 def test_pod_level_requests_are_scored() -> None:
     snapshot = snapshot_of(node("n", cpu="10", memory="10000"))
     wanting = pod("w", cpu="1", memory="1000", resources={"requests": {"cpu": "5", "memory": "5000"}})
-    assert scores(AllocatedScorer, wanting, snapshot) == {"n": 50}
-    assert scores(AllocatedScorer, wanting, snapshot, STOCK) == {"n": 90}
+    assert scores(NodeResourcesFitScorer, wanting, snapshot) == {"n": 50}
+    assert scores(NodeResourcesFitScorer, wanting, snapshot, STOCK) == {"n": 90}
     assert SchedulerProfile.read({"scoring": "as-kube-scheduler"}).scoring is Scoring.STOCK
 
 
@@ -80,7 +80,7 @@ def test_balance_is_kube_schedulers_to_the_last_bit(number: int, data: st.DataOb
     line, held, asked = (dict(zip(names, map(str, each), strict=True)) for each in (lines, used, wanted))
     snapshot = snapshot_of(node("n", extended=line), pod("other", node="n", requests=held))
     settings = SchedulerProfile(balanced=names, scoring=Scoring.STOCK)
-    found = scores(BalancedScorer, pod("w", requests=asked), snapshot, settings)["n"]
+    found = scores(BalancedAllocationScorer, pod("w", requests=asked), snapshot, settings)["n"]
     assert found == doubles(lines, used, wanted)
 
 

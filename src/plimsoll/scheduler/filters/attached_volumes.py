@@ -1,10 +1,8 @@
-"""Index of attached volumes and of the volume limits of nodes.
+"""Index of the volumes of nodes and of their limits (CSINode).
 
-A volume counts once per node, whether pods use it or it is attached. The limits come from CSINode. A claim
-without a volume counts as a volume of its class's provisioner; in-tree volumes count for the CSI driver that
-replaces them.
-
-Objects arrive in any order, so columns are computed on demand for the nodes that changed.
+A volume counts once per node, whether pods use it or it is attached. A claim without a volume counts as a
+volume of its class's provisioner; in-tree volumes count for the CSI driver that replaces them. Objects arrive
+in any order, so columns are computed on demand for the nodes that changed.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from plimsoll.api.storage import (
     VolumeAttachment,
 )
 from plimsoll.ledger.columns import Column, Mask
-from plimsoll.scheduler.filters.volumes import count, has_any, part, text, volume_claims
+from plimsoll.scheduler.filters.volumes import count, has_any, nested_object, nested_text, volume_claims
 from plimsoll.scheduler.snapshot.index import SnapshotIndex
 
 #: Volume: driver and volume handle.
@@ -37,34 +35,34 @@ Use: TypeAlias = tuple[Claim, None] | tuple[None, Volume]
 UNLIMITED = 2**62
 
 #: In-tree volume kind -> CSI driver, field with the disk's name, in-tree provisioner.
-_SERVED = {
+_IN_TREE = {
     "gcePersistentDisk": ("pd.csi.storage.gke.io", "pdName", "kubernetes.io/gce-pd"),
     "awsElasticBlockStore": ("ebs.csi.aws.com", "volumeID", "kubernetes.io/aws-ebs"),
     "azureDisk": ("disk.csi.azure.com", "diskURI", "kubernetes.io/azure-disk"),
     "cinder": ("cinder.csi.openstack.org", "volumeID", "kubernetes.io/cinder"),
     "portworxVolume": ("pxd.portworx.com", "volumeID", "kubernetes.io/portworx-volume"),
 }
-_PROVISIONERS = {old: driver for driver, _, old in _SERVED.values()}
-_MATTER = frozenset({"persistentVolumeClaim", "ephemeral", *_SERVED})
+_PROVISIONERS = {old: driver for driver, _, old in _IN_TREE.values()}
+_RELEVANT_KINDS = frozenset({"persistentVolumeClaim", "ephemeral", *_IN_TREE})
 
 
-def can_attach(pod: Pod) -> bool:
+def has_attachable_volumes(pod: Pod) -> bool:
     """Return whether a pod has a volume that may need to be attached."""
-    return has_any(pod, _MATTER)
+    return has_any(pod, _RELEVANT_KINDS)
 
 
-def uses(pod: Pod) -> Iterator[Use]:
+def attachable_volumes(pod: Pod) -> Iterator[Use]:
     """Return the volumes of a pod that may need to be attached."""
     for volume in pod.spec.volumes:
-        for kind, (driver, field, _) in _SERVED.items():
-            source = part(volume, kind)
+        for kind, (driver, field, _) in _IN_TREE.items():
+            source = nested_object(volume, kind)
             if source is not None:
-                yield None, (driver, f"{kind}/{text(source, field)}")
+                yield None, (driver, f"{kind}/{nested_text(source, field)}")
     for used in volume_claims(pod):
         yield (pod.metadata.namespace, used.name), None
 
 
-def _source(volume: PersistentVolume) -> Volume | None:
+def _attachable_source(volume: PersistentVolume) -> Volume | None:
     """Return the attachable source of a PersistentVolume, or None if its kind is not attached."""
     spec = volume.spec
     if spec.csi is not None:
@@ -78,8 +76,8 @@ def _source(volume: PersistentVolume) -> Volume | None:
     }
     for kind, source in old.items():
         if source is not None:
-            driver, field, _ = _SERVED[kind]
-            return driver, f"{kind}/{text(source, field)}"
+            driver, field, _ = _IN_TREE[kind]
+            return driver, f"{kind}/{nested_text(source, field)}"
     return None
 
 
@@ -89,7 +87,7 @@ class AttachedVolumes(SnapshotIndex):
     def __init__(self) -> None:
         # -- observed objects
         self._nodes: dict[int, str] = {}
-        self._places: dict[str, int] = {}
+        self._rows: dict[str, int] = {}
         self._uses: dict[int, Counter[Use]] = {}
         self._users: dict[Claim, Counter[int]] = {}
         self._claims: dict[Claim, PersistentVolumeClaim] = {}
@@ -101,10 +99,10 @@ class AttachedVolumes(SnapshotIndex):
         # -- derived columns, as of the last query
         self._size = 0
         self._stale: set[int] = set()
-        self._here: dict[int, frozenset[Volume]] = {}
-        self._where: dict[Volume, set[int]] = {}
-        self._counts: dict[str, Column] = {}
-        self._lines: dict[str, Column] = {}
+        self._volumes_by_row: dict[int, frozenset[Volume]] = {}
+        self._rows_by_volume: dict[Volume, set[int]] = {}
+        self._count_columns: dict[str, Column] = {}
+        self._limit_columns: dict[str, Column] = {}
 
     # -- queries
 
@@ -118,7 +116,7 @@ class AttachedVolumes(SnapshotIndex):
             return None
         volume = self._volumes.get(claim.spec.volume_name)
         if volume is not None:
-            return _source(volume)
+            return _attachable_source(volume)
         found = self._classes.get(claim.storage_class)
         if found is None or not found.provisioner:
             return None
@@ -138,50 +136,50 @@ class AttachedVolumes(SnapshotIndex):
         """Return the volume limits of a node by driver; drivers without an entry are unlimited."""
         return self._limits.get(self._nodes.get(row, ""), {})
 
-    def has_room(self, wanted: Iterable[Volume], row: int) -> bool:
+    def can_attach(self, wanted: Iterable[Volume], row: int) -> bool:
         """Return whether a node can attach these volumes in addition to its own."""
         here, limits = self.volumes_at(row), self.limits_at(row)
         taken = Counter(driver for driver, _ in here)
         new = Counter(volume[0] for volume in set(wanted) - here)
         return all(taken[driver] + more <= limits.get(driver, UNLIMITED) for driver, more in new.items())
 
-    def room_for(self, wanted: Iterable[Volume]) -> Mask:
+    def nodes_that_can_attach(self, wanted: Iterable[Volume]) -> Mask:
         """Return the nodes that can attach these volumes."""
-        self._settle()
+        self._update_columns()
         mask = np.ones(self._size, dtype=np.bool_)
         by_driver: dict[str, set[Volume]] = {}
         for volume in wanted:
             by_driver.setdefault(volume[0], set()).add(volume)
         for driver, volumes in by_driver.items():
-            lines = self._lines.get(driver)
+            lines = self._limit_columns.get(driver)
             if lines is None:
                 continue
             new = np.full(self._size, len(volumes), dtype=np.int64)
             for volume in volumes:
-                new[list(self._where.get(volume, ()))] -= 1
-            counts = self._counts.get(driver)
+                new[list(self._rows_by_volume.get(volume, ()))] -= 1
+            counts = self._count_columns.get(driver)
             mask &= (new == 0) | ((new if counts is None else new + counts) <= lines)
         return mask
 
-    def _settle(self) -> None:
+    def _update_columns(self) -> None:
         """Update the columns for the nodes that changed."""
         for row in self._stale:
-            before, now = self._here.pop(row, frozenset()), self.volumes_at(row)
+            before, now = self._volumes_by_row.pop(row, frozenset()), self.volumes_at(row)
             if now:
-                self._here[row] = now
+                self._volumes_by_row[row] = now
             for volume in before - now:
-                self._where[volume].discard(row)
-                if not self._where[volume]:
-                    del self._where[volume]
-                self._counts[volume[0]][row] -= 1
+                self._rows_by_volume[volume].discard(row)
+                if not self._rows_by_volume[volume]:
+                    del self._rows_by_volume[volume]
+                self._count_columns[volume[0]][row] -= 1
             for volume in now - before:
-                self._where.setdefault(volume, set()).add(row)
-                self._column(self._counts, volume[0], 0)[row] += 1
+                self._rows_by_volume.setdefault(volume, set()).add(row)
+                self._column(self._count_columns, volume[0], 0)[row] += 1
             limits = self.limits_at(row)
-            for driver, lines in self._lines.items():
+            for driver, lines in self._limit_columns.items():
                 lines[row] = limits.get(driver, UNLIMITED)
             for driver, limit in limits.items():
-                self._column(self._lines, driver, UNLIMITED)[row] = limit
+                self._column(self._limit_columns, driver, UNLIMITED)[row] = limit
         self._stale.clear()
 
     def _column(self, columns: dict[str, Column], driver: str, fill: int) -> Column:
@@ -194,7 +192,7 @@ class AttachedVolumes(SnapshotIndex):
 
     def resized(self, size: int) -> None:
         more = size - self._size
-        for columns, fill in ((self._counts, 0), (self._lines, UNLIMITED)):
+        for columns, fill in ((self._count_columns, 0), (self._limit_columns, UNLIMITED)):
             for driver, column in columns.items():
                 columns[driver] = np.concatenate([column, np.full(more, fill, dtype=np.int64)])
         self._size = size
@@ -202,11 +200,11 @@ class AttachedVolumes(SnapshotIndex):
     def node_set(self, row: int, node: Node, old: Node | None) -> None:
         if old is None:
             self._nodes[row] = node.metadata.name
-            self._places[node.metadata.name] = row
+            self._rows[node.metadata.name] = row
             self._stale.add(row)
 
     def node_removed(self, row: int, node: Node) -> None:
-        del self._nodes[row], self._places[node.metadata.name]
+        del self._nodes[row], self._rows[node.metadata.name]
         self._stale.add(row)
 
     def pod_added(self, row: int, pod: Pod) -> None:
@@ -216,9 +214,9 @@ class AttachedVolumes(SnapshotIndex):
         self._count(row, pod, -1)
 
     def _count(self, row: int, pod: Pod, by: int) -> None:
-        if not pod.spec.volumes or not can_attach(pod):
+        if not pod.spec.volumes or not has_attachable_volumes(pod):
             return
-        for use in uses(pod):
+        for use in attachable_volumes(pod):
             count(self._uses, row, use, by)
             if use[0] is not None:
                 count(self._users, use[0], row, by)
@@ -232,7 +230,7 @@ class AttachedVolumes(SnapshotIndex):
                 self._set_claim(new.metadata.key, new)
             case PersistentVolume():
                 self._volumes[new.metadata.name] = new
-                if old is None or _source(old) != _source(new):
+                if old is None or _attachable_source(old) != _attachable_source(new):
                     self._volume_changed(new.metadata.name)
             case StorageClass():
                 self._classes[new.metadata.name] = new
@@ -288,6 +286,6 @@ class AttachedVolumes(SnapshotIndex):
                 self._node_changed(node)
 
     def _node_changed(self, name: str) -> None:
-        row = self._places.get(name)
+        row = self._rows.get(name)
         if row is not None:
             self._stale.add(row)

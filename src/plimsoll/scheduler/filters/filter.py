@@ -1,8 +1,8 @@
 """Base class of filters: a bulk form over all nodes and a pointwise form for one node.
 
 A filter is prepared once per attempt. Scheduling uses `filter`, explanations use `filter_node`, and a test
-holds the two equal. `count_reasons` and `resolvable_nodes` summarize excluded nodes; the implementations here
-are naive, and rules override them with faster ones.
+holds the two equal. `count_reasons` and `resolvable_nodes` summarize the excluded nodes; rules override the
+simple implementations here with faster ones.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from plimsoll.scheduler.snapshot.snapshot import Snapshot
 class Filter(QueueingHint):
     """One scheduling rule, applied to one pod on one snapshot."""
 
-    #: Whether the result for a node depends on the pods of that node or of others.
+    #: Whether the result for a node depends on pods that are on it or on other nodes.
     depends_on_pods: ClassVar[bool] = False
 
     def __init__(self, pod_info: PodInfo, snapshot: Snapshot) -> None:
@@ -32,13 +32,11 @@ class Filter(QueueingHint):
 
     @classmethod
     def pre_filter(cls, pod_info: PodInfo, snapshot: Snapshot) -> Self | NodeReason | None:
-        """Prepare the filter for a pod; return None if the rule does not apply, a reason if no node can
-        fit.
-        """
+        """Prepare the filter for a pod; return None if the rule does not apply, a reason if no node fits."""
         return cls(pod_info, snapshot)
 
     def filter(self) -> Mask:
-        """Return the mask of nodes that pass; its value for rows without a node does not matter."""
+        """Return the nodes that pass; rows without a node have an arbitrary value."""
         raise NotImplementedError
 
     def filter_node(self, row: int) -> tuple[NodeReason, ...]:
@@ -62,3 +60,16 @@ class Filter(QueueingHint):
         for row in np.flatnonzero(removed).tolist():
             mask[row] = all(reason.resolvable for reason in self.filter_node(row))
         return mask
+
+
+class SingleReasonFilter(Filter):
+    """Filter that gives the same reason for every node it rejects."""
+
+    reason: ClassVar[NodeReason]
+
+    def count_reasons(self, removed: Mask) -> Sequence[tuple[NodeReason, int]]:
+        count = int(np.count_nonzero(removed))
+        return [(self.reason, count)] if count else []
+
+    def resolvable_nodes(self, removed: Mask) -> Mask:
+        return removed.copy() if self.reason.resolvable else np.zeros_like(removed)

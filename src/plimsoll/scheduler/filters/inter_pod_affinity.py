@@ -1,8 +1,7 @@
 """InterPodAffinity: required pod affinity and anti-affinity.
 
-Covers the pod's own required terms and the required anti-affinity of existing pods. A node belongs to the
-domain that its label for a term's topology key names. The first pod of a group with affinity to itself may
-use any node that has the labels.
+Covers the pod's own required terms and the required anti-affinity of existing pods. The first pod of a group
+with affinity to itself may use any node that has the topology labels.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule, SharedMe
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.scheduler.topology.affinity_index import AffinityTermIndex
 from plimsoll.scheduler.topology.affinity_terms import AffinityTerm, AffinityTerms, read_terms
-from plimsoll.scheduler.topology.counts import NOWHERE, PlaceCounts
+from plimsoll.scheduler.topology.counts import NO_DOMAIN, NodeCounts
 from plimsoll.scheduler.topology.domains import TopologyDomains
 from plimsoll.scheduler.topology.match_counts import LabelGroup, MatchCounts, PodMatcher
 
@@ -68,7 +67,7 @@ class InterPodAffinityFilter(Filter):
         pod_info: PodInfo,
         snapshot: Snapshot,
         terms: AffinityTerms,
-        existing: Sequence[tuple[AffinityTerm, PlaceCounts]],
+        existing: Sequence[tuple[AffinityTerm, NodeCounts]],
     ) -> None:
         super().__init__(pod_info, snapshot)
         self._terms = terms
@@ -79,10 +78,9 @@ class InterPodAffinityFilter(Filter):
     def pre_filter(cls, pod_info: PodInfo, snapshot: Snapshot) -> InterPodAffinityFilter | NodeReason | None:
         terms = read_terms(pod_info.pod)
         if terms.problem:
-            facts = {"text": terms.problem}
-            return NodeReason(cls.rule, SharedMessage.INVALID_POD, VerdictCode.UNRESOLVABLE, facts)
-        holders = snapshot.index(AffinityTermIndex)
-        existing = list(holders.anti_affinity.about(pod_info.pod, holders.namespaces))
+            return NodeReason.unresolvable(cls.rule, SharedMessage.INVALID_POD, text=terms.problem)
+        index = snapshot.index(AffinityTermIndex)
+        existing = list(index.anti_affinity.matching(pod_info.pod, index.namespaces))
         if not (terms.affinity or terms.anti_affinity or existing):
             return None
         return cls(pod_info, snapshot, terms, existing)
@@ -90,8 +88,8 @@ class InterPodAffinityFilter(Filter):
     # -- all nodes at once
 
     def filter(self) -> Mask:
-        far, near, hated = self._refusals
-        return ~(far | near | hated)
+        affinity, anti_affinity, existing = self._refusals
+        return ~(affinity | anti_affinity | existing)
 
     @cached_property
     def _refusals(self) -> tuple[Mask, Mask, Mask]:
@@ -119,7 +117,7 @@ class InterPodAffinityFilter(Filter):
             no_label = no_label | ~column.known
         return no_label if no_matches and self._matches_itself else unmatched
 
-    def _with_matching_pods(self, terms: Sequence[tuple[AffinityTerm, PlaceCounts]]) -> Mask:
+    def _with_matching_pods(self, terms: Sequence[tuple[AffinityTerm, NodeCounts]]) -> Mask:
         refused = np.zeros(self.snapshot.size, dtype=np.bool_)
         for term, counts in terms:
             column = self._domains.column(term.topology_key)
@@ -127,7 +125,7 @@ class InterPodAffinityFilter(Filter):
         return refused
 
     @cached_property
-    def _affinity_counts(self) -> PlaceCounts:
+    def _affinity_counts(self) -> NodeCounts:
         """Counts of the pods that match all affinity terms."""
         return self.snapshot.index(MatchCounts).count(self._affinity_matcher)
 
@@ -137,20 +135,17 @@ class InterPodAffinityFilter(Filter):
 
     @cached_property
     def _matches_itself(self) -> bool:
-        return self._affinity_matcher.counts(
+        return self._affinity_matcher.matches(
             LabelGroup(self.pod_info.pod), self.snapshot.index(MatchCounts).namespaces
         )
 
     @cached_property
-    def _anti_affinity_counts(self) -> Sequence[tuple[AffinityTerm, PlaceCounts]]:
+    def _anti_affinity_counts(self) -> Sequence[tuple[AffinityTerm, NodeCounts]]:
         """Counts of the pods that match each anti-affinity term."""
-        terms = self._terms.anti_affinity
-        match_counts = self.snapshot.index(MatchCounts) if terms else None
-        return (
-            []
-            if match_counts is None
-            else [(each, match_counts.count(PodMatcher((each.selector,)))) for each in terms]
-        )
+        if not self._terms.anti_affinity:
+            return ()
+        index = self.snapshot.index(MatchCounts)
+        return [(term, index.count(PodMatcher((term.selector,)))) for term in self._terms.anti_affinity]
 
     # -- one node
 
@@ -166,7 +161,7 @@ class InterPodAffinityFilter(Filter):
     def _satisfies_affinity(self, row: int) -> bool:
         terms, counts = self._terms.affinity, self._affinity_counts
         columns = [self._domains.column(term.topology_key) for term in terms]
-        if any(column.ids[row] == NOWHERE for column in columns):
+        if any(column.ids[row] == NO_DOMAIN for column in columns):
             return False
         if all(counts.sum_at(column, row) for column in columns):
             return True
@@ -212,9 +207,9 @@ def _may_satisfy_affinity(waiting_pod: WaitingPod, other: Pod) -> bool:
 
 
 def _may_unblock(waiting_pod: WaitingPod, gone: Pod) -> bool:
-    """Return whether a pod that is gone may have kept a waiting pod away.
+    """Return whether the removal of a pod may make a waiting pod pass.
 
-    One of the two has an anti-affinity term that matches the other, or the waiting pod's affinity may now be
+    Either an anti-affinity term of one of them matches the other, or the waiting pod's affinity may now be
     satisfied by the waiting pod itself, as the first of its group.
     """
     own, theirs = waiting_pod.value(read_terms), read_terms(gone)

@@ -1,8 +1,7 @@
 """NodeAffinity: `nodeSelector` and required node affinity.
 
-An invalid required term matches no node, as in Kubernetes. Terms with node names or label values
-(`In`) are evaluated only for the nodes that have them, so that a thousand pods with a thousand different
-hosts cost no more than a thousand equal ones.
+An invalid required term matches no node, as in Kubernetes. Terms that name nodes or label values (`In`) are
+evaluated only for those nodes, so that many pods with different hosts cost as little as equal pods.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class NodeAffinityMessage(ReasonMessage):
 #: Node requirements: labels, and a selector to match.
 NodeRequirements: TypeAlias = "tuple[tuple[tuple[str, str], ...], NodeSelector | None]"
 #: Maximum number of label keys that are indexed.
-_LABELS_KEPT = 64
+_MAX_LABEL_KEYS = 64
 
 
 def required_selector(pod: Pod) -> NodeSelector | None:
@@ -52,16 +51,16 @@ def node_requirements(pod: Pod) -> NodeRequirements | None:
     return tuple(sorted(pod.spec.node_selector.items())), selector
 
 
-def meets_requirements(wanted: NodeRequirements, node: Node) -> bool:
+def meets_requirements(required: NodeRequirements, node: Node) -> bool:
     """Return whether a node matches node requirements."""
-    labels, selector = wanted
+    labels, selector = required
     if any(node.metadata.labels.get(key) != value for key, value in labels):
         return False
-    return selector is None or any(term_matches(term, node) for term in _readable(selector))
+    return selector is None or any(term_matches(term, node) for term in _valid_terms(selector))
 
 
 @lru_cache(maxsize=1024)
-def _readable(selector: NodeSelector) -> tuple[NodeSelectorTerm, ...]:
+def _valid_terms(selector: NodeSelector) -> tuple[NodeSelectorTerm, ...]:
     return filter_valid_terms(selector.node_selector_terms)
 
 
@@ -92,19 +91,22 @@ def _names_of(term: NodeSelectorTerm) -> set[str] | None:
     return found
 
 
+_NO_ROWS: set[int] = set()
+
+
 class LabelIndex(SignatureIndex[S, A]):
     """Index of values that depend on labels and names; finds nodes by either."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._places: dict[str, int] = {}
+        self._rows: dict[str, int] = {}
         self._by_label: dict[str, dict[str, set[int]]] = {}  # label -> value -> rows
 
     def relevant(self, node: Node) -> object:
         return node.metadata.labels
 
     def rows_of(self, terms: Iterable[NodeSelectorTerm]) -> set[int] | None:
-        """Return the only rows where one of these terms can match, or None if that is not evident."""
+        """Return the only rows where one of these terms can match, or None if they are not known."""
         union: set[int] = set()
         for term in terms:
             own = self._rows_of(term)
@@ -116,7 +118,7 @@ class LabelIndex(SignatureIndex[S, A]):
     def _rows_of(self, term: NodeSelectorTerm) -> set[int] | None:
         names = _names_of(term)
         if names is not None:
-            return {self._places[name] for name in names if name in self._places}
+            return {self._rows[name] for name in names if name in self._rows}
         for each in term.match_expressions:
             if each.operator == "In":
                 return {row for value in each.values for row in self.with_label(each.key, value)}
@@ -126,20 +128,20 @@ class LabelIndex(SignatureIndex[S, A]):
         """Return the rows of nodes with a label value; read-only."""
         by_value = self._by_label.get(key)
         if by_value is None:
-            if len(self._by_label) >= _LABELS_KEPT:
+            if len(self._by_label) >= _MAX_LABEL_KEYS:
                 del self._by_label[next(iter(self._by_label))]
             by_value = self._by_label[key] = {}
             for row, node in self.nodes.items():
                 own = node.metadata.labels.get(key)
                 if own is not None:
                     by_value.setdefault(own, set()).add(row)
-        return by_value.get(value, _NONE)
+        return by_value.get(value, _NO_ROWS)
 
     def node_changed(self, row: int, new: Node | None, old: Node | None) -> None:
         if old is not None:
-            self._places.pop(old.metadata.name, None)
+            self._rows.pop(old.metadata.name, None)
         if new is not None:
-            self._places[new.metadata.name] = row
+            self._rows[new.metadata.name] = row
         for key, by_value in self._by_label.items():
             before = None if old is None else old.metadata.labels.get(key)
             after = None if new is None else new.metadata.labels.get(key)
@@ -156,7 +158,7 @@ class NodeAffinityIndex(LabelIndex[NodeRequirements, np.bool_]):
 
     dtype = np.bool_
 
-    def answer(self, signature: NodeRequirements, node: Node) -> bool:
+    def evaluate(self, signature: NodeRequirements, node: Node) -> bool:
         return meets_requirements(signature, node)
 
     def candidates(self, signature: NodeRequirements) -> Iterable[int]:
@@ -171,9 +173,6 @@ class NodeAffinityIndex(LabelIndex[NodeRequirements, np.bool_]):
         return min(found, key=len)
 
 
-_NONE: set[int] = set()
-
-
 class NodeAffinityFilter(StaticFilter):
     """Filter by node selector and required node affinity."""
 
@@ -184,16 +183,14 @@ class NodeAffinityFilter(StaticFilter):
 
     @classmethod
     def pre_filter(cls, pod_info: PodInfo, snapshot: Snapshot) -> Self | None:
-        wanted = node_requirements(pod_info.pod)
-        return (
-            None
-            if wanted is None
-            else cls(pod_info, snapshot, snapshot.index(NodeAffinityIndex).column(wanted))
-        )
+        required = node_requirements(pod_info.pod)
+        if required is None:
+            return None
+        return cls(pod_info, snapshot, snapshot.index(NodeAffinityIndex).column(required))
 
     def passes(self, node: Node) -> bool:
-        wanted = node_requirements(self.pod_info.pod)
-        return wanted is None or meets_requirements(wanted, node)
+        required = node_requirements(self.pod_info.pod)
+        return required is None or meets_requirements(required, node)
 
     @classmethod
     def queueing_hint(cls, event: ClusterEvent, waiting_pod: WaitingPod) -> bool:

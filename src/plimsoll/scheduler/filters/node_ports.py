@@ -1,16 +1,16 @@
 """NodePorts: host ports that a pod's containers need.
 
 A port is used on one host address or on all (no address, or 0.0.0.0). Two pods conflict if protocol and port
-are equal and the addresses are equal or one of them stands for all. Ports of sidecars count, those of other
-init containers do not. In a pod on the host network every container port is a host port.
+are equal and the addresses are equal or one of them is 0.0.0.0. Ports of sidecars count, those of other init
+containers do not. In a pod on the host network every container port is a host port.
 
-DIFF: a port that two pods of a node use, both bound by hand, is free when both are gone; upstream frees it
-with the first (test_a_port_is_free_when_its_last_user_is_gone).
+DIFF: a port that two manually bound pods of a node use is free when both are gone; upstream frees it with the
+first (test_a_port_is_free_when_its_last_user_is_gone).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import ClassVar, Self, TypeAlias
 
 import numpy as np
@@ -20,7 +20,7 @@ from plimsoll.ledger.columns import Mask
 from plimsoll.ledger.containers import is_sidecar
 from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.events import ClusterEvent, EventKind
-from plimsoll.scheduler.filters.filter import Filter
+from plimsoll.scheduler.filters.filter import SingleReasonFilter
 from plimsoll.scheduler.filters.queueing_hint import WaitingPod
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
@@ -55,10 +55,10 @@ def _sockets(pod: Pod) -> Iterator[Socket]:
                 yield port.host_ip or EVERY_ADDRESS, (port.protocol or "TCP", number)
 
 
-def collide(one: Socket, other: Socket) -> bool:
+def ports_conflict(one: Socket, other: Socket) -> bool:
     """Return whether two host ports conflict."""
-    same = one[0] == other[0] or EVERY_ADDRESS in (one[0], other[0])
-    return same and one[1] == other[1]
+    same_address = one[0] == other[0] or EVERY_ADDRESS in (one[0], other[0])
+    return same_address and one[1] == other[1]
 
 
 class UsedPorts(SnapshotIndex):
@@ -73,12 +73,12 @@ class UsedPorts(SnapshotIndex):
         self._free: dict[Port, dict[str, Mask]] = {}  # port -> address -> mask of nodes where it is free
 
     def addresses(self, port: Port, row: int) -> Mapping[str, int]:
-        """Return the addresses a port is used on at a node, with the number of pods."""
+        """Return the addresses on which a port is used on a node, with the number of pods."""
         return self._users.get(port, {}).get(row, {})
 
     def used_at(self, socket: Socket, row: int) -> bool:
         """Return whether a host port conflicts with one in use on a node."""
-        return any(collide(socket, (address, socket[1])) for address in self.addresses(socket[1], row))
+        return any(ports_conflict(socket, (address, socket[1])) for address in self.addresses(socket[1], row))
 
     def free(self, socket: Socket) -> Mask:
         """Return the nodes on which a host port is free."""
@@ -103,7 +103,7 @@ class UsedPorts(SnapshotIndex):
         for address, port in host_sockets(pod):
             addresses = self._users.setdefault(port, {}).setdefault(row, {})
             addresses[address] = addresses.get(address, 0) + 1
-            self._put(port, row)
+            self._update_masks(port, row)
 
     def pod_removed(self, row: int, pod: Pod) -> None:
         for address, port in host_sockets(pod):
@@ -116,18 +116,18 @@ class UsedPorts(SnapshotIndex):
                 del rows[row]
             if not rows:
                 del self._users[port]
-            self._put(port, row)
+            self._update_masks(port, row)
 
-    def _put(self, port: Port, row: int) -> None:
+    def _update_masks(self, port: Port, row: int) -> None:
         for address, mask in self._free.get(port, {}).items():
             mask[row] = not self.used_at((address, port), row)
 
 
-class NodePortsFilter(Filter):
+class NodePortsFilter(SingleReasonFilter):
     """Filter by free host ports."""
 
     rule = Rule.PORTS
-    reason: ClassVar[NodeReason] = NodeReason(rule, NodePortsMessage.CONFLICT, VerdictCode.UNSCHEDULABLE)
+    reason = NodeReason(rule, NodePortsMessage.CONFLICT, VerdictCode.UNSCHEDULABLE)
 
     depends_on_pods = True
     events = frozenset({EventKind.NODE_ADDED, EventKind.POD_DELETED})
@@ -149,21 +149,14 @@ class NodePortsFilter(Filter):
 
     def filter_node(self, row: int) -> tuple[NodeReason, ...]:
         used = {socket for pod in self.snapshot.pods_at(row) for socket in host_sockets(pod)}
-        free = not any(collide(wanted, socket) for wanted in self.sockets for socket in used)
+        free = not any(ports_conflict(wanted, socket) for wanted in self.sockets for socket in used)
         return () if free else (self.reason,)
-
-    def count_reasons(self, removed: Mask) -> Sequence[tuple[NodeReason, int]]:
-        count = int(np.count_nonzero(removed))
-        return [(self.reason, count)] if count else []
-
-    def resolvable_nodes(self, removed: Mask) -> Mask:
-        return removed.copy()
 
     @classmethod
     def queueing_hint(cls, event: ClusterEvent, waiting_pod: WaitingPod) -> bool:
         if event.kind is EventKind.POD_DELETED:
             own = waiting_pod.value(host_sockets)
-            return any(collide(socket, other) for socket in host_sockets(event.old) for other in own)
+            return any(ports_conflict(socket, other) for socket in host_sockets(event.old) for other in own)
         return super().queueing_hint(event, waiting_pod)
 
     @classmethod

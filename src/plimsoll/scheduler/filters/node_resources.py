@@ -1,11 +1,11 @@
 """NodeResourcesFit: headroom for a pod's own requests and for one more pod.
 
-It reads the unified ledger: what other pods' claims charge reduces headroom as their requests do. Resources
-that claims may charge under Max or ConsumeFrom cannot be judged by the pod's spec, because what the pod
-consumes of them is known only with its devices (docs/spec/accounting.md, "Accounting policies"). For pods
-with claims those are left to the device search, which comes last.
+It reads the unified ledger: charges of other pods' claims reduce headroom like requests. Resources that
+claims may charge under Max or ConsumeFrom cannot be checked by the pod's spec, because their consumption
+depends on the devices (docs/spec/accounting.md, "Accounting policies"). For pods with claims they are
+delegated to the device search, which comes last.
 
-DIFF: an extended resource that only a DeviceClass serves is one that nodes are short of; upstream makes a
+DIFF: an extended resource that only a DeviceClass provides is insufficient on all nodes; upstream creates a
 claim for it (test_extended_resources_are_those_of_nodes).
 """
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -38,7 +38,7 @@ from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 
 class NodeResourcesMessage(ReasonMessage):
-    """Messages of NodeResources."""
+    """Messages of NodeResourcesFit."""
 
     INSUFFICIENT = "Insufficient {resource}"
     TOO_MANY_PODS = "Too many pods"
@@ -50,7 +50,7 @@ _DELEGATED = (AccountingPolicy.MAX, AccountingPolicy.CONSUME_FROM)
 
 
 class DelegatedResources(SnapshotIndex):
-    """Index of the resources that a device or a class charges under a policy the pod's spec cannot decide."""
+    """Index of the resources that devices and classes charge under Max or ConsumeFrom."""
 
     def __init__(self) -> None:
         self._of_devices: Counter[str] = Counter()
@@ -62,7 +62,7 @@ class DelegatedResources(SnapshotIndex):
                 self._count(old, -1)
             self._count(new, 1)
         elif isinstance(new, DeviceClass):
-            self._of_classes[new.metadata.name] = of_class(new)
+            self._of_classes[new.metadata.name] = class_resources(new)
 
     def object_removed(self, old: Any) -> None:
         if isinstance(old, ResourceSlice):
@@ -79,7 +79,7 @@ class DelegatedResources(SnapshotIndex):
                         del self._of_devices[name]
 
     def resources(self, claims: Sequence[ResourceClaim]) -> frozenset[str]:
-        """Return the resources that these claims may charge under such a policy."""
+        """Return the resources that these claims may charge under those policies."""
         found = frozenset(self._of_devices)
         if self._of_classes:
             for name in requested_classes(claims):
@@ -87,8 +87,8 @@ class DelegatedResources(SnapshotIndex):
         return found
 
 
-def of_class(device_class: DeviceClass) -> frozenset[str]:
-    """Return the resources a class charges under such a policy, whether or not its annotation is honored."""
+def class_resources(device_class: DeviceClass) -> frozenset[str]:
+    """Return the resources a class charges under those policies, whether or not its annotation is honored."""
     declared = read_device_class(device_class)
     policies = [*declared.policies.items(), *((name, rule.policy) for name, rule in declared.rules.items())]
     return frozenset(name for name, policy in policies if effective_policy(policy) in _DELEGATED)
@@ -105,7 +105,7 @@ def requested_classes(claims: Sequence[ResourceClaim]) -> Iterator[str]:
 
 
 def delegated_resources(pod_info: PodInfo, snapshot: Snapshot) -> Collection[str]:
-    """Return the resources that cannot be judged by the pod's spec."""
+    """Return the resources that cannot be checked by the pod's spec."""
     if not pod_info.claims or not snapshot.options.count_claims:
         return ()
     skip: frozenset[str] = frozenset()
@@ -121,16 +121,16 @@ def delegated_resources(pod_info: PodInfo, snapshot: Snapshot) -> Collection[str
 class FitsRequests(NodeQuery):
     """Query whether a node has headroom for requests and for one more pod."""
 
-    asked: tuple[tuple[str, int], ...]
+    requests: tuple[tuple[str, int], ...]
     dtype: ClassVar[type[np.generic]] = np.bool_
 
     def evaluate_row(self, columns: NodeColumns, row: int) -> int:
         if columns.free(PODS)[row] < 1:
             return False
-        return all(bool(columns.free(name)[row] >= wanted) for name, wanted in self.asked)
+        return all(bool(columns.free(name)[row] >= wanted) for name, wanted in self.requests)
 
     def evaluate(self, columns: NodeColumns, rows: Rows) -> Mask:
-        return columns.fits_requests(dict(self.asked), rows=rows)
+        return columns.fits_requests(dict(self.requests), rows=rows)
 
 
 class NodeResourcesFilter(Filter):
@@ -154,14 +154,12 @@ class NodeResourcesFilter(Filter):
         super().__init__(pod_info, snapshot)
         self.skip = delegated_resources(pod_info, snapshot)
 
-    @classmethod
-    def pre_filter(cls, pod_info: PodInfo, snapshot: Snapshot) -> Self:
-        return cls(pod_info, snapshot)
-
     def filter(self) -> Mask:
         requests, skip = self.pod_info.requests, self.skip
-        asked = tuple((name, requests[name]) for name in requests if requests[name] > 0 and name not in skip)
-        return self.snapshot.index(NodeQueryCache).column(FitsRequests(asked), self.snapshot)
+        checked = tuple(
+            (name, requests[name]) for name in requests if requests[name] > 0 and name not in skip
+        )
+        return self.snapshot.index(NodeQueryCache).column(FitsRequests(checked), self.snapshot)
 
     def filter_node(self, row: int) -> tuple[NodeReason, ...]:
         ledger = self.snapshot.ledger(row)
@@ -172,7 +170,7 @@ class NodeResourcesFilter(Filter):
 
     def count_reasons(self, removed: Mask) -> Sequence[tuple[NodeReason, int]]:
         found = []
-        for name, wanted in self._asked():
+        for name, wanted in self._checked_requests():
             short = removed & (self.snapshot.columns.free(name) < wanted)
             count = int(np.count_nonzero(short))
             if count:
@@ -181,19 +179,19 @@ class NodeResourcesFilter(Filter):
 
     def _reason(self, name: str, row: int) -> NodeReason:
         """Return the reason for one resource on a node where it is short."""
-        reasons = (reason for reason in self.filter_node(row) if isinstance(reason.cause, Reason))
+        reasons = self.filter_node(row)
         return next(r for r in reasons if isinstance(r.cause, Reason) and r.cause.resource == name)
 
     def resolvable_nodes(self, removed: Mask) -> Mask:
         mask = removed.copy()
-        for name, wanted in self._asked():
+        for name, wanted in self._checked_requests():
             if name != PODS:
                 line, free = self.snapshot.columns.allocatable(name), self.snapshot.columns.free(name)
                 mask &= (free >= wanted) | (line >= wanted)
         return mask
 
-    def _asked(self) -> list[tuple[str, int]]:
-        """Return the compared requests in the order in which shortages are reported."""
+    def _checked_requests(self) -> list[tuple[str, int]]:
+        """Return the checked requests in the order in which shortages are reported."""
         requests = self.pod_info.requests
         names = [
             *(name for name in STANDARD_RESOURCES if name in requests),
@@ -231,7 +229,7 @@ class NodeResourcesFilter(Filter):
 
 
 def own_requests(pod: Pod) -> Mapping[str, int]:
-    """Return what a pod requests by itself, in base units."""
+    """Return the requests of a pod without its claims, in base units."""
     return to_units(pod_requests(pod))
 
 

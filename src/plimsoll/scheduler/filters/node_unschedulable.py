@@ -30,24 +30,24 @@ class NodeUnschedulableMessage(ReasonMessage):
 
 
 class SchedulableNodes(SnapshotIndex):
-    """Index of cordoned nodes."""
+    """Mask of nodes that are not cordoned, and the number of those that are."""
 
     def __init__(self) -> None:
-        self.open: Mask = np.ones(0, dtype=np.bool_)
-        self.closed = 0
+        self.mask: Mask = np.ones(0, dtype=np.bool_)
+        self.cordoned = 0
 
     def resized(self, size: int) -> None:
-        self.open = np.concatenate([self.open, np.ones(size - len(self.open), dtype=np.bool_)])
+        self.mask = np.concatenate([self.mask, np.ones(size - len(self.mask), dtype=np.bool_)])
 
     def node_set(self, row: int, node: Node, old: Node | None) -> None:
-        self._put(row, not node.spec.unschedulable)
+        self._set(row, not node.spec.unschedulable)
 
     def node_removed(self, row: int, node: Node) -> None:
-        self._put(row, True)
+        self._set(row, True)
 
-    def _put(self, row: int, open: bool) -> None:
-        self.closed += int(self.open[row]) - int(open)
-        self.open[row] = open
+    def _set(self, row: int, schedulable: bool) -> None:
+        self.cordoned += int(self.mask[row]) - int(schedulable)
+        self.mask[row] = schedulable
 
 
 class NodeUnschedulableFilter(StaticFilter):
@@ -61,9 +61,9 @@ class NodeUnschedulableFilter(StaticFilter):
     @classmethod
     def pre_filter(cls, pod_info: PodInfo, snapshot: Snapshot) -> Self | None:
         index = snapshot.index(SchedulableNodes)
-        if not index.closed or is_tolerated(pod_info.pod.spec.tolerations, UNSCHEDULABLE):
+        if not index.cordoned or is_tolerated(pod_info.pod.spec.tolerations, UNSCHEDULABLE):
             return None
-        return cls(pod_info, snapshot, index.open)
+        return cls(pod_info, snapshot, index.mask)
 
     def passes(self, node: Node) -> bool:
         return not node.spec.unschedulable or is_tolerated(self.pod_info.pod.spec.tolerations, UNSCHEDULABLE)

@@ -1,20 +1,23 @@
 """NodeVolumeLimits: number of volumes that a node can attach per driver.
 
-Volumes the node already has cost nothing (`attached_volumes`). Missing claims are reported by other rules.
+Volumes that are already on the node do not count (`attached_volumes`). Missing claims are reported by other
+rules.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Self
-
-import numpy as np
 
 from plimsoll.ledger.columns import Mask
 from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.events import EventKind, NodeUpdate
-from plimsoll.scheduler.filters.attached_volumes import AttachedVolumes, Volume, can_attach, uses
-from plimsoll.scheduler.filters.filter import Filter
+from plimsoll.scheduler.filters.attached_volumes import (
+    AttachedVolumes,
+    Volume,
+    attachable_volumes,
+    has_attachable_volumes,
+)
+from plimsoll.scheduler.filters.filter import SingleReasonFilter
 from plimsoll.scheduler.filters.volumes import STORAGE_EVENTS, VolumeQueueingHint
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
@@ -27,15 +30,11 @@ class NodeVolumeLimitsMessage(ReasonMessage):
     TOO_MANY_VOLUMES = "node(s) exceed max volume count"
 
 
-_TOO_MANY = NodeReason(
-    Rule.VOLUME_LIMITS, NodeVolumeLimitsMessage.TOO_MANY_VOLUMES, VerdictCode.UNSCHEDULABLE
-)
-
-
-class NodeVolumeLimitsFilter(VolumeQueueingHint, Filter):
+class NodeVolumeLimitsFilter(VolumeQueueingHint, SingleReasonFilter):
     """Filter by the volumes a node can still attach."""
 
     rule = Rule.VOLUME_LIMITS
+    reason = NodeReason(rule, NodeVolumeLimitsMessage.TOO_MANY_VOLUMES, VerdictCode.UNSCHEDULABLE)
     depends_on_pods = True
     events = STORAGE_EVENTS | {
         EventKind.NODE_ADDED,
@@ -50,23 +49,16 @@ class NodeVolumeLimitsFilter(VolumeQueueingHint, Filter):
 
     @classmethod
     def pre_filter(cls, pod_info: PodInfo, snapshot: Snapshot) -> Self | NodeReason | None:
-        if not pod_info.pod.spec.volumes or not can_attach(pod_info.pod):
+        if not pod_info.pod.spec.volumes or not has_attachable_volumes(pod_info.pod):
             return None
         index = snapshot.index(AttachedVolumes)
-        found = frozenset(map(index.volume_of, uses(pod_info.pod)))
+        found = frozenset(map(index.volume_of, attachable_volumes(pod_info.pod)))
         wanted = frozenset(volume for volume in found if volume is not None)
         return cls(pod_info, snapshot, wanted) if wanted else None
 
     def filter(self) -> Mask:
-        return self.snapshot.index(AttachedVolumes).room_for(self._wanted)
+        return self.snapshot.index(AttachedVolumes).nodes_that_can_attach(self._wanted)
 
     def filter_node(self, row: int) -> tuple[NodeReason, ...]:
-        fits = self.snapshot.index(AttachedVolumes).has_room(self._wanted, row)
-        return () if fits else (_TOO_MANY,)
-
-    def count_reasons(self, removed: Mask) -> Sequence[tuple[NodeReason, int]]:
-        number = int(np.count_nonzero(removed))
-        return [(_TOO_MANY, number)] if number else []
-
-    def resolvable_nodes(self, removed: Mask) -> Mask:
-        return removed.copy()
+        fits = self.snapshot.index(AttachedVolumes).can_attach(self._wanted, row)
+        return () if fits else (self.reason,)

@@ -31,7 +31,7 @@ from plimsoll.scheduler.topology.constraints import (
     SpreadConstraint,
     read_constraints,
 )
-from plimsoll.scheduler.topology.counts import NOWHERE
+from plimsoll.scheduler.topology.counts import NO_DOMAIN
 
 
 class PodTopologySpreadMessage(ReasonMessage):
@@ -79,8 +79,7 @@ class PodTopologySpreadFilter(Filter):
             return None
         constraints = read_constraints(pod_info.pod, DO_NOT_SCHEDULE)
         if isinstance(constraints, SelectorProblem):
-            facts = {"text": str(constraints)}
-            return NodeReason(cls.rule, SharedMessage.INVALID_POD, VerdictCode.UNRESOLVABLE, facts)
+            return NodeReason.unresolvable(cls.rule, SharedMessage.INVALID_POD, text=str(constraints))
         return cls(pod_info, snapshot, constraints) if constraints else None
 
     # -- all nodes at once
@@ -104,7 +103,7 @@ class PodTopologySpreadFilter(Filter):
         return no_label, skewed
 
     def _limit(self, number: int, constraint: SpreadConstraint) -> tuple[Column, int]:
-        """Return the matching pods in each domain, and the maximum for a domain that gets one more."""
+        """Return the matching pods in each domain, and the highest number that allows one more."""
         sums, present = self._spread.sums(number), self._spread.present(number)
         enough = int(np.count_nonzero(present)) >= constraint.min_domains
         least = int(sums.min(initial=INT32_MAX, where=present)) if enough else 0
@@ -115,7 +114,7 @@ class PodTopologySpreadFilter(Filter):
     def filter_node(self, row: int) -> tuple[NodeReason, ...]:
         for number, constraint in enumerate(self._spread.constraints):
             domain = self._spread.columns[number].ids[row]
-            if domain == NOWHERE:
+            if domain == NO_DOMAIN:
                 return (_NO_LABEL,)
             sums, most = self._limit(number, constraint)
             if sums[domain] > most:

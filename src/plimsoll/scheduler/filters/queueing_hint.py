@@ -1,12 +1,12 @@
 """Queueing hints: each rule's declaration of the events that can make a rejected pod pass.
 
-As kube-scheduler's `EventsToRegister`. The scheduling queue wakes pods by these declarations, and the
-negative cache of scheduling results (`unschedulable_cache`) keeps a result until one of them matches.
+They correspond to kube-scheduler's `EventsToRegister`. The scheduling queue wakes pods by these declarations,
+and the negative cache of scheduling results (`unschedulable_cache`) keeps a result until one of them matches.
 
-No pod misses an event that makes it schedulable: after an attempt, each node is rejected by at least one of
+No pod may miss an event that makes it schedulable: after an attempt, each node is rejected by at least one of
 the rules the pod waits for, and an event may be ignored only if every node stays rejected by one of them. A
-hint may therefore consult the rules the pod waits for (`WaitingPod.is_rejected`) but no others. In doubt it
-wakes the pod.
+hint may therefore consult the rules the pod waits for (`WaitingPod.is_rejected`), but no others. If in doubt,
+it wakes the pod.
 """
 
 from __future__ import annotations
@@ -75,10 +75,10 @@ class WaitingPod:
         hints: tuple[type[QueueingHint], ...],
         needs_capacity: bool = True,
     ) -> None:
-        """Create one for a pod that `rules` rejected.
+        """Create the view of a pod that `rules` rejected.
 
         `hints` are the declarations of those rules. `needs_capacity` is False if its claims lack devices, but
-        not node capacity for what the devices charge.
+        not node capacity for the charges of devices.
         """
         self.pod = pod
         self.rules = rules
@@ -89,7 +89,7 @@ class WaitingPod:
         self._values: dict[Callable[[Pod], Any], Any] = {}
 
     def value(self, read: Callable[[Pod], T]) -> T:
-        """Return what a function derives from the pod, computed on first use."""
+        """Return the value that a function derives from the pod, computed on first use."""
         try:
             found: T = self._values[read]
         except KeyError:

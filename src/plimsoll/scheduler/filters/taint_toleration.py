@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Self, TypeAlias
+from typing import ClassVar, Self, TypeAlias
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from plimsoll.api.tolerations import is_tolerated
 from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.events import ClusterEvent, EventKind, NodeCapacity, NodeUpdate
 from plimsoll.scheduler.filters.queueing_hint import WaitingPod
-from plimsoll.scheduler.filters.static import SignatureIndex, StaticFilter
+from plimsoll.scheduler.filters.static import A, SignatureIndex, StaticFilter
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
@@ -28,18 +28,18 @@ Tolerations: TypeAlias = "tuple[Toleration, ...]"
 NO_SCHEDULE, NO_EXECUTE, PREFER_NO_SCHEDULE = "NoSchedule", "NoExecute", "PreferNoSchedule"
 #: Taint that corresponds to `spec.unschedulable`.
 UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
-_HARD = (NO_SCHEDULE, NO_EXECUTE)
+HARD_EFFECTS = (NO_SCHEDULE, NO_EXECUTE)
 
 
 def tolerates_hard_taints(tolerations: Tolerations, node: Node) -> bool:
     """Return whether tolerations cover a node's NoSchedule and NoExecute taints."""
-    return all(is_tolerated(tolerations, taint) for taint in node.spec.taints if taint.effect in _HARD)
+    return all(is_tolerated(tolerations, taint) for taint in node.spec.taints if taint.effect in HARD_EFFECTS)
 
 
-class HardTaints(SignatureIndex[Tolerations, np.bool_]):
-    """Index of the nodes that tolerations allow; only tainted nodes are evaluated."""
+class TaintIndex(SignatureIndex[Tolerations, A]):
+    """Index of values by tolerations, evaluated only for nodes with taints of certain effects."""
 
-    dtype = np.bool_
+    effects: ClassVar[tuple[str, ...]]
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,20 +48,27 @@ class HardTaints(SignatureIndex[Tolerations, np.bool_]):
     def relevant(self, node: Node) -> object:
         return node.spec.taints
 
-    def answer(self, signature: Tolerations, node: Node) -> bool:
-        return tolerates_hard_taints(signature, node)
-
-    def otherwise(self) -> bool:
-        return True
-
     def candidates(self, signature: Tolerations) -> Iterable[int]:
         return self.tainted
 
     def node_changed(self, row: int, new: Node | None, old: Node | None) -> None:
-        if new is not None and any(taint.effect in _HARD for taint in new.spec.taints):
+        if new is not None and any(taint.effect in self.effects for taint in new.spec.taints):
             self.tainted.add(row)
         else:
             self.tainted.discard(row)
+
+
+class NoScheduleTaints(TaintIndex[np.bool_]):
+    """Index of the nodes whose NoSchedule and NoExecute taints are tolerated."""
+
+    dtype = np.bool_
+    effects = HARD_EFFECTS
+
+    def evaluate(self, signature: Tolerations, node: Node) -> bool:
+        return tolerates_hard_taints(signature, node)
+
+    def default(self) -> bool:
+        return True
 
 
 class TaintTolerationFilter(StaticFilter):
@@ -74,7 +81,7 @@ class TaintTolerationFilter(StaticFilter):
 
     @classmethod
     def pre_filter(cls, pod_info: PodInfo, snapshot: Snapshot) -> Self | None:
-        index = snapshot.index(HardTaints)
+        index = snapshot.index(NoScheduleTaints)
         return cls(pod_info, snapshot, index.column(pod_info.pod.spec.tolerations)) if index.tainted else None
 
     def passes(self, node: Node) -> bool:

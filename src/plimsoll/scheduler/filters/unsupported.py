@@ -1,15 +1,14 @@
 """Required pod fields that this scheduler does not implement.
 
-Such a pod stays pending with a reason; it is never scheduled as if the field were not set:
+A pod with such a field stays pending; it is never scheduled as if the field were not set:
 
     schedulingGroup (1.36), workloadRef (1.35)      gang scheduling
     topologySpreadConstraints[]                     an unknown whenUnsatisfiable, nodeAffinityPolicy or
                                                     nodeTaintsPolicy
 
-Volumes are rejected by `volume_binding`, invalid selectors by `node_affinity`, `inter_pod_affinity` and
-`pod_topology_spread`. Unknown operators in tolerations and preferences are ignored: they tolerate nothing and
-score nothing. An `extendedResourceName` of a DeviceClass is insufficient on nodes that do not have it as a
-resource.
+Unsupported volumes are rejected by `volume_binding`, invalid selectors by `node_affinity`,
+`inter_pod_affinity` and `pod_topology_spread`. Unknown operators in tolerations and preferences are ignored.
+An `extendedResourceName` of a DeviceClass is insufficient on nodes that do not have it as a resource.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from collections.abc import Iterator
 from typing import Self
 
 from plimsoll.api.core import Pod, TopologySpreadConstraint
-from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.filters.volumes import VolumeQueueingHint
 from plimsoll.scheduler.pod_info import PodInfo
@@ -37,7 +35,7 @@ _INCLUSION = frozenset({None, "Honor", "Ignore"})
 
 
 class UnsupportedFilter(VolumeQueueingHint, Filter):
-    """Rejection of pods with unimplemented required fields; it has no per-node form."""
+    """Filter that rejects pods with unimplemented fields on all nodes."""
 
     rule = Rule.UNSUPPORTED
     pod_fields = frozenset({"volumes", "topology_spread_constraints"})
@@ -54,9 +52,9 @@ def unsupported(pod: Pod) -> NodeReason | None:
         return _reason("spec.schedulingGroup", spec.scheduling_group.pod_group_name or "")
     if spec.workload_ref is not None:
         return _reason("spec.workloadRef", spec.workload_ref.name)
-    for row, constraint in enumerate(spec.topology_spread_constraints):
+    for index, constraint in enumerate(spec.topology_spread_constraints):
         for name, value in _unknown_values(constraint):
-            return _reason(f"spec.topologySpreadConstraints[{row}].{name}", value)
+            return _reason(f"spec.topologySpreadConstraints[{index}].{name}", value)
     return None
 
 
@@ -72,5 +70,6 @@ def _unknown_values(constraint: TopologySpreadConstraint) -> Iterator[tuple[str,
 
 
 def _reason(field: str, value: str) -> NodeReason:
-    facts = {"field": field, "value": value or repr(value)}
-    return NodeReason(Rule.UNSUPPORTED, UnsupportedMessage.NOT_IMPLEMENTED, VerdictCode.UNRESOLVABLE, facts)
+    return NodeReason.unresolvable(
+        Rule.UNSUPPORTED, UnsupportedMessage.NOT_IMPLEMENTED, field=field, value=value or repr(value)
+    )

@@ -3,13 +3,14 @@
 Every PersistentVolumeClaim must exist, belong to the pod if it was generated for it, and be bound; the node
 must match the volume's node affinity. Claims with immediate binding are left to the volume controller.
 
-DIFF: a claim that waits for its first consumer is refused until it is bound; kube-scheduler chooses a volume
-for it or has one made on the node it chose (test_a_claim_that_waits_for_its_consumer_is_refused).
+DIFF: a claim with WaitForFirstConsumer is refused until it is bound; kube-scheduler chooses a volume for it,
+or has one provisioned for the node it chose (test_a_claim_that_waits_for_its_consumer_is_refused).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Self
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy as np
 from plimsoll.api.core import Node, NodeSelector, Pod
 from plimsoll.api.meta import ObjectMeta
 from plimsoll.api.node_selection import find_selector_problem, selector_matches
+from plimsoll.api.pod_claims import is_owned_by
 from plimsoll.api.storage import WAIT_FOR_FIRST_CONSUMER, PersistentVolumeClaim, StorageClass
 from plimsoll.ledger.columns import Mask
 from plimsoll.scheduler.events import EventKind, NodeUpdate
@@ -30,8 +32,6 @@ from plimsoll.scheduler.filters.volumes import (
     VolumeQueueingHint,
     find_claim,
     find_volume,
-    is_made_for,
-    reason,
     uses_claims,
     volume_claims,
 )
@@ -59,9 +59,9 @@ class VolumeBindingMessage(ReasonMessage):
     CLASS_WITHOUT_BINDING_MODE = 'VolumeBindingMode not set for StorageClass "{storage_class}"'
 
 
-_RULE = Rule.VOLUME_BINDING
-_AFFINITY = reason(_RULE, VolumeBindingMessage.AFFINITY)
-_GONE = reason(_RULE, VolumeBindingMessage.VOLUME_MISSING)
+_reason = partial(NodeReason.unresolvable, Rule.VOLUME_BINDING)
+_AFFINITY = _reason(VolumeBindingMessage.AFFINITY)
+_GONE = _reason(VolumeBindingMessage.VOLUME_MISSING)
 
 
 class VolumeNodes(SignatureIndex[NodeSelector, np.bool_]):
@@ -72,23 +72,23 @@ class VolumeNodes(SignatureIndex[NodeSelector, np.bool_]):
     def relevant(self, node: Node) -> object:
         return node.metadata.labels
 
-    def answer(self, signature: NodeSelector, node: Node) -> bool:
+    def evaluate(self, signature: NodeSelector, node: Node) -> bool:
         return is_reachable(signature, node)
 
 
 def is_reachable(affinity: NodeSelector, node: Node) -> bool:
-    """Return whether a volume is reachable from a node, by labels only, as upstream.
+    """Return whether a volume is reachable from a node.
 
-    An invalid affinity matches no node.
+    Only labels are compared, as upstream does. An invalid affinity matches no node.
     """
-    nameless = Node(metadata=ObjectMeta(labels=node.metadata.labels))
-    return selector_matches(affinity, nameless) is True
+    unnamed = Node(metadata=ObjectMeta(labels=node.metadata.labels))
+    return selector_matches(affinity, unnamed) is True
 
 
 class VolumeBindingFilter(VolumeQueueingHint, Filter):
     """Filter by the node affinity of a pod's bound volumes (None: the volume does not exist)."""
 
-    rule = _RULE
+    rule = Rule.VOLUME_BINDING
     events = STORAGE_EVENTS | {EventKind.NODE_ADDED, NodeUpdate.LABELS, EventKind.POD_DELETED}
 
     def __init__(
@@ -106,8 +106,10 @@ class VolumeBindingFilter(VolumeQueueingHint, Filter):
         for used in volume_claims(pod):
             claim = find_claim(pod, used, snapshot)
             if claim is None:
-                missing = VolumeBindingMessage.CLAIM_NOT_CREATED if used.made else VolumeMessage.CLAIM_MISSING
-                return reason(_RULE, missing, claim=used.name)
+                missing = (
+                    VolumeBindingMessage.CLAIM_NOT_CREATED if used.generated else VolumeMessage.CLAIM_MISSING
+                )
+                return _reason(missing, claim=used.name)
             problem = _problem(claim, used, pod)
             if problem is not None:
                 return problem
@@ -132,9 +134,9 @@ class VolumeBindingFilter(VolumeQueueingHint, Filter):
         return mask
 
     def _column(self, affinity: NodeSelector) -> Mask:
-        """Return the nodes a volume's affinity matches, from the shared index where it reads labels only."""
-        fields = any(term.match_fields for term in affinity.node_selector_terms)
-        if fields or find_selector_problem(affinity) is not None:
+        """Return the nodes that match a volume's affinity; the index of pods' node affinity serves most."""
+        has_fields = any(term.match_fields for term in affinity.node_selector_terms)
+        if has_fields or find_selector_problem(affinity) is not None:
             return self.snapshot.index(VolumeNodes).column(affinity)
         return self.snapshot.index(NodeAffinityIndex).column(((), affinity))
 
@@ -154,33 +156,31 @@ class VolumeBindingFilter(VolumeQueueingHint, Filter):
 def _problem(claim: PersistentVolumeClaim, used: VolumeClaim, pod: Pod) -> NodeReason | None:
     """Return why an existing claim cannot be used by a pod."""
     if claim.status.phase == "Lost":
-        return reason(_RULE, VolumeBindingMessage.CLAIM_LOST, claim=used.name, volume=claim.spec.volume_name)
+        return _reason(VolumeBindingMessage.CLAIM_LOST, claim=used.name, volume=claim.spec.volume_name)
     if claim.metadata.deletion_timestamp is not None:
-        return reason(_RULE, VolumeBindingMessage.CLAIM_DELETED, claim=used.name)
-    if used.made and not is_made_for(claim, pod):
-        meta = pod.metadata
-        return reason(
-            _RULE,
+        return _reason(VolumeBindingMessage.CLAIM_DELETED, claim=used.name)
+    if used.generated and not is_owned_by(claim, pod):
+        return _reason(
             VolumeBindingMessage.CLAIM_NOT_OWNED,
-            claim=f"{claim.metadata.namespace}/{used.name}",
-            pod=meta.full_name,
+            claim=claim.metadata.full_name,
+            pod=pod.metadata.full_name,
         )
     return None
 
 
 def _unbound(claims: Sequence[PersistentVolumeClaim], snapshot: Snapshot) -> NodeReason | None:
-    """Return the reason for unbound claims; those with immediate binding come first."""
+    """Return the reason for unbound claims; immediate binding takes precedence."""
     waiting: NodeReason | None = None
-    at_once = False
+    immediate = False
     for claim in claims:
         name = claim.storage_class
         found = snapshot.find(StorageClass, "", name) if name else None
         if found is not None and found.volume_binding_mode is None:
-            return reason(_RULE, VolumeBindingMessage.CLASS_WITHOUT_BINDING_MODE, storage_class=name)
+            return _reason(VolumeBindingMessage.CLASS_WITHOUT_BINDING_MODE, storage_class=name)
         waits = found is not None and found.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
         if not waits or claim.spec.volume_name:
-            at_once = True
+            immediate = True
         elif waiting is None:
             facts = {"claim": claim.metadata.name, "storage_class": name}
-            waiting = reason(_RULE, VolumeBindingMessage.CLAIM_WAITS_FOR_CONSUMER, **facts)
-    return reason(_RULE, VolumeBindingMessage.CLAIM_UNBOUND) if at_once else waiting
+            waiting = _reason(VolumeBindingMessage.CLAIM_WAITS_FOR_CONSUMER, **facts)
+    return _reason(VolumeBindingMessage.CLAIM_UNBOUND) if immediate else waiting

@@ -25,9 +25,8 @@ from plimsoll.scheduler.filters.volumes import (
     count,
     find_claim,
     has_any,
-    part,
-    reason,
-    text,
+    nested_object,
+    nested_text,
     volume_claims,
 )
 from plimsoll.scheduler.pod_info import PodInfo
@@ -51,7 +50,7 @@ Disk: TypeAlias = tuple[tuple[str, ...], bool]
 
 _GCE, _AWS, _ISCSI, _RBD = "gcePersistentDisk", "awsElasticBlockStore", "iscsi", "rbd"
 _KINDS = frozenset({_GCE, _AWS, _ISCSI, _RBD})
-_MATTER = _KINDS | {"persistentVolumeClaim"}
+_RELEVANT_KINDS = _KINDS | {"persistentVolumeClaim"}
 _RULE = Rule.VOLUME_RESTRICTIONS
 _DISK_IN_USE = NodeReason(_RULE, VolumeRestrictionsMessage.DISK_IN_USE, VerdictCode.UNSCHEDULABLE)
 _IN_USE_HERE = NodeReason(_RULE, VolumeRestrictionsMessage.VOLUME_IN_USE, VerdictCode.UNSCHEDULABLE)
@@ -63,17 +62,17 @@ def disks(pod: Pod) -> Iterator[Disk]:
     for volume in pod.spec.volumes:
         if _KINDS.isdisjoint(volume):
             continue
-        if (disk := part(volume, _GCE)) is not None:
-            yield (_GCE, text(disk, "pdName")), disk.get("readOnly") is True
-        if (disk := part(volume, _AWS)) is not None:
-            yield (_AWS, text(disk, "volumeID")), False  # conflicts even if read-only
-        if (disk := part(volume, _ISCSI)) is not None:
-            yield (_ISCSI, text(disk, "iqn")), disk.get("readOnly") is True
-        if (disk := part(volume, _RBD)) is not None:
+        if (disk := nested_object(volume, _GCE)) is not None:
+            yield (_GCE, nested_text(disk, "pdName")), disk.get("readOnly") is True
+        if (disk := nested_object(volume, _AWS)) is not None:
+            yield (_AWS, nested_text(disk, "volumeID")), False  # conflicts even if read-only
+        if (disk := nested_object(volume, _ISCSI)) is not None:
+            yield (_ISCSI, nested_text(disk, "iqn")), disk.get("readOnly") is True
+        if (disk := nested_object(volume, _RBD)) is not None:
             monitors = disk.get("monitors")
             for monitor in monitors if isinstance(monitors, list) else ():
                 if isinstance(monitor, str):
-                    key = (_RBD, monitor, text(disk, "pool"), text(disk, "image"))
+                    key = (_RBD, monitor, nested_text(disk, "pool"), nested_text(disk, "image"))
                     yield key, disk.get("readOnly") is True
 
 
@@ -96,10 +95,10 @@ class VolumeUsers(SnapshotIndex):
         self._count(row, pod, -1)
 
     def _count(self, row: int, pod: Pod, by: int) -> None:
-        if not pod.spec.volumes or not has_any(pod, _MATTER):
+        if not pod.spec.volumes or not has_any(pod, _RELEVANT_KINDS):
             return
         for used in volume_claims(pod):
-            if not used.made:
+            if not used.generated:
                 count(self._claims, (pod.metadata.namespace, used.name), row, by)
         for disk in disks(pod):
             count(self._disks, disk, row, by)
@@ -134,15 +133,15 @@ class VolumeRestrictionsFilter(VolumeQueueingHint, Filter):
     @classmethod
     def pre_filter(cls, pod_info: PodInfo, snapshot: Snapshot) -> Self | NodeReason | None:
         pod = pod_info.pod
-        if not pod.spec.volumes or not has_any(pod, _MATTER):
+        if not pod.spec.volumes or not has_any(pod, _RELEVANT_KINDS):
             return None
         users: list[frozenset[int]] = []
         for used in volume_claims(pod):
-            if used.made:
+            if used.generated:
                 continue
             claim = find_claim(pod, used, snapshot)
             if claim is None:
-                return reason(_RULE, VolumeMessage.CLAIM_MISSING, claim=used.name)
+                return NodeReason.unresolvable(_RULE, VolumeMessage.CLAIM_MISSING, claim=used.name)
             if READ_WRITE_ONCE_POD in claim.spec.access_modes:
                 index = snapshot.index(VolumeUsers)
                 users.append(frozenset(index.users(pod.metadata.namespace, used.name)))
@@ -163,11 +162,11 @@ class VolumeRestrictionsFilter(VolumeQueueingHint, Filter):
         if any(conflicts(own, disk) for own in self._own for disk in here):
             return (_DISK_IN_USE,)
         if self._users:
-            return (_IN_USE_HERE if self._all_at(row) else _IN_USE_ELSEWHERE,)
+            return (_IN_USE_HERE if self._are_all_on(row) else _IN_USE_ELSEWHERE,)
         return ()
 
-    def _all_at(self, row: int) -> bool:
-        """Return whether all users of the claims are on one node, so that preempting them there helps."""
+    def _are_all_on(self, row: int) -> bool:
+        """Return whether all users of the claims are on one node, so that preemption there helps."""
         return all(users == {row} for users in self._users)
 
     def resolvable_nodes(self, removed: Mask) -> Mask:
@@ -175,8 +174,8 @@ class VolumeRestrictionsFilter(VolumeQueueingHint, Filter):
             return removed.copy()
         mask = np.zeros_like(removed)
         for row in {row for users in self._users for row in users}:
-            mask[row] = removed[row] and self._all_at(row)
-        if self._own:  # nodes with a disk conflict report that, and preemption is tried there
+            mask[row] = removed[row] and self._are_all_on(row)
+        if self._own:  # a disk conflict is reported first, and is resolvable
             index = self.snapshot.index(VolumeUsers)
             for disk in self._own:
                 for row in index.mounts(disk):

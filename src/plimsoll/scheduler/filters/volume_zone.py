@@ -1,7 +1,7 @@
 """VolumeZone: zone and region labels of a pod's volumes.
 
 For volumes with zone labels instead of node affinity. A node without zone labels passes; a volume may list
-several zones, separated by `__`; a deprecated label is also matched under its current name on the node.
+several zones, separated by `__`; a deprecated label also matches the current label on the node.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from plimsoll.scheduler.filters.volumes import (
     VolumeQueueingHint,
     find_claim,
     find_volume,
-    reason,
     uses_claims,
     volume_claims,
 )
@@ -60,7 +59,7 @@ def topologies(volume: PersistentVolume) -> Iterator[Topology]:
                 yield key, zones
 
 
-def is_there(wanted: Sequence[Topology], node: Node) -> bool:
+def is_in_zones(wanted: Sequence[Topology], node: Node) -> bool:
     """Return whether a node is in the zones of all volumes."""
     labels = node.metadata.labels
     if not any(key in labels for key in LABELS):
@@ -81,8 +80,8 @@ class ZoneNodes(SignatureIndex[tuple[Topology, ...], np.bool_]):
         labels = node.metadata.labels
         return [labels.get(key) for key in LABELS]
 
-    def answer(self, signature: tuple[Topology, ...], node: Node) -> bool:
-        return is_there(signature, node)
+    def evaluate(self, signature: tuple[Topology, ...], node: Node) -> bool:
+        return is_in_zones(signature, node)
 
 
 class VolumeZoneFilter(VolumeQueueingHint, StaticFilter):
@@ -90,7 +89,7 @@ class VolumeZoneFilter(VolumeQueueingHint, StaticFilter):
 
     rule = Rule.VOLUME_ZONE
     events = STORAGE_EVENTS | {EventKind.NODE_ADDED, NodeUpdate.LABELS}
-    reason = reason(Rule.VOLUME_ZONE, VolumeZoneMessage.ZONE)
+    reason = NodeReason.unresolvable(Rule.VOLUME_ZONE, VolumeZoneMessage.ZONE)
 
     def __init__(
         self, pod_info: PodInfo, snapshot: Snapshot, wanted: tuple[Topology, ...], mask: Mask
@@ -105,18 +104,20 @@ class VolumeZoneFilter(VolumeQueueingHint, StaticFilter):
             return None
         wanted: list[Topology] = []
         for used in volume_claims(pod):
-            if used.made:
-                continue  # as upstream: generated claims use node affinity
+            if used.generated:
+                continue  # not checked upstream either
             if not used.name:
-                return reason(cls.rule, VolumeZoneMessage.CLAIM_WITHOUT_NAME)
+                return NodeReason.unresolvable(cls.rule, VolumeZoneMessage.CLAIM_WITHOUT_NAME)
             claim = find_claim(pod, used, snapshot)
             if claim is None:
-                return reason(cls.rule, VolumeMessage.CLAIM_MISSING, claim=used.name)
+                return NodeReason.unresolvable(cls.rule, VolumeMessage.CLAIM_MISSING, claim=used.name)
             if not claim.spec.volume_name:
                 continue  # unbound claims are rejected by VolumeBinding
             volume = find_volume(claim.spec.volume_name, snapshot)
             if volume is None:
-                return reason(cls.rule, VolumeZoneMessage.VOLUME_MISSING, volume=claim.spec.volume_name)
+                return NodeReason.unresolvable(
+                    cls.rule, VolumeZoneMessage.VOLUME_MISSING, volume=claim.spec.volume_name
+                )
             wanted.extend(topologies(volume))
         if not wanted:
             return None
@@ -124,4 +125,4 @@ class VolumeZoneFilter(VolumeQueueingHint, StaticFilter):
         return cls(pod_info, snapshot, signature, snapshot.index(ZoneNodes).column(signature))
 
     def passes(self, node: Node) -> bool:
-        return is_there(self._wanted, node)
+        return is_in_zones(self._wanted, node)

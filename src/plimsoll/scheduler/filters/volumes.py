@@ -1,7 +1,7 @@
-"""Volumes of a pod that restrict where it can run.
+"""Volumes of a pod, and the queueing hint of the volume rules.
 
-Reads PersistentVolumeClaims, named or generated (`ephemeral`), and in-tree disks. Volumes are untyped trees;
-a part of the wrong type is treated as absent.
+PersistentVolumeClaims may be named or generated (`ephemeral`). Volumes are untyped trees; a field of the
+wrong type is treated as absent.
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ from typing import Any, TypeVar
 
 from plimsoll.api.core import Pod
 from plimsoll.api.storage import PersistentVolume, PersistentVolumeClaim
-from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.events import ClusterEvent, DeclaredEvent, EventKind
 from plimsoll.scheduler.filters.queueing_hint import NamedObject, QueueingHint, WaitingPod
-from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
+from plimsoll.scheduler.reasons import ReasonMessage
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 
 class VolumeMessage(ReasonMessage):
-    """Message that several rules about volumes use."""
+    """Message shared by the volume rules."""
 
     CLAIM_MISSING = 'persistentvolumeclaim "{claim}" not found'
 
@@ -30,7 +29,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 _CLAIM, _EPHEMERAL = "persistentVolumeClaim", "ephemeral"
 _CLAIMS = frozenset({_CLAIM, _EPHEMERAL})
-#: Events about the objects that decide where volumes can be used.
+#: Events about storage objects.
 STORAGE_EVENTS: frozenset[DeclaredEvent] = frozenset(
     {
         EventKind.VOLUME_CLAIM_CHANGED,
@@ -44,10 +43,10 @@ STORAGE_EVENTS: frozenset[DeclaredEvent] = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class VolumeClaim:
-    """PersistentVolumeClaim of a pod; `made` if it is generated for the pod."""
+    """PersistentVolumeClaim of a pod."""
 
     name: str
-    made: bool = False
+    generated: bool = False  #: generated for the pod (`ephemeral`)
 
 
 def uses_claims(pod: Pod) -> bool:
@@ -56,7 +55,7 @@ def uses_claims(pod: Pod) -> bool:
 
 
 def has_any(pod: Pod, kinds: frozenset[str]) -> bool:
-    """Return whether a pod has a volume of one of these kinds; called for every pod, so it is fast."""
+    """Return whether a pod has a volume of one of these kinds; called for every pod, and therefore fast."""
     for volume in pod.spec.volumes:  # noqa: SIM110 - half the time of any()
         if not kinds.isdisjoint(volume):
             return True
@@ -68,11 +67,11 @@ def volume_claims(pod: Pod) -> Iterator[VolumeClaim]:
     for volume in pod.spec.volumes:
         if _CLAIMS.isdisjoint(volume):
             continue
-        named = part(volume, _CLAIM)
+        named = nested_object(volume, _CLAIM)
         if named is not None:
-            yield VolumeClaim(text(named, "claimName"))
-        elif part(volume, _EPHEMERAL) is not None:
-            yield VolumeClaim(f"{pod.metadata.name}-{text(volume, 'name')}", made=True)
+            yield VolumeClaim(nested_text(named, "claimName"))
+        elif nested_object(volume, _EPHEMERAL) is not None:
+            yield VolumeClaim(f"{pod.metadata.name}-{nested_text(volume, 'name')}", generated=True)
 
 
 def find_claim(pod: Pod, claim: VolumeClaim, snapshot: Snapshot) -> PersistentVolumeClaim | None:
@@ -83,20 +82,8 @@ def find_volume(name: str, snapshot: Snapshot) -> PersistentVolume | None:
     return snapshot.find(PersistentVolume, "", name)
 
 
-def is_made_for(claim: PersistentVolumeClaim, pod: Pod) -> bool:
-    """Return whether a claim is owned by a pod."""
-    return any(
-        owner.controller and owner.uid == pod.metadata.uid for owner in claim.metadata.owner_references
-    )
-
-
-def reason(rule: Rule, sentence: ReasonMessage, **facts: object) -> NodeReason:
-    """Return a reason that removing other pods does not resolve."""
-    return NodeReason(rule, sentence, VerdictCode.UNRESOLVABLE, facts)
-
-
 class VolumeQueueingHint(QueueingHint):
-    """Queueing hint of the rules about volumes."""
+    """Queueing hint of the volume rules."""
 
     events = STORAGE_EVENTS
     pod_fields = frozenset({"volumes"})
@@ -129,13 +116,13 @@ def claim_names(pod: Pod) -> frozenset[str]:
 # -- untyped trees
 
 
-def part(tree: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
+def nested_object(tree: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
     """Return a nested object, or None."""
     value = tree.get(name)
     return value if isinstance(value, dict) else None
 
 
-def text(tree: Mapping[str, Any], name: str) -> str:
+def nested_text(tree: Mapping[str, Any], name: str) -> str:
     """Return a nested string, or ""."""
     value = tree.get(name)
     return value if isinstance(value, str) else ""

@@ -73,7 +73,7 @@ class PluginTimer:
         started = clock()
         for scorer in SCORERS:
             start = clock()
-            read = scorer.read(pod_info, snapshot, settings) if settings.weights[scorer.name] else None
+            read = scorer.pre_score(pod_info, snapshot, settings) if settings.weights[scorer.name] else None
             if read is not None:
                 read.scores(left)
                 self._plugin(scorer.name, "Score", clock() - start)

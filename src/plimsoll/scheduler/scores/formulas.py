@@ -1,12 +1,13 @@
 """Formulas of resource scores: least allocated, most allocated and balanced allocation.
 
-Each has two forms, for one node in Python integers and vectorized for many; a test holds them equal. Both
-read the unified ledger: claims count as requests do.
+Each has a form for one node, in Python integers, and a vectorized form for many; a test holds them equal.
+Both read the unified ledger: charges of claims count like requests.
 
-DIFF: balanced allocation counts shares in hundred-thousandths instead of doubles, so that equal nodes score
-alike on every machine, and rounds once, to the nearest; upstream rounds what is before and after down, and so
-prefers any node in use to an empty one for a small pod. No score is more than one away from upstream's
-(test_balance_is_what_doubles_make_of_it, test_a_small_pod_is_no_reason_to_prefer_a_node_in_use).
+DIFF: balanced allocation computes with integers (hundred-thousandths) instead of float64, so that equal nodes
+get equal scores on every machine, and rounds once, to nearest. Upstream rounds the values before and after
+the placement down, and therefore prefers any node in use to an empty one for a small pod. Scores differ from
+upstream's by at most one (test_balance_is_what_doubles_make_of_it,
+test_a_small_pod_is_no_reason_to_prefer_a_node_in_use).
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from plimsoll.ledger.columns import Column, Mask, NodeColumns
 from plimsoll.scheduler.scores.scorer import BEST
 from plimsoll.scheduler.snapshot.node_query_cache import NodeQuery, Rows
 
-#: Units in which a node's utilization is counted.
+#: Units of a node's utilization: PARTS is all of its allocatable amount.
 PARTS = 100_000
-#: Larger amounts are computed node by node, in Python integers that do not overflow.
+#: Larger amounts could overflow int64 and are computed node by node, in Python integers.
 LARGE = (1 << 63) // (2 * PARTS)
 #: Balances are in thousandths of a point; half of the best score, and the rounding offset.
 FINE = 1_000
@@ -31,7 +32,7 @@ HALF = BEST // 2 * FINE + FINE
 
 
 class WeightedResource(NamedTuple):
-    """Resource in a formula: the pod's demand and its weight."""
+    """Resource of a formula, with the pod's demand and the weight."""
 
     name: str
     demand: int
@@ -40,7 +41,7 @@ class WeightedResource(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Formula(NodeQuery):
-    """Score from 0 to 100 by the resources of a node; resources that a node lacks are skipped."""
+    """Score from 0 to 100 by the resources of a node; resources that the node does not have are skipped."""
 
     parts: tuple[WeightedResource, ...]
 
@@ -48,15 +49,15 @@ class Formula(NodeQuery):
         if any(p.demand > LARGE or columns.allocatable(p.name).max(initial=0) > LARGE for p in self.parts):
             some = range(columns.size)[rows] if isinstance(rows, slice) else rows.tolist()
             return np.array([self.evaluate_row(columns, row) for row in some], dtype=np.int64)
-        return self._over(columns, rows)
+        return self._evaluate_rows(columns, rows)
 
-    def _over(self, columns: NodeColumns, rows: Rows) -> Column:
+    def _evaluate_rows(self, columns: NodeColumns, rows: Rows) -> Column:
         raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
 class Allocated(Formula):
-    """Least allocated, or most allocated with `most`."""
+    """LeastAllocated, or MostAllocated with `most`."""
 
     most: bool = False
 
@@ -70,18 +71,18 @@ class Allocated(Formula):
                 weights += part.weight
         return total // weights if weights else 0
 
-    def _over(self, columns: NodeColumns, rows: Rows) -> Column:
+    def _evaluate_rows(self, columns: NodeColumns, rows: Rows) -> Column:
         total: Column | int = 0
         weights: Column | int = 0
         for part in self.parts:
             line = columns.allocatable(part.name)[rows]
             left = np.minimum(columns.non_zero_free(part.name)[rows], line)
             left = np.maximum(np.maximum(left, 0) - part.demand, 0)
-            there = line > 0
-            if there.all():
+            has_it = line > 0
+            if has_it.all():
                 weights += part.weight
             else:
-                weights += there * np.int64(part.weight)
+                weights += has_it * np.int64(part.weight)
             # Without allocatable amount nothing is left: the score is 0 whatever the divisor.
             total += (line - left if self.most else left) * BEST // np.maximum(line, 1) * part.weight
         return np.asarray(total // (weights if isinstance(weights, int) else np.maximum(weights, 1)))
@@ -101,16 +102,16 @@ class Balanced(Formula):
                 after.append((line - max(free - part.demand, 0)) * PARTS // line)
         return BEST // 2 + (HALF + _balance(after) - _balance(before)) // (2 * FINE)
 
-    def _over(self, columns: NodeColumns, rows: Rows) -> Column:
-        there, before, after = [], [], []
+    def _evaluate_rows(self, columns: NodeColumns, rows: Rows) -> Column:
+        has_it, before, after = [], [], []
         for part in self.parts:
             line = columns.allocatable(part.name)[rows]
             free = np.maximum(np.minimum(columns.free(part.name)[rows], line), 0)
             divisor = np.maximum(line, 1)
-            there.append(line > 0)
+            has_it.append(line > 0)
             before.append((line - free) * PARTS // divisor)
             after.append((line - np.maximum(free - part.demand, 0)) * PARTS // divisor)
-        gain = _balances(after, there) - _balances(before, there)
+        gain = _balances(after, has_it) - _balances(before, has_it)
         return BEST // 2 + (HALF + gain) // (2 * FINE)
 
 
@@ -120,19 +121,21 @@ def _balance(shares: list[int]) -> int:
     if count < 2:
         return BEST * FINE
     total = sum(shares)
-    spread = isqrt(sum((count * share - total) ** 2 for share in shares) // count)  # count x the deviation
+    spread = isqrt(
+        sum((count * share - total) ** 2 for share in shares) // count
+    )  # count times the standard deviation
     return (count * PARTS - spread) * BEST * FINE // (count * PARTS)
 
 
-def _balances(shares: list[Column], there: list[Mask]) -> Column:
-    """Compute `_balance` for all nodes; a missing resource does not count."""
+def _balances(shares: list[Column], has_it: list[Mask]) -> Column:
+    """Compute `_balance` for all nodes; resources that a node does not have do not count."""
     if len(shares) == 2:
-        apart: Column = np.abs(shares[0] - shares[1]) * (there[0] & there[1])
+        apart: Column = np.abs(shares[0] - shares[1]) * (has_it[0] & has_it[1])
         return (2 * PARTS - apart) * BEST * FINE // (2 * PARTS)
-    count: Column = np.sum(there, axis=0, dtype=np.int64)
+    count: Column = np.sum(has_it, axis=0, dtype=np.int64)
     total: Column = np.sum(shares, axis=0, dtype=np.int64)
     squares: Column = np.zeros_like(total)
-    for share, here in zip(shares, there, strict=True):
+    for share, here in zip(shares, has_it, strict=True):
         squares += (count * share - total) ** 2 * here
     divisor: Column = np.maximum(count, 1)
     spread = np.array([isqrt(square) for square in (squares // divisor).tolist()], dtype=np.int64)

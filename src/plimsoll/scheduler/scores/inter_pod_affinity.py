@@ -20,7 +20,7 @@ from plimsoll.scheduler.scores.scorer import BEST, Scorer
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.scheduler.topology.affinity_index import AffinityTermIndex
 from plimsoll.scheduler.topology.affinity_terms import AffinityTerm, AffinityTerms, read_terms
-from plimsoll.scheduler.topology.counts import PlaceCounts
+from plimsoll.scheduler.topology.counts import NodeCounts
 from plimsoll.scheduler.topology.domains import TopologyDomains
 from plimsoll.scheduler.topology.match_counts import MatchCounts, PodMatcher
 
@@ -28,8 +28,8 @@ from plimsoll.scheduler.topology.match_counts import MatchCounts, PodMatcher
 REQUIRED_WEIGHT = 1
 
 
-class InterPodScorer(Scorer):
-    """Preferred affinity of the pod and of existing pods."""
+class InterPodAffinityScorer(Scorer):
+    """Scorer of the preferred affinity of the pod and the affinity of existing pods."""
 
     name: ClassVar[str] = "InterPodAffinity"
 
@@ -39,18 +39,20 @@ class InterPodScorer(Scorer):
         snapshot: Snapshot,
         settings: SchedulerProfile,
         terms: AffinityTerms,
-        others: list[tuple[AffinityTerm, PlaceCounts, int]],
+        others: list[tuple[AffinityTerm, NodeCounts, int]],
     ) -> None:
         super().__init__(pod_info, snapshot, settings)
         self._terms = terms
         self._others = others
 
     @classmethod
-    def read(cls, pod_info: PodInfo, snapshot: Snapshot, settings: SchedulerProfile) -> InterPodScorer | None:
-        terms, holders = read_terms(pod_info.pod), snapshot.index(AffinityTermIndex)
-        liked = holders.preferred.about(pod_info.pod, holders.namespaces)
-        required = holders.affinity.about(pod_info.pod, holders.namespaces)
-        others = [(term, counts, 1) for term, counts in liked]
+    def pre_score(
+        cls, pod_info: PodInfo, snapshot: Snapshot, settings: SchedulerProfile
+    ) -> InterPodAffinityScorer | None:
+        terms, existing = read_terms(pod_info.pod), snapshot.index(AffinityTermIndex)
+        preferred = existing.preferred.matching(pod_info.pod, existing.namespaces)
+        required = existing.affinity.matching(pod_info.pod, existing.namespaces)
+        others = [(term, weights, 1) for term, weights in preferred]
         others += [(term, counts, REQUIRED_WEIGHT) for term, counts in required]
         if not terms.preferred and not others:
             return None
@@ -59,8 +61,8 @@ class InterPodScorer(Scorer):
     def scores(self, feasible: Mask) -> Column:
         """Normalize between the lowest and the highest sum.
 
-        DIFF: the share of the way from worst to best, exact; upstream's floats are one short of some whole
-        numbers (test_a_share_is_exact).
+        DIFF: computed exactly, in integers; upstream's float64 result is one less in some cases
+        (test_a_share_is_exact).
         """
         raw = self._raw
         worst = int(raw.min(initial=2**62, where=feasible))
@@ -85,7 +87,7 @@ class InterPodScorer(Scorer):
             for term, counts, weight in self._weighted()
         )
 
-    def _weighted(self) -> Iterator[tuple[AffinityTerm, PlaceCounts, int]]:
+    def _weighted(self) -> Iterator[tuple[AffinityTerm, NodeCounts, int]]:
         """Yield all terms with the number of matching pods by node and their weight."""
         for term, weight in self._terms.preferred:
             yield term, self.snapshot.index(MatchCounts).count(PodMatcher((term.selector,))), weight

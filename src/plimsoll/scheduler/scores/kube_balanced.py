@@ -1,6 +1,6 @@
 """Balanced allocation exactly as kube-scheduler 1.36 computes it, in float64.
 
-Used to predict what that scheduler does. The formula of this scheduler is `formulas.Balanced`.
+For predictions of kube-scheduler. The formula of this scheduler is `formulas.Balanced`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from plimsoll.scheduler.snapshot.node_query_cache import Rows
 
 
 @dataclass(frozen=True, slots=True)
-class BalancedDoubles(Formula):
+class KubeBalanced(Formula):
     """Balanced allocation in float64."""
 
     def evaluate_row(self, columns: NodeColumns, row: int) -> int:
@@ -28,20 +28,19 @@ class BalancedDoubles(Formula):
                 used = line - min(int(columns.free(part.name)[row]), line)
                 before.append(min(used / line, 1.0))
                 after.append(min((used + part.demand) / line, 1.0))
-        # Both are from 50 to 100, so that the halved value is never negative.
-        return BEST // 2 + (BEST // 2 + _balance_in_doubles(after) - _balance_in_doubles(before)) // 2
+        return BEST // 2 + (BEST // 2 + _balance_float64(after) - _balance_float64(before)) // 2
 
-    def _over(self, columns: NodeColumns, rows: Rows) -> Column:
+    def _evaluate_rows(self, columns: NodeColumns, rows: Rows) -> Column:
         some = range(columns.size)[rows] if isinstance(rows, slice) else rows.tolist()
         return np.array([self.evaluate_row(columns, row) for row in some], dtype=np.int64)
 
 
-def _balance_in_doubles(shares: list[float]) -> int:
+def _balance_float64(shares: list[float]) -> int:
     deviation = 0.0
     if len(shares) == 2:
         deviation = abs((shares[0] - shares[1]) / 2)
     elif len(shares) > 2:
-        # One after the other: Python's sum of floats is more exact.
+        # Added one by one, as in Go: Python's `sum` of floats is more exact.
         total = squares = 0.0
         for share in shares:
             total += share

@@ -2,7 +2,7 @@
 
 The raw score of a node is the sum of the weights of matching terms; pods with equal terms share the result.
 
-DIFF: a preferred term that cannot be read counts for nothing; upstream fails the attempt
+DIFF: an invalid preferred term is ignored; upstream fails the attempt
 (test_a_preferred_term_that_cannot_be_read_counts_for_nothing).
 """
 
@@ -27,12 +27,12 @@ Terms: TypeAlias = "tuple[PreferredSchedulingTerm, ...]"
 
 
 @lru_cache(maxsize=1024)
-def _readable(terms: Terms) -> Terms:
-    """Return the terms that can be parsed."""
+def _valid(terms: Terms) -> Terms:
+    """Return the valid terms with a positive weight."""
     return tuple(term for term in terms if term.weight > 0 and filter_valid_terms((term.preference,)))
 
 
-def weigh(terms: Terms, node: Node) -> int:
+def sum_weights(terms: Terms, node: Node) -> int:
     """Return the sum of the weights of the terms that match a node."""
     return sum(term.weight for term in terms if term_matches(term.preference, node))
 
@@ -43,15 +43,15 @@ class PreferredNodes(LabelIndex[Terms, np.int64]):
     kept: ClassVar[int] = 256
     dtype = np.int64
 
-    def answer(self, signature: Terms, node: Node) -> int:
-        return weigh(signature, node)
+    def evaluate(self, signature: Terms, node: Node) -> int:
+        return sum_weights(signature, node)
 
     def candidates(self, signature: Terms) -> Iterable[int]:
         rows = self.rows_of(term.preference for term in signature)
         return self.nodes if rows is None else rows
 
 
-class AffinityScorer(Scorer):
+class NodeAffinityScorer(Scorer):
     """Scorer of preferred node affinity."""
 
     name = "NodeAffinity"
@@ -63,15 +63,15 @@ class AffinityScorer(Scorer):
         self.terms = terms
 
     @classmethod
-    def read(cls, pod_info: PodInfo, snapshot: Snapshot, settings: SchedulerProfile) -> Self | None:
+    def pre_score(cls, pod_info: PodInfo, snapshot: Snapshot, settings: SchedulerProfile) -> Self | None:
         affinity = pod_info.pod.spec.affinity
         if affinity is None or affinity.node_affinity is None:
             return None
-        terms = _readable(affinity.node_affinity.preferred)
+        terms = _valid(affinity.node_affinity.preferred)
         return cls(pod_info, snapshot, settings, terms) if terms else None
 
     def scores(self, feasible: Mask) -> Column:
         return normalize(self.snapshot.index(PreferredNodes).column(self.terms), feasible)
 
     def score(self, row: int) -> int:
-        return weigh(self.terms, self.snapshot.node(row))
+        return sum_weights(self.terms, self.snapshot.node(row))

@@ -1,7 +1,6 @@
 """Scores by free resources: NodeResourcesFit (least or most allocated) and NodeResourcesBalancedAllocation.
 
-Selects the formula for a pod: its resources, weights and demand. Scores are cached and updated where ledgers
-changed.
+Select the formula for a pod. Scores are cached, and updated for nodes whose ledger changed.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from plimsoll.ledger.units import CPU, MEMORY, STANDARD_RESOURCES, to_units
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.profile import SchedulerProfile, Scoring, Strategy
 from plimsoll.scheduler.scores.formulas import Allocated, Balanced, Formula, WeightedResource
-from plimsoll.scheduler.scores.kube_balanced import BalancedDoubles
+from plimsoll.scheduler.scores.kube_balanced import KubeBalanced
 from plimsoll.scheduler.scores.scorer import Scorer
 from plimsoll.scheduler.snapshot.node_query_cache import NodeQueryCache
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
@@ -54,13 +53,13 @@ class _FormulaScorer(Scorer):
         return self.formula.evaluate_row(self.snapshot.columns, row)
 
 
-class AllocatedScorer(_FormulaScorer):
-    """Least or most allocated, with default requests for containers without any."""
+class NodeResourcesFitScorer(_FormulaScorer):
+    """Least or most allocated; containers without requests count with default requests."""
 
     name = "NodeResourcesFit"
 
     @classmethod
-    def read(cls, pod_info: PodInfo, snapshot: Snapshot, settings: SchedulerProfile) -> Self | None:
+    def pre_score(cls, pod_info: PodInfo, snapshot: Snapshot, settings: SchedulerProfile) -> Self | None:
         demand = non_zero_demand(pod_info, skip_pod_level=settings.scoring is Scoring.STOCK)
         parts = tuple(
             WeightedResource(name, demand.get(name, 0), weight)
@@ -71,13 +70,13 @@ class AllocatedScorer(_FormulaScorer):
         return cls(pod_info, snapshot, settings, Allocated(parts, most)) if parts else None
 
 
-class BalancedScorer(_FormulaScorer):
-    """Balanced allocation; pods that request none of the resources do not change it."""
+class BalancedAllocationScorer(_FormulaScorer):
+    """Balanced allocation; skipped for pods that request none of the resources."""
 
     name = "NodeResourcesBalancedAllocation"
 
     @classmethod
-    def read(cls, pod_info: PodInfo, snapshot: Snapshot, settings: SchedulerProfile) -> Self | None:
+    def pre_score(cls, pod_info: PodInfo, snapshot: Snapshot, settings: SchedulerProfile) -> Self | None:
         demand = pod_info.requests
         parts = tuple(
             WeightedResource(name, demand.get(name, 0))
@@ -86,5 +85,5 @@ class BalancedScorer(_FormulaScorer):
         )
         if len(parts) < 2 or not any(part.demand for part in parts):
             return None
-        formula = BalancedDoubles if settings.scoring is Scoring.STOCK else Balanced
+        formula = KubeBalanced if settings.scoring is Scoring.STOCK else Balanced
         return cls(pod_info, snapshot, settings, formula(parts))

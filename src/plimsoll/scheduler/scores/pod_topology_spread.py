@@ -1,10 +1,10 @@
 """Score of topology spread constraints with ScheduleAnyway.
 
-Pods in a domain count with the logarithm of the number of domains, so that zones do not outweigh hosts; the
-allowed skew is added, which reduces differences. Nodes without all the labels score 0.
+Matching pods in a domain are weighted by the logarithm of the number of domains, so that zones do not
+outweigh hosts; maxSkew is added, which reduces differences. Nodes without all topology labels score 0.
 
-DIFF: pods without constraints are not spread by default. Upstream spreads those that a Service, ReplicaSet or
-StatefulSet selects; this scheduler does not watch these (test_no_constraints_no_spreading).
+DIFF: there are no default constraints. Upstream spreads pods that a Service, ReplicaSet or StatefulSet
+selects; this scheduler does not watch these kinds (test_no_constraints_no_spreading).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ HOSTNAME = "kubernetes.io/hostname"
 _BITS = 36
 
 
-class SpreadScorer(Scorer):
+class PodTopologySpreadScorer(Scorer):
     """Scorer of ScheduleAnyway constraints."""
 
     name: ClassVar[str] = "PodTopologySpread"
@@ -45,7 +45,9 @@ class SpreadScorer(Scorer):
         self._among = snapshot.alive
 
     @classmethod
-    def read(cls, pod_info: PodInfo, snapshot: Snapshot, settings: SchedulerProfile) -> SpreadScorer | None:
+    def pre_score(
+        cls, pod_info: PodInfo, snapshot: Snapshot, settings: SchedulerProfile
+    ) -> PodTopologySpreadScorer | None:
         if not pod_info.pod.spec.topology_spread_constraints:
             return None
         constraints = read_constraints(pod_info.pod, SCHEDULE_ANYWAY)
@@ -55,7 +57,7 @@ class SpreadScorer(Scorer):
 
     def scores(self, feasible: Mask) -> Column:
         self._among = feasible
-        scored = feasible & self._spread.labelled
+        scored = feasible & self._spread.labeled
         raw = self._raw(scored)
         most = int(raw.max(initial=0, where=scored))
         if not most:
@@ -72,7 +74,7 @@ class SpreadScorer(Scorer):
     def _pods(self, number: int, constraint: SpreadConstraint) -> Column:
         """Return the number of matching pods for each node."""
         if constraint.topology_key == HOSTNAME:  # every node is its own domain, whatever the policies
-            return self._spread.counts(constraint).spread_over(self.snapshot.size)
+            return self._spread.counts(constraint).as_column(self.snapshot.size)
         return self._spread.sums(number)[self._spread.columns[number].ids]
 
     def _weight(self, number: int, scored: Mask) -> int:
@@ -86,7 +88,7 @@ class SpreadScorer(Scorer):
 
     def score(self, row: int) -> int:
         """Return the raw score of a node among those that were last scored together (at first: all nodes)."""
-        scored = self._among & self._spread.labelled
+        scored = self._among & self._spread.labeled
         if not scored[row]:
             return 0
         total = 0

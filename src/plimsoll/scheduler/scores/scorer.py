@@ -1,7 +1,7 @@
-"""Interface of scorers: a form for all nodes at once, and one for a single node.
+"""Base class of scorers: a bulk form over all nodes and a pointwise form for one node.
 
-A scorer is created once per attempt; a test holds its two forms equal. All scores are integers, so that equal
-nodes score alike on every machine.
+A scorer is prepared once per attempt; a test holds its two forms equal. All scores are integers, so that
+equal nodes get equal scores on every machine.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
+#: Highest score of a scorer.
 BEST = 100
 
 
@@ -29,12 +30,12 @@ class Scorer:
         self.settings = settings
 
     @classmethod
-    def read(cls, pod_info: PodInfo, snapshot: Snapshot, settings: SchedulerProfile) -> Self | None:
-        """Return the scorer for a pod; None if it would score all nodes equally."""
+    def pre_score(cls, pod_info: PodInfo, snapshot: Snapshot, settings: SchedulerProfile) -> Self | None:
+        """Prepare the scorer for a pod; return None if it would score all nodes equally."""
         return cls(pod_info, snapshot, settings)
 
     def scores(self, feasible: Mask) -> Column:
-        """Return 0 to 100 for each feasible node, read-only; other nodes may have any number."""
+        """Return a score from 0 to 100 for each feasible node, read-only; other rows are undefined."""
         raise NotImplementedError
 
     def score(self, row: int) -> int:
@@ -43,15 +44,9 @@ class Scorer:
 
 
 def normalize(raw: Column, feasible: Mask, reverse: bool = False) -> Column:
-    """Scale raw scores to the highest feasible one; reversed: the highest is worst."""
+    """Scale raw scores to the highest feasible one; with `reverse`, the highest is the worst."""
     most = int(raw.max(initial=0, where=feasible))
     if not most:
         return np.full_like(raw, BEST if reverse else 0)
     parts = raw * BEST // most
     return BEST - parts if reverse else parts
-
-
-def normalize_one(raw: int, most: int, reverse: bool = False) -> int:
-    """Scale one raw score, if `most` is the highest."""
-    part = raw * BEST // most if most else 0
-    return BEST - part if reverse else part

@@ -1,4 +1,4 @@
-"""Base class of snapshot indexes, which filters and caches keep between attempts.
+"""Base class of snapshot indexes, which filters, scorers and caches keep between attempts.
 
 `Snapshot.index(kind)` creates an index on first use, fills it with the current objects and notifies it of
 every later change. Pods are those in a node's ledger, bound or assumed. `pod_removed` followed by `pod_added`
@@ -7,14 +7,20 @@ for the same pod leaves an index unchanged.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from plimsoll.api.core import Node, Pod
 
+A = TypeVar("A", bound=np.generic)
+
 
 class SnapshotIndex:
-    """Receiver of snapshot changes; override what you need. A row is a node's index in columns, reused
-    when the node is removed.
+    """Receiver of snapshot changes; override what you need.
+
+    A row is the index of a node in columns; the row of a removed node is reused.
     """
 
     def resized(self, size: int) -> None:
@@ -37,3 +43,15 @@ class SnapshotIndex:
 
     def object_removed(self, old: Any) -> None:
         """Handle any other deleted object."""
+
+
+class CachedColumn(Generic[A]):
+    """Values of all rows, and the journal position up to which they are current."""
+
+    __slots__ = ("mark", "read_only", "values")
+
+    def __init__(self, values: NDArray[A], mark: int) -> None:
+        self.values = values
+        self.mark = mark
+        self.read_only = values.view()
+        self.read_only.flags.writeable = False

@@ -1,6 +1,6 @@
-"""Topology: what the rules about other pods (inter-pod affinity and topology spread) have in common.
+"""Topology indexes shared by inter-pod affinity and topology spread constraints.
 
-`affinity_terms` and `constraints` parse the rules of a pod, `domains` has the topology values of nodes,
-`counts` counts pods by node, `match_counts` the pods that match a rule, `affinity_index` the terms of
-existing pods, `namespaces` the labels of namespaces.
+`affinity_terms` and `constraints` parse the terms of a pod; `domains` indexes the topology domains of nodes,
+`match_counts` the pods that terms select, `affinity_index` the terms of existing pods; `counts` has the
+counts by node and domain, `namespaces` the labels of namespaces.
 """

@@ -1,8 +1,7 @@
 """Index of the affinity terms of existing pods.
 
-Equal terms are stored once, with the nodes of their pods; a new pod is compared only with terms that select
-one of its labels. A cluster without such terms costs nothing, and many replicas with the same term cost as
-much as one.
+Equal terms are stored once, with the nodes of their pods; an incoming pod is compared only with terms that
+select one of its labels. The cost depends on the number of distinct terms, not on the number of pods.
 """
 
 from __future__ import annotations
@@ -11,57 +10,62 @@ from collections.abc import Iterator
 
 from plimsoll.api.core import Pod
 from plimsoll.scheduler.topology.affinity_terms import AffinityTerm, NamespaceLabels, read_terms
-from plimsoll.scheduler.topology.counts import PlaceCounts
+from plimsoll.scheduler.topology.counts import NodeCounts
 from plimsoll.scheduler.topology.namespaces import NamespaceIndex
 
 
-class _Held:
-    __slots__ = ("counts", "holders")
+class _TermEntry:
+    """Number of pods with a term, and the sum of their weights by node."""
+
+    __slots__ = ("pods", "weights")
 
     def __init__(self) -> None:
-        self.counts = PlaceCounts()
-        self.holders = 0
+        self.pods = 0
+        self.weights = NodeCounts()
 
 
 class TermWeights:
-    """Terms, and the sum of their weights at each node."""
+    """Weights by term and node; terms are grouped by a label that all pods they select have, if any."""
 
     __slots__ = ("_anchored",)
 
     def __init__(self) -> None:
-        self._anchored: dict[tuple[str, str] | None, dict[AffinityTerm, _Held]] = {}
+        self._anchored: dict[tuple[str, str] | None, dict[AffinityTerm, _TermEntry]] = {}
 
-    def note(self, term: AffinityTerm, row: int, weight: int, added: bool) -> None:
+    def count(self, term: AffinityTerm, row: int, weight: int, added: bool) -> None:
+        """Add or remove the term of one pod."""
         anchor = term.selector.selector.anchor
         terms = self._anchored.setdefault(anchor, {})
-        held = terms.get(term)
-        if held is None:
-            held = terms[term] = _Held()
-        held.holders += 1 if added else -1
-        held.counts.add(row, weight if added else -weight)
-        if not held.holders:
+        entry = terms.get(term)
+        if entry is None:
+            entry = terms[term] = _TermEntry()
+        entry.pods += 1 if added else -1
+        entry.weights.add(row, weight if added else -weight)
+        if not entry.pods:
             del terms[term]
             if not terms:
                 del self._anchored[anchor]
 
-    def about(self, pod: Pod, labels: NamespaceLabels) -> Iterator[tuple[AffinityTerm, PlaceCounts]]:
-        """Yield the terms that a pod matches, each with its weight by node."""
+    def matching(self, pod: Pod, labels: NamespaceLabels) -> Iterator[tuple[AffinityTerm, NodeCounts]]:
+        """Yield the terms that select a pod, each with its weight by node."""
         if not self._anchored:
             return
         for anchor in (None, *pod.metadata.labels.items()):
-            for term, held in self._anchored.get(anchor, {}).items():
-                if term.selector.has(pod.metadata.namespace, pod.metadata.labels, labels):
-                    yield term, held.counts
+            for term, entry in self._anchored.get(anchor, {}).items():
+                if term.selector.matches(pod.metadata.namespace, pod.metadata.labels, labels):
+                    yield term, entry.weights
 
     def as_dict(self) -> dict[AffinityTerm, dict[int, int]]:
-        """Return all entries, for comparison."""
+        """Return all weights, for comparison in tests."""
         return {
-            term: held.counts.as_dict() for terms in self._anchored.values() for term, held in terms.items()
+            term: entry.weights.as_dict()
+            for terms in self._anchored.values()
+            for term, entry in terms.items()
         }
 
 
 class AffinityTermIndex(NamespaceIndex):
-    """Terms of existing pods: required affinity, required anti-affinity, and preferred."""
+    """Terms of existing pods: required affinity, required anti-affinity, and preferred (both)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,18 +74,18 @@ class AffinityTermIndex(NamespaceIndex):
         self.preferred = TermWeights()
 
     def pod_added(self, row: int, pod: Pod) -> None:
-        self._note(row, pod, True)
+        self._count(row, pod, True)
 
     def pod_removed(self, row: int, pod: Pod) -> None:
-        self._note(row, pod, False)
+        self._count(row, pod, False)
 
-    def _note(self, row: int, pod: Pod, added: bool) -> None:
+    def _count(self, row: int, pod: Pod, added: bool) -> None:
         if pod.spec.affinity is None:
             return
         terms = read_terms(pod)
         for term in terms.affinity:
-            self.affinity.note(term, row, 1, added)
+            self.affinity.count(term, row, 1, added)
         for term in terms.anti_affinity:
-            self.anti_affinity.note(term, row, 1, added)
+            self.anti_affinity.count(term, row, 1, added)
         for term, weight in terms.preferred:
-            self.preferred.note(term, row, weight, added)
+            self.preferred.count(term, row, weight, added)

@@ -27,11 +27,11 @@ NamespaceLabels: TypeAlias = "Mapping[str, Mapping[str, str]]"
 
 @dataclass(frozen=True)
 class PodSelector:
-    """Pods with these labels in these namespaces, and in those that a namespace selector matches.
+    """Label selector in listed namespaces and in those that a namespace selector matches.
 
-    DIFF: the selector of namespaces in a new pod's own term means the namespaces it matches. Upstream finds
-    those, too, but goes on to match the selector with no labels at all, so that NotIn and DoesNotExist mean
-    every namespace (test_a_namespace_selector_that_excludes).
+    DIFF: the namespaceSelector of an incoming pod's term selects exactly the namespaces it matches. Upstream
+    also matches the selector against an empty set of labels, so that NotIn and DoesNotExist select every
+    namespace (test_a_namespace_selector_that_excludes).
     """
 
     namespaces: frozenset[str]
@@ -45,14 +45,14 @@ class PodSelector:
     def __hash__(self) -> int:
         return self._hash
 
-    def has(self, namespace: str, labels: Mapping[str, str], namespaces: NamespaceLabels) -> bool:
+    def matches(self, namespace: str, labels: Mapping[str, str], namespaces: NamespaceLabels) -> bool:
         """Return whether pods with these labels in a namespace are selected."""
         if not self.selector.matches(labels):
             return False
         if namespace in self.namespaces:
             return True
-        wanted = self.namespace_selector
-        return wanted is not None and wanted.matches(namespaces.get(namespace, {}))
+        selector = self.namespace_selector
+        return selector is not None and selector.matches(namespaces.get(namespace, {}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,27 +73,29 @@ class AffinityTerms:
     problem: str = ""  #: parse error; the terms of that list are omitted
 
 
-NONE = AffinityTerms()
+NO_TERMS = AffinityTerms()
 
 
 def read_terms(pod: Pod) -> AffinityTerms:
     """Parse the terms of a pod's spec."""
     affinity = pod.spec.affinity
     if affinity is None or (affinity.pod_affinity is None and affinity.pod_anti_affinity is None):
-        return NONE
-    nearby, apart = affinity.pod_affinity or PodAffinity(), affinity.pod_anti_affinity or PodAffinity()
+        return NO_TERMS
+    own, anti = affinity.pod_affinity or PodAffinity(), affinity.pod_anti_affinity or PodAffinity()
     lists = {
-        "requiredAffinityTerms": nearby.required,
-        "requiredAntiAffinityTerms": apart.required,
-        "preferredAffinityTerms": tuple(each.pod_affinity_term for each in nearby.preferred),
-        "preferredAntiAffinityTerms": tuple(each.pod_affinity_term for each in apart.preferred),
+        "requiredAffinityTerms": own.required,
+        "requiredAntiAffinityTerms": anti.required,
+        "preferredAffinityTerms": tuple(each.pod_affinity_term for each in own.preferred),
+        "preferredAntiAffinityTerms": tuple(each.pod_affinity_term for each in anti.preferred),
     }
     problems: list[str] = []
-    wanted, hated, liked, disliked = (_read_list(pod, name, terms, problems) for name, terms in lists.items())
-    weights = [each.weight for each in nearby.preferred] if liked else []
-    weights += [-each.weight for each in apart.preferred] if disliked else []
-    preferred = tuple(zip((*liked, *disliked), weights, strict=True))
-    return AffinityTerms(wanted, hated, preferred, "; ".join(problems))
+    required, required_anti, preferred, preferred_anti = (
+        _read_list(pod, name, terms, problems) for name, terms in lists.items()
+    )
+    weights = [each.weight for each in own.preferred] if preferred else []
+    weights += [-each.weight for each in anti.preferred] if preferred_anti else []
+    weighted = tuple(zip((*preferred, *preferred_anti), weights, strict=True))
+    return AffinityTerms(required, required_anti, weighted, "; ".join(problems))
 
 
 def _read_list(
@@ -110,44 +112,44 @@ def _read_list(
 
 
 def _read_term(pod: Pod, term: PodAffinityTerm) -> AffinityTerm | SelectorProblem:
-    selector = _inside("labelSelector", term.label_selector)
+    selector = _compile("labelSelector", term.label_selector)
     if isinstance(selector, SelectorProblem):
         return selector
-    names, by_label = frozenset(term.namespaces), None
+    names, namespace_selector = frozenset(term.namespaces), None
     if term.namespace_selector is not None:
-        found = _inside("namespaceSelector", term.namespace_selector)
+        found = _compile("namespaceSelector", term.namespace_selector)
         if isinstance(found, SelectorProblem):
             return found
-        by_label = found
+        namespace_selector = found
     elif not names:
         names = frozenset([pod.metadata.namespace])
-    more = [*_unmerged(pod, term, term.match_label_keys, IN)]
-    more += _unmerged(pod, term, term.mismatch_label_keys, NOT_IN)
-    return AffinityTerm(
-        PodSelector(names, selector.narrowed(more) if more else selector, by_label), term.topology_key
-    )
+    more = [*_label_key_requirements(pod, term, term.match_label_keys, IN)]
+    more += _label_key_requirements(pod, term, term.mismatch_label_keys, NOT_IN)
+    if more:
+        selector = selector.narrowed(more)
+    return AffinityTerm(PodSelector(names, selector, namespace_selector), term.topology_key)
 
 
-def _inside(field: str, selector: LabelSelector | None) -> CompiledLabelSelector | SelectorProblem:
+def _compile(field: str, selector: LabelSelector | None) -> CompiledLabelSelector | SelectorProblem:
     read = compile_label_selector(selector)
     return (
         SelectorProblem(f"{field}.{read.field}", read.message) if isinstance(read, SelectorProblem) else read
     )
 
 
-def _unmerged(
+def _label_key_requirements(
     pod: Pod, term: PodAffinityTerm, keys: Iterable[str], operator: str
 ) -> list[CompiledLabelRequirement]:
-    """Return the requirements of matchLabelKeys and mismatchLabelKeys.
+    """Return the requirements of matchLabelKeys or mismatchLabelKeys that the selector does not have.
 
-    API servers merge them into the selector when a pod is created; an older server may not have done it.
+    API servers merge them into the selector when a pod is created; older servers do not.
     """
     if not keys or term.label_selector is None:
         return []
     labels = pod.metadata.labels
-    there = {each.key for each in term.label_selector.match_expressions if each.operator == operator}
+    merged = {each.key for each in term.label_selector.match_expressions if each.operator == operator}
     return [
         CompiledLabelRequirement(key, operator, (labels[key],))
         for key in keys
-        if key in labels and key not in there
+        if key in labels and key not in merged
     ]

@@ -39,7 +39,7 @@ class SpreadConstraint:
 
     @property
     def counts_no_pods(self) -> bool:
-        """Return whether a selector is empty: it then counts no pods, though it matches the pod itself."""
+        """True if the selector is empty: it then counts no pods, although it matches the pod itself."""
         return self.selector.everything or self.selector.nothing
 
 
@@ -73,5 +73,7 @@ def _read(pod: Pod, constraint: TopologySpreadConstraint) -> SpreadConstraint | 
         honor_affinity=affinity is None or affinity == HONOR,
         honor_taints=taints == HONOR,
         own=int(selector.matches(labels)),
-        matcher=PodMatcher((PodSelector(frozenset([pod.metadata.namespace]), selector),), living=True),
+        matcher=PodMatcher(
+            (PodSelector(frozenset([pod.metadata.namespace]), selector),), skip_terminating=True
+        ),
     )

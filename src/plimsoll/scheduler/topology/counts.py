@@ -1,8 +1,8 @@
-"""Counts by node and by topology domain.
+"""Pod counts by node and by topology domain.
 
-`DomainColumn` numbers the domains of nodes. `PlaceCounts` holds integers by node, in a dictionary while there
-are few and in an array when there are many: thousands of rules with one pod each and one rule with thousands
-of pods are both cheap.
+`DomainColumn` numbers the domains of a topology key. `NodeCounts` holds one integer per node: in a dictionary
+while few nodes have one, in an array otherwise, so that thousands of rules with one pod each and one rule
+with thousands of pods are both cheap.
 """
 
 from __future__ import annotations
@@ -14,53 +14,55 @@ import numpy as np
 from plimsoll.api.core import Node
 from plimsoll.ledger.columns import Column, Mask
 
-NOWHERE = -1
+#: Domain of nodes without the topology label.
+NO_DOMAIN = -1
+#: Number of nodes up to which counts are in a dictionary.
 _FEW = 32
 
 
 class DomainColumn:
-    """Domains of one label key: a number for each node, or NOWHERE without the label."""
+    """Domain numbers of all nodes for one topology key."""
 
     __slots__ = ("_values", "ids", "key", "known", "version")
 
     def __init__(self, key: str, size: int, nodes: Mapping[int, Node]) -> None:
         self.key = key
         self.version = 0  #: incremented when a node changes its domain
-        self.ids: Column = np.full(size, NOWHERE, dtype=np.int64)
+        self.ids: Column = np.full(size, NO_DOMAIN, dtype=np.int64)
         self.known: Mask = np.zeros(size, dtype=np.bool_)  #: nodes with the label
         self._values: dict[str, int] = {}
         for row, node in nodes.items():
-            self.note(row, node)
+            self.set_node(row, node)
 
     def __len__(self) -> int:
-        """Return the number of domain numbers in use; some may have no node any more."""
+        """Return the number of domains, including those that no longer have a node."""
         return len(self._values)
 
-    def note(self, row: int, node: Node | None) -> None:
-        """Apply the addition, change or removal of a node."""
+    def set_node(self, row: int, node: Node | None) -> None:
+        """Apply the addition, change or removal (None) of a node."""
         value = None if node is None else node.metadata.labels.get(self.key)
-        domain = NOWHERE if value is None else self._values.setdefault(value, len(self._values))
+        domain = NO_DOMAIN if value is None else self._values.setdefault(value, len(self._values))
         if self.ids[row] != domain:
             self.ids[row] = domain
-            self.known[row] = domain != NOWHERE
+            self.known[row] = domain != NO_DOMAIN
             self.version += 1
 
     def grow(self, size: int) -> None:
         more = size - len(self.ids)
-        self.ids = np.concatenate([self.ids, np.full(more, NOWHERE, dtype=np.int64)])
+        self.ids = np.concatenate([self.ids, np.full(more, NO_DOMAIN, dtype=np.int64)])
         self.known = np.concatenate([self.known, np.zeros(more, dtype=np.bool_)])
         self.version += 1
 
     def present(self, among: Mask) -> Mask:
-        """Return the domains of these nodes; the last entry, NOWHERE, is False."""
+        """Return the domains of these nodes; the last entry, NO_DOMAIN, is False."""
         found = np.zeros(len(self._values) + 1, dtype=np.bool_)
         found[self.ids[among]] = True
-        found[NOWHERE] = False
+        found[NO_DOMAIN] = False
         return found
 
 
-class PlaceCounts:
-    """Amounts by node; absent nodes have none."""
+class NodeCounts:
+    """Integers by node; 0 for nodes that are not present."""
 
     __slots__ = ("_column", "_few", "_sums")
 
@@ -71,7 +73,7 @@ class PlaceCounts:
 
     def add(self, row: int, amount: int) -> None:
         for column, version, sums in self._sums.values():
-            if column.version == version and column.ids[row] != NOWHERE:
+            if column.version == version and column.ids[row] != NO_DOMAIN:
                 sums[column.ids[row]] += amount
         if self._column is not None:
             if row >= len(self._column):
@@ -83,11 +85,11 @@ class PlaceCounts:
         if now:
             self._few[row] = now
             if len(self._few) > _FEW:
-                self._spread()
+                self._to_column()
         else:
             self._few.pop(row, None)
 
-    def _spread(self) -> None:
+    def _to_column(self) -> None:
         self._column = np.zeros(max(self._few) + 1, dtype=np.int64)
         for row, amount in self._few.items():
             self._column[row] = amount
@@ -99,16 +101,15 @@ class PlaceCounts:
         return int(self._column[row]) if row < len(self._column) else 0
 
     def nonzero(self) -> tuple[Column, Column]:
-        """Return the nodes with any, and their amounts."""
+        """Return the rows with a nonzero amount, and the amounts."""
         if self._column is not None:
             rows = np.flatnonzero(self._column)
             return rows, self._column[rows]
-        many = len(self._few)
-        rows = np.fromiter(self._few.keys(), dtype=np.int64, count=many)
-        return rows, np.fromiter(self._few.values(), dtype=np.int64, count=many)
+        rows = np.fromiter(self._few.keys(), dtype=np.int64, count=len(self._few))
+        return rows, np.fromiter(self._few.values(), dtype=np.int64, count=len(self._few))
 
-    def spread_over(self, size: int) -> Column:
-        """Return the amounts as an array over all nodes."""
+    def as_column(self, size: int) -> Column:
+        """Return the amounts as an array of all rows."""
         column = np.zeros(size, dtype=np.int64)
         rows, amounts = self.nonzero()
         column[rows] = amounts
@@ -121,7 +122,7 @@ class PlaceCounts:
     # -- by domain
 
     def sums(self, column: DomainColumn) -> Column:
-        """Return the sum for each domain, read-only; the last is that of NOWHERE: zero."""
+        """Return the sum for each domain, read-only; the last entry, NO_DOMAIN, is 0."""
         known = self._sums.get(column.key)
         if known is not None and known[0] is column and known[1] == column.version:
             return known[2]
@@ -137,7 +138,7 @@ class PlaceCounts:
             keep = among[rows]
             rows, amounts = rows[keep], amounts[keep]
         np.add.at(sums, column.ids[rows], amounts)
-        sums[NOWHERE] = 0
+        sums[NO_DOMAIN] = 0
         return sums
 
     def sum_at(self, column: DomainColumn, row: int) -> int:

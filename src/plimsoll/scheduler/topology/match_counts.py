@@ -1,7 +1,7 @@
-"""Counts of the pods that match a rule, by node.
+"""Index of the number of pods that match selectors, by node.
 
 A count is created on first use and maintained as pods are added and removed. Pods with the same labels in the
-same namespace form one group; which matchers count it is determined once per group, not per pod.
+same namespace form one group; the matchers that count it are determined once per group, not per pod.
 """
 
 from __future__ import annotations
@@ -12,138 +12,140 @@ from typing import TypeAlias
 
 from plimsoll.api.core import Pod
 from plimsoll.scheduler.topology.affinity_terms import NamespaceLabels, PodSelector
-from plimsoll.scheduler.topology.counts import PlaceCounts
+from plimsoll.scheduler.topology.counts import NodeCounts
 from plimsoll.scheduler.topology.namespaces import NamespaceIndex
 
-_MOST = 256
+#: Maximum number of counts.
+_MAX_COUNTS = 256
 _Anchor: TypeAlias = "tuple[str, str] | None"
 _Key: TypeAlias = "tuple[str, bool, frozenset[tuple[str, str]]]"
 
 
 class LabelGroup:
-    """Pods with equal labels and namespace, and their number at each node."""
+    """Pods with equal labels and namespace, and their number on each node."""
 
-    __slots__ = ("counts", "labels", "living", "matchers", "namespace", "size")
+    __slots__ = ("counts", "is_terminating", "labels", "matchers", "namespace", "size")
 
     def __init__(self, pod: Pod) -> None:
         self.namespace = pod.metadata.namespace
         self.labels: Mapping[str, str] = pod.metadata.labels
-        self.living = pod.metadata.deletion_timestamp is None
-        self.counts = PlaceCounts()
+        self.is_terminating = pod.metadata.deletion_timestamp is not None
+        self.counts = NodeCounts()
         self.size = 0
-        self.matchers: dict[PodMatcher, PlaceCounts] = {}  #: matchers that count the group
+        self.matchers: dict[PodMatcher, NodeCounts] = {}  #: matchers that count the group
 
 
 @dataclass(frozen=True, slots=True)
 class PodMatcher:
-    """Pods that match all of these selectors; `living` excludes pods being deleted."""
+    """Conjunction of pod selectors."""
 
     selectors: tuple[PodSelector, ...]
-    living: bool = False
+    skip_terminating: bool = False
 
-    def counts(self, kind: LabelGroup, labels: NamespaceLabels) -> bool:
-        """Return whether pods of a group are counted."""
-        if self.living and not kind.living:
+    def matches(self, group: LabelGroup, labels: NamespaceLabels) -> bool:
+        """Return whether the pods of a group match."""
+        if self.skip_terminating and group.is_terminating:
             return False
         return bool(self.selectors) and all(
-            selector.has(kind.namespace, kind.labels, labels) for selector in self.selectors
+            selector.matches(group.namespace, group.labels, labels) for selector in self.selectors
         )
 
     @property
     def anchor(self) -> _Anchor:
-        """Return a label that all counted pods have, if there is one."""
+        """Label that all matching pods have, if there is one."""
         return next(
             (selector.selector.anchor for selector in self.selectors if selector.selector.anchor), None
         )
 
     @property
-    def by_namespace_labels(self) -> bool:
+    def selects_namespaces(self) -> bool:
+        """True if a selector selects namespaces by label."""
         return any(selector.namespace_selector is not None for selector in self.selectors)
 
 
 class MatchCounts(NamespaceIndex):
-    """Counts of all recently used matchers."""
+    """Counts of recently used matchers, least recently used first."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._kinds: dict[_Key, LabelGroup] = {}
-        self._alike: dict[tuple[str, str], dict[_Key, LabelGroup]] = {}  # groups by label
-        self._tallies: dict[PodMatcher, PlaceCounts] = {}
-        self._anchored: dict[_Anchor, dict[PodMatcher, PlaceCounts]] = {}
+        self._groups: dict[_Key, LabelGroup] = {}
+        self._groups_by_label: dict[tuple[str, str], dict[_Key, LabelGroup]] = {}
+        self._counts: dict[PodMatcher, NodeCounts] = {}
+        self._anchored: dict[_Anchor, dict[PodMatcher, NodeCounts]] = {}
 
-    def count(self, matcher: PodMatcher) -> PlaceCounts:
+    def count(self, matcher: PodMatcher) -> NodeCounts:
         """Return the number of matching pods by node."""
-        found = self._tallies.pop(matcher, None)
+        found = self._counts.pop(matcher, None)
         if found is None:
-            found = self._take(matcher)
-            if len(self._tallies) >= _MOST:
-                self._drop(next(iter(self._tallies)))
-        self._tallies[matcher] = found  # least recently used first
+            found = self._create(matcher)
+            if len(self._counts) >= _MAX_COUNTS:
+                self._drop(next(iter(self._counts)))
+        self._counts[matcher] = found
         return found
 
     def kept(self) -> Collection[PodMatcher]:
-        """Return the matchers that are maintained."""
-        return self._tallies.keys()
+        """Return the matchers whose counts are maintained."""
+        return self._counts.keys()
 
-    def _take(self, matcher: PodMatcher) -> PlaceCounts:
-        counts, anchor = PlaceCounts(), matcher.anchor
-        for kind in (self._kinds if anchor is None else self._alike.get(anchor, {})).values():
-            if matcher.counts(kind, self.namespaces):
-                kind.matchers[matcher] = counts
-                for row, amount in kind.counts.as_dict().items():
+    def _create(self, matcher: PodMatcher) -> NodeCounts:
+        counts, anchor = NodeCounts(), matcher.anchor
+        for group in (self._groups if anchor is None else self._groups_by_label.get(anchor, {})).values():
+            if matcher.matches(group, self.namespaces):
+                group.matchers[matcher] = counts
+                for row, amount in group.counts.as_dict().items():
                     counts.add(row, amount)
         self._anchored.setdefault(anchor, {})[matcher] = counts
         return counts
 
     def _drop(self, matcher: PodMatcher) -> None:
-        del self._tallies[matcher]
+        del self._counts[matcher]
         anchor = matcher.anchor
         del self._anchored[anchor][matcher]
         if not self._anchored[anchor]:
             del self._anchored[anchor]
-        for kind in (self._kinds if anchor is None else self._alike.get(anchor, {})).values():
-            kind.matchers.pop(matcher, None)
+        for group in (self._groups if anchor is None else self._groups_by_label.get(anchor, {})).values():
+            group.matchers.pop(matcher, None)
 
     # -- changes
 
     def pod_added(self, row: int, pod: Pod) -> None:
         key = _key(pod)
-        kind = self._kinds.get(key)
-        if kind is None:
-            kind = self._found(key, pod)
-        kind.size += 1
-        kind.counts.add(row, 1)
-        for counts in kind.matchers.values():
+        group = self._groups.get(key)
+        if group is None:
+            group = self._add_group(key, pod)
+        group.size += 1
+        group.counts.add(row, 1)
+        for counts in group.matchers.values():
             counts.add(row, 1)
 
     def pod_removed(self, row: int, pod: Pod) -> None:
         key = _key(pod)
-        kind = self._kinds[key]
-        kind.size -= 1
-        kind.counts.add(row, -1)
-        for counts in kind.matchers.values():
+        group = self._groups[key]
+        group.size -= 1
+        group.counts.add(row, -1)
+        for counts in group.matchers.values():
             counts.add(row, -1)
-        if not kind.size:
-            del self._kinds[key]
-            for label in kind.labels.items():
-                del self._alike[label][key]
-                if not self._alike[label]:
-                    del self._alike[label]
+        if not group.size:
+            del self._groups[key]
+            for label in group.labels.items():
+                del self._groups_by_label[label][key]
+                if not self._groups_by_label[label]:
+                    del self._groups_by_label[label]
 
-    def _found(self, key: _Key, pod: Pod) -> LabelGroup:
-        """Register a new group with the matchers that count it."""
-        kind = self._kinds[key] = LabelGroup(pod)
-        for label in kind.labels.items():
-            self._alike.setdefault(label, {})[key] = kind
-        for anchor in (None, *kind.labels.items()):
+    def _add_group(self, key: _Key, pod: Pod) -> LabelGroup:
+        """Create a group, counted by the matchers it matches."""
+        group = self._groups[key] = LabelGroup(pod)
+        for label in group.labels.items():
+            self._groups_by_label.setdefault(label, {})[key] = group
+        for anchor in (None, *group.labels.items()):
             for matcher, counts in self._anchored.get(anchor, {}).items():
-                if matcher.counts(kind, self.namespaces):
-                    kind.matchers[matcher] = counts
-        return kind
+                if matcher.matches(group, self.namespaces):
+                    group.matchers[matcher] = counts
+        return group
 
-    def relabelled(self) -> None:
-        """Invalidate counts that depend on the labels of namespaces."""
-        for matcher in [each for each in self._tallies if each.by_namespace_labels]:
+    def on_labels_changed(self) -> None:
+        """Drop the counts that depend on the labels of namespaces."""
+        for matcher in [each for each in self._counts if each.selects_namespaces]:
             self._drop(matcher)
 
 

@@ -1,4 +1,4 @@
-"""Labels of namespaces, for rules that select namespaces by label; unknown namespaces have none."""
+"""Base class of indexes that need the labels of namespaces; unknown namespaces have none."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from plimsoll.scheduler.snapshot.index import SnapshotIndex
 
 
 class NamespaceIndex(SnapshotIndex):
-    """Index that knows the labels of namespaces."""
+    """Index with the labels of all namespaces."""
 
     def __init__(self) -> None:
         self.namespaces: dict[str, Mapping[str, str]] = {}
 
-    def relabelled(self) -> None:
+    def on_labels_changed(self) -> None:
         """Handle a change of a namespace's labels."""
 
     def object_set(self, new: object, old: object) -> None:
@@ -31,4 +31,4 @@ class NamespaceIndex(SnapshotIndex):
                 self.namespaces[namespace] = labels
             else:
                 del self.namespaces[namespace]
-            self.relabelled()
+            self.on_labels_changed()

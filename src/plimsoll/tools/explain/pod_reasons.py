@@ -11,7 +11,7 @@ from plimsoll.api.core import NodeSelector, Pod
 from plimsoll.api.label_selection import CompiledLabelRequirement, CompiledLabelSelector
 from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.filters.inter_pod_affinity import InterPodAffinityMessage
-from plimsoll.scheduler.filters.node_ports import collide, host_sockets
+from plimsoll.scheduler.filters.node_ports import host_sockets, ports_conflict
 from plimsoll.scheduler.filters.node_volume_limits import NodeVolumeLimitsMessage
 from plimsoll.scheduler.filters.spread_counts import SpreadState
 from plimsoll.scheduler.filters.volume_binding import VolumeBindingMessage, is_reachable
@@ -25,7 +25,7 @@ from plimsoll.scheduler.topology.constraints import (
     SpreadConstraint,
     read_constraints,
 )
-from plimsoll.scheduler.topology.counts import NOWHERE
+from plimsoll.scheduler.topology.counts import NO_DOMAIN
 from plimsoll.scheduler.topology.match_counts import MatchCounts
 from plimsoll.tools.explain.node_reasons import requirement_text
 from plimsoll.tools.explain.pod_view import PodView, RuleExplainer
@@ -46,7 +46,7 @@ class HostPortExplainer(RuleExplainer):
             (f"{number}/{protocol}", pod.metadata.full_name)
             for pod in self.view.snapshot.pods_at(row)
             for address, (protocol, number) in host_sockets(pod)
-            if any(collide((address, (protocol, number)), socket) for socket in wanted)
+            if any(ports_conflict((address, (protocol, number)), socket) for socket in wanted)
         ]
 
     def distance(self, row: int) -> int:
@@ -144,7 +144,7 @@ class TopologySpreadExplainer(RuleExplainer):
         """
         for constraint, domains, sums, least in self._rows:
             domain = int(domains[row])
-            if domain == NOWHERE:
+            if domain == NO_DOMAIN:
                 return constraint, None, least
             had = int(sums[domain])
             if had + constraint.own - least > constraint.max_skew:
@@ -201,7 +201,7 @@ class InterPodAffinityExplainer(RuleExplainer):
         namespaces = self.view.snapshot.index(MatchCounts).namespaces
         for row in self.view.snapshot.rows():
             for pod in self.view.snapshot.pods_at(row):
-                if term.selector.has(pod.metadata.namespace, pod.metadata.labels, namespaces):
+                if term.selector.matches(pod.metadata.namespace, pod.metadata.labels, namespaces):
                     yield row, pod
 
     def _describe_affinity(self, term: AffinityTerm) -> Statement:
@@ -242,7 +242,7 @@ class InterPodAffinityExplainer(RuleExplainer):
                     key = term.topology_key
                     value = self.view.node(row).metadata.labels.get(key)
                     near = value is not None and snapshot.node(other).metadata.labels.get(key) == value
-                    if near and term.selector.has(own.namespace, own.labels, namespaces):
+                    if near and term.selector.matches(own.namespace, own.labels, namespaces):
                         facts = {"pod": pod.metadata.full_name, "key": key, "value": value}
                         yield Statement(StatementKind.EXISTING_ANTI_AFFINITY, facts)
 

@@ -267,7 +267,7 @@ def _scores(
     """Yield the scorers whose scores differ between nodes."""
     for kind in SCORERS:
         weight = settings.weights[kind.name]
-        scorer = kind.read(pod_info, cluster_state.snapshot, settings) if weight else None
+        scorer = kind.pre_score(pod_info, cluster_state.snapshot, settings) if weight else None
         if scorer is None:
             continue
         column = scorer.scores(filter_result.feasible)

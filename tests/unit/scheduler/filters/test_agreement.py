@@ -13,7 +13,7 @@ from plimsoll.scheduler.filters.node_name import NodeNameFilter
 from plimsoll.scheduler.filters.node_ports import NodePortsFilter, UsedPorts
 from plimsoll.scheduler.filters.node_resources import NodeResourcesFilter
 from plimsoll.scheduler.filters.node_unschedulable import NodeUnschedulableFilter
-from plimsoll.scheduler.filters.taint_toleration import HardTaints, TaintTolerationFilter
+from plimsoll.scheduler.filters.taint_toleration import NoScheduleTaints, TaintTolerationFilter
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from tests.unit.scheduler.build import node, pod, pod_info_of, snapshot_of
@@ -87,7 +87,7 @@ def test_answers_grow_with_the_cluster() -> None:
 
 def test_the_number_of_kept_signatures_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(NodeAffinityIndex, "kept", 3)
-    monkeypatch.setattr(HardTaints, "kept", 3)
+    monkeypatch.setattr(NoScheduleTaints, "kept", 3)
     monkeypatch.setattr(UsedPorts, "kept", 3)
     made = [node(f"n{n}", labels={"zone": str(n)}, taints=["k:NoSchedule"]) for n in range(9)]
     snapshot = snapshot_of(*made)
@@ -99,8 +99,8 @@ def test_the_number_of_kept_signatures_is_bounded(monkeypatch: pytest.MonkeyPatc
             )
             for kind in (NodeAffinityFilter, TaintTolerationFilter, NodePortsFilter):
                 check(kind, wanting, snapshot)
-    for index in (snapshot.index(NodeAffinityIndex), snapshot.index(HardTaints)):
-        assert len(index._known) == 3
+    for index in (snapshot.index(NodeAffinityIndex), snapshot.index(NoScheduleTaints)):
+        assert len(index._cached) == 3
     assert len(snapshot.index(UsedPorts)._free) == 3
 
 

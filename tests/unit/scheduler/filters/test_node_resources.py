@@ -29,7 +29,7 @@ from tests.unit.scheduler.build import (
 
 
 def filter_reasons(snapshot: Snapshot, wanting: Any, name: str = "n") -> list[tuple[str, VerdictCode]]:
-    rule = NodeResourcesFilter.pre_filter(pod_info_of(wanting, snapshot), snapshot)
+    rule = NodeResourcesFilter(pod_info_of(wanting, snapshot), snapshot)
     row = snapshot.row_of(name)
     assert row is not None
     reasons = rule.filter_node(row)
@@ -61,7 +61,7 @@ def test_shortages_are_reported_in_order() -> None:
 
 def test_reasons_have_the_numbers() -> None:
     snapshot = snapshot_of(node("n", cpu="2"), pod("other", cpu="500m", node="n"))
-    rule = NodeResourcesFilter.pre_filter(pod_info_of(pod("p", cpu="1600m"), snapshot), snapshot)
+    rule = NodeResourcesFilter(pod_info_of(pod("p", cpu="1600m"), snapshot), snapshot)
     (reason,) = rule.filter_node(0)
     assert isinstance(reason.cause, Reason)
     assert (reason.cause.wanted, reason.cause.had, reason.cause.capacity) == (1600, 1500, 2000)
@@ -83,7 +83,7 @@ def test_a_tally_counts_each_shortage_and_knows_where_preemption_helps() -> None
     )
     for name in ("full", "short"):
         snapshot.set(pod(f"on-{name}", cpu="3", node=name))
-    rule = NodeResourcesFilter.pre_filter(pod_info_of(pod("p", cpu="2", memory="2Gi"), snapshot), snapshot)
+    rule = NodeResourcesFilter(pod_info_of(pod("p", cpu="2", memory="2Gi"), snapshot), snapshot)
     removed = snapshot.alive & ~rule.filter()
     counts = {render(reason): count for reason, count in rule.count_reasons(removed)}
     assert counts == {"Insufficient cpu": 3, "Insufficient memory": 1}

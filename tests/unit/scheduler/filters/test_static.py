@@ -13,7 +13,7 @@ from plimsoll.scheduler.filters.node_affinity import NodeAffinityFilter, NodeAff
 from plimsoll.scheduler.filters.node_name import NodeNameFilter
 from plimsoll.scheduler.filters.node_unschedulable import NodeUnschedulableFilter
 from plimsoll.scheduler.filters.static import SignatureIndex
-from plimsoll.scheduler.filters.taint_toleration import HardTaints, TaintTolerationFilter
+from plimsoll.scheduler.filters.taint_toleration import NoScheduleTaints, TaintTolerationFilter
 from plimsoll.scheduler.reasons import render
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from tests.unit.scheduler.build import node, pod, pod_info_of, snapshot_of
@@ -181,13 +181,13 @@ def test_a_pod_without_wishes_is_not_concerned(zones: Snapshot) -> None:
 
 def count_answers(monkeypatch: pytest.MonkeyPatch, kind: type[SignatureIndex[Any, Any]]) -> list[str]:
     asked: list[str] = []
-    answer = kind.answer
+    answer = kind.evaluate
 
     def counting(self: Any, signature: Any, node: Any) -> Any:
         asked.append(node.metadata.name)
         return answer(self, signature, node)
 
-    monkeypatch.setattr(kind, "answer", counting)
+    monkeypatch.setattr(kind, "evaluate", counting)
     return asked
 
 
@@ -218,7 +218,7 @@ def test_a_host_name_is_looked_up_not_searched_for(monkeypatch: pytest.MonkeyPat
 
 
 def test_nodes_without_taints_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = count_answers(monkeypatch, HardTaints)
+    asked = count_answers(monkeypatch, NoScheduleTaints)
     snapshot = snapshot_of(node("a"), node("b", taints=["x:NoSchedule"]), node("c"))
     assert passing(TaintTolerationFilter, pod("p"), snapshot) == ["a", "c"]
     assert asked == ["b"]

@@ -9,10 +9,10 @@ from hypothesis import given
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.profile import SchedulerProfile, Strategy
 from plimsoll.scheduler.scores import SCORERS, score_nodes
-from plimsoll.scheduler.scores.node_affinity import AffinityScorer
-from plimsoll.scheduler.scores.node_resources import AllocatedScorer, BalancedScorer
-from plimsoll.scheduler.scores.scorer import BEST, Scorer, normalize, normalize_one
-from plimsoll.scheduler.scores.taint_toleration import TaintsScorer
+from plimsoll.scheduler.scores.node_affinity import NodeAffinityScorer
+from plimsoll.scheduler.scores.node_resources import BalancedAllocationScorer, NodeResourcesFitScorer
+from plimsoll.scheduler.scores.scorer import BEST, Scorer, normalize
+from plimsoll.scheduler.scores.taint_toleration import TaintTolerationScorer
 from plimsoll.scheduler.snapshot.node_query_cache import NodeQueryCache
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from tests.unit.scheduler.build import node, pod, pod_info_of, snapshot_of
@@ -20,10 +20,10 @@ from tests.unit.scheduler.samples import AMOUNTS, RESOURCES, SEEDS, Draws
 
 #: Scorer -> whether its raw scores are compared with those of the other nodes, and which way round.
 KINDS: dict[type[Scorer], bool | None] = {
-    AllocatedScorer: None,
-    BalancedScorer: None,
-    AffinityScorer: False,
-    TaintsScorer: True,
+    NodeResourcesFitScorer: None,
+    BalancedAllocationScorer: None,
+    NodeAffinityScorer: False,
+    TaintTolerationScorer: True,
 }
 
 
@@ -37,10 +37,16 @@ def drawn_settings(draws: Draws) -> SchedulerProfile:
     )
 
 
+def normalize_one(raw: int, most: int, reverse: bool) -> int:
+    """Scale one raw score, if `most` is the highest."""
+    part = raw * BEST // most if most else 0
+    return BEST - part if reverse else part
+
+
 def check(
     kind: type[Scorer], pod_info: PodInfo, snapshot: Snapshot, settings: SchedulerProfile, draws: Draws
 ) -> None:
-    scorer = kind.read(pod_info, snapshot, settings)
+    scorer = kind.pre_score(pod_info, snapshot, settings)
     if scorer is None:
         return
     feasible = snapshot.alive & np.array([draws.one(True, True, False) for _ in range(snapshot.size)])
@@ -73,7 +79,7 @@ def test_the_sum_is_weighted(seed: int) -> None:
     pod_info = pod_info_of(draws.pod("w"), snapshot)
     wanted = np.zeros(snapshot.size, dtype=np.int64)
     for kind in SCORERS:
-        scorer = kind.read(pod_info, snapshot, settings)
+        scorer = kind.pre_score(pod_info, snapshot, settings)
         if scorer is not None:
             wanted += weights[kind.name] * scorer.scores(snapshot.alive)
     total = score_nodes(pod_info, snapshot, settings, snapshot.alive)
@@ -100,17 +106,17 @@ def test_the_number_of_kept_questions_is_bounded(monkeypatch: pytest.MonkeyPatch
     for _ in range(2):
         for amount in AMOUNTS[1:]:
             pod_info = pod_info_of(pod("w", cpu=amount, memory="1"), snapshot)
-            check(AllocatedScorer, pod_info, snapshot, SchedulerProfile.default(), Draws(0))
+            check(NodeResourcesFitScorer, pod_info, snapshot, SchedulerProfile.default(), Draws(0))
     assert len(snapshot.index(NodeQueryCache)._cached) == 3
 
 
 def test_more_changes_than_the_journal_keeps() -> None:
     snapshot = snapshot_of(node("a"), node("b"))
     pod_info = pod_info_of(pod("w", cpu="1"), snapshot)
-    check(AllocatedScorer, pod_info, snapshot, SchedulerProfile.default(), Draws(0))
+    check(NodeResourcesFitScorer, pod_info, snapshot, SchedulerProfile.default(), Draws(0))
     for number in range(10_000):
         snapshot.set(node("b", cpu=str(1 + number % 9)))
-    check(AllocatedScorer, pod_info, snapshot, SchedulerProfile.default(), Draws(0))
+    check(NodeResourcesFitScorer, pod_info, snapshot, SchedulerProfile.default(), Draws(0))
 
 
 def test_amounts_near_the_end_of_numbers() -> None:
@@ -121,7 +127,7 @@ def test_amounts_near_the_end_of_numbers() -> None:
     for strategy in Strategy:
         settings = SchedulerProfile(strategy=strategy)
         for wanting in (pod("w", cpu="1", memory="1"), pod("w", cpu="4E", memory="6E")):
-            for kind in (AllocatedScorer, BalancedScorer):
+            for kind in (NodeResourcesFitScorer, BalancedAllocationScorer):
                 check(kind, pod_info_of(wanting, snapshot), snapshot, settings, Draws(1))
 
 

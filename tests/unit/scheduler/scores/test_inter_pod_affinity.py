@@ -9,7 +9,7 @@ import pytest
 
 from plimsoll.api.core import Node, Pod
 from plimsoll.scheduler.profile import SchedulerProfile
-from plimsoll.scheduler.scores.inter_pod_affinity import InterPodScorer
+from plimsoll.scheduler.scores.inter_pod_affinity import InterPodAffinityScorer
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from tests.unit.scheduler.build import node, pod, pod_info_of, snapshot_of
 from tests.unit.scheduler.topology.rules import HOSTNAME, affinity, term
@@ -19,7 +19,9 @@ NODES = [node(f"n{number}", labels={"zone": f"z{number}", HOSTNAME: f"n{number}"
 
 
 def scores(snapshot: Snapshot, new: Pod, *feasible: int) -> list[int] | None:
-    scorer = InterPodScorer.read(pod_info_of(new, snapshot), snapshot, SchedulerProfile.default())
+    scorer = InterPodAffinityScorer.pre_score(
+        pod_info_of(new, snapshot), snapshot, SchedulerProfile.default()
+    )
     if scorer is None:
         return None
     mask = snapshot.alive.copy()
@@ -30,7 +32,9 @@ def scores(snapshot: Snapshot, new: Pod, *feasible: int) -> list[int] | None:
 
 
 def raw(snapshot: Snapshot, new: Pod) -> list[int]:
-    scorer = InterPodScorer.read(pod_info_of(new, snapshot), snapshot, SchedulerProfile.default())
+    scorer = InterPodAffinityScorer.pre_score(
+        pod_info_of(new, snapshot), snapshot, SchedulerProfile.default()
+    )
     assert scorer is not None
     return [scorer.score(row) for row in snapshot.rows()]
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.scheduler.profile import SchedulerProfile, Strategy
-from plimsoll.scheduler.scores.node_resources import AllocatedScorer, BalancedScorer
+from plimsoll.scheduler.scores.node_resources import BalancedAllocationScorer, NodeResourcesFitScorer
 from plimsoll.scheduler.scores.scorer import Scorer
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from tests.unit.scheduler.build import (
@@ -34,7 +34,7 @@ MOST = SchedulerProfile(strategy=Strategy.MOST_ALLOCATED)
 def scores(
     kind: type[Scorer], wanting: Any, snapshot: Snapshot, settings: SchedulerProfile = LEAST
 ) -> dict[str, int]:
-    scorer = kind.read(pod_info_of(wanting, snapshot), snapshot, settings)
+    scorer = kind.pre_score(pod_info_of(wanting, snapshot), snapshot, settings)
     assert scorer is not None
     found = scorer.scores(snapshot.alive)
     return {snapshot.node(row).metadata.name: int(found[row]) for row in snapshot.rows()}
@@ -51,20 +51,20 @@ def test_least_and_most_allocated() -> None:
     wanting = pod("w", cpu="1", memory="2000")
     # cpu (4000-1000)*100/4000 = 75, memory (10000-2000)*100/10000 = 80; the mean is 77
     least = {"empty": 77, "half": (50 + 50) // 2, "large": (97 + 98) // 2, "past": 0}
-    assert scores(AllocatedScorer, wanting, snapshot) == least
+    assert scores(NodeResourcesFitScorer, wanting, snapshot) == least
     most = {"empty": (25 + 20) // 2, "half": 50, "large": (2 + 2) // 2, "past": 100}
-    assert scores(AllocatedScorer, wanting, snapshot, MOST) == most
+    assert scores(NodeResourcesFitScorer, wanting, snapshot, MOST) == most
 
 
 def test_containers_without_requests_count_for_a_little() -> None:
     snapshot = snapshot_of(node("n", cpu="1", memory=str(2000 << 20)))
     # 100m of 1000m and 200Mi of 2000Mi
-    assert scores(AllocatedScorer, pod("w"), snapshot) == {"n": 90}
+    assert scores(NodeResourcesFitScorer, pod("w"), snapshot) == {"n": 90}
     snapshot.set(pod("other", node="n"))
-    assert scores(AllocatedScorer, pod("w"), snapshot) == {"n": 80}
-    assert scores(AllocatedScorer, pod("w", cpu="500m"), snapshot) == {"n": (40 + 80) // 2}
+    assert scores(NodeResourcesFitScorer, pod("w"), snapshot) == {"n": 80}
+    assert scores(NodeResourcesFitScorer, pod("w", cpu="500m"), snapshot) == {"n": (40 + 80) // 2}
     overall = pod("w", resources={"requests": {"cpu": "300m"}})
-    assert scores(AllocatedScorer, overall, snapshot) == {"n": (60 + 80) // 2}
+    assert scores(NodeResourcesFitScorer, overall, snapshot) == {"n": (60 + 80) // 2}
 
 
 def test_scores_count_what_claims_charge() -> None:
@@ -78,7 +78,7 @@ def test_scores_count_what_claims_charge() -> None:
         pod("holder", node="charged", claims=["c"]),
         pod("other", node="free"),
     )
-    found = scores(AllocatedScorer, pod("w", cpu="1", memory="1Mi"), snapshot)
+    found = scores(NodeResourcesFitScorer, pod("w", cpu="1", memory="1Mi"), snapshot)
     assert found["free"] - found["charged"] == (87 - 11) // 2 - 1  # 7/8 less 100m against 1/8 less 100m
 
 
@@ -87,12 +87,18 @@ def test_resources_and_weights_of_a_profile() -> None:
     settings = SchedulerProfile(resources={"cpu": 1, gpu: 3})
     snapshot = snapshot_of(node("with", cpu="4", extended={gpu: "4"}), node("without", cpu="4"))
     # pods that do not ask for an extended resource are not scored by it; nodes without it neither
-    assert scores(AllocatedScorer, pod("w", cpu="1"), snapshot, settings) == {"with": 75, "without": 75}
+    assert scores(NodeResourcesFitScorer, pod("w", cpu="1"), snapshot, settings) == {
+        "with": 75,
+        "without": 75,
+    }
     asking = pod("w", cpu="1", requests={gpu: "2"})
-    assert scores(AllocatedScorer, asking, snapshot, settings) == {"with": (75 + 3 * 50) // 4, "without": 75}
+    assert scores(NodeResourcesFitScorer, asking, snapshot, settings) == {
+        "with": (75 + 3 * 50) // 4,
+        "without": 75,
+    }
     only_gpu = SchedulerProfile(resources={gpu: 1})
     pod_info = pod_info_of(pod("w", cpu="1"), snapshot)
-    assert AllocatedScorer.read(pod_info, snapshot, only_gpu) is None
+    assert NodeResourcesFitScorer.pre_score(pod_info, snapshot, only_gpu) is None
 
 
 # -- balance
@@ -104,16 +110,18 @@ def test_balance_prefers_what_evens_out() -> None:
     )
     snapshot.set(pod("a", cpu="6", memory="2000", node="cpu-heavy"))
     snapshot.set(pod("b", cpu="2", memory="6000", node="memory-heavy"))
-    found = scores(BalancedScorer, pod("w", cpu="100m", memory="4000"), snapshot)
+    found = scores(BalancedAllocationScorer, pod("w", cpu="100m", memory="4000"), snapshot)
     # the shares go from 0.6 and 0.2 to 0.61 and 0.6; from 0.2 and 0.6, or from nothing, further apart by 0.39
     assert found == {"cpu-heavy": 85, "memory-heavy": 65, "even": 65}
 
 
 def test_pods_without_requests_do_not_balance() -> None:
     snapshot = snapshot_of(node("n"))
-    assert BalancedScorer.read(pod_info_of(pod("w"), snapshot), snapshot, LEAST) is None
+    assert BalancedAllocationScorer.pre_score(pod_info_of(pod("w"), snapshot), snapshot, LEAST) is None
     alone = SchedulerProfile(balanced=("cpu",))
-    assert BalancedScorer.read(pod_info_of(pod("w", cpu="1"), snapshot), snapshot, alone) is None
+    assert (
+        BalancedAllocationScorer.pre_score(pod_info_of(pod("w", cpu="1"), snapshot), snapshot, alone) is None
+    )
 
 
 def doubles(lines: Sequence[int], used: Sequence[int], wanted: Sequence[int]) -> int:
@@ -145,11 +153,11 @@ def test_balance_is_what_doubles_make_of_it(count: int, data: st.DataObject) -> 
         pod("other", node="n", requests=held),
     )
     settings = SchedulerProfile(balanced=names)
-    found = scores(BalancedScorer, pod("w", requests=asked), snapshot, settings)["n"]
+    found = scores(BalancedAllocationScorer, pod("w", requests=asked), snapshot, settings)["n"]
     assert abs(found - doubles(lines, used, wanted)) <= 1
 
 
 def test_balance_is_exact_where_nothing_is_rounded() -> None:
     snapshot = snapshot_of(node("n", cpu="10", memory="10000"), pod("a", cpu="2", memory="6000", node="n"))
     # shares 0.2 and 0.6 become 0.8 and 0.6: 80 before, 90 after
-    assert scores(BalancedScorer, pod("w", cpu="6"), snapshot) == {"n": 50 + (50 + 90 - 80) // 2}
+    assert scores(BalancedAllocationScorer, pod("w", cpu="6"), snapshot) == {"n": 50 + (50 + 90 - 80) // 2}

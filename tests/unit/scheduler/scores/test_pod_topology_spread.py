@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from plimsoll.api.core import Node, Pod
 from plimsoll.scheduler.profile import SchedulerProfile
-from plimsoll.scheduler.scores.pod_topology_spread import SpreadScorer, logarithm
+from plimsoll.scheduler.scores.pod_topology_spread import PodTopologySpreadScorer, logarithm
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from tests.unit.scheduler.build import node, pod, pod_info_of, snapshot_of
 from tests.unit.scheduler.topology.rules import HOSTNAME, spread
@@ -29,7 +29,9 @@ def pods_at(**counts: int) -> list[Pod]:
 
 def scores(snapshot: Snapshot, *constraints: Any, among: tuple[int, ...] = ()) -> list[int]:
     new = pod("new", labels=A, topology_spread_constraints=list(constraints))
-    scorer = SpreadScorer.read(pod_info_of(new, snapshot), snapshot, SchedulerProfile.default())
+    scorer = PodTopologySpreadScorer.pre_score(
+        pod_info_of(new, snapshot), snapshot, SchedulerProfile.default()
+    )
     assert scorer is not None
     mask = snapshot.alive.copy()
     if among:
@@ -88,7 +90,12 @@ def test_no_constraints_no_spreading() -> None:
         pod("new", labels=A, metadata={"ownerReferences": [owner]}),
         pod("new", labels=A, topology_spread_constraints=[spread(must=True)]),
     ):
-        assert SpreadScorer.read(pod_info_of(new, snapshot), snapshot, SchedulerProfile.default()) is None
+        assert (
+            PodTopologySpreadScorer.pre_score(
+                pod_info_of(new, snapshot), snapshot, SchedulerProfile.default()
+            )
+            is None
+        )
 
 
 def test_a_skew_beyond_all_numbers() -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from plimsoll.scheduler.profile import SchedulerProfile
-from plimsoll.scheduler.scores.node_affinity import AffinityScorer
+from plimsoll.scheduler.scores.node_affinity import NodeAffinityScorer
 from plimsoll.scheduler.scores.scorer import Scorer
-from plimsoll.scheduler.scores.taint_toleration import TaintsScorer
+from plimsoll.scheduler.scores.taint_toleration import TaintTolerationScorer
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from tests.unit.scheduler.build import node, pod, pod_info_of, snapshot_of
 
 
 def scores(kind: type[Scorer], wanting: Any, snapshot: Snapshot, *without: str) -> dict[str, int] | None:
-    scorer = kind.read(pod_info_of(wanting, snapshot), snapshot, SchedulerProfile.default())
+    scorer = kind.pre_score(pod_info_of(wanting, snapshot), snapshot, SchedulerProfile.default())
     if scorer is None:
         return None
     feasible = snapshot.alive.copy()
@@ -39,9 +39,9 @@ ZONES = [node("a", labels={"zone": "a"}), node("b", labels={"zone": "b"}), node(
 def test_preferred_terms_add_up_to_parts_of_the_best() -> None:
     snapshot = snapshot_of(*ZONES)
     wanting = pod("w", affinity=prefers((3, zone("In", "a")), (1, zone("Exists")), (2, {})))
-    assert scores(AffinityScorer, wanting, snapshot) == {"a": 100, "b": 25, "none": 0}
-    assert scores(AffinityScorer, wanting, snapshot, "a") == {"b": 100, "none": 0}
-    assert scores(AffinityScorer, wanting, snapshot, "a", "b") == {"none": 0}
+    assert scores(NodeAffinityScorer, wanting, snapshot) == {"a": 100, "b": 25, "none": 0}
+    assert scores(NodeAffinityScorer, wanting, snapshot, "a") == {"b": 100, "none": 0}
+    assert scores(NodeAffinityScorer, wanting, snapshot, "a", "b") == {"none": 0}
 
 
 def test_pods_without_preferences_are_not_scored_by_them() -> None:
@@ -53,13 +53,13 @@ def test_pods_without_preferences_are_not_scored_by_them() -> None:
         prefers((0, zone("Exists")), (-5, zone("Exists"))),
     ]
     for affinity in empty:
-        assert scores(AffinityScorer, pod("w", affinity=affinity), snapshot) is None
+        assert scores(NodeAffinityScorer, pod("w", affinity=affinity), snapshot) is None
 
 
 def test_a_preferred_term_that_cannot_be_read_counts_for_nothing() -> None:
     snapshot = snapshot_of(*ZONES)
     wanting = pod("w", affinity=prefers((3, zone("Near", "a")), (1, zone("In", "b"))))
-    assert scores(AffinityScorer, wanting, snapshot) == {"a": 0, "b": 100, "none": 0}
+    assert scores(NodeAffinityScorer, wanting, snapshot) == {"a": 0, "b": 100, "none": 0}
 
 
 def test_soft_taints_cost_score() -> None:
@@ -68,18 +68,26 @@ def test_soft_taints_cost_score() -> None:
         node("one", taints=["x=1:PreferNoSchedule", "z:NoSchedule"]),
         node("two", taints=["x=1:PreferNoSchedule", "y:PreferNoSchedule"]),
     )
-    assert scores(TaintsScorer, pod("w"), snapshot) == {"none": 100, "one": 50, "two": 0}
-    assert scores(TaintsScorer, pod("w"), snapshot, "two") == {"none": 100, "one": 0}
+    assert scores(TaintTolerationScorer, pod("w"), snapshot) == {"none": 100, "one": 50, "two": 0}
+    assert scores(TaintTolerationScorer, pod("w"), snapshot, "two") == {"none": 100, "one": 0}
     x = [{"key": "x", "operator": "Exists"}]
-    assert scores(TaintsScorer, pod("w", tolerations=x), snapshot) == {"none": 100, "one": 100, "two": 0}
+    assert scores(TaintTolerationScorer, pod("w", tolerations=x), snapshot) == {
+        "none": 100,
+        "one": 100,
+        "two": 0,
+    }
     hard = [{"operator": "Exists", "effect": "NoSchedule"}]
-    assert scores(TaintsScorer, pod("w", tolerations=hard), snapshot) == {"none": 100, "one": 50, "two": 0}
+    assert scores(TaintTolerationScorer, pod("w", tolerations=hard), snapshot) == {
+        "none": 100,
+        "one": 50,
+        "two": 0,
+    }
 
 
 def test_without_soft_taints_no_pod_is_scored_by_them() -> None:
     snapshot = snapshot_of(node("n", taints=["x:NoSchedule"]))
-    assert scores(TaintsScorer, pod("w"), snapshot) is None
+    assert scores(TaintTolerationScorer, pod("w"), snapshot) is None
     snapshot.set(node("n", taints=["x:PreferNoSchedule"]))
-    assert scores(TaintsScorer, pod("w"), snapshot) == {"n": 0}
+    assert scores(TaintTolerationScorer, pod("w"), snapshot) == {"n": 0}
     snapshot.remove(node("n"))
-    assert scores(TaintsScorer, pod("w"), snapshot) is None
+    assert scores(TaintTolerationScorer, pod("w"), snapshot) is None

@@ -14,8 +14,8 @@ from plimsoll.scheduler.filters.inter_pod_affinity import InterPodAffinityFilter
 from plimsoll.scheduler.filters.pod_topology_spread import PodTopologySpreadFilter
 from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason, render
-from plimsoll.scheduler.scores.inter_pod_affinity import InterPodScorer
-from plimsoll.scheduler.scores.pod_topology_spread import SpreadScorer
+from plimsoll.scheduler.scores.inter_pod_affinity import InterPodAffinityScorer
+from plimsoll.scheduler.scores.pod_topology_spread import PodTopologySpreadScorer
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.scheduler.topology.affinity_index import AffinityTermIndex
 from plimsoll.scheduler.topology.match_counts import MatchCounts
@@ -55,7 +55,7 @@ def scores_agree(snapshot: Snapshot, pod: Pod, among: list[int]) -> None:
     feasible = np.zeros(snapshot.size, dtype=np.bool_)
     feasible[among] = True
     raw = {row: naive.affinity_score(pod, snapshot, row) for row in snapshot.rows()}
-    liking = InterPodScorer.read(pod_info_of(pod, snapshot), snapshot, DEFAULT)
+    liking = InterPodAffinityScorer.pre_score(pod_info_of(pod, snapshot), snapshot, DEFAULT)
     if liking is None:
         assert not any(raw.values())
     else:
@@ -65,16 +65,16 @@ def scores_agree(snapshot: Snapshot, pod: Pod, among: list[int]) -> None:
         for row in among:
             share = 100 * (raw[row] - worst) // (best - worst) if best > worst else 0
             assert scores[row] == share
-    spread = SpreadScorer.read(pod_info_of(pod, snapshot), snapshot, DEFAULT)
+    spread = PodTopologySpreadScorer.pre_score(pod_info_of(pod, snapshot), snapshot, DEFAULT)
     if spread is None:
         assert not naive.constraints_of(pod, "ScheduleAnyway")
     else:
         scores = spread.scores(feasible)
         assert {row: int(scores[row]) for row in among} == naive.spread_scores(pod, snapshot, among)
-        most = max((spread.score(row) for row in among if spread._spread.labelled[row]), default=0)
-        least = min((spread.score(row) for row in among if spread._spread.labelled[row]), default=0)
+        most = max((spread.score(row) for row in among if spread._spread.labeled[row]), default=0)
+        least = min((spread.score(row) for row in among if spread._spread.labeled[row]), default=0)
         for row in among:
-            if spread._spread.labelled[row] and most:
+            if spread._spread.labeled[row] and most:
                 assert scores[row] == 100 * (most + least - spread.score(row)) // most
 
 

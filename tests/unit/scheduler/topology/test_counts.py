@@ -13,7 +13,7 @@ from plimsoll.scheduler.snapshot.index import SnapshotIndex
 from plimsoll.scheduler.topology import match_counts as tallies
 from plimsoll.scheduler.topology.affinity_index import AffinityTermIndex
 from plimsoll.scheduler.topology.affinity_terms import PodSelector
-from plimsoll.scheduler.topology.counts import NOWHERE, DomainColumn, PlaceCounts
+from plimsoll.scheduler.topology.counts import NO_DOMAIN, DomainColumn, NodeCounts
 from plimsoll.scheduler.topology.domains import TopologyDomains
 from plimsoll.scheduler.topology.match_counts import MatchCounts, PodMatcher
 from tests.sizes import examples
@@ -34,24 +34,24 @@ def test_counts_and_sums(random: Random) -> None:
         return {} if zone is None else {"zone": zone}
 
     column = DomainColumn("zone", size, {p: node(f"n{p}", labels=labelled(p)) for p in zones})
-    counts, expected = PlaceCounts(), dict.fromkeys(range(size), 0)
+    counts, expected = NodeCounts(), dict.fromkeys(range(size), 0)
     for _ in range(200):
         row, amount = random.randrange(size), random.randint(-3, 5)
         counts.add(row, amount)
         expected[row] += amount
         if random.random() < 0.1:
             zones[row] = random.choice(["a", "b", "c", None])
-            column.note(row, node(f"n{row}", labels=labelled(row)))
+            column.set_node(row, node(f"n{row}", labels=labelled(row)))
         if random.random() < 0.2:
             sums = counts.sums(column)
             for each in range(size):
                 same = [p for p in expected if zones[p] == zones[each]] if zones[each] is not None else []
                 assert counts.sum_at(column, each) == sums[column.ids[each]] == sum(expected[p] for p in same)
-            assert sums[NOWHERE] == 0
+            assert sums[NO_DOMAIN] == 0
             assert (sums == counts.sums_among(column, np.ones(size, dtype=np.bool_))).all()
     assert counts.as_dict() == {row: amount for row, amount in expected.items() if amount}
     assert [counts.at(row) for row in range(size + 5)] == [*expected.values(), 0, 0, 0, 0, 0]
-    assert counts.spread_over(size).tolist() == [*expected.values()]
+    assert counts.as_column(size).tolist() == [*expected.values()]
 
 
 def test_values_of_nodes_long_gone_are_forgotten() -> None:
@@ -91,10 +91,10 @@ def matcher(app: str) -> PodMatcher:
 def test_a_census_not_asked_for_is_dropped() -> None:
     snapshot = snapshot_of(node("n"), pod("p", node="n", labels={"app": "a"}))
     index = snapshot.index(MatchCounts)
-    for number in range(2 * tallies._MOST):
+    for number in range(2 * tallies._MAX_COUNTS):
         assert index.count(matcher("a")).as_dict() == {0: 1}
         index.count(matcher(f"b{number}"))
-    assert len(index.kept()) == tallies._MOST
+    assert len(index.kept()) == tallies._MAX_COUNTS
     assert matcher("a") in index.kept()
     snapshot.set(pod("q", node="n", labels={"app": "a"}))
     snapshot.set(pod("r", node="n", labels={"app": "b0"}))
@@ -110,8 +110,8 @@ def test_nothing_is_left_of_pods_that_are_gone() -> None:
     assert index.count(matcher("a")).as_dict() == {0: 1}
     snapshot.remove(there)
     assert index.count(matcher("a")).as_dict() == {}
-    assert not index._kinds
-    assert not index._alike
+    assert not index._groups
+    assert not index._groups_by_label
     for terms in (holders.affinity, holders.anti_affinity, holders.preferred):
         assert terms.as_dict() == {}
         assert not terms._anchored
