@@ -42,6 +42,7 @@ from plimsoll.apiserver.storage import Store
 from plimsoll.apiserver.storage.log import Durability
 from plimsoll.apiserver.workers.pool import WorkerLimits, WorkerPool
 from plimsoll.client import Client
+from plimsoll.common.tasks import cancel_tasks
 from plimsoll.controllers import ControllerManager
 from plimsoll.controllers.bootstrap import bootstrap
 from plimsoll.errors import ConfigError
@@ -116,9 +117,7 @@ class RunningServer:
 
     async def stop(self) -> None:
         """Stop the controllers, end the watches and make the last writes durable."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel_tasks(self._tasks)
         await self._http.stop()
         await self.workers.close()
         await self.store.close()

@@ -24,7 +24,7 @@ from plimsoll.client.endpoints import Endpoint
 from plimsoll.client.http import HttpTransport
 from plimsoll.client.responses import ObjectList, ObjectListPage, WatchEvent
 from plimsoll.client.transport import Reply, Request, ResponseStream, Transport
-from plimsoll.common.rate_limit import Bucket
+from plimsoll.common.rate_limit import TokenBucket
 from plimsoll.errors import ApiError, InputError
 
 R = TypeVar("R")
@@ -57,7 +57,7 @@ class Client:
         silence: float = 0.0,
         attempts: int = 6,
         patience: float = 0.0,
-        bucket: Bucket | None = None,
+        bucket: TokenBucket | None = None,
         backoff: retries.Backoff | None = None,
         dice: Random | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -88,7 +88,7 @@ class Client:
             silence=config.silence,
             attempts=config.attempts,
             patience=config.patience,
-            bucket=Bucket(config.qps, config.burst) if config.qps > 0 else None,
+            bucket=TokenBucket(config.qps, config.burst) if config.qps > 0 else None,
         )
 
     async def __aenter__(self) -> Client:

@@ -21,6 +21,7 @@ from typing import Any
 
 import msgspec
 
+from plimsoll.common.atomic_file import replace_file, sync_directory, temporary_path
 from plimsoll.errors import StoreError
 
 #: Largest record; a larger file is not a record.
@@ -78,7 +79,7 @@ class RecordFile:
     def load(self) -> LoadedCheckpoint:
         """Load the record; one that cannot be used is moved to quarantine."""
         with contextlib.suppress(OSError):
-            os.unlink(self._temporary)  # left by an interrupted save
+            os.unlink(temporary_path(self.path))  # left by an interrupted save
         value, problem = self._read()
         if not problem:
             return LoadedCheckpoint(value)
@@ -105,16 +106,13 @@ class RecordFile:
                 data = render(self.kind, self.version, value)
                 if len(data) > SIZE_MAX:
                     raise StoreError(f"cannot write {self.path}: it would have more than {SIZE_MAX} bytes")
-                _replace(self.path, self._temporary, data)
+                self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                replace_file(self.path, data)
+                sync_directory(self.path.parent)
             except OSError as error:
                 raise StoreError(f"cannot write {self.path}: {_reason(error)}") from error
             except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
                 raise StoreError(f"cannot write {self.path}: no JSON value: {error}") from error
-
-    @property
-    def _temporary(self) -> Path:
-        # One name, not a random one: what a crash leaves behind is overwritten by the next save.
-        return self.path.with_name(f".{self.path.name}.tmp")
 
     def _read(self) -> tuple[Any, str]:
         raw, problem = read_plain(self.path)
@@ -207,26 +205,6 @@ def read(raw: bytes, kind: str, version: int, upgrades: Mapping[int, Upgrade]) -
 
 def _checksum(kind: str, version: int, raw: bytes) -> str:
     return "sha256:" + hashlib.sha256(f"{kind} {version} ".encode() + raw).hexdigest()
-
-
-def _replace(path: Path, temporary: Path, data: bytes) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    file = os.open(temporary, flags, 0o600)
-    try:
-        os.fchmod(file, 0o600)
-        view = memoryview(data)
-        while view:
-            view = view[os.write(file, view) :]
-        os.fsync(file)
-    finally:
-        os.close(file)
-    os.replace(temporary, path)
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
 
 
 def _open(path: str, flags: int) -> int:

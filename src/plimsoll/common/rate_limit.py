@@ -1,8 +1,4 @@
-"""Client-side rate limit: a token bucket.
-
-Off by default: servers have fairer means. Guarantees: callers are served in order, at most `burst` at once
-and `qps` per second in the long run.
-"""
+"""Token bucket: at most `burst` calls at once, and `qps` per second in the long run."""
 
 from __future__ import annotations
 
@@ -11,7 +7,9 @@ import time
 from collections.abc import Awaitable, Callable
 
 
-class Bucket:
+class TokenBucket:
+    """Token bucket for callers that wait for a token, in order, or are rejected without one."""
+
     def __init__(
         self,
         qps: float,
@@ -20,17 +18,31 @@ class Bucket:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._spacing = 1.0 / qps
-        self._slack = self._spacing * (max(1, burst or round(qps)) - 1)
+        self._qps = qps
+        self._burst = float(max(1, burst or round(qps)))
         self._clock = clock
         self._sleep = sleep
-        #: Time of the next token at an even rate; never further back than the burst allows.
-        self._due = clock() - self._slack
+        #: Negative: tokens that waiting callers have taken in advance.
+        self._tokens = self._burst
+        self._refilled = clock()
+
+    def _refill(self) -> None:
+        now = self._clock()
+        if now > self._refilled:
+            self._tokens = min(self._burst, self._tokens + (now - self._refilled) * self._qps)
+            self._refilled = now
+
+    def try_take(self) -> bool:
+        """Take a token; return False if there is none."""
+        self._refill()
+        if self._tokens < 1.0:
+            return False
+        self._tokens -= 1.0
+        return True
 
     async def take(self) -> None:
         """Wait for a token; later callers get later tokens."""
-        now = self._clock()
-        due = max(self._due, now - self._slack)
-        self._due = due + self._spacing
-        if due > now:
-            await self._sleep(due - now)
+        self._refill()
+        self._tokens -= 1.0
+        if self._tokens < 0.0:
+            await self._sleep(-self._tokens / self._qps)

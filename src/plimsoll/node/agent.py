@@ -22,6 +22,7 @@ from contextlib import suppress
 from typing import Any
 
 from plimsoll.api.core import Pod
+from plimsoll.common.tasks import cancel_tasks
 from plimsoll.errors import ConfigError
 from plimsoll.ledger.fit import PodAdmitResult
 from plimsoll.ledger.node_ledger import pod_key
@@ -117,7 +118,7 @@ class Agent:
         components = self.components
         self._is_stopping = True
         workers = list(self._workers.values())  # the tasks that are canceled next remove them from the dict
-        await _cancel([*self._tasks, *self._termination_tasks.values()])
+        await cancel_tasks([*self._tasks, *self._termination_tasks.values()])
         self._tasks.clear()
         self._termination_tasks.clear()
         await asyncio.gather(*(worker.stop() for worker in workers))
@@ -391,10 +392,3 @@ class Agent:
 def _log_task_failure(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and task.exception() is not None:
         _log.error("%s ended: %s", task.get_name(), task.exception(), exc_info=task.exception())
-
-
-async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
-    """Cancel tasks and wait for them; a cancellation of the caller is not swallowed."""
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

@@ -12,7 +12,8 @@ import asyncio
 import struct
 from contextlib import suppress
 
-from plimsoll.protocols.ttrpc import HEADER_SIZE, LARGEST_DATA, end_tasks
+from plimsoll.common.tasks import cancel_tasks
+from plimsoll.protocols.ttrpc import HEADER_SIZE, LARGEST_DATA
 
 #: The streams of an NRI connection: calls of the plugin's service, and calls of the runtime's.
 PLUGIN_SERVICE = 1
@@ -148,6 +149,6 @@ class Mux:
 
     async def close(self) -> None:
         self.end()
-        await end_tasks([self._task])
+        await cancel_tasks([self._task])
         with suppress(OSError):
             await self._writer.wait_closed()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -19,6 +19,7 @@ from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
+from plimsoll.common.tasks import cancel_tasks
 from plimsoll.protocols.messages import ttrpc
 
 logger = logging.getLogger(__name__)
@@ -146,15 +147,6 @@ async def _write(stream: TtrpcStream, header: FrameHeader, data: bytes) -> bool:
     return await stream.write(header.encode(), data) if data else await stream.write(header.encode())
 
 
-async def end_tasks(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Cancel tasks and wait for them, except the current one."""
-    others = [task for task in tasks if task is not asyncio.current_task()]
-    for task in others:
-        task.cancel()
-    if others:
-        await asyncio.wait(others)
-
-
 class TtrpcClient:
     """Client of one stream."""
 
@@ -222,7 +214,7 @@ class TtrpcClient:
 
     async def close(self) -> None:
         self._end()
-        await end_tasks([self._reader])
+        await cancel_tasks([self._reader])
 
 
 def _open(frame: Frame, method: MethodDescriptor) -> Any | TtrpcFault:
@@ -341,7 +333,7 @@ class Server:
     async def close(self) -> None:
         self._gone.set()
         self._stream.close()
-        await end_tasks([self._reader, *self._calls])
+        await cancel_tasks([self._reader, *self._calls])
 
 
 def _respond(answer: Message | TtrpcFault | None) -> Any:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
+from plimsoll.common.tasks import cancel_tasks
 from plimsoll.errors import ConfigError
 
 
@@ -31,7 +32,7 @@ class RunningComponents:
         except TimeoutError:
             raise ConfigError(f"not ready after {self._ready_seconds:g} s; see the log") from None
         finally:
-            await _cancel(waiting)
+            await cancel_tasks((waiting,))
 
     async def wait(self) -> None:
         """Wait until the cluster is to stop, or a component fails."""
@@ -39,26 +40,14 @@ class RunningComponents:
         try:
             await self._wait_for_any(stopped)
         finally:
-            await _cancel(stopped)
-
-    async def run_unless_stopped(self, work: Awaitable[None]) -> bool:
-        """Do some work until the cluster is to stop; return whether it was finished."""
-        task = asyncio.ensure_future(work)
-        stopped = asyncio.ensure_future(self.stopping.wait())
-        try:
-            await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
-            if task.done():
-                task.result()
-            return task.done()
-        finally:
-            await _cancel(task, stopped)
+            await cancel_tasks((stopped,))
 
     async def stop(self) -> None:
         """Stop the components, the last one first: drivers before their nodes, nodes before the scheduler."""
         for task, stop in reversed(self._tasks):
             stop()
             await asyncio.wait((task,), timeout=self._stop_seconds)
-            await _cancel(task)
+            await cancel_tasks((task,))
         self._tasks.clear()
 
     async def _wait_for_any(self, waiting: asyncio.Future[Any]) -> None:
@@ -69,9 +58,3 @@ class RunningComponents:
                 task.result()
                 if not self.stopping.is_set():
                     raise ConfigError(f"the {task.get_name()} exited unexpectedly; see the log")
-
-
-async def _cancel(*futures: asyncio.Future[Any]) -> None:
-    for each in futures:
-        each.cancel()
-    await asyncio.gather(*futures, return_exceptions=True)

@@ -28,6 +28,7 @@ from plimsoll.client.blocking import BlockingClient, Kind, Tree
 from plimsoll.client.endpoints import NAMESPACES
 from plimsoll.client.kubeconfig import find_config
 from plimsoll.common.deprecation import warn_renamed
+from plimsoll.common.tasks import cancel_tasks
 from plimsoll.errors import ApiError, InputError
 from plimsoll.scheduler.process.configuration import DEFAULT_NAME, NAME, SchedulerSettings
 from plimsoll.scheduler.process.run import SchedulerProcess
@@ -367,8 +368,7 @@ class LocalCluster:
     async def _stop_scheduler(self, task: asyncio.Task[None]) -> None:
         self.scheduler.stop()
         await asyncio.wait((task,), timeout=_READY_SECONDS)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await cancel_tasks((task,))
 
     def _all_nodes(self) -> LocalNodes:
         assert self._nodes is not None, "the cluster runs without nodes"

@@ -16,6 +16,7 @@ from plimsoll.api.gates import Gates
 from plimsoll.apiserver.auth.users import node_user
 from plimsoll.apiserver.process import RunningServer
 from plimsoll.client.endpoints import PODS
+from plimsoll.common.tasks import cancel_tasks
 from plimsoll.drivers.plugin.plugin_server_group import NodePaths
 from plimsoll.errors import ApiError, InputError
 from plimsoll.node.agent import Agent
@@ -157,5 +158,4 @@ class _Running:
             return
         self.process.stop()
         await asyncio.wait((task,), timeout=_READY_SECONDS)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await cancel_tasks((task,))

@@ -7,12 +7,12 @@ run are kept in a file of the data directory.
 from __future__ import annotations
 
 import json
-import os
 import socket
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from plimsoll.common.atomic_file import replace_file
 from plimsoll.errors import ConfigError
 
 API, DASHBOARD = "api", "dashboard"
@@ -40,10 +40,8 @@ class Ports:
         if self._known.get(what) == port:
             return
         self._known[what] = port
-        new = self._path.with_name(f"{self._path.name}.new")
         try:
-            new.write_text(json.dumps(self._known) + "\n")
-            os.replace(new, self._path)
+            replace_file(self._path, f"{json.dumps(self._known)}\n".encode(), mode=0o644, durable=False)
         except OSError as error:
             raise ConfigError(f"{self._path}: not writable: {error.strerror or error}") from None
 

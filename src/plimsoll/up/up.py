@@ -25,6 +25,7 @@ from plimsoll.apiserver.process import RunningServer, ServerSettings, start_serv
 from plimsoll.client.endpoints import DEVICE_CLASSES
 from plimsoll.client.http import is_loopback
 from plimsoll.common.lock_file import RootLock
+from plimsoll.common.tasks import run_until
 from plimsoll.drivers.cpu.process.run import CpuDriverProcess
 from plimsoll.drivers.cpu.settings import DRIVER_NAME, CpuSettings, PinEnforcement
 from plimsoll.drivers.fake.plan import DriverPlan
@@ -106,10 +107,12 @@ class Up:
             self._ports = Ports(self.settings.data / "ports")
             self.server = await self._start_server(self._ports)
             try:
-                if await self._parts.run_unless_stopped(self._start_parts(self.server, found)):
+                stopping = self._parts.stopping
+                started, _ = await run_until(stopping.wait(), self._start_parts(self.server, found))
+                if started:
                     result = ready(self)
                     if inspect.isawaitable(result):
-                        await self._parts.run_unless_stopped(result)
+                        await run_until(stopping.wait(), result)
                     await self._parts.wait()
             finally:
                 await self._shut_down()

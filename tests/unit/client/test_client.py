@@ -15,7 +15,7 @@ from plimsoll.api.core import Pod
 from plimsoll.client import Client, Endpoint
 from plimsoll.client.endpoints import CONFIG_MAPS, ENDPOINTS, NODES, PODS, RESOURCE_CLAIMS, find_endpoint
 from plimsoll.client.transport import Reply, Request, ResponseStream
-from plimsoll.common.rate_limit import Bucket
+from plimsoll.common.rate_limit import TokenBucket
 from plimsoll.errors import ApiError, InputError, UnreachableError
 from tests.unit.client.fake_api_server import refusal, reply
 
@@ -312,7 +312,7 @@ def test_calls_are_spaced_by_a_limit() -> None:
             nonlocal now
             now += seconds
 
-        bucket = Bucket(10.0, 3, clock=lambda: now, sleep=sleep)
+        bucket = TokenBucket(10.0, 3, clock=lambda: now, sleep=sleep)
         for _ in range(6):
             await bucket.take()
             times.append(round(now - 100.0, 6))
@@ -329,7 +329,7 @@ def test_calls_are_spaced_by_a_limit() -> None:
 def test_the_limit_counts_every_attempt() -> None:
     taken = []
 
-    class Counting(Bucket):
+    class Counting(TokenBucket):
         async def take(self) -> None:
             taken.append(1)
 

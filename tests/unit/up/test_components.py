@@ -60,12 +60,3 @@ def test_a_component_that_is_not_ready_in_time() -> None:
             await components.wait_ready(late())
 
     run(story)
-
-
-def test_work_is_dropped_when_the_cluster_stops() -> None:
-    async def story(components: RunningComponents) -> None:
-        assert await components.run_unless_stopped(asyncio.sleep(0))
-        asyncio.get_running_loop().call_soon(components.stopping.set)
-        assert not await components.run_unless_stopped(asyncio.sleep(60))
-
-    run(story)

@@ -14,6 +14,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from plimsoll.apiserver.storage.log import CompactionState, Row, connect, create_file, write_identity
+from plimsoll.common.atomic_file import sync_directory
 from plimsoll.errors import StoreError
 
 _COMPANIONS = ("-wal", "-shm")
@@ -61,7 +62,7 @@ def atomic_new_file(path: Path) -> Iterator[Path]:
             with temporary.open("rb") as file:
                 os.fsync(file.fileno())
             temporary.rename(path)
-            _sync_directory(path.parent)
+            sync_directory(path.parent)
         finally:
             _remove(temporary)
     except (OSError, sqlite3.Error) as error:
@@ -89,7 +90,7 @@ def move_companions_aside(path: Path) -> None:
             old, new = _sibling(path, companion), _sibling(corrupt[-1], companion)
             if old.exists() and not new.exists():
                 old.rename(new)
-        _sync_directory(path.parent)
+        sync_directory(path.parent)
 
 
 def list_corrupt_files(path: Path) -> list[Path]:
@@ -106,11 +107,3 @@ def _remove(path: Path) -> None:
 
 def _sibling(path: Path, ending: str) -> Path:
     return path.with_name(path.name + ending)
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

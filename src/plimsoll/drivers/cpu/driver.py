@@ -23,6 +23,7 @@ from plimsoll.client import Client
 from plimsoll.client.endpoints import NODES, RESOURCE_SLICES
 from plimsoll.client.retries import Backoff
 from plimsoll.common.checkpoint import FindingSeverity, NodeFinding
+from plimsoll.common.tasks import cancel_tasks
 from plimsoll.drivers.cpu.claim_status import build_device_statuses
 from plimsoll.drivers.cpu.description import describe
 from plimsoll.drivers.cpu.devices import (
@@ -223,9 +224,7 @@ class CpuDriver(Driver):
     async def stop(self) -> None:
         """Shut down; pinned containers, claims and published devices stay."""
         tasks, self._tasks = self._tasks, set()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_tasks(tasks)
         await self.plugin_server.stop()
         if self._enforcer is not None:
             await self._enforcer.stop()

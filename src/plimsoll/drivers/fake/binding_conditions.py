@@ -20,6 +20,7 @@ from plimsoll.api.timestamps import format_time
 from plimsoll.client import Client
 from plimsoll.client.endpoints import RESOURCE_CLAIMS
 from plimsoll.client.informer import EventHandler, Informer
+from plimsoll.common.tasks import cancel_tasks
 from plimsoll.drivers.fake.plan import BindingPlan
 from plimsoll.errors import ApiError
 
@@ -116,10 +117,7 @@ class BindingConditionWriter(EventHandler[ResourceClaim]):
         try:
             await self._claims.run()
         finally:
-            tasks = list(self._tasks.values())
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel_tasks(self._tasks.values())
 
     async def synced(self) -> None:
         """Wait until all existing claims have been handled."""

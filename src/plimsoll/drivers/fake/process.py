@@ -22,6 +22,7 @@ from plimsoll.client.endpoints import DEVICE_CLASSES
 from plimsoll.common.addresses import host_name
 from plimsoll.common.config_file import read_document
 from plimsoll.common.structured_log import log_event, set_up_logging
+from plimsoll.common.tasks import cancel_tasks
 from plimsoll.drivers.fake.binding_conditions import BindingConditionWriter
 from plimsoll.drivers.fake.device_file import find_drivers
 from plimsoll.drivers.fake.driver import FakeDriver
@@ -164,9 +165,7 @@ class FakeDriverProcess:
     async def end(self, *, withdraw: bool = False) -> None:
         """Stop everything; with `withdraw` also delete the slices."""
         tasks, self._tasks = self._tasks, []
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_tasks(tasks)
         await self.servers.stop(withdraw=withdraw)
         if withdraw:
             for slices in self._simulated.values():

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from plimsoll.client import Client
+from plimsoll.common.tasks import cancel_tasks
 from plimsoll.drivers.plugin.claim_reader import READ_SECONDS, check_ref, read_claim
 from plimsoll.drivers.plugin.driver import AllocatedClaim, ClaimError, Driver, InjectedDevice
 from plimsoll.drivers.plugin.metadata import POD_CLAIM_NAME, MetadataFiles
@@ -109,9 +110,7 @@ class ClaimHandler:
         if not self._tasks:
             return
         _, late = await asyncio.wait(self._tasks, timeout=grace)
-        for task in late:
-            task.cancel()
-        await asyncio.gather(*late, return_exceptions=True)
+        await cancel_tasks(late)
 
     async def _run_to_completion(self, work: Coroutine[Any, Any, R]) -> R:
         """Run a call to its end even if the caller is cancelled."""

@@ -7,7 +7,6 @@ error.
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Container, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 import msgspec
 
 from plimsoll.api import codec
+from plimsoll.common.atomic_file import replace_file
 from plimsoll.drivers.plugin.driver import ClaimError
 from plimsoll.errors import DecodeError
 from plimsoll.protocols.cdi import CdiFault, CdiSpec, CdiSpecDevice, Edits, Mount, needed_version, write_spec
@@ -174,16 +174,10 @@ class MetadataFiles:
         return self._claim(ref) / request / _FILE
 
     def _write_file(self, path: Path, tree: dict[str, Any]) -> ClaimError | None:
-        temporary = path.with_name(f".{path.name}.tmp")
         try:
             data = msgspec.json.format(codec.encode(tree), indent=2) + b"\n"
             path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-            with open(temporary, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-                os.fchmod(file.fileno(), 0o644)
-            os.replace(temporary, path)
+            replace_file(path, data, mode=0o644)
         except (OSError, TypeError, ValueError, NotImplementedError, RecursionError) as error:
             return ClaimError(f"write metadata file: {error}", "MetadataNotWritten")
         return None

@@ -21,6 +21,7 @@ import grpc.aio
 
 from plimsoll.client import Client
 from plimsoll.common.checkpoint import NodeFinding
+from plimsoll.common.tasks import cancel_tasks
 from plimsoll.drivers.plugin.claim_handler import ClaimCall, ClaimCallCounters, ClaimHandler
 from plimsoll.drivers.plugin.claim_status_writer import SETTLE_SECONDS, ClaimStatusCounters, ClaimStatusWriter
 from plimsoll.drivers.plugin.driver import ClaimError, DeviceHealth, DeviceStatus, Driver
@@ -293,9 +294,7 @@ class PluginServer:
         """
         self._stopping.set()
         tasks, self._tasks = self._tasks, []
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_tasks(tasks)
         await self._close_sockets()
         await self._stop_status_writer()
         if withdraw and self._publish:
@@ -450,8 +449,7 @@ class PluginServer:
             if self._status_timer is not None:
                 self._refresh_claim_status()
             await self._status_writer.finish(STATUS_FLUSH_SECONDS)
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await cancel_tasks((task,))
 
     def _collect_health(self) -> Sequence[DeviceHealth] | None:
         try:

@@ -25,6 +25,7 @@ from pathlib import Path
 from socket import socket as Socket
 from typing import Any, TypeVar
 
+from plimsoll.common.tasks import cancel_tasks
 from plimsoll.node.containers import ContainerInfo, ContainerPhase, ContainerSpec, RuntimeFault, SandboxSpec
 from plimsoll.node.hooks import AdjustedContainer, RuntimeState
 from plimsoll.node.nri import checks, messages
@@ -35,7 +36,7 @@ from plimsoll.node.nri.session import PluginSession
 from plimsoll.node.resources import LinuxResources
 from plimsoll.protocols.messages import nri
 from plimsoll.protocols.nri.events import NriEvent
-from plimsoll.protocols.ttrpc import UNIMPLEMENTED, TtrpcFault, end_tasks
+from plimsoll.protocols.ttrpc import UNIMPLEMENTED, TtrpcFault
 
 logger = logging.getLogger(__name__)
 
@@ -134,7 +135,7 @@ class NriServer:
         if self._listener is not None:
             self._listener.close()
         await asyncio.gather(*(plugin.shut_down() for plugin in self._connected_plugins()))
-        await end_tasks([*self._connections, *self._tasks])
+        await cancel_tasks([*self._connections, *self._tasks])
 
     def plugins(self) -> tuple[ConnectedPlugin, ...]:
         """Return the connected plugins, in call order."""

@@ -12,12 +12,13 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from plimsoll.common.tasks import cancel_tasks
 from plimsoll.errors import ConfigError
 from plimsoll.node.claim_info import ClaimRef, Devices, DriverFault
 from plimsoll.node.layout import Layout
@@ -110,13 +111,13 @@ class PluginManager:
     async def stop(self) -> None:
         """Disconnect from all plugins without notifying them. Calls in progress fail."""
         if self._watcher is not None:
-            await _cancel([self._watcher])
+            await cancel_tasks([self._watcher])
             self._watcher = None
-        await _cancel([*self._socket_tasks.values(), *self._cleanups.values()])
+        await cancel_tasks([*self._socket_tasks.values(), *self._cleanups.values()])
         self._socket_tasks.clear()
         self._cleanups.clear()
         closing = dict(self._closing)
-        await _cancel(closing)
+        await cancel_tasks(closing)
         for connection in closing.values():
             await connection.close()
         self._seen = {}
@@ -186,7 +187,7 @@ class PluginManager:
         changes = compare(self._seen, seen)
         self._seen = seen
         leaving = [self._socket_tasks.pop(socket.path) for socket in changes.gone]
-        await _cancel(leaving)
+        await cancel_tasks(leaving)
         for socket in changes.gone:
             self._refused.pop(socket.path, None)
         # DIFF: plugins that a kubelet finds when it starts are registered in arbitrary order, and the last
@@ -252,7 +253,7 @@ class PluginManager:
                     _log.info("driver %s: registered with %s", plugin_info.driver, plugin_info.service)
                     await watching
                 finally:
-                    await _cancel([watching])
+                    await cancel_tasks([watching])
             finally:
                 self._unregister(connection)
         raise AssertionError("a watched connection ends only with its task")
@@ -327,12 +328,3 @@ def _deduplicate(claims: Sequence[ClaimRef]) -> Sequence[ClaimRef]:
 
 def _format_path(socket: Path) -> str:
     return os.fsencode(socket).decode("ascii", "backslashreplace")
-
-
-async def _cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
-    """Cancel tasks and wait for them."""
-    waiting = [task for task in tasks if not task.done()]
-    for task in waiting:
-        task.cancel()
-    if waiting:
-        await asyncio.wait(waiting)

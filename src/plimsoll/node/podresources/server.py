@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, TypeAlias
 
@@ -18,10 +19,10 @@ import grpc.aio
 from prometheus_client import CollectorRegistry
 
 from plimsoll.api.gates import Gates
+from plimsoll.common.rate_limit import TokenBucket
 from plimsoll.errors import ConfigError
 from plimsoll.node.podresources.metrics import EndpointMetrics
 from plimsoll.node.podresources.pod_view import PodResourcesGates
-from plimsoll.node.podresources.rate_limit import RateLimit, TokenBucket
 from plimsoll.node.podresources.response_cache import ResponseCache
 from plimsoll.node.podresources.source import PodResourcesSource
 from plimsoll.protocols import rpc
@@ -36,6 +37,14 @@ RATE_LIMITED = "rejected by rate limit"
 GET_DISABLED = "PodResources API Get method disabled"
 #: Maximum length of a name in Kubernetes.
 _MAX_NAME_LENGTH = 253
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimit:
+    """Calls per second, and burst; the defaults are the kubelet's."""
+
+    per_second: float = 100.0
+    burst: int = 10
 
 
 class PodResourcesServer:
@@ -62,9 +71,8 @@ class PodResourcesServer:
         self._gates = PodResourcesGates.of(gates or Gates.all_on())
         self._responses = ResponseCache(source, self._gates, active_only=active_only)
         self._registry = registry
-        self._tokens = None if limit is None else TokenBucket(limit)
+        self._tokens = None if limit is None else TokenBucket(limit.per_second, limit.burst, clock=clock)
         self._max_bytes = max_bytes
-        self._clock = clock
         self._server: grpc.aio.Server | None = None
 
     async def start(self) -> None:
@@ -137,7 +145,7 @@ class PodResourcesServer:
         return found
 
     async def _admit(self, context: Context) -> None:
-        if self._tokens is not None and not self._tokens.take(self._clock()):
+        if self._tokens is not None and not self._tokens.try_take():
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, RATE_LIMITED)
 
     async def _reply(

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from plimsoll.api.containers import Probe
 from plimsoll.api.core import Container, ContainerStatus, Pod
+from plimsoll.common.tasks import cancel_tasks
 from plimsoll.node.containers import ContainerInfo, ContainerPhase
 from plimsoll.node.pods.dependencies import WorkerDependencies
 from plimsoll.node.pods.handlers import HandlerResult, run_handler
@@ -77,9 +78,7 @@ class ProbeManager:
     async def stop(self) -> None:
         tasks = [task for tasks in self._tasks.values() for task in tasks]
         self._tasks.clear()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_tasks(tasks)
 
     def _start_probes(self, state: ContainerInfo) -> None:
         spec = self._pod.spec

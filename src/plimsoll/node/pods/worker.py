@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 
 from plimsoll.api.core import Container, Pod
 from plimsoll.api.timestamps import parse_time
+from plimsoll.common.tasks import cancel_tasks, run_until, wait_until
 from plimsoll.node.containers import ContainerInfo, ContainerPhase, RuntimeFault, SandboxInfo
 from plimsoll.node.pods import steps
 from plimsoll.node.pods.backoff import RestartBackoff, StepFailure, next_backoff, record_failure
@@ -45,7 +46,6 @@ from plimsoll.node.pods.probes import ProbeManager
 from plimsoll.node.pods.status import build_status, device_health, reject_status, reported_status
 from plimsoll.node.pods.status_input import StatusInput, Tree, text
 from plimsoll.node.pods.termination import pod_grace
-from plimsoll.node.pods.waiting import run_until, wait_until
 from plimsoll.node.pods.writer import LOG, WARNING
 
 Work: TypeAlias = "Callable[[], Coroutine[Any, Any, None]]"
@@ -99,9 +99,7 @@ class PodWorker:
     async def stop(self) -> None:
         """Stop the worker; containers keep running, and the next worker takes over."""
         tasks = [task for task in (self._task, self._work, *self._stopper.tasks) if task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_tasks(tasks)
         await self._probe_manager.stop()
         self._task = self._work = None
         self._stopper.tasks.clear()
@@ -348,7 +346,7 @@ class PodWorker:
         handler = post_start_of(container)
         if handler is not None:
             work = run_hook(handler, container, id, self.pod, self.deps, POST_START_SECONDS)
-            result = await run_until(self._wake, self._is_terminating, work)
+            _, result = await run_until(wait_until(self._wake, self._is_terminating), work)
             if result is not None and not result.ok:
                 self._emit_warning("FailedPostStartHook", "PostStartHook failed", name)
                 await self.deps.runtime.stop_container(
@@ -397,10 +395,12 @@ class PodWorker:
     async def _finalize_deletion(self) -> None:
         """Remove what is left of the pod, and delete it from the API."""
         if not self._removed:
-            await run_until(self._wake, self._is_removed, self.deps.writer.wait_until_written(self.uid))
+            written = self.deps.writer.wait_until_written(self.uid)
+            await run_until(wait_until(self._wake, self._is_removed), written)
         await self.deps.runtime.remove_sandbox(self.uid)
         if not self._removed:
-            gone = await run_until(self._wake, self._is_removed, self.deps.writer.delete(self.pod))
+            deletion = self.deps.writer.delete(self.pod)
+            _, gone = await run_until(wait_until(self._wake, self._is_removed), deletion)
             self._removed = self._removed or bool(gone)
             if not self._removed:
                 await wait_until(self._wake, self._is_removed)

@@ -21,6 +21,7 @@ from plimsoll.client.client import Client
 from plimsoll.client.endpoints import PODS
 from plimsoll.client.event_recorder import NORMAL, EventRecord, EventRecorder
 from plimsoll.common.clock import SystemClock
+from plimsoll.common.tasks import cancel_tasks
 from plimsoll.errors import ApiError, InputError
 from plimsoll.node.pods.status import merge_reported, reported_status, status_patch
 from plimsoll.node.pods.status_input import Tree, branch, text
@@ -68,9 +69,7 @@ class StatusWriter:
     async def stop(self) -> None:
         """Cancel writes in progress; the next agent starts from what the API has."""
         tasks = [entry.task for entry in self._entries.values() if entry.task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_tasks(tasks)
         self._entries.clear()
 
     # -- statuses
@@ -233,8 +232,7 @@ class PodEvents:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await asyncio.shield(task)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await cancel_tasks((task,))
 
     async def _run(self) -> None:
         try:

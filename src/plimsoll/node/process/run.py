@@ -13,7 +13,7 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
@@ -29,6 +29,7 @@ from plimsoll.common.addresses import read_address
 from plimsoll.common.health import HealthServer
 from plimsoll.common.lock_file import RootLock
 from plimsoll.common.structured_log import log_event, set_up_logging
+from plimsoll.common.tasks import cancel_tasks, run_until
 from plimsoll.errors import ConfigError, InputError
 from plimsoll.node.machine.machine import Machine
 from plimsoll.node.process.agents import AgentLike
@@ -126,7 +127,7 @@ class NodeProcess:
     async def _run_agents(self) -> None:
         try:
             await self._start_agents()
-            await self._run_until_stopped(self._get_ready())
+            await run_until(self._stop.wait(), self._get_ready())
             await self._stop.wait()
         finally:
             await self._stop_agents()
@@ -151,7 +152,7 @@ class NodeProcess:
             async with slots:
                 if not self._stop.is_set():
                     await agent.start()
-                    await self._run_until_stopped(_wait(agent.status_reporter.registered))
+                    await run_until(self._stop.wait(), agent.status_reporter.registered.wait())
 
         async with asyncio.TaskGroup() as group:
             for agent in self.agents.values():
@@ -205,7 +206,7 @@ class NodeProcess:
                     task.result()  # raises the exception that ended it
             await main
         finally:
-            await _cancel([main, *watchers])
+            await cancel_tasks([main, *watchers])
 
     async def _watch_machine(self) -> None:
         """Check periodically whether the machine, or its description file, has changed."""
@@ -222,16 +223,6 @@ class NodeProcess:
                 continue
             for agent in self.agents.values():
                 agent.status_reporter.set_machine(machine)
-
-    async def _run_until_stopped(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.ensure_future(work)
-        stopped = asyncio.ensure_future(self._stop.wait())
-        try:
-            await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
-            if task.done():
-                task.result()
-        finally:
-            await _cancel([task, stopped])
 
     # -- HTTP endpoints
 
@@ -338,17 +329,6 @@ class _NodeHandler(EventHandler[dict[str, Any]]):
         if agent is None or (tree is None and meta.get("uid") != agent.status_reporter.uid):
             return  # another node, or the deletion of one that was already replaced
         agent.status_reporter.on_node_event(tree)
-
-
-async def _wait(event: asyncio.Event) -> None:
-    await event.wait()
-
-
-async def _cancel(tasks: Iterable[asyncio.Future[Any]]) -> None:
-    """Cancel tasks and wait for them; a cancellation of the caller is not swallowed."""
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def serve_node(config: ClientConfig, settings: NodeSettings) -> None:

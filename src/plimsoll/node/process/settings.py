@@ -23,7 +23,7 @@ from plimsoll.node.layout import Layout
 from plimsoll.node.machine.file_values import parse_taint, read_amounts, read_labels
 from plimsoll.node.machine.machine import Machine, Reservations, parse_cpus
 from plimsoll.node.plugins import PluginTiming
-from plimsoll.node.podresources.rate_limit import RateLimit
+from plimsoll.node.podresources import RateLimit
 from plimsoll.node.pods.backoff import PodTiming
 from plimsoll.node.security.policy import OnUnsupported
 from plimsoll.node.status.reporter import HeartbeatTiming

@@ -29,7 +29,7 @@ from plimsoll.errors import DecodeError, InputError
 from plimsoll.node.eviction.thresholds import DEFAULTS, Threshold, parse_thresholds
 from plimsoll.node.machine.file_values import Amounts, Labels, Taints
 from plimsoll.node.machine.machine import EVICTION_HARD, Reservations, parse_cpus
-from plimsoll.node.podresources.rate_limit import RateLimit
+from plimsoll.node.podresources import RateLimit
 from plimsoll.node.process.settings import LISTEN, ROOT, NodeSettings
 from plimsoll.node.security.policy import OnUnsupported
 from plimsoll.node.status.reporter import HeartbeatTiming

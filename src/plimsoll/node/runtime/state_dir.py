@@ -26,6 +26,7 @@ from typing import TypeVar
 
 import msgspec
 
+from plimsoll.common.atomic_file import replace_file
 from plimsoll.common.checkpoint import FindingSeverity, NodeFinding
 from plimsoll.errors import StoreError
 from plimsoll.node.containers import ContainerInfo, ContainerPhase, ContainerSpec, SandboxInfo, SandboxSpec
@@ -151,13 +152,8 @@ def exit_reason(exit: ExitRecord) -> str:
 
 def save(path: Path, value: object) -> None:
     """Replace a file; raise StoreError if that fails."""
-    temporary = path.with_name(f".{path.name}.tmp")
     try:
-        data = msgspec.json.encode(value)
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-        with os.fdopen(fd, "wb") as file:
-            file.write(data)
-        os.replace(temporary, path)
+        replace_file(path, msgspec.json.encode(value), durable=False)
     except OSError as error:
         raise StoreError(f"cannot write {path}: {error.strerror}") from error
     except (ValueError, OverflowError, TypeError, RecursionError) as error:  # such as a lone surrogate

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from plimsoll.common.checkpoint import FindingSeverity, NodeFinding
+from plimsoll.common.tasks import cancel_tasks
 
 _log = logging.getLogger("plimsoll.node.runtime.process")
 T = TypeVar("T")
@@ -34,9 +35,7 @@ class RuntimeTasks:
         """Wait for the tasks for a limited time, then cancel them."""
         if self._tasks:
             await asyncio.wait(list(self._tasks), timeout=10)
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel_tasks(self._tasks)
 
     def stop(self) -> None:
         """Stop the thread."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from pathlib import Path
 
 import msgspec
 import yaml
 
+from plimsoll.common.atomic_file import replace_file, temporary_path
 from plimsoll.protocols.cdi.reading import CdiFault
 from plimsoll.protocols.cdi.spec import CdiSpec, check_spec
 
@@ -31,20 +31,7 @@ def write_spec(directory: Path, name: str, spec: CdiSpec) -> Path | CdiFault:
         return CdiFault("invalid", str(path), f"invalid CDI Spec: {'; '.join(findings)}")
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        temporary = _temporary(path)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-        fd = os.open(temporary, flags, 0o600)
-        try:
-            with os.fdopen(fd, "wb") as file:
-                file.write(_encode(spec, path))
-                file.flush()
-                os.fsync(file.fileno())
-                os.fchmod(file.fileno(), 0o644)
-            os.replace(temporary, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            raise
+        replace_file(path, _encode(spec, path), mode=0o644)
     except (OSError, ValueError) as error:
         return CdiFault("unwritable", str(path), f"failed to write Spec file: {error}")
     return path
@@ -57,16 +44,11 @@ def remove_spec(directory: Path, name: str) -> CdiFault | None:
         return fault
     try:
         path.unlink(missing_ok=True)
-        if os.path.lexists(_temporary(path)):
-            _temporary(path).unlink(missing_ok=True)
+        if os.path.lexists(temporary_path(path)):
+            temporary_path(path).unlink(missing_ok=True)
     except OSError as error:
         return CdiFault("unwritable", str(path), f"failed to remove Spec file: {error}")
     return None
-
-
-def _temporary(path: Path) -> Path:
-    # One name, not a random one: what a crash leaves behind is overwritten, or removed with the file.
-    return path.with_name(f".{path.name[:240]}.tmp")
 
 
 def _path(directory: Path, name: str) -> tuple[Path, CdiFault | None]:

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from plimsoll.common.tasks import cancel_tasks
 from plimsoll.protocols.messages import nri
 from plimsoll.protocols.mux import PLUGIN_SERVICE, RUNTIME_SERVICE, Mux
 from plimsoll.protocols.nri.events import NEWS, PLUGIN, RUNTIME, NriEvent, mask_of
@@ -26,7 +27,6 @@ from plimsoll.protocols.ttrpc import (
     Server,
     TtrpcClient,
     TtrpcFault,
-    end_tasks,
 )
 
 logger = logging.getLogger(__name__)
@@ -146,7 +146,7 @@ class NriPlugin:
                 fault = await self.run()
             finally:
                 was_served = served.done()
-                await end_tasks([served])
+                await cancel_tasks([served])
             if was_served:
                 pause, logged = shortest, ""
             if ended is not None:

@@ -30,6 +30,7 @@ from plimsoll.client.leader_election import Election
 from plimsoll.common.addresses import read_address
 from plimsoll.common.health import HealthServer
 from plimsoll.common.structured_log import log_event, set_up_logging
+from plimsoll.common.tasks import cancel_tasks, run_until
 from plimsoll.errors import LeaseLostError
 from plimsoll.scheduler.binding.device_check import find_device_conflict
 from plimsoll.scheduler.process.api_writer import ApiWriter, ChargeForm
@@ -122,7 +123,7 @@ class SchedulerProcess:
 
     async def _run_until_stopped(self) -> None:
         """Wait for the caches, then lead, with an election if configured."""
-        await self._run_unless_stopped(self._await_sync())
+        await run_until(self._stop.wait(), self._await_sync())
         if self._stop.is_set():
             return
         await self._warm_up()
@@ -142,7 +143,7 @@ class SchedulerProcess:
             timing=election_settings.timing,
             settled=lambda: self._all_writes_ended,
         )
-        await self._run_unless_stopped(self._election.run(self._lead), timeout=self.settings.stop_seconds + 5)
+        await run_until(self._wait_stop_deadline(), self._election.run(self._lead))
 
     async def _warm_up(self) -> None:
         """Read the devices of all nodes, so that the first pods need not wait for that."""
@@ -175,7 +176,7 @@ class SchedulerProcess:
         finally:
             self.loop = None
             self._all_writes_ended = taken_over and not loop.cancelled
-            await _cancel([reporting])
+            await cancel_tasks([reporting])
             log_event(LOG, "stopped leading", identity=self.identity)
 
     async def _take_over(self) -> None:
@@ -239,30 +240,23 @@ class SchedulerProcess:
         try:
             await asyncio.wait((informers, main), return_when=asyncio.FIRST_COMPLETED)
             if informers.done() and not main.done():
-                await _cancel([main])
+                await cancel_tasks([main])
                 await informers  # raises the error that ended them
             await main
             await self.recorder.flush(_FLUSH_SECONDS)
         finally:
-            await _cancel([main, recorder, informers])
+            await cancel_tasks([main, recorder, informers])
+
+    async def _wait_stop_deadline(self) -> None:
+        """Wait until a stop is requested, and give a leader time to finish its bindings."""
+        await self._stop.wait()
+        if self.loop is not None:
+            await asyncio.sleep(self.settings.stop_seconds + 5)
 
     async def _await_sync(self) -> None:
         while not self.context.informers.synced:
             self.context.wake_event.clear()
             await self.context.wake_event.wait()
-
-    async def _run_unless_stopped(self, work: Coroutine[Any, Any, None], timeout: float = 0.0) -> None:
-        """Run a coroutine until it ends or a stop is requested, then at most `timeout` seconds more."""
-        task = asyncio.ensure_future(work)
-        stopped = asyncio.ensure_future(self._stop.wait())
-        try:
-            await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
-            if not task.done() and self.loop is not None and timeout > 0:
-                await asyncio.wait((task,), timeout=timeout)
-            if task.done():
-                task.result()
-        finally:
-            await _cancel([task, stopped])
 
     async def _start_health_server(self) -> None:
         if not self.settings.listen:
@@ -284,14 +278,6 @@ class SchedulerProcess:
 
 def _always() -> bool:
     return True
-
-
-async def _cancel(tasks: list[asyncio.Task[Any]] | list[asyncio.Future[Any]]) -> None:
-    for task in tasks:
-        task.cancel()
-    for task in tasks:
-        with suppress(asyncio.CancelledError, Exception):
-            await task
 
 
 async def serve_scheduler(config: ClientConfig, settings: SchedulerSettings) -> None:

@@ -16,6 +16,7 @@ from aiohttp import web
 
 from plimsoll.api import codec
 from plimsoll.client import Client
+from plimsoll.common.tasks import cancel_tasks
 from plimsoll.errors import ApiError, ConfigError, DecodeError, InputError, PlimsollError
 from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
 from plimsoll.tools.dashboard import guard
@@ -95,9 +96,7 @@ class Dashboard:
         """Stop the server and the follower."""
         await self.service.close()
         tasks, self._tasks = self._tasks, []
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_tasks(tasks)
         if self._runner is not None:
             runner, self._runner = self._runner, None
             await runner.cleanup()

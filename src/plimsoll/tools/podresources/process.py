@@ -27,6 +27,7 @@ from plimsoll.client import Client, ClientConfig
 from plimsoll.client.endpoints import PODS, RESOURCE_SLICES
 from plimsoll.client.informer import Informer
 from plimsoll.common.structured_log import set_up_logging
+from plimsoll.common.tasks import cancel_tasks
 from plimsoll.errors import ConfigError, InputError
 from plimsoll.protocols.messages import podresources_v1 as v1
 from plimsoll.tools.podresources.client import SOCKET, PodResourcesClient
@@ -77,7 +78,7 @@ class NodeWatcher:
             await asyncio.gather(*tasks)
         finally:
             for task in tasks:
-                await _end(task)
+                await cancel_tasks((task,))
 
     async def _wait(self) -> None:
         await self.pods.synced()
@@ -214,23 +215,18 @@ async def serve_exporter(
             client = await stack.enter_async_context(Client.connect(settings.cluster))
             cluster = NodeWatcher(client, settings.node)
             following = asyncio.create_task(cluster.run())
-            stack.push_async_callback(_end, following)
+            stack.push_async_callback(cancel_tasks, (following,))
         exporter = Exporter(settings.node, kubelet, cluster, interval=settings.interval)
         server = ExporterServer(exporter)
         await server.start(settings.listen)
         stack.push_async_callback(server.stop)
         ready(server.url)
         waiting = asyncio.create_task(stopped.wait())
-        stack.push_async_callback(_end, waiting)
+        stack.push_async_callback(cancel_tasks, (waiting,))
         tasks: set[asyncio.Task[object]] = {waiting, *([following] if following else [])}
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if following is not None and following in done:
             following.result()  # a configuration that cannot work
-
-
-async def _end(task: asyncio.Task[object]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
 
 
 def _address(listen: str) -> tuple[str, int]:

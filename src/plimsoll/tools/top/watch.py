@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from plimsoll.client.client import Client
+from plimsoll.common.tasks import cancel_tasks
 from plimsoll.tools.cluster_state.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.live import follow_live
 
@@ -57,6 +58,4 @@ async def follow(
         for task in done:
             task.result()
     finally:
-        for task in (refresher, follower):
-            task.cancel()
-        await asyncio.gather(refresher, follower, return_exceptions=True)
+        await cancel_tasks((refresher, follower))

@@ -60,7 +60,7 @@ class Exclusive(RuleBasedStateMachine):
         self.fake_drivers = FakeDrivers()
         self.steps = Steps(0)
         self.patches: list[Any] = [
-            patch("plimsoll.common.checkpoint.os", Disk(self.steps)),
+            patch("plimsoll.common.atomic_file.os", Disk(self.steps)),
             patch("asyncio.to_thread", at_once),
         ]
         for each in self.patches:

@@ -55,7 +55,7 @@ class ClaimCacheMachine(RuleBasedStateMachine):
         self.steps = Steps(0)
         self.disk = FullDisk(self.steps)
         self.patches: list[Any] = [
-            patch("plimsoll.common.checkpoint.os", self.disk),
+            patch("plimsoll.common.atomic_file.os", self.disk),
             patch("asyncio.to_thread", at_once),
         ]
         for each in self.patches:

@@ -142,7 +142,7 @@ def test_an_agent_may_crash_at_any_step(
         fake_drivers, steps = new_world(), Steps(last)
         cache, crashed = ClaimInfoCache.open(layout, fake_drivers), False
         fake_drivers.hook = steps.step
-        monkeypatch.setattr("plimsoll.common.checkpoint.os", Disk(steps))
+        monkeypatch.setattr("plimsoll.common.atomic_file.os", Disk(steps))
         for line in play:
             try:
                 faults = await do(cache, fake_drivers, line)
@@ -178,7 +178,7 @@ def test_an_agent_may_crash_at_any_step(
 def test_calls_may_be_cancelled_at_any_step(
     directory: Path, monkeypatch: pytest.MonkeyPatch, play: list[str]
 ) -> None:
-    monkeypatch.setattr("plimsoll.common.checkpoint.os", Disk(Steps(0)))
+    monkeypatch.setattr("plimsoll.common.atomic_file.os", Disk(Steps(0)))
 
     async def perform(after: int, layout: Layout) -> bool:
         """Play, cancel each call after so many turns of the loop and repeat it; whether one was cut."""
@@ -226,8 +226,8 @@ def test_changes_that_come_together_are_written_together(
         nonlocal saves
         saves += 1
 
-    monkeypatch.setattr("plimsoll.common.checkpoint._replace", save)
-    monkeypatch.setattr("plimsoll.common.checkpoint.os", Disk(steps))
+    monkeypatch.setattr("plimsoll.common.checkpoint.replace_file", save)
+    monkeypatch.setattr("plimsoll.common.atomic_file.os", Disk(steps))
 
     async def scenario() -> None:
         cache = ClaimInfoCache.open(Layout(directory), fake_drivers)

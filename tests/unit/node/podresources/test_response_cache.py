@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,7 +18,6 @@ from plimsoll.node.podresources.pod_view import (
     collect_resources,
     view_pod,
 )
-from plimsoll.node.podresources.rate_limit import RateLimit, TokenBucket
 from plimsoll.node.podresources.response_cache import ResponseCache, frame
 from plimsoll.node.podresources.source import MemoryBlock, PluginDevices
 from plimsoll.protocols.messages import podresources_v1 as v1
@@ -133,32 +131,3 @@ def test_rows_are_fields_of_the_message_around_them(length: int) -> None:
     assert (
         frame(pod) + frame(pod) == v1.ListPodResourcesResponse(pod_resources=[pod, pod]).SerializeToString()
     )
-
-
-@given(
-    st.integers(1, 20),
-    st.integers(1, 20),
-    st.lists(st.integers(0, 40), min_size=1, max_size=60),
-)
-def test_no_stretch_of_time_has_more_calls_than_the_limit(rate: int, burst: int, steps: list[int]) -> None:
-    """In 64ths of a second, which floats hold exactly."""
-    tokens = TokenBucket(RateLimit(float(rate) * 64 / 64, burst))
-    now, served = 0, []
-    left = burst * 64  # in 64ths of a token
-    for step in steps:
-        now += step
-        left = min(burst * 64, left + step * rate)
-        expected = left >= 64
-        left -= 64 if expected else 0
-        assert tokens.take(now / 64) is expected
-        if expected:
-            served.append(now)
-    for i, start in enumerate(served):
-        for j in range(i, len(served)):
-            assert (j - i + 1) * 64 <= burst * 64 + (served[j] - start) * rate
-
-
-def test_a_clock_stepping_back_grants_no_tokens() -> None:
-    tokens = TokenBucket(RateLimit(1.0, 1))
-    times: list[Any] = [10.0, 5.0, 10.5, 4.0, 11.0]
-    assert [tokens.take(now) for now in times] == [True, False, False, False, True]

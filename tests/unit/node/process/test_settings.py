@@ -12,7 +12,7 @@ from plimsoll.api.forms import Form
 from plimsoll.common.addresses import host_name
 from plimsoll.errors import ConfigError, InputError
 from plimsoll.node.machine.machine import EVICTION_HARD
-from plimsoll.node.podresources.rate_limit import RateLimit
+from plimsoll.node.podresources import RateLimit
 from plimsoll.node.process.settings import LISTEN, ROOT, NodeSettings, override
 from plimsoll.node.process.settings_file import parse_settings, read_settings
 

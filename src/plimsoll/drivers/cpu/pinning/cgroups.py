@@ -17,6 +17,7 @@ from pathlib import Path
 from plimsoll.api.core import Pod
 from plimsoll.common.cgroupfs import LinuxFiles
 from plimsoll.common.checkpoint import NodeFinding
+from plimsoll.common.tasks import cancel_tasks
 from plimsoll.drivers.cpu.pinning.cgroup_finder import CgroupFinder
 from plimsoll.drivers.cpu.pinning.container_table import matches_desired
 from plimsoll.drivers.cpu.pinning.counters import Counters
@@ -38,7 +39,6 @@ from plimsoll.drivers.cpu.pinning.plan import (
 from plimsoll.drivers.cpu.pinning.pods import PodContainers, PodSource, read_pod_containers
 from plimsoll.drivers.cpu.settings import CpuSettings
 from plimsoll.drivers.cpu.topology.topology import Topology
-from plimsoll.protocols.ttrpc import end_tasks
 
 _log = logging.getLogger("plimsoll.cpu.pinning")
 
@@ -102,7 +102,7 @@ class CgroupEnforcer:
     async def stop(self) -> None:
         """Stop; containers keep their cpusets."""
         tasks, self._tasks = self._tasks, []
-        await end_tasks(tasks)
+        await cancel_tasks(tasks)
         await self._pods.stop()
         self.link_error = "stopped"
 

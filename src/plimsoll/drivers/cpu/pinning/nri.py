@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from plimsoll.common.checkpoint import FindingSeverity, NodeFinding
+from plimsoll.common.tasks import cancel_tasks
 from plimsoll.drivers.cpu.pinning.audit import Audit, CpusetObserver
 from plimsoll.drivers.cpu.pinning.container_table import ContainerChange, ContainerTable, matches_desired
 from plimsoll.drivers.cpu.pinning.counters import Counters
@@ -52,7 +53,7 @@ from plimsoll.protocols.messages import nri
 from plimsoll.protocols.nri import NriEvent, NriPlugin, mask_of
 from plimsoll.protocols.nri.edits import adjustment, creation, update
 from plimsoll.protocols.nri.names import SAFE_UPDATES, Version
-from plimsoll.protocols.ttrpc import UNIMPLEMENTED, UNKNOWN, TtrpcFault, end_tasks
+from plimsoll.protocols.ttrpc import UNIMPLEMENTED, UNKNOWN, TtrpcFault
 
 _log = logging.getLogger("plimsoll.cpu.pinning")
 
@@ -148,7 +149,7 @@ class NriEnforcer:
     async def stop(self) -> None:
         """Stop; containers keep their cpusets."""
         tasks, self._tasks = self._tasks, []
-        await end_tasks(tasks)
+        await cancel_tasks(tasks)
         self._linked = False
         self.link_error = "stopped"
         self._release_waiting()

@@ -17,6 +17,7 @@ from plimsoll.api.pod_claims import resolve_claim_names
 from plimsoll.client import Client
 from plimsoll.client.endpoints import PODS
 from plimsoll.client.informer import EventHandler, Informer
+from plimsoll.common.tasks import cancel_tasks
 from plimsoll.drivers.cpu.pinning.plan import ContainerView
 from plimsoll.drivers.cpu.state.claim_allocation import ClaimAllocation
 
@@ -64,8 +65,7 @@ class NodePods(EventHandler[Pod]):
     async def stop(self) -> None:
         task, self._following = self._following, None
         if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await cancel_tasks((task,))
 
     def on_added(self, new: Pod) -> None:
         self.on_change()

@@ -12,7 +12,6 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from plimsoll.common.addresses import read_address
 from plimsoll.common.health import HealthServer
 from plimsoll.common.lock_file import RootLock
 from plimsoll.common.structured_log import log_event, set_up_logging
+from plimsoll.common.tasks import cancel_tasks, run_until
 from plimsoll.drivers.cpu.driver import CpuDriver
 from plimsoll.drivers.cpu.process.metrics import CpuMetrics, CpuMetricsSnapshot
 from plimsoll.drivers.cpu.process.state import read_state
@@ -127,7 +127,8 @@ class CpuDriverProcess:
     async def _run_driver(self) -> None:
         background: list[asyncio.Task[None]] = []
         try:
-            if not await self._run_unless_stopped(self.driver.start()):
+            started, _ = await run_until(self._stop.wait(), self.driver.start())
+            if not started:
                 return
             self._started = True
             log_event(LOG, "started", node=self.settings.node, mode=self.settings.mode.value)
@@ -136,7 +137,7 @@ class CpuDriverProcess:
             await self._stop.wait()
         finally:
             self._started = False
-            await _cancel(background)
+            await cancel_tasks(background)
             await self._end()
 
     async def _end(self) -> None:
@@ -177,18 +178,6 @@ class CpuDriverProcess:
                     self._ready.set()
                 known = now
             await asyncio.sleep(self._timeouts.poll if known == () else min(0.05, self._timeouts.poll))
-
-    async def _run_unless_stopped(self, work: Awaitable[None]) -> bool:
-        """Run a coroutine unless a stop is requested first; return whether it completed."""
-        task = asyncio.ensure_future(work)
-        stopped = asyncio.ensure_future(self._stop.wait())
-        try:
-            await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
-            if task.done():
-                task.result()
-            return task.done()
-        finally:
-            await _cancel([task, stopped])
 
     # -- pages
 
@@ -240,12 +229,6 @@ def parse_listen_address(listen: str) -> tuple[str | None, int]:
     """Parse HOST:PORT; without a host the host is None (all addresses). Raises ConfigError if invalid."""
     host, port = read_address(listen, "--bind-address")
     return (None if listen.startswith(":") else host), port
-
-
-async def _cancel(tasks: Iterable[asyncio.Future[Any]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def serve_driver(

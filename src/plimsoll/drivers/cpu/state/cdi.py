@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from plimsoll.api.cpuset import EMPTY, CpuSet
+from plimsoll.common.atomic_file import sync_directory
 from plimsoll.drivers.cpu.state.claim_allocation import ClaimAllocation, union
 from plimsoll.errors import InputError
 from plimsoll.protocols.cdi import (
@@ -119,11 +120,7 @@ def remove_file(directory: Path, uid: str) -> CdiFault | None:
         return None  # no directory, so no file
     if fault is None:
         with contextlib.suppress(OSError):  # no directory, or one that cannot be synced
-            handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+            sync_directory(directory)
     return fault
 
 

@@ -29,6 +29,7 @@ from typing import Any, cast
 from unittest.mock import patch
 
 from plimsoll.api.cpuset import CpuSet
+from plimsoll.common.tasks import cancel_tasks
 from plimsoll.drivers.cpu import driver as driver_module
 from plimsoll.drivers.cpu.driver import CpuDriver
 from plimsoll.drivers.cpu.pinning.nri import NriEnforcer
@@ -41,7 +42,6 @@ from plimsoll.drivers.cpu.state.cdi import read_files
 from plimsoll.drivers.cpu.topology.topology import Topology
 from plimsoll.drivers.plugin import AllocatedClaim, ClaimError, ClaimRef, PreparedDevice
 from plimsoll.errors import ApiError
-from plimsoll.protocols.ttrpc import end_tasks
 from tests.unit.drivers.cpu.machines import make_machine, switch_off, write_sysfs
 from tests.unit.drivers.cpu.state.fixtures import NODE, AllocationSpec, make_claim, uid_of
 from tests.unit.drivers.cpu.stateful.model import DAMAGED, Model
@@ -242,7 +242,7 @@ class StatefulHarness:
         """Stop the driver as kill -9 does: no shutdown, no notification."""
         driver, self.driver = self.driver, None
         if driver is not None:
-            await end_tasks([*driver._tasks, *cast(NriEnforcer, driver.enforcer)._tasks])
+            await cancel_tasks([*driver._tasks, *cast(NriEnforcer, driver.enforcer)._tasks])
             await self.until(lambda: not self.runtime.peers, lambda: "a plugin that left")
 
     def snapshot(self) -> tuple[object, ...]:

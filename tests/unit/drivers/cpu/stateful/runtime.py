@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from plimsoll.api.cpuset import CpuSet
+from plimsoll.common.tasks import cancel_tasks
 from plimsoll.protocols.messages import nri
 from plimsoll.protocols.mux import PLUGIN_SERVICE, RUNTIME_SERVICE, Mux
 from plimsoll.protocols.nri.events import NEWS, PLUGIN, RUNTIME, NriEvent
-from plimsoll.protocols.ttrpc import UNKNOWN, Server, TtrpcClient, TtrpcFault, end_tasks
+from plimsoll.protocols.ttrpc import UNKNOWN, Server, TtrpcClient, TtrpcFault
 
 CREATED: Any = 1
 RUNNING: Any = 3
@@ -140,7 +141,7 @@ class Runtime:
             peer.ready = False
             peer.mux.end()
         for peer in peers:
-            await end_tasks(peer.tasks)
+            await cancel_tasks(peer.tasks)
             await peer.client.close()
             await peer.mux.close()
 

@@ -28,11 +28,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from plimsoll.api.cpuset import CpuSet
+from plimsoll.common.tasks import cancel_tasks
 from plimsoll.drivers.cpu.driver import CpuDriver
 from plimsoll.drivers.cpu.pinning.nri import NriEnforcer
 from plimsoll.drivers.cpu.settings import GroupBy
 from plimsoll.drivers.plugin import AllocatedClaim, ClaimError
-from plimsoll.protocols.ttrpc import end_tasks
 from tests.unit.drivers.cpu.stateful.harness import AllocationSpec, StatefulHarness, uid_of
 from tests.unit.drivers.cpu.stateful.runtime import RuntimeVersion
 
@@ -166,7 +166,7 @@ async def _end(script_run: ScriptRun) -> None:
 
 
 async def _leave(driver: CpuDriver) -> None:
-    await end_tasks([*driver._tasks, *cast(NriEnforcer, driver.enforcer)._tasks])
+    await cancel_tasks([*driver._tasks, *cast(NriEnforcer, driver.enforcer)._tasks])
 
 
 # -- claims

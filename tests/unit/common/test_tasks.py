@@ -1,0 +1,84 @@
+"""Tasks: cancelling them, and work that ends when a condition becomes true."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from plimsoll.common.tasks import cancel_tasks, run_until, wait_until
+from tests.waiting import DEADLINE
+
+
+def test_finished_work_has_its_result() -> None:
+    async def work() -> int:
+        return 1
+
+    async def run() -> tuple[bool, int | None]:
+        return await run_until(asyncio.Event().wait(), work())
+
+    assert asyncio.run(run()) == (True, 1)
+
+
+def test_failed_work_raises_its_exception() -> None:
+    async def work() -> int:
+        raise ValueError("failed")
+
+    async def run() -> None:
+        with pytest.raises(ValueError, match="failed"):
+            await run_until(asyncio.Event().wait(), work())
+
+    asyncio.run(run())
+
+
+def test_a_task_can_cancel_all_tasks_with_itself() -> None:
+    async def run() -> None:
+        async def fail() -> None:
+            raise ValueError
+
+        failed, waiting = asyncio.create_task(fail()), asyncio.create_task(asyncio.sleep(60))
+        await asyncio.sleep(0)
+        current = asyncio.current_task()
+        assert current is not None
+        await cancel_tasks((current, failed, waiting))
+        assert waiting.cancelled()
+        assert failed.done()
+
+    asyncio.run(run())
+
+
+def test_work_is_canceled_when_the_condition_becomes_true() -> None:
+    async def run() -> None:
+        wake, canceled, conditions = asyncio.Event(), asyncio.Event(), [False]
+
+        async def work() -> int:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                canceled.set()
+                raise
+            return 1
+
+        task = asyncio.create_task(run_until(wait_until(wake, lambda: conditions[0]), work()))
+        await asyncio.sleep(0)
+        wake.set()  # a change of something else
+        await asyncio.sleep(0.01)
+        assert not task.done()
+        conditions[0] = True
+        assert await task == (False, None)
+        assert canceled.is_set()
+
+    asyncio.run(run())
+
+
+def test_waiters_are_woken_although_the_event_is_cleared_at_once() -> None:
+    async def run() -> None:
+        wake, conditions = asyncio.Event(), [False]
+        task = asyncio.create_task(wait_until(wake, lambda: conditions[0]))
+        await asyncio.sleep(0)
+        conditions[0] = True
+        wake.set()
+        wake.clear()
+        await asyncio.wait_for(task, DEADLINE)
+
+    asyncio.run(run())
