@@ -25,7 +25,6 @@ from plimsoll.client.endpoints import (
 )
 from plimsoll.controllers import ControllerManager
 from plimsoll.controllers.resource_claim.controller import ResourceClaimController
-from plimsoll.scheduler.process.api_writer import ChargeForm
 from plimsoll.scheduler.process.configuration import SchedulerSettings
 from plimsoll.scheduler.process.run import SchedulerProcess
 from plimsoll.scheduler.snapshot.verify import verify
@@ -118,7 +117,6 @@ async def schedule(client: Client, process: SchedulerProcess, *, stock: bool) ->
         else:
             assert one["status"]["nodeAllocatableResourceClaimStatuses"] == [charged]
     assert len(devices) == 4
-    assert process.writer.charge_form is (ChargeForm.ANNOTATION if stock else ChargeForm.V1_36)
     # 8 CPUs a node, of which claims take four and containers 200m
     await client.create(PODS, large("too-large", "4"), NS)
     waiting = await until(

@@ -9,6 +9,7 @@ charges in an annotation, with the fields of its status:
                                                   nodeAllocatableResourceAccountingPolicies
     Pod           plimsoll.dev/claim-charges      a JSON list of nodeAllocatableResourceClaimStatuses
 
+A server may also keep some fields and drop others; a pod's annotation then completes its status (`read_pod`).
 An invalid annotation is reported as a problem that names the field, never as an exception; fields, where a
 cluster keeps them, take precedence over annotations. Class annotations are parsed strictly, because a
 misspelled field would charge the wrong amount. KEP-5517, "Alternatives".
@@ -25,7 +26,7 @@ from plimsoll.api.codec import convert, decode, decode_tree, encode
 from plimsoll.api.core import MappedQuantity, NodeAllocatableClaimStatus, OverheadQuantity, Pod
 from plimsoll.api.forms.classes import read_class
 from plimsoll.api.forms.devices import device_forms, read_device
-from plimsoll.api.forms.internal import POLICIES, ClaimCharge, ClassPolicy, DeviceRule
+from plimsoll.api.forms.internal import POLICIES, ClaimCharge, ClassPolicy, DeviceRule, ResourceCharge
 from plimsoll.api.forms.statuses import read_entry, read_status
 from plimsoll.api.meta import Wire
 from plimsoll.api.quantity import Quantity
@@ -213,17 +214,47 @@ def _one_of_policies(policy: str) -> str:
 
 
 def read_pod(pod: Pod) -> tuple[ClaimCharge, ...]:
-    """Read the claim charges of a pod from its status, or else from its annotation.
+    """Read the claim charges of a pod from its status, completed by its annotation.
 
-    An invalid annotation counts as absent, so that the charges are computed anew; `find_pod_problem` returns
-    the error. It is read only if the pod has claims.
+    The annotation adds what the API server dropped or rejected: claims, resources, policies, draws and
+    overhead that the status does not have. An invalid annotation counts as absent, so that the charges are
+    computed anew; `find_pod_problem` returns the error. It is read only if the pod has claims.
     """
-    annotated = read_status(pod.status)
-    if annotated or not pod.metadata.annotations or not _has_claims(pod):
-        return annotated
+    charges = read_status(pod.status)
+    if not pod.metadata.annotations or not _has_claims(pod):
+        return charges
     text = pod.metadata.annotations.get(POD_KEY)
-    found = None if text is None else read_charges_annotation(text)
-    return found if isinstance(found, tuple) else ()
+    annotated = None if text is None else read_charges_annotation(text)
+    if not isinstance(annotated, tuple) or not annotated:
+        return charges
+    return _complete(charges, annotated) if charges else annotated
+
+
+def _complete(charges: Iterable[ClaimCharge], annotated: Iterable[ClaimCharge]) -> tuple[ClaimCharge, ...]:
+    """Return the charges of a status and what an annotation has in addition, sorted by claim."""
+    combined = {charge.claim: charge for charge in charges}
+    for extra in annotated:
+        charge = combined.get(extra.claim, ClaimCharge(extra.claim))
+        resources = dict(charge.resources)
+        for name, amount in extra.resources.items():
+            resources[name] = _complete_resource(resources.get(name, ResourceCharge()), amount)
+        combined[extra.claim] = replace(
+            charge,
+            containers=charge.containers or extra.containers,
+            resources=dict(sorted(resources.items())),
+            reference=charge.reference or extra.reference,
+        )
+    return tuple(charge for _, charge in sorted(combined.items()))
+
+
+def _complete_resource(amount: ResourceCharge, extra: ResourceCharge) -> ResourceCharge:
+    return ResourceCharge(
+        extra.quantity if amount.quantity is None else amount.quantity,
+        extra.per_pod if amount.per_pod is None else amount.per_pod,
+        extra.per_container if amount.per_container is None else amount.per_container,
+        amount.policy or extra.policy,
+        extra.drawn if amount.drawn is None else amount.drawn,
+    )
 
 
 def find_pod_problem(pod: Pod) -> AnnotationProblem | None:

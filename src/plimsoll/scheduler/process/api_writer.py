@@ -8,9 +8,7 @@ decides whether to repeat it.
 Fencing: an annotation with a new value gives an object a new resourceVersion, so that every conditional write
 sent before is refused, however late it arrives.
 
-Charges are written to the pod's status in the form of the cluster; or, if a server drops those fields, to an
-annotation of the Binding, so that they cost no extra write. `ChargeForm.AUTO` detects this with the first
-pod.
+Charges of claims are written by `charge_writer.py`.
 """
 
 from __future__ import annotations
@@ -19,24 +17,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import UTC, datetime
-from enum import Enum
 from random import Random
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from msgspec.structs import replace
-
 from plimsoll.api import codec
-from plimsoll.api.core import Pod, PodStatus
-from plimsoll.api.forms import (
-    POD_KEY,
-    ClaimCharge,
-    Form,
-    format_charges_annotation,
-    read_status,
-    write_status,
-)
-from plimsoll.api.meta import ObjectMeta, Wire
+from plimsoll.api.core import Pod
+from plimsoll.api.forms import ClaimCharge
 from plimsoll.api.resource import AllocationResult, ResourceClaim, ResourceClaimConsumerReference
 from plimsoll.api.timestamps import format_time
 from plimsoll.client.client import Client
@@ -46,6 +33,7 @@ from plimsoll.client.transport import Reply
 from plimsoll.errors import ApiError
 from plimsoll.scheduler.binding.binding_conditions import has_binding_conditions
 from plimsoll.scheduler.binding.writer import FINALIZER
+from plimsoll.scheduler.process.charge_writer import ChargeForm, ChargeWriter
 from plimsoll.scheduler.process.claim_waiters import ClaimWaiters
 
 LOG = logging.getLogger("plimsoll.scheduler")
@@ -55,35 +43,12 @@ _MERGE = "application/merge-patch+json"
 #: kube-apiserver applies it at two thirds of the cost of a merge patch.
 _STRATEGIC = "application/strategic-merge-patch+json"
 _BACKOFF = Backoff(first=0.05, most=5.0)
-#: Field of the pod's status that holds charges, by form.
-_FIELDS = {
-    Form.V1_36: "nodeAllocatableResourceClaimStatuses",
-    Form.V1_37: "nodeAllocatableResourceClaimStatuses",
-    Form.DRAFT: "nativeResourceClaimStatus",
-}
-_NO_STATUS = PodStatus()
 #: Annotation whose change gives claims and pods a new resourceVersion.
 FENCE_KEY = "plimsoll.dev/write-fence"
 
 
-class _Versioned(Wire, frozen=True):
-    """Any object, decoded as far as its metadata."""
-
-    metadata: ObjectMeta = ObjectMeta()
-
-
-class ChargeForm(Enum):
-    """Form in which charges are written: a version of the status field, an annotation, or auto-detection."""
-
-    AUTO = "auto"
-    V1_36 = "1.36"
-    V1_37 = "1.37"
-    DRAFT = "draft"
-    ANNOTATION = "annotation"
-
-
 class ApiWriter:
-    """Writer with one client; `charge_form` changes once, from AUTO to the form that the server keeps."""
+    """Writer with one client."""
 
     def __init__(
         self,
@@ -97,7 +62,6 @@ class ApiWriter:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         new_id: Callable[[], str] = lambda: str(uuid4()),
     ) -> None:
-        self.charge_form = charge_form
         self.requests = 0  #: number of calls made
         self._client = client
         self._claims = claims.root + "/namespaces/"
@@ -106,6 +70,7 @@ class ApiWriter:
         self._sleep = sleep
         self._now = now
         self._new_id = new_id
+        self._charges = ChargeWriter(charge_form, self._patch_pod_status)
         self.claim_waiters = claim_waiters or ClaimWaiters(self.read_claim, now=now)
 
     # -- claims
@@ -165,48 +130,10 @@ class ApiWriter:
     # -- pods
 
     async def write_charges(self, pod: Pod, entries: Sequence[ClaimCharge]) -> Pod:
-        if self.charge_form is ChargeForm.ANNOTATION:
-            return pod  # written with the binding
-        if self.charge_form is not ChargeForm.AUTO:
-            return _at_version(pod, await self._write_status(pod, entries, Form(self.charge_form.value)))
-        for form, charge_form in ((Form.V1_36, ChargeForm.V1_36), (Form.V1_37, ChargeForm.V1_37)):
-            try:
-                reply = await self._write_status(pod, entries, form)
-            except ApiError as error:
-                if error.code != 422:
-                    raise
-                LOG.info("the server rejects claim charges in the %s form: %s", form.value, error)
-                continue
-            # Decoded, because the field's name is in managedFields even if the server drops the field.
-            pod = codec.decode(reply.body, Pod)
-            kept = bool(read_status(pod.status))
-            if kept and self.charge_form is ChargeForm.AUTO:
-                self.charge_form = charge_form
-            if kept:
-                return pod
-        if self.charge_form is ChargeForm.AUTO:
-            LOG.info("the server drops claim charges from pod statuses; writing them to an annotation")
-            self.charge_form = ChargeForm.ANNOTATION
-        return pod
-
-    async def _write_status(self, pod: Pod, entries: Sequence[ClaimCharge], form: Form) -> Reply:
-        """Write charges in a form; falls back to 1.37 if the form cannot represent them."""
-        written = write_status(_NO_STATUS, entries, form)
-        if written.losses:
-            form = Form.V1_37
-            written = write_status(_NO_STATUS, entries, form)
-        body = {"metadata": _version(pod), "status": written.view}
-        return await self._patch_pod(pod, body, _STRATEGIC, "/status")
+        return await self._charges.write(pod, entries)
 
     async def clear_charges(self, pod: Pod) -> Pod:
-        if self.charge_form is not ChargeForm.ANNOTATION or read_status(pod.status):
-            fields = dict.fromkeys(self._fields())
-            body: Any = {"metadata": _version(pod), "status": fields}
-            pod = _at_version(pod, await self._patch_pod(pod, body, _STRATEGIC, "/status"))
-        if POD_KEY in pod.metadata.annotations:
-            body = {"metadata": {**_version(pod), "annotations": {POD_KEY: None}}}
-            pod = _at_version(pod, await self._patch_pod(pod, body, _MERGE, ""))
-        return pod
+        return await self._charges.clear(pod)
 
     async def fence_pod(self, pod: Pod) -> Pod | None:
         """Fence through the status subresource: schedulers may not patch pods."""
@@ -219,15 +146,12 @@ class ApiWriter:
             raise
         return codec.decode(reply.body, Pod)
 
-    def _fields(self) -> set[str]:
-        """Return the status fields that may hold charges."""
-        return set(_FIELDS.values()) if self.charge_form is ChargeForm.DRAFT else {_FIELDS[Form.V1_37]}
-
     async def bind(self, pod: Pod, node: str, entries: Sequence[ClaimCharge]) -> None:
         meta = pod.metadata
         head: dict[str, Any] = {"name": meta.name, "namespace": meta.namespace, **_version(pod)}
-        if entries and self.charge_form is ChargeForm.ANNOTATION:
-            head["annotations"] = {POD_KEY: format_charges_annotation(entries)}
+        annotations = self._charges.annotate_binding(pod, entries)
+        if annotations:
+            head["annotations"] = annotations
         body = codec.encode(
             {
                 "apiVersion": "v1",
@@ -245,6 +169,10 @@ class ApiWriter:
     async def patch_status(self, pod: Pod, patch: Mapping[str, Any]) -> None:
         """Apply a patch of `plan_condition`, if the pod is unchanged."""
         await self._patch_pod(pod, {**patch, "metadata": _version(pod)}, _STRATEGIC, "/status")
+
+    async def _patch_pod_status(self, pod: Pod, metadata: dict[str, Any], status: dict[str, Any]) -> Reply:
+        body = {"metadata": {**_version(pod), **metadata}, "status": status}
+        return await self._patch_pod(pod, body, _STRATEGIC, "/status")
 
     # -- calls
 
@@ -306,12 +234,6 @@ def _claim(reply: Reply) -> ResourceClaim:
 def _version(thing: ResourceClaim | Pod) -> dict[str, str]:
     """Return the preconditions UID and resourceVersion."""
     return {"uid": thing.metadata.uid, "resourceVersion": thing.metadata.resource_version}
-
-
-def _at_version(pod: Pod, reply: Reply) -> Pod:
-    """Return the pod with the resourceVersion of a response."""
-    version = codec.decode(reply.body, _Versioned).metadata.resource_version
-    return replace(pod, metadata=replace(pod.metadata, resource_version=version))
 
 
 def _pod_path(pod: Pod) -> str:

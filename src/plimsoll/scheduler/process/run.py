@@ -33,8 +33,9 @@ from plimsoll.common.structured_log import log_event, set_up_logging
 from plimsoll.common.tasks import cancel_tasks, run_until
 from plimsoll.errors import LeaseLostError
 from plimsoll.scheduler.binding.device_check import find_device_conflict
-from plimsoll.scheduler.process.api_writer import ApiWriter, ChargeForm
+from plimsoll.scheduler.process.api_writer import ApiWriter
 from plimsoll.scheduler.process.binder import OnFinished, PodBinder
+from plimsoll.scheduler.process.charge_writer import ChargeForm
 from plimsoll.scheduler.process.configuration import NAME, SchedulerSettings
 from plimsoll.scheduler.process.context import SchedulerContext
 from plimsoll.scheduler.process.debug_pages import show_ledger, show_queue

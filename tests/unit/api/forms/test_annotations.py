@@ -233,8 +233,16 @@ CHARGE = ClaimCharge("c", ("a",), {"cpu": ResourceCharge(q("2"), drawn=q("1"))})
 def test_charges_are_read_from_the_annotation_where_the_status_has_none() -> None:
     assert read_pod(pod(ENTRY)) == (CHARGE,)
     assert read_pod(pod(None)) == ()
+
+
+def test_the_annotation_completes_the_status() -> None:
     other = {"nodeAllocatableResourceClaimStatuses": [{"resourceClaimName": "d", "resources": {"cpu": "9"}}]}
-    assert [charge.claim for charge in read_pod(pod(ENTRY, other))] == ["d"]
+    assert [charge.claim for charge in read_pod(pod(ENTRY, other))] == ["c", "d"]
+    entry = {"resourceClaimName": "c", "containers": ["b"], "resources": {"cpu": "9", "memory": "1Gi"}}
+    (charge,) = read_pod(pod(ENTRY, {"nodeAllocatableResourceClaimStatuses": [entry]}))
+    assert charge == ClaimCharge(
+        "c", ("b",), {"cpu": ResourceCharge(q("9"), drawn=q("1")), "memory": ResourceCharge(q("1Gi"))}
+    )
 
 
 def test_a_pod_without_claims_has_no_charges() -> None:

@@ -42,8 +42,6 @@ def test_claim_statuses(statuses: list[Any], errors: list[str]) -> None:
         ({"resourceClaimName": MADE}, []),
         ({"resourceClaimName": ""}, [".resourceClaimName Invalid", ".resourceClaimName Required"]),
         ({"resourceClaimName": "cpus"}, [".resourceClaimName Invalid"]),  # the name inside the pod
-        ({"containers": []}, [".containers Required"]),
-        ({"containers": ["anyone", "anyone"]}, []),
         ({"resources": {}}, [".resources Required"]),
         ({"resources": {"example.com/x": "1"}}, [".resources[example.com/x] Invalid"]),
         ({"resources": {"cpu": "-1"}}, [".resources[cpu] Invalid"]),
@@ -53,6 +51,14 @@ def test_claim_statuses(statuses: list[Any], errors: list[str]) -> None:
 def test_charges(changes: dict[str, Any], errors: list[str]) -> None:
     entry = {**ENTRY, **changes}
     assert _status({CHARGES: [entry]}) == [f"{CHARGES}[0]{error}" for error in errors]
+
+
+def test_containers_of_a_charge_are_optional_and_unique() -> None:
+    """KEP-5517 charges claims that no container refers to."""
+    for field, entry in ((CHARGES, ENTRY), (NATIVE, DRAFT)):
+        assert _status({field: [{**entry, "containers": []}]}) == []
+        twice = {**entry, "containers": ["main", "main"]}
+        assert _status({field: [twice]}) == [f"{field}[0].containers[1] Duplicate"]
 
 
 def test_a_claim_may_be_charged_twice_in_the_older_form() -> None:
@@ -125,7 +131,6 @@ DRAFT = {
     [
         ({}, []),
         ({"claimInfo": {}}, [".claimInfo.name Invalid", ".claimInfo.name Required"]),
-        ({"containers": []}, [".containers Required"]),
         ({"resources": []}, [".resources Required"]),
         (
             {"resources": [{"resourceName": "a.io/x", "quantity": "1"}]},

@@ -22,7 +22,8 @@ from plimsoll.ledger.claims import ChargedClaim
 from plimsoll.ledger.requests import PodResourcesOptions
 from plimsoll.scheduler.binding.writer import FINALIZER
 from plimsoll.scheduler.pod_info import PodInfo
-from plimsoll.scheduler.process.api_writer import ApiWriter, ChargeForm
+from plimsoll.scheduler.process.api_writer import ApiWriter
+from plimsoll.scheduler.process.charge_writer import ChargeForm
 from plimsoll.scheduler.result import Placement
 from tests.unit.apiserver.build import ApiHarness
 

@@ -12,8 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plimsoll.api.codec import convert
-from plimsoll.api.core import Pod
 from plimsoll.api.forms import POD_KEY, read_pod
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.client.endpoints import PODS, RESOURCE_CLAIMS
@@ -21,8 +19,9 @@ from plimsoll.errors import ApiError, UnreachableError
 from plimsoll.scheduler.binding.bind import bind_pod, release_claim
 from plimsoll.scheduler.binding.recovery import plan_recovery
 from plimsoll.scheduler.binding.result import BindFailure, BindStep, BindSuccess
-from plimsoll.scheduler.process.api_writer import ApiWriter, ChargeForm
+from plimsoll.scheduler.process.api_writer import ApiWriter
 from plimsoll.scheduler.process.binder import PodBinder
+from plimsoll.scheduler.process.charge_writer import ChargeForm
 from plimsoll.scheduler.result import Placement
 from tests.sizes import examples
 from tests.unit.apiserver.build import ApiHarness, run
@@ -37,9 +36,7 @@ from tests.unit.scheduler.process.binding_cluster import (
     Crash,
     Fault,
     FaultyWriter,
-    charge,
     lost,
-    pod_tree,
     refusal,
 )
 from tests.waiting import DEADLINE
@@ -383,7 +380,6 @@ def test_a_server_that_drops_charges_gets_them_with_the_binding() -> None:
         writer = ApiWriter(cluster.client)
         placement = await cluster.placement()
         assert isinstance(await bind_pod(placement, writer, cluster.on_claim), BindSuccess)
-        assert writer.charge_form is ChargeForm.ANNOTATION
         pod = await cluster.pod()
         assert pod is not None
         assert not pod.status.node_allocatable_resource_claim_statuses
@@ -393,11 +389,10 @@ def test_a_server_that_drops_charges_gets_them_with_the_binding() -> None:
     run(on, Gates.of({"DRANodeAllocatableResources": False}))
 
 
-def test_a_server_that_keeps_charges_is_found_out_with_the_first_pod() -> None:
+def test_a_server_that_keeps_charges_gets_them_in_the_status() -> None:
     async def scenario(cluster: BindingCluster) -> None:
         writer = ApiWriter(cluster.client)
         assert isinstance(await bind_pod(await cluster.placement(), writer, cluster.on_claim), BindSuccess)
-        assert writer.charge_form is ChargeForm.V1_36
         pod = await cluster.pod()
         assert pod is not None
         assert POD_KEY not in pod.metadata.annotations
@@ -646,25 +641,5 @@ def test_refusals_of_the_api_are_api_errors() -> None:
         assert await writer.read_claim(claim) is None
         with pytest.raises(ApiError):
             await writer.add_finalizer(claim)
-
-    run_scenario(scenario)
-
-
-def test_pods_that_find_out_the_form_together_use_the_same() -> None:
-    """One of them settles the form while the other waits for its answer."""
-
-    async def scenario(cluster: BindingCluster) -> None:
-        writer = ApiWriter(cluster.client)
-        pod = await cluster.pod()
-        assert pod is not None
-        await cluster.client.create(PODS, pod_tree("q"), "default")
-        other = convert(await cluster.client.get(PODS, "q", "default"), Pod)
-        entries = (charge(NEW, "2"),)
-        await asyncio.gather(writer.write_charges(pod, entries), writer.write_charges(other, entries))
-        assert writer.charge_form is ChargeForm.V1_36
-        for name in ("p", "q"):
-            tree = await cluster.client.get(PODS, name, "default")
-            (written,) = tree["status"]["nodeAllocatableResourceClaimStatuses"]
-            assert "resources" in written, name
 
     run_scenario(scenario)

@@ -150,9 +150,12 @@ def _validate_claim_name(name: str, claims: Holder[str], path: FieldPath) -> Fie
 
 
 def _validate_entry(entry: NodeAllocatableClaimStatus, path: FieldPath) -> FieldErrors:
-    """Validate an entry of the 1.36 form: quantities by resource. Container names are not checked."""
-    if not entry.containers:
-        yield required(path.child("containers"), "must name the containers that use the claim")
+    """Validate an entry of the 1.36 form: quantities by resource.
+
+    DIFF: `containers` may be empty and is a set, as KEP-5517 says
+    (test_containers_of_a_charge_are_optional_and_unique); upstream 1.36 requires at least one name.
+    """
+    yield from validate_unique(entry.containers, path.child("containers"))
     at = path.child("resources")
     if not entry.resources:
         yield required(at, "must have at least one resource")
@@ -207,8 +210,7 @@ def _validate_newer_entry(entry: NodeAllocatableClaimStatus, path: FieldPath) ->
 
 def _validate_native(item: NativeResourceClaimStatus, path: FieldPath) -> FieldErrors:
     """Validate an entry of the draft form."""
-    if not item.containers:
-        yield required(path.child("containers"), "must name the containers that use the claim")
+    yield from validate_unique(item.containers, path.child("containers"))
     at = path.child("resources")
     if not item.resources:
         yield required(at, "must have at least one resource")
