@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from plimsoll.allocator import Allocation, AllocationState, BudgetLine, Inventory, NodeBudget, allocate_claims
 from plimsoll.ledger.claim_headroom import compute_claim_headroom
-from tests.unit.ledger.builders import (
-    LedgerFixture,
-    claim,
-    container,
-    device,
-    device_class,
-    pod,
-    resource_slice,
-)
+from tests.build import charging_device, claim, container, device_class, pod, resource_slice
+from tests.unit.ledger.fixture import LedgerFixture
 
 
 def test_a_search_with_this_budget_takes_what_fits() -> None:
@@ -21,14 +14,14 @@ def test_a_search_with_this_budget_takes_what_fits() -> None:
         {"name": "cpus", "deviceClassName": "cpu", "allocationMode": "ExactCount", "count": 1},
         {"name": "gpu", "deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1},
     ]
-    wanted = claim("c", requests=[{"name": "r", "firstAvailable": either}])
+    wanted = claim("c", {"name": "r", "firstAvailable": either})
     classes = [
         device_class(name, selectors=[{"cel": {"expression": f"device.driver == '{name}.example.com'"}}])
         for name in ("cpu", "gpu")
     ]
     slices = [
-        resource_slice(device("eight", cpu="8"), driver="cpu.example.com"),
-        resource_slice(device("gpu0", cpu="1"), driver="gpu.example.com"),
+        resource_slice([charging_device("eight", cpu="8")], driver="cpu.example.com"),
+        resource_slice([charging_device("gpu0", cpu="1")], driver="gpu.example.com"),
     ]
 
     def chosen(cpu: str) -> list[str]:

@@ -26,7 +26,7 @@ from plimsoll.api.resource import (
     ResourceClaim,
     ResourceSlice,
 )
-from tests.unit.allocator.build import CLASS, DRIVER, NODE, claim, device, device_class, node, resource_slice
+from tests.build import CLASS, DRIVER, NODE, claim, device, device_class, node, resource_slice
 from tests.unit.allocator.reference_allocator import AllocationCase
 
 T = TypeVar("T")
@@ -133,7 +133,7 @@ class CaseGenerator:
         return AllocationCase(
             slices=slices,
             claims=claims,
-            node=node(zone="x"),
+            node=node(labels={"zone": "x"}),
             classes={each.metadata.name: each for each in classes},
             state=self.state(slices, features.consumable_capacity),
             features=features,
@@ -179,7 +179,7 @@ class CaseGenerator:
                 resource_slice(devices, name="a", count=2),
                 resource_slice(counters={"set": counters}, name="b", count=2),
             ],
-            claims=[claim(*requests, constraints=constraints)],
+            claims=[claim("c", *requests, constraints=constraints)],
             node=node(),
             classes={CLASS: device_class()},
             features=features or Features(),
@@ -251,13 +251,7 @@ class CaseGenerator:
             fields["bindingConditions"] = ["ready"]
         taints = self.some(TAINTS, 2) if self.chance(10) else ()
         return device(
-            name,
-            capacity=capacity,
-            shareable=shareable,
-            draws=draws,
-            taints=taints,
-            fields=fields,
-            **attributes,
+            name, capacity=capacity, shared=shareable, draws=draws, taints=taints, fields=fields, **attributes
         )
 
     def taint_rule(self) -> DeviceTaintRule:
@@ -323,7 +317,7 @@ class CaseGenerator:
             if self.chance(3):
                 constraint["requests"] = self.some(names, min(2, len(names)))
             constraints.append(constraint)
-        return claim(*requests, name=name, constraints=constraints)
+        return claim(name, *requests, constraints=constraints)
 
     def body(self, sub: bool, capacity: bool) -> dict[str, Any]:
         everything = self.chance(12)

@@ -12,16 +12,8 @@ from plimsoll.allocator import Allocation, AllocationFault, AllocationOutcome, D
 from plimsoll.allocator.devices.attributes import AttributeTable
 from plimsoll.api.codec import convert
 from plimsoll.api.resource import Device, DeviceAttribute
-from tests.unit.allocator.build import (
-    DRIVER,
-    attempt,
-    claim,
-    device,
-    exactly,
-    first_available,
-    picked,
-    resource_slice,
-)
+from tests.build import DRIVER, claim, device, exactly, first_available, resource_slice
+from tests.unit.allocator.allocate import attempt, picked
 from tests.unit.allocator.reference_rules import PublishedDevice, do_differ, do_match, values_of
 
 OFF = Features(list_attributes=False)
@@ -41,15 +33,14 @@ def distinct(attribute: str = "grp", *requests: str) -> dict[str, Any]:
 def having(*values: Any) -> list[dict[str, Any]]:
     """Devices d0, d1, ... with these values of `grp`; None is none."""
     return [
-        device(f"d{number}", **({} if value is None else {"grp": value}))
-        for number, value in enumerate(values)
+        device(f"d{number}", **{} if value is None else {"grp": value}) for number, value in enumerate(values)
     ]
 
 
 def ask(
     devices: list[dict[str, Any]], count: int, *constraints: Any, features: Features | None = None
 ) -> AllocationOutcome:
-    wanted = claim(exactly(count=count), constraints=list(constraints))
+    wanted = claim("c", exactly(count=count), constraints=list(constraints))
     return attempt([resource_slice(devices)], wanted, features=features)
 
 
@@ -112,7 +103,7 @@ def test_a_bare_name_of_another_driver_is_another_attribute() -> None:
             pool="q",
         ),
     ]
-    assert picked(attempt(slices, claim(exactly(count=2), constraints=[match()]))) == [["d0", "d1"]]
+    assert picked(attempt(slices, claim("c", exactly(count=2), constraints=[match()]))) == [["d0", "d1"]]
 
 
 # -- distinct
@@ -202,19 +193,19 @@ def test_bits_are_sets_of_values(raw: list[dict[str, Any] | None], lists: bool) 
 
 def test_a_constraint_concerns_all_requests_of_its_claim() -> None:
     slices = [resource_slice(having("a", "b", "a"))]
-    wanted = claim(exactly("x"), exactly("y"), constraints=[match()])
+    wanted = claim("c", exactly("x"), exactly("y"), constraints=[match()])
     assert picked(attempt(slices, wanted)) == [["d0", "d2"]]
 
 
 def test_or_only_those_it_names() -> None:
     slices = [resource_slice(having("a", "b", "c", "b"))]
-    wanted = claim(exactly("x"), exactly("y"), exactly("z"), constraints=[match("grp", "y", "z")])
+    wanted = claim("c", exactly("x"), exactly("y"), exactly("z"), constraints=[match("grp", "y", "z")])
     assert picked(attempt(slices, wanted)) == [["d0", "d1", "d3"]]
 
 
 def test_a_constraint_ends_with_its_claim() -> None:
     slices = [resource_slice(having("a", "b"))]
-    one = claim(exactly(), constraints=[match()])
+    one = claim("c", exactly(), constraints=[match()])
     assert picked(attempt(slices, one, one)) == [["d0"], ["d1"]]
 
 
@@ -226,7 +217,10 @@ def test_alternatives_are_named_by_their_request_or_in_full(named: str, found: l
     slices = [resource_slice(having("a", "b", "a"))]
     never = exactly("first", count=9)
     wanted = claim(
-        exactly("x"), first_available("r", never, exactly("second")), constraints=[match("grp", "x", named)]
+        "c",
+        exactly("x"),
+        first_available("r", never, exactly("second")),
+        constraints=[match("grp", "x", named)],
     )
     assert picked(attempt(slices, wanted)) == [found]
 
@@ -238,6 +232,7 @@ def test_an_alternative_that_breaks_a_constraint_gives_way() -> None:
         return f'device.attributes["{DRIVER}"].?kind.orValue("") == "{text}"'
 
     wanted = claim(
+        "c",
         exactly("x", select=kind("")),
         first_available("r", exactly("fast", select=kind("fast")), exactly("slow", select=kind("slow"))),
         constraints=[match()],
@@ -254,19 +249,23 @@ def test_an_alternative_that_breaks_a_constraint_gives_way() -> None:
 def test_all_devices_that_break_a_constraint_are_a_fault() -> None:
     """A request for all devices cannot be satisfied then."""
     slices = [resource_slice(having("a", "b"))]
-    outcome = attempt(slices, claim(exactly(mode="All"), constraints=[match()]))
+    outcome = attempt(slices, claim("c", exactly(mode="All"), constraints=[match()]))
     assert isinstance(outcome, AllocationFault)
     assert outcome.kind == "all-constraint"
     assert f"cannot add device {DRIVER}/p/d1 because a claim constraint would not be satisfied" in str(
         outcome
     )
-    listed = claim(first_available("r", exactly("all", mode="All"), exactly("one")), constraints=[match()])
+    listed = claim(
+        "c", first_available("r", exactly("all", mode="All"), exactly("one")), constraints=[match()]
+    )
     assert isinstance(attempt(slices, listed), AllocationFault)
-    assert picked(attempt(slices, claim(exactly(mode="All"), constraints=[distinct()]))) == [["d0", "d1"]]
+    assert picked(attempt(slices, claim("c", exactly(mode="All"), constraints=[distinct()]))) == [
+        ["d0", "d1"]
+    ]
 
 
 def test_an_empty_constraint_is_a_fault() -> None:
-    outcome = attempt([resource_slice(having("a"))], claim(exactly(), constraints=[match(), {}]))
+    outcome = attempt([resource_slice(having("a"))], claim("c", exactly(), constraints=[match(), {}]))
     assert isinstance(outcome, AllocationFault)
     assert outcome.kind == "unsupported-constraint"
     assert "constraint #1" in str(outcome)
@@ -284,8 +283,8 @@ def test_the_search_backtracks_over_requests_and_claims() -> None:
         device("d3", grp="c"),
     ]
     last = f'device.attributes["{DRIVER}"].?last.orValue(false)'
-    wanted = claim(exactly("x"), exactly("y", select=last), constraints=[match()])
+    wanted = claim("c", exactly("x"), exactly("y", select=last), constraints=[match()])
     assert picked(attempt([resource_slice(devices)], wanted)) == [["d3", "d2"]]
     # The first claim makes way for the second.
-    first, second = claim(exactly()), claim(exactly(count=2), constraints=[match()], name="second")
+    first, second = claim("c", exactly()), claim("second", exactly(count=2), constraints=[match()])
     assert picked(attempt([resource_slice(having("a", "b", "a"))], first, second)) == [["d1"], ["d0", "d2"]]

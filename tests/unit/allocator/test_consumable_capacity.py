@@ -18,18 +18,8 @@ from plimsoll.allocator import (
 from plimsoll.api.codec import convert, to_tree
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import Device, DeviceRequestAllocationResult, ResourceSlice
-from tests.unit.allocator.build import (
-    DRIVER,
-    attempt,
-    claim,
-    device,
-    device_class,
-    exactly,
-    first_available,
-    picked,
-    resource_slice,
-    results,
-)
+from tests.build import DRIVER, claim, device, device_class, exactly, first_available, resource_slice
+from tests.unit.allocator.allocate import attempt, picked, results
 
 
 def capacity(value: str, **policy: Any) -> dict[str, Any]:
@@ -37,7 +27,7 @@ def capacity(value: str, **policy: Any) -> dict[str, Any]:
 
 
 def one(name: str = "d0", **fields: Any) -> list[ResourceSlice]:
-    return [resource_slice([device(name, shareable=True, **fields)])]
+    return [resource_slice([device(name, shared=True, **fields)])]
 
 
 def held(*results: DeviceRequestAllocationResult) -> AllocationState:
@@ -68,14 +58,14 @@ def consumed(outcome: AllocationOutcome) -> list[dict[str, str]]:
 
 def test_a_device_that_allows_it_is_allocated_several_times() -> None:
     slices = one(capacity={"mem": "4"})
-    two = claim(exactly(capacity={"mem": "2"}))
+    two = claim("c", exactly(capacity={"mem": "2"}))
     assert picked(attempt(slices, two, two)) == [["d0"], ["d0"]]
     assert isinstance(attempt(slices, two, two, two), Refusal)
 
 
 def test_a_device_that_does_not_is_allocated_once() -> None:
     slices = [resource_slice([device("d0", capacity={"mem": "4"})])]
-    two = claim(exactly(capacity={"mem": "2"}))
+    two = claim("c", exactly(capacity={"mem": "2"}))
     assert picked(attempt(slices, two)) == [["d0"]]
     assert isinstance(attempt(slices, two, two), Refusal)
 
@@ -85,7 +75,7 @@ def test_on_a_dedicated_device_a_capacity_request_is_a_filter() -> None:
     slices = [
         resource_slice([device("small", capacity={"mem": "2"}), device("large", capacity={"mem": "8"})])
     ]
-    outcome = attempt(slices, claim(exactly(capacity={"mem": "4"})))
+    outcome = attempt(slices, claim("c", exactly(capacity={"mem": "4"})))
     assert picked(outcome) == [["large"]]
     assert (results(outcome)[0].share_id, results(outcome)[0].consumed_capacity) == (None, {})
 
@@ -93,13 +83,15 @@ def test_on_a_dedicated_device_a_capacity_request_is_a_filter() -> None:
 def test_what_is_left_counts_not_what_the_device_has() -> None:
     slices = one(capacity={"mem": "8"})
     state = held(share(mem="5"))
-    assert isinstance(attempt(slices, claim(exactly(capacity={"mem": "4"})), state=state), Refusal)
-    assert consumed(attempt(slices, claim(exactly(capacity={"mem": "3"})), state=state)) == [{"mem": "3"}]
+    assert isinstance(attempt(slices, claim("c", exactly(capacity={"mem": "4"})), state=state), Refusal)
+    assert consumed(attempt(slices, claim("c", exactly(capacity={"mem": "3"})), state=state)) == [
+        {"mem": "3"}
+    ]
 
 
 def test_what_this_call_has_taken_counts_too() -> None:
     slices = one(capacity={"mem": "8"})
-    parts = [claim(exactly(capacity={"mem": amount}), name=f"c{amount}") for amount in ("5", "3", "1")]
+    parts = [claim(f"c{amount}", exactly(capacity={"mem": amount})) for amount in ("5", "3", "1")]
     assert picked(attempt(slices, *parts[:2])) == [["d0"], ["d0"]]
     assert isinstance(attempt(slices, *parts), Refusal)
 
@@ -107,22 +99,22 @@ def test_what_this_call_has_taken_counts_too() -> None:
 def test_rounding_counts_against_what_is_left() -> None:
     """Three are asked for, four are consumed, and the other four are left."""
     slices = one(capacity={"mem": capacity("8", default="4", validRange={"min": "4", "step": "4"})})
-    three = claim(exactly(capacity={"mem": "3"}))
+    three = claim("c", exactly(capacity={"mem": "3"}))
     assert consumed(attempt(slices, three, three)) == [{"mem": "4"}, {"mem": "4"}]
     assert isinstance(attempt(slices, three, three, three), Refusal)
 
 
 def test_without_requests_and_policies_the_first_takes_everything() -> None:
     slices = one(capacity={"mem": "8"})
-    outcome = attempt(slices, claim(exactly()))
+    outcome = attempt(slices, claim("c", exactly()))
     assert consumed(outcome) == [{"mem": "8"}]
-    assert isinstance(attempt(slices, claim(exactly()), claim(exactly())), Refusal)
+    assert isinstance(attempt(slices, claim("c", exactly()), claim("c", exactly())), Refusal)
 
 
 def test_a_capacity_that_is_not_asked_for_is_consumed_whole() -> None:
     """Asking for memory alone still takes all cores, unless a policy says otherwise."""
     greedy = one(capacity={"mem": "8", "cores": "16"})
-    little = claim(exactly(capacity={"mem": "1"}))
+    little = claim("c", exactly(capacity={"mem": "1"}))
     assert consumed(attempt(greedy, little)) == [{"mem": "1", "cores": "16"}]
     assert isinstance(attempt(greedy, little, little), Refusal)
     modest = one(capacity={"mem": "8", "cores": capacity("16", default="4")})
@@ -132,12 +124,12 @@ def test_a_capacity_that_is_not_asked_for_is_consumed_whole() -> None:
 
 def test_zero_can_be_consumed_without_limit() -> None:
     slices = one(capacity={"mem": capacity("8", default="0", validValues=["0"])})
-    outcome = attempt(slices, *[claim(exactly(), name=f"c{n}") for n in range(20)])
+    outcome = attempt(slices, *[claim(f"c{n}", exactly()) for n in range(20)])
     assert consumed(outcome) == [{"mem": "0"}] * 20
 
 
 def test_without_capacity_shares_are_unlimited() -> None:
-    outcome = attempt(one(), *[claim(exactly(), name=f"c{n}") for n in range(20)])
+    outcome = attempt(one(), *[claim(f"c{n}", exactly()) for n in range(20)])
     assert picked(outcome) == [["d0"]] * 20
     assert len({each.share_id for each in results(outcome)}) == 20
     assert consumed(outcome) == [{}] * 20
@@ -146,13 +138,13 @@ def test_without_capacity_shares_are_unlimited() -> None:
 def test_all_capacities_are_recorded_even_zero() -> None:
     policy = capacity("4", default="0", validRange={"min": "0"})
     slices = one(capacity={"mem": "8", "cores": policy, "lanes": capacity("2", default="1")})
-    outcome = attempt(slices, claim(exactly(capacity={"mem": "2"})))
+    outcome = attempt(slices, claim("c", exactly(capacity={"mem": "2"})))
     assert consumed(outcome) == [{"mem": "2", "cores": "0", "lanes": "1"}]
 
 
 def test_share_ids_come_from_the_caller_one_per_share() -> None:
-    slices = [resource_slice([device("d0", shareable=True), device("d1"), device("d2", shareable=True)])]
-    outcome = attempt(slices, claim(exactly(count=3)), claim(exactly(), name="other"))
+    slices = [resource_slice([device("d0", shared=True), device("d1"), device("d2", shared=True)])]
+    outcome = attempt(slices, claim("c", exactly(count=3)), claim("other", exactly()))
     made = [(each.device, each.share_id) for each in results(outcome)]
     assert made == [("d0", "share-1"), ("d1", None), ("d2", "share-2"), ("d0", "share-3")]
 
@@ -162,7 +154,7 @@ def test_what_is_recorded_is_what_is_held() -> None:
     slices = one(capacity={"mem": capacity("10", default="3", validRange={"min": "2", "step": "1"})})
     state = AllocationState()
     for number in itertools.count():
-        wanted = claim(exactly(), name=f"c{number}")
+        wanted = claim(f"c{number}", exactly())
         outcome = attempt(slices, wanted, state=state)
         if isinstance(outcome, Refusal):
             break
@@ -182,22 +174,23 @@ def _fields(result: DeviceRequestAllocationResult) -> dict[str, Any]:
 
 def test_requests_of_one_claim_may_share_a_device() -> None:
     slices = one(capacity={"mem": "4"})
-    wanted = claim(exactly("a", capacity={"mem": "1"}), exactly("b", capacity={"mem": "3"}))
+    wanted = claim("c", exactly("a", capacity={"mem": "1"}), exactly("b", capacity={"mem": "3"}))
     assert picked(attempt(slices, wanted)) == [["d0", "d0"]]
 
 
 def test_one_request_never_has_a_device_twice() -> None:
     """Its devices are different ones, however much of the first is left."""
-    wanted = claim(exactly(count=2, capacity={"mem": "1"}))
+    wanted = claim("c", exactly(count=2, capacity={"mem": "1"}))
     assert isinstance(attempt(one(capacity={"mem": "4"}), wanted), Refusal)
-    two = [resource_slice([device(name, shareable=True, capacity={"mem": "4"}) for name in ("d0", "d1")])]
+    two = [resource_slice([device(name, shared=True, capacity={"mem": "4"}) for name in ("d0", "d1")])]
     assert picked(attempt(two, wanted)) == [["d0", "d1"]]
 
 
 def test_distinct_attribute_keeps_requests_apart() -> None:
     """Story 2: two interfaces, and not the same one twice."""
-    eth = [device(name, shareable=True, interfaceName=name) for name in ("eth1", "eth2")]
+    eth = [device(name, shared=True, interfaceName=name) for name in ("eth1", "eth2")]
     wanted = claim(
+        "c",
         exactly("macvlan-1"),
         exactly("macvlan-2"),
         constraints=[
@@ -206,14 +199,17 @@ def test_distinct_attribute_keeps_requests_apart() -> None:
     )
     assert picked(attempt([resource_slice(eth)], wanted)) == [["eth1", "eth2"]]
     assert isinstance(attempt([resource_slice(eth[:1])], wanted), Refusal)
-    free = claim(exactly("macvlan-1"), exactly("macvlan-2"))
+    free = claim("c", exactly("macvlan-1"), exactly("macvlan-2"))
     assert picked(attempt([resource_slice(eth)], free)) == [["eth1", "eth1"]]
 
 
 def test_an_alternative_with_less_capacity_is_taken_where_more_is_not_left() -> None:
     slices = one(capacity={"mem": "8"})
     wanted = claim(
-        first_available("r", exactly("much", capacity={"mem": "8"}), exactly("little", capacity={"mem": "2"}))
+        "c",
+        first_available(
+            "r", exactly("much", capacity={"mem": "8"}), exactly("little", capacity={"mem": "2"})
+        ),
     )
     assert consumed(attempt(slices, wanted)) == [{"mem": "8"}]
     outcome = attempt(slices, wanted, state=held(share(mem="4")))
@@ -226,14 +222,14 @@ def test_all_takes_a_share_of_every_device_large_enough() -> None:
     slices = [
         resource_slice(
             [
-                device("d0", shareable=True, capacity={"mem": "8"}),
-                device("d1", shareable=True, capacity={"mem": "1"}),
-                device("d2", shareable=True),
+                device("d0", shared=True, capacity={"mem": "8"}),
+                device("d1", shared=True, capacity={"mem": "1"}),
+                device("d2", shared=True),
                 device("d3", capacity={"mem": "4"}),
             ]
         )
     ]
-    outcome = attempt(slices, claim(exactly(mode="All", capacity={"mem": "2"})))
+    outcome = attempt(slices, claim("c", exactly(mode="All", capacity={"mem": "2"})))
     assert picked(outcome) == [["d0", "d3"]]
     assert consumed(outcome) == [{"mem": "2"}, {}]
 
@@ -242,20 +238,24 @@ def test_all_takes_a_share_of_every_device_large_enough() -> None:
 
 
 def test_selectors_distinguish_shareable_devices() -> None:
-    slices = [resource_slice([device("own"), device("common", shareable=True)])]
-    assert picked(attempt(slices, claim(exactly(select="device.allowMultipleAllocations")))) == [["common"]]
+    slices = [resource_slice([device("own"), device("common", shared=True)])]
+    assert picked(attempt(slices, claim("c", exactly(select="device.allowMultipleAllocations")))) == [
+        ["common"]
+    ]
     only = [device_class(select="device.allowMultipleAllocations == false")]
-    assert picked(attempt(slices, claim(exactly(count=1)), classes=only)) == [["own"]]
-    assert isinstance(attempt(slices, claim(exactly(count=2)), classes=only), Refusal)
+    assert picked(attempt(slices, claim("c", exactly(count=1)), classes=only)) == [["own"]]
+    assert isinstance(attempt(slices, claim("c", exactly(count=2)), classes=only), Refusal)
 
 
 def test_admin_access_consumes_capacity_like_other_requests() -> None:
     slices = one(capacity={"mem": "4"})
-    outcome = attempt(slices, claim(exactly(admin=True, capacity={"mem": "3"})))
+    outcome = attempt(slices, claim("c", exactly(admin=True, capacity={"mem": "3"})))
     assert consumed(outcome) == [{"mem": "3"}]
     assert results(outcome)[0].share_id == "share-1"
     full = held(share(mem="2"))
-    assert isinstance(attempt(slices, claim(exactly(admin=True, capacity={"mem": "3"})), state=full), Refusal)
+    assert isinstance(
+        attempt(slices, claim("c", exactly(admin=True, capacity={"mem": "3"})), state=full), Refusal
+    )
 
 
 # -- devices and policies that change while allocated
@@ -266,7 +266,7 @@ def test_a_device_made_shareable_stays_dedicated_until_it_is_free() -> None:
     whole = DeviceRequestAllocationResult(driver=DRIVER, pool="p", device="d0")
     state = held(whole)
     now_shareable = one(capacity={"mem": "4"})
-    wanted = claim(exactly(capacity={"mem": "1"}))
+    wanted = claim("c", exactly(capacity={"mem": "1"}))
     assert isinstance(attempt(now_shareable, wanted, state=state), Refusal)
     state.release(whole)
     assert picked(attempt(now_shareable, wanted, state=state)) == [["d0"]]
@@ -277,9 +277,9 @@ def test_a_device_made_dedicated_is_not_given_away_while_shares_are_out() -> Non
     first, second = share(number=1, mem="1"), share(number=2, mem="1")
     state = held(first, second)
     for each in (first, second):
-        assert isinstance(attempt(now_dedicated, claim(exactly()), state=state), Refusal)
+        assert isinstance(attempt(now_dedicated, claim("c", exactly()), state=state), Refusal)
         state.release(each)
-    assert picked(attempt(now_dedicated, claim(exactly()), state=state)) == [["d0"]]
+    assert picked(attempt(now_dedicated, claim("c", exactly()), state=state)) == [["d0"]]
 
 
 @pytest.mark.parametrize(
@@ -297,7 +297,7 @@ def test_a_policy_that_is_set_changed_or_unset_concerns_future_shares_only(
     """Three were consumed under whatever policy there was; they stay three."""
     state = held(share(mem="3"))
     before = state.copy()
-    outcome = attempt(one(capacity={"mem": entry}), claim(exactly()), state=state)
+    outcome = attempt(one(capacity={"mem": entry}), claim("c", exactly()), state=state)
     if next_share is None:
         assert isinstance(outcome, Refusal)
     else:
@@ -308,7 +308,7 @@ def test_a_policy_that_is_set_changed_or_unset_concerns_future_shares_only(
 def test_a_capacity_that_shrank_below_what_is_consumed_gives_nothing_more() -> None:
     state = held(share(mem="6"))
     slices = one(capacity={"mem": capacity("4", default="0")})
-    assert isinstance(attempt(slices, claim(exactly()), state=state), Refusal)
+    assert isinstance(attempt(slices, claim("c", exactly()), state=state), Refusal)
 
 
 # -- the gate
@@ -316,7 +316,7 @@ def test_a_capacity_that_shrank_below_what_is_consumed_gives_nothing_more() -> N
 
 def test_with_the_gate_off_a_capacity_request_is_an_error() -> None:
     off = Features(consumable_capacity=False)
-    outcome = attempt(one(capacity={"mem": "4"}), claim(exactly(capacity={"mem": "1"})), features=off)
+    outcome = attempt(one(capacity={"mem": "4"}), claim("c", exactly(capacity={"mem": "1"})), features=off)
     assert isinstance(outcome, AllocationFault)
     assert outcome.kind == "feature-consumable-capacity"
     assert "has capacity requests, but the DRAConsumableCapacity feature is disabled" in str(outcome)
@@ -325,9 +325,9 @@ def test_with_the_gate_off_a_capacity_request_is_an_error() -> None:
 def test_with_the_gate_off_every_device_is_dedicated() -> None:
     off = Features(consumable_capacity=False)
     slices = one(capacity={"mem": "4"})
-    outcome = attempt(slices, claim(exactly()), features=off)
+    outcome = attempt(slices, claim("c", exactly()), features=off)
     assert to_tree(results(outcome)[0]) == {"request": "r", "driver": DRIVER, "pool": "p", "device": "d0"}
-    assert isinstance(attempt(slices, claim(exactly()), claim(exactly()), features=off), Refusal)
+    assert isinstance(attempt(slices, claim("c", exactly()), claim("c", exactly()), features=off), Refusal)
 
 
 def test_with_the_gate_off_again_a_share_blocks_the_rest() -> None:
@@ -336,7 +336,7 @@ def test_with_the_gate_off_again_a_share_blocks_the_rest() -> None:
     state = AllocationState(shared=False)
     state.hold(share(mem="1"))
     assert isinstance(
-        attempt(one(capacity={"mem": "4"}), claim(exactly()), features=off, state=state), Refusal
+        attempt(one(capacity={"mem": "4"}), claim("c", exactly()), features=off, state=state), Refusal
     )
 
 
@@ -364,7 +364,7 @@ def test_the_bandwidth_example() -> None:
 
     def ask(bandwidth: str | None) -> AllocationOutcome:
         wanted = exactly("nic") if bandwidth is None else exactly("nic", capacity={"bandwidth": bandwidth})
-        return attempt(slices, claim(wanted), state=state, classes=classes)
+        return attempt(slices, claim("c", wanted), state=state, classes=classes)
 
     first = ask("5Gi")
     assert consumed(first) == [{"bandwidth": "5368709120"}]
@@ -390,8 +390,8 @@ def partitions(units: str) -> list[ResourceSlice]:
     return [
         resource_slice(
             [
-                device("half-0", shareable=True, capacity={"mem": "4"}, draws={"gpu": {"units": "2"}}),
-                device("half-1", shareable=True, capacity={"mem": "4"}, draws={"gpu": {"units": "2"}}),
+                device("half-0", shared=True, capacity={"mem": "4"}, draws={"gpu": {"units": "2"}}),
+                device("half-1", shared=True, capacity={"mem": "4"}, draws={"gpu": {"units": "2"}}),
                 device("whole", draws={"gpu": {"units": "4"}}),
             ],
             name="a",
@@ -402,8 +402,8 @@ def partitions(units: str) -> list[ResourceSlice]:
 
 
 def test_a_shared_partition_draws_counters_once_and_capacity_every_time() -> None:
-    three = claim(exactly(capacity={"mem": "3"}))
-    one_more = claim(exactly(capacity={"mem": "1"}))
+    three = claim("c", exactly(capacity={"mem": "3"}))
+    one_more = claim("c", exactly(capacity={"mem": "1"}))
     # Two units are enough for one partition with any number of shares ...
     assert picked(attempt(partitions("2"), three, one_more)) == [["half-0"], ["half-0"]]
     # ... but capacity is taken by each, and the other partition has no units left.
@@ -412,7 +412,7 @@ def test_a_shared_partition_draws_counters_once_and_capacity_every_time() -> Non
 
 
 def test_the_same_across_calls() -> None:
-    three = claim(exactly(capacity={"mem": "3"}))
+    three = claim("c", exactly(capacity={"mem": "3"}))
     state = held(share("half-0", mem="1"))
     assert picked(attempt(partitions("2"), three, state=state)) == [["half-0"]]
     full = held(share("half-0", mem="2"))
@@ -421,10 +421,12 @@ def test_the_same_across_calls() -> None:
 
 
 def test_a_partition_and_the_whole_exclude_each_other() -> None:
-    dedicated = claim(exactly(select="!device.allowMultipleAllocations"))
+    dedicated = claim("c", exactly(select="!device.allowMultipleAllocations"))
     assert picked(attempt(partitions("4"), dedicated)) == [["whole"]]
     assert isinstance(attempt(partitions("4"), dedicated, state=held(share("half-0", mem="1"))), Refusal)
-    both = claim(exactly("a", capacity={"mem": "1"}), exactly("b", select="!device.allowMultipleAllocations"))
+    both = claim(
+        "c", exactly("a", capacity={"mem": "1"}), exactly("b", select="!device.allowMultipleAllocations")
+    )
     assert isinstance(attempt(partitions("4"), both), Refusal)
     assert picked(attempt(partitions("6"), both)) == [["half-0", "whole"]]
 

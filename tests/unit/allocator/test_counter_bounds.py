@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from plimsoll.allocator import AllocationOutcome, Refusal, SearchLimits
-from tests.unit.allocator.build import attempt, claim, device, exactly, picked, resource_slice
+from tests.build import claim, device, exactly, resource_slice
+from tests.unit.allocator.allocate import attempt, picked
 
 SMALLEST = sum(range(1, 33))  # what the 32 devices that draw least draw together
 
@@ -25,7 +26,7 @@ def ask(
         resource_slice(devices, name="a", count=2),
         resource_slice(counters={"set": counters}, name="b", count=2),
     ]
-    return attempt(slices, claim(*requests), limits=SearchLimits(steps=2_000))
+    return attempt(slices, claim("c", *requests), limits=SearchLimits(steps=2_000))
 
 
 @pytest.mark.parametrize("backwards", [False, True])

@@ -7,18 +7,8 @@ from plimsoll.allocator.devices.capacity import CapacityFault, Consumption, cons
 from plimsoll.api.codec import convert, to_tree
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import DeviceCapacity, DeviceRequestAllocationResult
-from tests.unit.allocator.build import (
-    DRIVER,
-    attempt,
-    claim,
-    device,
-    device_class,
-    exactly,
-    first_available,
-    node,
-    picked,
-    resource_slice,
-)
+from tests.build import DRIVER, claim, device, device_class, exactly, first_available, node, resource_slice
+from tests.unit.allocator.allocate import attempt, picked
 
 
 def capacity(**fields: object) -> dict[str, DeviceCapacity]:
@@ -35,8 +25,8 @@ def test_a_step_past_64_bits_is_a_fault() -> None:
     assert consume(request("7Ei"), entry) == CapacityFault("c", Quantity.parse("7Ei"), negative=False)
     assert consume(request("1e30"), entry) == CapacityFault("c", Quantity.parse("1e30"), negative=False)
 
-    devices = [device("d", shareable=True, capacity={"c": {"value": "7Ei", "requestPolicy": policy}})]
-    outcome = attempt([resource_slice(devices)], claim(exactly(capacity={"c": "7Ei"})))
+    devices = [device("d", shared=True, capacity={"c": {"value": "7Ei", "requestPolicy": policy}})]
+    outcome = attempt([resource_slice(devices)], claim("c", exactly(capacity={"c": "7Ei"})))
     assert isinstance(outcome, AllocationFault)
     assert outcome.kind == "capacity"
     assert "passes 64 bits" in str(outcome)
@@ -53,23 +43,23 @@ def test_a_rounded_amount_has_the_format_of_the_step() -> None:
 
 def test_list_values_never_break_a_selector() -> None:
     slices = [resource_slice([device("d0", numa=[0, 1], model="a"), device("d1", model="b")])]
-    wanted = claim(exactly(select='device.attributes["gpu.example.com"].model == "a"'))
+    wanted = claim("c", exactly(select='device.attributes["gpu.example.com"].model == "a"'))
     assert picked(attempt(slices, wanted, features=Features(list_attributes=False))) == [["d0"]]
 
 
 def test_all_fails_on_an_exhausted_device() -> None:
-    slices = [resource_slice([device(name, shareable=True, capacity={"mem": "4"}) for name in ("d0", "d1")])]
+    slices = [resource_slice([device(name, shared=True, capacity={"mem": "4"}) for name in ("d0", "d1")])]
     state = AllocationState()
     state.hold_share(DeviceId(DRIVER, "p", "d0"), "x")
     state.consume(DeviceId(DRIVER, "p", "d0"), {"mem": Quantity.parse("4")})
-    wanted = claim(exactly(mode="All", capacity={"mem": "1"}))
+    wanted = claim("c", exactly(mode="All", capacity={"mem": "1"}))
     assert picked(attempt(slices, wanted)) == [["d0", "d1"]]
     assert isinstance(attempt(slices, wanted, state=state), Refusal)
 
 
 def test_a_device_made_dedicated_waits_for_its_shares() -> None:
     dedicated = [resource_slice([device("d0", capacity={"mem": "4"}), device("d1", capacity={"mem": "4"})])]
-    wanted = claim(exactly(capacity={"mem": "1"}))
+    wanted = claim("c", exactly(capacity={"mem": "1"}))
     state = AllocationState()
     share = DeviceRequestAllocationResult(
         driver=DRIVER, pool="p", device="d0", share_id="x", consumed_capacity={"mem": Quantity.parse("1")}
@@ -86,7 +76,7 @@ def config(**fields: object) -> dict[str, object]:
 
 def test_claim_configuration_is_listed_once() -> None:
     slices = [resource_slice([device("d0"), device("d1"), device("d2")])]
-    wanted = claim(exactly("a"), exactly("b"), exactly("c"), config=[config(requests=["a", "b"])])
+    wanted = claim("c", exactly("a"), exactly("b"), exactly("c"), config=[config(requests=["a", "b"])])
     outcome = attempt(slices, wanted)
     assert isinstance(outcome, Allocation)
     made = outcome.results[0].devices.config
@@ -97,7 +87,10 @@ def test_configuration_for_all_requests_names_none() -> None:
     slices = [resource_slice([device("d0"), device("d1")])]
     classes = [device_class(config=[config()])]
     wanted = claim(
-        exactly("a"), first_available("b", exactly("x")), config=[config(requests=["a", "b/x"]), config()]
+        "c",
+        exactly("a"),
+        first_available("b", exactly("x")),
+        config=[config(requests=["a", "b/x"]), config()],
     )
     outcome = attempt(slices, wanted, classes=classes)
     assert isinstance(outcome, Allocation)
@@ -108,7 +101,7 @@ def test_configuration_for_all_requests_names_none() -> None:
 
 def test_distinct_holds_for_three_devices_of_one_request() -> None:
     devices = [device("d0", grp="a"), device("d1", grp="b"), device("d2", grp="a"), device("d3", grp="c")]
-    wanted = claim(exactly(count=3), constraints=[{"distinctAttribute": f"{DRIVER}/grp"}])
+    wanted = claim("c", exactly(count=3), constraints=[{"distinctAttribute": f"{DRIVER}/grp"}])
     assert isinstance(attempt([resource_slice(devices[:3])], wanted), Refusal)
     assert picked(attempt([resource_slice(devices)], wanted)) == [["d0", "d1", "d3"]]
 
@@ -118,9 +111,9 @@ def test_a_list_match_is_undone_exactly() -> None:
     devices = [device("d0", numa=[0, 1]), device("d1", numa=[1, 2]), device("d2", numa=[0, 3])]
     has_three = 'device.attributes["gpu.example.com"].numa.includes(3)'
     together = [{"matchAttribute": f"{DRIVER}/numa"}]
-    two = claim(exactly("a"), exactly("b", select=has_three), constraints=together)
+    two = claim("c", exactly("a"), exactly("b", select=has_three), constraints=together)
     assert picked(attempt([resource_slice(devices)], two)) == [["d0", "d2"]]
-    three = claim(exactly("a"), exactly("b"), exactly("c", select=has_three), constraints=together)
+    three = claim("c", exactly("a"), exactly("b"), exactly("c", select=has_three), constraints=together)
     more = [*devices, device("d3", numa=[0, 4])]
     assert picked(attempt([resource_slice(more)], three)) == [["d0", "d3", "d2"]]
 
@@ -131,19 +124,19 @@ def test_counter_slices_of_other_nodes_stay_there() -> None:
     foreign = resource_slice(
         counters={"set": {"slices": "4"}}, name="foreign", pool="other", count=2, nodeName="node-b"
     )
-    assert picked(attempt([mine, foreign], claim(exactly(mode="All")))) == [["d0"]]
+    assert picked(attempt([mine, foreign], claim("c", exactly(mode="All")))) == [["d0"]]
 
 
 def test_a_persisted_share_draws_its_counters_once() -> None:
     """A share that recorded no capacity counts as a share: the next one draws no counters again."""
     slices = [
-        resource_slice([device("d0", shareable=True, draws={"set": {"units": "3"}})], name="a", count=2),
+        resource_slice([device("d0", shared=True, draws={"set": {"units": "3"}})], name="a", count=2),
         resource_slice(counters={"set": {"units": "4"}}, name="b", count=2),
     ]
     state = AllocationState()
     state.hold_share(DeviceId(DRIVER, "p", "d0"), "x")
-    assert picked(attempt(slices, claim(exactly()), state=state)) == [["d0"]]
+    assert picked(attempt(slices, claim("c", exactly()), state=state)) == [["d0"]]
 
 
 def test_a_node_of_another_name_sees_none_of_it() -> None:
-    assert isinstance(attempt([resource_slice([device("d0")])], claim(exactly()), at=node("b")), Refusal)
+    assert isinstance(attempt([resource_slice([device("d0")])], claim("c", exactly()), at=node("b")), Refusal)

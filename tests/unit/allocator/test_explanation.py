@@ -16,7 +16,8 @@ from plimsoll.allocator import (
     explain_lines,
 )
 from plimsoll.api.resource import ResourceClaim, ResourceSlice
-from tests.unit.allocator.build import DRIVER, attempt, claim, device, exactly, resource_slice
+from tests.build import DRIVER, claim, device, exactly, resource_slice
+from tests.unit.allocator.allocate import attempt
 
 
 def id(name: str) -> DeviceId:
@@ -54,7 +55,7 @@ def test_one_screen() -> None:
         device("d5", model="a", capacity={"mem": "8Gi"}),
     ]
     wanted = claim(
-        exactly(count=2, select=f'device.attributes["{DRIVER}"].model == "a"', capacity={"mem": "4Gi"})
+        "c", exactly(count=2, select=f'device.attributes["{DRIVER}"].model == "a"', capacity={"mem": "4Gi"})
     )
     outcome = attempt(
         [resource_slice(devices), resource_slice([], name="t", pool="q", count=2)], wanted, state=state
@@ -70,8 +71,8 @@ def test_one_screen() -> None:
 
 
 def test_a_search_that_got_stuck() -> None:
-    slices = [resource_slice([device("d0", shareable=True, capacity={"mem": "8"})])]
-    wanted = claim(exactly("a", capacity={"mem": "5"}), exactly("b", capacity={"mem": "4"}))
+    slices = [resource_slice([device("d0", shared=True, capacity={"mem": "8"})])]
+    wanted = claim("c", exactly("a", capacity={"mem": "5"}), exactly("b", capacity={"mem": "4"}))
     assert explain_lines(refused(attempt(slices, wanted))) == [
         "claim default/c, request a: wants 1 of 1 devices, 1 left",
         "claim default/c, request b: wants 1 of 1 devices, 1 left",
@@ -84,7 +85,7 @@ def test_a_search_that_got_stuck() -> None:
 
 def test_one_request_that_stands_in_its_own_way() -> None:
     """Two partitions of 3 and 2 units out of 4: either, but not both."""
-    lines = explain_lines(refused(attempt(partitions("4", "3", "2"), claim(exactly(count=2)))))
+    lines = explain_lines(refused(attempt(partitions("4", "3", "2"), claim("c", exactly(count=2)))))
     assert "each device alone could be had; together they cannot" in lines
     assert any("counter set/units: wants 2, 1 left" in line for line in lines)
 
@@ -92,14 +93,14 @@ def test_one_request_that_stands_in_its_own_way() -> None:
 @pytest.mark.parametrize(
     ("slices", "wanted", "options", "text"),
     [
-        (partitions("1", "2"), claim(exactly()), {}, "counter set/units: wants 2, 1 left"),
+        (partitions("1", "2"), claim("c", exactly()), {}, "counter set/units: wants 2, 1 left"),
         (
             [
                 resource_slice(
-                    [device("d0", shareable=True, capacity=shared("8", default="1", validValues=["1"]))]
+                    [device("d0", shared=True, capacity=shared("8", default="1", validValues=["1"]))]
                 )
             ],
-            claim(exactly(capacity={"mem": "3"})),
+            claim("c", exactly(capacity={"mem": "3"})),
             {},
             "mem: wants 3, the largest valid value is 1",
         ),
@@ -109,50 +110,55 @@ def test_one_request_that_stands_in_its_own_way() -> None:
                     [
                         device(
                             "d0",
-                            shareable=True,
+                            shared=True,
                             capacity=shared("8", default="1", validRange={"min": "1", "max": "2"}),
                         )
                     ]
                 )
             ],
-            claim(exactly(capacity={"mem": "3"})),
+            claim("c", exactly(capacity={"mem": "3"})),
             {},
             "mem: wants 3, the policy allows at most 2",
         ),
         (
-            [resource_slice([device("d0", shareable=True, capacity=shared("8", validRange={"step": "2"}))])],
-            claim(exactly(capacity={"mem": "3"})),
+            [resource_slice([device("d0", shared=True, capacity=shared("8", validRange={"step": "2"}))])],
+            claim("c", exactly(capacity={"mem": "3"})),
             {},
             "mem: 3 is no whole number of steps of 2",
         ),
-        ([resource_slice([device("d0")])], claim(exactly(capacity={"mem": "3"})), {}, "has no capacity mem"),
         (
             [resource_slice([device("d0")])],
-            claim(exactly(), constraints=[{"matchAttribute": f"{DRIVER}/numa"}]),
+            claim("c", exactly(capacity={"mem": "3"})),
+            {},
+            "has no capacity mem",
+        ),
+        (
+            [resource_slice([device("d0")])],
+            claim("c", exactly(), constraints=[{"matchAttribute": f"{DRIVER}/numa"}]),
             {},
             f"has no attribute {DRIVER}/numa",
         ),
         (
             [resource_slice([device("d0")])],
-            claim(exactly()),
+            claim("c", exactly()),
             {"budget": NodeBudget(lambda *_: {"cpu": 8}, [BudgetLine("pod-level request", {"cpu": 6})])},
             "node resources: gpu.example.com/p/d0 cpu: charges 8, pod-level request leaves 6",
         ),
         (
             [resource_slice([device("d0", numa=0), device("d1", numa=1)])],
-            claim(exactly(count=2), constraints=[{"matchAttribute": f"{DRIVER}/numa"}]),
+            claim("c", exactly(count=2), constraints=[{"matchAttribute": f"{DRIVER}/numa"}]),
             {},
             f"at most 1 of them go together: {DRIVER}/p/d1 {DRIVER}/numa=1 must match {DRIVER}/p/d0 (0)",
         ),
         (
             [resource_slice([device("d0", on=True), device("d1", on=True)])],
-            claim(exactly(count=2), constraints=[{"distinctAttribute": f"{DRIVER}/on"}]),
+            claim("c", exactly(count=2), constraints=[{"distinctAttribute": f"{DRIVER}/on"}]),
             {},
             f"{DRIVER}/on=true must differ from {DRIVER}/p/d0 (true)",
         ),
         (
             [resource_slice([device("d0")])],
-            claim(exactly(mode="All", select="false")),
+            claim("c", exactly(mode="All", select="false")),
             {},
             "wants all matching of 1 devices, 0 left",
         ),

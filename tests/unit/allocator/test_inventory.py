@@ -21,12 +21,13 @@ from plimsoll.api.codec import convert
 from plimsoll.api.core import Node
 from plimsoll.api.resource import DeviceTaintRule, ResourceClaim, ResourceSlice
 from plimsoll.cel import ProgramCache
+from tests.build import claim, device, device_class, exactly, node, resource_slice
 from tests.sizes import examples
-from tests.unit.allocator.build import claim, device, device_class, exactly, node, picked, resource_slice
+from tests.unit.allocator.allocate import picked
 from tests.unit.allocator.random_cases import CaseGenerator, generate_case
 
-ONE = claim(exactly())
-ALL = claim(exactly(mode="All"))
+ONE = claim("c", exactly())
+ALL = claim("c", exactly(mode="All"))
 
 
 def ask(inventory: Inventory, wanted: ResourceClaim = ALL, at: Node | None = None) -> AllocationOutcome:
@@ -99,7 +100,7 @@ def test_slices_are_the_ones_given() -> None:
 def test_selectors_are_compiled_once_for_all_inventories() -> None:
     programs = ProgramCache()
     first, second = Inventory([MINE], programs=programs), Inventory([THEIRS], programs=programs)
-    wanted = claim(exactly(select='device.driver == "gpu.example.com"'))
+    wanted = claim("c", exactly(select='device.driver == "gpu.example.com"'))
     assert picked(ask(first, wanted)) == picked(ask(second, wanted, node("node-b"))) == [["d0"]]
 
 
@@ -122,9 +123,9 @@ def test_a_nodes_labels_may_change() -> None:
     zone = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["x"]}]}]}
     inventory = Inventory([MINE, resource_slice([device("z")], name="zone", pool="z", nodeSelector=zone)])
     assert picked(ask(inventory)) == [["d0"]]
-    assert picked(ask(inventory, at=node(zone="x"))) == [["d0", "z"]]
-    assert picked(ask(inventory.replace(inventory.slices), at=node(zone="y"))) == [["d0"]]
-    assert picked(ask(inventory, at=node(zone="x"))) == [["d0", "z"]]
+    assert picked(ask(inventory, at=node(labels={"zone": "x"}))) == [["d0", "z"]]
+    assert picked(ask(inventory.replace(inventory.slices), at=node(labels={"zone": "y"}))) == [["d0"]]
+    assert picked(ask(inventory, at=node(labels={"zone": "x"}))) == [["d0", "z"]]
 
 
 def test_taint_rules_come_and_go() -> None:
@@ -182,7 +183,7 @@ def test_replacing_is_the_same_as_starting_over(seed: int, changes: int, random:
     case = generate_case(seed)
     maker = CaseGenerator(random.randrange)
     programs = ProgramCache()
-    nodes = [case.node, node("node-b"), node(zone="y")]
+    nodes = [case.node, node("node-b"), node(labels={"zone": "y"})]
     slices, rules = list(case.slices), list(case.taint_rules)
     inventory = Inventory(slices, case.features, rules, programs)
     for _ in range(changes):

@@ -6,7 +6,7 @@ import pytest
 
 from plimsoll.allocator import AllocationFault, Inventory
 from plimsoll.allocator.devices import inventory
-from tests.unit.allocator.build import device, node, resource_slice
+from tests.build import device, node, resource_slice
 
 
 def test_the_oldest_nodes_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,6 +33,6 @@ def test_a_node_with_other_labels_is_another_node() -> None:
     )
     stock = Inventory([local])
     for zone, count in (("z", 1), ("y", 0), ("z", 1)):
-        devices = stock.devices_for(node("a", zone=zone))
+        devices = stock.devices_for(node("a", labels={"zone": zone}))
         assert not isinstance(devices, AllocationFault)
         assert len(devices.entries) == count

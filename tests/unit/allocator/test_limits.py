@@ -23,17 +23,9 @@ from plimsoll.allocator import (
 )
 from plimsoll.allocator.limits import DEADLINE_CHECK_INTERVAL
 from plimsoll.api.resource import ResourceClaim, ResourceSlice
+from tests.build import DRIVER, claim, device, exactly, first_available, resource_slice
 from tests.sizes import examples
-from tests.unit.allocator.build import (
-    DRIVER,
-    attempt,
-    claim,
-    device,
-    exactly,
-    first_available,
-    picked,
-    resource_slice,
-)
+from tests.unit.allocator.allocate import attempt, picked
 from tests.unit.allocator.random_cases import generate_case
 from tests.unit.allocator.test_reference_agreement import PROGRAMS, answer
 
@@ -58,15 +50,17 @@ def stubborn() -> tuple[list[ResourceSlice], ResourceClaim]:
     in common."""
     corners = [[3 * n + k, 3 * n + (k + 1) % 3] for n in range(6) for k in range(3)]
     devices = [device(f"d{n:02}", a=pair) for n, pair in enumerate(corners)]
-    return [resource_slice(devices)], claim(exactly(count=7), constraints=[distinct("a")])
+    return [resource_slice(devices)], claim("c", exactly(count=7), constraints=[distinct("a")])
 
 
 def test_a_search_without_steps_gives_up() -> None:
     slices = [resource_slice([device("d0"), device("d1")])]
-    outcome = attempt(slices, claim(exactly(count=2)), limits=SearchLimits(steps=1))
+    outcome = attempt(slices, claim("c", exactly(count=2)), limits=SearchLimits(steps=1))
     assert outcome == SearchAborted(steps=2, expired=False)
     assert str(outcome) == "gave up after 2 steps: the step budget is spent"
-    assert picked(attempt(slices, claim(exactly(count=2)), limits=SearchLimits(steps=2))) == [["d0", "d1"]]
+    assert picked(attempt(slices, claim("c", exactly(count=2)), limits=SearchLimits(steps=2))) == [
+        ["d0", "d1"]
+    ]
 
 
 @pytest.mark.parametrize("steps", [0, 1, 10, 100, 300])
@@ -102,7 +96,7 @@ def test_what_needs_no_search_needs_no_steps() -> None:
     """One device is there and two are asked for."""
     slices = [resource_slice([device("d0")])]
     gone = SearchLimits(steps=0, expired=lambda: True)
-    assert isinstance(attempt(slices, claim(exactly(count=2)), limits=gone), Refusal)
+    assert isinstance(attempt(slices, claim("c", exactly(count=2)), limits=gone), Refusal)
 
 
 @settings(max_examples=examples(150))
@@ -151,28 +145,34 @@ def numbered(count: int, **attributes: Any) -> list[dict[str, Any]]:
 
 
 MATCH_64 = {
-    "all different": (numbered(64, a=lambda n: n), claim(exactly(count=2), constraints=[match()])),
-    "pairs, three wanted": (numbered(64, a=lambda n: n // 2), claim(exactly(count=3), constraints=[match()])),
+    "all different": (numbered(64, a=lambda n: n), claim("c", exactly(count=2), constraints=[match()])),
+    "pairs, three wanted": (
+        numbered(64, a=lambda n: n // 2),
+        claim("c", exactly(count=3), constraints=[match()]),
+    ),
     "pairs, three requests": (
         numbered(64, a=lambda n: n // 2),
-        claim(exactly("x"), exactly("y"), exactly("z"), constraints=[match()]),
+        claim("c", exactly("x"), exactly("y"), exactly("z"), constraints=[match()]),
     ),
     "a grid, one row and one column": (
         numbered(64, a=lambda n: n // 8, b=lambda n: n % 8),
-        claim(exactly(count=2), constraints=[match("a"), match("b")]),
+        claim("c", exactly(count=2), constraints=[match("a"), match("b")]),
     ),
     "eight alike, but of three kinds": (
         numbered(64, a=lambda n: n // 8, b=lambda n: n % 3),
-        claim(exactly(count=4), constraints=[match("a"), distinct("b")]),
+        claim("c", exactly(count=4), constraints=[match("a"), distinct("b")]),
     ),
     "lists": (
         numbered(64, a=lambda n: [n % 16, 16 + n % 15]),
-        claim(exactly(count=6), constraints=[match()]),
+        claim("c", exactly(count=6), constraints=[match()]),
     ),
     "the last of eight requests": (
         [*numbered(64, a=lambda n: n // 8, k=lambda n: 0), device("odd", a=99, k=1)],
         claim(
-            *[exactly(f"r{n}") for n in range(7)], exactly("odd", select=has("k", 1)), constraints=[match()]
+            "c",
+            *[exactly(f"r{n}") for n in range(7)],
+            exactly("odd", select=has("k", 1)),
+            constraints=[match()],
         ),
     ),
 }
@@ -187,22 +187,22 @@ def test_64_devices_of_which_too_few_match(name: str) -> None:
 def test_64_devices_with_one_that_makes_it_possible() -> None:
     devices = [*numbered(64, a=lambda n: n // 2), device("odd", a=20)]
     assert picked(
-        ask([resource_slice(devices)], claim(exactly(count=3), constraints=[match()]), steps=200)
+        ask([resource_slice(devices)], claim("c", exactly(count=3), constraints=[match()]), steps=200)
     ) == [["d40", "d41", "odd"]]
 
 
 def test_32_of_40_devices_that_differ_in_nothing_that_matters() -> None:
     devices = numbered(40, a=lambda n: 0)
-    assert len(picked(ask([resource_slice(devices)], claim(exactly(count=32)), steps=40))[0]) == 32
+    assert len(picked(ask([resource_slice(devices)], claim("c", exactly(count=32)), steps=40))[0]) == 32
     # Eight more are left, and nine are asked for.
-    more = claim(exactly(count=9), name="more")
-    assert isinstance(ask([resource_slice(devices)], claim(exactly(count=32)), more, steps=200), Refusal)
+    more = claim("more", exactly(count=9))
+    assert isinstance(ask([resource_slice(devices)], claim("c", exactly(count=32)), more, steps=200), Refusal)
 
 
 def test_32_of_40_devices_where_the_last_request_is_impossible() -> None:
     """31 of one kind, then one that must match them and cannot."""
     devices = [*numbered(40, a=lambda n: 0, k=lambda n: 0), device("odd", a=1, k=1)]
-    wanted = claim(exactly("many", count=31), exactly("odd", select=has("k", 1)), constraints=[match()])
+    wanted = claim("c", exactly("many", count=31), exactly("odd", select=has("k", 1)), constraints=[match()])
     assert isinstance(ask([resource_slice(devices)], wanted, steps=200), Refusal)
 
 
@@ -210,27 +210,27 @@ def test_32_devices_that_differ_in_what_matters() -> None:
     assert isinstance(
         ask(
             [resource_slice(numbered(64, a=lambda n: n % 31))],
-            claim(exactly(count=32), constraints=[distinct()]),
+            claim("c", exactly(count=32), constraints=[distinct()]),
             steps=200,
         ),
         Refusal,
     )
     found = ask(
         [resource_slice(numbered(64, a=lambda n: n % 32))],
-        claim(exactly(count=32), constraints=[distinct()]),
+        claim("c", exactly(count=32), constraints=[distinct()]),
         steps=200,
     )
     assert picked(found) == [[f"d{n:02}" for n in range(32)]]
     # Half of them alike on either side, and one too few on both.
     halves = [resource_slice(numbered(62, a=lambda n: n % 2))]
-    assert isinstance(ask(halves, claim(exactly(count=32), constraints=[match()]), steps=200), Refusal)
+    assert isinstance(ask(halves, claim("c", exactly(count=32), constraints=[match()]), steps=200), Refusal)
 
 
 def test_shares_that_do_not_add_up() -> None:
     """Room for 13 shares of 7 on devices of 10 to 17, and 24 are asked for, one by one."""
-    devices = [device(f"d{n}", shareable=True, capacity={"mem": str(10 + n)}, serial=n) for n in range(8)]
+    devices = [device(f"d{n}", shared=True, capacity={"mem": str(10 + n)}, serial=n) for n in range(8)]
     claims = [
-        claim(*[exactly(f"r{n}", capacity={"mem": "7"}) for n in range(8)], name=f"c{number}")
+        claim(f"c{number}", *[exactly(f"r{n}", capacity={"mem": "7"}) for n in range(8)])
         for number in range(3)
     ]
     assert isinstance(ask([resource_slice(devices)], *claims, steps=5_000), Refusal)
@@ -247,6 +247,7 @@ def test_deep_lists_whose_last_choice_fits_nothing_after_them() -> None:
     """8 requests of 8 alternatives over 64 devices, and then one device that matches none of the last."""
     devices = [*numbered(64, a=lambda n: 0, k=lambda n: n // 8), device("odd", a=1, k=99)]
     wanted = claim(
+        "c",
         *lists(8, 8, lambda n, k: has("k", k)),
         exactly("odd", select=has("k", 99)),
         constraints=[match("a", "r7", "odd")],
@@ -256,7 +257,7 @@ def test_deep_lists_whose_last_choice_fits_nothing_after_them() -> None:
 
 def test_deep_lists_over_one_device_too_few() -> None:
     devices = numbered(7, k=lambda n: n)
-    wanted = claim(*lists(8, 8, lambda n, k: has("k", (n + k) % 8)))
+    wanted = claim("c", *lists(8, 8, lambda n, k: has("k", (n + k) % 8)))
     assert isinstance(ask([resource_slice(devices)], wanted, steps=2_000), Refusal)
     enough = numbered(8, k=lambda n: n)
     assert picked(ask([resource_slice(enough)], wanted, steps=100)) == [[f"d{n:02}" for n in range(8)]]
@@ -265,14 +266,14 @@ def test_deep_lists_over_one_device_too_few() -> None:
 def test_deep_lists_before_a_request_for_one_device_too_many() -> None:
     devices = numbered(16, k=lambda n: n)
     for count, kind in ((9, Refusal), (8, Allocation)):
-        wanted = claim(*lists(8, 8, lambda n, k: has("k", (n + k) % 16)), exactly("rest", count=count))
+        wanted = claim("c", *lists(8, 8, lambda n, k: has("k", (n + k) % 16)), exactly("rest", count=count))
         assert isinstance(ask([resource_slice(devices)], wanted, steps=500), kind)
 
 
 def test_deep_lists_that_must_ask_for_less_to_stay_within_32_results() -> None:
     """Eight times eight devices are too many for one claim: the later lists make do with fewer."""
     wanted = claim(
-        *[first_available(f"r{n}", *[exactly(f"s{k}", count=8 - k) for k in range(8)]) for n in range(8)]
+        "c", *[first_available(f"r{n}", *[exactly(f"s{k}", count=8 - k) for k in range(8)]) for n in range(8)]
     )
     outcome = ask([resource_slice(numbered(40))], wanted, steps=2_000)
     assert isinstance(outcome, Allocation)
@@ -282,15 +283,15 @@ def test_deep_lists_that_must_ask_for_less_to_stay_within_32_results() -> None:
 
 def test_requests_that_leave_nothing_for_the_last() -> None:
     devices = numbered(16, k=lambda n: n % 4)
-    wanted = claim(*[exactly(f"r{n}", count=2, select=has("k", n % 4)) for n in range(8)], exactly("last"))
+    wanted = claim(
+        "c", *[exactly(f"r{n}", count=2, select=has("k", n % 4)) for n in range(8)], exactly("last")
+    )
     assert isinstance(ask([resource_slice(devices)], wanted, steps=200), Refusal)
 
 
 def test_more_claims_than_devices_each_choosy_in_its_own_way() -> None:
     """Every claim refuses another device, so no two are alike, and one device is missing."""
-    claims = [
-        claim(exactly(select=f'device.attributes["{DRIVER}"].k != {n}'), name=f"c{n}") for n in range(16)
-    ]
+    claims = [claim(f"c{n}", exactly(select=f'device.attributes["{DRIVER}"].k != {n}')) for n in range(16)]
     assert isinstance(ask([resource_slice(numbered(15, k=lambda n: n))], *claims, steps=2_000), Refusal)
     assert isinstance(ask([resource_slice(numbered(16, k=lambda n: n))], *claims, steps=2_000), Allocation)
 
@@ -300,20 +301,20 @@ def test_more_claims_than_devices_each_choosy_in_its_own_way() -> None:
 
 def test_a_claim_holds_32_results() -> None:
     slices = [resource_slice(numbered(40))]
-    assert len(picked(attempt(slices, claim(exactly("a", count=20), exactly("b", count=12))))[0]) == 32
-    outcome = attempt(slices, claim(exactly("a", count=20), exactly("b", count=13)))
+    assert len(picked(attempt(slices, claim("c", exactly("a", count=20), exactly("b", count=12))))[0]) == 32
+    outcome = attempt(slices, claim("c", exactly("a", count=20), exactly("b", count=13)))
     assert isinstance(outcome, AllocationFault)
     assert outcome.kind == "too-many-devices"
     assert "number of requested devices 33 exceeds the claim limit of 32" in str(outcome)
-    both = attempt(slices, claim(exactly("a", count=20)), claim(exactly("b", count=20), name="other"))
+    both = attempt(slices, claim("c", exactly("a", count=20)), claim("other", exactly("b", count=20)))
     assert [len(each) for each in picked(both)] == [20, 20]
 
 
 def test_all_of_more_than_32_devices_is_too_many() -> None:
-    outcome = attempt([resource_slice(numbered(33))], claim(exactly(mode="All")))
+    outcome = attempt([resource_slice(numbered(33))], claim("c", exactly(mode="All")))
     assert isinstance(outcome, AllocationFault)
     assert outcome.kind == "too-many-devices"
-    listed = claim(first_available("r", exactly("all", mode="All"), exactly("some", count=3)))
+    listed = claim("c", first_available("r", exactly("all", mode="All"), exactly("some", count=3)))
     assert len(picked(attempt([resource_slice(numbered(33))], listed))[0]) == 3
 
 
@@ -326,7 +327,10 @@ def test_a_list_that_is_let_in_first_only_is_not_asked_for_in_another_order(
     """With list attributes off, a list passes distinctAttribute as the first device, and never after."""
     devices = [device(f"l{n}", numa=[0, 1], k=0) for n in range(3)] + [device("s", numa=0, k=1)]
     wanted = claim(
-        exactly("a", select=has("k", 0)), exactly("b", select=has("k", 1)), constraints=[distinct("numa")]
+        "c",
+        exactly("a", select=has("k", 0)),
+        exactly("b", select=has("k", 1)),
+        constraints=[distinct("numa")],
     )
     monkeypatch.setattr(allocator, "PROOF_AFTER_STEPS", 0)
     found = attempt([resource_slice(devices)], wanted, features=Features(list_attributes=False))

@@ -20,17 +20,8 @@ from plimsoll.allocator import (
 )
 from plimsoll.allocator.reasons.refusal import BudgetShortage, RefusalRule
 from plimsoll.api.resource import Device, DeviceRequestAllocationResult, ResourceClaim
-from tests.unit.allocator.build import (
-    DRIVER,
-    attempt,
-    claim,
-    device,
-    exactly,
-    first_available,
-    picked,
-    resource_slice,
-    results,
-)
+from tests.build import DRIVER, claim, device, exactly, first_available, resource_slice
+from tests.unit.allocator.allocate import attempt, picked, results
 from tests.unit.allocator.random_cases import charge as any_charge
 from tests.unit.allocator.random_cases import generate_case, generate_hard_case
 from tests.unit.allocator.test_reference_agreement import answer, picks_of
@@ -40,7 +31,7 @@ CPU = "cpu.example.com"
 #: A node with a GPU, which takes 2 GiB of the host's memory, and 16 CPUs to be had as a device.
 SLICES = [
     resource_slice([device("g0", hostMemory=2)], name="gpus"),
-    resource_slice([device("socket0", shareable=True, capacity={"cpu": "16"})], name="cpus", driver=CPU),
+    resource_slice([device("socket0", shared=True, capacity={"cpu": "16"})], name="cpus", driver=CPU),
 ]
 GPU = exactly("gpu", select=f'device.driver == "{DRIVER}"')
 CPUS = exactly("cpus", select=f'device.driver == "{CPU}"', capacity={"cpu": "8"})
@@ -59,7 +50,7 @@ def headroom(**amounts: int) -> NodeBudget:
 
 
 def ask(*requests: Mapping[str, Any], budget: NodeBudget | None = None) -> AllocationOutcome:
-    return attempt(SLICES, claim(*requests), budget=budget)
+    return attempt(SLICES, claim("c", *requests), budget=budget)
 
 
 # -- a GPU, or 8 CPUs
@@ -90,7 +81,7 @@ def test_without_a_budget_the_first_alternative_is_taken_whatever_it_costs() -> 
 
 
 def test_the_devices_of_all_claims_share_the_budget() -> None:
-    one, other = claim(first_available("r", CPUS, GPU)), claim(first_available("r", CPUS, GPU), name="other")
+    one, other = claim("c", first_available("r", CPUS, GPU)), claim("other", first_available("r", CPUS, GPU))
     assert picked(attempt(SLICES, one, other, budget=headroom(cpu=16))) == [["socket0"], ["socket0"]]
     # For both there are not enough CPUs: the second takes the GPU.
     assert picked(attempt(SLICES, one, other, budget=headroom(cpu=15))) == [["socket0"], ["g0"]]
@@ -107,9 +98,13 @@ def test_the_search_backtracks_for_the_budget() -> None:
 def test_a_smaller_device_is_chosen_if_the_first_exceeds_the_budget() -> None:
     slices = [resource_slice([device("dear", hostMemory=8), device("cheap", hostMemory=1), device("free")])]
     for memory, found in ((8, "dear"), (7, "cheap"), (0, "free")):
-        assert picked(attempt(slices, claim(exactly()), budget=headroom(memory=memory))) == [[found]]
-    assert picked(attempt(slices, claim(exactly(count=2)), budget=headroom(memory=8))) == [["dear", "free"]]
-    assert picked(attempt(slices, claim(exactly(count=2)), budget=headroom(memory=7))) == [["cheap", "free"]]
+        assert picked(attempt(slices, claim("c", exactly()), budget=headroom(memory=memory))) == [[found]]
+    assert picked(attempt(slices, claim("c", exactly(count=2)), budget=headroom(memory=8))) == [
+        ["dear", "free"]
+    ]
+    assert picked(attempt(slices, claim("c", exactly(count=2)), budget=headroom(memory=7))) == [
+        ["cheap", "free"]
+    ]
 
 
 # -- lines
@@ -141,13 +136,13 @@ def test_what_costs_nothing_breaks_no_bound_that_is_broken_already() -> None:
     """The node is overcommitted; devices that add nothing to it can still be had."""
     broken = headroom(cpu=-4, memory=-1)
     slices = [resource_slice([device("g0", hostMemory=1), device("g1")])]
-    assert picked(attempt(slices, claim(exactly()), budget=broken)) == [["g1"]]
-    assert isinstance(attempt(slices, claim(exactly(count=2)), budget=broken), Refusal)
+    assert picked(attempt(slices, claim("c", exactly()), budget=broken)) == [["g1"]]
+    assert isinstance(attempt(slices, claim("c", exactly(count=2)), budget=broken), Refusal)
 
 
 def test_all_fails_if_it_cannot_be_paid() -> None:
     slices = [resource_slice([device("g0", hostMemory=1), device("g1", hostMemory=2)])]
-    everything = claim(exactly(mode="All"))
+    everything = claim("c", exactly(mode="All"))
     assert picked(attempt(slices, everything, budget=headroom(memory=3))) == [["g0", "g1"]]
     assert isinstance(attempt(slices, everything, budget=headroom(memory=2)), Refusal)
 
@@ -181,10 +176,10 @@ def test_claims_that_are_allocated_already_are_not_charged() -> None:
     """Their cost is already part of the headroom."""
     before = ask(CPUS)
     assert isinstance(before, Allocation)
-    old = claim(CPUS, name="old")
+    old = claim("old", CPUS)
     status = msgspec.structs.replace(old.status, allocation=before.results[0])
     old = msgspec.structs.replace(old, status=status)
-    outcome = attempt(SLICES, old, claim(CPUS), budget=headroom(cpu=8), state=AllocationState.of([old]))
+    outcome = attempt(SLICES, old, claim("c", CPUS), budget=headroom(cpu=8), state=AllocationState.of([old]))
     assert picked(outcome) == [["socket0"], ["socket0"]]
 
 
@@ -217,7 +212,7 @@ def test_the_free_device_that_exceeds_the_budget_is_named() -> None:
     slices = [
         resource_slice([device("g0", hostMemory=1), device("g1", hostMemory=5), device("g2", hostMemory=4)])
     ]
-    outcome = attempt(slices, claim(exactly()), budget=headroom(memory=3), state=state)
+    outcome = attempt(slices, claim("c", exactly()), budget=headroom(memory=3), state=state)
     assert isinstance(outcome, Refusal)
     found = {removal.rule: removal for removal in outcome.requests[0].removals}
     assert found[RefusalRule.TAKEN].count == 1

@@ -20,23 +20,13 @@ from plimsoll.allocator.devices.pools import GatheredPool, PoolStatus
 from plimsoll.api.codec import to_tree
 from plimsoll.api.core import Node
 from plimsoll.api.resource import ResourceSlice
-from tests.unit.allocator.build import (
-    DRIVER,
-    NODE,
-    attempt,
-    claim,
-    device,
-    exactly,
-    node,
-    picked,
-    resource_slice,
-    results,
-)
+from tests.build import DRIVER, NODE, claim, device, exactly, node, resource_slice
+from tests.unit.allocator.allocate import attempt, picked, results
 from tests.unit.allocator.random_cases import generate_case
 from tests.unit.allocator.reference_pools import gather
 
-ONE = claim(exactly())
-ALL = claim(exactly(mode="All"))
+ONE = claim("c", exactly())
+ALL = claim("c", exactly(mode="All"))
 
 
 def selector(key: str, *values: str) -> dict[str, Any]:
@@ -74,7 +64,7 @@ def all_devices(outcome: object) -> list[str]:
     ],
 )
 def test_a_slice_is_for_the_nodes_it_names(place: dict[str, Any], matches: bool) -> None:
-    outcome = attempt([resource_slice([device("d0")], **place)], ONE, at=node(zone="x"))
+    outcome = attempt([resource_slice([device("d0")], **place)], ONE, at=node(labels={"zone": "x"}))
     assert isinstance(outcome, Allocation if matches else Refusal)
 
 
@@ -88,8 +78,8 @@ def test_devices_of_one_slice_may_be_for_different_nodes() -> None:
         device("f"),
     ]
     slices = [resource_slice(devices, perDeviceNodeSelection=True)]
-    assert picked(attempt(slices, ALL, at=node(zone="x"))) == [["c", "d", "e"]]
-    assert picked(attempt(slices, ALL, at=node("node-b", zone="y"))) == [["a", "b", "d"]]
+    assert picked(attempt(slices, ALL, at=node(labels={"zone": "x"}))) == [["c", "d", "e"]]
+    assert picked(attempt(slices, ALL, at=node("node-b", labels={"zone": "y"}))) == [["a", "b", "d"]]
 
 
 def test_a_selector_that_cannot_be_read_is_a_fault() -> None:
@@ -107,7 +97,7 @@ def test_a_device_selector_that_cannot_be_read_is_a_fault_when_it_is_met() -> No
     ]
     slices = [resource_slice(devices, perDeviceNodeSelection=True)]
     assert picked(attempt(slices, ONE)) == [["d0"]]
-    outcome = attempt(slices, claim(exactly(count=2)))
+    outcome = attempt(slices, claim("c", exactly(count=2)))
     assert isinstance(outcome, AllocationFault)
     assert outcome.kind == "node-selection"
 
@@ -121,7 +111,9 @@ def test_where_an_allocation_can_be_used() -> None:
             resource_slice([device("d0")], name=f"s{number}", pool=f"p{number}", **place)
             for number, place in enumerate(places)
         ]
-        outcome = attempt(slices, claim(exactly(count=len(places))), at=node(zone="x", rack="r"))
+        outcome = attempt(
+            slices, claim("c", exactly(count=len(places))), at=node(labels={"zone": "x", "rack": "r"})
+        )
         assert isinstance(outcome, Allocation)
         return to_tree(outcome.results[0]).get("nodeSelector")
 
@@ -151,7 +143,7 @@ def test_a_device_selector_of_several_terms_cannot_be_written_down() -> None:
             [device("d0", fields={"nodeSelector": {"nodeSelectorTerms": terms}})], perDeviceNodeSelection=True
         )
     ]
-    outcome = attempt(slices, ONE, at=node(zone="x"))
+    outcome = attempt(slices, ONE, at=node(labels={"zone": "x"}))
     assert isinstance(outcome, AllocationFault)
     assert outcome.kind == "node-selector-terms"
     assert "2 terms" in str(outcome)
@@ -202,7 +194,7 @@ def test_all_waits_for_every_pool() -> None:
         resource_slice([device("d0")], count=2, pool="a"),
         resource_slice([device("d1")], name="t", pool="b"),
     ]
-    outcome = attempt(slices, claim(exactly(mode="All", select='device.driver == "other"')))
+    outcome = attempt(slices, claim("c", exactly(mode="All", select='device.driver == "other"')))
     assert isinstance(outcome, AllocationFault)
     assert outcome.kind == "all-incomplete-pool"
     assert not outcome.is_node_scoped
@@ -311,7 +303,7 @@ def test_a_device_is_held_by_driver_pool_and_name() -> None:
     ]
     state = AllocationState()
     state.hold_device(DeviceId(DRIVER, "q", "d0"))
-    made = results(attempt(slices, claim(exactly(count=3)), state=state))
+    made = results(attempt(slices, claim("c", exactly(count=3)), state=state))
     assert [(each.driver, each.pool) for each in made] == [
         (DRIVER, "p"),
         ("nic.example.com", "p"),
@@ -333,7 +325,7 @@ def test_pools_are_taken_by_driver_and_name_slices_by_name_devices_as_listed() -
     wanted = ["first", "d9", "d1", "d0", "y", "x"]
     assert picked(attempt(slices, ALL)) == [wanted]
     assert picked(attempt(slices[::-1], ALL)) == [wanted]
-    assert picked(attempt(slices, claim(exactly(count=4)))) == [wanted[:4]]
+    assert picked(attempt(slices, claim("c", exactly(count=4)))) == [wanted[:4]]
 
 
 def test_pools_with_binding_conditions_come_last() -> None:
@@ -359,9 +351,9 @@ def test_without_partitions_counters_and_device_selections_are_not_read() -> Non
         resource_slice([device("d0", draws={"set": {"units": "1"}}), device("d1")], name="a", count=2),
         resource_slice(counters={"set": {"units": "4"}}, name="b", count=2),
     ]
-    assert picked(attempt(partitioned, claim(exactly(count=2)))) == [["d0", "d1"]]
+    assert picked(attempt(partitioned, claim("c", exactly(count=2)))) == [["d0", "d1"]]
     assert picked(attempt(partitioned, ONE, features=off)) == [["d1"]]
-    assert isinstance(attempt(partitioned, claim(exactly(count=2)), features=off), Refusal)
+    assert isinstance(attempt(partitioned, claim("c", exactly(count=2)), features=off), Refusal)
     per_device = [resource_slice([device("d0", fields={"allNodes": True})], perDeviceNodeSelection=True)]
     assert isinstance(attempt(per_device, ONE, features=off), Refusal)
 

@@ -7,7 +7,8 @@ from typing import Any
 from plimsoll.allocator import AllocationOutcome, AllocationState, Preference, Refusal
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import DeviceRequestAllocationResult, ResourceSlice
-from tests.unit.allocator.build import DRIVER, attempt, claim, device, exactly, picked, resource_slice
+from tests.build import DRIVER, claim, device, exactly, resource_slice
+from tests.unit.allocator.allocate import attempt, picked
 
 
 def thrifty(slices: list[ResourceSlice], *claims: Any, **options: Any) -> AllocationOutcome:
@@ -27,28 +28,26 @@ def share(name: str, amount: str) -> DeviceRequestAllocationResult:
 
 def test_four_gigabytes_take_the_small_card() -> None:
     slices = cards(large="80Gi", small="8Gi", tiny="2Gi")
-    four = claim(exactly(capacity={"memory": "4Gi"}))
+    four = claim("c", exactly(capacity={"memory": "4Gi"}))
     assert picked(attempt(slices, four)) == [["large"]]
     assert picked(thrifty(slices, four)) == [["small"]]
 
 
 def test_the_large_card_is_left_for_pods_that_need_it() -> None:
     slices = cards(large="80Gi", small="8Gi")
-    four, forty = (claim(exactly(capacity={"memory": size}), name=size.lower()) for size in ("4Gi", "40Gi"))
+    four, forty = (claim(size.lower(), exactly(capacity={"memory": size})) for size in ("4Gi", "40Gi"))
     assert picked(thrifty(slices, four, forty)) == [["small"], ["large"]]
     assert picked(thrifty(slices, four, four)) == [["small"], ["large"]]
 
 
 def test_devices_alike_are_taken_as_listed() -> None:
     slices = cards(b="8Gi", a="8Gi", c="8Gi")
-    assert picked(thrifty(slices, claim(exactly(count=2)))) == [["b", "a"]]
+    assert picked(thrifty(slices, claim("c", exactly(count=2)))) == [["b", "a"]]
 
 
 def shared_cards(**sizes: str) -> list[ResourceSlice]:
     return [
-        resource_slice(
-            [device(name, shareable=True, capacity={"memory": size}) for name, size in sizes.items()]
-        )
+        resource_slice([device(name, shared=True, capacity={"memory": size}) for name, size in sizes.items()])
     ]
 
 
@@ -57,17 +56,21 @@ def test_a_shared_card_before_a_fresh_one() -> None:
     slices = shared_cards(fresh="8Gi", begun="8Gi")
     state = AllocationState()
     state.hold(share("begun", "2Gi"))
-    two = claim(exactly(capacity={"memory": "2Gi"}))
+    two = claim("c", exactly(capacity={"memory": "2Gi"}))
     assert picked(attempt(slices, two, state=state)) == [["fresh"]]
     assert picked(thrifty(slices, two, state=state)) == [["begun"]]
-    assert picked(thrifty(slices, claim(exactly(capacity={"memory": "7Gi"})), state=state)) == [["fresh"]]
+    assert picked(thrifty(slices, claim("c", exactly(capacity={"memory": "7Gi"})), state=state)) == [
+        ["fresh"]
+    ]
 
 
 def test_a_shared_card_before_a_fresh_one_with_as_much_left() -> None:
     slices = shared_cards(fresh="8Gi", begun="10Gi")
     state = AllocationState()
     state.hold(share("begun", "2Gi"))
-    assert picked(thrifty(slices, claim(exactly(capacity={"memory": "1Gi"})), state=state)) == [["begun"]]
+    assert picked(thrifty(slices, claim("c", exactly(capacity={"memory": "1Gi"})), state=state)) == [
+        ["begun"]
+    ]
 
 
 def test_a_small_partition_before_a_large_one() -> None:
@@ -83,9 +86,9 @@ def test_a_small_partition_before_a_large_one() -> None:
         ),
         resource_slice(counters={"gpu": {"units": "7"}}, name="b", count=2),
     ]
-    assert picked(attempt(slices, claim(exactly()))) == [["whole"]]
-    assert picked(thrifty(slices, claim(exactly()))) == [["part"]]
-    assert picked(thrifty(slices, claim(exactly(count=2)))) == [["part", "half"]]
+    assert picked(attempt(slices, claim("c", exactly()))) == [["whole"]]
+    assert picked(thrifty(slices, claim("c", exactly()))) == [["part"]]
+    assert picked(thrifty(slices, claim("c", exactly(count=2)))) == [["part", "half"]]
 
 
 def test_sizes_of_different_pools_and_drivers_are_compared() -> None:
@@ -96,14 +99,14 @@ def test_sizes_of_different_pools_and_drivers_are_compared() -> None:
             [device("b", capacity={"example.com/memory": "8Gi"})], name="b", driver="z.example.com"
         ),
     ]
-    wanted = claim(exactly(capacity={"example.com/memory": "4Gi"}))
+    wanted = claim("c", exactly(capacity={"example.com/memory": "4Gi"}))
     assert picked(thrifty(slices, wanted)) == [["b"]]
 
 
 def test_what_cannot_be_had_cannot_be_had_with_a_preference() -> None:
     slices = cards(large="80Gi", small="8Gi")
-    assert isinstance(thrifty(slices, claim(exactly(capacity={"memory": "81Gi"}))), Refusal)
-    assert isinstance(thrifty(slices, claim(exactly(count=3))), Refusal)
+    assert isinstance(thrifty(slices, claim("c", exactly(capacity={"memory": "81Gi"}))), Refusal)
+    assert isinstance(thrifty(slices, claim("c", exactly(count=3))), Refusal)
 
 
 def test_it_backtracks_like_any_search() -> None:
@@ -113,13 +116,13 @@ def test_it_backtracks_like_any_search() -> None:
         device("small", capacity={"memory": "8Gi"}, kind="b"),
     ]
     only_b = f'device.attributes["{DRIVER}"].kind == "b"'
-    wanted = claim(exactly("x"), exactly("y", select=only_b))
+    wanted = claim("c", exactly("x"), exactly("y", select=only_b))
     assert picked(thrifty([resource_slice(devices)], wanted)) == [["large", "small"]]
 
 
 def test_all_devices_are_all_devices() -> None:
     slices = cards(large="80Gi", small="8Gi", middle="40Gi")
-    assert sorted(picked(thrifty(slices, claim(exactly(mode="All"))))[0]) == ["large", "middle", "small"]
+    assert sorted(picked(thrifty(slices, claim("c", exactly(mode="All"))))[0]) == ["large", "middle", "small"]
 
 
 def test_taints_and_counters_move_with_their_devices() -> None:
@@ -136,6 +139,6 @@ def test_taints_and_counters_move_with_their_devices() -> None:
         ),
         resource_slice(counters={"set": {"units": "1"}}, name="b", count=2),
     ]
-    assert picked(thrifty(slices, claim(exactly()))) == [["large"]]
-    brave = claim(exactly(tolerations=[{"operator": "Exists"}]))
+    assert picked(thrifty(slices, claim("c", exactly()))) == [["large"]]
+    brave = claim("c", exactly(tolerations=[{"operator": "Exists"}]))
     assert picked(thrifty(slices, brave)) == [["sick"]]

@@ -34,10 +34,9 @@ from plimsoll.allocator.reasons.refusal import (
 )
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import DeviceRequest, DeviceRequestAllocationResult, DeviceTaint, ResourceSlice
-from tests.unit.allocator.build import (
+from tests.build import (
     DRIVER,
     NODE,
-    attempt,
     claim,
     device,
     device_class,
@@ -46,6 +45,7 @@ from tests.unit.allocator.build import (
     node,
     resource_slice,
 )
+from tests.unit.allocator.allocate import attempt
 from tests.unit.allocator.random_cases import generate_case, generate_hard_case
 from tests.unit.allocator.reference_allocator import AllocationCase, StepLimitExceeded, solve
 from tests.unit.allocator.reference_rules import InvalidInput
@@ -88,13 +88,13 @@ def partitions(units: str, *draws: str) -> list[ResourceSlice]:
 
 
 def test_nothing_there() -> None:
-    request = only(attempt([], claim(exactly())))
+    request = only(attempt([], claim("c", exactly())))
     assert (request.wanted, request.devices, request.left, request.removals) == (1, 0, 0, ())
     assert (request.claim, request.request, request.takes_all) == ("default/c", "r", False)
 
 
 def test_too_few() -> None:
-    request = only(attempt([resource_slice([device("d0"), device("d1")])], claim(exactly(count=3))))
+    request = only(attempt([resource_slice([device("d0"), device("d1")])], claim("c", exactly(count=3))))
     assert (request.wanted, request.devices, request.left) == (3, 2, 2)
     assert not request.served
 
@@ -104,6 +104,7 @@ def test_selectors_name_the_device_that_passed_most() -> None:
     slices = [resource_slice([device("d0", model="a"), device("d1", model="b")])]
     classes = [device_class(select=f'device.attributes["{DRIVER}"].model == "a"')]
     wanted = claim(
+        "c",
         {
             "name": "r",
             "exactly": {
@@ -112,7 +113,7 @@ def test_selectors_name_the_device_that_passed_most() -> None:
                 "count": 1,
                 "selectors": [{"cel": {"expression": text}} for text in ("true", "false", "true")],
             },
-        }
+        },
     )
     request = only(attempt(slices, wanted, classes=classes))
     assert counted(request) == {RefusalRule.CLASS_SELECTOR: 1, RefusalRule.REQUEST_SELECTOR: 1}
@@ -125,14 +126,16 @@ def test_selectors_name_the_device_that_passed_most() -> None:
 
 def test_devices_for_other_nodes() -> None:
     devices = [device("d0", fields={"nodeName": "node-b"}), device("d1", fields={"nodeName": NODE})]
-    request = only(attempt([resource_slice(devices, perDeviceNodeSelection=True)], claim(exactly(count=2))))
+    request = only(
+        attempt([resource_slice(devices, perDeviceNodeSelection=True)], claim("c", exactly(count=2)))
+    )
     assert counted(request) == {RefusalRule.NODE: 1}
     assert request.removals[0].device == id("d0")
 
 
 def test_binding_conditions_that_are_switched_off() -> None:
     slices = [resource_slice([device("d0", fields={"bindingConditions": ["ready"]})])]
-    request = only(attempt(slices, claim(exactly()), features=Features(binding_conditions=False)))
+    request = only(attempt(slices, claim("c", exactly()), features=Features(binding_conditions=False)))
     assert counted(request) == {RefusalRule.BINDING: 1}
 
 
@@ -140,7 +143,7 @@ def test_devices_that_others_hold() -> None:
     state = AllocationState()
     state.hold_device(id("d1"))
     slices = [resource_slice([device("d0"), device("d1")])]
-    request = only(attempt(slices, claim(exactly(count=2)), state=state))
+    request = only(attempt(slices, claim("c", exactly(count=2)), state=state))
     assert counted(request) == {RefusalRule.TAKEN: 1}
     assert (request.left, request.removals[0].device) == (1, id("d1"))
 
@@ -148,7 +151,7 @@ def test_devices_that_others_hold() -> None:
 def test_taints_that_are_not_tolerated() -> None:
     taint = {"key": "sick", "value": "yes", "effect": "NoSchedule"}
     slices = [resource_slice([device("d0", taints=[{"key": "fine", "effect": "None"}, taint])])]
-    request = only(attempt(slices, claim(exactly())))
+    request = only(attempt(slices, claim("c", exactly())))
     assert counted(request) == {RefusalRule.TAINT: 1}
     assert request.removals[0].detail == TaintRefusal(
         DeviceTaint(key="sick", value="yes", effect="NoSchedule")
@@ -177,8 +180,8 @@ def shared(value: str, **policy: Any) -> dict[str, Any]:
     ],
 )
 def test_capacity_that_does_not_do(capacity: dict[str, Any], asked: str, shortage: CapacityShortage) -> None:
-    slices = [resource_slice([device("d0", shareable=True, capacity=capacity)])]
-    request = only(attempt(slices, claim(exactly(capacity={"mem": asked}))))
+    slices = [resource_slice([device("d0", shared=True, capacity=capacity)])]
+    request = only(attempt(slices, claim("c", exactly(capacity={"mem": asked}))))
     assert counted(request) == {RefusalRule.CAPACITY: 1}
     assert request.removals[0].detail == shortage
 
@@ -193,15 +196,15 @@ def test_capacity_that_others_have_taken() -> None:
                 driver=DRIVER, pool="p", device=name, share_id=name, consumed_capacity=consumed
             )
         )
-    slices = [resource_slice([device(f"d{n}", shareable=True, capacity={"mem": "8Gi"}) for n in range(3)])]
-    request = only(attempt(slices, claim(exactly(capacity={"mem": "4Gi"})), state=state))
+    slices = [resource_slice([device(f"d{n}", shared=True, capacity={"mem": "8Gi"}) for n in range(3)])]
+    request = only(attempt(slices, claim("c", exactly(capacity={"mem": "4Gi"})), state=state))
     assert counted(request) == {RefusalRule.CAPACITY: 3}
     assert request.removals[0].device == id("d1")
     assert request.removals[0].detail == CapacityShortage("short", "mem", quantity("4Gi"), quantity("3Gi"))
 
 
 def test_counters_that_do_not_suffice() -> None:
-    request = only(attempt(partitions("1", "3", "2"), claim(exactly())))
+    request = only(attempt(partitions("1", "3", "2"), claim("c", exactly())))
     assert counted(request) == {RefusalRule.COUNTER: 2}
     assert request.removals[0].device == id("d1")
     assert request.removals[0].detail == CounterShortage("set", "units", 2 * 10**9, 10**9)
@@ -210,7 +213,7 @@ def test_counters_that_do_not_suffice() -> None:
 def test_counters_that_others_have_drawn() -> None:
     state = AllocationState()
     state.hold_device(id("d0"))
-    request = only(attempt(partitions("4", "3", "2"), claim(exactly()), state=state))
+    request = only(attempt(partitions("4", "3", "2"), claim("c", exactly()), state=state))
     assert counted(request) == {RefusalRule.TAKEN: 1, RefusalRule.COUNTER: 1}
     assert request.removals[1].detail == CounterShortage("set", "units", 2 * 10**9, 10**9)
 
@@ -218,14 +221,14 @@ def test_counters_that_others_have_drawn() -> None:
 def test_counters_that_are_overdrawn_stop_devices_that_need_none_of_them() -> None:
     state = AllocationState()
     state.hold_device(id("d0"))
-    request = only(attempt(partitions("2", "3", "0"), claim(exactly()), state=state))
+    request = only(attempt(partitions("2", "3", "0"), claim("c", exactly()), state=state))
     assert counted(request) == {RefusalRule.TAKEN: 1, RefusalRule.COUNTER: 1}
     assert request.removals[1].detail == CounterShortage("set", "units", 0, -(10**9))
 
 
 def test_partitions_that_are_switched_off() -> None:
     off = Features(partitionable_devices=False)
-    refusal = refused(attempt(partitions("4", "1"), claim(exactly()), features=off))
+    refusal = refused(attempt(partitions("4", "1"), claim("c", exactly()), features=off))
     assert counted(refusal.requests[0]) == {RefusalRule.COUNTER: 1}
     assert any("partitionable devices are switched off" in line for line in explain_lines(refusal))
 
@@ -233,7 +236,7 @@ def test_partitions_that_are_switched_off() -> None:
 def test_devices_without_the_attribute() -> None:
     slices = [resource_slice([device("d0", numa=0), device("d1")])]
     request = only(
-        attempt(slices, claim(exactly(count=2), constraints=[{"matchAttribute": f"{DRIVER}/numa"}]))
+        attempt(slices, claim("c", exactly(count=2), constraints=[{"matchAttribute": f"{DRIVER}/numa"}]))
     )
     assert counted(request) == {RefusalRule.CONSTRAINT: 1}
     assert request.removals[0].detail == ConstraintConflict(f"{DRIVER}/numa", False, (), None)
@@ -246,7 +249,7 @@ def test_devices_without_the_attribute() -> None:
 def test_devices_that_do_not_go_together(kind: str, values: tuple[int, ...], pair: tuple[int, int]) -> None:
     """All three are there, but at most one at a time: a pair is named."""
     slices = [resource_slice([device(f"d{n}", numa=value) for n, value in enumerate(values)])]
-    request = only(attempt(slices, claim(exactly(count=2), constraints=[{kind: f"{DRIVER}/numa"}])))
+    request = only(attempt(slices, claim("c", exactly(count=2), constraints=[{kind: f"{DRIVER}/numa"}])))
     assert (request.left, request.largest_group, request.removals) == (3, 1, ())
     conflict = ConstraintConflict(
         f"{DRIVER}/numa", kind == "distinctAttribute", (str(pair[1]),), id("d0"), (str(pair[0]),)
@@ -257,13 +260,13 @@ def test_devices_that_do_not_go_together(kind: str, values: tuple[int, ...], pai
 
 def test_node_resources_that_do_not_suffice() -> None:
     budget = NodeBudget(lambda *_: {"cpu": 8}, [BudgetLine("node headroom", {"cpu": 6})])
-    request = only(attempt([resource_slice([device("d0")])], claim(exactly()), budget=budget))
+    request = only(attempt([resource_slice([device("d0")])], claim("c", exactly()), budget=budget))
     assert counted(request) == {RefusalRule.BUDGET: 1}
     assert request.removals[0].detail == BudgetShortage("node headroom", "cpu", 8, 6)
 
 
 def test_pools_that_cannot_be_used() -> None:
-    refusal = refused(attempt([resource_slice([device("d0")], count=3)], claim(exactly())))
+    refusal = refused(attempt([resource_slice([device("d0")], count=3)], claim("c", exactly())))
     (pool,) = refusal.pools
     assert (pool.pool, pool.status, pool.reason) == (
         id("d0").pool_id,
@@ -277,7 +280,7 @@ def test_all_devices_of_which_one_cannot_be_had() -> None:
     state = AllocationState()
     state.hold_device(id("d1"))
     slices = [resource_slice([device("d0"), device("d1")])]
-    request = only(attempt(slices, claim(exactly(mode="All")), state=state))
+    request = only(attempt(slices, claim("c", exactly(mode="All")), state=state))
     assert (request.takes_all, request.wanted, request.left, request.served) == (True, 2, 1, False)
     assert counted(request) == {RefusalRule.TAKEN: 1}
 
@@ -286,7 +289,7 @@ def test_all_devices_of_which_one_cannot_be_had() -> None:
 
 
 def test_requests_that_take_each_others_devices() -> None:
-    refusal = refused(attempt([resource_slice([device("d0")])], claim(exactly("a"), exactly("b"))))
+    refusal = refused(attempt([resource_slice([device("d0")])], claim("c", exactly("a"), exactly("b"))))
     assert refusal.together
     assert all(request.served for request in refusal.requests)
     assert refusal.dead_end is not None
@@ -297,7 +300,7 @@ def test_requests_that_take_each_others_devices() -> None:
 
 def test_a_request_that_cannot_be_served_alone_is_the_reason() -> None:
     slices = [resource_slice([device("d0"), device("d1")])]
-    refusal = refused(attempt(slices, claim(exactly("a"), exactly("b", select="false"))))
+    refusal = refused(attempt(slices, claim("c", exactly("a"), exactly("b", select="false"))))
     assert not refusal.together
     assert refusal.dead_end is None
     assert [request.served for request in refusal.requests] == [True, False]
@@ -307,7 +310,7 @@ def test_a_request_that_cannot_be_served_alone_is_the_reason() -> None:
 def test_a_list_is_the_reason_if_none_of_its_alternatives_can_be_served() -> None:
     slices = [resource_slice([device("d0")])]
     listed = first_available("r", exactly("many", count=2), exactly("other", select="false"))
-    refusal = refused(attempt(slices, claim(listed)))
+    refusal = refused(attempt(slices, claim("c", listed)))
     assert [(request.request, request.served) for request in refusal.requests] == [
         ("r/many", False),
         ("r/other", False),
@@ -317,21 +320,24 @@ def test_a_list_is_the_reason_if_none_of_its_alternatives_can_be_served() -> Non
 
 def test_a_constraint_over_several_requests() -> None:
     slices = [resource_slice([device(f"d{n}", numa=n) for n in range(3)])]
-    wanted = claim(exactly("a"), exactly("b"), constraints=[{"matchAttribute": f"{DRIVER}/numa"}])
+    wanted = claim("c", exactly("a"), exactly("b"), constraints=[{"matchAttribute": f"{DRIVER}/numa"}])
     refusal = refused(attempt(slices, wanted))
     assert refusal.together
     assert refusal.groups == (GroupShortage("default/c", f"{DRIVER}/numa", False, ("a", "b"), 2, 1),)
     apart = claim(
-        exactly("a", count=2), exactly("b", count=2), constraints=[{"distinctAttribute": f"{DRIVER}/numa"}]
+        "c",
+        exactly("a", count=2),
+        exactly("b", count=2),
+        constraints=[{"distinctAttribute": f"{DRIVER}/numa"}],
     )
     refusal = refused(attempt([resource_slice([device(f"d{n}", numa=n % 3) for n in range(6)])], apart))
     assert refusal.groups == (GroupShortage("default/c", f"{DRIVER}/numa", True, ("a", "b"), 4, 3),)
 
 
 def test_a_claim_that_is_allocated_on_other_nodes() -> None:
-    made = attempt([resource_slice([device("d0")])], claim(exactly()))
+    made = attempt([resource_slice([device("d0")])], claim("c", exactly()))
     assert isinstance(made, Allocation)
-    old, allocation = claim(exactly(), name="old"), made.results[0]
+    old, allocation = claim("old", exactly()), made.results[0]
     old = msgspec.structs.replace(old, status=msgspec.structs.replace(old.status, allocation=allocation))
     refusal = refused(attempt([], old, at=node("node-b")))
     assert refusal.allocated_elsewhere is not None
@@ -394,7 +400,7 @@ def test_without_explaining_a_refusal_is_short() -> None:
     outcome = allocate_claims(
         Inventory([]),
         AllocationState(),
-        [claim(exactly())],
+        [claim("c", exactly())],
         node(),
         classes={"gpu": device_class()},
         new_id=str,

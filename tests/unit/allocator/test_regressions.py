@@ -26,20 +26,18 @@ from plimsoll.api.resource import (
     DeviceRequestAllocationResult,
     ResourceClaim,
 )
-from tests.unit.allocator.build import (
+from tests.build import (
     DRIVER,
     NODE,
-    attempt,
     claim,
     device,
     device_class,
     exactly,
     first_available,
     node,
-    picked,
     resource_slice,
-    results,
 )
+from tests.unit.allocator.allocate import attempt, picked, results
 
 OTHER = "nic.example.com"
 
@@ -74,15 +72,15 @@ def with_allocation(one: ResourceClaim, allocation: AllocationResult) -> Resourc
 
 def test_133705_the_next_device_is_tried_when_the_first_is_full() -> None:
     """The first device's capacity was taken by another claim, and the free second one was never given."""
-    slices = [resource_slice([device(f"d{n}", shareable=True, capacity={"mem": "2"}) for n in range(3)])]
+    slices = [resource_slice([device(f"d{n}", shared=True, capacity={"mem": "2"}) for n in range(3)])]
     state = held(share("d0", mem="2"))
-    wanted = claim(exactly(capacity={"mem": "2"}))
+    wanted = claim("c", exactly(capacity={"mem": "2"}))
     assert picked(attempt(slices, wanted, state=state)) == [["d1"]]
-    assert picked(attempt(slices, claim(exactly(count=2, capacity={"mem": "2"})), state=state)) == [
+    assert picked(attempt(slices, claim("c", exactly(count=2, capacity={"mem": "2"})), state=state)) == [
         ["d1", "d2"]
     ]
     # The index of the device within its request is not the index within its slice.
-    two = claim(exactly("a", capacity={"mem": "1"}), exactly("b", count=2, capacity={"mem": "2"}))
+    two = claim("c", exactly("a", capacity={"mem": "1"}), exactly("b", count=2, capacity={"mem": "2"}))
     assert isinstance(attempt(slices, two, state=state), Refusal)
     state.release(share("d0", mem="2"))
     assert picked(attempt(slices, two, state=state)) == [["d0", "d1", "d2"]]
@@ -93,26 +91,26 @@ def test_134100_a_second_share_does_not_need_the_counters_again() -> None:
     slices = [
         resource_slice(
             [
-                device("half", shareable=True, capacity={"mem": "4"}, draws={"set": {"units": "3"}}),
-                device("whole", shareable=True, capacity={"mem": "8"}, draws={"set": {"units": "4"}}),
+                device("half", shared=True, capacity={"mem": "4"}, draws={"set": {"units": "3"}}),
+                device("whole", shared=True, capacity={"mem": "8"}, draws={"set": {"units": "4"}}),
             ],
             name="a",
             count=2,
         ),
         resource_slice(counters={"set": {"units": "4"}}, name="b", count=2),
     ]
-    two = claim(exactly("a", capacity={"mem": "1"}), exactly("b", capacity={"mem": "1"}))
+    two = claim("c", exactly("a", capacity={"mem": "1"}), exactly("b", capacity={"mem": "1"}))
     assert picked(attempt(slices, two)) == [["half", "half"]]
-    one = claim(exactly(capacity={"mem": "1"}))
+    one = claim("c", exactly(capacity={"mem": "1"}))
     assert picked(attempt(slices, one, one)) == [["half"], ["half"]]
     assert picked(attempt(slices, one, state=held(share("half", mem="1")))) == [["half"]]
 
 
 def test_134519_every_share_has_an_id_of_its_own() -> None:
     """The driver did not know which share of a device it prepares, and two shares got the same CDI ID."""
-    slices = [resource_slice([device("d0", shareable=True, capacity={"mem": "4"})])]
-    one = claim(exactly("a", capacity={"mem": "1"}), exactly("b", capacity={"mem": "1"}))
-    outcome = attempt(slices, one, claim(exactly("c", capacity={"mem": "1"}), name="other"))
+    slices = [resource_slice([device("d0", shared=True, capacity={"mem": "4"})])]
+    one = claim("c", exactly("a", capacity={"mem": "1"}), exactly("b", capacity={"mem": "1"}))
+    outcome = attempt(slices, one, claim("other", exactly("c", capacity={"mem": "1"})))
     made = results(outcome)
     assert [each.device for each in made] == ["d0", "d0", "d0"]
     assert [each.share_id for each in made] == ["share-1", "share-2", "share-3"]
@@ -123,7 +121,7 @@ def test_136734_the_shares_of_other_claims_are_read_from_their_statuses() -> Non
     slices = [
         resource_slice(
             [
-                device("d0", shareable=True, draws={"set": {"units": "3"}}),
+                device("d0", shared=True, draws={"set": {"units": "3"}}),
                 device("d1", draws={"set": {"units": "3"}}),
             ],
             name="a",
@@ -144,7 +142,7 @@ def test_136734_the_shares_of_other_claims_are_read_from_their_statuses() -> Non
     )
     state = AllocationState.of([allocated])
     assert [id.device for id, _ in state] == ["d0"]
-    dedicated = claim(exactly(select="!device.allowMultipleAllocations"))
+    dedicated = claim("c", exactly(select="!device.allowMultipleAllocations"))
     assert isinstance(attempt(slices, dedicated, state=state), Refusal)
     assert picked(attempt(slices, dedicated)) == [["d1"]]
 
@@ -157,7 +155,7 @@ def test_139034_partitions_that_exclude_each_other_are_not_both_given() -> None:
     slices = [
         resource_slice(
             [
-                device("sliced", shareable=True, capacity={"mem": "8"}, draws={"set": {"gpu": "1"}}),
+                device("sliced", shared=True, capacity={"mem": "8"}, draws={"set": {"gpu": "1"}}),
                 device("whole", draws={"set": {"gpu": "1"}}),
             ],
             name="a",
@@ -165,11 +163,11 @@ def test_139034_partitions_that_exclude_each_other_are_not_both_given() -> None:
         ),
         resource_slice(counters={"set": {"gpu": "1"}}, name="b", count=2),
     ]
-    whole = claim(exactly(select="!device.allowMultipleAllocations"))
+    whole = claim("c", exactly(select="!device.allowMultipleAllocations"))
     for taken in (share("sliced", mem="2"), share("sliced")):
         assert isinstance(attempt(slices, whole, state=held(taken)), Refusal)
     # And the other way round.
-    sliced = claim(exactly(select="device.allowMultipleAllocations", capacity={"mem": "1"}))
+    sliced = claim("c", exactly(select="device.allowMultipleAllocations", capacity={"mem": "1"}))
     whole_held = held(DeviceRequestAllocationResult(driver=DRIVER, pool="p", device="whole"))
     assert isinstance(attempt(slices, sliced, state=whole_held), Refusal)
     assert picked(attempt(slices, sliced, state=held(share("sliced", mem="2")))) == [["sliced"]]
@@ -178,11 +176,11 @@ def test_139034_partitions_that_exclude_each_other_are_not_both_given() -> None:
 def test_140433_a_stored_share_is_charged_once() -> None:
     """A share without recorded capacity was charged again by the next share (#140437, #140450)."""
     slices = [
-        resource_slice([device("d0", shareable=True, draws={"set": {"units": "2"}})], name="a", count=2),
+        resource_slice([device("d0", shared=True, draws={"set": {"units": "2"}})], name="a", count=2),
         resource_slice(counters={"set": {"units": "2"}}, name="b", count=2),
     ]
     state = held(share("d0", 1), share("d0", 2))
-    assert picked(attempt(slices, claim(exactly("a"), exactly("b")), state=state)) == [["d0", "d0"]]
+    assert picked(attempt(slices, claim("c", exactly("a"), exactly("b")), state=state)) == [["d0", "d0"]]
 
 
 def test_140431_a_candidate_that_is_given_up_leaves_nothing_behind() -> None:
@@ -199,14 +197,14 @@ def test_140431_a_candidate_that_is_given_up_leaves_nothing_behind() -> None:
             resource_slice([first, device("d1", draws={"set": {"units": "2"}}, grp="a")], name="a", count=2),
             counters,
         ]
-        wanted = claim(exactly(), constraints=[{"matchAttribute": f"{DRIVER}/grp"}])
+        wanted = claim("c", exactly(), constraints=[{"matchAttribute": f"{DRIVER}/grp"}])
         assert picked(attempt(slices, wanted)) == [["d1"]]
 
     # Undone: d0 is taken first, and only without it the second request can be served.
     slices = [
         resource_slice(
             [
-                device("d0", shareable=True, draws={"set": {"units": "2"}}, grp="a"),
+                device("d0", shared=True, draws={"set": {"units": "2"}}, grp="a"),
                 device("d1", draws={"set": {"units": "1"}}, grp="a"),
                 device("d2", draws={"set": {"units": "1"}}, grp="b"),
             ],
@@ -215,7 +213,7 @@ def test_140431_a_candidate_that_is_given_up_leaves_nothing_behind() -> None:
         ),
         counters,
     ]
-    wanted = claim(exactly("a", select=group("a")), exactly("b", select=group("b")))
+    wanted = claim("c", exactly("a", select=group("a")), exactly("b", select=group("b")))
     assert picked(attempt(slices, wanted)) == [["d1", "d2"]]
 
 
@@ -225,7 +223,7 @@ def test_140431_an_earlier_empty_share_survives_the_undoing_of_a_later_one() -> 
     slices = [
         resource_slice(
             [
-                device("d0", shareable=True, capacity=zero, draws={"set": {"units": "1"}}, grp="a"),
+                device("d0", shared=True, capacity=zero, draws={"set": {"units": "1"}}, grp="a"),
                 device("d1", grp="b"),
                 device("d2", grp="c"),
             ],
@@ -235,6 +233,7 @@ def test_140431_an_earlier_empty_share_survives_the_undoing_of_a_later_one() -> 
         resource_slice(counters={"set": {"units": "1"}}, name="z", count=2),
     ]
     wanted = claim(
+        "c",
         exactly("a", select=group("a")),
         exactly("b"),
         exactly("c", select=group("a")),
@@ -251,14 +250,14 @@ def test_140435_pools_of_the_same_name_have_counters_of_their_own() -> None:
             resource_slice([device("d0", draws={"set": {"units": "1"}})], name="a", count=2, driver=driver),
             resource_slice(counters={"set": {"units": "1"}}, name="b", count=2, driver=driver),
         ]
-    made = results(attempt(slices, claim(exactly(count=2))))
+    made = results(attempt(slices, claim("c", exactly(count=2))))
     assert [(each.driver, each.device) for each in made] == [(DRIVER, "d0"), (OTHER, "d0")]
     # What is held of the one is nothing to the other.
     state = AllocationState()
     state.hold_device(DeviceId(OTHER, "p", "d0"))
-    made = results(attempt(slices, claim(exactly()), state=state))
+    made = results(attempt(slices, claim("c", exactly()), state=state))
     assert [each.driver for each in made] == [DRIVER]
-    assert isinstance(attempt(slices, claim(exactly(count=2)), state=state), Refusal)
+    assert isinstance(attempt(slices, claim("c", exactly(count=2)), state=state), Refusal)
 
 
 def test_140435_other_counter_sets_under_the_same_pool_name() -> None:
@@ -269,7 +268,7 @@ def test_140435_other_counter_sets_under_the_same_pool_name() -> None:
         resource_slice([device("d0", draws={"ports": {"vf": "8"}})], name="c", count=2, driver=OTHER),
         resource_slice(counters={"ports": {"vf": "8"}}, name="d", count=2, driver=OTHER),
     ]
-    assert len(results(attempt(slices, claim(exactly(count=2))))) == 2
+    assert len(results(attempt(slices, claim("c", exactly(count=2))))) == 2
 
 
 def test_140441_rounding_never_wraps_around() -> None:
@@ -281,10 +280,10 @@ def test_140441_rounding_never_wraps_around() -> None:
         assert consume(asked, {"mem": entry}) == CapacityFault("mem", asked["mem"], negative=False)
         slices = [
             resource_slice(
-                [device("d0", shareable=True, capacity={"mem": {"value": "1k", "requestPolicy": policy}})]
+                [device("d0", shared=True, capacity={"mem": {"value": "1k", "requestPolicy": policy}})]
             )
         ]
-        outcome = attempt(slices, claim(exactly(capacity={"mem": text})))
+        outcome = attempt(slices, claim("c", exactly(capacity={"mem": text})))
         assert isinstance(outcome, AllocationFault)
         assert outcome.kind == "capacity"
 
@@ -305,11 +304,11 @@ def test_140087_an_allocated_claim_keeps_a_pod_on_its_node() -> None:
         resource_slice([device("d0")]),
         resource_slice([device("d0")], name="t", pool="q", nodeName="node-b"),
     ]
-    first = attempt(slices, claim(exactly()))
+    first = attempt(slices, claim("c", exactly()))
     assert isinstance(first, Allocation)
-    pending = with_allocation(claim(exactly(), name="shared"), first.results[0])
+    pending = with_allocation(claim("shared", exactly()), first.results[0])
     state = AllocationState.of([pending])
-    mine = attempt(slices, claim(exactly()), pending, at=node("node-b"), state=state)
+    mine = attempt(slices, claim("c", exactly()), pending, at=node("node-b"), state=state)
     assert isinstance(mine, Refusal)
     assert mine.allocated_elsewhere is not None
     assert mine.allocated_elsewhere.claim == "default/shared"
@@ -323,23 +322,23 @@ def test_137347_all_in_a_prioritized_list_gives_way_to_the_next_alternative() ->
     slices = [resource_slice([device(f"d{n}", grp="a") for n in range(3)])]
     state = held()
     state.hold_device(DeviceId(DRIVER, "p", "d2"))
-    wanted = claim(first_available("r", exactly("all", mode="All"), exactly("two", count=2)))
+    wanted = claim("c", first_available("r", exactly("all", mode="All"), exactly("two", count=2)))
     outcome = attempt(slices, wanted, state=state)
     assert picked(outcome) == [["d0", "d1"]]
     assert {each.request for each in results(outcome)} == {"r/two"}
     # Nothing matches the first alternative at all.
-    none = claim(first_available("r", exactly("all", mode="All", select=group("z")), exactly("one")))
+    none = claim("c", first_available("r", exactly("all", mode="All", select=group("z")), exactly("one")))
     assert picked(attempt(slices, none, state=state)) == [["d0"]]
 
 
 def test_139017_allocated_and_unallocated_claims_together() -> None:
     """The chosen alternatives were looked up by the number of the claim among all, not among the new ones."""
     slices = [resource_slice([device(f"d{n}", grp="a") for n in range(3)])]
-    before = attempt(slices, claim(exactly()))
+    before = attempt(slices, claim("c", exactly()))
     assert isinstance(before, Allocation)
-    old = with_allocation(claim(exactly(), name="old"), before.results[0])
+    old = with_allocation(claim("old", exactly()), before.results[0])
     new = claim(
-        first_available("r", exactly("none", select=group("z")), exactly("some")), exactly("s"), name="new"
+        "new", first_available("r", exactly("none", select=group("z")), exactly("some")), exactly("s")
     )
     outcome = attempt(slices, old, new, state=AllocationState.of([old]))
     assert isinstance(outcome, Allocation)
@@ -360,7 +359,7 @@ def test_136269_no_device_is_allocated_to_two_claims() -> None:
         outcome = allocate_claims(
             inventory,
             state,
-            [claim(exactly(), name=f"c{number}")],
+            [claim(f"c{number}", exactly())],
             node(),
             classes={"gpu": device_class()},
             new_id=str,
@@ -370,11 +369,11 @@ def test_136269_no_device_is_allocated_to_two_claims() -> None:
         state.hold_all(outcome.results[0])
     assert given == [f"d{n}" for n in range(8)]
     outcome = allocate_claims(
-        inventory, state, [claim(exactly())], node(), classes={"gpu": device_class()}, new_id=str
+        inventory, state, [claim("c", exactly())], node(), classes={"gpu": device_class()}, new_id=str
     )
     assert isinstance(outcome, Refusal)
     # Within one call, too.
-    many = [claim(exactly(), name=f"c{number}") for number in range(8)]
+    many = [claim(f"c{number}", exactly()) for number in range(8)]
     assert picked(attempt(slices, *many)) == [[name] for name in given]
 
 
@@ -384,6 +383,6 @@ def test_141471_a_device_is_free_when_its_last_holder_is_gone() -> None:
     whole = DeviceRequestAllocationResult(driver=DRIVER, pool="p", device="d0")
     state = held(whole, whole)
     state.release(whole)
-    assert isinstance(attempt(slices, claim(exactly()), state=state), Refusal)
+    assert isinstance(attempt(slices, claim("c", exactly()), state=state), Refusal)
     state.release(whole)
-    assert picked(attempt(slices, claim(exactly()), state=state)) == [["d0"]]
+    assert picked(attempt(slices, claim("c", exactly()), state=state)) == [["d0"]]

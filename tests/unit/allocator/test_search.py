@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from plimsoll.allocator import Features, SearchLimits
-from tests.unit.allocator.build import DRIVER, attempt, claim, device, exactly, picked, resource_slice
+from tests.build import DRIVER, claim, device, exactly, resource_slice
+from tests.unit.allocator.allocate import attempt, picked
 
 
 def test_equal_devices_count_where_the_order_of_values_matters() -> None:
     """With list attributes off a list is let in first only: s1 before it fails, s2 after it does not."""
     devices = [device("s1", numa=1), device("list", numa=[1, 2]), device("s2", numa=1)]
-    wanted = claim(exactly(count=2), constraints=[{"distinctAttribute": f"{DRIVER}/numa"}])
+    wanted = claim("c", exactly(count=2), constraints=[{"distinctAttribute": f"{DRIVER}/numa"}])
     found = attempt([resource_slice(devices)], wanted, features=Features(list_attributes=False))
     assert picked(found) == [["list", "s2"]]
 
@@ -18,7 +19,7 @@ def test_a_plan_is_retried_after_a_failure_of_its_own() -> None:
     """Nothing comes after the plan, but its first pick was wrong: x leaves only y or z."""
     values = {"x": ["a", "q"], "y": ["b"], "z": ["b"], "p": ["a"], "r": ["q"]}
     devices = [device(name, root=roots) for name, roots in values.items()]
-    wanted = claim(exactly(count=3), constraints=[{"distinctAttribute": f"{DRIVER}/root"}])
+    wanted = claim("c", exactly(count=3), constraints=[{"distinctAttribute": f"{DRIVER}/root"}])
     assert picked(attempt([resource_slice(devices)], wanted)) == [["y", "p", "r"]]
 
 
@@ -33,6 +34,6 @@ def test_an_unrelated_request_is_not_retried_after_a_failure() -> None:
     first, last = exactly("first", select=kind % "nic"), exactly("last", select=index % "nic")
     between = exactly("between", 2, select=kind % "gpu")
     apart = [{"distinctAttribute": f"{DRIVER}/index", "requests": ["between"]}]
-    wanted = claim(first, between, last, constraints=apart)
+    wanted = claim("c", first, between, last, constraints=apart)
     found = attempt([resource_slice(devices)], wanted, limits=SearchLimits(steps=12))
     assert picked(found) == [["n1", "g00", "g01", "n0"]]

@@ -14,17 +14,9 @@ from plimsoll.api.codec import convert
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import DeviceRequestAllocationResult, ResourceClaim
 from plimsoll.errors import StateError
+from tests.build import DRIVER, claim, device, exactly, resource_slice
 from tests.sizes import examples
-from tests.unit.allocator.build import (
-    DRIVER,
-    attempt,
-    claim,
-    device,
-    exactly,
-    picked,
-    resource_slice,
-    results,
-)
+from tests.unit.allocator.allocate import attempt, picked, results
 from tests.unit.allocator.random_cases import generate_case
 from tests.unit.allocator.test_reference_agreement import answer
 
@@ -254,10 +246,12 @@ def allocated(wanted: ResourceClaim, outcome: object) -> ResourceClaim:
 
 
 def test_the_state_of_claims_is_that_of_their_results() -> None:
-    slices = [resource_slice([device("d0"), device("d1", shareable=True, capacity={"mem": "4"})])]
-    wanted = claim(exactly("a"), exactly("b", capacity={"mem": "1"}), exactly("c", capacity={"mem": "2"}))
+    slices = [resource_slice([device("d0"), device("d1", shared=True, capacity={"mem": "4"})])]
+    wanted = claim(
+        "c", exactly("a"), exactly("b", capacity={"mem": "1"}), exactly("c", capacity={"mem": "2"})
+    )
     outcome = attempt(slices, wanted)
-    state = AllocationState.of([allocated(wanted, outcome), claim(exactly(), name="waiting")])
+    state = AllocationState.of([allocated(wanted, outcome), claim("waiting", exactly())])
     assert state == holding(*results(outcome))
     assert len(state) == 2
 
@@ -265,25 +259,25 @@ def test_the_state_of_claims_is_that_of_their_results() -> None:
 def test_an_allocation_is_held_and_released() -> None:
     slices = [resource_slice([device("d0"), device("d1"), device("d2")])]
     state = AllocationState()
-    first = attempt(slices, claim(exactly(count=2)), state=state)
+    first = attempt(slices, claim("c", exactly(count=2)), state=state)
     assert isinstance(first, Allocation)
     state.hold_all(first.results[0])
-    assert picked(attempt(slices, claim(exactly()), state=state)) == [["d2"]]
-    assert isinstance(attempt(slices, claim(exactly(count=2)), state=state), Refusal)
+    assert picked(attempt(slices, claim("c", exactly()), state=state)) == [["d2"]]
+    assert isinstance(attempt(slices, claim("c", exactly(count=2)), state=state), Refusal)
     state.release_all(first.results[0])
     assert state == AllocationState()
-    assert picked(attempt(slices, claim(exactly(count=2)), state=state)) == picked(first)
+    assert picked(attempt(slices, claim("c", exactly(count=2)), state=state)) == picked(first)
 
 
 def test_shares_are_held_and_released() -> None:
-    slices = [resource_slice([device("d0", shareable=True, capacity={"mem": "4"})])]
-    three = claim(exactly(capacity={"mem": "3"}))
+    slices = [resource_slice([device("d0", shared=True, capacity={"mem": "4"})])]
+    three = claim("c", exactly(capacity={"mem": "3"}))
     state = AllocationState()
     first = attempt(slices, three, state=state)
     assert isinstance(first, Allocation)
     state.hold_all(first.results[0])
     assert isinstance(attempt(slices, three, state=state), Refusal)
-    assert picked(attempt(slices, claim(exactly(capacity={"mem": "1"})), state=state)) == [["d0"]]
+    assert picked(attempt(slices, claim("c", exactly(capacity={"mem": "1"})), state=state)) == [["d0"]]
     state.release_all(first.results[0])
     assert picked(attempt(slices, three, state=state)) == [["d0"]]
 

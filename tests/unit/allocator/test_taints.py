@@ -12,17 +12,8 @@ from plimsoll.allocator import Features, Refusal
 from plimsoll.allocator.devices.taints import find_untolerated_taint, is_tolerated, tolerates
 from plimsoll.api.codec import convert, to_tree
 from plimsoll.api.resource import DeviceTaint, DeviceTaintRule, DeviceToleration
-from tests.unit.allocator.build import (
-    DRIVER,
-    attempt,
-    claim,
-    device,
-    exactly,
-    first_available,
-    picked,
-    resource_slice,
-    results,
-)
+from tests.build import DRIVER, claim, device, exactly, first_available, resource_slice
+from tests.unit.allocator.allocate import attempt, picked, results
 from tests.unit.allocator.reference_rules import are_tolerated
 
 SICK = {"key": "sick", "value": "yes", "effect": "NoSchedule"}
@@ -64,7 +55,7 @@ def test_what_tolerates_a_taint(toleration: dict[str, Any], matches: bool) -> No
 )
 def test_which_effects_keep_a_device_from_being_allocated(effect: str, prevents: bool) -> None:
     slices = [resource_slice([device("d0", taints=[{"key": "k", "effect": effect}]), device("d1")])]
-    assert picked(attempt(slices, claim(exactly()))) == [["d1" if prevents else "d0"]]
+    assert picked(attempt(slices, claim("c", exactly()))) == [["d1" if prevents else "d0"]]
 
 
 def test_the_first_taint_that_is_not_tolerated_is_named() -> None:
@@ -99,10 +90,10 @@ def test_tolerating_is_what_the_definition_says(
 
 def test_a_tainted_device_is_left_out() -> None:
     slices = [resource_slice([device("d0", taints=[SICK]), device("d1")])]
-    assert picked(attempt(slices, claim(exactly()))) == [["d1"]]
-    assert isinstance(attempt(slices, claim(exactly(count=2))), Refusal)
+    assert picked(attempt(slices, claim("c", exactly()))) == [["d1"]]
+    assert isinstance(attempt(slices, claim("c", exactly(count=2))), Refusal)
     brave = [{"key": "sick", "operator": "Exists"}]
-    outcome = attempt(slices, claim(exactly(count=2, tolerations=brave)))
+    outcome = attempt(slices, claim("c", exactly(count=2, tolerations=brave)))
     assert picked(outcome) == [["d0", "d1"]]
     assert all(to_tree(each)["tolerations"] == brave for each in results(outcome))
 
@@ -110,40 +101,40 @@ def test_a_tainted_device_is_left_out() -> None:
 def test_every_taint_must_be_tolerated() -> None:
     slices = [resource_slice([device("d0", taints=[SICK, DYING])])]
     sick, dying = ({"key": key, "operator": "Exists"} for key in ("sick", "dying"))
-    assert isinstance(attempt(slices, claim(exactly(tolerations=[sick]))), Refusal)
-    assert picked(attempt(slices, claim(exactly(tolerations=[sick, dying])))) == [["d0"]]
+    assert isinstance(attempt(slices, claim("c", exactly(tolerations=[sick]))), Refusal)
+    assert picked(attempt(slices, claim("c", exactly(tolerations=[sick, dying])))) == [["d0"]]
 
 
 def test_tolerations_are_those_of_the_request() -> None:
     """Another request's tolerations, or another alternative's, do not count."""
     slices = [resource_slice([device("d0", taints=[SICK]), device("d1", taints=[DYING])])]
     sick, dying = ([{"key": key, "operator": "Exists"}] for key in ("sick", "dying"))
-    both = claim(exactly("a", tolerations=dying), exactly("b", tolerations=sick))
+    both = claim("c", exactly("a", tolerations=dying), exactly("b", tolerations=sick))
     assert picked(attempt(slices, both)) == [["d1", "d0"]]
-    listed = claim(first_available("r", exactly("a"), exactly("b", tolerations=dying)))
+    listed = claim("c", first_available("r", exactly("a"), exactly("b", tolerations=dying)))
     assert picked(attempt(slices, listed)) == [["d1"]]
 
 
 def test_all_fails_on_a_tainted_device() -> None:
     slices = [resource_slice([device("d0", taints=[SICK]), device("d1")])]
-    assert isinstance(attempt(slices, claim(exactly(mode="All"))), Refusal)
-    everything = claim(exactly(mode="All", tolerations=[{"operator": "Exists"}]))
+    assert isinstance(attempt(slices, claim("c", exactly(mode="All"))), Refusal)
+    everything = claim("c", exactly(mode="All", tolerations=[{"operator": "Exists"}]))
     assert picked(attempt(slices, everything)) == [["d0", "d1"]]
 
 
 def test_admin_access_needs_tolerations_too() -> None:
     slices = [resource_slice([device("d0", taints=[SICK])])]
-    assert isinstance(attempt(slices, claim(exactly(admin=True))), Refusal)
-    brave = claim(exactly(admin=True, tolerations=[{"operator": "Exists"}]))
+    assert isinstance(attempt(slices, claim("c", exactly(admin=True))), Refusal)
+    brave = claim("c", exactly(admin=True, tolerations=[{"operator": "Exists"}]))
     assert picked(attempt(slices, brave)) == [["d0"]]
 
 
 def test_with_the_gate_off_taints_do_not_count() -> None:
     slices = [resource_slice([device("d0", taints=[SICK])])]
     off = Features(device_taints=False)
-    assert picked(attempt(slices, claim(exactly()), features=off)) == [["d0"]]
+    assert picked(attempt(slices, claim("c", exactly()), features=off)) == [["d0"]]
     everything = rule(DYING, deviceSelector={})
-    assert picked(attempt(slices, claim(exactly()), features=off, taint_rules=[everything])) == [["d0"]]
+    assert picked(attempt(slices, claim("c", exactly()), features=off, taint_rules=[everything])) == [["d0"]]
 
 
 # -- rules
@@ -159,7 +150,7 @@ SLICES = [
 def untainted(*rules: DeviceTaintRule) -> list[str]:
     """The devices that can still be had: as many as a claim can get."""
     for count in (4, 3, 2, 1):
-        outcome = attempt(SLICES, claim(exactly(count=count)), taint_rules=rules)
+        outcome = attempt(SLICES, claim("c", exactly(count=count)), taint_rules=rules)
         if not isinstance(outcome, Refusal):
             return [f"{each.driver[:3]}-{each.pool}-{each.device}" for each in results(outcome)]
     return []
@@ -203,7 +194,7 @@ def test_rules_add_to_the_taints_of_the_device_and_to_each_other() -> None:
 
     def ask(*keys: str) -> object:
         is_tolerated = [{"key": key, "operator": "Exists"} for key in keys]
-        return attempt(slices, claim(exactly(tolerations=is_tolerated)), taint_rules=rules)
+        return attempt(slices, claim("c", exactly(tolerations=is_tolerated)), taint_rules=rules)
 
     assert isinstance(ask("sick", "dying"), Refusal)
     assert isinstance(ask("dying", "third"), Refusal)

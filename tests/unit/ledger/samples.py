@@ -1,4 +1,4 @@
-"""Pod builders, and Hypothesis strategies for pods."""
+"""Hypothesis strategies for pods and their charges."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from plimsoll.api import codec
-from plimsoll.api.core import Container, Pod
+from plimsoll.api.core import Pod
 from plimsoll.api.forms import ClaimCharge, ResourceCharge
 from plimsoll.api.quantity import Quantity
+from tests.build import container, pod
 
 
 def amounts(**texts: str) -> dict[str, Quantity]:
@@ -23,35 +23,8 @@ def texts(found: Mapping[str, Quantity]) -> dict[str, str]:
     return {name: amount.canonical() for name, amount in found.items()}
 
 
-def tree(name: str = "c", requests: Any = None, limits: Any = None, **fields: Any) -> dict[str, Any]:
-    """A container as JSON; `both` sets requests and limits."""
-    both = fields.pop("both", {})
-    resources = {"requests": {**both, **(requests or {})}, "limits": {**both, **(limits or {})}}
-    return {"name": name, "resources": resources, **fields}
-
-
-def sidecar(name: str = "s", requests: Any = None, limits: Any = None, **fields: Any) -> dict[str, Any]:
-    return tree(name, requests, limits, restartPolicy="Always", **fields)
-
-
-def container(*arguments: Any, **fields: Any) -> Container:
-    return codec.convert(tree(*arguments, **fields), Container)
-
-
-def pod(
-    *containers: dict[str, Any],
-    init: tuple[dict[str, Any], ...] = (),
-    status: dict[str, Any] | None = None,
-    **spec: Any,
-) -> Pod:
-    """A pod of these containers; further keywords are fields of its spec, `annotations` of its metadata."""
-    metadata = {"name": "p", "annotations": spec.pop("annotations", {})}
-    full = {"containers": list(containers), "initContainers": list(init), **spec}
-    return codec.convert({"metadata": metadata, "spec": full, "status": status or {}}, Pod)
-
-
 def charge(claim: str, *containers: str, policy: str = "", **quantities: str) -> ClaimCharge:
-    """A claim that charges these amounts."""
+    """Return the charge of a claim."""
     resources = {n: ResourceCharge(q, policy=policy) for n, q in amounts(**quantities).items()}
     return ClaimCharge(claim, containers, resources)
 
@@ -70,7 +43,7 @@ def resource_lists() -> st.SearchStrategy[dict[str, str]]:
 
 def container_trees(name: str, policies: st.SearchStrategy[str | None]) -> st.SearchStrategy[dict[str, Any]]:
     def build(requests: Any, limits: Any, policy: str | None) -> dict[str, Any]:
-        made = tree(name, requests, limits)
+        made = container(name, limits=limits, **requests)
         return {**made, "restartPolicy": policy} if policy else made
 
     return st.builds(build, resource_lists(), resource_lists(), policies)
@@ -85,7 +58,7 @@ def pods(draw: st.DrawFn) -> Pod:
     spec: dict[str, Any] = {"overhead": draw(resource_lists())}
     if draw(st.booleans()):
         spec["resources"] = {"requests": draw(resource_lists()), "limits": draw(resource_lists())}
-    return pod(*regular, init=tuple(init), **spec)
+    return pod("p", *regular, init=tuple(init), **spec)
 
 
 _POLICIES = ("", "AddPerClaim", "AddPerReference", "Max", "ConsumeFrom")
@@ -100,7 +73,7 @@ def charged_pods(
     names = [c.name for c in (*made.spec.init_containers, *made.spec.containers)]
     quantities = resource_lists().map(lambda found: amounts(**found))
     charges = []
-    for place in range(draw(st.integers(0, 3))):
+    for number in range(draw(st.integers(0, 3))):
         policy = draw(st.sampled_from(policies))
         parts = [draw(quantities) for _ in range(3)]
         resources = {
@@ -108,5 +81,5 @@ def charged_pods(
             for name in dict.fromkeys(n for part in parts for n in part)
         }
         containers = tuple(draw(st.lists(st.sampled_from(names), unique=True)))
-        charges.append(ClaimCharge(f"claim-{place}", containers, resources))
+        charges.append(ClaimCharge(f"claim-{number}", containers, resources))
     return made, tuple(charges)

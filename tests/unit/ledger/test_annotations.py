@@ -21,18 +21,18 @@ from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.ledger.requests import PodResourcesOptions, pod_requests
 from plimsoll.ledger.status import build_status_entries
 from plimsoll.ledger.verdict import VerdictCode
-from tests.unit.ledger.builders import (
+from tests.build import (
     DRIVER,
-    LedgerFixture,
+    charging_device,
     claim,
     container,
-    device,
     device_class,
     pod,
     pool_device,
     resource_slice,
     result,
 )
+from tests.unit.ledger.fixture import LedgerFixture
 
 REQUEST = {"name": "r", "exactly": {"deviceClassName": "k"}}
 MAPPINGS = "nodeAllocatableResourceMappings"
@@ -47,8 +47,8 @@ def annotated(words: Any, **spec: Any) -> DeviceClass:
 def fixture(words: Any, *devices: Any, profile: AccountingProfile | None = None) -> LedgerFixture:
     """A node with devices of an annotated class, and a claim that holds them all."""
     results = [result(each["name"]) for each in devices]
-    held = claim("c", *results, requests=[REQUEST])
-    return LedgerFixture(resource_slice(*devices), claims=[held], classes=[annotated(words)], profile=profile)
+    held = claim("c", REQUEST, results=results)
+    return LedgerFixture(resource_slice(devices), claims=[held], classes=[annotated(words)], profile=profile)
 
 
 ONE = pod("p", container("a", "c", cpu="1"))
@@ -56,14 +56,14 @@ ONE = pod("p", container("a", "c", cpu="1"))
 
 def test_a_class_charges_by_its_annotation() -> None:
     words = {MAPPINGS: {"cpu": {"allocationMultiplier": "3"}}}
-    assert fixture(words, device("d"), device("e")).cost(ONE) == 7000
-    upstream = fixture(words, device("d"), profile=AccountingProfile.upstream_1_36())
+    assert fixture(words, charging_device("d"), charging_device("e")).cost(ONE) == 7000
+    upstream = fixture(words, charging_device("d"), profile=AccountingProfile.upstream_1_36())
     assert upstream.check_placement(ONE, "c").charged_claims == ()
 
 
 def test_device_mappings_override_annotations() -> None:
     words = {MAPPINGS: {"cpu": {"allocationMultiplier": "3"}, "memory": {"allocationMultiplier": "1Gi"}}}
-    (charged_claim,) = fixture(words, device("d", cpu="5")).place(ONE)
+    (charged_claim,) = fixture(words, charging_device("d", cpu="5")).place(ONE)
     assert {name: str(charge.quantity) for name, charge in charged_claim.charge.resources.items()} == {
         "cpu": "5"
     }
@@ -71,17 +71,17 @@ def test_device_mappings_override_annotations() -> None:
 
 def test_a_capacity_is_charged_by_what_is_consumed_of_it() -> None:
     words = {MAPPINGS: {"cpu": {"capacityKey": f"{DRIVER}/cpu", "allocationMultiplier": "500m"}}}
-    shared = device("d", shared=True, capacity={f"{DRIVER}/cpu": "64"})
-    held = claim("c", result("d", cpu="8"), requests=[REQUEST])
-    one = LedgerFixture(resource_slice(shared), claims=[held], classes=[annotated(words)])
+    shared = charging_device("d", shared=True, capacity={f"{DRIVER}/cpu": "64"})
+    held = claim("c", REQUEST, results=[result("d", cpu="8")])
+    one = LedgerFixture(resource_slice([shared]), claims=[held], classes=[annotated(words)])
     assert one.cost(ONE) == 5000
-    whole = device("d", capacity={f"{DRIVER}/cpu": "8"})
+    whole = charging_device("d", capacity={f"{DRIVER}/cpu": "8"})
     assert fixture(words, whole).cost(ONE) == 5000
 
 
 def test_a_capacity_that_a_device_does_not_have_is_an_error_that_says_so() -> None:
     words = {MAPPINGS: {"cpu": {"capacityKey": f"{DRIVER}/cpu"}}}
-    (text,) = format_reasons(fixture(words, device("d")).check_placement(ONE).verdict)
+    (text,) = format_reasons(fixture(words, charging_device("d")).check_placement(ONE).verdict)
     assert text == (
         f"claim default/c, device d: ConsumedCapacity is nil, but Capacity key '{DRIVER}/cpu' is set in "
         f"annotation {CLASS_KEY} of its class for resource cpu"
@@ -94,20 +94,20 @@ def test_policies_of_the_annotation_hold() -> None:
         "nodeAllocatableResourceAccountingPolicies": {"cpu": "Max"},
     }
     both = pod("p", container("a", "c", cpu="1"), container("b", "c", cpu="2"))
-    assert fixture(words, device("d")).cost(both) == 4000
+    assert fixture(words, charging_device("d")).cost(both) == 4000
     managed = {MAPPINGS: {"cpu": {"allocationMultiplier": "4"}}, "managesNodeAllocatableResources": True}
-    (text,) = format_reasons(fixture(managed, device("d")).check_placement(ONE).verdict)
+    (text,) = format_reasons(fixture(managed, charging_device("d")).check_placement(ONE).verdict)
     assert text == "claim c, device d: no accounting policy for cpu"
 
 
 def test_policies_of_the_annotation_hold_for_devices_that_speak_for_themselves() -> None:
     words = {"nodeAllocatableResourceAccountingPolicies": {"cpu": "Max"}}
-    assert fixture(words, device("d", cpu="4")).cost(ONE) == 4000
+    assert fixture(words, charging_device("d", cpu="4")).cost(ONE) == 4000
 
 
 def test_a_bad_annotation_refuses_the_pod_by_the_name_of_the_class() -> None:
     words = {MAPPINGS: {"cpu": {"allocationMultiplier": "-3"}}}
-    one = fixture(words, device("d"))
+    one = fixture(words, charging_device("d"))
     judged = one.check_placement(ONE)
     assert format_reasons(judged.verdict) == (
         f"claim c, device d: device class k, annotation {CLASS_KEY}: {MAPPINGS}[cpu]: "
@@ -126,9 +126,9 @@ def test_a_bad_annotation_refuses_the_pod_by_the_name_of_the_class() -> None:
 
 def test_a_device_that_is_not_published_cannot_be_charged() -> None:
     words = {MAPPINGS: {"cpu": {"allocationMultiplier": "3"}}}
-    gone = LedgerFixture(claims=[claim("c", result("d"), requests=[REQUEST])], classes=[annotated(words)])
+    gone = LedgerFixture(claims=[claim("c", REQUEST, results=[result("d")])], classes=[annotated(words)])
     assert not gone.check_placement(ONE).verdict.fits
-    bare = LedgerFixture(claims=[claim("c", result("d"), requests=[REQUEST])], classes=[device_class("k")])
+    bare = LedgerFixture(claims=[claim("c", REQUEST, results=[result("d")])], classes=[device_class("k")])
     assert bare.check_placement(ONE).verdict.fits
 
 
@@ -162,13 +162,15 @@ def test_a_class_charges_what_its_devices_would(
     capacity = {f"{DRIVER}/cpu": "4"}
     names = [f"d{each}" for each in range(number)]
     consumed = {"cpu": "2"} if shared else {}
-    held = claim("c", *(result(name, **consumed) for name in names), requests=[REQUEST])
-    speaking = [device(name, shared=shared, capacity=capacity, fields={MAPPINGS: expected}) for name in names]
-    silent = [device(name, shared=shared, capacity=capacity) for name in names]
+    held = claim("c", REQUEST, results=(result(name, **consumed) for name in names))
+    speaking = [
+        charging_device(name, shared=shared, capacity=capacity, fields={MAPPINGS: expected}) for name in names
+    ]
+    silent = [charging_device(name, shared=shared, capacity=capacity) for name in names]
     worlds = (
-        LedgerFixture(resource_slice(*speaking), claims=[held], classes=[device_class("k", **of_class)]),
+        LedgerFixture(resource_slice(speaking), claims=[held], classes=[device_class("k", **of_class)]),
         LedgerFixture(
-            resource_slice(*silent), claims=[held], classes=[annotated({MAPPINGS: expected, **of_class})]
+            resource_slice(silent), claims=[held], classes=[annotated({MAPPINGS: expected, **of_class})]
         ),
     )
     one, other = (each.check_placement(ONE) for each in worlds)
@@ -204,9 +206,9 @@ def noted(one: Pod, charged_claims: tuple[ChargedClaim, ...] | str) -> Pod:
 
 def test_charges_in_an_annotation_are_counted() -> None:
     words = {MAPPINGS: {"cpu": {"allocationMultiplier": "3"}}}
-    before = fixture(words, device("d"))
+    before = fixture(words, charging_device("d"))
     charged_claims = before.place(ONE)
-    after = fixture(words, device("d"))
+    after = fixture(words, charging_device("d"))
     after.ledger.add(noted(ONE, charged_claims))  # a scheduler that starts anew has the objects only
     assert after.ledger.requested == before.ledger.requested
     assert after.cpu == 4000
@@ -217,9 +219,9 @@ def test_charges_in_an_annotation_are_counted() -> None:
 
 
 def test_what_was_drawn_from_a_pool_survives_in_the_annotation() -> None:
-    held = claim("c", result("socket0", cpu="8"))
+    held = claim("c", results=[result("socket0", cpu="8")])
     pool = pool_device(policy="ConsumeFrom")
-    before, after = (LedgerFixture(resource_slice(pool), claims=[held], cpu="128") for _ in range(2))
+    before, after = (LedgerFixture(resource_slice([pool]), claims=[held], cpu="128") for _ in range(2))
     charged_claims = before.place(ONE)
     after.ledger.add(noted(ONE, charged_claims))
     assert after.ledger.requested == before.ledger.requested
@@ -229,7 +231,7 @@ def test_what_was_drawn_from_a_pool_survives_in_the_annotation() -> None:
 
 def test_an_assumed_pod_that_comes_back_with_its_annotation_stays_as_it_is() -> None:
     words = {MAPPINGS: {"cpu": {"allocationMultiplier": "3"}}}
-    one = fixture(words, device("d"))
+    one = fixture(words, charging_device("d"))
     judged = one.check_placement(ONE)
     one.ledger.assume(ONE, judged.charged_claims or ())
     entry = one.ledger.add(noted(ONE, judged.charged_claims or ()))

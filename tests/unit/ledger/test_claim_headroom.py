@@ -12,11 +12,10 @@ from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import DeviceRequestAllocationResult, ResourceClaim
 from plimsoll.ledger.claim_headroom import ClaimHeadroom, compute_claim_headroom
 from plimsoll.ledger.placement import check_requests
-from tests.unit.ledger.builders import (
-    LedgerFixture,
+from tests.build import (
+    charging_device,
     claim,
     container,
-    device,
     device_class,
     pod,
     pool_device,
@@ -24,6 +23,7 @@ from tests.unit.ledger.builders import (
     result,
     sidecar,
 )
+from tests.unit.ledger.fixture import LedgerFixture
 
 
 def results(one: ResourceClaim) -> tuple[DeviceRequestAllocationResult, ...]:
@@ -48,7 +48,7 @@ def nano(text: str) -> int:
 
 def test_what_is_left_for_claims() -> None:
     fixture = LedgerFixture(
-        resource_slice(pool_device()), claims=[claim("c", result("socket0", cpu="8"))], cpu="10"
+        resource_slice([pool_device()]), claims=[claim("c", results=[result("socket0", cpu="8")])], cpu="10"
     )
     fixture.ledger.add(pod("q", container("a", cpu="1500m")))
     claim_headroom = compute_claim_headroom(
@@ -61,7 +61,7 @@ def test_what_is_left_for_claims() -> None:
 
 
 def test_a_pod_level_request_bounds_claims_instead_of_the_node() -> None:
-    fixture = LedgerFixture(resource_slice(device("d", cpu="1")), cpu="100")
+    fixture = LedgerFixture(resource_slice([charging_device("d", cpu="1")]), cpu="100")
     one = pod("p", container("a", cpu="3"), resources={"requests": {"cpu": "11"}})
     bounds = compute_claim_headroom(fixture.ledger, one, fixture.charge_context).bounds
     assert bounds["pod-level request"] == {"cpu": nano("8")}
@@ -69,7 +69,9 @@ def test_a_pod_level_request_bounds_claims_instead_of_the_node() -> None:
 
 
 def test_bills_that_are_known_are_taken_off() -> None:
-    fixture = LedgerFixture(resource_slice(device("d", cpu="4")), claims=[claim("c", result("d"))], cpu="10")
+    fixture = LedgerFixture(
+        resource_slice([charging_device("d", cpu="4")]), claims=[claim("c", results=[result("d")])], cpu="10"
+    )
     one = pod("p", container("a", "c", cpu="1"))
     charged_claims = fixture.check_placement(one).charged_claims or ()
     bounds = compute_claim_headroom(fixture.ledger, one, fixture.charge_context, charged_claims).bounds
@@ -78,7 +80,9 @@ def test_bills_that_are_known_are_taken_off() -> None:
 
 def test_overhead_per_pod_counts() -> None:
     overhead = {"nodeAllocatableResources": {"cpu": {"overhead": {"perPod": "100m", "perContainer": "1"}}}}
-    fixture = LedgerFixture(resource_slice(device("d", fields=overhead)), claims=[claim("c", result("d"))])
+    fixture = LedgerFixture(
+        resource_slice([charging_device("d", fields=overhead)]), claims=[claim("c", results=[result("d")])]
+    )
     claim_headroom = compute_claim_headroom(fixture.ledger, pod("p"), fixture.charge_context)
     assert charge(claim_headroom, fixture.claims["c"]) == {"cpu": nano("100m")}
 
@@ -86,8 +90,8 @@ def test_overhead_per_pod_counts() -> None:
 def test_a_device_without_a_policy_is_not_allocated() -> None:
     request = {"name": "r", "exactly": {"deviceClassName": "k"}}
     fixture = LedgerFixture(
-        resource_slice(device("d", cpu="1")),
-        claims=[claim("c", result("d"), requests=[request])],
+        resource_slice([charging_device("d", cpu="1")]),
+        claims=[claim("c", request, results=[result("d")])],
         classes=[device_class("k", managesNodeAllocatableResources=True)],
     )
     claim_headroom = compute_claim_headroom(fixture.ledger, pod("p"), fixture.charge_context)
@@ -96,7 +100,7 @@ def test_a_device_without_a_policy_is_not_allocated() -> None:
 
 def test_without_the_gate_nothing_is_bounded() -> None:
     fixture = LedgerFixture(
-        resource_slice(device("d")), gates=Gates.of({"DRANodeAllocatableResources": False})
+        resource_slice([charging_device("d")]), gates=Gates.of({"DRANodeAllocatableResources": False})
     )
     assert compute_claim_headroom(fixture.ledger, pod("p"), fixture.charge_context).bounds == {}
 
@@ -112,10 +116,12 @@ def cases(draw: st.DrawFn) -> tuple[LedgerFixture, Any, bool]:
     for name in names:
         policy = draw(policies)
         plain = plain and policy in ("", "AddPerClaim")
-        devices.append(device(name, cpu={"allocationMultiplier": draw(SIZES), "accountingPolicy": policy}))
+        devices.append(
+            charging_device(name, cpu={"allocationMultiplier": draw(SIZES), "accountingPolicy": policy})
+        )
     fixture = LedgerFixture(
-        resource_slice(*devices),
-        claims=[claim(name, result(name)) for name in names],
+        resource_slice(devices),
+        claims=[claim(name, results=[result(name)]) for name in names],
         cpu=draw(st.integers(0, 16).map(str)),
     )
     if draw(st.booleans()):

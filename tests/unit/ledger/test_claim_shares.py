@@ -10,9 +10,10 @@ from plimsoll.api.quantity import ZERO, Quantity
 from plimsoll.ledger.charges import sum_container_charges, sum_pod_charges
 from plimsoll.ledger.claim_shares import compute_claim_shares
 from plimsoll.ledger.containers import is_sidecar
-from tests.unit.ledger.samples import charge, charged_pods, pod, sidecar, texts, tree
+from tests.build import container, pod, sidecar
+from tests.unit.ledger.samples import charge, charged_pods, texts
 
-PAIR = pod(tree("a", {"cpu": "1"}), tree("b", {"cpu": "2"}))
+PAIR = pod("p", container("a", cpu="1"), container("b", cpu="2"))
 
 
 def test_a_plain_claim_is_given_once_to_the_pod_and_in_full_to_each_container() -> None:
@@ -46,7 +47,7 @@ def test_max_gives_what_the_claim_has_beyond_the_requests() -> None:
 
 
 def test_claims_that_share_containers_are_one_group_under_max() -> None:
-    trio = pod(tree("a", {"cpu": "1"}), tree("b", {"cpu": "2"}), tree("c", {"cpu": "4"}))
+    trio = pod("p", container("a", cpu="1"), container("b", cpu="2"), container("c", cpu="4"))
     claims = [charge("x", "a", "b", policy="Max", cpu="3"), charge("y", "c", policy="Max", cpu="5")]
     apart = compute_claim_shares(trio, claims)
     assert texts(apart.pod) == {"cpu": "1"}
@@ -57,16 +58,13 @@ def test_claims_that_share_containers_are_one_group_under_max() -> None:
 
 
 def test_an_init_container_has_its_own_excess_under_max() -> None:
-    given_pod = pod(
-        tree("a", {"cpu": "5"}),
-        init=(tree("i", {"cpu": "1"}), sidecar("s", {"cpu": "2"})),
-    )
+    given_pod = pod("p", container("a", cpu="5"), init=(container("i", cpu="1"), sidecar("s", cpu="2")))
     found = compute_claim_shares(given_pod, [charge("x", "i", "s", "a", policy="Max", cpu="8")])
     # a and s request 7 of the 8 together, i requests 1 in a phase before s
     assert texts(found.of("a")) == texts(found.of("s")) == {"cpu": "1"}
     assert texts(found.of("i")) == {"cpu": "7"}
     assert texts(found.pod) == {"cpu": "7"}
-    later = pod(tree("a", {"cpu": "5"}), init=(sidecar("s", {"cpu": "2"}), tree("i", {"cpu": "1"})))
+    later = pod("p", container("a", cpu="5"), init=(sidecar("s", cpu="2"), container("i", cpu="1")))
     assert texts(
         compute_claim_shares(later, [charge("x", "i", "s", "a", policy="Max", cpu="8")]).of("i")
     ) == {"cpu": "5"}
@@ -81,10 +79,10 @@ def test_memory_is_shared_fairly() -> None:
     found = compute_claim_shares(PAIR, [claim, charge("y", memory="100")])
     assert dict(found.memory) == {"a": 8, "b": 8}
     greater = compute_claim_shares(
-        pod(tree("a"), tree("b")), [charge("x", "a", "b", policy="Max", memory="9")]
+        pod("p", container("a"), container("b")), [charge("x", "a", "b", policy="Max", memory="9")]
     )
     assert dict(greater.memory) == {"a": 4, "b": 4}
-    init = pod(tree("a"), init=(tree("i"),))
+    init = pod("p", container("a"), init=(container("i"),))
     assert dict(compute_claim_shares(init, [charge("x", "i", policy="Max", memory="9")]).memory) == {
         "a": 0,
         "i": 9,
@@ -98,19 +96,19 @@ def test_without_policies_the_sums_of_1_37_hold(case: tuple[Pod, tuple[ClaimChar
     given_pod, charges = case
     found = compute_claim_shares(given_pod, charges)
     assert found.pod == sum_pod_charges(charges)
-    for container in (*given_pod.spec.init_containers, *given_pod.spec.containers):
-        assert found.of(container.name) == sum_container_charges(charges, container.name)
+    for each in (*given_pod.spec.init_containers, *given_pod.spec.containers):
+        assert found.of(each.name) == sum_container_charges(charges, each.name)
 
 
 def live_phases(pod: Pod) -> list[dict[str, Container]]:
-    """The containers that run together: with each init container, and at last."""
+    """Return the sets of containers that run together: one for each init container, and the last."""
     sidecars: dict[str, Container] = {}
     phases = []
-    for container in pod.spec.init_containers:
-        if is_sidecar(container):
-            sidecars[container.name] = container
+    for each in pod.spec.init_containers:
+        if is_sidecar(each):
+            sidecars[each.name] = each
         else:
-            phases.append({**sidecars, container.name: container})
+            phases.append({**sidecars, each.name: each})
     return [*phases, {**sidecars, **{c.name: c for c in pod.spec.containers}}]
 
 
@@ -176,8 +174,8 @@ def test_a_containers_excess_is_that_of_its_group(case: tuple[Pod, tuple[ClaimCh
 def test_no_container_is_given_more_than_its_claims_hold(case: tuple[Pod, tuple[ClaimCharge, ...]]) -> None:
     given_pod, charges = case
     found = compute_claim_shares(given_pod, charges)
-    whole = sum_pod_charges(charges)
-    for container in (*given_pod.spec.init_containers, *given_pod.spec.containers):
-        for name, amount in found.of(container.name).items():
-            assert amount <= whole.get(name, ZERO)
+    total = sum_pod_charges(charges)
+    for each in (*given_pod.spec.init_containers, *given_pod.spec.containers):
+        for name, amount in found.of(each.name).items():
+            assert amount <= total.get(name, ZERO)
             assert amount >= ZERO

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from plimsoll.api.forms import AccountingPolicy
 from plimsoll.api.pod_claims import resolve_claim_names
 from plimsoll.ledger.claims import (
@@ -16,17 +18,8 @@ from plimsoll.ledger.claims import (
 from plimsoll.ledger.device_index import DeviceIndex
 from plimsoll.ledger.messages import format_reason
 from plimsoll.ledger.profile import AccountingProfile
-from tests.unit.ledger.builders import (
-    DRIVER,
-    LedgerFixture,
-    claim,
-    container,
-    device,
-    pod,
-    pool_device,
-    resource_slice,
-    result,
-)
+from tests.build import DRIVER, charging_device, claim, container, pod, pool_device, resource_slice, result
+from tests.unit.ledger.fixture import LedgerFixture
 
 
 def test_generated_claims_are_named_in_the_status() -> None:
@@ -66,7 +59,9 @@ def test_references_of_init_containers_come_first_and_under_any_name() -> None:
         "a",
         "c",
     )
-    fixture = LedgerFixture(resource_slice(device("d", cpu="4")), claims=[claim("one", result("d"))])
+    fixture = LedgerFixture(
+        resource_slice([charging_device("d", cpu="4")]), claims=[claim("one", results=[result("d")])]
+    )
     (charged_claim,) = fixture.place(one)  # two names for one claim: one bill
     assert charged_claim.charge.containers == ("i", "a", "c")
     assert fixture.cpu == 4000
@@ -74,7 +69,8 @@ def test_references_of_init_containers_come_first_and_under_any_name() -> None:
 
 def test_the_claim_made_for_extended_resources_is_charged_to_the_containers_that_asked() -> None:
     fixture = LedgerFixture(
-        resource_slice(device("gpu0", cpu="2")), claims=[claim("p-extended", result("gpu0"))]
+        resource_slice([charging_device("gpu0", cpu="2")]),
+        claims=[claim("p-extended", results=[result("gpu0")])],
     )
     mappings = [{"containerName": "b", "resourceName": "example.com/gpu", "requestName": "r"}]
     made = {"resourceClaimName": "p-extended", "requestMappings": mappings}
@@ -86,8 +82,14 @@ def test_the_claim_made_for_extended_resources_is_charged_to_the_containers_that
 
 def test_a_bill_sums_the_devices_of_a_claim() -> None:
     fixture = LedgerFixture(
-        resource_slice(device("cpu0", cpu="2"), device("cpu1", cpu="2", memory="1Gi"), device("nic")),
-        claims=[claim("c", result("cpu0"), result("cpu1"), result("nic"), result("cpu0"))],
+        resource_slice(
+            [
+                charging_device("cpu0", cpu="2"),
+                charging_device("cpu1", cpu="2", memory="1Gi"),
+                charging_device("nic"),
+            ]
+        ),
+        claims=[claim("c", results=[result("cpu0"), result("cpu1"), result("nic"), result("cpu0")])],
     )
     (charged_claim,) = fixture.place(pod("p", container("a", "c")))
     amounts = {name: str(c.quantity) for name, c in charged_claim.charge.resources.items()}
@@ -98,7 +100,8 @@ def test_a_bill_sums_the_devices_of_a_claim() -> None:
 
 def test_claims_without_charges_have_no_bill() -> None:
     fixture = LedgerFixture(
-        resource_slice(device("nic")), claims=[claim("c", result("nic")), claim("gone", result("lost"))]
+        resource_slice([charging_device("nic")]),
+        claims=[claim("c", results=[result("nic")]), claim("gone", results=[result("lost")])],
     )
     judged = fixture.check_placement(pod("p", container("a", "c", "gone")))
     assert judged.verdict.fits
@@ -107,14 +110,14 @@ def test_claims_without_charges_have_no_bill() -> None:
 
 def test_a_missing_device_next_to_a_charging_one_is_an_error() -> None:
     fixture = LedgerFixture(
-        resource_slice(device("d", cpu="1")), claims=[claim("c", result("d"), result("lost"))]
+        resource_slice([charging_device("d", cpu="1")]),
+        claims=[claim("c", results=[result("d"), result("lost")])],
     )
     judged = fixture.check_placement(pod("p", container("a", "c")))
     assert judged.charged_claims is None
     (reason,) = judged.verdict.reasons
     assert format_reason(reason) == (
-        "claim default/c, device lost, driver dra.example.com: "
-        "device lost not found in pool pool for driver dra.example.com"
+        f"claim default/c, device lost, driver {DRIVER}: device lost not found in pool p for driver {DRIVER}"
     )
 
 
@@ -123,7 +126,7 @@ def test_a_capacity_the_allocation_has_nothing_to_do_with_is_ignored() -> None:
     both = pool_device(cpu="8")
     both["nodeAllocatableResourceMappings"]["memory"] = {"capacityKey": key}
     both["capacity"][key] = {"value": "8Gi"}
-    fixture = LedgerFixture(resource_slice(both), claims=[claim("c", result("socket0", cpu="3"))])
+    fixture = LedgerFixture(resource_slice([both]), claims=[claim("c", results=[result("socket0", cpu="3")])])
     (charged_claim,) = fixture.place(pod("p", container("a", "c")))
     assert list(charged_claim.charge.resources) == ["cpu"]
 
@@ -131,16 +134,14 @@ def test_a_capacity_the_allocation_has_nothing_to_do_with_is_ignored() -> None:
 def test_the_class_of_a_request_and_of_an_alternative() -> None:
     one = claim(
         "c",
-        requests=[
-            {"name": "plain", "exactly": {"deviceClassName": "k"}},
-            {
-                "name": "list",
-                "firstAvailable": [
-                    {"name": "a", "deviceClassName": "x"},
-                    {"name": "b", "deviceClassName": "y"},
-                ],
-            },
-        ],
+        {"name": "plain", "exactly": {"deviceClassName": "k"}},
+        {
+            "name": "list",
+            "firstAvailable": [
+                {"name": "a", "deviceClassName": "x"},
+                {"name": "b", "deviceClassName": "y"},
+            ],
+        },
     )
     assert [find_requested_class(one, name) for name in ("plain", "list/a", "list/b", "list", "other")] == [
         "k",
@@ -152,20 +153,22 @@ def test_the_class_of_a_request_and_of_an_alternative() -> None:
 
 
 def test_the_three_forms_of_a_device_charge_alike() -> None:
-    forms = [
+    forms: list[dict[str, Any]] = [
         {"nodeAllocatableResourceMappings": {"cpu": {"allocationMultiplier": "2"}}},
         {"nodeAllocatableResources": {"cpu": {"mapping": {"deviceMultiplier": "2"}}}},
         {"nativeResourceMappings": {"cpu": {"quantityFrom": {"perInstanceQuantity": "2"}}}},
     ]
     for fields in forms:
-        fixture = LedgerFixture(resource_slice(device("d", fields=fields)), claims=[claim("c", result("d"))])
+        fixture = LedgerFixture(
+            resource_slice([charging_device("d", fields=fields)]), claims=[claim("c", results=[result("d")])]
+        )
         assert fixture.cost(pod("p", container("a", "c"))) == 2000
 
 
 def test_capacity_times_multiplier() -> None:
     rule = {"capacityKey": f"{DRIVER}/cores", "allocationMultiplier": "2"}
-    shared = device("d", shared=True, capacity={f"{DRIVER}/cores": "64"}, cpu=rule)
-    fixture = LedgerFixture(resource_slice(shared), claims=[claim("c", result("d", cores="8"))])
+    shared = charging_device("d", shared=True, capacity={f"{DRIVER}/cores": "64"}, cpu=rule)
+    fixture = LedgerFixture(resource_slice([shared]), claims=[claim("c", results=[result("d", cores="8")])])
     assert fixture.cost(pod("p", container("a", "c"))) == 16_000
 
 
@@ -185,8 +188,10 @@ def test_an_unknown_policy_is_charged_as_add_per_claim() -> None:
 
 
 def test_pricing_without_a_node_looks_everywhere() -> None:
-    charge_context = ChargeContext(DeviceIndex([resource_slice(device("d", cpu="1"), nodeName="elsewhere")]))
-    one = claim("c", result("d"))
+    charge_context = ChargeContext(
+        DeviceIndex([resource_slice([charging_device("d", cpu="1")], nodeName="elsewhere")])
+    )
+    one = claim("c", results=[result("d")])
     assert one.status.allocation is not None
     found = charge_claim(one, one.status.allocation, (), charge_context)
     assert isinstance(found, ChargedClaim)

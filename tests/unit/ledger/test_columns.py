@@ -9,7 +9,7 @@ from plimsoll.api.quantity import INT64_MAX
 from plimsoll.ledger.columns import NodeColumns
 from plimsoll.ledger.fit import find_request_shortages
 from plimsoll.ledger.node_ledger import NodeLedger
-from tests.unit.ledger.builders import container, node, pod
+from tests.build import container, node, pod
 
 AMOUNTS = st.one_of(st.integers(0, 8), st.sampled_from((INT64_MAX, INT64_MAX - 1, 2**62)))
 NAMES = ("cpu", "memory", "ephemeral-storage", "hugepages-2Mi", "example.com/gpu")
@@ -18,12 +18,12 @@ NAMES = ("cpu", "memory", "ephemeral-storage", "hugepages-2Mi", "example.com/gpu
 @st.composite
 def ledgers(draw: st.DrawFn) -> list[NodeLedger]:
     found = []
-    for place in range(draw(st.integers(0, 5))):
+    for number in range(draw(st.integers(0, 5))):
         line = {n: str(draw(AMOUNTS)) for n in draw(st.lists(st.sampled_from(NAMES), unique=True))}
-        ledger = NodeLedger(node(f"node-{place}", pods=str(draw(st.integers(0, 3))), **line))
-        for number in range(draw(st.integers(0, 3))):
+        ledger = NodeLedger(node(f"node-{number}", pods=str(draw(st.integers(0, 3))), extended=line))
+        for index in range(draw(st.integers(0, 3))):
             wants = {n: str(draw(AMOUNTS)) for n in draw(st.lists(st.sampled_from(NAMES), unique=True))}
-            ledger.add(pod(f"pod-{number}", container("a", **wants)))
+            ledger.add(pod(f"pod-{index}", container("a", **wants)))
         found.append(ledger)
     return found
 

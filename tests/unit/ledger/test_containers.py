@@ -8,28 +8,29 @@ from plimsoll.api.core import Container, Pod
 from plimsoll.api.quantity import Quantity
 from plimsoll.ledger.amounts import Amounts, max_amounts, sum_amounts
 from plimsoll.ledger.containers import ContainerRole, list_uses, pair_amounts, sum_with_init_containers
-from tests.unit.ledger.samples import amounts, pod, pods, sidecar, texts, tree
+from tests.build import container, pod, sidecar
+from tests.unit.ledger.samples import amounts, pods, texts
 
 
 def requests(container: Container) -> Amounts:
     return container.resources.requests
 
 
-def live_through(pod: Pod) -> dict[str, Quantity]:
-    """The naive twin: what runs at each moment of the pod's life, and the most of it all."""
+def peak_requests(pod: Pod) -> dict[str, Quantity]:
+    """Return the largest sum of requests of containers that run together (naive reference)."""
     running: list[Amounts] = []
-    moments: list[dict[str, Quantity]] = []
-    for container in pod.spec.init_containers:
-        moments.append(sum_amounts([*running, requests(container)]))
-        if container.restart_policy == "Always":
-            running.append(requests(container))
-    moments.append(sum_amounts([*running, *map(requests, pod.spec.containers)]))
-    return max_amounts(*moments)
+    phases: list[dict[str, Quantity]] = []
+    for each in pod.spec.init_containers:
+        phases.append(sum_amounts([*running, requests(each)]))
+        if each.restart_policy == "Always":
+            running.append(requests(each))
+    phases.append(sum_amounts([*running, *map(requests, pod.spec.containers)]))
+    return max_amounts(*phases)
 
 
 @given(pods())
 def test_a_pod_requests_its_peak_usage(pod: Pod) -> None:
-    assert sum_with_init_containers(*pair_amounts(pod, requests)) == live_through(pod)
+    assert sum_with_init_containers(*pair_amounts(pod, requests)) == peak_requests(pod)
 
 
 @given(pods())
@@ -46,12 +47,13 @@ def test_uses_add_up_to_the_pod_request(pod: Pod) -> None:
 
 def test_sidecars_add_to_what_comes_after_them() -> None:
     given_pod = pod(
-        tree("app", {"cpu": "1"}),
+        "p",
+        container("app", cpu="1"),
         init=(
-            tree("first", {"cpu": "3"}),
-            sidecar("log", {"cpu": "500m"}),
-            tree("second", {"cpu": "2"}),
-            sidecar("mesh", {"cpu": "250m"}),
+            container("first", cpu="3"),
+            sidecar("log", cpu="500m"),
+            container("second", cpu="2"),
+            sidecar("mesh", cpu="250m"),
         ),
     )
     pairs = pair_amounts(given_pod, requests)
@@ -61,12 +63,12 @@ def test_sidecars_add_to_what_comes_after_them() -> None:
 
 
 def test_a_regular_container_that_restarts_is_no_sidecar() -> None:
-    given_pod = pod(tree("a", {"cpu": "1"}, restartPolicy="Always"), init=(tree("i", {"cpu": "3"}),))
+    given_pod = pod("p", sidecar("a", cpu="1"), init=(container("i", cpu="3"),))
     assert texts(sum_with_init_containers(*pair_amounts(given_pod, requests))) == {"cpu": "3"}
 
 
 def test_containers_can_be_selected_and_changed() -> None:
-    given_pod = pod(tree("a", {"cpu": "1"}), tree("b", {"cpu": "2"}), init=(sidecar("s", {"cpu": "4"}),))
+    given_pod = pod("p", container("a", cpu="1"), container("b", cpu="2"), init=(sidecar("s", cpu="4"),))
     regular, init = pair_amounts(given_pod, requests)
     assert texts(sum_with_init_containers(regular[:1], init)) == {"cpu": "5"}
     doubled = pair_amounts(given_pod, lambda c: sum_amounts([requests(c), requests(c)]))
@@ -75,12 +77,12 @@ def test_containers_can_be_selected_and_changed() -> None:
 
 def test_a_name_with_zero_stays() -> None:
     zero = amounts(cpu="0")
-    assert sum_with_init_containers(*pair_amounts(pod(tree("a", {"cpu": "0"})), requests)) == zero
-    assert sum_with_init_containers(*pair_amounts(pod(tree("a")), requests)) == {}
+    assert sum_with_init_containers(*pair_amounts(pod("p", container("a", cpu="0")), requests)) == zero
+    assert sum_with_init_containers(*pair_amounts(pod("p", container("a")), requests)) == {}
 
 
 def test_nothing_is_modified_in_place() -> None:
-    given_pod = pod(tree("a", {"cpu": "1"}), init=(sidecar("s", {"cpu": "4"}), tree("i", {"cpu": "9"})))
+    given_pod = pod("p", container("a", cpu="1"), init=(sidecar("s", cpu="4"), container("i", cpu="9")))
     sum_with_init_containers(*pair_amounts(given_pod, requests))
     list_uses(*pair_amounts(given_pod, requests))
     assert texts(requests(given_pod.spec.init_containers[0])) == {"cpu": "4"}

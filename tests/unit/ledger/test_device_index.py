@@ -9,7 +9,7 @@ from plimsoll.api.identity import DeviceId
 from plimsoll.api.resource import Device, DeviceRequestAllocationResult, ResourceSlice
 from plimsoll.ledger.device_index import DeviceIndex
 from plimsoll.ledger.profile import AccountingProfile
-from tests.unit.ledger.builders import NODE, device, node, resource_slice
+from tests.build import NODE, charging_device, node, resource_slice
 
 
 def amount(found: Device | None) -> str | None:
@@ -18,7 +18,7 @@ def amount(found: Device | None) -> str | None:
     )
 
 
-def wanted(driver: str = "x", pool: str = "pool", name: str = "d") -> DeviceRequestAllocationResult:
+def wanted(driver: str = "x", pool: str = "p", name: str = "d") -> DeviceRequestAllocationResult:
     return DeviceRequestAllocationResult(driver=driver, pool=pool, device=name)
 
 
@@ -28,20 +28,22 @@ def test_a_key_names_all_three() -> None:
 
 
 def test_slices_for_all_nodes_and_by_label() -> None:
-    everywhere = DeviceIndex([resource_slice(device("d", cpu="1"), driver="x", allNodes=True)])
+    everywhere = DeviceIndex([resource_slice([charging_device("d", cpu="1")], driver="x", allNodes=True)])
     assert amount(everywhere.find(wanted(), node())) == "1"
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [NODE]}]}
-    chosen = resource_slice(device("d", cpu="1"), driver="x", nodeSelector={"nodeSelectorTerms": [term]})
+    chosen = resource_slice(
+        [charging_device("d", cpu="1")], driver="x", nodeSelector={"nodeSelectorTerms": [term]}
+    )
     assert amount(DeviceIndex([chosen]).find(wanted(), node())) == "1"
     assert DeviceIndex([chosen]).find(wanted(), node("node-2")) is None
 
 
 def test_devices_may_choose_their_nodes_one_by_one() -> None:
     devices = [
-        device("d", cpu="1", fields={"nodeName": "node-2"}),
-        device("e", cpu="2", fields={"nodeName": NODE}),
+        charging_device("d", cpu="1", fields={"nodeName": "node-2"}),
+        charging_device("e", cpu="2", fields={"nodeName": NODE}),
     ]
-    index = DeviceIndex([resource_slice(*devices, driver="x", perDeviceNodeSelection=True)])
+    index = DeviceIndex([resource_slice(devices, driver="x", perDeviceNodeSelection=True)])
     assert index.find(wanted(), node()) is None
     assert amount(index.find(wanted(name="e"), node())) == "2"
     assert amount(index.find(wanted())) == "1"  # no node given, none asked for
@@ -49,15 +51,17 @@ def test_devices_may_choose_their_nodes_one_by_one() -> None:
 
 def test_a_selector_that_cannot_be_read_means_no_node() -> None:
     term = {"matchExpressions": [{"key": "a", "operator": "Sometimes"}]}
-    odd = resource_slice(device("d", cpu="1"), driver="x", nodeSelector={"nodeSelectorTerms": [term]})
+    odd = resource_slice(
+        [charging_device("d", cpu="1")], driver="x", nodeSelector={"nodeSelectorTerms": [term]}
+    )
     assert DeviceIndex([odd]).find(wanted(), node()) is None
 
 
 def test_a_device_gone_from_the_newest_generation_is_gone() -> None:
     index = DeviceIndex(
         [
-            resource_slice(device("d", cpu="1"), driver="x", generation=1),
-            resource_slice(device("e", cpu="2"), driver="x", generation=2),
+            resource_slice([charging_device("d", cpu="1")], driver="x", generation=1),
+            resource_slice([charging_device("e", cpu="2")], driver="x", generation=2),
         ]
     )
     assert index.find(wanted(), node()) is None
@@ -70,7 +74,7 @@ def slices(draw: st.DrawFn) -> list[ResourceSlice]:
         names = draw(st.lists(st.sampled_from("de"), max_size=2))
         found.append(
             resource_slice(
-                *(device(name, cpu=f"{number}{place}") for place, name in enumerate(names)),
+                (charging_device(name, cpu=f"{number}{place}") for place, name in enumerate(names)),
                 driver=draw(st.sampled_from("xy")),
                 pool=draw(st.sampled_from("pq")),
                 generation=draw(st.integers(1, 3)),

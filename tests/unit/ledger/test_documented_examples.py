@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.ledger.builders import LedgerFixture, claim, container, device, pod, resource_slice, result
+from tests.build import charging_device, claim, container, pod, resource_slice, result
+from tests.unit.ledger.fixture import LedgerFixture
 
 TEXT = (Path(__file__).parents[3] / "docs" / "ledger.md").read_text()
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
@@ -27,7 +28,9 @@ def test_the_same_pod_under_four_policies(policy: str) -> None:
     row = re.search(rf"^\| {policy} \| (?:.* = )?(\d+)", TEXT.split("share a claim for 4:")[1], re.MULTILINE)
     assert row is not None
     rule = {"allocationMultiplier": "4", "accountingPolicy": policy}
-    fixture = LedgerFixture(resource_slice(device("d", cpu=rule)), claims=[claim("c", result("d"))])
+    fixture = LedgerFixture(
+        resource_slice([charging_device("d", cpu=rule)]), claims=[claim("c", results=[result("d")])]
+    )
     one = pod("p", container("a", "c", cpu="1"), container("b", "c", cpu="2"))
     assert fixture.cost(one) == int(row[1]) * 1000
     if policy == "ConsumeFrom":

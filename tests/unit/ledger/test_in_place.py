@@ -13,7 +13,8 @@ from plimsoll.ledger.in_place import is_resize_deferred, is_resize_infeasible
 from plimsoll.ledger.node_ledger import NodeLedger
 from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.ledger.requests import PodResourcesOptions, pod_limits, pod_requests
-from tests.unit.ledger.samples import charge, pod, sidecar, texts, tree
+from tests.build import container, pod, sidecar
+from tests.unit.ledger.samples import charge, texts
 
 STATUS = PodResourcesOptions(use_status=True)
 STATUS_1_37 = PodResourcesOptions(use_status=True, form=Form.V1_37)
@@ -36,8 +37,9 @@ def pending(reason: str) -> list[dict[str, str]]:
 def growing(reason: str = "Deferred") -> Pod:
     """`a` wants to grow, `b` wants to shrink."""
     return pod(
-        tree("a", {"cpu": "2"}, {"cpu": "3"}),
-        tree("b", {"cpu": "1"}, {"cpu": "1"}),
+        "p",
+        container("a", limits={"cpu": "3"}, cpu="2"),
+        container("b", limits={"cpu": "1"}, cpu="1"),
         status={
             "conditions": pending(reason),
             "containerStatuses": [
@@ -52,7 +54,7 @@ def test_conditions_say_why_a_resize_waits() -> None:
     assert is_resize_infeasible(growing("Infeasible"))
     assert not is_resize_deferred(growing("Infeasible"))
     assert is_resize_deferred(growing("Deferred"))
-    assert not is_resize_infeasible(pod(tree("a")))
+    assert not is_resize_infeasible(pod("p", container("a")))
 
 
 def test_in_1_36_the_greatest_value_counts_for_each_container() -> None:
@@ -79,11 +81,15 @@ def test_in_1_37_claims_are_added_to_what_was_set_aside() -> None:
 
 
 def test_a_container_without_status_counts_by_its_spec() -> None:
-    given_pod = pod(tree("a", {"cpu": "2"}, {"cpu": "2"}), tree("b", {"cpu": "1"}, {"cpu": "1"}))
+    given_pod = pod(
+        "p", container("a", limits={"cpu": "2"}, cpu="2"), container("b", limits={"cpu": "1"}, cpu="1")
+    )
     assert texts(pod_requests(given_pod, STATUS)) == {"cpu": "3"}
     assert texts(pod_requests(given_pod, STATUS_1_37)) == {"cpu": "3"}
     assert texts(pod_limits(given_pod, STATUS_1_37)) == {"cpu": "3"}
-    stuck = pod(tree("a", {"cpu": "2"}, {"cpu": "2"}), status={"conditions": pending("Infeasible")})
+    stuck = pod(
+        "p", container("a", limits={"cpu": "2"}, cpu="2"), status={"conditions": pending("Infeasible")}
+    )
     assert texts(pod_requests(stuck, STATUS)) == {"cpu": "2"}
     assert pod_requests(stuck, STATUS_1_37) == {}
     assert pod_limits(stuck, STATUS_1_37) == {}
@@ -91,8 +97,9 @@ def test_a_container_without_status_counts_by_its_spec() -> None:
 
 def test_in_1_36_only_sidecars_among_init_containers_are_looked_up() -> None:
     given_pod = pod(
-        tree("a"),
-        init=(tree("i", {"cpu": "1"}, {"cpu": "1"}), sidecar("s", {"cpu": "1"}, {"cpu": "1"})),
+        "p",
+        container("a"),
+        init=(container("i", limits={"cpu": "1"}, cpu="1"), sidecar("s", limits={"cpu": "1"}, cpu="1")),
         status={
             "initContainerStatuses": [
                 report("i", {"cpu": "9"}, {"cpu": "9"}, {"cpu": "9"}),
@@ -108,7 +115,8 @@ def test_in_1_36_only_sidecars_among_init_containers_are_looked_up() -> None:
 
 def test_of_two_reports_with_one_name_each_form_takes_its_own() -> None:
     given_pod = pod(
-        tree("a", {"cpu": "1"}),
+        "p",
+        container("a", cpu="1"),
         status={
             "containerStatuses": [report("a", {"cpu": "2"})],
             "initContainerStatuses": [report("a", {"cpu": "3"})],
@@ -120,7 +128,8 @@ def test_of_two_reports_with_one_name_each_form_takes_its_own() -> None:
 
 def whole(reason: str, **status: Any) -> Pod:
     return pod(
-        tree("a"),
+        "p",
+        container("a"),
         resources={"requests": {"cpu": "2"}, "limits": {"cpu": "4"}},
         status={"conditions": pending(reason), **status},
     )
@@ -155,7 +164,7 @@ def test_in_1_37_sums_for_the_whole_pod_stand_for_its_containers() -> None:
         "allocatedResources": {"cpu": "4"},
         "containerStatuses": [report("a", {"cpu": "9"}, {"cpu": "9"}, {"cpu": "9"})],
     }
-    given_pod = pod(tree("a", {"cpu": "1"}, {"cpu": "1"}), status=status)
+    given_pod = pod("p", container("a", limits={"cpu": "1"}, cpu="1"), status=status)
     assert texts(pod_requests(given_pod, WHOLE_1_37)) == {"cpu": "4"}
     assert texts(pod_limits(given_pod, WHOLE_1_37)) == {"cpu": "6"}
     assert texts(pod_requests(given_pod, STATUS_1_37)) == {"cpu": "9"}
@@ -180,5 +189,5 @@ def test_what_is_drawn_from_a_pool_stays_drawn_when_the_node_reports(form: Form)
     running = {**charges, "containerStatuses": [report("a", {"cpu": "2"}, {"cpu": "2"})]}
     for status in (charges, running):
         ledger = NodeLedger(profile=replace(AccountingProfile.default(), form=form))
-        ledger.add(pod(tree("a", {"cpu": "2"}), status=status))
+        ledger.add(pod("p", container("a", cpu="2"), status=status))
         assert ledger.requested["cpu"] == 3000

@@ -17,17 +17,9 @@ from plimsoll.ledger.node_ledger import NodeLedger
 from plimsoll.ledger.placement import check_requests
 from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.ledger.status import write_charges
+from tests.build import charging_device, claim, container, pod, resource_slice, result, sidecar
 from tests.sizes import examples
-from tests.unit.ledger.builders import (
-    LedgerFixture,
-    claim,
-    container,
-    device,
-    pod,
-    resource_slice,
-    result,
-    sidecar,
-)
+from tests.unit.ledger.fixture import LedgerFixture
 
 POLICIES = ("", "AddPerClaim", "AddPerReference", "Max", "ConsumeFrom")
 CLAIMS = tuple(f"claim-{i}" for i in range(5))
@@ -84,13 +76,13 @@ class NodeLedgerMachine(RuleBasedStateMachine):
 
     @initialize(devices=st.lists(rules(), min_size=5, max_size=5), share=st.booleans())
     def start(self, devices: list[dict[str, Any]], share: bool) -> None:
-        made = [device(f"d{i}", **mappings) for i, mappings in enumerate(devices)]
-        claims = [claim(name, result(f"d{i}")) for i, name in enumerate(CLAIMS)]
+        made = [charging_device(f"d{i}", **mappings) for i, mappings in enumerate(devices)]
+        claims = [claim(name, results=[result(f"d{i}")]) for i, name in enumerate(CLAIMS)]
         profile = (
             AccountingProfile(name="sharing", share_per_claim=True) if share else AccountingProfile.default()
         )
         self.fixture = LedgerFixture(
-            resource_slice(*made), claims=claims, profile=profile, cpu="9", memory="16Gi", pods="6"
+            resource_slice(made), claims=claims, profile=profile, cpu="9", memory="16Gi", pods="6"
         )
         self.count = 0
 

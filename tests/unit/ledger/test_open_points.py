@@ -16,12 +16,11 @@ from plimsoll.ledger.messages import format_reasons
 from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.ledger.status import write_charges
 from plimsoll.ledger.verdict import Cause, VerdictCode
-from tests.unit.ledger.builders import (
+from tests.build import (
     DRIVER,
-    LedgerFixture,
+    charging_device,
     claim,
     container,
-    device,
     device_class,
     pod,
     pool_device,
@@ -29,6 +28,7 @@ from tests.unit.ledger.builders import (
     result,
     sidecar,
 )
+from tests.unit.ledger.fixture import LedgerFixture
 
 
 def under(
@@ -36,10 +36,11 @@ def under(
 ) -> LedgerFixture:
     """A world of claims that each hold one device of its own under a policy."""
     devices = [
-        device(f"dev-{n}", cpu={"allocationMultiplier": quantity, "accountingPolicy": policy}) for n in names
+        charging_device(f"dev-{n}", cpu={"allocationMultiplier": quantity, "accountingPolicy": policy})
+        for n in names
     ]
     return LedgerFixture(
-        resource_slice(*devices), claims=[claim(n, result(f"dev-{n}")) for n in names], **fixture
+        resource_slice(devices), claims=[claim(n, results=[result(f"dev-{n}")]) for n in names], **fixture
     )
 
 
@@ -58,7 +59,9 @@ def test_p1_the_policy_of_a_mapping_or_class_is_kept_in_the_status() -> None:
 
 
 def test_p1_a_default_policy_is_not_written() -> None:
-    fixture = LedgerFixture(resource_slice(device("d", cpu="4")), claims=[claim("c", result("d"))])
+    fixture = LedgerFixture(
+        resource_slice([charging_device("d", cpu="4")]), claims=[claim("c", results=[result("d")])]
+    )
     (charged_claim,) = fixture.place(pod("p", container("a", "c")))
     assert charged_claim.policy("cpu") is AccountingPolicy.ADD_PER_CLAIM
     assert charged_claim.charge.resources["cpu"].policy == ""
@@ -74,8 +77,8 @@ def test_p2_a_class_is_read_under_either_name() -> None:
 def with_class(**spec: object) -> LedgerFixture:
     request = {"name": "r", "exactly": {"deviceClassName": "k"}}
     return LedgerFixture(
-        resource_slice(device("d", cpu="4")),
-        claims=[claim("c", result("d"), requests=[request])],
+        resource_slice([charging_device("d", cpu="4")]),
+        claims=[claim("c", request, results=[result("d")])],
         classes=[device_class("k", **spec)],
     )
 
@@ -96,8 +99,10 @@ def test_p3_the_device_overrides_the_class() -> None:
     assert with_class(**reference).cost(pod("p", container("a", "c"), container("b", "c"))) == 8000
     request = {"name": "r", "exactly": {"deviceClassName": "k"}}
     fixture = LedgerFixture(
-        resource_slice(device("d", cpu={"allocationMultiplier": "4", "accountingPolicy": "AddPerClaim"})),
-        claims=[claim("c", result("d"), requests=[request])],
+        resource_slice(
+            [charging_device("d", cpu={"allocationMultiplier": "4", "accountingPolicy": "AddPerClaim"})]
+        ),
+        claims=[claim("c", request, results=[result("d")])],
         classes=[device_class("k", **reference)],
     )
     assert fixture.cost(pod("p", container("a", "c"), container("b", "c"))) == 4000
@@ -120,8 +125,8 @@ def test_p4_the_class_of_the_chosen_alternative_counts(chosen: str, cost: int) -
         ],
     }
     fixture = LedgerFixture(
-        resource_slice(device("d", cpu="4")),
-        claims=[claim("c", result("d", request=f"r/{chosen}"), requests=[request])],
+        resource_slice([charging_device("d", cpu="4")]),
+        claims=[claim("c", request, results=[result("d", request=f"r/{chosen}")])],
         classes=[
             device_class("per-claim", nodeAllocatableResourceAccountingPolicies={"cpu": "AddPerClaim"}),
             device_class(
@@ -134,10 +139,10 @@ def test_p4_the_class_of_the_chosen_alternative_counts(chosen: str, cost: int) -
 
 def test_p5_one_claim_cannot_have_two_policies_for_a_resource() -> None:
     devices = [
-        device("x", cpu={"allocationMultiplier": "1", "accountingPolicy": "Max"}),
-        device("y", cpu={"allocationMultiplier": "1", "accountingPolicy": "AddPerClaim"}),
+        charging_device("x", cpu={"allocationMultiplier": "1", "accountingPolicy": "Max"}),
+        charging_device("y", cpu={"allocationMultiplier": "1", "accountingPolicy": "AddPerClaim"}),
     ]
-    fixture = LedgerFixture(resource_slice(*devices), claims=[claim("c", result("x"), result("y"))])
+    fixture = LedgerFixture(resource_slice(devices), claims=[claim("c", results=[result("x"), result("y")])])
     verdict = fixture.check_placement(pod("p", container("a", "c"))).verdict
     assert verdict.code is VerdictCode.UNRESOLVABLE
     assert format_reasons(verdict) == (
@@ -147,10 +152,10 @@ def test_p5_one_claim_cannot_have_two_policies_for_a_resource() -> None:
 
 def test_p5_none_and_add_per_claim_are_the_same_policy() -> None:
     devices = [
-        device("x", cpu="1"),
-        device("y", cpu={"allocationMultiplier": "1", "accountingPolicy": "AddPerClaim"}),
+        charging_device("x", cpu="1"),
+        charging_device("y", cpu={"allocationMultiplier": "1", "accountingPolicy": "AddPerClaim"}),
     ]
-    fixture = LedgerFixture(resource_slice(*devices), claims=[claim("c", result("x"), result("y"))])
+    fixture = LedgerFixture(resource_slice(devices), claims=[claim("c", results=[result("x"), result("y")])])
     assert fixture.cost(pod("p", container("a", "c"))) == 2000
 
 
@@ -165,8 +170,8 @@ def test_p6_pods_do_not_share_what_is_added_per_claim() -> None:
 
 def test_p6_where_they_may_the_node_pays_once_while_anyone_uses_it() -> None:
     fixture = LedgerFixture(
-        resource_slice(device("d", cpu="4")),
-        claims=[claim("c", result("d"))],
+        resource_slice([charging_device("d", cpu="4")]),
+        claims=[claim("c", results=[result("d")])],
         profile=AccountingProfile(name="sharing", share_per_claim=True),
     )
     first, second = (pod(n, container("a", "c", cpu="1")) for n in ("p", "q"))
@@ -182,8 +187,8 @@ def test_p6_where_they_may_the_node_pays_once_while_anyone_uses_it() -> None:
 
 def test_p7_every_pod_level_request_covers_a_shared_claim_in_full() -> None:
     fixture = LedgerFixture(
-        resource_slice(device("d", cpu="4")),
-        claims=[claim("c", result("d"))],
+        resource_slice([charging_device("d", cpu="4")]),
+        claims=[claim("c", results=[result("d")])],
         profile=AccountingProfile(name="sharing", share_per_claim=True),
     )
     budget: dict[str, Any] = {"resources": {"requests": {"cpu": "5"}}}
@@ -249,9 +254,12 @@ def test_p12_a_sidecar_is_grouped_with_the_regular_containers() -> None:
 def test_p13_claims_of_one_container_must_come_from_one_driver(policy: str) -> None:
     rule = {"allocationMultiplier": "4", "accountingPolicy": policy}
     fixture = LedgerFixture(
-        resource_slice(device("d", cpu=rule), driver="x.example.com"),
-        resource_slice(device("d", cpu=rule), driver="y.example.com"),
-        claims=[claim("c", result("d", "x.example.com")), claim("d", result("d", "y.example.com"))],
+        resource_slice([charging_device("d", cpu=rule)], driver="x.example.com"),
+        resource_slice([charging_device("d", cpu=rule)], driver="y.example.com"),
+        claims=[
+            claim("c", results=[result("d", "x.example.com")]),
+            claim("d", results=[result("d", "y.example.com")]),
+        ],
     )
     verdict = fixture.check_placement(pod("p", container("a", "c", "d", cpu="1"))).verdict
     assert verdict.code is VerdictCode.UNRESOLVABLE
@@ -267,9 +275,9 @@ def test_p13_claims_of_one_container_must_come_from_one_driver(policy: str) -> N
 @pytest.mark.parametrize("driver", [DRIVER, "other.example.com"])
 def test_p14_max_and_consume_from_never_meet_in_a_container(driver: str) -> None:
     fixture = LedgerFixture(
-        resource_slice(device("m", cpu={"allocationMultiplier": "4", "accountingPolicy": "Max"})),
-        resource_slice(pool_device("s", "ConsumeFrom"), driver=driver),
-        claims=[claim("c", result("m")), claim("d", result("s", driver, cpu="8"))],
+        resource_slice([charging_device("m", cpu={"allocationMultiplier": "4", "accountingPolicy": "Max"})]),
+        resource_slice([pool_device("s", "ConsumeFrom")], driver=driver),
+        claims=[claim("c", results=[result("m")]), claim("d", results=[result("s", driver, cpu="8")])],
     )
     assert refusal(fixture, pod("p", container("a", "c", "d", cpu="1"))) == (
         VerdictCode.UNRESOLVABLE,

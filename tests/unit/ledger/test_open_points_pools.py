@@ -25,12 +25,11 @@ from plimsoll.ledger.placement import check_admission, check_requests
 from plimsoll.ledger.qos import qos_class
 from plimsoll.ledger.status import write_charges
 from plimsoll.ledger.verdict import Cause, VerdictCode
-from tests.unit.ledger.builders import (
+from tests.build import (
     DRIVER,
-    LedgerFixture,
+    charging_device,
     claim,
     container,
-    device,
     node,
     pod,
     pool_device,
@@ -38,14 +37,15 @@ from tests.unit.ledger.builders import (
     result,
     sidecar,
 )
+from tests.unit.ledger.fixture import LedgerFixture
 
 
 def pools(*sizes: str, **allocatable: str) -> LedgerFixture:
     """A world of claims `pool-0`, `pool-1`, ... that are pools of these sizes."""
     line: dict[str, Any] = {"cpu": "128", **allocatable}
     return LedgerFixture(
-        resource_slice(pool_device(policy="ConsumeFrom")),
-        claims=[claim(f"pool-{i}", result("socket0", cpu=size)) for i, size in enumerate(sizes)],
+        resource_slice([pool_device(policy="ConsumeFrom")]),
+        claims=[claim(f"pool-{i}", results=[result("socket0", cpu=size)]) for i, size in enumerate(sizes)],
         **line,
     )
 
@@ -158,8 +158,10 @@ def test_p24_the_check_of_requests_skips_only_what_the_spec_cannot_show() -> Non
     assert format_reasons(verdict) == ("Insufficient memory",)
     assert format_reasons(check_requests(fixture.ledger, one)) == ("Insufficient cpu", "Insufficient memory")
     additive = LedgerFixture(
-        resource_slice(device("d", cpu={"allocationMultiplier": "1", "accountingPolicy": "AddPerReference"})),
-        claims=[claim("c", result("d"))],
+        resource_slice(
+            [charging_device("d", cpu={"allocationMultiplier": "1", "accountingPolicy": "AddPerReference"})]
+        ),
+        claims=[claim("c", results=[result("d")])],
         cpu="4",
     )
     big = pod("p", container("a", "c", cpu="8"))
@@ -222,7 +224,7 @@ def test_p25_a_kubelet_refuses_a_pod_that_overdraws_a_pool() -> None:
 def test_p26_claims_are_distinguished_by_uid_and_named_in_the_status() -> None:
     fixture = pools("10")
     fixture.place(pod("p", container("a", "pool-0", cpu="4")))
-    fixture.claims["pool-0"] = claim("pool-0", result("socket0", cpu="20"), uid="uid-new")
+    fixture.claims["pool-0"] = claim("pool-0", results=[result("socket0", cpu="20")], uid="uid-new")
     fixture.place(pod("q", container("a", "pool-0", cpu="15")))
     assert fixture.cpu == 30_000
     assert {key: len(state.consumers) for key, state in fixture.ledger.claims.items()} == {
@@ -238,19 +240,19 @@ def test_p26_claims_are_distinguished_by_uid_and_named_in_the_status() -> None:
 def test_p27_devices_by_full_name_whole_capacity_and_no_finer_than_a_nano_unit() -> None:
     index = DeviceIndex(
         [
-            resource_slice(device("d", cpu="1"), driver="x.example.com"),
-            resource_slice(device("d", cpu="2"), driver="y.example.com"),
-            resource_slice(device("d", cpu="3"), driver="y.example.com", nodeName="node-2"),
+            resource_slice([charging_device("d", cpu="1")], driver="x.example.com"),
+            resource_slice([charging_device("d", cpu="2")], driver="y.example.com"),
+            resource_slice([charging_device("d", cpu="3")], driver="y.example.com", nodeName="node-2"),
         ]
     )
-    found = index.find(DeviceRequestAllocationResult(driver="y.example.com", pool="pool", device="d"), node())
+    found = index.find(DeviceRequestAllocationResult(driver="y.example.com", pool="p", device="d"), node())
     assert found is not None
     assert found.node_allocatable_resource_mappings["cpu"].allocation_multiplier == Quantity.parse("2")
     rule = {"capacityKey": f"{DRIVER}/cpu", "allocationMultiplier": "1u"}
-    tiny = resource_slice(device("d", capacity={f"{DRIVER}/cpu": "1500u"}, cpu=rule)).spec.devices
+    tiny = resource_slice([charging_device("d", capacity={f"{DRIVER}/cpu": "1500u"}, cpu=rule)]).spec.devices
     assert tiny is not None
     charges = compute_device_charges(
-        DeviceRequestAllocationResult(driver=DRIVER, pool="pool", device="d"), tiny[0]
+        DeviceRequestAllocationResult(driver=DRIVER, pool="p", device="d"), tiny[0]
     )
     assert isinstance(charges, tuple)
     assert charges[0].quantity == Quantity.parse("2n")  # 1.5n, rounded up
@@ -259,10 +261,14 @@ def test_p27_devices_by_full_name_whole_capacity_and_no_finer_than_a_nano_unit()
 def test_p28_limits_follow_1_37_and_qos_and_quota_the_spec() -> None:
     fixture = LedgerFixture(
         resource_slice(
-            device("m", cpu={"allocationMultiplier": "4", "accountingPolicy": "Max"}),
-            device("r", cpu={"allocationMultiplier": "1", "accountingPolicy": "AddPerReference"}),
+            [
+                charging_device("m", cpu={"allocationMultiplier": "4", "accountingPolicy": "Max"}),
+                charging_device(
+                    "r", cpu={"allocationMultiplier": "1", "accountingPolicy": "AddPerReference"}
+                ),
+            ]
         ),
-        claims=[claim("m", result("m")), claim("r", result("r"))],
+        claims=[claim("m", results=[result("m")]), claim("r", results=[result("r")])],
     )
     one = pod("p", container("a", "m", "r", cpu="3"), container("b", "r", cpu="2"))
     charged_claims = fixture.place(one)
@@ -278,14 +284,16 @@ def test_p28_limits_follow_1_37_and_qos_and_quota_the_spec() -> None:
 
 def test_p29_a_multiplier_counts_for_every_share_of_a_device() -> None:
     fixture = LedgerFixture(
-        resource_slice(device("d", shared=True, cpu="2")),
-        claims=[claim("c", result("d"), result("d"), result("d"))],
+        resource_slice([charging_device("d", shared=True, cpu="2")]),
+        claims=[claim("c", results=[result("d"), result("d"), result("d")])],
     )
     assert fixture.cost(pod("p", container("a", "c"))) == 6000
 
 
 def test_p30_a_pod_keeps_the_charges_it_was_placed_with() -> None:
-    fixture = LedgerFixture(resource_slice(device("d", cpu="4")), claims=[claim("c", result("d"))])
+    fixture = LedgerFixture(
+        resource_slice([charging_device("d", cpu="4")]), claims=[claim("c", results=[result("d")])]
+    )
     one = pod("p", container("a", "c", cpu="1"))
     stored = write_charges(one, fixture.place(one), Form.V1_36).lossless(Form.V1_36)
     # The driver publishes another amount and the class another policy; the pod's status decides.

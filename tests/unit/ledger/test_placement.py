@@ -11,22 +11,25 @@ from plimsoll.ledger.messages import format_reasons
 from plimsoll.ledger.node_ledger import NodeLedger
 from plimsoll.ledger.placement import check_admission, check_charged_claims, check_pod, check_requests
 from plimsoll.ledger.verdict import VerdictCode
-from tests.unit.ledger.builders import (
-    LedgerFixture,
+from tests.build import (
+    DRIVER,
+    charging_device,
     claim,
     container,
-    device,
     node,
     pod,
     pool_device,
     resource_slice,
     result,
 )
+from tests.unit.ledger.fixture import LedgerFixture
 
 
 def one_claim(**allocatable: Any) -> LedgerFixture:
     return LedgerFixture(
-        resource_slice(device("d", cpu="6", memory="1Gi")), claims=[claim("c", result("d"))], **allocatable
+        resource_slice([charging_device("d", cpu="6", memory="1Gi")]),
+        claims=[claim("c", results=[result("d")])],
+        **allocatable,
     )
 
 
@@ -83,17 +86,18 @@ def test_sharing_is_looked_at_first() -> None:
 @pytest.mark.parametrize(
     ("reserved", "device_cpu", "fits"),
     [
-        (["uid-q"], "2", False),
-        (["uid-p"], "2", True),
-        (["uid-q", "uid-p"], "2", True),
-        (["uid-q"], None, True),
+        (["q"], "2", False),
+        (["p"], "2", True),
+        (["q", "p"], "2", True),
+        (["q"], None, True),
     ],
 )
 def test_a_reserved_claim_is_taken(reserved: list[str], device_cpu: str | None, fits: bool) -> None:
     """Also if no pod on this node has it; a claim that charges nothing may be shared."""
     charging: dict[str, Any] = {"cpu": device_cpu} if device_cpu is not None else {}
     fixture = LedgerFixture(
-        resource_slice(device("d", **charging)), claims=[claim("c", result("d"), reserved=reserved)]
+        resource_slice([charging_device("d", **charging)]),
+        claims=[claim("c", results=[result("d")], reserved=reserved)],
     )
     verdict = fixture.check_placement(pod("p", container("a", "c", cpu="1"))).verdict
     assert verdict.fits is fits
@@ -116,7 +120,9 @@ def test_a_claim_may_be_judged_again_for_its_own_pod() -> None:
 )
 def test_which_policies_give_sharing_a_meaning(policy: str, shared: bool) -> None:
     rule = {"allocationMultiplier": "2", "accountingPolicy": policy}
-    fixture = LedgerFixture(resource_slice(device("d", cpu=rule)), claims=[claim("c", result("d"))])
+    fixture = LedgerFixture(
+        resource_slice([charging_device("d", cpu=rule)]), claims=[claim("c", results=[result("d")])]
+    )
     fixture.place(pod("p", container("a", "c", cpu="1")))
     assert fixture.check_placement(pod("q", container("a", "c", cpu="1"))).verdict.fits is shared
 
@@ -124,7 +130,7 @@ def test_which_policies_give_sharing_a_meaning(policy: str, shared: bool) -> Non
 def test_a_claim_is_shared_only_if_every_resource_allows_it() -> None:
     both = pool_device(policy="ConsumeFrom", cpu="8")
     both["nodeAllocatableResourceMappings"]["memory"] = {"allocationMultiplier": "1Gi"}
-    fixture = LedgerFixture(resource_slice(both), claims=[claim("c", result("socket0", cpu="4"))])
+    fixture = LedgerFixture(resource_slice([both]), claims=[claim("c", results=[result("socket0", cpu="4")])])
     fixture.place(pod("p", container("a", "c", cpu="1")))
     assert not fixture.check_placement(pod("q", container("a", "c", cpu="1"))).verdict.fits
 
@@ -146,8 +152,8 @@ def test_the_pod_level_budget_is_global_to_the_pod() -> None:
 
 def test_without_the_gate_claims_are_not_looked_at() -> None:
     fixture = LedgerFixture(
-        resource_slice(device("d", cpu="99")),
-        claims=[claim("c", result("d"))],
+        resource_slice([charging_device("d", cpu="99")]),
+        claims=[claim("c", results=[result("d")])],
         gates=Gates.of({"DRANodeAllocatableResources": False}),
     )
     judged = fixture.check_placement(pod("p", container("a", "c", cpu="99")))
@@ -157,17 +163,19 @@ def test_without_the_gate_claims_are_not_looked_at() -> None:
 
 def test_a_pod_whose_device_could_charge_the_node_is_judged_even_if_it_does_not() -> None:
     """As in Kubernetes: the capacity the mapping names has nothing to do with this allocation."""
-    key = "dra.example.com/memory"
+    key = f"{DRIVER}/memory"
     one = pool_device(cpu="8")
     one["nodeAllocatableResourceMappings"] = {"memory": {"capacityKey": key}}
-    fixture = LedgerFixture(resource_slice(one), claims=[claim("c", result("socket0", cpu="1"))], cpu="1")
+    fixture = LedgerFixture(
+        resource_slice([one]), claims=[claim("c", results=[result("socket0", cpu="1")])], cpu="1"
+    )
     judged = fixture.check_placement(pod("p", container("a", "c", cpu="2")))
     assert judged.charged_claims == ()
     assert format_reasons(judged.verdict) == ("Insufficient cpu",)
 
 
 def test_the_check_of_requests_alone() -> None:
-    ledger = NodeLedger(node(cpu="4", pods="1", **{"example.com/gpu": "1"}))
+    ledger = NodeLedger(node(cpu="4", pods="1", extended={"example.com/gpu": "1"}))
     crowded = pod("p", container("a", cpu="5", **{"example.com/gpu": "2"}))
     ledger.add(pod("q", container("a", cpu="1")))
     verdict = check_requests(ledger, crowded)

@@ -18,7 +18,8 @@ from plimsoll.ledger.policy import (
 )
 from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.ledger.requests import PodResourcesOptions, aggregate_container_requests, pod_requests
-from tests.unit.ledger.samples import charge, charged_pods, pod, sidecar, tree
+from tests.build import container, pod, sidecar
+from tests.unit.ledger.samples import charge, charged_pods
 
 COUNTED = PodResourcesOptions(count_claims=True)
 
@@ -28,13 +29,13 @@ def effective(one: Pod, *charges: ClaimCharge) -> str:
 
 
 def test_the_example_of_several_claims_in_kep_5517() -> None:
-    one = pod(tree("c1", {"cpu": "1"}), tree("c2", {"cpu": "2"}))
+    one = pod("p", container("c1", cpu="1"), container("c2", cpu="2"))
     assert effective(one, charge("a", "c1", "c2", cpu="4"), charge("b", "c1", cpu="2")) == "9"
 
 
 def test_additive_claims_come_on_top_of_max() -> None:
     """Rule 4: the container's base is what Max makes of it, and other claims are added to that."""
-    one = pod(tree("c", {"cpu": "1"}))
+    one = pod("p", container("c", cpu="1"))
     base = charge("cpus", "c", policy="Max", cpu="4")
     for policy in ("AddPerClaim", "AddPerReference", ""):
         assert effective(one, charge("gpu", "c", policy=policy, cpu="2"), base) == "6"
@@ -43,27 +44,27 @@ def test_additive_claims_come_on_top_of_max() -> None:
 
 def test_additive_claims_are_charged_to_the_node_in_addition_to_a_pool() -> None:
     """Rule 5: the request is drawn from the pool, the rest is the node's."""
-    one = pod(tree("c", {"cpu": "1"}), tree("d", {"cpu": "3"}))
+    one = pod("p", container("c", cpu="1"), container("d", cpu="3"))
     pool = charge("pool", "c", policy="ConsumeFrom", cpu="10")
     assert effective(one, pool) == "3"
     assert effective(one, pool, charge("gpu", "c", policy="AddPerReference", cpu="2")) == "5"
 
 
 def test_plain_charges_stay_as_they_are() -> None:
-    one = pod(tree("c", {"cpu": "1"}))
+    one = pod("p", container("c", cpu="1"))
     charges = (charge("a", "c", cpu="4"), charge("b", policy="AddPerClaim", memory="1Gi"))
     assert resolve_policies(one, charges, COUNTED) == charges
 
 
 def test_each_claim_gets_what_it_adds_to_those_before_it() -> None:
-    one = pod(tree("c", {"cpu": "3"}))
+    one = pod("p", container("c", cpu="3"))
     charges = [charge(n, "c", policy="Max", cpu="2") for n in ("a", "b", "d")]
     parts = [str(found.resources["cpu"].quantity) for found in resolve_policies(one, charges, COUNTED)]
     assert parts == ["0", "1", "2"]  # 2 and 4 against 3, then 6
 
 
 def test_what_is_drawn_comes_out_negative() -> None:
-    one = pod(tree("c", {"cpu": "3"}), init=(sidecar("s", {"cpu": "1"}),))
+    one = pod("p", container("c", cpu="3"), init=(sidecar("s", cpu="1"),))
     (found,) = resolve_policies(one, [charge("a", "c", "s", policy="ConsumeFrom", cpu="9")], COUNTED)
     assert str(found.resources["cpu"].quantity) == "-4"
 
@@ -93,31 +94,28 @@ def test_resources_that_cannot_be_judged_from_the_spec() -> None:
 # -- the twin
 
 
-def lives(one: Pod) -> list[list[Container]]:
-    """Every set of containers that runs together."""
+def live_phases(one: Pod) -> list[list[Container]]:
+    """Return every set of containers that runs together."""
     init = one.spec.init_containers
-    found = []
-    for place, container in enumerate(init):
-        before = [c for c in init[:place] if is_sidecar(c)]
-        found.append([*before, container])
-    return [*found, [*filter(is_sidecar, init), *one.spec.containers]]
+    phases = [[*filter(is_sidecar, init[:index]), each] for index, each in enumerate(init)]
+    return [*phases, [*filter(is_sidecar, init), *one.spec.containers]]
 
 
 def by_definition(one: Pod, charges: tuple[ClaimCharge, ...], resource: str) -> int:
-    """Return what the policies say, read out loud, for the containers and the amounts of the claims."""
+    """Return a pod's charge by the definitions of the policies (naive reference)."""
     shares = [
         (effective_policy(found.policy), found.quantity.nano, set(c.containers))
         for c in charges
         if (found := c.resources.get(resource)) is not None and found.quantity is not None
     ]
     worst = 0
-    for running in lives(one):
+    for running in live_phases(one):
         names = {c.name for c in running}
         need = {c.name: c.resources.requests.get(resource, ZERO).nano for c in running}
         total = 0
-        for container in running:
-            drawn = any(p is AccountingPolicy.CONSUME_FROM and container.name in who for p, _, who in shares)
-            total += 0 if drawn else need[container.name]
+        for name, amount in need.items():
+            drawn = any(p is AccountingPolicy.CONSUME_FROM and name in who for p, _, who in shares)
+            total += 0 if drawn else amount
         for policy, amount, who in shares:
             if policy is AccountingPolicy.ADD_PER_CLAIM:
                 total += amount

@@ -16,8 +16,9 @@ from plimsoll.ledger.policy import split_phases
 from plimsoll.ledger.pools import ClaimPool, draw_from_pools
 from plimsoll.ledger.requests import PodResourcesOptions
 from plimsoll.ledger.verdict import Reason, VerdictCode
+from tests.build import container, pod, sidecar
 from tests.sizes import examples
-from tests.unit.ledger.samples import charge, pod, sidecar, tree
+from tests.unit.ledger.samples import charge
 
 COUNTED = PodResourcesOptions(count_claims=True)
 
@@ -36,7 +37,7 @@ def referring(*names: str, **spec: Any) -> list[dict[str, str]]:
 
 
 def test_a_pool_in_use_has_what_others_left() -> None:
-    one = pod(tree("a", {"cpu": "4"}))
+    one = pod("p", container("a", cpu="4"))
     pools = {("p", "cpu"): ClaimPool(Quantity.parse("10"), Quantity.parse("7"))}
     refused = draw_from_pools(one, [pool("p", "a", cpu="10")], COUNTED, pools)
     assert isinstance(refused, Reason)
@@ -47,22 +48,23 @@ def test_a_pool_in_use_has_what_others_left() -> None:
 
 def test_containers_with_one_pool_come_first() -> None:
     """`a` could take everything from `p`, but `b` has nothing else."""
-    one = pod(tree("a", {"cpu": "4"}), tree("b", {"cpu": "4"}), resourceClaims=referring("p", "q"))
+    one = pod("p", container("a", cpu="4"), container("b", cpu="4"), resourceClaims=referring("p", "q"))
     charges = [pool("p", "a", "b", cpu="4"), pool("q", "a", cpu="4")]
     assert drawn_from(draw_from_pools(one, charges, COUNTED, {})) == {"p": "4", "q": "4"}
 
 
 def test_what_runs_one_after_the_other_draws_the_same() -> None:
     one = pod(
-        tree("a", {"cpu": "3"}),
-        init=(tree("i", {"cpu": "4"}), sidecar("s", {"cpu": "1"}), tree("j", {"cpu": "2"})),
+        "p",
+        container("a", cpu="3"),
+        init=(container("i", cpu="4"), sidecar("s", cpu="1"), container("j", cpu="2")),
     )
     charges = [pool("p", "a", "i", "s", "j", cpu="4")]
     assert drawn_from(draw_from_pools(one, charges, COUNTED, {})) == {"p": "4"}
 
 
 def test_resources_have_pools_of_their_own() -> None:
-    one = pod(tree("a", {"cpu": "1", "memory": "2Gi"}))
+    one = pod("p", container("a", cpu="1", memory="2Gi"))
     both = charge("p", "a", policy="ConsumeFrom", cpu="4", memory="4Gi")
     found = draw_from_pools(one, [both], COUNTED, {})
     assert isinstance(found, dict)
@@ -78,12 +80,12 @@ def test_resources_have_pools_of_their_own() -> None:
 def drawing_pods(draw_from_pools: st.DrawFn) -> tuple[Pod, list[ClaimCharge]]:
     sizes = st.integers(0, 6).map(str)
     regular = [
-        tree(f"c{i}", {"cpu": draw_from_pools(sizes)}) for i in range(draw_from_pools(st.integers(1, 3)))
+        container(f"c{i}", cpu=draw_from_pools(sizes)) for i in range(draw_from_pools(st.integers(1, 3)))
     ]
     init = []
-    for place in range(draw_from_pools(st.integers(0, 3))):
-        make = draw_from_pools(st.sampled_from((tree, sidecar)))
-        init.append(make(f"i{place}", {"cpu": draw_from_pools(sizes)}))
+    for number in range(draw_from_pools(st.integers(0, 3))):
+        make = draw_from_pools(st.sampled_from((container, sidecar)))
+        init.append(make(f"i{number}", cpu=draw_from_pools(sizes)))
     names = [c["name"] for c in (*init, *regular)]
     claims = [f"p{i}" for i in range(draw_from_pools(st.integers(1, 3)))]
     charges = [
@@ -94,7 +96,7 @@ def drawing_pods(draw_from_pools: st.DrawFn) -> tuple[Pod, list[ClaimCharge]]:
         )
         for name in claims
     ]
-    return pod(*regular, init=tuple(init), resourceClaims=referring(*claims)), charges
+    return pod("p", *regular, init=tuple(init), resourceClaims=referring(*claims)), charges
 
 
 @settings(max_examples=examples(400))

@@ -10,16 +10,8 @@ from plimsoll.ledger.placement import PlacementCheck
 from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.ledger.status import write_charges
 from plimsoll.ledger.verdict import VerdictCode
-from tests.unit.ledger.builders import (
-    DRIVER,
-    LedgerFixture,
-    claim,
-    container,
-    device,
-    pod,
-    resource_slice,
-    result,
-)
+from tests.build import DRIVER, charging_device, claim, container, pod, resource_slice, result
+from tests.unit.ledger.fixture import LedgerFixture
 
 UPSTREAM = AccountingProfile.upstream_1_36()
 OURS = AccountingProfile.default()
@@ -34,9 +26,9 @@ def charged(judged: PlacementCheck) -> str:
 @pytest.mark.parametrize(("profile", "amount"), [(UPSTREAM, "1"), (OURS, "2")])
 def test_a_device_is_found_by_driver_pool_and_name(profile: AccountingProfile, amount: str) -> None:
     fixture = LedgerFixture(
-        resource_slice(device("d", cpu="1"), driver="x.example.com"),
-        resource_slice(device("d", cpu="2"), driver="y.example.com"),
-        claims=[claim("c", result("d", "y.example.com"))],
+        resource_slice([charging_device("d", cpu="1")], driver="x.example.com"),
+        resource_slice([charging_device("d", cpu="2")], driver="y.example.com"),
+        claims=[claim("c", results=[result("d", "y.example.com")])],
         profile=profile,
     )
     assert charged(fixture.check_placement(ONE, "c")) == amount
@@ -45,10 +37,10 @@ def test_a_device_is_found_by_driver_pool_and_name(profile: AccountingProfile, a
 @pytest.mark.parametrize(("profile", "amount"), [(UPSTREAM, "1"), (OURS, "3")])
 def test_the_newest_generation_on_the_node_counts(profile: AccountingProfile, amount: str) -> None:
     fixture = LedgerFixture(
-        resource_slice(device("d", cpu="1"), generation=1),
-        resource_slice(device("d", cpu="2"), generation=9, nodeName="another"),
-        resource_slice(device("d", cpu="3"), generation=2),
-        claims=[claim("c", result("d"))],
+        resource_slice([charging_device("d", cpu="1")], generation=1),
+        resource_slice([charging_device("d", cpu="2")], generation=9, nodeName="another"),
+        resource_slice([charging_device("d", cpu="3")], generation=2),
+        claims=[claim("c", results=[result("d")])],
         profile=profile,
     )
     assert charged(fixture.check_placement(ONE, "c")) == amount
@@ -56,17 +48,17 @@ def test_the_newest_generation_on_the_node_counts(profile: AccountingProfile, am
 
 def test_an_exclusive_device_charges_its_whole_capacity() -> None:
     key = f"{DRIVER}/cpu"
-    part = device("l3-0", capacity={key: "8"}, cpu={"capacityKey": key})
+    part = charging_device("l3-0", capacity={key: "8"}, cpu={"capacityKey": key})
 
     def judged(profile: AccountingProfile, shared: bool = False) -> PlacementCheck:
         one = {**part, "allowMultipleAllocations": shared}
         return LedgerFixture(
-            resource_slice(one), claims=[claim("c", result("l3-0"))], profile=profile
+            resource_slice([one]), claims=[claim("c", results=[result("l3-0")])], profile=profile
         ).check_placement(ONE, "c")
 
     assert charged(judged(OURS)) == "8"
     text = (
-        "claim default/c, device l3-0: ConsumedCapacity is nil, but Capacity key 'dra.example.com/cpu' "
+        "claim default/c, device l3-0: ConsumedCapacity is nil, but Capacity key 'gpu.example.com/cpu' "
         "is set in NodeAllocatableResourceMappings for resource cpu"
     )
     for refused in (judged(UPSTREAM), judged(OURS, shared=True)):
@@ -79,7 +71,9 @@ def test_an_unreferenced_claim_is_charged_once() -> None:
 
     def judged(profile: AccountingProfile) -> PlacementCheck:
         fixture = LedgerFixture(
-            resource_slice(device("d", cpu="4")), claims=[claim("c", result("d"))], profile=profile
+            resource_slice([charging_device("d", cpu="4")]),
+            claims=[claim("c", results=[result("d")])],
+            profile=profile,
         )
         return fixture.check_placement(aside, "c")
 
@@ -94,7 +88,10 @@ def test_an_unreferenced_claim_is_charged_once() -> None:
 @pytest.mark.parametrize(("profile", "fits"), [(UPSTREAM, True), (OURS, False)])
 def test_a_claim_allocated_before_is_charged(profile: AccountingProfile, fits: bool) -> None:
     fixture = LedgerFixture(
-        resource_slice(device("d", cpu="6")), claims=[claim("c", result("d"))], profile=profile, cpu="8"
+        resource_slice([charging_device("d", cpu="6")]),
+        claims=[claim("c", results=[result("d")])],
+        profile=profile,
+        cpu="8",
     )
     judged = fixture.check_placement(pod("p", container("a", "c", cpu="3")))
     assert judged.verdict.fits is fits
@@ -106,7 +103,9 @@ def test_a_container_is_listed_once(profile: AccountingProfile, listed: tuple[st
     twice = container("a")
     twice["resources"]["claims"] = [{"name": "c", "request": "x"}, {"name": "c", "request": "y"}]
     fixture = LedgerFixture(
-        resource_slice(device("d", cpu="1")), claims=[claim("c", result("d"))], profile=profile
+        resource_slice([charging_device("d", cpu="1")]),
+        claims=[claim("c", results=[result("d")])],
+        profile=profile,
     )
     judged = fixture.check_placement(pod("p", twice, container("b", "c")), "c")
     assert judged.charged_claims is not None
@@ -119,7 +118,9 @@ def test_a_container_is_listed_once(profile: AccountingProfile, listed: tuple[st
 def test_policies_need_the_default_profile(profile: AccountingProfile, cost: int) -> None:
     rule = {"allocationMultiplier": "4", "accountingPolicy": "AddPerReference"}
     fixture = LedgerFixture(
-        resource_slice(device("d", cpu=rule)), claims=[claim("c", result("d"))], profile=profile
+        resource_slice([charging_device("d", cpu=rule)]),
+        claims=[claim("c", results=[result("d")])],
+        profile=profile,
     )
     judged = fixture.check_placement(pod("p", container("a", "c", cpu="1"), container("b", "c")), "c")
     assert judged.demand == {"cpu": cost}
@@ -128,7 +129,9 @@ def test_policies_need_the_default_profile(profile: AccountingProfile, cost: int
 @pytest.mark.parametrize(("profile", "left"), [(UPSTREAM, 1000), (OURS, 5000)])
 def test_charges_survive_a_server_that_drops_them(profile: AccountingProfile, left: int) -> None:
     fixture = LedgerFixture(
-        resource_slice(device("d", cpu="4")), claims=[claim("c", result("d"))], profile=profile
+        resource_slice([charging_device("d", cpu="4")]),
+        claims=[claim("c", results=[result("d")])],
+        profile=profile,
     )
     judged = fixture.check_placement(ONE, "c")
     fixture.ledger.assume(ONE, judged.charged_claims or ())
@@ -152,10 +155,17 @@ def test_profiles_by_name() -> None:
 def test_1_37_refuses_a_mapped_device_that_is_reserved_for_another_pod() -> None:
     fixture = LedgerFixture(
         resource_slice(
-            device("d", cpu="4"),
-            device("o", fields={"nodeAllocatableResources": {"cpu": {"overhead": {"perPod": "1"}}}}),
+            [
+                charging_device("d", cpu="4"),
+                charging_device(
+                    "o", fields={"nodeAllocatableResources": {"cpu": {"overhead": {"perPod": "1"}}}}
+                ),
+            ]
         ),
-        claims=[claim("c", result("d"), reserved=["uid-q"]), claim("o", result("o"), reserved=["uid-q"])],
+        claims=[
+            claim("c", results=[result("d")], reserved=["q"]),
+            claim("o", results=[result("o")], reserved=["q"]),
+        ],
         profile=AccountingProfile.upstream_1_37(),
     )
     refused = fixture.check_placement(ONE).verdict
@@ -166,14 +176,14 @@ def test_1_37_refuses_a_mapped_device_that_is_reserved_for_another_pod() -> None
     overhead_only = fixture.check_placement(pod("p", container("a", "o", cpu="1")))
     assert overhead_only.verdict.fits
     assert overhead_only.demand == {"cpu": 2000}
-    fixture.claims["c"] = claim("c", result("d"), reserved=["uid-p", "uid-q"])
+    fixture.claims["c"] = claim("c", results=[result("d")], reserved=["p", "q"])
     assert fixture.check_placement(ONE).verdict.fits
 
 
 def test_1_37_holds_limits_against_the_pod_level_too() -> None:
     fixture = LedgerFixture(
-        resource_slice(device("d", cpu="4", hugepages_1Gi="2Gi")),
-        claims=[claim("c", result("d"))],
+        resource_slice([charging_device("d", cpu="4", hugepages_1Gi="2Gi")]),
+        claims=[claim("c", results=[result("d")])],
         profile=AccountingProfile.upstream_1_37(),
         hugepages_1Gi="8Gi",
     )

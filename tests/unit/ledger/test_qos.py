@@ -11,7 +11,8 @@ from plimsoll.api.core import Pod, ResourceRequirements
 from plimsoll.api.forms import Form
 from plimsoll.api.quantity import ZERO
 from plimsoll.ledger.qos import BEST_EFFORT, BURSTABLE, GUARANTEED, pod_qos, qos_class
-from tests.unit.ledger.samples import pod, pods, sidecar, tree
+from tests.build import container, pod, sidecar
+from tests.unit.ledger.samples import pods
 
 BOTH = {"cpu": "1", "memory": "1Gi"}
 
@@ -19,19 +20,25 @@ BOTH = {"cpu": "1", "memory": "1Gi"}
 @pytest.mark.parametrize(
     ("given_pod", "wanted"),
     [
-        (pod(tree("a")), BEST_EFFORT),
-        (pod(tree("a", {"cpu": "0"}, {"memory": "0"})), BEST_EFFORT),
-        (pod(tree("a", {"ephemeral-storage": "1Gi"})), BEST_EFFORT),
-        (pod(tree("a", {"cpu": "1"})), BURSTABLE),
-        (pod(tree("a", both=BOTH)), GUARANTEED),
-        (pod(tree("a", both={"cpu": "1"})), BURSTABLE),
-        (pod(tree("a", {**BOTH, "cpu": "500m"}, BOTH)), BURSTABLE),
-        (pod(tree("a", both=BOTH), tree("b")), BURSTABLE),
-        (pod(tree("a", both=BOTH), init=(tree("i"),)), BURSTABLE),
-        (pod(tree("a", both=BOTH), init=(sidecar("s", both=BOTH),)), GUARANTEED),
-        (pod(tree("a"), resources={"requests": BOTH, "limits": BOTH}), GUARANTEED),
-        (pod(tree("a", both=BOTH), resources={"requests": {"cpu": "1"}}), BURSTABLE),
-        (pod(tree("a", both=BOTH), resources={"limits": {"hugepages-2Mi": "2Mi"}}), BEST_EFFORT),
+        (pod("p", container("a")), BEST_EFFORT),
+        (pod("p", container("a", limits={"memory": "0"}, cpu="0")), BEST_EFFORT),
+        (pod("p", container("a", ephemeral_storage="1Gi")), BEST_EFFORT),
+        (pod("p", container("a", cpu="1")), BURSTABLE),
+        (pod("p", container("a", limits=BOTH, **BOTH)), GUARANTEED),
+        (pod("p", container("a", limits={"cpu": "1"}, cpu="1")), BURSTABLE),
+        (pod("p", container("a", limits=BOTH, **{**BOTH, "cpu": "500m"})), BURSTABLE),
+        (pod("p", container("a", limits=BOTH, **BOTH), container("b")), BURSTABLE),
+        (pod("p", container("a", limits=BOTH, **BOTH), init=(container("i"),)), BURSTABLE),
+        (
+            pod("p", container("a", limits=BOTH, **BOTH), init=(sidecar("s", limits=BOTH, **BOTH),)),
+            GUARANTEED,
+        ),
+        (pod("p", container("a"), resources={"requests": BOTH, "limits": BOTH}), GUARANTEED),
+        (pod("p", container("a", limits=BOTH, **BOTH), resources={"requests": {"cpu": "1"}}), BURSTABLE),
+        (
+            pod("p", container("a", limits=BOTH, **BOTH), resources={"limits": {"hugepages-2Mi": "2Mi"}}),
+            BEST_EFFORT,
+        ),
     ],
 )
 def test_classes(given_pod: Pod, wanted: str) -> None:
@@ -41,7 +48,7 @@ def test_classes(given_pod: Pod, wanted: str) -> None:
 
 @pytest.mark.parametrize("empty", [{}, {"requests": {"ephemeral-storage": "1"}}])
 def test_empty_pod_level_resources_count_in_1_36_only(empty: dict[str, Any]) -> None:
-    given_pod = pod(tree("a", both=BOTH), resources=empty)
+    given_pod = pod("p", container("a", limits=BOTH, **BOTH), resources=empty)
     assert qos_class(given_pod.spec) == BEST_EFFORT
     assert qos_class(given_pod.spec, Form.V1_37) == GUARANTEED
     assert qos_class(given_pod.spec, pod_level=False) == GUARANTEED
@@ -49,13 +56,13 @@ def test_empty_pod_level_resources_count_in_1_36_only(empty: dict[str, Any]) -> 
 
 def test_claims_never_change_the_class() -> None:
     status = {"nodeAllocatableResourceClaimStatuses": [{"resourceClaimName": "x", "resources": BOTH}]}
-    assert qos_class(pod(tree("a"), status=status).spec, Form.V1_37) == BEST_EFFORT
+    assert qos_class(pod("p", container("a"), status=status).spec, Form.V1_37) == BEST_EFFORT
 
 
 def test_the_class_written_down_wins() -> None:
-    assert pod_qos(pod(tree("a"), status={"qosClass": GUARANTEED})) == GUARANTEED
-    assert pod_qos(pod(tree("a"), status={"qosClass": "Splendid"})) == BEST_EFFORT
-    assert pod_qos(pod(tree("a", {"cpu": "1"}))) == BURSTABLE
+    assert pod_qos(pod("p", container("a"), status={"qosClass": GUARANTEED})) == GUARANTEED
+    assert pod_qos(pod("p", container("a"), status={"qosClass": "Splendid"})) == BEST_EFFORT
+    assert pod_qos(pod("p", container("a", cpu="1"))) == BURSTABLE
 
 
 def shape(resources: ResourceRequirements, name: str) -> str:

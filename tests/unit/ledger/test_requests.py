@@ -25,7 +25,8 @@ from plimsoll.ledger.requests import (
     pod_limits,
     pod_requests,
 )
-from tests.unit.ledger.samples import amounts, charge, charged_pods, pod, pods, sidecar, texts, tree
+from tests.build import container, pod, sidecar
+from tests.unit.ledger.samples import amounts, charge, charged_pods, pods, texts
 
 V1_37 = PodResourcesOptions(form=Form.V1_37)
 CLAIMS = PodResourcesOptions(count_claims=True)
@@ -65,20 +66,20 @@ WIRE_FORMS: list[dict[str, Any]] = [
 
 
 def test_the_options_are_off_by_default() -> None:
-    busy = pod(tree("c", {"cpu": "1"}), status=WIRE_FORMS[0], overhead={"cpu": "100m"})
+    busy = pod("p", container("c", cpu="1"), status=WIRE_FORMS[0], overhead={"cpu": "100m"})
     assert texts(pod_requests(busy)) == {"cpu": "1100m"}
 
 
 @pytest.mark.parametrize("status", WIRE_FORMS)
 @pytest.mark.parametrize("form", Form)
 def test_claims_count_in_every_wire_form(status: dict[str, Any], form: Form) -> None:
-    charged = pod(tree("c", {"cpu": "1"}), status=status)
+    charged = pod("p", container("c", cpu="1"), status=status)
     options = PodResourcesOptions(form=form, count_claims=True)
     assert texts(pod_requests(charged, options)) == {"cpu": "4", "memory": "1Gi"}
 
 
 def test_claims_come_on_top_of_the_init_maximum() -> None:
-    charged = pod(tree("c", {"cpu": "1"}), init=(tree("i", {"cpu": "5"}),))
+    charged = pod("p", container("c", cpu="1"), init=(container("i", cpu="5"),))
     charges = (charge("x", "i", cpu="2"), charge("y", cpu="3"))
     assert texts(pod_requests(charged, CLAIMS, charges)) == {"cpu": "10"}
     assert texts(pod_requests(charged, PodResourcesOptions(), charges)) == {"cpu": "5"}
@@ -96,7 +97,8 @@ def test_overhead_of_claims_counts_per_pod_and_per_container() -> None:
 def test_pod_level_requests_replace_the_sum_and_claims() -> None:
     whole = {"requests": {"cpu": "2", "ephemeral-storage": "9Gi"}}
     given_pod = pod(
-        tree("c", {"cpu": "1", "memory": "1Gi"}),
+        "p",
+        container("c", cpu="1", memory="1Gi"),
         resources=whole,
         overhead={"cpu": "10m"},
         status=WIRE_FORMS[0],
@@ -109,7 +111,7 @@ def test_pod_level_requests_replace_the_sum_and_claims() -> None:
 
 
 def test_missing_requests_are_filled_and_zeros_are_not() -> None:
-    given_pod = pod(tree("a", {"cpu": "0"}), tree("b"), init=(sidecar("s", {"memory": "1Mi"}),))
+    given_pod = pod("p", container("a", cpu="0"), container("b"), init=(sidecar("s", memory="1Mi"),))
     options = PodResourcesOptions(non_missing=amounts(cpu="100m"))
     assert texts(pod_requests(given_pod, options)) == {"cpu": "200m", "memory": "1Mi"}
     assert texts(pod_requests(given_pod, replace(options, form=Form.V1_37))) == {
@@ -121,7 +123,7 @@ def test_missing_requests_are_filled_and_zeros_are_not() -> None:
 
 def test_reading_changes_nothing() -> None:
     whole = {"requests": {"memory": "1.5Gi"}, "limits": {"memory": "2.5Gi"}}
-    given_pod = pod(tree("a"), resources=whole, overhead={"memory": "1Gi"})
+    given_pod = pod("p", container("a"), resources=whole, overhead={"memory": "1Gi"})
     for _ in range(3):
         assert texts(pod_requests(given_pod)) == {"memory": "2560Mi"}
         assert texts(pod_limits(given_pod)) == {"memory": "3584Mi"}
@@ -132,7 +134,7 @@ def test_reading_changes_nothing() -> None:
 
 def test_claims_raise_limits_since_1_37_where_there_is_one() -> None:
     charges = (charge("x", "a", cpu="1", memory="1Gi", hugepages_2Mi="4Mi"),)
-    given_pod = pod(tree("a", {}, {"cpu": "2"}), tree("b"))
+    given_pod = pod("p", container("a", limits={"cpu": "2"}), container("b"))
     options = PodResourcesOptions(form=Form.V1_37, count_claims=True)
     assert texts(pod_limits(given_pod, options, charges)) == {"cpu": "3", "hugepages-2Mi": "4Mi"}
     assert texts(pod_limits(given_pod, CLAIMS, charges)) == {"cpu": "2"}
@@ -140,7 +142,9 @@ def test_claims_raise_limits_since_1_37_where_there_is_one() -> None:
 
 def test_overhead_is_added_to_limits_that_are_not_zero() -> None:
     given_pod = pod(
-        tree("a", {}, {"cpu": "2", "memory": "0"}), overhead={"cpu": "1", "memory": "1Gi", "x": "1"}
+        "p",
+        container("a", limits={"cpu": "2", "memory": "0"}),
+        overhead={"cpu": "1", "memory": "1Gi", "x": "1"},
     )
     assert texts(pod_limits(given_pod)) == {"cpu": "3", "memory": "0"}
     assert texts(pod_limits(given_pod, PodResourcesOptions(exclude_overhead=True))) == {
@@ -151,7 +155,7 @@ def test_overhead_is_added_to_limits_that_are_not_zero() -> None:
 
 def test_pod_level_limits_replace_the_sum() -> None:
     whole = {"requests": {"cpu": "1"}, "limits": {"memory": "4Gi"}}
-    given_pod = pod(tree("a", {}, {"cpu": "2", "memory": "1Gi"}), resources=whole)
+    given_pod = pod("p", container("a", limits={"cpu": "2", "memory": "1Gi"}), resources=whole)
     assert texts(pod_limits(given_pod)) == {"cpu": "2", "memory": "4Gi"}
     assert texts(pod_limits(given_pod, PodResourcesOptions(skip_pod_level=True))) == {
         "cpu": "2",
@@ -174,7 +178,7 @@ def test_pod_level_limits_replace_the_sum() -> None:
     ],
 )
 def test_pod_level_predicates(resources: Any, requests: bool, limits: bool) -> None:
-    given_pod = pod(tree("a"), **({} if resources is None else {"resources": resources}))
+    given_pod = pod("p", container("a"), **{} if resources is None else {"resources": resources})
     assert has_pod_level_requests(given_pod) is requests
     assert has_pod_level_limits(given_pod) is limits
     assert has_pod_level_resources(given_pod) is (requests or limits)

@@ -15,21 +15,13 @@ from plimsoll.ledger.status import (
     write_charges,
 )
 from plimsoll.ledger.verdict import VerdictCode
-from tests.unit.ledger.builders import (
-    LedgerFixture,
-    claim,
-    container,
-    device,
-    pod,
-    pool_device,
-    resource_slice,
-    result,
-)
+from tests.build import charging_device, claim, container, pod, pool_device, resource_slice, result
+from tests.unit.ledger.fixture import LedgerFixture
 
 ONE = pod("p", container("b", "z", "a"), container("a", "z"), init=[container("i", "z")])
 WORLD = LedgerFixture(
-    resource_slice(device("d", memory="1Gi", cpu="2"), device("e", cpu="500m")),
-    claims=[claim("z", result("d"), result("e")), claim("a", result("e"))],
+    resource_slice([charging_device("d", memory="1Gi", cpu="2"), charging_device("e", cpu="500m")]),
+    claims=[claim("z", results=[result("d"), result("e")]), claim("a", results=[result("e")])],
 )
 BILLS = WORLD.check_placement(ONE).charged_claims or ()
 
@@ -73,7 +65,8 @@ def test_the_draft_form() -> None:
 @pytest.mark.parametrize("form", Form)
 def test_every_form_reads_back(form: Form) -> None:
     pool = LedgerFixture(
-        resource_slice(pool_device(policy="ConsumeFrom")), claims=[claim("c", result("socket0", cpu="8"))]
+        resource_slice([pool_device(policy="ConsumeFrom")]),
+        claims=[claim("c", results=[result("socket0", cpu="8")])],
     )
     charged_claims = (*BILLS, *pool.place(pod("q", container("a", "c", cpu="3"))))
     written = write_charges(ONE, charged_claims, form).lossless(form)
@@ -83,7 +76,9 @@ def test_every_form_reads_back(form: Form) -> None:
 
 def test_fields_missing_from_a_form_are_reported() -> None:
     overhead = {"nodeAllocatableResources": {"cpu": {"overhead": {"perPod": "100m"}}}}
-    fixture = LedgerFixture(resource_slice(device("d", fields=overhead)), claims=[claim("c", result("d"))])
+    fixture = LedgerFixture(
+        resource_slice([charging_device("d", fields=overhead)]), claims=[claim("c", results=[result("d")])]
+    )
     charged_claims = fixture.check_placement(pod("p", container("a", "c"))).charged_claims or ()
     assert write_charges(ONE, charged_claims, Form.V1_37).losses == ()
     assert write_charges(ONE, charged_claims, Form.V1_36).losses == (

@@ -12,12 +12,13 @@ from plimsoll.api.core import Pod
 from plimsoll.api.forms import POD_KEY, Form, format_charges_annotation, read_pod
 from plimsoll.node.cgroup_planner import CgroupPlanner
 from plimsoll.node.cgroup_plans import CgroupSettings, plan_qos_cgroups
-from tests.unit.ledger.samples import amounts, charge, pod, sidecar, tree
+from tests.build import container, pod, sidecar
+from tests.unit.ledger.samples import amounts, charge
 
 GI = 1 << 30
 MAPPED = {"resourceClaimName": "x", "containers": ["a"], "mapping": [{"name": "cpu", "quantity": "2"}]}
 CLAIMED = {"nodeAllocatableResourceClaimStatuses": [MAPPED]}
-OWN = tree("a", {"cpu": "1", "memory": "1Gi"}, {"cpu": "1", "memory": "2Gi"})
+OWN = container("a", limits={"cpu": "1", "memory": "2Gi"}, cpu="1", memory="1Gi")
 
 
 def enforcement(form: Form = Form.V1_37, **more: Any) -> CgroupPlanner:
@@ -25,7 +26,7 @@ def enforcement(form: Form = Form.V1_37, **more: Any) -> CgroupPlanner:
 
 
 def test_claims_count_since_1_37_only() -> None:
-    charged = pod(OWN, status=CLAIMED)
+    charged = pod("p", OWN, status=CLAIMED)
     old, new = (enforcement(form).plan(charged) for form in (Form.V1_36, Form.V1_37))
     assert (old.pod.cpu_shares, old.pod.cpu_quota) == (1024, 100_000)
     assert (new.pod.cpu_shares, new.pod.cpu_quota) == (3072, 300_000)
@@ -37,9 +38,9 @@ def test_charges_in_an_annotation_count_alike() -> None:
     """Stock clusters have no field for them."""
     text = format_charges_annotation([charge("x", "a", cpu="2")])
     claims = [{"name": "x", "resourceClaimName": "x"}]
-    stock = pod(OWN, annotations={POD_KEY: text}, resourceClaims=claims)
+    stock = pod("p", OWN, resourceClaims=claims, metadata={"annotations": {POD_KEY: text}})
     assert read_pod(stock)
-    assert enforcement().plan(stock) == enforcement().plan(pod(OWN, status=CLAIMED))
+    assert enforcement().plan(stock) == enforcement().plan(pod("p", OWN, status=CLAIMED))
 
 
 @pytest.mark.parametrize(
@@ -47,8 +48,8 @@ def test_charges_in_an_annotation_count_alike() -> None:
 )
 def test_an_annotation_that_cannot_be_read_charges_nothing(text: str) -> None:
     claims = [{"name": "x", "resourceClaimName": "x"}]
-    plan = enforcement().plan(pod(OWN, annotations={POD_KEY: text}, resourceClaims=claims))
-    assert plan == enforcement().plan(pod(OWN))
+    plan = enforcement().plan(pod("p", OWN, resourceClaims=claims, metadata={"annotations": {POD_KEY: text}}))
+    assert plan == enforcement().plan(pod("p", OWN))
 
 
 def test_policies_decide_what_is_added() -> None:
@@ -56,8 +57,9 @@ def test_policies_decide_what_is_added() -> None:
         item = {"name": "cpu", "quantity": "2", "accountingPolicy": policy}
         entry = {"resourceClaimName": "x", "containers": ["a", "b"], "mapping": [item]}
         both = pod(
-            tree("a", both={"cpu": "1", "memory": "1Gi"}),
-            tree("b", both={"cpu": "1", "memory": "1Gi"}),
+            "p",
+            container("a", limits={"cpu": "1", "memory": "1Gi"}, cpu="1", memory="1Gi"),
+            container("b", limits={"cpu": "1", "memory": "1Gi"}, cpu="1", memory="1Gi"),
             status={"nodeAllocatableResourceClaimStatuses": [entry]},
         )
         return enforcement().plan(both).pod.cpu_quota
@@ -69,7 +71,11 @@ def test_policies_decide_what_is_added() -> None:
 
 
 def test_containers_with_cpus_to_themselves_have_no_quota() -> None:
-    two = pod(tree("a", both={"cpu": "1", "memory": "1Gi"}), tree("b", both={"cpu": "1", "memory": "1Gi"}))
+    two = pod(
+        "p",
+        container("a", limits={"cpu": "1", "memory": "1Gi"}, cpu="1", memory="1Gi"),
+        container("b", limits={"cpu": "1", "memory": "1Gi"}, cpu="1", memory="1Gi"),
+    )
     settings = CgroupSettings(memory_capacity=8 * GI)
     plan = CgroupPlanner(settings, exclusive=lambda pod: {"a"}).plan(two)
     assert (plan.containers["a"].cpu_quota, plan.containers["b"].cpu_quota) == (-1, 100_000)
@@ -78,14 +84,14 @@ def test_containers_with_cpus_to_themselves_have_no_quota() -> None:
 
 
 def test_every_container_has_a_plan_in_the_order_they_start() -> None:
-    plan = enforcement().plan(pod(tree("c"), init=(tree("a"), sidecar("b"))))
+    plan = enforcement().plan(pod("p", container("c"), init=(container("a"), sidecar("b"))))
     assert list(plan.containers) == ["a", "b", "c"]
     assert plan.qos == "BestEffort"
     assert {p.oom_score_adj for p in plan.containers.values()} == {1000}
 
 
 def test_tiers_are_those_of_the_ledger() -> None:
-    pods = [pod(OWN, status=CLAIMED), pod(tree("b"))]
+    pods = [pod("p", OWN, status=CLAIMED), pod("p", container("b"))]
     one = enforcement()
     assert one.tiers(pods) == plan_qos_cgroups(pods, one.settings)
     assert one.tiers(pods).burstable_shares == 3072

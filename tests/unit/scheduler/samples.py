@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from plimsoll.api.core import Node, Pod
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-from tests.unit.scheduler.build import container, node, pod, snapshot_of
+from tests.build import container, node, pod
+from tests.unit.scheduler.snapshots import snapshot_of
 
 T = TypeVar("T")
 SEEDS = st.integers(0, 2**32 - 1)
@@ -102,21 +103,20 @@ class Draws:
         )
 
     def container(self, name: str, **fields: Any) -> dict[str, Any]:
-        return container(
-            name, self.mapping(RESOURCES, AMOUNTS, 3), host_ports=self.some(2, self.port), **fields
-        )
+        ports = self.some(2, self.port)
+        return container(name, host_ports=ports, **self.mapping(RESOURCES, AMOUNTS, 3)) | fields
 
     def pod(self, name: str, bound_to: str = "", **spec: Any) -> Pod:
+        containers = [self.container(f"c{number}") for number in range(self.one(1, 2))]
         sidecar = self.maybe(restartPolicy="Always")
         drawn: dict[str, Any] = {
-            "containers": [self.container(f"c{number}") for number in range(self.one(1, 2))],
-            "initContainers": self.some(1, lambda: self.container("init", **sidecar)),
+            "init": self.some(1, lambda: self.container("init", **sidecar)),
             "hostNetwork": self.one(True, False),
             "tolerations": self.some(2, self.toleration),
             "nodeSelector": self.mapping(LABELS, VALUES, 1),
             "affinity": self.one(None, {"nodeAffinity": self.node_affinity()}),
         }
-        return pod(name, node=bound_to, **drawn | spec)
+        return pod(name, *containers, node=bound_to, **drawn | spec)
 
     # -- clusters
 

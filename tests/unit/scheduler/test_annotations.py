@@ -20,7 +20,7 @@ from plimsoll.scheduler.reasons import NodeReason, Rule, render
 from plimsoll.scheduler.result import Placement
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.scheduler.snapshot.verify import verify
-from tests.unit.scheduler.build import (
+from tests.build import (
     DRIVER,
     claim,
     device,
@@ -30,8 +30,8 @@ from tests.unit.scheduler.build import (
     node,
     pod,
     resource_slice,
-    snapshot_of,
 )
+from tests.unit.scheduler.snapshots import snapshot_of
 
 MAPPINGS = "nodeAllocatableResourceMappings"
 
@@ -62,7 +62,7 @@ GPUS = device_class("gpus", select=KIND + '"gpu"')
 def test_devices_of_an_annotated_class_are_charged() -> None:
     by_class = annotated("k", {MAPPINGS: {"cpu": {"allocationMultiplier": "5"}}})
     snapshot = snapshot_of(
-        node("n", cpu="8"), resource_slice("n", [device("d"), device("e")]), by_class,
+        node("n", cpu="8"), resource_slice([device("d"), device("e")], "n"), by_class,
         claim("c", exactly(device_class="k")), claim("more", exactly(device_class="k")),
     )  # fmt: skip
     pod_info, found = fit("p", snapshot)
@@ -80,7 +80,7 @@ def test_devices_of_an_annotated_class_are_charged() -> None:
 
 def test_a_bound_pod_is_read_back_from_its_annotation() -> None:
     by_class = annotated("k", {MAPPINGS: {"cpu": {"allocationMultiplier": "5"}}})
-    objects = (node("n", cpu="8"), resource_slice("n", [device("d")]), by_class)
+    objects = (node("n", cpu="8"), resource_slice([device("d")], "n"), by_class)
     snapshot = snapshot_of(*objects, claim("c", exactly(device_class="k")))
     _, found = fit("p", snapshot)
     text = format_charges_annotation(build_status_entries(found.charged_claims))
@@ -92,7 +92,7 @@ def test_a_bound_pod_is_read_back_from_its_annotation() -> None:
 def test_an_invalid_annotation_is_reported_before_filtering() -> None:
     bad = annotated("k", {MAPPINGS: {"cpu": {"multiplier": "5"}}})
     snapshot = snapshot_of(
-        node("n"), resource_slice("n", [device("d")]), bad, claim("c", exactly(device_class="k"))
+        node("n"), resource_slice([device("d")], "n"), bad, claim("c", exactly(device_class="k"))
     )
     found = read_pod_info(pod("p", claims=["c"]), snapshot)
     assert isinstance(found, NodeReason)
@@ -108,7 +108,7 @@ def test_a_list_of_alternatives_takes_what_fits_below_the_line() -> None:
     wish = first_available("r", exactly("cpu", device_class="cpus"), exactly("gpu", device_class="gpus"))
     for line, expected in (("8", "cores"), ("6", "gpu")):
         snapshot = snapshot_of(
-            node("n", cpu=line), resource_slice("n", offered), CPUS, GPUS, claim("c", wish)
+            node("n", cpu=line), resource_slice(offered, "n"), CPUS, GPUS, claim("c", wish)
         )
         _, found = fit("p", snapshot)
         assert isinstance(found, NodeFit), found
@@ -120,7 +120,7 @@ def test_a_class_that_loses_its_annotation_charges_no_more() -> None:
     by_class = annotated("k", {MAPPINGS: {"cpu": {"allocationMultiplier": "50"}}})
     snapshot = snapshot_of(
         node("n", cpu="8"),
-        resource_slice("n", [device("d")]),
+        resource_slice([device("d")], "n"),
         by_class,
         claim("c", exactly(device_class="k")),
     )
@@ -137,9 +137,9 @@ def test_a_pod_of_another_scheduler_is_charged_in_whatever_order_objects_come(by
     words = {MAPPINGS: {"cpu": {"allocationMultiplier": "5"}}}
     objects = (
         node("n"),
-        resource_slice("n", [device("d")] if by_class else [device("d", fields=words)]),
+        resource_slice([device("d")] if by_class else [device("d", fields=words)], "n"),
         annotated("k", words) if by_class else device_class("k"),
-        claim("c", exactly(device_class="k"), results=[result], on="n", reserved=["p"]),
+        claim("c", exactly(device_class="k"), results=[result], node="n", reserved=["p"]),
         pod("p", cpu="1", claims=["c"], node="n"),
     )
     for order in itertools.permutations(objects):

@@ -28,8 +28,7 @@ from plimsoll.scheduler.reasons import NodeReason, Rule, render
 from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.scheduler.snapshot.verify import find_overdrafts, verify
-from tests.sizes import examples
-from tests.unit.scheduler.build import (
+from tests.build import (
     DRIVER,
     charging_device,
     claim,
@@ -40,8 +39,9 @@ from tests.unit.scheduler.build import (
     node,
     pod,
     resource_slice,
-    snapshot_of,
 )
+from tests.sizes import examples
+from tests.unit.scheduler.snapshots import snapshot_of
 
 
 def place_pod(
@@ -98,7 +98,7 @@ def test_scores_include_what_claims_charge() -> None:
     """The unified ledger scores: a node whose CPUs are out as devices is no empty node."""
     snapshot = snapshot_of(
         node("a", cpu="16"), node("b", cpu="16"), device_class(), claim("c", exactly()),
-        resource_slice("a", [charging_device("d", cpu="8")]),
+        resource_slice([charging_device("d", cpu="8")], "a"),
     )  # fmt: skip
     assert assume(pod("p", claims=["c"]), snapshot) == "a"
     assert assume(pod("q", cpu="1"), snapshot) == "b"
@@ -108,7 +108,7 @@ def test_the_node_with_the_first_alternative_is_found_wherever_it_is() -> None:
     either = first_available("r", exactly("best", select=kind("gpu")), exactly("rest", select=kind("cpu")))
     nodes = [node(f"n{number}") for number in range(6)]
     slices = [
-        resource_slice(f"n{number}", [device("d", kind="gpu" if number == 4 else "cpu")])
+        resource_slice([device("d", kind="gpu" if number == 4 else "cpu")], f"n{number}")
         for number in range(6)
     ]
     claims = [claim(f"c{number}", either) for number in range(3)]
@@ -124,7 +124,7 @@ def test_alternatives_that_were_seen_to_be_gone_are_not_searched_for_again() -> 
     either = first_available("r", exactly("best", select=kind("gpu")), exactly("rest", select=kind("cpu")))
     nodes = [node(f"n{number}") for number in range(4)]
     slices = [
-        resource_slice(each.metadata.name, [device(f"d{i}", kind="cpu") for i in range(8)]) for each in nodes
+        resource_slice([device(f"d{i}", kind="cpu") for i in range(8)], each.metadata.name) for each in nodes
     ]
     snapshot = snapshot_of(*nodes, *slices, *(claim(f"c{i}", either) for i in range(9)), device_class())
     searched = []
@@ -143,7 +143,7 @@ def test_small_devices_where_large_ones_would_do() -> None:
     devices = {"a": "80Gi", "b": "20Gi", "c": "40Gi"}
     snapshot = snapshot_of(
         *(node(name) for name in devices), device_class(), claim("x", exactly()),
-        *(resource_slice(name, [device("d", capacity={"memory": size})]) for name, size in devices.items()),
+        *(resource_slice([device("d", capacity={"memory": size})], name) for name, size in devices.items()),
     )  # fmt: skip
     thrifty = SchedulerProfile(weights={"DeviceWaste": 10}, explore=10)
     assert assume(pod("p", claims=["x"]), snapshot, thrifty) == "b"
@@ -221,7 +221,7 @@ def test_an_assigned_pod_invalidates_results_of_pods_with_affinity() -> None:
 
 def test_without_the_gate_claims_charge_nothing() -> None:
     objects = (
-        node("n", cpu="8"), resource_slice("n", [charging_device("d", cpu="6")]), device_class(),
+        node("n", cpu="8"), resource_slice([charging_device("d", cpu="6")], "n"), device_class(),
         claim("c", exactly()),
     )  # fmt: skip
     off = Gates.parse("DRANodeAllocatableResources=false")
@@ -239,7 +239,7 @@ def test_the_order_of_the_rules_does_not_change_where_pods_go(order: list[int], 
         return snapshot_of(
             node("a", cpu="4", labels={"zone": "x"}), node("b", cpu="8", taints=["k=v:NoSchedule"]),
             node("c", cpu="2"), node("d", cpu="8"), device_class(), claim("c1", exactly()),
-            resource_slice("d", [charging_device("d", cpu="4")]), resource_slice("a", [device("e")]),
+            resource_slice([charging_device("d", cpu="4")], "d"), resource_slice([device("e")], "a"),
         )  # fmt: skip
 
     wishes = [
@@ -269,7 +269,7 @@ def test_verify_finds_what_does_not_add_up() -> None:
 def test_overdrafts_of_other_components_are_found() -> None:
     twice = [{"request": "r", "driver": DRIVER, "pool": "n", "device": "d"}]
     snapshot = snapshot_of(
-        node("n", cpu="2"), pod("p", cpu="4", node="n"), resource_slice("n", [device("d")]),
+        node("n", cpu="2"), pod("p", cpu="4", node="n"), resource_slice([device("d")], "n"),
         claim("one", exactly(), results=twice), claim("two", exactly(), results=twice),
     )  # fmt: skip
     found = find_overdrafts(snapshot)
@@ -286,7 +286,7 @@ def test_a_small_pod_is_no_reason_to_prefer_a_node_in_use() -> None:
 def test_extended_resources_are_those_of_nodes() -> None:
     served = device_class(extendedResourceName="example.com/gpu")
     wish = pod("p", requests={"example.com/gpu": "1"})
-    bare = snapshot_of(node("n"), resource_slice("n", [device("d")]), served)
+    bare = snapshot_of(node("n"), resource_slice([device("d")], "n"), served)
     assert reason_texts(place_pod(wish, bare)) == {"Insufficient example.com/gpu": 1}
     having = snapshot_of(node("n", extended={"example.com/gpu": "1"}), served)
     assert isinstance(place_pod(wish, having), Placement)

@@ -22,8 +22,7 @@ from plimsoll.scheduler.profile import DeviceOrder, SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.result import Placement
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-from tests.sizes import examples
-from tests.unit.scheduler.build import (
+from tests.build import (
     DRIVER,
     charging_device,
     claim,
@@ -34,8 +33,9 @@ from tests.unit.scheduler.build import (
     node,
     pod,
     resource_slice,
-    snapshot_of,
 )
+from tests.sizes import examples
+from tests.unit.scheduler.snapshots import snapshot_of
 
 
 def ids() -> Callable[[], str]:
@@ -68,7 +68,7 @@ def picked(found: NodeFit | tuple[NodeReason, ...]) -> list[str]:
 def test_a_device_and_what_it_charges() -> None:
     offered = [charging_device("d", cpu="6")]
     snapshot = snapshot_of(
-        node("n", cpu="8"), resource_slice("n", offered), device_class(), claim("c", exactly())
+        node("n", cpu="8"), resource_slice(offered, "n"), device_class(), claim("c", exactly())
     )
     found = try_node(task_for(pod("p", cpu="2", claims=["c"]), snapshot), 0, snapshot, ids())
     assert picked(found) == ["d"]
@@ -84,7 +84,7 @@ def test_devices_first_refuses_what_joint_allocation_finds() -> None:
     """
     offered = [charging_device("a-dear", cpu="8"), charging_device("b-cheap", cpu="2")]
     snapshot = snapshot_of(
-        node("n", cpu="4"), resource_slice("n", offered), device_class(), claim("c", exactly())
+        node("n", cpu="4"), resource_slice(offered, "n"), device_class(), claim("c", exactly())
     )
     pod_info = task_for(pod("p", cpu="1", claims=["c"]), snapshot)
     assert picked(try_node(pod_info, 0, snapshot, ids())) == ["b-cheap"]
@@ -97,7 +97,7 @@ def test_devices_first_refuses_what_joint_allocation_finds() -> None:
 
 
 def test_devices_first_takes_a_shortage_of_devices_for_final() -> None:
-    snapshot = snapshot_of(node("n"), resource_slice("n", []), device_class(), claim("c", exactly()))
+    snapshot = snapshot_of(node("n"), resource_slice([], "n"), device_class(), claim("c", exactly()))
     pod_info = task_for(pod("p", claims=["c"]), snapshot)
     for order, resolvable in ((DeviceOrder.JOINT, True), (DeviceOrder.FIRST, False)):
         answer = try_node(pod_info, 0, snapshot, ids(), SchedulerProfile(device_order=order))
@@ -114,7 +114,7 @@ def test_devices_that_cost_too_much_are_left_alone() -> None:
         exactly("cpus", select=f'device.attributes["{DRIVER}"].kind == "cpu"'),
         exactly("gpu", select=f'device.attributes["{DRIVER}"].kind == "gpu"'),
     )
-    objects = (resource_slice("n", offered), device_class(), claim("c", either))
+    objects = (resource_slice(offered, "n"), device_class(), claim("c", either))
     roomy, tight = snapshot_of(node("n", cpu="16"), *objects), snapshot_of(node("n", cpu="4"), *objects)
     wanted = pod("p", cpu="1", claims=["c"])
     first = try_node(task_for(wanted, roomy), 0, roomy, ids())
@@ -129,8 +129,8 @@ def test_devices_that_cost_too_much_are_left_alone() -> None:
 def test_an_allocated_claim_restricts_the_node() -> None:
     results = [{"request": "r", "driver": DRIVER, "pool": "a", "device": "d"}]
     snapshot = snapshot_of(
-        node("a"), node("b"), resource_slice("a", [device("d")]), resource_slice("b", [device("d")]),
-        claim("c", exactly(), results=results, on="a"),
+        node("a"), node("b"), resource_slice([device("d")], "a"), resource_slice([device("d")], "b"),
+        claim("c", exactly(), results=results, node="a"),
     )  # fmt: skip
     pod_info = task_for(pod("p", claims=["c"]), snapshot)
     assert isinstance(try_node(pod_info, row(snapshot, "a"), snapshot, ids()), NodeFit)
@@ -143,8 +143,8 @@ def test_an_allocated_claim_restricts_the_node() -> None:
 def test_a_claim_allocated_before_is_charged_when_its_pod_comes() -> None:
     results = [{"request": "r", "driver": DRIVER, "pool": "n", "device": "d"}]
     snapshot = snapshot_of(
-        node("n", cpu="8"), resource_slice("n", [charging_device("d", cpu="6")]),
-        claim("c", exactly(), results=results, on="n"),
+        node("n", cpu="8"), resource_slice([charging_device("d", cpu="6")], "n"),
+        claim("c", exactly(), results=results, node="n"),
     )  # fmt: skip
     fits = try_node(task_for(pod("p", cpu="2", claims=["c"]), snapshot), 0, snapshot, ids())
     assert isinstance(fits, NodeFit)
@@ -164,7 +164,7 @@ def test_a_shortage_of_devices_is_resolvable() -> None:
 
 def test_a_broken_selector_is_an_error() -> None:
     broken = claim("c", exactly(select='device.attributes["x"].y == 1'))
-    snapshot = snapshot_of(node("n"), resource_slice("n", [device("d")]), device_class(), broken)
+    snapshot = snapshot_of(node("n"), resource_slice([device("d")], "n"), device_class(), broken)
     found = try_node(task_for(pod("p", claims=["c"]), snapshot), 0, snapshot, ids())
     assert isinstance(found, tuple)
     assert found[0].code is VerdictCode.ERROR
@@ -172,7 +172,7 @@ def test_a_broken_selector_is_an_error() -> None:
 
 def test_refusals_are_remembered_until_something_is_given_back() -> None:
     snapshot = snapshot_of(
-        node("n"), resource_slice("n", [device("d")]), device_class(),
+        node("n"), resource_slice([device("d")], "n"), device_class(),
         *(claim(name, exactly()) for name in "abc"),
     )  # fmt: skip
     first = task_for(pod("a", claims={"r": "a"}), snapshot)
@@ -194,7 +194,7 @@ def test_a_reused_row_has_no_cached_results() -> None:
     rule = DynamicResourcesFilter(task_for(pod("p", claims=["c"]), snapshot), snapshot, ids())
     assert not rule.filter()[0]
     snapshot.remove(node("n"))
-    snapshot.set(resource_slice("m", [device("d")]))
+    snapshot.set(resource_slice([device("d")], "m"))
     snapshot.set(node("m"))
     assert row(snapshot, "m") == 0
     assert DynamicResourcesFilter(task_for(pod("p", claims=["c"]), snapshot), snapshot, ids()).filter()[0]
@@ -220,8 +220,8 @@ def test_all_at_once_is_one_by_one(data: st.DataObject) -> None:
     nodes = [node(f"n{i}", cpu=data.draw(AMOUNTS)) for i in range(data.draw(st.integers(1, 5)))]
     slices = [
         resource_slice(
-            each.metadata.name,
             [charging_device(f"d{i}", cpu=data.draw(AMOUNTS)) for i in range(data.draw(st.integers(0, 3)))],
+            each.metadata.name,
         )
         for each in nodes
     ]
@@ -251,7 +251,7 @@ def _counts(tally: object) -> dict[str, int]:
 
 def test_nodes_in_the_same_state_share_one_search() -> None:
     nodes = [node(f"n{number}") for number in range(20)]
-    slices = [resource_slice(each.metadata.name, [charging_device("d", cpu="1")]) for each in nodes]
+    slices = [resource_slice([charging_device("d", cpu="1")], each.metadata.name) for each in nodes]
     snapshot = snapshot_of(*nodes, *slices, device_class(), claim("c", exactly(count=2)))
     pod_info = task_for(pod("p", cpu="1", claims=["c"]), snapshot)
     asked: list[int] = []
@@ -273,10 +273,10 @@ def test_nodes_in_different_states_are_searched_separately() -> None:
     """Another device, another state of a device, less room: none of them answers for another."""
     snapshot = snapshot_of(
         node("a", cpu="4"), node("b", cpu="4"), node("c", cpu="4"), node("d", cpu="1"),
-        resource_slice("a", [charging_device("d", cpu="2")]),
-        resource_slice("b", [charging_device("d", cpu="3")]),
-        resource_slice("c", [charging_device("d", cpu="2")]),
-        resource_slice("d", [charging_device("d", cpu="2")]),
+        resource_slice([charging_device("d", cpu="2")], "a"),
+        resource_slice([charging_device("d", cpu="3")], "b"),
+        resource_slice([charging_device("d", cpu="2")], "c"),
+        resource_slice([charging_device("d", cpu="2")], "d"),
         device_class(), claim("x", exactly()),
         claim("y", exactly(), results=[{"request": "r", "driver": DRIVER, "pool": "c", "device": "d"}]),
     )  # fmt: skip
@@ -288,7 +288,7 @@ def test_nodes_in_different_states_are_searched_separately() -> None:
 
 def test_aborted_searches_are_cached_per_step_limit() -> None:
     snapshot = snapshot_of(
-        node("n"), resource_slice("n", [device("d0"), device("d1")]), device_class(),
+        node("n"), resource_slice([device("d0"), device("d1")], "n"), device_class(),
         claim("c", exactly(count=2)),
     )  # fmt: skip
     pod_info = task_for(pod("p", claims=["c"]), snapshot)

@@ -21,8 +21,7 @@ from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.result import Placement
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.scheduler.snapshot.verify import find_overdrafts, verify
-from tests.sizes import examples
-from tests.unit.scheduler.build import (
+from tests.build import (
     DRIVER,
     charging_device,
     claim,
@@ -33,6 +32,7 @@ from tests.unit.scheduler.build import (
     pod,
     resource_slice,
 )
+from tests.sizes import examples
 
 
 @dataclass
@@ -84,7 +84,7 @@ def add_machine(snapshot: Snapshot, name: str, machine: ModelNode) -> None:
         charges: dict[str, Any] = {"cpu": str(charge)} if charge else {}
         attributes = {"attributes": {"kind": {"string": kind}}}
         devices.append(charging_device(each, fields=attributes, **charges))
-    snapshot.set(resource_slice(name, devices))
+    snapshot.set(resource_slice(devices, name))
 
 
 def add_wish(snapshot: Snapshot, name: str, wish: ModelPod) -> PodInfo:

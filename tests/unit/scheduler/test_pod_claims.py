@@ -12,7 +12,8 @@ from plimsoll.scheduler.pod_claims import RESERVED_MAX, ClaimMessage, find_claim
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-from tests.unit.scheduler.build import claim, device_class, exactly, first_available, node, pod, snapshot_of
+from tests.build import claim, device_class, exactly, first_available, node, pod
+from tests.unit.scheduler.snapshots import snapshot_of
 
 
 def refusal(pod: Pod, snapshot: Snapshot) -> str:

@@ -39,7 +39,7 @@ from plimsoll.scheduler.queueing_hints import (
 )
 from plimsoll.scheduler.reasons import Rule
 from plimsoll.scheduler.result import FitError
-from tests.unit.scheduler.build import (
+from tests.build import (
     CLASS,
     charging_device,
     claim,
@@ -48,11 +48,10 @@ from tests.unit.scheduler.build import (
     exactly,
     node,
     pod,
-    pod_info_of,
     resource_slice,
-    snapshot_of,
 )
 from tests.unit.scheduler.queue.naive_queue import can_help
+from tests.unit.scheduler.snapshots import pod_info_of, snapshot_of
 
 VOLUMES = frozenset({Rule.VOLUME_RESTRICTIONS, Rule.VOLUME_LIMITS, Rule.VOLUME_BINDING, Rule.VOLUME_ZONE})
 ZONE = "topology.kubernetes.io/zone"
@@ -107,7 +106,7 @@ def _beating(ready: str) -> Any:
         (claim("c"), None),
         (device_class("k"), device_class("k")),
         (device_class("k"), None),
-        (resource_slice("n", [device("d")]), resource_slice("n", [device("d")])),
+        (resource_slice([device("d")], "n"), resource_slice([device("d")], "n")),
         (None, PodDisruptionBudget()),
         (None, VolumeAttachment()),
         (Namespace(), None),
@@ -145,9 +144,9 @@ def test_changes_that_are_not_events(old: Any, new: Any) -> None:
         (claim("c", results=[_RESULT]), claim("c"), EventKind.CLAIM_FREED, ""),
         (claim("c", results=[_RESULT]), None, EventKind.CLAIM_FREED, ""),
         (None, device_class("k"), EventKind.CLASS_CHANGED, ""),
-        (None, resource_slice("n", [device("d")]), EventKind.SLICE_CHANGED, ""),
-        (resource_slice("n", [device("d")]), resource_slice("n", [device("e")]), EventKind.SLICE_CHANGED, ""),
-        (resource_slice("n", [device("d")]), None, EventKind.SLICE_CHANGED, ""),
+        (None, resource_slice([device("d")], "n"), EventKind.SLICE_CHANGED, ""),
+        (resource_slice([device("d")], "n"), resource_slice([device("e")], "n"), EventKind.SLICE_CHANGED, ""),
+        (resource_slice([device("d")], "n"), None, EventKind.SLICE_CHANGED, ""),
         (DeviceTaintRule(), None, EventKind.TAINT_RULE_CHANGED, ""),
         (Namespace(), Namespace(metadata=ObjectMeta(labels={"a": "b"})), EventKind.NAMESPACE_CHANGED, ""),
         (None, PersistentVolumeClaim(), EventKind.VOLUME_CLAIM_CHANGED, ""),
@@ -221,7 +220,7 @@ def test_pods_bound_to_one_node_ignore_others() -> None:
     assert "DEVICES" in helped(make_release_event(pod("p", claims=["c"])), affinity=own), (
         "devices are given back"
     )
-    assert "DEVICES" not in helped(happened(None, resource_slice("else", [device("d")])), affinity=own)
+    assert "DEVICES" not in helped(happened(None, resource_slice([device("d")], "else")), affinity=own)
 
 
 def test_node_removed() -> None:
@@ -256,7 +255,7 @@ def test_needs_capacity() -> None:
     snapshot = snapshot_of(
         node("n", cpu="1"),
         device_class(CLASS),
-        resource_slice("n", [charging_device("d", cpu="2")]),
+        resource_slice([charging_device("d", cpu="2")], "n"),
         claim("c", exactly("r")),
         claim("many", exactly("r", count=3)),
     )
@@ -355,7 +354,7 @@ def test_classes_and_slices() -> None:
     assert helped(changed, requests={"example.com/gpu": "1"}) == {"DEVICES", "RESOURCES"}
     implied = {"deviceclass.resource.kubernetes.io/k": "1"}
     assert helped(changed, requests=implied) == {"DEVICES", "RESOURCES"}
-    assert helped(happened(None, resource_slice("n", [device("d")]))) == {"DEVICES"}
+    assert helped(happened(None, resource_slice([device("d")], "n"))) == {"DEVICES"}
     assert helped(ClusterEvent(EventKind.TAINT_RULE_CHANGED)) == {"DEVICES"}
     assert helped(ClusterEvent(EventKind.NAMESPACE_CHANGED)) == {"INTER_POD"}
 

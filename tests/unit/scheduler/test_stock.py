@@ -23,7 +23,7 @@ from plimsoll.scheduler.reasons import NodeReason
 from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.scheduler.scores.node_resources import BalancedAllocationScorer, NodeResourcesFitScorer
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-from tests.unit.scheduler.build import (
+from tests.build import (
     DRIVER,
     charging_device,
     claim,
@@ -34,9 +34,9 @@ from tests.unit.scheduler.build import (
     node,
     pod,
     resource_slice,
-    snapshot_of,
 )
 from tests.unit.scheduler.scores.test_node_resources import doubles, scores
+from tests.unit.scheduler.snapshots import snapshot_of
 
 OURS = SchedulerProfile.default()
 STOCK = SchedulerProfile(device_order=DeviceOrder.FIRST, scoring=Scoring.STOCK, explore=SAMPLED_FROM)
@@ -88,7 +88,7 @@ def test_alternatives_score_relative_to_the_length_of_their_list() -> None:
     ways = first_available("r", exactly("dear", select=kinds("a")), exactly("cheap", select=kinds("b")))
     snapshot = world(
         *(node("a", cpu="1"), node("b", cpu="100"), device_class(), claim("c", ways)),
-        *(resource_slice("a", [device("d", kind="a")]), resource_slice("b", [device("d", kind="b")])),
+        *(resource_slice([device("d", kind="a")], "a"), resource_slice([device("d", kind="b")], "b")),
     )
     pod_info = read_pod_info(pod("p", cpu="1", claims=["c"]), snapshot)
     assert isinstance(pod_info, PodInfo)
@@ -108,8 +108,8 @@ def test_an_error_on_one_node_ends_the_attempt() -> None:
     everything = exactly("r", mode="All")
     snapshot = world(
         *(node("a"), node("b"), device_class(), claim("c", everything)),
-        resource_slice("a", [device("d")]),
-        resource_slice("b", [device("d")], count=2),
+        resource_slice([device("d")], "a"),
+        resource_slice([device("d")], "b", count=2),
     )
     wanting = pod("p", claims=["c"])
     assert decide(wanting, snapshot, OURS) == "a"
@@ -121,13 +121,13 @@ def test_a_device_that_is_taken_makes_way_for_a_cheaper_one() -> None:
     offered = [charging_device("a-dear", cpu="3"), charging_device("b-cheap", cpu="1")]
     results = [{"request": "r", "driver": DRIVER, "pool": "n", "device": "a-dear"}]
     snapshot = world(
-        *(node("n", cpu="4"), resource_slice("n", offered), device_class()),
+        *(node("n", cpu="4"), resource_slice(offered, "n"), device_class()),
         *(claim("c", exactly()), claim("d", exactly())),
     )
     wanting = pod("p", cpu="2", claims=["c"])
     assert decide(wanting, snapshot) == "0/1 nodes are available: 1 Insufficient cpu."
     assert decide(wanting, snapshot) == "0/1 nodes are available: 1 Insufficient cpu."
-    snapshot.set(claim("d", exactly(), results=results, on="n"))
+    snapshot.set(claim("d", exactly(), results=results, node="n"))
     assert decide(wanting, snapshot) == "n"
 
 
@@ -135,8 +135,8 @@ def test_a_claim_allocated_elsewhere_is_reported_last() -> None:
     results = [{"request": "r", "driver": DRIVER, "pool": "a", "device": "d"}]
     snapshot = world(
         *(node("a"), node("b"), device_class()),
-        *(resource_slice("a", [device("d")]), resource_slice("b", [])),
-        *(claim("there", exactly(), results=results, on="a"), claim("c", exactly())),
+        *(resource_slice([device("d")], "a"), resource_slice([], "b")),
+        *(claim("there", exactly(), results=results, node="a"), claim("c", exactly())),
     )
     both = pod("p", claims=["there", "c"])
     ours = "0/2 nodes are available: 1 cannot allocate all claims, 1 resourceclaim not available on the node."
@@ -149,8 +149,8 @@ def test_a_claim_in_use_is_reported_first() -> None:
     results = [{"request": "r", "driver": DRIVER, "pool": "n", "device": "d"}]
     charges = [{"resourceClaimName": "there", "containers": ["main"], "resources": {"cpu": "1"}}]
     snapshot = world(
-        *(node("n"), device_class(), resource_slice("n", [charging_device("d", cpu="1")])),
-        *(claim("there", exactly(), results=results, on="n"), claim("c", exactly())),
+        *(node("n"), device_class(), resource_slice([charging_device("d", cpu="1")], "n")),
+        *(claim("there", exactly(), results=results, node="n"), claim("c", exactly())),
         pod("holder", node="n", claims=["there"], status={"nodeAllocatableResourceClaimStatuses": charges}),
     )
     both = pod("p", claims=["there", "c"])
@@ -162,8 +162,8 @@ def test_a_claim_in_use_is_reported_first() -> None:
 def test_devices_of_victims_stay_held_in_dry_runs() -> None:
     results = [{"request": "r", "driver": DRIVER, "pool": "n", "device": "d"}]
     snapshot = world(
-        *(node("n", cpu="4"), device_class(), resource_slice("n", [device("d")])),
-        *(claim("held", exactly(), results=results, on="n", reserved=["low"]), claim("c", exactly())),
+        *(node("n", cpu="4"), device_class(), resource_slice([device("d")], "n")),
+        *(claim("held", exactly(), results=results, node="n", reserved=["low"]), claim("c", exactly())),
         pod("low", node="n", cpu="4", claims=["held"]),
     )
     pod_info = read_pod_info(pod("p", cpu="4", claims=["c"], priority=1), snapshot)

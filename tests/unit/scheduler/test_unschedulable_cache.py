@@ -24,16 +24,8 @@ from plimsoll.scheduler.queueing_hints import HINTS, NAMED_EVENTS
 from plimsoll.scheduler.result import FitError
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.scheduler.unschedulable_cache import UNCOUNTED_EVENTS, UnschedulableCache
-from tests.unit.scheduler.build import (
-    claim,
-    device,
-    device_class,
-    node,
-    pod,
-    pod_info_of,
-    resource_slice,
-    snapshot_of,
-)
+from tests.build import claim, device, device_class, node, pod, resource_slice
+from tests.unit.scheduler.snapshots import pod_info_of, snapshot_of
 
 ENDING = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
 RESULT = {"request": "r", "driver": "d", "pool": "n", "device": "x"}
@@ -50,9 +42,9 @@ CHANGES: list[tuple[Any, Any]] = [
     (claim("c", results=[RESULT]), claim("c")),
     (claim("c", results=[RESULT]), None),
     (None, device_class("k")),
-    (None, resource_slice("n", [device("d")])),
-    (resource_slice("n", [device("d")]), resource_slice("n", [device("e")])),
-    (resource_slice("n", [device("d")]), None),
+    (None, resource_slice([device("d")], "n")),
+    (resource_slice([device("d")], "n"), resource_slice([device("e")], "n")),
+    (resource_slice([device("d")], "n"), None),
     (DeviceTaintRule(), None),
     (Namespace(), Namespace(metadata=ObjectMeta(labels={"a": "b"}))),
     (None, PersistentVolumeClaim()),

@@ -5,16 +5,18 @@ from __future__ import annotations
 from plimsoll.api.core import ResourceList
 from plimsoll.controllers.quota.ledger_usage import usage_by_namespace
 from plimsoll.controllers.quota.usage import claim_usage
-from tests.unit.ledger.builders import (
-    LedgerFixture,
+from tests.build import (
+    charging_device,
     claim,
     container,
-    device,
+    exactly,
+    first_available,
     pod,
     pool_device,
     resource_slice,
     result,
 )
+from tests.unit.ledger.fixture import LedgerFixture
 
 
 def texts(amounts: ResourceList) -> dict[str, str]:
@@ -23,12 +25,11 @@ def texts(amounts: ResourceList) -> dict[str, str]:
 
 def test_kubernetes_counts_the_spec_and_we_can_count_claims() -> None:
     fixture = LedgerFixture(
-        resource_slice(device("d", cpu="6", hugepages_1Gi="1Gi")),
-        claims=[claim("c", result("d"))],
+        resource_slice([charging_device("d", cpu="6", hugepages_1Gi="1Gi")]),
+        claims=[claim("c", results=[result("d")])],
         hugepages_1Gi="2Gi",
     )
-    one = container("a", "c", cpu="3", memory="1Gi", **{"example.com/gpu": "1"})
-    one["resources"]["limits"] = {"cpu": "4"}
+    one = container("a", "c", limits={"cpu": "4"}, cpu="3", memory="1Gi", **{"example.com/gpu": "1"})
     fixture.place(pod("p", one))
     spec = texts(usage_by_namespace([fixture.ledger], count_claims=False)["default"])
     assert spec == {
@@ -53,7 +54,8 @@ def test_kubernetes_counts_the_spec_and_we_can_count_claims() -> None:
 
 def test_a_pool_counts_for_its_namespace_as_a_whole() -> None:
     fixture = LedgerFixture(
-        resource_slice(pool_device(policy="ConsumeFrom")), claims=[claim("c", result("socket0", cpu="10"))]
+        resource_slice([pool_device(policy="ConsumeFrom")]),
+        claims=[claim("c", results=[result("socket0", cpu="10")])],
     )
     for name in ("p", "q"):
         fixture.place(pod(name, container("a", "c", cpu="2")))
@@ -67,7 +69,9 @@ def test_a_pool_counts_for_its_namespace_as_a_whole() -> None:
 
 
 def test_a_claim_inside_a_pod_level_request_is_not_counted_twice() -> None:
-    fixture = LedgerFixture(resource_slice(device("d", cpu="10")), claims=[claim("c", result("d"))])
+    fixture = LedgerFixture(
+        resource_slice([charging_device("d", cpu="10")]), claims=[claim("c", results=[result("d")])]
+    )
     fixture.place(pod("p", container("a", "c"), resources={"requests": {"cpu": "11"}}))
     for count_claims in (False, True):
         usage = usage_by_namespace([fixture.ledger], count_claims=count_claims)["default"]
@@ -76,19 +80,12 @@ def test_a_claim_inside_a_pod_level_request_is_not_counted_twice() -> None:
 
 def test_claims_count_by_number_and_by_class() -> None:
     requests = [
-        {"name": "a", "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 2}},
-        {"name": "b", "exactly": {"deviceClassName": "gpu", "allocationMode": "All"}},
-        {
-            "name": "c",
-            "firstAvailable": [
-                {"name": "x", "deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 3},
-                {"name": "y", "deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1},
-                {"name": "z", "deviceClassName": "cpu", "allocationMode": "ExactCount", "count": 8},
-            ],
-        },
+        exactly("a", 2),
+        exactly("b", mode="All"),
+        first_available("c", exactly("x", 3), exactly("y"), exactly("z", 8, device_class="cpu")),
         {"name": "d", "exactly": {"deviceClassName": "later", "allocationMode": "Sometimes", "count": 5}},
     ]
-    assert texts(claim_usage(claim("c", requests=requests))) == {
+    assert texts(claim_usage(claim("c", *requests))) == {
         "count/resourceclaims.resource.k8s.io": "1",
         "gpu.deviceclass.resource.k8s.io/devices": "37",
         "cpu.deviceclass.resource.k8s.io/devices": "8",

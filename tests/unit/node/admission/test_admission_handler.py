@@ -24,8 +24,8 @@ from plimsoll.ledger.node_ledger import NodeLedger
 from plimsoll.node.admission.admission_handler import KIND, AdmissionHandler, host_ports, matches_node
 from plimsoll.node.admission.allocation import PodAllocation
 from plimsoll.node.admission.preemption import CRITICAL
+from tests.build import container, node, pod
 from tests.sizes import examples
-from tests.unit.ledger.builders import container, node, pod
 
 NODE = node("n", cpu="4", memory="8Gi", pods="10")
 

@@ -18,7 +18,7 @@ from plimsoll.node.admission.preemption import (
     may_preempt,
     needs_of,
 )
-from tests.unit.ledger.builders import pod
+from tests.build import pod
 
 CPU: Need = ("cpu", "")
 MEMORY: Need = ("memory", "")

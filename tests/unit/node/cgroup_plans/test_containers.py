@@ -12,7 +12,8 @@ from plimsoll.api.forms import ClaimCharge, Form
 from plimsoll.errors import InputError
 from plimsoll.ledger.containers import ContainerRole
 from plimsoll.node.cgroup_plans import CgroupSettings, ContainerPlan, plan_containers
-from tests.unit.ledger.samples import charge, charged_pods, pod, sidecar, tree
+from tests.build import container, pod, sidecar
+from tests.unit.ledger.samples import charge, charged_pods
 
 GIB = 1 << 30
 NODE = CgroupSettings(memory_capacity=64 * GIB, huge_page_sizes=("2MB", "1GB"), single_process_oom_kill=True)
@@ -27,7 +28,7 @@ def plan(
 
 
 def test_claims_come_on_top_of_a_containers_own_limits() -> None:
-    limited = pod(tree("a", {"cpu": "1"}, {"cpu": "2", "memory": "1Gi", "hugepages-2Mi": "2Mi"}))
+    limited = pod("p", container("a", limits={"cpu": "2", "memory": "1Gi", "hugepages-2Mi": "2Mi"}, cpu="1"))
     found = plan(limited, NODE, CLAIM)
     assert (found.cpu_shares, found.cpu_quota, found.cpu_period) == (1024, 400_000, 100_000)
     assert found.memory_limit == 2 * GIB
@@ -38,13 +39,13 @@ def test_claims_come_on_top_of_a_containers_own_limits() -> None:
 
 
 def test_a_container_without_limits_stays_unlimited_but_gets_its_huge_pages() -> None:
-    found = plan(pod(tree("a", {"cpu": "1"})), NODE, CLAIM)
+    found = plan(pod("p", container("a", cpu="1")), NODE, CLAIM)
     assert (found.cpu_quota, found.memory_limit) == (0, 0)
     assert found.huge_pages == {"2MB": 8 << 20, "1GB": 0}
 
 
 def test_claims_are_ignored_in_1_36_and_where_they_are_switched_off() -> None:
-    limited = pod(tree("a", {}, {"cpu": "2", "memory": "1Gi"}))
+    limited = pod("p", container("a", limits={"cpu": "2", "memory": "1Gi"}))
     off = CgroupSettings(memory_capacity=64 * GIB, count_claims=False)
     for settings in (OLD, off):
         found = plan(limited, settings, CLAIM)
@@ -53,30 +54,32 @@ def test_claims_are_ignored_in_1_36_and_where_they_are_switched_off() -> None:
 
 def test_charges_are_read_from_the_status_unless_given() -> None:
     entry = {"resourceClaimName": "x", "containers": ["a"], "mapping": [{"name": "cpu", "quantity": "1"}]}
-    charged = pod(tree("a", {}, {"cpu": "1"}), status={"nodeAllocatableResourceClaimStatuses": [entry]})
+    charged = pod(
+        "p", container("a", limits={"cpu": "1"}), status={"nodeAllocatableResourceClaimStatuses": [entry]}
+    )
     assert plan_containers(charged, NODE)[0].cpu_quota == 200_000
     assert plan_containers(charged, NODE, ())[0].cpu_quota == 100_000
 
 
 def test_shares_follow_the_limit_without_claims_where_there_is_no_request() -> None:
-    assert plan(pod(tree("a", {}, {"cpu": "1"})), NODE, CLAIM).cpu_shares == 1024
-    assert plan(pod(tree("a", {"cpu": "0"}, {"cpu": "1"})), NODE, CLAIM).cpu_shares == 2
+    assert plan(pod("p", container("a", limits={"cpu": "1"})), NODE, CLAIM).cpu_shares == 1024
+    assert plan(pod("p", container("a", limits={"cpu": "1"}, cpu="0")), NODE, CLAIM).cpu_shares == 2
 
 
 def test_limits_of_the_whole_pod_stand_in() -> None:
     whole = {"limits": {"cpu": "3", "memory": "2Gi", "hugepages-2Mi": "4Mi", "hugepages-1Gi": "1Gi"}}
-    found = plan(pod(tree("a", {}, {"hugepages-2Mi": "2Mi"}), resources=whole), NODE, CLAIM)
+    found = plan(pod("p", container("a", limits={"hugepages-2Mi": "2Mi"}), resources=whole), NODE, CLAIM)
     assert (found.cpu_shares, found.cpu_quota, found.memory_limit) == (3072, 300_000, 2 * GIB)
     # own limit and claim; limit of the pod
     assert found.huge_pages == {"2MB": 10 << 20, "1GB": GIB}
-    covered = plan(pod(tree("a"), resources=whole), NODE, CLAIM)
+    covered = plan(pod("p", container("a"), resources=whole), NODE, CLAIM)
     assert covered.huge_pages == {"2MB": 4 << 20, "1GB": GIB}
     gate_off = CgroupSettings(memory_capacity=GIB, pod_level=False)
-    assert plan(pod(tree("a"), resources=whole), gate_off).memory_limit == 0
+    assert plan(pod("p", container("a"), resources=whole), gate_off).memory_limit == 0
 
 
 def test_quotas_can_be_off() -> None:
-    limited = pod(tree("a", {}, {"cpu": "2"}))
+    limited = pod("p", container("a", limits={"cpu": "2"}))
     off = CgroupSettings(memory_capacity=GIB, cfs_quota=False)
     assert (plan(limited, off).cpu_quota, plan(limited, off).cpu_period) == (0, 0)
     assert plan(limited, NODE, exclusive=["a"]).cpu_quota == -1
@@ -85,7 +88,7 @@ def test_quotas_can_be_off() -> None:
 
 
 def test_oom_group_is_the_default() -> None:
-    lonely = pod(tree("a"))
+    lonely = pod("p", container("a"))
     assert plan(lonely, OLD).unified == {"memory.oom.group": "1"}
     assert plan(lonely, CgroupSettings(memory_capacity=1, form=Form.V1_36, cgroup_version=1)).unified == {}
     assert plan(lonely, NODE).unified == {"memory.high": "max"}
@@ -93,7 +96,9 @@ def test_oom_group_is_the_default() -> None:
 
 def test_policies_change_limits_as_their_charges_do() -> None:
     """P28: AddPerClaim and Max excess like a mapping, AddPerReference per container, ConsumeFrom nothing."""
-    pair = pod(tree("a", both={"cpu": "1"}), tree("b", both={"cpu": "3"}))
+    pair = pod(
+        "p", container("a", limits={"cpu": "1"}, cpu="1"), container("b", limits={"cpu": "3"}, cpu="3")
+    )
     wanted = {"AddPerClaim": (11, 13), "AddPerReference": (11, 13), "Max": (7, 9), "ConsumeFrom": (1, 3)}
     for policy, cpus in wanted.items():
         found = plan_containers(pair, NODE, [charge("x", "a", "b", policy=policy, cpu="10")])
@@ -101,7 +106,7 @@ def test_policies_change_limits_as_their_charges_do() -> None:
 
 
 def test_order_and_roles() -> None:
-    given_pod = pod(tree("a"), init=(tree("i"), sidecar("s")))
+    given_pod = pod("p", container("a"), init=(container("i"), sidecar("s")))
     found = plan_containers(given_pod, NODE)
     assert [(c.name, c.role) for c in found] == [
         ("i", ContainerRole.INIT),

@@ -11,14 +11,16 @@ from plimsoll.api.forms import Form
 from plimsoll.api.quantity import Format, Quantity
 from plimsoll.ledger.qos import qos_class
 from plimsoll.node.cgroup_plans import CgroupSettings, plan_containers, plan_pod
-from tests.unit.ledger.samples import charge, pod, sidecar, tree
+from tests.build import container, pod, sidecar
+from tests.unit.ledger.samples import charge
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "qos.md"
 GIB = 1 << 30
 
 EXAMPLE = pod(
-    tree("app", {"cpu": "1", "memory": "1Gi"}, {"cpu": "2", "memory": "2Gi"}),
-    init=(sidecar("proxy", both={"cpu": "500m", "memory": "512Mi"}),),
+    "p",
+    container("app", limits={"cpu": "2", "memory": "2Gi"}, cpu="1", memory="1Gi"),
+    init=(sidecar("proxy", limits={"cpu": "500m", "memory": "512Mi"}, cpu="500m", memory="512Mi"),),
 )
 
 

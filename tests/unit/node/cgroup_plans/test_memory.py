@@ -12,7 +12,8 @@ from plimsoll.api.core import Pod
 from plimsoll.api.forms import ClaimCharge, Form
 from plimsoll.node.cgroup_plans import CgroupSettings, MemoryReservationPolicy, plan_containers
 from plimsoll.node.cgroup_plans.memory import compute_memory_high
-from tests.unit.ledger.samples import charge, pod, tree
+from tests.build import container, pod
+from tests.unit.ledger.samples import charge
 
 MIB = 1 << 20
 NODE = CgroupSettings(
@@ -30,19 +31,19 @@ def unified(given_pod: Pod, settings: CgroupSettings = NODE, *charges: ClaimChar
 
 
 def test_requests_are_protected_by_class() -> None:
-    burstable = pod(tree("a", {"memory": "100Mi"}, {"memory": "200Mi"}))
+    burstable = pod("p", container("a", limits={"memory": "200Mi"}, memory="100Mi"))
     assert unified(burstable)["memory.low"] == str(100 * MIB)
-    guaranteed = pod(tree("a", both={"cpu": "1", "memory": "100Mi"}))
+    guaranteed = pod("p", container("a", limits={"cpu": "1", "memory": "100Mi"}, cpu="1", memory="100Mi"))
     assert unified(guaranteed) == {"memory.min": str(100 * MIB)}
     unprotected = replace(NODE, reservation=MemoryReservationPolicy.NONE)
     assert unified(guaranteed, unprotected) == {"memory.min": "0", "memory.low": "0"}
 
 
 def test_throttling_starts_short_of_the_limit() -> None:
-    burstable = pod(tree("a", {"memory": "100Mi"}, {"memory": "200Mi"}))
+    burstable = pod("p", container("a", limits={"memory": "200Mi"}, memory="100Mi"))
     assert unified(burstable)["memory.high"] == str(190 * MIB)
     assert unified(burstable, OLD)["memory.high"] == str(190 * MIB)
-    unlimited = pod(tree("a", {"memory": "100Mi"}))
+    unlimited = pod("p", container("a", memory="100Mi"))
     assert unified(unlimited)["memory.high"] == str(910 * MIB)
     unknown = replace(NODE, allocatable_memory=0)
     assert "memory.high" not in unified(unlimited, unknown)
@@ -50,28 +51,28 @@ def test_throttling_starts_short_of_the_limit() -> None:
 
 
 def test_a_container_without_a_request_is_throttled_since_1_37() -> None:
-    bare = pod(tree("a", {"cpu": "1"}))
+    bare = pod("p", container("a", cpu="1"))
     assert "memory.high" not in unified(bare, OLD)
     assert unified(bare)["memory.high"] == str(900 * MIB)
 
 
 def test_claims_put_throttling_off_but_protect_nothing() -> None:
-    burstable = pod(tree("a", {"memory": "100Mi"}, {"memory": "200Mi"}))
+    burstable = pod("p", container("a", limits={"memory": "200Mi"}, memory="100Mi"))
     found = unified(burstable, NODE, charge("x", "a", memory="100Mi"))
     assert found == {"memory.low": str(100 * MIB), "memory.high": str(280 * MIB)}
-    guaranteed = pod(tree("a", both={"cpu": "1", "memory": "100Mi"}))
+    guaranteed = pod("p", container("a", limits={"cpu": "1", "memory": "100Mi"}, cpu="1", memory="100Mi"))
     assert unified(guaranteed, NODE, charge("x", "a", memory="1Gi")) == {"memory.min": str(100 * MIB)}
 
 
 def test_a_pod_limited_as_a_whole_is_throttled_as_a_whole() -> None:
-    whole = pod(tree("a", {"memory": "100Mi"}), resources={"limits": {"memory": "200Mi"}})
+    whole = pod("p", container("a", memory="100Mi"), resources={"limits": {"memory": "200Mi"}})
     assert "memory.high" not in unified(whole)
     assert unified(whole, OLD)["memory.high"] == str(910 * MIB)
     assert unified(whole, replace(NODE, pod_level=False))["memory.high"] == str(910 * MIB)
 
 
 def test_switched_off_it_is_taken_back_since_1_37() -> None:
-    burstable = pod(tree("a", {"memory": "100Mi"}, {"memory": "200Mi"}))
+    burstable = pod("p", container("a", limits={"memory": "200Mi"}, memory="100Mi"))
     assert unified(burstable, replace(NODE, memory_qos=False)) == {"memory.high": "max"}
     assert unified(burstable, replace(OLD, memory_qos=False)) == {}
     assert unified(burstable, replace(NODE, cgroup_version=1)) == {}

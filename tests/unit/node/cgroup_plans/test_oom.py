@@ -13,7 +13,8 @@ from plimsoll.ledger.claim_shares import compute_claim_shares
 from plimsoll.ledger.qos import BEST_EFFORT, GUARANTEED, qos_class
 from plimsoll.node.cgroup_plans import CgroupSettings, oom_score_adj
 from plimsoll.node.cgroup_plans.oom import is_critical_pod, is_node_critical_pod
-from tests.unit.ledger.samples import charge, charged_pods, pod, sidecar, tree
+from tests.build import container, pod, sidecar
+from tests.unit.ledger.samples import charge, charged_pods
 
 NODE = CgroupSettings(memory_capacity=10 << 30)
 OLD = CgroupSettings(memory_capacity=10 << 30, form=Form.V1_36)
@@ -27,44 +28,44 @@ def scores(given_pod: Pod, settings: CgroupSettings = NODE, *charges: ClaimCharg
 
 def test_classes() -> None:
     both = {"cpu": "1", "memory": "1Gi"}
-    assert scores(pod(tree("a", both=both))) == [-997]
-    assert scores(pod(tree("a"))) == [1000]
-    assert scores(pod(tree("a", {"memory": "1Gi"}))) == [900]
-    assert scores(pod(tree("a", {"cpu": "1"}))) == [999]
-    assert scores(pod(tree("a", {"memory": "20Gi"}))) == [3]
+    assert scores(pod("p", container("a", limits=both, **both))) == [-997]
+    assert scores(pod("p", container("a"))) == [1000]
+    assert scores(pod("p", container("a", memory="1Gi"))) == [900]
+    assert scores(pod("p", container("a", cpu="1"))) == [999]
+    assert scores(pod("p", container("a", memory="20Gi"))) == [3]
 
 
 def test_memory_of_claims_counts_as_requested() -> None:
-    pair = pod(tree("a", {"memory": "1Gi"}), tree("b"))
+    pair = pod("p", container("a", memory="1Gi"), container("b"))
     assert scores(pair) == [900, 999]
     assert scores(pair, NODE, charge("x", "a", "b", memory="2Gi")) == [800, 900]
     assert scores(pair, NODE, charge("x", "b", memory="2Gi")) == [900, 800]
     assert scores(pair, NODE, charge("x", memory="2Gi")) == [900, 999]
     assert scores(pair, NODE, charge("x", "a", "b", policy="ConsumeFrom", memory="2Gi")) == [900, 999]
     # a claim alone leaves the pod BestEffort
-    assert scores(pod(tree("a")), NODE, charge("x", "a", memory="2Gi")) == [1000]
+    assert scores(pod("p", container("a")), NODE, charge("x", "a", memory="2Gi")) == [1000]
 
 
 def test_what_the_pod_requests_beyond_its_containers_is_shared() -> None:
     whole = {"requests": {"memory": "5Gi"}}
-    given_pod = pod(tree("a", {"memory": "1Gi"}), tree("b"), resources=whole)
+    given_pod = pod("p", container("a", memory="1Gi"), container("b"), resources=whole)
     assert scores(given_pod) == [700, 800]
     assert scores(given_pod, NODE, charge("x", "b", memory="2Gi")) == [800, 700]
 
 
 def test_less_for_the_pod_than_for_its_containers() -> None:
     whole = {"requests": {"memory": "1Gi"}}
-    given_pod = pod(tree("a", {"memory": "2Gi"}), tree("b", {"memory": "1Gi"}), resources=whole)
+    given_pod = pod("p", container("a", memory="2Gi"), container("b", memory="1Gi"), resources=whole)
     assert scores(given_pod, OLD) == [900, 999]
     assert scores(given_pod, NODE) == [800, 900]
 
 
 def test_a_sidecar_is_not_killed_before_the_containers_it_serves() -> None:
     given_pod = pod(
-        tree("a", {"memory": "3Gi"}), tree("b", {"memory": "2Gi"}), init=(sidecar("s"), tree("i"))
+        "p", container("a", memory="3Gi"), container("b", memory="2Gi"), init=(sidecar("s"), container("i"))
     )
     assert scores(given_pod) == [800, 999, 700, 800]
-    big = pod(tree("a", {"memory": "1Gi"}), init=(sidecar("s", {"memory": "5Gi"}),))
+    big = pod("p", container("a", memory="1Gi"), init=(sidecar("s", memory="5Gi"),))
     assert scores(big) == [500, 900]
 
 
@@ -75,13 +76,13 @@ def test_a_sidecar_is_not_killed_before_the_containers_it_serves() -> None:
         ({"priority": 2_000_000_000}, True, False),
         ({"priority": 1_999_999_999, "priorityClassName": "system-node-critical"}, False, False),
         ({"priority": 2_000_001_000, "priorityClassName": "system-node-critical"}, True, True),
-        ({"annotations": {"kubernetes.io/config.source": "file"}}, True, False),
-        ({"annotations": {"kubernetes.io/config.source": "api"}}, False, False),
-        ({"annotations": {"kubernetes.io/config.mirror": ""}}, True, False),
+        ({"metadata": {"annotations": {"kubernetes.io/config.source": "file"}}}, True, False),
+        ({"metadata": {"annotations": {"kubernetes.io/config.source": "api"}}}, False, False),
+        ({"metadata": {"annotations": {"kubernetes.io/config.mirror": ""}}}, True, False),
     ],
 )
 def test_critical_pods(spec: dict[str, Any], critical: bool, node_critical: bool) -> None:
-    given_pod = pod(tree("a"), **spec)
+    given_pod = pod("p", container("a"), **spec)
     assert is_critical_pod(given_pod) is critical
     assert is_node_critical_pod(given_pod) is node_critical
     assert scores(given_pod) == [-997 if node_critical else 1000]

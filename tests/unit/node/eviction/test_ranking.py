@@ -17,11 +17,12 @@ from plimsoll.node.eviction.ranking import (
     eviction_request,
     rank_pods,
 )
-from tests.unit.ledger.samples import charge, pod, tree
+from tests.build import container, pod
+from tests.unit.ledger.samples import charge
 
 
 def using(used: str | None, memory: str = "0", **spec: Any) -> PodResourceUsage:
-    given_pod = pod(tree("a", {"memory": memory}), **spec)
+    given_pod = pod("p", container("a", memory=memory), **spec)
     return PodResourceUsage(given_pod, None if used is None else Quantity.parse(used))
 
 
@@ -61,7 +62,7 @@ def test_a_pool_that_is_drawn_from_protects_no_more_than_the_request() -> None:
 
 def test_inodes_are_ranked_by_inodes() -> None:
     few = using("10")
-    storing = PodResourceUsage(pod(tree("b", {"ephemeral-storage": "1Gi"})), Quantity.parse("900"))
+    storing = PodResourceUsage(pod("p", container("b", ephemeral_storage="1Gi")), Quantity.parse("900"))
     assert order([few, storing], "inodes") == [1, 0]
 
 
@@ -72,10 +73,13 @@ def test_process_ids_go_by_priority_first() -> None:
 
 def test_what_a_pod_requests_where_eviction_is_concerned() -> None:
     overhead = {"memory": "28Mi"}
-    assert str(eviction_request(pod(tree("a", {"memory": "100Mi"}), overhead=overhead), "memory")) == "128Mi"
-    assert eviction_request(pod(tree("a"), overhead=overhead), "memory").is_zero()
+    assert (
+        str(eviction_request(pod("p", container("a", memory="100Mi"), overhead=overhead), "memory"))
+        == "128Mi"
+    )
+    assert eviction_request(pod("p", container("a"), overhead=overhead), "memory").is_zero()
     whole = {"requests": {"memory": "50Mi"}}
-    given_pod = pod(tree("a", {"memory": "100Mi", "cpu": "1"}), resources=whole)
+    given_pod = pod("p", container("a", memory="100Mi", cpu="1"), resources=whole)
     assert str(eviction_request(given_pod, "memory", [charge("x", memory="1Gi")])) == "50Mi"
     assert eviction_request(given_pod, "cpu").is_zero()
 

@@ -14,7 +14,7 @@ from plimsoll.scheduler.binding.binding_conditions import (
     check_binding_conditions,
     has_binding_conditions,
 )
-from tests.unit.scheduler.build import claim, exactly
+from tests.build import claim, exactly
 
 WAITS = {"bindingConditions": ["Attached", "Powered"], "bindingFailureConditions": ["Broken"]}
 

@@ -8,7 +8,8 @@ from plimsoll.api.codec import convert
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.scheduler.binding.device_check import find_device_conflict
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-from tests.unit.scheduler.build import DRIVER, device, node, resource_slice, snapshot_of
+from tests.build import DRIVER, device, node, resource_slice
+from tests.unit.scheduler.snapshots import snapshot_of
 
 
 def held(name: str, device_name: str, **result: Any) -> ResourceClaim:
@@ -29,7 +30,7 @@ def make() -> Snapshot:
         device("whole"),
         device("shared", capacity={"memory": "10Gi"}, shareable=True),
     ]
-    return snapshot_of(node("n1"), resource_slice("n1", devices))
+    return snapshot_of(node("n1"), resource_slice(devices, "n1"))
 
 
 def test_a_device_of_one_claim_is_no_conflict() -> None:

@@ -24,7 +24,7 @@ from plimsoll.scheduler.pod_claims import ClaimMessage
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, Rule, SharedMessage
 from plimsoll.scheduler.result import FitError
-from tests.unit.scheduler.build import claim, exactly, pod
+from tests.build import claim, exactly, pod
 
 PREEMPTION = "preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
 NOW = "2026-01-02T03:04:05Z"

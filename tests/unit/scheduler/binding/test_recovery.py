@@ -15,7 +15,7 @@ from plimsoll.scheduler.devices.exact import DeviceMessage
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, Rule
 from plimsoll.scheduler.result import FitError
-from tests.unit.scheduler.build import claim, exactly, pod
+from tests.build import claim, exactly, pod
 
 RESULT = {"request": "r", "driver": "d", "pool": "n", "device": "x"}
 CHARGES = {

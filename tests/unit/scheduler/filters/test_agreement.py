@@ -16,8 +16,9 @@ from plimsoll.scheduler.filters.node_unschedulable import NodeUnschedulableFilte
 from plimsoll.scheduler.filters.taint_toleration import NoScheduleTaints, TaintTolerationFilter
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-from tests.unit.scheduler.build import node, pod, pod_info_of, snapshot_of
+from tests.build import node, pod
 from tests.unit.scheduler.samples import NODES, SEEDS, Draws
+from tests.unit.scheduler.snapshots import pod_info_of, snapshot_of
 
 RULES = (
     NodeUnschedulableFilter,

@@ -11,7 +11,8 @@ from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.filters.inter_pod_affinity import InterPodAffinityFilter
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-from tests.unit.scheduler.build import node, pod, pod_info_of, snapshot_of
+from tests.build import node, pod
+from tests.unit.scheduler.snapshots import pod_info_of, snapshot_of
 from tests.unit.scheduler.topology.naive import FAR, NEAR, SHUNNED
 from tests.unit.scheduler.topology.rules import HOSTNAME, affinity, namespace, term
 

@@ -11,7 +11,8 @@ from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.filters.node_ports import NodePortsFilter, host_sockets
 from plimsoll.scheduler.reasons import render
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-from tests.unit.scheduler.build import container, node, pod, pod_info_of, snapshot_of
+from tests.build import container, node, pod, sidecar
+from tests.unit.scheduler.snapshots import pod_info_of, snapshot_of
 
 
 def port(number: int, address: str = "", protocol: str = "") -> dict[str, Any]:
@@ -53,17 +54,14 @@ def test_collisions(used: dict[str, Any], wanted: dict[str, Any], free: bool) ->
 def test_which_ports_count() -> None:
     made = pod(
         "p",
-        containers=[container("a", host_ports=[80, 80, {"containerPort": 90}])],
-        initContainers=[
-            container("side", host_ports=[81], restartPolicy="Always"),
-            container("init", host_ports=[82]),
-        ],
+        container("a", host_ports=[80, 80, {"containerPort": 90}]),
+        init=[sidecar("side", host_ports=[81]), container("init", host_ports=[82])],
     )
     assert host_sockets(made) == (("0.0.0.0", ("TCP", 81)), ("0.0.0.0", ("TCP", 80)))
 
 
 def test_on_the_hosts_network_every_port_is_a_host_port() -> None:
-    made = pod("p", containers=[container("a", host_ports=[{"containerPort": 90}])], host_network=True)
+    made = pod("p", container("a", host_ports=[{"containerPort": 90}]), host_network=True)
     assert host_sockets(made) == (("0.0.0.0", ("TCP", 90)),)
     assert (
         NodePortsFilter.pre_filter(pod_info_of(pod("p", host_network=True), snapshot_of()), snapshot_of())

@@ -13,7 +13,7 @@ from plimsoll.ledger.verdict import Reason, VerdictCode
 from plimsoll.scheduler.filters.node_resources import NodeResourcesFilter
 from plimsoll.scheduler.reasons import render
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-from tests.unit.scheduler.build import (
+from tests.build import (
     DRIVER,
     charging_device,
     claim,
@@ -22,10 +22,9 @@ from tests.unit.scheduler.build import (
     first_available,
     node,
     pod,
-    pod_info_of,
     resource_slice,
-    snapshot_of,
 )
+from tests.unit.scheduler.snapshots import pod_info_of, snapshot_of
 
 
 def filter_reasons(snapshot: Snapshot, wanting: Any, name: str = "n") -> list[tuple[str, VerdictCode]]:
@@ -96,9 +95,9 @@ def test_a_tally_counts_each_shortage_and_knows_where_preemption_helps() -> None
 def test_claims_of_other_pods_reduce_headroom() -> None:
     snapshot = snapshot_of(
         node("n", cpu="8"),
-        resource_slice("n", [charging_device("cpus", cpu="6")]),
+        resource_slice([charging_device("cpus", cpu="6")], "n"),
         device_class("cpu"),
-        claim("c", exactly(device_class="cpu"), results=[result("cpus")], on="n"),
+        claim("c", exactly(device_class="cpu"), results=[result("cpus")], node="n"),
         pod("holder", node="n", claims=["c"]),
     )
     assert filter_reasons(snapshot, pod("p", cpu="2")) == []
@@ -135,7 +134,7 @@ def test_resources_under_max_and_consume_from_are_left_to_the_exact_question(
         policies = {"nodeAllocatableResourceAccountingPolicies": {"cpu": policy}}
     snapshot = snapshot_of(
         node("n", cpu="1", memory="1Gi"),
-        resource_slice("n", [charging_device("d", cpu=rule)]),
+        resource_slice([charging_device("d", cpu=rule)], "n"),
         device_class("own", **policies),
         device_class("other"),
         claim("c", exactly(device_class="own")),
@@ -156,12 +155,12 @@ def test_policies_come_and_go_with_their_objects() -> None:
     snapshot = snapshot_of(node("n", cpu="1"), device_class("own"), claim("c", exactly(device_class="own")))
     wanting = pod("p", cpu="2", claims=["c"])
     assert filter_reasons(snapshot, wanting)
-    snapshot.set(resource_slice("n", [max_device]))
+    snapshot.set(resource_slice([max_device], "n"))
     assert not filter_reasons(snapshot, wanting)
-    snapshot.set(resource_slice("n", [charging_device("d", cpu="2")]))
+    snapshot.set(resource_slice([charging_device("d", cpu="2")], "n"))
     assert filter_reasons(snapshot, wanting)
-    snapshot.set(resource_slice("n", [max_device]))
-    snapshot.remove(resource_slice("n", [max_device]))
+    snapshot.set(resource_slice([max_device], "n"))
+    snapshot.remove(resource_slice([max_device], "n"))
     assert filter_reasons(snapshot, wanting)
     policies: dict[str, Any] = {"nodeAllocatableResourceAccountingPolicies": {"cpu": "Max"}}
     snapshot.set(device_class("own", **policies))

@@ -11,7 +11,8 @@ from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.filters.pod_topology_spread import PodTopologySpreadFilter
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-from tests.unit.scheduler.build import node, pod, pod_info_of, snapshot_of
+from tests.build import node, pod
+from tests.unit.scheduler.snapshots import pod_info_of, snapshot_of
 from tests.unit.scheduler.topology.naive import SKEWED, UNLABELLED
 from tests.unit.scheduler.topology.rules import HOSTNAME, spread
 

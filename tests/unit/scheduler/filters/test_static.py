@@ -16,7 +16,8 @@ from plimsoll.scheduler.filters.static import SignatureIndex
 from plimsoll.scheduler.filters.taint_toleration import NoScheduleTaints, TaintTolerationFilter
 from plimsoll.scheduler.reasons import render
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-from tests.unit.scheduler.build import node, pod, pod_info_of, snapshot_of
+from tests.build import node, pod
+from tests.unit.scheduler.snapshots import pod_info_of, snapshot_of
 
 
 def passing(kind: type[Filter], wanting: Pod, snapshot: Snapshot) -> list[str]:

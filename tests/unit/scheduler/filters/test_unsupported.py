@@ -13,7 +13,8 @@ from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.filters.node_declared_features import NodeDeclaredFeaturesFilter
 from plimsoll.scheduler.filters.unsupported import UnsupportedFilter, unsupported
 from plimsoll.scheduler.reasons import NodeReason, Rule, render
-from tests.unit.scheduler.build import container, node, pod, pod_info_of, snapshot_of
+from tests.build import container, node, pod
+from tests.unit.scheduler.snapshots import pod_info_of, snapshot_of
 
 
 def _spread(**fields: Any) -> list[dict[str, Any]]:
@@ -71,11 +72,15 @@ def _with(features: tuple[str, ...], name: str) -> Node:
     [
         ({"hostNetwork": True, "hostUsers": False}, "UserNamespacesHostNetworkSupport"),
         (
-            {"containers": [container(restartPolicyRules=[{"action": "RestartAllContainers"}])]},
+            {"containers": [container() | {"restartPolicyRules": [{"action": "RestartAllContainers"}]}]},
             "RestartAllContainersOnContainerExits",
         ),
         (
-            {"initContainers": [container(restartPolicyRules=[{}, {"action": "RestartAllContainers"}])]},
+            {
+                "initContainers": [
+                    container() | {"restartPolicyRules": [{}, {"action": "RestartAllContainers"}]}
+                ]
+            },
             "RestartAllContainersOnContainerExits",
         ),
     ],
@@ -105,7 +110,7 @@ def test_a_pod_fits_on_nodes_with_the_features_it_needs(spec: dict[str, Any], fe
         {"hostNetwork": True},
         {"hostUsers": False},
         {"hostNetwork": True, "hostUsers": True},
-        {"containers": [container(restartPolicyRules=[{"action": "Restart"}])]},
+        {"containers": [container() | {"restartPolicyRules": [{"action": "Restart"}]}]},
     ],
 )
 def test_most_pods_need_nothing_special(spec: dict[str, Any]) -> None:

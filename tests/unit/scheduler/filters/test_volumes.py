@@ -14,7 +14,7 @@ from plimsoll.scheduler.filters.volume_restrictions import VolumeRestrictionsFil
 from plimsoll.scheduler.filters.volume_zone import VolumeZoneFilter
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-from tests.unit.scheduler.build import node, pod, pod_info_of, snapshot_of
+from tests.build import node, pod
 from tests.unit.scheduler.filters.volume_objects import (
     attachment,
     claim,
@@ -24,6 +24,7 @@ from tests.unit.scheduler.filters.volume_objects import (
     using,
     volume,
 )
+from tests.unit.scheduler.snapshots import pod_info_of, snapshot_of
 
 ALL = (VolumeRestrictionsFilter, NodeVolumeLimitsFilter, VolumeBindingFilter, VolumeZoneFilter)
 ZONE = "topology.kubernetes.io/zone"

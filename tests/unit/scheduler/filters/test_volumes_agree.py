@@ -16,8 +16,8 @@ from plimsoll.scheduler.filters.volume_restrictions import VolumeRestrictionsFil
 from plimsoll.scheduler.filters.volume_zone import VolumeZoneFilter
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
+from tests.build import node, pod
 from tests.sizes import examples
-from tests.unit.scheduler.build import node, pod, pod_info_of
 from tests.unit.scheduler.filters.volume_objects import (
     DRIVER,
     attachment,
@@ -27,6 +27,7 @@ from tests.unit.scheduler.filters.volume_objects import (
     using,
     volume,
 )
+from tests.unit.scheduler.snapshots import pod_info_of
 
 RULES = (VolumeRestrictionsFilter, NodeVolumeLimitsFilter, VolumeBindingFilter, VolumeZoneFilter)
 NODES = ("a", "b", "c")

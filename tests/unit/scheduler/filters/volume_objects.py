@@ -14,7 +14,7 @@ from plimsoll.api.storage import (
     StorageClass,
     VolumeAttachment,
 )
-from tests.unit.scheduler.build import NAMESPACE
+from tests.build import NAMESPACE
 
 DRIVER = "disk.example.com"
 

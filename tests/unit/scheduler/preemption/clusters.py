@@ -23,7 +23,7 @@ from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-from tests.unit.scheduler.build import (
+from tests.build import (
     DRIVER,
     charging_device,
     claim,
@@ -125,7 +125,7 @@ def objects(cluster: Cluster, gone: Collection[str] = ()) -> list[Any]:
             for index, charge in enumerate(machine.devices, 1)
         ]
         if devices:
-            made.append(resource_slice(name, devices))
+            made.append(resource_slice(devices, name))
     return made + _residents(cluster, gone)
 
 
@@ -161,7 +161,11 @@ def _residents(cluster: Cluster, gone: Collection[str]) -> list[Any]:
         results = [{"request": "r", "driver": DRIVER, "pool": where, "device": f"d{number}"}]
         made.append(
             claim(
-                claims[where, number], exactly("r"), results=results if left else (), on=where, reserved=left
+                claims[where, number],
+                exactly("r"),
+                results=results if left else (),
+                node=where,
+                reserved=left,
             )
         )
     return made + [each for each in pods if each.metadata.name not in gone]

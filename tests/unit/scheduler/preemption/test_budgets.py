@@ -9,7 +9,7 @@ import pytest
 from plimsoll.api.codec import convert
 from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.scheduler.preemption.budgets import DisruptionBudgets
-from tests.unit.scheduler.build import pod
+from tests.build import pod
 from tests.unit.scheduler.preemption.clusters import budget, names_of
 
 PODS = [

@@ -13,18 +13,9 @@ from plimsoll.scheduler.reasons import render
 from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.scheduler.snapshot.verify import verify
-from tests.unit.scheduler.build import (
-    DRIVER,
-    claim,
-    device,
-    device_class,
-    exactly,
-    node,
-    pod,
-    resource_slice,
-    snapshot_of,
-)
+from tests.build import DRIVER, claim, device, device_class, exactly, node, pod, resource_slice
 from tests.unit.scheduler.preemption.clusters import SETTINGS, ids, names_of
+from tests.unit.scheduler.snapshots import snapshot_of
 
 
 def waiting(name: str, nominated: str = "", **more: Any) -> Pod:
@@ -157,7 +148,7 @@ def test_a_promise_is_nothing_to_rely_on() -> None:
 
 
 def gpu(*objects: Any, devices: int = 1) -> Snapshot:
-    slices = resource_slice("a", [device(f"d{number}") for number in range(devices)])
+    slices = resource_slice([device(f"d{number}") for number in range(devices)], "a")
     return snapshot_of(device_class(), node("a"), slices, *objects)
 
 
@@ -165,7 +156,7 @@ def holding(name: str, number: int, **metadata: Any) -> list[Any]:
     """A pod that holds a device, and its claim."""
     results = [{"request": "r", "driver": DRIVER, "pool": "a", "device": f"d{number}"}]
     return [
-        claim(f"c-{name}", exactly("r"), results=results, on="a", reserved=[name]),
+        claim(f"c-{name}", exactly("r"), results=results, node="a", reserved=[name]),
         pod(name, node="a", claims=[f"c-{name}"], metadata=metadata),
     ]
 

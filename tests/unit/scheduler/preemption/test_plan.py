@@ -23,7 +23,7 @@ from plimsoll.scheduler.preemption.victims import Victims
 from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.scheduler.snapshot.verify import verify
-from tests.unit.scheduler.build import (
+from tests.build import (
     DRIVER,
     charging_device,
     claim,
@@ -33,9 +33,9 @@ from tests.unit.scheduler.build import (
     node,
     pod,
     resource_slice,
-    snapshot_of,
 )
 from tests.unit.scheduler.preemption.clusters import SETTINGS, attempt, budget, names_of
+from tests.unit.scheduler.snapshots import snapshot_of
 
 LEAVING = {
     "conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}],
@@ -67,7 +67,7 @@ def victims_of(new: Pod, snapshot: Snapshot, **more: Any) -> tuple[str, list[str
 
 def held(name: str, on: str, *devices: str, reserved: str) -> Any:
     results = [{"request": "r", "driver": DRIVER, "pool": on, "device": each} for each in devices]
-    return claim(name, exactly("r", count=len(devices)), results=results, on=on, reserved=[reserved])
+    return claim(name, exactly("r", count=len(devices)), results=results, node=on, reserved=[reserved])
 
 
 def test_devices_of_victims_are_freed() -> None:
@@ -75,7 +75,7 @@ def test_devices_of_victims_are_freed() -> None:
     snapshot = snapshot_of(
         device_class(),
         node("a"),
-        resource_slice("a", [device("d1")]),
+        resource_slice([device("d1")], "a"),
         held("c-low", "a", "d1", reserved="low"),
         pod("low", node="a", claims=["c-low"]),
         pod("other", node="a"),
@@ -89,7 +89,7 @@ def test_what_claims_of_victims_charge_is_freed() -> None:
     snapshot = snapshot_of(
         device_class(),
         node("a", cpu="8"),
-        resource_slice("a", [charging_device("d1", cpu="6")]),
+        resource_slice([charging_device("d1", cpu="6")], "a"),
         held("c-low", "a", "d1", reserved="low"),
         pod("low", node="a", claims=["c-low"]),
     )
@@ -100,7 +100,7 @@ def test_a_plain_victim_makes_room_for_what_devices_charge() -> None:
     snapshot = snapshot_of(
         device_class(),
         node("a", cpu="8"),
-        resource_slice("a", [charging_device("d1", cpu="6")]),
+        resource_slice([charging_device("d1", cpu="6")], "a"),
         pod("low", cpu="4", node="a"),
         claim("c-new", exactly("r")),
     )
@@ -112,8 +112,8 @@ def test_a_claim_shared_with_a_pod_that_stays_keeps_its_devices() -> None:
     snapshot = snapshot_of(
         device_class(),
         node("a"),
-        resource_slice("a", [device("d1")]),
-        claim("c", exactly("r"), results=results, on="a", reserved=["low", "high"]),
+        resource_slice([device("d1")], "a"),
+        claim("c", exactly("r"), results=results, node="a", reserved=["low", "high"]),
         pod("low", node="a", claims=["c"]),
         pod("high", node="a", claims=["c"], priority=9),
         claim("c-new", exactly("r")),
@@ -128,7 +128,7 @@ def test_devices_of_a_claim_the_new_pod_shares_are_not_up_for_grabs() -> None:
     snapshot = snapshot_of(
         device_class(),
         node("a"),
-        resource_slice("a", [device("d1")]),
+        resource_slice([device("d1")], "a"),
         held("mine", "a", "d1", reserved="low"),
         pod("low", node="a", claims=["mine"]),
         claim("more", exactly("r")),
@@ -145,8 +145,8 @@ def test_a_pool_is_removed_with_the_last_pod_drawing_from_it() -> None:
     snapshot = snapshot_of(
         device_class(),
         node("a", cpu="8"),
-        resource_slice("a", [pool]),
-        claim("c", exactly("r"), results=[result], on="a", reserved=["one", "two"]),
+        resource_slice([pool], "a"),
+        claim("c", exactly("r"), results=[result], node="a", reserved=["one", "two"]),
         pod("one", cpu="2", node="a", claims=["c"], priority=1),
         pod("two", cpu="2", node="a", claims=["c"]),
         pod("plain", cpu="1", node="a"),
@@ -372,7 +372,7 @@ def test_nothing_helps_a_pod_that_cannot_be_tried() -> None:
 def test_device_shortage_without_lower_priority_holders() -> None:
     """Upstream's message for a device shortage without possible victims."""
     snapshot = snapshot_of(
-        device_class(), node("a"), resource_slice("a", [device("d1")]), claim("c", exactly("r", count=2))
+        device_class(), node("a"), resource_slice([device("d1")], "a"), claim("c", exactly("r", count=2))
     )
     found = plan(pod("new", claims=["c"], priority=1), snapshot)
     assert isinstance(found, NoPreemption)

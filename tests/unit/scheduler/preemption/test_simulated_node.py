@@ -21,10 +21,8 @@ from plimsoll.scheduler.result import Placement
 from plimsoll.scheduler.snapshot.index import SnapshotIndex
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.scheduler.snapshot.verify import verify
+from tests.build import DRIVER, claim, device, device_class, exactly, node, pod, resource_slice
 from tests.sizes import examples
-from tests.unit.scheduler.build import DRIVER, claim, device, device_class, exactly, node, pod, resource_slice
-from tests.unit.scheduler.build import pod_info_of as pod_info_of_pod
-from tests.unit.scheduler.build import snapshot_of as snapshot_of_objects
 from tests.unit.scheduler.preemption.clusters import (
     CLUSTERS,
     WISHES,
@@ -35,6 +33,8 @@ from tests.unit.scheduler.preemption.clusters import (
     pod_info_of,
     snapshot_of,
 )
+from tests.unit.scheduler.snapshots import pod_info_of as pod_info_of_pod
+from tests.unit.scheduler.snapshots import snapshot_of as snapshot_of_objects
 
 
 def cluster_state(thing: Any) -> Any:
@@ -168,8 +168,8 @@ def shared_claim(*reserved: str) -> Snapshot:
     return snapshot_of_objects(
         device_class(),
         node("a"),
-        resource_slice("a", [device("d1"), device("d2")]),
-        claim("c", exactly("r"), results=results, on="a", reserved=reserved),
+        resource_slice([device("d1"), device("d2")], "a"),
+        claim("c", exactly("r"), results=results, node="a", reserved=reserved),
         pod("one", node="a", claims=["c"]),
         pod("two", node="a", claims=["c"]),
     )
@@ -211,7 +211,7 @@ def test_claims_that_are_about_to_be_used_keep_their_devices() -> None:
 
 def test_devices_of_an_assumed_pod_are_freed_and_promised_again() -> None:
     snapshot = snapshot_of_objects(
-        device_class(), node("a"), resource_slice("a", [device("d1")]), claim("c", exactly("r"))
+        device_class(), node("a"), resource_slice([device("d1")], "a"), claim("c", exactly("r"))
     )
     placed = attempt(pod_info_of_pod(pod("p", claims=["c"]), snapshot), snapshot)
     assert isinstance(placed, Placement)

@@ -24,9 +24,8 @@ from plimsoll.scheduler.reasons import Rule, render
 from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.scheduler.snapshot.verify import verify
+from tests.build import node, pod
 from tests.sizes import examples
-from tests.unit.scheduler.build import node, pod
-from tests.unit.scheduler.build import snapshot_of as made_of
 from tests.unit.scheduler.preemption.clusters import (
     CLUSTERS,
     SETTINGS,
@@ -43,6 +42,7 @@ from tests.unit.scheduler.preemption.clusters import (
     pod_info_of,
     snapshot_of,
 )
+from tests.unit.scheduler.snapshots import snapshot_of as made_of
 
 BUDGETS = st.lists(
     st.builds(

@@ -10,7 +10,7 @@ import pytest
 from plimsoll.api.core import Pod
 from plimsoll.errors import ApiError, UnreachableError
 from plimsoll.scheduler.process.condition_writer import ConditionUpdate, ConditionWriter
-from tests.unit.scheduler.build import pod
+from tests.build import pod
 
 
 class Server:

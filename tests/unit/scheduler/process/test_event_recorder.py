@@ -13,8 +13,8 @@ from plimsoll.client.endpoints import EVENTS, EVENTS_V1
 from plimsoll.client.transport import Reply, Request
 from plimsoll.errors import ApiError, UnreachableError
 from plimsoll.scheduler.process.event_recorder import SchedulerEventRecorder
+from tests.build import pod
 from tests.unit.apiserver.build import ApiHarness, run
-from tests.unit.scheduler.build import pod
 
 T = TypeVar("T")
 

@@ -27,7 +27,7 @@ from plimsoll.scheduler.reasons import Rule
 from plimsoll.scheduler.result import Placement
 from plimsoll.scheduler.snapshot.verify import verify
 from plimsoll.up.local_cluster import LocalCluster
-from tests.unit.scheduler.build import claim, container, exactly, node, pod
+from tests.build import claim, container, exactly, node, pod
 from tests.waiting import DEADLINE
 
 

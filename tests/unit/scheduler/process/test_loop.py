@@ -17,7 +17,7 @@ from plimsoll.scheduler.queue import QueuedPodInfo, QueueState
 from plimsoll.scheduler.reasons import NodeReason
 from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.scheduler.snapshot.verify import verify
-from tests.unit.scheduler.build import node, pod
+from tests.build import node, pod
 
 Done = Callable[[Placement, BindSuccess | BindFailure], None]
 

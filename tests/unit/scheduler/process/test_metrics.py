@@ -11,16 +11,8 @@ from plimsoll.scheduler.process.plugin_timer import PluginTimer
 from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import Rule
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-from tests.unit.scheduler.build import (
-    charging_device,
-    claim,
-    exactly,
-    node,
-    pod,
-    pod_info_of,
-    resource_slice,
-    snapshot_of,
-)
+from tests.build import charging_device, claim, exactly, node, pod, resource_slice
+from tests.unit.scheduler.snapshots import pod_info_of, snapshot_of
 
 LENGTHS = {"active": 1, "backoff": 2, "unschedulable": 3, "gated": 4}
 
@@ -80,7 +72,7 @@ def test_attempts_have_upstream_names() -> None:
 
 def test_the_ledger_is_shown_node_by_node() -> None:
     devices = [charging_device("d0"), charging_device("d1")]
-    slices = [resource_slice("n1", devices)]
+    slices = [resource_slice(devices, "n1")]
     snapshot = snapshot_of(
         node("n1", cpu="4", memory="1Gi"), node("n2", cpu="1500m"), pod("p", cpu="2500m", node="n1"), *slices
     )

@@ -20,7 +20,7 @@ from plimsoll.scheduler.queue import QueuedPodInfo, QueueSettings, QueueState, S
 from plimsoll.scheduler.queue.backoff import backoff_ms
 from plimsoll.scheduler.queue.in_flight_events import InFlightEvents
 from plimsoll.scheduler.reasons import NodeReason, Rule
-from tests.unit.scheduler.build import claim, node, pod
+from tests.build import claim, node, pod
 
 RESOURCES = frozenset({Rule.RESOURCES})
 DEVICES = frozenset({Rule.DEVICES})

@@ -7,7 +7,7 @@ from typing import Any
 from plimsoll.scheduler.events import ClusterEvent, EventKind, classify_change
 from plimsoll.scheduler.queue import QueueSettings, SchedulingQueue
 from plimsoll.scheduler.reasons import Rule
-from tests.unit.scheduler.build import node, pod
+from tests.build import node, pod
 
 RESOURCES = frozenset({Rule.RESOURCES})
 GONE = ClusterEvent(EventKind.POD_DELETED, old=pod("gone", node="n"))

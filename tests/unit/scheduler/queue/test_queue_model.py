@@ -16,8 +16,8 @@ from plimsoll.scheduler.pod_claims import ClaimMessage
 from plimsoll.scheduler.queue import QueueSettings, QueueState, SchedulingQueue
 from plimsoll.scheduler.queue.unschedulable_pods import UnschedulablePods
 from plimsoll.scheduler.reasons import NodeReason, Rule
+from tests.build import claim, device, device_class, node, pod, resource_slice
 from tests.sizes import examples
-from tests.unit.scheduler.build import claim, device, device_class, node, pod, resource_slice
 from tests.unit.scheduler.queue.naive_queue import NaiveQueue, naive_helps
 
 NAMES = "abcdef"
@@ -83,8 +83,8 @@ _NODES = [
 _DEVICE = {"request": "r", "driver": "d", "pool": "n1", "device": "x"}
 _CLAIMS = [
     claim("c1"),
-    claim("c1", results=[_DEVICE], on="n1"),
-    claim("c1", results=[_DEVICE], on="n1", reserved=["a"]),
+    claim("c1", results=[_DEVICE], node="n1"),
+    claim("c1", results=[_DEVICE], node="n1", reserved=["a"]),
     claim("c2"),
     claim("c1", namespace="away"),
 ]
@@ -115,7 +115,7 @@ def _changes() -> list[ClusterEvent]:
         [None, *(each for each in _NODES if each.metadata.name == name)] for name in ("n1", "n2")
     ]
     states += [[None, *_CLAIMS[:3]], [None, _CLAIMS[3]], [None, _CLAIMS[4]], [None, *_BOUND]]
-    states += [[None, device_class("class-a")], [None, resource_slice("n1", [device("x")])]]
+    states += [[None, device_class("class-a")], [None, resource_slice([device("x")], "n1")]]
     found = [
         classify_change(old, new, room)
         for same in states

@@ -20,7 +20,7 @@ from plimsoll.scheduler.queue import QueueSettings, QueueState, SchedulingQueue
 from plimsoll.scheduler.reasons import NodeReason, Rule
 from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-from tests.unit.scheduler.build import (
+from tests.build import (
     CLASS,
     DRIVER,
     charging_device,
@@ -131,7 +131,7 @@ class RandomCluster:
             device(f"d{number}") if self.dice.random() < 0.5 else charging_device(f"d{number}", cpu="2")
             for number in range(self.dice.randint(1, 2))
         ]
-        return resource_slice(name, kinds, driver=DRIVER)
+        return resource_slice(kinds, name, driver=DRIVER)
 
     # -- what happens
 
@@ -241,17 +241,21 @@ class RandomCluster:
         placement = self.placements.pop(key)
         for name, allocation in placement.allocations.items():
             old = self.objects[("ResourceClaim", name)]
-            user = {"resource": "pods", "name": placement.pod_info.pod.metadata.name, "uid": key}
             results = [
                 {"request": r.request, "driver": r.driver, "pool": r.pool, "device": r.device}
                 for r in allocation.devices.results
             ]
-            bound = claim(name, exactly("r", count=len(results)), results=results, on=placement.node,
-                          reserved=[user["name"]], uid=old.metadata.uid)  # fmt: skip
+            bound = claim(
+                name,
+                exactly("r", count=len(results)),
+                results=results,
+                node=placement.node,
+                reserved=[placement.pod_info.pod.metadata.name],
+                uid=old.metadata.uid,
+            )
             self.set(bound)
-        whole = placement.pod_info.pod
         self.queue.done(key)
-        self.set(_bound(whole, placement.node))
+        self.set(_bound(placement.pod_info.pod, placement.node))
 
     def check(self) -> None:
         """Check that pods that wait still do not fit."""

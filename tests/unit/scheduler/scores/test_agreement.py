@@ -15,8 +15,9 @@ from plimsoll.scheduler.scores.scorer import BEST, Scorer, normalize
 from plimsoll.scheduler.scores.taint_toleration import TaintTolerationScorer
 from plimsoll.scheduler.snapshot.node_query_cache import NodeQueryCache
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-from tests.unit.scheduler.build import node, pod, pod_info_of, snapshot_of
+from tests.build import node, pod
 from tests.unit.scheduler.samples import AMOUNTS, RESOURCES, SEEDS, Draws
+from tests.unit.scheduler.snapshots import pod_info_of, snapshot_of
 
 #: Scorer -> whether its raw scores are compared with those of the other nodes, and which way round.
 KINDS: dict[type[Scorer], bool | None] = {

@@ -14,18 +14,8 @@ from plimsoll.scheduler.profile import SchedulerProfile, Strategy
 from plimsoll.scheduler.scores.node_resources import BalancedAllocationScorer, NodeResourcesFitScorer
 from plimsoll.scheduler.scores.scorer import Scorer
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-from tests.unit.scheduler.build import (
-    DRIVER,
-    charging_device,
-    claim,
-    device_class,
-    exactly,
-    node,
-    pod,
-    pod_info_of,
-    resource_slice,
-    snapshot_of,
-)
+from tests.build import DRIVER, charging_device, claim, device_class, exactly, node, pod, resource_slice
+from tests.unit.scheduler.snapshots import pod_info_of, snapshot_of
 
 LEAST = SchedulerProfile.default()
 MOST = SchedulerProfile(strategy=Strategy.MOST_ALLOCATED)
@@ -72,9 +62,9 @@ def test_scores_count_what_claims_charge() -> None:
     snapshot = snapshot_of(
         node("charged", cpu="8"),
         node("free", cpu="8"),
-        resource_slice("charged", [charging_device("cpus", cpu="6")]),
+        resource_slice([charging_device("cpus", cpu="6")], "charged"),
         device_class("cpu"),
-        claim("c", exactly(device_class="cpu"), results=[result], on="charged"),
+        claim("c", exactly(device_class="cpu"), results=[result], node="charged"),
         pod("holder", node="charged", claims=["c"]),
         pod("other", node="free"),
     )

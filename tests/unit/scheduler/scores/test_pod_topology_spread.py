@@ -13,7 +13,8 @@ from plimsoll.api.core import Node, Pod
 from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.scores.pod_topology_spread import PodTopologySpreadScorer, logarithm
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-from tests.unit.scheduler.build import node, pod, pod_info_of, snapshot_of
+from tests.build import node, pod
+from tests.unit.scheduler.snapshots import pod_info_of, snapshot_of
 from tests.unit.scheduler.topology.rules import HOSTNAME, spread
 
 A = {"app": "a"}

@@ -9,7 +9,8 @@ from plimsoll.scheduler.scores.node_affinity import NodeAffinityScorer
 from plimsoll.scheduler.scores.scorer import Scorer
 from plimsoll.scheduler.scores.taint_toleration import TaintTolerationScorer
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-from tests.unit.scheduler.build import node, pod, pod_info_of, snapshot_of
+from tests.build import node, pod
+from tests.unit.scheduler.snapshots import pod_info_of, snapshot_of
 
 
 def scores(kind: type[Scorer], wanting: Any, snapshot: Snapshot, *without: str) -> dict[str, int] | None:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.scheduler.snapshot.changes import is_older, scheduling_fields
-from tests.unit.scheduler.build import claim, exactly, node
+from tests.build import claim, exactly, node
 
 
 def version(text: str) -> ResourceClaim:

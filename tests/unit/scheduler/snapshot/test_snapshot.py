@@ -25,8 +25,7 @@ from plimsoll.scheduler.result import Placement
 from plimsoll.scheduler.snapshot.index import SnapshotIndex
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.scheduler.snapshot.verify import verify
-from tests.sizes import examples
-from tests.unit.scheduler.build import (
+from tests.build import (
     CLASS,
     DRIVER,
     charging_device,
@@ -36,8 +35,9 @@ from tests.unit.scheduler.build import (
     node,
     pod,
     resource_slice,
-    snapshot_of,
 )
+from tests.sizes import examples
+from tests.unit.scheduler.snapshots import snapshot_of
 
 
 def result(device: str, pool: str) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def charges(claim: str, cpu: str) -> dict[str, Any]:
 
 def gpus(name: str, number: int = 2, cpu: str = "1") -> Any:
     """A slice of devices on a node that charge it so many CPUs each."""
-    return resource_slice(name, [charging_device(f"gpu{n}", cpu=cpu) for n in range(number)])
+    return resource_slice([charging_device(f"gpu{n}", cpu=cpu) for n in range(number)], name)
 
 
 def cluster_state(snapshot: Snapshot) -> dict[str, Any]:
@@ -132,12 +132,12 @@ def objects(random: Random) -> list[Any]:
             results = [result(free[home].pop(), home)] if free.get(home) and random.random() < 0.8 else []
             uses.append(name)
             if random.random() < 0.9:
-                found.append(claim(name, exactly("r"), results=results, on=home if results else ""))
+                found.append(claim(name, exactly("r"), results=results, node=home if results else ""))
         status: dict[str, Any] = charges(uses[0], "3") if uses and random.random() < 0.3 else {}
         if random.random() < 0.15:
             status["phase"] = random.choice(["Succeeded", "Failed", "Running"])
         where = home if random.random() < 0.8 else ""
-        found.append(pod(f"p{number}", "500m", node=where, claims=uses, status=status))
+        found.append(pod(f"p{number}", cpu="500m", node=where, claims=uses, status=status))
     found.append(convert({"metadata": {"name": "default"}}, Namespace))
     return found
 
@@ -182,9 +182,12 @@ def test_a_pod_bound_without_charges_is_priced() -> None:
     """Its status has no charges; its claim has a device that charges two CPUs."""
     held = claim("c", exactly("r"), results=[result("gpu0", "n0")])
     around = [device_class(CLASS), node("n0"), gpus("n0", cpu="2"), held]
-    silent = pod("p", "1", node="n0", claims=["c"])
+    silent = pod("p", cpu="1", node="n0", claims=["c"])
     assert cpu(snapshot_of(*around, silent)) == 3000
-    assert cpu(snapshot_of(*around, pod("p", "1", node="n0", claims=["c"], status=charges("c", "5")))) == 6000
+    assert (
+        cpu(snapshot_of(*around, pod("p", cpu="1", node="n0", claims=["c"], status=charges("c", "5"))))
+        == 6000
+    )
     off = Gates.of({"DRANodeAllocatableResources": False})
     assert cpu(snapshot_of(*around, silent, gates=off)) == 1000
     assert cpu(snapshot_of(*around, silent, profile=AccountingProfile.upstream_1_36())) == 1000
@@ -194,7 +197,7 @@ def test_a_pod_bound_without_charges_is_priced() -> None:
 def test_prices_follow_what_becomes_known(order: tuple[int, ...]) -> None:
     """Charges are recomputed as claims and slices become known, in any order."""
     given_objects = [
-        pod("p", "1", node="n0", claims=["c", "d"]),
+        pod("p", cpu="1", node="n0", claims=["c", "d"]),
         claim("c", exactly("r"), results=[result("gpu0", "n0")]),
         claim("d", exactly("r"), results=[result("gpu1", "n0")]),
         gpus("n0", cpu="2"),
@@ -207,7 +210,7 @@ def test_prices_follow_what_becomes_known(order: tuple[int, ...]) -> None:
 def test_prices_follow_what_changes() -> None:
     held = claim("c", exactly("r"), results=[result("gpu0", "n0")])
     snapshot = snapshot_of(device_class(CLASS), node("n0"), gpus("n0", cpu="2"), held)
-    snapshot.set(pod("p", "1", node="n0", claims=["c"]))
+    snapshot.set(pod("p", cpu="1", node="n0", claims=["c"]))
     snapshot.set(gpus("n0", cpu="3"))
     assert cpu(snapshot) == 4000
     before = snapshot.generation
@@ -221,16 +224,16 @@ def test_prices_follow_what_changes() -> None:
 def test_charges_that_were_written_down_do_not_follow() -> None:
     held = claim("c", exactly("r"), results=[result("gpu0", "n0")])
     snapshot = snapshot_of(device_class(CLASS), node("n0"), gpus("n0", cpu="2"), held)
-    snapshot.set(pod("p", "1", node="n0", claims=["c"], status=charges("c", "2")))
+    snapshot.set(pod("p", cpu="1", node="n0", claims=["c"], status=charges("c", "2")))
     snapshot.set(gpus("n0", cpu="7"))
     assert cpu(snapshot) == 3000
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_a_finished_pod_is_removed_from_the_ledger(phase: str) -> None:
-    snapshot = snapshot_of(node("n0"), pod("p", "1", node="n0"))
+    snapshot = snapshot_of(node("n0"), pod("p", cpu="1", node="n0"))
     assert cpu(snapshot) == 1000
-    snapshot.set(pod("p", "1", node="n0", status={"phase": phase}))
+    snapshot.set(pod("p", cpu="1", node="n0", status={"phase": phase}))
     assert cpu(snapshot) == 0
     assert not snapshot.pod_keys()
     assert cluster_state(snapshot) == cluster_state(snapshot_of(node("n0")))
@@ -238,19 +241,19 @@ def test_a_finished_pod_is_removed_from_the_ledger(phase: str) -> None:
 
 def test_a_pod_that_has_ended_is_not_waited_for() -> None:
     """It is not charged again when its node returns either."""
-    ended = pod("p", "1", node="n0", status={"phase": "Failed"})
-    snapshot = snapshot_of(pod("p", "1", node="n0"), ended, node("n0"))
+    ended = pod("p", cpu="1", node="n0", status={"phase": "Failed"})
+    snapshot = snapshot_of(pod("p", cpu="1", node="n0"), ended, node("n0"))
     assert cpu(snapshot) == 0
 
 
 def test_a_scaled_down_pod_frees_capacity() -> None:
-    snapshot = snapshot_of(node("n0"), node("n1"), pod("p", "2", node="n0"))
+    snapshot = snapshot_of(node("n0"), node("n1"), pod("p", cpu="2", node="n0"))
     before = snapshot.generation
-    snapshot.set(pod("p", "1", node="n0"))
+    snapshot.set(pod("p", cpu="1", node="n0"))
     assert cpu(snapshot) == 1000
     assert snapshot.node_generations[0] > before >= snapshot.node_generations[1]
     before = snapshot.generation
-    snapshot.set(pod("p", "2", node="n0"))
+    snapshot.set(pod("p", cpu="2", node="n0"))
     assert snapshot.generation == before
 
 
@@ -263,10 +266,10 @@ def test_changed_pod_labels_invalidate_all_nodes() -> None:
 
 
 def test_a_pod_without_a_node_is_nowhere() -> None:
-    snapshot = snapshot_of(node("n0"), pod("p", "1"))
+    snapshot = snapshot_of(node("n0"), pod("p", cpu="1"))
     assert not snapshot.pod_keys()
-    snapshot.remove(pod("p", "1"))
-    snapshot.remove(pod("q", "1", node="n7"))
+    snapshot.remove(pod("p", cpu="1"))
+    snapshot.remove(pod("q", cpu="1", node="n7"))
     assert cluster_state(snapshot) == cluster_state(snapshot_of(node("n0")))
 
 
@@ -275,7 +278,7 @@ def test_a_pod_without_a_node_is_nowhere() -> None:
 
 def test_a_node_gone_and_back() -> None:
     around = [device_class(CLASS), gpus("n0", cpu="2")]
-    there = [pod("p", "1", node="n0"), pod("q", "2", node="n0", claims=["c"])]
+    there = [pod("p", cpu="1", node="n0"), pod("q", cpu="2", node="n0", claims=["c"])]
     held = claim("c", exactly("r"), results=[result("gpu0", "n0")])
     snapshot = snapshot_of(*around, node("n0"), node("n1"), held, *there)
     expected = cluster_state(snapshot)
@@ -289,10 +292,10 @@ def test_a_node_gone_and_back() -> None:
 
 
 def test_pods_that_go_while_their_node_is_away_do_not_come_back() -> None:
-    snapshot = snapshot_of(node("n0"), pod("p", "1", node="n0"), pod("q", "2", node="n0"))
+    snapshot = snapshot_of(node("n0"), pod("p", cpu="1", node="n0"), pod("q", cpu="2", node="n0"))
     snapshot.remove(node("n0"))
-    snapshot.remove(pod("p", "1", node="n0"))
-    snapshot.set(pod("q", "2", node="n0", status={"phase": "Succeeded"}))
+    snapshot.remove(pod("p", cpu="1", node="n0"))
+    snapshot.set(pod("q", cpu="2", node="n0", status={"phase": "Succeeded"}))
     snapshot.set(node("n0"))
     assert cpu(snapshot) == 0
 
@@ -301,16 +304,16 @@ def test_rows_are_reused() -> None:
     snapshot = Snapshot()
     for number in range(1000):
         snapshot.set(node(f"n{number}"))
-        snapshot.set(pod(f"p{number}", "1", node=f"n{number}"))
+        snapshot.set(pod(f"p{number}", cpu="1", node=f"n{number}"))
         snapshot.remove(node(f"n{number}"))
-        snapshot.remove(pod(f"p{number}", "1", node=f"n{number}"))
+        snapshot.remove(pod(f"p{number}", cpu="1", node=f"n{number}"))
     assert snapshot.size == 64
     assert cluster_state(snapshot) == cluster_state(Snapshot())
 
 
 def test_many_nodes() -> None:
     many = [node(f"n{number}", cpu=str(number + 1)) for number in range(300)]
-    there = [pod(f"p{number}", "1", node=f"n{number}") for number in range(300)]
+    there = [pod(f"p{number}", cpu="1", node=f"n{number}") for number in range(300)]
     assert cluster_state(snapshot_of(*many, *there)) == cluster_state(snapshot_of(*there, *reversed(many)))
 
 
@@ -332,7 +335,7 @@ def test_a_slice_invalidates_the_nodes_of_its_pool() -> None:
     snapshot.set(gpus("n0"))
     assert snapshot.node_generations[0] > before >= snapshot.node_generations[1]
     before = snapshot.generation
-    snapshot.set(resource_slice("n1", [], name="more", pool="n0"))
+    snapshot.set(resource_slice([], "n1", name="more", pool="n0"))
     assert snapshot.node_generations[0] > before
     assert snapshot.node_generations[1] > before
 
@@ -345,7 +348,7 @@ def cluster() -> Snapshot:
     return snapshot_of(device_class(CLASS), node("n0"), gpus("n0", cpu="2"), claim("c", exactly("r")))
 
 
-NEW = pod("new", "1", claims=["c"])
+NEW = pod("new", cpu="1", claims=["c"])
 
 
 def test_assume_and_forget_are_inverses(cluster: Snapshot) -> None:
@@ -369,7 +372,7 @@ def test_assumed_then_bound(cluster: Snapshot) -> None:
     claimed = written(claim("c", exactly("r")), placement)
     cluster.set(claimed)
     assert cluster.assumed_allocation("uid-c") is None
-    there = pod("new", "1", node="n0", claims=["c"], status=charges("c", "2"))
+    there = pod("new", cpu="1", node="n0", claims=["c"], status=charges("c", "2"))
     cluster.set(there)
     assert not cluster.assumed
     cluster.confirm("uid-new")
@@ -427,7 +430,7 @@ def test_the_pod_is_deleted_while_it_is_assumed(cluster: Snapshot) -> None:
 def test_news_of_a_waiting_pod_leave_the_assumption_alone(cluster: Snapshot) -> None:
     cluster.assume(placed(cluster, NEW))
     expected = cluster_state(cluster)
-    cluster.set(pod("new", "1", claims=["c"], labels={"more": "labels"}))
+    cluster.set(pod("new", cpu="1", claims=["c"], labels={"more": "labels"}))
     assert cluster_state(cluster) == expected
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from plimsoll.api.codec import convert
 from plimsoll.api.core import Namespace, Node, Pod
-from tests.unit.scheduler import build
+from tests import build
 
 HOSTNAME = "kubernetes.io/hostname"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

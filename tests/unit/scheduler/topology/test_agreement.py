@@ -20,7 +20,7 @@ from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.scheduler.topology.affinity_index import AffinityTermIndex
 from plimsoll.scheduler.topology.match_counts import MatchCounts
 from tests.sizes import examples
-from tests.unit.scheduler.build import pod_info_of, snapshot_of
+from tests.unit.scheduler.snapshots import pod_info_of, snapshot_of
 from tests.unit.scheduler.topology import clusters, naive
 
 DEFAULT = SchedulerProfile.default()

@@ -16,8 +16,9 @@ from plimsoll.scheduler.topology.affinity_terms import PodSelector
 from plimsoll.scheduler.topology.counts import NO_DOMAIN, DomainColumn, NodeCounts
 from plimsoll.scheduler.topology.domains import TopologyDomains
 from plimsoll.scheduler.topology.match_counts import MatchCounts, PodMatcher
+from tests.build import node, pod
 from tests.sizes import examples
-from tests.unit.scheduler.build import node, pod, pod_info_of, snapshot_of
+from tests.unit.scheduler.snapshots import pod_info_of, snapshot_of
 from tests.unit.scheduler.topology.clusters import seeds
 from tests.unit.scheduler.topology.rules import HOSTNAME, affinity, term
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.unit.scheduler.build import (
+from tests.build import (
     DRIVER,
     charging_device,
     claim,
@@ -59,10 +59,10 @@ def _node(draw: st.DrawFn, name: str) -> list[Any]:
         if draw(st.integers(0, 2)) == 0:
             held, user = f"{name}-c{number}", f"{name}-user{number}"
             taken = [result(f"g{number}", name)]
-            things.append(claim(held, exactly(), results=taken, on=name, reserved=[user]))
+            things.append(claim(held, exactly(), results=taken, node=name, reserved=[user]))
             things.append(pod(user, cpu="1", node=name, claims=[held]))
     if devices:
-        things.append(resource_slice(name, devices))
+        things.append(resource_slice(devices, name))
     return things
 
 

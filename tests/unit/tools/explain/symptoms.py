@@ -10,7 +10,7 @@ from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.api.resource import ResourceClaimTemplate, ResourceSlice
 from plimsoll.api.storage import PersistentVolume, PersistentVolumeClaim
 from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
-from tests.unit.scheduler.build import (
+from tests.build import (
     DRIVER,
     charging_device,
     claim,
@@ -47,7 +47,7 @@ ZONE = "topology.kubernetes.io/zone"
 
 
 def gpu_node(name: str, *devices: dict[str, Any], **fields: Any) -> list[Any]:
-    return [node(name, **fields), resource_slice(name, devices)]
+    return [node(name, **fields), resource_slice(devices, name)]
 
 
 # -- before any node
@@ -92,7 +92,7 @@ def claim_being_deleted() -> list[Any]:
         "deletionTimestamp": "2026-01-01T00:00:00Z",
         "finalizers": ["resource.kubernetes.io/delete-protection"],
     }
-    held = claim("c", exactly(), results=[result("g0", "n1")], on="n1", reserved=["q"], metadata=gone)
+    held = claim("c", exactly(), results=[result("g0", "n1")], node="n1", reserved=["q"], metadata=gone)
     return [
         *gpu_node("n1", device("g0")),
         GPUS,
@@ -257,8 +257,8 @@ def volume_elsewhere() -> list[Any]:
 def six_cpus(node_name: str = "n1") -> list[Any]:
     """A claim that holds 6 CPUs of a node, and the pod that uses it."""
     charging = charging_device("cpus", cpu="6")
-    held = claim("c7", exactly(), results=[result("cpus", node_name)], on=node_name, reserved=["holder"])
-    return [resource_slice(node_name, [charging]), held, pod("holder", node=node_name, claims=["c7"])]
+    held = claim("c7", exactly(), results=[result("cpus", node_name)], node=node_name, reserved=["holder"])
+    return [resource_slice([charging], node_name), held, pod("holder", node=node_name, claims=["c7"])]
 
 
 @symptom
@@ -285,7 +285,7 @@ def extended_resource() -> list[Any]:
 def claim_too_expensive() -> list[Any]:
     return [
         node("n1"),
-        resource_slice("n1", [charging_device("cpus", cpu="6")]),
+        resource_slice([charging_device("cpus", cpu="6")], "n1"),
         GPUS,
         pod("other", node="n1", cpu="3"),
         claim("c", exactly()),
@@ -297,7 +297,7 @@ def claim_too_expensive() -> list[Any]:
 def pod_level_budget() -> list[Any]:
     return [
         node("n1", cpu="32"),
-        resource_slice("n1", [charging_device("cpus", cpu="6")]),
+        resource_slice([charging_device("cpus", cpu="6")], "n1"),
         GPUS,
         claim("c", exactly()),
         pod("p", cpu="1", claims=["c"], resources={"requests": {"cpu": "4"}}),
@@ -341,7 +341,7 @@ def no_such_device() -> list[Any]:
 
 @symptom
 def none_left() -> list[Any]:
-    held = claim("c0", exactly(), results=[result("g0", "n1")], on="n1", reserved=["q"])
+    held = claim("c0", exactly(), results=[result("g0", "n1")], node="n1", reserved=["q"])
     wanted = claim("c", exactly())
     return [
         *gpu_node("n1", gpu("g0")),
@@ -387,7 +387,7 @@ def device_taint() -> list[Any]:
 def capacity_used_up() -> list[Any]:
     nic = device("nic", shareable=True, capacity={"bandwidth": "100"})
     used = result("nic", "n1", shareID="s1", consumedCapacity={"bandwidth": "70"})
-    held = claim("c0", exactly(capacity={"bandwidth": "70"}), results=[used], on="n1", reserved=["q"])
+    held = claim("c0", exactly(capacity={"bandwidth": "70"}), results=[used], node="n1", reserved=["q"])
     wanted = claim("c", exactly(capacity={"bandwidth": "40"}))
     return [
         *gpu_node("n1", nic),
@@ -413,13 +413,13 @@ def request_policy() -> list[Any]:
 
 def _partitioned() -> list[ResourceSlice]:
     return [
-        resource_slice("n1", [], counters={"mem": {"gib": "80"}}, name="counters", count=2),
+        resource_slice([], "n1", counters={"mem": {"gib": "80"}}, name="counters", count=2),
         resource_slice(
-            "n1",
             [
                 device("half", draws={"mem": {"gib": "40"}}, profile="half"),
                 device("whole", draws={"mem": {"gib": "80"}}, profile="whole"),
             ],
+            "n1",
             name="partitions",
             count=2,
         ),
@@ -428,7 +428,7 @@ def _partitioned() -> list[ResourceSlice]:
 
 @symptom
 def counters() -> list[Any]:
-    held = claim("c0", exactly(), results=[result("half", "n1")], on="n1", reserved=["q"])
+    held = claim("c0", exactly(), results=[result("half", "n1")], node="n1", reserved=["q"])
     wanted = claim("c", exactly(select=f'device.attributes["{DRIVER}"].profile == "whole"'))
     return [
         node("n1"),
@@ -457,13 +457,13 @@ def distinct_attribute() -> list[Any]:
 
 @symptom
 def pool_incomplete() -> list[Any]:
-    half = resource_slice("n1", [gpu("g0")], count=2)
+    half = resource_slice([gpu("g0")], "n1", count=2)
     return [node("n1"), half, GPUS, claim("c", exactly()), pod("p", claims=["c"])]
 
 
 @symptom
 def allocated_elsewhere() -> list[Any]:
-    held = claim("c", exactly(), results=[result("g0", "n1")], on="n1", reserved=["p"])
+    held = claim("c", exactly(), results=[result("g0", "n1")], node="n1", reserved=["p"])
     return [
         *gpu_node("n1", gpu("g0"), unschedulable=True),
         *gpu_node("n2", gpu("g0")),
@@ -501,10 +501,10 @@ def pool_of_a_claim_exhausted() -> list[Any]:
     """Two pods that draw from a claim's CPUs: what the first left is not enough."""
     mapping = {"cpu": {"allocationMultiplier": "6", "accountingPolicy": "ConsumeFrom"}}
     charging = {"name": "cpus", "nodeAllocatableResourceMappings": mapping}
-    held = claim("c7", exactly(), results=[result("cpus", "n1")], on="n1", reserved=["holder"])
+    held = claim("c7", exactly(), results=[result("cpus", "n1")], node="n1", reserved=["holder"])
     return [
         node("n1"),
-        resource_slice("n1", [charging]),
+        resource_slice([charging], "n1"),
         GPUS,
         held,
         pod("holder", cpu="4", node="n1", claims=["c7"]),
@@ -577,7 +577,7 @@ def placed() -> list[Any]:
     wanted = first_available(
         "r", exactly("big", select=f'device.attributes["{DRIVER}"].model == "h100"'), exactly("any")
     )
-    held = claim("c", wanted, results=[result("g0", "n1", "r/any")], on="n1", reserved=["p"])
+    held = claim("c", wanted, results=[result("g0", "n1", "r/any")], node="n1", reserved=["p"])
     charging = {**gpu("g0"), "nodeAllocatableResourceMappings": {"cpu": {"allocationMultiplier": "2"}}}
     return [
         *gpu_node("n1", charging, gpu("g1")),

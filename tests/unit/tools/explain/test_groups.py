@@ -23,10 +23,10 @@ from plimsoll.tools.explain import (
 from plimsoll.tools.explain.filter_run import run_filters
 from plimsoll.tools.explain.groups import group_nodes
 from plimsoll.tools.explain.pod_view import PodView
+from tests.build import node, pod
 from tests.dumps import big_cluster
 from tests.dumps import make_cluster_state as cluster_state_of_trees
 from tests.sizes import examples
-from tests.unit.scheduler.build import node, pod
 from tests.unit.tools.explain.clusters import clusters
 from tests.unit.tools.explain.symptoms import MAKERS, SUBJECT, make_cluster_state
 

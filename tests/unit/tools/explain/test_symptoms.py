@@ -10,8 +10,8 @@ import pytest
 from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.tools.colors import PLAIN, Paint
 from plimsoll.tools.explain import explain_claim, explain_node, explain_pod
+from tests.build import DRIVER, claim, exactly, pod
 from tests.outputs import check_output
-from tests.unit.scheduler.build import DRIVER, claim, exactly, pod
 from tests.unit.tools.explain.symptoms import GPUS, MAKERS, SUBJECT, gpu, gpu_node, make_cluster_state
 
 WIDTH = 100

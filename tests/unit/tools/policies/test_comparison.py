@@ -15,10 +15,10 @@ from plimsoll.ledger.verdict import Cause
 from plimsoll.tools.cluster_state import ClusterObjects, ClusterState, Source, read_cluster_state
 from plimsoll.tools.colors import PLAIN
 from plimsoll.tools.policies import AS_IS, COLUMNS, POLICIES, compare_policies
+from tests.build import charging_device, claim, container, pod, resource_slice, result
 from tests.dumps import USECASES, usecase_dump
 from tests.outputs import GOLDEN_DIR, check_output
 from tests.sizes import examples
-from tests.unit.ledger.builders import claim, container, device, pod, resource_slice, result
 from tests.unit.ledger.test_node_stateful import bodies, make_pod, rules
 from tests.unit.tools.top.test_nodes import node, on
 
@@ -36,10 +36,10 @@ def with_policy(resource_slice: ResourceSlice, policy: str) -> ResourceSlice:
 
 @st.composite
 def clusters(draw: st.DrawFn) -> list[Any]:
-    devices = [device(f"d{i}", **draw(rules())) for i in range(5)]
-    claims = [claim(f"claim-{i}", result(f"d{i}")) for i in range(5)]
+    devices = [charging_device(f"d{i}", **draw(rules())) for i in range(5)]
+    claims = [claim(f"claim-{i}", results=[result(f"d{i}")]) for i in range(5)]
     pods = [on(make_pod(f"p{i}", draw(bodies()))) for i in range(draw(st.integers(1, 3)))]
-    return [node(), resource_slice(*devices), *claims, *pods]
+    return [node(), resource_slice(devices), *claims, *pods]
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -86,7 +86,14 @@ def small(*containers: Any, policy: str = "", amount: str = "4", pods: int = 1, 
     mapping = {"allocationMultiplier": amount, **({"accountingPolicy": policy} if policy else {})}
     made = [on(pod(f"p{i}", *containers, **spec)) for i in range(pods)]
     return ClusterState(
-        ClusterObjects([node(), resource_slice(device("d0", cpu=mapping)), claim("c", result("d0")), *made])
+        ClusterObjects(
+            [
+                node(),
+                resource_slice([charging_device("d0", cpu=mapping)]),
+                claim("c", results=[result("d0")]),
+                *made,
+            ]
+        )
     )
 
 

@@ -20,8 +20,8 @@ from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
 from plimsoll.tools.policies import compare_policies, comparison
 from plimsoll.tools.policies.shapes import shape_of
+from tests.build import charging_device, claim, container, pod, resource_slice, result
 from tests.sizes import examples
-from tests.unit.ledger.builders import claim, container, device, pod, resource_slice, result
 from tests.unit.ledger.test_node_stateful import REQUESTS, bodies, make_pod, rules
 from tests.unit.tools.top.test_nodes import node
 
@@ -40,13 +40,13 @@ def _cluster(devices: list[Any], places: list[list[dict[str, Any]]], apart: bool
     for number, variants in enumerate(places):
         name = f"node-{number}"
         yield node(name)
-        slice = resource_slice(*devices, nodeName=name, pool=name)
+        slice = resource_slice(devices, nodeName=name, pool=name)
         yield _with(slice, ResourceSlice, metadata={"name": name})
         for index, body in enumerate(variants):
             namespace = f"team-{number}-{index}" if apart else f"team-{number}"
             for each in range(5) if apart or not index else ():
                 part = result(f"d{each}", pool=name)
-                yield claim(f"claim-{each}", part, namespace=namespace, uid=f"{namespace}-{each}")
+                yield claim(f"claim-{each}", results=[part], namespace=namespace, uid=f"{namespace}-{each}")
             meta = {"namespace": namespace, "uid": f"{namespace}-p{index}"}
             yield _with(make_pod(f"p{index}", body), Pod, metadata=meta, spec={"nodeName": name})
 
@@ -71,7 +71,7 @@ def _nearly(draw: st.DrawFn, body: dict[str, Any]) -> dict[str, Any]:
 
 @st.composite
 def cluster_states(draw: st.DrawFn) -> ClusterState:
-    devices = [device(f"d{i}", **draw(rules())) for i in range(5)]
+    devices = [charging_device(f"d{i}", **draw(rules())) for i in range(5)]
     kinds = [draw(bodies().filter(lambda body: body["claims"] and "resources" not in body))]
     kinds += [_nearly(draw, kinds[0]) for _ in range(draw(st.integers(0, 3)))]
     several = st.lists(st.sampled_from(kinds), min_size=1, max_size=2)
@@ -93,7 +93,7 @@ def test_what_is_remembered_is_what_is_worked_out(cluster_state: ClusterState) -
 
 def test_most_of_a_workload_is_remembered() -> None:
     body = {"containers": [container("c", "claim-0", cpu="1")], "claims": ["claim-0"]}
-    devices = [device(f"d{i}", cpu="2") for i in range(5)]
+    devices = [charging_device(f"d{i}", cpu="2") for i in range(5)]
     cluster_state = ClusterState(ClusterObjects(_cluster(devices, [[body]] * 20)))
     with patch.object(comparison, "rebook", wraps=comparison.rebook) as rebooked:
         assert len(compare_policies(cluster_state).pods) == 20

@@ -18,8 +18,8 @@ from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
 from plimsoll.tools.top import format_amount, holders, namespace_rows, node_rows, pod_rows
 from plimsoll.tools.top.nodes import entry_columns, entry_holders, full_columns, node_row_of
+from tests.build import charging_device, claim, container, pod, resource_slice, result
 from tests.sizes import examples
-from tests.unit.ledger.builders import claim, container, device, pod, resource_slice, result
 from tests.unit.ledger.samples import charged_pods
 from tests.unit.ledger.test_node_stateful import bodies, make_pod, rules
 
@@ -40,12 +40,12 @@ def on(made: Pod, name: str = "node-1") -> Pod:
 @st.composite
 def cluster_states(draw: st.DrawFn) -> ClusterState:
     """One node with pods that share claims under any policies, and one that is bound elsewhere."""
-    devices = [device(f"d{i}", **draw(rules())) for i in range(5)]
-    claims = [claim(f"claim-{i}", result(f"d{i}")) for i in range(5)]
+    devices = [charging_device(f"d{i}", **draw(rules())) for i in range(5)]
+    claims = [claim(f"claim-{i}", results=[result(f"d{i}")]) for i in range(5)]
     pods = [on(make_pod(f"p{i}", draw(bodies()))) for i in range(draw(st.integers(0, 4)))]
     pods.append(on(pod("stray", container("c", cpu="1")), "nowhere"))
     profile = SHARING if draw(st.booleans()) else AccountingProfile.default()
-    return ClusterState(ClusterObjects([node(), resource_slice(*devices), *claims, *pods]), profile=profile)
+    return ClusterState(ClusterObjects([node(), resource_slice(devices), *claims, *pods]), profile=profile)
 
 
 @settings(max_examples=examples(80), deadline=None)
@@ -110,10 +110,10 @@ def entry_of(made: Pod, *charged_claims: ChargedClaim) -> LedgerEntry:
 
 
 def test_what_is_drawn_from_a_pool_is_not_requested_of_the_node() -> None:
-    shared = device("d0", cpu={"allocationMultiplier": "4", "accountingPolicy": "ConsumeFrom"})
+    shared = charging_device("d0", cpu={"allocationMultiplier": "4", "accountingPolicy": "ConsumeFrom"})
     pods = [on(pod(f"p{i}", container("c", "pool", cpu="1"))) for i in range(2)]
     cluster_state = ClusterState(
-        ClusterObjects([node(), resource_slice(shared), claim("pool", result("d0")), *pods])
+        ClusterObjects([node(), resource_slice([shared]), claim("pool", results=[result("d0")]), *pods])
     )
     (node_row,) = node_rows(cluster_state)
     row = node_row.row("cpu")
@@ -133,10 +133,17 @@ def test_devices_of_charges_in_a_status_come_from_the_claim() -> None:
     status = {"nodeAllocatableResourceClaimStatuses": [{"resourceClaimName": "x", "resources": {"cpu": "2"}}]}
     made = on(pod("p", container("c", "x"), status=status))
     cluster_state = ClusterState(
-        ClusterObjects([node(), resource_slice(device("d0", cpu="2")), claim("x", result("d0")), made])
+        ClusterObjects(
+            [
+                node(),
+                resource_slice([charging_device("d0", cpu="2")]),
+                claim("x", results=[result("d0")]),
+                made,
+            ]
+        )
     )
     (holder,) = holders(cluster_state, "node-1")
-    assert [str(each) for each in holder.devices] == ["dra.example.com/pool/d0"]
+    assert [str(each) for each in holder.devices] == ["gpu.example.com/p/d0"]
 
 
 def test_an_unknown_node_has_no_holders() -> None:

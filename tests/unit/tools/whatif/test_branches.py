@@ -14,17 +14,8 @@ from plimsoll.scheduler.snapshot.verify import verify
 from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
 from plimsoll.tools.whatif import Whatif, WhatifOutcome
 from plimsoll.tools.whatif.whatif import WhatifOperations
+from tests.build import DRIVER, charging_device, claim, device_class, exactly, node, pod, resource_slice
 from tests.sizes import examples
-from tests.unit.scheduler.build import (
-    DRIVER,
-    charging_device,
-    claim,
-    device_class,
-    exactly,
-    node,
-    pod,
-    resource_slice,
-)
 
 OWNER = {"ownerReferences": [{"kind": "ReplicaSet", "name": "rs", "uid": "rs", "controller": True}]}
 TEMPLATE = {
@@ -41,7 +32,7 @@ def cluster() -> list[Any]:
     for name in ("a", "b", "c"):
         things.append(node(name, cpu="6"))
         offered = [charging_device(f"d{number}", cpu=str(number + 1)) for number in range(2)]
-        things.append(resource_slice(name, offered))
+        things.append(resource_slice(offered, name))
     things.append(claim("shared", exactly()))
     things += [pod(f"run-{n}", cpu="1", node=name, metadata=OWNER) for n, name in enumerate("abc")]
     things.append(pod("low", cpu="2", node="a", priority=-5))

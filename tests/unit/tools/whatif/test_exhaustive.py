@@ -14,8 +14,7 @@ from plimsoll.scheduler.snapshot.verify import verify
 from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
 from plimsoll.tools.whatif import Whatif
 from plimsoll.tools.whatif.exhaustive import Proof, ProofVerdict
-from tests.sizes import examples
-from tests.unit.scheduler.build import (
+from tests.build import (
     DRIVER,
     charging_device,
     claim,
@@ -27,6 +26,7 @@ from tests.unit.scheduler.build import (
     pod,
     resource_slice,
 )
+from tests.sizes import examples
 
 
 def select(kind: str) -> str:
@@ -51,7 +51,7 @@ def whole_or_half() -> Whatif:
     easy = claim("easy", first_available("r", exactly("w", select=select("whole")), exactly("h")))
     return whatif_of(
         node("n"),
-        resource_slice("n", offered),
+        resource_slice(offered, "n"),
         device_class(),
         picky,
         easy,
@@ -203,7 +203,7 @@ def world_of(case: Case) -> Whatif:
         things.append(node(f"n{place}", cpu=str(cpu)))
         made = [_device(f"d{number}", offer) for number, offer in enumerate(offers)]
         if made:
-            things.append(resource_slice(f"n{place}", made))
+            things.append(resource_slice(made, f"n{place}"))
     for number, want in enumerate(case.pods):
         names = []
         if want.alternatives:

@@ -10,17 +10,8 @@ from hypothesis import strategies as st
 from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
 from plimsoll.tools.whatif.fragmentation import find_fragments
 from plimsoll.tools.whatif.totals import free_by_node, sum_totals
+from tests.build import DRIVER, charging_device, claim, device_class, exactly, node, pod, resource_slice
 from tests.sizes import examples
-from tests.unit.scheduler.build import (
-    DRIVER,
-    charging_device,
-    claim,
-    device_class,
-    exactly,
-    node,
-    pod,
-    resource_slice,
-)
 
 #: A node: its cpu, what each device charges, how many are taken, what pods request, cordoned?
 NODE = st.tuples(
@@ -40,11 +31,11 @@ def test_pieces_are_what_plain_counting_gives(nodes: list[tuple[int, list[int], 
         things.append(node(name, cpu=str(cpu), unschedulable=closed))
         offered = [charging_device(f"d{place}", cpu=str(charge)) for place, charge in enumerate(charges)]
         if offered:
-            things.append(resource_slice(name, offered))
+            things.append(resource_slice(offered, name))
         used = min(taken, len(charges))
         for place in range(used):
             result = {"request": "r", "driver": DRIVER, "pool": name, "device": f"d{place}"}
-            held = claim(f"c{number}-{place}", exactly(), results=[result], on=name)
+            held = claim(f"c{number}-{place}", exactly(), results=[result], node=name)
             things.append(held)
         things.append(pod(f"p{number}", cpu=str(requested), node=name))
         free_cpu.append(cpu - requested)

@@ -14,7 +14,7 @@ from plimsoll.scheduler.snapshot.verify import verify
 from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
 from plimsoll.tools.whatif import EvictionReason, Whatif, compare_states
 from plimsoll.tools.whatif.manifests import read_manifests
-from tests.unit.scheduler.build import (
+from tests.build import (
     DRIVER,
     charging_device,
     claim,
@@ -132,7 +132,7 @@ def test_a_pod_that_is_there_is_not_replaced_in_silence() -> None:
 
 
 def test_claims_are_made_from_templates() -> None:
-    whatif = whatif_of(node("n"), resource_slice("n", [device("d")]), device_class())
+    whatif = whatif_of(node("n"), resource_slice([device("d")], "n"), device_class())
     whatif.add(CLAIMING)
     assert whatif.schedule().pending[0].why == 'pod "p": ResourceClaim not created yet'
     whatif.add(TEMPLATE)  # from now on there is one
@@ -146,7 +146,7 @@ def test_claims_are_made_from_templates() -> None:
 
 def test_the_second_knows_of_the_first() -> None:
     """Three pods, two devices: each alone would fit."""
-    whatif = whatif_of(node("n"), resource_slice("n", [device("d"), device("e")]), device_class())
+    whatif = whatif_of(node("n"), resource_slice([device("d"), device("e")], "n"), device_class())
     whatif.add(TEMPLATE, CLAIMING, replicas=3)
     outcome = whatif.schedule()
     assert len(outcome.placed) == 2
@@ -174,7 +174,7 @@ def test_priority_classes_are_looked_up() -> None:
 
 def test_a_pod_takes_its_claims_along() -> None:
     whatif = whatif_of(
-        node("n"), resource_slice("n", [device("d")]), device_class(), claim("named", exactly())
+        node("n"), resource_slice([device("d")], "n"), device_class(), claim("named", exactly())
     )
     whatif.add(pod("user", claims=["named"]))
     whatif.schedule()
@@ -190,7 +190,7 @@ def test_a_pod_takes_its_claims_along() -> None:
 def test_a_node_takes_its_devices_along_and_its_pods_come_back() -> None:
     things = [device_class(), claim("c", exactly())]
     for name in ("a", "b"):
-        things += [node(name), resource_slice(name, [device("d")])]
+        things += [node(name), resource_slice([device("d")], name)]
     whatif = whatif_of(*things)
     whatif.add(pod("p", claims=["c"], metadata=owned()))
     first = whatif.schedule().placed[0].node
@@ -228,14 +228,18 @@ def test_names_that_are_not_there(name: str, words: str) -> None:
 
 
 def test_nodes_are_cloned_with_devices_and_daemons() -> None:
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     daemon = pod(
-        "agent-x", cpu="1", node="n", metadata=owned("DaemonSet", "agent"),
-        affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
-            {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}]}}},
-    )  # fmt: skip
+        "agent-x",
+        cpu="1",
+        node="n",
+        metadata=owned("DaemonSet", "agent"),
+        affinity={"nodeAffinity": required},
+    )
     labels = {"kubernetes.io/hostname": "n", "zone": "z"}
     whatif = whatif_of(
-        node("n", labels=labels), resource_slice("n", [device("d")]), device_class(), daemon,
+        node("n", labels=labels), resource_slice([device("d")], "n"), device_class(), daemon,
         pod("other", cpu="1", node="n"),
     )  # fmt: skip
     assert whatif.add_nodes(2) == ["n-copy-1", "n-copy-2"]
@@ -309,7 +313,7 @@ def test_no_schedule_does_not_evict() -> None:
 
 
 def test_a_tainted_device_sends_its_user_away() -> None:
-    whatif = whatif_of(node("n"), resource_slice("n", [device("d"), device("e")]), device_class())
+    whatif = whatif_of(node("n"), resource_slice([device("d"), device("e")], "n"), device_class())
     whatif.add(TEMPLATE, workload("Deployment", "apps/v1"))
     whatif.remove("Deployment/team/w")
     claiming = {**CLAIMING, "metadata": {"name": "p", **owned()}}
@@ -345,7 +349,7 @@ def test_a_taint_that_is_not_there_cannot_be_taken_away() -> None:
 
 def test_another_policy_counts_for_running_pods_too() -> None:
     whatif = whatif_of(
-        node("n", cpu="8"), resource_slice("n", [charging_device("d", cpu="4")]), device_class(),
+        node("n", cpu="8"), resource_slice([charging_device("d", cpu="4")], "n"), device_class(),
         claim("c", exactly()),
     )  # fmt: skip
     whatif.add(pod("p", cpu="3", claims=["c"]))

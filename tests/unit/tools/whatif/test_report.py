@@ -12,9 +12,9 @@ from plimsoll.errors import InputError
 from plimsoll.tools.cluster_state import ClusterObjects, ClusterState, Source, read_cluster_state
 from plimsoll.tools.colors import PLAIN, Paint
 from plimsoll.tools.whatif import WhatifPlan, WhatifReport, run_whatif
+from tests.build import device, device_class, node, pod, resource_slice
 from tests.dumps import big_cluster, make_cluster_state, usecase_dump
 from tests.outputs import check_output
-from tests.unit.scheduler.build import device, device_class, node, pod, resource_slice
 from tests.unit.tools.whatif.test_exhaustive import whole_or_half
 from tests.unit.tools.whatif.test_moves import CLAIMING, TEMPLATE, owned, workload
 
@@ -111,7 +111,7 @@ def test_preempted_pods() -> None:
 def test_stranded_resources() -> None:
     things: list[Any] = [device_class()]
     for number in range(2):
-        things += [node(f"n{number}", cpu="4"), resource_slice(f"n{number}", [device("d")])]
+        things += [node(f"n{number}", cpu="4"), resource_slice([device("d")], f"n{number}")]
     cluster_state = ClusterState(ClusterObjects([*things, pod("full", cpu="4", node="n1")]))
     report = run_whatif(cluster_state, WhatifPlan(add=(TEMPLATE, CLAIMING)))
     old, new = report.fragments

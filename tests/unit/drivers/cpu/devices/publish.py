@@ -11,7 +11,8 @@ from plimsoll.api.resource import ResourceSlice
 from plimsoll.drivers.cpu.devices import compute_layout, make_devices, per_slice
 from plimsoll.drivers.cpu.settings import CpuSettings
 from plimsoll.drivers.cpu.topology import Topology
-from tests.unit.allocator.build import attempt, claim, exactly
+from tests.build import claim, exactly
+from tests.unit.allocator.allocate import attempt
 from tests.unit.apiserver.validation.objects import field_errors
 
 Tree = dict[str, Any]
@@ -55,7 +56,7 @@ def ask(devices: list[Tree], amount: str | None, *, count: int = 1, **settings: 
     trees = slices_of(devices, CpuSettings(node=NODE, **settings))
     capacity: Tree = {} if amount is None else {"capacity": {"dra.cpu/cpu": amount}}
     request = exactly(count=count, **capacity)
-    return attempt([convert(tree, ResourceSlice) for tree in trees], claim(request))
+    return attempt([convert(tree, ResourceSlice) for tree in trees], claim("c", request))
 
 
 def attributes(device: Tree) -> Tree:

@@ -34,7 +34,7 @@ from plimsoll.drivers.cpu.settings import (
 )
 from plimsoll.drivers.cpu.topology import Topology
 from plimsoll.drivers.plugin import Health
-from tests.unit.allocator.build import picked, results
+from tests.unit.allocator.allocate import picked, results
 from tests.unit.drivers.cpu.devices.publish import NODE, ask, assert_valid, attributes, publish, slices_of
 from tests.unit.drivers.cpu.machines import machines, make_machine, switch_off
 

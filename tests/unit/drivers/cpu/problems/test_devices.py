@@ -18,7 +18,8 @@ from plimsoll.drivers.cpu.config_file import read_settings
 from plimsoll.drivers.cpu.devices import compute_layout
 from plimsoll.drivers.cpu.settings import CpuSettings, DeviceMode, GroupBy, RequestPolicy
 from plimsoll.drivers.cpu.topology import SkippedCpu
-from tests.unit.allocator.build import attempt, claim, device, exactly, picked, resource_slice, results
+from tests.build import claim, device, exactly, resource_slice
+from tests.unit.allocator.allocate import attempt, picked, results
 from tests.unit.apiserver.validation.objects import field_errors
 from tests.unit.drivers.cpu.devices.publish import NODE, ask, attributes, publish, slices_of
 from tests.unit.drivers.cpu.machines import make_machine
@@ -77,7 +78,7 @@ def test_issue_104_full_l3_claims() -> None:
     assert [attributes(device)["dra.cpu/cacheL3ID"] for device in devices] == [0, 1, 2, 3]
     slices = [convert(tree, ResourceSlice) for tree in slices_of(devices, settings)]
     whole, one = exactly("whole"), exactly("one", capacity={"dra.cpu/cpu": "1"})
-    outcome = attempt(slices, claim(whole, one))
+    outcome = attempt(slices, claim("c", whole, one))
     assert picked(outcome) == [["cpudevl3000", "cpudevl3001"]]
     assert str(results(outcome)[0].consumed_capacity["dra.cpu/cpu"]) == "8"
 
@@ -146,6 +147,7 @@ def test_issue_114_a_nic_and_its_cpus_lie_together() -> None:
         nodeName=NODE,
     )
     wanted = claim(
+        "c",
         exactly("nic", select='device.driver == "nic.example.com"'),
         exactly("cpu", select='device.driver == "dra.cpu"', capacity={"dra.cpu/cpu": "2"}),
         constraints=[{"matchAttribute": name}],
