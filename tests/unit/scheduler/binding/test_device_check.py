@@ -28,7 +28,7 @@ def share(name: str, device_name: str, amount: str) -> ResourceClaim:
 def make() -> Snapshot:
     devices = [
         device("whole"),
-        device("shared", capacity={"memory": "10Gi"}, shareable=True),
+        device("shared", capacity={"memory": "10Gi"}, shared=True),
     ]
     return snapshot_of(node("n1"), resource_slice(devices, "n1"))
 

@@ -385,7 +385,7 @@ def device_taint() -> list[Any]:
 
 @symptom
 def capacity_used_up() -> list[Any]:
-    nic = device("nic", shareable=True, capacity={"bandwidth": "100"})
+    nic = device("nic", shared=True, capacity={"bandwidth": "100"})
     used = result("nic", "n1", shareID="s1", consumedCapacity={"bandwidth": "70"})
     held = claim("c0", exactly(capacity={"bandwidth": "70"}), results=[used], node="n1", reserved=["q"])
     wanted = claim("c", exactly(capacity={"bandwidth": "40"}))
@@ -402,7 +402,7 @@ def capacity_used_up() -> list[Any]:
 @symptom
 def request_policy() -> list[Any]:
     policy = {"default": "10", "validRange": {"min": "10", "max": "60"}}
-    nic = device("nic", shareable=True, capacity={"bandwidth": {"value": "100", "requestPolicy": policy}})
+    nic = device("nic", shared=True, capacity={"bandwidth": {"value": "100", "requestPolicy": policy}})
     return [
         *gpu_node("n1", nic),
         GPUS,

@@ -11,12 +11,11 @@ from plimsoll.api.resource import ResourceSlice
 from plimsoll.drivers.cpu.devices import compute_layout, make_devices, per_slice
 from plimsoll.drivers.cpu.settings import CpuSettings
 from plimsoll.drivers.cpu.topology import Topology
-from tests.build import claim, exactly
+from tests.build import NODE, claim, exactly
 from tests.unit.allocator.allocate import attempt
 from tests.unit.apiserver.validation.objects import field_errors
 
 Tree = dict[str, Any]
-NODE = "node-a"
 
 
 def slices_of(devices: list[Tree], settings: CpuSettings) -> list[Tree]:
