@@ -22,9 +22,10 @@ from plimsoll.drivers.cpu.devices import ServerCapabilities, compute_layout, det
 from plimsoll.drivers.cpu.settings import CpuSettings, DeviceMode, GroupBy
 from plimsoll.drivers.cpu.topology import Topology
 from plimsoll.drivers.plugin.wire_form import detect_form
+from tests.build import NODE
 from tests.cluster.kube_apiserver import run_apiserver
 from tests.real.programs import ASSETS, missing
-from tests.unit.drivers.cpu.devices.publish import NODE, slices_of
+from tests.unit.drivers.cpu.devices.publish import slices_of
 from tests.unit.drivers.cpu.machines import make_machine, switch_off
 
 _MISSING = missing("kube-apiserver", "etcd")

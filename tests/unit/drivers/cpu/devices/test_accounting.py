@@ -10,8 +10,9 @@ from plimsoll.api.forms import Form
 from plimsoll.drivers.cpu.devices import compute_layout, make_devices
 from plimsoll.drivers.cpu.settings import CpuSettings, DeviceMode, GroupBy
 from plimsoll.up.local_cluster import LocalCluster
+from tests.build import NODE
 from tests.smoke.objects import NODE_STATUS, node, pod
-from tests.unit.drivers.cpu.devices.publish import NODE, slices_of
+from tests.unit.drivers.cpu.devices.publish import slices_of
 from tests.unit.drivers.cpu.machines import make_machine
 
 MACHINE = make_machine(cores=4, threads=2)  # the eight CPUs of the node

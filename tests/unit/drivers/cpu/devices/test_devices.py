@@ -34,8 +34,9 @@ from plimsoll.drivers.cpu.settings import (
 )
 from plimsoll.drivers.cpu.topology import Topology
 from plimsoll.drivers.plugin import Health
+from tests.build import NODE
 from tests.unit.allocator.allocate import picked, results
-from tests.unit.drivers.cpu.devices.publish import NODE, ask, assert_valid, attributes, publish, slices_of
+from tests.unit.drivers.cpu.devices.publish import ask, assert_valid, attributes, publish, slices_of
 from tests.unit.drivers.cpu.machines import machines, make_machine, switch_off
 
 SERVER = make_machine(sockets=2, numa=1, l3=2, cores=2, threads=2, roots=2)

@@ -18,10 +18,10 @@ from plimsoll.drivers.cpu.config_file import read_settings
 from plimsoll.drivers.cpu.devices import compute_layout
 from plimsoll.drivers.cpu.settings import CpuSettings, DeviceMode, GroupBy, RequestPolicy
 from plimsoll.drivers.cpu.topology import SkippedCpu
-from tests.build import claim, device, exactly, resource_slice
+from tests.build import NODE, claim, device, exactly, resource_slice
 from tests.unit.allocator.allocate import attempt, picked, results
 from tests.unit.apiserver.validation.objects import field_errors
-from tests.unit.drivers.cpu.devices.publish import NODE, ask, attributes, publish, slices_of
+from tests.unit.drivers.cpu.devices.publish import ask, attributes, publish, slices_of
 from tests.unit.drivers.cpu.machines import make_machine
 
 SERVER = make_machine(sockets=2, numa=1, l3=2, cores=4, threads=2)
