@@ -40,9 +40,8 @@ class ExpectedDifference:
 
 
 def _charge(claim: str, cpu: str, container: str = "") -> dict[str, Any]:
-    if not container:  # 1.36 has no words for a claim that no container refers to, 1.37 has
-        return {"resourceClaimName": claim, "mapping": [{"name": "cpu", "quantity": cpu}]}
-    return {"resourceClaimName": claim, "containers": [container], "resources": {"cpu": cpu}}
+    containers = {"containers": [container]} if container else {}
+    return {"resourceClaimName": claim, **containers, "resources": {"cpu": cpu}}
 
 
 def _clash() -> dict[str, ExpectedPod]:
