@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from plimsoll.allocator import Allocation, AllocationState, BudgetLine, Inventory, NodeBudget, allocate_claims
 from plimsoll.ledger.claim_headroom import compute_claim_headroom
 from tests.build import charging_device, claim, container, device_class, pod, resource_slice
@@ -38,3 +40,31 @@ def test_a_search_with_this_budget_takes_what_fits() -> None:
     assert chosen("9") == ["eight"]
     assert chosen("8") == ["gpu0"]
     assert chosen("1") == []
+
+
+def test_a_device_that_needs_huge_pages_of_a_size_the_node_lacks_is_skipped() -> None:
+    pages: dict[str, Any] = {"hugepages-2Mi": "1Gi"}
+    devices = [charging_device("pages", **pages), charging_device("plain", cpu="1")]
+    one_slice = resource_slice(devices)
+    wanted = claim(
+        "c", {"name": "r", "exactly": {"deviceClassName": "any", "allocationMode": "ExactCount", "count": 1}}
+    )
+    any_class = device_class("any")
+
+    def choose(pages: str | None) -> list[str]:
+        capacity: dict[str, Any] = {"cpu": "4"} if pages is None else {"cpu": "4", "hugepages-2Mi": pages}
+        fixture = LedgerFixture(one_slice, claims=[wanted], classes=[any_class], **capacity)
+        headroom = compute_claim_headroom(
+            fixture.ledger, pod("p", container("a", "c")), fixture.charge_context
+        )
+        budget = NodeBudget(headroom.charge, [BudgetLine(n, b) for n, b in headroom.bounds.items()])
+        found = allocate_claims(
+            Inventory([one_slice]), AllocationState(), [wanted], fixture.node,
+            classes={"any": any_class}, new_id=lambda: "id", budget=budget,
+        )  # fmt: skip
+        assert isinstance(found, Allocation)
+        return [result.device for result in found.results[0].devices.results]
+
+    assert choose(None) == ["plain"]
+    assert choose("512Mi") == ["plain"]
+    assert choose("1Gi") == ["pages"]

@@ -36,6 +36,8 @@ POD_LEVEL = "pod-level request"
 POLICY = "accounting policy"
 #: Pseudo-resource with bound zero, charged by devices that must not be allocated.
 NO_POLICY = "devices without a policy"
+#: Pseudo-resource with bound zero, charged by devices that need huge pages of a size the node does not have.
+ABSENT_HUGE_PAGES = "huge pages of other sizes"
 _NEVER = (Cause.NO_POLICY, Cause.UNKNOWN_POLICY, Cause.BAD_ANNOTATION)
 
 
@@ -43,8 +45,8 @@ _NEVER = (Cause.NO_POLICY, Cause.UNKNOWN_POLICY, Cause.BAD_ANNOTATION)
 class ClaimHeadroom:
     """Headroom for the claims of one pod on one node.
 
-    `bounds` maps the name of each bound to the amount left per resource, in nano-units; resources that are
-    not listed are not bounded.
+    `bounds` maps the name of each bound to the amount left per resource, in nano-units. Resources that are
+    not listed are not bounded, except huge pages, of which the node then has none.
     """
 
     bounds: Mapping[str, Mapping[str, int]]
@@ -68,7 +70,10 @@ class ClaimHeadroom:
                 amount += charge.quantity.nano
             if charge.per_pod is not None:
                 amount += charge.per_pod.nano
-            total[charge.resource] = amount
+            name = charge.resource
+            if is_huge_page(name) and not any(name in bound for bound in self.bounds.values()):
+                name = ABSENT_HUGE_PAGES
+            total[name] = total.get(name, 0) + amount
         return total
 
     def fits(self, charged: Mapping[str, int]) -> bool:
@@ -110,4 +115,5 @@ def compute_claim_headroom(
             if is_pod_level_resource(name):
                 budget[name] = amount.nano - inside.get(name, ZERO).nano
                 headroom.pop(name, None)
+    headroom[ABSENT_HUGE_PAGES] = 0
     return ClaimHeadroom({HEADROOM: headroom, POD_LEVEL: budget, POLICY: {NO_POLICY: 0}}, charge_context)
