@@ -175,6 +175,7 @@ class FailureHandler:
     def _report(
         self, pod: Pod, reason: str, message: str, nominated: str | None = None, level: int = logging.INFO
     ) -> None:
+        self._delayed.pop(pod_key(pod), None)  # it no longer waits for a claim
         name = pod.metadata.full_name
         log_event(LOG, "refused", level, pod=name, reason=reason, nominated=nominated, why=message)
         self.condition_writer.enqueue(ConditionUpdate(pod, reason, message, nominated))

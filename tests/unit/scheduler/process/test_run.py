@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from msgspec.structs import replace
@@ -194,6 +195,26 @@ def test_a_missing_claim_is_reported_on_the_pod() -> None:
             assert condition["message"] == '0/2 nodes are available: could not find ResourceClaim "late".'
             await row.admin.create(RESOURCE_CLAIMS, claim("late", DRIVER), NS)
             assert await row.bound("p")
+
+    asyncio.run(scenario())
+
+
+def test_the_reason_of_an_attempt_replaces_the_report_about_a_missing_claim() -> None:
+    async def scenario() -> None:
+        async with scheduler_cluster() as row:
+            await furnish(row)
+            process = await row.start(replace(QUICK, named_seconds=3600))
+            await row.pod("p", resourceClaims=[{"name": "c", "resourceClaimName": "late"}])
+            queue, handler = process.context.queue, process.failure_handler
+            await row.until(_constantly(None), lambda _: queue.lengths()["gated"] == 1)
+            await row.admin.create(RESOURCE_CLAIMS, claim("late", "missing"), NS)
+            condition = await row.condition_of("p")
+            assert "device class missing does not exist" in condition["message"]
+            await row.until(_constantly(None), lambda _: not len(handler.condition_writer))
+            later = process.context.now() + 7_200_000
+            with patch.object(type(process.context), "now", lambda _: later):
+                handler.report_due()
+            assert len(handler.condition_writer) == 0
 
     asyncio.run(scenario())
 
