@@ -8,8 +8,8 @@ Converts one allocation result to amounts of node resources, in every wire form:
 
 A device without mappings uses those in its class's annotation, if any. Products are rounded up to nano-units.
 The accounting policy is the device's, else that of the class it was requested by, else none, which means
-AddPerClaim unless the class manages node resources. docs/spec/accounting.md, "Accounting policies"; KEP-5517,
-"Kube-Scheduler Workflow" and "Accounting Policy Precedence".
+AddPerClaim unless the class has policies for other resources. docs/spec/accounting.md, "Accounting policies";
+KEP-5517, "Kube-Scheduler Workflow" and "Accounting Policy Precedence".
 """
 
 from __future__ import annotations
@@ -111,12 +111,16 @@ def _mapped(
 def resolve_policy(
     resource: str, rule: DeviceRule, class_policy: ClassPolicy, profile: AccountingProfile
 ) -> str | Reason:
-    """Return the policy of the device or of the class, or "" (AddPerClaim)."""
+    """Return the policy of the device or of the class, or "" (AddPerClaim).
+
+    A class that manages node resources and has policies must have one for each resource. Without any policy,
+    as in the examples of the draft of KEP-5517, the policy is implicit.
+    """
     if not profile.policies:
         return ""
     policy = rule.policy or class_policy.policies.get(resource, "")
     if policy and policy not in POLICIES:
         return Reason(cause=Cause.UNKNOWN_POLICY, resource=resource, policy=policy)
-    if not policy and rule.mapped and class_policy.manages:
+    if not policy and rule.mapped and class_policy.manages and class_policy.policies:
         return Reason(cause=Cause.NO_POLICY, resource=resource)
     return policy

@@ -95,7 +95,11 @@ def test_policies_of_the_annotation_hold() -> None:
     }
     both = pod("p", container("a", "c", cpu="1"), container("b", "c", cpu="2"))
     assert fixture(words, charging_device("d")).cost(both) == 4000
-    managed = {MAPPINGS: {"cpu": {"allocationMultiplier": "4"}}, "managesNodeAllocatableResources": True}
+    managed = {
+        MAPPINGS: {"cpu": {"allocationMultiplier": "4"}},
+        "managesNodeAllocatableResources": True,
+        "nodeAllocatableResourceAccountingPolicies": {"memory": "Max"},
+    }
     (text,) = format_reasons(fixture(managed, charging_device("d")).check_placement(ONE).verdict)
     assert text == "claim c, device d: no accounting policy for cpu"
 

@@ -89,10 +89,14 @@ def test_overhead_per_pod_counts() -> None:
 
 def test_a_device_without_a_policy_is_not_allocated() -> None:
     request = {"name": "r", "exactly": {"deviceClassName": "k"}}
+    spec = {
+        "managesNodeAllocatableResources": True,
+        "nodeAllocatableResourceAccountingPolicies": {"memory": "Max"},
+    }
     fixture = LedgerFixture(
         resource_slice([charging_device("d", cpu="1")]),
         claims=[claim("c", request, results=[result("d")])],
-        classes=[device_class("k", managesNodeAllocatableResources=True)],
+        classes=[device_class("k", **spec)],
     )
     claim_headroom = compute_claim_headroom(fixture.ledger, pod("p"), fixture.charge_context)
     assert not claim_headroom.fits(charge(claim_headroom, fixture.claims["c"]))

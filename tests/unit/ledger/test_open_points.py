@@ -87,8 +87,17 @@ def test_p3_without_a_policy_it_is_added_per_claim() -> None:
     assert with_class().cost(pod("p", container("a", "c"), container("b", "c"))) == 4000
 
 
-def test_p3_a_class_that_manages_node_resources_must_name_a_policy() -> None:
-    fixture = with_class(managesNodeAllocatableResources=True)
+@pytest.mark.parametrize("field", ["managesNodeAllocatableResources", "managesNativeResources"])
+def test_p3_a_class_that_manages_node_resources_without_policies_adds_per_claim(field: str) -> None:
+    cost = with_class(**{field: True}).cost(pod("p", container("a", "c"), container("b", "c")))
+    assert cost == 4000
+
+
+def test_p3_a_class_with_policies_must_have_one_for_each_resource() -> None:
+    policies = {"memory": "AddPerClaim"}
+    fixture = with_class(
+        managesNodeAllocatableResources=True, nodeAllocatableResourceAccountingPolicies=policies
+    )
     verdict = fixture.check_placement(pod("p", container("a", "c"))).verdict
     assert verdict.code is VerdictCode.UNRESOLVABLE
     assert format_reasons(verdict) == ("claim c, device d: no accounting policy for cpu",)
