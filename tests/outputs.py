@@ -1,12 +1,15 @@
-"""Outputs that are kept as files, so that a change of a word is seen in review.
+"""Recorded outputs below tests/golden, so that a change of wording is seen in review.
 
-`PLIMSOLL_GOLDEN=write pytest ...` writes them anew; look at the difference before committing it.
+`PLIMSOLL_GOLDEN=write pytest ...` rewrites them; read the difference before committing it.
 """
 
 from __future__ import annotations
 
 import os
+from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,3 +26,24 @@ def check_output(name: str, text: str) -> None:
     if not path.exists():
         pytest.fail(f"{path} is missing; PLIMSOLL_GOLDEN=write makes it")
     assert text == path.read_text(), f"differs from {path}"
+
+
+def check_json_fields(name: str, *trees: Any) -> None:
+    """Compare the fields of JSON outputs and their types with a file: the values are in the recorded text."""
+    types: dict[str, set[str]] = defaultdict(set)
+    for tree in trees:
+        for field, value in _fields(tree):
+            types[field].add(type(value).__name__)
+    check_output(name, "".join(f"{field}: {' | '.join(sorted(types[field]))}\n" for field in sorted(types)))
+
+
+def _fields(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(tree, dict):
+        for key, value in tree.items():
+            name = "*" if "/" in key else key  # cgroup paths and qualified names are data
+            yield from _fields(value, f"{path}.{name}" if path else name)
+    elif isinstance(tree, list):
+        for value in tree:
+            yield from _fields(value, f"{path}[]")
+    else:
+        yield path, tree

@@ -26,7 +26,13 @@ from plimsoll.cli.options import OutputFormat, Where, cluster_options, output_op
     show_default=True,
     help="Kubernetes release whose claim accounting is applied.",
 )
-@click.option("--cgroup-version", type=click.Choice(["1", "2"]), default="2", show_default=True)
+@click.option(
+    "--cgroup-version",
+    type=click.Choice(["1", "2"]),
+    default="2",
+    show_default=True,
+    help="cgroup version of the node.",
+)
 @click.option(
     "--memory",
     default="",

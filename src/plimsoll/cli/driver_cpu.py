@@ -100,7 +100,9 @@ class _CpuGroup(click.Group):
 @click.option(
     "--nri-socket", metavar="FILE", help="NRI socket of the runtime. [default: /var/run/nri/nri.sock]"
 )
-@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Log format."
+)
 @click.option(
     "--v",
     "-v",
@@ -219,9 +221,19 @@ def run_explain(uid: str, every: bool, address: str, form: OutputFormat) -> None
     help="Number of CPUs; repeatable for consecutive requests.",
 )
 @click.option(
-    "--algorithm", type=click.Choice(["packed", "distributed"]), default="packed", show_default=True
+    "--algorithm",
+    type=click.Choice(["packed", "distributed"]),
+    default="packed",
+    show_default=True,
+    help="CPU allocation algorithm.",
 )
-@click.option("--sorting", type=click.Choice(["packed", "spread"]), default="packed", show_default=True)
+@click.option(
+    "--sorting",
+    type=click.Choice(["packed", "spread"]),
+    default="packed",
+    show_default=True,
+    help="Order in which CPUs are tried.",
+)
 @click.option(
     "--group-size",
     type=click.IntRange(1, 1024),

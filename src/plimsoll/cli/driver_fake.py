@@ -49,7 +49,9 @@ _DIR = click.Path(file_okay=False, path_type=Path)
     help="Wire form of node resources. [default: newest supported by the API server]",
 )
 @click.option("--withdraw", is_flag=True, help="Delete the ResourceSlices on exit.")
-@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Log format."
+)
 @click.option("-v", "--verbose", is_flag=True, help="Enable debug logging.")
 def run_fake(
     files: tuple[str, ...],

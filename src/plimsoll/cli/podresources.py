@@ -90,7 +90,14 @@ def run_list(namespace: str | None, path: Path, output: str, timeout: float) -> 
 
 @podresources_commands.command(name="get")
 @click.argument("pod")
-@click.option("-n", "--namespace", default="default", show_default=True, metavar="NAMESPACE")
+@click.option(
+    "-n",
+    "--namespace",
+    default="default",
+    show_default=True,
+    metavar="NAMESPACE",
+    help="Namespace of the pod.",
+)
 @SOCKET
 @OUTPUT
 @TIMEOUT

@@ -112,7 +112,9 @@ _DIRECTORY = click.Path(file_okay=False, path_type=Path)
     metavar="NAME=BOOL,...",
     help="Enable or disable feature gates (all are enabled by default).",
 )
-@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Log format."
+)
 @click.option(
     "-v",
     "--verbose",

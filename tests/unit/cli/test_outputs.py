@@ -1,7 +1,6 @@
-"""Recorded output and exit code of every command: tests/golden/commands and tests/golden/help.
+"""Recorded output and exit code of every command (tests/golden/commands), and help of all commands.
 
-The questions to a cluster (top, explain, whatif, audit, policies) have recorded outputs next to their tests,
-and so have `up` and `bench`; the last test sees to it that no command is without.
+The outputs of top, explain, whatif, audit, policies, up and bench are recorded by their own tests.
 """
 
 from __future__ import annotations
@@ -16,21 +15,22 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import click
 import pytest
+import yaml
 
 from plimsoll.cli.commands import ROWS, load
 from plimsoll.cli.main import main
 from plimsoll.up.local_cluster import LocalCluster
-from tests.outputs import GOLDEN_DIR, check_output
+from tests.outputs import GOLDEN_DIR, check_json_fields, check_output
 from tests.unit.cli.inputs import DRIVER, FILES
 from tests.unit.tools.doctor.node_dir import temporary_node_dir
 from tests.unit.tools.podresources.kubelets import ALLOCATABLE, LISTED, TRAIN, always, kubelet
 
 Ask: TypeAlias = Callable[..., str]
-#: Where else the outputs of a command are kept.
+#: Commands whose outputs other tests record.
 ELSEWHERE = {"top", "explain", "whatif", "audit", "policies", "up", "bench"}
 #: Commands that print nothing but a log with times, or a report about this machine.
 LOGS = {"node", "driver fake", "driver cpu", "driver cpu gatherinfo"}
@@ -38,7 +38,7 @@ LOGS = {"node", "driver fake", "driver cpu", "driver cpu gatherinfo"}
 
 @pytest.fixture
 def ask(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ask:
-    """Runs a command in a directory with all inputs; what was printed, with its exit code."""
+    """Return a function that runs a command in a directory with all inputs and returns its output."""
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
     for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "PLIMSOLL_DEBUG"):
@@ -51,11 +51,11 @@ def ask(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp
         with pytest.raises(SystemExit) as ended:
             main([*shlex.split(command), *more])
         out, err = capsys.readouterr()
-        said = f"$ plimsoll {command}\n{out}" + (f"-- standard error\n{err}" if err else "")
-        said += f"-- exit code {ended.value.code}\n"
-        said = said.replace(str(tmp_path), "DIR")
+        output = f"$ plimsoll {command}\n{out}" + (f"-- standard error\n{err}" if err else "")
+        output += f"-- exit code {ended.value.code}\n"
+        output = output.replace(str(tmp_path), "DIR")
         pattern, shown = hide
-        return re.sub(pattern, shown, said) if pattern else said
+        return re.sub(pattern, shown, output) if pattern else output
 
     return run
 
@@ -73,12 +73,12 @@ COMMANDS = {name: command for row in ROWS.values() for name, command in every_co
 _HELP = """
 import contextlib, io, json, sys
 from plimsoll.cli.main import main
-said = {}
+output = {}
 for name in json.loads(sys.argv[1]):
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.suppress(SystemExit):
         main([*name.split(), "--help"])
-    said[name] = out.getvalue()
-json.dump(said, sys.stdout)
+    output[name] = out.getvalue()
+json.dump(output, sys.stdout)
 """
 
 
@@ -93,13 +93,23 @@ def helps() -> dict[str, str]:
         timeout=60,
         check=True,
     )
-    said: dict[str, str] = json.loads(done.stdout)
-    return said
+    output: dict[str, str] = json.loads(done.stdout)
+    return output
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_help(helps: dict[str, str], name: str) -> None:
-    check_output(f"help/{name.replace(' ', '-')}.txt", helps[name])
+def test_every_command_and_every_option_has_help(helps: dict[str, str], name: str) -> None:
+    command = COMMANDS[name]
+    assert command.help, "no description"
+    undescribed = [each.opts for each in command.params if isinstance(each, click.Option) and not each.help]
+    assert not undescribed
+    text = helps[name]
+    assert text.startswith(f"Usage: plimsoll {name} ")
+    for each in command.params:
+        if isinstance(each, click.Option) and not each.hidden:
+            assert all(word in text for word in each.opts), each.opts
+    if isinstance(command, click.Group):
+        assert all(f"\n  {part} " in text for part in command.commands)
 
 
 # -- files
@@ -111,7 +121,6 @@ def test_help(helps: dict[str, str], name: str) -> None:
         ("check/fine", "check -f cluster.yaml"),
         ("check/refused", "check -f cluster.yaml -f wrong.yaml"),
         ("check/wide", "check -f cluster.yaml -f wrong.yaml -o wide"),
-        ("check/json", "check -f wrong.yaml -o json"),
         ("check/kinds", "check slices,classes -f cluster.yaml -f wrong.yaml -o wide"),
         ("check/namespace", "check -f wrong.yaml -n elsewhere"),
         ("check/no-kind", "check cluster.yaml"),
@@ -119,8 +128,6 @@ def test_help(helps: dict[str, str], name: str) -> None:
         ("check/gates", "check -f wrong.yaml --feature-gates DRAPrioritizedList=maybe"),
         ("select/select", "select 'device.driver == \"gpu.example.com\"' -f cluster.yaml"),
         ("select/wide", "select 'device.attributes[\"gpu.example.com\"].big' -f cluster.yaml -o wide"),
-        ("select/json", "select 'device.attributes[\"gpu.example.com\"].big' -f cluster.yaml -o json"),
-        ("select/yaml", "select false -f cluster.yaml -o yaml"),
         ("select/none", "select true -f claims.yaml"),
         ("select/old-version", "select 'device.attributes[\"gpu.example.com\"].big' -f beta.yaml"),
         ("select/no-selector", "select 'device.driver =' -f cluster.yaml"),
@@ -128,7 +135,6 @@ def test_help(helps: dict[str, str], name: str) -> None:
         ("allocate/allocate", "allocate -f cluster.yaml -f claims.yaml"),
         ("allocate/wide", "allocate -f cluster.yaml -f claims.yaml --claim team-a/one -o wide"),
         ("allocate/together", "allocate -f cluster.yaml -f claims.yaml --together"),
-        ("allocate/json", "allocate -f cluster.yaml -f claims.yaml -o json"),
         ("allocate/namespace", "allocate -f cluster.yaml -f claims.yaml -n team-b"),
         ("allocate/no-claim", "allocate -f cluster.yaml -f claims.yaml -n team-a --claim two"),
         ("allocate/no-node", "allocate -f cluster.yaml -f claims.yaml --node node-9"),
@@ -138,16 +144,13 @@ def test_help(helps: dict[str, str], name: str) -> None:
         ("convert/yaml", "convert --form 1.37 -o yaml -f cluster.yaml"),
         ("convert/no-form", "convert --form 1.35 -f cluster.yaml"),
         ("cgroups/cgroups", "cgroups -f pods.yaml -f cluster.yaml"),
-        ("cgroups/json", "cgroups -f pods.yaml --memory 16Gi -o json"),
         ("cgroups/namespace", "cgroups -f pods.yaml --memory 16Gi -n shop"),
         ("cgroups/older", "cgroups -f pods.yaml --memory 16Gi -n shop --form 1.36 --cgroup-version 1"),
         ("cgroups/node", "cgroups -f pods.yaml -f cluster.yaml --node node-9"),
         ("cgroups/none", "cgroups -f cluster.yaml"),
         ("gates/gates", "gates --feature-gates DRAPrioritizedList=false"),
-        ("gates/json", "gates -o json"),
         ("gates/no-gate", "gates --feature-gates Nonsense=true"),
         ("driver/cpu-plan", "driver cpu plan --count 3 --count 2 --count 99 --topology machine.yaml"),
-        ("driver/cpu-plan-json", "driver cpu plan --count 3 --topology machine.yaml -o json"),
         ("driver/cpu-metrics", "driver cpu introspect metrics"),
         ("driver/fake-no-file", "driver fake nothing"),
         ("driver/cpu-no-setting", "driver cpu --group-by rack"),
@@ -167,6 +170,30 @@ def test_output(ask: Ask, name: str, command: str) -> None:
     check_output(f"commands/{name}.txt", ask(command))
 
 
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("check", "check -f wrong.yaml"),
+        ("select", "select 'device.attributes[\"gpu.example.com\"].big' -f cluster.yaml"),
+        ("allocate", "allocate -f cluster.yaml -f claims.yaml"),
+        ("cgroups", "cgroups -f pods.yaml --memory 16Gi"),
+        ("gates", "gates"),
+        ("driver", "driver cpu plan --count 3 --topology machine.yaml"),
+    ],
+)
+def test_json_and_yaml_have_the_same_fields(ask: Ask, name: str, command: str) -> None:
+    check_json_fields(f"commands/{name}/json-fields.txt", json_of(ask, command))
+
+
+def json_of(ask: Ask, command: str, *more: str) -> Any:
+    """Return the JSON that a command prints, after comparing it with its YAML."""
+    output = {form: ask(f"{command} -o {form}", *more) for form in ("json", "yaml")}
+    bodies = {form: text.partition("\n")[2].rpartition("-- exit code")[0] for form, text in output.items()}
+    tree = json.loads(bodies["json"])
+    assert yaml.safe_load(bodies["yaml"]) == tree
+    return tree
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion(ask: Ask, shell: str) -> None:
     lines = ask(f"completion {shell}").split("\n")
@@ -174,22 +201,11 @@ def test_completion(ask: Ask, shell: str) -> None:
     check_output(f"commands/completion/{shell}.txt", "\n".join(lines[:4]) + "\n")
 
 
-# -- what runs elsewhere
+# -- node endpoints
 
 
-@pytest.mark.parametrize(
-    ("name", "command"),
-    [
-        ("list", "podresources list"),
-        ("list-wide", "podresources list -o wide -n ml"),
-        ("list-yaml", "podresources list -o yaml -n ml"),
-        ("get", "podresources get train -n ml"),
-        ("get-json", "podresources get train -n ml -o json"),
-        ("allocatable", "podresources allocatable"),
-        ("allocatable-json", "podresources allocatable -o json"),
-    ],
-)
-def test_podresources(ask: Ask, name: str, command: str) -> None:
+@pytest.fixture
+def kubelet_socket() -> Iterator[str]:
     from plimsoll.protocols.messages import podresources_v1 as v1  # noqa: PLC0415
 
     answers = {
@@ -198,7 +214,28 @@ def test_podresources(ask: Ask, name: str, command: str) -> None:
         "GetAllocatableResources": always(ALLOCATABLE),
     }
     with kubelet(**answers) as socket:
-        check_output(f"commands/podresources/{name}.txt", ask(command, "--socket", str(socket)))
+        yield str(socket)
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("list", "podresources list"),
+        ("list-wide", "podresources list -o wide -n ml"),
+        ("get", "podresources get train -n ml"),
+        ("allocatable", "podresources allocatable"),
+    ],
+)
+def test_podresources(ask: Ask, kubelet_socket: str, name: str, command: str) -> None:
+    check_output(f"commands/podresources/{name}.txt", ask(command, "--socket", kubelet_socket))
+
+
+def test_podresources_as_json(ask: Ask, kubelet_socket: str) -> None:
+    trees = [
+        json_of(ask, command, "--socket", kubelet_socket)
+        for command in ("podresources list", "podresources get train -n ml", "podresources allocatable")
+    ]
+    check_json_fields("commands/podresources/json-fields.txt", *trees)
 
 
 def test_podresources_without_a_kubelet(ask: Ask) -> None:
@@ -236,12 +273,16 @@ def driver() -> Iterator[str]:
     [
         ("status", "driver cpu status"),
         ("explain", "driver cpu explain --all"),
-        ("explain-json", "driver cpu explain 11111111-2222-4333-8444-555555555555 -o json"),
         ("explain-none", "driver cpu explain nothing"),
     ],
 )
-def test_a_driver_that_is_asked(ask: Ask, driver: str, name: str, command: str) -> None:
+def test_cpu_driver_queries(ask: Ask, driver: str, name: str, command: str) -> None:
     check_output(f"commands/driver/cpu-{name}.txt", ask(command, "--address", driver))
+
+
+def test_cpu_driver_explanations_as_json(ask: Ask, driver: str) -> None:
+    command = "driver cpu explain 11111111-2222-4333-8444-555555555555"
+    check_json_fields("commands/driver/explain-json-fields.txt", json_of(ask, command, "--address", driver))
 
 
 #: Areas of the doctor that are about this machine.
@@ -255,18 +296,18 @@ def test_doctor(ask: Ask, repair: bool) -> None:
         node_dir.layout.root.chmod(0o777)
         words = ["--root", str(node_dir.layout.root), "--name", "node-a", "--runtime", "none"]
         words += ["--cdi", str(node_dir.cdi), "--cgroup-root", "nothing"]
-        said = ask("doctor --repair" if repair else "doctor", *words)
-        said = said.replace(str(node_dir.directory), "DIR").replace(
+        output = ask("doctor --repair" if repair else "doctor", *words)
+        output = output.replace(str(node_dir.directory), "DIR").replace(
             f"owner {node_dir.layout.root.owner()}", "owner ME"
         )
-    check_output(f"commands/doctor/{'repair' if repair else 'doctor'}.txt", _of_the_directory(said))
+    check_output(f"commands/doctor/{'repair' if repair else 'doctor'}.txt", _keep_directory_checks(output))
 
 
-def _of_the_directory(said: str) -> str:
-    """Only what a directory decides; columns are as wide as the longest path, which differs."""
+def _keep_directory_checks(output: str) -> str:
+    """Drop checks of this machine, and column widths that depend on the length of a path."""
     kept: list[str] = []
     area = ""
-    for line in said.splitlines():
+    for line in output.splitlines():
         area = line.split()[0] if line[:1].strip() else area
         output = re.sub(" {3,}", "   ", line)
         if area in _MACHINE or re.search(" (space|path) | checks: |^-- exit code", output):
@@ -276,7 +317,7 @@ def _of_the_directory(said: str) -> str:
     return "\n".join(kept) + "\n"
 
 
-# -- a cluster
+# -- clusters
 
 
 PORT = (r"127\.0\.0\.1:\d+", "127.0.0.1:PORT")
@@ -307,18 +348,23 @@ def cluster() -> Iterator[LocalCluster]:
         ("scheduler", "scheduler --dry-run --scheduler-name default-scheduler"),
     ],
 )
-def test_a_cluster_that_is_asked(ask: Ask, cluster: LocalCluster, name: str, command: str) -> None:
-    said = ask(command, "--kubeconfig", str(cluster.kubeconfig), hide=PORT)
-    check_output(f"commands/cluster/{name}.txt", re.sub(r"pod[0-9a-f]{8}-[-0-9a-f]{27}", "podUID", said))
+def test_cluster_queries(ask: Ask, cluster: LocalCluster, name: str, command: str) -> None:
+    output = ask(command, "--kubeconfig", str(cluster.kubeconfig), hide=PORT)
+    check_output(f"commands/cluster/{name}.txt", re.sub(r"pod[0-9a-f]{8}-[-0-9a-f]{27}", "podUID", output))
 
 
-def test_a_cluster_that_is_converted(ask: Ask, cluster: LocalCluster) -> None:
-    said = ask("convert --form 1.36 -o yaml -n shop", "--kubeconfig", str(cluster.kubeconfig))
-    said = re.sub(r"(\w*[tT]imestamp|uid|resourceVersion|time): .*", r"\1: ...", said)
-    check_output("commands/cluster/convert.txt", said)
+def test_convert_reads_the_objects_of_a_cluster(ask: Ask, cluster: LocalCluster) -> None:
+    output = ask("convert --form 1.36 -o yaml -n shop", "--kubeconfig", str(cluster.kubeconfig))
+    body, _, errors = output.partition("\n")[2].partition("-- standard error\n")
+    assert "lost: gpu-0: cpu: overhead of 10" in errors
+    trees = {(tree["kind"], tree["metadata"]["name"]): tree for tree in yaml.safe_load_all(body)}
+    assert {kind for kind, _ in trees} == {"ResourceSlice", "DeviceClass", "Pod"}
+    assert all(tree["metadata"]["uid"] for tree in trees.values())
+    (gpu, _) = trees["ResourceSlice", "node-1-gpu"]["spec"]["devices"]
+    assert gpu["nodeAllocatableResourceMappings"] == {"cpu": {"allocationMultiplier": "2"}}
 
 
-def test_a_server_that_is_looked_after(ask: Ask, tmp_path: Path) -> None:
+def test_store_and_kubeconfig_commands(ask: Ask, tmp_path: Path) -> None:
     with LocalCluster(data=tmp_path / "data") as running:
         running.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x"}})
         check_output("commands/store/backup.txt", ask("store backup --data data --out copy.db"))
@@ -337,7 +383,7 @@ def test_a_server_that_is_looked_after(ask: Ask, tmp_path: Path) -> None:
         ("dashboard", ["dashboard", "-f", "cluster.yaml", "--listen", "127.0.0.1:0"]),
     ],
 )
-def test_what_serves_says_where(ask: Ask, name: str, words: list[str]) -> None:
+def test_servers_print_their_address(ask: Ask, name: str, words: list[str]) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "plimsoll.cli.main", *words],
         stdout=subprocess.PIPE,
@@ -346,15 +392,15 @@ def test_what_serves_says_where(ask: Ask, name: str, words: list[str]) -> None:
     )
     try:
         assert process.stdout is not None
-        said = process.stdout.readline()
+        output = process.stdout.readline()
         process.terminate()
         more, _ = process.communicate(timeout=30)
     finally:
         if process.poll() is None:
             process.kill()
             process.communicate()
-    said = f"$ plimsoll {shlex.join(words)}\n{said}{more}-- exit code {process.returncode}\n"
-    check_output(f"commands/{name}/serves.txt", re.sub(*PORT, said))
+    output = f"$ plimsoll {shlex.join(words)}\n{output}{more}-- exit code {process.returncode}\n"
+    check_output(f"commands/{name}/serves.txt", re.sub(*PORT, output))
 
 
 def test_every_command_has_an_output() -> None:
@@ -366,7 +412,7 @@ def test_every_command_has_an_output() -> None:
     assert all((GOLDEN_DIR / name).is_dir() for name in ELSEWHERE)
 
 
-# -- the page about all of them
+# -- documentation
 
 PAGE = Path(__file__).parents[3] / "docs" / "commands.md"
 HEAD = "| command | `-f` | `--kubeconfig` | `-n` | `-o` |\n|---|---|---|---|---|\n"
@@ -381,7 +427,7 @@ def row_of(name: str, command: click.Command) -> str:
     return "| " + " | ".join([f"`{name}`", *cells, forms]) + " |\n"
 
 
-def test_the_page_says_what_commands_accept() -> None:
+def test_the_page_lists_the_options_of_every_command() -> None:
     table = HEAD + "".join(
         row_of(name, command)
         for name, command in COMMANDS.items()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import pytest
@@ -11,7 +10,7 @@ from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.tools.colors import PLAIN, Paint
 from plimsoll.tools.explain import explain_claim, explain_node, explain_pod
 from tests.build import DRIVER, claim, exactly, pod
-from tests.outputs import check_output
+from tests.outputs import check_json_fields, check_output
 from tests.unit.tools.explain.symptoms import GPUS, MAKERS, SUBJECT, gpu, gpu_node, make_cluster_state
 
 WIDTH = 100
@@ -26,11 +25,12 @@ def test_a_symptom_is_explained(name: str) -> None:
     check_output(f"explain/symptoms/{name}.txt", "\n".join(lines) + "\n")
 
 
-@pytest.mark.parametrize("name", ["none-left", "insufficient-cpu", "placed", "several-rules"])
-def test_a_symptom_as_a_tree(name: str) -> None:
-    cluster_state = make_cluster_state(MAKERS[name]())
-    tree = explain_pod(cluster_state, cluster_state.pod(SUBJECT)).as_json()
-    check_output(f"explain/symptoms/{name}.json", json.dumps(tree, indent=2) + "\n")
+def test_fields_of_explanations() -> None:
+    trees = []
+    for name in ("none-left", "insufficient-cpu", "placed", "several-rules"):
+        cluster_state = make_cluster_state(MAKERS[name]())
+        trees.append(explain_pod(cluster_state, cluster_state.pod(SUBJECT)).as_json())
+    check_json_fields("explain/json-fields.txt", *trees)
 
 
 @pytest.mark.parametrize("name", MAKERS)
