@@ -1,15 +1,17 @@
 """Suite `validation`: rejected fields and their errors.
 
-Compares the multiset of (field, type). Two deliberate differences are checked against our rule instead: a
-request policy whose step is negative is rejected at `step` (test_step_must_be_positive), where Kubernetes
-1.36 accepts it; and `containers` of a claim's charges is optional and a set
-(test_containers_of_a_charge_are_optional_and_unique), where Kubernetes 1.36 requires a name and accepts
-duplicates.
+Compares the multiset of (field, type). Deliberate differences from Kubernetes 1.36 are checked against our
+rules instead; docs/compat.md lists them with their tests:
+
+- A step of a request policy that is not positive is rejected, and so are a negative `min`, an empty policy,
+  a constraint with two attributes, a negative capacity request and a mapping to `pods`.
+- `containers` of a claim's charges is optional and a set.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 from plimsoll.api.quantity import Quantity
@@ -25,6 +27,7 @@ def check(row: dict[str, Any]) -> str | None:
     for step in _negative_steps(prepared.tree):
         wanted = Counter({key: count for key, count in wanted.items() if key[0] != step})
         wanted[step, "FieldValueInvalid"] = 1
+    wanted.update(_additional_errors(prepared.tree))
     for place, entry in enumerate(_charges(prepared.tree)):
         at = f"{_CHARGES}[{place}].containers"
         wanted.pop((at, "FieldValueRequired"), None)
@@ -38,6 +41,49 @@ def check(row: dict[str, Any]) -> str | None:
     if row.get("warnings") and row["kind"] == "ResourceSlice" and not prepared.warnings:
         return f"no warning, wanted {row['warnings']}"
     return None
+
+
+def _additional_errors(tree: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the errors of fields that Kubernetes 1.36 accepts."""
+    spec, at = tree.get("spec") or {}, "spec"
+    if tree.get("kind") == "ResourceClaimTemplate":
+        spec, at = spec.get("spec") or {}, "spec.spec"
+    devices = spec.get("devices") or {}
+    if isinstance(devices, list):
+        yield from _additional_errors_of_slice(devices)
+        return
+    for place, constraint in enumerate(devices.get("constraints") or ()):
+        if "matchAttribute" in constraint and "distinctAttribute" in constraint:
+            yield f"{at}.devices.constraints[{place}]", "FieldValueInvalid"
+    for place, request in enumerate(devices.get("requests") or ()):
+        path = f"{at}.devices.requests[{place}]"
+        parts = {f"{path}.exactly": request.get("exactly") or {}}
+        for number, each in enumerate(request.get("firstAvailable") or ()):
+            parts[f"{path}.firstAvailable[{number}]"] = each
+        for where, part in parts.items():
+            for name, amount in ((part.get("capacity") or {}).get("requests") or {}).items():
+                if Quantity.parse(str(amount)).sign() < 0:
+                    yield f"{where}.capacity.requests[{name}]", "FieldValueInvalid"
+
+
+def _additional_errors_of_slice(devices: list[Any]) -> Iterator[tuple[str, str]]:
+    for place, device in enumerate(devices):
+        at = f"spec.devices[{place}]"
+        if "pods" in (device.get("nodeAllocatableResourceMappings") or {}):
+            yield f"{at}.nodeAllocatableResourceMappings[pods]", "FieldValueInvalid"
+        if not device.get("allowMultipleAllocations"):
+            continue
+        for key, capacity in (device.get("capacity") or {}).items():
+            policy = capacity.get("requestPolicy")
+            if policy is None:
+                continue
+            path = f"{at}.capacity[{key}].requestPolicy"
+            if not any(policy.get(name) is not None for name in ("default", "validValues", "validRange")):
+                yield path, "FieldValueRequired"
+            low = (policy.get("validRange") or {}).get("min")
+            if low is not None and policy.get("default") is not None and not policy.get("validValues"):
+                if Quantity.parse(str(low)).sign() < 0:
+                    yield f"{path}.validRange.min", "FieldValueInvalid"
 
 
 def _charges(tree: dict[str, Any]) -> list[dict[str, Any]]:

@@ -1,7 +1,9 @@
 """Validation of device capacities and their request policies (docs/spec/api.md, "ResourceSlice"; KEP-5075).
 
-DIFF: a step that is not positive is rejected; Kubernetes 1.36 panics on a step of zero and accepts a negative
-one (test_step_must_be_positive).
+- DIFF: a step that is not positive is rejected; Kubernetes 1.36 panics on a step of zero and accepts a
+  negative one (test_step_must_be_positive).
+- DIFF: a negative min and a requestPolicy without any field are rejected, as KEP-5075 says; Kubernetes 1.36
+  accepts them (test_min_must_not_be_negative, test_a_request_policy_must_not_be_empty).
 """
 
 from __future__ import annotations
@@ -34,6 +36,8 @@ def validate_shared_capacity(capacity: DeviceCapacity, path: FieldPath) -> Field
 
 
 def _validate_policy(policy: CapacityRequestPolicy, value: Quantity, at: FieldPath) -> FieldErrors:
+    if policy == CapacityRequestPolicy():
+        yield required(at, "must have default, validValues or validRange")
     if policy.valid_values and policy.valid_range is not None:
         yield forbidden(at, "must have validValues or validRange, not both")
     elif policy.valid_values or policy.valid_range is not None:
@@ -70,6 +74,8 @@ def _validate_range(
     if low is None:
         yield required(path.child("min"), "must be given in a validRange")
         return
+    if low.sign() < 0:
+        yield invalid(path.child("min"), low, "must not be negative")
     if low > capacity:
         yield invalid(path.child("min"), low, f"must not be larger than the capacity, {capacity}")
     if default < low:

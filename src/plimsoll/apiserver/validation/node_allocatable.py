@@ -5,6 +5,7 @@ Covers `nodeAllocatableResourceMappings` (1.36; docs/spec/api.md, "ResourceSlice
 and the accounting policies (KEP-5517; docs/spec/accounting.md, "Accounting policies").
 
 - DIFF: a device in more than one form is rejected (test_a_device_uses_one_form).
+- DIFF: a mapping to `pods` is rejected, because claims are not charged for it (test_pods_cannot_be_mapped).
 - DIFF: the 1.37 and draft forms and the accounting policies are validated; Kubernetes 1.36 has none
   of these fields (test_newer_form_of_a_device, test_draft_form_of_a_device,
   test_accounting_policy_of_a_mapping, test_accounting_policies_of_a_class).
@@ -79,7 +80,7 @@ def validate_device_forms(device: Device, path: FieldPath) -> FieldErrors:
         yield invalid(path, f"forms {listed}", detail)
     at = path.child("nodeAllocatableResourceMappings")
     for name, mapping in device.node_allocatable_resource_mappings.items():
-        yield from validate_resource_name(name, at.key(name))
+        yield from _validate_mapped_name(name, at.key(name))
         yield from _validate_mapping(mapping, device, at.key(name))
     at = path.child("nodeAllocatableResources")
     for name, resource in device.node_allocatable_resources.items():
@@ -87,8 +88,14 @@ def validate_device_forms(device: Device, path: FieldPath) -> FieldErrors:
         yield from _validate_resource(resource, device, at.key(name))
     at = path.child("nativeResourceMappings")
     for name, native in device.native_resource_mappings.items():
-        yield from validate_resource_name(name, at.key(name))
+        yield from _validate_mapped_name(name, at.key(name))
         yield from _validate_native(native, device, at.key(name))
+
+
+def _validate_mapped_name(name: str, path: FieldPath) -> FieldErrors:
+    yield from validate_resource_name(name, path)
+    if name == "pods":
+        yield invalid(path, name, "must not be pods, which devices cannot be charged for")
 
 
 def _validate_capacity_key(key: str, device: Device, path: FieldPath) -> FieldErrors:

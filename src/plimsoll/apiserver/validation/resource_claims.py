@@ -44,6 +44,7 @@ from plimsoll.apiserver.validation.name_formats import (
     validate_label,
     validate_subdomain,
 )
+from plimsoll.apiserver.validation.node_allocatable import validate_not_negative
 
 ALTERNATIVES_MAX = 8
 CONSTRAINTS_MAX = 32
@@ -102,7 +103,11 @@ def _validate_request(request: DeviceRequest, path: FieldPath, gates: Gates) -> 
 def _validate_devices(
     request: ExactDeviceRequest | DeviceSubRequest, path: FieldPath, gates: Gates
 ) -> FieldErrors:
-    """Validate the devices of a request or subrequest; its capacity requests are not checked."""
+    """Validate the devices of a request or subrequest.
+
+    DIFF: negative capacity requests are rejected; Kubernetes 1.36 accepts them
+    (test_capacity_requests_must_not_be_negative).
+    """
     if request.device_class_name:
         yield from validate_subdomain(request.device_class_name, path.child("deviceClassName"))
     else:
@@ -117,13 +122,23 @@ def _validate_devices(
     else:
         yield not_supported(path.child("allocationMode"), request.allocation_mode, _ALLOCATION_MODES)
     yield from validate_list(request.tolerations, None, validate_toleration, path.child("tolerations"))
+    if request.capacity is not None:
+        at = path.child("capacity", "requests")
+        for name, amount in request.capacity.requests.items():
+            yield from validate_not_negative(amount, at.key(name))
 
 
 def _validate_constraint(
     constraint: DeviceConstraint, names: RequestNames, path: FieldPath, gates: Gates
 ) -> FieldErrors:
-    """Validate a constraint; with matchAttribute set, distinctAttribute is ignored, as in Kubernetes 1.36."""
+    """Validate a constraint.
+
+    DIFF: a constraint with both attributes is rejected, as KEP-5075 says; Kubernetes 1.36 ignores
+    distinctAttribute then (test_a_constraint_has_one_attribute).
+    """
     yield from validate_request_references(constraint.requests, names, path.child("requests"))
+    if constraint.match_attribute is not None and constraint.distinct_attribute is not None:
+        yield invalid(path, "both", "must have exactly one of matchAttribute and distinctAttribute")
     if constraint.match_attribute is not None:
         yield from validate_fully_qualified_name(constraint.match_attribute, path.child("matchAttribute"))
     elif constraint.distinct_attribute is not None:

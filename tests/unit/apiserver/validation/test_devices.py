@@ -69,7 +69,7 @@ def test_number_of_attribute_values() -> None:
 
 
 def test_policies_need_sharing() -> None:
-    capacity = {"memory": {"value": "1", "requestPolicy": {}}}
+    capacity = {"memory": {"value": "1", "requestPolicy": {"default": "1"}}}
     assert field_errors(_device({"capacity": capacity})) == [f"{AT}.capacity[memory].requestPolicy Forbidden"]
     tree = _device({"capacity": capacity, "allowMultipleAllocations": False})
     assert field_errors(tree) == [f"{AT}.capacity[memory].requestPolicy Forbidden"]
@@ -87,7 +87,6 @@ def _range(default: str | None = "2", **limits: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("policy", "errors"),
     [
-        ({}, []),
         ({"default": "99"}, []),  # nothing to hold it against
         (_values("1", "2") | _range(min="1"), [" Forbidden"]),
         (_values("1", "2", default=None), [".default Required"]),
@@ -131,6 +130,23 @@ def test_step_must_be_positive(step: str) -> None:
     assert field_errors(shared_slice(_range(min="1", max="4", step=step))) == [
         f"{POLICY}.validRange.step Invalid"
     ]
+
+
+def test_min_must_not_be_negative() -> None:
+    errors = field_errors(shared_slice(_range(min="-1", max="4")))
+    assert errors == [f"{POLICY}.validRange.min Invalid"]
+
+
+def test_a_request_policy_must_not_be_empty() -> None:
+    assert field_errors(shared_slice({})) == [f"{POLICY} Required"]
+    assert field_errors(shared_slice({"default": "1"})) == []
+
+
+@pytest.mark.parametrize("field", ["nodeAllocatableResourceMappings", "nativeResourceMappings"])
+def test_pods_cannot_be_mapped(field: str) -> None:
+    mapping = {"quantityFrom": {"perInstanceQuantity": "1"}} if field.startswith("native") else {}
+    errors = field_errors(_device({field: {"pods": mapping}}))
+    assert errors == [f"{AT}.{field}[pods] Invalid"]
 
 
 def test_a_capacity_without_value_is_zero() -> None:

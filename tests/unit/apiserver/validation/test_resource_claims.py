@@ -50,7 +50,7 @@ def _request(**fields: Any) -> dict[str, Any]:
         (_request(allocationMode="All"), [f"{FIRST}.exactly.count Invalid"]),
         (_request(allocationMode="All", count=0), []),
         (_request(allocationMode="Some"), [f"{FIRST}.exactly.allocationMode NotSupported"]),
-        (_request(capacity={"requests": {"any thing": "-1"}}), []),  # not looked at
+        (_request(capacity={"requests": {"any thing": "1"}}), []),  # not looked at
         (_request(selectors=[{}]), [f"{FIRST}.exactly.selectors[0].cel Required"]),
         (_request(selectors=[{"cel": {"expression": "true"}}] * 32), []),
         (_request(selectors=[{}] * 33), [f"{FIRST}.exactly.selectors TooMany"]),
@@ -156,7 +156,6 @@ def test_lists_of_references() -> None:
     [
         ({"matchAttribute": "a.io/x"}, []),
         ({"distinctAttribute": "a.io/x"}, []),
-        ({"matchAttribute": "a.io/x", "distinctAttribute": "!"}, []),  # the second is not looked at
         ({}, [" Required"]),
         ({"matchAttribute": "x"}, [".matchAttribute Invalid"]),
         ({"matchAttribute": ""}, [".matchAttribute Invalid"] * 2),
@@ -296,3 +295,15 @@ def test_a_template_is_immutable_and_checked_again() -> None:
         "spec Invalid",
         "spec.spec.devices.requests[0].exactly.deviceClassName Invalid",
     ]
+
+
+def test_a_constraint_has_one_attribute() -> None:
+    both = {"matchAttribute": "a.io/x", "distinctAttribute": "a.io/y"}
+    tree = edit(claim(), {"spec.devices.constraints": [both]})
+    assert field_errors(tree) == ["spec.devices.constraints[0] Invalid"]
+
+
+def test_capacity_requests_must_not_be_negative() -> None:
+    at = "spec.devices.requests.0.exactly.capacity"
+    tree = edit(claim(), {at: {"requests": {"bandwidth": "-1"}}})
+    assert field_errors(tree) == ["spec.devices.requests[0].exactly.capacity.requests[bandwidth] Invalid"]
