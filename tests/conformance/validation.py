@@ -81,9 +81,9 @@ def _additional_errors_of_slice(devices: list[Any]) -> Iterator[tuple[str, str]]
             if not any(policy.get(name) is not None for name in ("default", "validValues", "validRange")):
                 yield path, "FieldValueRequired"
             low = (policy.get("validRange") or {}).get("min")
-            if low is not None and policy.get("default") is not None and not policy.get("validValues"):
-                if Quantity.parse(str(low)).sign() < 0:
-                    yield f"{path}.validRange.min", "FieldValueInvalid"
+            checked = low is not None and policy.get("default") is not None and not policy.get("validValues")
+            if checked and Quantity.parse(str(low)).sign() < 0:
+                yield f"{path}.validRange.min", "FieldValueInvalid"
 
 
 def _charges(tree: dict[str, Any]) -> list[dict[str, Any]]:
