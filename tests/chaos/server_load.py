@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, NamedTuple
@@ -37,14 +38,14 @@ class RevisionLog:
 
     writes: dict[int, tuple[str, str]] = field(default_factory=dict)
     acknowledged: set[int] = field(default_factory=set)
-    counts: dict[str, int] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
 
     def note(self, revision: int, name: str, value: str) -> None:
         known = self.writes.setdefault(revision, (name, value))
         assert known == (name, value), f"revision {revision} is {known} and {(name, value)}"
 
     def count(self, what: str) -> None:
-        self.counts[what] = self.counts.get(what, 0) + 1
+        self.counts[what] += 1
 
 
 def read(tree: Tree) -> State:

@@ -92,17 +92,20 @@ async def torment(server: ForkedServer, kills: int, seed: int) -> RevisionLog:
             await informer.synced(10)
         working = [asyncio.create_task(writer.run(stopped)) for writer in writers]
         for _ in range(kills):
-            await asyncio.sleep(dice.choice((0.0, 0.1, 0.3, 0.6, 1.0)) * dice.random())
+            target = ledger.counts["acknowledged"] + dice.choice((0, 1, 3, 8, 20))
+            while ledger.counts["acknowledged"] < target:  # by number, as a busy machine is slower
+                await asyncio.sleep(0.005)
+                raise_failures(working, background)
             await asyncio.to_thread(server.kill)
             if dice.random() < 0.2:  # and once more while it starts
                 await asyncio.to_thread(server.launch)
                 await asyncio.sleep(0.2 * dice.random())
                 await asyncio.to_thread(server.kill)
             await asyncio.to_thread(server.start)
-            failed = [task for task in (*working, *background) if task.done()]
-            for task in failed:
-                task.result()
-        await asyncio.sleep(0.3)
+            raise_failures(working, background)
+        while ledger.counts["acknowledged"] <= 4 * kills:
+            await asyncio.sleep(0.005)
+            raise_failures(working, background)
         stopped.set()
         async with asyncio.timeout(DEADLINE):
             await asyncio.gather(*working)
@@ -116,6 +119,11 @@ async def torment(server: ForkedServer, kills: int, seed: int) -> RevisionLog:
     assert all(informer.faults == 0 for informer in informers)
     assert all(informer.listings == 1 for informer in informers), "a watch is resumed, not begun anew"
     return ledger
+
+
+def raise_failures(*groups: list[asyncio.Task[None]]) -> None:
+    for task in (each for group in groups for each in group if each.done()):
+        task.result()
 
 
 async def converge(
@@ -160,8 +168,8 @@ def check_followers(ledger: RevisionLog, followers: list[Follower]) -> None:
 
 def test_a_few_kills(server: ForkedServer) -> None:
     ledger = asyncio.run(torment(server, 12, 1))
-    assert ledger.counts["acknowledged"] > 50
-    assert ledger.counts["watches broken"] > 12
+    assert ledger.counts["acknowledged"] > 48
+    assert ledger.counts["watches broken"] >= 3, "all followers were connected before the first kill"
 
 
 @pytest.mark.slow

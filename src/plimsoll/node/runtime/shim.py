@@ -252,6 +252,8 @@ class Shim:
         self.wake, wakeup = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
+        # Opened before the start is reported: the directory may be removed at any time after that.
+        self.place = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         outs = self.start()
         if outs is None:
             return
@@ -319,7 +321,6 @@ class Shim:
         poll.register(self.wake, select.POLLIN)
         for fd in outs:
             poll.register(fd, select.POLLIN)
-        place = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         every = self.spec.get("look_every", 5.0)
         looked = time.monotonic()
         self.reap()
@@ -328,7 +329,7 @@ class Shim:
             if time.monotonic() - looked >= every:
                 looked = time.monotonic()
                 # The directory was removed: this container can never be found again, so it must not continue.
-                if os.fstat(place).st_nlink == 0:
+                if os.fstat(self.place).st_nlink == 0:
                     os.kill(self.pid, signal.SIGKILL)
             for fd, _ in ready:
                 if fd == self.wake:

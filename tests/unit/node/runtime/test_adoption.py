@@ -397,6 +397,8 @@ def test_shims_end_when_their_directory_is_removed(text: str) -> None:
             async with harness.runtime(look_every=0.05, log_bytes=1 << 40) as runtime:
                 found = await run(runtime, shell(text))
                 shim = shim_of(found)
+                opened = {os.readlink(each) for each in Path(f"/proc/{shim}/fd").iterdir()}
+                assert str(directory_of(harness)) in opened, "it watches the directory from the start"
             tree = shims.descendants(shim)
             shutil.rmtree(harness.layout.root)
             await until(lambda: not any(alive(pid) for pid in tree))
