@@ -25,7 +25,7 @@ from plimsoll.node.process.metrics import NodeMetrics
 from plimsoll.protocols.messages import podresources_v1 as v1
 from plimsoll.scheduler.process.configuration import parse_settings
 from plimsoll.scheduler.process.context import SchedulerContext
-from plimsoll.scheduler.queue.queue import QueueSettings, SchedulingQueue
+from plimsoll.scheduler.queue import QueueSettings, SchedulingQueue
 from plimsoll.tools.cluster_state import Source, read_cluster_state
 from plimsoll.tools.dashboard.service import DashboardService
 from plimsoll.tools.podresources.exporter import ExporterHealth, NodeObjects, health_metrics, node_metrics

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from plimsoll.api.core import Pod, PodResourceClaim
-from plimsoll.api.resource import ResourceClaim
+from plimsoll.api.resource import DeviceSubRequest, ExactDeviceRequest, ResourceClaim
 from plimsoll.api.storage import PersistentVolumeClaim
 
 _SCHEDULING = "scheduling.k8s.io"
@@ -90,3 +91,12 @@ def is_reserved_for(claim: ResourceClaim, pod: Pod) -> bool:
         )
         for consumer in claim.status.reserved_for
     )
+
+
+def device_requests(claim: ResourceClaim) -> Iterator[tuple[str, ExactDeviceRequest | DeviceSubRequest]]:
+    """Yield the requests of a claim by name, subrequests as `request/subrequest`."""
+    for request in claim.spec.devices.requests:
+        if request.exactly is not None:
+            yield request.name, request.exactly
+        for alternative in request.first_available:
+            yield f"{request.name}/{alternative.name}", alternative

@@ -30,7 +30,7 @@ from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 
 class EventKind(Enum):
-    """Kinds of cluster events. `_CHANGED` without an `_ADDED` of its kind covers new objects, too."""
+    """Kinds of cluster events; kinds with `_CHANGED` but without `_ADDED` include new objects."""
 
     NODE_ADDED = "NodeAdded"
     NODE_CHANGED = "NodeChanged"  #: see `NodeUpdate` for the changed parts
@@ -49,7 +49,7 @@ class EventKind(Enum):
     STORAGE_CLASS_CHANGED = "StorageClassChanged"
     CSI_NODE_CHANGED = "CSINodeChanged"
     VOLUME_DETACHED = "VolumeDetached"
-    OTHER = "Other"  #: an object of a kind that no rule reads by name
+    OTHER = "Other"  #: an object of any other kind changed
 
 
 class NodeUpdate(Enum):
@@ -124,17 +124,17 @@ class ClusterEvent:
 
     @property
     def object(self) -> Any:
-        """The newest known state of the object."""
+        """Latest known state of the object."""
         return self.old if self.new is None else self.new
 
     @property
     def types(self) -> Set[DeclaredEvent]:
-        """The declared events this one matches."""
+        """Declared events that this event matches."""
         return self.updates if self.kind in _UPDATED else {self.kind}
 
     @property
     def node_name(self) -> str:
-        """Name of the only node whose state changed, or "" if there may be several."""
+        """Name of the only node that changed, or "" if there may be several."""
         match self.kind:
             case EventKind.NODE_ADDED | EventKind.NODE_CHANGED:
                 return str(self.new.metadata.name)
@@ -155,14 +155,12 @@ class ClusterEvent:
 
     @property
     def releases_devices(self) -> bool:
-        """True if a leaving pod's devices are free at once; those of a bound pod stay allocated to its
-        claims.
-        """
+        """True if a removed pod's devices are free at once; those of a bound pod stay allocated to claims."""
         return bool(self.old.spec.resource_claims) and not self.old.spec.node_name
 
     @property
     def claims(self) -> list[tuple[str, str]]:
-        """Namespace and name of the claims concerned: the changed one, or those of a released pod."""
+        """Namespace and name of the changed claim, or of the claims of a released pod."""
         if self.kind in (EventKind.CLAIM_CHANGED, EventKind.CLAIM_FREED, EventKind.VOLUME_CLAIM_CHANGED):
             return [self.object.metadata.key]
         if self.kind is EventKind.POD_DELETED and self.releases_devices:
@@ -194,9 +192,9 @@ def classify_change(
 ) -> ClusterEvent | None:
     """Return the event for a change of an object, or None if it cannot help any pod."""
     known = new if new is not None else old
-    read = _READERS.get(type(known))
-    if read is not None:
-        return read(old, new, capacity)
+    classify = _CLASSIFIERS.get(type(known))
+    if classify is not None:
+        return classify(old, new, capacity)
     if known is None or (old is not None and new is not None and _is_unchanged(old, new)):
         return None
     return ClusterEvent(EventKind.OTHER, old, new)
@@ -205,7 +203,7 @@ def classify_change(
 # -- nodes
 
 
-def _read_node(old: Node | None, new: Node | None, capacity: NodeCapacity | None) -> ClusterEvent | None:
+def _classify_node(old: Node | None, new: Node | None, capacity: NodeCapacity | None) -> ClusterEvent | None:
     if old is None or new is None:
         return ClusterEvent(EventKind.NODE_ADDED if old is None else EventKind.NODE_REMOVED, old, new)
     updates = set()
@@ -226,7 +224,7 @@ def _read_node(old: Node | None, new: Node | None, capacity: NodeCapacity | None
 # -- pods
 
 
-def _read_pod(old: Pod | None, new: Pod | None, capacity: NodeCapacity | None) -> ClusterEvent | None:
+def _classify_pod(old: Pod | None, new: Pod | None, capacity: NodeCapacity | None) -> ClusterEvent | None:
     was, is_now = _occupies_node(old), _occupies_node(new)
     if was and (not is_now or _lost_nomination(old, new)):
         return ClusterEvent(EventKind.POD_DELETED, old, capacity=capacity)
@@ -287,7 +285,7 @@ def _shrinks(old: Pod, new: Pod) -> bool:
 # -- claims
 
 
-def _read_claim(
+def _classify_claim(
     old: ResourceClaim | None, new: ResourceClaim | None, capacity: NodeCapacity | None
 ) -> ClusterEvent | None:
     before = None if old is None else old.status.allocation
@@ -328,38 +326,34 @@ def _is_unchanged(old: Any, new: Any) -> bool:
     )
 
 
-_Reader = Callable[[Any, Any, NodeCapacity | None], ClusterEvent | None]
+_Classifier = Callable[[Any, Any, NodeCapacity | None], ClusterEvent | None]
 
 
-def _changes(kind: EventKind, deleted: bool = False) -> _Reader:
+def _classifier(kind: EventKind, deleted: bool = False) -> _Classifier:
     """Return a classifier for additions and changes, and for deletions if `deleted`."""
 
-    def read(old: Any, new: Any, capacity: NodeCapacity | None) -> ClusterEvent | None:
+    def classify(old: Any, new: Any, capacity: NodeCapacity | None) -> ClusterEvent | None:
         if new is None and not deleted:
             return None
         if old is not None and new is not None and _is_unchanged(old, new):
             return None
         return ClusterEvent(kind, old, new)
 
-    return read
+    return classify
 
 
-_READERS: Mapping[type[Any], _Reader] = {
-    Node: _read_node,
-    Pod: _read_pod,
-    ResourceClaim: _read_claim,
-    Namespace: _changes(EventKind.NAMESPACE_CHANGED),
-    DeviceClass: _changes(EventKind.CLASS_CHANGED),
-    ResourceSlice: _changes(EventKind.SLICE_CHANGED, deleted=True),
-    DeviceTaintRule: _changes(EventKind.TAINT_RULE_CHANGED, deleted=True),
-    PersistentVolumeClaim: _changes(EventKind.VOLUME_CLAIM_CHANGED),
-    PersistentVolume: _changes(EventKind.VOLUME_CHANGED),
-    StorageClass: _changes(EventKind.STORAGE_CLASS_CHANGED),
-    CSINode: _changes(EventKind.CSI_NODE_CHANGED),
-    VolumeAttachment: lambda old, new, capacity: (
-        None if new else ClusterEvent(EventKind.VOLUME_DETACHED, old)
-    ),
-    PodDisruptionBudget: lambda old, new, capacity: (
-        None
-    ),  # affects the choice of victims, not whether a pod fits
+_CLASSIFIERS: Mapping[type[Any], _Classifier] = {
+    Node: _classify_node,
+    Pod: _classify_pod,
+    ResourceClaim: _classify_claim,
+    Namespace: _classifier(EventKind.NAMESPACE_CHANGED),
+    DeviceClass: _classifier(EventKind.CLASS_CHANGED),
+    ResourceSlice: _classifier(EventKind.SLICE_CHANGED, deleted=True),
+    DeviceTaintRule: _classifier(EventKind.TAINT_RULE_CHANGED, deleted=True),
+    PersistentVolumeClaim: _classifier(EventKind.VOLUME_CLAIM_CHANGED),
+    PersistentVolume: _classifier(EventKind.VOLUME_CHANGED),
+    StorageClass: _classifier(EventKind.STORAGE_CLASS_CHANGED),
+    CSINode: _classifier(EventKind.CSI_NODE_CHANGED),
+    VolumeAttachment: lambda old, new, _: None if new else ClusterEvent(EventKind.VOLUME_DETACHED, old),
+    PodDisruptionBudget: lambda old, new, _: None,  # decides which pods are victims, not whether a pod fits
 }

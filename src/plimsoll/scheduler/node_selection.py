@@ -1,9 +1,8 @@
 """Selection of the node for a pod among the feasible ones.
 
-Devices are searched on the node with the best score first; among equal scores, nodes take turns. The rank of
-prioritized lists and the size of devices are known only after a search: until then a node counts with the
-best it can reach, and searching goes on until no node can exceed the best one found or the profile's limit is
-reached.
+Devices are searched on the node with the best score first; nodes with equal scores take turns. The rank of
+prioritized lists and the size of devices are known only after a search: until then an upper bound counts, and
+the search continues until no node can exceed the best one found, or the profile's limit is reached.
 """
 
 from __future__ import annotations
@@ -14,8 +13,7 @@ import numpy as np
 
 from plimsoll.ledger.columns import Column
 from plimsoll.scheduler.devices import MAX_SCORE, NO_CLAIMS, NodeFit
-from plimsoll.scheduler.devices.alternatives_score import count_points, score_points
-from plimsoll.scheduler.devices.waste import score_sizes
+from plimsoll.scheduler.devices.scores import count_points, score_points, score_sizes
 from plimsoll.scheduler.filter_result import FilterResult
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.profile import SchedulerProfile, Scoring

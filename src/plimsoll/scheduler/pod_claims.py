@@ -7,12 +7,11 @@ their order are kube-scheduler's; see KEP-5517 (docs/spec/keps.md), "PreFilter".
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import read_device_class
-from plimsoll.api.pod_claims import claim_for_entry, is_owned_by
+from plimsoll.api.pod_claims import claim_for_entry, device_requests, is_owned_by
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule, SharedMessage
@@ -101,19 +100,11 @@ def _in_use(claim: ResourceClaim, pod: Pod, snapshot: Snapshot) -> NodeReason | 
 def _unusable_class(claim: ResourceClaim, snapshot: Snapshot) -> NodeReason | None:
     if claim.status.allocation is not None:
         return None
-    for request, name in _classes(claim):
+    for request, body in device_requests(claim):
+        name = body.device_class_name
         found = snapshot.classes.get(name)
         if found is None:
             return _reason(ClaimMessage.CLASS_MISSING, request=request, device_class=name)
         if snapshot.profile.annotations and (problem := read_device_class(found).problem):
             return _reason(SharedMessage.TEXT, text=f"request {request}: {problem}")
     return None
-
-
-def _classes(claim: ResourceClaim) -> Iterator[tuple[str, str]]:
-    """Return the requests of a claim with their device classes."""
-    for request in claim.spec.devices.requests:
-        if request.exactly is not None:
-            yield request.name, request.exactly.device_class_name
-        for alternative in request.first_available:
-            yield f"{request.name}/{alternative.name}", alternative.device_class_name

@@ -14,7 +14,7 @@ from plimsoll.ledger.units import to_units
 
 
 class PodInfo:
-    """Pod with its distinct claims, in the order of its spec, and values derived from them."""
+    """Pod with its distinct claims, in the order of its spec, and derived values."""
 
     def __init__(self, pod: Pod, claims: tuple[ResourceClaim, ...], options: PodResourcesOptions) -> None:
         self.pod = pod
@@ -37,10 +37,7 @@ class PodInfo:
 
     @cached_property
     def requests(self) -> Mapping[str, int]:
-        """Requests of the pod itself, without claims, in base units.
-
-        Charges that an earlier attempt left in its status do not count.
-        """
+        """Requests of the pod itself in base units, without claims and charges in its status."""
         return to_units(pod_requests(self.pod, self.options, ()))
 
     @cached_property

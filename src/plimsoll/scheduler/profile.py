@@ -32,9 +32,9 @@ from plimsoll.ledger.units import CPU, MEMORY, is_accounted
 
 RANK = "DevicePreference"  #: score of the alternatives chosen from prioritized lists
 WASTE = "DeviceWaste"  #: score that prefers small devices
-#: kube-scheduler's name for it.
+#: Names of kube-scheduler's plugins for our scorers.
 ALIASES: Mapping[str, str] = MappingProxyType({"DynamicResources": RANK})
-#: All scorers with their default weights.
+#: Default weights of all scorers.
 WEIGHTS: Mapping[str, int] = MappingProxyType(
     {
         "TaintToleration": 3,
@@ -49,7 +49,7 @@ WEIGHTS: Mapping[str, int] = MappingProxyType(
 )
 Weight: TypeAlias = Annotated[int, Meta(ge=0, le=1000)]
 RESOURCES_MAX = 16
-#: Number of nodes from which kube-scheduler samples them.
+#: Number of nodes from which kube-scheduler evaluates only a sample of them.
 SAMPLED_FROM = 100
 _RESOURCES: Mapping[str, int] = MappingProxyType({CPU: 1, MEMORY: 1})
 
@@ -66,10 +66,10 @@ class DeviceOrder(Enum):
 
     DIFF: kube-scheduler chooses devices first and checks only that choice against the ledger, so that it
     rejects nodes where other devices would fit, and preemption does not help against a shortage of devices.
-    `devices-first` does the same, for predictions; the default is joint
+    `devices-first` does the same, for predictions; the default is joint allocation
     (test_devices_first_refuses_what_joint_allocation_finds).
 
-    DIFF: an error on one node ends kube-scheduler's attempt on all of them; jointly, that node is refused
+    DIFF: an error on one node ends kube-scheduler's attempt; with joint allocation only that node is rejected
     (test_an_error_on_one_node_ends_the_attempt).
     """
 
@@ -81,8 +81,7 @@ class Scoring(Enum):
     """Score arithmetic: integers, or the floating-point formulas of kube-scheduler 1.36.
 
     DIFF: kube-scheduler's NodeResourcesFit ignores pod-level requests when it scores nodes; here they count.
-    `as-kube-scheduler` does as upstream does, for predictions
-    (test_pod_level_requests_are_scored).
+    `as-kube-scheduler` ignores them as well, for predictions (test_pod_level_requests_are_scored).
     """
 
     WHOLE = "whole-numbers"
@@ -91,9 +90,9 @@ class Scoring(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerProfile:
-    """AccountingProfile of a scheduler; unset fields are as in kube-scheduler's default profile."""
+    """Profile of a scheduler; the defaults are those of kube-scheduler's default profile."""
 
-    name: str = field(default="plimsoll", metadata={"name": "schedulerName"})  #: of the pods it schedules
+    name: str = field(default="plimsoll", metadata={"name": "schedulerName"})  #: `schedulerName` of pods
     weights: Mapping[str, Weight] = field(default_factory=dict)  #: overrides of `WEIGHTS`; 0: disabled
     strategy: Strategy = Strategy.LEAST_ALLOCATED
     resources: Mapping[str, Weight] = field(default_factory=lambda: _RESOURCES)  #: of the strategy
@@ -108,8 +107,8 @@ class SchedulerProfile:
 
     def __post_init__(self) -> None:
         check_fields(self, "weights", "resources", "searchSteps", "explore")
-        whole = {**WEIGHTS, **_resolve_weights(self.weights)}
-        object.__setattr__(self, "weights", MappingProxyType(whole))
+        weights = {**WEIGHTS, **_resolve_weights(self.weights)}
+        object.__setattr__(self, "weights", MappingProxyType(weights))
         for where, names in (("resources", tuple(self.resources)), ("balanced", self.balanced)):
             _check_names(where, names)
         if not any(self.resources.values()):
@@ -135,7 +134,7 @@ class SchedulerProfile:
     def searches_all_nodes(self, nodes: int) -> bool:
         """Return whether devices are searched on every node before scoring, as kube-scheduler does.
 
-        It does so below 100 nodes; above, it samples nodes, which cannot be predicted.
+        Only below 100 nodes: above, kube-scheduler samples nodes, which cannot be predicted.
         """
         return self.device_order is DeviceOrder.FIRST and nodes < SAMPLED_FROM
 
@@ -151,7 +150,7 @@ def _check_names(where: str, names: tuple[str, ...]) -> None:
     for name in names:
         if not is_accounted(name):
             raise DecodeError(
-                f"{name!r} is not a resource nodes are booked in: "
+                f"{name!r} is not a node resource: "
                 "use cpu, memory, ephemeral-storage, hugepages-SIZE or a name such as example.com/gpu",
                 where,
             )
@@ -165,9 +164,9 @@ def _resolve_weights(given: Mapping[str, int]) -> dict[str, int]:
     for name, weight in given.items():
         proper = ALIASES.get(name, name)
         if proper not in WEIGHTS:
-            raise DecodeError(f"no such scorer; known are {', '.join(WEIGHTS)}", f"weights.{name}")
+            raise DecodeError(f"unknown scorer; valid scorers: {', '.join(WEIGHTS)}", f"weights.{name}")
         if proper in found:
-            raise DecodeError(f"is given as {proper} too; keep one of them", f"weights.{name}")
+            raise DecodeError(f"is also given as {proper}; keep one of them", f"weights.{name}")
         found[proper] = weight
     return found
 

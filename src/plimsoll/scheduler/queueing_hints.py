@@ -1,7 +1,7 @@
-"""Table of the rules' queueing hints: the events that can make a pod schedulable.
+"""Table of the queueing hints of all rules: the events that can make a pod schedulable.
 
-The one place that answers "can this event help this pod", for the scheduling queue and for negative caches.
-It is built from the declarations of the rules (`filters.queueing_hint`).
+Built from the declarations of the rules (`filters.queueing_hint`); used by the scheduling queue and by
+negative caches.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from plimsoll.scheduler.reasons import Rule
 
 
 class SchedulingGatesHint(QueueingHint):
-    """Scheduling gates: only the pod itself can remove them."""
+    """Scheduling gates: no event but an update of the pod removes them."""
 
     rule = Rule.SCHEDULING_GATES
     events = frozenset()
@@ -27,7 +27,7 @@ class SchedulingGatesHint(QueueingHint):
 
 
 class DefaultPreemptionHint(QueueingHint):
-    """Preemption: it fails together with the rules of the filters, whose events are declared there."""
+    """Preemption: it fails together with filters, which declare the events."""
 
     rule = Rule.PREEMPTION
 
@@ -70,7 +70,7 @@ def helps(event: ClusterEvent, rule: Rule, waiting_pod: WaitingPod) -> bool:
 
 
 def any_event_helps(events: Iterable[ClusterEvent], waiting_pod: WaitingPod) -> bool:
-    """Return whether one of several events may help a pod; every event helps a pod without known rules."""
+    """Return whether one of several events may help a pod; without known rules, every event may."""
     rules = waiting_pod.rules
     return any(
         not rules or any(helps(event, rule, waiting_pod) for rule in rules & affected_rules(event))
@@ -98,7 +98,7 @@ _RULES_BY_FIELD: Mapping[str, frozenset[Rule]] = {
 
 
 def rules_affected_by_update(old: Pod, new: Pod) -> frozenset[Rule]:
-    """Return the rules whose result a change of the waiting pod can change; its conditions do not count."""
+    """Return the rules whose result can change with an update of the waiting pod."""
     rules: frozenset[Rule] = frozenset()
     if old.spec != new.spec:
         for name in old.spec.__struct_fields__:

@@ -1,9 +1,9 @@
 """Negative cache of scheduling results, keyed by pod signature.
 
-A flood of identical unschedulable pods costs one attempt. A cached result holds until an event can help the
-pod, as the queueing hints of the rules declare it. Changes that can free something are counted by the
-snapshot's generation; those that only take something (a pod is assigned, a node is removed) help few pods,
-and are kept here and given to the hints of the rules that rejected the pod.
+Many identical unschedulable pods cost one attempt. A cached result holds until an event can help the pod, by
+the queueing hints of its rules. Changes that can free something increase the snapshot's generation; those
+that only consume something (a pod is assigned, a node is removed) help few pods: they are recorded here and
+evaluated by the hints of the rules that rejected the pod.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _CachedResult:
 
 
 class UnschedulableCache(SnapshotIndex):
-    """Failed attempts by everything about a pod that scheduling reads."""
+    """Failed attempts by pod signature."""
 
     def __init__(self) -> None:
         self._results: dict[bytes, _CachedResult] = {}

@@ -18,7 +18,7 @@ from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler import cycle
 from plimsoll.scheduler.cycle import schedule_one
 from plimsoll.scheduler.devices import NodeFit
-from plimsoll.scheduler.devices.waste import score_sizes
+from plimsoll.scheduler.devices.scores import score_sizes
 from plimsoll.scheduler.filters import FILTERS
 from plimsoll.scheduler.filters.node_resources import NodeResourcesMessage
 from plimsoll.scheduler.pod_claims import read_pod_info

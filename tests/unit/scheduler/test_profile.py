@@ -68,7 +68,7 @@ def test_a_file_overrides_the_defaults() -> None:
         ({"weights": []}, "weights: must be a mapping, not []"),
         (
             {"weights": {"ImageLocality": 1}},
-            "weights.ImageLocality: no such scorer; known are Taint",
+            "weights.ImageLocality: unknown scorer; valid scorers: Taint",
         ),
         (
             {"weights": {"NodeAffinity": -1}},
@@ -80,19 +80,19 @@ def test_a_file_overrides_the_defaults() -> None:
         ),
         ({"weights": {"NodeAffinity": True}}, "must be a whole number from 0 to 1000, not True"),
         ({"weights": {"NodeAffinity": 1.5}}, "must be a whole number from 0 to 1000, not 1.5"),
-        ({"weights": {3: 1}}, "weights.3: no such scorer"),
+        ({"weights": {3: 1}}, "weights.3: unknown scorer"),
         (
             {"weights": {"DynamicResources": 1, "DevicePreference": 2}},
-            "weights.DevicePreference: is given as DevicePreference too; keep one of them",
+            "weights.DevicePreference: is also given as DevicePreference; keep one of them",
         ),
         ({"strategy": "Least"}, "strategy: must be one of LeastAllocated, MostAllocated, not 'Least'"),
-        ({"resources": {"gpu": 1}}, "resources: 'gpu' is not a resource nodes are booked in: use cpu"),
+        ({"resources": {"gpu": 1}}, "resources: 'gpu' is not a node resource: use cpu"),
         ({"resources": {"cpu": 0}}, "resources: give at least one resource a weight above 0"),
         ({"resources": {}}, "resources: give at least one resource a weight above 0"),
         ({"balanced": "cpu"}, "balanced: must be a list of strings, not 'cpu'"),
         ({"balanced": ["cpu", 3]}, "balanced[1]: must be a string, not 3; write it in quotes"),
         ({"balanced": ["cpu", "cpu"]}, "balanced: name each resource once"),
-        ({"balanced": ["pods"]}, "balanced: 'pods' is not a resource nodes are booked in"),
+        ({"balanced": ["pods"]}, "balanced: 'pods' is not a node resource"),
         (
             {"balanced": [f"example.com/r{n}" for n in range(40)]},
             "balanced: name at most 16 resources, not 40",
@@ -135,5 +135,5 @@ def test_settings_do_not_change() -> None:
 
 def test_nodes_are_not_scored_by_their_images() -> None:
     assert "ImageLocality" not in SchedulerProfile.default().weights
-    with pytest.raises(InputError, match="no such scorer"):
+    with pytest.raises(InputError, match="unknown scorer"):
         SchedulerProfile(weights={"ImageLocality": 1})

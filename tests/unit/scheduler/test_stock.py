@@ -14,7 +14,7 @@ from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.scheduler.binding.pod_conditions import render_fit_error
 from plimsoll.scheduler.cycle import schedule_one
 from plimsoll.scheduler.devices import try_node
-from plimsoll.scheduler.devices.alternatives_score import count_points, score_points
+from plimsoll.scheduler.devices.scores import count_points, score_points
 from plimsoll.scheduler.pod_claims import read_pod_info
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.preemption import Preemption, plan_preemption

@@ -1,5 +1,6 @@
-"""Nodes whose devices charge node-allocatable resources; on other nodes the ledger does not restrict
-claims.
+"""Index of the nodes whose devices charge node-allocatable resources.
+
+On other nodes the ledger does not restrict claims.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 def charges_node(snapshot: Snapshot, row: int) -> bool:
     """Return whether any device of a node can charge the node's allocatable resources."""
-    return snapshot.index(ChargingNodes).at(row, snapshot)
+    return snapshot.index(ChargingNodes).charges(row, snapshot)
 
 
 class ChargingNodes(SnapshotIndex):
@@ -39,7 +40,7 @@ class ChargingNodes(SnapshotIndex):
         if isinstance(old, DeviceClass):
             self._classes.discard(old.metadata.name)
 
-    def at(self, row: int, snapshot: Snapshot) -> bool:
+    def charges(self, row: int, snapshot: Snapshot) -> bool:
         if self._classes:
             return True
         devices = snapshot.inventory.devices_for(snapshot.node(row))

@@ -57,8 +57,8 @@ MAX_SCORE = 100
 
 @dataclass(frozen=True, slots=True)
 class NodeFit:
-    """Result for a node that fits: allocations of the unallocated claims, their charges, and how well
-    lists were served.
+    """Result for a node that fits: allocations of the unallocated claims, their charges, and the rank of
+    the alternatives chosen from prioritized lists.
     """
 
     allocations: Mapping[str, AllocationResult] = field(default_factory=dict)
@@ -80,8 +80,9 @@ def try_node(
     ledger: NodeLedger | None = None,
     explain: bool = False,
 ) -> NodeFit | tuple[NodeReason, ...]:
-    """Allocate devices for a pod's claims on a node, or return why it does not fit; `ledger` replaces the
-    node's own.
+    """Allocate devices for a pod's claims on a node, or return why it does not fit.
+
+    `ledger` replaces that of the node.
     """
     if not pod_info.claims:
         return NO_CLAIMS
@@ -90,12 +91,17 @@ def try_node(
     ledger = ledger or snapshot.ledger(row)
     usable = {c.metadata.name: c for c in pod_info.claims if is_usable_on(c, node)}
     if len(usable) < len(pod_info.claims):
-        found = _before_elsewhere(pod_info, row, snapshot, new_id, settings, ledger, usable)
-        return (_ELSEWHERE,) if isinstance(found, NodeFit) else found
-    if settings.device_order is DeviceOrder.FIRST and (
-        taken := _taken(pod_info, row, snapshot, ledger, usable)
-    ):
-        return taken
+        if settings.device_order is DeviceOrder.FIRST:
+            # kube-scheduler reports a claim that is allocated elsewhere last.
+            rest = PodInfo(pod_info.pod, tuple(usable.values()), pod_info.options)
+            found = try_node(rest, row, snapshot, new_id, settings, ledger)
+            if not isinstance(found, NodeFit):
+                return found
+        return (_ELSEWHERE,)
+    if settings.device_order is DeviceOrder.FIRST:
+        shared = check_sharing(ledger, pod_info.pod, usable, snapshot.charge_context(row))
+        if shared.reasons:
+            return tuple(map(_of_ledger, shared.reasons))
     charged = snapshot.options.count_claims and charges_node(snapshot, row)
     if not pod_info.unallocated_claims:
         return check_charges(pod_info, {}, row, snapshot, ledger) if charged else NodeFit()
@@ -127,10 +133,9 @@ def try_node(
                 # These devices exceed the node's allocatable; cheaper ones may be allocated to other claims.
                 # Searched even if the node has no pods: the result is cached, and the pods that use those
                 # claims may be observed later.
-                deserted = _budget(
-                    pod_info, row, snapshot, NodeLedger(node, snapshot.gates, snapshot.profile)
-                )
-                if isinstance(search(deserted, _own_devices(pod_info, snapshot)), Allocation):
+                empty = NodeLedger(node, snapshot.gates, snapshot.profile)
+                budget = _budget(pod_info, row, snapshot, empty)
+                if isinstance(search(budget, _own_devices(pod_info, snapshot)), Allocation):
                     return tuple(replace(reason, code=VerdictCode.UNSCHEDULABLE) for reason in placement)
             return placement
     if not isinstance(outcome, Allocation):
@@ -141,33 +146,6 @@ def try_node(
     if not charged:
         return NodeFit(allocations, (), rank, sizes)
     return check_charges(pod_info, allocations, row, snapshot, ledger, rank, sizes)
-
-
-def _before_elsewhere(
-    pod_info: PodInfo,
-    row: int,
-    snapshot: Snapshot,
-    new_id: NewId,
-    settings: SchedulerProfile,
-    ledger: NodeLedger,
-    usable: Mapping[str, ResourceClaim],
-) -> NodeFit | tuple[NodeReason, ...]:
-    """Return the reasons that take precedence over a claim allocated to another node.
-
-    There are none, unless devices are chosen first: kube-scheduler then reports that claim last.
-    """
-    if settings.device_order is DeviceOrder.JOINT:
-        return NO_CLAIMS
-    rest = PodInfo(pod_info.pod, tuple(usable.values()), pod_info.options)
-    return try_node(rest, row, snapshot, new_id, settings, ledger)
-
-
-def _taken(
-    pod_info: PodInfo, row: int, snapshot: Snapshot, ledger: NodeLedger, claims: Mapping[str, ResourceClaim]
-) -> tuple[NodeReason, ...]:
-    """Return the reasons for claims that other pods use and that must not be shared."""
-    verdict = check_sharing(ledger, pod_info.pod, claims, snapshot.charge_context(row))
-    return tuple(map(_of_ledger, verdict.reasons))
 
 
 def _own_devices(pod_info: PodInfo, snapshot: Snapshot) -> AllocationState:
@@ -222,8 +200,8 @@ def _budget(pod_info: PodInfo, row: int, snapshot: Snapshot, ledger: NodeLedger)
 def _rank(claims: Sequence[ResourceClaim], alternatives: Sequence[Sequence[int]]) -> int:
     """Score the choice from prioritized lists: 100 if every list got its first alternative.
 
-    DIFF: upstream counts 8 for the first alternative of any list and one less for each next one, relative to
-    the best node; here an alternative counts by the length of its list, independent of other nodes
+    DIFF: upstream gives 8 points for the first alternative of any list and one less for each later one,
+    relative to the best node; here the score depends on the length of the list, and not on other nodes
     (test_alternatives_score_relative_to_the_length_of_their_list).
     """
     best = got = 0
@@ -235,7 +213,7 @@ def _rank(claims: Sequence[ResourceClaim], alternatives: Sequence[Sequence[int]]
 
 
 def _sizes(allocations: Mapping[str, AllocationResult], row: int, snapshot: Snapshot) -> ConsumedCapacity:
-    """Return the consumed amount of each capacity: all of it, or what a share consumes."""
+    """Return the consumed amount of each capacity: that of the whole device, or of a share."""
     devices = snapshot.inventory.devices_for(snapshot.node(row))
     sizes: dict[tuple[str, str], int] = {}
     for allocation in allocations.values():
@@ -251,8 +229,8 @@ def _sizes(allocations: Mapping[str, AllocationResult], row: int, snapshot: Snap
 
 
 def _refusal(outcome: object, order: DeviceOrder = DeviceOrder.JOINT) -> NodeReason:
-    # DIFF: upstream takes a shortage of devices for one that preemption cannot help, because its dry runs
-    # leave victims' claims allocated; here they are freed. test_devices_of_victims_are_freed
+    # DIFF: upstream treats a shortage of devices as one that preemption cannot resolve, because its dry runs
+    # leave the claims of victims allocated; here they are freed. test_devices_of_victims_are_freed
     if isinstance(outcome, AllocationFault):
         code = VerdictCode.UNRESOLVABLE if outcome.is_node_scoped else VerdictCode.ERROR
         return NodeReason(Rule.DEVICES, SharedMessage.TEXT, code, {"text": str(outcome)}, outcome)

@@ -1,4 +1,4 @@
-"""DynamicResources filter: searches devices only where no cached result answers.
+"""DynamicResources filter: searches devices only on nodes without a cached result.
 
 `candidates` are the nodes without a cached refusal; `search` runs the exact search on one node and caches its
 result. Unlike other filters it is evaluated node by node, best score first (`node_selection`).
@@ -33,12 +33,12 @@ from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 
 class DynamicResourcesFilter(Filter):
-    """Filter by the devices that claims need and by what these charge to the node."""
+    """Filter by the devices that claims need, and by their charges to the node."""
 
     rule = Rule.DEVICES
     depends_on_pods = True
-    #: DIFF: a pod rejected for its devices is woken by the deletion of any pod on a node, also one without
-    #: claims: what its claims charge may fit then. Upstream wakes it only by changes of claims, so that it
+    #: DIFF: a pod rejected for its devices is woken by the deletion of any pod, even one without claims,
+    #: because the charges of its claims may fit then. Upstream wakes it only by changes of claims, so that it
     #: waits for the next flush (test_deleting_a_pod_without_claims_wakes_pods_that_need_devices).
     events = frozenset(
         {
@@ -119,11 +119,11 @@ class DynamicResourcesFilter(Filter):
         if not isinstance(found, NodeFit):
             state = state or self._state(row)
             if state is not None:
-                self._results.remember(state, found)
+                self._results.add_state(state, found)
         return found
 
     def short_of_devices(self) -> Mask:
-        """Return the nodes that are known to lack devices, whatever their headroom."""
+        """Return the nodes that are known to lack devices, regardless of headroom."""
         lacking = [
             any(r.message is DeviceMessage.CANNOT_ALLOCATE for r in each) for each in self._results.reasons
         ]
@@ -156,7 +156,7 @@ class DynamicResourcesFilter(Filter):
         return removed & np.array([*helps, False], dtype=np.bool_)[self._results.kinds]
 
     def _state(self, row: int) -> NodeState | None:
-        """Return what a result depends on besides the pod's resource signature, or None if that is not known.
+        """Return the node state that determines a result for the resource signature; None if it is unknown.
 
         Nodes with the same devices, the same allocations and the same headroom have the same result.
         """
@@ -235,7 +235,7 @@ _NOT_CAPACITY = frozenset(
 
 
 def needs_capacity(fit_error: FitError) -> bool:
-    """Return whether node capacity for what claims charge may have been short; if not, only devices were."""
+    """Return whether node capacity for the charges of claims may have been short, and not only devices."""
     return any(
         reason.rule is Rule.DEVICES and reason.message not in _NOT_CAPACITY for reason, _ in fit_error.reasons
     )
@@ -246,7 +246,7 @@ def _claim_names(pod: Pod) -> frozenset[str]:
 
 
 def _only_node(selector: NodeSelector | None) -> str | None:
-    """Return the name of the only node a selector can match, if it is evident."""
+    """Return the name of the only node that a selector can match, if it names one."""
     if selector is None or len(selector.node_selector_terms) != 1:
         return None
     for requirement in selector.node_selector_terms[0].match_fields:

@@ -20,9 +20,9 @@ from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.snapshot.index import SnapshotIndex
 
 #: Maximum number of resource signatures.
-SHAPES_KEPT = 256
+MAX_SIGNATURES = 256
 #: Maximum number of node states per signature.
-STATES_KEPT = 1024
+MAX_STATES = 1024
 #: Generation of results that must not be reused.
 NEVER = -1
 #: Node state that determines a result: devices, their allocations, and headroom.
@@ -33,8 +33,8 @@ class SearchCache(SnapshotIndex):
     """Results of device searches by resource signature and node.
 
     A refusal holds while more is allocated, although its reason may be outdated. `refused_at` is the
-    snapshot's generation when the search failed; it holds while the node's generation is not newer. `ranks`
-    is the best that prioritized lists can still get, as of the last search.
+    generation of the node when the search failed; the refusal holds until that increases. `ranks` are upper
+    bounds for the ranks of alternatives, as of the last search.
     """
 
     def __init__(self) -> None:
@@ -57,13 +57,13 @@ class SearchCache(SnapshotIndex):
 
     def forget(self, row: int) -> None:
         """Drop the results for a node."""
-        for shape in self._results.values():
-            shape.clear(row)
+        for results in self._results.values():
+            results.clear(row)
 
     def results_for(self, key: bytes) -> SearchResults:
         known = self._results.pop(key, None) or SearchResults(self._size)
         self._results[key] = known  # least recently used first
-        if len(self._results) > SHAPES_KEPT:
+        if len(self._results) > MAX_SIGNATURES:
             del self._results[next(iter(self._results))]
         return known
 
@@ -82,10 +82,10 @@ class SearchResults:
         self._numbers: dict[tuple[tuple[str, VerdictCode], ...], int] = {}
         self.states: dict[NodeState, tuple[NodeReason, ...]] = {}
 
-    def remember(self, state: NodeState, reasons: tuple[NodeReason, ...]) -> None:
+    def add_state(self, state: NodeState, reasons: tuple[NodeReason, ...]) -> None:
         """Record that nodes in this state refuse pods with this signature."""
         self.states[state] = reasons
-        if len(self.states) > STATES_KEPT:
+        if len(self.states) > MAX_STATES:
             del self.states[next(iter(self.states))]
 
     def refuse(self, row: int, generation: int, reasons: tuple[NodeReason, ...]) -> None:

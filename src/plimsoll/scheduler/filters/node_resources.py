@@ -12,7 +12,7 @@ claim for it (test_extended_resources_are_those_of_nodes).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -20,6 +20,7 @@ import numpy as np
 
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.forms import AccountingPolicy, read_device, read_device_class
+from plimsoll.api.pod_claims import device_requests
 from plimsoll.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from plimsoll.ledger.claims import effective_policy
 from plimsoll.ledger.columns import Mask, NodeColumns
@@ -82,8 +83,9 @@ class DelegatedResources(SnapshotIndex):
         """Return the resources that these claims may charge under those policies."""
         found = frozenset(self._of_devices)
         if self._of_classes:
-            for name in requested_classes(claims):
-                found |= self._of_classes.get(name, frozenset())
+            for claim in claims:
+                for _, request in device_requests(claim):
+                    found |= self._of_classes.get(request.device_class_name, frozenset())
         return found
 
 
@@ -92,16 +94,6 @@ def class_resources(device_class: DeviceClass) -> frozenset[str]:
     declared = read_device_class(device_class)
     policies = [*declared.policies.items(), *((name, rule.policy) for name, rule in declared.rules.items())]
     return frozenset(name for name, policy in policies if effective_policy(policy) in _DELEGATED)
-
-
-def requested_classes(claims: Sequence[ResourceClaim]) -> Iterator[str]:
-    """Return the device classes that claims request, alternatives included."""
-    for claim in claims:
-        for request in claim.spec.devices.requests:
-            if request.exactly is not None:
-                yield request.exactly.device_class_name
-            for alternative in request.first_available:
-                yield alternative.device_class_name
 
 
 def delegated_resources(pod_info: PodInfo, snapshot: Snapshot) -> Collection[str]:

@@ -1,8 +1,7 @@
 """Candidate nodes for preemption, and their victims.
 
-Walks over the nodes on which a pod would fit if other pods were gone: the starting node, the limits of
-kube-scheduler, and quick checks that avoid most dry runs. `LowestPriorities` has the lowest priority on every
-node.
+Visits the nodes on which a pod would fit without other pods, within kube-scheduler's limits; quick checks
+avoid most dry runs.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from plimsoll.scheduler.unschedulable_cache import pod_signature
 
 @dataclass(frozen=True, slots=True)
 class CandidateLimits:
-    """Number of candidates that is enough: a share of all nodes, with a minimum."""
+    """Number of candidates to find: a percentage of the nodes, with a minimum."""
 
     percentage: int = 10
     absolute: int = 100
@@ -43,34 +42,34 @@ class CandidateLimits:
 
 
 class DryRunFailures(SearchCache):
-    """Cache of failed dry runs by pod and node, until resources are released there.
+    """Cache of failed dry runs by pod and node, until resources are released on the node.
 
-    A pod that does not fit even without all lower-priority pods will not fit after more pods arrive, with one
-    exception: a pod that arrives with an allocated claim can free its devices when it is evicted.
+    A pod that does not fit even without all lower-priority pods does not fit after more pods were added, with
+    one exception: an added pod with an allocated claim frees its devices when it is evicted.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self._joined: set[int] = set()
+        self._rows_with_added_claims: set[int] = set()
 
     def pod_added(self, row: int, pod: Pod) -> None:
         if pod.spec.resource_claims:
-            self._joined.add(row)
+            self._rows_with_added_claims.add(row)
 
     def results_for(self, key: bytes) -> SearchResults:
-        for row in self._joined:
+        for row in self._rows_with_added_claims:
             self.forget(row)
-        self._joined.clear()
+        self._rows_with_added_claims.clear()
         return super().results_for(key)
 
-    def settle(self) -> None:
-        """Discard pods that were added since the last call: they were part of a simulation."""
-        self._joined.clear()
+    def ignore_simulated(self) -> None:
+        """Ignore the pods that were added since the last query: they were restored by a simulation."""
+        self._rows_with_added_claims.clear()
 
     def object_set(self, new: Any, old: Any) -> None:
         super().object_set(new, old)
         if isinstance(new, ResourceClaim) and isinstance(old, ResourceClaim):
-            # One consumer less of a shared claim: removing the others may free its devices now.
+            # A shared claim lost a consumer: removing the remaining ones may free its devices now.
             before = {consumer.uid for consumer in old.status.reserved_for}
             after = {consumer.uid for consumer in new.status.reserved_for}
             if after and before - after:
@@ -78,7 +77,7 @@ class DryRunFailures(SearchCache):
 
 
 class LowestPriorities(SnapshotIndex):
-    """Lowest priority of a pod on each node; above all others where there are no pods."""
+    """Lowest priority of the pods on each node; INT64_MAX for nodes without pods."""
 
     def __init__(self) -> None:
         self.lowest: Column = np.zeros(0, dtype=np.int64)
@@ -110,11 +109,11 @@ class LowestPriorities(SnapshotIndex):
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Candidates found, in search order, and the reasons of the other nodes."""
+    """Candidates in search order, and the reasons for the other nodes."""
 
     found: tuple[Victims, ...]
     reasons: tuple[tuple[NodeReason, int], ...]
-    seen: int  #: number of nodes with such a reason
+    rejected: int  #: number of nodes with a reason
 
 
 def find_candidates(
@@ -133,7 +132,7 @@ def find_candidates(
     tally = _Tally()
     no_victims = potential[~has_victims]
     if node_filter.devices is not None:
-        # If devices are short and no pod could free any, preemption does not help: skip the dry run.
+        # Without pods that could free devices, these nodes count as ones that preemption does not help.
         no_victims = no_victims[~node_filter.devices.short_of_devices()[no_victims]]
     if len(no_victims):
         tally.add((NO_VICTIMS,), len(no_victims))
@@ -146,9 +145,8 @@ def find_candidates(
         rotated = rotated[known.refused_at[rotated] < snapshot.node_generations[rotated]]
     found: list[Victims] = []
     without_violations = 0
-    resources_first = not node_filter.applies(
-        Rule.PORTS
-    )  # no rule about other pods precedes the resource fit
+    # NodePorts is the only rule about other pods that precedes the resource fit.
+    resources_first = not node_filter.applies(Rule.PORTS)
     for row in rotated.tolist():
         nominated: Sequence[Pod] = ()
         if nominations is not None:
@@ -162,27 +160,27 @@ def find_candidates(
                 known.refuse(row, int(snapshot.node_generations[row]), result)
         elif result.pods:
             found.append(result)
-            without_violations += not result.broken
+            without_violations += not result.pdb_violations
             if without_violations and len(found) >= enough:
                 break
     if known is not None:
-        snapshot.index(DryRunFailures).settle()
-    # Nodes without violated budgets come first.
-    found.sort(key=lambda victims: victims.broken > 0)
+        snapshot.index(DryRunFailures).ignore_simulated()
+    # Candidates without violations come first.
+    found.sort(key=lambda victims: victims.pdb_violations > 0)
     return Candidates(tuple(found), tuple(tally.counts.values()), tally.nodes)
 
 
 def _cached_failures(node_filter: NodeFilter) -> SearchResults | None:
-    """Return the cached failures of equal pods; None if pods on other nodes influence where it fits."""
+    """Return the cached failures of equal pods; None if the result depends on pods of other nodes."""
     if node_filter.applies(Rule.SPREAD, Rule.INTER_POD):
         return None
     return node_filter.snapshot.index(DryRunFailures).results_for(pod_signature(node_filter.pod_info))
 
 
 def find_shortages(node_filter: NodeFilter, row: int) -> tuple[NodeReason, ...]:
-    """Return what a node lacks by its ledger even without all lower-priority pods.
+    """Return the resources that are short even without all lower-priority pods.
 
-    Empty does not mean that the pod fits: pools and all other rules are left to a dry run.
+    An empty result does not mean that the pod fits: claim pools and all other rules need a dry run.
     """
     pod_info, ledger = node_filter.pod_info, node_filter.snapshot.ledger(row)
     if not node_filter.passes_static(row):
@@ -203,7 +201,7 @@ def find_shortages(node_filter: NodeFilter, row: int) -> tuple[NodeReason, ...]:
 
 
 class _Tally:
-    """Reasons with the number of nodes they are about."""
+    """Reasons with the number of nodes."""
 
     def __init__(self) -> None:
         self.counts: dict[str, tuple[NodeReason, int]] = {}

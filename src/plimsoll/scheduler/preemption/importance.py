@@ -1,6 +1,4 @@
-"""Order of importance of pods: by priority, then by start time; pods that have not started are the
-youngest.
-"""
+"""Importance of pods: by priority, then by start time."""
 
 from __future__ import annotations
 
@@ -17,10 +15,10 @@ def priority_of(pod: Pod) -> int:
 
 
 def started_at(pod: Pod) -> str:
-    """Return the start time as a text that sorts by time (the API server writes seconds, in UTC)."""
+    """Return the start time as a sortable text; pods that have not started come last."""
     return pod.status.start_time or _NOT_YET
 
 
 def most_important_first(pods: Iterable[Pod]) -> list[Pod]:
-    """Sort key: highest priority first, then the earliest start."""
+    """Return pods by priority, highest first, then by start time."""
     return sorted(pods, key=lambda pod: (-priority_of(pod), started_at(pod)))

@@ -1,8 +1,8 @@
 """All filters for one pod on one node, repeated while the node's pods change.
 
-Rules that do not depend on other pods are evaluated once; the others are evaluated again each time, because
-pods of the node may be removed or restored in between (`simulated_node`). Pods nominated to the node count as
-if they were there: a pod must fit with them and without them, because they may yet be scheduled elsewhere.
+Rules that do not depend on other pods are evaluated once; the others each time, because pods of the node may
+be removed or restored in between (`simulated_node`). A pod must fit with and without the pods nominated to
+the node, because these may still be scheduled elsewhere.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from plimsoll.scheduler.queueing_hints import RULES
 from plimsoll.scheduler.reasons import NodeReason, Rule
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
-#: Rules whose result depends on the pods of a node; they are evaluated again whenever those change.
-HEED_PODS = frozenset(kind.rule for kind in RULES if kind.depends_on_pods)
+#: Rules whose result depends on the pods of a node; they are evaluated each time.
+POD_DEPENDENT_RULES = frozenset(kind.rule for kind in RULES if kind.depends_on_pods)
 
 
 class NodeFilter:
@@ -39,33 +39,33 @@ class NodeFilter:
         settings: SchedulerProfile,
         new_id: NewId | None = None,
         *,
-        standing: bool = True,
+        static: bool = True,
     ) -> None:
-        """Create a filter; without `standing`, only the rules that depend on other pods are evaluated."""
+        """Create a filter; without `static`, only the rules that depend on other pods are evaluated."""
         self.pod_info = pod_info
         self.snapshot = snapshot
         self.settings = settings
-        #: Rules in order: evaluated once, or each time.
+        #: Rules in order: a filter is evaluated once, a type each time.
         self._rules: list[Filter | type[Filter]] = []
-        self._always: tuple[NodeReason, ...] = ()
-        self._standing: Mask = snapshot.alive.copy()
+        self._rejection: tuple[NodeReason, ...] = ()
+        self._static_mask: Mask = snapshot.alive.copy()
         self._new_id = new_id or _throwaway_ids()
         #: Filter of devices and resources; None if the pod has no claims.
         self.devices = (
             DynamicResourcesFilter(pod_info, snapshot, self._new_id, settings) if pod_info.claims else None
         )
         for kind in FILTERS:
-            if kind.rule in HEED_PODS:
+            if kind.rule in POD_DEPENDENT_RULES:
                 self._rules.append(kind)
                 continue
-            if not standing:
+            if not static:
                 continue
             rule = kind.pre_filter(pod_info, snapshot)
             if isinstance(rule, NodeReason):
-                self._always = self._always or (rule,)
+                self._rejection = self._rejection or (rule,)
             elif rule is not None:
                 self._rules.append(rule)
-                self._standing &= rule.filter()
+                self._static_mask &= rule.filter()
 
     def simulate(self, row: int, nominated: Sequence[Pod] = ()) -> NodeSimulation:
         """Return a simulation of a node in which pods nominated to it keep their claims."""
@@ -79,15 +79,15 @@ class NodeFilter:
 
     def passes_static(self, row: int) -> bool:
         """Return whether all rules that do not depend on other pods accept a node."""
-        return not self._always and bool(self._standing[row])
+        return not self._rejection and bool(self._static_mask[row])
 
     def run(self, row: int) -> NodeFit | tuple[NodeReason, ...]:
         """Return whether the pod fits, with its devices; or the reason of the first failing rule."""
-        if self._always:
-            return self._always
+        if self._rejection:
+            return self._rejection
         for rule in self._rules:
             if isinstance(rule, Filter):
-                reasons = () if self._standing[row] else rule.filter_node(row)
+                reasons = () if self._static_mask[row] else rule.filter_node(row)
             else:
                 read = rule.pre_filter(self.pod_info, self.snapshot)
                 if isinstance(read, NodeReason):
@@ -100,7 +100,7 @@ class NodeFilter:
     def run_with_nominated(
         self, others: Sequence[Pod], simulation: NodeSimulation
     ) -> NodeFit | tuple[NodeReason, ...]:
-        """Run the filters with and without the pods nominated to the node: the pod must fit both ways."""
+        """Run the filters with and without the pods nominated to the node; the pod must fit both ways."""
         if others:
             answer = self.run_among(others, simulation)
             if not isinstance(answer, NodeFit):
@@ -115,7 +115,7 @@ class NodeFilter:
         for pod in others:
             if self.snapshot.find_pod(pod_key(pod)) is None:
                 pod_info = self.read(pod)
-                simulation.add(pod_info, self._devices_for(pod_info, simulation))
+                simulation.add_pod(pod_info, self._devices_for(pod_info, simulation))
                 added.append(pod_info)
         answer = self.run(simulation.row)
         for pod_info in reversed(added):
@@ -123,34 +123,34 @@ class NodeFilter:
         return answer
 
     def nominated_claims(self, others: Sequence[Pod] = ()) -> set[str]:
-        """Return the claims of nominated pods, which stay in use."""
+        """Return the UIDs of the claims of this pod and of nominated pods, which stay allocated."""
         pod_infos = [self.pod_info, *map(self.read, others)]
         return {claim.metadata.uid for pod_info in pod_infos for claim in pod_info.claims}
 
     def read(self, pod: Pod) -> PodInfo:
-        """Read a nominated pod; temporary problems with its claims do not void its nomination."""
+        """Read a nominated pod; temporary problems with its claims do not invalidate the nomination."""
         pod_info = read_pod_info(pod, self.snapshot)
         return pod_info if isinstance(pod_info, PodInfo) else PodInfo(pod, (), self.snapshot.options)
 
     def _devices_for(self, pod_info: PodInfo, simulation: NodeSimulation) -> NodeFit | None:
         """Return the devices of a nominated pod: available now, or once its victims are gone.
 
-        DIFF: upstream keeps the requests of a pod that waits for its victims to terminate from other pods;
-        here its devices are kept as well. test_devices_are_kept_for_a_nominated_pod
+        DIFF: upstream reserves only the requests of a nominated pod, not its devices
+        (test_devices_are_kept_for_a_nominated_pod).
         """
         if not pod_info.claims:
             return None
         row = simulation.row
         fit = try_node(pod_info, row, self.snapshot, self._new_id, self.settings)
         if not isinstance(fit, NodeFit):
-            leaving = [
+            victims = [
                 pod
                 for pod in self.snapshot.pods_at(row)
                 if pod.metadata.deletion_timestamp is not None and priority_of(pod) < pod_info.priority
             ]
-            simulation.remove_pods(leaving)
+            simulation.remove_pods(victims)
             fit = try_node(pod_info, row, self.snapshot, self._new_id, self.settings)
-            simulation.restore_pods(leaving)
+            simulation.restore_pods(victims)
         return fit if isinstance(fit, NodeFit) else None
 
 

@@ -1,9 +1,9 @@
 """Nominated pods and their nodes.
 
-A pod whose victims are terminating is nominated to their node; until it is scheduled, pods of the same or of
-lower priority must leave it room (`filter_node`). Nominations come from `status.nominatedNodeName` and from
-our own preemptions, which count at once: the API's value applies again once it reflects them. A pod that is
-bound, assumed or gone needs no nomination: `drop` it.
+A pod whose victims are terminating is nominated to their node; until it is scheduled, its capacity is
+reserved from pods of the same or lower priority (`filter_node`). Nominations come from
+`status.nominatedNodeName` and from our own preemptions, which apply before they are written. The nomination
+of a pod that is bound, assumed or deleted must be dropped.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Nominations:
             self.drop(key)
 
     def nominate(self, pod: Pod, node: str, victims: Iterable[Pod] = ()) -> None:
-        """Nominate a pod to a node; while `victims` exist, it waits for them to terminate."""
+        """Nominate a pod to a node; it waits for `victims` to terminate."""
         written = pod.status.nominated_node_name == node
         self._put(Nomination(pod, node, written, frozenset(map(pod_key, victims))))
 
@@ -88,15 +88,15 @@ class Nominations:
 
     # -- queries
 
-    def of(self, key: str) -> Nomination | None:
+    def get(self, key: str) -> Nomination | None:
         return self._by_pod.get(key)
 
-    def at(self, node: str, priority: int, but: str = "") -> list[Pod]:
-        """Return the pods nominated to a node with at least this priority, except `but`."""
+    def at(self, node: str, priority: int, exclude: str = "") -> list[Pod]:
+        """Return the pods nominated to a node with at least this priority, without the pod `exclude`."""
         here = self._by_node.get(node)
         if not here:
             return []
-        found = (each.pod for key, each in here.items() if key != but)
+        found = (each.pod for key, each in here.items() if key != exclude)
         return most_important_first(pod for pod in found if priority_of(pod) >= priority)
 
     def lower_at(self, node: str, priority: int) -> list[Pod]:
@@ -107,13 +107,13 @@ class Nominations:
     def filter_node(
         self, pod_info: PodInfo, row: int, snapshot: Snapshot, settings: SchedulerProfile | None = None
     ) -> tuple[NodeReason, ...]:
-        """Return why a pod must leave a node to its nominated pods; empty if it need not."""
+        """Return why a pod does not fit on a node together with the pods nominated to it."""
         if not self._by_node:
             return ()
         others = self.at(snapshot.node(row).metadata.name, pod_info.priority, pod_info.key)
         if not others:
             return ()
-        node_filter = NodeFilter(pod_info, snapshot, settings or SchedulerProfile.default(), standing=False)
+        node_filter = NodeFilter(pod_info, snapshot, settings or SchedulerProfile.default(), static=False)
         with NodeSimulation(snapshot, row, node_filter.nominated_claims(others)) as simulation:
             answer = node_filter.run_among(others, simulation)
         return () if isinstance(answer, NodeFit) else answer

@@ -1,9 +1,9 @@
 """START HERE: `plan_preemption` selects victims for an unschedulable pod.
 
-A pure function of a `FitError`, a snapshot, a profile, disruption budgets and nominations; returns a
-`Preemption` or a `NoPreemption`. Steps: check whether the pod may preempt; find the nodes on which it would
-fit without lower-priority pods, and spare as many of them as possible (`candidates`, `victims`); choose the
-node with the least disruption. The snapshot is changed temporarily and restored (`simulated_node`).
+A pure function of a `FitError`, a snapshot, a profile, disruption budgets and nominations. It checks whether
+the pod may preempt, finds the nodes on which it would fit without lower-priority pods, restores as many of
+these as possible (`candidates`, `victims`), and chooses the node with the least disruption. The snapshot is
+changed temporarily and restored (`simulated_node`).
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ NEVER = "Never"
 #: Condition of a victim, and its reason.
 DISRUPTION_TARGET = "DisruptionTarget"
 BY_SCHEDULER = "PreemptionByScheduler"
-#: Added to priorities before they are summed, so that more victims never sum up to less.
-_LIFT = 2**31
+#: Added to priorities before they are summed, so that the sum grows with the number of victims.
+_PRIORITY_OFFSET = 2**31
 
 _NOT_HELPFUL = NodeReason(Rule.PREEMPTION, PreemptionMessage.NOT_HELPFUL, VerdictCode.UNRESOLVABLE)
 
@@ -50,12 +50,12 @@ def plan_preemption(
 ) -> Preemption | NoPreemption:
     """Return the node and the victims for an unschedulable pod, or why preemption does not help.
 
-    `offset` is the node to start at; callers advance it, so that all nodes take turns.
+    `offset` is the position to start at; callers advance it, so that all nodes take turns.
     """
     pod_info = fit_error.pod_info
-    barred = ineligibility_reason(fit_error, snapshot, nominations)
-    if barred is not None:
-        return NoPreemption(fit_error.nodes, ((barred, 0),), clears=False)
+    ineligible = ineligibility_reason(fit_error, snapshot, nominations)
+    if ineligible is not None:
+        return NoPreemption(fit_error.nodes, ((ineligible, 0),), clears_nomination=False)
     if fit_error.resolvable is None or not fit_error.resolvable.any():
         return NoPreemption(fit_error.nodes, ((_NOT_HELPFUL, fit_error.nodes),))
 
@@ -65,14 +65,16 @@ def plan_preemption(
     )
     if not candidates.found:
         reasons = candidates.reasons
-        if candidates.seen < fit_error.nodes:
-            reasons += ((_NOT_HELPFUL, fit_error.nodes - candidates.seen),)
+        if candidates.rejected < fit_error.nodes:
+            reasons += ((_NOT_HELPFUL, fit_error.nodes - candidates.rejected),)
         return NoPreemption(fit_error.nodes, reasons)
 
     chosen = choose_victims(candidates.found)
     node = snapshot.node(chosen.row).metadata.name
     lower_nominated = nominations.lower_at(node, pod_info.priority) if nominations is not None else ()
-    return Preemption(node, chosen.row, chosen.pods, chosen.broken, pod_info.pod, tuple(lower_nominated))
+    return Preemption(
+        node, chosen.row, chosen.pods, chosen.pdb_violations, pod_info.pod, tuple(lower_nominated)
+    )
 
 
 def ineligibility_reason(
@@ -82,23 +84,23 @@ def ineligibility_reason(
     pod = fit_error.pod_info.pod
     if pod.spec.preemption_policy == NEVER:
         return NodeReason(Rule.PREEMPTION, PreemptionMessage.POLICY_NEVER, VerdictCode.UNSCHEDULABLE)
-    nomination = nominations.of(fit_error.pod_info.key) if nominations is not None else None
+    nomination = nominations.get(fit_error.pod_info.key) if nominations is not None else None
     node = nomination.node if nomination is not None else pod.status.nominated_node_name
     row = snapshot.row_of(node) if node else None
     if row is None or fit_error.resolvable is None or not fit_error.resolvable[row]:
         return None  # no nomination, or one that no longer helps
     victims = nomination.victims if nomination is not None else frozenset()
     for other in snapshot.pods_at(row):
-        below = priority_of(other) < fit_error.pod_info.priority
-        if below and (pod_key(other) in victims or is_leaving(other)):
+        is_lower = priority_of(other) < fit_error.pod_info.priority
+        if is_lower and (pod_key(other) in victims or is_preempted(other)):
             return NodeReason(
                 Rule.PREEMPTION, PreemptionMessage.VICTIMS_TERMINATING, VerdictCode.UNSCHEDULABLE
             )
     return None
 
 
-def is_leaving(pod: Pod) -> bool:
-    """Return whether a pod is terminating because of preemption."""
+def is_preempted(pod: Pod) -> bool:
+    """Return whether a pod is terminating because it was preempted."""
     if pod.metadata.deletion_timestamp is None:
         return False
     for condition in pod.status.conditions:
@@ -109,22 +111,26 @@ def is_leaving(pod: Pod) -> bool:
 
 def choose_victims(candidates: Sequence[Victims]) -> Victims:
     """Return the candidate with the lowest cost; the first of equal ones."""
-    best = _disruption_cost(candidates[0])
-    chosen = candidates[0]
+    chosen, lowest = candidates[0], _disruption_cost(candidates[0])
     for candidate in candidates[1:]:
-        loss = _disruption_cost(candidate)
-        # Last criterion: the latest start time of the most important victims.
-        if loss[0] < best[0] or (loss[0] == best[0] and loss[1] > best[1]):
-            best, chosen = loss, candidate
+        cost = _disruption_cost(candidate)
+        # The last criterion is the latest start time of the most important victims.
+        if cost[0] < lowest[0] or (cost[0] == lowest[0] and cost[1] > lowest[1]):
+            chosen, lowest = candidate, cost
     return chosen
 
 
 def _disruption_cost(victims: Victims) -> tuple[tuple[int, int, int, int], str]:
-    """Return the cost of a candidate: violated budgets, highest priority, sum of priorities, number of
-    pods.
+    """Return budget violations, highest and summed priority and number of victims; and the start time of
+    the oldest victim of that priority.
     """
     priorities = [priority_of(pod) for pod in victims.pods]
     highest = max(priorities)
-    numbers = (victims.broken, highest, sum(each + _LIFT for each in priorities), len(priorities))
+    numbers = (
+        victims.pdb_violations,
+        highest,
+        sum(each + _PRIORITY_OFFSET for each in priorities),
+        len(priorities),
+    )
     oldest = min(started_at(pod) for pod in victims.pods if priority_of(pod) == highest)
     return numbers, oldest

@@ -1,8 +1,8 @@
 """Results of preemption.
 
-A `Preemption` is executed elsewhere, in steps that can be repeated: the pod is nominated to the node;
-nominations of lower-priority pods (`lower_nominated`) are cleared; each victim gets the condition
-DisruptionTarget and is deleted; when they are gone, the pod is scheduled again.
+A `Preemption` is executed in idempotent steps (`process/evictor.py`): the pod is nominated to the node;
+nominations of lower-priority pods are cleared; each victim gets the condition DisruptionTarget and is
+deleted; once they are gone, the pod is scheduled again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Preemption:
     node: str
     row: int
     victims: tuple[Pod, ...]
-    broken_budgets: int  #: number of victims that violate a disruption budget
+    pdb_violations: int  #: number of victims that violate a disruption budget
     pod: Pod  #: preemptor
     lower_nominated: tuple[Pod, ...] = ()  #: pods of lower priority nominated to the node
 
@@ -44,8 +44,7 @@ class NoPreemption:
 
     nodes: int
     reasons: tuple[tuple[NodeReason, int], ...]
-    #: Whether the pod's nomination is to be cleared.
-    clears: bool = True
+    clears_nomination: bool = True  #: whether the pod's nomination is to be cleared
 
     @property
     def text(self) -> str:

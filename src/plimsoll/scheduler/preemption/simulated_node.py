@@ -1,13 +1,12 @@
 """Simulation of a node without some of its pods, and with others.
 
-Pods are removed from one node of a snapshot, restored one by one, others added; at the end everything is
+Pods are removed from one node of a snapshot, restored one by one, and others added. At the end everything is
 restored: the ledger is the same object as before, indexes were notified of each change and of its inverse,
-and claims hold their devices. A claim's devices are free once all its consumers are removed; claims shared
-with remaining pods keep theirs.
+and claims have their devices. The devices of a claim are free once all its consumers are removed.
 
-DIFF: upstream's dry runs free what victims request but leave their claims allocated, so that a shortage of
-devices cannot be preempted away; with `deviceOrder: devices-first` ours do the same, for predictions.
-test_devices_of_victims_are_freed
+DIFF: upstream's dry runs free the requests of victims but leave their claims allocated, so that preemption
+does not help against a shortage of devices; with `deviceOrder: devices-first` ours do the same, for
+predictions (test_devices_of_victims_are_freed).
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ from plimsoll.scheduler.snapshot.snapshot import Snapshot
 class NodeSimulation:
     """Changes to one node of a snapshot for the duration of a `with` block; one at a time per snapshot.
 
-    Uses internals of the snapshot. `kept` are the UIDs of claims that other pods are about to use: they stay
-    allocated. Without `frees_devices` all claims do.
+    Uses internals of the snapshot. The claims with a UID in `kept` stay allocated; without `frees_devices`,
+    all claims do.
     """
 
     def __init__(
@@ -40,13 +39,14 @@ class NodeSimulation:
         self._kept = frozenset(kept)
         self._frees_devices = frees_devices
         self._original: NodeLedger = snapshot.ledger(row)
-        self._lifted: dict[str, LedgerEntry] = {}
+        self._removed: dict[str, LedgerEntry] = {}
         self._added: dict[str, PodInfo] = {}
-        #: Previous devices of claims that hold other devices now.
+        #: Original allocations of claims that were changed.
         self._before: dict[str, AllocationResult | None] = {}
 
     def __enter__(self) -> NodeSimulation:
-        self._stamp, self._freed = self.snapshot.generation, self.snapshot.node_generations.copy()
+        self._generation = self.snapshot.generation
+        self._node_generations = self.snapshot.node_generations.copy()
         self.snapshot.ledgers[self.row] = self._original.clone()
         return self
 
@@ -56,64 +56,60 @@ class NodeSimulation:
         snapshot, row = self.snapshot, self.row
         for pod_info in self._added.values():
             self._notify_removed(pod_info.pod)
-        for entry in self._lifted.values():
+        for entry in self._removed.values():
             self._notify_added(entry.pod)
         # Added pods are removed before removed pods get their devices back.
         for uid, before in sorted(self._before.items(), key=lambda item: item[1] is not None):
-            self._hold(uid, before)
+            self._allocate(uid, before)
         snapshot.ledgers[row] = self._original
         self._refresh()
-        snapshot.generation = self._stamp
-        snapshot.node_generations[:] = self._freed
+        snapshot.generation = self._generation
+        snapshot.node_generations[:] = self._node_generations
 
     # -- pods of the node
 
     @property
     def removed_pods(self) -> list[Pod]:
         """Pods removed so far, in order."""
-        return [entry.pod for entry in self._lifted.values()]
-
-    def entry(self, pod: Pod) -> LedgerEntry:
-        """Return the ledger entry of a removed pod."""
-        return self._lifted[pod_key(pod)]
+        return [entry.pod for entry in self._removed.values()]
 
     def remove_pods(self, pods: Iterable[Pod]) -> None:
         """Remove pods from the ledger; claims without other users release their devices."""
         ledger = self.snapshot.ledger(self.row)
         entries = [ledger.remove(pod) for pod in pods]
         for entry in entries:
-            self._lifted[pod_key(entry.pod)] = entry
+            self._removed[pod_key(entry.pod)] = entry
             self._notify_removed(entry.pod)
         for entry in entries:
             for claim in self._claims(entry.pod):
-                if self._is_abandoned(claim):
-                    self._hold(claim.metadata.uid, None)
+                if self._is_unused(claim):
+                    self._allocate(claim.metadata.uid, None)
         self._refresh()
 
     def restore_pods(self, pods: Iterable[Pod]) -> None:
         """Restore pods as they were, with the devices of their claims."""
         ledger = self.snapshot.ledger(self.row)
         for pod in pods:
-            entry = self._lifted.pop(pod_key(pod))
+            entry = self._removed.pop(pod_key(pod))
             ledger.restore(entry)
             self._notify_added(entry.pod)
             for claim in self._claims(entry.pod):
                 uid = claim.metadata.uid
                 if uid in self._before:
-                    self._hold(uid, self._before[uid])
+                    self._allocate(uid, self._before[uid])
         self._refresh()
 
     # -- other pods
 
-    def add(self, pod_info: PodInfo, fit: NodeFit | None = None) -> None:
-        """Add a pod, whether it fits or not; with `fit`, its claims and devices too."""
+    def add_pod(self, pod_info: PodInfo, fit: NodeFit | None = None) -> None:
+        """Add a pod, whether it fits or not; `fit` has the devices and charges of its claims."""
         pod = pod_info.pod
         self.snapshot.ledger(self.row).assume(pod, fit.charged_claims if fit is not None else ())
         self._added[pod_info.key] = pod_info
         self._notify_added(pod)
-        for claim in pod_info.unallocated_claims if fit is not None else ():
-            assert fit is not None
-            self._hold(claim.metadata.uid, fit.allocations[claim.metadata.name])
+        if fit is not None:
+            for claim in pod_info.unallocated_claims:
+                self._allocate(claim.metadata.uid, fit.allocations[claim.metadata.name])
         self._refresh()
 
     def remove_added(self, pod_info: PodInfo) -> None:
@@ -124,10 +120,10 @@ class NodeSimulation:
         for claim in pod_info.unallocated_claims:
             uid = claim.metadata.uid
             if uid in self._before:
-                self._hold(uid, self._before[uid])
+                self._allocate(uid, self._before[uid])
         self._refresh()
 
-    # -- inside
+    # -- internals
 
     def _claims(self, pod: Pod) -> Iterator[ResourceClaim]:
         for name in dict.fromkeys(resolve_claim_names(pod).values()) if pod.spec.resource_claims else ():
@@ -135,15 +131,15 @@ class NodeSimulation:
             if claim is not None:
                 yield claim
 
-    def _is_abandoned(self, claim: ResourceClaim) -> bool:
-        """Return whether no user of a claim is left."""
+    def _is_unused(self, claim: ResourceClaim) -> bool:
+        """Return whether a claim is allocated, and all its users were removed."""
         meta = claim.metadata
         if not self._frees_devices or meta.uid in self._kept or self.snapshot.allocation_of(meta.uid) is None:
             return False
         users = self.snapshot.claim_users(meta.namespace, meta.name)
-        return self._lifted.keys() >= {*users, *(user.uid for user in claim.status.reserved_for)}
+        return self._removed.keys() >= {*users, *(user.uid for user in claim.status.reserved_for)}
 
-    def _hold(self, uid: str, allocation: AllocationResult | None) -> None:
+    def _allocate(self, uid: str, allocation: AllocationResult | None) -> None:
         self._before.setdefault(uid, self.snapshot.allocation_of(uid))
         self.snapshot._set_allocation(uid, allocation)
 

@@ -28,32 +28,32 @@ NO_VICTIMS = NodeReason(Rule.PREEMPTION, PreemptionMessage.NO_VICTIMS, VerdictCo
 
 @dataclass(frozen=True, slots=True)
 class Victims:
-    """Pods to evict from a node, the most important first; `broken` of them violate a budget."""
+    """Pods to evict from a node, the most important first."""
 
     row: int
     pods: tuple[Pod, ...]
-    broken: int = 0
+    pdb_violations: int = 0  #: number of pods whose eviction violates a disruption budget
 
 
 def select_victims(
     node_filter: NodeFilter, row: int, budgets: DisruptionBudgets, nominated: Sequence[Pod] = ()
 ) -> Victims | tuple[NodeReason, ...]:
     """Return the victims on a node, or why the pod would not fit even without all lower-priority pods."""
-    below = lower_pods(node_filter, row)
-    if not below:
+    lower = lower_priority_pods(node_filter, row)
+    if not lower:
         return (NO_VICTIMS,)
     with node_filter.simulate(row, nominated) as simulation:
-        simulation.remove_pods(below)
+        simulation.remove_pods(lower)
         result = node_filter.run_with_nominated(nominated, simulation)
         if not isinstance(result, NodeFit):
             return result
-        breaking, harmless = budgets.split(below)
+        violating, others = budgets.split_violating(lower)
         _restore_spared(
             simulation,
-            [*breaking, *harmless],
+            [*violating, *others],
             lambda: isinstance(node_filter.run_with_nominated(nominated, simulation), NodeFit),
         )
-        return _collect_victims(simulation, below, breaking)
+        return _collect_victims(simulation, lower, violating)
 
 
 def select_victims_quickly(
@@ -61,23 +61,23 @@ def select_victims_quickly(
 ) -> Victims | tuple[NodeReason, ...]:
     """Select the same victims with few filter runs, where restoring a pod never frees resources.
 
-    For pods without claims the ledger alone determines the victims, and one run confirms it. Otherwise the
-    least important pods are removed, twice as many each time, until the pod fits; only they are checked one
-    by one.
+    For pods without claims the ledger determines the victims, and one run confirms them. Otherwise the least
+    important pods are removed, twice as many each time, until the pod fits; only these are checked one by
+    one.
     """
-    below = lower_pods(node_filter, row)
-    if not below:
+    lower = lower_priority_pods(node_filter, row)
+    if not lower:
         return (NO_VICTIMS,)
     if nominated:
         return select_victims(node_filter, row, budgets, nominated)
-    breaking, harmless = budgets.split(below)
-    order = [*breaking, *harmless]
+    violating, others = budgets.split_violating(lower)
+    order = [*violating, *others]
     with node_filter.simulate(row) as simulation:
         guess = [] if node_filter.pod_info.claims else guess_victims(node_filter, row, order)
         if guess:
             simulation.remove_pods(guess)
             if isinstance(node_filter.run(row), NodeFit):
-                return _collect_victims(simulation, below, breaking)
+                return _collect_victims(simulation, lower, violating)
         out = {pod_key(pod) for pod in guess}
         simulation.remove_pods(pod for pod in order if pod_key(pod) not in out)
         result = node_filter.run(row)
@@ -90,13 +90,13 @@ def select_victims_quickly(
             simulation.remove_pods(order[-more:-last])
             last = more
         _restore_spared(simulation, order[-last:], lambda: isinstance(node_filter.run(row), NodeFit))
-        return _collect_victims(simulation, below, breaking)
+        return _collect_victims(simulation, lower, violating)
 
 
 def guess_victims(node_filter: NodeFilter, row: int, order: Sequence[Pod]) -> list[Pod]:
-    """Return the victims by the ledger alone, spared in this order; for pods without claims.
+    """Return the victims by the ledger alone, for pods without claims; pods are spared in this order.
 
-    Empty if there are none, if removing all is not enough, or if the ledger is more than sums.
+    Empty if there are none, if removing all is not enough, or if claims hold pools.
     """
     ledger, demand = node_filter.snapshot.ledger(row), node_filter.pod_info.requests
     entries = [ledger.entries[pod_key(pod)] for pod in order]
@@ -120,22 +120,22 @@ def guess_victims(node_filter: NodeFilter, row: int, order: Sequence[Pod]) -> li
     return victims
 
 
-def lower_pods(node_filter: NodeFilter, row: int) -> list[Pod]:
-    """Return the pods on a node with a lower priority than a pod."""
+def lower_priority_pods(node_filter: NodeFilter, row: int) -> list[Pod]:
+    """Return the pods of a node that have a lower priority, most important first."""
     priority = node_filter.pod_info.priority
     pods = node_filter.snapshot.pods_at(row)
     return most_important_first(pod for pod in pods if priority_of(pod) < priority)
 
 
 def _restore_spared(simulation: NodeSimulation, pods: Sequence[Pod], fits: Callable[[], bool]) -> None:
-    """Restore, one by one and in this order, the removed pods that can stay."""
+    """Restore the removed pods that can stay, one by one and in this order."""
     for pod in pods:
         simulation.restore_pods([pod])
         if not fits():
             simulation.remove_pods([pod])
 
 
-def _collect_victims(simulation: NodeSimulation, below: Sequence[Pod], breaking: Sequence[Pod]) -> Victims:
+def _collect_victims(simulation: NodeSimulation, lower: Sequence[Pod], violating: Sequence[Pod]) -> Victims:
     out = {pod_key(pod) for pod in simulation.removed_pods}
-    pods = tuple(pod for pod in below if pod_key(pod) in out)
-    return Victims(simulation.row, pods, sum(pod_key(pod) in out for pod in breaking))
+    pods = tuple(pod for pod in lower if pod_key(pod) in out)
+    return Victims(simulation.row, pods, sum(pod_key(pod) in out for pod in violating))

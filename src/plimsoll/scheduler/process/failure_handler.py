@@ -201,7 +201,7 @@ class FailureHandler:
             self._spawn(self._evict_victims(plan, key), "preempting")
             return render_fit_error(fit_error), plan.node
         nominated = None
-        if plan.clears:
+        if plan.clears_nomination:
             nominated = "" if pod.status.nominated_node_name else None
             context.nominations.drop(key)
         return render_fit_error(fit_error, plan.text), nominated
@@ -214,7 +214,7 @@ class FailureHandler:
             pod=pod.metadata.full_name,
             node=plan.node,
             victims=[each.metadata.full_name for each in plan.victims],
-            broken_budgets=plan.broken_budgets or None,
+            pdb_violations=plan.pdb_violations or None,
         )
         done = await evict.evict_victims(
             plan,

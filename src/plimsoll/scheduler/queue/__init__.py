@@ -1,7 +1,7 @@
 """Scheduling queue: order of pending pods, and waking of unschedulable ones. START at `queue.py`.
 
-An object change becomes a `ClusterEvent` (`scheduler/events.py`); the rules' queueing hints decide whom it
-helps (`scheduler/queueing_hints.py`); `unschedulable_pods` finds those pods without asking all.
+An object change becomes a `ClusterEvent` (`scheduler/events.py`); the queueing hints of the rules decide
+which pods it helps (`scheduler/queueing_hints.py`); `unschedulable_pods` finds these pods by indexes.
 """
 
 from plimsoll.scheduler.queue.backoff import QueueSettings

@@ -3,9 +3,9 @@
 Each failure doubles the back-off up to a maximum. Failures and errors are counted separately, as in
 kube-scheduler.
 
-DIFF: failures are forgotten when a pod has waited for twice the longest back-off, so that a pod in a quiet
-cluster is retried soon after the first event, even if that event does not help it; upstream never forgets
-them (test_failures_are_forgotten_after_a_long_wait).
+DIFF: the failure count is reset when a pod has waited for twice the maximum back-off, so that a pod in a
+quiet cluster is retried soon after the first event, even if that event does not help it; upstream never
+resets it (test_failures_are_forgotten_after_a_long_wait).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class QueueSettings:
     initial_backoff_ms: int = 1000
     max_backoff_ms: int = 10_000  #: 0 disables back-off
     flush_ms: int = 300_000  #: an unschedulable pod is retried after this time without any event
-    #: Maximum number of failures of a pod, and of attempts per back-off, for which a woken pod is retried
-    #: before its back-off ends if the active queue is empty. DIFF: upstream does so regardless of failures
+    #: A woken pod is retried before its back-off ends if the active queue is empty: up to this number of
+    #: failures, and this number of times per back-off. DIFF: upstream does so regardless of failures
     #: (test_a_woken_pod_is_tried_early_if_nothing_else_is_to_be_done).
     eager_failures: int = 3
     eager_tries: int = 3
@@ -35,6 +35,6 @@ def backoff_ms(settings: QueueSettings, failures: int) -> int:
     if failures <= 0 or longest <= 0:
         return 0
     shift = failures - 1
-    if settings.initial_backoff_ms > longest >> shift:  # avoids a huge intermediate number
+    if settings.initial_backoff_ms > longest >> shift:  # avoids huge numbers
         return longest
     return settings.initial_backoff_ms << shift

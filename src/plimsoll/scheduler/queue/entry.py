@@ -54,8 +54,8 @@ class QueueEntry:
     # -- in flight
     changed: frozenset[Rule] = field(default_factory=frozenset)  #: rules affected by updates in flight
     activated: bool = False
-    gone: bool = False
-    again: Pod | None = None  #: pod added under the same key after removal
+    removed: bool = False
+    readded: Pod | None = None  #: pod added under the same key after removal
 
     @property
     def priority(self) -> int:

@@ -9,14 +9,15 @@ from __future__ import annotations
 from plimsoll.scheduler.events import ClusterEvent
 
 #: Maximum number of events kept.
-KEPT = 20_000
-_FEW = 256
+MAX_EVENTS = 20_000
+#: Number of dropped events from which the list is shortened.
+_MIN_SHORTENED = 256
 
 
 class InFlightEvents:
     """Pods in flight and the events they missed."""
 
-    def __init__(self, kept: int = KEPT) -> None:
+    def __init__(self, kept: int = MAX_EVENTS) -> None:
         self._kept = kept
         self._begun: dict[str, int] = {}  # in pop order
         self._log: list[ClusterEvent] = []
@@ -64,7 +65,7 @@ class InFlightEvents:
     def _forget(self, count: int) -> None:
         """Drop the oldest events; the list itself is shortened occasionally."""
         self._head += max(count, 0)
-        if self._head > _FEW and 2 * self._head > len(self._log):
+        if self._head > _MIN_SHORTENED and 2 * self._head > len(self._log):
             del self._log[: self._head]
             self._dropped += self._head
             self._head = 0

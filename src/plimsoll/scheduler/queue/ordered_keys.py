@@ -1,7 +1,7 @@
 """Priority queue of keys with removal and reordering.
 
-A heap in which outdated items stay until they surface or outnumber the others. All operations cost O(log n),
-amortized.
+A heap in which outdated items stay until they reach the top or outnumber the others. All operations take
+amortized O(log n) time.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class OrderedKeys:
             self._heap = [item for item in self._heap if self._valid.get(item[2]) == item[1]]
             heapify(self._heap)
 
-    def drop(self, key: str) -> bool:
+    def remove(self, key: str) -> bool:
         """Remove a key and return whether it was there."""
         return self._valid.pop(key, None) is not None
 
@@ -56,10 +56,10 @@ class OrderedKeys:
     def first_key(self) -> str:
         """Return the first key; there must be one."""
         found = self.first()
-        assert found is not None, "nothing is here"
+        assert found is not None, "the queue is empty"
         return found[1]
 
-    def take(self) -> str | None:
+    def pop(self) -> str | None:
         """Remove and return the first key."""
         found = self.first()
         if found is None:
@@ -68,7 +68,7 @@ class OrderedKeys:
         del self._valid[found[1]]
         return found[1]
 
-    def take_up_to(self, limit: int) -> list[str]:
+    def pop_up_to(self, limit: int) -> list[str]:
         """Remove and return the keys whose order starts with a number of at most `limit`, in order."""
         taken: list[str] = []
         while True:

@@ -44,8 +44,6 @@ from plimsoll.scheduler.queueing_hints import (
 from plimsoll.scheduler.reasons import NodeReason, Rule
 from plimsoll.scheduler.snapshot.changes import TERMINAL_PHASES
 
-__all__ = ["QueueSettings", "QueueState", "QueuedPodInfo", "SchedulingQueue"]
-
 
 class SchedulingQueue:
     """Queue of pods without a node."""
@@ -62,7 +60,8 @@ class SchedulingQueue:
         self._backoff, self._eager = OrderedKeys(), OrderedKeys()
         # -- unschedulable: by rule, and by flush time
         self._waiting, self._flush = UnschedulablePods(), OrderedKeys()
-        self._aside: dict[str, None] = {}  # gated and held
+        # -- gated and held, and those held by claim
+        self._gated: dict[str, None] = {}
         self._held: dict[tuple[str, str], dict[str, None]] = {}
         self._log = InFlightEvents()
 
@@ -95,7 +94,7 @@ class SchedulingQueue:
             QueueState.ACTIVE.value: len(self._fresh) + len(self._tried),
             QueueState.BACKOFF.value: len(self._backoff),
             QueueState.UNSCHEDULABLE.value: len(self._waiting),
-            QueueState.GATED.value: len(self._aside),
+            QueueState.GATED.value: len(self._gated),
         }
 
     def in_flight(self) -> int:
@@ -119,8 +118,8 @@ class SchedulingQueue:
         key = pod_key(pod)
         known = self._entries.get(key)
         if known is not None:
-            if known.gone:
-                known.again = None if needs_no_node(pod) else pod
+            if known.removed:
+                known.readded = None if needs_no_node(pod) else pod
             else:
                 self.update(pod, now)
         elif not needs_no_node(pod):
@@ -131,7 +130,7 @@ class SchedulingQueue:
         """Update a pod; changes that scheduling reads may make it ready again."""
         key = pod_key(pod)
         entry = self._entries.get(key)
-        if entry is None or entry.gone:
+        if entry is None or entry.removed:
             self.add(pod, now)
             return
         if needs_no_node(pod):
@@ -163,15 +162,15 @@ class SchedulingQueue:
         if entry is None:
             return
         if entry.state is QueueState.IN_FLIGHT:
-            entry.gone, entry.again = True, None
+            entry.removed, entry.readded = True, None
         else:
             self._leave(entry)
             del self._entries[key]
 
-    def hold(self, pod: Pod, why: NodeReason, now: int) -> None:
-        """Hold a pod whose own objects are missing; this does not count as an attempt.
+    def hold(self, pod: Pod, reason: NodeReason, now: int) -> None:
+        """Hold a pod whose claims are missing; this does not count as an attempt.
 
-        It is released when such an object or the pod itself changes, not by time.
+        It is released when such a claim or the pod itself changes, not by time.
         """
         key = pod_key(pod)
         entry = self._entries.get(key)
@@ -187,13 +186,13 @@ class SchedulingQueue:
             self._log.end(key)
             if self._was_removed(entry, now):
                 return
-            watched = _claims_to_watch(entry.pod, why)
+            watched = _claims_to_watch(entry.pod, reason)
             if entry.changed or missed is None or any(_concerns(each, watched) for each in missed):
                 self._admit(entry, now)
                 return
         else:
             self._leave(entry)
-        entry.watched = _claims_to_watch(entry.pod, why)
+        entry.watched = _claims_to_watch(entry.pod, reason)
         self._place(entry, QueueState.HELD)
 
     # -- attempts
@@ -203,7 +202,7 @@ class SchedulingQueue:
         self._move_due_pods(now)
         key = self._choose()
         early = key is None
-        key = key or self._eager.take()
+        key = key or self._eager.pop()
         if key is None:
             return None
         entry = self._entries[key]
@@ -222,15 +221,15 @@ class SchedulingQueue:
         entry = self._end_flight(key)
         if entry is not None:
             del self._entries[key]
-            if entry.again is not None:
-                self.add(entry.again, now)
+            if entry.readded is not None:
+                self.add(entry.readded, now)
 
     def mark_unschedulable(
         self, key: str, rules: frozenset[Rule], now: int, *, needs_capacity: bool = True
     ) -> None:
         """Queue a pod in flight that these rules rejected until an event can help it.
 
-        Without rules every event does. `needs_capacity` is False if only devices were missing (see
+        Without rules every event can. `needs_capacity` is False if only devices were missing (see
         `devices.needs_capacity`).
         """
         missed = self._log.since(key)
@@ -288,7 +287,7 @@ class SchedulingQueue:
         count = 0
         for key in keys:
             entry = self._entries.get(key)
-            if entry is None or entry.gone:
+            if entry is None or entry.removed:
                 continue
             if entry.state is QueueState.IN_FLIGHT:
                 entry.activated = True
@@ -307,7 +306,7 @@ class SchedulingQueue:
         self._place(entry, QueueState.GATED if entry.pod.spec.scheduling_gates else QueueState.ACTIVE)
 
     def _stamp(self, entry: QueueEntry, now: int) -> None:
-        """Set the time that orders a pod among its equals."""
+        """Set the time that orders pods of equal priority."""
         self._number += 1
         entry.since, entry.number = now, self._number
 
@@ -316,13 +315,13 @@ class SchedulingQueue:
 
     def _move_due_pods(self, now: int) -> None:
         """Make the pods ready whose back-off or flush time has come."""
-        for key in self._backoff.take_up_to(now):
+        for key in self._backoff.pop_up_to(now):
             self._place(self._entries[key], QueueState.ACTIVE)
-        for key in self._flush.take_up_to(now):
+        for key in self._flush.pop_up_to(now):
             self._wake(self._entries[key], now)
 
     def _choose(self) -> str | None:
-        """Return the next of the active pods, in the order that the module documents."""
+        """Return the next of the active pods, in the order described at the top of the module."""
         fresh, tried = self._fresh.first(), self._tried.first()
         if tried is None:
             self._firsts = self._retries = 0
@@ -378,7 +377,7 @@ class SchedulingQueue:
                 self._waiting.add(key, entry.pod, entry.rules, entry.needs_capacity)
                 self._flush.put(key, (entry.since + self.settings.flush_ms,))
             case QueueState.HELD | QueueState.GATED:
-                self._aside[key] = None
+                self._gated[key] = None
                 for name in entry.watched:
                     self._held.setdefault(name, {})[key] = None
 
@@ -387,17 +386,17 @@ class SchedulingQueue:
         key = entry.key
         match entry.state:
             case QueueState.ACTIVE:
-                if not self._fresh.drop(key):
-                    self._tried.drop(key)
-                    self._least.drop(key)
+                if not self._fresh.remove(key):
+                    self._tried.remove(key)
+                    self._least.remove(key)
             case QueueState.BACKOFF:
-                self._backoff.drop(key)
-                self._eager.drop(key)
+                self._backoff.remove(key)
+                self._eager.remove(key)
             case QueueState.UNSCHEDULABLE:
                 self._waiting.remove(key)
-                self._flush.drop(key)
+                self._flush.remove(key)
             case QueueState.HELD | QueueState.GATED:
-                self._aside.pop(key, None)
+                self._gated.pop(key, None)
                 for name in entry.watched:
                     users = self._held.get(name, {})
                     users.pop(key, None)
@@ -415,11 +414,11 @@ class SchedulingQueue:
 
     def _was_removed(self, entry: QueueEntry, now: int) -> bool:
         """Return whether a pod was removed while in flight; one that was added again is queued as new."""
-        if not entry.gone:
+        if not entry.removed:
             return False
         del self._entries[entry.key]
-        if entry.again is not None:
-            self.add(entry.again, now)
+        if entry.readded is not None:
+            self.add(entry.readded, now)
         return True
 
 
@@ -432,10 +431,10 @@ def needs_no_node(pod: Pod) -> bool:
     )
 
 
-def _claims_to_watch(pod: Pod, why: NodeReason) -> tuple[tuple[str, str], ...]:
-    """Return the claims whose change can end a hold: the one the reason names, or all."""
+def _claims_to_watch(pod: Pod, reason: NodeReason) -> tuple[tuple[str, str], ...]:
+    """Return the claims whose change can end a hold: the one that the reason names, or all."""
     names = set(resolve_claim_names(pod).values())
-    named = str(why.facts.get("claim", "")).rpartition("/")[2]
+    named = str(reason.facts.get("claim", "")).rpartition("/")[2]
     if named in names:
         names = {named}
     return tuple((pod.metadata.namespace, name) for name in sorted(names))

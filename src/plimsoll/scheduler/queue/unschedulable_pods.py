@@ -1,9 +1,9 @@
 """Unschedulable pods, indexed so that an event finds the pods it may help.
 
 Pods that are equal for queueing hints form a group; groups are indexed by the rules that rejected them and by
-the one node that affinity leaves them. Events about a named object find the pods that refer to it. The cost
-of an event depends on the groups of its rules and on the woken pods, not on all waiting pods; `naive_helps`
-in the tests asks every pod.
+the only node that affinity allows. Events about a named object find the pods that refer to it. The cost of an
+event depends on the groups of its rules and on the woken pods, not on all waiting pods; `naive_helps` in the
+tests evaluates every pod.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class UnschedulablePods:
         return list(found)
 
     def _candidates(self, event: ClusterEvent, rule: Rule) -> Iterator[tuple[bytes, WaitingGroup]]:
-        """Return the groups a rule rejected, without those bound to other nodes or too large for the node."""
+        """Yield the groups a rule rejected, except those that need another node or more than its capacity."""
         by_node = self._by_rule.get(rule)
         if by_node is None:
             return

@@ -1,7 +1,7 @@
 """Devices allocated to claims: by the API, or assumed and not written yet.
 
-The allocation in a claim's status counts, unless an assumed one is not written yet. Every change returns the
-released allocation, so that the snapshot can invalidate caches.
+An assumed allocation counts until the claim's status has one. Every change returns the released allocation,
+so that the snapshot can invalidate caches.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from plimsoll.api.resource import AllocationResult, ResourceClaim
 
 
 class AssumedAllocations:
-    """Allocations by claim UID; `state` has the same by device."""
+    """Allocations by claim UID; `state` has the same allocations by device."""
 
     __slots__ = ("_allocations", "_assumed", "state")
 
@@ -48,12 +48,13 @@ class AssumedAllocations:
         return self.set(uid, allocation)
 
     def forget(self, uid: str, pod: str, claim: ResourceClaim | None) -> AllocationResult | None:
-        """Drop an allocation assumed for a pod; the claim's status counts again (None: there is no claim)."""
+        """Drop an allocation assumed for a pod; the status of the claim, if it exists, counts again."""
         if self._assumed.get(uid, ("",))[0] != pod:
             return None
         del self._assumed[uid]
-        written = claim is not None and claim.metadata.uid == uid
-        return self.set(uid, claim.status.allocation if claim is not None and written else None)
+        return self.set(
+            uid, claim.status.allocation if claim is not None and claim.metadata.uid == uid else None
+        )
 
     def on_claim(self, claim: ResourceClaim) -> AllocationResult | None:
         """Handle a new or changed claim."""

@@ -1,4 +1,4 @@
-"""Changes of API objects that matter to scheduling."""
+"""Changes of API objects that affect scheduling."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ TERMINAL_PHASES = frozenset({"Succeeded", "Failed"})
 
 
 def scheduling_fields(node: Node) -> tuple[object, ...]:
-    """Return the parts of a node that rules read; other changes free nothing."""
+    """Return the fields of a node that rules read."""
     meta, status = node.metadata, node.status
     return status.allocatable, status.declared_features, meta.labels, meta.annotations, node.spec
 
 
 def is_older(new: ResourceClaim, old: ResourceClaim) -> bool:
-    """Return whether a claim is older than its known state: the response to a write outran the watch."""
+    """Return whether a claim is older than the known one: a write response was faster than the watch."""
     one, other = new.metadata.resource_version, old.metadata.resource_version
     return one.isdecimal() and other.isdecimal() and int(one) < int(other)

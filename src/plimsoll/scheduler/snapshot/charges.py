@@ -1,4 +1,4 @@
-"""Charges of bound pods whose status has none."""
+"""Charges of bound pods that are not recorded in their status."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from plimsoll.scheduler.snapshot.claim_users import FindClaim
 
 
 def charge_bound_pod(pod: Pod, find: FindClaim, context: ChargeContext) -> tuple[ChargedClaim, ...]:
-    """Return the charges of a bound pod's claims at present, in the order of the claims' names.
+    """Return the current charges of a bound pod's claims, ordered by claim name.
 
-    DIFF: pods that a scheduler without the gate has bound are charged for their claims, too; upstream
-    leaves them out (test_a_pod_bound_without_charges_is_priced).
+    DIFF: pods bound by a scheduler without the feature gate are charged for their claims; upstream does not
+    charge them (test_a_pod_bound_without_charges_is_priced).
     """
     found = {name: find(pod.metadata.namespace, name) for name in resolve_claim_names(pod).values()}
     claims = {name: claim for name, claim in found.items() if claim is not None}
@@ -26,5 +26,5 @@ def charge_bound_pod(pod: Pod, find: FindClaim, context: ChargeContext) -> tuple
 
 
 def have_same_charges(charged_claims: Iterable[ChargedClaim], others: Iterable[ChargedClaim]) -> bool:
-    """Return whether charges come from the same devices; what they consume from pools is ignored."""
+    """Return whether charges are equal; consumption of pools is not compared."""
     return [(each.uid, each.parts) for each in charged_claims] == [(each.uid, each.parts) for each in others]

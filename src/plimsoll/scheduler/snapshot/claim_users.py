@@ -1,6 +1,7 @@
 """Index of the pods in ledgers by the claims they use.
 
-Charges that are in no pod status follow claims, device classes and pools; this finds the affected pods.
+Charges that are not recorded in a pod's status change with claims, device classes and pools; the index finds
+the affected pods.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Callable, Set
 from typing import TypeAlias
 
 from plimsoll.api.core import Pod
-from plimsoll.api.pod_claims import resolve_claim_names
+from plimsoll.api.pod_claims import device_requests, resolve_claim_names
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.node_ledger import pod_key
 
@@ -41,27 +42,26 @@ class ClaimUsers:
         """Return the pods that use a claim."""
         return self._users.get((namespace, name), frozenset())
 
-    def of_class(self, device_class: str, find: FindClaim) -> set[str]:
+    def with_class(self, device_class: str, find: FindClaim) -> set[str]:
         """Return the pods with a claim that requests a device class."""
-        return self._where(lambda claim: device_class in _classes_of(claim), find)
+        return self._find(
+            lambda claim: any(
+                request.device_class_name == device_class for _, request in device_requests(claim)
+            ),
+            find,
+        )
 
-    def of_pool(self, driver: str, pool: str, find: FindClaim) -> set[str]:
-        """Return the pods with a claim allocated from a pool."""
-        return self._where(lambda claim: (driver, pool) in _pools_of(claim), find)
+    def with_pool(self, driver: str, pool: str, find: FindClaim) -> set[str]:
+        """Return the pods with a claim that is allocated from a pool."""
+        return self._find(lambda claim: (driver, pool) in _pools_of(claim), find)
 
-    def _where(self, test: Callable[[ResourceClaim], bool], find: FindClaim) -> set[str]:
+    def _find(self, test: Callable[[ResourceClaim], bool], find: FindClaim) -> set[str]:
         found: set[str] = set()
         for (namespace, name), users in self._users.items():
             claim = find(namespace, name)
             if claim is not None and test(claim):
                 found |= users
         return found
-
-
-def _classes_of(claim: ResourceClaim) -> set[str]:
-    requests = claim.spec.devices.requests
-    exact = {each.exactly.device_class_name for each in requests if each.exactly is not None}
-    return exact | {sub.device_class_name for each in requests for sub in each.first_available}
 
 
 def _pools_of(claim: ResourceClaim) -> set[tuple[str, str]]:

@@ -1,7 +1,7 @@
-"""Devices of all ResourceSlices, for searches and for charges.
+"""Devices of all ResourceSlices, for device searches and for charges.
 
 Slices are counted per node and pool, so that a change identifies the node it affects. The inventory and the
-device index are rebuilt on demand, reusing what did not change.
+device index are rebuilt on demand, reusing unchanged parts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from plimsoll.ledger.profile import AccountingProfile
 
 
 class PublishedDevices:
-    """Devices of all slices, and the nodes of their pools."""
+    """Inventory and device index of all slices, and the nodes of their pools."""
 
     __slots__ = ("_devices", "_devices_outdated", "_inventory", "_inventory_outdated", "_nodes", "_profile")
 

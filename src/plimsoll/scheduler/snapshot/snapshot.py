@@ -1,9 +1,9 @@
 """Snapshot of the cluster: nodes, ledgers, devices, claims and assumed placements.
 
-Objects arrive one by one in any order (`set`, `remove`); the same objects make the same snapshot, so that a
-restart loses nothing. `assume` charges a placement at once to the node's ledger and to the devices; `forget`
-undoes exactly that. What others write (bound pods, allocated claims) replaces what was assumed. `verify`
-recomputes everything from the objects.
+Objects arrive one by one in any order (`set`, `remove`); the same objects make the same snapshot, so that
+nothing is lost by a restart. `assume` charges a placement to the node's ledger and allocates its devices at
+once; `forget` undoes exactly that. Objects from the API (bound pods, allocated claims) replace what was
+assumed. `verify.py` recomputes everything from the objects.
 
 KEP-5517 (docs/spec/keps.md), "Scheduler Internal Cache Update"; docs/spec/accounting.md, "Scheduler".
 """
@@ -37,8 +37,9 @@ _FIRST_SIZE = 64
 
 
 class Snapshot:
-    """Cluster state of the scheduler. Each node has a row in columns, from 0 to `size`; `alive` masks the
-    rows in use.
+    """Cluster state of the scheduler.
+
+    Each node has a row in columns; there are `size` rows, and `alive` masks those in use.
     """
 
     def __init__(self, gates: Gates | None = None, profile: AccountingProfile | None = None) -> None:
@@ -70,7 +71,7 @@ class Snapshot:
         # -- everything else
         self._objects: dict[type[Any], dict[tuple[str, str], Any]] = {}
         self._indexes: dict[type[SnapshotIndex], SnapshotIndex] = {}
-        # -- last change that may have freed something, in the cluster and per row
+        # -- number of the last change that may have freed something, in the cluster and per row
         self.generation = 0
         self.node_generations: Column = np.zeros(self.size, dtype=np.int64)
         #: Row at which the search for the best node starts, so that equal nodes take turns.
@@ -167,7 +168,7 @@ class Snapshot:
         return self._devices.inventory(self.all(ResourceSlice), self.all(DeviceTaintRule))
 
     def charge_context(self, row: int | None = None) -> ChargeContext:
-        """Return the inputs for pricing claims on a node, or on any node."""
+        """Return the inputs for computing charges of claims on a node, or on any node."""
         node = None if row is None else self.nodes[row]
         devices = self._devices.devices(self.all(ResourceSlice))
         return ChargeContext(devices, node, self.classes, self.profile)
@@ -265,7 +266,7 @@ class Snapshot:
         self.alive[row] = False
         self._columns.clear(row)
         self._free_rows.append(row)
-        if pods:  # still bound, and charged again if the node returns
+        if pods:  # still bound: charged again if the node is added again
             self._pods_of_unknown_nodes[name] = {pod_key(pod): pod for pod in pods}
 
     def _grow(self) -> None:
@@ -300,9 +301,9 @@ class Snapshot:
             self._add_pod(row, pod)
 
     def _drop_pod_of_unknown_node(self, key: str) -> None:
-        """Forget a pod as one that is bound to an unknown node."""
-        for strays in self._pods_of_unknown_nodes.values():
-            strays.pop(key, None)
+        """Remove a pod from those bound to unknown nodes."""
+        for pods in self._pods_of_unknown_nodes.values():
+            pods.pop(key, None)
 
     def _add_pod(self, row: int, pod: Pod) -> None:
         """Add a bound pod to its node's ledger, or update it there."""
@@ -359,7 +360,7 @@ class Snapshot:
     # -- claims, classes, slices and other objects
 
     def _set_object(self, new: Any) -> None:
-        kind, key = type(new), _name_of(new)
+        kind, key = type(new), new.metadata.key
         objects = self._objects.setdefault(kind, {})
         old = objects.get(key)
         if kind is ResourceClaim and old is not None:
@@ -379,7 +380,7 @@ class Snapshot:
             self._on_slice_changed(new, old)
         elif kind is DeviceClass:
             self.classes[key[1]] = new
-            self._outdated_charges |= self._users.of_class(key[1], self.claim)
+            self._outdated_charges |= self._users.with_class(key[1], self.claim)
             self._bump_generation(None)
         elif kind is DeviceTaintRule:
             self._devices.on_taint_rules_changed()
@@ -390,7 +391,7 @@ class Snapshot:
             index.object_set(new, old)
 
     def _remove_object(self, gone: Any) -> None:
-        kind, key = type(gone), _name_of(gone)
+        kind, key = type(gone), gone.metadata.key
         old = self._objects.get(kind, {}).get(key)
         if old is None or (kind is ResourceClaim and old.metadata.uid != gone.metadata.uid):
             return
@@ -402,7 +403,7 @@ class Snapshot:
             self._on_slice_changed(None, old)
         elif kind is DeviceClass:
             self.classes.pop(key[1], None)
-            self._outdated_charges |= self._users.of_class(key[1], self.claim)
+            self._outdated_charges |= self._users.with_class(key[1], self.claim)
         elif kind is DeviceTaintRule:
             self._devices.on_taint_rules_changed()
         self._bump_generation(None)
@@ -416,7 +417,7 @@ class Snapshot:
             node = self._devices.on_slice(slice, added=slice is new)
             row = self._rows.get(node) if node else None
             if row is None:  # the pool may have become complete for several nodes
-                self._outdated_charges |= self._users.of_pool(
+                self._outdated_charges |= self._users.with_pool(
                     slice.spec.driver, slice.spec.pool.name, self.claim
                 )
             else:
@@ -478,7 +479,3 @@ class Snapshot:
         for objects in self._objects.values():
             for each in objects.values():
                 index.object_set(each, None)
-
-
-def _name_of(object: Any) -> tuple[str, str]:
-    return object.metadata.namespace, object.metadata.name

@@ -1,7 +1,7 @@
 """Consistency checks of a snapshot.
 
 `verify` recomputes ledgers, columns and allocated devices and lists differences, which are bugs.
-`find_overdrafts` lists what is allocated twice or beyond capacity, which other components may have done.
+`find_overdrafts` lists resources that are overcommitted or allocated twice, which others may have caused.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from plimsoll.allocator import Refusal
 from plimsoll.api.core import Pod
+from plimsoll.api.pod_claims import device_requests
 from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.errors import InputError
 from plimsoll.scheduler.binding.pod_conditions import POD_SCHEDULED, render_fit_error
@@ -34,7 +35,7 @@ from plimsoll.tools.explain.fixes.search import find_fixes, fixes_on
 from plimsoll.tools.explain.groups import EXPLAINERS, STATES, group_nodes
 from plimsoll.tools.explain.missing import fix_gates, fix_missing, fix_scheduler
 from plimsoll.tools.explain.pod_view import PodView, RuleExplainer
-from plimsoll.tools.explain.requests import read_request_selectors, requests_of
+from plimsoll.tools.explain.requests import read_request_selectors
 from plimsoll.tools.explain.scheduled import explain_scheduled
 from plimsoll.tools.explain.text import pluralize
 from plimsoll.tools.explain.tree import NodeGroup, Statement
@@ -201,7 +202,7 @@ def preview_preemption(view: PodView, fit_error: FitError, groups: tuple[NodeGro
         return plan.text.removeprefix("preemption: ").rstrip(".") + limited
     victims = ", ".join(victim.metadata.full_name for victim in plan.victims)
     broken = (
-        f", breaking {pluralize(plan.broken_budgets, 'disruption budget')}" if plan.broken_budgets else ""
+        f", breaking {pluralize(plan.pdb_violations, 'disruption budget')}" if plan.pdb_violations else ""
     )
     return f"would evict {victims} from node {plan.node}{broken}{limited}"
 
@@ -222,7 +223,7 @@ def _cluster_section(
     branches = [
         describe_cluster_devices(view, claim, read_request_selectors(view, name, body), elsewhere)
         for claim in view.pod_info.unallocated_claims
-        for name, body in requests_of(claim)
+        for name, body in device_requests(claim)
     ]
     return (ExplanationSection("cluster-wide", tuple(branches)),)
 

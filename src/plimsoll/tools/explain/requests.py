@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from plimsoll.allocator.reasons.refusal import RequestRefusal
-from plimsoll.api.resource import DeviceSelector, DeviceSubRequest, ExactDeviceRequest, ResourceClaim
+from plimsoll.api.pod_claims import device_requests
+from plimsoll.api.resource import DeviceSelector, DeviceSubRequest, ExactDeviceRequest
 from plimsoll.tools.explain.pod_view import PodView
 
 
@@ -18,15 +18,6 @@ class RequestSelectors:
     device_class: str = ""
     class_selectors: tuple[str, ...] = ()
     selectors: tuple[str, ...] = ()
-
-
-def requests_of(claim: ResourceClaim) -> Iterator[tuple[str, ExactDeviceRequest | DeviceSubRequest]]:
-    """Yield the requests of a claim by name, subrequests one by one."""
-    for request in claim.spec.devices.requests:
-        if request.exactly is not None:
-            yield request.name, request.exactly
-        for alternative in request.first_available:
-            yield f"{request.name}/{alternative.name}", alternative
 
 
 def read_request_selectors(
@@ -43,7 +34,7 @@ def find_request_selectors(view: PodView, refused: RequestRefusal) -> RequestSel
     """Return the selectors of the request that was refused."""
     for claim in view.pod_info.claims:
         if claim.metadata.full_name == refused.claim:
-            for name, body in requests_of(claim):
+            for name, body in device_requests(claim):
                 if name == refused.request:
                     return read_request_selectors(view, name, body)
     return RequestSelectors(refused.request)

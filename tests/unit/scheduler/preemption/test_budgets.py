@@ -21,7 +21,7 @@ PODS = [
 
 
 def breaking(*budgets: PodDisruptionBudget) -> list[str]:
-    found, others = DisruptionBudgets(budgets).split(PODS)
+    found, others = DisruptionBudgets(budgets).split_violating(PODS)
     assert sorted(names_of(found) + names_of(others)) == ["p0", "p1", "p2", "p3"]
     return names_of(found)
 

@@ -22,8 +22,8 @@ def waiting(name: str, nominated: str = "", **more: Any) -> Pod:
     return pod(name, status={"nominatedNodeName": nominated}, **more)
 
 
-def at(nominations: Nominations, node: str, priority: int = 0, but: str = "") -> list[str]:
-    return names_of(nominations.at(node, priority, but))
+def at(nominations: Nominations, node: str, priority: int = 0, exclude: str = "") -> list[str]:
+    return names_of(nominations.at(node, priority, exclude))
 
 
 # -- keeping promises
@@ -35,7 +35,7 @@ def test_a_promise_in_a_pods_status_counts() -> None:
     assert at(nominations, "a") == ["p"]
     assert at(nominations, "a", priority=2) == ["p"]
     assert at(nominations, "a", priority=3) == []
-    assert at(nominations, "a", but="uid-p") == []
+    assert at(nominations, "a", exclude="uid-p") == []
     assert at(nominations, "b") == []
     assert names_of(nominations.lower_at("a", 3)) == ["p"]
     assert names_of(nominations.lower_at("a", 2)) == []

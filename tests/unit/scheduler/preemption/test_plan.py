@@ -164,7 +164,7 @@ def test_a_pod_that_never_preempts() -> None:
     found = plan(pod("new", cpu="1", priority=1, preemption_policy="Never"), snapshot)
     assert isinstance(found, NoPreemption)
     assert found.text == "preemption: not eligible due to preemptionPolicy=Never."
-    assert not found.clears
+    assert not found.clears_nomination
 
 
 def leaving_snapshot(**metadata: Any) -> Snapshot:
@@ -177,7 +177,7 @@ def test_a_pod_whose_victims_are_leaving_waits() -> None:
     found = plan(new, leaving_snapshot(deletionTimestamp="2026-01-01T00:00:00Z"))
     assert isinstance(found, NoPreemption)
     assert found.text == "preemption: not eligible due to a terminating pod on the nominated node."
-    assert not found.clears
+    assert not found.clears_nomination
 
 
 def test_a_pod_whose_victims_are_about_to_be_asked_waits() -> None:
@@ -351,7 +351,7 @@ def test_reasons_are_counted_and_sorted() -> None:
         "preemption: 0/5 nodes are available: 1 Preemption is not helpful for scheduling, "
         "2 Insufficient cpu, 2 No preemption victims found for incoming pod."
     )
-    assert found.clears
+    assert found.clears_nomination
 
 
 def test_nothing_helps_where_every_node_is_too_small() -> None:

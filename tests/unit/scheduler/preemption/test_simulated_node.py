@@ -114,7 +114,7 @@ def test_everything_is_as_it_was(cluster: Cluster, wishes: list[Preemptor], data
             elif step == "add" and len(added) < len(others):
                 pod_info = others[len(added)]
                 fit = try_node(pod_info, row, snapshot, ids())
-                simulation.add(pod_info, fit if isinstance(fit, NodeFit) else None)
+                simulation.add_pod(pod_info, fit if isinstance(fit, NodeFit) else None)
                 added.append(pod_info)
             elif step == "take out" and added:
                 simulation.remove_added(added.pop())
@@ -146,7 +146,7 @@ def test_an_index_made_in_between_is_right_then_and_later() -> None:
     new = pod_info_of_pod(pod("new"), snapshot)
     with NodeSimulation(snapshot, 0) as simulation:
         simulation.remove_pods([snapshot.pods_at(0)[0]])
-        simulation.add(new)
+        simulation.add_pod(new)
         assert sorted(snapshot.index(PodNameIndex).names) == ["new", "q"]
     assert sorted(snapshot.index(PodNameIndex).names) == ["p", "q"]
 

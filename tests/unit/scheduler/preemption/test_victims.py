@@ -9,14 +9,14 @@ from plimsoll.api.core import Pod
 from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.scheduler.preemption.budgets import DisruptionBudgets
 from plimsoll.scheduler.preemption.candidates import find_shortages
-from plimsoll.scheduler.preemption.node_filter import HEED_PODS, NodeFilter
+from plimsoll.scheduler.preemption.node_filter import POD_DEPENDENT_RULES, NodeFilter
 from plimsoll.scheduler.preemption.plan import plan_preemption
 from plimsoll.scheduler.preemption.result import NoPreemption, Preemption
 from plimsoll.scheduler.preemption.simulated_node import NodeSimulation
 from plimsoll.scheduler.preemption.victims import (
     NO_VICTIMS,
     Victims,
-    lower_pods,
+    lower_priority_pods,
     select_victims,
     select_victims_quickly,
 )
@@ -172,11 +172,11 @@ def test_other_rules_do_not_look_at_pods(cluster: Cluster, wish: Preemptor) -> N
     pod_info = pod_info_of(wish, snapshot)
     node_filter = NodeFilter(pod_info, snapshot, SETTINGS)
     standing = [rule for rule in node_filter._rules if not isinstance(rule, type)]
-    assert not {rule.rule for rule in standing} & HEED_PODS
+    assert not {rule.rule for rule in standing} & POD_DEPENDENT_RULES
     for row in snapshot.rows():
         before = [rule.filter_node(row) for rule in standing]
         with NodeSimulation(snapshot, row) as simulation:
-            simulation.remove_pods(lower_pods(node_filter, row))
+            simulation.remove_pods(lower_priority_pods(node_filter, row))
             again = [type(rule).pre_filter(pod_info, snapshot) for rule in standing]
             after = [() if rule is None else rule.filter_node(row) for rule in again]  # type: ignore[union-attr]
         assert after == before
@@ -195,7 +195,7 @@ def test_upstreams_order_of_sparing() -> None:
         kept = way(node_filter, 0, DisruptionBudgets([budget(app="x")]))
         assert isinstance(kept, Victims)
         assert names_of(kept.pods) == ["plain"]
-        assert kept.broken == 0
+        assert kept.pdb_violations == 0
         unkept = way(node_filter, 0, DisruptionBudgets([]))
         assert isinstance(unkept, Victims)
         assert names_of(unkept.pods) == ["covered"]
@@ -212,4 +212,4 @@ def test_a_budget_is_broken_only_where_it_must_be() -> None:
     plan = plan_preemption(fit_error, snapshot, SETTINGS, [budget(app="x")])
     assert isinstance(plan, Preemption)
     assert sorted(names_of(plan.victims)) == ["covered", "plain"]
-    assert plan.broken_budgets == 1
+    assert plan.pdb_violations == 1

@@ -12,7 +12,7 @@ from plimsoll.api.core import Pod
 from plimsoll.client.client import Client
 from plimsoll.client.endpoints import PODS
 from plimsoll.errors import ApiError
-from plimsoll.scheduler.preemption.plan import is_leaving
+from plimsoll.scheduler.preemption.plan import is_preempted
 from plimsoll.scheduler.preemption.result import Preemption
 from plimsoll.scheduler.process.evictor import (
     PreemptedEvent,
@@ -76,7 +76,7 @@ def test_a_victim_gets_a_condition_and_is_deleted() -> None:
         assert left is not None
         assert left.metadata.deletion_timestamp is not None
         assert left.metadata.deletion_grace_period_seconds == 30
-        assert is_leaving(left)
+        assert is_preempted(left)
         condition = next(each for each in left.status.conditions if each.type == "DisruptionTarget")
         assert condition.status == "True"
         assert condition.reason == "PreemptionByScheduler"
@@ -129,7 +129,7 @@ def test_who_is_gone_or_leaving_is_left_alone() -> None:
         assert cluster.notices == []
         left = await cluster.read("leaving")
         assert left is not None
-        assert not is_leaving(left)
+        assert not is_preempted(left)
         # Its deletion was not observed: it gets the condition, and nothing worse.
         await cluster.evict_victims(Preemption("n", 0, (leaving,), 0, new))
 

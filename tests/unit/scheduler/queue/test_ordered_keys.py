@@ -27,13 +27,13 @@ def test_it_is_a_sorted_list(steps: list[tuple[str, str, int]]) -> None:
                 keys.put(key, (order,))
                 naive[key] = (order, number)
             case "drop":
-                assert keys.drop(key) is (naive.pop(key, None) is not None)
+                assert keys.remove(key) is (naive.pop(key, None) is not None)
             case "take":
-                assert keys.take() == (expected[0] if expected else None)
+                assert keys.pop() == (expected[0] if expected else None)
                 if expected:
                     del naive[expected[0]]
             case _:
-                found = keys.take_up_to(order)
+                found = keys.pop_up_to(order)
                 assert found == [each for each in expected if naive[each][0] <= order]
                 for each in found:
                     del naive[each]
