@@ -29,7 +29,6 @@ from plimsoll.tools.cluster_state import Source, read_cluster_state
 from plimsoll.tools.whatif import KUBE_SCHEDULERS, Whatif
 from plimsoll.tools.whatif.lifecycle import bind
 from plimsoll.tools.whatif.memory_cluster import MemoryCluster
-from plimsoll.tools.whatif.scheduling import decide
 from tests.real.oracle import Decision
 from tests.real.random_clusters import NS, Tree
 
@@ -75,7 +74,7 @@ class Predictor:
             (pod,) = trial.add(tree)
             cluster = trial._cluster
             pod = cluster.cluster_state.pod(pod.metadata.name, NS)
-            outcome = decide(cluster, pod)
+            outcome = cluster.schedule_pod(pod)
             name = pod.metadata.name
             if isinstance(outcome, Placement):
                 bound, claims = bind(outcome, cluster.cluster_state.profile)

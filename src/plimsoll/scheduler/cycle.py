@@ -1,18 +1,24 @@
 """START HERE: `schedule_one`, one scheduling attempt of one pod.
 
-A pure function of a pod, a snapshot and a profile. It builds the filters that apply to the pod, evaluates
+A pure function of a pod, a snapshot and a profile. It prepares the filters that apply to the pod, evaluates
 each for all nodes at once, scores the remaining nodes, and searches devices within node headroom on the best
 node first, until a node fits. The result is a `Placement` or a `FitError`. The snapshot is not changed: the
 caller assumes the placement before it schedules the next pod.
+
+The scheduler process, `explain` and `whatif` all run this pipeline. A `CycleObserver` receives its steps: the
+nodes that each rule excluded, for explanations, or the duration of each plugin, for metrics.
 """
 
 from __future__ import annotations
 
+from plimsoll.api.core import Pod
 from plimsoll.scheduler.devices import DynamicResourcesFilter, NewId
 from plimsoll.scheduler.filter_result import FilterResult
 from plimsoll.scheduler.filters import FILTERS
 from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.node_selection import NominationCheck, select_node
+from plimsoll.scheduler.observer import CycleObserver
+from plimsoll.scheduler.pod_claims import PRE_ENQUEUE_REASONS, read_pod_info
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.profile import DeviceOrder, SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason
@@ -22,33 +28,56 @@ from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.scheduler.unschedulable_cache import UnschedulableCache
 
 
+def schedule_pod(
+    pod: Pod,
+    snapshot: Snapshot,
+    settings: SchedulerProfile,
+    new_id: NewId,
+    nominations: NominationCheck | None = None,
+    observer: CycleObserver | None = None,
+) -> Placement | FitError | NodeReason:
+    """Schedule a pod with the claims of the snapshot; return a reason if it must not be attempted yet."""
+    pod_info = read_pod_info(pod, snapshot)
+    if isinstance(pod_info, NodeReason):
+        return pod_info if pod_info.message in PRE_ENQUEUE_REASONS else reject_pod(pod, snapshot, pod_info)
+    return schedule_one(pod_info, snapshot, settings, new_id, nominations, observer)
+
+
+def reject_pod(pod: Pod, snapshot: Snapshot, reason: NodeReason) -> FitError:
+    """Return the result for a pod that is rejected before any node is considered."""
+    return FitError(PodInfo(pod, (), snapshot.options), len(snapshot), ((reason, 0),))
+
+
 def schedule_one(
     pod_info: PodInfo,
     snapshot: Snapshot,
     settings: SchedulerProfile,
     new_id: NewId,
     nominations: NominationCheck | None = None,
+    observer: CycleObserver | None = None,
 ) -> Placement | FitError:
-    """Find the best node for a pod and devices for its claims, or return why no node fits."""
+    """Find the best node for a pod and devices for its claims, or return why no node fits.
+
+    Cached results are not used with an observer, so that it receives all steps.
+    """
+    if observer is not None:
+        observer.on_start()
     cache = snapshot.index(UnschedulableCache)
     # With devices first, allocating a device may make another choice fit.
     is_cacheable = settings.device_order is DeviceOrder.JOINT
-    cached = cache.get(pod_info, snapshot) if is_cacheable else None
+    cached = cache.get(pod_info, snapshot) if is_cacheable and observer is None else None
     if cached is not None:
         return cached
 
-    filters = build_filters(pod_info, snapshot, settings, new_id)
-    if isinstance(filters, NodeReason):
-        return FitError(pod_info, len(snapshot), ((filters, 0),))
-
-    filter_result = FilterResult(pod_info, snapshot)
-    for rule in filters:
-        filter_result.apply(rule)
+    filter_result = run_filters(pod_info, snapshot, settings, new_id, observer)
+    if isinstance(filter_result, NodeReason):
+        return FitError(pod_info, len(snapshot), ((filter_result, 0),))
+    filter_result.filter_devices()
     if settings.searches_all_nodes(len(snapshot)) and (error := filter_result.search_all()):
         return FitError(pod_info, len(snapshot), ((error, 1),))
     if filter_result.feasible.any():
-        scores = score_nodes(pod_info, snapshot, settings, filter_result.feasible)
-        placement = select_node(pod_info, snapshot, settings, filter_result, scores, nominations)
+        scores = score_nodes(pod_info, snapshot, settings, filter_result.feasible, observer)
+        placement = select_node(filter_result, settings, scores, nominations)
         if placement is not None:
             return placement
     fit_error = filter_result.fit_error()
@@ -59,13 +88,36 @@ def schedule_one(
     )
 
 
+def run_filters(
+    pod_info: PodInfo,
+    snapshot: Snapshot,
+    settings: SchedulerProfile,
+    new_id: NewId,
+    observer: CycleObserver | None = None,
+) -> FilterResult | NodeReason:
+    """Evaluate all filters but devices, or return the reason why no node can fit."""
+    filters = build_filters(pod_info, snapshot, settings, new_id, observer)
+    if isinstance(filters, NodeReason):
+        return filters
+    filter_result = FilterResult(pod_info, snapshot, observer)
+    for rule in filters:
+        filter_result.apply(rule)
+    return filter_result
+
+
 def build_filters(
-    pod_info: PodInfo, snapshot: Snapshot, settings: SchedulerProfile, new_id: NewId
+    pod_info: PodInfo,
+    snapshot: Snapshot,
+    settings: SchedulerProfile,
+    new_id: NewId,
+    observer: CycleObserver | None = None,
 ) -> list[Filter] | NodeReason:
     """Return the filters that apply to a pod, devices last, or the reason why no node can fit."""
     filters: list[Filter] = []
     for kind in FILTERS:
         rule = kind.pre_filter(pod_info, snapshot)
+        if observer is not None:
+            observer.on_pre_filter(kind.rule)
         if isinstance(rule, NodeReason):
             return rule
         if rule is not None:

@@ -8,6 +8,7 @@ from plimsoll.ledger.columns import Mask
 from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.devices import DynamicResourcesFilter, NodeFit
 from plimsoll.scheduler.filters.filter import Filter
+from plimsoll.scheduler.observer import CycleObserver
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.result import FitError
@@ -17,9 +18,10 @@ from plimsoll.scheduler.snapshot.snapshot import Snapshot
 class FilterResult:
     """Feasible nodes after the filters applied so far."""
 
-    def __init__(self, pod_info: PodInfo, snapshot: Snapshot) -> None:
+    def __init__(self, pod_info: PodInfo, snapshot: Snapshot, observer: CycleObserver | None = None) -> None:
         self.pod_info = pod_info
         self.snapshot = snapshot
+        self._observer = observer
         self.feasible: Mask = snapshot.alive.copy()
         self.devices: DynamicResourcesFilter | None = None
         self._excluded: list[tuple[Filter, Mask]] = []
@@ -27,21 +29,31 @@ class FilterResult:
         self._excluded_nodes: dict[int, tuple[NodeReason, ...]] = {}
 
     def apply(self, rule: Filter) -> None:
-        """Exclude the nodes that a filter rejects; for devices, those where no search can succeed."""
+        """Exclude the nodes that a filter rejects; devices are left to `filter_devices` and to searches."""
         if isinstance(rule, DynamicResourcesFilter):
             self.devices = rule
-            passed = rule.candidates()
         else:
-            passed = rule.filter()
+            self._exclude_rejected(rule, rule.filter())
+
+    def filter_devices(self) -> None:
+        """Exclude the nodes on which no device search can succeed."""
+        if self.devices is not None:
+            self._exclude_rejected(self.devices, self.devices.candidates())
+
+    def _exclude_rejected(self, rule: Filter, passed: Mask) -> None:
         removed = self.feasible & ~passed
         if removed.any():
             self._excluded.append((rule, removed))
             self.feasible &= passed
+        if self._observer is not None:
+            self._observer.on_filter(rule, removed)
 
     def exclude(self, row: int, reasons: tuple[NodeReason, ...]) -> None:
         """Exclude one node for the reasons an exact check gave."""
         self._excluded_nodes[row] = reasons
         self.feasible[row] = False
+        if self._observer is not None:
+            self._observer.on_node_excluded(row, reasons)
 
     def search_all(self) -> NodeReason | None:
         """Search devices on every feasible node; return the first error, which ends the attempt."""

@@ -32,15 +32,13 @@ class NominationCheck(Protocol):
 
 
 def select_node(
-    pod_info: PodInfo,
-    snapshot: Snapshot,
-    settings: SchedulerProfile,
     filter_result: FilterResult,
+    settings: SchedulerProfile,
     scores: Column,
     nominations: NominationCheck | None = None,
 ) -> Placement | None:
-    """Return the placement on the best node that has the devices, or None, with all nodes excluded."""
-    devices = filter_result.devices
+    """Return the placement on the best node that has the devices; None if none has, and all are excluded."""
+    pod_info, snapshot, devices = filter_result.pod_info, filter_result.snapshot, filter_result.devices
     feasible = int(np.count_nonzero(filter_result.feasible))
     ranked = settings.rank_weight if devices is not None and _has_lists(pod_info) else 0
     wasteful = settings.waste_weight if pod_info.unallocated_claims else 0

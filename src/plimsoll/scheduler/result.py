@@ -25,6 +25,15 @@ class Placement:
     feasible_nodes: int = 1  #: number of nodes that passed the filters
     searched_nodes: int = 0  #: number of nodes searched for devices
 
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Newly allocated devices, as driver/pool/device."""
+        return tuple(
+            f"{result.driver}/{result.pool}/{result.device}"
+            for allocation in self.allocations.values()
+            for result in allocation.devices.results
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class FitError:

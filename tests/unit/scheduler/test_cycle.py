@@ -14,13 +14,16 @@ from msgspec.structs import replace
 from plimsoll.api.core import Pod
 from plimsoll.api.gates import Gates
 from plimsoll.api.meta import Condition
+from plimsoll.ledger.columns import Column, Mask
 from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler import cycle
 from plimsoll.scheduler.cycle import schedule_one
 from plimsoll.scheduler.devices import NodeFit
 from plimsoll.scheduler.devices.scores import score_sizes
 from plimsoll.scheduler.filters import FILTERS
+from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.filters.node_resources import NodeResourcesMessage
+from plimsoll.scheduler.observer import CycleObserver
 from plimsoll.scheduler.pod_claims import read_pod_info
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.profile import SchedulerProfile
@@ -208,6 +211,47 @@ def test_identical_unschedulable_pods_use_the_cache(monkeypatch: pytest.MonkeyPa
     assert isinstance(place_pod(pod("p2", cpu="1"), snapshot), Placement)
     snapshot.remove(pod("there"))
     assert isinstance(place_pod(pod("p3", cpu="2"), snapshot), Placement)
+
+
+class StepCounter(CycleObserver):
+    """Observer that adds up the nodes that each rule excluded."""
+
+    def __init__(self) -> None:
+        self.excluded: dict[Rule, int] = {}
+        self.scorers: list[str] = []
+
+    def on_filter(self, rule: Filter, removed: Mask) -> None:
+        self.excluded[rule.rule] = int(np.count_nonzero(removed))
+
+    def on_node_excluded(self, row: int, reasons: tuple[NodeReason, ...]) -> None:
+        self.excluded[Rule.DEVICES] += 1
+
+    def on_score(self, scorer: str, weight: int, scores: Column) -> None:
+        assert weight == SchedulerProfile.default().weights[scorer]
+        self.scorers.append(scorer)
+
+
+def test_an_observer_receives_every_excluded_node_and_every_score() -> None:
+    snapshot = snapshot_of(
+        node("small", cpu="1"), node("tainted", taints=[{"key": "t", "effect": "NoSchedule"}]), node("bare"),
+        node("full"), resource_slice("full", [device("d")]), device_class(), claim("c", exactly()),
+        claim("held", exactly(), results=[{"request": "r", "driver": DRIVER, "pool": "full", "device": "d"}]),
+    )  # fmt: skip
+    pod_info = read_pod_info(pod("p", cpu="2", claims=["c"]), snapshot)
+    assert isinstance(pod_info, PodInfo)
+    for _ in range(2):  # a cached result is not used
+        observer = StepCounter()
+        observed = schedule_one(pod_info, snapshot, SchedulerProfile.default(), str, observer=observer)
+        excluded = {rule: count for rule, count in observer.excluded.items() if count}
+        assert excluded == {Rule.TAINTS: 1, Rule.RESOURCES: 1, Rule.DEVICES: 2}
+        assert reason_texts(observed) == reason_texts(place_pod(pod("p", cpu="2", claims=["c"]), snapshot))
+    observer = StepCounter()
+    alone = read_pod_info(pod("p", cpu="2"), snapshot)
+    assert isinstance(alone, PodInfo)
+    assert isinstance(
+        schedule_one(alone, snapshot, SchedulerProfile.default(), str, observer=observer), Placement
+    )
+    assert observer.scorers == ["NodeResourcesFit", "NodeResourcesBalancedAllocation"]
 
 
 def test_an_assigned_pod_invalidates_results_of_pods_with_affinity() -> None:

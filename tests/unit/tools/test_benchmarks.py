@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from plimsoll.errors import InputError
-from plimsoll.scheduler.cycle import build_filters
-from plimsoll.scheduler.filter_result import FilterResult
+from plimsoll.scheduler.cycle import run_filters
 from plimsoll.scheduler.reasons import NodeReason
 from plimsoll.tools.benchmarks import (
     NAIVE,
@@ -37,11 +36,9 @@ def test_the_naive_filter_agrees_with_the_vectorized_one(scenario: str) -> None:
     for number in range(22):
         pod = cluster.new_pod(f"p{number}")
         task = cluster.task(pod)
-        rules = build_filters(task, cluster.snapshot, cluster.settings, lambda: "x")
-        assert not isinstance(rules, NodeReason)
-        candidates = FilterResult(task, cluster.snapshot)
-        for rule in rules:
-            candidates.apply(rule)
+        candidates = run_filters(task, cluster.snapshot, cluster.settings, lambda: "x")
+        assert not isinstance(candidates, NodeReason)
+        candidates.filter_devices()
         assert (
             pass_naively(task, cluster.snapshot, cluster.settings)
             == np.flatnonzero(candidates.feasible).tolist()

@@ -10,6 +10,7 @@ from plimsoll.scheduler.devices.exact import (
     NodeFit,
     check_charges,
     is_usable_on,
+    simulated_ids,
     try_node,
 )
 from plimsoll.scheduler.devices.filter import DynamicResourcesFilter, needs_capacity
@@ -27,5 +28,6 @@ __all__ = [
     "check_charges",
     "is_usable_on",
     "needs_capacity",
+    "simulated_ids",
     "try_node",
 ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import TypeAlias
 
 from plimsoll.allocator import (
@@ -49,6 +50,14 @@ class DeviceMessage(ReasonMessage):
 
 
 NewId = Callable[[], str]
+
+
+def simulated_ids() -> NewId:
+    """Return a generator of share IDs for allocations that are not written."""
+    numbers = count()
+    return lambda: f"simulated-{next(numbers)}"
+
+
 #: ((driver, capacity name), amount) pairs.
 ConsumedCapacity: TypeAlias = "tuple[tuple[tuple[str, str], int], ...]"
 #: kube-scheduler's MaxNodeScore.

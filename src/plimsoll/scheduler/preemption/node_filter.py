@@ -7,13 +7,19 @@ the node, because these may still be scheduled elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import count
+from collections.abc import Sequence
 
 from plimsoll.api.core import Pod
 from plimsoll.ledger.columns import Mask
 from plimsoll.ledger.node_ledger import pod_key
-from plimsoll.scheduler.devices import NO_CLAIMS, DynamicResourcesFilter, NewId, NodeFit, try_node
+from plimsoll.scheduler.devices import (
+    NO_CLAIMS,
+    DynamicResourcesFilter,
+    NewId,
+    NodeFit,
+    simulated_ids,
+    try_node,
+)
 from plimsoll.scheduler.filters import FILTERS
 from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.pod_claims import read_pod_info
@@ -49,7 +55,7 @@ class NodeFilter:
         self._rules: list[Filter | type[Filter]] = []
         self._rejection: tuple[NodeReason, ...] = ()
         self._static_mask: Mask = snapshot.alive.copy()
-        self._new_id = new_id or _throwaway_ids()
+        self._new_id = new_id or simulated_ids()
         #: Filter of devices and resources; None if the pod has no claims.
         self.devices = (
             DynamicResourcesFilter(pod_info, snapshot, self._new_id, settings) if pod_info.claims else None
@@ -152,9 +158,3 @@ class NodeFilter:
             fit = try_node(pod_info, row, self.snapshot, self._new_id, self.settings)
             simulation.restore_pods(victims)
         return fit if isinstance(fit, NodeFit) else None
-
-
-def _throwaway_ids() -> NewId:
-    """Generate IDs for shares that exist only during a simulation."""
-    numbers: Iterator[int] = count()
-    return lambda: f"hypothetical-{next(numbers)}"

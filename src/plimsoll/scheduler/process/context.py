@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from uuid import uuid4
 
 from plimsoll.api.core import Pod
+from plimsoll.scheduler.cycle import schedule_pod
+from plimsoll.scheduler.observer import CycleObserver
 from plimsoll.scheduler.preemption.nominations import Nominations
 from plimsoll.scheduler.process.configuration import SchedulerSettings
 from plimsoll.scheduler.process.gc_control import GCControl
@@ -15,6 +17,8 @@ from plimsoll.scheduler.process.informers import SchedulerInformers
 from plimsoll.scheduler.process.metrics import Metrics
 from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.queue import QueueState, SchedulingQueue
+from plimsoll.scheduler.reasons import NodeReason
+from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 
@@ -87,6 +91,10 @@ class SchedulerContext:
         for queue, some in (("active", count - backoff), ("backoff", backoff)):
             if some:
                 self.metrics.incoming.add(queue, event, count=some)
+
+    def schedule(self, pod: Pod, observer: CycleObserver | None = None) -> Placement | FitError | NodeReason:
+        """Run a scheduling attempt with the profile of a pod."""
+        return schedule_pod(pod, self.snapshot, self.profile(pod), new_id, self.nominations, observer)
 
     def profile(self, pod: Pod) -> SchedulerProfile:
         """Return the profile that a pod selects by its scheduler name."""

@@ -17,7 +17,6 @@ from plimsoll.scheduler.events import classify_change
 from plimsoll.scheduler.preemption import Preemption, plan_preemption
 from plimsoll.scheduler.process.configuration import SchedulerSettings
 from plimsoll.scheduler.process.context import SchedulerContext, new_id
-from plimsoll.scheduler.process.loop import devices_of, schedule_pod
 from plimsoll.scheduler.queue import QueuedPodInfo
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.result import FitError, Placement
@@ -54,7 +53,7 @@ def report_pending(context: SchedulerContext, write_line: Callable[[str], None])
 def _dry_run_pod(context: SchedulerContext, attempt: QueuedPodInfo) -> tuple[str, bool]:
     """Schedule a pod; return its line, and whether it was placed."""
     pod, now = attempt.pod, context.now()
-    outcome = schedule_pod(context, pod)
+    outcome = context.schedule(pod)
     if isinstance(outcome, Placement):
         context.snapshot.assume(outcome)
         context.queue.done(attempt.key)
@@ -62,7 +61,7 @@ def _dry_run_pod(context: SchedulerContext, attempt: QueuedPodInfo) -> tuple[str
         event = classify_change(pod, bound)
         if event is not None:
             context.queue.on_event(event, now)
-        fields = {"pod": pod.metadata.full_name, "node": outcome.node, "devices": devices_of(outcome) or None}
+        fields = {"pod": pod.metadata.full_name, "node": outcome.node, "devices": outcome.devices or None}
         return _format(context, "would-bind", **fields, feasible=outcome.feasible_nodes), True
     if isinstance(outcome, NodeReason):
         context.queue.hold(pod, outcome, now)

@@ -36,8 +36,8 @@ from plimsoll.scheduler.binding.pod_conditions import (
     render_fit_error,
 )
 from plimsoll.scheduler.binding.recovery import find_releasable_claim
+from plimsoll.scheduler.cycle import reject_pod
 from plimsoll.scheduler.pod_claims import ClaimMessage
-from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.preemption import Preemption, plan_preemption
 from plimsoll.scheduler.process import evictor as evict
 from plimsoll.scheduler.process.api_writer import ApiWriter
@@ -145,8 +145,7 @@ class FailureHandler:
         now, context = self._context.now(), self._context
         for key in [key for key, report in self._delayed.items() if report.due <= now]:
             report = self._delayed.pop(key)
-            pod_info = PodInfo(report.pod, (), context.snapshot.options)
-            fit_error = FitError(pod_info, len(context.snapshot), ((report.reason, 0),))
+            fit_error = reject_pod(report.pod, context.snapshot, report.reason)
             self._report(report.pod, failure_reason(fit_error), render_fit_error(fit_error))
 
     async def run(self) -> None:

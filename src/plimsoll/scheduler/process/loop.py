@@ -1,10 +1,10 @@
 """Scheduling loop of the leader: pods from the queue through the cycle to their binding.
 
-For each pod: read its claims, run the scheduling cycle (`schedule_one`), assume the placement and bind it in
-the background; or hand it to the failure handler. The event loop is never blocked for more than a few
-milliseconds, and the number of concurrent bindings is bounded. An error concerns only its pod. A loop that
-has ended is not restarted: cancelled bindings may still land, so their pods and devices stay assumed, and a
-new process takes over (`takeover.py`).
+For each pod: run the scheduling cycle (`scheduler/cycle.py`), assume the placement and bind it in the
+background, or pass it to the failure handler. The event loop is never blocked for more than a few
+milliseconds, and the number of concurrent bindings is bounded. An error affects only its pod. A loop that
+has ended is not restarted: cancelled writes may still be applied, so their pods and devices stay assumed, and
+a new process takes over (`takeover.py`).
 """
 
 from __future__ import annotations
@@ -16,16 +16,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from plimsoll.api.core import Pod
 from plimsoll.common.structured_log import log_event
 from plimsoll.scheduler.binding.result import BindFailure, BindSuccess
-from plimsoll.scheduler.cycle import schedule_one
 from plimsoll.scheduler.devices import needs_capacity
 from plimsoll.scheduler.events import make_release_event, node_capacity
-from plimsoll.scheduler.pod_claims import PRE_ENQUEUE_REASONS, read_pod_info
-from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.process.binder import PodBinder
-from plimsoll.scheduler.process.context import SchedulerContext, new_id
+from plimsoll.scheduler.process.context import SchedulerContext
 from plimsoll.scheduler.process.failure_handler import FailureHandler
 from plimsoll.scheduler.process.metrics import ERROR, UNSCHEDULABLE
 from plimsoll.scheduler.process.plugin_timer import SUCCESS, PluginTimer
@@ -140,7 +136,10 @@ class SchedulingLoop:
         if context.snapshot.find_pod(attempt.key) is not None:
             context.queue.done(attempt.key, context.now())  # already assumed or bound
             return
-        outcome = schedule_pod(context, attempt.pod, self._timer)
+        timer = self._timer.start()
+        outcome = context.schedule(attempt.pod, timer)
+        if timer is not None:
+            timer.finish(attempt.pod.spec.scheduler_name)
         if isinstance(outcome, NodeReason):
             context.queue.hold(attempt.pod, outcome, context.now())
             self._failure_handler.report_later(attempt.pod, outcome)
@@ -211,7 +210,7 @@ class SchedulingLoop:
             "bound",
             pod=attempt.pod.metadata.full_name,
             node=placement.node,
-            devices=devices_of(placement) or None,
+            devices=placement.devices or None,
             attempts=attempt.attempts,
             waited_ms=now - attempt.queued_at,
             bind_ms=round(seconds * 1000, 1),
@@ -231,27 +230,3 @@ class SchedulingLoop:
         context.snapshot.forget(binding.attempt.key)
         room = node_capacity(context.snapshot, placement.node)
         context.queue.on_event(make_release_event(placement.pod_info.pod, room), context.now())
-
-
-def schedule_pod(
-    context: SchedulerContext, pod: Pod, timer: PluginTimer | None = None
-) -> Placement | FitError | NodeReason:
-    """Return a placement for a pod, why it does not fit, or why it is not attempted yet (PreEnqueue)."""
-    pod_info = read_pod_info(pod, context.snapshot)
-    if isinstance(pod_info, NodeReason):
-        if pod_info.message in PRE_ENQUEUE_REASONS:
-            return pod_info
-        return FitError(PodInfo(pod, (), context.snapshot.options), len(context.snapshot), ((pod_info, 0),))
-    profile = context.profile(pod)
-    if timer is not None and timer.is_due:
-        timer.measure(pod_info, context.snapshot, profile)
-    return schedule_one(pod_info, context.snapshot, profile, new_id, context.nominations)
-
-
-def devices_of(placement: Placement) -> list[str]:
-    """Return the devices that a placement allocates, as driver/pool/device."""
-    return [
-        f"{result.driver}/{result.pool}/{result.device}"
-        for allocation in placement.allocations.values()
-        for result in allocation.devices.results
-    ]

@@ -1,8 +1,6 @@
-"""Plugin timings, sampled.
+"""Plugin durations, sampled: one attempt in a hundred is observed with a clock.
 
-The scheduling cycle is pure and reads no clock; so for one attempt in a hundred every filter and scorer is
-run once more with a timer. The results are exposed under kube-scheduler's plugin names and change no
-decision.
+The durations are exposed under kube-scheduler's plugin names.
 """
 
 from __future__ import annotations
@@ -10,23 +8,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from plimsoll.scheduler.devices import DynamicResourcesFilter
-from plimsoll.scheduler.filters import FILTERS
+from plimsoll.ledger.columns import Column, Mask
 from plimsoll.scheduler.filters.filter import Filter
-from plimsoll.scheduler.pod_info import PodInfo
-from plimsoll.scheduler.process.context import new_id
+from plimsoll.scheduler.observer import CycleObserver
 from plimsoll.scheduler.process.metrics import Metrics
-from plimsoll.scheduler.profile import SchedulerProfile
-from plimsoll.scheduler.reasons import NodeReason, Rule
-from plimsoll.scheduler.scores import SCORERS
-from plimsoll.scheduler.snapshot.snapshot import Snapshot
+from plimsoll.scheduler.reasons import Rule
 
 SAMPLE_INTERVAL = 100
 SUCCESS = "Success"
 
 
-class PluginTimer:
-    """Sampler of plugin durations."""
+class PluginTimer(CycleObserver):
+    """Observer that measures the time between the steps of an attempt."""
 
     def __init__(
         self,
@@ -38,49 +31,35 @@ class PluginTimer:
         self._interval = interval
         self._clock = clock
         self._count = 0
+        self._last = 0.0
+        self._totals: dict[str, float] = {}
 
-    @property
-    def is_due(self) -> bool:
-        """True if this attempt is sampled; counts attempts."""
+    def start(self) -> PluginTimer | None:
+        """Count an attempt; return the observer if the attempt is sampled."""
         self._count += 1
-        return self._count % self._interval == 1
+        self._totals.clear()
+        return self if self._count % self._interval == 1 else None
 
-    def measure(self, pod_info: PodInfo, snapshot: Snapshot, settings: SchedulerProfile) -> None:
-        """Time every filter and scorer for a pod."""
-        clock, started = self._clock, self._clock()
-        rules: list[Filter] = []
-        for kind in FILTERS:
-            start = clock()
-            rule = kind.pre_filter(pod_info, snapshot)
-            self._plugin(kind.rule.value, "PreFilter", clock() - start)
-            if isinstance(rule, NodeReason):
-                return  # rejected for all nodes
-            if rule is not None:
-                rules.append(rule)
-        self._point("PreFilter", settings.name, clock() - started)
-        started, left = clock(), snapshot.alive.copy()
-        for rule in rules:
-            start = clock()
-            left &= rule.filter()
-            self._plugin(rule.rule.value, "Filter", clock() - start)
-        if pod_info.claims:
-            start = clock()
-            left &= DynamicResourcesFilter(pod_info, snapshot, new_id, settings).candidates()
-            self._plugin(Rule.DEVICES.value, "Filter", clock() - start)
-        self._point("Filter", settings.name, clock() - started)
-        if not left.any():
-            return
-        started = clock()
-        for scorer in SCORERS:
-            start = clock()
-            read = scorer.pre_score(pod_info, snapshot, settings) if settings.weights[scorer.name] else None
-            if read is not None:
-                read.scores(left)
-                self._plugin(scorer.name, "Score", clock() - start)
-        self._point("Score", settings.name, clock() - started)
+    def finish(self, profile: str) -> None:
+        """Record the durations of the extension points."""
+        for point, seconds in self._totals.items():
+            self._metrics.extension_point.at(point, SUCCESS, profile).observe(seconds)
 
-    def _plugin(self, plugin: str, point: str, seconds: float) -> None:
-        self._metrics.plugin.at(plugin, point, SUCCESS).observe(seconds)
+    def on_start(self) -> None:
+        self._last = self._clock()
 
-    def _point(self, point: str, profile: str, seconds: float) -> None:
-        self._metrics.extension_point.at(point, SUCCESS, profile).observe(seconds)
+    def on_pre_filter(self, rule: Rule) -> None:
+        self._record(rule.value, "PreFilter")
+
+    def on_filter(self, rule: Filter, removed: Mask) -> None:
+        self._record(rule.rule.value, "Filter")
+
+    def on_score(self, scorer: str, weight: int, scores: Column) -> None:
+        self._record(scorer, "Score")
+
+    def _record(self, plugin: str, point: str) -> None:
+        """Record the time since the last step."""
+        now = self._clock()
+        self._metrics.plugin.at(plugin, point, SUCCESS).observe(now - self._last)
+        self._totals[point] = self._totals.get(point, 0.0) + now - self._last
+        self._last = now

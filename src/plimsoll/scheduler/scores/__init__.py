@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from plimsoll.ledger.columns import Column, Mask
+from plimsoll.scheduler.observer import CycleObserver
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.scores.inter_pod_affinity import InterPodAffinityScorer
@@ -28,7 +29,13 @@ SCORERS: tuple[type[Scorer], ...] = (
 )
 
 
-def score_nodes(pod_info: PodInfo, snapshot: Snapshot, settings: SchedulerProfile, feasible: Mask) -> Column:
+def score_nodes(
+    pod_info: PodInfo,
+    snapshot: Snapshot,
+    settings: SchedulerProfile,
+    feasible: Mask,
+    observer: CycleObserver | None = None,
+) -> Column:
     """Return the weighted sum of all scores, valid for feasible nodes only."""
     total: Column | None = None
     for kind in SCORERS:
@@ -37,6 +44,8 @@ def score_nodes(pod_info: PodInfo, snapshot: Snapshot, settings: SchedulerProfil
         if scorer is None:
             continue
         scores = scorer.scores(feasible)
+        if observer is not None:
+            observer.on_score(kind.name, weight, scores)
         if total is None:
             total = scores * weight
         else:

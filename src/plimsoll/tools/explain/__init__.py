@@ -2,8 +2,8 @@
 `pods.py`.
 
 `explain_pod` and `explain_claim` return reports; `summarize_pending` returns one line per pending pod.
-Everything is evaluated with the scheduler's own rules on its own ledgers (`filter_run`), grouped by reason
-(`groups`), with the smallest change that would help (`fixes`). All texts are in `text`.
+Everything is evaluated by the scheduler's own cycle (`attempt`), grouped by reason (`groups`), with the
+smallest change that would help (`fixes`). All texts are in `text`.
 """
 
 from plimsoll.tools.explain.claims import explain_claim

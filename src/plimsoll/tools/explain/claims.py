@@ -17,8 +17,8 @@ from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.result import Placement
 from plimsoll.tools.cluster_state import ClusterState
+from plimsoll.tools.explain.attempt import record_attempt
 from plimsoll.tools.explain.claim_users import users_of
-from plimsoll.tools.explain.filter_run import run_filters
 from plimsoll.tools.explain.fixes.fix import Fix, FixStep
 from plimsoll.tools.explain.fixes.search import find_fixes
 from plimsoll.tools.explain.groups import STATES, group_nodes
@@ -139,22 +139,22 @@ def _explain_pending(
             name, verdict, summary, fixes=(fix,) if fix else (), notes=(why, *notes), unfolded=unfolded
         )
     view = PodView(cluster_state, pod_info, settings)
-    filter_run = run_filters(pod_info, cluster_state.snapshot, settings)
-    if isinstance(filter_run.outcome, Placement):
-        got = filter_run.outcome.allocations[claim.metadata.name].devices.results
-        branches = tuple(describe_device(claim, result) for result in got)
-        where = f"on its own it could be allocated now, on node {filter_run.outcome.node}"
+    outcome, attempt = record_attempt(pod_info, cluster_state.snapshot, settings)
+    if isinstance(outcome, Placement):
+        results = outcome.allocations[claim.metadata.name].devices.results
+        branches = tuple(describe_device(claim, result) for result in results)
+        where = f"on its own it could be allocated now, on node {outcome.node}"
         return ClaimExplanation(
             name, verdict, summary, sections=(ExplanationSection(where, branches),), notes=tuple(notes)
         )
-    groups = group_nodes(view, filter_run, 10**9 if unfolded else STATES)
+    groups = group_nodes(view, attempt, 10**9 if unfolded else STATES)
     return ClaimExplanation(
         name,
         ExplainVerdict.PENDING,
         summary,
         fixes=find_fixes(view, groups),
         groups=groups,
-        notes=(f"on its own: {render_fit_error(filter_run.outcome)}", *notes),
+        notes=(f"on its own: {render_fit_error(outcome)}", *notes),
         unfolded=unfolded,
     )
 

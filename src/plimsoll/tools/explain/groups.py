@@ -14,12 +14,13 @@ import numpy as np
 from plimsoll.allocator import AllocationFault, Refusal
 from plimsoll.allocator.devices.slices import SliceView
 from plimsoll.allocator.devices.usage import DeviceUsage
+from plimsoll.ledger.columns import Mask
 from plimsoll.ledger.units import CPU
 from plimsoll.scheduler.devices import DynamicResourcesFilter
 from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.reasons import NodeReason, Rule, render
+from plimsoll.tools.explain.attempt import AttemptRecorder
 from plimsoll.tools.explain.devices import describe_reasons, distance, signature
-from plimsoll.tools.explain.filter_run import FilterRemoval, FilterRun
 from plimsoll.tools.explain.node_reasons import (
     DeclaredFeaturesExplainer,
     NodeAffinityExplainer,
@@ -55,31 +56,25 @@ EXPLAINERS: Mapping[Rule, type[RuleExplainer]] = {
 STATES = 128
 
 
-def group_nodes(view: PodView, filter_run: FilterRun, states: int = STATES) -> tuple[NodeGroup, ...]:
+def group_nodes(view: PodView, attempt: AttemptRecorder, states: int = STATES) -> tuple[NodeGroup, ...]:
     """Return the groups of an attempt, nearest first within each rule."""
-    groups = [group for taken in filter_run.taken for group in group_taken(view, taken)]
-    if filter_run.devices is not None and filter_run.refused:
-        groups += group_refused(view, filter_run.devices, filter_run.refused, states)
+    groups = [group for rule, removed in attempt.removed for group in group_removed(view, rule, removed)]
+    if attempt.devices is not None and attempt.refused:
+        groups += group_refused(view, attempt.devices, attempt.refused, states)
     return tuple(groups)
 
 
-def group_taken(view: PodView, taken: FilterRemoval) -> list[NodeGroup]:
-    """Group the nodes that one rule removed."""
-    rows = np.flatnonzero(taken.rows).tolist()
-    explainer = EXPLAINERS.get(taken.rule.rule, RuleExplainer)(view, taken.rule, rows)
+def group_removed(view: PodView, rule: Filter, removed: Mask) -> list[NodeGroup]:
+    """Group the nodes that one rule excluded."""
+    rows = np.flatnonzero(removed).tolist()
+    explainer = EXPLAINERS.get(rule.rule, RuleExplainer)(view, rule, rows)
     alike: dict[Hashable, list[int]] = {}
     for row in rows:
         alike.setdefault(explainer.key(row), []).append(row)
     ranked = [_nearest_first(view, members, explainer.distance) for members in alike.values()]
     ranked.sort(key=lambda members: explainer.distance(members[0]))
     return [
-        _group(
-            view,
-            taken.rule,
-            taken.rule.filter_node(members[0]),
-            members,
-            explainer.explain(members[0], members),
-        )
+        _group(view, rule, rule.filter_node(members[0]), members, explainer.explain(members[0], members))
         for members in ranked
     ]
 

@@ -10,13 +10,13 @@ from collections.abc import Iterable
 from plimsoll.api.core import Pod
 from plimsoll.scheduler.binding.pod_conditions import render_fit_error
 from plimsoll.scheduler.cycle import schedule_one
+from plimsoll.scheduler.devices import simulated_ids
 from plimsoll.scheduler.pod_claims import read_pod_info
 from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.result import Placement
 from plimsoll.scheduler.unschedulable_cache import pod_signature
 from plimsoll.tools.cluster_state import ClusterState
-from plimsoll.tools.explain.filter_run import throwaway_ids
 from plimsoll.tools.explain.verdict import PendingList
 
 
@@ -44,7 +44,7 @@ def _line(cluster_state: ClusterState, pod: Pod, settings: SchedulerProfile, kno
         return render(pod_info)
     alike = pod_signature(pod_info)
     if alike not in known:
-        outcome = schedule_one(pod_info, cluster_state.snapshot, settings, throwaway_ids())
+        outcome = schedule_one(pod_info, cluster_state.snapshot, settings, simulated_ids())
         if isinstance(outcome, Placement):
             known[alike] = "fits now; waiting for its scheduler"
         else:

@@ -1,6 +1,6 @@
 """`explain_pod` and `explain_node`: reasons why a pod is pending, or why it is on its node. START HERE.
 
-For a pending pod: scheduling gates, its claims, the nodes each rule removes (`filter_run`, `groups`), the
+For a pending pod: scheduling gates, its claims, the nodes each rule excludes (`attempt`, `groups`), the
 smallest change that would help (`fixes`), a preview of preemption, and the message of the cluster's own
 scheduler.
 """
@@ -18,10 +18,9 @@ from plimsoll.api.pod_claims import device_requests
 from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.errors import InputError
 from plimsoll.scheduler.binding.pod_conditions import POD_SCHEDULED, render_fit_error
-from plimsoll.scheduler.cycle import build_filters
-from plimsoll.scheduler.devices import DynamicResourcesFilter
+from plimsoll.scheduler.cycle import build_filters, reject_pod
+from plimsoll.scheduler.devices import DynamicResourcesFilter, simulated_ids
 from plimsoll.scheduler.pod_claims import read_pod_info
-from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.preemption import NoPreemption, plan_preemption
 from plimsoll.scheduler.preemption.candidates import LowestPriorities
 from plimsoll.scheduler.profile import SchedulerProfile
@@ -29,8 +28,8 @@ from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.scheduler.snapshot.changes import TERMINAL_PHASES
 from plimsoll.tools.cluster_state import ClusterState
+from plimsoll.tools.explain.attempt import AttemptRecorder, record_attempt
 from plimsoll.tools.explain.devices import describe_cluster_devices, describe_reasons
-from plimsoll.tools.explain.filter_run import FilterRun, run_filters, throwaway_ids
 from plimsoll.tools.explain.fixes.search import find_fixes, fixes_on
 from plimsoll.tools.explain.groups import EXPLAINERS, STATES, group_nodes
 from plimsoll.tools.explain.missing import fix_gates, fix_missing, fix_scheduler
@@ -82,34 +81,24 @@ def _explain_pending(
         return _explain_gated(cluster_state, pod, settings, states)
     pod_info = read_pod_info(pod, cluster_state.snapshot)
     if isinstance(pod_info, NodeReason):
-        return _explain_missing(
-            cluster_state,
-            pod,
-            FitError(_bare(cluster_state, pod), len(cluster_state.snapshot), ((pod_info, 0),)),
-        )
+        return _explain_missing(cluster_state, pod, reject_pod(pod, cluster_state.snapshot, pod_info))
     view = PodView(cluster_state, pod_info, settings)
-    filter_run = run_filters(pod_info, cluster_state.snapshot, settings)
-    if isinstance(filter_run.outcome, Placement):
-        node = filter_run.outcome.node
-        summary = f"it fits on node {node} now"
-        return PodExplanation(name, ExplainVerdict.FITS, summary, node)
-    fit_error = filter_run.outcome
+    fit_error, attempt = record_attempt(pod_info, cluster_state.snapshot, settings)
+    if isinstance(fit_error, Placement):
+        node = fit_error.node
+        return PodExplanation(name, ExplainVerdict.FITS, f"it fits on node {node} now", node)
     if fit_error.nodes and fit_error.reasons and not any(count for _, count in fit_error.reasons):
         return _explain_missing(cluster_state, pod, fit_error)
-    groups = group_nodes(view, filter_run, states)
+    groups = group_nodes(view, attempt, states)
     return PodExplanation(
         name,
         ExplainVerdict.PENDING,
         render_fit_error(fit_error),
         fixes=find_fixes(view, groups),
         groups=groups,
-        sections=_cluster_section(view, filter_run, groups),
+        sections=_cluster_section(view, attempt),
         preemption=preview_preemption(view, fit_error, groups),
     )
-
-
-def _bare(cluster_state: ClusterState, pod: Pod) -> PodInfo:
-    return PodInfo(pod, (), cluster_state.snapshot.options)
 
 
 def _explain_gated(
@@ -197,7 +186,7 @@ def preview_preemption(view: PodView, fit_error: FitError, groups: tuple[NodeGro
         resolvable, limited = resolvable & mask, f" (tried on the {MAX_PREVIEW_NODES} nearest nodes)"
     budgets = snapshot.all(PodDisruptionBudget)
     tried = amend(fit_error, resolvable=resolvable)
-    plan = plan_preemption(tried, snapshot, view.settings, budgets, throwaway_ids())
+    plan = plan_preemption(tried, snapshot, view.settings, budgets, simulated_ids())
     if isinstance(plan, NoPreemption):
         return plan.text.removeprefix("preemption: ").rstrip(".") + limited
     victims = ", ".join(victim.metadata.full_name for victim in plan.victims)
@@ -207,19 +196,16 @@ def preview_preemption(view: PodView, fit_error: FitError, groups: tuple[NodeGro
     return f"would evict {victims} from node {plan.node}{broken}{limited}"
 
 
-def _cluster_section(
-    view: PodView, filter_run: FilterRun, groups: tuple[NodeGroup, ...]
-) -> tuple[ExplanationSection, ...]:
+def _cluster_section(view: PodView, attempt: AttemptRecorder) -> tuple[ExplanationSection, ...]:
     """Count matching devices in the cluster: none at all differs from none left."""
-    refused = filter_run.refused or {}
     short = any(
         isinstance(reason.cause, Refusal) and reason.cause.allocated_elsewhere is None
-        for reasons in refused.values()
+        for reasons in attempt.refused.values()
         for reason in reasons
     )
     if not short:
         return ()
-    elsewhere = frozenset(view.snapshot.rows()) - refused.keys()
+    elsewhere = frozenset(view.snapshot.rows()) - attempt.refused.keys()
     branches = [
         describe_cluster_devices(view, claim, read_request_selectors(view, name, body), elsewhere)
         for claim in view.pod_info.unallocated_claims
@@ -246,7 +232,7 @@ def explain_node(
             pod.metadata.full_name, node, False, ((pod_info.rule.value, render(pod_info), ()),)
         )
     view = PodView(cluster_state, pod_info, settings)
-    rules = build_filters(pod_info, cluster_state.snapshot, settings, throwaway_ids())
+    rules = build_filters(pod_info, cluster_state.snapshot, settings, simulated_ids())
     if isinstance(rules, NodeReason):
         return NodeExplanation(pod.metadata.full_name, node, False, ((rules.rule.value, render(rules), ()),))
     results: list[tuple[str, str, tuple[Statement, ...]]] = []

@@ -16,18 +16,18 @@ from plimsoll.allocator import Allocation, DeviceId, Refusal, allocate_claims
 from plimsoll.api.core import Pod
 from plimsoll.api.pod_claims import resolve_claim_names
 from plimsoll.api.resource import DeviceRequest, DeviceRequestAllocationResult, ResourceClaim
+from plimsoll.ledger.columns import Mask
 from plimsoll.ledger.node_ledger import NodeLedger, pod_key
-from plimsoll.scheduler.cycle import build_filters
-from plimsoll.scheduler.devices import DynamicResourcesFilter
-from plimsoll.scheduler.filter_result import FilterResult
+from plimsoll.scheduler.cycle import run_filters
+from plimsoll.scheduler.devices import simulated_ids
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.preemption.simulated_node import NodeSimulation
 from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason, render
-from plimsoll.scheduler.scores import SCORERS, score_nodes
+from plimsoll.scheduler.scores import score_nodes
 from plimsoll.tools.cluster_state import ClusterState
+from plimsoll.tools.explain.attempt import AttemptRecorder
 from plimsoll.tools.explain.devices import describe_refusal
-from plimsoll.tools.explain.filter_run import throwaway_ids
 from plimsoll.tools.explain.pod_view import PodView
 from plimsoll.tools.explain.text import StatementKind, pluralize
 from plimsoll.tools.explain.tree import Statement
@@ -135,7 +135,7 @@ def _asked_again(
             (waiting,),
             snapshot.node(row),
             classes=snapshot.classes,
-            new_id=throwaway_ids(),
+            new_id=simulated_ids(),
         )
         if isinstance(outcome, Allocation):
             return Statement(StatementKind.EARLIER_FREE, {"name": name})
@@ -220,58 +220,37 @@ def _choice(
     with NodeSimulation(snapshot, row) as without:
         without.remove_pods([_booked(snapshot.ledger(row), pod)])
         pod_info = PodInfo(free, again, snapshot.options)
-        rules = build_filters(pod_info, snapshot, settings, throwaway_ids())
-        if isinstance(rules, NodeReason):
+        recorder = AttemptRecorder()
+        # Devices are not searched: results must not be cached during a simulation.
+        filter_result = run_filters(pod_info, snapshot, settings, simulated_ids(), recorder)
+        if isinstance(filter_result, NodeReason):
             return None
-        filter_result = FilterResult(pod_info, snapshot)
-        for rule in rules:
-            if not isinstance(rule, DynamicResourcesFilter):
-                filter_result.apply(rule)
-        if not filter_result.feasible[row]:
-            title = "comparison with other nodes, as of now"
-            text = "it would not be scheduled here again: " + _first_no(rules, row)
-            return ExplanationSection(title, (Statement(StatementKind.TEXT, {"text": text}),))
-        scores = score_nodes(pod_info, snapshot, settings, filter_result.feasible)
-        branches = tuple(_scores(pod_info, cluster_state, settings, filter_result, row))
-        feasible = int(np.count_nonzero(filter_result.feasible))
-        better = int(np.count_nonzero(filter_result.feasible & (scores > scores[row])))
-        alike = int(np.count_nonzero(filter_result.feasible & (scores == scores[row]))) - 1
+        mask = filter_result.feasible
+        if not mask[row]:
+            rejecting = next(rule for rule, removed in recorder.removed if removed[row])
+            why = ", ".join(map(render, rejecting.filter_node(row)))
+            return _comparison(f"it would not be scheduled here again: {why}")
+        scores = score_nodes(pod_info, snapshot, settings, mask, recorder)
+        branches = tuple(_scores(recorder, mask, row))
+        feasible = int(np.count_nonzero(mask))
+        better = int(np.count_nonzero(mask & (scores > scores[row])))
+        equal = int(np.count_nonzero(mask & (scores == scores[row]))) - 1
     if feasible == 1:
-        text = "it is the only feasible node"
-        return ExplanationSection(
-            "comparison with other nodes, as of now", (Statement(StatementKind.TEXT, {"text": text}),)
-        )
-    but = " (without devices)" if claims else ""
+        return _comparison("it is the only feasible node")
+    devices = " (without devices)" if claims else ""
     rank = f"{pluralize(better, 'node')} would score higher" if better else "none scores higher"
-    text = f"{feasible} feasible nodes{but}; {rank}, {alike} the same"
-    return ExplanationSection(
-        "comparison with other nodes, as of now", (Statement(StatementKind.TEXT, {"text": text}, branches),)
-    )
+    return _comparison(f"{feasible} feasible nodes{devices}; {rank}, {equal} the same", branches)
 
 
-def _first_no(rules: list[Any], row: int) -> str:
-    for rule in rules:
-        reasons = rule.filter_node(row)
-        if reasons:
-            return ", ".join(map(render, reasons))
-    return "its claims are allocated on other nodes"
+def _comparison(text: str, branches: tuple[Statement, ...] = ()) -> ExplanationSection:
+    statement = Statement(StatementKind.TEXT, {"text": text}, branches)
+    return ExplanationSection("comparison with other nodes, as of now", (statement,))
 
 
-def _scores(
-    pod_info: PodInfo,
-    cluster_state: ClusterState,
-    settings: SchedulerProfile,
-    filter_result: FilterResult,
-    row: int,
-) -> Iterator[Statement]:
+def _scores(recorder: AttemptRecorder, feasible: Mask, row: int) -> Iterator[Statement]:
     """Yield the scorers whose scores differ between nodes."""
-    for kind in SCORERS:
-        weight = settings.weights[kind.name]
-        scorer = kind.pre_score(pod_info, cluster_state.snapshot, settings) if weight else None
-        if scorer is None:
-            continue
-        column = scorer.scores(filter_result.feasible)
-        best, worst = int(column[filter_result.feasible].max()), int(column[filter_result.feasible].min())
+    for scorer, weight, scores in recorder.scores:
+        best, worst = int(scores[feasible].max()), int(scores[feasible].min())
         if best != worst:
-            facts = {"scorer": kind.name, "score": int(column[row]), "weight": weight, "best": best}
+            facts = {"scorer": scorer, "score": int(scores[row]), "weight": weight, "best": best}
             yield Statement(StatementKind.SCORE, facts)

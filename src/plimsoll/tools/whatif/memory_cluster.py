@@ -23,8 +23,11 @@ from plimsoll.api.timestamps import parse_time
 from plimsoll.controllers.device_taint_eviction.plan import pod_eviction, published_taints, rule_taints
 from plimsoll.controllers.taint_eviction import eviction_time
 from plimsoll.ledger.node_ledger import pod_key
+from plimsoll.scheduler.cycle import schedule_pod
+from plimsoll.scheduler.preemption import Nominations
 from plimsoll.scheduler.profile import SchedulerProfile
-from plimsoll.scheduler.result import Placement
+from plimsoll.scheduler.reasons import NodeReason
+from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.whatif import lifecycle
 from plimsoll.tools.whatif.changes import ChangeLog, ChangeMark
@@ -101,6 +104,13 @@ class MemoryCluster:
         for claim in claims:
             self.changes.set(claim)
         self.changes.set(pod)
+
+    def schedule_pod(
+        self, pod: Pod, nominations: Nominations | None = None
+    ) -> Placement | FitError | NodeReason:
+        """Run a scheduling attempt."""
+        snapshot = self.cluster_state.snapshot
+        return schedule_pod(pod, snapshot, self.settings, self.changes.new_id, nominations)
 
     def place(self, placement: Placement) -> None:
         """Bind a pod to its node."""

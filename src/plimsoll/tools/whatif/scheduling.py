@@ -13,9 +13,6 @@ from plimsoll.api.core import Pod
 from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.scheduler.binding.pod_conditions import render_fit_error
-from plimsoll.scheduler.cycle import schedule_one
-from plimsoll.scheduler.pod_claims import PRE_ENQUEUE_REASONS, read_pod_info
-from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.preemption import Nominations, Preemption, plan_preemption
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.result import FitError, Placement
@@ -74,7 +71,7 @@ class SchedulingRound:
                 pod
                 for pod, pending in self._pending.values()
                 if self._made_room
-                or (came and _depends_on_others(pod) and isinstance(pending.cause, FitError))
+                or (came and depends_on_others(pod) and isinstance(pending.cause, FitError))
             ]
         return WhatifOutcome(
             tuple(self._placed.values()),
@@ -105,14 +102,14 @@ class SchedulingRound:
                 for resource, units in snapshot.ledger(outcome.row).requested.items()
                 if units != booked.get(resource, 0)
             }
-            self._placed[name] = ScheduledPod(name, outcome.node, devices_of(outcome), charges, outcome)
+            self._placed[name] = ScheduledPod(name, outcome.node, outcome.devices, charges, outcome)
         elif isinstance(outcome, FitError):
             self._pending[name] = (pod, PendingPod(name, render_fit_error(outcome), outcome))
         else:
             self._pending[name] = (pod, PendingPod(name, render(outcome), outcome))
 
     def _decide(self, pod: Pod) -> Placement | FitError | NodeReason:
-        return decide(self._cluster, pod, self._nominations if len(self._nominations) else None)
+        return self._cluster.schedule_pod(pod, self._nominations if len(self._nominations) else None)
 
     def _make_room(self, unplaced: FitError) -> bool:
         """Preempt pods for one of higher priority; return whether any were evicted."""
@@ -142,27 +139,6 @@ class SchedulingRound:
         return True
 
 
-def decide(
-    cluster: MemoryCluster, pod: Pod, promises: Nominations | None = None
-) -> Placement | FitError | NodeReason:
-    """Return a placement for a pod, or why there is none, or why it is not ready to be scheduled."""
-    snapshot = cluster.cluster_state.snapshot
-    task = read_pod_info(pod, snapshot)
-    if isinstance(task, NodeReason):
-        if task.message in PRE_ENQUEUE_REASONS:
-            return task
-        return FitError(PodInfo(pod, (), snapshot.options), len(snapshot), ((task, 0),))
-    return schedule_one(task, snapshot, cluster.settings, cluster.changes.new_id, promises)
-
-
-def place_one(cluster: MemoryCluster, pod: Pod) -> bool:
-    """Schedule one pod; return whether it fit."""
-    outcome = decide(cluster, pod)
-    if isinstance(outcome, Placement):
-        cluster.place(outcome)
-    return isinstance(outcome, Placement)
-
-
 def schedule_all(
     cluster: MemoryCluster, *, preempt: bool = True, tick: ProgressCallback = no_progress
 ) -> WhatifOutcome:
@@ -170,16 +146,7 @@ def schedule_all(
     return SchedulingRound(cluster, preempt=preempt, tick=tick).run()
 
 
-def devices_of(placement: Placement) -> tuple[str, ...]:
-    """Return the devices of a placement as driver/pool/device."""
-    return tuple(
-        f"{result.driver}/{result.pool}/{result.device}"
-        for allocation in placement.allocations.values()
-        for result in allocation.devices.results
-    )
-
-
-def _depends_on_others(pod: Pod) -> bool:
+def depends_on_others(pod: Pod) -> bool:
     """Return whether another scheduled pod could make this one schedulable."""
     affinity = pod.spec.affinity
     together = affinity is not None and affinity.pod_affinity is not None

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -25,6 +25,7 @@ from plimsoll.client.kubeconfig import find_config
 from plimsoll.common.deprecation import warn_renamed
 from plimsoll.errors import InputError
 from plimsoll.scheduler.profile import SchedulerProfile
+from plimsoll.scheduler.result import Placement
 from plimsoll.tools.cluster_state import ClusterState, Source, read_cluster_state
 from plimsoll.tools.cluster_state.files import ProgressCallback, no_progress
 from plimsoll.tools.whatif.exhaustive import STEPS, Proof, prove
@@ -43,10 +44,9 @@ from plimsoll.tools.whatif.outcome import (
     name_of,
 )
 from plimsoll.tools.whatif.policy import under_policy
-from plimsoll.tools.whatif.scheduling import place_one, schedule_all
+from plimsoll.tools.whatif.scheduling import schedule_all
 from plimsoll.tools.whatif.taints import change_taints, parse_device_taint, parse_taint
 
-W = TypeVar("W", bound="WhatifOperations")
 NODES_MAX = 10_000
 
 
@@ -240,8 +240,12 @@ class WhatifOperations:
             metadata = replace(copy.metadata, name=name, uid=f"whatif/{pod.metadata.namespace}/{name}")
             status = replace(copy.status, resource_claim_statuses=())
             self._cluster.add_pod(replace(copy, metadata=metadata, status=status))
-            if not place_one(self._cluster, self._cluster.cluster_state.pod(name, pod.metadata.namespace)):
+            placement = self._cluster.schedule_pod(
+                self._cluster.cluster_state.pod(name, pod.metadata.namespace)
+            )
+            if not isinstance(placement, Placement):
                 return count
+            self._cluster.place(placement)
         return most
 
     def _node(self, name: str) -> Node:

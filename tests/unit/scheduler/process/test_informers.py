@@ -21,7 +21,6 @@ from plimsoll.scheduler.process import informers as feed_module
 from plimsoll.scheduler.process.configuration import SchedulerSettings
 from plimsoll.scheduler.process.context import SchedulerContext
 from plimsoll.scheduler.process.informers import WATCHED_KINDS
-from plimsoll.scheduler.process.loop import schedule_pod
 from plimsoll.scheduler.queue import QueueState
 from plimsoll.scheduler.reasons import Rule
 from plimsoll.scheduler.result import Placement
@@ -126,7 +125,7 @@ def test_old_news_of_a_pod_that_we_have_bound_does_not_bring_it_back(context: Sc
     context.informers.on_pod_event(None, waiting("a"))
     attempt = context.queue.pop(context.now())
     assert attempt is not None
-    outcome = schedule_pod(context, attempt.pod)
+    outcome = context.schedule(attempt.pod)
     assert isinstance(outcome, Placement)
     context.snapshot.assume(outcome)
     context.informers.on_pod_event(waiting("a"), waiting("a", status={"phase": "Pending"}))

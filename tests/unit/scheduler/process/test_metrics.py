@@ -6,6 +6,8 @@ import asyncio
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from plimsoll.scheduler.cycle import schedule_one
+from plimsoll.scheduler.process.context import new_id
 from plimsoll.scheduler.process.metrics import UNSCHEDULABLE, Metrics
 from plimsoll.scheduler.process.plugin_timer import PluginTimer
 from plimsoll.scheduler.profile import SchedulerProfile
@@ -116,11 +118,12 @@ def test_rules_are_measured_on_one_attempt_in_many() -> None:
     snapshot = snapshot_of(node("n1"), claim("c", exactly("r")))
     metrics = Metrics(snapshot, lambda: LENGTHS)
     probe = PluginTimer(metrics, interval=3)
-    assert [probe.is_due for _ in range(7)] == [True, False, False, True, False, False, True]
-    probe.measure(pod_info_of(pod("p", cpu="1"), snapshot), snapshot, SchedulerProfile.default())
-    probe.measure(
-        pod_info_of(pod("q", cpu="1", claims=["c"]), snapshot), snapshot, SchedulerProfile.default()
-    )
+    assert [probe.start() is probe for _ in range(7)] == [True, False, False, True, False, False, True]
+    for each in (pod("p", cpu="1"), pod("q", cpu="1", claims=["c"])):
+        schedule_one(
+            pod_info_of(each, snapshot), snapshot, SchedulerProfile.default(), new_id, observer=probe
+        )
+        probe.finish("plimsoll")
     page = scrape(metrics)
     plugin = (
         "scheduler_plugin_execution_duration_seconds_count{{extension_point={},plugin={},status=Success}}"

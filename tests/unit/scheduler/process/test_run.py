@@ -30,8 +30,8 @@ from plimsoll.client.endpoints import (
 )
 from plimsoll.client.leader_election import LeaseTiming
 from plimsoll.errors import LeaseLostError, UnreachableError
-from plimsoll.scheduler.cycle import schedule_one
-from plimsoll.scheduler.process import loop as loop_module
+from plimsoll.scheduler.cycle import schedule_pod
+from plimsoll.scheduler.process import context as context_module
 from plimsoll.scheduler.process.configuration import LeaderElection, SchedulerSettings
 from plimsoll.scheduler.process.run import SchedulerProcess
 from plimsoll.scheduler.queue import QueueState
@@ -307,14 +307,12 @@ def test_devices_of_pods_that_are_gone_are_released_after_a_start() -> None:
 
 
 def test_errors_of_one_pod_are_isolated(monkeypatch: pytest.MonkeyPatch) -> None:
-    decide = schedule_one
-
-    def fail_for_one(task: Any, *rest: Any) -> Any:
-        if task.pod.metadata.name == "bad":
+    def fail_for_one(pod: Any, *rest: Any) -> Any:
+        if pod.metadata.name == "bad":
             raise ZeroDivisionError("a bug")
-        return decide(task, *rest)
+        return schedule_pod(pod, *rest)
 
-    monkeypatch.setattr(loop_module, "schedule_one", fail_for_one)
+    monkeypatch.setattr(context_module, "schedule_pod", fail_for_one)
 
     async def scenario() -> None:
         async with scheduler_cluster() as row:
@@ -327,7 +325,7 @@ def test_errors_of_one_pod_are_isolated(monkeypatch: pytest.MonkeyPatch) -> None
             assert condition["reason"] == "SchedulerError"
             assert condition["message"] == "ZeroDivisionError: a bug"
             assert process.context.queue.lengths()["backoff"] == 1
-            monkeypatch.setattr(loop_module, "schedule_one", decide)
+            monkeypatch.setattr(context_module, "schedule_pod", schedule_pod)
             assert await row.bound("bad") == "n1"
 
     asyncio.run(scenario())

@@ -20,7 +20,7 @@ from plimsoll.tools.explain import (
     explain_pod,
     summarize_pending,
 )
-from plimsoll.tools.explain.filter_run import run_filters
+from plimsoll.tools.explain.attempt import record_attempt
 from plimsoll.tools.explain.groups import group_nodes
 from plimsoll.tools.explain.pod_view import PodView
 from tests.build import node, pod
@@ -80,8 +80,8 @@ def test_too_many_states_are_reported() -> None:
     pod_info = read_pod_info(cluster_state.pod(SUBJECT), cluster_state.snapshot)
     assert not isinstance(pod_info, NodeReason)
     view = PodView(cluster_state, pod_info)
-    trial = run_filters(pod_info, cluster_state.snapshot, view.settings)
-    (only,) = group_nodes(view, trial, states=0)
+    _, attempt = record_attempt(pod_info, cluster_state.snapshot, view.settings)
+    (only,) = group_nodes(view, attempt, states=0)
     assert only.sentence == "cannot allocate all claims"
     assert "not evaluated in detail" in only.branches[0].text
 

@@ -20,8 +20,7 @@ from plimsoll.allocator.devices.usage import DeviceUsage
 from plimsoll.api.codec import encode
 from plimsoll.api.core import Pod
 from plimsoll.api.resource import ResourceClaim
-from plimsoll.ledger.columns import Mask
-from plimsoll.scheduler.cycle import build_filters
+from plimsoll.scheduler.cycle import run_filters
 from plimsoll.scheduler.devices import DynamicResourcesFilter, NodeFit
 from plimsoll.scheduler.devices.exact import DeviceMessage
 from plimsoll.scheduler.pod_claims import read_pod_info
@@ -34,7 +33,7 @@ from plimsoll.tools.whatif.exhaustive.choices import can_list, fits_on
 from plimsoll.tools.whatif.memory_cluster import MemoryCluster
 from plimsoll.tools.whatif.nodes import HOSTNAME
 from plimsoll.tools.whatif.outcome import Name, full_name, name_of
-from plimsoll.tools.whatif.scheduling import devices_of
+from plimsoll.tools.whatif.scheduling import depends_on_others
 
 _PACE = 64
 #: Step limit of a search.
@@ -148,7 +147,7 @@ class _PlacementSearch:
         #: True if placements affect other pods beyond the ledgers.
         self._has_interactions = any(_affects_others(pod) for pod in everybody)
         #: True if a pod may fit only after another is placed.
-        self._in_turns = any(_depends_on_others(pod) for pod in placeable)
+        self._in_turns = any(depends_on_others(pod) for pod in placeable)
         self._by_name = any(_names_nodes(pod) for pod in placeable)
         #: True if claims may be shared, so that it matters which claim has which devices.
         self._sharing = any(
@@ -214,25 +213,18 @@ class _PlacementSearch:
         task = read_pod_info(pod, snapshot)
         if isinstance(task, NodeReason):
             return False
-        rules = build_filters(task, snapshot, cluster.settings, cluster.changes.new_id)
-        if isinstance(rules, NodeReason):
+        filter_result = run_filters(task, snapshot, cluster.settings, cluster.changes.new_id)
+        if isinstance(filter_result, NodeReason):
             return False
-        mask: Mask = snapshot.alive.copy()
-        devices: DynamicResourcesFilter | None = None
-        for rule in rules:
-            if isinstance(rule, DynamicResourcesFilter):
-                devices = rule
-            else:
-                mask &= rule.filter()
         seen: set[object] = set()
-        for place in np.flatnonzero(mask).tolist():
+        for place in np.flatnonzero(filter_result.feasible).tolist():
             if place < first and not self._in_turns:
                 continue
             signature = self._node_signature(place)
             if signature in seen:
                 continue
             seen.add(signature)
-            if self._try_node(task, place, devices, rest, skips, place if alike else 0):
+            if self._try_node(task, place, filter_result.devices, rest, skips, place if alike else 0):
                 return True
         return False
 
@@ -264,7 +256,7 @@ class _PlacementSearch:
             placement = Placement(task, place, node, fit.allocations, fit.charged_claims)
             cluster.place(placement)
             self._touched[place] = self._touched.get(place, 0) + 1
-            self._placed[name] = ProvenPlacement(node, devices_of(placement))
+            self._placed[name] = ProvenPlacement(node, placement.devices)
             if self._place(rest, skips, first):
                 return True
             del self._placed[name]
@@ -354,12 +346,6 @@ def _affects_others(pod: Pod) -> bool:
         affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None
     )
     return ports or others or bool(spec.topology_spread_constraints) or bool(spec.volumes)
-
-
-def _depends_on_others(pod: Pod) -> bool:
-    affinity = pod.spec.affinity
-    together = affinity is not None and affinity.pod_affinity is not None
-    return together or bool(pod.spec.topology_spread_constraints)
 
 
 def _names_nodes(pod: Pod) -> bool:

@@ -1,0 +1,26 @@
+"""Observer of scheduling attempts."""
+
+from __future__ import annotations
+
+from plimsoll.ledger.columns import Column, Mask
+from plimsoll.scheduler.filters.filter import Filter
+from plimsoll.scheduler.reasons import NodeReason, Rule
+
+
+class CycleObserver:
+    """Receiver of the steps of a scheduling attempt; override what you need. It must not change anything."""
+
+    def on_start(self) -> None:
+        """Handle the start of an attempt."""
+
+    def on_pre_filter(self, rule: Rule) -> None:
+        """Handle a filter that was prepared, or that does not apply to the pod."""
+
+    def on_filter(self, rule: Filter, removed: Mask) -> None:
+        """Handle the nodes that a filter excluded; for devices, those where no search can succeed."""
+
+    def on_node_excluded(self, row: int, reasons: tuple[NodeReason, ...]) -> None:
+        """Handle a node that a device search or the pods nominated to it excluded."""
+
+    def on_score(self, scorer: str, weight: int, scores: Column) -> None:
+        """Handle the scores of one scorer, which are valid for feasible nodes."""
