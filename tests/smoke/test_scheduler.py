@@ -267,7 +267,7 @@ def test_a_dry_run_only_reports(clean: ServerProcess, capsys: pytest.CaptureFixt
         (("--config", "/nowhere/c"), "/nowhere/c: No such file or directory"),
         (("--listen", "x"), "--listen: 'x' is no address"),
         (("--feature-gates", "Nope=true"), "unknown feature gate 'Nope'"),
-        (("--lease", "a/b/c"), "--lease: 'a/b/c' is no lease"),
+        (("--lease", "a/b/c"), "--lease: invalid lease 'a/b/c'"),
     ],
 )
 def test_mistakes_are_one_line(

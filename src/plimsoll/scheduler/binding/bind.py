@@ -3,15 +3,14 @@
 The order is kube-scheduler's: for each claim the finalizer, then allocation and reservation in one write; the
 pod's charges; the conditions of devices that name some; the binding itself. Guarantees:
 
-- Every write that takes or releases something is conditional on the resourceVersion of its object, so that it
-  can land at most once and never after the object has changed.
-- A write without an answer is repeated until there is one. Before the binding is given up, every object whose
-  write may still be under way is read at a newer version, or given one (`Writer.fence_claim`, `fence_pod`):
-  from then on the write is refused wherever it was delayed, and nothing it could take is given to others
-  before.
-- What was written is undone in reverse order when a later step fails. A release names the allocation that it
-  undoes: a claim that has another one by then is left alone.
-- Before the pod is bound, its devices are checked against their current holders.
+- Every write that allocates or releases something is conditional on the resourceVersion of its object, so
+  that it is applied at most once, and never after the object has changed.
+- A write without a response is repeated until there is one. Before a binding is abandoned, every object whose
+  write may still be in flight is read at a newer version or fenced (`BindingWriter.fence_claim`,
+  `fence_pod`), so that a delayed write is refused. Only then are its devices given to other pods.
+- If a step fails, earlier writes are undone in reverse order. A release applies only to the allocation that
+  it undoes: a claim with another allocation is not changed.
+- Before the pod is bound, its devices are checked against their current allocations.
 
 See KEP-5517, "Reserve" to "PreBind Stage", and docs/spec/accounting.md, "Scheduler".
 """
@@ -82,7 +81,7 @@ async def _write(
         return failed
     entries = build_status_entries(placement.charged_claims)
     return (
-        await binding.write_charges_of(entries)
+        await binding.write_charges(entries)
         or await binding.wait_for_devices(timeout_ms)
         or binding.check_device_conflicts(find_conflict)
         or await binding.bind(placement.node, entries)
@@ -140,9 +139,7 @@ class BindTransaction:
                     return failed
             # The claim was changed by another writer, or the outcome of our write is unknown.
             fresh = await self._settle_claim(claim)
-            if fresh is None:
-                return _failure(step, BindError.CLAIM_GONE, failed.cause, claim=name)
-            if fresh.metadata.deletion_timestamp is not None:
+            if fresh is None or fresh.metadata.deletion_timestamp is not None:
                 return _failure(step, BindError.CLAIM_GONE, failed.cause, claim=name)
             if fresh.status.allocation is not None:
                 return self._adopt_allocation(fresh, allocation, step)
@@ -154,7 +151,7 @@ class BindTransaction:
     def _adopt_allocation(
         self, claim: ResourceClaim, allocation: AllocationResult, step: BindStep
     ) -> BindFailure | None:
-        """Adopt an allocation that exists already: our own from an unanswered write, or a conflict."""
+        """Use an existing allocation if it is our own, from a write without a response; fail otherwise."""
         written = claim.status.allocation
         if (
             written is None
@@ -168,8 +165,8 @@ class BindTransaction:
     async def reserve(self, claim: ResourceClaim) -> BindFailure | None:
         """Add the pod to the consumers of an allocated claim.
 
-        A claim that is reserved already (by an earlier attempt, perhaps of another process) is written all
-        the same: only a write proves that it still is, and ends a release that may be in flight.
+        A claim that is already reserved (by an earlier attempt, perhaps of another process) is fenced: only a
+        write proves that it still is, and prevents a release that may be in flight.
         """
         name, allocation = claim.metadata.full_name, claim.status.allocation
         allocated_here = self._has_reserved(claim)
@@ -229,7 +226,7 @@ class BindTransaction:
                 )
             verdict = check_binding_conditions(fresh)
             if verdict is not True:
-                hold.allocated_here = True  # such devices are released in any case
+                hold.allocated_here = True  # failed devices are always released
             if isinstance(verdict, DeviceBindingFailure):
                 fields = {"reason": verdict.reason, "message": verdict.message}
                 return _failure(BindStep.CONDITIONS, BindError.DEVICES_FAILED, None, name=name, **fields)
@@ -244,7 +241,7 @@ class BindTransaction:
 
     # -- the pod
 
-    async def write_charges_of(self, entries: Sequence[ClaimCharge]) -> BindFailure | None:
+    async def write_charges(self, entries: Sequence[ClaimCharge]) -> BindFailure | None:
         """Write the charges of the claims, replacing those of an earlier attempt."""
         if not entries and not read_pod(self.pod):
             return None
@@ -269,17 +266,17 @@ class BindTransaction:
                 self.pod = await self._retry(write, self.pod, *args)
                 return None
             except InputError as error:
-                error_answer = error
-            if not self._is_uncertain(error_answer):
-                return error_answer
+                failure = error
+            if not self._is_uncertain(failure):
+                return failure
             fresh = await self._settle_pod()
             if fresh is None:
                 return self._not_found_error()
             bound = fresh.spec.node_name != self.pod.spec.node_name
             self.pod = fresh
-            if bound or not _is_conflict(error_answer):
-                return error_answer
-        return error_answer
+            if bound or not _is_conflict(failure):
+                return failure
+        return failure
 
     def _not_found_error(self) -> ApiError:
         meta = self.pod.metadata
@@ -298,12 +295,9 @@ class BindTransaction:
             before = self.pod
             fresh = await self._settle_pod()
             if fresh is None:
-                return replace(
-                    _failure(
-                        BindStep.BINDING, BindError.BINDING, failed.cause, error=self._not_found_error()
-                    ),
-                    final=True,
-                )
+                gone = self._not_found_error()
+                failed = _failure(BindStep.BINDING, BindError.BINDING, failed.cause, error=gone)
+                return replace(failed, final=True)
             self.pod = fresh
             if fresh.spec.node_name == node:
                 return None
@@ -320,7 +314,7 @@ class BindTransaction:
             ):
                 return failed  # the conflict is not about the version: retrying is useless
             if self._charged and read_pod(fresh) != tuple(entries):
-                refused = await self.write_charges_of(entries)
+                refused = await self.write_charges(entries)
                 if refused is not None:
                     return refused
         raise AssertionError("the last attempt returns")
@@ -341,10 +335,10 @@ class BindTransaction:
     async def release(self, hold: ClaimHold) -> bool:
         """Remove the pod from a claim's consumers, and the allocation if it was made for this pod.
 
-        A claim that has another allocation than `hold` by now is left alone. DIFF: a claim whose devices were
-        chosen for this pod, and which no other consumer has reserved, loses them when the binding fails
-        (test_devices_go_back_when_binding_fails); upstream leaves the claim allocated but reserved for
-        no consumer, and so keeps its devices from others even if no pod ever uses it again.
+        A claim that meanwhile has another allocation is not changed. DIFF: a claim that was allocated for
+        this pod and is reserved for no other is deallocated when the binding fails
+        (test_devices_go_back_when_binding_fails); upstream leaves it allocated without consumers, so that its
+        devices are unavailable even if no pod ever uses the claim.
         """
         claim = hold.claim
         taken = claim.status.allocation
@@ -374,7 +368,7 @@ class BindTransaction:
     # -- retries
 
     async def _retry(self, call: Callable[..., Awaitable[T]], *args: object, **named: object) -> T:
-        """Repeat a call until it is answered, and a few times if the server fails."""
+        """Repeat a call until there is a response, and a few times on server errors."""
         attempt = 0
         while True:
             attempt += 1
@@ -390,9 +384,9 @@ class BindTransaction:
                 await self.writer.pause(attempt, error)
 
     async def _settle_claim(self, claim: ResourceClaim) -> ResourceClaim | None:
-        """Return the claim at a version at which no earlier write can land any more; None if it is gone.
+        """Return the claim at a version at which no earlier write can be applied; None if it is gone.
 
-        Waits as long as necessary: until then the devices must not be given to others.
+        Waits as long as necessary: until then the devices must not be given to other pods.
         """
         fresh = await retry_until_answered(self.writer, self.writer.read_claim, claim)
         version = claim.metadata.resource_version
@@ -401,7 +395,7 @@ class BindTransaction:
         return None if fresh is None else self._observe(fresh)
 
     async def _settle_pod(self) -> Pod | None:
-        """Return the pod at a version at which no earlier write can land any more; None if it is gone."""
+        """Return the pod at a version at which no earlier write can be applied; None if it is gone."""
         fresh = await retry_until_answered(self.writer, self.writer.read_pod, self.pod)
         version = self.pod.metadata.resource_version
         if fresh is not None and self._uncertain and fresh.metadata.resource_version == version:
@@ -455,5 +449,5 @@ def _is_decided(claim: ResourceClaim) -> bool:
 
 
 async def release_claim(claim: ResourceClaim, pod: Pod, writer: BindingWriter, on_claim: OnClaim) -> bool:
-    """Deallocate a claim that is reserved for no other pod; return whether it was."""
+    """Deallocate a claim that is reserved for no other pod; return whether it succeeded."""
     return await BindTransaction(pod, writer, on_claim).release(ClaimHold(claim, allocated_here=True))

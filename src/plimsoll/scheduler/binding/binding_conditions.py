@@ -3,8 +3,8 @@
 Evaluates `status.devices[].conditions` of a claim: a true failure condition fails the binding, all binding
 conditions true make it ready, anything else is pending.
 
-DIFF: the status of a share of a device is that of the share (test_each_share_has_its_own_conditions);
-upstream takes the first status of the device for all of its shares.
+DIFF: each share of a device has its own status (test_each_share_has_its_own_conditions); upstream uses the
+first status of the device for all shares.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Objects that a previous leader may still be writing to.
 
-A scheduler that was killed, or that lost its lease, may have writes in flight that land later. All of them
-are conditional on the resourceVersion of their object (`bind.py`), so that a new version ends them. An
-allocation is only written to a claim that has the finalizer; a release affects only claims that are reserved
-for unscheduled pods (users of any other claim write their reservation first); and a binding only concerns
-unscheduled pods.
+A scheduler that was killed, or that lost its lease, may have writes in flight that are applied later. All of
+them are conditional on the resourceVersion of their object (`bind.py`), so that a new version prevents them.
+An allocation is written only to a claim that has the finalizer; a release affects only claims that are
+reserved for unscheduled pods (a pod that uses any other claim writes its reservation first); a binding
+affects only unscheduled pods.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from plimsoll.scheduler.binding.writer import FINALIZER
 
 @dataclass(frozen=True, slots=True)
 class FenceTargets:
-    """Claims and pods that need a new resourceVersion before anything is given to others."""
+    """Claims and pods that need a new resourceVersion before pods are scheduled."""
 
     claims: tuple[ResourceClaim, ...] = ()
     pods: tuple[Pod, ...] = ()
@@ -29,10 +29,9 @@ class FenceTargets:
 
 
 def find_fence_targets(claims: Iterable[ResourceClaim], pods: Iterable[Pod]) -> FenceTargets:
-    """Return what a previous leader may still be writing to; `pods` are all that have not terminated.
+    """Return the objects a previous leader may still be writing to; `pods` are all that have not terminated.
 
-    Pods that are being deleted or have scheduling gates cannot be bound by the API, but their claims can
-    still be written.
+    Pods that are being deleted or have scheduling gates cannot be bound, but their claims can be written.
     """
     unbound = [pod for pod in pods if not pod.spec.node_name]
     uids = {pod.metadata.uid for pod in unbound}

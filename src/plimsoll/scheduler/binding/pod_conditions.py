@@ -1,18 +1,17 @@
 """PodScheduled condition of a pod: reason, message and patch.
 
-Renders a `FitError` as kube-scheduler's message ("0/5 nodes are available: ..."), with its wording and order
-to the letter, and the errors of a binding (`BindError`). Patches are only built if something changes.
+Renders a `FitError` as kube-scheduler's message ("0/5 nodes are available: ...", with exactly its wording and
+order) and the errors of a binding (`BindError`). Patches are only built if something changes.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from enum import Enum
 from typing import Any
 
 from plimsoll.api.core import Pod
-from plimsoll.api.meta import Condition
 from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.reasons import NodeReason, Rule, render
 from plimsoll.scheduler.result import FitError
@@ -110,20 +109,26 @@ def plan_condition(
     `nominated` is the nominated node, "" clears it, None leaves it. `now` is the time in API format; the
     transition time changes only with the status.
     """
-    known = next((each for each in pod.status.conditions if each.type == POD_SCHEDULED), None)
     status: dict[str, Any] = {}
-    if known is None or (known.status, known.reason, known.message) != ("False", reason, message):
-        status["conditions"] = [_condition(pod, known, reason, message, now)]
+    condition = change_condition(pod, POD_SCHEDULED, "False", reason, message, now)
+    if condition is not None:
+        status["conditions"] = [condition]
     if nominated is not None and nominated != pod.status.nominated_node_name:
         status["nominatedNodeName"] = nominated or None
     return {"metadata": {"uid": pod.metadata.uid}, "status": status} if status else None
 
 
-def _condition(pod: Pod, known: Condition | None, reason: str, message: str, now: str) -> Mapping[str, Any]:
-    since = known.last_transition_time if known is not None and known.status == "False" else None
+def change_condition(
+    pod: Pod, type: str, status: str, reason: str, message: str, now: str
+) -> dict[str, Any] | None:
+    """Build a condition of a pod; None if the pod has it already."""
+    known = next((each for each in pod.status.conditions if each.type == type), None)
+    if known is not None and (known.status, known.reason, known.message) == (status, reason, message):
+        return None
+    since = known.last_transition_time if known is not None and known.status == status else None
     condition: dict[str, Any] = {
-        "type": POD_SCHEDULED,
-        "status": "False",
+        "type": type,
+        "status": status,
         "reason": reason,
         "message": message,
         "lastProbeTime": None,

@@ -1,8 +1,8 @@
 """Recovery of interrupted bindings, from pods and claims alone.
 
-An interrupted binding leaves at most a finalizer (the next attempt needs it), claims that are allocated and
-reserved for an unscheduled pod (kept: the pod is attempted again on the node of its devices), and charges in
-the status of such a pod. Nothing is released that an existing pod may rely on.
+An interrupted binding leaves at most a finalizer (needed by the next attempt), claims that are allocated and
+reserved for an unscheduled pod (kept: the pod is scheduled to the node of its devices), and charges in the
+status of such a pod. Nothing is released that an existing pod may use.
 """
 
 from __future__ import annotations
@@ -74,14 +74,14 @@ def plan_recovery(claims: Iterable[ResourceClaim], pods: Iterable[Pod]) -> Recov
 
 
 def find_releasable_claim(fit_error: FitError) -> ResourceClaim | None:
-    """Return a claim that an unschedulable pod holds for nothing, and that no other pod uses.
+    """Return a claim of an unschedulable pod that can be deallocated, because no other pod uses it.
 
-    Either its devices are where the pod cannot run: giving them up lets the next attempt choose others, as
-    kube-scheduler does before it preempts. Or it is reserved for the pod by a binding that was interrupted,
-    and the pod does not fit for other reasons.
+    Either its devices are on nodes where the pod cannot run: the next attempt can choose others, as in
+    kube-scheduler, which deallocates such a claim before it preempts. Or it is reserved for the pod by an
+    interrupted binding, and the pod does not fit for other reasons.
 
-    DIFF: kube-scheduler gives up only the former, so that a pod whose binding was interrupted keeps its
-    devices from others for as long as it is pending
+    DIFF: kube-scheduler deallocates only the former, so that the devices of a pod whose binding was
+    interrupted are unavailable while it is pending
     (test_an_unschedulable_pod_gives_up_what_was_reserved_for_it).
     """
     elsewhere = any(reason.message is DeviceMessage.CLAIM_ELSEWHERE for reason, _ in fit_error.reasons)

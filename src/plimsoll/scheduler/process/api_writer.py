@@ -1,9 +1,9 @@
 """API writes of the scheduler, as small patches.
 
 `ApiWriter` implements the `BindingWriter` interface of `scheduler/binding/writer.py` and the status patches
-of pending pods. Only changed fields are sent, so that unknown fields survive. Each write has the UID and,
-unless it only adds something harmless, the resourceVersion as preconditions. A call is made once: `bind_pod`
-decides whether to repeat it.
+of pending pods. Only changed fields are sent, so that unknown fields are preserved. Each write has the UID
+and, unless it only adds something, the resourceVersion as preconditions. A call is made once; `bind_pod`
+repeats it if necessary.
 
 Fencing: an annotation with a new value gives an object a new resourceVersion, so that every conditional write
 sent before is refused, however late it arrives.
@@ -57,7 +57,7 @@ class ApiWriter:
         *,
         claims: Endpoint = RESOURCE_CLAIMS,
         claim_waiters: ClaimWaiters | None = None,
-        dice: Random | None = None,
+        random: Random | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         new_id: Callable[[], str] = lambda: str(uuid4()),
@@ -66,7 +66,7 @@ class ApiWriter:
         self._client = client
         self._claims = claims.root + "/namespaces/"
         self._plural = claims.plural
-        self._dice = dice or Random()
+        self._random = random or Random()
         self._sleep = sleep
         self._now = now
         self._new_id = new_id
@@ -84,8 +84,8 @@ class ApiWriter:
     ) -> ResourceClaim:
         """Write allocation and reservation in one patch.
 
-        DIFF: the time of the allocation is noted only for devices with binding conditions, which are the only
-        ones it is asked of (test_the_time_of_allocation_is_noted_where_it_counts); upstream always notes it.
+        DIFF: the allocation timestamp is set only for devices with binding conditions, whose timeout needs it
+        (test_the_time_of_allocation_is_noted_where_it_counts); upstream always sets it.
         """
         tree: Any = allocation
         if has_binding_conditions(allocation) and allocation.allocation_timestamp is None:
@@ -102,11 +102,11 @@ class ApiWriter:
         self, claim: ResourceClaim, consumer: ResourceClaimConsumerReference, *, deallocate: bool = False
     ) -> ResourceClaim:
         if deallocate:
-            nothing = {"allocation": None, "reservedFor": None, "devices": None}
-            body: Any = {"metadata": _version(claim), "status": nothing}
+            cleared = {"allocation": None, "reservedFor": None, "devices": None}
+            body: Any = {"metadata": _version(claim), "status": cleared}
             return _claim(await self._patch_claim(claim, body, _MERGE, "/status"))
-        gone = {"$patch": "delete", "uid": consumer.uid}
-        body = {"metadata": _version(claim), "status": {"reservedFor": [gone]}}
+        removed = {"$patch": "delete", "uid": consumer.uid}
+        body = {"metadata": _version(claim), "status": {"reservedFor": [removed]}}
         return _claim(await self._patch_claim(claim, body, _STRATEGIC, "/status"))
 
     async def fence_claim(self, claim: ResourceClaim) -> ResourceClaim | None:
@@ -188,7 +188,7 @@ class ApiWriter:
     async def pause(self, attempt: int, error: ApiError) -> None:
         if attempt in (1, 5) or attempt % 20 == 0:
             LOG.warning("retrying a write (attempt %d): %s", attempt + 1, error)
-        await self._sleep(_BACKOFF.delay(attempt, self._dice))
+        await self._sleep(_BACKOFF.delay(attempt, self._random))
 
     def _claim_path(self, claim: ResourceClaim) -> str:
         return f"{self._claims}{claim.metadata.namespace}/{self._plural}/{claim.metadata.name}"
@@ -214,13 +214,13 @@ class ApiWriter:
         try:
             return await self._client.call(method, path, body=body, content_type=kind, harmless=False)
         except ApiError as error:
-            if error.code == 422 and _is_of_another(error):
+            if error.code == 422 and _is_uid_mismatch(error):
                 raise ApiError(409, "Conflict", error.message, error.details) from None
             raise
 
 
-def _is_of_another(error: ApiError) -> bool:
-    """Return whether a patch was meant for an earlier object of the name: servers report an invalid UID."""
+def _is_uid_mismatch(error: ApiError) -> bool:
+    """Return whether a patch was refused because another object has the name now."""
     causes = error.details.get("causes")
     return isinstance(causes, list) and any(
         isinstance(each, dict) and each.get("field") == "metadata.uid" for each in causes

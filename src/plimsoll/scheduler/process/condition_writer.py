@@ -1,8 +1,8 @@
 """Writer of the PodScheduled condition of pending pods, with a few workers so that bindings are not delayed.
 
-The latest update of a pod wins: a pod that is attempted ten times before its turn is written once. Unchanged
-conditions are not written; a pod that has been bound gets none. A write without a response is retried,
-because the pod may not be attempted again for long; one that is refused is logged and dropped.
+Only the latest update of a pod is written. Unchanged conditions are not written; a pod that has been bound
+gets none. A write without a response is retried, because the next attempt of the pod may be late; a refused
+write is logged and dropped.
 """
 
 from __future__ import annotations

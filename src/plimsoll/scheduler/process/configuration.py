@@ -95,11 +95,11 @@ class SchedulerSettings(Config, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         names = [profile.name for profile in self.profiles]
-        for place, name in enumerate(names):
-            where = f"profiles[{place}].schedulerName"
+        for index, name in enumerate(names):
+            where = f"profiles[{index}].schedulerName"
             _check_name(name, where)
-            if name in names[:place]:
-                raise DecodeError(f"{name!r} is given twice; a name has one profile", where)
+            if name in names[:index]:
+                raise DecodeError(f"duplicate name {name!r}; each profile needs its own name", where)
 
     @property
     def by_name(self) -> Mapping[str, SchedulerProfile]:
@@ -139,7 +139,7 @@ def override(
     if lease is not None:
         namespace, slash, name = lease.rpartition("/")
         if not name or (slash and not namespace) or "/" in namespace:
-            raise ConfigError(f"--lease: {lease!r} is no lease: give [NAMESPACE/]NAME")
+            raise ConfigError(f"--lease: invalid lease {lease!r}: use [NAMESPACE/]NAME")
         election = replace(election, name=name, namespace=namespace or election.namespace)
     changes = {name: value for name, value in given.items() if value is not None}
     if gates is not None:
@@ -173,4 +173,4 @@ def parse_settings(tree: object, where: str = "configuration") -> SchedulerSetti
 
 def _check_name(name: str, where: str) -> None:
     if not name or len(name) > 253 or any(char.isspace() for char in name):
-        raise DecodeError(f"{name!r} is no name of a scheduler; write one such as {NAME}", where)
+        raise DecodeError(f"invalid scheduler name {name!r}; use a name such as {NAME}", where)

@@ -33,7 +33,7 @@ _MERGE = "application/merge-patch+json"
 #: Seconds between two writes of one series; between two events while bindings are in progress.
 _SERIES_SECONDS = 60.0
 _PACE_SECONDS = 0.02
-#: A series without events for so long starts again, as in kube-scheduler.
+#: Time without events after which a series ends, as in kube-scheduler (seconds).
 _FINISHED_SECONDS = 360.0
 _SERIES_MAX = 4096
 

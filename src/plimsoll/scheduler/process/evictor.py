@@ -1,13 +1,12 @@
 """Execution of a preemption: clears nominations of lower-priority pods, then deletes the victims.
 
 Every write has the UID as precondition, so that a new pod of the same name is never affected. Pods that are
-gone or being deleted are skipped. It can be called again with the same preemption and resumes. A failed write
-does not block the others. Victims get the condition DisruptionTarget (reason PreemptionByScheduler) before
-they are deleted with their grace period.
+gone or being deleted are skipped, so that a call can be repeated. A failed write does not block the others.
+Victims get the condition DisruptionTarget (reason PreemptionByScheduler) before they are deleted with their
+grace period.
 
-Around it, in this order: `Nominations.nominate(pod, node, victims)` when the plan is made, which reserves the
-capacity and prevents further preemption; `evict_victims`; if it is not `complete`, `Nominations.drop(key)`,
-and the pod is retried. The pod's own `nominatedNodeName` is written with its condition.
+The caller nominates the pod first (`Nominations.nominate`), which reserves the capacity and prevents further
+preemption; if the eviction is not `complete`, it drops the nomination and retries the pod.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from plimsoll.api.core import Pod
 from plimsoll.client.client import Client
 from plimsoll.client.endpoints import PODS
 from plimsoll.errors import ApiError
+from plimsoll.scheduler.binding.pod_conditions import change_condition
 from plimsoll.scheduler.preemption.plan import BY_SCHEDULER, DISRUPTION_TARGET
 from plimsoll.scheduler.preemption.result import Preemption
 
@@ -29,18 +29,6 @@ _CONCURRENCY = 16
 #: Attempts to patch a status on conflicts.
 _ATTEMPTS = 3
 _NOT_FOUND, _CONFLICT, _INVALID = 404, 409, 422
-
-
-@dataclass(frozen=True, slots=True)
-class PreemptedEvent:
-    """Event to record about a victim."""
-
-    regarding: Pod
-    related: Pod
-    type: str
-    reason: str
-    action: str
-    note: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +48,13 @@ class PreemptionEvictionResult:
 async def evict_victims(
     preemption: Preemption,
     client: Client,
-    record: Callable[[PreemptedEvent], None],
+    on_evicted: Callable[[Pod], None],
     *,
     now: Callable[[], str],
 ) -> PreemptionEvictionResult:
     """Clear nominations of lower-priority pods and delete the victims.
 
-    `now` returns the time in API format.
+    `on_evicted` is called for each victim that was deleted; `now` returns the time in API format.
     """
     limit = asyncio.Semaphore(_CONCURRENCY)
 
@@ -79,7 +67,7 @@ async def evict_victims(
                     return None
             except ApiError as error:
                 return error
-        record(_preempted_event(victim, preemption))
+        on_evicted(victim)
         return victim
 
     async def clear_nomination(pod: Pod) -> ApiError | None:
@@ -148,23 +136,4 @@ async def _exists(pod: Pod, client: Client) -> bool:
 def plan_disruption_condition(victim: Pod, preemption: Preemption, now: str) -> dict[str, Any] | None:
     """Build the condition DisruptionTarget of a victim; None if it is set already."""
     message = f"{preemption.pod.spec.scheduler_name}: preempting to accommodate a higher priority pod"
-    known = next((each for each in victim.status.conditions if each.type == DISRUPTION_TARGET), None)
-    if known is not None and (known.status, known.reason, known.message) == ("True", BY_SCHEDULER, message):
-        return None
-    since = known.last_transition_time if known is not None and known.status == "True" else None
-    condition: dict[str, Any] = {
-        "type": DISRUPTION_TARGET,
-        "status": "True",
-        "reason": BY_SCHEDULER,
-        "message": message,
-        "lastProbeTime": None,
-        "lastTransitionTime": since or now,
-    }
-    if victim.metadata.generation:
-        condition["observedGeneration"] = victim.metadata.generation
-    return condition
-
-
-def _preempted_event(victim: Pod, preemption: Preemption) -> PreemptedEvent:
-    note = f"Preempted by pod {preemption.pod.metadata.uid} on node {preemption.node}"
-    return PreemptedEvent(victim, preemption.pod, "Normal", "Preempted", "Preempting", note)
+    return change_condition(victim, DISRUPTION_TARGET, "True", BY_SCHEDULER, message, now)

@@ -1,6 +1,6 @@
 """Failure handler: conditions, events, preemption and release of claims for pods that were not scheduled.
 
-For an unschedulable pod, an allocated claim of its own on nodes where it cannot run is released, so that the
+If an unschedulable pod has a claim that is allocated where it cannot run, the claim is released, so that the
 next attempt can choose other devices; otherwise preemption is tried. The pod gets a condition and an event. A
 pod that waits for a claim is reported only after a delay. Nothing here blocks the scheduling loop; errors are
 logged, and the next attempt repeats the work.
@@ -39,11 +39,11 @@ from plimsoll.scheduler.binding.recovery import find_releasable_claim
 from plimsoll.scheduler.cycle import reject_pod
 from plimsoll.scheduler.pod_claims import ClaimMessage
 from plimsoll.scheduler.preemption import Preemption, plan_preemption
-from plimsoll.scheduler.process import evictor as evict
 from plimsoll.scheduler.process.api_writer import ApiWriter
 from plimsoll.scheduler.process.condition_writer import ConditionUpdate, ConditionWriter
 from plimsoll.scheduler.process.context import SchedulerContext, new_id
 from plimsoll.scheduler.process.event_recorder import SchedulerEventRecorder
+from plimsoll.scheduler.process.evictor import evict_victims
 from plimsoll.scheduler.queue import QueuedPodInfo
 from plimsoll.scheduler.reasons import NodeReason
 from plimsoll.scheduler.result import FitError, Placement
@@ -162,10 +162,10 @@ class FailureHandler:
         if self._tasks and timeout > 0:
             await asyncio.wait(self._tasks, timeout=timeout)
         cancelled = list(self._tasks)
-        for pod_info in cancelled:
-            pod_info.cancel()
+        for task in cancelled:
+            task.cancel()
             with suppress(asyncio.CancelledError):
-                await pod_info
+                await task
         await self.condition_writer.stop(timeout)
         return len(cancelled)
 
@@ -215,10 +215,10 @@ class FailureHandler:
             victims=[each.metadata.full_name for each in plan.victims],
             pdb_violations=plan.pdb_violations or None,
         )
-        done = await evict.evict_victims(
+        done = await evict_victims(
             plan,
             self._client,
-            lambda notice: self._recorder.preempted(notice.regarding, notice.related, plan.node),
+            lambda victim: self._recorder.preempted(victim, pod, plan.node),
             now=lambda: format_time(time.time()),
         )
         if not done.complete:
@@ -238,9 +238,9 @@ class FailureHandler:
             on_released()
 
     def _spawn(self, work: Coroutine[Any, Any, None], what: str) -> None:
-        pod_info = asyncio.get_running_loop().create_task(_log_errors(work, what))
-        self._tasks.add(pod_info)
-        pod_info.add_done_callback(self._tasks.discard)
+        task = asyncio.get_running_loop().create_task(_log_errors(work, what))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
 
 async def _log_errors(work: Coroutine[Any, Any, None], what: str) -> None:

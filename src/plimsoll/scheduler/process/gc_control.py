@@ -1,10 +1,9 @@
 """Garbage-collector control: collect young generations while idle; never run a full collection under load.
 
-The snapshot of a large cluster is millions of long-lived objects; a full collection over them blocks for
-seconds. After the first lists all objects are frozen, the automatic collector is disabled, and young
-generations are collected when idle or when they are large, and the survivors are frozen in turn. Reference
-counting frees dropped objects, frozen or not; a full collection for old cycles runs only after a long quiet
-time.
+The snapshot of a large cluster has millions of long-lived objects; a full collection blocks for seconds.
+After the first lists all objects are frozen and the automatic collector is disabled. Young generations are
+collected when the process is idle or when they are large, and the survivors are frozen as well. Reference
+counting still frees frozen objects; a full collection, for cycles, runs only after a long idle time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Informers of the scheduler: watch events to snapshot and queue.
 
-The snapshot is updated before the queue moves any pod because of an event. Exactly the unscheduled pods of
-our scheduler names are in the queue. Kinds that a server does not serve are retried and empty until then.
+The snapshot is updated before an event moves pods in the queue. The queue has exactly the unscheduled pods of
+our scheduler names. Kinds that a server does not serve are retried, and are empty until then.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class SchedulerInformers:
         self._changed = changed
         #: Called with the key of a pod that leaves the queue, and with every changed claim.
         self.on_pod_left: Callable[[str], None] = lambda key: None
-        self.claim_changed: Callable[[ResourceClaim], None] = lambda claim: None
+        self.on_claim_changed: Callable[[ResourceClaim], None] = lambda claim: None
         #: Called when a pod is queued, with the event; and when an event moves pods, with their number and
         #: how many of them are in backoff.
         self.on_pod_queued: Callable[[str, str], None] = lambda key, event: None
@@ -129,7 +129,7 @@ class SchedulerInformers:
                     group.create_task(informer.run())
                 group.create_task(self._await_sync())
         except ExceptionGroup as group:
-            raise group.exceptions[0] from None  # they have one cause
+            raise group.exceptions[0] from None  # all have this cause
 
     async def list_once(self, client: Client) -> None:
         """List every kind once, without watching."""
@@ -203,7 +203,7 @@ class SchedulerInformers:
         else:
             self._snapshot.set(new)
             if isinstance(new, ResourceClaim):
-                self.claim_changed(new)
+                self.on_claim_changed(new)
         self._wake(old, new)
 
     def on_pod_event(self, old: Pod | None, new: Pod | None) -> None:

@@ -1,8 +1,8 @@
 """Prometheus metrics of the scheduler, under kube-scheduler's names.
 
-Attempts and their durations, pods by queue and by rejecting plugin, preemptions; and in addition line, charge
-and headroom of every node and resource, devices, and garbage collector pauses. An observation costs a few
-microseconds; a scrape of 5,000 nodes is written in chunks so that it does not block.
+In addition there are allocatable, requested and headroom of every node and resource, devices, and pauses of
+the garbage collector. An observation costs a few microseconds; the page is written in chunks, so that a
+scrape of 5,000 nodes does not block.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from plimsoll.scheduler.reasons import Rule
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 #: Nodes per chunk of the metrics page.
-_PIECE = 100
+_CHUNK_NODES = 100
 #: Highest attempt count with a label of its own.
 _MOST_ATTEMPTS = 15
 SCHEDULED, UNSCHEDULABLE, ERROR = "scheduled", "unschedulable", "error"
@@ -198,16 +198,14 @@ _LEDGER: tuple[tuple[str, str, Callable[[NodeLedger], Mapping[str, int]]], ...] 
 
 
 def ledger_page(snapshot: Snapshot) -> Iterator[bytes]:
-    """Yield allocatable, requested and headroom of every node and resource; CPU in cores, the rest in
-    units.
-    """
+    """Yield allocatable, requested and headroom of every node and resource; CPU in cores."""
     for name, help, amounts in _LEDGER:
         metric = f"plimsoll_ledger_{name}"
         yield f"# HELP {metric} {help}\n# TYPE {metric} gauge\n".encode()
         rows = list(snapshot.rows())
-        for start in range(0, len(rows), _PIECE):
+        for start in range(0, len(rows), _CHUNK_NODES):
             lines: list[str] = []
-            for row in rows[start : start + _PIECE]:
+            for row in rows[start : start + _CHUNK_NODES]:
                 if snapshot.nodes[row] is None:
                     continue  # removed since the scrape started
                 ledger = snapshot.ledger(row)

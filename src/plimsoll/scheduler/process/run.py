@@ -1,11 +1,11 @@
 """START HERE: the scheduler process, from the first list to the last binding.
 
-`SchedulerProcess` runs all parts on one event loop: informers follow the API all the time; once they have
-synced, and while this process leads, the loop schedules. Nothing is scheduled before the caches are complete
-and no write of a previous leader can land any more (`takeover.py`). A leader that loses its lease stops
-writing and `run` raises LeaseLostError: the process exits, as kube-scheduler does, and its supervisor starts
-a new one. On a stop request it takes no more pods, waits for the bindings in progress, and releases the lease
-if all of them were answered.
+`SchedulerProcess` runs all parts on one event loop. Informers follow the API; once they have synced, and
+while this process leads, the loop schedules. Nothing is scheduled before the caches are complete and the
+writes of a previous leader are fenced (`takeover.py`). A leader that loses its lease stops writing, and `run`
+raises LeaseLostError: the process exits, as kube-scheduler does, and its supervisor starts a new one. On a
+stop request it schedules no more pods, waits for the bindings in progress, and releases the lease if all of
+them have ended.
 """
 
 from __future__ import annotations
@@ -62,9 +62,7 @@ class SchedulerProcess:
     def __init__(
         self, client: Client, settings: SchedulerSettings, *, identity: str = "", dedicated: bool = False
     ) -> None:
-        """Create a scheduler; `dedicated`: the process does nothing else, so garbage collection is
-        controlled.
-        """
+        """Create a scheduler; with `dedicated`, it controls the garbage collection of the process."""
         self.settings = settings
         self.identity = identity or f"{socket.gethostname()}_{uuid4()}"
         self.context = SchedulerContext.create(settings)
@@ -82,7 +80,7 @@ class SchedulerProcess:
             self.context, guarded, self.writer, self.recorder, self._on_claim_written
         )
         self.context.informers.on_pod_left = self.failure_handler.forget
-        self.context.informers.claim_changed = self.writer.claim_waiters.notify
+        self.context.informers.on_claim_changed = self.writer.claim_waiters.notify
         self.loop: SchedulingLoop | None = None
         #: Whether the next leader need not fence: no write is in flight, of ours or of our predecessor.
         self._all_writes_ended = True
@@ -235,9 +233,9 @@ class SchedulerProcess:
 
     async def _run_with_informers(self, main_task: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine along with the informers and the recorder; ends if the informers end."""
-        informers = asyncio.create_task(self.context.informers.run(self._client), name="feed")
+        informers = asyncio.create_task(self.context.informers.run(self._client), name="informers")
         recorder = asyncio.create_task(self.recorder.run(), name="recorder")
-        main = asyncio.create_task(main_task, name="story")
+        main = asyncio.create_task(main_task, name="main")
         try:
             await asyncio.wait((informers, main), return_when=asyncio.FIRST_COMPLETED)
             if informers.done() and not main.done():

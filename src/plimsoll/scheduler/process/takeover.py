@@ -1,12 +1,12 @@
 """Takeover by a new leader, before it schedules anything.
 
-A scheduler that was killed, or that lost its lease, may have left writes in flight that land at any later
-time, and the caches may lag behind what it wrote. `take_over` first lists pods and claims again, then gives
-every object that the previous leader may still be writing to a new resourceVersion
-(`scheduler/binding/fencing.py`): the response shows whether the write has landed, and if not, it never will.
-Only then may a device or the capacity of a node be given to others. If the previous leader released its
-lease, it had waited for all its writes, and fencing is not needed. `recover_bindings` then releases what
-interrupted bindings left behind.
+A scheduler that was killed, or that lost its lease, may have left writes in flight that are applied at any
+later time, and the caches may lag behind what it wrote. `take_over` first lists pods and claims again, then
+gives every object that the previous leader may still be writing to a new resourceVersion
+(`scheduler/binding/fencing.py`): the response shows whether the write was applied, and if not, it never will
+be. Only then may devices and capacity be given to other pods. If the previous leader released its lease, it
+had waited for all its writes, and fencing is not needed. `recover_bindings` then releases what interrupted
+bindings left behind.
 
 DIFF: kube-scheduler does neither, and can allocate a device twice when a write of its predecessor is delayed
 (test_a_delayed_write_of_the_previous_leader_is_refused).
@@ -77,7 +77,7 @@ async def take_over(
             for pod in targets.pods:
                 group.create_task(_fence(writer, writer.fence_pod, pod, on_pod, limit))
     except ExceptionGroup as several:
-        raise several.exceptions[0] from None  # the lease was lost: one of them is enough
+        raise several.exceptions[0] from None  # the lease was lost: all have this cause
     log_event(LOG, "fenced", claims=len(targets.claims), pods=len(targets.pods))
 
 

@@ -78,7 +78,7 @@ def test_an_empty_file_is_the_defaults(tmp_path: Path) -> None:
         ({"profiles": ["a"]}, "c: profiles[0]: must be a mapping of settings, not 'a'"),
         (
             {"profiles": [{"schedulerName": "a"}, {"schedulerName": "a"}]},
-            "c: profiles[1].schedulerName: 'a' is given twice; a name has one profile",
+            "c: profiles[1].schedulerName: duplicate name 'a'; each profile needs its own name",
         ),
         ({"profiles": [{"schedulerName": "a b"}]}, "c: profiles[0].schedulerName: 'a b' is no name of a"),
         (

@@ -15,7 +15,6 @@ from plimsoll.errors import ApiError
 from plimsoll.scheduler.preemption.plan import is_preempted
 from plimsoll.scheduler.preemption.result import Preemption
 from plimsoll.scheduler.process.evictor import (
-    PreemptedEvent,
     PreemptionEvictionResult,
     evict_victims,
     plan_disruption_condition,
@@ -31,7 +30,7 @@ class EvictionCluster:
 
     def __init__(self, harness: ApiHarness) -> None:
         self.client = harness.client
-        self.notices: list[PreemptedEvent] = []
+        self.notified: list[Pod] = []
 
     async def pod(self, name: str, *, node: str = "n", grace: int = 30, **status: Any) -> Pod:
         tree: dict[str, Any] = {
@@ -59,7 +58,7 @@ class EvictionCluster:
     async def evict_victims(
         self, plan: Preemption, client: Client | None = None, **more: Any
     ) -> PreemptionEvictionResult:
-        return await evict_victims(plan, client or self.client, self.notices.append, now=lambda: NOW, **more)
+        return await evict_victims(plan, client or self.client, self.notified.append, now=lambda: NOW, **more)
 
 
 def run(scenario: Callable[[EvictionCluster], Awaitable[None]]) -> None:
@@ -82,11 +81,7 @@ def test_a_victim_gets_a_condition_and_is_deleted() -> None:
         assert condition.reason == "PreemptionByScheduler"
         assert condition.message == "plimsoll: preempting to accommodate a higher priority pod"
         assert condition.last_transition_time == NOW
-        [notice] = cluster.notices
-        assert (notice.type, notice.reason, notice.action) == ("Normal", "Preempted", "Preempting")
-        assert notice.note == f"Preempted by pod {new.metadata.uid} on node n"
-        assert notice.regarding.metadata.name == "victim"
-        assert notice.related.metadata.name == "new"
+        assert cluster.notified == [victim]
 
     run(scenario)
 
@@ -126,7 +121,7 @@ def test_who_is_gone_or_leaving_is_left_alone() -> None:
         assert known is not None
         done = await cluster.evict_victims(Preemption("n", 0, (gone, known), 0, new))
         assert done == PreemptionEvictionResult(())
-        assert cluster.notices == []
+        assert cluster.notified == []
         left = await cluster.read("leaving")
         assert left is not None
         assert not is_preempted(left)

@@ -154,7 +154,7 @@ def test_who_joins_the_queue_is_counted(context: SchedulerContext) -> None:
 
 def test_waiters_are_notified_of_claims(context: SchedulerContext) -> None:
     notified: list[str] = []
-    context.informers.claim_changed = lambda each: notified.append(each.metadata.name)
+    context.informers.on_claim_changed = lambda each: notified.append(each.metadata.name)
     context.informers.on_event(None, claim("c", exactly("r")))
     context.informers.on_event(claim("c", exactly("r")), None)
     assert notified == ["c"]
