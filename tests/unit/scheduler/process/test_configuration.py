@@ -80,7 +80,10 @@ def test_an_empty_file_is_the_defaults(tmp_path: Path) -> None:
             {"profiles": [{"schedulerName": "a"}, {"schedulerName": "a"}]},
             "c: profiles[1].schedulerName: duplicate name 'a'; each profile needs its own name",
         ),
-        ({"profiles": [{"schedulerName": "a b"}]}, "c: profiles[0].schedulerName: 'a b' is no name of a"),
+        (
+            {"profiles": [{"schedulerName": "a b"}]},
+            "c: profiles[0].schedulerName: invalid scheduler name 'a b'",
+        ),
         (
             {"profiles": [{"strategy": "Best"}]},
             "c: profiles[0].strategy: must be one of LeastAllocated",
