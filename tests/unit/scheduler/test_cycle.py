@@ -234,7 +234,7 @@ class StepCounter(CycleObserver):
 def test_an_observer_receives_every_excluded_node_and_every_score() -> None:
     snapshot = snapshot_of(
         node("small", cpu="1"), node("tainted", taints=[{"key": "t", "effect": "NoSchedule"}]), node("bare"),
-        node("full"), resource_slice("full", [device("d")]), device_class(), claim("c", exactly()),
+        node("full"), resource_slice([device("d")], "full"), device_class(), claim("c", exactly()),
         claim("held", exactly(), results=[{"request": "r", "driver": DRIVER, "pool": "full", "device": "d"}]),
     )  # fmt: skip
     pod_info = read_pod_info(pod("p", cpu="2", claims=["c"]), snapshot)
