@@ -104,6 +104,21 @@ def test_a_pod_that_came_first_to_the_api_but_not_to_the_node() -> None:
     run_scenario(scenario)
 
 
+def test_a_pod_waits_for_one_that_has_failed() -> None:
+    """A controller sets the phase of a running pod; the scheduler binds the next one at once."""
+
+    async def scenario(harness: NodeHarness) -> None:
+        await harness.pod("failed", cpu="3")
+        await harness.runs("failed")
+        status = {"status": {"phase": "Failed", "reason": "NodeLost"}}
+        await harness.admin.patch(PODS, "failed", status, "default", subresource="status")
+        await harness.pod("next", cpu="3")
+        await harness.runs("next")
+        assert (await harness.ended("failed"))["status"]["reason"] == "NodeLost"
+
+    run_scenario(scenario)
+
+
 @pytest.mark.parametrize("force", [False, True])
 def test_a_pod_deleted_while_it_is_recorded(force: bool) -> None:
     async def scenario(harness: NodeHarness) -> None:

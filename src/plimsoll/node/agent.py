@@ -234,9 +234,20 @@ class Agent:
         """Admit or reject a pod; it may change or be deleted while its victims terminate."""
         uid = pod_key(pod)
         result = self._admit(pod)
+        ended = [] if result.admit else self._find_ended_pods()
+        if ended and self.admission_handler.fits_without(ended, pod):
+            # DIFF: a scheduler does not count pods in a terminal phase, whose containers may still be
+            # stopping; a kubelet rejects the next pod then: test_a_pod_waits_for_one_that_has_failed.
+            await self._await_release(ended)
+            if uid not in self._pods:
+                return
+            pod = self._pods[uid]
+            result = self._admit(pod)
         victims = () if result.admit else self.admission_handler.find_victims(pod)
         if victims:
-            await self._preempt(pod, victims)
+            for victim in victims:
+                self._terminate(victim, TerminationRequest(REASON, MESSAGE, None, CONDITION_REASON))
+            await self._await_release(victims)
             if uid not in self._pods:
                 return
             pod = self._pods[uid]
@@ -267,11 +278,15 @@ class Agent:
                 return result
         return self.admission_handler.admit(pod)
 
-    async def _preempt(self, pod: Pod, victims: Sequence[Pod]) -> None:
-        """Terminate victims for a critical pod and wait until they have released their resources."""
-        workers = [self._workers[key] for key in map(pod_key, victims) if key in self._workers]
-        for victim in victims:
-            self._terminate(victim, TerminationRequest(REASON, MESSAGE, None, CONDITION_REASON))
+    def _find_ended_pods(self) -> list[Pod]:
+        """Return the admitted pods whose phase in the API is terminal."""
+        return [
+            pod for pod in self.admission_handler.pods() if is_terminal(self._pods.get(pod_key(pod), pod))
+        ]
+
+    async def _await_release(self, pods: Sequence[Pod]) -> None:
+        """Wait until terminating pods have released their resources, for a limited time."""
+        workers = [self._workers[key] for key in map(pod_key, pods) if key in self._workers]
         with suppress(TimeoutError):  # other pods wait behind this one: if it takes too long, it is rejected
             async with asyncio.timeout(self._preemption_seconds):
                 await asyncio.gather(*(worker.released.wait() for worker in workers))

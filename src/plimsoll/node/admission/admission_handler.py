@@ -146,6 +146,13 @@ class AdmissionHandler:
             return PodAdmitResult(False, name, f"Predicate {name} failed: {text}")
         return fit
 
+    def fits_without(self, others: Collection[Pod], pod: Pod) -> bool:
+        """Return whether a pod would fit if these admitted pods were removed."""
+        ledger = self.ledger.clone()
+        for each in others:
+            ledger.remove(each)
+        return check_admission(ledger, pod, read_charged_claims(pod, ledger.profile)).admit
+
     def find_victims(self, pod: Pod) -> tuple[Pod, ...]:
         """Select the pods to terminate so that a critical pod can be admitted; none if that does not help or
         is not allowed.
@@ -156,7 +163,7 @@ class AdmissionHandler:
         if result.admit or not is_critical(pod) or not result.shortages:
             return ()
         chosen = choose_victims(pod, self._candidates(), needs_of(result.shortages))
-        if chosen is None or not self._makes_room(chosen, pod):
+        if chosen is None or not self.fits_without(chosen, pod):
             chosen = self._find_victims_by_trial(pod)
         return chosen
 
@@ -268,12 +275,6 @@ class AdmissionHandler:
             found.append(Candidate(entry.pod, pod_qos(entry.pod, form), frees))
         return found
 
-    def _makes_room(self, victims: Collection[Pod], pod: Pod) -> bool:
-        ledger = self.ledger.clone()
-        for each in victims:
-            ledger.remove(each)
-        return check_admission(ledger, pod, read_charged_claims(pod, ledger.profile)).admit
-
     def _find_victims_by_trial(self, pod: Pod) -> tuple[Pod, ...]:
         """Select victims where amounts are not enough: pools that several pods have to release together."""
         rank = {"BestEffort": 0, "Burstable": 1, "Guaranteed": 2}
@@ -282,13 +283,13 @@ class AdmissionHandler:
         chosen: list[Pod] = []
         for each in candidates:
             chosen.append(each.pod)
-            if self._makes_room(chosen, pod):
+            if self.fits_without(chosen, pod):
                 break
         else:
             return ()
         for each_pod in tuple(chosen):  # pods that turn out not to be needed are kept
             rest = [other for other in chosen if other is not each_pod]
-            if rest and self._makes_room(rest, pod):
+            if rest and self.fits_without(rest, pod):
                 chosen = rest
         return tuple(chosen)
 
