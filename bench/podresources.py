@@ -40,8 +40,8 @@ from plimsoll.protocols import rpc
 from plimsoll.protocols.messages import podresources_v1 as v1
 
 TARGET_MS = 100.0
-LIST = rpc.method_of(v1.DESCRIPTOR, "PodResourcesLister", "List")
-GET = rpc.method_of(v1.DESCRIPTOR, "PodResourcesLister", "Get")
+LIST = rpc.find_method(v1.DESCRIPTOR, "PodResourcesLister", "List")
+GET = rpc.find_method(v1.DESCRIPTOR, "PodResourcesLister", "Get")
 
 
 class FullNode(PodResourcesSource):

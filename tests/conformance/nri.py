@@ -144,7 +144,7 @@ async def _answered(row: dict[str, Any], method: MethodDescriptor, message: Any)
     data = envelopes.Request(service=service.full_name, method=method.name).SerializeToString()
     header = ttrpc.FrameHeader(len(data), row["header"]["stream"], ttrpc.REQUEST)
     wire = _RecordingStream(header.encode() + data)
-    server = ttrpc.Server(wire, service, {method.name: answer})
+    server = ttrpc.TtrpcServer(wire, service, {method.name: answer})
     await wire.written.wait()
     await server.close()
     return wire.parts

@@ -20,6 +20,7 @@ from plimsoll.ledger.claim_shares import compute_claim_shares
 from plimsoll.ledger.qos import qos_class
 from plimsoll.node import cgroup_plans as cgroups
 from plimsoll.node.cgroup_plans.containers import RuntimeResources
+from plimsoll.node.cgroup_plans.conversions import shares_to_weight
 from tests.conformance.pod_requests import read_amounts
 
 
@@ -55,7 +56,7 @@ def _pod(given: dict[str, Any], form: Form) -> dict[str, Any]:
         "qos": qos_class(pod.spec, form, pod_level=settings.pod_level),
         "pod_cgroup": _without_none(
             cpuShares=plan.cpu_shares,
-            cpuWeight=plan.cpu_weight,
+            cpuWeight=shares_to_weight(plan.cpu_shares),
             cpuQuota=plan.cpu_quota,
             cpuPeriod=plan.cpu_period,
             memory=plan.memory,
@@ -76,7 +77,7 @@ def _tiers(given: dict[str, Any], form: Form) -> dict[str, Any]:
     return {
         "besteffort_cpu_shares": plan.best_effort_shares,
         "burstable_cpu_shares": plan.burstable_shares,
-        "burstable_cpu_weight": plan.burstable_weight,
+        "burstable_cpu_weight": shares_to_weight(plan.burstable_shares),
         "memory_requests": dict(plan.memory_requests),
     }
 

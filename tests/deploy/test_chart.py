@@ -14,8 +14,7 @@ from plimsoll.api.cpuset import CpuSet
 from plimsoll.cli.dashboard import run_dashboard
 from plimsoll.cli.driver_cpu import parse_running
 from plimsoll.cli.scheduler import run_scheduler
-from plimsoll.drivers.cpu.config_file import read_settings
-from plimsoll.drivers.cpu.process.settings import read_flags
+from plimsoll.drivers.cpu.config_file import read_flags, read_settings
 from plimsoll.drivers.cpu.settings import CpuSettings, GroupBy, PinEnforcement
 from plimsoll.scheduler.process.configuration import read_settings as scheduler_settings
 from plimsoll.scheduler.process.informers import WATCHED_KINDS

@@ -98,7 +98,7 @@ async def add_claim(admin: Client, claim: dict[str, Any]) -> dict[str, Any]:
 
 async def prepare(settings: CpuSettings, claim: dict[str, Any], what: str = "Prepare") -> Any:
     """As a kubelet asks for it."""
-    method = rpc.method_of(dra_v1.DESCRIPTOR, "DRAPlugin", f"Node{what}Resources")
+    method = rpc.find_method(dra_v1.DESCRIPTOR, "DRAPlugin", f"Node{what}Resources")
     meta = claim["metadata"]
     asked = dra_v1.Claim(namespace=meta["namespace"], name=meta["name"], uid=meta["uid"])
     request = getattr(dra_v1, f"Node{what}ResourcesRequest")(claims=[asked])

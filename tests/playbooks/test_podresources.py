@@ -19,7 +19,7 @@ from tests.playbooks.invariants import quiet
 from tests.playbooks.node_harness import NodeHarness
 from tests.playbooks.test_room import run_scenario
 
-_LIST, _GET = (rpc.method_of(v1.DESCRIPTOR, "PodResourcesLister", name) for name in ("List", "Get"))
+_LIST, _GET = (rpc.find_method(v1.DESCRIPTOR, "PodResourcesLister", name) for name in ("List", "Get"))
 
 
 async def list_pods(harness: NodeHarness) -> dict[str, Any]:

@@ -447,7 +447,7 @@ async def given(session: DriverSession, name: str) -> dict[str, Any]:
 
 async def listed(root: Path) -> list[Any]:
     """Return what the kubelet says that pods have."""
-    method = rpc.method_of(podresources_v1.DESCRIPTOR, "PodResourcesLister", "List")
+    method = rpc.find_method(podresources_v1.DESCRIPTOR, "PodResourcesLister", "List")
     channel = rpc.dial(root / "pod-resources/kubelet.sock")
     try:
         answer = await rpc.call(channel, method, podresources_v1.ListPodResourcesRequest(), timeout=10)

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import reduce
 from itertools import chain, islice
+from operator import or_
 
 from plimsoll.errors import InputError
 
@@ -127,6 +129,10 @@ class CpuSet:
 
     def __repr__(self) -> str:
         return f"CpuSet({str(self)!r})"
+
+
+def union(sets: Iterable[CpuSet]) -> CpuSet:
+    return reduce(or_, sets, EMPTY)
 
 
 def _runs_of(cpus: Iterable[int]) -> Iterator[tuple[int, int]]:

@@ -15,6 +15,9 @@ from plimsoll.api.core import NodeSelector, ResourceList
 from plimsoll.api.meta import Condition, Int, ObjectMeta, Wire
 from plimsoll.api.quantity import Quantity
 
+#: Standard device attributes.
+NUMA_NODE = "resource.kubernetes.io/numaNode"
+PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
 #: Allocation modes: an exact count, or all matching devices.
 EXACT_COUNT, ALL = "ExactCount", "All"
 #: Maximum number of devices of one claim.

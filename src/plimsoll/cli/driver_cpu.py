@@ -128,8 +128,8 @@ def cpu_commands(
             raise click.UsageError("root flags cannot be combined with subcommands")
         return
     from plimsoll.client.kubeconfig import find_config
+    from plimsoll.drivers.cpu.config_file import read_flags
     from plimsoll.drivers.cpu.process.run import serve_driver
-    from plimsoll.drivers.cpu.process.settings import read_flags
 
     settings = read_flags(given)
     cluster = find_config(Path(settings.kubeconfig) if settings.kubeconfig else None, context=context)
@@ -149,13 +149,14 @@ def run_gatherinfo(stdout: bool, output_dir: Path | None, address: str) -> None:
     """Collect debug information: CPU topology, configuration and state of the driver."""
     if stdout and output_dir is not None:
         raise click.UsageError("--stdout and --output-dir cannot be used together")
-    from plimsoll.drivers.cpu.process.gather_info import gather, render, write
+    from plimsoll.drivers.cpu.debug_report import render_report, write_report
+    from plimsoll.drivers.cpu.process.gather_info import gather
 
     report = gather(parse_running, address)
     if stdout:
-        click.echo(render(report), nl=False)
+        click.echo(render_report(report), nl=False)
     else:
-        click.echo(f"debug info collected: {write(report, output_dir)}")
+        click.echo(f"debug info collected: {write_report(report, output_dir)}")
 
 
 @cpu_commands.group(name="introspect")

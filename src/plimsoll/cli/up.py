@@ -141,7 +141,7 @@ def run_up(
     """
     from plimsoll.cli.options import is_colored
     from plimsoll.common.addresses import read_address
-    from plimsoll.drivers.cpu.process.settings import read_cpu_settings
+    from plimsoll.drivers.cpu.config_file import read_settings
     from plimsoll.tools.colors import Paint
     from plimsoll.up.console import Console
     from plimsoll.up.serve import serve_up
@@ -156,7 +156,7 @@ def run_up(
         port=port,
         dashboard=page,
         gates=Gates.parse(gates),
-        cpu=read_cpu_settings(driver_config),
+        cpu=read_settings(driver_config),
         **given,
     )
     console = Console(paint=Paint(is_colored("auto")), live=sys.stdout.isatty())

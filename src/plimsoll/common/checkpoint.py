@@ -26,6 +26,7 @@ from plimsoll.errors import StoreError
 
 #: Largest record; a larger file is not a record.
 SIZE_MAX = 64 << 20
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class FindingSeverity(StrEnum):
@@ -151,6 +152,14 @@ class RecordFile:
         return NodeFinding(
             FindingSeverity.ERROR, f"{what}; it cannot be moved either: {refused}", fix, str(self.path)
         )
+
+
+def read_boot_id(path: Path = BOOT_ID) -> str:
+    """Return the kernel boot ID, or "" if the kernel does not expose one."""
+    try:
+        return path.read_text().strip()
+    except (OSError, ValueError):
+        return ""
 
 
 def read_plain(path: Path) -> tuple[bytes | None, str]:

@@ -315,9 +315,7 @@ class Agent:
         self._qos_cgroups_changed.set()
 
     async def _await_termination(self, uid: str, worker: PodWorker) -> None:
-        """Free a pod's charges once none of its containers runs, and drop its worker once all is
-        cleaned up.
-        """
+        """Free a pod's charges once no container runs, and drop its worker once all is cleaned up."""
         try:
             await worker.released.wait()
             self.admission_handler.remove(uid)

@@ -12,6 +12,8 @@ from typing import Protocol, TypeAlias
 from plimsoll.protocols.dra import ClaimRef, PreparedDevice
 
 __all__ = [
+    "PREPARE",
+    "UNPREPARE",
     "AllocatedDevice",
     "ClaimInfo",
     "ClaimRef",
@@ -20,6 +22,9 @@ __all__ = [
     "Drivers",
     "PreparedDevice",
 ]
+
+#: Methods of drivers.
+PREPARE, UNPREPARE = "NodePrepareResources", "NodeUnprepareResources"
 
 
 @dataclass(frozen=True, slots=True)

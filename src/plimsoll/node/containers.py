@@ -105,9 +105,7 @@ class RuntimeFault:
 
 
 class Runtime(Protocol):
-    """Container runtime. Calls that change state are idempotent; a missing container or sandbox is no
-    failure.
-    """
+    """Container runtime. Calls that change state are idempotent: a missing object is not a failure."""
 
     #: Scheme of container IDs: `process://ID`.
     name: str
@@ -121,8 +119,8 @@ class Runtime(Protocol):
         ...
 
     async def start(self, changed: Callable[[str], None]) -> None:
-        """Adopt what already runs; from then on call `changed` with the UID of a pod when one of its
-        containers has exited or was changed by hooks.
+        """Adopt running containers. `changed` is called with the UID of a pod whose containers have
+        changed.
         """
         ...
 

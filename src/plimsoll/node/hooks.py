@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from plimsoll.node.containers import ContainerInfo, ContainerSpec, RuntimeFault, SandboxSpec
 from plimsoll.node.resources import LinuxResources
@@ -68,14 +67,15 @@ class RuntimeState:
     containers: tuple[RuntimeContainer, ...] = ()
 
 
-class RuntimeHooks(Protocol):
-    """Hooks that a runtime calls in lifecycle order. Only `create` can reject."""
+class RuntimeHooks:
+    """Hooks that a runtime calls in lifecycle order; the base class does nothing. Only `create` rejects."""
 
-    async def sandbox_run(self, pod: SandboxSpec) -> RuntimeFault | None: ...
+    async def sandbox_run(self, pod: SandboxSpec) -> RuntimeFault | None:
+        return None
 
     async def sandbox_update(self, pod: SandboxSpec) -> RuntimeFault | None:
         """Run before a pod's own resources are changed (a resize)."""
-        ...
+        return None
 
     async def sandbox_updated(self, pod: SandboxSpec) -> None: ...
 
@@ -87,7 +87,7 @@ class RuntimeHooks(Protocol):
         self, pod: SandboxSpec, container: ContainerSpec, resources: LinuxResources
     ) -> AdjustedContainer | RuntimeFault:
         """Run before a container is created; return its adjustments, or why it must not be created."""
-        ...
+        return AdjustedContainer(resources=resources)
 
     async def created(self, pod: SandboxSpec, container: ContainerInfo) -> None: ...
 
@@ -99,61 +99,16 @@ class RuntimeHooks(Protocol):
         self, pod: SandboxSpec, container: ContainerInfo, resources: LinuxResources
     ) -> AdjustedContainer | RuntimeFault:
         """Run before a container's resources are changed (a resize)."""
-        ...
+        return AdjustedContainer(resources=resources)
 
     async def updated(self, pod: SandboxSpec, container: ContainerInfo) -> None: ...
 
     async def stopped(self, pod: SandboxSpec, container: ContainerInfo) -> Mapping[str, LinuxResources]:
         """Run after a container has exited, even on its own; return updates of other containers, by ID."""
-        ...
+        return {}
 
     async def removed(self, pod: SandboxSpec, container: ContainerInfo) -> None: ...
 
 
-class _NoHooks:
-    async def sandbox_run(self, pod: SandboxSpec) -> RuntimeFault | None:
-        return None
-
-    async def sandbox_update(self, pod: SandboxSpec) -> RuntimeFault | None:
-        return None
-
-    async def sandbox_updated(self, pod: SandboxSpec) -> None:
-        return None
-
-    async def sandbox_stopped(self, pod: SandboxSpec) -> None:
-        return None
-
-    async def sandbox_removed(self, pod: SandboxSpec) -> None:
-        return None
-
-    async def create(
-        self, pod: SandboxSpec, container: ContainerSpec, resources: LinuxResources
-    ) -> AdjustedContainer | RuntimeFault:
-        return AdjustedContainer(resources=resources)
-
-    async def created(self, pod: SandboxSpec, container: ContainerInfo) -> None:
-        return None
-
-    async def starting(self, pod: SandboxSpec, container: ContainerInfo) -> None:
-        return None
-
-    async def started(self, pod: SandboxSpec, container: ContainerInfo) -> None:
-        return None
-
-    async def update(
-        self, pod: SandboxSpec, container: ContainerInfo, resources: LinuxResources
-    ) -> AdjustedContainer | RuntimeFault:
-        return AdjustedContainer(resources=resources)
-
-    async def updated(self, pod: SandboxSpec, container: ContainerInfo) -> None:
-        return None
-
-    async def stopped(self, pod: SandboxSpec, container: ContainerInfo) -> Mapping[str, LinuxResources]:
-        return {}
-
-    async def removed(self, pod: SandboxSpec, container: ContainerInfo) -> None:
-        return None
-
-
 #: Hooks of a runtime without NRI plugins.
-NO_HOOKS: RuntimeHooks = _NoHooks()
+NO_HOOKS = RuntimeHooks()

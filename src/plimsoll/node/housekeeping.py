@@ -56,8 +56,8 @@ class Housekeeping:
             await self._wait()
 
     async def _wait(self) -> None:
-        """Wait for the next interval; after a failed driver call, only for its retry or until a driver
-        connects, because another claim may need the devices.
+        """Wait for the next interval, or the retry of a failed driver call, which a new driver also
+        triggers.
         """
         seconds = self._interval
         if self._failed_calls is not None:
@@ -71,9 +71,7 @@ class Housekeeping:
                         return
 
     async def clean_up_orphans(self) -> None:
-        """Stop and clean up what belongs to deleted pods: sandboxes, claims, cgroups and
-        checkpoint entries.
-        """
+        """Clean up what belongs to deleted pods: sandboxes, claims, cgroups and checkpoint entries."""
         components = self._components
         if components.claim_cache.needs_rebuild:
             await self._rebuild_claims()
@@ -100,9 +98,7 @@ class Housekeeping:
         await components.admission_handler.flush()
 
     async def _rebuild_claims(self) -> None:
-        """Prepare the claims of all pods again after the claim checkpoint was lost; drivers treat it as a
-        repetition.
-        """
+        """Prepare the claims of all pods again after the checkpoint was lost; drivers see a repeated call."""
         pods = []
         for pod in self._running():
             claims = await read_claims(pod, self._components.worker_deps)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from plimsoll.node.cgroup_plans.containers import ContainerPlan
+from plimsoll.node.cgroup_plans.containers import RuntimeResources
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +42,8 @@ class LinuxResources:
         return replace(self, **changes)
 
 
-def resources_from_plan(plan: ContainerPlan) -> LinuxResources:
-    """Convert a container's plan to the kernel's units."""
+def resources_from_plan(plan: RuntimeResources) -> LinuxResources:
+    """Convert planned resources to the kernel's units."""
     return LinuxResources(
         cpu_shares=plan.cpu_shares or None,
         cpu_quota=plan.cpu_quota or None,

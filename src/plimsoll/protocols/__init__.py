@@ -1,4 +1,4 @@
-"""Node protocols: gRPC messages, Unix sockets, ttrpc, NRI and CDI. Imports nothing of the package.
+"""Node protocols: gRPC messages, Unix sockets, ttrpc, NRI and CDI.
 
 `messages/` has the message types, one module per file of `proto/`; `rpc` serves and calls gRPC services on
 Unix sockets.

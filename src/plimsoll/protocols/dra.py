@@ -23,9 +23,9 @@ class ClaimRef:
 class PreparedDevice:
     """Device prepared by a driver; without request names it is for all requests of the claim.
 
-    `metadata` is for the device metadata files of containers; it is not sent over the wire. None: there are
-    none; else `{"attributes": {name: value}, "networkData": {..}}`, both optional. `data` is for the claim's
-    status; it is not sent over the wire either.
+    Neither `metadata` nor `data` is sent over the wire. `metadata` is the content of metadata files for
+    containers, `{"attributes": {name: value}, "networkData": {..}}` with both fields optional, or None for
+    no file. `data` is published in the claim's status.
     """
 
     pool: str

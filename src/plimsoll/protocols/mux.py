@@ -1,9 +1,9 @@
 """Multiplexer: several streams over one connection, as in NRI (docs/spec/node-protocols.md, "NRI").
 
-A frame is a stream's number, a length and so many bytes; there is no handshake. Guarantees: frames are put
-together by stream, wherever they are cut; what is held for a reader that is slow is bounded (then nothing
-more is read from the connection); frames for streams that no one has opened are dropped; a frame that is
-longer than any message ends the connection.
+A frame consists of a stream ID, a length and that many bytes; there is no handshake. Guarantees: frames of a
+stream are joined, wherever they are split; the buffer of a slow reader is bounded (when it is full, nothing
+more is read from the connection); frames of streams that are not open are dropped; a frame longer than any
+message ends the connection.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ import struct
 from contextlib import suppress
 
 from plimsoll.common.tasks import cancel_tasks
-from plimsoll.protocols.ttrpc import HEADER_SIZE, LARGEST_DATA
+from plimsoll.protocols.ttrpc import HEADER_SIZE, MAX_MESSAGE_SIZE
 
-#: The streams of an NRI connection: calls of the plugin's service, and calls of the runtime's.
+#: Stream IDs of an NRI connection: calls of the plugin's service, and calls of the runtime's.
 PLUGIN_SERVICE = 1
 RUNTIME_SERVICE = 2
 
-#: The longest frame.
-LARGEST_FRAME = HEADER_SIZE + LARGEST_DATA
-#: Bytes that are held for one stream.
-MOST_HELD = 1024 * 1024
-_PIECE = 65536
+#: Maximum length of a frame.
+MAX_FRAME_SIZE = HEADER_SIZE + MAX_MESSAGE_SIZE
+#: Maximum number of bytes buffered for one stream.
+MAX_BUFFERED = 1024 * 1024
+_CHUNK_SIZE = 65536
 
 _HEADER = struct.Struct(">II")
 
@@ -38,15 +38,15 @@ class Channel:
     def __init__(self, mux: Mux, number: int) -> None:
         self._mux = mux
         self._number = number
-        self._held = bytearray()
+        self._buffer = bytearray()
         self._ended = False
         self._changed = asyncio.Event()
 
     async def read(self, length: int) -> bytes:
-        while not self._held and not self._ended:
+        while not self._buffer and not self._ended:
             await self._wait()
-        some = bytes(self._held[:length])
-        del self._held[:length]
+        some = bytes(self._buffer[:length])
+        del self._buffer[:length]
         self._changed.set()
         return some
 
@@ -54,14 +54,14 @@ class Channel:
         return await self._mux.write(self._number, parts)
 
     def close(self) -> None:
-        """Close the connection: streams have no end of their own."""
+        """Close the connection: single streams cannot be closed."""
         self._mux.end()
 
     async def feed(self, data: bytes) -> None:
-        """Buffer data for the reader, once there is room."""
-        while len(self._held) >= MOST_HELD and not self._ended:
+        """Buffer data for the reader, waiting while the buffer is full."""
+        while len(self._buffer) >= MAX_BUFFERED and not self._ended:
             await self._wait()
-        self._held += data
+        self._buffer += data
         self._changed.set()
 
     def end(self) -> None:
@@ -74,29 +74,27 @@ class Channel:
 
 
 class Mux:
-    """Connection with many streams; open the streams before the event loop continues, so that nothing is
-    lost.
-    """
+    """Connection with many streams. Open the streams before the event loop continues, or frames are lost."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
         self._channels: dict[int, Channel] = {}
         self._sending = asyncio.Lock()
-        self._gone = asyncio.Event()
-        #: Why the connection ended, where that was the peer's fault.
+        self._closed = asyncio.Event()
+        #: Reason why the connection ended, if the peer violated the protocol.
         self.reason = ""
         self._task = asyncio.create_task(self._read())
 
     @property
     def closed(self) -> bool:
-        return self._gone.is_set()
+        return self._closed.is_set()
 
     async def wait_closed(self) -> None:
-        await self._gone.wait()
+        await self._closed.wait()
 
     def open(self, number: int) -> Channel:
-        """Return the stream of a number; always the same one."""
+        """Return the stream with an ID, the same object on every call."""
         channel = self._channels.get(number)
         if channel is None:
             channel = self._channels[number] = Channel(self, number)
@@ -109,8 +107,8 @@ class Mux:
             if self.closed or self._writer.is_closing():
                 return False
             for part in parts:
-                for start in range(0, len(part), LARGEST_FRAME):
-                    self._writer.write(encode_frame(number, part[start : start + LARGEST_FRAME]))
+                for start in range(0, len(part), MAX_FRAME_SIZE):
+                    self._writer.write(encode_frame(number, part[start : start + MAX_FRAME_SIZE]))
             try:
                 await self._writer.drain()
             except OSError:
@@ -122,12 +120,12 @@ class Mux:
         try:
             while True:
                 number, length = _HEADER.unpack(await self._reader.readexactly(_HEADER.size))
-                if length > LARGEST_FRAME:
+                if length > MAX_FRAME_SIZE:
                     self.reason = f"a frame of {length} bytes is longer than any message"
                     return
                 channel = self._channels.get(number)
                 while length:
-                    some = await self._reader.read(min(length, _PIECE))
+                    some = await self._reader.read(min(length, _CHUNK_SIZE))
                     if not some:
                         return
                     length -= len(some)
@@ -142,7 +140,7 @@ class Mux:
         """Close the connection and all its streams; buffered data can still be read."""
         if self.closed:
             return
-        self._gone.set()
+        self._closed.set()
         self._writer.close()
         for channel in self._channels.values():
             channel.end()

@@ -1,8 +1,8 @@
 """gRPC on Unix sockets: serving and calling the services of `messages`.
 
-Guarantees: sockets are reachable by their owner alone from their creation on, a socket left behind by a
-process that is gone is replaced while one that answers is not, messages are bounded in both directions, and a
-path that is too long for the kernel is refused with its length.
+Guarantees: only its owner can use a socket, from its creation on; a stale socket is replaced, one with a
+listening process is not; the size of messages is limited in both directions; a path that is too long for the
+kernel is rejected with its length.
 """
 
 from __future__ import annotations
@@ -24,30 +24,29 @@ from google.protobuf.message_factory import GetMessageClass
 
 from plimsoll.errors import ConfigError
 
-#: What the kernel has room for in a socket's address, less the closing zero.
-LONGEST_PATH = 107
-#: No honest answer of a driver or list of pods is longer.
-LARGEST_MESSAGE = 16 * 1024 * 1024
+#: Maximum length of the path of a Unix socket, in bytes (the kernel's limit, less the terminating zero byte).
+MAX_PATH_LENGTH = 107
+#: Default limit on the size of a message, in bytes.
+MAX_MESSAGE_SIZE = 16 * 1024 * 1024
 
-#: A method: takes the request and the call's context; answers with a message or with its bytes.
+#: Unary method: receives the request and the call's context, returns a message or its serialized bytes.
 Unary: TypeAlias = Callable[[Any, grpc.aio.ServicerContext[Any, Any]], Awaitable[Message | bytes]]
-#: A method that answers with many messages.
+#: Server-streaming method.
 Streaming: TypeAlias = Callable[[Any, grpc.aio.ServicerContext[Any, Any]], AsyncIterator[Message | bytes]]
-Interceptor: TypeAlias = "grpc.aio.ServerInterceptor"
 
 
 def check_path(path: Path) -> Path:
     """Return the path of a socket; raises ConfigError if it is too long."""
     length = len(os.fsencode(path))
-    if length > LONGEST_PATH:
+    if length > MAX_PATH_LENGTH:
         raise ConfigError(
-            f"{path}: a socket's path has at most {LONGEST_PATH} bytes, this one has {length};"
+            f"{path}: a socket's path has at most {MAX_PATH_LENGTH} bytes, this one has {length};"
             " choose a shorter root directory"
         )
     return path
 
 
-def target(path: Path) -> str:
+def _target(path: Path) -> str:
     """Return the gRPC target of a socket path with any characters."""
     return f"unix:{quote(os.fsencode(path))}"
 
@@ -55,7 +54,7 @@ def target(path: Path) -> str:
 def handle(
     file: FileDescriptor, service: str, methods: Mapping[str, Unary | Streaming]
 ) -> grpc.GenericRpcHandler:
-    """Build a service handler of a `.proto` service; missing methods are unimplemented."""
+    """Build the handler of a service of a `.proto` file; missing methods are unimplemented."""
     descriptor = file.services_by_name[service]
     handlers = {}
     for name, function in methods.items():
@@ -81,50 +80,41 @@ async def serve(
     path: Path,
     handlers: Iterable[grpc.GenericRpcHandler],
     *,
-    mode: int = 0o600,
-    interceptors: Iterable[Interceptor] = (),
-    largest: int = LARGEST_MESSAGE,
-    aside: bool = False,
+    max_size: int = MAX_MESSAGE_SIZE,
+    rename: bool = False,
 ) -> grpc.aio.Server:
-    """Serve on a Unix socket in an existing directory; ConfigError if the socket cannot be opened.
+    """Serve on a Unix socket in an existing directory; raises ConfigError if it cannot be opened.
 
     gRPC removes the file at the path when the server ends, even if another process has created it. With
-    `aside` the socket is created under another name and renamed; then the caller has to remove it.
+    `rename` the socket is created under another name and renamed; then the caller has to remove it.
     """
-    check_path(path)
-    _clear(path)
-    if aside:
-        return await _serve_aside(path, handlers, mode, interceptors, largest)
-    server = grpc.aio.server(
-        interceptors=list(interceptors),
-        options=[
-            ("grpc.max_receive_message_length", largest),
-            ("grpc.max_send_message_length", largest),
-        ],
-    )
+    remove_stale_socket(check_path(path))
+    if rename:
+        return await _serve_renamed(path, handlers, max_size)
+    server = grpc.aio.server(options=_size_limits(max_size))
     server.add_generic_rpc_handlers(tuple(handlers))
-    before = os.umask(0o777 & ~mode)
+    before = os.umask(0o177)
     try:
-        server.add_insecure_port(target(path))
+        server.add_insecure_port(_target(path))
     except RuntimeError as error:
-        raise ConfigError(f"{path}: no socket can be opened here: {error}") from None
+        raise ConfigError(f"{path}: the socket cannot be opened: {error}") from None
     finally:
         os.umask(before)
     await server.start()
     return server
 
 
-async def _serve_aside(
-    path: Path,
-    handlers: Iterable[grpc.GenericRpcHandler],
-    mode: int,
-    interceptors: Iterable[Interceptor],
-    largest: int,
+def _size_limits(max_size: int) -> list[tuple[str, int]]:
+    return [("grpc.max_receive_message_length", max_size), ("grpc.max_send_message_length", max_size)]
+
+
+async def _serve_renamed(
+    path: Path, handlers: Iterable[grpc.GenericRpcHandler], max_size: int
 ) -> grpc.aio.Server:
     hidden = path.with_name(f".{path.name}")
-    if len(os.fsencode(hidden)) > LONGEST_PATH:
+    if len(os.fsencode(hidden)) > MAX_PATH_LENGTH:
         hidden = path.with_name(f".{path.name[1:]}")
-    server = await serve(hidden, handlers, mode=mode, interceptors=interceptors, largest=largest)
+    server = await serve(hidden, handlers, max_size=max_size)
     try:
         os.rename(hidden, path)
     except OSError as error:
@@ -133,8 +123,8 @@ async def _serve_aside(
     return server
 
 
-def _clear(path: Path) -> None:
-    """Remove a stale socket at this path."""
+def remove_stale_socket(path: Path) -> None:
+    """Remove the socket at a path; raises ConfigError if a process listens on it, or it is not a socket."""
     try:
         found = path.lstat()
     except FileNotFoundError:
@@ -143,12 +133,12 @@ def _clear(path: Path) -> None:
         raise ConfigError(f"{path}: {error.strerror}") from None
     if not stat.S_ISSOCK(found.st_mode):
         raise ConfigError(f"{path}: path exists and is not a socket")
-    if answers(path):
+    if is_listening(path):
         raise ConfigError(f"{path}: another process serves on this socket")
     path.unlink(missing_ok=True)
 
 
-def answers(path: Path) -> bool:
+def is_listening(path: Path) -> bool:
     """Return whether a process listens on a socket."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)
@@ -159,28 +149,27 @@ def answers(path: Path) -> bool:
     return True
 
 
-def dial(path: Path, *, largest: int = LARGEST_MESSAGE) -> grpc.aio.Channel:
-    """Open a channel to a Unix socket; nothing is sent before the first call."""
+def dial(path: Path, *, max_size: int = MAX_MESSAGE_SIZE) -> grpc.aio.Channel:
+    """Open a channel to a Unix socket; it connects with the first call."""
     return grpc.aio.insecure_channel(
-        target(check_path(path)),
+        _target(check_path(path)),
         options=[
-            ("grpc.max_receive_message_length", largest),
-            ("grpc.max_send_message_length", largest),
+            *_size_limits(max_size),
             ("grpc.enable_http_proxy", 0),
             ("grpc.default_authority", "localhost"),
             ("grpc.initial_reconnect_backoff_ms", 200),
             ("grpc.max_reconnect_backoff_ms", 2000),
-            # Else a channel begins with the back-off of another one that was for a process now gone.
+            # Otherwise a channel starts with the back-off of an earlier channel to the same path.
             ("grpc.use_local_subchannel_pool", 1),
         ],
     )
 
 
-def method_of(file: FileDescriptor, service: str, method: str) -> MethodDescriptor:
+def find_method(file: FileDescriptor, service: str, method: str) -> MethodDescriptor:
     return file.services_by_name[service].methods_by_name[method]
 
 
-def path_of(method: MethodDescriptor) -> str:
+def method_path(method: MethodDescriptor) -> str:
     """Return the full name of a method: /package.Service/Method."""
     return f"/{method.containing_service.full_name}/{method.name}"
 
@@ -190,7 +179,7 @@ async def call(
 ) -> Any:
     """Call a unary method; raises grpc.aio.AioRpcError on failure or after `timeout` seconds."""
     multicallable = channel.unary_unary(
-        path_of(method),
+        method_path(method),
         request_serializer=_serialize,
         response_deserializer=GetMessageClass(method.output_type).FromString,
     )
@@ -200,7 +189,7 @@ async def call(
 def watch(channel: grpc.aio.Channel, method: MethodDescriptor, request: Message) -> AsyncIterator[Any]:
     """Call a streaming method; closing the channel or the iterator's task cancels it."""
     multicallable = channel.unary_stream(
-        path_of(method),
+        method_path(method),
         request_serializer=_serialize,
         response_deserializer=GetMessageClass(method.output_type).FromString,
     )

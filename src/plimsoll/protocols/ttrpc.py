@@ -1,9 +1,9 @@
 """ttrpc over any byte stream, as used by containerd and NRI (docs/spec/node-protocols.md, "ttrpc").
 
-Calls are unary; many can be under way at once and are answered in any order. Guarantees: nothing a peer sends
-raises out of here or takes more memory than one message; a message past 4 MiB is refused with
-RESOURCE_EXHAUSTED on either side and the connection stays usable; a failed call is a `TtrpcFault`, never an
-exception; tasks end with `close`.
+Calls are unary; many can be in progress at once and are answered in any order. Guarantees: whatever a peer
+sends, nothing is raised and at most one message is held in memory; a message over 4 MiB is rejected with
+RESOURCE_EXHAUSTED on either side and the connection stays usable; a failed call returns a `TtrpcFault` and
+never raises; `close` ends all tasks.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from plimsoll.protocols.messages import ttrpc
 
 logger = logging.getLogger(__name__)
 
-#: The longest message.
-LARGEST_DATA = 4 * 1024 * 1024
-#: Requests that one connection may have under way; more are refused.
-MOST_CALLS = 256
+#: Maximum size of a message, in bytes.
+MAX_MESSAGE_SIZE = 4 * 1024 * 1024
+#: Maximum number of calls in progress on one connection; more are rejected.
+MAX_CALLS = 256
 
 REQUEST, RESPONSE, DATA = 1, 2, 3
 
-# The codes of gRPC that occur here.
+# gRPC status codes in use.
 UNKNOWN = 2
 INVALID_ARGUMENT = 3
 DEADLINE_EXCEEDED = 4
@@ -76,7 +76,7 @@ class TtrpcFault:
 
     @property
     def fatal(self) -> bool:
-        """True if further calls to this peer are useless."""
+        """True if the peer can no longer be called."""
         return self.kind in ("timeout", "closed")
 
 
@@ -85,7 +85,7 @@ TIMED_OUT = TtrpcFault(DEADLINE_EXCEEDED, "context deadline exceeded", "timeout"
 
 
 def oversized(length: int) -> TtrpcFault:
-    text = f"message length {length} exceed maximum message size of {LARGEST_DATA}"
+    text = f"message length {length} exceed maximum message size of {MAX_MESSAGE_SIZE}"
     return TtrpcFault(RESOURCE_EXHAUSTED, text, "oversized")
 
 
@@ -93,7 +93,7 @@ class TtrpcStream(Protocol):
     """Bidirectional byte stream."""
 
     async def read(self, length: int) -> bytes:
-        """Read up to so many bytes; none at the end. Never raises for network errors."""
+        """Read up to `length` bytes; b"" at the end. Never raises for network errors."""
         ...
 
     async def write(self, *parts: bytes) -> bool:
@@ -112,12 +112,12 @@ class Frame:
 
 
 async def read_frame(stream: TtrpcStream) -> Frame | None:
-    """Read the next message; None at the end of the stream, also within a message."""
+    """Read the next message; None if the stream has ended, even within a message."""
     head = await _read_all(stream, HEADER_SIZE)
     if head is None:
         return None
     header = FrameHeader.decode(head)
-    if header.length > LARGEST_DATA:
+    if header.length > MAX_MESSAGE_SIZE:
         return Frame(header, None) if await _skip(stream, header.length) else None
     data = await _read_all(stream, header.length)
     return None if data is None else Frame(header, data)
@@ -143,7 +143,7 @@ async def _skip(stream: TtrpcStream, length: int) -> bool:
 
 
 async def _write(stream: TtrpcStream, header: FrameHeader, data: bytes) -> bool:
-    # Header and data are parts of their own: behind NRI's multiplexer each becomes a frame of its own.
+    # Header and data are separate parts: NRI's multiplexer sends each as a separate frame.
     return await stream.write(header.encode(), data) if data else await stream.write(header.encode())
 
 
@@ -154,16 +154,16 @@ class TtrpcClient:
         self._stream = stream
         self._next = 1
         self._waiting: dict[int, asyncio.Future[Frame | None]] = {}
-        self._gone = asyncio.Event()
+        self._closed = asyncio.Event()
         self._reader = asyncio.create_task(self._read())
 
     @property
     def closed(self) -> bool:
-        return self._gone.is_set()
+        return self._closed.is_set()
 
     async def wait_closed(self) -> None:
         """Wait until the stream has ended, on either side."""
-        await self._gone.wait()
+        await self._closed.wait()
 
     async def call(self, method: MethodDescriptor, request: Message, *, timeout: float) -> Any | TtrpcFault:
         """Return the response, or a TtrpcFault after `timeout` seconds. Calls can be cancelled."""
@@ -174,9 +174,9 @@ class TtrpcClient:
             timeout_nano=max(1, int(timeout * 1e9)),
         )
         data = envelope.SerializeToString()
-        if len(data) > LARGEST_DATA:
+        if len(data) > MAX_MESSAGE_SIZE:
             return oversized(len(data))
-        if self._next > _LAST_STREAM:  # numbers are never used twice: time for a new connection
+        if self._next > _LAST_STREAM:  # stream IDs are never reused: a new connection is needed
             self._end()
         if self.closed:
             return CLOSED
@@ -192,21 +192,20 @@ class TtrpcClient:
             return TIMED_OUT
         finally:
             del self._waiting[number]
-        return CLOSED if frame is None else _open(frame, method)
+        return CLOSED if frame is None else _decode_response(frame, method)
 
     async def _read(self) -> None:
         try:
             while (frame := await read_frame(self._stream)) is not None:
                 waiting = self._waiting.get(frame.header.stream)
                 if frame.header.type != RESPONSE or waiting is None or waiting.done():
-                    # The answer of a call that was given up, or no answer at all.
-                    continue
+                    continue  # the response of a call that has timed out, or not a response
                 waiting.set_result(frame)
         finally:
             self._end()
 
     def _end(self) -> None:
-        self._gone.set()
+        self._closed.set()
         self._stream.close()
         for waiting in self._waiting.values():
             if not waiting.done():
@@ -217,8 +216,7 @@ class TtrpcClient:
         await cancel_tasks([self._reader])
 
 
-def _open(frame: Frame, method: MethodDescriptor) -> Any | TtrpcFault:
-    """Decode the message of a response."""
+def _decode_response(frame: Frame, method: MethodDescriptor) -> Any | TtrpcFault:
     if frame.data is None:
         return oversized(frame.header.length)
     try:
@@ -230,11 +228,11 @@ def _open(frame: Frame, method: MethodDescriptor) -> Any | TtrpcFault:
         return TtrpcFault(INTERNAL, f"protocol error: {method.name}: {error}", "malformed")
 
 
-#: Answers a request with a message, with nothing (an empty answer), or with why there is none.
+#: Handler of a method: returns a message, None for an empty response, or a fault.
 Handler: TypeAlias = Callable[[Any], Awaitable[Message | TtrpcFault | None]]
 
 
-class Server:
+class TtrpcServer:
     """Server of one stream with the handlers of a service; missing methods are unimplemented."""
 
     def __init__(
@@ -243,43 +241,43 @@ class Server:
         service: ServiceDescriptor,
         handlers: Mapping[str, Handler],
         *,
-        most: int = MOST_CALLS,
+        max_calls: int = MAX_CALLS,
     ) -> None:
         self._stream = stream
         self._service = service
         self._handlers = dict(handlers)
-        self._most = most
+        self._max_calls = max_calls
         self._last = 0
         self._calls: set[asyncio.Task[None]] = set()
-        self._gone = asyncio.Event()
+        self._closed = asyncio.Event()
         self._reader = asyncio.create_task(self._read())
 
     @property
     def closed(self) -> bool:
-        return self._gone.is_set()
+        return self._closed.is_set()
 
     async def wait_closed(self) -> None:
-        await self._gone.wait()
+        await self._closed.wait()
 
     async def _read(self) -> None:
         try:
             while (frame := await read_frame(self._stream)) is not None:
                 refusal = self._refusal(frame)
                 if refusal is not None:
-                    # Here and now: who sends nonsense and reads no answers is read no further.
+                    # Awaited here, so that nothing more is read from a peer that does not read its responses.
                     await self._send(frame.header.stream, refusal)
                     continue
                 task = asyncio.create_task(self._answer(frame))
                 self._calls.add(task)
                 task.add_done_callback(self._calls.discard)
         finally:
-            self._gone.set()
+            self._closed.set()
             self._stream.close()
             for task in self._calls:
                 task.cancel()
 
     def _refusal(self, frame: Frame) -> TtrpcFault | None:
-        """Return what is wrong with a frame before it is decoded."""
+        """Return the fault of an invalid frame."""
         header = frame.header
         if header.stream % 2 == 0:
             return TtrpcFault(INVALID_ARGUMENT, "StreamID must be odd for client initiated streams")
@@ -292,17 +290,17 @@ class Server:
         self._last = header.stream
         if frame.data is None:
             return oversized(header.length)
-        if len(self._calls) >= self._most:
-            return TtrpcFault(RESOURCE_EXHAUSTED, f"more than {self._most} requests are under way")
+        if len(self._calls) >= self._max_calls:
+            return TtrpcFault(RESOURCE_EXHAUSTED, f"more than {self._max_calls} requests are in progress")
         return None
 
     async def _answer(self, frame: Frame) -> None:
         await self._send(frame.header.stream, await self._handle_call(frame.data or b""))
 
     async def _send(self, stream: int, answer: Message | TtrpcFault | None) -> None:
-        data = _respond(answer).SerializeToString()
-        if len(data) > LARGEST_DATA:
-            data = _respond(oversized(len(data))).SerializeToString()
+        data = _encode_response(answer)
+        if len(data) > MAX_MESSAGE_SIZE:
+            data = _encode_response(oversized(len(data)))
         await _write(self._stream, FrameHeader(len(data), stream, RESPONSE), data)
 
     async def _handle_call(self, data: bytes) -> Message | TtrpcFault | None:
@@ -326,17 +324,18 @@ class Server:
                 return await handler(request)
         except TimeoutError:
             return TIMED_OUT
-        except Exception as error:  # a handler's bug is its caller's answer, not the end of the connection
+        except Exception as error:  # an error of a handler fails this call only
             logger.exception("%s failed", envelope.method)
             return TtrpcFault(UNKNOWN, f"{type(error).__name__}: {error}")
 
     async def close(self) -> None:
-        self._gone.set()
+        self._closed.set()
         self._stream.close()
         await cancel_tasks([self._reader, *self._calls])
 
 
-def _respond(answer: Message | TtrpcFault | None) -> Any:
+def _encode_response(answer: Message | TtrpcFault | None) -> bytes:
     if isinstance(answer, TtrpcFault):
-        return ttrpc.Response(status=ttrpc.Status(code=answer.code or UNKNOWN, message=answer.message))
-    return ttrpc.Response(payload=b"" if answer is None else answer.SerializeToString())
+        status = ttrpc.Status(code=answer.code or UNKNOWN, message=answer.message)
+        return ttrpc.Response(status=status).SerializeToString()
+    return ttrpc.Response(payload=b"" if answer is None else answer.SerializeToString()).SerializeToString()

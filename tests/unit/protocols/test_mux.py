@@ -15,7 +15,7 @@ from plimsoll.protocols import mux as muxes
 from plimsoll.protocols.messages import nri
 from plimsoll.protocols.mux import PLUGIN_SERVICE, RUNTIME_SERVICE, Mux, encode_frame
 from plimsoll.protocols.nri.events import RUNTIME
-from plimsoll.protocols.ttrpc import Server, TtrpcClient
+from plimsoll.protocols.ttrpc import TtrpcClient, TtrpcServer
 from tests.sizes import examples
 
 
@@ -91,7 +91,7 @@ def test_a_frame_longer_than_any_message_ends_the_connection() -> None:
     async def scenario() -> None:
         mux, reader, writer = await _ends()
         channel = mux.open(1)
-        writer.write(struct.pack(">II", 1, muxes.LARGEST_FRAME + 1))
+        writer.write(struct.pack(">II", 1, muxes.MAX_FRAME_SIZE + 1))
         assert await channel.read(1) == b""
         assert mux.closed
         assert "longer than any message" in mux.reason
@@ -105,7 +105,7 @@ def test_a_frame_longer_than_any_message_ends_the_connection() -> None:
 
 
 def test_a_slow_reader_holds_no_more_than_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(muxes, "MOST_HELD", 10_000)
+    monkeypatch.setattr(muxes, "MAX_BUFFERED", 10_000)
 
     async def scenario() -> None:
         mux, _, writer = await _ends()
@@ -120,7 +120,7 @@ def test_a_slow_reader_holds_no_more_than_its_share(monkeypatch: pytest.MonkeyPa
         sending = asyncio.create_task(send())
         await asyncio.wait([sending], timeout=0.1)
         assert not sending.done()
-        assert len(channel._held) <= 10_000 + muxes._PIECE
+        assert len(channel._buffer) <= 10_000 + muxes._CHUNK_SIZE
         received = 0
         while received < total:
             received += len(await channel.read(65536))
@@ -140,8 +140,8 @@ def test_both_sides_call_each_other_over_one_connection() -> None:
             return nri.UpdateContainersResponse(failed=request.update)
 
         servers = [
-            Server(ends[0].open(PLUGIN_SERVICE), RUNTIME, {"UpdateContainers": answer}),
-            Server(ends[1].open(RUNTIME_SERVICE), RUNTIME, {"UpdateContainers": answer}),
+            TtrpcServer(ends[0].open(PLUGIN_SERVICE), RUNTIME, {"UpdateContainers": answer}),
+            TtrpcServer(ends[1].open(RUNTIME_SERVICE), RUNTIME, {"UpdateContainers": answer}),
         ]
         clients = [TtrpcClient(ends[1].open(PLUGIN_SERVICE)), TtrpcClient(ends[0].open(RUNTIME_SERVICE))]
         method = RUNTIME.methods_by_name["UpdateContainers"]
@@ -153,7 +153,7 @@ def test_both_sides_call_each_other_over_one_connection() -> None:
             *(client.call(method, request, timeout=20) for request in requests for client in clients)
         )
         assert [reply.failed[0] for reply in replies[::2]] == [request.update[0] for request in requests]
-        parts: list[TtrpcClient | Server | Mux] = [*clients, *servers, *ends]
+        parts: list[TtrpcClient | TtrpcServer | Mux] = [*clients, *servers, *ends]
         for part in parts:
             await part.close()
 

@@ -30,9 +30,9 @@ HANDLERS = (
     rpc.handle(registration.DESCRIPTOR, "Registration", {"GetInfo": _info}),
     rpc.handle(health_v1alpha1.DESCRIPTOR, "DRAResourceHealth", {"NodeWatchResources": _watch}),
 )
-GET_INFO = rpc.method_of(registration.DESCRIPTOR, "Registration", "GetInfo")
-NOTIFY = rpc.method_of(registration.DESCRIPTOR, "Registration", "NotifyRegistrationStatus")
-WATCH = rpc.method_of(health_v1alpha1.DESCRIPTOR, "DRAResourceHealth", "NodeWatchResources")
+GET_INFO = rpc.find_method(registration.DESCRIPTOR, "Registration", "GetInfo")
+NOTIFY = rpc.find_method(registration.DESCRIPTOR, "Registration", "NotifyRegistrationStatus")
+WATCH = rpc.find_method(health_v1alpha1.DESCRIPTOR, "DRAResourceHealth", "NodeWatchResources")
 
 
 def test_calls_reach_the_service_and_its_streams(tmp_path: Path) -> None:
@@ -82,18 +82,18 @@ def test_a_path_too_long_is_refused_with_its_length(tmp_path: Path) -> None:
 def test_a_socket_made_aside_is_the_callers_to_remove(tmp_path: Path) -> None:
     async def scenario() -> None:
         path = tmp_path / "s"
-        first = await rpc.serve(path, HANDLERS, aside=True)
+        first = await rpc.serve(path, HANDLERS, rename=True)
         assert [each.name for each in tmp_path.iterdir()] == ["s"]
         assert path.stat().st_mode & 0o777 == 0o600
         path.unlink()
-        second = await rpc.serve(path, HANDLERS, aside=True)
+        second = await rpc.serve(path, HANDLERS, rename=True)
         await first.stop(None)
-        assert rpc.answers(path)  # the end of the first is not the end of the second
+        assert rpc.is_listening(path)  # the end of the first is not the end of the second
         await second.stop(None)
         assert path.exists()
-        assert not rpc.answers(path)
+        assert not rpc.is_listening(path)
         (tmp_path / "d" / "x").mkdir(parents=True)
         with pytest.raises(ConfigError, match="exists and is not a socket"):
-            await rpc.serve(tmp_path / "d", HANDLERS, aside=True)
+            await rpc.serve(tmp_path / "d", HANDLERS, rename=True)
 
     asyncio.run(scenario())

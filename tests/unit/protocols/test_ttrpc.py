@@ -14,7 +14,7 @@ from plimsoll.protocols import ttrpc
 from plimsoll.protocols.messages import nri
 from plimsoll.protocols.messages import ttrpc as envelopes
 from plimsoll.protocols.nri.events import RUNTIME
-from plimsoll.protocols.ttrpc import FrameHeader, Server, TtrpcClient, TtrpcFault
+from plimsoll.protocols.ttrpc import FrameHeader, TtrpcClient, TtrpcFault, TtrpcServer
 from tests.sizes import examples
 from tests.waiting import DEADLINE
 
@@ -105,7 +105,7 @@ def test_answers_have_the_bytes_that_others_send() -> None:
             return answer
 
         here, there = await _pair()
-        server = Server(here, RUNTIME, {"RegisterPlugin": handler})
+        server = TtrpcServer(here, RUNTIME, {"RegisterPlugin": handler})
         await _fill(there, GOLDEN_REQUEST)
         assert await _exactly(there, len(want)) == want
         await server.close()
@@ -115,9 +115,9 @@ def test_answers_have_the_bytes_that_others_send() -> None:
     asyncio.run(scenario(TtrpcFault(2, "no"), GOLDEN_REFUSED))
 
 
-async def _both(handlers: Any, **options: Any) -> tuple[TtrpcClient, Server]:
+async def _both(handlers: Any, **options: Any) -> tuple[TtrpcClient, TtrpcServer]:
     here, there = await _pair()
-    return TtrpcClient(here), Server(there, RUNTIME, handlers, **options)
+    return TtrpcClient(here), TtrpcServer(there, RUNTIME, handlers, **options)
 
 
 def test_many_calls_are_answered_in_any_order() -> None:
@@ -174,7 +174,7 @@ def test_a_handler_is_stopped_when_its_caller_waits_no_longer() -> None:
                 stopped.set()
 
         here, there = await _pair()
-        server = Server(here, RUNTIME, {"RegisterPlugin": handler})
+        server = TtrpcServer(here, RUNTIME, {"RegisterPlugin": handler})
         data = envelopes.Request(
             service=RUNTIME.full_name, method="RegisterPlugin", timeout_nano=20_000_000
         ).SerializeToString()
@@ -261,14 +261,14 @@ def test_oversized_messages_are_refused_and_the_connection_continues() -> None:
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("length", [ttrpc.LARGEST_DATA + 1, 6 << 20])
+@pytest.mark.parametrize("length", [ttrpc.MAX_MESSAGE_SIZE + 1, 6 << 20])
 def test_an_oversized_message_gets_an_error_and_the_connection_continues(length: int) -> None:
     async def scenario() -> None:
         async def handler(request: Any) -> None:
             return None
 
         here, there = await _pair()
-        server = Server(here, RUNTIME, {"RegisterPlugin": handler})
+        server = TtrpcServer(here, RUNTIME, {"RegisterPlugin": handler})
         sending = asyncio.create_task(
             _fill(there, FrameHeader(length, 1, ttrpc.REQUEST).encode() + bytes(length))
         )
@@ -296,7 +296,7 @@ def test_an_answer_that_is_too_long_is_a_fault_of_that_call() -> None:
         client = TtrpcClient(here)
         call = asyncio.create_task(client.call(REGISTER, _ask(), timeout=5))
         await _exactly(there, len(GOLDEN_REQUEST))
-        length = ttrpc.LARGEST_DATA + 1
+        length = ttrpc.MAX_MESSAGE_SIZE + 1
         await _fill(there, FrameHeader(length, 1, ttrpc.RESPONSE).encode() + bytes(length))
         assert await call == ttrpc.oversized(length)
         assert not client.closed
@@ -329,11 +329,11 @@ def test_requests_past_the_limit_are_refused() -> None:
         async def handler(request: Any) -> None:
             await gate.wait()
 
-        client, server = await _both({"RegisterPlugin": handler}, most=2)
+        client, server = await _both({"RegisterPlugin": handler}, max_calls=2)
         first = [asyncio.create_task(client.call(REGISTER, _ask(), timeout=5)) for _ in range(2)]
         await asyncio.sleep(0)
         fault = await client.call(REGISTER, _ask(), timeout=5)
-        assert fault == TtrpcFault(8, "more than 2 requests are under way")
+        assert fault == TtrpcFault(8, "more than 2 requests are in progress")
         gate.set()
         assert await asyncio.gather(*first) == [nri.Empty(), nri.Empty()]
         await client.close()
@@ -355,7 +355,7 @@ def test_requests_past_the_limit_are_refused() -> None:
 def test_frames_that_make_no_sense_are_answered(header: FrameHeader, code: int) -> None:
     async def scenario() -> None:
         here, there = await _pair()
-        server = Server(here, RUNTIME, {})
+        server = TtrpcServer(here, RUNTIME, {})
         await _fill(there, header.encode())
         frame = await ttrpc.read_frame(there)
         assert frame is not None
@@ -371,7 +371,7 @@ def test_frames_that_make_no_sense_are_answered(header: FrameHeader, code: int) 
 def test_streams_are_not_used_twice() -> None:
     async def scenario() -> None:
         here, there = await _pair()
-        server = Server(here, RUNTIME, {"RegisterPlugin": _nothing})
+        server = TtrpcServer(here, RUNTIME, {"RegisterPlugin": _nothing})
         await _fill(there, GOLDEN_REQUEST)
         assert await _exactly(there, 10) == GOLDEN_EMPTY
         await _fill(there, GOLDEN_REQUEST)
@@ -415,7 +415,7 @@ frames = st.builds(
 def test_nonsense_ends_at_most_the_connection(noise: list[bytes]) -> None:
     async def scenario() -> None:
         here, there = await _pair()
-        server = Server(here, RUNTIME, {"RegisterPlugin": _nothing})
+        server = TtrpcServer(here, RUNTIME, {"RegisterPlugin": _nothing})
         await there.write(b"".join(noise))
         there._writer.write_eof()
         async with asyncio.timeout(DEADLINE):

@@ -24,17 +24,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from plimsoll.api.config import config_fields, convert_config, format_value
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.api.resource import DeviceAllocationConfiguration
 from plimsoll.drivers.cpu.allocation import AssignOptions
 from plimsoll.drivers.cpu.settings import DRIVER_NAME, CpuSettings, DeviceMode, GroupBy
+from plimsoll.drivers.plugin.driver import applies_to
 from plimsoll.errors import DecodeError, InputError
-
-if TYPE_CHECKING:
-    from plimsoll.drivers.plugin import AllocatedClaim
 
 API_VERSION = "v1alpha1"
 FROM_CLASS = "FromClass"
@@ -110,16 +108,9 @@ class ClaimConfig:
 
 
 def read_claim_config(
-    claim: AllocatedClaim, request: str, settings: CpuSettings
-) -> ClaimConfig | ConfigFault:
-    """Read the configuration of one request of a claim; `request` may name a subrequest (`a/b`)."""
-    return read_configs(claim.config, request, settings)
-
-
-def read_configs(
     configs: Iterable[DeviceAllocationConfiguration], request: str, settings: CpuSettings
 ) -> ClaimConfig | ConfigFault:
-    """Read the configuration of one request from all configurations of an allocation."""
+    """Read the configuration of one request (or subrequest, `a/b`) from those of an allocation."""
     mine = [config for config in configs if _applies_to(config, request)]
     # The class first, in any order, so that the claim overrides it.
     mine.sort(key=lambda config: config.source != FROM_CLASS)
@@ -147,8 +138,7 @@ def _applies_to(config: DeviceAllocationConfiguration, request: str) -> bool:
     """Report whether a configuration is for this driver and request, or for the parent of a subrequest."""
     if config.opaque is None or config.opaque.driver != DRIVER_NAME:
         return False
-    names = config.requests
-    return not names or request in names or request.partition("/")[0] in names
+    return applies_to(config.requests, request)
 
 
 def _read(parameters: Any, request: str) -> Mapping[str, Any] | ConfigFault:

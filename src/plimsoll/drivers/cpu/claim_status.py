@@ -18,7 +18,7 @@ from plimsoll.drivers.cpu.topology.topology import Topology
 from plimsoll.drivers.plugin.driver import DeviceCondition, DeviceStatus
 
 READY = "Ready"
-_LONGEST = 1000
+_MAX_MESSAGE_LENGTH = 1000
 
 
 def build_device_statuses(
@@ -51,9 +51,9 @@ def build_device_statuses(
 
 def _ready(allocation: ClaimAllocation, cpus: CpuSet, offline: CpuSet, pinned: bool) -> DeviceCondition:
     if allocation.disputed:
-        return DeviceCondition(READY, False, "Disputed", allocation.disputed[:_LONGEST])
+        return DeviceCondition(READY, False, "Disputed", allocation.disputed[:_MAX_MESSAGE_LENGTH])
     if offline:
         return DeviceCondition(READY, False, "CPUsOffline", f"CPUs {offline} are offline")
     if not pinned:
         return DeviceCondition(READY, False, "NotPinned", "the driver has no link to the runtime")
-    return DeviceCondition(READY, True, "Pinned", f"CPUs {cpus} are the claim's alone")
+    return DeviceCondition(READY, True, "Pinned", f"CPUs {cpus} are exclusive to the claim")

@@ -24,6 +24,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 
 from plimsoll.api.config import config_fields, convert_field, format_value
 from plimsoll.api.cpuset import CpuSet
+from plimsoll.common.addresses import read_address
 from plimsoll.common.config_file import read_document, read_flag
 from plimsoll.drivers.cpu.allocation import AssignOptions
 from plimsoll.drivers.cpu.settings import (
@@ -38,11 +39,9 @@ from plimsoll.drivers.cpu.settings import (
 )
 from plimsoll.drivers.cpu.settings import Mapping as MappingChoice
 from plimsoll.errors import ConfigError, InputError
+from plimsoll.protocols.rpc import MAX_PATH_LENGTH
 
 API_VERSION = "v1alpha1"
-#: Maximum length of a Unix socket path, in bytes.
-SOCKET_PATH_MAX = 107
-
 E = TypeVar("E", bound=StrEnum)
 
 
@@ -59,6 +58,21 @@ def read_settings(
         found = _merge_keys(_read_file(path), f"cannot apply {path}")
     found |= _merge_keys(_read_flags(flags or {}), "flags")
     return _build(found, socket.gethostname() if hostname is None else hostname)
+
+
+def read_flags(given: Mapping[str, Any]) -> CpuSettings:
+    """Build settings from arguments by name (`group_by`); `config` is the file. Raises ConfigError."""
+    flags = {name.replace("_", "-"): value for name, value in given.items() if name != "config"}
+    settings = read_settings(given.get("config"), {name: flags.get(name) for name in FLAGS})
+    if settings.bind_address:
+        parse_listen_address(settings.bind_address)
+    return settings
+
+
+def parse_listen_address(listen: str) -> tuple[str | None, int]:
+    """Parse HOST:PORT; without a host the host is None (all addresses). Raises ConfigError if invalid."""
+    host, port = read_address(listen, "--bind-address")
+    return (None if listen.startswith(":") else host), port
 
 
 def _read_file(path: Path) -> dict[str, Any]:
@@ -130,7 +144,7 @@ def _merge_keys(keys: dict[str, Any], where: str) -> dict[str, Any]:
     """Merge alternative keys of one setting into one, so that a flag overrides either."""
     found = dict(keys)
     if "reservedCPUs" in found and "reservedCPUCount" in found:
-        raise ConfigError(f"{where}: give reservedCPUs or reservedCPUCount, not both")
+        raise ConfigError(f"{where}: set reservedCPUs or reservedCPUCount, not both")
     for key in ("reservedCPUs", "reservedCPUCount"):
         if key in found:
             found["reserved"] = found.pop(key)
@@ -140,7 +154,7 @@ def _merge_keys(keys: dict[str, Any], where: str) -> dict[str, Any]:
         shown = "true" if publish else "false"
         raise ConfigError(
             f"{where}: publishNodeAllocatableResourceMapping is {shown} and nodeAllocatableForm {form}: "
-            "take out one of them"
+            "remove one of them"
         )
     if form is not None:
         found["mapping"] = form
@@ -159,7 +173,7 @@ def _build(found: Mapping[str, Any], hostname: str) -> CpuSettings:
         given["mode"] = _choose(DeviceMode, given["mode"], "cpuDeviceMode")
     group_by = given.pop("group_by", None)
     if group_by is not None and given.get("mode") is not DeviceMode.INDIVIDUAL:
-        given["group_by"] = _choose(GroupBy, group_by, "groupBy")  # else not checked by the Go driver, either
+        given["group_by"] = _choose(GroupBy, group_by, "groupBy")  # in other modes not checked, as in Go
     if "kubelet_root" in given:
         given["kubelet_root"] = _kubelet_root(given["kubelet_root"])
     return CpuSettings(**given, pin=PinSettings(**pin))
@@ -195,10 +209,10 @@ def _kubelet_root(text: str) -> Path:
         )
     longest = posixpath.join(root, "plugins_registry", f"{DRIVER_NAME}-reg.sock")
     length, own = len(longest.encode()), len(root.encode())
-    if length > SOCKET_PATH_MAX:
+    if length > MAX_PATH_LENGTH:
         raise ConfigError(
-            f'kubelet registrar socket path "{longest}" is {length} bytes, over the {SOCKET_PATH_MAX}-byte '
-            f"limit for a Unix socket path: kubeletRootDir has {SOCKET_PATH_MAX - length + own} bytes to "
+            f'kubelet registrar socket path "{longest}" is {length} bytes, over the {MAX_PATH_LENGTH}-byte '
+            f"limit for a Unix socket path: kubeletRootDir has {MAX_PATH_LENGTH - length + own} bytes to "
             f"spend and is using {own}"
         )
     return Path(root)
@@ -226,7 +240,7 @@ def _cpu_list(what: str) -> Callable[[Any], CpuSet]:
         if not isinstance(value, str):
             raise InputError(
                 f'must be a list of CPUs in quotes such as "0-1,8", not {format_value(value)}; '
-                "for a number of CPUs there are reservedCPUCount and minSharedCPUs"
+                "for a number of CPUs use reservedCPUCount or minSharedCPUs"
             )
         try:
             return CpuSet.parse(value)

@@ -134,14 +134,18 @@ def render_report(report: Mapping[str, Any]) -> str:
 
 
 def write_report(
-    report: Mapping[str, Any], directory: Path | None = None, *, now: datetime, pid: int | None = None
+    report: Mapping[str, Any],
+    directory: Path | None = None,
+    *,
+    now: datetime | None = None,
+    pid: int | None = None,
 ) -> Path:
     """Write a report to a new file readable by its owner only; raises InputError on failure.
 
     Without a directory it is a new temporary file.
     """
     data = render_report(report).encode()
-    name = f"{_PREFIX}{now:%Y%m%d-%H%M%S}-{os.getpid() if pid is None else pid}.yaml"
+    name = f"{_PREFIX}{now or datetime.now():%Y%m%d-%H%M%S}-{os.getpid() if pid is None else pid}.yaml"
     try:
         if directory is None:
             file, temporary = tempfile.mkstemp(prefix=_PREFIX, suffix=".yaml")

@@ -66,7 +66,7 @@ UNLINKED_SECONDS = 30.0
 #: Time that a claim waits for the link to the runtime before it fails; the node retries.
 LINK_SECONDS = 3.0
 #: Interval between checks for deleted CDI files.
-FILES_LOOK_SECONDS = 5.0
+FILES_CHECK_SECONDS = 5.0
 #: Limit on container faults logged at once; the debug page lists all.
 _MAX_LOGGED = 5
 _CLAIM_STATUS_FIX = (
@@ -94,7 +94,7 @@ class CpuDriver(Driver):
         watch_interval: float = 1.0,
         stale: StaleClaimTracker | None = None,
         stale_interval: float = CHECK_INTERVAL_SECONDS,
-        files_interval: float = FILES_LOOK_SECONDS,
+        files_interval: float = FILES_CHECK_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Create the driver; raises ConfigError if the socket paths are too long."""
@@ -192,9 +192,7 @@ class CpuDriver(Driver):
     # -- lifecycle
 
     async def start(self) -> None:
-        """Read machine and checkpoint, start pinning, publishing and serving; raises InputError on
-        failure.
-        """
+        """Read machine and checkpoint, then pin, publish and serve; raises InputError on failure."""
         settings = self.settings
         topology = await asyncio.to_thread(self._machine.read)
         self._watch.current = topology
@@ -328,7 +326,7 @@ class CpuDriver(Driver):
             for fault in faults[:_MAX_LOGGED]:
                 _log.warning("%s", fault)
             if len(faults) > _MAX_LOGGED:
-                _log.warning("and %d containers more", len(faults) - _MAX_LOGGED)
+                _log.warning("and %d more containers", len(faults) - _MAX_LOGGED)
 
     async def _detect_capabilities(self) -> None:
         """Detect the capabilities of the API server, with retries; then publish."""

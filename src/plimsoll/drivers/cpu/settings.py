@@ -14,6 +14,8 @@ from plimsoll.drivers.cpu.allocation import AssignOptions
 from plimsoll.errors import InputError
 
 DRIVER_NAME = "dra.cpu"
+#: Capacity of grouped devices.
+CAPACITY = "dra.cpu/cpu"
 
 
 class DeviceMode(StrEnum):
@@ -34,9 +36,7 @@ class GroupBy(StrEnum):
 
 
 class Mapping(StrEnum):
-    """Wire form of the published node resource mappings. AUTO selects the form that the API server
-    supports.
-    """
+    """Wire form of published node resource mappings; AUTO is the form that the API server supports."""
 
     AUTO = "auto"
     OFF = "off"

@@ -21,7 +21,7 @@ from plimsoll.drivers.plugin import ClaimError
 from plimsoll.errors import ApiError
 from plimsoll.protocols.dra import ClaimRef
 
-_log = logging.getLogger("plimsoll.cpu.leftovers")
+_log = logging.getLogger("plimsoll.cpu.stale_claims")
 
 #: Interval between checks for stale claims.
 CHECK_INTERVAL_SECONDS = 60.0

@@ -25,11 +25,6 @@ class StaleClaimTracker:
     grace_seconds: float = GRACE_SECONDS
     _since: dict[str, float] = field(default_factory=dict)
 
-    @property
-    def suspects(self) -> Mapping[str, float]:
-        """Claims that seem to be stale, with the time since when."""
-        return dict(self._since)
-
     async def update(
         self,
         allocations: Iterable[ClaimAllocation],

@@ -25,9 +25,7 @@ class DeviceAllocation:
 
 @dataclass(frozen=True, slots=True)
 class AllocationConflict:
-    """Reason why a device cannot be prepared: `of` is the device, counter set or capacity in use by
-    `holders`.
-    """
+    """Reason why a device cannot be prepared: `holders` use the device, counter or capacity `of`."""
 
     device: str
     of: str

@@ -14,7 +14,7 @@ from plimsoll.api import codec
 from plimsoll.api.forms import DeviceRule, Form, write_device
 from plimsoll.api.names import dns_label
 from plimsoll.api.quantity import Quantity
-from plimsoll.api.resource import Device
+from plimsoll.api.resource import NUMA_NODE, PCIE_ROOT, Device
 from plimsoll.drivers.fake.placeholders import Value, fill, fill_value
 from plimsoll.drivers.fake.plan import (
     BindingPlan,
@@ -26,8 +26,6 @@ from plimsoll.drivers.fake.plan import (
 )
 from plimsoll.errors import ConfigError, InputError
 
-NUMA_NODE = "resource.kubernetes.io/numaNode"
-PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
 Counters = Mapping[str, Quantity]
 
 
@@ -63,9 +61,7 @@ class FakeInventory:
 
 
 def make_devices(plan: DriverPlan, node: str, form: Form | None = Form.V1_37) -> FakeInventory:
-    """Build the devices of a node. `form` is the form of node resources; None: the API server supports
-    none.
-    """
+    """Build the devices of a node. `form`: wire form of node resources, None if unsupported."""
     pool = _fill(plan.pool, {"node": node}, f"{plan.where}.pool")
     counters: dict[str, Counters] = {}
     for place, sets in enumerate(plan.counter_sets):
@@ -273,9 +269,7 @@ def _node_resources(
     where: str,
     form: Form | None,
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return the node resources of a device in the given form, and the fields that the form cannot
-    express.
-    """
+    """Return the node resources of a device in a wire form, and the fields it cannot express."""
     rules = {}
     for name, given in shape.node_resources.items():
         at = f"{where}.nodeResources.{name}"

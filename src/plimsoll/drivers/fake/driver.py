@@ -59,8 +59,8 @@ class FakeDriver(Driver):
         self.inventory = make_devices(plan, node, form)
         self.allocated: dict[str, tuple[DeviceAllocation, ...]] = {}
         #: Callbacks for changes of the devices and of their health.
-        self.on_devices: Callable[[], None] = _ignore
-        self.on_health: Callable[[], None] = _ignore
+        self.on_devices: Callable[[], None] = lambda: None
+        self.on_health: Callable[[], None] = lambda: None
         #: Prepared claims by UID, including those of earlier processes: see `PluginServer.prepared_claims`.
         self.known: Callable[[], Mapping[str, PreparedClaimRecord]] = dict
         #: Function that reads a claim from the API.
@@ -78,9 +78,9 @@ class FakeDriver(Driver):
     def faults(self) -> FaultInjection:
         return self._faults
 
-    def apply_control(self, orders: FaultInjection) -> None:
+    def apply_control(self, faults: FaultInjection) -> None:
         """Apply injected faults; fields that are not set are as in the device file."""
-        desired = orders.merge_over(self.plan.faults)
+        desired = faults.merge_over(self.plan.faults)
         if desired == self._faults:
             return
         before, self._faults = self._faults, desired
@@ -151,15 +151,15 @@ class FakeDriver(Driver):
 
     async def _load_allocations(self, uid: str) -> None:
         """Load the allocations of claims prepared by an earlier process."""
-        for other, handed in self.known().items():
+        for other, prepared in self.known().items():
             if other == uid or other in self.allocated:
                 continue
-            found = await self.read_claim(handed.ref)
+            found = await self.read_claim(prepared.ref)
             if isinstance(found, AllocatedClaim):
                 self.allocated[other] = _list_allocations(found)
             else:  # deleted from the API, but still prepared on this node
                 self.allocated[other] = tuple(
-                    DeviceAllocation(handed.ref, device.device) for device in handed.devices
+                    DeviceAllocation(prepared.ref, device.device) for device in prepared.devices
                 )
 
     async def unprepare(self, claim: ClaimRef) -> ClaimError | None:
@@ -220,7 +220,3 @@ def _list_allocations(claim: AllocatedClaim) -> tuple[DeviceAllocation, ...]:
 
 async def _not_found(claim: ClaimRef) -> ClaimError:
     return ClaimError(f"claim {claim} is not available")
-
-
-def _ignore() -> None:
-    """Default callback that does nothing."""

@@ -1,7 +1,7 @@
 """Fault injection for simulated drivers: delays, failing calls, health, absent devices, taints.
 
-Reads it from the device file and from a control file, which overrides the device file while the driver runs,
-and answers a driver's queries as pure functions of the injected faults and the time.
+Faults are set in the device file, and in a control file that overrides it while the driver runs. The queries
+of a driver are pure functions of the injected faults and the time.
 """
 
 from __future__ import annotations

@@ -145,10 +145,10 @@ class FakeDriverProcess:
         for plan in self.plans:
             if self._validate is not None:
                 self._validate(plan, form)
-        orders = await asyncio.to_thread(read_control, self._control_file)
+        control = await asyncio.to_thread(read_control, self._control_file)
         try:
             for plan in self.plans:
-                self._start_plan(plan, form, orders)
+                self._start_plan(plan, form, control)
             if self._classes:
                 await ensure_classes(self._client, self.plans)
             await self.servers.start()
@@ -158,7 +158,7 @@ class FakeDriverProcess:
             await self.end()
             raise
         self._started.set()
-        self._start_task(self._publish_bare(), "simulated slices")
+        self._start_task(self._publish_simulated(), "simulated slices")
         if self._control_file is not None:
             self._start_task(self._watch_control(self._control_file), "control file")
 
@@ -173,13 +173,13 @@ class FakeDriverProcess:
 
     # -- internals
 
-    def _start_plan(self, plan: DriverPlan, form: Form | None, orders: Control) -> None:
+    def _start_plan(self, plan: DriverPlan, form: Form | None, control: Control) -> None:
         client = self._client_for(plan.name)
         own: list[FakeDriver] = []
         simulated: list[FakeDriver] = []
         for paths in self.node_paths:
             driver = FakeDriver(plan, paths.node, form=form)
-            driver.apply_control(orders.faults(plan.name, paths.node))
+            driver.apply_control(control.faults(plan.name, paths.node))
             self.drivers[plan.name, paths.node] = driver
             own.append(driver)
             if paths.root is None:
@@ -207,7 +207,7 @@ class FakeDriverProcess:
         self._stale.add(name)
         self._wake.set()
 
-    async def _publish_bare(self) -> None:
+    async def _publish_simulated(self) -> None:
         while True:
             await self._wake.wait()
             self._wake.clear()

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from plimsoll.api import codec
 from plimsoll.client.endpoints import RESOURCE_CLAIMS
+from plimsoll.common.json_tree import branch, items
 from plimsoll.drivers.plugin.driver import DeviceCondition, DeviceStatus
 from plimsoll.errors import InputError
 from plimsoll.protocols.dra import ClaimRef
@@ -121,23 +122,14 @@ class ClaimDeviceStatuses:
 
 def read_device_statuses(tree: Mapping[str, Any], driver: str) -> ClaimDeviceStatuses:
     """Read the device statuses of a claim; malformed parts are ignored."""
-    metadata, status = _part(tree, "metadata"), _part(tree, "status")
-    results = _items(_part(_part(status, "allocation"), "devices").get("results"))
+    metadata, status = branch(tree, "metadata"), branch(tree, "status")
+    results = items(branch(status, "allocation", "devices"), "results")
     return ClaimDeviceStatuses(
         uid=str(metadata.get("uid", "")),
         resource_version=str(metadata.get("resourceVersion", "")),
         allocated=frozenset(get_device_key(each) for each in results if each.get("driver") == driver),
-        entries=tuple(dict(each) for each in _items(status.get("devices")) if each.get("driver") == driver),
+        entries=tuple(each for each in items(status, "devices") if each.get("driver") == driver),
     )
-
-
-def _part(tree: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = tree.get(name)
-    return found if isinstance(found, Mapping) else {}
-
-
-def _items(value: object) -> list[Mapping[str, Any]]:
-    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
 
 
 def is_current(current: ClaimDeviceStatuses, desired: Sequence[Tree]) -> bool:
@@ -164,7 +156,7 @@ def _index_without_times(entries: Iterable[Tree]) -> dict[Key, Tree]:
     for entry in entries:
         conditions = {
             str(each.get("type")): {name: value for name, value in each.items() if name != _TRANSITION_TIME}
-            for each in _items(entry.get("conditions"))
+            for each in items(entry, "conditions")
         }
         rest = {name: value for name, value in entry.items() if name != "conditions"}
         found[get_device_key(entry)] = {**rest, "conditions": conditions} if conditions else rest
@@ -179,7 +171,7 @@ def build_patch(ref: ClaimRef, current: ClaimDeviceStatuses, desired: Sequence[T
     since = {
         (get_device_key(entry), str(each.get("type")), str(each.get("status"))): each.get(_TRANSITION_TIME)
         for entry in current.entries
-        for each in _items(entry.get("conditions"))
+        for each in items(entry, "conditions")
     }
     devices = []
     for entry in desired:

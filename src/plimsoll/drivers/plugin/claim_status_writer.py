@@ -216,9 +216,7 @@ class ClaimStatusWriter:
                 del self._claims[uid]
 
     async def _write_status(self, ref: ClaimRef, desired: Sequence[Tree]) -> str:
-        """Write the status of a claim if it differs; return the reason if the server did not store all of
-        it.
-        """
+        """Write the status of a claim if it differs; return the reason if some of it was not stored."""
         tree = await self._client.get(RESOURCE_CLAIMS, ref.name, ref.namespace)
         current = read_device_statuses(tree, self._driver)
         if current.uid != ref.uid or not current.allocated:

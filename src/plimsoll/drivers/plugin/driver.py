@@ -53,16 +53,16 @@ class AllocatedClaim:
         """Return the opaque parameters for a request (default: all requests), those of the class first."""
         found = []
         for config in self.config:
-            if request and config.requests and not _applies_to(config.requests, request):
+            if request and not applies_to(config.requests, request):
                 continue
             if config.opaque is not None:
                 found.append(config.opaque.parameters)
         return tuple(found)
 
 
-def _applies_to(names: Sequence[str], request: str) -> bool:
-    """Report whether a configuration names this request, or the parent of this subrequest."""
-    return request in names or request.partition("/")[0] in names
+def applies_to(names: Sequence[str], request: str) -> bool:
+    """Report whether request names include this request, or the parent of this subrequest; () is all."""
+    return not names or request in names or request.partition("/")[0] in names
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +108,7 @@ class Health(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DeviceHealth:
-    """Health of one device. The node treats it as Unknown after `timeout` seconds without an update; 0
-    selects the node's default.
-    """
+    """Health of a device, Unknown after `timeout` seconds without an update (0: the node's default)."""
 
     pool: str
     device: str
@@ -188,9 +186,7 @@ class Driver:
         return None
 
     def health(self) -> Iterable[DeviceHealth]:
-        """Return the health of all devices that have one; call `PluginServer.publish_health` when it
-        changes.
-        """
+        """Return the health of devices; call `PluginServer.publish_health` when it changes."""
         return ()
 
     def device_statuses(self) -> Iterable[DeviceStatus] | None:

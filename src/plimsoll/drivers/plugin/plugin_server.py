@@ -289,9 +289,7 @@ class PluginServer:
             await self.stop()
 
     async def stop(self, *, withdraw: bool = False) -> None:
-        """Shut down gracefully: unregister, finish calls in flight and, with `withdraw`, delete the
-        slices.
-        """
+        """Unregister, finish calls in flight and, with `withdraw`, delete the slices."""
         self._stopping.set()
         tasks, self._tasks = self._tasks, []
         await cancel_tasks(tasks)
@@ -336,7 +334,7 @@ class PluginServer:
             path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigError(f"{path.parent}: {error.strerror}") from None
-        server = await rpc.serve(path, handlers, aside=True)
+        server = await rpc.serve(path, handlers, rename=True)
         self._servers[path] = _Server(server, _file_identity(path))
         self.metrics.sockets_created += 1
 
@@ -382,7 +380,7 @@ class PluginServer:
                     _log.error("driver %s: %s", self.driver.name, error)
 
     async def _recreate_socket(self, path: Path) -> None:
-        if rpc.answers(path):
+        if rpc.is_listening(path):
             raise ConfigError(f"{path}: another process is serving on this socket")
         _log.warning("driver %s: %s was deleted; creating it again", self.driver.name, path)
         await self._close(path)

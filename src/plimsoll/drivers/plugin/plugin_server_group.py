@@ -28,7 +28,7 @@ _POLL_SECONDS = 0.02
 class NodePaths:
     """Node with the root directory of its kubelet or agent and its CDI directory.
 
-    Without a root there are no sockets: devices of such a node are published and nothing else.
+    A node without a root has no sockets: its devices are only published.
     """
 
     node: str
@@ -75,9 +75,7 @@ class PluginServerGroup:
         await asyncio.gather(*(server.stop(withdraw=withdraw) for server in self.all))
 
     async def wait_ready(self, timeout: float) -> None:
-        """Wait until all are registered and published; raises ConfigError with those that are not, and
-        why.
-        """
+        """Wait until all are registered and published; raises ConfigError with the reasons otherwise."""
         try:
             async with asyncio.timeout(timeout):
                 while self.list_problems():

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.common.checkpoint import NodeFinding, RecordFile
+from plimsoll.common.checkpoint import NodeFinding, RecordFile, read_boot_id
 from plimsoll.drivers.plugin.driver import ClaimError, InjectedDevice
 from plimsoll.errors import StoreError
 from plimsoll.protocols.cdi import (
@@ -37,7 +37,6 @@ _KIND = "plimsoll-driver-hands"
 _FILE = "handed.json"
 #: CDI class of a claim's devices; the vendor is the driver.
 _CLASS = "claim"
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +47,6 @@ class PreparedClaimRecord:
     devices: tuple[PreparedDevice, ...]
     spec: CdiSpec | None
     boot: str = ""
-
-
-def read_boot_id(path: Path = _BOOT_ID) -> str:
-    """Return the kernel boot ID, or "" if the kernel does not expose one."""
-    try:
-        return path.read_text().strip()
-    except (OSError, ValueError):
-        return ""
 
 
 def build_record(

@@ -83,7 +83,7 @@ class _PoolState:
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """Slice after a write of our own, until the watch delivers it. `slice` is None if it was deleted."""
+    """Slice as written by this publisher, until the watch delivers it; `slice` is None if it was deleted."""
 
     slice: ExistingSlice | None
     uid: str

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 from plimsoll.api import codec
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import Device
+from plimsoll.common.json_tree import branch, items, text
 from plimsoll.drivers.plugin.driver import DevicePool
 from plimsoll.errors import DecodeError, QuantityError
 
@@ -161,12 +162,12 @@ def _validate_pool(pool: str, devices: Iterable[Tree], counters: Iterable[Tree])
         if name in names:
             return PoolError("device", pool, device=name)
         names.add(name)
-        for use in _dicts(device.get("consumesCounters")):
+        for use in items(device, "consumesCounters"):
             desired = str(use.get("counterSet"))
             if desired not in sets:
                 return PoolError("no counter set", pool, name, desired)
-            for counter in _dict(use.get("counters")):
-                if counter not in _dict(sets[desired].get("counters")):
+            for counter in branch(use, "counters"):
+                if counter not in branch(sets[desired], "counters"):
                     return PoolError("no counter", pool, name, desired, counter)
     return None
 
@@ -176,24 +177,24 @@ def _validate_pool(pool: str, devices: Iterable[Tree], counters: Iterable[Tree])
 
 def decode_slice(raw: bytes) -> ExistingSlice:
     """Decode a slice as sent by the API; malformed fields become empty (DecodeError: invalid JSON)."""
-    return parse_slice(_dict(codec.decode_tree(raw)))
+    return parse_slice(branch(codec.decode_tree(raw)))
 
 
 def parse_slice(tree: Tree) -> ExistingSlice:
     """Read a decoded slice; malformed fields become empty."""
-    meta, spec = _dict(tree.get("metadata")), _dict(tree.get("spec"))
-    pool = _dict(spec.get("pool"))
+    meta, spec = branch(tree, "metadata"), branch(tree, "spec")
+    pool = branch(spec, "pool")
     return ExistingSlice(
-        name=_text(meta.get("name")),
-        uid=_text(meta.get("uid")),
-        resource_version=_text(meta.get("resourceVersion")),
-        pool=_text(pool.get("name")),
+        name=text(meta, "name"),
+        uid=text(meta, "uid"),
+        resource_version=text(meta, "resourceVersion"),
+        pool=text(pool, "name"),
         generation=_number(pool.get("generation")),
         count=_number(pool.get("resourceSliceCount")),
-        owners=frozenset(_text(owner.get("uid")) for owner in _dicts(meta.get("ownerReferences"))),
+        owners=frozenset(text(owner, "uid") for owner in items(meta, "ownerReferences")),
         content={name: value for name, value in spec.items() if name not in _NOT_CONTENT},
         tree=tree,
-        annotations=_dict(meta.get("annotations")),
+        annotations=branch(meta, "annotations"),
     )
 
 
@@ -282,9 +283,7 @@ def _is_empty(value: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SlicePlan:
-    """Changes that bring a pool to its desired state, in this order, with its new generation and slice
-    count.
-    """
+    """Ordered changes that bring a pool to its desired state, with its generation and slice count."""
 
     delete: tuple[ExistingSlice, ...] = ()
     update: tuple[tuple[ExistingSlice, DesiredSlice], ...] = ()
@@ -378,7 +377,7 @@ def format_name_prefix(index: int, count: int, driver: str, node: str) -> str:
 
 def keep_taint_times(content: Tree, existing: Tree) -> Tree:
     """Fill in the existing times of taints where the content leaves them unset."""
-    before = {device.get("name"): _dicts(device.get("taints")) for device in _dicts(existing.get("devices"))}
+    before = {device.get("name"): items(device, "taints") for device in items(existing, "devices")}
     if not any(before.values()) or "devices" not in content:
         return content
 
@@ -409,8 +408,8 @@ def keep_taint_times(content: Tree, existing: Tree) -> Tree:
 def find_dropped_gates(desired: Mapping[str, Any], kept: Mapping[str, Any]) -> tuple[str, ...]:
     """Guess the disabled feature gates from the fields that a server dropped."""
     found = []
-    pairs = list(zip(_dicts(desired.get("devices")), _dicts(kept.get("devices")), strict=False))
-    lost_sets = len(_dicts(desired.get("sharedCounters"))) > len(_dicts(kept.get("sharedCounters")))
+    pairs = list(zip(items(desired, "devices"), items(kept, "devices"), strict=False))
+    lost_sets = len(items(desired, "sharedCounters")) > len(items(kept, "sharedCounters"))
     for gate, members in _GATES:
         if any(not _is_empty(a.get(m)) and _is_empty(b.get(m)) for a, b in pairs for m in members) or (
             gate == "DRAPartitionableDevices" and lost_sets
@@ -429,18 +428,6 @@ _GATES = (
         ("nodeAllocatableResourceMappings", "nodeAllocatableResources", "nativeResourceMappings"),
     ),
 )
-
-
-def _dict(value: Any) -> Tree:
-    return value if isinstance(value, dict) else {}
-
-
-def _dicts(value: Any) -> list[Tree]:
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
 
 
 def _number(value: Any) -> int:

@@ -6,12 +6,12 @@ gates off may still drop the fields.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from plimsoll.api import codec
 from plimsoll.api.forms import Form
 from plimsoll.client.client import Client
+from plimsoll.common.json_tree import branch
 from plimsoll.errors import ApiError, InputError
 
 _DOCUMENT = "/openapi/v3/apis/resource.k8s.io/v1"
@@ -35,12 +35,5 @@ async def detect_form(client: Client) -> Form | None:
 
 def read_form(document: Any) -> Form | None:
     """Return the newest form in an OpenAPI document."""
-    schemas = child(child(document, "components"), "schemas")
-    known = child(child(schemas, _SCHEMA), "properties")
+    known = branch(document, "components", "schemas", _SCHEMA, "properties")
     return next((form for form, name in FIELDS if name in known), None)
-
-
-def child(tree: Any, name: str) -> Any:
-    """Return a field of a JSON object, {} if it is absent."""
-    found = tree.get(name) if isinstance(tree, Mapping) else None
-    return {} if found is None else found

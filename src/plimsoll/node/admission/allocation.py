@@ -1,7 +1,7 @@
 """Resources a node has allocated to a pod: those of its spec at the time they were accepted.
 
 The spec holds the desired resources; while a resize is pending or was rejected, the allocation applies. It is
-allocated in the checkpoint, and can be read from a pod's status if there is none.
+stored in the checkpoint of admitted pods.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from plimsoll.api import codec
-from plimsoll.api.core import Container, ContainerStatus, Pod, ResourceList, ResourceRequirements
+from plimsoll.api.core import Container, Pod, ResourceList, ResourceRequirements
 from plimsoll.errors import InputError
 
 #: Resources that can be resized in place.
@@ -32,19 +32,6 @@ class PodAllocation:
         """Return the resources of a pod's spec."""
         every = (*pod.spec.init_containers, *pod.spec.containers)
         return PodAllocation({c.name: c.resources for c in every}, pod.spec.resources)
-
-    @staticmethod
-    def from_status(pod: Pod) -> PodAllocation:
-        """Return the allocated resources of a pod's status; where it has none, those of the spec."""
-        statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
-        known = {status.name: status for status in statuses}
-        every = (*pod.spec.init_containers, *pod.spec.containers)
-        pod_level = pod.spec.resources
-        if pod_level is not None and pod.status.resources is not None and pod.status.allocated_resources:
-            requests = _replace_reported(pod_level.requests, pod.status.allocated_resources)
-            limits = _replace_reported(pod_level.limits, pod.status.resources.limits)
-            pod_level = msgspec.structs.replace(pod_level, requests=requests, limits=limits)
-        return PodAllocation({c.name: _allocated_in_status(c, known.get(c.name)) for c in every}, pod_level)
 
     def apply_to(self, pod: Pod) -> Pod:
         """Return the pod with the allocated resources in place of those of its spec."""
@@ -97,23 +84,6 @@ def _with_allocated(now: ResourceRequirements, allocated: ResourceRequirements) 
 def _replace_resizable(now: ResourceList, allocated: ResourceList) -> ResourceList:
     rest = {name: amount for name, amount in now.items() if name not in RESIZABLE}
     return rest | {name: amount for name, amount in allocated.items() if name in RESIZABLE}
-
-
-def _replace_reported(now: ResourceList, reported: ResourceList) -> ResourceList:
-    """Return amounts with those replaced that the status reports."""
-    return {name: reported.get(name, amount) if name in RESIZABLE else amount for name, amount in now.items()}
-
-
-def _allocated_in_status(container: Container, status: ContainerStatus | None) -> ResourceRequirements:
-    own = container.resources
-    if status is None or not status.allocated_resources:
-        return own
-    limits = (
-        own.limits if status.resources is None else _replace_reported(own.limits, status.resources.limits)
-    )
-    return msgspec.structs.replace(
-        own, requests=_replace_reported(own.requests, status.allocated_resources), limits=limits
-    )
 
 
 def _amounts(resources: ResourceRequirements) -> dict[str, dict[str, str]]:

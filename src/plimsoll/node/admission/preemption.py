@@ -23,7 +23,6 @@ CRITICAL = 2_000_000_000
 REASON = "Preempting"
 MESSAGE = "Preempted in order to admit critical pod"
 CONDITION_REASON = "TerminationByKubelet"
-CONDITION_MESSAGE = "Pod was preempted by Kubelet to accommodate a critical pod."
 
 #: Resource, and the claim whose pool it belongs to ("": the node itself).
 Need = tuple[str, str]

@@ -6,8 +6,8 @@ Pure functions; nothing is applied here. The sequence of a resize:
   - None: nothing to do. Accepted: the spec becomes the allocation (store it, and `ledger.update`), and
     the pod shows `PodResizeInProgress` (`in_progress_condition(pod)`) until step 2 is done.
   - Deferred, Infeasible: the allocation stays; the pod shows `PodResizePending` (`pending_condition(...)`).
-    A deferred resize is checked again when the node's ledger or the spec change, in the order of
-    `sort_pending`; an infeasible one when the spec changes.
+    A deferred resize is checked again when the node's ledger or the spec change, an infeasible one when the
+    spec changes.
 2. `plan_resize(before, after, ...)` returns the steps: for each, call `runtime.update_sandbox` (pod) or
   `runtime.update` (container) with the plan of the step, in this order. If it returns a message instead,
   the resize cannot be applied now: the pod shows it (`in_progress_condition(pod, error)`) and it is
@@ -47,8 +47,8 @@ from plimsoll.ledger.node_ledger import NodeLedger
 from plimsoll.ledger.placement import compute_demand
 from plimsoll.ledger.pod_level_budget import find_budget_violations
 from plimsoll.ledger.pools import draw_from_pools
-from plimsoll.ledger.qos import GUARANTEED, qos_class
-from plimsoll.ledger.requests import pod_requests, without_status
+from plimsoll.ledger.qos import qos_class
+from plimsoll.ledger.requests import without_status
 from plimsoll.ledger.verdict import Cause, Reason
 from plimsoll.node.admission.allocation import RESIZABLE, PodAllocation
 from plimsoll.node.cgroup_planner import PodCgroupPlans
@@ -151,9 +151,7 @@ def _infeasible_reason(pod: Pod, before: Pod, ledger: NodeLedger, form: Form) ->
 
 
 def _changed_draw(pod: Pod, before: Pod, charged_claims: Iterable[ChargedClaim], ledger: NodeLedger) -> str:
-    """Return an error if the resize changes what the pod draws from pools; only the scheduler can change
-    that.
-    """
+    """Return an error if a resize changes the draw from pools, which only the scheduler can change."""
     charges = [charged_claim.charge for charged_claim in charged_claims]
     options = without_status(ledger.options)
     drawn, was = (draw_from_pools(each, charges, options, {}, overdraw=True) for each in (pod, before))
@@ -233,27 +231,6 @@ def _summary(resources: ResourceRequirements) -> dict[str, object]:
             for claim in resources.claims
         ]
     return found
-
-
-@dataclass(frozen=True, slots=True)
-class PendingResize:
-    """Pod with a pending resize, and since when it is pending."""
-
-    pod: Pod
-    allocated: PodAllocation
-    since: float
-
-
-def sort_pending(waiting: Iterable[PendingResize]) -> list[PendingResize]:
-    """Sort pending resizes: those that free resources first, then by priority, QoS class and waiting time."""
-    return sorted(waiting, key=_pending_order)
-
-
-def _pending_order(one: PendingResize) -> tuple[bool, int, bool, float]:
-    now, was = pod_requests(one.pod), pod_requests(one.allocated.apply_to(one.pod))
-    grows = any(now.get(name, ZERO) > was.get(name, ZERO) for name in RESIZABLE)
-    guaranteed = qos_class(one.pod.spec) == GUARANTEED
-    return (grows, -(one.pod.spec.priority or 0), not guaranteed, one.since)
 
 
 # -- steps

@@ -12,9 +12,9 @@ Pure functions: a plan is a value that a node agent applies (docs/spec/accountin
     qos_cgroups.py  cgroups of the QoS classes
 """
 
-from plimsoll.node.cgroup_plans.containers import ContainerPlan, plan_container, plan_containers
+from plimsoll.node.cgroup_plans.containers import ContainerPlan, plan_containers
 from plimsoll.node.cgroup_plans.oom import oom_score_adj
-from plimsoll.node.cgroup_plans.pods import PodPlan, SandboxPlan, plan_overhead, plan_pod, plan_sandbox
+from plimsoll.node.cgroup_plans.pods import PodPlan, SandboxPlan, plan_pod, plan_sandbox
 from plimsoll.node.cgroup_plans.qos_cgroups import QosCgroupPlan, plan_qos_cgroups
 from plimsoll.node.cgroup_plans.settings import CgroupSettings, MemoryReservationPolicy
 
@@ -26,9 +26,7 @@ __all__ = [
     "QosCgroupPlan",
     "SandboxPlan",
     "oom_score_adj",
-    "plan_container",
     "plan_containers",
-    "plan_overhead",
     "plan_pod",
     "plan_qos_cgroups",
     "plan_sandbox",

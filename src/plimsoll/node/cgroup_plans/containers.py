@@ -31,12 +31,13 @@ from plimsoll.node.cgroup_plans.settings import CgroupSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeResources:
-    """CPU and memory for a container runtime; zero means not set."""
+    """Resources for a container runtime; zero means not set."""
 
     cpu_shares: int = 0
     cpu_quota: int = 0  #: microseconds in each period; -1 is unlimited
     cpu_period: int = 0
     memory_limit: int = 0  #: bytes
+    huge_pages: Mapping[str, int] = field(default_factory=dict)  #: bytes by page size (2MB)
     unified: Mapping[str, str] = field(default_factory=dict)  #: cgroup v2 files
 
 
@@ -47,7 +48,6 @@ class ContainerPlan(RuntimeResources):
     name: str
     role: ContainerRole
     oom_score_adj: int
-    huge_pages: Mapping[str, int] = field(default_factory=dict)  #: bytes by page size (2MB)
 
 
 def plan_containers(

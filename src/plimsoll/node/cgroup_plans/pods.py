@@ -32,7 +32,6 @@ from plimsoll.node.cgroup_plans.conversions import (
     UNLIMITED,
     milli_cpu_to_quota,
     milli_cpu_to_shares,
-    shares_to_weight,
     sum_huge_pages,
 )
 from plimsoll.node.cgroup_plans.settings import CgroupSettings, MemoryReservationPolicy
@@ -49,11 +48,6 @@ class PodPlan:
     huge_pages: Mapping[int, int] = field(default_factory=dict)  #: bytes by page size in bytes
     unified: Mapping[str, str] = field(default_factory=dict)  #: cgroup v2 files
     memory_high: int | None = None  #: bytes; set for pods with pod-level resources
-
-    @property
-    def cpu_weight(self) -> int:
-        """CPU shares as cpu.weight (cgroup v2)."""
-        return shares_to_weight(self.cpu_shares)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +95,7 @@ def _is_declared(pod: Pod, name: str, settings: CgroupSettings) -> bool:
         if pod.spec.resources.limits.get(name, ZERO):
             return True
     if settings.form is Form.V1_36:
-        # Here an init container without a limit of its own is covered by sidecars started before it.
+        # In 1.36 an init container without a limit is covered by sidecars started before it.
         return all(use.amounts.get(name, ZERO) for use in list_limit_uses(pod, settings.options))
     containers = (*pod.spec.init_containers, *pod.spec.containers)
     return all(container.resources.limits.get(name, ZERO) for container in containers)

@@ -16,7 +16,7 @@ from plimsoll.ledger.qos import BEST_EFFORT, BURSTABLE, GUARANTEED, pod_qos
 from plimsoll.ledger.requests import pod_requests
 from plimsoll.node.cgroup_plans import memory
 from plimsoll.node.cgroup_plans.containers import read_claim_shares
-from plimsoll.node.cgroup_plans.conversions import MIN_SHARES, milli_cpu_to_shares, shares_to_weight
+from plimsoll.node.cgroup_plans.conversions import MIN_SHARES, milli_cpu_to_shares
 from plimsoll.node.cgroup_plans.settings import CgroupSettings, MemoryReservationPolicy
 
 
@@ -29,10 +29,6 @@ class QosCgroupPlan:
     memory_requests: Mapping[str, int] = field(default_factory=dict)  #: bytes by class
     root_unified: Mapping[str, str] = field(default_factory=dict)
     burstable_unified: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def burstable_weight(self) -> int:
-        return shares_to_weight(self.burstable_shares)
 
 
 def plan_qos_cgroups(

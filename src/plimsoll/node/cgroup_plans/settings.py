@@ -30,15 +30,15 @@ class CgroupSettings:
     form: Form = Form.V1_37
     count_claims: bool = True  #: the gate DRANodeAllocatableResources; 1.36 ignores claims either way
     pod_level: bool = True  #: the gate PodLevelResources
-    memory_qos: bool = False  #: the gate MemoryQoS; it takes cgroup v2
+    memory_qos: bool = False  #: the gate MemoryQoS; requires cgroup v2
     reservation: MemoryReservationPolicy = MemoryReservationPolicy.NONE
     throttling: Fraction | None = Fraction(9, 10)  #: where between request and limit throttling starts
-    allocatable_memory: int = 0  #: bytes pods may have; 0 where it is not known
+    allocatable_memory: int = 0  #: bytes allocatable to pods; 0 if unknown
     cgroup_version: int = 2
     cfs_quota: bool = True
     cfs_period: int = 100_000  #: microseconds
     single_process_oom_kill: bool = False  #: False: the kernel kills all processes of a container at once
-    huge_page_sizes: tuple[str, ...] = ()  #: as the kernel writes them: 2MB, 1GB
+    huge_page_sizes: tuple[str, ...] = ()  #: in the kernel's notation: 2MB, 1GB
     page_size: int = 4096
 
     def __post_init__(self) -> None:

@@ -1,9 +1,9 @@
 """Cgroups of a node: applied to the kernel, or planned only.
 
-values.py     the interface: `Cgroups`, faults, usage
+values.py     faults, usage
 detect.py     cgroup versions and controllers of the machine
 writes.py     conversion of amounts to files and values (pure)
-tree.py       root, QoS cgroups, pods, containers: names, creation, removal
+tree.py       `Cgroups`: root, QoS cgroups, pods, containers: names, creation, removal
 v1.py, v2.py  specifics of the cgroup versions
 kernel.py     the system calls
 parse.py      numbers in the kernel's files
@@ -17,23 +17,19 @@ from pathlib import Path
 from typing import Literal
 
 from plimsoll.errors import ConfigError
-from plimsoll.node.cgroups.detect import CONTROLLERS, DetectedCgroups, detect
+from plimsoll.node.cgroups.detect import CONTROLLERS, detect
 from plimsoll.node.cgroups.kernel import CgroupKernel, LinuxKernel, NoKernel
-from plimsoll.node.cgroups.tree import CgroupTree, Hierarchies
+from plimsoll.node.cgroups.tree import Cgroups, Hierarchies
 from plimsoll.node.cgroups.v1 import V1
 from plimsoll.node.cgroups.v2 import V2
-from plimsoll.node.cgroups.values import CgroupFault, Cgroups, PodUsage
-from plimsoll.node.cgroups.writes import resources_of_pod
+from plimsoll.node.cgroups.values import PodUsage
 
 __all__ = [
-    "CgroupFault",
     "Cgroups",
-    "DetectedCgroups",
     "PodUsage",
     "detect",
     "open_cgroups",
     "plan_cgroups",
-    "resources_of_pod",
 ]
 
 MOUNT = Path("/sys/fs/cgroup")
@@ -55,23 +51,19 @@ def open_cgroups(
     marks the root: agents with different owners never touch each other's.
     """
     if want == "plan":
-        return _plan(root_name, owner, "plan requested")
+        return plan_cgroups(root_name, owner=owner, note="plan requested")
     kernel_calls = kernel or LinuxKernel()
     found = detect(mount, kernel_calls)
     version = {"v1": 1, "v2": 2}.get(want, found.version)
     note = f"{mount}: {found.note}"
     if version == 2 and found.v2_mount is not None and found.v2:
         v2 = V2(found.v2_mount, found.v2, kernel_calls)
-        return CgroupTree(root_name, v2, kernel_calls, owner=owner, note=note, timeout=timeout)
+        return Cgroups(root_name, v2, kernel_calls, owner=owner, note=note, timeout=timeout)
     if version == 1 and found.v1:
         v1 = V1(found.v1, kernel_calls)
-        return CgroupTree(root_name, v1, kernel_calls, owner=owner, note=note, timeout=timeout)
+        return Cgroups(root_name, v1, kernel_calls, owner=owner, note=note, timeout=timeout)
     if want in ("v1", "v2"):
         raise ConfigError(f"cgroup {want} cannot be used here: {note}")
-    return _plan(root_name, owner, note)
-
-
-def _plan(root_name: str, owner: str, note: str) -> Cgroups:
     return plan_cgroups(root_name, owner=owner, note=note)
 
 
@@ -83,4 +75,4 @@ def plan_cgroups(
     hierarchies: Hierarchies = V2(Path("/"), CONTROLLERS, nothing)
     if version == 1:
         hierarchies = V1({name: Path("/", name) for name in CONTROLLERS}, nothing)
-    return CgroupTree(root_name, hierarchies, nothing, owner=owner, note=note, plan_only=True)
+    return Cgroups(root_name, hierarchies, nothing, owner=owner, note=note, plan_only=True)

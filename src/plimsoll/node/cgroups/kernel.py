@@ -22,11 +22,11 @@ class CgroupKernel(Protocol):
     """Kernel interface of cgroup trees."""
 
     def make(self, directory: Path) -> int:
-        """Create one cgroup; an existing one is no error."""
+        """Create one cgroup; an existing one is not an error."""
         ...
 
     def remove(self, directory: Path) -> int:
-        """Remove one empty cgroup; a missing one is no error."""
+        """Remove one empty cgroup; a missing one is not an error."""
         ...
 
     def write(self, file: Path, value: str) -> int: ...
@@ -44,7 +44,7 @@ class CgroupKernel(Protocol):
     def may_write(self, directory: Path) -> bool: ...
 
     def end(self, pid: int) -> None:
-        """Send SIGKILL to a process; a missing one is no error."""
+        """Send SIGKILL to a process; a missing one is not an error."""
         ...
 
     def wait(self, seconds: float) -> None: ...

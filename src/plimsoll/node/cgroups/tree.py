@@ -1,6 +1,6 @@
 """Tree of an agent's cgroups: root, QoS cgroups, pods, containers.
 
-The names are the kubelet's cgroupfs names below a root of the agent's own:
+The names are the kubelet's cgroupfs names below the root of the agent:
 
    ROOT/podUID/CONTAINER              Guaranteed
    ROOT/burstable/podUID/CONTAINER
@@ -67,17 +67,20 @@ def root_parts(name: str) -> tuple[str, ...]:
 
 
 def _is_name(text: str) -> bool:
-    """Return whether this can be a UID or an ID; other programs may have created directories that are
-    neither.
-    """
+    """Return whether this can be a UID or an ID; other programs may have created directories."""
     try:
         return bool(path_component(text))
     except InputError:
         return False
 
 
-class CgroupTree:
-    """Implementation of `Cgroups`, for either version and for plans."""
+class Cgroups:
+    """Cgroups of one agent, of either version or only planned: its own root, QoS cgroups, pods, containers.
+
+    A cgroup is identified by the UID of a pod and the ID of a container. Calls are idempotent. Those that
+    remove wait (a second or two) for processes to exit: call them from a thread. UIDs and IDs that cannot be
+    directory names raise InputError before anything is changed.
+    """
 
     def __init__(
         self,
@@ -103,15 +106,17 @@ class CgroupTree:
         self._lock = threading.Lock()
         self._plan: dict[str, str] = {}
         self._unapplied: dict[str, CgroupFault] = {}
+        #: 1 or 2; 0: nothing is applied, only recorded.
         self.version = 0 if plan_only else hierarchies.version
+        #: Reason for this version, for display.
         self.note = note
 
     # -- creation
 
     def set_up(self, limits: LinuxResources | None = None) -> tuple[CgroupFault, ...]:
-        ownership_fault = self._ownership_fault()
-        if ownership_fault is not None:
-            return (ownership_fault,)
+        """Create the root, with these limits for all pods together, and the QoS cgroups."""
+        if (fault := self._ownership_fault()) is not None:
+            return (fault,)
         faults: list[CgroupFault] = []
         for depth in range(1, len(self._parts) + 1):
             faults += self._make("/".join(self._parts[:depth]))
@@ -126,12 +131,13 @@ class CgroupTree:
         return tuple(faults)
 
     def root_directories(self) -> tuple[Path, ...]:
+        """Return the directory of the root in every hierarchy; nothing for a plan."""
         return () if self.version == 0 else tuple(self._directories(self._root))
 
     def lost(self) -> tuple[str, ...]:
-        ownership_fault = self._ownership_fault()
-        if ownership_fault is not None:
-            return (f"{ownership_fault.file}: {ownership_fault.error}",)
+        """Return the parts of the root that are missing or belong to another owner."""
+        if (fault := self._ownership_fault()) is not None:
+            return (f"{fault.file}: {fault.error}",)
         names = ("", f"/{self._owner}", "/burstable", "/besteffort")
         directories = (directory for name in names for directory in self._directories(self._root + name))
         return tuple(str(directory) for directory in directories if not self._kernel.exists(directory))
@@ -140,9 +146,9 @@ class CgroupTree:
         return not all(map(self._kernel.exists, self._directories(self._cgroup(pod, id))))
 
     def apply_tiers(self, plan: QosCgroupPlan) -> tuple[CgroupFault, ...]:
-        ownership_fault = self._ownership_fault()
-        if ownership_fault is not None:
-            return (ownership_fault,)
+        """Set the values of the QoS cgroups."""
+        if (fault := self._ownership_fault()) is not None:
+            return (fault,)
         burstable = LinuxResources(cpu_shares=plan.burstable_shares, unified=plan.burstable_unified)
         best_effort = LinuxResources(cpu_shares=plan.best_effort_shares)
         return (
@@ -155,21 +161,21 @@ class CgroupTree:
         if qos not in _TIERS:
             raise InputError(f"{qos!r} is not a QoS class")
         pod = _POD + path_component(uid)
-        ownership_fault = self._ownership_fault()
-        if ownership_fault is not None:
-            return (ownership_fault,)
+        if (fault := self._ownership_fault()) is not None:
+            return (fault,)
         self._tiers[uid] = _TIERS[qos]
         cgroup = "/".join(filter(None, (self._root, _TIERS[qos], pod)))
         return (*self._make(cgroup), *self._apply(cgroup, resources_of_pod(plan)))
 
     def make_container(self, pod: str, id: str, resources: LinuxResources) -> tuple[CgroupFault, ...]:
+        """Create the cgroup of a container, or change its values."""
         cgroup = self._cgroup(pod, id)
-        ownership_fault = self._ownership_fault()
-        if ownership_fault is not None:
-            return (ownership_fault,)
+        if (fault := self._ownership_fault()) is not None:
+            return (fault,)
         return (*self._make(cgroup), *self._apply(cgroup, resources))
 
     def join_files(self, pod: str, id: str) -> tuple[Path, ...]:
+        """Return the files to which a process ID is written to join the container."""
         if self.version == 0:
             return ()
         return tuple(directory / _PROCS for directory in self._directories(self._cgroup(pod, id)))
@@ -182,9 +188,11 @@ class CgroupTree:
             self._hierarchies.kill(cgroup, lambda: self._pids(cgroup))
 
     def remove_container(self, pod: str, id: str) -> bool:
+        """Kill remaining processes and remove the cgroup; return False if something is left."""
         return self._remove(self._cgroup(pod, id))
 
     def remove_pod(self, uid: str) -> bool:
+        """Kill remaining processes and remove the cgroup; return False if something is left."""
         name = _POD + path_component(uid)
         # In all QoS cgroups: a pod may have been left behind in another one.
         places = ["/".join(filter(None, (self._root, tier, name))) for tier in _TIERS.values()]
@@ -194,7 +202,7 @@ class CgroupTree:
         return all(gone)
 
     def tear_down(self) -> bool:
-        """Remove everything; a root of another owner is left alone."""
+        """Remove the root with all remaining pods; return False if something is left."""
         pods = [self.remove_pod(uid) for uid in self.pods()]
         if not all(pods):
             return False
@@ -258,27 +266,29 @@ class CgroupTree:
         return ""
 
     def pods(self) -> tuple[str, ...]:
+        """Return the UIDs of the pods that have a cgroup, leftovers included."""
         return tuple(dict.fromkeys(uid for uid, _ in self._pods()))
 
     def containers(self, pod: str) -> tuple[str, ...]:
+        """Return the IDs of a pod's containers that have a cgroup, leftovers included."""
         directories = self._directories(self._cgroup(pod))
         names = {name for directory in directories for name in self._kernel.subdirectories(directory)}
         return tuple(sorted(filter(_is_name, names)))
 
     def plan(self) -> Mapping[str, str]:
+        """Return all values that were set, or would have been, by file."""
         with self._lock:
             return dict(sorted(self._plan.items()))
 
     def unapplied(self) -> Mapping[str, CgroupFault]:
+        """Return the faults of planned values that are not applied, by file."""
         with self._lock:
             return dict(sorted(self._unapplied.items()))
 
     # -- internals
 
     def _cgroup(self, pod: str, id: str = "") -> str:
-        """Return the cgroup of a pod or container, in the QoS cgroup where the pod was created or
-        is found.
-        """
+        """Return the cgroup of a pod or container, in the QoS cgroup that has the pod."""
         name = _POD + path_component(pod)
         tier = self._tiers.get(pod)
         if tier is None:

@@ -67,9 +67,7 @@ class V1:
         return self._kernel.write(directory / write.file, write.value)
 
     def _write_period(self, directory: Path, period: str) -> int:
-        """Write the period; a new period changes the effect of the quota, so the quota is lifted
-        meanwhile.
-        """
+        """Write the period; the quota, whose effect it changes, is lifted meanwhile."""
         if self._kernel.read(directory / "cpu.cfs_period_us") == period:
             return 0
         quota = self._kernel.read(directory / "cpu.cfs_quota_us")

@@ -1,7 +1,7 @@
 """Cgroup v2: one hierarchy for all controllers.
 
 A cgroup has the files of a controller only if its parent enables the controller (`cgroup.subtree_control`),
-and one that enables controllers has no processes of its own. Values of a parent never cause errors below.
+and a cgroup that enables controllers has no processes. Values of a parent never cause errors below.
 `cgroup.kill` leaves no time to fork.
 """
 
@@ -16,7 +16,7 @@ from plimsoll.node.cgroups.values import PodUsage
 from plimsoll.node.cgroups.writes import CgroupWrite, v2_writes
 from plimsoll.node.resources import LinuxResources
 
-_HANDED_DOWN = ("cpu", "cpuset", "memory", "pids", "hugetlb")
+_ENABLED = ("cpu", "cpuset", "memory", "pids", "hugetlb")
 _KILL_TRIES = 3
 
 
@@ -27,7 +27,7 @@ class V2:
 
     def __init__(self, mount: Path, controllers: Sequence[str], kernel: CgroupKernel) -> None:
         self.mounts: tuple[Path, ...] = (mount,)
-        self.controllers = tuple(name for name in _HANDED_DOWN if name in controllers)
+        self.controllers = tuple(name for name in _ENABLED if name in controllers)
         self._mount = mount
         self._kernel = kernel
 
@@ -45,10 +45,10 @@ class V2:
         """Enable controllers in the parent of a cgroup; yield failures as (file, value, errno)."""
         parent = cgroup.rpartition("/")[0]
         file = self._mount / parent / "cgroup.subtree_control"
-        handed = (self._kernel.read(file) or "").split()
+        enabled = (self._kernel.read(file) or "").split()
         # One by one: a controller that is not available must not prevent the others.
         for name in self.controllers:
-            if name not in handed:
+            if name not in enabled:
                 fault = self._kernel.write(file, f"+{name}")
                 if fault:
                     yield f"{parent}/cgroup.subtree_control".lstrip("/"), f"+{name}", fault

@@ -13,7 +13,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from plimsoll.node.cgroups.ownership import RootMark
-from plimsoll.node.cgroups.values import CgroupFault, Cgroups
+from plimsoll.node.cgroups.tree import Cgroups
+from plimsoll.node.cgroups.values import CgroupFault
 
 _log = logging.getLogger("plimsoll.node")
 #: Number of lost cgroups named in messages.

@@ -10,12 +10,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from plimsoll.common.checkpoint import FindingSeverity, LoadedCheckpoint, NodeFinding, RecordFile, read_plain
+from plimsoll.common.checkpoint import FindingSeverity, NodeFinding, RecordFile, read_plain
 from plimsoll.node.claim_info import AllocatedDevice, ClaimInfo, ClaimRef, PreparedDevice
 from plimsoll.node.claims import kubelet_checkpoint as kubelet_file
 from plimsoll.node.layout import Layout
@@ -136,9 +135,9 @@ def _claim(row: _Claim) -> ClaimInfo:
     )
 
 
-def restore(layout: Layout, file: RecordFile, *, boot: str = "", touch: bool = True) -> RestoredClaims:
-    """Load the claims an agent starts with; with `touch` off, nothing is moved into quarantine."""
-    loaded: LoadedCheckpoint = file.load() if touch else file.look()
+def restore(layout: Layout, file: RecordFile, *, boot: str = "") -> RestoredClaims:
+    """Load the claims an agent starts with."""
+    loaded = file.load()
     if loaded.finding is not None:
         return RestoredClaims((), (loaded.finding,), lost=True)
     if loaded.value is None:
@@ -153,22 +152,9 @@ def restore(layout: Layout, file: RecordFile, *, boot: str = "", touch: bool = T
     )
 
 
-def inspect_checkpoint(layout: Layout) -> RestoredClaims:
-    """Return the claims an agent would start with, without changing any file."""
-    return restore(layout, claims_file(layout), boot=read_boot_id(), touch=False)
-
-
 def mark_unconfirmed(claim: ClaimInfo) -> ClaimInfo:
     """Return a claim marked as possibly no longer held by its drivers."""
     return replace(claim, ready=False, pending=claim.pending | frozenset(claim.drivers))
-
-
-def read_boot_id(path: Path = Path("/proc/sys/kernel/random/boot_id")) -> str:
-    """Return the kernel boot ID, or "" if the kernel does not expose one."""
-    try:
-        return path.read_text().strip()
-    except (OSError, ValueError):
-        return ""
 
 
 def _import_kubelet_checkpoint(layout: Layout) -> RestoredClaims:

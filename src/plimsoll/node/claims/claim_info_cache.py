@@ -13,12 +13,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from plimsoll.api.core import Container, Pod
 from plimsoll.api.resource import ResourceClaim
-from plimsoll.common.checkpoint import FindingSeverity, NodeFinding, RecordFile
+from plimsoll.common.checkpoint import RecordFile, read_boot_id
 from plimsoll.common.keyed_lock import KeyedLock
-from plimsoll.node.claim_info import ClaimInfo, ClaimRef, Devices, DriverFault, Drivers
+from plimsoll.node.claim_info import PREPARE, UNPREPARE, ClaimInfo, ClaimRef, Devices, DriverFault, Drivers
 from plimsoll.node.claims import container_claims
-from plimsoll.node.claims.checkpoint import RestoredClaims, claims_file, read_boot_id, restore
-from plimsoll.node.claims.checks import ClaimToPrepare, claim_to_prepare, read_claims
+from plimsoll.node.claims.checkpoint import RestoredClaims, claims_file, restore
+from plimsoll.node.claims.checks import ClaimToPrepare, read_claims
 from plimsoll.node.claims.device_conflicts import (
     conflict_fault,
     find_conflicts,
@@ -27,8 +27,6 @@ from plimsoll.node.claims.device_conflicts import (
 )
 from plimsoll.node.claims.faults import (
     NOT_SAVED,
-    PREPARE,
-    UNPREPARE,
     ClaimFault,
     from_driver_fault,
     not_saved,
@@ -46,9 +44,6 @@ from plimsoll.node.layout import Layout
 
 __all__ = ["ClaimFault", "ClaimInfoCache"]
 
-#: Label under which claims of all drivers are counted.
-ANY_DRIVER = "<any>"
-
 _NO_CLAIMS = RestoredClaims()
 
 
@@ -64,7 +59,7 @@ class ClaimInfoCache:
     ) -> None:
         self._drivers = drivers
         self._store = ClaimStore(restored.claims, file, boot)
-        self._store.on_release = self._report_released
+        self._store.on_release = lambda uids: self.on_release(uids)
         self._locks = KeyedLock()
         #: Claims being prepared: their devices count as held before they are checkpointed.
         self._preparing: dict[str, ClaimInfo] = {}
@@ -187,10 +182,7 @@ class ClaimInfoCache:
             uid for uid, claim in claims.items() if releases_devices(claim, self._store.claims.get(uid))
         }
         if released_uids:
-            self._report_released(frozenset(released_uids))
-
-    def _report_released(self, uids: frozenset[str]) -> None:
-        self.on_release(uids)
+            self.on_release(frozenset(released_uids))
 
     async def _call_prepare(
         self, calls: Mapping[str, Collection[ClaimToPrepare]]
@@ -274,44 +266,23 @@ class ClaimInfoCache:
         return responses
 
     async def rebuild(
-        self,
-        pods: Iterable[tuple[Pod, Mapping[str, ResourceClaim]]],
-        *,
-        leftovers: Iterable[ResourceClaim] = (),
+        self, pods: Iterable[tuple[Pod, Mapping[str, ResourceClaim]]]
     ) -> tuple[ClaimFault, ...]:
         """Recover from a lost checkpoint: prepare the claims of the pods on this node again, which is
-        idempotent for drivers, and release `leftovers`, allocated claims of this node that no pod here
-        uses.
+        idempotent for drivers.
 
         The cache needs a rebuild until every driver has responded; the call has to be repeated.
         """
-        results = list(pods)
-        faults = [
-            f for each in await asyncio.gather(*(self.prepare(*pair) for pair in results)) for f in each
-        ]
-        unused: dict[str, ClaimInfo | None] = {}
-        for claim in leftovers:
-            wanted = claim_to_prepare(claim)
-            if wanted.ref.uid not in self._store.claims:
-                drivers = frozenset(wanted.drivers)
-                leftover = ClaimInfo(wanted.ref, pending=drivers, allocated=wanted.exclusive)
-                unused[wanted.ref.uid] = leftover
-        if problem := await self._store.commit(unused):
-            return (
-                *faults,
-                *(not_saved(claim.ref, problem) for claim in unused.values() if claim is not None),
-            )
-        faults += await self._remove_pods_from_claims((), unused)
+        results = await asyncio.gather(*(self.prepare(pod, claims) for pod, claims in pods))
+        faults = tuple(fault for result in results for fault in result)
         # Faults of a pod's claims do not resolve by calling again; drivers may come back.
         self.needs_rebuild = any(fault.driver or fault.code == NOT_SAVED for fault in faults)
-        return tuple(faults)
+        return faults
 
     # -- read
 
     def cdi_ids(self, pod: Pod, container: Container) -> tuple[str, ...]:
-        """Return the CDI device IDs of a container; raise StateError if a claim of its pod is not
-        prepared.
-        """
+        """Return the CDI device IDs of a container; raise StateError if a claim is not prepared."""
         return container_claims.cdi_ids(pod, container, self._find)
 
     def claims_of_container(self, pod: Pod, container: Container) -> tuple[ClaimInfo, ...] | None:
@@ -332,38 +303,6 @@ class ClaimInfoCache:
     def revision(self) -> int:
         """Counter that changes with every change."""
         return self._store.revision
-
-    def list_findings(self) -> tuple[NodeFinding, ...]:
-        """Return the findings of the checkpoint and of claims that are stuck."""
-        return (*self.findings, *_find_stuck_claims(self._store))
-
-
-def _find_stuck_claims(store: ClaimStore) -> Iterable[NodeFinding]:
-    if store.problem:
-        yield NodeFinding(
-            FindingSeverity.ERROR,
-            f"prepared claims cannot be saved: {store.problem}",
-            "free space on the disk, or fix its permissions; no claim is prepared or released until then",
-        )
-    for claim in store.claims.values():
-        pending_drivers = ", ".join(sorted(claim.pending))
-        if not claim.pods:
-            what = (
-                f"claim {claim.ref} is used by no pod and not unprepared by {pending_drivers or 'any driver'}"
-            )
-            yield NodeFinding(
-                FindingSeverity.WARNING,
-                what,
-                f"make sure that these drivers run: {pending_drivers}" if pending_drivers else "",
-            )
-        elif not claim.ready:
-            what = f"claim {claim.ref} of {len(claim.pods)} pods is not prepared"
-            fix = (
-                f"make sure that these drivers run: {pending_drivers}"
-                if pending_drivers
-                else "check the responses of its drivers"
-            )
-            yield NodeFinding(FindingSeverity.WARNING, what, fix)
 
 
 def _skipped_fault(driver: str, call: str) -> DriverFault:

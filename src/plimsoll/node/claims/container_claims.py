@@ -62,9 +62,7 @@ def _devices(claim: ClaimInfo, request: str) -> Iterator[str]:
 
 
 def _requests(pod: Pod, container: Container) -> Iterator[tuple[str, list[str]]]:
-    """Yield the claims of a container, by claim name, with the requests it references; no request
-    means all.
-    """
+    """Yield the claims of a container by name, with the requests it references; none means all."""
     wanted: dict[str, list[str]] = {}
     for each in container.resources.claims:
         wanted.setdefault(each.name, []).append(each.request)

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 from plimsoll.node.claim_info import ClaimRef, DriverFault
 
-PREPARE, UNPREPARE = "NodePrepareResources", "NodeUnprepareResources"
-
 NOT_CREATED = "NotCreated"
 UNSUPPORTED = "Unsupported"
 NOT_FOUND = "NotFound"

@@ -28,8 +28,6 @@ class ClaimStore:
     def __init__(self, claims: Iterable[ClaimInfo], file: RecordFile | None, boot: str = "") -> None:
         self.claims: dict[str, ClaimInfo] = {}
         self.revision = 0
-        #: Error of the last save; empty if it succeeded.
-        self.problem = ""
         #: Called with the UIDs of claims that were removed or hold fewer devices than before.
         self.on_release: Callable[[frozenset[str]], None] = lambda _: None
         self._by_pod: dict[str, dict[str, ClaimInfo]] = {}
@@ -90,13 +88,11 @@ class ClaimStore:
                 body = encode_body((rows[uid] for uid in sorted(rows)), self._boot)
                 await asyncio.to_thread(file.save, body)
             except StoreError as error:
-                self.problem = str(error)
-                self._settle(batch, self.problem)
+                self._settle(batch, str(error))
             except Exception as error:  # a bug; the callers must see it
                 for _, future in batch:
                     future.set_exception(error)
             else:
-                self.problem = ""
                 self._apply(merged, rows)
                 self._settle(batch, "")
 

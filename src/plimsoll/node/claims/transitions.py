@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from plimsoll.node.claim_info import AllocatedDevice, ClaimInfo, Devices, DriverFault
+from plimsoll.node.claim_info import PREPARE, AllocatedDevice, ClaimInfo, Devices, DriverFault
 from plimsoll.node.claims.checks import ClaimToPrepare
-from plimsoll.node.claims.faults import PREPARE, REALLOCATED, ClaimFault
+from plimsoll.node.claims.faults import REALLOCATED, ClaimFault
 
 #: Maximum size of a driver's response for one claim: the checkpoint holds the responses for all claims of a
 #: node.
@@ -110,9 +110,7 @@ def apply_prepare_responses(
 
 
 def remove_pods(claim: ClaimInfo, gone: Collection[str]) -> ClaimInfo:
-    """Return a claim after pods were removed. The last pods stay recorded until its drivers have unprepared
-    it.
-    """
+    """Return a claim without pods; the last ones stay recorded until drivers have unprepared it."""
     pods = claim.pods - frozenset(gone)
     if pods:
         return replace(claim, pods=pods)

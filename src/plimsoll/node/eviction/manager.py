@@ -16,7 +16,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from plimsoll.api.core import Pod, Taint
 from plimsoll.api.forms import Form
@@ -249,10 +248,6 @@ def admit_under_pressure(conditions: Sequence[str], pod: Pod, *, form: Form = Fo
 # -- loop
 
 
-class SetCondition(Protocol):
-    def __call__(self, type: str, holds: bool, /) -> None: ...
-
-
 class EvictionManager:
     """Eviction manager of a node: measures periodically and evicts at most one pod at a time.
 
@@ -266,7 +261,7 @@ class EvictionManager:
         read: Callable[[], NodeStats | Awaitable[NodeStats]],
         pods: Callable[[], Sequence[Pod]],
         evict: Callable[[Pod, PodEviction], Awaitable[None]],
-        set_condition: SetCondition,
+        set_condition: Callable[[str, bool], None],
         *,
         settings: EvictionSettings,
         clock: Callable[[], float],

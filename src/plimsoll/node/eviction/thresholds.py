@@ -29,7 +29,7 @@ PID_PRESSURE = "PIDPressure"
 CONDITIONS = (MEMORY_PRESSURE, DISK_PRESSURE, PID_PRESSURE)
 
 _MEMORY = (MEMORY_AVAILABLE, ALLOCATABLE_MEMORY)
-#: Thresholds watched by default. There are no images here that could be deleted instead of evicting pods.
+#: Thresholds watched by default. Unlike the kubelet, the agent has no images to delete instead of pods.
 DEFAULTS: Mapping[str, str] = {MEMORY_AVAILABLE: EVICTION_HARD[MEMORY_AVAILABLE]}
 
 

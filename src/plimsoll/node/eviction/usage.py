@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from plimsoll.node.cgroups.parse import number
-from plimsoll.node.cgroups.values import Cgroups
+from plimsoll.node.cgroups.tree import Cgroups
 from plimsoll.node.containers import ContainerInfo, ContainerPhase
 from plimsoll.node.eviction.manager import NodeStats, PodStats, SignalObservation
 from plimsoll.node.eviction.thresholds import (
@@ -22,6 +22,7 @@ from plimsoll.node.eviction.thresholds import (
     NODEFS_INODES,
     PID_AVAILABLE,
 )
+from plimsoll.node.machine.machine import read_meminfo, read_text
 
 PROC = Path("/proc")
 
@@ -72,32 +73,24 @@ def measure_machine(proc: Path = PROC, directory: Path | None = None) -> dict[st
 
 
 def _memory(proc: Path) -> SignalObservation | None:
-    lines = dict(line.split(":", 1) for line in _text(proc / "meminfo").splitlines() if ":" in line)
-    amounts = {name: number(text.removesuffix("kB").strip()) for name, text in lines.items()}
+    amounts = read_meminfo(proc / "meminfo")
     total, free = amounts.get("MemTotal"), amounts.get("MemFree")
     if total is None or free is None:
         return None
-    return SignalObservation(min(total, free + (amounts.get("Inactive(file)") or 0)) * 1024, total * 1024)
+    return SignalObservation(min(total, free + amounts.get("Inactive(file)", 0)) * 1024, total * 1024)
 
 
 def _pids(proc: Path) -> SignalObservation | None:
-    """Return the number of threads that can still be created: the kernel has two limits, and counts threads
-    in its load file.
-    """
-    limits = [number(_text(proc / "sys" / "kernel" / name)) for name in ("pid_max", "threads-max")]
-    fields = _text(proc / "loadavg").split()
+    """Return the threads that can still be created; loadavg counts the existing ones."""
+    limits = [
+        number(read_text(proc / "sys" / "kernel" / name).strip()) for name in ("pid_max", "threads-max")
+    ]
+    fields = read_text(proc / "loadavg").split()
     running = number(fields[3].rpartition("/")[2]) if len(fields) > 3 else None
     known = [limit for limit in limits if limit is not None]
     if not known or running is None:
         return None
     return SignalObservation(max(0, min(known) - running), min(known))
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace").strip()
-    except OSError:
-        return ""
 
 
 def measure_pod(cgroups: Cgroups, uid: str, containers: Mapping[str, str]) -> PodStats | None:
@@ -121,7 +114,7 @@ def measure_processes(containers: Mapping[str, Iterable[int]], proc: Path = PROC
     for name, pids in containers.items():
         memory[name] = 0
         for pid in pids:
-            fields = _text(proc / str(pid) / "statm").split()
+            fields = read_text(proc / str(pid) / "statm").split()
             resident = number(fields[1]) if len(fields) > 1 else None
             if resident is not None:
                 memory[name] += resident * page

@@ -33,7 +33,7 @@ from plimsoll.node.machine.file_values import Amounts, Labels, Taints, read_amou
 from plimsoll.node.machine.machine import HUGE_PAGES, MAX_PODS, Machine, NumaNode, format_cpus, parse_cpus
 
 _DEFAULT_CAPACITY = {EPHEMERAL_STORAGE: Quantity.parse("100Gi"), PODS: Quantity.of(MAX_PODS)}
-_MOST_CPUS = 65_536
+_MAX_CPUS = 65_536
 
 
 def read_machine_file(path: Path) -> Machine:
@@ -125,8 +125,8 @@ def _complete_capacity(given: ResourceList) -> ResourceList:
     for name in (CPU, MEMORY):
         if name not in given or given[name].sign() == 0:
             raise DecodeError("required; set an amount such as 8", f"capacity.{name}")
-    if given[CPU].value() > _MOST_CPUS:
-        raise DecodeError(f"no machine has more than {_MOST_CPUS} cpus", "capacity.cpu")
+    if given[CPU].value() > _MAX_CPUS:
+        raise DecodeError(f"no machine has more than {_MAX_CPUS} cpus", "capacity.cpu")
     return {**given, **{name: amount for name, amount in _DEFAULT_CAPACITY.items() if name not in given}}
 
 
@@ -153,7 +153,7 @@ def _make_numa(
         for cpu in each.cpus:
             problem = ""
             if cpu not in cpus:
-                problem = f"there is no cpu {cpu}; there are {format_cpus(cpus)}"
+                problem = f"cpu {cpu} does not exist; the machine has {format_cpus(cpus)}"
             elif cpu in owners:
                 problem = f"cpu {cpu} is in NUMA node {owners[cpu]} already; give it to one"
             if problem:

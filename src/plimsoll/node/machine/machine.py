@@ -53,9 +53,7 @@ class NumaNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """Machine as read, or as described by a file. Labels, taints and addresses are those of its
-    Node object.
-    """
+    """Machine as read or described by a file; labels, taints and addresses are for its Node object."""
 
     capacity: ResourceList
     cpus: tuple[int, ...] = ()
@@ -207,7 +205,7 @@ def read_machine(root: Path = Path("/"), *, storage: Path | None = None) -> Mach
 
     Unreadable values are left out; raises InputError only if memory or CPUs cannot be determined at all.
     """
-    info = _meminfo(root / "proc/meminfo")
+    info = read_meminfo(root / "proc/meminfo")
     if not info.get("MemTotal"):
         raise InputError(f"{root / 'proc/meminfo'}: MemTotal is missing")
     cpus = _online(root / "sys/devices/system/cpu/online")
@@ -240,9 +238,9 @@ def read_machine(root: Path = Path("/"), *, storage: Path | None = None) -> Mach
     )
 
 
-def with_max_pods(machine: Machine, most: int) -> Machine:
+def with_max_pods(machine: Machine, max_pods: int) -> Machine:
     """Return the machine with another maximum number of pods."""
-    return replace(machine, capacity={**machine.capacity, PODS: Quantity.of(most)})
+    return replace(machine, capacity={**machine.capacity, PODS: Quantity.of(max_pods)})
 
 
 def format_size(size: int) -> str:
@@ -254,18 +252,17 @@ def check_cpus(cpus: Collection[int], machine: Machine, what: str) -> None:
     """Check CPUs; raise InputError if the machine does not have one of them, or none would be left."""
     unknown = sorted(set(cpus) - set(machine.cpus))
     if unknown:
-        raise InputError(f"{what}: there is no cpu {unknown[0]}; there are {format_cpus(machine.cpus)}")
+        raise InputError(
+            f"{what}: cpu {unknown[0]} does not exist; the machine has {format_cpus(machine.cpus)}"
+        )
     if cpus and set(cpus) == set(machine.cpus):
-        raise InputError(f"{what}: leaves no cpu for pods; there are {format_cpus(machine.cpus)}")
+        raise InputError(f"{what}: leaves no cpu for pods; the machine has {format_cpus(machine.cpus)}")
 
 
-def _meminfo(path: Path) -> dict[str, int]:
-    found = {}
-    for amounts in _text(path).splitlines():
-        match = re.match(r"(\w+):\s+([0-9]+)", amounts)
-        if match:
-            found[match[1]] = int(match[2])
-    return found
+def read_meminfo(path: Path) -> dict[str, int]:
+    """Return the amounts of a file like /proc/meminfo by name, in its units (KiB)."""
+    pairs = re.findall(r"^([\w()]+):\s+([0-9]+)\b", read_text(path), re.MULTILINE | re.ASCII)
+    return {name: int(amount) for name, amount in pairs}
 
 
 def _online(path: Path) -> tuple[int, ...]:
@@ -291,7 +288,7 @@ def _numa(directory: Path, online: Collection[int]) -> tuple[NumaNode, ...]:
         match = re.fullmatch(r"node([0-9]{1,6})", path.name)
         if not match:
             continue
-        total = re.search(r"MemTotal:\s+([0-9]+)", _text(path / "meminfo"))
+        total = re.search(r"MemTotal:\s+([0-9]+)", read_text(path / "meminfo"))
         pages = _huge_pages(path / "hugepages")
         found.append(
             NumaNode(
@@ -317,7 +314,7 @@ def _space(directory: Path) -> int:
 
 def _os_image(root: Path) -> str:
     for place in ("etc/os-release", "usr/lib/os-release"):
-        match = re.search(r'^PRETTY_NAME="?([^"\n]*)', _text(root / place), re.MULTILINE)
+        match = re.search(r'^PRETTY_NAME="?([^"\n]*)', read_text(root / place), re.MULTILINE)
         if match:
             return match[1].strip()
     return "Linux"
@@ -330,7 +327,8 @@ def _entries(directory: Path) -> list[Path]:
         return []
 
 
-def _text(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """Return the content of a file, or "" if it cannot be read."""
     try:
         return path.read_text(errors="replace")
     except OSError:
@@ -338,7 +336,7 @@ def _text(path: Path) -> str:
 
 
 def _line(path: Path) -> str:
-    text = _text(path).strip()
+    text = read_text(path).strip()
     return text.splitlines()[0] if text else ""
 
 

@@ -1,10 +1,10 @@
-"""NRI server: the runtime's half of NRI (docs/spec/node-protocols.md, "NRI").
+"""NRI server: the runtime's side of NRI (docs/spec/node-protocols.md, "NRI").
 
-Start at `server.py`, which manages plugins and passes them events in order; `events.py` dispatches single
-events. `session` is one connection, `merge` combines the adjustments of plugins (pure), `checks` and
+Start at `server.py`, which manages plugins and passes them events in order. `session` is one connection,
+`creation` calls plugins for a new container, `merge` combines their adjustments (pure), `checks` and
 `messages` validate and convert messages (pure).
 """
 
-from plimsoll.node.nri.server import ConnectedPlugin, EvictionRequest, NriServer
+from plimsoll.node.nri.server import EvictionRequest, NriServer
 
-__all__ = ["ConnectedPlugin", "EvictionRequest", "NriServer"]
+__all__ = ["EvictionRequest", "NriServer"]

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import stat
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from socket import AF_UNIX, SOCK_STREAM
 from socket import socket as Socket
 
 from plimsoll.errors import ConfigError
-from plimsoll.protocols.rpc import answers, check_path
+from plimsoll.protocols.rpc import check_path, remove_stale_socket
 
 logger = logging.getLogger(__name__)
 
@@ -67,12 +65,7 @@ class Listener:
 def _listen(path: Path) -> Socket:
     if not path.parent.exists():
         path.parent.mkdir(mode=0o700, parents=True)
-    with suppress(FileNotFoundError):
-        if not stat.S_ISSOCK(path.lstat().st_mode):
-            raise ConfigError(f"{path}: path exists and is not a socket")
-        if answers(path):
-            raise ConfigError(f"{path}: another process already serves this socket")
-        path.unlink(missing_ok=True)
+    remove_stale_socket(path)
     listener = Socket(AF_UNIX, SOCK_STREAM)
     try:
         listener.setblocking(False)

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from plimsoll.node.cgroup_plans.containers import RuntimeResources
 from plimsoll.node.containers import ContainerInfo, ContainerPhase, ContainerSpec, SandboxSpec
 from plimsoll.node.hooks import DeviceEdit, MountEdit
-from plimsoll.node.resources import LinuxResources
+from plimsoll.node.resources import LinuxResources, resources_from_plan
 from plimsoll.protocols.messages import nri
 
 _PHASES = {
@@ -29,34 +28,24 @@ _RESTARTS = "io.kubernetes.container.restartCount"
 
 def write_resources(resources: LinuxResources) -> nri.LinuxResources:
     message = nri.LinuxResources(unified=dict(resources.unified))
-    if resources.cpu_shares is not None:
-        message.cpu.shares.value = resources.cpu_shares
-    if resources.cpu_quota is not None:
-        message.cpu.quota.value = resources.cpu_quota
-    if resources.cpu_period is not None:
-        message.cpu.period.value = resources.cpu_period
+    for wrapper, value in (
+        (message.cpu.shares, resources.cpu_shares),
+        (message.cpu.quota, resources.cpu_quota),
+        (message.cpu.period, resources.cpu_period),
+        (message.memory.limit, resources.memory_limit),
+    ):
+        if value is not None:
+            wrapper.SetInParent()  # protobuf omits zero, which is a value here
+            wrapper.value = value
     if resources.cpus:
         message.cpu.cpus = resources.cpus
     if resources.mems:
         message.cpu.mems = resources.mems
-    if resources.memory_limit is not None:
-        message.memory.limit.value = resources.memory_limit
     if resources.pids is not None:
+        message.pids.SetInParent()
         message.pids.limit = resources.pids
     for size, limit in sorted(resources.huge_pages.items()):
         message.hugepage_limits.add(page_size=size, limit=limit)
-    # Zero is a value too, but protobuf omits it: the enclosing message has to be present.
-    for held, part in (
-        (resources.cpu_shares, "shares"),
-        (resources.cpu_quota, "quota"),
-        (resources.cpu_period, "period"),
-    ):
-        if held is not None:
-            getattr(message.cpu, part).SetInParent()
-    if resources.memory_limit is not None:
-        message.memory.limit.SetInParent()
-    if resources.pids is not None:
-        message.pids.SetInParent()
     return message
 
 
@@ -77,12 +66,10 @@ def read_resources(message: nri.LinuxResources) -> LinuxResources:
 
 def write_pod(pod: SandboxSpec) -> nri.PodSandbox:
     """Build the message of a pod; its UID is also the ID of its sandbox."""
-    linux = nri.LinuxPodSandbox(
-        resources=_write_runtime(pod.sandbox.resources),
-        pod_resources=_write_runtime(pod.sandbox.resources),
-    )
+    resources = write_resources(resources_from_plan(pod.sandbox.resources))
+    linux = nri.LinuxPodSandbox(resources=resources, pod_resources=resources)
     if pod.sandbox.overhead is not None:
-        linux.pod_overhead.CopyFrom(_write_runtime(pod.sandbox.overhead))
+        linux.pod_overhead.CopyFrom(write_resources(resources_from_plan(pod.sandbox.overhead)))
     return nri.PodSandbox(
         id=pod.uid,
         uid=pod.uid,
@@ -91,18 +78,6 @@ def write_pod(pod: SandboxSpec) -> nri.PodSandbox:
         labels=dict(pod.labels),
         annotations=dict(pod.annotations),
         linux=linux,
-    )
-
-
-def _write_runtime(resources: RuntimeResources) -> nri.LinuxResources:
-    return write_resources(
-        LinuxResources(
-            cpu_shares=resources.cpu_shares or None,
-            cpu_quota=resources.cpu_quota or None,
-            cpu_period=resources.cpu_period or None,
-            memory_limit=resources.memory_limit or None,
-            unified=resources.unified,
-        )
     )
 
 

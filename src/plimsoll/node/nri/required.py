@@ -20,9 +20,7 @@ def required_fault(
     always: Sequence[str],
     present: Collection[tuple[str, str]],
 ) -> str | None:
-    """Return why a container must not be created; `present` are the plugins that were called, by index and
-    name.
-    """
+    """Return why a container must not be created; `present` are the called plugins (index, name)."""
     required = [*always]
     value = annotation_for(annotations, container)
     if value is not None:

@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 
 from plimsoll.common.tasks import cancel_tasks
 from plimsoll.node.containers import ContainerInfo, ContainerPhase, ContainerSpec, RuntimeFault, SandboxSpec
-from plimsoll.node.hooks import AdjustedContainer, RuntimeState
+from plimsoll.node.hooks import AdjustedContainer, RuntimeHooks, RuntimeState
 from plimsoll.node.nri import checks, messages
 from plimsoll.node.nri.creation import log_unsupported, request_adjustments
 from plimsoll.node.nri.listener import Listener, read_config
@@ -70,7 +70,7 @@ class ConnectedPlugin:
     state_change: bool
 
 
-class NriServer:
+class NriServer(RuntimeHooks):
     """Runtime hooks that call NRI plugins.
 
     `inventory` returns the runtime's state, for plugins that connect late; `apply` changes a running

@@ -15,16 +15,16 @@ from typing import Any, TypeAlias
 from plimsoll.node.nri.split import split
 from plimsoll.protocols.messages import nri
 from plimsoll.protocols.mux import PLUGIN_SERVICE, RUNTIME_SERVICE, Mux
-from plimsoll.protocols.nri.events import ALL_EVENTS, NEWS, PLUGIN, RUNTIME, NriEvent
+from plimsoll.protocols.nri.events import ALL_EVENTS, NOTIFICATIONS, PLUGIN, RUNTIME, NriEvent
 from plimsoll.protocols.nri.names import NRI_VERSION, index_fault, name_fault, quote
 from plimsoll.protocols.ttrpc import (
     CLOSED,
     TIMED_OUT,
     UNIMPLEMENTED,
     UNKNOWN,
-    Server,
     TtrpcClient,
     TtrpcFault,
+    TtrpcServer,
 )
 
 logger = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ class PluginSession:
         self._registered: asyncio.Future[TtrpcFault | None] = asyncio.get_running_loop().create_future()
         self._mux = Mux(reader, writer)
         self._client = TtrpcClient(self._mux.open(PLUGIN_SERVICE))
-        self._server = Server(
+        self._server = TtrpcServer(
             self._mux.open(RUNTIME_SERVICE),
             RUNTIME,
             {"RegisterPlugin": self._on_register, "UpdateContainers": self._on_update},
@@ -158,14 +158,12 @@ class PluginSession:
     # -- events
 
     async def deliver(self, event: NriEvent, request: Any) -> Any | TtrpcFault:
-        """Deliver an event and return the response. A plugin that is gone or does not respond in time is
-        closed.
-        """
-        if self.uses_state_change and event in NEWS:
+        """Deliver an event and return the response; close a plugin that does not respond in time."""
+        if self.uses_state_change and event in NOTIFICATIONS:
             response = await self._deliver_state_change(event, request)
         else:
             response = await self._call(event.method, request)
-            if isinstance(response, TtrpcFault) and response.code == UNIMPLEMENTED and event in NEWS:
+            if isinstance(response, TtrpcFault) and response.code == UNIMPLEMENTED and event in NOTIFICATIONS:
                 logger.info("NRI plugin %s: events are delivered by StateChange from now on", self.name)
                 self.uses_state_change = True
                 response = await self._deliver_state_change(event, request)

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plimsoll.protocols.messages import nri
-from plimsoll.protocols.ttrpc import LARGEST_DATA
+from plimsoll.protocols.ttrpc import MAX_MESSAGE_SIZE
 
 #: Maximum size of a part: a message less its envelope.
-MAX_PART_BYTES = LARGEST_DATA - 1024
+MAX_PART_BYTES = MAX_MESSAGE_SIZE - 1024
 
 
 def split(
     pods: Sequence[nri.PodSandbox], containers: Sequence[nri.Container], largest: int = MAX_PART_BYTES
 ) -> list[nri.SynchronizeRequest] | None:
-    """Split into parts in order, pods before containers, each as full as possible; None if one object is too
-    long.
-    """
+    """Split into parts as full as possible, pods before containers; None if one object is too long."""
     parts = [nri.SynchronizeRequest(more=True)]
     room = largest - _MORE
     for held, kind in ((pods, "pods"), (containers, "containers")):

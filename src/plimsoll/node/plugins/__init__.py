@@ -7,7 +7,7 @@ communicate with a driver, `responses` validates its responses, `health` holds t
 
 from plimsoll.node.plugins.health import HealthStatus
 from plimsoll.node.plugins.metrics import DraMetrics
-from plimsoll.node.plugins.plugin_manager import DriverInfo, PluginManager
+from plimsoll.node.plugins.plugin_manager import PluginManager
 from plimsoll.node.plugins.registration import PluginTiming
 
-__all__ = ["DraMetrics", "DriverInfo", "HealthStatus", "PluginManager", "PluginTiming"]
+__all__ = ["DraMetrics", "HealthStatus", "PluginManager", "PluginTiming"]

@@ -16,10 +16,10 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from plimsoll.node.claim_info import ClaimRef, DriverFault
+from plimsoll.node.claim_info import PREPARE, ClaimRef, DriverFault
 from plimsoll.node.plugins.metrics import DraMetrics, code_name
 from plimsoll.node.plugins.plugin_info import V1, V1BETA1, truncate
-from plimsoll.node.plugins.responses import MAX_TEXT_LENGTH, PREPARE
+from plimsoll.node.plugins.responses import MAX_TEXT_LENGTH
 from plimsoll.protocols import rpc
 from plimsoll.protocols.messages import dra_v1, dra_v1beta1
 
@@ -74,11 +74,11 @@ async def call_driver(
     request = request_type(
         claims=[messages.Claim(namespace=claim.namespace, uid=claim.uid, name=claim.name) for claim in claims]
     )
-    descriptor = rpc.method_of(messages.DESCRIPTOR, "DRAPlugin", method)
+    descriptor = rpc.find_method(messages.DESCRIPTOR, "DRAPlugin", method)
     start = time.monotonic()
     response = await try_call(rpc.call(channel, descriptor, request, timeout=timeout))
     code = response.code if isinstance(response, FailedCall) else grpc.StatusCode.OK
-    metrics.call(driver, rpc.path_of(descriptor), code, time.monotonic() - start)
+    metrics.call(driver, rpc.method_path(descriptor), code, time.monotonic() - start)
     if isinstance(response, FailedCall):
         kind = "timeout" if response.code is grpc.StatusCode.DEADLINE_EXCEEDED else "broken"
         return DriverFault(driver, kind, f"{method}: {response}")

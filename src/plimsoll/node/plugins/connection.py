@@ -46,9 +46,7 @@ class PluginConnection:
         connected: Callable[[bool], None],
         reported: Callable[[Sequence[HealthReport] | None], None],
     ) -> None:
-        """Create a connection; `connected` is called on every change, `reported` with every health message,
-        or None when the stream ended.
-        """
+        """`connected` is called on every change, `reported` with health messages, None at their end."""
         self.plugin = plugin
         #: Whether health is watched; a plugin that turns out not to support it is not asked again.
         self.has_health = bool(plugin.health_service)
@@ -56,7 +54,7 @@ class PluginConnection:
         self._metrics = metrics
         self._connected = connected
         self._reported = reported
-        self._channel = rpc.dial(Path(plugin.endpoint), largest=_MAX_BYTES)
+        self._channel = rpc.dial(Path(plugin.endpoint), max_size=_MAX_BYTES)
         self._calls_in_progress = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -110,8 +108,7 @@ class PluginConnection:
         while True:
             code = await self._watch_health_stream()
             if code is grpc.StatusCode.UNIMPLEMENTED:
-                # It announced the service and does not have it; it is asked again after its next
-                # registration.
+                # Announced but not implemented: not tried again before the next registration.
                 self.has_health = False
                 self._reported(None)
                 return
@@ -120,7 +117,7 @@ class PluginConnection:
     async def _watch_health_stream(self) -> grpc.StatusCode:
         """Watch one stream to its end; return its status code."""
         messages = _MESSAGES[self.plugin.health_service]
-        method = rpc.method_of(messages.DESCRIPTOR, "DRAResourceHealth", "NodeWatchResources")
+        method = rpc.find_method(messages.DESCRIPTOR, "DRAResourceHealth", "NodeWatchResources")
         stream = rpc.watch(self._channel, method, messages.NodeWatchResourcesRequest())
         try:
             async for message in stream:

@@ -135,7 +135,5 @@ class HealthCache:
 
 
 def _current_health(stored: _StoredHealth | None, now: float) -> HealthStatus | None:
-    """Return the unexpired health. None is not the same as Unknown, which hides what an older
-    plugin reports.
-    """
+    """Return the unexpired health, or None; Unknown would hide the report of an older plugin."""
     return stored.health if stored is not None and stored.until > now else None

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from plimsoll.protocols.rpc import LONGEST_PATH
+from plimsoll.protocols.rpc import MAX_PATH_LENGTH
 
 #: The only supported plugin type.
 TYPE = "DRAPlugin"
@@ -38,10 +38,9 @@ class PluginInfo:
 
 @dataclass(frozen=True, slots=True)
 class RegistrationRefusal:
-    """Reason why a plugin was not registered; `notified` if the plugin received it."""
+    """Reason why a plugin was not registered."""
 
     message: str
-    notified: bool = False
 
 
 def validate_plugin_info(
@@ -87,10 +86,8 @@ def _endpoint_problem(endpoint: str) -> str:
     if not endpoint.startswith("/") or endpoint.endswith("/") or "\0" in endpoint:
         return f"endpoint {quote(endpoint)} is not the absolute path of a socket"
     length = len(endpoint.encode("utf-8", "surrogateescape"))
-    if length > LONGEST_PATH:
-        return (
-            f"endpoint {quote(endpoint)} has {length} bytes, a socket's path has at most {LONGEST_PATH} bytes"
-        )
+    if length > MAX_PATH_LENGTH:
+        return f"endpoint {quote(endpoint)} has {length} bytes, at most {MAX_PATH_LENGTH} are possible"
     return ""
 
 

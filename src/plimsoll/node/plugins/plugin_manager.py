@@ -20,7 +20,7 @@ from typing import Any
 
 from plimsoll.common.tasks import cancel_tasks
 from plimsoll.errors import ConfigError
-from plimsoll.node.claim_info import ClaimRef, Devices, DriverFault
+from plimsoll.node.claim_info import PREPARE, UNPREPARE, ClaimRef, Devices, DriverFault
 from plimsoll.node.layout import Layout
 from plimsoll.node.plugins.connection import PluginConnection
 from plimsoll.node.plugins.health import HealthCache, HealthReport, HealthStatus
@@ -34,7 +34,7 @@ from plimsoll.node.plugins.registration import (
     retry_delay,
 )
 from plimsoll.node.plugins.registry import Plugin, Registry
-from plimsoll.node.plugins.responses import PREPARE, UNPREPARE, read_prepared, read_unprepared
+from plimsoll.node.plugins.responses import read_prepared, read_unprepared
 from plimsoll.node.plugins.sockets import Socket, compare, scan
 from plimsoll.protocols import rpc
 
@@ -50,10 +50,6 @@ class DriverInfo:
     version: str
     connected: bool
     registered_at: float
-
-
-def _nothing() -> None:
-    return None
 
 
 async def _do_nothing(driver: str) -> None:
@@ -74,7 +70,7 @@ class PluginManager:
     ) -> None:
         self.metrics = metrics or DraMetrics()
         #: Called when a driver was added or removed, or the health of a device changed. Must return quickly.
-        self.on_change: Callable[[], None] = _nothing
+        self.on_change: Callable[[], None] = lambda: None
         #: Called when no plugin of this driver has been connected for `PluginTiming.gone`. Canceled if one
         #: reconnects.
         self.on_gone: Callable[[str], Awaitable[None]] = _do_nothing
@@ -261,8 +257,7 @@ class PluginManager:
     async def _notify_refusal(
         self, channel: Any, socket: Path, refusal: RegistrationRefusal
     ) -> RegistrationRefusal:
-        failure = await notify_plugin(channel, socket, refusal.message, self._times)
-        return failure or RegistrationRefusal(refusal.message, notified=True)
+        return await notify_plugin(channel, socket, refusal.message, self._times) or refusal
 
     def _register(self, plugin_info: PluginInfo, rank: int) -> PluginConnection | RegistrationRefusal:
         plugin = Plugin(

@@ -20,8 +20,8 @@ from plimsoll.node.plugins.plugin_info import PluginInfo, RegistrationRefusal, v
 from plimsoll.protocols import rpc
 from plimsoll.protocols.messages import registration as messages
 
-_GET_INFO = rpc.method_of(messages.DESCRIPTOR, "Registration", "GetInfo")
-_NOTIFY = rpc.method_of(messages.DESCRIPTOR, "Registration", "NotifyRegistrationStatus")
+_GET_INFO = rpc.find_method(messages.DESCRIPTOR, "Registration", "GetInfo")
+_NOTIFY = rpc.find_method(messages.DESCRIPTOR, "Registration", "NotifyRegistrationStatus")
 #: GetInfo responses are short.
 _MAX_BYTES = 256 * 1024
 
@@ -57,7 +57,7 @@ async def open_registration(
 ) -> AsyncIterator[grpc.aio.Channel | RegistrationRefusal]:
     """Connect to a registration socket, for the duration of the block."""
     try:
-        channel = rpc.dial(socket, largest=_MAX_BYTES)
+        channel = rpc.dial(socket, max_size=_MAX_BYTES)
     except ConfigError as error:
         yield RegistrationRefusal(f"RegisterPlugin error -- dial failed at socket {socket}, err: {error}")
         return

@@ -94,9 +94,7 @@ class Registry:
         return tuple(plugin for driver in sorted(self._plugins) for plugin in self._plugins[driver])
 
     def gone(self, now: float, after: float) -> Sequence[str]:
-        """Return drivers that have been missing for `after` seconds, each once as long as it stays
-        missing.
-        """
+        """Return drivers that have been missing for `after` seconds, each once while it stays missing."""
         due = sorted(
             driver for driver, since in self._missing.items() if since is not None and now - since >= after
         )

@@ -12,11 +12,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from plimsoll.node.claim_info import ClaimRef, Devices, DriverFault, PreparedDevice
+from plimsoll.node.claim_info import PREPARE, UNPREPARE, ClaimRef, Devices, DriverFault, PreparedDevice
 from plimsoll.node.plugins.plugin_info import quote, truncate
 from plimsoll.protocols.cdi.names import parse_name
-
-PREPARE, UNPREPARE = "NodePrepareResources", "NodeUnprepareResources"
 
 #: An allocation has at most 32 results; a driver may return more than one device for each.
 MAX_DEVICES = 256

@@ -1,7 +1,7 @@
 """Sockets in the registration directory, and their changes.
 
 As in the kubelet (docs/spec/node-protocols.md, "Plugin registration"), subdirectories are scanned, and names
-that start with a dot and everything that is no socket are skipped. A symbolic link to a socket counts as a
+that start with a dot and everything that is not a socket are skipped. A symbolic link to a socket counts as a
 socket; a link to a directory is not followed. A socket that was removed and created again under the same name
 is a new socket. Guarantees that no name and no kind of file causes an error, and that the cost of a scan is
 bounded.

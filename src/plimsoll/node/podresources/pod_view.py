@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from plimsoll.api.core import Container, Pod
 from plimsoll.api.gates import Gates
 from plimsoll.api.pod_claims import claim_for_entry
+from plimsoll.ledger.containers import is_sidecar
 from plimsoll.node.claim_info import ClaimInfo
 from plimsoll.node.podresources.source import Allocatable, MemoryBlock, PluginDevices, PodResourcesSource
 from plimsoll.protocols.messages import podresources_v1 as v1
@@ -95,11 +96,7 @@ def listed_containers(pod: Pod) -> tuple[Container, ...]:
     """Return sidecars first, then the regular containers; other init containers are left out."""
     if not pod.spec.init_containers:
         return pod.spec.containers
-    return (*filter(_is_sidecar, pod.spec.init_containers), *pod.spec.containers)
-
-
-def _is_sidecar(container: Container) -> bool:
-    return container.restart_policy == "Always"
+    return (*filter(is_sidecar, pod.spec.init_containers), *pod.spec.containers)
 
 
 def view_pod(pod: Pod, collected: CollectedResources, gates: PodResourcesGates) -> PodResourcesView:

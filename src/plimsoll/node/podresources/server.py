@@ -63,7 +63,7 @@ class PodResourcesServer:
         limit: RateLimit | None = RateLimit(),  # noqa: B008 - a frozen value
         *,
         active_only: bool = True,
-        max_bytes: int = rpc.LARGEST_MESSAGE,
+        max_bytes: int = rpc.MAX_MESSAGE_SIZE,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.path = path
@@ -96,7 +96,7 @@ class PodResourcesServer:
                 rpc.handle(v1.DESCRIPTOR, "PodResourcesLister", methods),
                 rpc.handle(v1alpha1.DESCRIPTOR, "PodResourcesLister", {"List": self._list_alpha}),
             ),
-            largest=self._max_bytes,
+            max_size=self._max_bytes,
         )
         if self._registry is not None:
             self._registry.register(self.metrics)

@@ -43,9 +43,7 @@ class PodResourcesSource(Protocol):
 
     @abstractmethod
     def revision(self) -> object:
-        """Return a value that stays equal while nothing has changed; called for every request, so it must be
-        cheap.
-        """
+        """Return a value that stays equal while nothing changes; must be cheap."""
         ...
 
     @abstractmethod

@@ -25,9 +25,7 @@ class HostCommandRunner:
     """Runner of commands in the context of a container's process."""
 
     def __init__(self, find: Callable[[str], Mapping[str, Any] | None], program: Callable[[], Path]) -> None:
-        """Create a runner; `find` returns the exec specification of a container by ID, `program` the path of
-        the program that executes it.
-        """
+        """Create a runner; `find` returns the exec specification of a container, `program` its program."""
         self._find = find
         self._program = program
 

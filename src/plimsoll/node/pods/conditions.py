@@ -11,9 +11,10 @@ from collections.abc import Iterable, Sequence
 from plimsoll.api import codec
 from plimsoll.api.core import Container, Pod
 from plimsoll.api.timestamps import format_time
+from plimsoll.common.json_tree import items, text
 from plimsoll.ledger.containers import is_sidecar
 from plimsoll.node.pods.phases import FAILED, SUCCEEDED, TERMINAL
-from plimsoll.node.pods.status_input import StatusInput, Tree, items, text
+from plimsoll.node.pods.status_input import StatusInput, Tree
 
 RESIZE = ("PodResizePending", "PodResizeInProgress")
 OWNED = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled", *RESIZE)

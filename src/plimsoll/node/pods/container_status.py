@@ -7,16 +7,15 @@ exited with 137.
 
 from __future__ import annotations
 
-from typing import Any
-
 from plimsoll.api import codec
-from plimsoll.api.core import Container, ResourceRequirements
+from plimsoll.api.core import Container
 from plimsoll.api.timestamps import format_time
+from plimsoll.common.json_tree import branch, items, number, text
 from plimsoll.ledger.containers import is_sidecar
 from plimsoll.node.containers import ContainerInfo, ContainerPhase
 from plimsoll.node.pods.pod_state import ProbeResults
 from plimsoll.node.pods.restart_policy import should_restart, should_restart_init
-from plimsoll.node.pods.status_input import StatusInput, Tree, branch, items, number, text
+from plimsoll.node.pods.status_input import StatusInput, Tree
 
 CREATING, INITIALIZING = "ContainerCreating", "PodInitializing"
 UNKNOWN = "ContainerStatusUnknown"
@@ -88,12 +87,8 @@ def _known(inputs: StatusInput, container: Container, attempts: list[ContainerIn
     actual = inputs.actual.get(container.name, given) if last.phase is ContainerPhase.RUNNING else given
     if given.requests:
         status["allocatedResources"] = codec.to_tree(given.requests)
-    status["resources"] = _resources(actual)
+    status["resources"] = codec.to_tree(actual)
     return status
-
-
-def _resources(resources: ResourceRequirements) -> Any:
-    return codec.to_tree(resources)
 
 
 def _state(inputs: StatusInput, state: ContainerInfo) -> Tree:

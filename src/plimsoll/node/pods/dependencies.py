@@ -72,18 +72,6 @@ def new_id() -> str:
     return secrets.token_hex(32)
 
 
-def _nothing(driver: str, pool: str, device: str) -> ReportedHealth | None:
-    return None
-
-
-def _unobserved(operation: str, seconds: float, failed: bool) -> None:
-    return None
-
-
-def _unmeasured(uid: str) -> PodUsage | None:
-    return None
-
-
 @dataclass(slots=True, kw_only=True)
 class WorkerDependencies:
     """Components of an agent that pod workers use."""
@@ -97,7 +85,7 @@ class WorkerDependencies:
     clock: Callable[[], float] = time.time
     timing: PodTiming = field(default_factory=PodTiming)
     facts: Callable[[], DownwardNodeInfo] = DownwardNodeInfo
-    health: Callable[[str, str, str], ReportedHealth | None] = _nothing
+    health: Callable[[str, str, str], ReportedHealth | None] = lambda driver, pool, device: None
     resizer: Resizer | None = None
     #: Runner of the commands of probes and hooks; None: they fail.
     commands: CommandRunner | None = None
@@ -106,8 +94,8 @@ class WorkerDependencies:
     #: Nothing runs in the containers: every probe passes and every hook succeeds.
     skip_probes: bool = False
     #: Resource usage of a pod, by UID, so that no limit is set below it.
-    usage: Callable[[str], PodUsage | None] = _unmeasured
+    usage: Callable[[str], PodUsage | None] = lambda uid: None
     new_id: Callable[[], str] = new_id
     #: Called after every PrepareResources and UnprepareResources with its duration in seconds and whether it
     #: failed.
-    observe: Callable[[str, float, bool], None] = _unobserved
+    observe: Callable[[str, float, bool], None] = lambda operation, seconds, failed: None

@@ -18,9 +18,9 @@ from plimsoll.api.containers import EnvVarSource, KeySelector, ResourceFieldSele
 from plimsoll.api.core import Container, Pod, ResourceList
 from plimsoll.api.quantity import ZERO, Quantity, divide_up
 from plimsoll.client.endpoints import CONFIG_MAPS, SECRETS, Endpoint
+from plimsoll.common.json_tree import branch
 from plimsoll.errors import ApiError, InputError
 from plimsoll.node.containers import RuntimeFault
-from plimsoll.node.pods.status_input import branch
 
 CONFIG_ERROR = "CreateContainerConfigError"
 _ONE = Quantity.parse("1")

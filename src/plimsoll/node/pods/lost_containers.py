@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plimsoll.api.core import ContainerStatus, Pod
+from plimsoll.common.json_tree import branch, number
 from plimsoll.node.containers import ContainerInfo, ContainerPhase
-from plimsoll.node.pods.status_input import branch, number
 
 LOST_EXIT_CODE = 137
 

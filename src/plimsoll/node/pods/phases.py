@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from plimsoll.api.core import Container, Pod
+from plimsoll.common.json_tree import branch, number, text
 from plimsoll.ledger.containers import is_sidecar
 from plimsoll.node.pods.restart_policy import should_restart
-from plimsoll.node.pods.status_input import Tree, branch, number, text
+from plimsoll.node.pods.status_input import Tree
 
 PENDING, RUNNING, SUCCEEDED, FAILED = "Pending", "Running", "Succeeded", "Failed"
 TERMINAL = (SUCCEEDED, FAILED)
@@ -42,9 +43,7 @@ def phase_of(
     terminal: bool,
     initialized: bool,
 ) -> str:
-    """Return the phase; `terminal`: nothing will be started again; `initialized`: a regular
-    container exists.
-    """
+    """Return the phase. `terminal`: nothing will be started; `initialized`: a regular container exists."""
     statuses = {text(status, "name"): dict(status) for status in (*inits, *regular)}
     count = _Count()
     for container in pod.spec.init_containers:

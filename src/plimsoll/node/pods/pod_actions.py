@@ -183,9 +183,7 @@ class _ActionPlanner:
             self._restart(container, known)
 
     def _restarts(self, container: Container, known: ContainerInfo, *, renewed: bool) -> bool:
-        """Return whether a container restarts; in a new sandbox init containers run again, however they
-        exited.
-        """
+        """Return whether a container restarts; in a new sandbox all init containers run again."""
         if container.name in self.pod_state.forced:
             return True
         if container in self.pod_state.pod.spec.init_containers:

@@ -14,6 +14,7 @@ from plimsoll.api import codec
 from plimsoll.api.core import Container, Pod, ResourceRequirements
 from plimsoll.api.pod_claims import resolve_claim_names
 from plimsoll.api.timestamps import format_time
+from plimsoll.common.json_tree import items, text
 from plimsoll.ledger.qos import pod_qos
 from plimsoll.node.claim_info import ClaimInfo
 from plimsoll.node.containers import ContainerPhase
@@ -21,7 +22,7 @@ from plimsoll.node.pods.conditions import OWNED, RESIZE, conditions_of
 from plimsoll.node.pods.container_status import container_statuses
 from plimsoll.node.pods.phases import FAILED, PENDING, TERMINAL, phase_of
 from plimsoll.node.pods.pod_state import TerminationCause
-from plimsoll.node.pods.status_input import StatusInput, Tree, items, text
+from plimsoll.node.pods.status_input import StatusInput, Tree
 
 #: Status fields the agent owns, in addition to its conditions.
 FIELDS = (
@@ -129,9 +130,7 @@ def _addresses(inputs: StatusInput) -> Tree:
 
 
 def device_health(pod: Pod, container: Container, prepared: Iterable[ClaimInfo], health: Any) -> list[Tree]:
-    """Return `allocatedResourcesStatus`: the health of each device of the claims that a container
-    references.
-    """
+    """Return `allocatedResourcesStatus`: the health of the devices of a container's claims."""
     names = resolve_claim_names(pod)
     by_name = {claim.ref.name: claim for claim in prepared if claim.ref.namespace == pod.metadata.namespace}
     found = []

@@ -1,7 +1,4 @@
-"""Input of a pod's status: the pod, the runtime's state, and the status reported before.
-
-Also reads status trees, whose parts may be missing or malformed.
-"""
+"""Input of a pod's status: the pod, the runtime's state, and the status reported before."""
 
 from __future__ import annotations
 
@@ -45,26 +42,3 @@ class StatusInput:
     #: `allocatedResourcesStatus` by container.
     health: Mapping[str, Sequence[Tree]] = field(default_factory=dict)
     resize: Sequence[Condition] = ()
-
-
-def branch(tree: Any, *path: str) -> Tree:
-    """Return an object inside a tree; empty if there is none."""
-    for key in path:
-        tree = tree.get(key) if isinstance(tree, Mapping) else None
-    return dict(tree) if isinstance(tree, Mapping) else {}
-
-
-def items(tree: Any, key: str) -> list[Tree]:
-    """Return the objects of a list inside a tree."""
-    found = tree.get(key) if isinstance(tree, Mapping) else None
-    return [dict(item) for item in found if isinstance(item, Mapping)] if isinstance(found, list) else []
-
-
-def number(tree: Any, key: str) -> int:
-    found = tree.get(key) if isinstance(tree, Mapping) else None
-    return found if isinstance(found, int) and not isinstance(found, bool) else 0
-
-
-def text(tree: Any, key: str) -> str:
-    found = tree.get(key) if isinstance(tree, Mapping) else None
-    return found if isinstance(found, str) else ""

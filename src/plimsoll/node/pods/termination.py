@@ -22,9 +22,7 @@ DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadlin
 
 
 def check_termination(pod_state: PodState, latest: dict[str, ContainerInfo]) -> Termination | None:
-    """Return the termination of a pod, if any; an earlier one stays, with a shorter deadline if less grace is
-    given now.
-    """
+    """Return the termination of a pod, if any; the deadline of an earlier one only shrinks."""
     current = pod_state.termination
     if current is None:
         found = _find_cause(pod_state, latest)
@@ -140,7 +138,7 @@ def plan_stops(
 
 
 def _must_wait(name: str, running: Iterable[ContainerInfo], sidecars: Sequence[str]) -> bool:
-    """Return whether a sidecar has to wait for a container that is no sidecar, or for a later sidecar."""
+    """Return whether a sidecar has to wait for a regular container, or for a later sidecar."""
     if name not in sidecars:
         return False
     place = sidecars.index(name)

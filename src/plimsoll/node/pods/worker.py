@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 
 from plimsoll.api.core import Container, Pod
 from plimsoll.api.timestamps import parse_time
+from plimsoll.common.json_tree import text
 from plimsoll.common.tasks import cancel_tasks, run_until, wait_until
 from plimsoll.node.containers import ContainerInfo, ContainerPhase, RuntimeFault, SandboxInfo
 from plimsoll.node.pods import steps
@@ -44,7 +45,7 @@ from plimsoll.node.pods.pod_state import (
 )
 from plimsoll.node.pods.probes import ProbeManager
 from plimsoll.node.pods.status import build_status, device_health, reject_status, reported_status
-from plimsoll.node.pods.status_input import StatusInput, Tree, text
+from plimsoll.node.pods.status_input import StatusInput, Tree
 from plimsoll.node.pods.termination import pod_grace
 from plimsoll.node.pods.writer import LOG, WARNING
 
@@ -143,11 +144,6 @@ class PodWorker:
     @property
     def termination(self) -> Termination | None:
         return self._termination
-
-    @property
-    def is_released(self) -> bool:
-        """True once its containers are gone and its claims are released, so that its resources are free."""
-        return self._is_released
 
     @property
     def active(self) -> bool:
@@ -423,9 +419,7 @@ class PodWorker:
         self.deps.writer.put(self.pod, self.status)
 
     def _was_already_terminated(self) -> bool:
-        """Return whether the pod had terminated before this worker started, and nothing of it is
-        known here.
-        """
+        """Return whether the pod terminated before this worker started, and nothing of it is left."""
         ended = self._termination is not None and self._termination.cause is TerminationCause.TERMINAL
         return ended and not self.status and not self.deps.runtime.containers(self.uid)
 

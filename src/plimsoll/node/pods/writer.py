@@ -21,10 +21,11 @@ from plimsoll.client.client import Client
 from plimsoll.client.endpoints import PODS
 from plimsoll.client.event_recorder import NORMAL, EventRecord, EventRecorder
 from plimsoll.common.clock import SystemClock
+from plimsoll.common.json_tree import branch, text
 from plimsoll.common.tasks import cancel_tasks
 from plimsoll.errors import ApiError, InputError
 from plimsoll.node.pods.status import merge_reported, reported_status, status_patch
-from plimsoll.node.pods.status_input import Tree, branch, text
+from plimsoll.node.pods.status_input import Tree
 
 LOG = logging.getLogger("plimsoll.node")
 WARNING = "Warning"
@@ -174,9 +175,7 @@ class StatusWriter:
             return not branch(response, "metadata").get("finalizers")
 
     async def _is_gone(self, error: ApiError, uid: str, name: str, namespace: str) -> bool:
-        """Return whether an error means that the pod no longer exists; a conflict can also mean another
-        writer.
-        """
+        """Return whether an error means that the pod is gone; a conflict can also mean another writer."""
         if error.code != 409:
             return error.code == 404
         try:

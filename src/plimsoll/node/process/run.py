@@ -56,9 +56,7 @@ class NodeProcess:
         client_for: Callable[[str], Client] | None = None,
         make: MakeAgent = make_agent,
     ) -> None:
-        """Create a process; `client_for` returns the client a node writes with, by name; by default all use
-        `client`.
-        """
+        """Create a process; `client_for` returns the client of a node by name (default: `client`)."""
         self.settings = settings.checked()
         self.agents: dict[str, AgentLike] = {}
         self.metrics = NodeMetrics(lambda: self.agents.values())

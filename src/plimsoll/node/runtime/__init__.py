@@ -6,9 +6,9 @@ container_process.py  one container as a process
 container_spec.py     a container combined from its spec, CDI files and hooks
 exec_spec.py          what is recorded of a container, and the specification of its shim
 adoption.py           adoption of what an earlier agent has left
-shim.py               the small process next to every container; a program of its own
-confinement.py        what a container's process does before exec; the other half of the shim
-shims.py              the agent's end of a shim: start it, find it again, signal it
+shim.py               parent process of a container; a standalone program
+confinement.py        setup of a container's process before exec; the second module of the shim
+shims.py              starting, finding and signaling shims
 commands.py           the command of a container
 state_dir.py          pods and containers on disk
 cgroup_repair.py      creation of missing cgroups

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Container, Iterator, Mapping
 
-from plimsoll.node.cgroups.values import Cgroups
+from plimsoll.node.cgroups.tree import Cgroups
 from plimsoll.node.containers import ContainerPhase
 from plimsoll.node.runtime import shims
 from plimsoll.node.runtime.container_process import ContainerProcess

@@ -1,6 +1,6 @@
 """Confinement of a container process: joins cgroups, sets limits, mounts and credentials before exec.
 
-Half of a program of its own, next to `shim.py`, that imports nothing else of this package. Run as
+With `shim.py` it forms a standalone program that imports nothing else of this package. Run as
 `confinement.py FD` it becomes a command inside a running container, with the container's cgroups, limits,
 mounts and credentials; the spec is read from the descriptor in `marshal` format: its caller runs the same
 Python, and JSON takes longer to import than most commands take. A command runs with the credentials of its
@@ -78,9 +78,7 @@ class SystemCalls:
         self.call("mount", texts[0], texts[1], texts[2], c_ulong(flags), texts[3])
 
     def set_read_only(self, path: str, *, on: bool, recursive: bool = False) -> None:
-        """Make a mount read-only or writable, with or without the mounts below it; its other flags are
-        unchanged.
-        """
+        """Make a mount read-only or writable, optionally with the mounts below it; other flags stay."""
         from ctypes import byref, c_uint64  # noqa: PLC0415
 
         # struct mount_attr: attr_set, attr_clr, propagation, userns_fd
@@ -142,16 +140,16 @@ def reset_signals() -> None:
 
 def prepare(spec: dict[str, Any], kernel: SystemCalls) -> tuple[list[str], list[str]]:
     """Set up cgroups, limits and mounts. Return tolerable failures: notes, which may explain how the
-    container exits, and asides, which do not.
+    container exits, and minor ones, which do not.
     """
     join_cgroups(spec)
-    asides = set_limits(spec)
+    minor = set_limits(spec)
     notes = mount_all(spec, kernel)
     missing = sorted({*spec.get("gids", ())} - {*os.getgroups(), os.getegid()})
     if missing and not spec["credentials"]["switch"]:
         notes.append(f"groups {missing} cannot be joined: {os.strerror(errno.EPERM)}")
     enter_directory(spec)
-    return notes, asides
+    return notes, minor
 
 
 def join_cgroups(spec: dict[str, Any]) -> None:
@@ -162,23 +160,23 @@ def join_cgroups(spec: dict[str, Any]) -> None:
 
 def set_limits(spec: dict[str, Any]) -> list[str]:
     """Set what a process inherits; return tolerable failures."""
-    asides = []
+    failures = []
     if spec.get("oom_score_adj") is not None:
         try:
             with open("/proc/self/oom_score_adj", "w") as file:
                 file.write(str(spec["oom_score_adj"]))
         except OSError as error:
-            asides.append(f"oom_score_adj {spec['oom_score_adj']} cannot be set: {error.strerror}")
+            failures.append(f"oom_score_adj {spec['oom_score_adj']} cannot be set: {error.strerror}")
     if spec.get("affinity"):
         try:
             os.sched_setaffinity(0, spec["affinity"])
         except OSError as error:
-            asides.append(f"CPUs {spec['affinity']} cannot be set: {error.strerror}")
+            failures.append(f"CPUs {spec['affinity']} cannot be set: {error.strerror}")
     for name, (soft, hard) in spec.get("rlimits", {}).items():
         import resource  # noqa: PLC0415 - seldom needed
 
         resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (soft, hard))
-    return asides
+    return failures
 
 
 def enter_directory(spec: dict[str, Any]) -> None:
@@ -196,7 +194,7 @@ def mount_all(spec: dict[str, Any], kernel: SystemCalls) -> list[str]:
     for device in spec.get("devices", ()):
         path, source = device["path"], device["host_path"] or device["path"]
         if not os.path.exists(source):
-            notes.append(f"device {path}: there is no {source} on this machine")
+            notes.append(f"device {path}: {source} does not exist on this machine")
         elif os.path.realpath(path) != os.path.realpath(source):
             wanted.append({"source": source, "target": path, "type": "", "options": ["bind"]})
     if not wanted and not read_only:
@@ -280,7 +278,7 @@ def mount_one(mount: dict[str, Any], kernel: SystemCalls) -> None:
 
 
 def own_output(credentials: dict[str, Any], outputs: tuple[int, int]) -> None:
-    """Give the outputs to the container's user, who may open them again as /dev/stdout."""
+    """Change the owner of the outputs to the container's user, so that it can open /dev/stdout."""
     if credentials["uid"] != os.geteuid():
         for fd in outputs:
             os.fchown(fd, credentials["uid"], -1)

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.common.checkpoint import NodeFinding
+from plimsoll.common.checkpoint import NodeFinding, read_boot_id
 from plimsoll.errors import StoreError
 from plimsoll.node.containers import ContainerInfo, ContainerPhase
 from plimsoll.node.runtime import shims
@@ -144,9 +144,7 @@ class ContainerProcess:
     # -- watching
 
     def watch(self, on_end: Callable[[], None]) -> bool:
-        """Call `on_end` once when the shim exits; return False if it already has, and nothing will
-        be called.
-        """
+        """Call `on_end` once when the shim exits; return False without a call if it already has."""
         if self.run is None:
             return False
         pidfd = shims.open_process(self.run.shim, self.run.shim_start)
@@ -201,11 +199,7 @@ class ContainerProcess:
         if not alive:
             return (*findings, *self._adopt_dead(findings, quarantine))
         run = self.run
-        if (
-            run is not None
-            and run.boot_id == shims.boot_id()
-            and run.shim_start == shims.start_time(run.shim)
-        ):
+        if run is not None and run.boot_id == read_boot_id() and run.shim_start == shims.start_time(run.shim):
             return findings
         # It is alive, but its own record cannot be trusted.
         for pid, start in shims.find_shims(self.directory / "spec.json"):
@@ -219,7 +213,7 @@ class ContainerProcess:
         if self.run is None and not findings:  # no command of this container ever ran
             self.store(replace(self.record, started=False))
             return ()
-        if self.run is not None and self.run.boot_id != shims.boot_id():
+        if self.run is not None and self.run.boot_id != read_boot_id():
             text = "The container could not be located: the machine was restarted"
             self.record_exit(ExitRecord(exit_code=REBOOTED, finished_at=time.time(), lost=text))
             return ()

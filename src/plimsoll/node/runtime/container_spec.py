@@ -36,9 +36,7 @@ class ResolvedContainer:
 
 @dataclass(frozen=True, slots=True)
 class SpecRefusal:
-    """Reason why a container cannot be created; `hooks_called`: hooks have already agreed, and have to be
-    notified.
-    """
+    """Reason why a container cannot be created; `hooks_called`: hooks agreed and must be notified."""
 
     fault: RuntimeFault
     hooks_called: bool = False
@@ -75,7 +73,7 @@ def combine(spec: ContainerSpec, edits: Edits, adjusted: AdjustedContainer) -> R
         env.pop(name, None)
     notes = []
     if edits.hooks:
-        notes.append(f"{len(edits.hooks)} CDI hooks are not run: there is no OCI runtime here")
+        notes.append(f"{len(edits.hooks)} CDI hooks are not run: this runtime is not an OCI runtime")
     if edits.intel_rdt is not None:
         notes.append("CDI intelRdt is not applied")
     if edits.net_devices:
@@ -111,9 +109,7 @@ def devices_of(edits: Edits) -> tuple[DeviceEdit, ...]:
 async def cancel_creation(
     hooks: RuntimeHooks, pod: SandboxSpec, state: ContainerInfo
 ) -> Mapping[str, LinuxResources]:
-    """Notify hooks that a container they have agreed to is not created; return updates of other
-    containers.
-    """
+    """Notify hooks that an agreed container is not created; return updates of other containers."""
     changes = await hooks.stopped(pod, state)
     await hooks.removed(pod, state)
     return changes

@@ -25,9 +25,7 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessSettings:
-    """Settings of the process runtime. `images` maps images to commands, by full name, name without tag or
-    last part of the name.
-    """
+    """Settings of the process runtime; `images` maps images to commands (see `image_names`)."""
 
     images: Mapping[str, Sequence[str]] = field(default_factory=dict)
     ip: str = "127.0.0.1"

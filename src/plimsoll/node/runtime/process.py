@@ -17,7 +17,7 @@ DIFF: the root file system of a container is the machine's: readOnlyRootFilesyst
 for the container, its working directory included, except /dev, /proc and what CDI files and hooks mount
 (test_a_read_only_root_file_system).
 
-DIFF: there is no image, no root file system and no network of the pod's own (test_images_are_labels).
+DIFF: a pod has no image, no root file system and no network namespace (test_images_are_labels).
 
 DIFF: mounts and devices of CDI files and hooks are bind-mounted over existing paths, in a private mount
 namespace of the container, and failures are reported in its message; nothing is created on the machine, no
@@ -38,7 +38,7 @@ from typing import Any
 from plimsoll.common.checkpoint import FindingSeverity, NodeFinding
 from plimsoll.errors import InputError, StoreError
 from plimsoll.node.cgroup_plans.containers import ContainerPlan
-from plimsoll.node.cgroups.values import Cgroups
+from plimsoll.node.cgroups.tree import Cgroups
 from plimsoll.node.containers import (
     ContainerInfo,
     ContainerPhase,
@@ -278,9 +278,7 @@ class ProcessRuntime:
         return shim_spec(container.record, container.directory, pod.spec.name, join, self.settings)
 
     def exec_spec(self, id: str) -> dict[str, Any] | None:
-        """Return the specification of a command in a running container; None if the container does
-        not run.
-        """
+        """Return the specification of a command in a container; None if the container does not run."""
         container = self._containers.get(id)
         if container is None or container.run is None or container.state.phase is not ContainerPhase.RUNNING:
             return None
@@ -313,7 +311,7 @@ class ProcessRuntime:
         return fault
 
     async def apply(self, id: str, resources: LinuxResources) -> RuntimeFault | None:
-        """Change the resources of a container; a missing or exited one is no fault."""
+        """Change the resources of a container; a missing or exited one is not a fault."""
         return await self._tasks.complete(self._apply(id, resources))
 
     async def _apply(

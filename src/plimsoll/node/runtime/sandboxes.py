@@ -9,7 +9,8 @@ from pathlib import Path
 
 from plimsoll.common.checkpoint import FindingSeverity
 from plimsoll.errors import InputError, StoreError
-from plimsoll.node.cgroups.values import CgroupFault, Cgroups
+from plimsoll.node.cgroups.tree import Cgroups
+from plimsoll.node.cgroups.values import CgroupFault
 from plimsoll.node.containers import RuntimeFault, SandboxSpec
 from plimsoll.node.hooks import RuntimeHooks
 from plimsoll.node.layout import Layout

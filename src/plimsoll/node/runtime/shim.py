@@ -1,6 +1,6 @@
-"""Shim: the small process next to every container that starts it, keeps its output and records its exit.
+"""Shim: parent process of a container that starts it, writes its log and records its exit.
 
-Run as `python -I -S shim.py SPEC.json`; a program of its own that imports nothing else of this package, so
+Run as `python -I -S shim.py SPEC.json`; a standalone program that imports nothing else of this package, so
 that it starts fast, stays small and outlives the agent, of any version. It inherits two descriptors: 3, a
 pipe on which it reports in one line of JSON that the container runs or why not, and 4, a file that stays
 locked for as long as the shim lives, so that a later agent can detect it.
@@ -11,7 +11,7 @@ another name and renamed. If the shim is killed, the container's first process d
 directory is removed. A container's process has the credentials of the spec before its command runs, or the
 command does not run.
 
-The other half, `confinement.py`, is in the same directory, compiled or not.
+Its second module, `confinement.py`, is in the same directory, compiled or not.
 
    shim --- first process --- its descendants; orphans become the shim's children and die with the first
 """
@@ -194,7 +194,7 @@ def become(
         if os.getppid() != parent:
             os._exit(START_ERROR)
         shared = os.stat("/proc/self/ns/mnt").st_ino
-        notes, asides = prepare(spec, kernel)
+        notes, minor = prepare(spec, kernel)
         own_mounts = os.stat("/proc/self/ns/mnt").st_ino != shared
         own_output(spec["credentials"], (out, err))
         confine(spec["credentials"], kernel)
@@ -203,7 +203,7 @@ def become(
             kernel.call("prctl", _PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != parent:
             os._exit(START_ERROR)
-        ready = {"notes": notes, "asides": asides, "own_mounts": own_mounts}
+        ready = {"notes": notes, "minor": minor, "own_mounts": own_mounts}
         os.write(status_fd, json.dumps(ready).encode() + b"\n")
         if os.read(go, 1) != b"g":
             os._exit(START_ERROR)
@@ -277,7 +277,7 @@ class Shim:
             first = json.loads(status.readline() or b'{"error": "it died before its command ran"}')
             self.notes += first.get("notes", [])
             if "error" not in first:
-                self.record_run(me, first.get("asides", []), own_mounts=first["own_mounts"])
+                self.record_run(me, first.get("minor", []), own_mounts=first["own_mounts"])
                 os.write(go_w, b"g")
                 first = json.loads(status.readline() or b"{}")
         os.close(go_w)
@@ -292,7 +292,7 @@ class Shim:
             os.set_blocking(fd, False)
         return {out_r: b"stdout", err_r: b"stderr"}
 
-    def record_run(self, me: int, asides: list[str], *, own_mounts: bool) -> None:
+    def record_run(self, me: int, minor: list[str], *, own_mounts: bool) -> None:
         with open("/proc/sys/kernel/random/boot_id") as file:
             boot = file.read().strip()
         save(
@@ -306,7 +306,7 @@ class Shim:
                 "boot_id": boot,
                 "started_at": time.time(),
                 "own_mounts": own_mounts,
-                "notes": self.notes + asides,
+                "notes": self.notes + minor,
             },
         )
 

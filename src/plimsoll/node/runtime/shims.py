@@ -1,4 +1,4 @@
-"""The agent's end of shims and of the processes they watch.
+"""Shims and their processes, as the agent sees them.
 
 Starts shims, detects whether one is alive, and sends signals that reach exactly the intended process: a
 process is a pid together with its start time, and a signal is sent through a pidfd, which was checked after
@@ -17,9 +17,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 SOURCE = Path(__file__).with_name("shim.py")
-#: The half of the shim that becomes a command in a running container.
+#: Module of the shim that runs a command in a running container.
 CONFINEMENT = Path(__file__).with_name("confinement.py")
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def compile_shim(directory: Path) -> Path:
@@ -35,15 +34,8 @@ def compile_shim(directory: Path) -> Path:
 
 
 def confinement_path(shim: Path) -> Path:
-    """Return the path of the other half of a shim, in the same directory."""
+    """Return the path of the confinement module of a shim, in the same directory."""
     return shim.with_name(f"confinement{shim.suffix}")
-
-
-def boot_id() -> str:
-    try:
-        return _BOOT_ID.read_text().strip()
-    except OSError:
-        return ""
 
 
 def spawn(program: Path, spec: Path, lock: Path, stderr: Path) -> tuple[int, int]:

@@ -57,7 +57,7 @@ class Script:
 
 
 def script_of(annotations: Mapping[str, str], container: str, role: ContainerRole) -> Script:
-    """Read a pod's annotations for one of its containers; values that are no numbers are ignored."""
+    """Read a pod's annotations for one of its containers; values that are not numbers are ignored."""
     own_time = _number(annotations.get(f"run-seconds.{_DOMAIN}/{container}"))
     own_code = _number(annotations.get(f"exit-code.{_DOMAIN}/{container}"))
     regular = role is ContainerRole.REGULAR
@@ -251,7 +251,7 @@ class SimulatedRuntime:
         return None
 
     async def apply(self, id: str, resources: LinuxResources) -> RuntimeFault | None:
-        """Change the resources of a container; a missing or exited one is no fault."""
+        """Change the resources of a container; a missing or exited one is not a fault."""
         container = self._containers.get(id)
         if container is not None and container.held.state.phase is not ContainerPhase.EXITED:
             merged = container.held.resources.merged(resources)

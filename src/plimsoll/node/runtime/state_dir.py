@@ -83,9 +83,7 @@ class ContainerRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """Processes of a container, each by pid and start time, and the boot ID. `own_mounts`: they have a
-    private mount namespace.
-    """
+    """Processes of a container by pid and start time; `own_mounts`: in a private mount namespace."""
 
     pid: int
     pid_start: int

@@ -63,9 +63,7 @@ class RootViolation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CredentialDecision:
-    """Credentials with everything that can be applied, the fields that cannot, and a violation of
-    runAsNonRoot.
-    """
+    """Applicable credentials, fields that cannot be applied, and a violation of runAsNonRoot."""
 
     credentials: ProcessCredentials
     unsupported: tuple[UnsupportedField, ...] = ()

@@ -103,7 +103,7 @@ _PERSONALITIES = (0x0, 0x8, 0x20000, 0x20008, 0xFFFFFFFF)
 _CLONE_NEW = 0x7E020000
 _SYS_ADMIN = mask_of(("SYS_ADMIN",))
 
-# Instructions of classic BPF, and where things stand in struct seccomp_data.
+# Instructions of classic BPF, and offsets in struct seccomp_data.
 _LOAD, _EQUAL, _GREATER, _ANY_BIT, _RETURN = 0x20, 0x15, 0x25, 0x45, 0x06
 _NUMBER, _ARCHITECTURE, _ARGUMENT = 0, 4, 16
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
@@ -149,9 +149,7 @@ def _fail(errno: int) -> tuple[int, int, int, int]:
 def _on_call(
     number: int, tests: list[tuple[int, tuple[int, ...]]], *, allow: bool
 ) -> list[tuple[int, int, int, int]]:
-    """Return instructions that check a call by the low half of its first argument: matching calls are
-    allowed, or refused.
-    """
+    """Return instructions that allow or refuse a call by the low half of its first argument."""
     hit, miss = ((_RETURN, 0, 0, _ALLOW), _fail(EPERM)) if allow else (_fail(EPERM), (_RETURN, 0, 0, _ALLOW))
     instructions: list[tuple[int, int, int, int]] = [(_LOAD, 0, 0, _ARGUMENT)]
     for code, values in tests:

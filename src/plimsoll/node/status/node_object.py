@@ -15,6 +15,7 @@ from plimsoll.api import codec
 from plimsoll.api.core import NodeAddress, ResourceList, Taint
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.timestamps import format_micro_time, format_time
+from plimsoll.common.json_tree import branch
 from plimsoll.errors import InputError
 from plimsoll.ledger.amounts import is_huge_page
 from plimsoll.ledger.units import is_extended_resource
@@ -127,7 +128,7 @@ def new_node(facts: NodeDescription, conditions: Mapping[str, ConditionState], n
 
 def label_patch(facts: NodeDescription, known: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the patch that updates the labels of an existing Node; None if they are up to date."""
-    have = _mapping(_mapping(known.get("metadata")).get("labels"))
+    have = branch(known, "metadata", "labels")
     labels = labels_of(facts)
     wrong = {key: labels[key] for key in _UPDATED_LABELS if key in labels and have.get(key) != labels[key]}
     return {"metadata": {"labels": wrong}} if wrong else None
@@ -139,7 +140,7 @@ def desired_status(
     """Return the desired status, given the current one."""
     machine = facts.machine
     capacity, allocatable_amounts = _amounts(machine.capacity), _amounts(facts.allocatable_amounts)
-    for name, amount in _mapping(known.get("capacity")).items():
+    for name, amount in branch(known, "capacity").items():
         if name not in capacity and is_extended_resource(name):  # added by another component
             allocatable_amounts[name] = amount
     status: dict[str, Any] = {
@@ -182,7 +183,7 @@ def status_patch(desired: Mapping[str, Any], known: Mapping[str, Any]) -> dict[s
     """Return a strategic merge patch from one status to the other; fields of others are preserved."""
     patch = dict(desired)
     for amounts in ("capacity", "allocatable"):
-        gone = {name: None for name in _mapping(known.get(amounts)) if _is_gone(name, desired[amounts])}
+        gone = {name: None for name in branch(known, amounts) if _is_gone(name, desired[amounts])}
         patch[amounts] = {**desired[amounts], **gone}
     # Addresses are merged by type, of which there may be several.
     patch["addresses"] = [{"$patch": "replace"}, *desired["addresses"]]
@@ -200,17 +201,17 @@ def has_changed(desired: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
     for name, value in desired.items():
         have = known.get(name)
         if name in ("capacity", "allocatable"):
-            have = _mapping(have)
+            have = branch(have)
             wrong = any(not _same_amount(have.get(key), amount) for key, amount in value.items())
             if wrong or any(_is_gone(key, value) for key in have):
                 return True
         elif name == "conditions":
-            there = {_mapping(c).get("type"): _without_times(_mapping(c)) for c in have or ()}
+            there = {branch(c).get("type"): _without_times(branch(c)) for c in have or ()}
             if any(there.get(condition["type"]) != _without_times(condition) for condition in value):
                 return True
         elif name == "nodeInfo":
             # Empty fields may be omitted by the server.
-            if any((_mapping(have).get(key) or "") != (text or "") for key, text in value.items()):
+            if any((branch(have).get(key) or "") != (text or "") for key, text in value.items()):
                 return True
         elif have != value:
             return True
@@ -234,8 +235,8 @@ def new_lease(name: str, uid: str, now: float, seconds: int) -> dict[str, Any]:
 def renewed_lease(lease: Mapping[str, Any], name: str, uid: str, now: float, seconds: int) -> dict[str, Any]:
     """Return the Lease with a new renew time, owned by this very Node."""
     fresh = new_lease(name, uid, now, seconds)
-    metadata = {**_mapping(lease.get("metadata")), "ownerReferences": fresh["metadata"]["ownerReferences"]}
-    return {**lease, "metadata": metadata, "spec": {**_mapping(lease.get("spec")), **fresh["spec"]}}
+    metadata = {**branch(lease, "metadata"), "ownerReferences": fresh["metadata"]["ownerReferences"]}
+    return {**lease, "metadata": metadata, "spec": {**branch(lease, "spec"), **fresh["spec"]}}
 
 
 def _owner(name: str, uid: str) -> dict[str, Any]:
@@ -249,7 +250,7 @@ def _amounts(amounts: ResourceList) -> dict[str, Any]:
 def _conditions(
     conditions: Mapping[str, ConditionState], known: Mapping[str, Any], now: float
 ) -> list[dict[str, Any]]:
-    before = {_mapping(c).get("type"): _mapping(c) for c in known.get("conditions") or ()}
+    before = {branch(c).get("type"): branch(c) for c in known.get("conditions") or ()}
     found = []
     for type in sorted(conditions, key=lambda type: (type == READY, _condition_order(type), type)):
         condition_state = conditions[type]
@@ -287,7 +288,3 @@ def _same_amount(one: Any, other: Any) -> bool:
         return Quantity.from_json(one) == Quantity.from_json(other)
     except InputError:
         return False
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

@@ -27,6 +27,7 @@ from plimsoll.api import codec
 from plimsoll.api.core import Node, NodeAddress, Taint
 from plimsoll.client.client import Client
 from plimsoll.client.endpoints import LEASES, NODES
+from plimsoll.common.json_tree import branch
 from plimsoll.errors import ApiError, InputError
 from plimsoll.node.machine.changes import describe_changes
 from plimsoll.node.machine.machine import Machine, Reservations, allocatable
@@ -123,7 +124,6 @@ class NodeStatusReporter:
         self._known: dict[str, Any] | None = None
         self._lease: dict[str, Any] | None = None
         self._reported = 0.0
-        self._renewed = 0.0
         self._wake = asyncio.Event()
 
     # -- properties
@@ -225,9 +225,7 @@ class NodeStatusReporter:
             group.create_task(self._report_status_loop(), name=f"status of {self.name}")
 
     async def deregister(self) -> bool:
-        """Delete the Node and its Lease; return whether that succeeded. An agent's own permissions do not
-        suffice.
-        """
+        """Delete the Node and its Lease, for which an agent needs extra permissions; return success."""
         done = True
         for endpoint, namespace in ((NODES, ""), (LEASES, NODE_LEASE_NAMESPACE)):
             try:
@@ -277,7 +275,7 @@ class NodeStatusReporter:
         self.registered.set()
 
     async def _adopt(self, node: dict[str, Any], now: float) -> dict[str, Any]:
-        before = _mapping(_status(node).get("nodeInfo")).get("bootID")
+        before = branch(_status(node), "nodeInfo").get("bootID")
         boot = self._facts.machine.boot_id
         if before and boot and before != boot:
             self._emit("Warning", "Rebooted", f"Node {self.name} has been rebooted, boot id: {boot}")
@@ -320,7 +318,6 @@ class NodeStatusReporter:
                 else:
                     changed = renewed_lease(self._lease, self.name, self.uid, now, seconds)
                     self._lease = await self._client.update(LEASES, changed, NODE_LEASE_NAMESPACE)
-                self._renewed = now
                 self.renewals += 1
                 return
             except ApiError as error:
@@ -408,15 +405,11 @@ class NodeStatusReporter:
 
 
 def _metadata(tree: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    return _mapping((tree or {}).get("metadata"))
+    return branch(tree, "metadata")
 
 
 def _status(tree: Mapping[str, Any]) -> Mapping[str, Any]:
-    return _mapping(tree.get("status"))
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+    return branch(tree, "status")
 
 
 def _revision(tree: Mapping[str, Any]) -> int:

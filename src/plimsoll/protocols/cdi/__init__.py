@@ -4,7 +4,7 @@ See docs/spec/node-protocols.md, "CDI". START HERE: `cache.py`, the runtime's si
 `writing.py`.
 """
 
-from plimsoll.protocols.cdi.cache import CdiCache, CdiDevice
+from plimsoll.protocols.cdi.cache import CdiCache
 from plimsoll.protocols.cdi.names import QualifiedName, parse_name
 from plimsoll.protocols.cdi.reading import CdiFault, read_spec
 from plimsoll.protocols.cdi.spec import (
@@ -23,7 +23,6 @@ from plimsoll.protocols.cdi.writing import remove_spec, spec_name, write_spec
 
 __all__ = [
     "CdiCache",
-    "CdiDevice",
     "CdiFault",
     "CdiSpec",
     "CdiSpecDevice",

@@ -18,7 +18,7 @@ from plimsoll.protocols.cdi.names import parse_name
 from plimsoll.protocols.cdi.reading import CdiFault, read_spec
 from plimsoll.protocols.cdi.spec import CdiSpec, CdiSpecDevice, Edits
 
-#: Nanoseconds after a change in which a file may change again without a new stamp.
+#: Time in nanoseconds within which a file may change again without a new time stamp.
 _UNSETTLED = 50_000_000
 
 #: Identifies a version of a file: inode, size, times.
@@ -42,7 +42,7 @@ class _File:
 
 
 @dataclass(frozen=True, slots=True)
-class _Catalogue:
+class _DeviceIndex:
     devices: Mapping[str, CdiDevice]
     conflicts: Mapping[str, CdiFault]
     faults: tuple[CdiFault, ...]
@@ -54,21 +54,19 @@ class CdiCache:
     def __init__(self, directories: Sequence[Path]) -> None:
         self.directories = tuple(directories)
         self._files: dict[Path, _File] = {}
-        self._catalogue = _Catalogue({}, {}, ())
+        self._index = _DeviceIndex({}, {}, ())
         self._read = False
         self._lock = threading.Lock()
 
     def edits(self, names: Sequence[str]) -> Edits | tuple[CdiFault, ...]:
-        """Return the edits for a container that uses devices: for each its file's edits, once, then its
-        own.
-        """
-        catalogue = self._refresh() if names else self._catalogue
+        """Return the container edits of devices: the edits of each file once, before those of its devices."""
+        index = self._refresh() if names else self._index
         edits, seen = Edits(), set[Path]()
         faults: list[CdiFault] = []
         for name in dict.fromkeys(names):
-            found = catalogue.devices.get(name)
+            found = index.devices.get(name)
             if found is None:
-                faults.append(_unresolved(name, catalogue))
+                faults.append(_unresolved(name, index))
                 continue
             if found.path not in seen:
                 seen.add(found.path)
@@ -84,7 +82,7 @@ class CdiCache:
         """Return directories, files and devices that cannot be used."""
         return self._refresh().faults
 
-    def _refresh(self) -> _Catalogue:
+    def _refresh(self) -> _DeviceIndex:
         with self._lock:
             files: dict[Path, _File] = {}
             listing: list[list[Path]] = []
@@ -105,18 +103,18 @@ class CdiCache:
                     paths.append(path)
                 listing.append(paths)
             same = len(files) == len(self._files) and all(self._files.get(p) is f for p, f in files.items())
-            if not (self._read and same) or faults or self._catalogue.faults:
+            if not (self._read and same) or faults or self._index.faults:
                 self._files = files
-                self._catalogue = combine(
+                self._index = combine(
                     [[(path, files[path].content) for path in paths] for paths in listing], faults
                 )
                 self._read = True
-            return self._catalogue
+            return self._index
 
 
 def combine(
     directories: Iterable[Sequence[tuple[Path, CdiSpec | CdiFault]]], faults: Iterable[CdiFault] = ()
-) -> _Catalogue:
+) -> _DeviceIndex:
     """Combine the files of all directories.
 
     A device that two files of one directory define is unusable even if a later directory defines it too, as
@@ -140,7 +138,7 @@ def combine(
                     devices[name] = CdiDevice(name, path, content, device)
                     priority[name] = order
     usable = {name: device for name, device in devices.items() if name not in conflicts}
-    return _Catalogue(usable, conflicts, (*found, *conflicts.values()))
+    return _DeviceIndex(usable, conflicts, (*found, *conflicts.values()))
 
 
 def _scan(directory: Path) -> dict[Path, _Stamp | None]:
@@ -152,16 +150,12 @@ def _scan(directory: Path) -> dict[Path, _Stamp | None]:
                 continue
             try:
                 info = entry.stat()
-            except OSError:  # a dangling link: reading it reports that
+            except OSError:  # a dangling link: reported when it is read
                 stamps[directory / entry.name] = None
                 continue
             if not entry.is_dir():
-                stamps[directory / entry.name] = (
-                    info.st_ino,
-                    info.st_size,
-                    info.st_mtime_ns,
-                    info.st_ctime_ns,
-                )
+                stamp = (info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
+                stamps[directory / entry.name] = stamp
     return stamps
 
 
@@ -169,14 +163,14 @@ def _settled(stamp: _Stamp | None) -> _Stamp | None:
     return stamp if stamp is not None and time.time_ns() - max(stamp[2:]) > _UNSETTLED else None
 
 
-def _unresolved(name: str, catalogue: _Catalogue) -> CdiFault:
-    if name in catalogue.conflicts:
-        return catalogue.conflicts[name]
+def _unresolved(name: str, index: _DeviceIndex) -> CdiFault:
+    if name in index.conflicts:
+        return index.conflicts[name]
     parsed = parse_name(name)
     if parsed is None:
-        return CdiFault("unresolvable", name, "no qualified name of a CDI device: write vendor/class=device")
-    kinds = {device.spec.kind for device in catalogue.devices.values()}
-    broken = [fault for fault in catalogue.faults if fault.code != "conflict"]
+        return CdiFault("unresolvable", name, "not a qualified CDI device name: write vendor/class=device")
+    kinds = {device.spec.kind for device in index.devices.values()}
+    broken = [fault for fault in index.faults if fault.code != "conflict"]
     hint = f"; {broken[0]}" if broken and parsed.kind not in kinds else ""
     what = "no CDI file defines it" if parsed.kind in kinds else f"no CDI file is of kind {parsed.kind}"
     return CdiFault("unresolvable", name, what + hint)

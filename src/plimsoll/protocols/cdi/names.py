@@ -27,29 +27,21 @@ class QualifiedName(NamedTuple):
 def parse_name(text: str) -> QualifiedName | None:
     """Parse a qualified name; None if it is invalid."""
     kind, equals, device = text.partition("=")
-    parts = split_kind(kind)
-    if not equals or parts is None or check_device(device):
+    if not equals or check_kind(kind) or check_device(device):
         return None
-    return QualifiedName(*parts, device)
-
-
-def split_kind(kind: str) -> tuple[str, str] | None:
-    """Return vendor and class of a kind; None if it is invalid."""
-    vendor, slash, cls = kind.partition("/")
-    if not slash or not _LETTER_FIRST.fullmatch(vendor) or not _LETTER_FIRST.fullmatch(cls):
-        return None
-    return vendor, cls
+    vendor, _, cls = kind.partition("/")
+    return QualifiedName(vendor, cls, device)
 
 
 def check_kind(kind: str) -> str:
     """Return the error of a kind, or ""."""
     vendor, slash, cls = kind.partition("/")
     if not slash:
-        return f"{kind!r} is no kind: write vendor/class"
+        return f"{kind!r} is not a valid kind: write vendor/class"
     for what, name in (("vendor", vendor), ("class", cls)):
         if not _LETTER_FIRST.fullmatch(name):
             return (
-                f"{name!r} is no {what}: start with a letter, end with a letter or digit, "
+                f"{name!r} is not a valid {what}: start with a letter, end with a letter or digit, "
                 "with letters, digits, '_', '-' and '.' between"
             )
     return ""
@@ -60,7 +52,7 @@ def check_device(name: str) -> str:
     if _DEVICE.fullmatch(name):
         return ""
     return (
-        f"{name!r} is no name of a device: start and end with a letter or digit, "
+        f"{name!r} is not a valid device name: start and end with a letter or digit, "
         "with letters, digits, '_', '-', '.' and ':' between"
     )
 
@@ -70,5 +62,5 @@ def check_env(entry: str) -> str:
     if entry.find("=") <= 0:
         return f"invalid environment variable {entry!r}: write NAME=VALUE"
     if "\0" in entry:
-        return f"invalid environment variable {entry!r}: it holds a zero byte"
+        return f"invalid environment variable {entry!r}: it contains a zero byte"
     return ""

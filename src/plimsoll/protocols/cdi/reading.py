@@ -1,10 +1,10 @@
 """Reader of CDI files, robust against hostile content.
 
-Guarantees: whatever lies there, the answer is a valid `CdiSpec` or a `CdiFault` that names the file; nothing
-is raised and reading never blocks.
+Guarantees: whatever a file contains, the result is a valid `CdiSpec` or a `CdiFault` that names the file;
+nothing is raised and reading never blocks.
 
-DIFF: files over 4 MiB, YAML with aliases and files that are no regular ones are reported and passed over,
-where other readers take whatever there is (test_hostile_files_are_reported_and_others_still_work).
+DIFF: files over 4 MiB, YAML with aliases and files that are not regular files are reported and skipped; other
+readers accept them (test_hostile_files_are_reported_and_others_still_work).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import yaml
 
 from plimsoll.protocols.cdi.spec import CdiSpec, check_spec
 
-#: Bytes a file may have; those of drivers have a few KiB, the largest some hundreds.
+#: Maximum size of a file in bytes; files of drivers have a few KiB, rarely some hundreds.
 MAX_SIZE = 4 * 1024 * 1024
 MAX_DEPTH = 32
 _MAX_TEXT = 300
@@ -118,7 +118,7 @@ def _yaml(text: str) -> Any:
     depth = documents = 0
     for event in yaml.parse(text, Loader=_Parser):
         if isinstance(event, yaml.AliasEvent):
-            raise ValueError("aliases are not taken")
+            raise ValueError("aliases are not accepted")
         if isinstance(event, yaml.DocumentStartEvent):
             documents += 1
         if isinstance(event, yaml.CollectionStartEvent):
@@ -133,7 +133,7 @@ def _yaml(text: str) -> Any:
 
 
 class _Strict(_Parser):  # type: ignore[misc, valid-type]
-    """Loader that rejects duplicate keys and keeps dates as text, as other readers do."""
+    """Loader that rejects duplicate keys and reads dates as strings, as other readers do."""
 
 
 def _mapping(loader: Any, node: Any) -> dict[Any, Any]:

@@ -13,7 +13,7 @@ from msgspec import Meta, field
 
 from plimsoll.protocols.cdi.names import check_device, check_env, check_kind
 
-#: Oldest first. What lies before 0.3.0 was never supported.
+#: Supported versions, oldest first.
 VERSIONS = ("0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0")
 
 HOOKS = ("prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop")
@@ -96,15 +96,10 @@ class Edits(_Part, frozen=True, kw_only=True):
     @property
     def variables(self) -> dict[str, str]:
         """Return the environment; the last entry of a name wins."""
-        return dict(_pair(entry) for entry in self.env)
+        return {name: value for name, _, value in (entry.partition("=") for entry in self.env)}
 
 
 _NOTHING = Edits()
-
-
-def _pair(entry: str) -> tuple[str, str]:
-    name, _, value = entry.partition("=")
-    return name, value
 
 
 class CdiSpecDevice(_Part, frozen=True, kw_only=True):

@@ -56,7 +56,7 @@ def _path(directory: Path, name: str) -> tuple[Path, CdiFault | None]:
         name += ".json"
     path = directory / name
     if "/" in name or "\0" in name or name.startswith("."):
-        return path, CdiFault("unwritable", repr(name), "cannot be the name of a CDI file")
+        return path, CdiFault("unwritable", repr(name), "not a valid name of a CDI file")
     return path, None
 
 

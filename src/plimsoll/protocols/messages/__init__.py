@@ -1,9 +1,9 @@
-"""Message types from the descriptors of `proto/*.proto`, which are committed in compiled form.
+"""Message types built from the descriptors of `proto/*.proto`, which are committed in compiled form.
 
-No compiler is needed to install or run, and any protobuf release reads the descriptors. Each
-file has a pool of its own: two of the protocols call their packages just `v1`, and a process may hold both.
-The `.pyi` files in this directory type the messages. After a change of a `.proto` file
-`python -m tests.structure.protos` makes both again.
+No compiler is needed to install or run, and any protobuf release reads the descriptors. Each file has its own
+descriptor pool: two protocols name their package `v1`, and a process may use both. The `.pyi` files in this
+directory type the messages. After a change of a `.proto` file run `python -m tests.structure.protos`, which
+generates both again.
 """
 
 from __future__ import annotations

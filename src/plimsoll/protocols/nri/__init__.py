@@ -4,7 +4,7 @@
 builds responses of a plugin, `plugin` is the plugin's side of the protocol.
 """
 
-from plimsoll.protocols.nri.events import ALL_EVENTS, NriEvent, mask_of, parse_events
-from plimsoll.protocols.nri.plugin import DEFAULT_SOCKET, NriPlugin
+from plimsoll.protocols.nri.events import ALL_EVENTS, NriEvent, mask_of
+from plimsoll.protocols.nri.plugin import NriPlugin
 
-__all__ = ["ALL_EVENTS", "DEFAULT_SOCKET", "NriEvent", "NriPlugin", "mask_of", "parse_events"]
+__all__ = ["ALL_EVENTS", "NriEvent", "NriPlugin", "mask_of"]

@@ -1,6 +1,6 @@
 """Events that NRI plugins can subscribe to.
 
-Since NRI 0.12 every event has a call of its own; before, most were sent as StateChange.
+Since NRI 0.12 every event has its own call; earlier versions send most of them as StateChange.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ class NriEvent(IntEnum):
         return getattr(nri, f"{self.method}Response")
 
 
-#: A mask with every event.
+#: Mask of all events.
 ALL_EVENTS = sum(event.bit for event in NriEvent)
 
-#: Events that nothing is answered to: as StateChange where a peer does not know their own calls.
-NEWS = frozenset(
+#: Events with an empty response; sent as StateChange to peers that do not implement their calls.
+NOTIFICATIONS = frozenset(
     {
         NriEvent.RUN_POD_SANDBOX,
         NriEvent.STOP_POD_SANDBOX,
@@ -88,11 +88,6 @@ def mask_of(events: Iterable[NriEvent]) -> int:
     return mask
 
 
-def events_of(mask: int) -> tuple[NriEvent, ...]:
-    """Return the events of a mask, in order; 0 stands for all."""
-    return tuple(event for event in NriEvent if not mask or mask & event.bit)
-
-
 def parse_events(text: str) -> int:
     """Parse a mask from names: `CreateContainer, StopContainer`, `pod`, `container`, `all`."""
     mask = 0
@@ -109,6 +104,6 @@ def parse_events(text: str) -> int:
             mask |= _BY_NAME[name.replace("_", "")].bit
         else:
             raise InputError(
-                f"{word.strip()!r} is no NRI event; one of " + ", ".join(e.method for e in NriEvent)
+                f"{word.strip()!r} is not an NRI event; one of " + ", ".join(e.method for e in NriEvent)
             )
     return mask

@@ -6,28 +6,24 @@ import json
 import re
 from typing import TypeAlias
 
-#: The NRI that both halves here speak.
+#: NRI version of the server and of the plugin.
 NRI_VERSION = "v0.12.2"
-
-#: Longer names would be cut or refused wherever they are shown.
-LONGEST_NAME = 253
+MAX_NAME_LENGTH = 253
 
 _NAME = re.compile(r"[A-Za-z0-9_.+-]")
 _VERSION = re.compile(r"v?(\d{1,9})\.(\d{1,9})(?:\.(\d{1,9}))?")
 
 Version: TypeAlias = tuple[int, int, int]
-#: Since then every event has its own call, and runtimes report their NRI version.
-OWN_CALLS: Version = (0, 12, 0)
-#: Before that a plugin's own update could lock a runtime up that was updating a container.
+#: First version in which unsolicited updates cannot deadlock a runtime that is updating a container.
 SAFE_UPDATES: Version = (0, 12, 1)
 
 
 def name_fault(name: str) -> str | None:
-    """Return the error of a plugin's name, or ""."""
+    """Return the error of a plugin's name, if any."""
     if not name:
         return "invalid plugin name: name is empty"
-    if len(name) > LONGEST_NAME:
-        return f"invalid plugin name: longer than {LONGEST_NAME} characters"
+    if len(name) > MAX_NAME_LENGTH:
+        return f"invalid plugin name: longer than {MAX_NAME_LENGTH} characters"
     for char in name:
         if not _NAME.fullmatch(char):
             return f"invalid plugin name {quote(name)}: contains invalid character {_quote_char(char)}"
@@ -35,7 +31,7 @@ def name_fault(name: str) -> str | None:
 
 
 def index_fault(index: str) -> str | None:
-    """Return the error of a plugin's index, or ""."""
+    """Return the error of a plugin's index, if any."""
     if len(index.encode()) != 2:
         return f"invalid plugin index {quote(index)}, must be 2 digits"
     if not all(char in "0123456789" for char in index):

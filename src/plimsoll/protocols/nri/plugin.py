@@ -1,4 +1,4 @@
-"""NRI plugin side (docs/spec/node-protocols.md, "NRI").
+"""NRI plugin: the plugin's side of the protocol (docs/spec/node-protocols.md, "NRI").
 
 Guarantees: one connection at a time; a runtime that disconnects, hangs or sends malformed data ends only the
 connection; a handler that fails is answered with an error; `serve` reconnects until cancelled, with backoff.
@@ -17,23 +17,23 @@ from typing import Any, TypeAlias
 from plimsoll.common.tasks import cancel_tasks
 from plimsoll.protocols.messages import nri
 from plimsoll.protocols.mux import PLUGIN_SERVICE, RUNTIME_SERVICE, Mux
-from plimsoll.protocols.nri.events import NEWS, PLUGIN, RUNTIME, NriEvent, mask_of
+from plimsoll.protocols.nri.events import NOTIFICATIONS, PLUGIN, RUNTIME, NriEvent, mask_of
 from plimsoll.protocols.nri.names import NRI_VERSION, Version, nri_version
 from plimsoll.protocols.ttrpc import (
     CLOSED,
     RESOURCE_EXHAUSTED,
     UNAVAILABLE,
     Handler,
-    Server,
     TtrpcClient,
     TtrpcFault,
+    TtrpcServer,
 )
 
 logger = logging.getLogger(__name__)
 
 DEFAULT_SOCKET = Path("/var/run/nri/nri.sock")
-#: Objects of all parts of one synchronisation together; a runtime has no more pods than that.
-MOST_OBJECTS = 200_000
+#: Maximum number of pods and containers in all parts of one synchronization.
+MAX_OBJECTS = 200_000
 
 #: Receives all pods and containers; returns updates of containers.
 Synchronize: TypeAlias = Callable[
@@ -44,10 +44,10 @@ Configure: TypeAlias = Callable[[nri.ConfigureRequest], Awaitable[int | TtrpcFau
 
 
 class NriPlugin:
-    """A plugin: handlers by event, each given the request of that event.
+    """NRI plugin with handlers by event, each called with the request of its event.
 
-    A handler answers with the event's response, a TtrpcFault, or None for an empty response. Handlers run
-    concurrently. `update_containers` must not be awaited inside a handler: runtimes answer it only after.
+    A handler returns the event's response, a TtrpcFault, or None for an empty response. Handlers run
+    concurrently. `update_containers` must not be awaited inside a handler: runtimes respond to it afterwards.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class NriPlugin:
         self._handlers = dict(handlers)
         self._synchronize = synchronize
         self._configure = configure
-        # NRI cannot express no events: an empty mask means all of them.
+        # NRI cannot express an empty subscription: an empty mask means all events.
         self._events = mask_of(handlers or {NriEvent.REMOVE_POD_SANDBOX}) if events is None else events
         self._registration_timeout = registration_timeout
         self._client: TtrpcClient | None = None
@@ -105,7 +105,7 @@ class NriPlugin:
     async def run_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> TtrpcFault | None:
         """Run over an existing connection."""
         mux = Mux(reader, writer)
-        server = Server(mux.open(PLUGIN_SERVICE), PLUGIN, self._methods())
+        server = TtrpcServer(mux.open(PLUGIN_SERVICE), PLUGIN, self._methods())
         client = TtrpcClient(mux.open(RUNTIME_SERVICE))
         self._pods, self._containers = [], []
         self._client = client
@@ -141,7 +141,7 @@ class NriPlugin:
         """
         pause, logged = shortest, ""
         while True:
-            served = asyncio.create_task(self._served())
+            served = asyncio.create_task(self._synchronized.wait())
             try:
                 fault = await self.run()
             finally:
@@ -152,13 +152,10 @@ class NriPlugin:
             if ended is not None:
                 ended(fault)
             if fault is not None and fault.message != logged:
-                logged = fault.message  # once, however long it lasts
+                logged = fault.message
                 logger.warning("NRI plugin %s: %s", self.name, logged)
             await asyncio.sleep(pause * random.uniform(0.8, 1.2))
             pause = min(longest, pause * 2)
-
-    async def _served(self) -> None:
-        await self._synchronized.wait()
 
     async def update_containers(
         self,
@@ -200,9 +197,9 @@ class NriPlugin:
     async def _on_synchronize(self, request: nri.SynchronizeRequest) -> nri.SynchronizeResponse | TtrpcFault:
         self._pods.extend(request.pods)
         self._containers.extend(request.containers)
-        if len(self._pods) + len(self._containers) > MOST_OBJECTS:
+        if len(self._pods) + len(self._containers) > MAX_OBJECTS:
             self._pods, self._containers = [], []
-            return TtrpcFault(RESOURCE_EXHAUSTED, f"more than {MOST_OBJECTS} pods and containers")
+            return TtrpcFault(RESOURCE_EXHAUSTED, f"more than {MAX_OBJECTS} pods and containers")
         if request.more:
             return nri.SynchronizeResponse(more=True)
         pods, containers = self._pods, self._containers
@@ -223,7 +220,7 @@ class NriPlugin:
         with suppress(ValueError):
             known = NriEvent(event.event)
         handler = None if known is None else self._handlers.get(known)
-        if known is None or known not in NEWS or handler is None:
+        if known is None or known not in NOTIFICATIONS or handler is None:
             return None
         request: Any = known.request(pod=event.pod)
         if event.HasField("container") and "container" in request.DESCRIPTOR.fields_by_name:

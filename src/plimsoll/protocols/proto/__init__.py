@@ -1,1 +1,1 @@
-"""The protocols as `.proto` files, and their descriptors as protoc compiles them."""
+"""Protocol definitions (`.proto` files) and their descriptors as compiled by protoc."""

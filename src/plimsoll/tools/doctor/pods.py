@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from plimsoll.common.checkpoint import NodeFinding as RecordFinding
+from plimsoll.common.checkpoint import read_boot_id
 from plimsoll.errors import InputError
 from plimsoll.node.layout import Layout, path_component
-from plimsoll.node.runtime import shims
 from plimsoll.node.runtime.state_dir import ContainerRecord, ExitRecord, PodRecord, RunRecord, load
 from plimsoll.tools.doctor.facts import ContainerDir, NodeFacts, PodDir, PodFacts, ShimProcess
 from plimsoll.tools.doctor.files import FileEntry, age_text, format_date, list_dir, size_text
@@ -80,7 +80,7 @@ def _container(path: Path, found: Collection[ShimProcess], processes: Processes)
     problems = [each.what for each in (record, run, exit) if isinstance(each, RecordFinding)]
     own = [each.pid for each in found if each.spec == str(path / SPEC)]
     leader = None
-    if isinstance(run, RunRecord) and run.boot_id == shims.boot_id():
+    if isinstance(run, RunRecord) and run.boot_id == read_boot_id():
         leader = run.pid, run.pid_start
         own += [pid for pid, start in ((run.shim, run.shim_start), leader) if processes.is_there(pid, start)]
     living = processes.family(own, leader)

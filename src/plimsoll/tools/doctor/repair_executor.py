@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+from plimsoll.common.checkpoint import read_boot_id
 from plimsoll.errors import InputError
 from plimsoll.node.cgroups import MOUNT, Cgroups, open_cgroups
 from plimsoll.node.cgroups.ownership import hold_root, read_directory
@@ -120,7 +121,7 @@ class RepairExecutor:
         for name in list_dir(directory / "containers").entries:
             for attempt in list_dir(name.path).entries:
                 run = load(attempt.path / "run.json", RunRecord)
-                if isinstance(run, RunRecord) and run.boot_id == shims.boot_id():
+                if isinstance(run, RunRecord) and run.boot_id == read_boot_id():
                     lead = run.pid, run.pid_start
                     alive = [p for p, s in (lead, (run.shim, run.shim_start)) if processes.is_there(p, s)]
                     targets |= processes.family(alive, lead)

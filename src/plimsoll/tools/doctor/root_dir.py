@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from plimsoll.node.layout import Layout
-from plimsoll.protocols.rpc import LONGEST_PATH
+from plimsoll.protocols.rpc import MAX_PATH_LENGTH
 from plimsoll.tools.doctor.facts import NodeFacts, RootFacts, Space
 from plimsoll.tools.doctor.files import (
     FileEntry,
@@ -197,10 +197,10 @@ def _judge_space(facts: NodeFacts) -> Iterator[DoctorFinding]:
 def _judge_paths(facts: NodeFacts) -> Iterator[DoctorFinding]:
     layout = facts.layout
     fixed = layout.pod_resources if facts.is_kubelet else max(layout.pod_resources, layout.nri, key=_length)
-    left = LONGEST_PATH - _length(layout.registry) - 1
-    text = f"{_length(fixed)} of {LONGEST_PATH} bytes; {max(left, 0)} left for socket names of drivers"
+    left = MAX_PATH_LENGTH - _length(layout.registry) - 1
+    text = f"{_length(fixed)} of {MAX_PATH_LENGTH} bytes; {max(left, 0)} left for socket names of drivers"
     fix = "use a shorter root directory"
-    if _length(fixed) > LONGEST_PATH:
+    if _length(fixed) > MAX_PATH_LENGTH:
         yield error("root.path", str(fixed), text, fix)
     elif left < _DRIVER_SOCKET:
         yield warning("root.path", str(layout.registry), text, fix)

@@ -15,7 +15,7 @@ from plimsoll.node.layout import Layout
 from plimsoll.node.plugins.plugin_info import RegistrationRefusal
 from plimsoll.node.plugins.registration import PluginTiming, get_plugin_info, open_registration
 from plimsoll.node.plugins.sockets import scan
-from plimsoll.protocols.rpc import LONGEST_PATH
+from plimsoll.protocols.rpc import MAX_PATH_LENGTH
 from plimsoll.tools.doctor.facts import DriverFact, NodeFacts, SocketFact, SocketFacts
 from plimsoll.tools.doctor.files import FileEntry, age_text, stat_entry, user_name
 from plimsoll.tools.doctor.findings import DoctorFinding, Level, error, note, ok, warning
@@ -36,8 +36,8 @@ Role = Literal["pod-resources", "nri", "registration", "driver"]
 
 def probe(path: Path) -> str:
     """Connect to a socket: return "" if it is served, `refused` if nothing listens, else the error."""
-    if len(os.fsencode(path)) > LONGEST_PATH:
-        return f"path longer than {LONGEST_PATH} bytes"
+    if len(os.fsencode(path)) > MAX_PATH_LENGTH:
+        return f"path longer than {MAX_PATH_LENGTH} bytes"
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as way:
         way.settimeout(_SECONDS)
         try:

@@ -33,9 +33,9 @@ _LARGEST = 64 * 1024 * 1024
 _ATTEMPTS = 8
 _PROBE_SECONDS = 2.0
 
-_LIST = rpc.method_of(v1.DESCRIPTOR, "PodResourcesLister", "List")
-_GET = rpc.method_of(v1.DESCRIPTOR, "PodResourcesLister", "Get")
-_GET_ALLOCATABLE = rpc.method_of(v1.DESCRIPTOR, "PodResourcesLister", "GetAllocatableResources")
+_LIST = rpc.find_method(v1.DESCRIPTOR, "PodResourcesLister", "List")
+_GET = rpc.find_method(v1.DESCRIPTOR, "PodResourcesLister", "Get")
+_GET_ALLOCATABLE = rpc.find_method(v1.DESCRIPTOR, "PodResourcesLister", "GetAllocatableResources")
 
 _UNREACHABLE = {
     errno.ENOENT: "no such socket; check that a kubelet is running, or pass its socket with --socket",
@@ -127,7 +127,7 @@ class PodResourcesClient:
         for attempt in range(1, self._attempts + 1):
             if self._channel is None:
                 await asyncio.to_thread(check_socket, self.path)
-                self._channel = rpc.dial(self.path, largest=_LARGEST)
+                self._channel = rpc.dial(self.path, max_size=_LARGEST)
             try:
                 return await rpc.call(self._channel, method, request, timeout=self._timeout)
             except grpc.aio.AioRpcError as error:

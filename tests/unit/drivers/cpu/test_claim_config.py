@@ -17,7 +17,6 @@ from plimsoll.drivers.cpu.claim_config import (
     ConfigFault,
     ConfigFaultKind,
     read_claim_config,
-    read_configs,
 )
 from plimsoll.drivers.cpu.settings import CpuSettings, DeviceMode, GroupBy
 from plimsoll.drivers.plugin import AllocatedClaim, ClaimRef
@@ -39,7 +38,9 @@ def config(*requests: str, source: str = "FromClaim", driver: str = "dra.cpu", *
 
 
 def read(*configs: Any, request: str = "r", settings: CpuSettings = MACHINE) -> ClaimConfig | ConfigFault:
-    return read_configs([convert(tree, DeviceAllocationConfiguration) for tree in configs], request, settings)
+    return read_claim_config(
+        [convert(tree, DeviceAllocationConfiguration) for tree in configs], request, settings
+    )
 
 
 def fault(*configs: Any, request: str = "r", settings: CpuSettings = MACHINE) -> ConfigFault:
@@ -215,8 +216,8 @@ def test_the_configuration_of_an_allocated_claim() -> None:
         (),
         (convert(config("r", cpuset="4"), DeviceAllocationConfiguration),),
     )
-    assert read_claim_config(claim, "r", MACHINE) == ClaimConfig(USUAL, CpuSet([4]))
-    assert read_claim_config(claim, "s", MACHINE) == ClaimConfig(USUAL)
+    assert read_claim_config(claim.config, "r", MACHINE) == ClaimConfig(USUAL, CpuSet([4]))
+    assert read_claim_config(claim.config, "s", MACHINE) == ClaimConfig(USUAL)
 
 
 ANY_JSON = st.recursive(

@@ -46,7 +46,7 @@ def test_shares_of_a_claim_are_distinguished(tmp_path: Path) -> None:
         (N1, SHARES[0]): {"cpuset": str(allocation.get_request_cpus("c")), "numaNodes": "1"},
     }
     assert {each.pool for each in found.values()} == {NODE}
-    assert ready(found[N1, SHARES[0]]) == (True, "Pinned", "CPUs 4-5 are the claim's alone")
+    assert ready(found[N1, SHARES[0]]) == (True, "Pinned", "CPUs 4-5 are exclusive to the claim")
 
 
 def assignment(

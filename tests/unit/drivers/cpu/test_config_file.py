@@ -218,7 +218,7 @@ REFUSED = [
     ("reservedCPUs: 3", 'must be a list of CPUs in quotes such as "0-1,8", not 3; for a number of CPUs'),
     ("reservedCPUs: 0-x", "failed to parse reserved CPUs: "),
     ("sharedCPUs: a", "failed to parse shared CPUs: "),
-    ("reservedCPUs: '0'\nreservedCPUCount: 1", "give reservedCPUs or reservedCPUCount, not both"),
+    ("reservedCPUs: '0'\nreservedCPUCount: 1", "set reservedCPUs or reservedCPUCount, not both"),
     (
         "reservedCPUCount: -1",
         "cannot apply FILE: reservedCPUCount: must be a number of CPUs, 0 or more, not -1",
@@ -230,7 +230,7 @@ REFUSED = [
     ("nodeAllocatableForm: 1.35", "nodeAllocatableForm: must be one of auto, off, 1.36, 1.37, not 1.35"),
     (
         "publishNodeAllocatableResourceMapping: false\nnodeAllocatableForm: 1.36",
-        "publishNodeAllocatableResourceMapping is false and nodeAllocatableForm 1.36: take out one of them",
+        "publishNodeAllocatableResourceMapping is false and nodeAllocatableForm 1.36: remove one of them",
     ),
     (
         "publishNodeAllocatableResourceMapping: true\nnodeAllocatableForm: off",

@@ -12,6 +12,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from plimsoll.common.checkpoint import read_boot_id
 from plimsoll.drivers.plugin import ClaimError, ClaimRef, InjectedDevice, PreparedDevice
 from plimsoll.drivers.plugin.claim_handler import acquire_lock
 from plimsoll.drivers.plugin.metadata import MetadataFiles, build_metadata, container_path
@@ -19,7 +20,6 @@ from plimsoll.drivers.plugin.prepared_claim_store import (
     PreparedClaimRecord,
     PreparedClaimStore,
     build_record,
-    read_boot_id,
 )
 from plimsoll.protocols.cdi import CdiCache, Edits, read_spec
 from tests.sizes import examples

@@ -19,7 +19,6 @@ from plimsoll.ledger.node_ledger import NodeLedger
 from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.node.admission.allocation import PodAllocation
 from plimsoll.node.admission.resize import (
-    PendingResize,
     ResizeDecision,
     ResizeOutcome,
     ResizePlan,
@@ -28,7 +27,6 @@ from plimsoll.node.admission.resize import (
     in_progress_condition,
     pending_condition,
     plan_resize,
-    sort_pending,
 )
 from plimsoll.node.cgroup_planner import CgroupPlanner
 from plimsoll.node.cgroup_plans import CgroupSettings, ContainerPlan, PodPlan
@@ -241,22 +239,6 @@ def test_events() -> None:
     assert '"error":"why"' in format_resize_event(SMALL, "Infeasible", "why")
 
 
-def test_who_is_tried_first() -> None:
-    grow, shrink = pod(one({"cpu": "2"})), pod(one({"cpu": "1"}))
-    high = pod(one({"cpu": "2"}), priority=5)
-    both = {"cpu": "2", "memory": "1Gi"}
-    guaranteed = pod(one(both, both))
-    allocated = PodAllocation.from_spec(shrink)
-    waiting = [
-        PendingResize(grow, allocated, 5),
-        PendingResize(grow, allocated, 1),
-        PendingResize(guaranteed, allocated, 9),
-        PendingResize(high, allocated, 9),
-        PendingResize(shrink, PodAllocation.from_spec(grow), 9),
-    ]
-    assert [waiting.index(one) for one in sort_pending(waiting)] == [4, 3, 2, 1, 0]
-
-
 # -- how
 
 
@@ -427,18 +409,3 @@ def test_other_resources_and_claims_are_those_of_the_spec() -> None:
     amounts = {name: str(amount) for name, amount in kept.spec.containers[0].resources.requests.items()}
     assert amounts == {"cpu": "1", "example.com/x": "2"}
     assert kept.spec.containers[1] == after.spec.containers[1]
-
-
-def test_an_allocation_in_a_status() -> None:
-    wanted = pod(one(HIGH, HIGH))
-    reported = {
-        "name": "a",
-        "allocatedResources": LOW,
-        "resources": {"requests": LOW, "limits": {"cpu": "1500m", "memory": "1Gi"}},
-    }
-    status = codec.convert({"status": {"containerStatuses": [reported]}}, Pod).status
-    restored = PodAllocation.from_status(msgspec.structs.replace(wanted, status=status)).apply_to(wanted)
-    resources = restored.spec.containers[0].resources
-    assert {name: str(amount) for name, amount in resources.requests.items()} == LOW
-    assert str(resources.limits["cpu"]) == "1500m"
-    assert PodAllocation.from_status(wanted) == PodAllocation.from_spec(wanted)

@@ -11,6 +11,7 @@ from plimsoll.api.forms import Form
 from plimsoll.api.quantity import Format, Quantity
 from plimsoll.ledger.qos import qos_class
 from plimsoll.node.cgroup_plans import CgroupSettings, plan_containers, plan_pod
+from plimsoll.node.cgroup_plans.conversions import shares_to_weight
 from tests.build import container, pod, sidecar
 from tests.unit.ledger.samples import charge
 
@@ -37,7 +38,7 @@ def figures(form: Form, policy: str) -> list[str]:
 
     return [
         qos_class(EXAMPLE.spec, form),
-        f"{whole.cpu_shares} ({whole.cpu_weight})",
+        f"{whole.cpu_shares} ({shares_to_weight(whole.cpu_shares)})",
         f"{whole.cpu_quota}",
         memory(whole.memory),
         f"{app.cpu_shares}",

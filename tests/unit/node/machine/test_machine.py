@@ -133,7 +133,7 @@ def test_what_is_no_list_of_cpus(text: str) -> None:
 def test_reserved_cpus_must_be_there_and_leave_some() -> None:
     machine = Machine(capacity={}, cpus=(0, 1, 2, 3))
     check_cpus((0, 1), machine, "reservedCPUs")
-    with pytest.raises(InputError, match="reservedCPUs: there is no cpu 4; there are 0-3"):
+    with pytest.raises(InputError, match="reservedCPUs: cpu 4 does not exist; the machine has 0-3"):
         check_cpus((3, 4), machine, "reservedCPUs")
     with pytest.raises(InputError, match="leaves no cpu"):
         check_cpus((0, 1, 2, 3), machine, "reservedCPUs")

@@ -15,14 +15,14 @@ import pytest
 
 from plimsoll.errors import ConfigError
 from plimsoll.node.containers import ContainerPhase, RuntimeFault
-from plimsoll.node.hooks import AdjustedContainer, RuntimeHooks
+from plimsoll.node.hooks import AdjustedContainer
 from plimsoll.node.nri import EvictionRequest, NriServer
 from plimsoll.node.resources import LinuxResources
 from plimsoll.protocols.messages import nri
 from plimsoll.protocols.mux import PLUGIN_SERVICE, RUNTIME_SERVICE, Mux
 from plimsoll.protocols.nri import ALL_EVENTS, NriEvent, NriPlugin, edits
 from plimsoll.protocols.nri.events import PLUGIN, RUNTIME
-from plimsoll.protocols.ttrpc import UNIMPLEMENTED, Handler, Server, TtrpcClient, TtrpcFault
+from plimsoll.protocols.ttrpc import UNIMPLEMENTED, Handler, TtrpcClient, TtrpcFault, TtrpcServer
 from tests.unit.node.nri.fixtures import POD, RESOURCES, SPEC, FakeRuntime, fake_runtime, held, state, until
 
 
@@ -70,20 +70,12 @@ def test_a_start_that_is_broken_off_leaves_no_socket_open() -> None:
     run(scenario)
 
 
-def test_the_server_is_a_runtimes_hooks() -> None:
-    async def scenario(here: FakeRuntime) -> None:
-        hooks: RuntimeHooks = here.server
-        assert hooks is not None
-
-    run(scenario)
-
-
 def test_only_the_owner_reaches_the_socket() -> None:
     async def scenario(here: FakeRuntime) -> None:
         assert stat.S_IMODE(here.server.socket.stat().st_mode) == 0o600
         assert stat.S_IMODE(here.server.socket.parent.stat().st_mode) == 0o700
         again = NriServer(here.server.socket, "x", "1", here.inventory, here.apply)
-        with pytest.raises(ConfigError, match="another process already serves"):
+        with pytest.raises(ConfigError, match="another process serves"):
             await again.start()
         await here.server.stop()
         assert not here.server.socket.exists()
@@ -654,7 +646,7 @@ class OldPlugin:
             "StartContainer": self._unknown,
             "CreateContainer": self._create,
         }
-        self.server = Server(self.mux.open(PLUGIN_SERVICE), PLUGIN, handlers)
+        self.server = TtrpcServer(self.mux.open(PLUGIN_SERVICE), PLUGIN, handlers)
         self.client = TtrpcClient(self.mux.open(RUNTIME_SERVICE))
         request = nri.RegisterPluginRequest(plugin_name="old", plugin_idx="10")
         self.response = await self.client.call(RUNTIME.methods_by_name["RegisterPlugin"], request, timeout=5)

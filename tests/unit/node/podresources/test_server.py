@@ -25,10 +25,10 @@ from tests.waiting import DEADLINE
 
 from .sources import DRIVER, NAMESPACE, FakeNode, make_claim, make_pod, short_directory
 
-LIST = rpc.method_of(v1.DESCRIPTOR, "PodResourcesLister", "List")
-GET = rpc.method_of(v1.DESCRIPTOR, "PodResourcesLister", "Get")
-GET_ALLOCATABLE = rpc.method_of(v1.DESCRIPTOR, "PodResourcesLister", "GetAllocatableResources")
-LIST_ALPHA = rpc.method_of(v1alpha1.DESCRIPTOR, "PodResourcesLister", "List")
+LIST = rpc.find_method(v1.DESCRIPTOR, "PodResourcesLister", "List")
+GET = rpc.find_method(v1.DESCRIPTOR, "PodResourcesLister", "Get")
+GET_ALLOCATABLE = rpc.find_method(v1.DESCRIPTOR, "PodResourcesLister", "GetAllocatableResources")
+LIST_ALPHA = rpc.find_method(v1alpha1.DESCRIPTOR, "PodResourcesLister", "List")
 
 
 class Caller:

@@ -309,7 +309,7 @@ def test_a_deletion_while_the_server_is_unreachable(cluster: LocalCluster) -> No
         await node.delete()
         await until(lambda: node.log.count("stop c"))
         node.line.cut = True
-        await until(lambda: node.worker is not None and node.worker.is_released)
+        await until(lambda: node.worker is not None and node.worker.released.is_set())
         assert not node.gpus.held
         assert await node.get() is not None
         node.line.cut = False

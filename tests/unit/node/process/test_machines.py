@@ -69,5 +69,5 @@ def test_this_machine_and_its_disk(tmp_path: Path) -> None:
 def test_reserved_cpus_must_exist() -> None:
     machine = parse_machine({"capacity": {"cpu": 4, "memory": "8Gi"}})
     settings = NodeSettings(name="n", machine=machine, reservations=Reservations(cpus=(9,)))
-    with pytest.raises(ConfigError, match="reservedCPUs: there is no cpu 9"):
+    with pytest.raises(ConfigError, match="reservedCPUs: cpu 9 does not exist"):
         MachineSource(settings).read()

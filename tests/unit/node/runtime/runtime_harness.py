@@ -66,7 +66,7 @@ def shell(text: str, **changes: Any) -> ContainerSpec:
     return a_container("/bin/sh", "-c", text, **changes)
 
 
-class RecordingHooks:
+class RecordingHooks(RuntimeHooks):
     """Runtime hooks that record their calls, and respond as scripted."""
 
     def __init__(self) -> None:

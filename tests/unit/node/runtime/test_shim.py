@@ -156,7 +156,7 @@ def test_a_missing_mount_permission_is_reported(tmp_path: Path) -> None:
         ],
     }
     assert confinement.mount_all(spec, Refusing()) == [
-        "device /dev/absent: there is no /dev/absent on this machine",
+        "device /dev/absent: /dev/absent does not exist on this machine",
         f"nothing can be mounted at /b, {tmp_path}/node: Operation not permitted",
     ]
     assert confinement.mount_all({"credentials": writable, "devices": spec["devices"][:1]}, Refusing()) == []

@@ -156,7 +156,7 @@ def test_names_that_do_not_resolve(tmp_path: Path) -> None:
     assert [fault.message for fault in faults] == [
         "no CDI file defines it",
         "no CDI file is of kind w.com/c",
-        "no qualified name of a CDI device: write vendor/class=device",
+        "not a qualified CDI device name: write vendor/class=device",
     ]
 
 

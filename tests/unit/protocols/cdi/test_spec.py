@@ -138,13 +138,13 @@ def test_a_version_may_begin_with_v() -> None:
 @pytest.mark.parametrize(
     ("spec", "text"),
     [
-        (a_spec(kind="gpu"), "no kind"),
-        (a_spec(kind="1/gpu"), "no vendor"),
-        (a_spec(kind="v/gpu/x"), "no class"),
+        (a_spec(kind="gpu"), "is not a valid kind"),
+        (a_spec(kind="1/gpu"), "is not a valid vendor"),
+        (a_spec(kind="v/gpu/x"), "is not a valid class"),
         (a_spec(devices=()), "no devices"),
         (a_spec(devices=(CdiSpecDevice(name="a"),)), "empty device edits"),
         (a_spec(devices=(CdiSpecDevice(name="a", edits=Edits(env=("A=1",))),) * 2), "multiple device 'a'"),
-        (a_spec(devices=(CdiSpecDevice(name="-", edits=Edits(env=("A=1",))),)), "no name of a device"),
+        (a_spec(devices=(CdiSpecDevice(name="-", edits=Edits(env=("A=1",))),)), "is not a valid device name"),
         (with_edits(Edits(env=("A",))), "invalid environment variable 'A'"),
         (with_edits(Edits(env=("=A",))), "invalid environment variable '=A'"),
         (with_edits(Edits(env=("A=\0",))), "zero byte"),

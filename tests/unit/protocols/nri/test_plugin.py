@@ -14,8 +14,8 @@ import pytest
 from plimsoll.protocols.messages import nri
 from plimsoll.protocols.mux import PLUGIN_SERVICE, RUNTIME_SERVICE, Mux
 from plimsoll.protocols.nri import NriEvent, NriPlugin, edits
-from plimsoll.protocols.nri.events import NEWS, PLUGIN, RUNTIME
-from plimsoll.protocols.ttrpc import CLOSED, Server, TtrpcClient, TtrpcFault
+from plimsoll.protocols.nri.events import NOTIFICATIONS, PLUGIN, RUNTIME
+from plimsoll.protocols.ttrpc import CLOSED, TtrpcClient, TtrpcFault, TtrpcServer
 from tests.waiting import DEADLINE
 
 
@@ -43,7 +43,7 @@ class Runtime:
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.mux = mux = Mux(reader, writer)
         self.client = TtrpcClient(mux.open(PLUGIN_SERVICE))
-        server = Server(
+        server = TtrpcServer(
             mux.open(RUNTIME_SERVICE),
             RUNTIME,
             {"RegisterPlugin": self._register, "UpdateContainers": self._update},
@@ -158,7 +158,7 @@ def test_one_handler_serves_both_generations_of_an_event(directory: Path) -> Non
         return NriPlugin("x", "10", {event: handler(event) for event in NriEvent}, socket=path)
 
     async def scenario(runtime: Runtime, plugin: NriPlugin) -> None:
-        for event in sorted(NEWS):
+        for event in sorted(NOTIFICATIONS):
             request = event.request(pod=nri.PodSandbox(id="p"))
             if "container" in request.DESCRIPTOR.fields_by_name:
                 request.container.id = "c"

@@ -192,7 +192,7 @@ def _assign_full_cores(
     answer = assign(topology, CpuSet.of_mask(whole), count, options)
     if isinstance(answer, Assigned) and not splits_any_core(tables, answer.cpus.mask):
         return answer
-    # Cores of several sizes: of each size so many that nothing is left over.
+    # Cores of several sizes: choose numbers of cores per size that make up the amount exactly.
     parts = split_by_core_size(cores, count)
     if parts is None:
         return InsufficientCpus(count, whole.bit_count(), ShortageReason.CORES, per_core)
@@ -205,7 +205,7 @@ def _assign_full_cores(
         chosen.append(part)
     taken = sum(part.cpus.mask for part in chosen)
     if splits_any_core(tables, taken):
-        # Cores that reach over several NUMA nodes.
+        # Some cores span several NUMA nodes.
         taken = take_first_cores(cores, parts)
         log: Log = [
             (StepKind.CORES, lowest(core, 1).bit_length() - 1, core) for core in cores if core & taken

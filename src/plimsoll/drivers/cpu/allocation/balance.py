@@ -188,7 +188,7 @@ class _Search:
         freest = _largest(numbers, self.size)
         seed = self._score_of([numbers[at] for at in freest])
         if seed is None:
-            # The freest nodes cannot give so many: no others can.
+            # The nodes with most free CPUs do not suffice, so no others do.
             return None
         self.best, chosen = seed, freest
         if len(numbers) > self.size:
@@ -260,9 +260,7 @@ class _Rest:
         return self.group * (2 * sum(givers[: self.groups]) - self.groups * self.group)
 
     def _most_of(self, subset: Sequence[int]) -> int:
-        """Return an upper bound of the decrease if each node of a small subset provides at least one
-        group.
-        """
+        """Return an upper bound of the decrease if each node of a subset provides at least one group."""
         group = self.group
         drop = group * (2 * sum(subset) - group * len(subset))
         return drop + _max_drop([number - group for number in subset], self.groups - len(subset), group)
@@ -330,7 +328,7 @@ class _Rest:
             found = self.sets.find(size, possible, right, 1)
             if found is not None:
                 return found[1]
-        # Tried too many: all that have a group left can give the rest.
+        # The search budget is exhausted: use all nodes with a group left.
         return tuple(range(len(self.left)))
 
     def _find_single(self, good: Callable[[int], bool]) -> tuple[int, ...]:
@@ -370,9 +368,7 @@ def _max_drop(left: Sequence[int], groups: int, group: int) -> int:
 
 
 def _scoring(free: Sequence[int], count: int) -> Callable[[int], int]:
-    """Return a function from sum of squares to standard deviation in thousandths, rounded like the
-    kubelet.
-    """
+    """Return a function from the sum of squares to the kubelet's standard deviation, in thousandths."""
     nodes = len(free)
     left = sum(free) - count
     mean = left / nodes * 1000

@@ -41,7 +41,7 @@ def take_distributed(
 def _distribute(
     tables: TopologyTables, free: int, count: int, group: int, sorting: Sorting
 ) -> DistributionResult | None:
-    # A node that reaches over several sockets is met in each.
+    # A node that spans several sockets occurs in each of them.
     numas = list({numa.id: numa for numa in order_numas(tables, free)}.values())
     counts = [(numa.mask & free).bit_count() for numa in numas]
     for size in _sizes(tables, len(numas), count, group):
@@ -52,7 +52,7 @@ def _distribute(
         result = _take_distribution(
             tables, free, count, group, sorting, numas, used if tables.quirks else found
         )
-        # DIFF: where the kubelet would hand out groups endlessly, the distribution is used as found
+        # DIFF: where the kubelet would loop forever, the distribution is used as found
         # (test_what_the_kubelet_does_not_return_from_is_dealt_out).
         result = result or _take_distribution(tables, free, count, group, sorting, numas, found)
         if result is not None and not found.best:

@@ -75,7 +75,7 @@ class _PackedAllocation:
         self.log = log
 
     def take(self, what: StepKind, group: int, mask: int) -> None:
-        # With quirks a group that is met twice counts twice, and all of it counts, free or not.
+        # With quirks a group that occurs twice counts twice, including its CPUs that are not free.
         self.needed -= (mask if self.tables.quirks else mask & self.free).bit_count()
         self.taken |= mask
         self.free &= ~mask
@@ -116,7 +116,7 @@ class _PackedAllocation:
         ]
         tried = False
         for cache in caches:
-            # Once is enough: what did not fit then, or was not wholly free, cannot be so later.
+            # Once is enough: a cache that did not fit, or was not completely free, never will.
             if not tried and self.needed >= tables.per_cache:
                 tried = True
                 if self.needed >= tables.least_cache:

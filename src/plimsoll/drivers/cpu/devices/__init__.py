@@ -4,21 +4,18 @@ Start at `groups.py`; `devices.py` builds the API objects.
 """
 
 from plimsoll.drivers.cpu.devices.devices import (
-    CAPACITY,
     ServerCapabilities,
     check_form,
     device_health,
     make_devices,
     per_slice,
 )
-from plimsoll.drivers.cpu.devices.groups import CpuDomain, CpuLayout, compute_layout
+from plimsoll.drivers.cpu.devices.groups import CpuLayout, compute_layout
 from plimsoll.drivers.cpu.devices.machine_description import make_annotations
 from plimsoll.drivers.cpu.devices.reserved import check_against_node
 from plimsoll.drivers.cpu.devices.wire_form import detect_capabilities
 
 __all__ = [
-    "CAPACITY",
-    "CpuDomain",
     "CpuLayout",
     "ServerCapabilities",
     "check_against_node",

@@ -23,17 +23,14 @@ from typing import Any
 
 from plimsoll.api.cpuset import EMPTY, CpuSet
 from plimsoll.api.forms import Form
+from plimsoll.api.resource import NUMA_NODE, PCIE_ROOT
 from plimsoll.common.checkpoint import FindingSeverity, NodeFinding
 from plimsoll.drivers.cpu.devices.groups import ROOTS_MAX, CpuDomain, CpuLayout
-from plimsoll.drivers.cpu.settings import CpuSettings, DeviceMode, GroupBy
+from plimsoll.drivers.cpu.settings import CAPACITY, CpuSettings, DeviceMode, GroupBy
 from plimsoll.drivers.cpu.settings import Mapping as MappingChoice
 from plimsoll.drivers.cpu.topology import Topology
 from plimsoll.drivers.plugin import DeviceHealth, Health
 
-#: Capacity name of grouped devices.
-CAPACITY = "dra.cpu/cpu"
-NUMA_NODE = "resource.kubernetes.io/numaNode"
-PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
 #: Taint of devices without online CPUs.
 OFFLINE_TAINT = "dra.cpu/offline"
 
@@ -194,21 +191,22 @@ def check_form(
     capabilities = capabilities or ServerCapabilities(form)
     found: list[tuple[str, str]] = []
     if settings.overhead and form is not Form.V1_37:
-        why = f"the {form.value} form has no room for it" if form else "nothing is charged to the node"
+        why = f"the {form.value} form has no field for it" if form else "nothing is charged to the node"
         found.append(
-            (f"overhead is not published: {why}", "take out overhead, or use a server of 1.37 or later")
+            (f"overhead is not published: {why}", "remove overhead, or use a server of 1.37 or later")
         )
     if form is None and settings.mapping in (MappingChoice.V1_36, MappingChoice.V1_37):
         what = f"the API server drops the {settings.mapping.value} form: claims are not charged to the node"
         found.append(
-            (what, "switch on its gate DRANodeAllocatableResources, or set nodeAllocatableForm: auto")
+            (what, "enable its feature gate DRANodeAllocatableResources, or set nodeAllocatableForm: auto")
         )
     if settings.needs_pcie and not capabilities.lists:
-        what = "the API server drops lists: PCIe roots are published of devices with one root only"
-        found.append((what, "switch on its gate DRAListTypeAttributes"))
+        what = "the API server drops lists: PCIe roots are published only for devices with one root"
+        found.append((what, "enable its feature gate DRAListTypeAttributes"))
     if settings.mode is DeviceMode.GROUPED and settings.policy.publish and not capabilities.policy:
         what = "the API server drops amounts: a grouped device can be allocated to one claim only"
-        found.append((what, "switch on its gate DRAConsumableCapacity, or set cpuDeviceMode: individual"))
+        fix = "enable its feature gate DRAConsumableCapacity, or set cpuDeviceMode: individual"
+        found.append((what, fix))
     return tuple(NodeFinding(FindingSeverity.WARNING, what, fix) for what, fix in found)
 
 

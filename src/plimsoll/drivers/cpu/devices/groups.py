@@ -19,11 +19,9 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
-from operator import or_
 from types import MappingProxyType
 
-from plimsoll.api.cpuset import EMPTY, CpuSet
+from plimsoll.api.cpuset import EMPTY, CpuSet, union
 from plimsoll.common.checkpoint import FindingSeverity, NodeFinding
 from plimsoll.drivers.cpu.devices.reserved import choose_always_shared, choose_reserved
 from plimsoll.drivers.cpu.settings import CpuSettings, DeviceMode, GroupBy
@@ -78,7 +76,7 @@ class CpuLayout:
 
     @property
     def claimable(self) -> CpuSet:
-        return _union(domain.cpus for domain in self.domains.values())
+        return union(domain.cpus for domain in self.domains.values())
 
 
 def compute_layout(
@@ -93,7 +91,7 @@ def compute_layout(
     `allocated` are the CPUs allocated to claims, by device name: they never become always shared, and if
     their device is no longer published they are in no domain. `earlier` is the previous layout.
     """
-    taken = _union(allocated.values())
+    taken = union(allocated.values())
     warnings: list[NodeFinding] = []
     reserved = choose_reserved(topology, settings, taken, earlier.reserved if earlier else None, warnings)
     free = topology.all - reserved
@@ -151,16 +149,12 @@ def _whole_cores(cores: Sequence[CpuSet]) -> tuple[CpuSet, int]:
     for size in sorted({len(core) for core in cores}, reverse=True):
         if not sizes or sizes[-1] % size == 0:
             sizes.append(size)
-    return _union(core for core in cores if len(core) in sizes), sizes[0] if sizes else 1
+    return union(core for core in cores if len(core) in sizes), sizes[0] if sizes else 1
 
 
 def _common(values: Iterable[int]) -> int:
     found = set(values)
     return found.pop() if len(found) == 1 else -1
-
-
-def _union(sets: Iterable[CpuSet]) -> CpuSet:
-    return reduce(or_, sets, EMPTY)
 
 
 # -- single CPUs
@@ -199,7 +193,7 @@ def _lowest(cpus: CpuSet) -> int:
 
 _Groups = Iterator[tuple[str, CpuSet]]
 #: Names of groups that may lack an ID: they are numbered by their lowest CPU, which may go offline.
-_FLEETING = re.compile(r"cpudev(l3|pci)[0-9a-f-]+")
+_UNSTABLE_NAME = re.compile(r"cpudev(l3|pci)[0-9a-f-]+")
 
 
 def _keep_names(
@@ -212,7 +206,7 @@ def _keep_names(
         old.update({cpu: name for cpu in allocated[name] if cpu not in known})
     kept: dict[str, CpuSet] = {}
     for name, cpus in found:
-        if _FLEETING.fullmatch(name):
+        if _UNSTABLE_NAME.fullmatch(name):
             kind = name[:8]
             before = (old[cpu] for cpu in cpus if old.get(cpu, "").startswith(kind))
             taken = {*kept, *(other for other, _ in found if other != name)}
@@ -235,7 +229,7 @@ def _by_l3(topology: Topology) -> _Groups:
     """Group CPUs by L3 cache; CPUs without one by NUMA node, so that every CPU is in a device."""
     for l3, cpus in topology.l3.items():
         yield f"cpudevl3{l3:03d}", cpus
-    yield from _rest(topology, topology.all - _union(topology.l3.values()), "cpudevnol3")
+    yield from _rest(topology, topology.all - union(topology.l3.values()), "cpudevnol3")
 
 
 def _by_pcie(topology: Topology) -> _Groups:
@@ -276,7 +270,7 @@ _GROUPINGS: dict[GroupBy, Callable[[Topology], _Groups]] = {
 }
 
 
-# -- what is not published
+# -- CPUs that are not published
 
 
 def _foreign(
@@ -290,7 +284,7 @@ def _foreign(
     The scheduler does not count those claims against any current device.
     """
     known = set(groups) | set(names.values()) | {""}
-    cpus = _union(allocated[name] for name in allocated if name not in known)
+    cpus = union(allocated[name] for name in allocated if name not in known)
     if cpus:
         old = ", ".join(sorted(name for name in allocated if name not in known and allocated[name]))
         what = f"claims have CPUs {cpus} of devices that are no longer published ({old})"
@@ -313,9 +307,9 @@ def _warn(
     domains: Mapping[str, CpuDomain],
     warnings: list[NodeFinding],
 ) -> None:
-    left = claimable - _union(domain.cpus for domain in domains.values())
+    left = claimable - union(domain.cpus for domain in domains.values())
     if left and settings.mode is DeviceMode.GROUPED:
-        what = f"CPUs {left} cannot be claimed: only whole cores can, and others of their cores are not there"
+        what = f"CPUs {left} cannot be claimed: only full cores can, and their cores are incomplete"
         fix = "reserve all CPUs of a core or none (reservedCPUs, sharedCPUs)"
         warnings.append(NodeFinding(FindingSeverity.WARNING, what, fix))
     for domain in domains.values():

@@ -6,16 +6,17 @@ uses a dry-run creation of a slice.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from plimsoll.api.forms import Form
+from plimsoll.api.resource import PCIE_ROOT
 from plimsoll.client.client import Client
 from plimsoll.client.endpoints import RESOURCE_SLICES
-from plimsoll.drivers.cpu.devices.devices import CAPACITY, OFFLINE_TAINT, PCIE_ROOT, ServerCapabilities
-from plimsoll.drivers.cpu.settings import DRIVER_NAME, CpuSettings
+from plimsoll.common.json_tree import branch, items
+from plimsoll.drivers.cpu.devices.devices import OFFLINE_TAINT, ServerCapabilities
+from plimsoll.drivers.cpu.settings import CAPACITY, DRIVER_NAME, CpuSettings
 from plimsoll.drivers.cpu.settings import Mapping as MappingChoice
-from plimsoll.drivers.plugin.wire_form import FIELDS, child, detect_form
+from plimsoll.drivers.plugin.wire_form import FIELDS, detect_form
 from plimsoll.errors import ApiError
 
 
@@ -75,17 +76,15 @@ def probe(node: str, form: Form | None, *, lists: bool = True) -> dict[str, Any]
 
 def read_capabilities(kept: Any, form: Form | None) -> ServerCapabilities:
     """Read the capabilities from the stored probe."""
-    devices = child(child(kept, "spec"), "devices")
-    device = devices[0] if isinstance(devices, list) and devices else None
-    if not isinstance(device, Mapping):
+    devices = items(branch(kept, "spec"), "devices")
+    if not devices:
         return ServerCapabilities(form)
+    device = devices[0]
     if form is not None and not device.get(dict(FIELDS)[form]):
         form = None
-    capacity = child(child(device, "capacity"), CAPACITY)
-    root = child(child(device, "attributes"), PCIE_ROOT)
     return ServerCapabilities(
         form=form,
-        policy=bool(child(capacity, "requestPolicy")),
+        policy=bool(branch(device, "capacity", CAPACITY, "requestPolicy")),
         taints=bool(device.get("taints")),
-        lists=bool(child(root, "strings")),
+        lists=bool(branch(device, "attributes", PCIE_ROOT).get("strings")),
     )

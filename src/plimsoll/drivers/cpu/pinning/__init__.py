@@ -13,27 +13,8 @@ audit.py            comparison of actual with desired cpusets
 counters.py         counters
 """
 
-from plimsoll.drivers.cpu.pinning.cgroups import CgroupEnforcer
-from plimsoll.drivers.cpu.pinning.counters import Counters
 from plimsoll.drivers.cpu.pinning.nri import NriEnforcer
-from plimsoll.drivers.cpu.pinning.plan import (
-    ContainerView,
-    CpuStateView,
-    DesiredCpuset,
-    PinFault,
-    compute_desired,
-)
-from plimsoll.drivers.cpu.pinning.pods import NodePods, PodSource
 
 __all__ = [
-    "CgroupEnforcer",
-    "ContainerView",
-    "Counters",
-    "CpuStateView",
-    "DesiredCpuset",
-    "NodePods",
     "NriEnforcer",
-    "PinFault",
-    "PodSource",
-    "compute_desired",
 ]

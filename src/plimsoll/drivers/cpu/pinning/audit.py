@@ -60,9 +60,7 @@ class ObservedCpuset:
 
 
 class CpusetObserver:
-    """Reads the cpusets of containers from their cgroups below `mount`, or from their processes below
-    `proc`.
-    """
+    """Reader of container cpusets, from cgroups below `mount` or from processes below `proc`."""
 
     def __init__(self, mount: Path, proc: Path, files: Files | None = None) -> None:
         self._files = files or LinuxFiles()

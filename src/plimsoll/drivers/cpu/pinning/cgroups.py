@@ -279,7 +279,7 @@ class CgroupEnforcer:
                 pods[cgroup.pod] = pods.get(cgroup.pod, True) and desired is not None and desired.lift_quota
         for pod, lift in pods.items():
             if lift and (problem := cpusets.lift_quota(pod)):
-                _log.warning("the quota of a pod is not lifted: %s", problem)
+                _log.warning("removing the quota of a pod failed: %s", problem)
 
     def _snapshot(self) -> PinSnapshot:
         return take_snapshot(self._state, self._topology(), self._settings.pin)

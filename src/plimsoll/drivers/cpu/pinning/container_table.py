@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import count
 
-from plimsoll.api.cpuset import EMPTY, CpuSet
+from plimsoll.api.cpuset import EMPTY, CpuSet, union
 from plimsoll.drivers.cpu.pinning.plan import (
     ContainerView,
     DesiredCpuset,
@@ -27,7 +27,6 @@ from plimsoll.drivers.cpu.pinning.plan import (
     make_refused_fault,
     read_cpus,
 )
-from plimsoll.drivers.cpu.state.claim_allocation import union
 
 
 @dataclass(slots=True)
@@ -162,9 +161,7 @@ class ContainerTable:
     def list_changes(
         self, snapshot: PinSnapshot, *, include_unconfirmed: bool = False, exclude: str = ""
     ) -> list[ContainerChange]:
-        """Return pending updates, shrinking ones first, with `include_unconfirmed` also those to be
-        repeated.
-        """
+        """Return pending updates, shrinking ones first; with `include_unconfirmed` also repetitions."""
         changes = []
         for id, decision in self.decisions(snapshot).items():
             entry = self.entries[id]

@@ -44,9 +44,7 @@ class Enforcer(Protocol):
     async def stop(self) -> None: ...
 
     async def apply(self) -> tuple[PinFault, ...]:
-        """Update running containers after a change of allocations, shared pool or topology, as soon as
-        possible.
-        """
+        """Update running containers after a change of allocations, shared pool or topology."""
         ...
 
     def containers(self) -> tuple[ContainerView, ...]: ...

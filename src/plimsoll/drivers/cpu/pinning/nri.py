@@ -1,4 +1,4 @@
-"""Pinning through NRI: the runtime asks the plugin, and containers get their CPUs before they start.
+"""Pinning through NRI: the runtime calls the plugin, and containers get their CPUs before they start.
 
 `NriEnforcer` (docs/spec/cpu-driver.md, "NRI plugin"; docs/spec/node-protocols.md, "NRI") guarantees: it
 reconnects indefinitely; every connection starts with a full synchronization; event handlers never block;
@@ -53,7 +53,7 @@ from plimsoll.protocols.messages import nri
 from plimsoll.protocols.nri import NriEvent, NriPlugin, mask_of
 from plimsoll.protocols.nri.edits import adjustment, creation, update
 from plimsoll.protocols.nri.names import SAFE_UPDATES, Version
-from plimsoll.protocols.ttrpc import UNIMPLEMENTED, UNKNOWN, TtrpcFault
+from plimsoll.protocols.ttrpc import UNIMPLEMENTED, UNKNOWN, Handler, TtrpcFault
 
 _log = logging.getLogger("plimsoll.cpu.pinning")
 
@@ -85,7 +85,7 @@ class NriEnforcer:
         observer: CpusetObserver | None = None,
         name: str = DRIVER_NAME,
     ) -> None:
-        self.on_change: Callable[[], None] = _ignore
+        self.on_change: Callable[[], None] = lambda: None
         self.counters = Counters()
         #: Findings of the comparison with all containers at synchronization.
         self.findings: tuple[NodeFinding, ...] = ()
@@ -111,20 +111,21 @@ class NriEnforcer:
         self.audit = Audit(
             self, observer or CpusetObserver(root / "sys/fs/cgroup", root / "proc"), interval=audit
         )
+        self._handlers: dict[NriEvent, Handler] = {
+            NriEvent.RUN_POD_SANDBOX: self._on_sandbox,
+            NriEvent.REMOVE_POD_SANDBOX: self._on_sandbox_removed,
+            NriEvent.CREATE_CONTAINER: self._on_create,
+            NriEvent.POST_CREATE_CONTAINER: self._on_container_created,
+            NriEvent.POST_START_CONTAINER: self._on_container_created,
+            NriEvent.UPDATE_CONTAINER: self._on_update,
+            NriEvent.STOP_CONTAINER: self._on_stop,
+            NriEvent.REMOVE_CONTAINER: self._on_removed,
+            NriEvent.VALIDATE_CONTAINER_ADJUSTMENT: self._on_validate,
+        }
         self._plugin = NriPlugin(
             name,
             INDEX,
-            {
-                NriEvent.RUN_POD_SANDBOX: self._on_sandbox,
-                NriEvent.REMOVE_POD_SANDBOX: self._on_sandbox_removed,
-                NriEvent.CREATE_CONTAINER: self._on_create,
-                NriEvent.POST_CREATE_CONTAINER: self._on_container_created,
-                NriEvent.POST_START_CONTAINER: self._on_container_created,
-                NriEvent.UPDATE_CONTAINER: self._on_update,
-                NriEvent.STOP_CONTAINER: self._on_stop,
-                NriEvent.REMOVE_CONTAINER: self._on_removed,
-                NriEvent.VALIDATE_CONTAINER_ADJUSTMENT: self._on_validate,
-            },
+            self._handlers,
             socket=socket or settings.nri,
             synchronize=self._on_synchronize,
             configure=self._on_configure,
@@ -258,7 +259,7 @@ class NriEnforcer:
             try:
                 done = await self._push()
             except Exception:  # a bug must not stop pinning for good
-                _log.exception("containers are not changed")
+                _log.exception("containers are not updated")
                 done = False
             for future in waiting:
                 if not future.done():
@@ -287,11 +288,11 @@ class NriEnforcer:
         if isinstance(answer, TtrpcFault):
             if answer.code == UNIMPLEMENTED:
                 self._push_unsupported = True
-                _log.warning("the runtime does not let containers be changed at any time")
+                _log.warning("the runtime does not support unsolicited updates of containers")
                 return True
             if answer.kind == "closed":
                 return True  # the next connection starts with a synchronization
-            _log.warning("containers are not changed: %s", answer.message)
+            _log.warning("containers are not updated: %s", answer.message)
             self.counters.failed += len(changes)
             for change in changes:
                 self._containers.record_failure(change, answer.message)
@@ -300,7 +301,7 @@ class NriEnforcer:
         for change in changes:
             if change.view.id in failed:
                 self.counters.failed += 1
-                fault = self._containers.record_failure(change, "the runtime could not do it")
+                fault = self._containers.record_failure(change, "the runtime failed to update it")
                 _log.warning("%s", fault)
             else:
                 self.counters.changed += 1
@@ -318,19 +319,10 @@ class NriEnforcer:
 
     async def _on_configure(self, request: nri.ConfigureRequest) -> int:
         self.counters.connections += 1
-        events = {
-            NriEvent.RUN_POD_SANDBOX,
-            NriEvent.REMOVE_POD_SANDBOX,
-            NriEvent.CREATE_CONTAINER,
-            NriEvent.POST_CREATE_CONTAINER,
-            NriEvent.POST_START_CONTAINER,
-            NriEvent.UPDATE_CONTAINER,
-            NriEvent.STOP_CONTAINER,
-            NriEvent.REMOVE_CONTAINER,
-        }
+        events = set(self._handlers)
         version = self._plugin.nri_version
-        if self._settings.pin.fail_closed and version is not None and version >= VALIDATION:
-            events.add(NriEvent.VALIDATE_CONTAINER_ADJUSTMENT)
+        if not self._settings.pin.fail_closed or version is None or version < VALIDATION:
+            events.remove(NriEvent.VALIDATE_CONTAINER_ADJUSTMENT)
         return mask_of(events)
 
     async def _on_synchronize(
@@ -389,7 +381,7 @@ class NriEnforcer:
         found = self._containers.admit(view, self._snapshot(), can_defer=self.pushes)
         if isinstance(found, PinFault):
             self.counters.refused += 1
-            _log.warning("%s is not made: %s", view.where, found.message)
+            _log.warning("%s is not created: %s", view.where, found.message)
             return TtrpcFault(UNKNOWN, found.message)
         self.counters.created += 1
         self._pending_creations[view.id] = found.desired
@@ -404,7 +396,7 @@ class NriEnforcer:
     ) -> nri.ValidateContainerAdjustmentResponse | None:
         answer = self._pending_creations.get(request.container.id)
         if answer is None:
-            reason = f"plugin {self._plugin.name} was not asked about this container"
+            reason = f"plugin {self._plugin.name} was not called for this container"
             return nri.ValidateContainerAdjustmentResponse(reject=True, reason=reason)
         adjusted = request.adjust.linux.resources.cpu.cpus
         if adjusted != str(answer.cpus):
@@ -474,7 +466,3 @@ class NriEnforcer:
     def _changed(self) -> None:
         # Deferred, so that a failing callback does not fail the event handler.
         asyncio.get_running_loop().call_soon(self.on_change)
-
-
-def _ignore() -> None:
-    return None

@@ -22,11 +22,11 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Protocol
 
-from plimsoll.api.cpuset import EMPTY, CpuSet
+from plimsoll.api.cpuset import EMPTY, CpuSet, union
 from plimsoll.common.checkpoint import NodeFinding
 from plimsoll.drivers.cpu.settings import PinSettings
 from plimsoll.drivers.cpu.state.cdi import ENV, REQUEST_ENV
-from plimsoll.drivers.cpu.state.claim_allocation import ClaimAllocation, union
+from plimsoll.drivers.cpu.state.claim_allocation import ClaimAllocation
 from plimsoll.drivers.cpu.topology.topology import Topology
 from plimsoll.errors import InputError
 from plimsoll.protocols.nri.names import quote
@@ -57,9 +57,7 @@ class PinFaultReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PinFault:
-    """Pinning problem of one container. `claim` is a claim UID, `other` another pod, namespace or
-    container.
-    """
+    """Pinning problem of a container: `claim` is a UID, `other` another pod, namespace or container."""
 
     reason: PinFaultReason
     container: str = ""
@@ -337,7 +335,8 @@ def _compute_cpuset(
     own = all_own & online
     if not own:
         return _fault(container, PinFaultReason.OFFLINE, desired=all_own)
-    mixed = any(_includes_shared(snapshot.allocations[uid], snapshot.pin) for uid in used)
+    default = snapshot.pin.include_shared
+    mixed = any(snapshot.allocations[uid].includes_shared(default) for uid in used)
     cpus = own | shared if mixed else own
     nodes = [node for node in snapshot.topology.numa_of(cpus) if node >= 0]
     return DesiredCpuset(
@@ -357,10 +356,6 @@ def _get_claim_cpus(container: ContainerView, uid: str, snapshot: PinSnapshot) -
         # A request for another driver's device does not restrict the CPUs.
         return union(map(allocation.get_request_cpus, named)) or allocation.assigned
     return allocation.assigned
-
-
-def _includes_shared(allocation: ClaimAllocation, pin: PinSettings) -> bool:
-    return pin.include_shared if allocation.include_shared is None else allocation.include_shared
 
 
 def _fault(

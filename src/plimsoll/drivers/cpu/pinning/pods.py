@@ -41,7 +41,7 @@ class NodePods(EventHandler[Pod]):
     """Pods of a node, from the API server."""
 
     def __init__(self, client: Client, node: str) -> None:
-        self.on_change: Callable[[], None] = _ignore
+        self.on_change: Callable[[], None] = lambda: None
         self._informer: Informer[Pod] = Informer(
             client, PODS, partial(codec.decode, view=Pod), fields=f"spec.nodeName={node}"
         )
@@ -75,10 +75,6 @@ class NodePods(EventHandler[Pod]):
 
     def on_removed(self, old: Pod) -> None:
         self.on_change()
-
-
-def _ignore() -> None:
-    return None
 
 
 @dataclass(frozen=True, slots=True)

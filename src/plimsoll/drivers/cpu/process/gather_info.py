@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +21,6 @@ from plimsoll.drivers.cpu.debug_report import (
     RunningDriver,
     find_driver,
     gather_info,
-    render_report,
-    write_report,
 )
 from plimsoll.drivers.cpu.process.status_client import query_driver
 from plimsoll.drivers.cpu.settings import CpuSettings
@@ -65,14 +62,6 @@ def find_address(parse: Parse, address: str) -> str:
         return address
     settings = _settings(parse, find_driver(_proc(Path(os.environ.get("HOST_ROOT") or "/"))), [])
     return (settings.bind_address if settings is not None else "") or ADDRESS
-
-
-def render(report: dict[str, Any]) -> str:
-    return render_report(report)
-
-
-def write(report: dict[str, Any], directory: Path | None) -> Path:
-    return write_report(report, directory, now=datetime.now())
 
 
 def _proc(root: Path) -> Path:

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from plimsoll.client import Client, ClientConfig
-from plimsoll.common.addresses import read_address
 from plimsoll.common.health import HealthServer
 from plimsoll.common.lock_file import RootLock
 from plimsoll.common.structured_log import log_event, set_up_logging
 from plimsoll.common.tasks import cancel_tasks, run_until
+from plimsoll.drivers.cpu.config_file import parse_listen_address
 from plimsoll.drivers.cpu.driver import CpuDriver
 from plimsoll.drivers.cpu.process.metrics import CpuMetrics, CpuMetricsSnapshot
 from plimsoll.drivers.cpu.process.state import read_state
@@ -223,12 +223,6 @@ def format_registration_error(refusal: str, root: Path) -> str:
         return f'kubelet did not register the plugin, last rejection was "{refusal}"'
     directory = root / "plugins_registry"
     return f"kubelet never reported a registration status, check that it watches {directory}"
-
-
-def parse_listen_address(listen: str) -> tuple[str | None, int]:
-    """Parse HOST:PORT; without a host the host is None (all addresses). Raises ConfigError if invalid."""
-    host, port = read_address(listen, "--bind-address")
-    return (None if listen.startswith(":") else host), port
 
 
 async def serve_driver(

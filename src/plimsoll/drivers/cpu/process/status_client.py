@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from plimsoll.drivers.cpu.process.run import parse_listen_address
+from plimsoll.drivers.cpu.config_file import parse_listen_address
 from plimsoll.errors import InputError
 
 _SECONDS = 5.0

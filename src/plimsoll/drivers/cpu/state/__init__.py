@@ -4,22 +4,12 @@ Start at `cpu_state.py`. `prepare.py` decides which CPUs a claim gets, `reconcil
 files and containers after a restart; both are pure.
 """
 
-from plimsoll.drivers.cpu.state.affinity import find_affinity, needs_affinity
-from plimsoll.drivers.cpu.state.claim_allocation import (
-    AssignmentSource,
-    ClaimAllocation,
-    CpuAssignment,
-    union,
-)
+from plimsoll.drivers.cpu.state.claim_allocation import ClaimAllocation, CpuAssignment
 from plimsoll.drivers.cpu.state.cpu_state import CPUState, read_allocated_cpus
 
 __all__ = [
-    "AssignmentSource",
     "CPUState",
     "ClaimAllocation",
     "CpuAssignment",
-    "find_affinity",
-    "needs_affinity",
     "read_allocated_cpus",
-    "union",
 ]

@@ -14,15 +14,19 @@ from collections.abc import Iterable, Mapping
 from functools import reduce
 from operator import and_
 
-from plimsoll.api.cpuset import EMPTY, CpuSet
-from plimsoll.api.resource import Device, DeviceAttribute, DeviceRequestAllocationResult, ResourceSlice
+from plimsoll.api.cpuset import EMPTY, CpuSet, union
+from plimsoll.api.resource import (
+    NUMA_NODE,
+    PCIE_ROOT,
+    Device,
+    DeviceAttribute,
+    DeviceRequestAllocationResult,
+    ResourceSlice,
+)
 from plimsoll.drivers.cpu.settings import DRIVER_NAME
-from plimsoll.drivers.cpu.state.claim_allocation import union
 from plimsoll.drivers.cpu.topology import Topology
-from plimsoll.drivers.plugin.driver import AllocatedClaim
+from plimsoll.drivers.plugin.driver import AllocatedClaim, applies_to
 
-PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
-NUMA_NODE = "resource.kubernetes.io/numaNode"
 #: Attributes with the NUMA node of a device; all but the first predate the standard one.
 NUMA_NAMES = (NUMA_NODE, "dra.cpu/numaNodeID", "dra.net/numaNode")
 
@@ -44,7 +48,7 @@ def find_constraints(
         attribute = constraint.match_attribute
         if attribute is None or (attribute != PCIE_ROOT and attribute not in NUMA_NAMES):
             continue
-        results = [r for r in allocation.devices.results if _is_for(constraint.requests, r.request)]
+        results = [r for r in allocation.devices.results if applies_to(constraint.requests, r.request)]
         others = tuple(r for r in results if r.driver != DRIVER_NAME and not r.admin_access)
         mine = dict.fromkeys(_base(r.request) for r in results if r.driver == DRIVER_NAME)
         if others:
@@ -103,10 +107,6 @@ def _pick(
             if key in wanted and spec.pool.generation >= newest.get(key, spec.pool.generation):
                 found[key], newest[key] = device, spec.pool.generation
     return found
-
-
-def _is_for(names: tuple[str, ...], request: str) -> bool:
-    return not names or request in names or _base(request) in names
 
 
 def _base(request: str) -> str:

@@ -18,9 +18,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from plimsoll.api.cpuset import EMPTY, CpuSet
+from plimsoll.api.cpuset import EMPTY, CpuSet, union
 from plimsoll.common.atomic_file import sync_directory
-from plimsoll.drivers.cpu.state.claim_allocation import ClaimAllocation, union
+from plimsoll.drivers.cpu.state.claim_allocation import ClaimAllocation
 from plimsoll.errors import InputError
 from plimsoll.protocols.cdi import (
     CdiFault,
@@ -81,7 +81,7 @@ def file_name(uid: str) -> str:
 def validate_uid(uid: str) -> str:
     """Return the reason why no file can be written for a claim UID, or ""."""
     return check_device(device_name(uid)) or (
-        "" if uid and len(uid) <= 200 else f"no UID of a claim: {uid[:80]!r}"
+        "" if uid and len(uid) <= 200 else f"not a claim UID: {uid[:80]!r}"
     )
 
 
@@ -223,8 +223,8 @@ def _collect_request_cpus(uid: str, spec: CdiSpec) -> dict[str, CpuSet]:
 def read_cpus(text: str) -> CpuSet | str:
     """Parse a cpuset, or return the reason why it is invalid."""
     if len(text) > _TEXT_MAX or _LONG_NUMBER.search(text):
-        return f"no set of CPUs: {text[:80]!r}"
+        return f"not a set of CPUs: {text[:80]!r}"
     try:
         return CpuSet.parse(text)
     except InputError as error:
-        return f"no set of CPUs: {str(error)[:200]}"
+        return f"not a set of CPUs: {str(error)[:200]}"

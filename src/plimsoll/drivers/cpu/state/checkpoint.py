@@ -119,7 +119,7 @@ def _decode_assignment(tree: dict[str, Any]) -> CpuAssignment:
 def _decode_options(tree: dict[str, Any]) -> AssignOptions:
     size = tree.get("groupSize")
     if type(size) is not int or size < 1:
-        raise ValueError("groupSize is no number of CPUs")
+        raise ValueError("groupSize is not a number of CPUs")
     return AssignOptions(
         Algorithm(_text(tree, "algorithm")),
         Sorting(_text(tree, "sorting")),
@@ -132,21 +132,21 @@ def _decode_options(tree: dict[str, Any]) -> AssignOptions:
 
 def _dict(value: Any, what: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError(f"{what} is no object")
+        raise ValueError(f"{what} is not an object")
     return value
 
 
 def _list(tree: dict[str, Any], key: str) -> list[Any]:
     value = tree.get(key)
     if not isinstance(value, list):
-        raise ValueError(f"{key} is no list")
+        raise ValueError(f"{key} is not a list")
     return value
 
 
 def _text(tree: dict[str, Any], key: str, default: str | None = None) -> str:
     value = tree.get(key, default)
     if not isinstance(value, str):
-        raise ValueError(f"{key} is no text")
+        raise ValueError(f"{key} is not a string")
     return value
 
 

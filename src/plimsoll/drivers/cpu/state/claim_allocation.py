@@ -6,13 +6,10 @@ withheld from others and no container may start on them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import reduce
-from operator import or_
 
-from plimsoll.api.cpuset import EMPTY, CpuSet
+from plimsoll.api.cpuset import EMPTY, CpuSet, union
 from plimsoll.drivers.cpu.allocation.options import AssignOptions
 from plimsoll.protocols.dra import ClaimRef
 
@@ -71,12 +68,12 @@ class ClaimAllocation:
     def assigned(self) -> CpuSet:
         return union(assignment.cpus for assignment in self.assignments)
 
+    def includes_shared(self, default: bool) -> bool:
+        """Report whether containers of the claim also run on the shared pool."""
+        return default if self.include_shared is None else self.include_shared
+
     def get_request_cpus(self, request: str) -> CpuSet:
         """Return the CPUs of one request, by its name in containers."""
         return union(
             assignment.cpus for assignment in self.assignments if assignment.base == request.partition("/")[0]
         )
-
-
-def union(sets: Iterable[CpuSet]) -> CpuSet:
-    return reduce(or_, sets, EMPTY)

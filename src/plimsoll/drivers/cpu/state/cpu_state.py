@@ -22,7 +22,7 @@ from functools import wraps
 from types import MappingProxyType
 from typing import Concatenate, ParamSpec, TypeVar
 
-from plimsoll.api.cpuset import EMPTY, CpuSet
+from plimsoll.api.cpuset import EMPTY, CpuSet, union
 from plimsoll.api.resource import ResourceSlice
 from plimsoll.common.checkpoint import FindingSeverity, NodeFinding, RecordFile
 from plimsoll.drivers.cpu.devices.groups import CpuLayout
@@ -30,7 +30,7 @@ from plimsoll.drivers.cpu.settings import CpuSettings
 from plimsoll.drivers.cpu.state import cdi
 from plimsoll.drivers.cpu.state.affinity import find_affinity, needs_affinity
 from plimsoll.drivers.cpu.state.checkpoint import encode_allocations, open_checkpoint
-from plimsoll.drivers.cpu.state.claim_allocation import AssignmentSource, ClaimAllocation, union
+from plimsoll.drivers.cpu.state.claim_allocation import AssignmentSource, ClaimAllocation
 from plimsoll.drivers.cpu.state.prepare import (
     PrepareContext,
     PreparePlan,
@@ -38,7 +38,7 @@ from plimsoll.drivers.cpu.state.prepare import (
     match_adopted,
     plan_claim,
 )
-from plimsoll.drivers.cpu.state.prepare_errors import PrepareError, PrepareErrorReason, quote
+from plimsoll.drivers.cpu.state.prepare_errors import PrepareError, PrepareErrorReason
 from plimsoll.drivers.cpu.state.reconcile import (
     ContainerClaims,
     ContainerConflict,
@@ -53,6 +53,7 @@ from plimsoll.drivers.plugin.driver import AllocatedClaim, ClaimError
 from plimsoll.errors import StoreError
 from plimsoll.protocols.cdi import CdiFault
 from plimsoll.protocols.dra import ClaimRef, PreparedDevice
+from plimsoll.protocols.nri.names import quote
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -173,9 +174,7 @@ class CPUState:
 
     @property
     def has_missing_cdi_files(self) -> bool:
-        """True if a CDI file is missing, so that no container of its claim can start; see
-        `reconcile_files`.
-        """
+        """True if a CDI file is missing, without which no container of its claim can start."""
         directory, gone = self.settings.cdi, self.released_elsewhere
         wanted = (uid for uid, h in self._holdings.items() if not h.disputed and uid not in gone)
         return any(not cdi.exists(directory, uid) for uid in wanted)
@@ -433,13 +432,8 @@ class CPUState:
         return f"; the checkpoint cannot be restored either: {problem}" if problem else ""
 
     def _write(self, allocation: ClaimAllocation) -> CdiFault | None:
-        include_shared = (
-            self.settings.pin.include_shared
-            if allocation.include_shared is None
-            else allocation.include_shared
-        )
-        shared = self._layout.always_shared if include_shared else EMPTY
-        return cdi.write_file(self.settings.cdi, allocation, shared)
+        mixed = allocation.includes_shared(self.settings.pin.include_shared)
+        return cdi.write_file(self.settings.cdi, allocation, self._layout.always_shared if mixed else EMPTY)
 
     def _cdi_refusal(self, verb: str, uid: str, fault: CdiFault, more: str = "") -> ClaimError:
         text = f"failed to {verb} CDI spec {quote(cdi.file_name(uid))}: {fault.message}{more}"

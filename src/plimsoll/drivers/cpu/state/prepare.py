@@ -19,29 +19,19 @@ and the new devices (test_another_allocation_is_refused).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from plimsoll.api.cpuset import EMPTY, CpuSet
+from plimsoll.api.cpuset import EMPTY, CpuSet, union
 from plimsoll.api.quantity import NANO
 from plimsoll.api.resource import DeviceRequestAllocationResult
 from plimsoll.drivers.cpu.allocation.allocate import Assigned, InsufficientCpus, assign, explain
 from plimsoll.drivers.cpu.allocation.options import Algorithm, AssignOptions
 from plimsoll.drivers.cpu.claim_config import ClaimConfig, read_claim_config
 from plimsoll.drivers.cpu.devices.groups import CpuDomain, CpuLayout
-from plimsoll.drivers.cpu.settings import DRIVER_NAME, CpuSettings, DeviceMode, GroupBy
-from plimsoll.drivers.cpu.state.claim_allocation import (
-    AssignmentSource,
-    ClaimAllocation,
-    CpuAssignment,
-    union,
-)
-from plimsoll.drivers.cpu.state.prepare_errors import (
-    CAPACITY,
-    PrepareError,
-    PrepareErrorReason,
-    unknown_device,
-)
+from plimsoll.drivers.cpu.settings import CAPACITY, DRIVER_NAME, CpuSettings, DeviceMode, GroupBy
+from plimsoll.drivers.cpu.state.claim_allocation import AssignmentSource, ClaimAllocation, CpuAssignment
+from plimsoll.drivers.cpu.state.prepare_errors import PrepareError, PrepareErrorReason, unknown_device
 from plimsoll.drivers.cpu.topology import Topology
 from plimsoll.drivers.plugin.driver import AllocatedClaim
 
@@ -108,7 +98,7 @@ def plan_claim(
     include_shared_values: set[bool | None] = set()
     taken = EMPTY
     for result in _list_own_results(claim):
-        config = read_claim_config(claim, result.request, context.settings)
+        config = read_claim_config(claim.config, result.request, context.settings)
         if not isinstance(config, ClaimConfig):
             return PrepareError(PrepareErrorReason.CONFIG, str(claim.ref), result.device, text=str(config))
         include_shared_values.add(config.include_shared)
@@ -122,10 +112,12 @@ def plan_claim(
         reasons.append(chosen.why)
     if fault := _check_shared_pool(claim, context, taken, shared_pool_in_use):
         return fault
-    include_shared = (
-        True if True in include_shared_values else False if False in include_shared_values else None
-    )
-    return PreparePlan(tuple(assignments), include_shared, tuple(reasons))
+    return PreparePlan(tuple(assignments), _merge_include_shared(include_shared_values), tuple(reasons))
+
+
+def _merge_include_shared(values: Collection[bool | None]) -> bool | None:
+    """Return True if any request includes the shared pool, None if no request sets it."""
+    return True if True in values else False if False in values else None
 
 
 def get_cpu_count(result: DeviceRequestAllocationResult) -> int | PrepareError:
@@ -195,7 +187,7 @@ def match_adopted(
         if result.admin_access:
             assignments.append(_make_assignment(result, EMPTY, AssignmentSource.ADMIN))
             continue
-        config = read_claim_config(claim, result.request, context.settings)
+        config = read_claim_config(claim.config, result.request, context.settings)
         if not isinstance(config, ClaimConfig):
             return PrepareError(PrepareErrorReason.CONFIG, str(claim.ref), result.device, text=str(config))
         include_shared_values.add(config.include_shared)
@@ -212,19 +204,17 @@ def match_adopted(
         if named is not None:
             inside &= named
         if len(inside) < count:
-            return unfit(f"{count} of device {result.device} are asked for, {len(inside)} are there")
-        dealt = inside if len(inside) == count else assign(context.topology, inside, count)
-        if isinstance(dealt, InsufficientCpus):
-            return unfit(str(dealt.text))
-        cpus = dealt.cpus if isinstance(dealt, Assigned) else dealt
+            return unfit(f"{count} of device {result.device} are requested, it has {len(inside)}")
+        chosen = inside if len(inside) == count else assign(context.topology, inside, count)
+        if isinstance(chosen, InsufficientCpus):
+            return unfit(chosen.text)
+        cpus = chosen.cpus if isinstance(chosen, Assigned) else chosen
         left -= cpus
         assignments.append(_make_assignment(result, cpus, AssignmentSource.ADOPTED))
     if left:
         return unfit(f"CPUs {left} belong to no request")
-    include_shared = (
-        True if True in include_shared_values else False if False in include_shared_values else None
-    )
     lines = (f"from the existing CDI file: {adopted.assigned}",)
+    include_shared = _merge_include_shared(include_shared_values)
     return PreparePlan(tuple(assignments), include_shared, tuple(lines for _ in assignments))
 
 
@@ -350,11 +340,9 @@ def _check_shared_pool(
             requested=minimum,
             available=len(left),
         )
-    return (
-        PrepareError(PrepareErrorReason.POOL_EMPTY, str(claim.ref), cpus=taken)
-        if shared_pool_in_use
-        else None
-    )
+    if shared_pool_in_use:
+        return PrepareError(PrepareErrorReason.POOL_EMPTY, str(claim.ref), cpus=taken)
+    return None
 
 
 def _list_own_results(claim: AllocatedClaim) -> tuple[DeviceRequestAllocationResult, ...]:

@@ -5,17 +5,14 @@ The messages are the Go driver's where it has the case: users search for them.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
 from plimsoll.api.cpuset import EMPTY, CpuSet
-from plimsoll.drivers.cpu.settings import GroupBy
+from plimsoll.drivers.cpu.settings import CAPACITY, GroupBy
 from plimsoll.drivers.plugin.driver import ClaimError
-
-#: Capacity name of grouped devices.
-CAPACITY = "dra.cpu/cpu"
+from plimsoll.protocols.nri.names import quote
 
 
 class PrepareErrorReason(StrEnum):
@@ -69,10 +66,6 @@ class PrepareError:
         return ClaimError(self.message, self.why.value)
 
 
-def quote(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
-
-
 def unknown_device(device: str, group: GroupBy | None) -> PrepareError:
     return PrepareError(
         PrepareErrorReason.UNKNOWN_DEVICE, device=device, text="" if group is None else group.value
@@ -113,9 +106,7 @@ _MESSAGES: dict[PrepareErrorReason, Callable[[PrepareError], str]] = {
         "opaque config cpuset size {0.available} does not match requested capacity {0.requested}".format
     ),
     PrepareErrorReason.CPUSET_OFFLINE: (_OPAQUE + "contain offline cores: {0.other}").format,
-    PrepareErrorReason.CPUSET_UNKNOWN: (
-        _OPAQUE + "contain cores whose place in the machine is not known: {0.other}"
-    ).format,
+    PrepareErrorReason.CPUSET_UNKNOWN: (_OPAQUE + "contain cores with unknown topology: {0.other}").format,
     PrepareErrorReason.CPUSET_RESERVED: (_OPAQUE + "contain reserved cores: {0.other}").format,
     PrepareErrorReason.CPUSET_FLOOR: (_OPAQUE + "contain cores that are always shared: {0.other}").format,
     PrepareErrorReason.CPUSET_TWICE: (
@@ -123,7 +114,7 @@ _MESSAGES: dict[PrepareErrorReason, Callable[[PrepareError], str]] = {
     ).format,
     PrepareErrorReason.CPUSET_TAKEN: (_OPAQUE + "conflict with already allocated claims").format,
     PrepareErrorReason.NOT_ENOUGH: lambda f: (
-        f"{f.text} (device {f.device}: {f.requested} asked for, {f.available} free)"
+        f"{f.text} (device {f.device}: {f.requested} requested, {f.available} free)"
     ),
     PrepareErrorReason.OVERLAP: "claim {0.claim} has overlapping device assignment with other claims".format,
     PrepareErrorReason.POOL_EMPTY: (

@@ -15,15 +15,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from plimsoll.api.cpuset import EMPTY, CpuSet
+from plimsoll.api.cpuset import EMPTY, CpuSet, union
 from plimsoll.common.checkpoint import FindingSeverity, NodeFinding
 from plimsoll.drivers.cpu.state.cdi import CpuClaimCdiFile, list_requests
-from plimsoll.drivers.cpu.state.claim_allocation import (
-    AssignmentSource,
-    ClaimAllocation,
-    CpuAssignment,
-    union,
-)
+from plimsoll.drivers.cpu.state.claim_allocation import AssignmentSource, ClaimAllocation, CpuAssignment
 from plimsoll.drivers.cpu.state.prepare import PrepareContext, get_device_cpus
 from plimsoll.protocols.dra import ClaimRef
 

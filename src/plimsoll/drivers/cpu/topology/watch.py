@@ -79,7 +79,7 @@ class TopologyWatch:
         self.interval = interval
         self._read = read
         self._fingerprint = fingerprint
-        self._looks = max(1, round(full_interval / interval)) if interval > 0 else 1
+        self._max_idle = max(1, round(full_interval / interval)) if interval > 0 else 1
         self._seen: object = object()  # equal to nothing, so that the first check reads
         self._settle_reads_left = 0
         self._idle = 0
@@ -137,7 +137,7 @@ class TopologyWatch:
             self._settle_reads_left = SETTLE_READS
         elif self._settle_reads_left:
             self._settle_reads_left -= 1
-        elif self._idle < self._looks:
+        elif self._idle < self._max_idle:
             return False
         self._idle = 0
         return True

@@ -15,15 +15,20 @@ from plimsoll.api.cpu_map import ANNOTATION, parse_cpu_map
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.api.forms import read_device
 from plimsoll.api.identity import DeviceId
-from plimsoll.api.resource import Device, DeviceAttribute, DeviceRequestAllocationResult, ResourceClaim
+from plimsoll.api.resource import (
+    NUMA_NODE,
+    PCIE_ROOT,
+    Device,
+    DeviceAttribute,
+    DeviceRequestAllocationResult,
+    ResourceClaim,
+)
 from plimsoll.errors import InputError
 from plimsoll.ledger.units import CPU, from_units
 from plimsoll.tools.audit.facts import AuditFacts, name_of, results_of, subject_of
 from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
 from plimsoll.tools.audit.node_resources import SURE, guess_node_resources
 
-NUMA_NODE = "resource.kubernetes.io/numaNode"
-PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
 _NUMA_NAMES = ("numaNode", "numaNodeID", "numa")
 #: A kubelet that reserves less than this sets no CPU aside: milli.
 _ONE_CPU = 1000

@@ -270,7 +270,7 @@ def test_overheads_are_for_the_form_that_has_room() -> None:
     assert publish(SERVER, Form.V1_36, overhead=overhead) == publish(SERVER, Form.V1_36)
     settings = CpuSettings(NODE, overhead=overhead)
     assert check_form(settings, Form.V1_37) == ()
-    assert "the 1.36 form has no room for it" in check_form(settings, Form.V1_36)[0].what
+    assert "the 1.36 form has no field for it" in check_form(settings, Form.V1_36)[0].what
     assert "nothing is charged" in check_form(settings, None)[0].what
     assert check_form(CpuSettings(NODE), None) == ()
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from plimsoll.api.cpuset import CpuSet
+from plimsoll.api.cpuset import CpuSet, union
 from plimsoll.common.checkpoint import NodeFinding
 from plimsoll.drivers.cpu.pinning.plan import ContainerView, PinSnapshot
 from plimsoll.drivers.cpu.settings import CpuSettings, PinSettings
-from plimsoll.drivers.cpu.state.claim_allocation import ClaimAllocation, CpuAssignment, union
+from plimsoll.drivers.cpu.state.claim_allocation import ClaimAllocation, CpuAssignment
 from plimsoll.drivers.cpu.topology.topology import Topology
 from plimsoll.protocols.dra import ClaimRef
 from tests.unit.drivers.cpu.machines import make_machine

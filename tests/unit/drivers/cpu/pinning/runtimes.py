@@ -20,7 +20,7 @@ from plimsoll.node.resources import LinuxResources
 from plimsoll.protocols.messages import nri
 from plimsoll.protocols.mux import PLUGIN_SERVICE, RUNTIME_SERVICE, Mux
 from plimsoll.protocols.nri.events import PLUGIN, RUNTIME
-from plimsoll.protocols.ttrpc import Server, TtrpcClient, TtrpcFault
+from plimsoll.protocols.ttrpc import TtrpcClient, TtrpcFault, TtrpcServer
 from tests.unit.drivers.cpu.pinning.builders import FakeCPUState, settings, until
 from tests.unit.node.nri.fixtures import POD, SPEC, state
 from tests.waiting import DEADLINE
@@ -219,7 +219,7 @@ class Scripted:
         self._mux = mux = Mux(reader, writer)
         client = TtrpcClient(mux.open(PLUGIN_SERVICE))
         calls: dict[str, Any] = {"RegisterPlugin": self._register, "UpdateContainers": self._update}
-        server = Server(mux.open(RUNTIME_SERVICE), RUNTIME, calls)
+        server = TtrpcServer(mux.open(RUNTIME_SERVICE), RUNTIME, calls)
         self.client = client
         await mux.wait_closed()
         self._connected.clear()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.api.cpuset import EMPTY, CpuSet
+from plimsoll.api.cpuset import EMPTY, CpuSet, union
 from plimsoll.drivers.cpu.pinning.plan import (
     ContainerEnv,
     ContainerView,
@@ -21,7 +21,7 @@ from plimsoll.drivers.cpu.pinning.plan import (
     take_snapshot,
 )
 from plimsoll.drivers.cpu.settings import PinSettings
-from plimsoll.drivers.cpu.state.claim_allocation import ClaimAllocation, union
+from plimsoll.drivers.cpu.state.claim_allocation import ClaimAllocation
 from plimsoll.drivers.cpu.topology.topology import Topology
 from tests.unit.drivers.cpu.machines import make_machine, switch_off
 from tests.unit.drivers.cpu.pinning.builders import FakeCPUState, cpus, env, hold, machine, snapshot, view

@@ -93,7 +93,7 @@ def test_problem_12_a_cpu_that_was_skipped_can_neither_be_claimed_nor_counted(
     state = fixture.open()
     config = [opaque({"cpuset": "7-8"})]
     text = refusal(state, make_claim(1, AllocationSpec(MACHINE_DEVICE, "2"), configs=config))
-    assert text.endswith("contain cores whose place in the machine is not known: 8")
+    assert text.endswith("contain cores with unknown topology: 8")
     assert 8 not in state.shared
     assert len(prepared(state, make_claim(2, AllocationSpec(MACHINE_DEVICE, "8"))).cpus) == 8
 

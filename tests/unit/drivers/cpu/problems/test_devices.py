@@ -13,7 +13,7 @@ from plimsoll.api.forms import Form
 from plimsoll.api.resource import DeviceAllocationConfiguration, ResourceSlice
 from plimsoll.drivers.cpu.allocation import Algorithm, AssignOptions
 from plimsoll.drivers.cpu.allocation.allocate import Assigned, assign
-from plimsoll.drivers.cpu.claim_config import ClaimConfig, read_configs
+from plimsoll.drivers.cpu.claim_config import ClaimConfig, read_claim_config
 from plimsoll.drivers.cpu.config_file import read_settings
 from plimsoll.drivers.cpu.devices import compute_layout
 from plimsoll.drivers.cpu.settings import CpuSettings, DeviceMode, GroupBy, RequestPolicy
@@ -34,7 +34,7 @@ def consumed(devices: list[dict[str, Any]], amount: str | None) -> list[str]:
 def configured(**keys: Any) -> ClaimConfig:
     tree = {"source": "FromClaim", "opaque": {"driver": "dra.cpu"}}
     tree["opaque"] |= {"parameters": {"apiVersion": "v1alpha1", "cpuConfig": keys}}  # type: ignore[operator]
-    answer = read_configs([convert(tree, DeviceAllocationConfiguration)], "r", CpuSettings(NODE))
+    answer = read_claim_config([convert(tree, DeviceAllocationConfiguration)], "r", CpuSettings(NODE))
     assert isinstance(answer, ClaimConfig)
     return answer
 

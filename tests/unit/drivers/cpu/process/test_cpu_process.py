@@ -20,12 +20,8 @@ from plimsoll.apiserver.auth.users import driver_user
 from plimsoll.apiserver.process import RunningServer, ServerSettings, start_server
 from plimsoll.client import Client
 from plimsoll.client.endpoints import RESOURCE_CLAIMS
-from plimsoll.drivers.cpu.process.run import (
-    CpuDriverProcess,
-    ProcessTimeouts,
-    format_registration_error,
-    parse_listen_address,
-)
+from plimsoll.drivers.cpu.config_file import parse_listen_address
+from plimsoll.drivers.cpu.process.run import CpuDriverProcess, ProcessTimeouts, format_registration_error
 from plimsoll.drivers.cpu.settings import CpuSettings, PinEnforcement, PinSettings
 from plimsoll.errors import ConfigError, InputError
 from plimsoll.node.layout import Layout
@@ -229,7 +225,7 @@ def test_one_driver_for_each_directory(root: Path) -> None:
 def test_a_kubelet_that_refuses_is_reported_and_awaited(root: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def notify(settings: CpuSettings, registered: bool, error: str) -> None:
         channel = rpc.dial(settings.kubelet_root / "plugins_registry" / "dra.cpu-reg.sock")
-        method = rpc.method_of(registration.DESCRIPTOR, "Registration", "NotifyRegistrationStatus")
+        method = rpc.find_method(registration.DESCRIPTOR, "Registration", "NotifyRegistrationStatus")
         status = registration.RegistrationStatus(plugin_registered=registered, error=error)
         try:
             with suppress(grpc.aio.AioRpcError):  # who is refused answers with an error, as upstream's helper

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from plimsoll.api.cpuset import EMPTY, CpuSet
+from plimsoll.api.cpuset import EMPTY, CpuSet, union
 from plimsoll.common.checkpoint import FindingSeverity
 from plimsoll.drivers.cpu.devices.groups import compute_layout
 from plimsoll.drivers.cpu.settings import PinSettings
-from plimsoll.drivers.cpu.state import ClaimAllocation, CPUState, read_allocated_cpus, union
+from plimsoll.drivers.cpu.state import ClaimAllocation, CPUState, read_allocated_cpus
 from plimsoll.drivers.cpu.state.cdi import read_files
 from plimsoll.drivers.plugin.driver import AllocatedClaim, ClaimError
 from plimsoll.protocols.dra import ClaimRef, PreparedDevice

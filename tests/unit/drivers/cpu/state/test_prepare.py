@@ -265,7 +265,7 @@ def test_cpus_that_are_not_understood_cannot_be_named() -> None:
     topology = replace(TWO, skipped=(SkippedCpu(77, "no core_id"),))
     fault = refused(cpuset_claim("2,77"), scene_of(topology, **MACHINE))
     assert fault.why is PrepareErrorReason.CPUSET_UNKNOWN
-    assert fault.message.endswith("not known: 77")
+    assert fault.message.endswith("unknown topology: 77")
 
 
 # -- the shared pool

@@ -10,17 +10,12 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from plimsoll.api.cpuset import EMPTY, CpuSet
+from plimsoll.api.cpuset import EMPTY, CpuSet, union
 from plimsoll.common.checkpoint import FindingSeverity
 from plimsoll.drivers.cpu.devices.groups import compute_layout
 from plimsoll.drivers.cpu.settings import CpuSettings
 from plimsoll.drivers.cpu.state.cdi import CpuClaimCdiFile
-from plimsoll.drivers.cpu.state.claim_allocation import (
-    AssignmentSource,
-    ClaimAllocation,
-    CpuAssignment,
-    union,
-)
+from plimsoll.drivers.cpu.state.claim_allocation import AssignmentSource, ClaimAllocation, CpuAssignment
 from plimsoll.drivers.cpu.state.prepare import PrepareContext
 from plimsoll.drivers.cpu.state.reconcile import (
     apply_conflict,

@@ -19,8 +19,8 @@ from plimsoll.api.cpuset import CpuSet
 from plimsoll.common.tasks import cancel_tasks
 from plimsoll.protocols.messages import nri
 from plimsoll.protocols.mux import PLUGIN_SERVICE, RUNTIME_SERVICE, Mux
-from plimsoll.protocols.nri.events import NEWS, PLUGIN, RUNTIME, NriEvent
-from plimsoll.protocols.ttrpc import UNKNOWN, Server, TtrpcClient, TtrpcFault
+from plimsoll.protocols.nri.events import NOTIFICATIONS, PLUGIN, RUNTIME, NriEvent
+from plimsoll.protocols.ttrpc import UNKNOWN, TtrpcClient, TtrpcFault, TtrpcServer
 
 CREATED: Any = 1
 RUNNING: Any = 3
@@ -157,7 +157,7 @@ class Runtime:
             return await self._on_update(request)
 
         calls: dict[str, Any] = {"RegisterPlugin": register, "UpdateContainers": change}
-        server = Server(mux.open(RUNTIME_SERVICE), RUNTIME, calls)
+        server = TtrpcServer(mux.open(RUNTIME_SERVICE), RUNTIME, calls)
         try:
             await mux.wait_closed()
         finally:
@@ -275,7 +275,7 @@ class Runtime:
     # -- events
 
     async def _container_changed(self, event: NriEvent, pod: str, box: FakeContainer | None = None) -> None:
-        assert event in NEWS
+        assert event in NOTIFICATIONS
         for peer in [peer for peer in self.peers if peer.wants(event)]:
             if self.age.own_calls:
                 request = event.request(pod=self.sandbox(pod))
