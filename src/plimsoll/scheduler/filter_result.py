@@ -10,7 +10,7 @@ from plimsoll.scheduler.devices import DynamicResourcesFilter, NodeFit
 from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.observer import CycleObserver
 from plimsoll.scheduler.pod_info import PodInfo
-from plimsoll.scheduler.reasons import NodeReason, render
+from plimsoll.scheduler.reasons import NodeReason, ReasonCounts
 from plimsoll.scheduler.result import FitError
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
@@ -70,19 +70,13 @@ class FilterResult:
 
     def fit_error(self) -> FitError:
         """Summarize why no node fits, and on which nodes preemption may help."""
-        reasons: dict[str, tuple[NodeReason, int]] = {}
-        resolvable = np.zeros_like(self.feasible)
-
-        def count(reason: NodeReason, number: int) -> None:
-            text = render(reason)
-            reasons[text] = (reason, reasons.get(text, (reason, 0))[1] + number)
-
+        counts, resolvable = ReasonCounts(), np.zeros_like(self.feasible)
         for rule, removed in self._excluded:
             resolvable |= rule.resolvable_nodes(removed)
-            for reason, number in rule.count_reasons(removed):
-                count(reason, number)
-        for row, found in self._excluded_nodes.items():
-            resolvable[row] = all(reason.resolvable for reason in found)
-            for reason in found:
-                count(reason, 1)
-        return FitError(self.pod_info, len(self.snapshot), tuple(reasons.values()), resolvable)
+            for reason, nodes in rule.count_reasons(removed):
+                counts.add(reason, nodes)
+        for row, reasons in self._excluded_nodes.items():
+            resolvable[row] = all(reason.resolvable for reason in reasons)
+            for reason in reasons:
+                counts.add(reason)
+        return FitError(self.pod_info, len(self.snapshot), counts.items(), resolvable)

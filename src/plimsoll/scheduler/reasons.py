@@ -71,3 +71,19 @@ def render(reason: NodeReason) -> str:
     """Format a reason as in FailedScheduling events."""
     template: str = reason.message.value
     return template.format_map(reason.facts)
+
+
+class ReasonCounts:
+    """Number of nodes by reason; reasons with equal texts are one."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, tuple[NodeReason, int]] = {}
+
+    def add(self, reason: NodeReason, nodes: int = 1) -> None:
+        text = render(reason)
+        first, count = self._counts.get(text, (reason, 0))
+        self._counts[text] = first, count + nodes
+
+    def items(self) -> tuple[tuple[NodeReason, int], ...]:
+        """Return the first reason of each text, with the number of nodes."""
+        return tuple(self._counts.values())

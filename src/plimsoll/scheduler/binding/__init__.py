@@ -1,5 +1,5 @@
 """Binding cycle: `bind` writes a placement and undoes it on failure, through the interface of `writer`.
 
 `pod_conditions` has the texts and patches of PodScheduled, `binding_conditions` the readiness of devices,
-`device_check` the last check before binding, `fencing` and `recovery` the steps of a new leader.
+`device_check` the last check before binding, `recovery` the steps of a new leader.
 """

@@ -6,14 +6,13 @@ order) and the errors of a binding (`BindError`). Patches are only built if some
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from enum import Enum
 from typing import Any
 
 from plimsoll.api.core import Pod
 from plimsoll.ledger.verdict import VerdictCode
-from plimsoll.scheduler.reasons import NodeReason, Rule, render
+from plimsoll.scheduler.reasons import NodeReason, ReasonCounts, Rule, render
 from plimsoll.scheduler.result import FitError
 
 POD_SCHEDULED = "PodScheduled"
@@ -159,10 +158,10 @@ def _render_reasons(nodes: int, reasons: Iterable[tuple[NodeReason, int]]) -> st
     own = [render(reason) for reason, count in reasons if not count]
     if own:
         return f"{head} {', '.join(own)}."
-    counted = Counter[str]()
+    counts = ReasonCounts()
     for reason, count in reasons:
-        counted[render(reason)] += count
-    texts = sorted(f"{count} {text}" for text, count in counted.items())
+        counts.add(reason, count)
+    texts = sorted(f"{count} {render(reason)}" for reason, count in counts.items())
     return f"{head} {', '.join(texts)}." if texts else head
 
 

@@ -1,8 +1,14 @@
-"""Recovery of interrupted bindings, from pods and claims alone.
+"""Fencing of writes in flight and recovery of interrupted bindings, from pods and claims alone.
 
-An interrupted binding leaves at most a finalizer (needed by the next attempt), claims that are allocated and
-reserved for an unscheduled pod (kept: the pod is scheduled to the node of its devices), and charges in the
-status of such a pod. Nothing is released that an existing pod may use.
+Fencing: a scheduler that was killed, or that lost its lease, may have writes in flight that are applied
+later. All of them are conditional on the resourceVersion of their object (`bind.py`), so that a new version
+prevents them. An allocation is written only to a claim that has the finalizer; a release affects only claims
+that are reserved for unscheduled pods (a pod that uses any other claim writes its reservation first); a
+binding affects only unscheduled pods.
+
+Recovery: an interrupted binding leaves at most a finalizer (needed by the next attempt), claims that are
+allocated and reserved for an unscheduled pod (kept: the pod is scheduled to the node of its devices), and
+charges in the status of such a pod. Nothing is released that an existing pod may use.
 """
 
 from __future__ import annotations
@@ -14,9 +20,47 @@ from plimsoll.api.core import Pod
 from plimsoll.api.forms import read_pod
 from plimsoll.api.pod_claims import resolve_claim_names
 from plimsoll.api.resource import ResourceClaim, ResourceClaimConsumerReference
+from plimsoll.scheduler.binding.writer import FINALIZER
 from plimsoll.scheduler.devices.exact import DeviceMessage
 from plimsoll.scheduler.result import FitError
 from plimsoll.scheduler.snapshot.changes import TERMINAL_PHASES
+
+
+@dataclass(frozen=True, slots=True)
+class FenceTargets:
+    """Claims and pods that need a new resourceVersion before pods are scheduled."""
+
+    claims: tuple[ResourceClaim, ...] = ()
+    pods: tuple[Pod, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.claims) + len(self.pods)
+
+
+def find_fence_targets(claims: Iterable[ResourceClaim], pods: Iterable[Pod]) -> FenceTargets:
+    """Return the objects a previous leader may still be writing to; `pods` are all that have not terminated.
+
+    Pods that are being deleted or have scheduling gates cannot be bound, but their claims can be written.
+    """
+    unbound = [pod for pod in pods if not pod.spec.node_name]
+    uids = {pod.metadata.uid for pod in unbound}
+    return FenceTargets(
+        tuple(claim for claim in claims if _may_be_written(claim, uids)),
+        tuple(
+            pod
+            for pod in unbound
+            if pod.metadata.deletion_timestamp is None and not pod.spec.scheduling_gates
+        ),
+    )
+
+
+def _may_be_written(claim: ResourceClaim, unbound: set[str]) -> bool:
+    if claim.status.allocation is None:
+        return FINALIZER in claim.metadata.finalizers
+    return any(consumer.uid in unbound for consumer in claim.status.reserved_for)
+
+
+# -- recovery
 
 
 @dataclass(frozen=True, slots=True)

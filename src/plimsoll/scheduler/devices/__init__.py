@@ -13,7 +13,7 @@ from plimsoll.scheduler.devices.exact import (
     simulated_ids,
     try_node,
 )
-from plimsoll.scheduler.devices.filter import DynamicResourcesFilter, needs_capacity
+from plimsoll.scheduler.devices.filter import DynamicResourcesFilter, needs_capacity, node_state
 from plimsoll.scheduler.devices.search_cache import SearchCache, SearchResults
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "check_charges",
     "is_usable_on",
     "needs_capacity",
+    "node_state",
     "simulated_ids",
     "try_node",
 ]

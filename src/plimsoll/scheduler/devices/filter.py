@@ -27,7 +27,7 @@ from plimsoll.scheduler.filters.queueing_hint import NamedObject, WaitingPod
 from plimsoll.scheduler.pod_claims import ClaimMessage
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.profile import DeviceOrder, SchedulerProfile
-from plimsoll.scheduler.reasons import NodeReason, Rule, render
+from plimsoll.scheduler.reasons import NodeReason, ReasonCounts, Rule
 from plimsoll.scheduler.result import FitError
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
@@ -143,12 +143,11 @@ class DynamicResourcesFilter(Filter):
     def count_reasons(self, removed: Mask) -> Sequence[tuple[NodeReason, int]]:
         self._search_missing(removed)
         counts = np.bincount(self._results.kinds[removed], minlength=len(self._results.reasons)).tolist()
-        groups: dict[str, tuple[NodeReason, int]] = {}
+        found = ReasonCounts()
         for reasons, count in zip(self._results.reasons, counts, strict=True):
             for reason in reasons if count else ():
-                text = render(reason)
-                groups[text] = (reason, groups.get(text, (reason, 0))[1] + count)
-        return list(groups.values())
+                found.add(reason, count)
+        return found.items()
 
     def resolvable_nodes(self, removed: Mask) -> Mask:
         self._search_missing(removed)
@@ -156,21 +155,10 @@ class DynamicResourcesFilter(Filter):
         return removed & np.array([*helps, False], dtype=np.bool_)[self._results.kinds]
 
     def _state(self, row: int) -> NodeState | None:
-        """Return the node state that determines a result for the resource signature; None if it is unknown.
-
-        Nodes with the same devices, the same allocations and the same headroom have the same result.
-        """
+        """Return the node state that determines a result for the resource signature, if it is known."""
         if len(self.pod_info.unallocated_claims) < len(self.pod_info.claims):
             return None
-        devices = self.snapshot.inventory.devices_for(self.snapshot.node(row))
-        signature = None if isinstance(devices, AllocationFault) else devices.signature
-        if signature is None or isinstance(devices, AllocationFault):
-            return None
-        room: object = None
-        if self.snapshot.options.count_claims and charges_node(self.snapshot, row):
-            ledger = self.snapshot.ledger(row)
-            room = (tuple(ledger.allocatable.items()), tuple(sorted(ledger.requested.items())))
-        return (signature, DeviceUsage(devices, self.snapshot.state).signature, room)
+        return node_state(self.snapshot, row)
 
     def _search_missing(self, removed: Mask) -> None:
         """Search all of these nodes that have no cached result."""
@@ -220,6 +208,21 @@ class DynamicResourcesFilter(Filter):
     def named_objects(cls, pod: Pod) -> Iterator[NamedObject]:
         for name in _claim_names(pod) if pod.spec.resource_claims else ():
             yield EventKind.CLAIM_CHANGED, pod.metadata.namespace, name
+
+
+def node_state(snapshot: Snapshot, row: int) -> NodeState | None:
+    """Return a key that is equal for nodes with the same devices, allocations and headroom.
+
+    None if the node has devices of several nodes, or devices that cannot be read.
+    """
+    devices = snapshot.inventory.devices_for(snapshot.node(row))
+    if isinstance(devices, AllocationFault) or devices.signature is None:
+        return None
+    headroom: object = None
+    if snapshot.options.count_claims and charges_node(snapshot, row):
+        ledger = snapshot.ledger(row)
+        headroom = (tuple(ledger.allocatable.items()), tuple(sorted(ledger.requested.items())))
+    return devices.signature, DeviceUsage(devices, snapshot.state).signature, headroom
 
 
 #: Refusals for devices that more capacity of a node does not change.

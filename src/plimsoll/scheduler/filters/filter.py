@@ -7,7 +7,6 @@ simple implementations here with faster ones.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import ClassVar, Self
 
@@ -16,7 +15,7 @@ import numpy as np
 from plimsoll.ledger.columns import Mask
 from plimsoll.scheduler.filters.queueing_hint import QueueingHint
 from plimsoll.scheduler.pod_info import PodInfo
-from plimsoll.scheduler.reasons import NodeReason, render
+from plimsoll.scheduler.reasons import NodeReason, ReasonCounts
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 
@@ -45,14 +44,11 @@ class Filter(QueueingHint):
 
     def count_reasons(self, removed: Mask) -> Sequence[tuple[NodeReason, int]]:
         """Count the reasons for excluded nodes."""
-        counts: Counter[str] = Counter()
-        first: dict[str, NodeReason] = {}
+        counts = ReasonCounts()
         for row in np.flatnonzero(removed).tolist():
             for reason in self.filter_node(row):
-                text = render(reason)
-                first.setdefault(text, reason)
-                counts[text] += 1
-        return [(first[text], count) for text, count in counts.items()]
+                counts.add(reason)
+        return counts.items()
 
     def resolvable_nodes(self, removed: Mask) -> Mask:
         """Return the excluded nodes that would pass if other pods were removed."""

@@ -25,7 +25,7 @@ from plimsoll.scheduler.preemption.importance import priority_of
 from plimsoll.scheduler.preemption.node_filter import NodeFilter
 from plimsoll.scheduler.preemption.nominations import Nominations
 from plimsoll.scheduler.preemption.victims import NO_VICTIMS, Victims, select_victims_quickly
-from plimsoll.scheduler.reasons import NodeReason, Rule, render
+from plimsoll.scheduler.reasons import NodeReason, ReasonCounts, Rule
 from plimsoll.scheduler.snapshot.index import SnapshotIndex
 from plimsoll.scheduler.unschedulable_cache import pod_signature
 
@@ -129,19 +129,26 @@ def find_candidates(
     potential = np.flatnonzero(rows & snapshot.alive)
     enough = (limits or CandidateLimits()).count(len(potential))
     has_victims = snapshot.index(LowestPriorities).lowest[potential] < pod_info.priority
-    tally = _Tally()
+    counts, rejected = ReasonCounts(), 0
+
+    def reject(reasons: Sequence[NodeReason], nodes: int = 1) -> None:
+        nonlocal rejected
+        rejected += nodes
+        for reason in reasons:
+            counts.add(reason, nodes)
+
     no_victims = potential[~has_victims]
     if node_filter.devices is not None:
         # Without pods that could free devices, these nodes count as ones that preemption does not help.
         no_victims = no_victims[~node_filter.devices.short_of_devices()[no_victims]]
     if len(no_victims):
-        tally.add((NO_VICTIMS,), len(no_victims))
+        reject((NO_VICTIMS,), len(no_victims))
     rotated = np.roll(potential, -offset)[np.roll(has_victims, -offset)]
     known = _cached_failures(node_filter)
     if known is not None:
         refused = rotated[known.refused_at[rotated] >= snapshot.node_generations[rotated]]
         for number, count in Counter(known.kinds[refused].tolist()).items():
-            tally.add(known.reasons[number], count)
+            reject(known.reasons[number], count)
         rotated = rotated[known.refused_at[rotated] < snapshot.node_generations[rotated]]
     found: list[Victims] = []
     without_violations = 0
@@ -155,7 +162,7 @@ def find_candidates(
         if not result:
             result = select_victims_quickly(node_filter, row, budgets, nominated)
         if not isinstance(result, Victims):
-            tally.add(result)
+            reject(result)
             if known is not None and not nominated:
                 known.refuse(row, int(snapshot.node_generations[row]), result)
         elif result.pods:
@@ -167,7 +174,7 @@ def find_candidates(
         snapshot.index(DryRunFailures).ignore_simulated()
     # Candidates without violations come first.
     found.sort(key=lambda victims: victims.pdb_violations > 0)
-    return Candidates(tuple(found), tuple(tally.counts.values()), tally.nodes)
+    return Candidates(tuple(found), counts.items(), rejected)
 
 
 def _cached_failures(node_filter: NodeFilter) -> SearchResults | None:
@@ -198,17 +205,3 @@ def find_shortages(node_filter: NodeFilter, row: int) -> tuple[NodeReason, ...]:
     return tuple(
         map(shortage_reason, find_request_shortages(pod_info.requests, ledger.allocatable, left, pods, skip))
     )
-
-
-class _Tally:
-    """Reasons with the number of nodes."""
-
-    def __init__(self) -> None:
-        self.counts: dict[str, tuple[NodeReason, int]] = {}
-        self.nodes = 0
-
-    def add(self, reasons: Sequence[NodeReason], nodes: int = 1) -> None:
-        self.nodes += nodes
-        for reason in reasons:
-            text = render(reason)
-            self.counts[text] = (reason, self.counts.get(text, (reason, 0))[1] + nodes)

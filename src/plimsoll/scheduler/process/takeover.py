@@ -3,7 +3,7 @@
 A scheduler that was killed, or that lost its lease, may have left writes in flight that are applied at any
 later time, and the caches may lag behind what it wrote. `take_over` first lists pods and claims again, then
 gives every object that the previous leader may still be writing to a new resourceVersion
-(`scheduler/binding/fencing.py`): the response shows whether the write was applied, and if not, it never will
+(`scheduler/binding/recovery.py`): the response shows whether the write was applied, and if not, it never will
 be. Only then may devices and capacity be given to other pods. If the previous leader released its lease, it
 had waited for all its writes, and fencing is not needed. `recover_bindings` then releases what interrupted
 bindings left behind.
@@ -24,8 +24,7 @@ from plimsoll.api.meta import ObjectMeta
 from plimsoll.api.resource import ResourceClaim, ResourceClaimConsumerReference
 from plimsoll.common.structured_log import log_event
 from plimsoll.errors import ApiError
-from plimsoll.scheduler.binding.fencing import find_fence_targets
-from plimsoll.scheduler.binding.recovery import StaleReservation, plan_recovery
+from plimsoll.scheduler.binding.recovery import StaleReservation, find_fence_targets, plan_recovery
 from plimsoll.scheduler.binding.writer import retry_until_answered
 from plimsoll.scheduler.process.api_writer import ApiWriter
 from plimsoll.scheduler.process.informers import SchedulerInformers

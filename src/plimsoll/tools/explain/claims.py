@@ -1,7 +1,7 @@
 """`explain_claim`: why a claim has its devices, why it keeps them, or where it could be allocated.
 
-A claim is allocated only when a pod uses it; an unused claim waits for nothing else. Where it would fit is
-evaluated with a pod that requests only this claim.
+A claim is allocated when a pod that uses it is scheduled. Where it could be allocated is evaluated with a pod
+that has only this claim.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def explain_claim(
 
 def _explain_allocated(cluster_state: ClusterState, claim: ResourceClaim) -> ClaimExplanation:
     allocation = claim.status.allocation
-    assert allocation is not None, "asked for allocated claims only"
+    assert allocation is not None, "called for allocated claims only"
     users = list(_users(cluster_state, claim))
-    alive = [branch for branch in users if branch.kind is not StatementKind.USER_GONE]
+    existing = [branch for branch in users if branch.kind is not StatementKind.USER_GONE]
     results = allocation.devices.results
     sections = [ExplanationSection("devices", tuple(describe_device(claim, result) for result in results))]
     if users:
@@ -65,8 +65,8 @@ def _explain_allocated(cluster_state: ClusterState, claim: ResourceClaim) -> Cla
         notes.append("the claim is being deleted; its devices are released when no pod uses it")
     held = pluralize(len(results), "device")
     fixes: tuple[Fix, ...] = ()
-    if alive:
-        summary = f"holds {held}; reserved for {pluralize(len(alive), 'pod')}"
+    if existing:
+        summary = f"holds {held}; reserved for {pluralize(len(existing), 'pod')}"
     elif users:
         summary = f"holds {held}, but every pod it is reserved for was deleted or has terminated"
         notes.append(
@@ -74,7 +74,7 @@ def _explain_allocated(cluster_state: ClusterState, claim: ResourceClaim) -> Cla
         )
     else:
         summary = f"holds {held}, but is not reserved for any pod"
-    if not alive:
+    if not existing:
         devices = ", ".join(f"{each.driver}/{each.pool}/{each.device}" for each in results[:3])
         facts = {"claim": claim.metadata.full_name, "devices": devices}
         fixes = (Fix((FixStep(FixKind.REMOVE_CLAIM, facts, claim),)),)
@@ -113,7 +113,7 @@ def _charges(cluster_state: ClusterState, claim: ResourceClaim) -> Iterator[Stat
                 yield describe_charge(holder)
 
 
-# -- waiting
+# -- pending
 
 
 def _explain_pending(
@@ -131,9 +131,9 @@ def _explain_pending(
     else:
         summary = "no pod uses the claim; it is allocated when a pod that uses it is scheduled"
         notes = []
-    pod_info = read_pod_info(_only(claim), cluster_state.snapshot)
+    pod_info = read_pod_info(_pod_with_claim(claim), cluster_state.snapshot)
     if isinstance(pod_info, NodeReason):
-        fix = fix_missing(cluster_state, _only(claim), pod_info)
+        fix = fix_missing(cluster_state, _pod_with_claim(claim), pod_info)
         why = f"on its own: {render(pod_info)}"
         return ClaimExplanation(
             name, verdict, summary, fixes=(fix,) if fix else (), notes=(why, *notes), unfolded=unfolded
@@ -159,8 +159,8 @@ def _explain_pending(
     )
 
 
-def _only(claim: ResourceClaim) -> Pod:
-    """Return a pod that requests nothing but the claim."""
+def _pod_with_claim(claim: ResourceClaim) -> Pod:
+    """Return a pod that has only the claim."""
     reference = PodResourceClaim(name="claim", resource_claim_name=claim.metadata.name)
     meta = ObjectMeta(name=claim.metadata.name, namespace=claim.metadata.namespace)
     return Pod(metadata=meta, spec=PodSpec(resource_claims=(reference,)))

@@ -1,7 +1,7 @@
 """Statements about device allocation: request, device, rule, numbers.
 
-Converts the refusal of a node (Refusal, Fault or GaveUp of the allocator, Reasons of the ledger) into
-statements. Numbers come from these values and from the devices, never from texts.
+Converts the refusal of a node (Refusal, AllocationFault or SearchAborted of the allocator, Reasons of the
+ledger) into statements. Numbers come from these values and from the devices, never from texts.
 """
 
 from __future__ import annotations
@@ -57,22 +57,22 @@ _MEBI = 1 << 20
 
 def signature(reasons: Sequence[NodeReason]) -> Hashable:
     """Return a key that is equal for refusals by the same rules, whatever the numbers."""
-    return tuple((reason.message, reason.code, _inner(reason.cause)) for reason in reasons)
+    return tuple((reason.message, reason.code, _cause_signature(reason.cause)) for reason in reasons)
 
 
-def _inner(because: object) -> Hashable:
-    if isinstance(because, Refusal):
+def _cause_signature(cause: object) -> Hashable:
+    if isinstance(cause, Refusal):
         requests = tuple(
             (request.claim, request.request, tuple(_removal_kind(each) for each in request.removals))
-            for request in because.requests
+            for request in cause.requests
             if not request.served
         )
-        pools = tuple(sorted({(pool.pool.driver, pool.status) for pool in because.pools}))
-        groups = tuple((group.attribute, group.requests) for group in because.groups)
-        return requests, because.together, groups, pools
-    if isinstance(because, Reason):
-        return because.cause, because.resource, because.claim, because.resolvable
-    return str(because) if isinstance(because, AllocationFault) else ()
+        pools = tuple(sorted({(pool.pool.driver, pool.status) for pool in cause.pools}))
+        groups = tuple((group.attribute, group.requests) for group in cause.groups)
+        return requests, cause.together, groups, pools
+    if isinstance(cause, Reason):
+        return cause.cause, cause.resource, cause.claim, cause.resolvable
+    return str(cause) if isinstance(cause, AllocationFault) else ()
 
 
 def _removal_kind(removal: Removal) -> Hashable:
@@ -91,14 +91,14 @@ def distance(reasons: Sequence[NodeReason]) -> int:
     return sum(_distance(reason.cause) for reason in reasons)
 
 
-def _distance(because: object) -> int:
-    if isinstance(because, Refusal):
-        if because.allocated_elsewhere is not None:
+def _distance(cause: object) -> int:
+    if isinstance(cause, Refusal):
+        if cause.allocated_elsewhere is not None:
             return _FAR
-        missing = sum(_missing(request) for request in because.requests if not request.served)
-        return missing if not because.together else 0
-    if isinstance(because, Reason):
-        return measure_shortage(because)
+        missing = sum(_missing(request) for request in cause.requests if not request.served)
+        return missing if not cause.together else 0
+    if isinstance(cause, Reason):
+        return measure_shortage(cause)
     return _FAR
 
 
@@ -117,15 +117,15 @@ def describe_reasons(view: PodView, reasons: Sequence[NodeReason], row: int) -> 
 
 
 def _describe_reason(view: PodView, reason: NodeReason, row: int) -> Iterator[Statement]:
-    because = reason.cause
+    cause = reason.cause
     if reason.message is DeviceMessage.CLAIM_ELSEWHERE:
         yield from _elsewhere(view)
-    elif isinstance(because, Refusal):
-        yield from describe_refusal(view, because, row)
-    elif isinstance(because, Reason):
-        yield _describe_charge(view, because, row)
-    elif isinstance(because, SearchAborted):
-        yield Statement(StatementKind.GAVE_UP, {"steps": because.steps})
+    elif isinstance(cause, Refusal):
+        yield from describe_refusal(view, cause, row)
+    elif isinstance(cause, Reason):
+        yield _describe_charge(view, cause, row)
+    elif isinstance(cause, SearchAborted):
+        yield Statement(StatementKind.GAVE_UP, {"steps": cause.steps})
 
 
 def _elsewhere(view: PodView) -> Iterator[Statement]:
@@ -196,16 +196,16 @@ def _describe_request(view: PodView, request: RequestRefusal, row: int) -> State
     }
     if not request.devices:
         return Statement(StatementKind.NO_DEVICES, facts)
-    asked = find_request_selectors(view, request)
+    selectors = find_request_selectors(view, request)
     devices = view.snapshot.inventory.devices_for(view.node(row))
     children: list[Statement] = []
     for removal in request.removals:
         if removal.rule in (RefusalRule.CLASS_SELECTOR, RefusalRule.REQUEST_SELECTOR) and not isinstance(
             devices, AllocationFault
         ):
-            children += _describe_selectors(asked, devices, removal)
+            children += _describe_selectors(selectors, devices, removal)
         else:
-            children.append(_describe_removal(view, removal, devices, asked))
+            children.append(_describe_removal(view, removal, devices, selectors))
     if request.conflict is not None:
         device, conflict = request.conflict
         inner = _describe_conflict(Removal(RefusalRule.CONSTRAINT, 1, device, conflict), conflict)
@@ -214,11 +214,11 @@ def _describe_request(view: PodView, request: RequestRefusal, row: int) -> State
 
 
 def _describe_selectors(
-    asked: RequestSelectors, devices: NodeDevices, removal: Removal
+    selectors: RequestSelectors, devices: NodeDevices, removal: Removal
 ) -> Iterator[Statement]:
     """Yield the number of devices each selector removes and the nearest device."""
     of_class = removal.rule is RefusalRule.CLASS_SELECTOR
-    classes, own = asked.class_selectors, asked.selectors
+    classes, own = selectors.class_selectors, selectors.selectors
     before = devices.all
     for number, after in enumerate(devices.select(classes, own).survivors):
         gone, before = before & ~after, after
@@ -230,7 +230,7 @@ def _describe_selectors(
         last = isinstance(detail, SelectorRefusal) and detail.index == index
         entry = _entry(devices, removal.device) if last else devices.entries[bit_numbers(gone)[0]]
         facts: dict[str, object] = {"count": gone.bit_count(), "expression": expression, "index": index}
-        facts["device_class"] = asked.device_class
+        facts["device_class"] = selectors.device_class
         kind = StatementKind.CLASS_SELECTOR if of_class else StatementKind.REQUEST_SELECTOR
         yield Statement(kind, facts, (_nearest(entry, expression),) if entry is not None else ())
 
@@ -251,7 +251,7 @@ def _entry(devices: NodeDevices, device: DeviceId) -> DeviceEntry | None:
 
 
 def _describe_removal(
-    view: PodView, removal: Removal, devices: NodeDevices | AllocationFault, asked: RequestSelectors
+    view: PodView, removal: Removal, devices: NodeDevices | AllocationFault, selectors: RequestSelectors
 ) -> Statement:
     count, device, detail = removal.count, removal.device, removal.detail
     facts: dict[str, object] = {"count": count, "device": device}
@@ -261,7 +261,7 @@ def _describe_removal(
         case CounterShortage("", "", _, _):
             return Statement(StatementKind.COUNTERS_OFF, facts)
         case CounterShortage(counter_set, counter, amount, left):
-            numbers = {"wanted": _plain(amount), "had": _plain(left)}
+            numbers = {"wanted": _format_counter(amount), "had": _format_counter(left)}
             return Statement(
                 StatementKind.COUNTER, facts | {"counter": f"{counter_set}/{counter}", **numbers}
             )
@@ -276,7 +276,9 @@ def _describe_removal(
                 StatementKind.DEVICE_TAINT, facts | {"taint": f"{taint.key}{value}:{taint.effect}"}
             )
     if removal.rule is RefusalRule.TAKEN:
-        return Statement(StatementKind.TAKEN, {"count": count}, tuple(_takers(view, devices, asked)))
+        return Statement(
+            StatementKind.TAKEN, {"count": count}, tuple(_describe_holders(view, devices, selectors))
+        )
     return Statement(_BARE[removal.rule], facts)
 
 
@@ -288,15 +290,15 @@ _BARE = {
 }
 
 
-def _takers(
-    view: PodView, devices: NodeDevices | AllocationFault, asked: RequestSelectors
+def _describe_holders(
+    view: PodView, devices: NodeDevices | AllocationFault, selectors: RequestSelectors
 ) -> Iterator[Statement]:
     """Yield the claims that hold the matching devices."""
     if isinstance(devices, AllocationFault):
         return
     taken = (
         DeviceUsage(devices, view.snapshot.state).taken
-        & devices.select(asked.class_selectors, asked.selectors).mask
+        & devices.select(selectors.class_selectors, selectors.selectors).mask
     )
     wanted = [devices.entries[row].id for row in bit_numbers(taken)[:MAX_NAMED]]
     for device, claim in sorted(holders_of(view.cluster_state, wanted).items()):
@@ -318,7 +320,7 @@ def _describe_conflict(removal: Removal, conflict: ConstraintConflict) -> Statem
     return Statement(kind, facts | {"other": conflict.other, "theirs": conflict.other_values})
 
 
-def _plain(nano: int) -> Quantity:
+def _format_counter(nano: int) -> Quantity:
     """Format a counter amount; multiples of Mi are most likely memory and written as such."""
     form = Format.BINARY_SI if nano and nano % (_MEBI * NANO) == 0 else Format.DECIMAL_SI
     return Quantity(nano, form, None)
@@ -328,42 +330,42 @@ def _plain(nano: int) -> Quantity:
 
 
 def describe_cluster_devices(
-    view: PodView, claim: ResourceClaim, asked: RequestSelectors, elsewhere: frozenset[int]
+    view: PodView, claim: ResourceClaim, selectors: RequestSelectors, elsewhere: frozenset[int]
 ) -> Statement:
     """Count the matching and the free devices of all nodes; `elsewhere` are nodes removed by other rules."""
     matching: set[DeviceId] = set()
     taken: set[DeviceId] = set()
-    beyond: set[DeviceId] = set()
-    looked_at = 0
+    excluded: set[DeviceId] = set()
+    device_count = 0
     for row in view.snapshot.rows():
         devices = view.snapshot.inventory.devices_for(view.node(row))
         if isinstance(devices, AllocationFault) or not devices.entries:
             continue
-        looked_at += len(devices.entries)
-        mask = devices.select(asked.class_selectors, asked.selectors).mask
+        device_count += len(devices.entries)
+        mask = devices.select(selectors.class_selectors, selectors.selectors).mask
         if not mask:
             continue
         held = DeviceUsage(devices, view.snapshot.state).taken
-        for place_in in bit_numbers(mask):
-            device = devices.entries[place_in].id
+        for number in bit_numbers(mask):
+            device = devices.entries[number].id
             matching.add(device)
-            if held >> place_in & 1:
+            if held >> number & 1:
                 taken.add(device)
             elif row in elsewhere:
-                beyond.add(device)
+                excluded.add(device)
     facts: dict[str, object] = {
-        "request": asked.name,
+        "request": selectors.name,
         "claim": claim.metadata.full_name,
-        "devices": looked_at,
+        "devices": device_count,
     }
     if not matching:
         kind = StatementKind.NOWHERE
-        if not looked_at:
+        if not device_count:
             slices = view.snapshot.all(ResourceSlice)
             facts["unusable"] = sum(len(slice.spec.devices or ()) for slice in slices)
             kind = StatementKind.NOWHERE_USABLE if facts["unusable"] else StatementKind.NOWHERE_AT_ALL
         return Statement(kind, facts)
-    tail = f", {len(beyond)} of them on nodes excluded by other rules" if beyond else ""
+    tail = f", {len(excluded)} of them on nodes excluded by other rules" if excluded else ""
     facts |= {"matching": pluralize(len(matching), "device"), "all": len(matching)}
     facts |= {"taken": len(taken), "free": len(matching - taken), "tail": tail}
     return Statement(StatementKind.EVERYWHERE, facts)

@@ -1,13 +1,13 @@
 """`group_nodes`: nodes that refuse a pod for the same reason, described once.
 
-Rules are evaluated for all nodes at once; details are computed only for the nearest node of each group.
-Devices are evaluated once per distinct device state; beyond a limit, only the largest groups are evaluated in
-detail.
+Details are computed only for the nearest node of each group. Devices are evaluated once per distinct device
+state; beyond a limit, only for the largest groups.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -79,9 +79,8 @@ def group_removed(view: PodView, rule: Filter, removed: Mask) -> list[NodeGroup]
     ]
 
 
-def _nearest_first(view: PodView, rows: Iterable[int], far: object) -> list[int]:
-    assert callable(far), "a distance"
-    return sorted(rows, key=lambda row: (far(row), view.name(row)))
+def _nearest_first(view: PodView, rows: Iterable[int], distance: Callable[[int], Any]) -> list[int]:
+    return sorted(rows, key=lambda row: (distance(row), view.name(row)))
 
 
 def _group(
@@ -129,11 +128,10 @@ def group_refused(
         explained = devices.filter_node(members[0])
         alike.setdefault(signature(explained), []).extend(members)
         answers.update(dict.fromkeys(members, explained))
-    room = view.snapshot.columns.free(
-        CPU
-    )  # of nodes with the same devices, the one with most room is nearest
+    # Of nodes with the same devices, the one with the most free CPU is nearest.
+    free_cpu = view.snapshot.columns.free(CPU)
     ranked = [
-        _nearest_first(view, each, lambda row: (distance(answers[row]), -int(room[row])))
+        _nearest_first(view, each, lambda row: (distance(answers[row]), -int(free_cpu[row])))
         for each in alike.values()
     ]
     ranked.sort(key=lambda members: (distance(answers[members[0]]), -len(members)))
@@ -141,7 +139,7 @@ def group_refused(
     for members in ranked:
         reasons = answers[members[0]]
         if any(isinstance(reason.cause, Refusal) for reason in reasons):
-            reasons = devices.filter_node(members[0])  # the result of an equal node names other devices
+            reasons = devices.filter_node(members[0])  # that of an equal node names other devices
         groups.append(_group(view, devices, reasons, members, describe_reasons(view, reasons, members[0])))
     if rest:
         rows = sorted(rest, key=view.name)
@@ -157,7 +155,7 @@ def device_state(view: PodView, row: int) -> Hashable:
     if isinstance(devices, AllocationFault):
         return str(devices)
     alike: object = devices.signature
-    if alike is None:  # devices of several nodes among them: those must be the very same
+    if alike is None:  # with devices of several nodes, which must be identical
         alike = tuple(
             (pool.id.driver, pool.status, tuple(map(_slice_state, pool.slices))) for pool in devices.pools
         )

@@ -28,6 +28,8 @@ _WHOLE = 1_000_000
 
 
 class UnschedulableExplainer(RuleExplainer):
+    """Explainer of NodeUnschedulable."""
+
     def explain(self, row: int, alike: Sequence[int]) -> tuple[Statement, ...]:
         return (Statement(StatementKind.CORDONED),)
 
@@ -35,7 +37,7 @@ class UnschedulableExplainer(RuleExplainer):
 # -- taints
 
 
-def hard_taints(pod: Pod, node: Node) -> tuple[Taint, ...]:
+def untolerated_taints(pod: Pod, node: Node) -> tuple[Taint, ...]:
     """Return the taints of a node that the pod does not tolerate."""
     return tuple(
         taint
@@ -50,8 +52,10 @@ def taint_text(taint: Taint) -> str:
 
 
 class TaintExplainer(RuleExplainer):
+    """Explainer of TaintToleration: the untolerated taints."""
+
     def _texts(self, row: int) -> tuple[str, ...]:
-        return tuple(map(taint_text, hard_taints(self.view.pod, self.view.node(row))))
+        return tuple(map(taint_text, untolerated_taints(self.view.pod, self.view.node(row))))
 
     def key(self, row: int) -> Hashable:
         return self._texts(row)
@@ -138,6 +142,8 @@ def node_value_text(requirement: NodeSelectorRequirement, node: Node) -> str:
 
 
 class NodeAffinityExplainer(RuleExplainer):
+    """Explainer of NodeAffinity: the unmet labels."""
+
     def __init__(self, view: PodView, rule: Filter, rows: Sequence[int]) -> None:
         super().__init__(view, rule, rows)
         self._unmet = {row: unmet_requirements(view.pod, view.node(row)) for row in rows}
@@ -148,7 +154,7 @@ class NodeAffinityExplainer(RuleExplainer):
         )
 
     def distance(self, row: int) -> int:
-        # A node that has the label with another value is nearer than one that has not got it.
+        # A node that has the label with another value is nearer than one without the label.
         node = self.view.node(row)
         missing = sum(requirement.key not in node.metadata.labels for requirement in self._unmet[row])
         return len(self._unmet[row]) * 100 + missing
@@ -168,6 +174,8 @@ class NodeAffinityExplainer(RuleExplainer):
 
 
 class DeclaredFeaturesExplainer(RuleExplainer):
+    """Explainer of NodeDeclaredFeatures: the missing features."""
+
     def explain(self, row: int, alike: Sequence[int]) -> tuple[Statement, ...]:
         had = self.view.node(row).status.declared_features
         missing = sorted(needed_features(self.view.pod).difference(had))
@@ -178,9 +186,11 @@ class DeclaredFeaturesExplainer(RuleExplainer):
 
 
 class ResourceExplainer(RuleExplainer):
+    """Explainer of NodeResourcesFit: shortages and the largest holders."""
+
     def _short(self, row: int) -> list[Reason]:
         reasons = (reason.cause for reason in self.rule.filter_node(row))
-        return [because for because in reasons if isinstance(because, Reason)]
+        return [cause for cause in reasons if isinstance(cause, Reason)]
 
     def key(self, row: int) -> Hashable:
         return tuple((reason.cause, reason.resource, reason.resolvable) for reason in self._short(row))

@@ -1,6 +1,6 @@
 """`summarize_pending` and `explain_pending`: one line for each pending pod.
 
-Pods with equal signatures are evaluated once, so that thousands of pods cost little.
+Pods with equal signatures are evaluated once.
 """
 
 from __future__ import annotations
@@ -30,26 +30,28 @@ def summarize_pending(
     """Return each pending pod (or each of `pods`) with its reason, by name."""
     settings = settings or SchedulerProfile.default()
     known: dict[bytes, str] = {}
-    asked = cluster_state.pending if pods is None else pods
-    waiting = [pod for pod in asked if namespace in ("", pod.metadata.namespace)]
-    waiting.sort(key=lambda pod: pod.metadata.key)
-    return [(pod, _line(cluster_state, pod, settings, known)) for pod in waiting]
+    candidates = cluster_state.pending if pods is None else pods
+    pending = [pod for pod in candidates if namespace in ("", pod.metadata.namespace)]
+    pending.sort(key=lambda pod: pod.metadata.key)
+    return [(pod, _summarize(cluster_state, pod, settings, known)) for pod in pending]
 
 
-def _line(cluster_state: ClusterState, pod: Pod, settings: SchedulerProfile, known: dict[bytes, str]) -> str:
+def _summarize(
+    cluster_state: ClusterState, pod: Pod, settings: SchedulerProfile, known: dict[bytes, str]
+) -> str:
     if pod.spec.scheduling_gates:
         return f"scheduling gates: {', '.join(gate.name for gate in pod.spec.scheduling_gates)}"
     pod_info = read_pod_info(pod, cluster_state.snapshot)
     if isinstance(pod_info, NodeReason):
         return render(pod_info)
-    alike = pod_signature(pod_info)
-    if alike not in known:
+    signature = pod_signature(pod_info)
+    if signature not in known:
         outcome = schedule_one(pod_info, cluster_state.snapshot, settings, simulated_ids())
         if isinstance(outcome, Placement):
-            known[alike] = "fits now; waiting for its scheduler"
+            known[signature] = "fits now; waiting for its scheduler"
         else:
-            known[alike] = render_fit_error(outcome)
-    return known[alike]
+            known[signature] = render_fit_error(outcome)
+    return known[signature]
 
 
 def explain_pending(

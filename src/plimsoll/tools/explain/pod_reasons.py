@@ -40,6 +40,8 @@ MAX_NAMED = 3
 
 
 class HostPortExplainer(RuleExplainer):
+    """Explainer of NodePorts: the pods that use the ports."""
+
     def _users(self, row: int) -> list[tuple[str, str]]:
         wanted = host_sockets(self.view.pod)
         return [
@@ -68,23 +70,23 @@ class VolumeExplainer(RuleExplainer):
         return tuple(self._describe_reason(row))
 
     def _describe_reason(self, row: int) -> Iterator[Statement]:
-        sentence = self.rule.filter_node(row)[0].message
-        if sentence is VolumeRestrictionsMessage.DISK_IN_USE:
+        message = self.rule.filter_node(row)[0].message
+        if message is VolumeRestrictionsMessage.DISK_IN_USE:
             yield Statement(StatementKind.DISK)
-        if sentence is NodeVolumeLimitsMessage.TOO_MANY_VOLUMES:
+        if message is NodeVolumeLimitsMessage.TOO_MANY_VOLUMES:
             yield Statement(StatementKind.VOLUME_COUNT)
         pod, snapshot = self.view.pod, self.view.snapshot
         for used in volume_claims(pod):
             claim = find_claim(pod, used, snapshot)
             if claim is None:
                 continue
-            if sentence is VolumeRestrictionsMessage.VOLUME_IN_USE:
+            if message is VolumeRestrictionsMessage.VOLUME_IN_USE:
                 yield from self._users(used.name)
                 continue
             volume = find_volume(claim.spec.volume_name, snapshot)
             affinity = volume.spec.node_affinity if volume is not None else None
             required = affinity.required if affinity is not None else None
-            if sentence is VolumeBindingMessage.AFFINITY and volume is not None and required is not None:
+            if message is VolumeBindingMessage.AFFINITY and volume is not None and required is not None:
                 if not is_reachable(required, self.view.node(row)):
                     facts = {
                         "volume": volume.metadata.name,
@@ -92,7 +94,7 @@ class VolumeExplainer(RuleExplainer):
                         "wanted": terms_text(required),
                     }
                     yield Statement(StatementKind.VOLUME, facts)
-            elif sentence is VolumeZoneMessage.ZONE and volume is not None:
+            elif message is VolumeZoneMessage.ZONE and volume is not None:
                 wanted = [
                     f"{k}={v}"
                     for k, v in sorted(volume.metadata.labels.items())
@@ -128,6 +130,8 @@ def terms_text(selector: NodeSelector) -> str:
 
 
 class TopologySpreadExplainer(RuleExplainer):
+    """Explainer of PodTopologySpread: the violated constraint."""
+
     def __init__(self, view: PodView, rule: Filter, rows: Sequence[int]) -> None:
         super().__init__(view, rule, rows)
         constraints = read_constraints(view.pod, DO_NOT_SCHEDULE)
@@ -179,19 +183,21 @@ def _least(spread: SpreadState, number: int) -> int:
     return int(spread.sums(number)[present].min(initial=INT32_MAX)) if enough else 0
 
 
-# -- pods about pods
+# -- inter-pod affinity
 
 
 class InterPodAffinityExplainer(RuleExplainer):
+    """Explainer of InterPodAffinity: the unmet terms."""
+
     def key(self, row: int) -> Hashable:
         return self.rule.filter_node(row)[0].message
 
     def explain(self, row: int, alike: Sequence[int]) -> tuple[Statement, ...]:
-        sentence = self.rule.filter_node(row)[0].message
+        message = self.rule.filter_node(row)[0].message
         terms = read_terms(self.view.pod)
-        if sentence is InterPodAffinityMessage.AFFINITY:
+        if message is InterPodAffinityMessage.AFFINITY:
             return tuple(map(self._describe_affinity, terms.affinity))
-        if sentence is InterPodAffinityMessage.ANTI_AFFINITY:
+        if message is InterPodAffinityMessage.ANTI_AFFINITY:
             found = (self._anti_affinity_conflicts(term, row) for term in terms.anti_affinity)
             return tuple(branch for branches in found for branch in branches)[:MAX_NAMED]
         return tuple(self._existing_anti_affinity(row))[:MAX_NAMED]

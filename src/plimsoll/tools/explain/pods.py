@@ -83,21 +83,21 @@ def _explain_pending(
     if isinstance(pod_info, NodeReason):
         return _explain_missing(cluster_state, pod, reject_pod(pod, cluster_state.snapshot, pod_info))
     view = PodView(cluster_state, pod_info, settings)
-    fit_error, attempt = record_attempt(pod_info, cluster_state.snapshot, settings)
-    if isinstance(fit_error, Placement):
-        node = fit_error.node
-        return PodExplanation(name, ExplainVerdict.FITS, f"it fits on node {node} now", node)
-    if fit_error.nodes and fit_error.reasons and not any(count for _, count in fit_error.reasons):
-        return _explain_missing(cluster_state, pod, fit_error)
+    outcome, attempt = record_attempt(pod_info, cluster_state.snapshot, settings)
+    if isinstance(outcome, Placement):
+        summary = f"it fits on node {outcome.node} now"
+        return PodExplanation(name, ExplainVerdict.FITS, summary, outcome.node)
+    if outcome.nodes and outcome.reasons and not any(count for _, count in outcome.reasons):
+        return _explain_missing(cluster_state, pod, outcome)
     groups = group_nodes(view, attempt, states)
     return PodExplanation(
         name,
         ExplainVerdict.PENDING,
-        render_fit_error(fit_error),
+        render_fit_error(outcome),
         fixes=find_fixes(view, groups),
         groups=groups,
         sections=_cluster_section(view, attempt),
-        preemption=preview_preemption(view, fit_error, groups),
+        preemption=preview_preemption(view, outcome, groups),
     )
 
 
@@ -105,8 +105,8 @@ def _explain_gated(
     cluster_state: ClusterState, pod: Pod, settings: SchedulerProfile, states: int
 ) -> PodExplanation:
     gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
-    free = replace(pod, spec=replace(pod.spec, scheduling_gates=()))
-    after = _explain_pending(cluster_state, free, settings, states)
+    ungated = replace(pod, spec=replace(pod.spec, scheduling_gates=()))
+    after = _explain_pending(cluster_state, ungated, settings, states)
     then = (
         after.summary
         if after.verdict is not ExplainVerdict.FITS
@@ -159,7 +159,7 @@ def _scheduler_notes(cluster_state: ClusterState, pod: Pod, is_unknown: bool) ->
 
 
 def _scheduler_message(pod: Pod, explanation: PodExplanation) -> tuple[str, ...]:
-    """Return the last message of the cluster's scheduler if it differs from this explanation."""
+    """Return the last message of the cluster's scheduler, if it differs from this explanation."""
     for condition in pod.status.conditions:
         refused = condition.type == POD_SCHEDULED and condition.status == "False"
         if refused and condition.message and not condition.message.startswith(explanation.summary):
@@ -169,7 +169,7 @@ def _scheduler_message(pod: Pod, explanation: PodExplanation) -> tuple[str, ...]
 
 
 def preview_preemption(view: PodView, fit_error: FitError, groups: tuple[NodeGroup, ...]) -> str:
-    """Describe the pods preemption would evict, or why it would not help; the nearest nodes are tried."""
+    """Describe the pods that preemption would evict, or why it would not help."""
     snapshot, resolvable, limited = view.snapshot, fit_error.resolvable, ""
     if not fit_error.nodes:
         return ""
@@ -197,7 +197,7 @@ def preview_preemption(view: PodView, fit_error: FitError, groups: tuple[NodeGro
 
 
 def _cluster_section(view: PodView, attempt: AttemptRecorder) -> tuple[ExplanationSection, ...]:
-    """Count matching devices in the cluster: none at all differs from none left."""
+    """Count the matching devices of the cluster, to distinguish missing from allocated devices."""
     short = any(
         isinstance(reason.cause, Refusal) and reason.cause.allocated_elsewhere is None
         for reasons in attempt.refused.values()
@@ -225,8 +225,8 @@ def explain_node(
     row = cluster_state.snapshot.row_of(node)
     if row is None:
         raise InputError(f"node {node} not found ({len(cluster_state.snapshot)} nodes)")
-    free = replace(pod, spec=replace(pod.spec, node_name="", scheduling_gates=()))
-    pod_info = read_pod_info(free, cluster_state.snapshot)
+    unbound = replace(pod, spec=replace(pod.spec, node_name="", scheduling_gates=()))
+    pod_info = read_pod_info(unbound, cluster_state.snapshot)
     if isinstance(pod_info, NodeReason):
         return NodeExplanation(
             pod.metadata.full_name, node, False, ((pod_info.rule.value, render(pod_info), ()),)
@@ -238,14 +238,14 @@ def explain_node(
     results: list[tuple[str, str, tuple[Statement, ...]]] = []
     for rule in rules:
         reasons = rule.filter_node(row)
-        sentence = ", ".join(map(render, reasons))
+        message = ", ".join(map(render, reasons))
         if not reasons:
             results.append((rule.rule.value, "", ()))
         elif isinstance(rule, DynamicResourcesFilter):
-            results.append((rule.rule.value, sentence, describe_reasons(view, reasons, row)))
+            results.append((rule.rule.value, message, describe_reasons(view, reasons, row)))
         else:
             explainer = EXPLAINERS.get(rule.rule, RuleExplainer)(view, rule, [row])
-            results.append((rule.rule.value, sentence, explainer.explain(row, [row])))
-    fits = not any(sentence for _, sentence, _ in results)
+            results.append((rule.rule.value, message, explainer.explain(row, [row])))
+    fits = not any(message for _, message, _ in results)
     fixes = () if fits else fixes_on(view, row)
     return NodeExplanation(pod.metadata.full_name, node, fits, tuple(results), fixes)

@@ -48,12 +48,12 @@ def explain_scheduled(cluster_state: ClusterState, pod: Pod, settings: Scheduler
     devices = tuple(branch for claim in claims for branch in _devices(cluster_state, pod, claim, row))
     if devices:
         sections.append(ExplanationSection("devices", devices))
-    charges = tuple(_charges(cluster_state, ledger, pod)) or (_nothing(),)
+    charges = tuple(_charges(cluster_state, ledger, pod)) or (_no_charges(),)
     sections.append(ExplanationSection(f"charged on node {node}", charges))
     sections.append(ExplanationSection(f"free on node {node}", tuple(_headroom(ledger, pod))))
-    choice = _choice(cluster_state, pod, claims, row, settings)
-    if choice is not None:
-        sections.append(choice)
+    comparison = _compare_nodes(cluster_state, pod, claims, row, settings)
+    if comparison is not None:
+        sections.append(comparison)
     what = "; being deleted" if pod.metadata.deletion_timestamp is not None else ""
     summary = f"bound to node {node} ({pod.status.phase or 'no phase yet'}{what})"
     return PodExplanation(name, ExplainVerdict.PLACED, summary, node, sections=tuple(sections))
@@ -74,7 +74,7 @@ def _devices(cluster_state: ClusterState, pod: Pod, claim: ResourceClaim, row: i
     allocation = claim.status.allocation
     for result in allocation.devices.results if allocation is not None else ():
         branch = describe_device(claim, result)
-        children = tuple(_earlier(cluster_state, pod, claim, result, row))
+        children = tuple(_describe_alternatives(cluster_state, pod, claim, result, row))
         yield Statement(branch.kind, branch.facts, (*branch.children, *children))
 
 
@@ -94,45 +94,44 @@ def describe_device(claim: ResourceClaim, result: DeviceRequestAllocationResult)
     )
 
 
-def _earlier(
+def _describe_alternatives(
     cluster_state: ClusterState,
     pod: Pod,
     claim: ResourceClaim,
     result: DeviceRequestAllocationResult,
     row: int,
 ) -> Iterator[Statement]:
-    """Describe why earlier subrequests of a prioritized list were not used, evaluated on the current
-    state.
-    """
+    """Describe why earlier subrequests of a prioritized list are not used, in the current state."""
     head, _, chosen = result.request.partition("/")
     request = next((each for each in claim.spec.devices.requests if each.name == head), None)
     if not chosen or request is None:
         return
     names = [each.name for each in request.first_available]
-    number_of = names.index(chosen) if chosen in names else 0
-    facts = {"number": number_of + 1, "count": len(names)}
-    asked = [_asked_again(cluster_state, pod, claim, request, each, row) for each in names[:number_of]]
-    yield Statement(StatementKind.ALTERNATIVE, facts, tuple(asked))
+    index = names.index(chosen) if chosen in names else 0
+    facts = {"number": index + 1, "count": len(names)}
+    earlier = [_retry_alternative(cluster_state, pod, claim, request, each, row) for each in names[:index]]
+    yield Statement(StatementKind.ALTERNATIVE, facts, tuple(earlier))
 
 
-def _asked_again(
+def _retry_alternative(
     cluster_state: ClusterState, pod: Pod, claim: ResourceClaim, request: DeviceRequest, name: str, row: int
 ) -> Statement:
+    """Allocate one subrequest alone, without the pod, and describe the result."""
     snapshot = cluster_state.snapshot
     only = replace(request, first_available=tuple(e for e in request.first_available if e.name == name))
     devices = replace(claim.spec.devices, requests=(only,), constraints=(), config=())
-    waiting = replace(
+    unallocated = replace(
         claim,
         spec=replace(claim.spec, devices=devices),
         status=replace(claim.status, allocation=None),
     )
-    with NodeSimulation(snapshot, row) as without:
+    with NodeSimulation(snapshot, row) as simulation:
         if snapshot.find_pod(pod_key(pod)) is not None:
-            without.remove_pods([_booked(snapshot.ledger(row), pod)])
+            simulation.remove_pods([_pod_in_ledger(snapshot.ledger(row), pod)])
         outcome = allocate_claims(
             snapshot.inventory,
             snapshot.state,
-            (waiting,),
+            (unallocated,),
             snapshot.node(row),
             classes=snapshot.classes,
             new_id=simulated_ids(),
@@ -141,7 +140,7 @@ def _asked_again(
             return Statement(StatementKind.EARLIER_FREE, {"name": name})
         if not isinstance(outcome, Refusal):
             return Statement(StatementKind.EARLIER, {"name": name, "why": str(outcome)})
-        view = PodView(cluster_state, PodInfo(pod, (waiting,), snapshot.options))
+        view = PodView(cluster_state, PodInfo(pod, (unallocated,), snapshot.options))
         statements = tuple(describe_refusal(view, outcome, row))
     return Statement(
         StatementKind.EARLIER,
@@ -150,7 +149,8 @@ def _asked_again(
     )
 
 
-def _booked(ledger: NodeLedger, pod: Pod) -> Pod:
+def _pod_in_ledger(ledger: NodeLedger, pod: Pod) -> Pod:
+    """Return a pod as it was added to the ledger."""
     return ledger.entries[pod_key(pod)].pod
 
 
@@ -183,7 +183,7 @@ def describe_charge(holder: ResourceHolder) -> Statement:
     return Statement(StatementKind.CHARGE, facts)
 
 
-def _nothing() -> Statement:
+def _no_charges() -> Statement:
     return Statement(
         StatementKind.TEXT, {"text": "nothing: it has no requests, and none of its claims charges the node"}
     )
@@ -199,27 +199,26 @@ def _headroom(ledger: NodeLedger, pod: Pod) -> Iterator[Statement]:
             )
 
 
-# -- the choice
+# -- comparison with other nodes
 
 
-def _choice(
+def _compare_nodes(
     cluster_state: ClusterState, pod: Pod, claims: list[ResourceClaim], row: int, settings: SchedulerProfile
 ) -> ExplanationSection | None:
     """Compare the node with others, as if the pod were scheduled now."""
     snapshot = cluster_state.snapshot
     if snapshot.find_pod(pod_key(pod)) is None:
         return None
-    free = replace(pod, spec=replace(pod.spec, node_name=""))
-    fixed = {claim.metadata.uid for claim in claims if len(claim.status.reserved_for) > 1}
-    again = tuple(
+    unbound = replace(pod, spec=replace(pod.spec, node_name=""))
+    released = tuple(
         claim
-        if claim.metadata.uid in fixed
+        if len(claim.status.reserved_for) > 1
         else replace(claim, status=replace(claim.status, allocation=None))
         for claim in claims
     )
-    with NodeSimulation(snapshot, row) as without:
-        without.remove_pods([_booked(snapshot.ledger(row), pod)])
-        pod_info = PodInfo(free, again, snapshot.options)
+    with NodeSimulation(snapshot, row) as simulation:
+        simulation.remove_pods([_pod_in_ledger(snapshot.ledger(row), pod)])
+        pod_info = PodInfo(unbound, released, snapshot.options)
         recorder = AttemptRecorder()
         # Devices are not searched: results must not be cached during a simulation.
         filter_result = run_filters(pod_info, snapshot, settings, simulated_ids(), recorder)

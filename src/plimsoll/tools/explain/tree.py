@@ -44,9 +44,9 @@ class NodeGroup:
     """Nodes that refuse a pod for the same reason; details are those of the nearest node."""
 
     rule: Rule
-    reasons: tuple[NodeReason, ...]  #: of the nearest
-    sentence: str  #: as it stands in an event
-    nodes: tuple[str, ...]  #: the nearest first
+    reasons: tuple[NodeReason, ...]  #: for the nearest node
+    message: str  #: message as in events
+    nodes: tuple[str, ...]  #: nearest first
     branches: tuple[Statement, ...] = ()
     resolvable: bool = False  #: True if evicting pods could help
 
@@ -65,7 +65,7 @@ class NodeGroup:
             "nodes": list(self.nodes[:names]),
             "nearest": self.nearest,
             "rule": self.rule.value,
-            "reason": self.sentence,
+            "reason": self.message,
             "numbers": facts_as_json(first.facts) if first is not None else {},
             "children": [branch.as_json() for branch in self.branches],
         }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -11,10 +12,11 @@ from plimsoll.tools.colors import Paint
 from plimsoll.tools.explain.fixes.fix import Fix
 from plimsoll.tools.explain.text import join_names, pluralize
 from plimsoll.tools.explain.tree import FEW, NodeGroup, Statement
-from plimsoll.tools.explain.wrap import fold
 
 #: Groups shown before the rest is only counted.
 GROUPS = 8
+#: Minimum width of wrapped lines.
+_MIN_WIDTH = 40
 
 
 class ExplainVerdict(Enum):
@@ -124,9 +126,9 @@ class NodeExplanation:
         yield from fix_lines(self.fixes, paint)
         yield ""
         width = max((len(rule) for rule, _, _ in self.rules), default=0)
-        for rule, sentence, branches in self.rules:
-            mark = paint.red("no ") if sentence else paint.green("yes")
-            yield f"{mark}  {rule.ljust(width)}  {sentence}".rstrip()
+        for rule, message, branches in self.rules:
+            mark = paint.red("no ") if message else paint.green("yes")
+            yield f"{mark}  {rule.ljust(width)}  {message}".rstrip()
             for branch in branches:
                 yield from branch_lines(branch, "       ", paint)
 
@@ -141,11 +143,11 @@ class NodeExplanation:
             "rules": [
                 {
                     "rule": rule,
-                    "passes": not sentence,
-                    "reason": sentence or None,
+                    "passes": not message,
+                    "reason": message or None,
                     "children": [branch.as_json() for branch in branches],
                 }
-                for rule, sentence, branches in self.rules
+                for rule, message, branches in self.rules
             ],
         }
 
@@ -204,7 +206,7 @@ def group_lines(groups: tuple[NodeGroup, ...], paint: Paint, unfolded: bool) -> 
         yield ""
         names = list(group.nodes)
         text = ", ".join(names) if unfolded else join_names(names, FEW)
-        yield from fold(paint.dim, text, f"{pluralize(group.count, 'node')}: {group.sentence}: ", paint.width)
+        yield from fold(paint.dim, text, f"{pluralize(group.count, 'node')}: {group.message}: ", paint.width)
         inner = "  "
         if group.count > 1 and group.branches:
             yield f"  nearest: {group.nearest}"
@@ -224,3 +226,20 @@ def branch_lines(branch: Statement, indent: str, paint: Paint) -> Iterator[str]:
     yield from fold(str, branch.text, indent, paint.width)
     for child in branch.children:
         yield from branch_lines(child, indent + "  ", paint)
+
+
+def fold(color: Callable[[str], str], text: str, label: str, width: int) -> Iterator[str]:
+    """Yield a label and a text in as many lines as needed; only the text is colored."""
+    indent = " " * (len(label) - len(label.lstrip()) + 2)
+    lines = textwrap.wrap(
+        label.lstrip() + text,
+        max(width, _MIN_WIDTH),
+        initial_indent=" " * (len(label) - len(label.lstrip())),
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    ) or [label.rstrip()]
+    first, *rest = lines
+    yield first[: len(label)] + color(first[len(label) :])
+    for line in rest:
+        yield indent + color(line[len(indent) :])

@@ -1,8 +1,8 @@
 """`ChangeLog`: undo log of changes to a cluster state.
 
 Objects are set and removed on a private cluster state, and everything since a mark can be undone in reverse
-order. Ledgers follow the objects, so undoing the objects undoes the ledgers; the round-robin position among
-equal nodes is not derived from objects and is part of the mark.
+order. Ledgers are derived from the objects, so undoing the objects undoes the ledgers; the round-robin
+position among equal nodes is not, and is part of the mark.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class ChangeMark:
     """Position in the change log."""
 
     length: int
-    turn: int
+    next_start_row: int
     number: int
 
 
@@ -34,7 +34,7 @@ class ChangeLog:
         self.cluster_state = cluster_state
         #: Previous versions, newest last: the object, and whether to set or remove it.
         self._undo: list[tuple[Any, bool]] = []
-        self.number = 0  #: grows with every ID that is made
+        self.number = 0  #: number of the last ID
 
     def __len__(self) -> int:
         return len(self._undo)
@@ -65,14 +65,14 @@ class ChangeLog:
                 self._put(thing)
             else:
                 self.cluster_state.remove(thing)
-        self.cluster_state.snapshot.next_start_row, self.number = mark.turn, mark.number
+        self.cluster_state.snapshot.next_start_row, self.number = mark.next_start_row, mark.number
 
     def _put(self, thing: Any) -> None:
         if isinstance(thing, Pod):
             old = self.cluster_state.objects.find(Pod, *key_of(thing))
             moved = old is not None and old.spec.node_name and old.spec.node_name != thing.spec.node_name
             if old is not None and (moved or pod_key(old) != pod_key(thing)):
-                # Pods are never unbound in a cluster, so the ledgers only handle removed pods.
+                # The snapshot does not support unbinding, because it does not occur in a cluster.
                 self.cluster_state.snapshot.remove(old)
         self.cluster_state.set(thing)
 

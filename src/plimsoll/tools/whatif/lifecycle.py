@@ -82,7 +82,7 @@ def bind(placement: Placement, profile: AccountingProfile) -> tuple[Pod, list[Re
     ]
     bound = replace(pod, spec=replace(pod.spec, node_name=placement.node))
     if placement.charged_claims or bound.status.node_allocatable_resource_claim_statuses:
-        # The 1.37 form has room for everything our own rules write.
+        # The 1.37 form can represent everything that our own rules write.
         form = profile.form if profile.name != "default" else Form.V1_37
         bound = write_charges(bound, placement.charged_claims, form).view
     return replace(bound, status=replace(bound.status, phase="Running", nominated_node_name="")), claims

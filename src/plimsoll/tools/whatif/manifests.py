@@ -55,12 +55,12 @@ class ParsedManifests:
     """Objects to add in order, ignored objects, and priority classes."""
 
     things: list[Any] = field(default_factory=list)
-    passed_by: list[str] = field(default_factory=list)  #: KIND/NAME of what makes no difference
+    passed_by: list[str] = field(default_factory=list)  #: KIND/NAME of objects that do not affect scheduling
     priorities: dict[str, PriorityClassInfo] = field(default_factory=dict)
     most: int = PODS_MAX  #: pods; more are refused
     pods: int = 0
 
-    def take_pod(self, pod: Pod) -> None:
+    def add_pod(self, pod: Pod) -> None:
         self.pods += 1
         if self.pods > self.most:
             raise InputError(f"more than {self.most} pods: reduce the number")
@@ -81,22 +81,22 @@ def read_manifests(
     for manifest in manifests:
         if isinstance(manifest, Pod):
             for pod in _multiplied(manifest, replicas):
-                made.take_pod(pod)
+                made.add_pod(pod)
             continue
         if isinstance(manifest, Wire):
             made.things.append(manifest)
             continue
-        nothing = True
-        for found in _found(manifest):
-            _take_in(found, namespace, replicas, made)
-            nothing = False
-        if nothing:
+        is_empty = True
+        for found in _parse(manifest):
+            _add_object(found, namespace, replicas, made)
+            is_empty = False
+        if is_empty:
             name = str(manifest) if isinstance(manifest, Path) else "manifest"
             raise InputError(f"{'standard input' if manifest == '-' else name}: no objects found")
     return made
 
 
-def _found(manifest: str | Path | Mapping[str, Any]) -> Iterator[ParsedObject]:
+def _parse(manifest: str | Path | Mapping[str, Any]) -> Iterator[ParsedObject]:
     if isinstance(manifest, Mapping):
         yield ParsedObject(dict(manifest), "manifest", 1, 1)
     elif isinstance(manifest, Path) or manifest == "-":
@@ -105,17 +105,17 @@ def _found(manifest: str | Path | Mapping[str, Any]) -> Iterator[ParsedObject]:
         yield from parse_objects(dedent(manifest), "manifest")
 
 
-def _take_in(found: ParsedObject, namespace: str, replicas: int | None, made: ParsedManifests) -> None:
+def _add_object(found: ParsedObject, namespace: str, replicas: int | None, made: ParsedManifests) -> None:
     if found.kind in _WORKLOADS:
         for tree in _pods_of(found, namespace, replicas):
-            made.take_pod(_read_pod(replace(found, tree=tree), namespace))
+            made.add_pod(_read_pod(replace(found, tree=tree), namespace))
     elif found.kind == "Pod":
         for pod in _multiplied(_read_pod(found, namespace), replicas):
-            made.take_pod(pod)
+            made.add_pod(pod)
     elif found.kind == "PriorityClass":
         made.priorities[found.name] = _priority(found)
     else:
-        found = replace(found, tree=_placed(found, namespace))
+        found = replace(found, tree=_with_namespace(found, namespace))
         thing = decode_object(found, CREATION_TIME)
         if thing is None:
             made.passed_by.append(f"{found.kind}/{found.name}")
@@ -125,7 +125,7 @@ def _take_in(found: ParsedObject, namespace: str, replicas: int | None, made: Pa
             made.things.append(_with_uid(thing, f"{found.kind}/{meta.full_name}"))
 
 
-def _placed(found: ParsedObject, namespace: str) -> dict[str, Any]:
+def _with_namespace(found: ParsedObject, namespace: str) -> dict[str, Any]:
     """Return the tree of a namespaced kind with its namespace set."""
     kind = BY_NAME.get(found.kind)
     metadata = found.tree.get("metadata")
@@ -151,10 +151,10 @@ def _read_pod(found: ParsedObject, namespace: str) -> Pod:
         raise InputError(f"{found.where}: metadata: must be a mapping")
     if not metadata.get("name") and isinstance(metadata.get("generateName"), str):
         metadata["name"] = metadata["generateName"] + "0"
-    for field_of_before in ("uid", "resourceVersion", "deletionTimestamp"):
-        metadata.pop(field_of_before, None)
+    for field_name in ("uid", "resourceVersion", "deletionTimestamp"):
+        metadata.pop(field_name, None)
     metadata.setdefault("namespace", namespace)
-    tree.pop("status", None)  # it is to be placed as if it were new
+    tree.pop("status", None)  # it is scheduled as a new pod
     pod = decode_object(replace(found, tree=tree), CREATION_TIME)
     if pod is None:
         raise InputError(f"{found.where}: apiVersion: must be v1 for a Pod, not {tree.get('apiVersion')!r}")
@@ -212,9 +212,9 @@ def _pods_of(found: ParsedObject, namespace: str, replicas: int | None) -> Itera
         number = completions
     _check_name(found)
     own = found.tree.get("metadata") or {}
-    place = own.get("namespace") or namespace
+    namespace = own.get("namespace") or namespace
     owner = {"apiVersion": found.tree.get("apiVersion", ""), "kind": found.kind, "name": found.name}
-    owner |= {"uid": f"whatif/{found.kind}/{place}/{found.name}", "controller": True}
+    owner |= {"uid": f"whatif/{found.kind}/{namespace}/{found.name}", "controller": True}
     metadata = template.get("metadata") or {}
     if not isinstance(metadata, dict):
         raise InputError(f"{found.where}: {found.kind} {found.name}: template.metadata: must be a mapping")
@@ -224,7 +224,7 @@ def _pods_of(found: ParsedObject, namespace: str, replicas: int | None) -> Itera
         yield {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {**kept, "name": name, "namespace": place, "ownerReferences": [owner]},
+            "metadata": {**kept, "name": name, "namespace": namespace, "ownerReferences": [owner]},
             "spec": template.get("spec") or {},
         }
 
@@ -244,7 +244,7 @@ def _at(found: ParsedObject, path: tuple[str, ...]) -> Any:
 def with_priority(pod: Pod, known: Mapping[str, PriorityClassInfo]) -> Pod:
     """Return the pod with the priority of its class, as admission sets it.
 
-    Raises InputError for an unknown class: its value decides who is preempted.
+    Raises InputError for an unknown class: its value decides which pods are preempted.
     """
     if pod.spec.priority is not None:
         return pod

@@ -32,7 +32,7 @@ from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.whatif import lifecycle
 from plimsoll.tools.whatif.changes import ChangeLog, ChangeMark
 from plimsoll.tools.whatif.manifests import CREATION_TIME, PriorityClassInfo
-from plimsoll.tools.whatif.outcome import EvictedPod, EvictionReason, name_of
+from plimsoll.tools.whatif.outcome import EvictedPod, EvictionReason
 
 _NOW = parse_time(CREATION_TIME) or 0.0
 
@@ -52,7 +52,7 @@ class MemoryCluster:
         #: Priority classes that were added, by name.
         self._classes: dict[str, PriorityClassInfo] = {}
 
-    # -- looking things up
+    # -- lookups
 
     def find_claim(self, namespace: str, name: str) -> ResourceClaim | None:
         return self.cluster_state.objects.find(ResourceClaim, namespace, name)
@@ -68,8 +68,12 @@ class MemoryCluster:
 
     def pods_on(self, node: str) -> list[Pod]:
         """Return the pods of a node by name; undo does not restore the ledger's insertion order."""
-        place = self.cluster_state.snapshot.row_of(node)
-        return [] if place is None else sorted(self.cluster_state.snapshot.pods_at(place), key=name_of)
+        row = self.cluster_state.snapshot.row_of(node)
+        return (
+            []
+            if row is None
+            else sorted(self.cluster_state.snapshot.pods_at(row), key=lambda pod: pod.metadata.key)
+        )
 
     def bound(self) -> Iterator[Pod]:
         return (pod for pod in self.cluster_state.pods if pod.spec.node_name)
@@ -91,7 +95,7 @@ class MemoryCluster:
         }
         return {**used, **self._classes}
 
-    # -- what happens to pods
+    # -- pods
 
     def add_pod(self, pod: Pod) -> None:
         """Add a pod at the end of the queue and create its claims."""
@@ -112,7 +116,7 @@ class MemoryCluster:
         snapshot = self.cluster_state.snapshot
         return schedule_pod(pod, snapshot, self.settings, self.changes.new_id, nominations)
 
-    def place(self, placement: Placement) -> None:
+    def bind(self, placement: Placement) -> None:
         """Bind a pod to its node."""
         pod, claims = lifecycle.bind(placement, self.cluster_state.profile)
         for claim in claims:
@@ -121,21 +125,21 @@ class MemoryCluster:
         self.cluster_state.snapshot.next_start_row = placement.row + 1
 
     def evict(self, pod: Pod, because: EvictionReason, by: str = "", after: int = 0) -> Pod | None:
-        """Evict a pod. Return the pod created in its place, if any."""
+        """Evict a pod. Return the pod that replaces it, if any."""
         node = pod.spec.node_name
         bare = lifecycle.controller_of(pod) is None
-        back = because is EvictionReason.DRAINED or not bare
-        self.evicted.append(EvictedPod(name_of(pod), node, because, by, back, after, bare))
-        if not back:
+        is_recreated = because is EvictionReason.DRAINED or not bare
+        self.evicted.append(EvictedPod(pod.metadata.key, node, because, by, is_recreated, after, bare))
+        if not is_recreated:
             self.delete(pod)
             return None
-        # Release the claims first, so that none is charged to a pod that lost it.
+        # Claims are released first, so that none is charged to the evicted pod.
         for claim, _ in self.uses_of(pod):
             self.changes.set(lifecycle.release_claim(claim, pod))
-        again = lifecycle.unbind(pod)
-        self._arrivals[pod_key(again)] = len(self._arrivals) + 1
-        self.prepare(again)
-        return again
+        recreated = lifecycle.unbind(pod)
+        self._arrivals[pod_key(recreated)] = len(self._arrivals) + 1
+        self.prepare(recreated)
+        return recreated
 
     def delete(self, pod: Pod) -> None:
         """Delete a pod and the claims generated for it."""
@@ -147,7 +151,7 @@ class MemoryCluster:
             else:
                 self.changes.set(lifecycle.release_claim(claim, pod))
 
-    # -- what happens to nodes and devices
+    # -- nodes and devices
 
     def remove_node(self, node: Node) -> None:
         """Remove a node and its devices; pods with a controller are recreated."""
@@ -179,7 +183,7 @@ class MemoryCluster:
         ordered = sorted(slices, key=_pool_of)
         published = {pool: published_taints(group) for pool, group in groupby(ordered, _pool_of)}
 
-        def tainting(result: DeviceRequestAllocationResult) -> Iterator[Any]:
+        def taints_of(result: DeviceRequestAllocationResult) -> Iterator[Any]:
             yield from rule_taints(rules, result)
             yield from published.get((result.driver, result.pool), {}).get(result.device, ())
 
@@ -187,14 +191,14 @@ class MemoryCluster:
             if not pod.spec.resource_claims:
                 continue
             claims = {claim.metadata.name: claim for claim, _ in self.uses_of(pod)}
-            found = pod_eviction(pod, claims, tainting)
+            found = pod_eviction(pod, claims, taints_of)
             if found is not None:
                 by = ", ".join(cause.rule or str(cause.device) for cause in found.causes)
                 self.evict(
                     pod, EvictionReason.DEVICE_TAINT, by, max(0, round(found.when - _NOW)) if rules else 0
                 )
 
-    # -- going back
+    # -- undo
 
     def mark(self) -> tuple[ChangeMark, int, dict[str, PriorityClassInfo]]:
         return self.changes.mark(), len(self.evicted), self._classes

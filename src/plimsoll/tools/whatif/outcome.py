@@ -6,16 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from plimsoll.api.core import Pod
 from plimsoll.scheduler.reasons import NodeReason
 from plimsoll.scheduler.result import FitError, Placement
 
 #: Namespace and name.
 Name = tuple[str, str]
-
-
-def name_of(pod: Pod) -> Name:
-    return pod.metadata.namespace, pod.metadata.name
 
 
 def stem_of(name: Name) -> Name:
@@ -75,7 +70,7 @@ class EvictedPod:
     pod: Name
     node: str
     because: EvictionReason
-    by: str = ""  #: the pod it made room for, or the taint
+    by: str = ""  #: the preemptor, or the taint
     comes_back: bool = True
     after: int = 0  #: seconds for which a taint is tolerated
     bare: bool = False  #: True if it has no controller; reported as if recreated manually

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from plimsoll.api.core import Pod
 from plimsoll.tools.whatif.exhaustive import STEPS
 from plimsoll.tools.whatif.manifests import PODS_MAX, Manifest
-from plimsoll.tools.whatif.outcome import Name, name_of
+from plimsoll.tools.whatif.outcome import Name
 from plimsoll.tools.whatif.whatif import WhatifOperations
 
 
@@ -23,41 +23,43 @@ class WhatifPlan:
     policy: str = ""
     remove: tuple[str, ...] = ()  #: KIND/NAMESPACE/NAME
     add_nodes: int = 0
-    like: str = ""  #: the node that new ones are like
+    like: str = ""  #: name of the node to copy
     taints: tuple[tuple[str, str], ...] = ()  #: node, key=value:effect
     taint_devices: tuple[str, ...] = ()
     cordon: tuple[str, ...] = ()
     drain: tuple[str, ...] = ()
     add: tuple[Manifest, ...] = ()
-    replicas: int | None = None  #: of every pod and workload that is added
-    most_pods: int = PODS_MAX  #: that may be added
+    replicas: int | None = None  #: number of replicas of each added pod and workload
+    most_pods: int = PODS_MAX  #: maximum number of added pods
     namespace: str = "default"  #: default namespace
     preempt: bool = True
     exhaustive: bool = False
     steps: int = STEPS
-    versus: tuple[str, ...] = ()  #: stock schedulers to ask as well, such as kube-1.36
+    versus: tuple[str, ...] = ()  #: kube-scheduler releases to compare with, such as kube-1.36
 
-    def apply(self, moves: WhatifOperations) -> list[Name]:
+    def apply(self, operations: WhatifOperations) -> list[Name]:
         """Apply the changes. Return the pods that were added."""
         if self.policy:
-            moves.replace_policy(self.policy)
-        moves.remove(*self.remove, namespace=self.namespace)
+            operations.replace_policy(self.policy)
+        operations.remove(*self.remove, namespace=self.namespace)
         if self.add_nodes:
-            moves.add_nodes(self.add_nodes, self.like)
+            operations.add_nodes(self.add_nodes, self.like)
         for node, taint in self.taints:
-            moves.taint(node, taint)
+            operations.taint(node, taint)
         for rule in self.taint_devices:
-            moves.taint_devices(rule)
+            operations.taint_devices(rule)
         for node in self.cordon:
-            moves.cordon(node)
+            operations.cordon(node)
         for node in self.drain:
-            moves.drain(node)
+            operations.drain(node)
         if not self.add:
             return []
-        added = moves.add(*self.add, namespace=self.namespace, replicas=self.replicas, most=self.most_pods)
-        return [name_of(thing) for thing in added if isinstance(thing, Pod)]
+        added = operations.add(
+            *self.add, namespace=self.namespace, replicas=self.replicas, most=self.most_pods
+        )
+        return [thing.metadata.key for thing in added if isinstance(thing, Pod)]
 
-    def words(self) -> Iterator[str]:
+    def describe(self) -> Iterator[str]:
         """Yield the changes as text."""
         if self.policy:
             yield f"accounting policy {self.policy}"

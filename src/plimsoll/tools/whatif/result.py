@@ -27,7 +27,7 @@ ABSENT = PodPlacement(gone=True)
 
 @dataclass(frozen=True, slots=True)
 class Overcommit:
-    """Resource of a node past its line."""
+    """Resource of a node that is requested beyond the allocatable amount."""
 
     node: str
     resource: str
@@ -41,7 +41,7 @@ class Prediction:
     name: str
     about: str
     state: PodPlacements
-    past: tuple[Overcommit, ...] = ()  #: nodes past their line, by our ledgers
+    overcommits: tuple[Overcommit, ...] = ()  #: by our ledgers
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class WhatifResult:
         charges = {each.pod: each.charges for each in self.outcome.placed}
         return {
             "allPlaced": self.all_placed,
-            "changes": list(self.plan.words()),
+            "changes": list(self.plan.describe()),
             "before": self.before.as_json(),
             "after": self.after.as_json(),
             "pods": [
@@ -129,7 +129,7 @@ class WhatifResult:
             "pending": sum(1 for placement in state.values() if not placement.node),
             "pastTheLine": [
                 {"node": over.node, "resource": over.resource, "by": format_amount(over.resource, over.units)}
-                for over in prediction.past
+                for over in prediction.overcommits
             ],
             "differs": [full_name(name) for name in self.differing(prediction)],
             "pods": [

@@ -1,8 +1,7 @@
 """`run_whatif`: evaluate a plan.
 
-The cluster is scheduled once without the changes and once with them; then, on request, by kube-scheduler's
-rules, and by exhaustive search. Two results of scheduling are compared, so that differences are caused by the
-plan alone.
+The cluster is scheduled once without the changes and once with them, so that differences are caused by the
+plan alone; on request also by kube-scheduler's rules, and by exhaustive search.
 """
 
 from __future__ import annotations
@@ -46,27 +45,27 @@ def run_whatif(
     with whatif.branch() as before:
         before.schedule(preempt=plan.preempt, tick=tick)
         state_before = before.state()
-        rooms_before = free_by_node(before.cluster_state.snapshot)
-        totals_before = sum_totals(before.cluster_state, rooms_before)
-        pieces_before = find_fragments(before.cluster_state.snapshot, rooms_before)
+        free_before = free_by_node(before.cluster_state.snapshot)
+        totals_before = sum_totals(before.cluster_state, free_before)
+        fragments_before = find_fragments(before.cluster_state.snapshot, free_before)
     with whatif.branch() as after:
         added = plan.apply(after)
         proof = after.prove(steps=plan.steps, tick=tick) if plan.exhaustive else None
         outcome = after.schedule(preempt=plan.preempt, tick=tick)
         state_after = after.state()
-        rooms_after = free_by_node(after.cluster_state.snapshot)
+        free_after = free_by_node(after.cluster_state.snapshot)
         report = WhatifReport(
             plan=plan,
             origin=cluster_state.origin,
             before=totals_before,
-            after=sum_totals(after.cluster_state, rooms_after),
+            after=sum_totals(after.cluster_state, free_after),
             now=now,
             states=(state_before, state_after),
             difference=compare_states(state_before, state_after),
             outcome=outcome,
-            fragments=(pieces_before, find_fragments(after.cluster_state.snapshot, rooms_after)),
+            fragments=(fragments_before, find_fragments(after.cluster_state.snapshot, free_after)),
             evicted=after.evicted,
-            nodes=changed_nodes(rooms_before, rooms_after),
+            nodes=changed_nodes(free_before, free_after),
             passed_by=tuple(after.passed_by),
             more=_more(after, added, {pending.pod for pending in outcome.pending}),
             proof=proof,
@@ -78,23 +77,27 @@ def run_whatif(
         )
         plan.apply(other)
         other.schedule(preempt=plan.preempt, tick=tick)
-        past = _past(ClusterState(other.cluster_state.objects, cluster_state.gates, cluster_state.profile))
-        report.predictions.append(Prediction(kube_scheduler.name, kube_scheduler.about, other.state(), past))
+        overcommits = _overcommits(
+            ClusterState(other.cluster_state.objects, cluster_state.gates, cluster_state.profile)
+        )
+        report.predictions.append(
+            Prediction(kube_scheduler.name, kube_scheduler.about, other.state(), overcommits)
+        )
     return report
 
 
-def _past(cluster_state: ClusterState) -> tuple[Overcommit, ...]:
-    """Return the resources past their line, largest excess first for each resource."""
+def _overcommits(cluster_state: ClusterState) -> tuple[Overcommit, ...]:
+    """Return the overcommitted resources of nodes, largest excess first for each resource."""
     found = [
         Overcommit(node, name, -units)
-        for node, room in free_by_node(cluster_state.snapshot).items()
-        for name, units in room.items()
+        for node, free in free_by_node(cluster_state.snapshot).items()
+        for name, units in free.items()
         if units < 0
     ]
     return tuple(sorted(found, key=lambda over: (over.resource, -over.units, over.node)))
 
 
-def _more(moves: WhatifOperations, added: list[Name], pending: set[Name]) -> tuple[ExtraCapacity, ...]:
+def _more(operations: WhatifOperations, added: list[Name], pending: set[Name]) -> tuple[ExtraCapacity, ...]:
     """Count further pods of each added kind that would fit, where all of that kind did."""
     kinds: dict[Name, Name] = {}
     for name in added:
@@ -104,6 +107,6 @@ def _more(moves: WhatifOperations, added: list[Name], pending: set[Name]) -> tup
         return ()
     found = []
     for stem, name in kinds.items():
-        count = 0 if stem in stuck else moves.count_more(name, MORE_MAX)
+        count = 0 if stem in stuck else operations.count_more(name, MORE_MAX)
         found.append(ExtraCapacity(stem, count, count == MORE_MAX))
     return tuple(found)

@@ -25,12 +25,10 @@ from plimsoll.tools.whatif.outcome import (
     PendingPod,
     ScheduledPod,
     WhatifOutcome,
-    full_name,
-    name_of,
 )
 
-#: Pods between two words about progress.
-_PACE = 100
+#: Pods between two progress reports.
+_PROGRESS_PODS = 100
 
 
 class SchedulingRound:
@@ -47,31 +45,31 @@ class SchedulingRound:
         self._nominations = Nominations()
         self._heap: list[tuple[tuple[int, int, str, str, str], Pod]] = []
         #: Signatures of pods for which preemption failed, with the snapshot generation.
-        self._stuck: dict[bytes, int] = {}
+        self._not_preempting: dict[bytes, int] = {}
         self._first_evicted = len(cluster.evicted)
         self._lowest = 0
-        self._made_room = False
+        self._has_evicted = False
         self._done = 0
 
     def run(self) -> WhatifOutcome:
         """Decide every pending pod."""
         cluster = self._cluster
-        waiting = cluster.cluster_state.pending
+        pending = cluster.cluster_state.pending
         self._lowest = min((pod.spec.priority or 0 for pod in cluster.bound()), default=0)
-        for pod in waiting:
+        for pod in pending:
             self._nominations.update(pod)
-        while waiting:
-            self._heap = [(cluster.order(pod), pod) for pod in waiting]
+        while pending:
+            self._heap = [(cluster.order(pod), pod) for pod in pending]
             heapify(self._heap)
-            self._made_room, before = False, len(self._placed)
+            self._has_evicted, before = False, len(self._placed)
             while self._heap:
                 self._attempt(heappop(self._heap)[1])
-            came = len(self._placed) > before
-            waiting = [
+            has_placed = len(self._placed) > before
+            pending = [
                 pod
-                for pod, pending in self._pending.values()
-                if self._made_room
-                or (came and depends_on_others(pod) and isinstance(pending.cause, FitError))
+                for pod, result in self._pending.values()
+                if self._has_evicted
+                or (has_placed and depends_on_others(pod) and isinstance(result.cause, FitError))
             ]
         return WhatifOutcome(
             tuple(self._placed.values()),
@@ -81,26 +79,26 @@ class SchedulingRound:
 
     def _attempt(self, pod: Pod) -> None:
         self._done += 1
-        if self._done % _PACE == 0:
+        if self._done % _PROGRESS_PODS == 0:
             self._tick("scheduling pods", self._done, 0)
-        name = name_of(pod)
+        name = pod.metadata.key
         self._pending.pop(name, None)
         if pod.spec.scheduling_gates:
             gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
             self._pending[name] = (pod, PendingPod(name, f"scheduling gates: {gates}"))
             return
         outcome = self._decide(pod)
-        if isinstance(outcome, FitError) and self._make_room(outcome):
+        if isinstance(outcome, FitError) and self._preempt_pods(outcome):
             outcome = self._decide(pod)
         if isinstance(outcome, Placement):
             snapshot = self._cluster.cluster_state.snapshot
-            booked = dict(snapshot.ledger(outcome.row).requested)
-            self._cluster.place(outcome)
+            before = dict(snapshot.ledger(outcome.row).requested)
+            self._cluster.bind(outcome)
             self._nominations.drop(pod_key(pod))
             charges = {
-                resource: units - booked.get(resource, 0)
+                resource: units - before.get(resource, 0)
                 for resource, units in snapshot.ledger(outcome.row).requested.items()
-                if units != booked.get(resource, 0)
+                if units != before.get(resource, 0)
             }
             self._placed[name] = ScheduledPod(name, outcome.node, outcome.devices, charges, outcome)
         elif isinstance(outcome, FitError):
@@ -111,31 +109,31 @@ class SchedulingRound:
     def _decide(self, pod: Pod) -> Placement | FitError | NodeReason:
         return self._cluster.schedule_pod(pod, self._nominations if len(self._nominations) else None)
 
-    def _make_room(self, unplaced: FitError) -> bool:
+    def _preempt_pods(self, fit_error: FitError) -> bool:
         """Preempt pods for one of higher priority; return whether any were evicted."""
-        cluster, task = self._cluster, unplaced.pod_info
-        if not self._preempt or task.priority <= self._lowest:
+        cluster, pod_info = self._cluster, fit_error.pod_info
+        if not self._preempt or pod_info.priority <= self._lowest:
             return False
         snapshot = cluster.cluster_state.snapshot
-        like = pod_signature(task)
-        if self._stuck.get(like) == snapshot.generation:
+        signature = pod_signature(pod_info)
+        if self._not_preempting.get(signature) == snapshot.generation:
             return False
         budgets = snapshot.all(PodDisruptionBudget)
         plan = plan_preemption(
-            unplaced, snapshot, cluster.settings, budgets, cluster.changes.new_id, self._nominations
+            fit_error, snapshot, cluster.settings, budgets, cluster.changes.new_id, self._nominations
         )
         if not isinstance(plan, Preemption):
-            self._stuck[like] = snapshot.generation
+            self._not_preempting[signature] = snapshot.generation
             return False
         for victim in plan.victims:
-            self._placed.pop(name_of(victim), None)
-            again = cluster.evict(victim, EvictionReason.PREEMPTED, full_name(name_of(task.pod)))
-            if again is not None:
-                again = cluster.cluster_state.pod(again.metadata.name, again.metadata.namespace)
-                heappush(self._heap, (cluster.order(again), again))
+            self._placed.pop(victim.metadata.key, None)
+            recreated = cluster.evict(victim, EvictionReason.PREEMPTED, pod_info.pod.metadata.full_name)
+            if recreated is not None:
+                recreated = cluster.cluster_state.pod(recreated.metadata.name, recreated.metadata.namespace)
+                heappush(self._heap, (cluster.order(recreated), recreated))
         for other in plan.lower_nominated:
             self._nominations.drop(pod_key(other))
-        self._made_room = True
+        self._has_evicted = True
         return True
 
 

@@ -26,7 +26,7 @@ NODES = 3
 def format_report(report: WhatifResult, paint: Paint, *, wide: bool = False) -> Iterator[str]:
     """Yield all lines."""
     yield _headline(report, paint)
-    words = list(report.plan.words())
+    words = list(report.plan.describe())
     if words:
         yield from _wrapped("with ", "; ".join(words), paint)
     if report.passed_by:
@@ -37,7 +37,7 @@ def format_report(report: WhatifResult, paint: Paint, *, wide: bool = False) -> 
         _evicted(report, paint, wide),
         *(_prediction(report, each, paint, wide) for each in report.predictions),
         _proof(report.proof, paint, wide) if report.proof is not None else (),
-        _room(report, paint, wide),
+        _free(report, paint, wide),
         _nodes(report, paint) if wide else (),
     ):
         lines = list(section)
@@ -162,10 +162,10 @@ def _table(
 ) -> Iterator[str]:
     """Yield a table without empty columns; lines that are too long are truncated unless `wide`."""
     columns = list(zip(*rows, strict=True))
-    kept = [place for place, column in enumerate(columns) if set(column[1:]) - {"-"} or place < 3]
-    room = max(40, paint.width) - len(indent)
-    for number, whole in enumerate(format_table([[row[place] for place in kept] for row in rows])):
-        line = whole if wide or len(whole) <= room else f"{whole[: room - 3]}..."
+    kept = [index for index, column in enumerate(columns) if set(column[1:]) - {"-"} or index < 3]
+    width = max(40, paint.width) - len(indent)
+    for number, whole in enumerate(format_table([[row[index] for index in kept] for row in rows])):
+        line = whole if wide or len(whole) <= width else f"{whole[: width - 3]}..."
         yield indent + (paint.bold(line) if number == 0 else line)
 
 
@@ -205,12 +205,13 @@ def _prediction(report: WhatifResult, prediction: Prediction, paint: Paint, wide
     else:
         pending = sum(1 for placement in prediction.state.values() if not placement.node)
         yield f"  the same pods are scheduled ({pending} pending)"
-    if prediction.past:
-        nodes = len({over.node for over in prediction.past})
+    if prediction.overcommits:
+        nodes = len({over.node for over in prediction.overcommits})
         named = [
-            f"{o.node} {o.resource} by {format_short(o.resource, o.units)}" for o in prediction.past[:NODES]
+            f"{o.node} {o.resource} by {format_short(o.resource, o.units)}"
+            for o in prediction.overcommits[:NODES]
         ]
-        more = len(prediction.past) - len(named)
+        more = len(prediction.overcommits) - len(named)
         text = f"{_nodes_text(nodes)} past the line once claims are counted: {', '.join(named)}"
         yield from _wrapped("  ", paint.red(text + (f" and {more} more" if more else "")), paint, "    ")
 
@@ -270,10 +271,10 @@ def _proof(proof: Proof, paint: Paint, wide: bool) -> Iterator[str]:
         yield from _table(rows, paint, "  ", wide=wide)
 
 
-# -- what is left
+# -- free resources
 
 
-def _room(report: WhatifResult, paint: Paint, wide: bool) -> Iterator[str]:
+def _free(report: WhatifResult, paint: Paint, wide: bool) -> Iterator[str]:
     before, after = report.before, report.after
     old, new = report.fragments
     pieces = {piece.resource: piece for piece in new.pieces}
@@ -327,9 +328,9 @@ def _nodes(report: WhatifResult, paint: Paint) -> Iterator[str]:
     rows: list[tuple[str, ...]] = [("NODE", "CPU FREE BEFORE", "AFTER", "MEMORY FREE BEFORE", "AFTER")]
     for each in report.nodes[: 4 * FEW]:
         cells = [
-            "-" if room is None else format_short(name, room.get(name, 0))
+            "-" if free is None else format_short(name, free.get(name, 0))
             for name in ("cpu", "memory")
-            for room in (each.before, each.after)
+            for free in (each.before, each.after)
         ]
         rows.append((each.node, *cells))
     if len(rows) > 1:

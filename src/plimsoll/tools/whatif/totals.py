@@ -19,7 +19,7 @@ class ClusterTotals:
     placed: int
     pending: int
     line: Mapping[str, int]
-    free: Mapping[str, int]  #: on nodes that take pods; less than nothing where nodes are past their line
+    free: Mapping[str, int]  #: on schedulable nodes; negative where nodes are past their line
 
     def as_json(self) -> dict[str, Any]:
         names = sorted(self.line, key=resource_order)
@@ -32,29 +32,27 @@ class ClusterTotals:
         }
 
 
-#: Node -> resource -> what is left of it.
+#: Node -> resource -> free amount.
 FreeByNode = Mapping[str, Mapping[str, int]]
 
 
 def free_by_node(snapshot: Snapshot) -> FreeByNode:
     """Return the free amounts of every node; negative means past the line."""
-    return {
-        snapshot.node(place).metadata.name: snapshot.ledger(place).headroom() for place in snapshot.rows()
-    }
+    return {snapshot.node(row).metadata.name: snapshot.ledger(row).headroom() for row in snapshot.rows()}
 
 
-def sum_totals(cluster_state: ClusterState, rooms: FreeByNode) -> ClusterTotals:
-    """Return the totals of a cluster; `rooms` are the free amounts of its nodes."""
+def sum_totals(cluster_state: ClusterState, free_amounts: FreeByNode) -> ClusterTotals:
+    """Return the totals of a cluster; `free_amounts` are those of its nodes."""
     snapshot = cluster_state.snapshot
     line: dict[str, int] = {}
     free: dict[str, int] = {}
-    for place in snapshot.rows():
-        for name, units in snapshot.ledger(place).allocatable.items():
+    for row in snapshot.rows():
+        for name, units in snapshot.ledger(row).allocatable.items():
             line[name] = line.get(name, 0) + units
-        takes_pods = not snapshot.node(place).spec.unschedulable
-        for name, units in rooms[snapshot.node(place).metadata.name].items():
+        is_schedulable = not snapshot.node(row).spec.unschedulable
+        for name, units in free_amounts[snapshot.node(row).metadata.name].items():
             line.setdefault(name, 0)
-            free[name] = free.get(name, 0) + (units if takes_pods else 0)
+            free[name] = free.get(name, 0) + (units if is_schedulable else 0)
     pods = cluster_state.pods
     placed = sum(1 for pod in pods if pod.spec.node_name)
     return ClusterTotals(len(snapshot), placed, len(cluster_state.pending), line, free)
@@ -69,10 +67,10 @@ class NodeChange:
     after: Mapping[str, int] | None
 
     def as_json(self) -> dict[str, Any]:
-        def texts(room: Mapping[str, int] | None) -> dict[str, str] | None:
-            if room is None:
+        def texts(free: Mapping[str, int] | None) -> dict[str, str] | None:
+            if free is None:
                 return None
-            return {name: format_amount(name, room[name]) for name in sorted(room, key=resource_order)}
+            return {name: format_amount(name, free[name]) for name in sorted(free, key=resource_order)}
 
         return {"node": self.node, "freeBefore": texts(self.before), "freeAfter": texts(self.after)}
 

@@ -41,7 +41,6 @@ from plimsoll.tools.whatif.outcome import (
     PodPlacement,
     PodPlacements,
     WhatifOutcome,
-    name_of,
 )
 from plimsoll.tools.whatif.policy import under_policy
 from plimsoll.tools.whatif.scheduling import schedule_all
@@ -58,7 +57,7 @@ class WhatifOperations:
         self.passed_by: list[str] = []  #: added objects that do not affect scheduling
         self._reasons: dict[tuple[str, str], str] = {}
 
-    # -- what there is
+    # -- state
 
     @property
     def cluster_state(self) -> ClusterState:
@@ -86,11 +85,11 @@ class WhatifOperations:
         """Return the placement of every pod; reasons are those of the last `schedule`."""
         found = {}
         for pod in self._cluster.cluster_state.pods:
-            name, node = name_of(pod), pod.spec.node_name
+            name, node = pod.metadata.key, pod.spec.node_name
             found[name] = PodPlacement(node) if node else PodPlacement(why=self._reasons.get(name, ""))
         return found
 
-    # -- changing it
+    # -- changes
 
     def add(
         self,
@@ -112,7 +111,7 @@ class WhatifOperations:
             self._cluster.changes.set(thing)
         known = self._cluster.priorities(added.priorities) if pods or added.priorities else {}
         for pod in pods:
-            name = name_of(pod)
+            name = pod.metadata.key
             if self._cluster.cluster_state.objects.find(Pod, *name) is not None:
                 raise InputError(f"pod {'/'.join(name)} already exists: remove it first, or rename one")
             self._cluster.add_pod(with_priority(pod, known))
@@ -190,7 +189,7 @@ class WhatifOperations:
         for thing in list(under_policy(self._cluster.cluster_state.objects, policy)):
             self._cluster.changes.set(thing)
 
-    # -- scheduling it
+    # -- scheduling
 
     def schedule(self, *, preempt: bool = True, tick: ProgressCallback = no_progress) -> WhatifOutcome:
         """Schedule every pending pod as the scheduler would. Return the outcome."""
@@ -224,7 +223,7 @@ class WhatifOperations:
         """Return a transaction: `with w.branch() as b:`; undone at the end unless `b.keep()` was called."""
         return Branch(self._cluster)
 
-    # -- inside
+    # -- internals
 
     def _prepare(self) -> None:
         """Create the missing claims of pending pods whose templates exist."""
@@ -245,7 +244,7 @@ class WhatifOperations:
             )
             if not isinstance(placement, Placement):
                 return count
-            self._cluster.place(placement)
+            self._cluster.bind(placement)
         return most
 
     def _node(self, name: str) -> Node:

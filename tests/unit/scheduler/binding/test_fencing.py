@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from plimsoll.api.codec import convert
 from plimsoll.api.core import Pod
 from plimsoll.api.resource import ResourceClaim
-from plimsoll.scheduler.binding.fencing import find_fence_targets
+from plimsoll.scheduler.binding.recovery import find_fence_targets
 from plimsoll.scheduler.binding.writer import FINALIZER
 
 ALLOCATED: dict[str, Any] = {"devices": {"results": []}}

@@ -60,7 +60,7 @@ def test_groups_say_what_each_node_says(things: list[Any]) -> None:
         return
     found: Counter[str] = Counter()
     for group in explanation.groups:
-        found[group.sentence] += group.count
+        found[group.message] += group.count
     assert found == expected
     names = [name for group in explanation.groups for name in group.nodes]
     assert sorted(names) == sorted(each.metadata.name for each in cluster_state.nodes)
@@ -82,7 +82,7 @@ def test_too_many_states_are_reported() -> None:
     view = PodView(cluster_state, pod_info)
     _, attempt = record_attempt(pod_info, cluster_state.snapshot, view.settings)
     (only,) = group_nodes(view, attempt, states=0)
-    assert only.sentence == "cannot allocate all claims"
+    assert only.message == "cannot allocate all claims"
     assert "not evaluated in detail" in only.branches[0].text
 
 

@@ -9,17 +9,17 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from plimsoll.api.core import Node, NodeSelectorRequirement, NodeStatus, Pod, Taint, Toleration
+from plimsoll.api.core import Node, NodeSelectorRequirement, NodeStatus, Pod, Taint
 from plimsoll.api.meta import ObjectMeta
 from plimsoll.api.pod_claims import resolve_claim_names
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.errors import InputError
 from plimsoll.ledger.units import PODS, from_units
-from plimsoll.ledger.verdict import Reason
 from plimsoll.scheduler.filters.taint_toleration import UNSCHEDULABLE
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.explain.fixes.fix import Fix, FixStep
+from plimsoll.tools.explain.fixes.steps import tolerating, with_raised_budget
 from plimsoll.tools.explain.text import FixKind
 
 
@@ -40,12 +40,12 @@ def _apply(cluster_state: ClusterState, pod: Pod, node: str, step: FixStep) -> P
         case FixKind.REMOVE_GATES:
             return replace(pod, spec=replace(pod.spec, scheduling_gates=()))
         case FixKind.TOLERATE:
-            return _tolerating(pod, subject)
+            return tolerating(pod, [subject])
         case FixKind.UNCORDON | FixKind.HEAL_NODE:
-            _open(cluster_state, node, UNSCHEDULABLE if step.kind is FixKind.UNCORDON else subject)
+            _remove_taint(cluster_state, node, UNSCHEDULABLE if step.kind is FixKind.UNCORDON else subject)
             return pod
         case FixKind.CHOOSE_LABEL | FixKind.GO_ELSEWHERE:
-            return _choose(pod, subject)
+            return _without_requirement(pod, subject)
         case FixKind.DROP_AFFINITY:
             return _without_affinity(pod)
         case FixKind.REMOVE_PODS:
@@ -57,7 +57,7 @@ def _apply(cluster_state: ClusterState, pod: Pod, node: str, step: FixStep) -> P
             smaller = replace(container, resources=replace(container.resources, requests=subject))
             return replace(pod, spec=replace(pod.spec, containers=(smaller,)))
         case FixKind.RAISE_BUDGET:
-            return _raised(pod, subject)
+            return with_raised_budget(pod, subject)
         case (
             FixKind.TOLERATE_DEVICE
             | FixKind.SHRINK_CAPACITY
@@ -73,14 +73,9 @@ def _apply(cluster_state: ClusterState, pod: Pod, node: str, step: FixStep) -> P
     raise InputError(f"this step cannot be applied to the cluster state: {step.text}")
 
 
-def _tolerating(pod: Pod, taint: Taint) -> Pod:
-    toleration = Toleration(key=taint.key, operator="Equal", value=taint.value, effect=taint.effect)
-    return replace(pod, spec=replace(pod.spec, tolerations=(*pod.spec.tolerations, toleration)))
-
-
-def _open(cluster_state: ClusterState, name: str, gone: Taint) -> None:
+def _remove_taint(cluster_state: ClusterState, name: str, gone: Taint) -> None:
     node = cluster_state.objects.find(Node, "", name)
-    assert node is not None, "a fix names nodes that are there"
+    assert node is not None, "a fix names an existing node"
     taints = tuple(
         taint for taint in node.spec.taints if (taint.key, taint.effect) != (gone.key, gone.effect)
     )
@@ -88,7 +83,7 @@ def _open(cluster_state: ClusterState, name: str, gone: Taint) -> None:
     cluster_state.set(replace(node, spec=replace(node.spec, taints=taints, unschedulable=closed)))
 
 
-def _choose(pod: Pod, requirement: NodeSelectorRequirement) -> Pod:
+def _without_requirement(pod: Pod, requirement: NodeSelectorRequirement) -> Pod:
     """Return the pod without the requirement the node does not meet.
 
     Safer than relabeling the node, whose label other pods may depend on.
@@ -102,7 +97,7 @@ def _choose(pod: Pod, requirement: NodeSelectorRequirement) -> Pod:
 
 def _without_affinity(pod: Pod) -> Pod:
     affinity = pod.spec.affinity
-    assert affinity is not None, "there is one to be dropped"
+    assert affinity is not None, "the fix is about the affinity"
     return replace(pod, spec=replace(pod.spec, affinity=replace(affinity, node_affinity=None)))
 
 
@@ -118,17 +113,6 @@ def _remove(cluster_state: ClusterState, pod: Pod) -> None:
         cluster_state.set(
             replace(claim, status=replace(claim.status, reserved_for=users, allocation=allocation))
         )
-
-
-def _raised(pod: Pod, reason: Reason) -> Pod:
-    resources = pod.spec.resources
-    assert resources is not None, "there is a budget to raise"
-    amount = from_units(reason.resource, reason.wanted or 0)
-    requests = {**resources.requests, reason.resource: amount}
-    limits = {name: max(limit, requests.get(name, limit)) for name, limit in resources.limits.items()}
-    return replace(
-        pod, spec=replace(pod.spec, resources=replace(resources, requests=requests, limits=limits))
-    )
 
 
 def _new_node(pod: Pod, amounts: dict[str, int]) -> Node:

@@ -39,7 +39,7 @@ COSTS: Mapping[FixKind, int] = {
     FixKind.RELAX_CONSTRAINT: 26,
     FixKind.MEET: 26,
     FixKind.REMOVE_PODS: 30,
-    FixKind.GO_ELSEWHERE: 32,  # a named node is intended
+    FixKind.GO_ELSEWHERE: 32,  # the pod names a node on purpose
     FixKind.SHRINK: 35,
     FixKind.SHRINK_POD: 35,
     FixKind.SHRINK_CAPACITY: 35,

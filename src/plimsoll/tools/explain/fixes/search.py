@@ -1,8 +1,8 @@
 """`find_fixes`: the smallest change that would make a pod schedulable.
 
 On the nearest nodes (one per kind of refusal and a few more), changes are simulated until the pod fits:
-tolerations, labels, claim requests, and pods that would have to be removed. Every rule is evaluated, not only
-the first that failed; nothing stays changed. A fix that was simulated successfully is `proven`.
+tolerations, labels, claim requests, and pods to remove. All rules are evaluated, not only the first that
+failed. A fix that was simulated successfully is `proven`.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ MAX_NODES = 12
 MAX_FIXES = 3
 #: Rules changed per node.
 _ROUNDS = 8
-#: Above every pod there is, so that it could push away any of them.
-_TOPMOST = 2**31 - 1
+#: Priority above all pods, so that any of them can be a victim.
+_HIGHEST_PRIORITY = 2**31 - 1
 
 
 def find_fixes(view: PodView, groups: Sequence[NodeGroup]) -> tuple[Fix, ...]:
     """Return the fixes, smallest change first."""
     found: list[Fix] = []
     for row in _candidates(view, groups):
-        found += _ways_on(view, row)
-    crowded = all(group.rule in (Rule.RESOURCES, Rule.DEVICES) for group in groups)
-    new = _new_node(view, groups) if crowded or not found else None
+        found += _fixes_for_node(view, row)
+    all_short = all(group.rule in (Rule.RESOURCES, Rule.DEVICES) for group in groups)
+    new = _new_node(view, groups) if all_short or not found else None
     return choose_fixes([*found, new] if new is not None else found)
 
 
 def fixes_on(view: PodView, row: int) -> tuple[Fix, ...]:
     """Return the fixes for one node."""
-    return choose_fixes(list(_ways_on(view, row)))
+    return choose_fixes(list(_fixes_for_node(view, row)))
 
 
 def choose_fixes(found: Sequence[Fix]) -> tuple[Fix, ...]:
@@ -75,30 +75,30 @@ def _candidates(view: PodView, groups: Sequence[NodeGroup]) -> list[int]:
     return [row for row in rows if row is not None]
 
 
-def _ways_on(view: PodView, row: int) -> Iterator[Fix]:
+def _fixes_for_node(view: PodView, row: int) -> Iterator[Fix]:
     """Yield the fixes that make one node feasible."""
     node = view.name(row)
-    pod = replace(view.pod, spec=replace(view.pod.spec, priority=_TOPMOST, preemption_policy=None))
+    pod = replace(view.pod, spec=replace(view.pod.spec, priority=_HIGHEST_PRIORITY, preemption_policy=None))
     pod_info = with_pod(view.pod_info, pod)
     steps: list[FixStep] = []
     for _ in range(_ROUNDS):
-        examination = NodeFilter(pod_info, view.snapshot, view.settings)
-        answer = examination.run(row)
+        node_filter = NodeFilter(pod_info, view.snapshot, view.settings)
+        answer = node_filter.run(row)
         if isinstance(answer, NodeFit):
             yield Fix(tuple(steps), node, proven=True)
             return
         reasons = _explained(view, pod_info, row, answer)
-        shrunk = _shrink(view, pod_info, row, reasons, examination)
+        shrunk = _shrink(view, pod_info, row, reasons)
         if shrunk is not None:
             yield Fix((*steps, shrunk), node, proven=True)
-        leaving = _removal(view, examination, row, reasons)
-        if leaving is not None:
-            yield Fix((*steps, leaving), node, proven=True)
+        removal = _removal(view, node_filter, row, reasons)
+        if removal is not None:
+            yield Fix((*steps, removal), node, proven=True)
         proposal = propose_change(view, pod_info, row, reasons)
-        if proposal is None or (leaving is not None and proposal.pod_info is None):
+        if proposal is None or (removal is not None and proposal.pod_info is None):
             return
         if any(step.kind in {done.kind for done in steps} for step in proposal.steps):
-            return  # the same again: it did not help
+            return  # repeated: the change did not help
         steps += proposal.steps
         if proposal.pod_info is None:
             yield Fix(tuple(steps), node)
@@ -116,29 +116,31 @@ def _explained(
 
 
 def _removal(
-    view: PodView, examination: NodeFilter, row: int, reasons: Sequence[NodeReason]
+    view: PodView, node_filter: NodeFilter, row: int, reasons: Sequence[NodeReason]
 ) -> FixStep | None:
     """Return the step that removes the pods without which it fits, if there are any."""
     if not all(reason.resolvable for reason in reasons):
         return None
     budgets = DisruptionBudgets(view.snapshot.all(PodDisruptionBudget))
-    victims = select_victims_quickly(examination, row, budgets)
+    victims = select_victims_quickly(node_filter, row, budgets)
     if not isinstance(victims, Victims) or not victims.pods:
         return None
-    lack = next((r.cause for r in reasons if isinstance(r.cause, Reason)), None)
+    shortage = next((r.cause for r in reasons if isinstance(r.cause, Reason)), None)
     facts = {
         "node": view.name(row),
         "pods": tuple(f"pod {pod.metadata.full_name}" for pod in victims.pods),
         "short": _short_text(view, row, reasons),
-        "holders": _holders_text(view, row, lack, victims.pods) if lack is not None else "",
+        "holders": _holders_text(view, row, shortage, victims.pods) if shortage is not None else "",
     }
     return FixStep(FixKind.REMOVE_PODS, facts, victims.pods, len(victims.pods))
 
 
 def _short_text(view: PodView, row: int, reasons: Sequence[NodeReason]) -> str:
     node = view.name(row)
-    lacks = [reason.cause for reason in reasons if isinstance(reason.cause, Reason)]
-    amounts = [_lack_text(view, row, lack) for lack in lacks if lack.cause is Cause.INSUFFICIENT]
+    shortages = [reason.cause for reason in reasons if isinstance(reason.cause, Reason)]
+    amounts = [
+        _shortage_text(view, row, shortage) for shortage in shortages if shortage.cause is Cause.INSUFFICIENT
+    ]
     if amounts:
         return f"{' and '.join(amounts)} short on {node}; "
     requests = [
@@ -156,21 +158,21 @@ def _short_text(view: PodView, row: int, reasons: Sequence[NodeReason]) -> str:
     return f"{pluralize(missing, 'device')} short on {node}; " if missing else f"node {node}: "
 
 
-def _lack_text(view: PodView, row: int, lack: Reason) -> str:
-    least = lack.wanted == view.pod_info.requests.get(lack.resource, 0) and may_charge_more(
-        view, row, lack.resource
+def _shortage_text(view: PodView, row: int, shortage: Reason) -> str:
+    least = shortage.wanted == view.pod_info.requests.get(shortage.resource, 0) and may_charge_more(
+        view, row, shortage.resource
     )
-    amount = format_amount(lack.resource, (lack.wanted or 0) - (lack.had or 0))
-    return f"{'at least ' if least else ''}{amount} {lack.resource}"
+    amount = format_amount(shortage.resource, (shortage.wanted or 0) - (shortage.had or 0))
+    return f"{'at least ' if least else ''}{amount} {shortage.resource}"
 
 
-def _holders_text(view: PodView, row: int, lack: Reason, victims: Sequence[Pod]) -> str:
+def _holders_text(view: PodView, row: int, shortage: Reason, victims: Sequence[Pod]) -> str:
     """Name the largest holders of the missing resource, pods to be removed first."""
-    if lack.cause is not Cause.INSUFFICIENT:
+    if shortage.cause is not Cause.INSUFFICIENT:
         return ""
-    going = {pod.metadata.key for pod in victims}
-    found = holders(view.cluster_state, view.name(row), lack.resource)
-    found.sort(key=lambda holder: (holder.namespace, holder.pod) not in going)
+    victim_keys = {pod.metadata.key for pod in victims}
+    found = holders(view.cluster_state, view.name(row), shortage.resource)
+    found.sort(key=lambda holder: (holder.namespace, holder.pod) not in victim_keys)
     texts = [_holder_text(holder) for holder in found[:2] if holder.amount > 0]
     return f"{', '.join(texts)}; " if texts else ""
 
@@ -182,20 +184,18 @@ def _holder_text(holder: ResourceHolder) -> str:
     return f"pod {holder.namespace}/{holder.pod} requests {amount}"
 
 
-def _shrink(
-    view: PodView, pod_info: PodInfo, row: int, reasons: Sequence[NodeReason], examination: NodeFilter
-) -> FixStep | None:
+def _shrink(view: PodView, pod_info: PodInfo, row: int, reasons: Sequence[NodeReason]) -> FixStep | None:
     """Return a smaller request of the only container that fits now; for plain shortages only."""
-    lacks = [reason.cause for reason in reasons if isinstance(reason.cause, Reason)]
+    shortages = [reason.cause for reason in reasons if isinstance(reason.cause, Reason)]
     spec = pod_info.pod.spec
-    if len(lacks) != 1 or len(lacks) != len(reasons) or len(spec.containers) != 1 or spec.init_containers:
+    if len(reasons) != 1 or len(shortages) != 1 or len(spec.containers) != 1 or spec.init_containers:
         return None
-    lack, container = lacks[0], spec.containers[0]
-    name = lack.resource
-    if lack.cause is not Cause.INSUFFICIENT or name not in (CPU, MEMORY) or spec.resources is not None:
+    shortage, container = shortages[0], spec.containers[0]
+    name = shortage.resource
+    if shortage.cause is not Cause.INSUFFICIENT or name not in (CPU, MEMORY) or spec.resources is not None:
         return None
     own = pod_info.requests.get(name, 0)
-    left = own - ((lack.wanted or 0) - (lack.had or 0))
+    left = own - ((shortage.wanted or 0) - (shortage.had or 0))
     if left <= 0 or name not in container.resources.requests or spec.overhead:
         return None
     smaller = {**container.resources.requests, name: from_units(name, left)}
@@ -210,7 +210,7 @@ def _shrink(
         "resource": name,
         "node": view.name(row),
     }
-    return FixStep(FixKind.SHRINK if lack.resolvable else FixKind.SHRINK_POD, facts, smaller)
+    return FixStep(FixKind.SHRINK if shortage.resolvable else FixKind.SHRINK_POD, facts, smaller)
 
 
 def _new_node(view: PodView, groups: Sequence[NodeGroup]) -> Fix | None:
@@ -221,15 +221,15 @@ def _new_node(view: PodView, groups: Sequence[NodeGroup]) -> Fix | None:
     amounts = {name: amount for name, amount in view.pod_info.requests.items() if amount > 0}
     small, unpriced = 0, False
     for group in groups:
-        if group.rule is Rule.DEVICES and not all(map(_is_lack, group.reasons)):
+        if group.rule is Rule.DEVICES and not all(map(_is_shortage, group.reasons)):
             return None
-        lacks = [reason.cause for reason in group.reasons if isinstance(reason.cause, Reason)]
-        small += bool(lacks) and not group.resolvable
-        for lack in lacks:
-            if lack.cause is Cause.INSUFFICIENT:
-                amounts[lack.resource] = max(amounts.get(lack.resource, 0), lack.wanted or 0)
-                unpriced |= lack.wanted == view.pod_info.requests.get(
-                    lack.resource, 0
+        shortages = [reason.cause for reason in group.reasons if isinstance(reason.cause, Reason)]
+        small += bool(shortages) and not group.resolvable
+        for shortage in shortages:
+            if shortage.cause is Cause.INSUFFICIENT:
+                amounts[shortage.resource] = max(amounts.get(shortage.resource, 0), shortage.wanted or 0)
+                unpriced |= shortage.wanted == view.pod_info.requests.get(
+                    shortage.resource, 0
                 )  # claims were not evaluated
     texts = tuple(f"{format_amount(name, amount)} {name}" for name, amount in sorted(amounts.items()))
     texts += tuple(f"label {key}={value}" for key, value in sorted(view.pod.spec.node_selector.items()))
@@ -239,21 +239,21 @@ def _new_node(view: PodView, groups: Sequence[NodeGroup]) -> Fix | None:
     return Fix((FixStep(kind, {"amounts": texts or ("capacity for a pod",)}, amounts),))
 
 
-def _is_lack(reason: NodeReason) -> bool:
-    """Return whether a resource is short, of which another node might have enough."""
-    because = reason.cause
-    if isinstance(because, Reason):
-        return because.cause in (Cause.INSUFFICIENT, Cause.TOO_MANY_PODS)
-    if not isinstance(because, Refusal) or because.together or because.pools:
+def _is_shortage(reason: NodeReason) -> bool:
+    """Return whether a reason is a shortage that another node might not have."""
+    cause = reason.cause
+    if isinstance(cause, Reason):
+        return cause.cause in (Cause.INSUFFICIENT, Cause.TOO_MANY_PODS)
+    if not isinstance(cause, Refusal) or cause.together or cause.pools:
         return False
     return all(
         request.served
         or request.left
         or not request.devices
         or any(removal.rule in _SCARCE for removal in request.removals)
-        for request in because.requests
+        for request in cause.requests
     )
 
 
-#: Rules about devices that are of the right kind, only that there is nothing left of them.
+#: Rules that exclude matching devices because they are in use.
 _SCARCE = (DeviceRule.TAKEN, DeviceRule.COUNTER)

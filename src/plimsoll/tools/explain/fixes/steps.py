@@ -6,8 +6,9 @@ its claims (such as a driver that publishes nothing) are steps without a changed
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from msgspec.structs import replace
 
@@ -21,7 +22,7 @@ from plimsoll.allocator.reasons.refusal import (
     TaintRefusal,
 )
 from plimsoll.allocator.reasons.refusal import RefusalRule as DeviceRule
-from plimsoll.api.core import Pod, PodSpec, Taint, Toleration
+from plimsoll.api.core import Pod, Taint, Toleration
 from plimsoll.api.resource import (
     CapacityRequirements,
     DeviceSubRequest,
@@ -44,12 +45,12 @@ from plimsoll.tools.explain.attributes import DRIVER, attributes_read, value_tex
 from plimsoll.tools.explain.claim_users import pods_using
 from plimsoll.tools.explain.fixes.fix import FixStep
 from plimsoll.tools.explain.node_reasons import (
-    hard_taints,
     matches_nothing,
     node_value_text,
     requirement_text,
     taint_text,
     unmet_requirements,
+    untolerated_taints,
 )
 from plimsoll.tools.explain.pod_reasons import selector_text
 from plimsoll.tools.explain.pod_view import PodView
@@ -57,10 +58,13 @@ from plimsoll.tools.explain.requests import find_request_selectors
 from plimsoll.tools.explain.text import FixKind
 from plimsoll.tools.top.nodes import format_amount
 
-#: Taints of unhealthy nodes: tolerating them does not help.
-_TROUBLE = "node.kubernetes.io/"
+#: Prefix of taints of unhealthy nodes, which pods should not tolerate.
+_CONDITION_TAINTS = "node.kubernetes.io/"
 #: Labels and fields that identify one node.
 _NAMES = frozenset({"kubernetes.io/hostname", "metadata.name"})
+
+
+_Request: TypeAlias = "ExactDeviceRequest | DeviceSubRequest"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +82,7 @@ def propose_change(
     rule = reasons[0].rule
     if rule is Rule.UNSCHEDULABLE:
         node = view.name(row)
-        open_pod = _tolerating(pod_info.pod, (UNSCHEDULABLE,))
+        open_pod = tolerating(pod_info.pod, (UNSCHEDULABLE,))
         return ProposedChange(
             (FixStep(FixKind.UNCORDON, {"node": node}, node),), with_pod(pod_info, open_pod)
         )
@@ -109,34 +113,31 @@ def with_pod(pod_info: PodInfo, pod: Pod) -> PodInfo:
     return PodInfo(pod, pod_info.claims, pod_info.options)
 
 
-def _with_spec(pod: Pod, spec: PodSpec) -> Pod:
-    return replace(pod, spec=spec)
-
-
 # -- nodes
 
 
-def _tolerating(pod: Pod, taints: Sequence[Taint]) -> Pod:
+def tolerating(pod: Pod, taints: Sequence[Taint]) -> Pod:
+    """Return the pod with tolerations of these taints."""
     more = tuple(
         Toleration(key=taint.key, operator="Equal", value=taint.value, effect=taint.effect)
         for taint in taints
     )
-    return _with_spec(pod, replace(pod.spec, tolerations=(*pod.spec.tolerations, *more)))
+    return replace(pod, spec=replace(pod.spec, tolerations=(*pod.spec.tolerations, *more)))
 
 
 def _propose_for_taints(view: PodView, pod_info: PodInfo, row: int) -> ProposedChange:
     node = view.node(row)
-    taints = hard_taints(pod_info.pod, node)
+    taints = untolerated_taints(pod_info.pod, node)
     steps = tuple(
         FixStep(
-            FixKind.HEAL_NODE if taint.key.startswith(_TROUBLE) else FixKind.TOLERATE,
+            FixKind.HEAL_NODE if taint.key.startswith(_CONDITION_TAINTS) else FixKind.TOLERATE,
             {"taint": taint_text(taint), "node": node.metadata.name},
             taint,
         )
         for taint in taints
         if not (node.spec.unschedulable and taint.key == UNSCHEDULABLE.key)  # removed by uncordoning
     )
-    return ProposedChange(steps, with_pod(pod_info, _tolerating(pod_info.pod, taints)))
+    return ProposedChange(steps, with_pod(pod_info, tolerating(pod_info.pod, taints)))
 
 
 def _propose_for_labels(view: PodView, pod_info: PodInfo, row: int) -> ProposedChange:
@@ -162,7 +163,7 @@ def _propose_for_labels(view: PodView, pod_info: PodInfo, row: int) -> ProposedC
         affinity = replace(affinity, node_affinity=replace(affinity.node_affinity, required=None))
     return ProposedChange(
         steps,
-        with_pod(pod_info, _with_spec(pod_info.pod, replace(spec, node_selector={}, affinity=affinity))),
+        with_pod(pod_info, replace(pod_info.pod, spec=replace(spec, node_selector={}, affinity=affinity))),
     )
 
 
@@ -179,7 +180,7 @@ def _propose_for_affinity(view: PodView, pod_info: PodInfo, row: int) -> Propose
     affinity = spec.affinity
     assert affinity is not None, "the rule has read it"
     alone = replace(spec, affinity=replace(affinity, pod_affinity=None))
-    return ProposedChange(steps, with_pod(pod_info, _with_spec(pod_info.pod, alone)))
+    return ProposedChange(steps, with_pod(pod_info, replace(pod_info.pod, spec=alone)))
 
 
 # -- charges
@@ -196,7 +197,8 @@ def _propose_for_charge(view: PodView, pod_info: PodInfo, row: int, reason: Reas
                 "capacity": format_amount(name, reason.capacity or 0),
                 "wanted": format_amount(name, reason.wanted or 0),
             }
-            return ProposedChange((FixStep(FixKind.RAISE_BUDGET, facts, reason),), _raised(pod_info, reason))
+            raised = with_pod(pod_info, with_raised_budget(pod_info.pod, reason))
+            return ProposedChange((FixStep(FixKind.RAISE_BUDGET, facts, reason),), raised)
         case Cause.SHARED_BY_SEVERAL | Cause.USED_BY_ANOTHER | Cause.MAPPED_DEVICE_SHARED:
             pods = pods_using(view.cluster_state, reason.namespace, reason.claim, view.pod)
             used: dict[str, object] = {
@@ -207,10 +209,10 @@ def _propose_for_charge(view: PodView, pod_info: PodInfo, row: int, reason: Reas
     return None
 
 
-def _raised(pod_info: PodInfo, reason: Reason) -> PodInfo | None:
-    resources = pod_info.pod.spec.resources
-    if resources is None:
-        return None
+def with_raised_budget(pod: Pod, reason: Reason) -> Pod:
+    """Return the pod with the pod-level request or limit that a reason requires."""
+    resources = pod.spec.resources
+    assert resources is not None, "the reason is about pod-level resources"
     amount = from_units(reason.resource, reason.wanted or 0)
     requests, limits = dict(resources.requests), dict(resources.limits)
     if reason.cause is Cause.POD_LEVEL_REQUEST:
@@ -218,7 +220,7 @@ def _raised(pod_info: PodInfo, reason: Reason) -> PodInfo | None:
     if reason.resource in limits and limits[reason.resource] < amount:
         limits[reason.resource] = amount
     new = replace(resources, requests=requests, limits=limits)
-    return with_pod(pod_info, _with_spec(pod_info.pod, replace(pod_info.pod.spec, resources=new)))
+    return replace(pod, spec=replace(pod.spec, resources=new))
 
 
 # -- devices
@@ -228,15 +230,15 @@ def _propose_for_devices(
     view: PodView, pod_info: PodInfo, row: int, reasons: Sequence[NodeReason]
 ) -> ProposedChange | None:
     for reason in reasons:
-        because = reason.cause
-        if isinstance(because, Reason):
-            found = _propose_for_charge(view, pod_info, row, because)
-        elif isinstance(because, Refusal):
-            found = _propose_for_refusal(view, pod_info, row, because)
-        elif isinstance(because, SearchAborted):
-            found = ProposedChange((FixStep(FixKind.RAISE_STEPS, {"steps": because.steps}),))
-        elif isinstance(because, AllocationFault):
-            found = ProposedChange((FixStep(FixKind.CORRECT, {"text": str(because)}),))
+        cause = reason.cause
+        if isinstance(cause, Reason):
+            found = _propose_for_charge(view, pod_info, row, cause)
+        elif isinstance(cause, Refusal):
+            found = _propose_for_refusal(view, pod_info, row, cause)
+        elif isinstance(cause, SearchAborted):
+            found = ProposedChange((FixStep(FixKind.RAISE_STEPS, {"steps": cause.steps}),))
+        elif isinstance(cause, AllocationFault):
+            found = ProposedChange((FixStep(FixKind.CORRECT, {"text": str(cause)}),))
         else:
             found = None
         if found is not None:
@@ -253,20 +255,22 @@ def _propose_for_refusal(
             pool = refusal.pools[0]
             facts = {"pool": pool.pool, "standing": pool.status, "why": pool.reason}
             return ProposedChange((FixStep(FixKind.COMPLETE_POOL, facts, pool),))
-        # One alternative of a list is enough.
+        # One alternative of a prioritized list is enough.
         head = unserved[0].request.partition("/")[0]
-        ways = [
+        changes = [
             _propose_for_request(view, pod_info, row, request)
             for request in unserved
             if (request.claim, request.request.partition("/")[0]) == (unserved[0].claim, head)
         ]
-        return min(ways, key=lambda way: sum(step.cost for step in way.steps))
+        return min(changes, key=lambda change: sum(step.cost for step in change.steps))
     if refusal.groups:
         group = refusal.groups[0]
         details: dict[str, object] = {"requests": group.requests, "attribute": group.attribute}
         details["had"] = group.had
-        loose = _unconstrained(pod_info, group.attribute)
-        return ProposedChange((FixStep(FixKind.RELAX_CONSTRAINT, details, loose.claims),), loose)
+        unconstrained = _unconstrained(pod_info, group.attribute)
+        return ProposedChange(
+            (FixStep(FixKind.RELAX_CONSTRAINT, details, unconstrained.claims),), unconstrained
+        )
     if refusal.dead_end is not None:
         return _propose_for_request(view, pod_info, row, refusal.dead_end.request)
     return None
@@ -280,7 +284,7 @@ def _propose_for_request(
     if not request.devices or not request.removals:
         return ProposedChange((FixStep(FixKind.ADD_DEVICES, _lack(view, request, row), request),))
     last = max(request.removals, key=lambda removal: list(DeviceRule).index(removal.rule))
-    if last.rule is DeviceRule.CLASS_SELECTOR and request.left:  # the class fits, there are only too few
+    if last.rule is DeviceRule.CLASS_SELECTOR and request.left:  # some devices match, but too few
         return ProposedChange((FixStep(FixKind.ADD_DEVICES, _lack(view, request, row), request),))
     if last.rule is DeviceRule.TAKEN:
         had = {**_lack(view, request, row), "had": request.left + last.count}
@@ -311,7 +315,7 @@ def _propose_for_removal(
             if had.nano <= 0:
                 return ProposedChange((FixStep(FixKind.ADD_DEVICES, _lack(view, request, row), request),))
 
-            def shrunk(body: ExactDeviceRequest | DeviceSubRequest) -> ExactDeviceRequest | DeviceSubRequest:
+            def shrunk(body: _Request) -> _Request:
                 requests = {**(body.capacity.requests if body.capacity else {}), capacity: had}
                 return replace(body, capacity=CapacityRequirements(requests=requests))
 
@@ -323,8 +327,10 @@ def _propose_for_removal(
                 "attribute": detail.attribute,
                 "had": max(request.largest_group or 1, 1),
             }
-            loose = _unconstrained(pod_info, detail.attribute)
-            return ProposedChange((FixStep(FixKind.RELAX_CONSTRAINT, facts, loose.claims),), loose)
+            unconstrained = _unconstrained(pod_info, detail.attribute)
+            return ProposedChange(
+                (FixStep(FixKind.RELAX_CONSTRAINT, facts, unconstrained.claims),), unconstrained
+            )
     if last.rule in (DeviceRule.CLASS_SELECTOR, DeviceRule.REQUEST_SELECTOR):
         return _propose_for_selector(view, pod_info, row, request, last)
     return ProposedChange((FixStep(FixKind.ADD_DEVICES, _lack(view, request, row), request),))
@@ -342,7 +348,7 @@ def _lack(view: PodView, request: RequestRefusal, row: int) -> dict[str, object]
 def _propose_for_selector(
     view: PodView, pod_info: PodInfo, row: int, request: RequestRefusal, last: Removal
 ) -> ProposedChange:
-    asked = find_request_selectors(view, request)
+    selectors = find_request_selectors(view, request)
     devices = view.snapshot.inventory.devices_for(view.node(row))
     of_class = last.rule is DeviceRule.CLASS_SELECTOR
     expression = getattr(last.detail, "expression", "")
@@ -352,14 +358,14 @@ def _propose_for_selector(
         if number is not None:
             entry = devices.entries[number]
             values = attributes_read(expression, entry.id.driver, entry.device)
-            if of_class and values == [(DRIVER, entry.id.driver)]:  # another driver's is no near miss
-                facts = {**_lack(view, request, row), "device_class": asked.device_class}
+            if of_class and values == [(DRIVER, entry.id.driver)]:  # a device of another driver is not near
+                facts = {**_lack(view, request, row), "device_class": selectors.device_class}
                 return ProposedChange((FixStep(FixKind.RUN_DRIVER, facts, request),))
             shown = "".join(f" has {name}={value_text(value)}" for name, value in values[:1])
             shown += "".join(f", {name}={value_text(value)}" for name, value in values[1:])
     facts = {"request": request.request, "device": last.device, "attributes": shown}
     if of_class:
-        facts |= {"device_class": asked.device_class, "near": ""}
+        facts |= {"device_class": selectors.device_class, "near": ""}
         return ProposedChange((FixStep(FixKind.RELAX_CLASS, facts, last),))
     facts |= {"expression": expression, "count": last.count}
     index = getattr(last.detail, "index", 0)
@@ -373,9 +379,8 @@ def _propose_for_selector(
     return ProposedChange((FixStep(FixKind.RELAX_SELECTOR, facts, changed.claims),), changed)
 
 
-def _changed(pod_info: PodInfo, request: RequestRefusal, change: object) -> PodInfo:
+def _changed(pod_info: PodInfo, request: RequestRefusal, change: Callable[[_Request], _Request]) -> PodInfo:
     """Return the pod with one request of one claim changed."""
-    assert callable(change), "a change"
     head, _, tail = request.request.partition("/")
 
     def claim_with(claim: ResourceClaim) -> ResourceClaim:

@@ -27,28 +27,28 @@ from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 
 def fits_on(
-    task: PodInfo, place: int, snapshot: Snapshot, batch: Sequence[ResourceClaim], new_id: NewId
+    pod_info: PodInfo, row: int, snapshot: Snapshot, batch: Sequence[ResourceClaim], new_id: NewId
 ) -> Iterator[NodeFit]:
     """Yield all distinct ways to place a pod on a node; `batch` are the claims of all pods.
 
     Valid only where `can_list` returns True.
     """
-    node = snapshot.node(place)
-    if not task.claims:
+    node = snapshot.node(row)
+    if not pod_info.claims:
         yield NO_CLAIMS
         return
-    if not all(is_usable_on(claim, node) for claim in task.claims):
+    if not all(is_usable_on(claim, node) for claim in pod_info.claims):
         return
-    ledger = snapshot.ledger(place)
-    charged = snapshot.options.count_claims and charges_node(snapshot, place)
+    ledger = snapshot.ledger(row)
+    charged = snapshot.options.count_claims and charges_node(snapshot, row)
 
     def judged(allocations: dict[str, AllocationResult]) -> NodeFit | None:
         if not charged:
             return NodeFit(allocations)
-        found = check_charges(task, allocations, place, snapshot, ledger)
+        found = check_charges(pod_info, allocations, row, snapshot, ledger)
         return found if isinstance(found, NodeFit) else None
 
-    if not task.unallocated_claims:
+    if not pod_info.unallocated_claims:
         found = judged({})
         if found is not None:
             yield found
@@ -57,7 +57,7 @@ def fits_on(
     if isinstance(devices, AllocationFault):
         return
     usage = DeviceUsage(devices, snapshot.state)
-    order = read_requests(task.unallocated_claims, snapshot.classes, devices, usage)
+    order = read_requests(pod_info.unallocated_claims, snapshot.classes, devices, usage)
     if isinstance(order, AllocationFault):
         return
     groups = _groups(batch, snapshot, devices, usage)
@@ -65,21 +65,21 @@ def fits_on(
         results = build_results(order, solution.picks, solution.plans, devices, new_id)
         if isinstance(results, AllocationFault):
             continue
-        names = [claim.metadata.name for claim in task.unallocated_claims]
+        names = [claim.metadata.name for claim in pod_info.unallocated_claims]
         found = judged(dict(zip(names, results, strict=True)))
         if found is not None:
             yield found
 
 
-def can_list(task: PodInfo, place: int, snapshot: Snapshot) -> bool:
+def can_list(pod_info: PodInfo, row: int, snapshot: Snapshot) -> bool:
     """Return whether choices can be enumerated: not if a selector fails on a device, which ends an
     allocation.
     """
-    devices = snapshot.inventory.devices_for(snapshot.node(place))
-    if not task.unallocated_claims or isinstance(devices, AllocationFault):
+    devices = snapshot.inventory.devices_for(snapshot.node(row))
+    if not pod_info.unallocated_claims or isinstance(devices, AllocationFault):
         return True
     order = read_requests(
-        task.unallocated_claims, snapshot.classes, devices, DeviceUsage(devices, snapshot.state)
+        pod_info.unallocated_claims, snapshot.classes, devices, DeviceUsage(devices, snapshot.state)
     )
     return isinstance(order, AllocationFault) or not any(
         p.fault_mask for step in order.steps for p in step.plans

@@ -32,10 +32,11 @@ from plimsoll.tools.cluster_state.files import ProgressCallback, no_progress
 from plimsoll.tools.whatif.exhaustive.choices import can_list, fits_on
 from plimsoll.tools.whatif.memory_cluster import MemoryCluster
 from plimsoll.tools.whatif.nodes import HOSTNAME
-from plimsoll.tools.whatif.outcome import Name, full_name, name_of
+from plimsoll.tools.whatif.outcome import Name
 from plimsoll.tools.whatif.scheduling import depends_on_others
 
-_PACE = 64
+#: Steps between two progress reports.
+_PROGRESS_STEPS = 64
 #: Step limit of a search.
 STEPS = 20_000
 #: Maximum number of pods.
@@ -124,7 +125,7 @@ class _PlacementSearch:
         better = self._best if len(self._best) > self._greedy else {}
         return Proof(verdict, pods, self._greedy, most, settled, self._steps, better, self._infeasible_reason)
 
-    # -- what is to be placed
+    # -- pods
 
     def _read(self) -> list[list[Pod]]:
         """Group the pods by signature and record pending claims."""
@@ -132,20 +133,20 @@ class _PlacementSearch:
         waiting: dict[str, ResourceClaim] = {}
         self._stuck: list[Pod] = []
         for pod in self._pods:
-            task = read_pod_info(pod, self._snapshot)
+            pod_info = read_pod_info(pod, self._snapshot)
             gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
-            if isinstance(task, NodeReason) or gates:
-                why = f"scheduling gates: {gates}" if gates else render(task)  # type: ignore[arg-type]
-                self._infeasible_reason = self._infeasible_reason or f"{full_name(name_of(pod))}: {why}"
+            if isinstance(pod_info, NodeReason) or gates:
+                why = f"scheduling gates: {gates}" if gates else render(pod_info)  # type: ignore[arg-type]
+                self._infeasible_reason = self._infeasible_reason or f"{pod.metadata.full_name}: {why}"
                 self._stuck.append(pod)
                 continue
-            waiting |= {claim.metadata.uid: claim for claim in task.unallocated_claims}
-            groups.setdefault(pod_signature(task), []).append(pod)
+            waiting |= {claim.metadata.uid: claim for claim in pod_info.unallocated_claims}
+            groups.setdefault(pod_signature(pod_info), []).append(pod)
         self._batch = list(waiting.values())
         placeable = [pod for group in groups.values() for pod in group]
-        everybody = [*placeable, *self._cluster.bound()]
+        all_pods = [*placeable, *self._cluster.bound()]
         #: True if placements affect other pods beyond the ledgers.
-        self._has_interactions = any(_affects_others(pod) for pod in everybody)
+        self._has_interactions = any(_affects_others(pod) for pod in all_pods)
         #: True if a pod may fit only after another is placed.
         self._in_turns = any(depends_on_others(pod) for pod in placeable)
         self._by_name = any(_names_nodes(pod) for pod in placeable)
@@ -164,7 +165,7 @@ class _PlacementSearch:
         while best < total:
             skips = total - best - 1
             if skips < 0 or (skips == 0 and not self._infeasible_reason):
-                return  # all of them is what was found impossible
+                return  # placing all pods was proven impossible
             self._failed.clear()
             self._placed.clear()
             mark = self._cluster.mark()
@@ -176,7 +177,7 @@ class _PlacementSearch:
             self._best = dict(self._placed)
             best = len(self._best)
 
-    # -- searching
+    # -- search
 
     def _search(self, kinds: Sequence[Sequence[Pod]], skips: int) -> bool:
         return self._place(tuple(tuple(kind) for kind in kinds), skips, 0)
@@ -210,63 +211,63 @@ class _PlacementSearch:
     ) -> bool:
         """Place one pod on each feasible node, then the rest."""
         cluster, snapshot = self._cluster, self._snapshot
-        task = read_pod_info(pod, snapshot)
-        if isinstance(task, NodeReason):
+        pod_info = read_pod_info(pod, snapshot)
+        if isinstance(pod_info, NodeReason):
             return False
-        filter_result = run_filters(task, snapshot, cluster.settings, cluster.changes.new_id)
+        filter_result = run_filters(pod_info, snapshot, cluster.settings, cluster.changes.new_id)
         if isinstance(filter_result, NodeReason):
             return False
         seen: set[object] = set()
-        for place in np.flatnonzero(filter_result.feasible).tolist():
-            if place < first and not self._in_turns:
+        for row in np.flatnonzero(filter_result.feasible).tolist():
+            if row < first and not self._in_turns:
                 continue
-            signature = self._node_signature(place)
+            signature = self._node_signature(row)
             if signature in seen:
                 continue
             seen.add(signature)
-            if self._try_node(task, place, filter_result.devices, rest, skips, place if alike else 0):
+            if self._try_node(pod_info, row, filter_result.devices, rest, skips, row if alike else 0):
                 return True
         return False
 
     def _try_node(
         self,
-        task: PodInfo,
-        place: int,
+        pod_info: PodInfo,
+        row: int,
         devices: DynamicResourcesFilter | None,
         rest: tuple[tuple[Pod, ...], ...],
         skips: int,
         first: int,
     ) -> bool:
-        cluster, name = self._cluster, name_of(task.pod)
+        cluster, name = self._cluster, pod_info.pod.metadata.key
         if self._step():
             return False
-        if devices is not None and self._is_refused(devices, place):
+        if devices is not None and self._is_refused(devices, row):
             return False
-        if not can_list(task, place, self._snapshot):
+        if not can_list(pod_info, row, self._snapshot):
             self._unsure = True
             return False
-        node = self._snapshot.node(place).metadata.name
+        node = self._snapshot.node(row).metadata.name
         fits: list[NodeFit] = []
-        for fit in fits_on(task, place, self._snapshot, self._batch, cluster.changes.new_id):
+        for fit in fits_on(pod_info, row, self._snapshot, self._batch, cluster.changes.new_id):
             fits.append(fit)
             if self._step():
                 return False
         for fit in fits:
             mark = cluster.mark()
-            placement = Placement(task, place, node, fit.allocations, fit.charged_claims)
-            cluster.place(placement)
-            self._touched[place] = self._touched.get(place, 0) + 1
+            placement = Placement(pod_info, row, node, fit.allocations, fit.charged_claims)
+            cluster.bind(placement)
+            self._touched[row] = self._touched.get(row, 0) + 1
             self._placed[name] = ProvenPlacement(node, placement.devices)
             if self._place(rest, skips, first):
                 return True
             del self._placed[name]
-            self._touched[place] -= 1
+            self._touched[row] -= 1
             cluster.undo(mark)
         return False
 
-    def _is_refused(self, devices: DynamicResourcesFilter, place: int) -> bool:
+    def _is_refused(self, devices: DynamicResourcesFilter, row: int) -> bool:
         """Return whether the scheduler's own search proves that no devices are available."""
-        answer = devices.search_uncached(place)
+        answer = devices.search_uncached(row)
         if isinstance(answer, NodeFit):
             return False
         sentences = {reason.message for reason in answer}
@@ -277,12 +278,12 @@ class _PlacementSearch:
         if self._over:
             return True
         self._steps += 1
-        if self._steps % _PACE == 0:
+        if self._steps % _PROGRESS_STEPS == 0:
             self._tick("searching placements", self._steps, self._limit)
         self._over = self._steps >= self._limit
         return self._over
 
-    # -- what makes no difference
+    # -- equal states
 
     def _exceeds_capacity(self, kinds: tuple[tuple[Pod, ...], ...], skips: int) -> bool:
         """Return whether the remaining pods request more than all nodes have left, without claims."""
@@ -302,32 +303,32 @@ class _PlacementSearch:
 
     def _state(self, kinds: tuple[tuple[Pod, ...], ...], skips: int, first: int) -> object:
         """Return a key that is equal for states with equal continuations."""
-        touched = sorted(place for place, count in self._touched.items() if count)
-        nodes = tuple((place, self._node_state(place)) for place in touched)
+        touched = sorted(row for row, count in self._touched.items() if count)
+        nodes = tuple((row, self._node_state(row)) for row in touched)
         where: object = None
         if self._has_interactions or self._in_turns or self._sharing:
             where = tuple(sorted((name, found.node) for name, found in self._placed.items()))
         return tuple(map(len, kinds)), skips, first, nodes, where
 
-    def _node_signature(self, place: int) -> object:
+    def _node_signature(self, row: int) -> object:
         """Return a key that is equal for nodes the batch cannot distinguish in the current state."""
-        node = self._snapshot.node(place)
+        node = self._snapshot.node(row)
         if self._by_name:
-            return place
+            return row
         labels = {k: v for k, v in node.metadata.labels.items() if k != HOSTNAME}
         fixed = encode((labels, node.metadata.annotations, node.spec, node.status.declared_features))
         pods: object = None
         if self._has_interactions:
-            pods = tuple(sorted(map(_footprint, self._snapshot.pods_at(place))))
-        return fixed, self._node_state(place), pods
+            pods = tuple(sorted(map(_footprint, self._snapshot.pods_at(row))))
+        return fixed, self._node_state(row), pods
 
-    def _node_state(self, place: int) -> object:
+    def _node_state(self, row: int) -> object:
         """Return the ledger and device state of a node as a key."""
         snapshot = self._snapshot
-        ledger = snapshot.ledger(place)
-        devices = snapshot.inventory.devices_for(snapshot.node(place))
+        ledger = snapshot.ledger(row)
+        devices = snapshot.inventory.devices_for(snapshot.node(row))
         if isinstance(devices, AllocationFault) or devices.signature is None:
-            held: object = (place, *sorted((str(device), str(h)) for device, h in snapshot.state))
+            held: object = (row, *sorted((str(device), str(h)) for device, h in snapshot.state))
         else:
             held = (devices.signature, DeviceUsage(devices, snapshot.state).signature)
         claims: object = None
