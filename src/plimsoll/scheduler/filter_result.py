@@ -79,4 +79,4 @@ class FilterResult:
             resolvable[row] = all(reason.resolvable for reason in reasons)
             for reason in reasons:
                 counts.add(reason)
-        return FitError(self.pod_info, len(self.snapshot), counts.items(), resolvable)
+        return FitError(self.pod_info, len(self.snapshot), tuple(counts.items()), resolvable)

@@ -84,6 +84,6 @@ class ReasonCounts:
         first, count = self._counts.get(text, (reason, 0))
         self._counts[text] = first, count + nodes
 
-    def items(self) -> tuple[tuple[NodeReason, int], ...]:
+    def items(self) -> list[tuple[NodeReason, int]]:
         """Return the first reason of each text, with the number of nodes."""
-        return tuple(self._counts.values())
+        return list(self._counts.values())

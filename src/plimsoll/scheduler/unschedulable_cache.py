@@ -59,7 +59,7 @@ class UnschedulableCache(SnapshotIndex):
         self._event_count += 1
 
     def get(self, pod_info: PodInfo, snapshot: Snapshot) -> FitError | None:
-        """Return the result for pods like this one if it still holds."""
+        """Return the result for pods with the same signature if it still holds."""
         if not self._results:
             return None
         cached = self._results.get(pod_signature(pod_info))

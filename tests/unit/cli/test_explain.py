@@ -83,7 +83,7 @@ def test_standard_input(dump: Path) -> None:
         (("claim/cpu-0000-1", "--node", "node-0000"), "--node is for pods"),
         (("a/b/c",), "name a pod"),
         (("/",), "name a pod"),
-        (("other/waiting-0000", "-n", "work"), "but -n says work"),
+        (("other/waiting-0000", "-n", "work"), "conflicts with -n work"),
     ],
 )
 def test_what_cannot_be_asked(dump: Path, words: tuple[str, ...], message: str) -> None:

@@ -29,16 +29,11 @@ class ChargingNodes(SnapshotIndex):
         self._known: dict[int, tuple[object, bool]] = {}
         self._classes: set[str] = set()
 
-    def object_set(self, new: Any, old: Any) -> None:
-        if isinstance(new, DeviceClass):
-            if read_device_class(new).charges:
-                self._classes.add(new.metadata.name)
-            else:
-                self._classes.discard(new.metadata.name)
-
-    def object_removed(self, old: Any) -> None:
+    def object_changed(self, old: Any, new: Any) -> None:
         if isinstance(old, DeviceClass):
             self._classes.discard(old.metadata.name)
+        if isinstance(new, DeviceClass) and read_device_class(new).charges:
+            self._classes.add(new.metadata.name)
 
     def charges(self, row: int, snapshot: Snapshot) -> bool:
         if self._classes:

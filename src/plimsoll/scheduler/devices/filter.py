@@ -68,7 +68,7 @@ class DynamicResourcesFilter(Filter):
         super().__init__(pod_info, snapshot)
         self._new_id = new_id
         self._settings = settings or SchedulerProfile.default()
-        # A search with a higher step limit may find what another gave up.
+        # A search with a higher step limit may succeed where another was aborted.
         key = pod_info.resource_signature + b" %d %s" % (
             self._settings.search_steps,
             self._settings.device_order.value.encode(),

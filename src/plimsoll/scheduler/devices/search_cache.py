@@ -45,9 +45,9 @@ class SearchCache(SnapshotIndex):
         self._size = size
         self._results.clear()
 
-    def object_set(self, new: Any, old: Any) -> None:
+    def object_changed(self, old: Any, new: Any) -> None:
         if isinstance(new, DeviceClass):
-            self._results.clear()  # the result depends on device classes
+            self._results.clear()  # results depend on device classes
 
     def clear(self) -> None:
         self._results.clear()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -32,6 +32,7 @@ Claim: TypeAlias = tuple[str, str]
 #: Volume of a pod: a claim, or an inline volume.
 Use: TypeAlias = tuple[Claim, None] | tuple[None, Volume]
 
+T = TypeVar("T")
 UNLIMITED = 2**62
 
 #: In-tree volume kind -> CSI driver, field with the disk's name, in-tree provisioner.
@@ -224,50 +225,35 @@ class AttachedVolumes(SnapshotIndex):
 
     # -- changes of volumes
 
-    def object_set(self, new: Any, old: Any) -> None:
-        match new:
+    def object_changed(self, old: Any, new: Any) -> None:
+        changed = old if new is None else new
+        name = changed.metadata.name
+        match changed:
             case PersistentVolumeClaim():
-                self._set_claim(new.metadata.key, new)
+                self._set_claim(changed.metadata.key, new)
             case PersistentVolume():
-                self._volumes[new.metadata.name] = new
-                if old is None or _attachable_source(old) != _attachable_source(new):
-                    self._volume_changed(new.metadata.name)
+                _set(self._volumes, name, new)
+                if old is None or new is None or _attachable_source(old) != _attachable_source(new):
+                    self._volume_changed(name)
             case StorageClass():
-                self._classes[new.metadata.name] = new
-                if old is None or old.provisioner != new.provisioner:
+                _set(self._classes, name, new)
+                if old is None or new is None or old.provisioner != new.provisioner:
                     self._stale.update(self._nodes)
             case CSINode():
-                self._limits[new.metadata.name] = {
-                    driver.name: driver.allocatable.count
-                    for driver in new.spec.drivers
-                    if driver.allocatable is not None and driver.allocatable.count is not None
-                }
-                self._node_changed(new.metadata.name)
+                _set(self._limits, name, None if new is None else _volume_limits(new))
+                self._node_changed(name)
             case VolumeAttachment():
                 if old is not None:
-                    self.object_removed(old)
-                self._attached.setdefault(new.spec.node_name, {})[new.metadata.name] = new
-                self._node_changed(new.spec.node_name)
+                    self._set_attachment(old.spec.node_name, name, None)
+                if new is not None:
+                    self._set_attachment(new.spec.node_name, name, new)
 
-    def object_removed(self, old: Any) -> None:
-        match old:
-            case PersistentVolumeClaim():
-                self._set_claim(old.metadata.key, None)
-            case PersistentVolume():
-                self._volumes.pop(old.metadata.name, None)
-                self._volume_changed(old.metadata.name)
-            case StorageClass():
-                self._classes.pop(old.metadata.name, None)
-                self._stale.update(self._nodes)
-            case CSINode():
-                self._limits.pop(old.metadata.name, None)
-                self._node_changed(old.metadata.name)
-            case VolumeAttachment():
-                attached = self._attached.get(old.spec.node_name, {})
-                attached.pop(old.metadata.name, None)
-                if not attached:
-                    self._attached.pop(old.spec.node_name, None)
-                self._node_changed(old.spec.node_name)
+    def _set_attachment(self, node: str, name: str, new: VolumeAttachment | None) -> None:
+        attached = self._attached.setdefault(node, {})
+        _set(attached, name, new)
+        if not attached:
+            del self._attached[node]
+        self._node_changed(node)
 
     def _set_claim(self, key: Claim, new: PersistentVolumeClaim | None) -> None:
         old = self._claims.pop(key, None)
@@ -289,3 +275,19 @@ class AttachedVolumes(SnapshotIndex):
         row = self._rows.get(name)
         if row is not None:
             self._stale.add(row)
+
+
+def _volume_limits(node: CSINode) -> dict[str, int]:
+    """Return the number of volumes that each driver of a node can attach, if it is limited."""
+    return {
+        driver.name: driver.allocatable.count
+        for driver in node.spec.drivers
+        if driver.allocatable is not None and driver.allocatable.count is not None
+    }
+
+
+def _set(table: dict[str, T], name: str, value: T | None) -> None:
+    if value is None:
+        table.pop(name, None)
+    else:
+        table[name] = value

@@ -57,19 +57,15 @@ class DelegatedResources(SnapshotIndex):
         self._of_devices: Counter[str] = Counter()
         self._of_classes: dict[str, frozenset[str]] = {}
 
-    def object_set(self, new: Any, old: Any) -> None:
-        if isinstance(new, ResourceSlice):
-            if old is not None:
-                self._count(old, -1)
-            self._count(new, 1)
-        elif isinstance(new, DeviceClass):
-            self._of_classes[new.metadata.name] = class_resources(new)
-
-    def object_removed(self, old: Any) -> None:
+    def object_changed(self, old: Any, new: Any) -> None:
         if isinstance(old, ResourceSlice):
             self._count(old, -1)
         elif isinstance(old, DeviceClass):
-            self._of_classes.pop(old.metadata.name, None)
+            del self._of_classes[old.metadata.name]
+        if isinstance(new, ResourceSlice):
+            self._count(new, 1)
+        elif isinstance(new, DeviceClass):
+            self._of_classes[new.metadata.name] = class_resources(new)
 
     def _count(self, slice: ResourceSlice, sign: int) -> None:
         for device in slice.spec.devices or ():

@@ -66,8 +66,8 @@ class DryRunFailures(SearchCache):
         """Ignore the pods that were added since the last query: they were restored by a simulation."""
         self._rows_with_added_claims.clear()
 
-    def object_set(self, new: Any, old: Any) -> None:
-        super().object_set(new, old)
+    def object_changed(self, old: Any, new: Any) -> None:
+        super().object_changed(old, new)
         if isinstance(new, ResourceClaim) and isinstance(old, ResourceClaim):
             # A shared claim lost a consumer: removing the remaining ones may free its devices now.
             before = {consumer.uid for consumer in old.status.reserved_for}
@@ -174,7 +174,7 @@ def find_candidates(
         snapshot.index(DryRunFailures).ignore_simulated()
     # Candidates without violations come first.
     found.sort(key=lambda victims: victims.pdb_violations > 0)
-    return Candidates(tuple(found), counts.items(), rejected)
+    return Candidates(tuple(found), tuple(counts.items()), rejected)
 
 
 def _cached_failures(node_filter: NodeFilter) -> SearchResults | None:

@@ -146,19 +146,9 @@ class Metrics(Collector):
     # -- exposing
 
     def collect(self) -> Iterator[Metric]:
-        for counter in (self.attempts, self.preemptions, self.incoming, self.steps):
-            yield counter.family()
-        for histogram in (
-            self.attempt,
-            self.algorithm,
-            self.extension_point,
-            self.plugin,
-            self.lead_time,
-            self.tries,
-            self.victims,
-            self.pauses,
-        ):
-            yield histogram.family()
+        for metric in vars(self).values():
+            if isinstance(metric, MetricCounter | Histogram):
+                yield metric.family()
         yield gauge("scheduler_pending_pods", "Number of pending pods, by queue.", "queue", self._lengths())
         yield self._unschedulable()
         sizes = {"nodes": len(self._snapshot), "assumed_pods": len(self._snapshot.assumed)}

@@ -83,7 +83,7 @@ class Allocated(Formula):
                 weights += part.weight
             else:
                 weights += has_it * np.int64(part.weight)
-            # Without allocatable amount nothing is left: the score is 0 whatever the divisor.
+            # Without an allocatable amount the score is 0, regardless of the divisor.
             total += (line - left if self.most else left) * BEST // np.maximum(line, 1) * part.weight
         return np.asarray(total // (weights if isinstance(weights, int) else np.maximum(weights, 1)))
 

@@ -8,7 +8,6 @@ worst 0.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -64,28 +63,21 @@ class InterPodAffinityScorer(Scorer):
         DIFF: computed exactly, in integers; upstream's float64 result is one less in some cases
         (test_a_share_is_exact).
         """
-        raw = self._raw
+        raw = self.sums()
         worst = int(raw.min(initial=2**62, where=feasible))
         best = int(raw.max(initial=-(2**62), where=feasible))
         if best <= worst:
             return np.zeros_like(raw)
         return (raw - worst) * BEST // (best - worst)
 
-    @cached_property
-    def _raw(self) -> Column:
+    def sums(self) -> Column:
+        """Return the sum of the weights of matching pods for each node."""
         raw: Column = np.zeros(self.snapshot.size, dtype=np.int64)
         domains = self.snapshot.index(TopologyDomains)
         for term, counts, weight in self._weighted():
             column = domains.column(term.topology_key)
             raw += counts.sums(column)[column.ids] * weight
         return raw
-
-    def score(self, row: int) -> int:
-        domains = self.snapshot.index(TopologyDomains)
-        return sum(
-            counts.sum_at(domains.column(term.topology_key), row) * weight
-            for term, counts, weight in self._weighted()
-        )
 
     def _weighted(self) -> Iterator[tuple[AffinityTerm, NodeCounts, int]]:
         """Yield all terms with the number of matching pods by node and their weight."""

@@ -72,6 +72,3 @@ class NodeAffinityScorer(Scorer):
 
     def scores(self, feasible: Mask) -> Column:
         return normalize(self.snapshot.index(PreferredNodes).column(self.terms), feasible)
-
-    def score(self, row: int) -> int:
-        return sum_weights(self.terms, self.snapshot.node(row))

@@ -49,9 +49,6 @@ class _FormulaScorer(Scorer):
     def scores(self, feasible: Mask) -> Column:
         return self.snapshot.index(NodeQueryCache).column(self.formula, self.snapshot)
 
-    def score(self, row: int) -> int:
-        return self.formula.evaluate_row(self.snapshot.columns, row)
-
 
 class NodeResourcesFitScorer(_FormulaScorer):
     """Least or most allocated; containers without requests count with default requests."""

@@ -42,7 +42,6 @@ class PodTopologySpreadScorer(Scorer):
     ) -> None:
         super().__init__(pod_info, snapshot, settings)
         self._spread = SpreadState(pod_info, snapshot, constraints)
-        self._among = snapshot.alive
 
     @classmethod
     def pre_score(
@@ -56,7 +55,6 @@ class PodTopologySpreadScorer(Scorer):
         return cls(pod_info, snapshot, settings, constraints)
 
     def scores(self, feasible: Mask) -> Column:
-        self._among = feasible
         scored = feasible & self._spread.labeled
         raw = self._raw(scored)
         most = int(raw.max(initial=0, where=scored))
@@ -73,7 +71,7 @@ class PodTopologySpreadScorer(Scorer):
 
     def _pods(self, number: int, constraint: SpreadConstraint) -> Column:
         """Return the number of matching pods for each node."""
-        if constraint.topology_key == HOSTNAME:  # every node is its own domain, whatever the policies
+        if constraint.topology_key == HOSTNAME:  # every node is its own domain, regardless of policies
             return self._spread.counts(constraint).as_column(self.snapshot.size)
         return self._spread.sums(number)[self._spread.columns[number].ids]
 
@@ -85,20 +83,6 @@ class PodTopologySpreadScorer(Scorer):
     @property
     def _tolerance(self) -> int:
         return sum(each.max_skew - 1 for each in self._spread.constraints)
-
-    def score(self, row: int) -> int:
-        """Return the raw score of a node among those that were last scored together (at first: all nodes)."""
-        scored = self._among & self._spread.labeled
-        if not scored[row]:
-            return 0
-        total = 0
-        for number, constraint in enumerate(self._spread.constraints):
-            if constraint.topology_key == HOSTNAME:
-                pods = self._spread.counts(constraint).at(row)
-            else:
-                pods = int(self._spread.sums(number)[self._spread.columns[number].ids[row]])
-            total += pods * self._weight(number, scored)
-        return int(_rounded(np.array([total]))[0]) + self._tolerance
 
 
 def _rounded(parts: Column) -> Column:

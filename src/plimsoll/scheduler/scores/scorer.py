@@ -1,7 +1,6 @@
-"""Base class of scorers: a bulk form over all nodes and a pointwise form for one node.
+"""Base class of scorers, which are prepared once per attempt and score all nodes at once.
 
-A scorer is prepared once per attempt; a test holds its two forms equal. All scores are integers, so that
-equal nodes get equal scores on every machine.
+All scores are integers, so that equal nodes get equal scores on every machine.
 """
 
 from __future__ import annotations
@@ -36,10 +35,6 @@ class Scorer:
 
     def scores(self, feasible: Mask) -> Column:
         """Return a score from 0 to 100 for each feasible node, read-only; other rows are undefined."""
-        raise NotImplementedError
-
-    def score(self, row: int) -> int:
-        """Return the raw score of one node, before normalization."""
         raise NotImplementedError
 
 

@@ -48,6 +48,3 @@ class TaintTolerationScorer(Scorer):
     def scores(self, feasible: Mask) -> Column:
         raw = self.snapshot.index(PreferNoScheduleTaints).column(self.pod_info.pod.spec.tolerations)
         return normalize(raw, feasible, reverse=True)
-
-    def score(self, row: int) -> int:
-        return count_untolerated(self.pod_info.pod.spec.tolerations, self.snapshot.node(row))

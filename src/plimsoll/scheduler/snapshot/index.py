@@ -38,11 +38,8 @@ class SnapshotIndex:
     def pod_removed(self, row: int, pod: Pod) -> None:
         """Handle a pod that was removed from a node's ledger; `pod` is the object passed to `pod_added`."""
 
-    def object_set(self, new: Any, old: Any) -> None:
-        """Handle any other new or changed object (claim, slice, namespace, volume)."""
-
-    def object_removed(self, old: Any) -> None:
-        """Handle any other deleted object."""
+    def object_changed(self, old: Any, new: Any) -> None:
+        """Handle any other object (claim, slice, volume): added if `old` is None, deleted if `new` is."""
 
 
 class CachedColumn(Generic[A]):

@@ -388,7 +388,7 @@ class Snapshot:
         else:
             self._bump_generation(None)
         for index in self._indexes.values():
-            index.object_set(new, old)
+            index.object_changed(old, new)
 
     def _remove_object(self, gone: Any) -> None:
         kind, key = type(gone), gone.metadata.key
@@ -408,7 +408,7 @@ class Snapshot:
             self._devices.on_taint_rules_changed()
         self._bump_generation(None)
         for index in self._indexes.values():
-            index.object_removed(old)
+            index.object_changed(old, None)
 
     def _on_slice_changed(self, new: ResourceSlice | None, old: ResourceSlice | None) -> None:
         for slice in (old, new):
@@ -478,4 +478,4 @@ class Snapshot:
             index.pod_added(row, pod)
         for objects in self._objects.values():
             for each in objects.values():
-                index.object_set(each, None)
+                index.object_changed(None, each)

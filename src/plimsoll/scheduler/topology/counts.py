@@ -95,11 +95,6 @@ class NodeCounts:
             self._column[row] = amount
         self._few = {}
 
-    def at(self, row: int) -> int:
-        if self._column is None:
-            return self._few.get(row, 0)
-        return int(self._column[row]) if row < len(self._column) else 0
-
     def nonzero(self) -> tuple[Column, Column]:
         """Return the rows with a nonzero amount, and the amounts."""
         if self._column is not None:

@@ -17,18 +17,14 @@ class NamespaceIndex(SnapshotIndex):
     def on_labels_changed(self) -> None:
         """Handle a change of a namespace's labels."""
 
-    def object_set(self, new: object, old: object) -> None:
-        if isinstance(new, Namespace):
-            self._set(new.metadata.name, new.metadata.labels)
-
-    def object_removed(self, old: object) -> None:
-        if isinstance(old, Namespace):
-            self._set(old.metadata.name, {})
-
-    def _set(self, namespace: str, labels: Mapping[str, str]) -> None:
-        if self.namespaces.get(namespace, {}) != labels:
+    def object_changed(self, old: object, new: object) -> None:
+        changed = old if new is None else new
+        if not isinstance(changed, Namespace):
+            return
+        name, labels = changed.metadata.name, {} if new is None else changed.metadata.labels
+        if self.namespaces.get(name, {}) != labels:
             if labels:
-                self.namespaces[namespace] = labels
+                self.namespaces[name] = labels
             else:
-                del self.namespaces[namespace]
+                del self.namespaces[name]
             self.on_labels_changed()

@@ -56,7 +56,7 @@ _MEBI = 1 << 20
 
 
 def signature(reasons: Sequence[NodeReason]) -> Hashable:
-    """Return a key that is equal for refusals by the same rules, whatever the numbers."""
+    """Return a key that is equal for refusals by the same rules, regardless of numbers."""
     return tuple((reason.message, reason.code, _cause_signature(reason.cause)) for reason in reasons)
 
 
@@ -87,7 +87,7 @@ def _removal_kind(removal: Removal) -> Hashable:
 
 
 def distance(reasons: Sequence[NodeReason]) -> int:
-    """Return how far a node is from passing: missing devices, or missing parts of an amount."""
+    """Return the distance of a node from passing: missing devices, or the missing share of an amount."""
     return sum(_distance(reason.cause) for reason in reasons)
 
 

@@ -239,7 +239,7 @@ def describe_shortage(view: PodView, reason: Reason, row: int) -> Statement:
 def may_charge_more(view: PodView, row: int, resource: str) -> bool:
     """Return whether devices of pending claims may charge more of a resource on this node.
 
-    The filter on requests runs first and does not know about them.
+    The filter of requests runs first, without devices.
     """
     devices = (
         view.snapshot.inventory.devices_for(view.node(row)) if view.pod_info.unallocated_claims else None

@@ -51,7 +51,7 @@ class RuleExplainer:
         return ()
 
     def distance(self, row: int) -> int:
-        """Return how far a node is from passing; the nearest is described."""
+        """Return the distance of a node from passing; the nearest node is described."""
         return 0
 
     def explain(self, row: int, alike: Sequence[int]) -> tuple[Statement, ...]:

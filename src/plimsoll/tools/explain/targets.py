@@ -22,6 +22,6 @@ def read_subject(text: str, namespace: str = "") -> tuple[str, str, str]:
         raise InputError(f"{text}: name a pod (NAME, NAMESPACE/NAME or pod/NAME) or a claim (claim/NAME)")
     if len(parts) == 2:
         if namespace and namespace != parts[0]:
-            raise InputError(f"{text}: is in namespace {parts[0]}, but -n says {namespace}")
+            raise InputError(f"{text}: namespace {parts[0]} conflicts with -n {namespace}")
         return kind, parts[0], parts[1]
     return kind, namespace, parts[0]

@@ -59,7 +59,7 @@ class PodExplanation:
 
     subject: str  #: namespace/name
     verdict: ExplainVerdict
-    summary: str  #: one line, as users of kube-scheduler know it
+    summary: str  #: one line, in the words of kube-scheduler
     node: str = ""
     fixes: tuple[Fix, ...] = ()
     groups: tuple[NodeGroup, ...] = ()

@@ -61,22 +61,16 @@ class DeviceHolders(SnapshotIndex):
         """Return the devices that any claim holds."""
         return set(self._devices)
 
-    def object_set(self, new: Any, old: Any) -> None:
-        if isinstance(new, ResourceClaim):
-            if old is not None:
-                self.object_removed(old)
-            key = new.metadata.key
-            for result in results_of(new):
-                self._devices.setdefault(DeviceId.of(result), {})[key] = new
-
-    def object_removed(self, old: Any) -> None:
+    def object_changed(self, old: Any, new: Any) -> None:
         if isinstance(old, ResourceClaim):
-            key = old.metadata.key
             for device in {DeviceId.of(result) for result in results_of(old)}:
                 claims = self._devices[device]
-                claims.pop(key, None)
+                claims.pop(old.metadata.key, None)
                 if not claims:
                     del self._devices[device]
+        if isinstance(new, ResourceClaim):
+            for result in results_of(new):
+                self._devices.setdefault(DeviceId.of(result), {})[new.metadata.key] = new
 
 
 def results_of(claim: ResourceClaim) -> tuple[DeviceRequestAllocationResult, ...]:

@@ -209,7 +209,7 @@ class WhatifOperations:
         return prove(self._cluster, placed, steps, tick)
 
     def count_more(self, pod: Name, most: int = 1000) -> int:
-        """Return how many more pods like an existing one would fit, at most `most`, without preemption."""
+        """Count the copies of a pod that would fit in addition, up to `most`, without preemption."""
         found = self._cluster.cluster_state.pod(pod[1], pod[0])
         with self.branch() as trial:
             return trial._fill(found, most)

@@ -9,10 +9,10 @@ from hypothesis import given
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.profile import SchedulerProfile, Strategy
 from plimsoll.scheduler.scores import SCORERS, score_nodes
-from plimsoll.scheduler.scores.node_affinity import NodeAffinityScorer
+from plimsoll.scheduler.scores.node_affinity import NodeAffinityScorer, sum_weights
 from plimsoll.scheduler.scores.node_resources import BalancedAllocationScorer, NodeResourcesFitScorer
 from plimsoll.scheduler.scores.scorer import BEST, Scorer, normalize
-from plimsoll.scheduler.scores.taint_toleration import TaintTolerationScorer
+from plimsoll.scheduler.scores.taint_toleration import TaintTolerationScorer, count_untolerated
 from plimsoll.scheduler.snapshot.node_query_cache import NodeQueryCache
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from tests.build import node, pod
@@ -38,6 +38,16 @@ def drawn_settings(draws: Draws) -> SchedulerProfile:
     )
 
 
+def score_node(scorer: Scorer, row: int) -> int:
+    """Return the raw score of one node."""
+    if isinstance(scorer, NodeAffinityScorer):
+        return sum_weights(scorer.terms, scorer.snapshot.node(row))
+    if isinstance(scorer, TaintTolerationScorer):
+        return count_untolerated(scorer.pod_info.pod.spec.tolerations, scorer.snapshot.node(row))
+    assert isinstance(scorer, NodeResourcesFitScorer | BalancedAllocationScorer)
+    return scorer.formula.evaluate_row(scorer.snapshot.columns, row)
+
+
 def normalize_one(raw: int, most: int, reverse: bool) -> int:
     """Scale one raw score, if `most` is the highest."""
     part = raw * BEST // most if most else 0
@@ -52,7 +62,7 @@ def check(
         return
     feasible = snapshot.alive & np.array([draws.one(True, True, False) for _ in range(snapshot.size)])
     rows = np.flatnonzero(feasible).tolist()
-    raw = [scorer.score(row) for row in rows]
+    raw = [score_node(scorer, row) for row in rows]
     reverse = KINDS[kind]
     wanted = raw if reverse is None else [normalize_one(each, max(raw), reverse) for each in raw]
     assert scorer.scores(feasible)[rows].tolist() == wanted

@@ -37,7 +37,7 @@ def raw(snapshot: Snapshot, new: Pod) -> list[int]:
         pod_info_of(new, snapshot), snapshot, SchedulerProfile.default()
     )
     assert scorer is not None
-    return [scorer.score(row) for row in snapshot.rows()]
+    return [int(scorer.sums()[row]) for row in snapshot.rows()]
 
 
 def test_what_the_pod_likes_and_dislikes() -> None:

@@ -549,13 +549,12 @@ class RecordingIndex(SnapshotIndex):
         assert at == row
         assert known is pod
 
-    def object_set(self, new: Any, old: Any) -> None:
-        key = (type(new).__name__, new.metadata.namespace, new.metadata.name)
-        assert self.objects.get(key) is old
-        self.objects[key] = new
-
-    def object_removed(self, old: Any) -> None:
-        assert self.objects.pop((type(old).__name__, old.metadata.namespace, old.metadata.name)) is old
+    def object_changed(self, old: Any, new: Any) -> None:
+        changed = old if new is None else new
+        key = (type(changed).__name__, changed.metadata.namespace, changed.metadata.name)
+        assert self.objects.pop(key, None) is old
+        if new is not None:
+            self.objects[key] = new
 
 
 class LateRecordingIndex(RecordingIndex):

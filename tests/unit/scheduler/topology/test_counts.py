@@ -51,7 +51,6 @@ def test_counts_and_sums(random: Random) -> None:
             assert sums[NO_DOMAIN] == 0
             assert (sums == counts.sums_among(column, np.ones(size, dtype=np.bool_))).all()
     assert counts.as_dict() == {row: amount for row, amount in expected.items() if amount}
-    assert [counts.at(row) for row in range(size + 5)] == [*expected.values(), 0, 0, 0, 0, 0]
     assert counts.as_column(size).tolist() == [*expected.values()]
 
 
