@@ -59,6 +59,8 @@ def compute_device_charges(
 ) -> tuple[DeviceCharge, ...] | Reason:
     """Compute the charges of a result by resource, or the reason why they cannot be computed."""
     profile = profile or AccountingProfile.default()
+    if result.admin_access and not profile.charge_admin_access:
+        return ()
     if class_policy.problem:
         return Reason(cause=Cause.BAD_ANNOTATION, detail=class_policy.problem)
     charges = []

@@ -21,9 +21,10 @@ The default profile follows KEP-5517; `AccountingProfile.upstream_1_36()` behave
   another pod, which may not be bound yet or may just be deleted; 1.36 checks the node only, 1.37 the
   reservation (test_a_reserved_claim_is_taken).
 - DIFF: where the cluster has no fields for it, annotations of classes define what devices charge and
-annotations
-  of pods what was charged; upstream has neither (test_a_class_charges_by_its_annotation,
+  annotations of pods what was charged; upstream has neither (test_a_class_charges_by_its_annotation,
   test_charges_in_an_annotation_are_counted).
+- DIFF: a device that is allocated with admin access charges nothing: it is observed, not used; upstream
+  charges it like any other (test_admin_access_charges_nothing).
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ class AccountingProfile:
     distinct_containers: bool = True
     policies: bool = True
     keep_assumed_charges: bool = True
+    charge_admin_access: bool = False  #: charge devices that are allocated with admin access
     annotations: bool = True  #: read annotations of classes and pods, for clusters without the fields
     sharing: SharingCheck = SharingCheck.BY_EITHER
     share_per_claim: bool = False  #: pods may share AddPerClaim claims; the node is charged once
@@ -90,6 +92,7 @@ _UPSTREAM_1_36 = AccountingProfile(
     distinct_containers=False,
     policies=False,
     keep_assumed_charges=False,
+    charge_admin_access=True,
     annotations=False,
     sharing=SharingCheck.BY_CONSUMERS,
 )
@@ -100,6 +103,7 @@ _UPSTREAM_1_37 = AccountingProfile(
     distinct_containers=False,
     policies=False,
     keep_assumed_charges=False,
+    charge_admin_access=True,
     annotations=False,
     sharing=SharingCheck.BY_RESERVATION,
     budget_limits=True,

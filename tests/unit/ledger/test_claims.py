@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from plimsoll.api.forms import AccountingPolicy
@@ -195,3 +196,16 @@ def test_pricing_without_a_node_looks_everywhere() -> None:
     assert one.status.allocation is not None
     found = charge_claim(one, one.status.allocation, (), charge_context)
     assert isinstance(found, ChargedClaim)
+
+
+def test_admin_access_charges_nothing() -> None:
+    observed = {**result("d"), "adminAccess": True}
+    # 1.36 charges only claims that it allocates itself
+    upstream = replace(AccountingProfile.upstream_1_36(), charge_preallocated=True)
+    for profile, cost in ((AccountingProfile.default(), 0), (upstream, 4000)):
+        fixture = LedgerFixture(
+            resource_slice([charging_device("d", cpu="4")]),
+            claims=[claim("c", results=[observed])],
+            profile=profile,
+        )
+        assert fixture.cost(pod("p", container("a", "c"))) == cost
