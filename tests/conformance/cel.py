@@ -38,7 +38,7 @@ def check(row: dict[str, Any]) -> str | None:
         return problem
     if "quirk" not in row and (got := _kind(outcome)) != wanted:
         return f"wants {wanted}, gives {got}" + (f": {outcome.error}" if outcome.error else "")
-    if row.get("tooExpensive", False) != selector.too_expensive:
+    if row.get("tooExpensive", False) != (selector.estimated_cost > COST_LIMIT):
         return f"estimated cost {selector.estimated_cost}, wants {row.get('estimatedCost')}"
     return None
 

@@ -1,11 +1,12 @@
 """Device selectors: the CEL dialect of DRA, compiled to Python. Imports only api and errors.
 
-`compile_selector(text, Environment())` gives a `Selector`; `flatten(device, driver)` makes a device readable
-for it; `selector.matches(device)` is the answer. `ProgramCache` and `SliceCache` keep what can be used again.
+`compile_selector(text, Environment())` returns a `Selector`; `flatten(device, driver)` converts a device to
+the form that `selector.matches(device)` evaluates. `ProgramCache` and `SliceCache` cache programs and
+matches.
 
-A text becomes a tree (`syntax/`), the tree is checked and its cost estimated (`static/`, by way of
-`check.py`), and the checked tree becomes closures (`exact/`) and, for the usual shapes, generated Python
-(`fast/`). What expressions can call is in `functions/`, over `values.py`.
+Stages: parsing (`syntax/`), type checking and cost estimation (`static/`, called by `check.py`), and two back
+ends: the interpreter (`interpreter/`, closures) and, for common expressions, generated Python (`codegen/`).
+The functions that expressions can call are in `functions/`, the values in `values.py`.
 """
 
 from __future__ import annotations

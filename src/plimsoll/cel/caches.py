@@ -65,13 +65,13 @@ class ProgramCache:
 
     def compile(self, expression: str, environment: Environment) -> Selector:
         """Return the selector of an expression; raises CelCompileError, cached as well."""
-        found = self._known.get((expression, environment), lambda: _compiled(expression, environment))
+        found = self._known.get((expression, environment), lambda: _try_compile(expression, environment))
         if isinstance(found, CelCompileError):
             raise found.with_traceback(None)
         return found
 
 
-def _compiled(expression: str, environment: Environment) -> Selector | CelCompileError:
+def _try_compile(expression: str, environment: Environment) -> Selector | CelCompileError:
     try:
         return compile_selector(expression, environment)
     except CelCompileError as error:
@@ -153,12 +153,12 @@ def match_all(selector: Selector, devices: Iterable[CelDevice]) -> SelectorMatch
     errors: dict[int, CelRuntimeError] = {}
     for index, device in enumerate(devices):
         try:
-            marks.append(_ONE if selector.matches(device) else _NOUGHT)
+            marks.append(_ONE if selector.matches(device) else _ZERO)
         except CelRuntimeError as error:
-            marks.append(_NOUGHT)
+            marks.append(_ZERO)
             errors[index] = error.with_traceback(None)
     marks.reverse()
     return SelectorMatches(int(marks or b"0", 2), errors)
 
 
-_NOUGHT, _ONE = b"01"
+_ZERO, _ONE = b"01"

@@ -37,7 +37,7 @@ class CheckedExpr:
 def check(source: str, environment: Environment) -> CheckedExpr:
     """Parse, type-check and cost `source`; raise CelCompileError if it is not a valid selector."""
     try:
-        # Trees need no stack, but types nest too; how much of it the caller has left must not matter.
+        # Trees are walked without recursion, types are not; the result must not depend on the caller's depth.
         return run_with_stack(lambda: _check(source, environment))
     except RecursionError:
         raise CelCompileError("expression has types nested too deeply") from None
@@ -45,12 +45,12 @@ def check(source: str, environment: Environment) -> CheckedExpr:
 
 def _check(source: str, environment: Environment) -> CheckedExpr:
     if not source.isascii():
-        _require_characters(source)
+        _require_unicode(source)
     root = parser.parse(source)
     typed = checker.resolve(root, environment)
     validators.validate(typed)
     result = typed.types[typed.root.id]
-    if not _acceptable(result, environment):
+    if not _is_selector_type(result, environment):
         raise CelCompileError(f"a selector must be of type bool, not {result}", typed.root.pos)
     folding.fold(typed)
     return CheckedExpr(
@@ -58,15 +58,15 @@ def _check(source: str, environment: Environment) -> CheckedExpr:
     )
 
 
-def _require_characters(source: str) -> None:
-    """Refuse halves of surrogate pairs, which no text in UTF-8 can hold."""
+def _require_unicode(source: str) -> None:
+    """Reject lone surrogates, which cannot be encoded as UTF-8."""
     try:
         source.encode()
     except UnicodeEncodeError as error:
         raise CelCompileError("text is not valid Unicode", error.start) from None
 
 
-def _acceptable(result: CelType, environment: Environment) -> bool:
+def _is_selector_type(result: CelType, environment: Environment) -> bool:
     if result.kind is TypeKind.BOOL:
         return not result.nullable
     return result.kind is TypeKind.ANY or (result.kind is TypeKind.DYN and environment.list_attributes)

@@ -1,10 +1,10 @@
 """CEL equality and order of run-time values.
 
-`equal` is the operator `==`; `same` is equality as a value sees it, which differs for null against the
-Kubernetes types. Both raise CelRuntimeError where CEL has no answer (a Quantity, Semver, IP, CIDR, URL or
-format against another type). Walking nested values is charged to the meter step by step, because lists that
-share parts can be far larger than the expression that built them. Ints meet doubles as doubles, like upstream
-(2**53 + 1 equals 2.0**53).
+`equal` is the operator `==`; `same` is the equality that a type defines, which differs for null compared with
+the Kubernetes types. Both raise CelRuntimeError where CEL defines no result (a Quantity, Semver, IP, CIDR,
+URL or format compared with another type). Traversing nested values is charged to the meter step by step,
+because lists that share elements can be far larger than the expression that built them. An int is compared
+with a double as a double, as upstream does (2**53 + 1 equals 2.0**53).
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from plimsoll.cel.values import (
 )
 from plimsoll.errors import CelRuntimeError
 
-#: What comparing one element of a container costs the meter; it takes several times as long as a copy.
-_COMPARED = 8
+#: Meter cost of comparing one element of a container, which takes several times as long as copying it.
+_COMPARE_COST = 8
 
 
 class Meter(Protocol):
@@ -79,7 +79,7 @@ def same(a: Value, b: Value, meter: Meter) -> bool:
 def _same_list(a: list[Value], b: list[Value], meter: Meter) -> bool:
     if len(a) != len(b):
         return False
-    meter.spend(_COMPARED * len(a))
+    meter.spend(_COMPARE_COST * len(a))
     for x, y in zip(a, b, strict=True):
         try:
             if not equal(x, y, meter):
@@ -94,7 +94,7 @@ def _same_list(a: list[Value], b: list[Value], meter: Meter) -> bool:
 def _same_map(a: dict[Value, Value], b: dict[Value, Value], meter: Meter) -> bool:
     if len(a) != len(b):
         return False
-    meter.spend(_COMPARED * len(a))
+    meter.spend(_COMPARE_COST * len(a))
     for key, x in a.items():
         y = find(b, from_key(key))
         if y is MISSING:
@@ -115,10 +115,10 @@ def contains(items: list[Value], value: Value, meter: Meter) -> bool:
         meter.spend(len(items) >> 3)
         return any(type(item) is str and item == value for item in items)
     meter.spend(len(items))
-    return any(holds(value, item, meter) for item in items)
+    return any(equal_or_false(value, item, meter) for item in items)
 
 
-def holds(a: Value, b: Value, meter: Meter) -> bool:
+def equal_or_false(a: Value, b: Value, meter: Meter) -> bool:
     """Return whether values are equal; errors count as different."""
     try:
         return same(a, b, meter)
@@ -129,7 +129,7 @@ def holds(a: Value, b: Value, meter: Meter) -> bool:
 
 
 def compare(a: Value, b: Value) -> int:
-    """Return -1, 0 or 1; raises if the values have no order."""
+    """Return -1, 0 or 1; raises CelRuntimeError for types that have no order."""
     kind = type(a)
     if kind is type(b):
         if kind is str or kind is int or kind is bytes or kind is bool:

@@ -1,7 +1,7 @@
 """Flattened devices: the form of a device that CEL programs read.
 
-`flatten` takes a device (`plimsoll.api.resource.Device`, or plain JSON) and its driver name. Names without a
-domain are in the driver's; versions and quantities are parsed, and equal values are one object across
+`flatten` takes a device (`plimsoll.api.resource.Device`, or plain JSON) and its driver name, which is also
+the domain of names without one. Versions and quantities are parsed; equal values are one object across
 devices. Invalid values are recorded in `problem` instead of raised, because for a selector they are run-time
 errors of that device (docs/spec/api.md, "CEL environment").
 """
@@ -24,8 +24,8 @@ from plimsoll.errors import CelRuntimeError, QuantityError
 class CelDevice:
     """A flattened device.
 
-    `plain` and `listed` are the attributes again, there only if generated code may read this device (`listed`
-    also where some are lists). Without them the first read fails and the interpreter takes over.
+    `plain` and `listed` are aliases of the attributes, set only if generated code may read this device
+    (`listed` also if some attributes are lists). If unset, the first read fails and the interpreter is used.
     """
 
     __slots__ = (
@@ -100,15 +100,13 @@ _ZERO = Quantity.from_json(None)
 
 @lru_cache(maxsize=65_536)
 def _split(name: str, driver: str) -> tuple[str, str]:
-    """Return the domain and the name of an attribute or capacity; cached, as devices of a driver share
-    them.
-    """
+    """Return the domain and the name of an attribute or capacity."""
     domain, slash, key = name.partition("/")
     return (intern(domain), intern(key)) if slash else (driver, intern(name))
 
 
 class _Reader:
-    """Collects the domains of one device and what is wrong with it."""
+    """Reader of one device; records invalid values, list attributes and the longest string."""
 
     def __init__(self, driver: str) -> None:
         self.driver = intern(driver)

@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def run_with_stack(call: Callable[[], T]) -> T:
-    """Call a function that has no effects; RecursionError means that even a whole stack does not hold it."""
+    """Call a function without side effects; raises RecursionError if even a full stack is too small."""
     try:
         return call()
     except RecursionError:
@@ -25,7 +25,7 @@ def in_fresh_stack(call: Callable[[], T]) -> T:
     def work() -> None:
         try:
             results.append(call())
-        except BaseException as error:  # handed to the caller, whatever it is
+        except BaseException as error:  # raised again in the caller's thread
             errors.append(error)
 
     thread = threading.Thread(target=work, name="cel-deep")

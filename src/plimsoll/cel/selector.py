@@ -1,9 +1,8 @@
-"""Compiled device selectors: the public face of the CEL compiler.
+"""Compiled device selectors: the public interface of the CEL compiler.
 
-`compile_selector` gives a `Selector`; `matches` asks it about a flattened device and is meant to be called
-often. It runs generated code where the expression has one of the usual shapes and the exact closures
-otherwise; both give the same answers. Errors of a device are raised as CelRuntimeError (CelCostError past the
-cost limit).
+`compile_selector` returns a `Selector`, whose `matches` evaluates a flattened device, with generated code for
+common expressions and the interpreter otherwise; both return the same results. Errors of a device are raised
+as CelRuntimeError (CelCostError beyond the cost limit).
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from plimsoll.cel.static.environment import Environment
 
 
 class Selector:
-    """One expression, ready to be asked about devices."""
+    """A compiled expression."""
 
     __slots__ = ("_checked", "_program", "is_fast", "matches")
 
@@ -32,7 +31,7 @@ class Selector:
         self._checked = checked
         self._program = Program(checked)
         self.is_fast = None
-        # Most compiled expressions are only ever validated, so code is generated when first asked for.
+        # Most compiled expressions are only validated, so code is generated at the first `matches`.
         self.matches = self._first_match
 
     @property
@@ -48,13 +47,8 @@ class Selector:
         """The worst-case cost, which admission compares with the limit."""
         return self._checked.estimated_cost
 
-    @property
-    def too_expensive(self) -> bool:
-        """True if admission would reject the expression."""
-        return self.estimated_cost > COST_LIMIT
-
     def evaluate_exact(self, device: CelDevice, cost_limit: int = COST_LIMIT) -> EvaluationResult:
-        """Return the result or error, and the cost, of the reference back end."""
+        """Return the result or error, and the cost, of the interpreter."""
         return self._program.evaluate(device, cost_limit)
 
     def matches_exact(self, device: CelDevice) -> bool:

@@ -1,8 +1,7 @@
-"""CEL types as the checker sees them.
+"""Static CEL types: `CelType`, the types of the DRA environment and the messages that literals can name.
 
-Defines `CelType`, the constants and constructors for every type of the DRA environment, how a type is written
-in messages, and which message types can be named in a literal. Types are immutable values; two types are
-equal when kind, name and parameters agree (a nullable wrapper equals what it wraps, as in cel-go).
+Types are immutable values; two types are equal if kind, name and parameters are equal (a nullable wrapper
+equals the wrapped type, as in cel-go).
 """
 
 from __future__ import annotations
@@ -37,13 +36,13 @@ class TypeKind(enum.Enum):
     TYPE = "type"
     UINT = "uint"
 
-    # Members are singletons; the hash Enum would compute costs a Python call.
+    # Members are singletons; Enum's hash would cost a Python call.
     __hash__ = object.__hash__
 
 
 @dataclass(frozen=True, slots=True)
 class CelType:
-    """A type; `name` is the name CEL gives it at run time, or that of a type parameter."""
+    """A type; `name` is its run-time name in CEL, or the name of a type parameter."""
 
     kind: TypeKind
     name: str
@@ -51,11 +50,11 @@ class CelType:
     nullable: bool = field(default=False, compare=False)
     depth: int = field(default=1, compare=False, repr=False)
     size: int = field(default=1, compare=False, repr=False)
-    # Whether a type parameter occurs in it.
+    # Whether it contains a type parameter.
     open: bool = field(default=False, compare=False, repr=False)
 
     def with_params(self, params: tuple[CelType, ...]) -> CelType:
-        """Return the same type with other parameters; refuse one that is absurdly large."""
+        """Return the same type with other parameters; raises CelCompileError if it is too large."""
         depth = 1 + max([one.depth for one in params])
         size = 1 + sum([one.size for one in params])
         if depth > MAX_DEPTH or size > MAX_SIZE:
@@ -166,7 +165,7 @@ def unwrap_optional(value: CelType) -> tuple[CelType, bool]:
     return value, False
 
 
-# Protobuf's well-known messages: what a literal of each is, and the fields it may be given.
+# Protobuf's well-known messages: the types and the fields of their literals.
 MESSAGES: dict[str, CelType] = {
     "google.protobuf.Any": ANY,
     "google.protobuf.BoolValue": nullable(BOOL),
@@ -207,7 +206,7 @@ MESSAGE_FIELDS: dict[str, dict[str, CelType]] = {
         "list_value": list_of(DYN),
     },
 }
-# The message a literal of each kind is built as: wrappers of 32 bits share that of 64.
+# The message of a literal of each kind; 32-bit wrappers use the 64-bit message.
 _MESSAGE_OF_KIND = {
     TypeKind.ANY: "google.protobuf.Any",
     TypeKind.BOOL: "google.protobuf.BoolValue",
@@ -226,7 +225,7 @@ _MESSAGE_OF_KIND = {
 
 
 def message_name(value: CelType) -> str | None:
-    """Return the message whose fields a literal of this type has, or None if it is not a message type."""
+    """Return the message that defines the fields of a literal of this type, or None if it has none."""
     if value.kind is TypeKind.STRUCT:
         return value.name
     if value.kind is TypeKind.LIST and value.params[0].kind is not TypeKind.DYN:

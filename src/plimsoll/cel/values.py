@@ -5,10 +5,10 @@
     map -> dict           timestamp -> Timestamp duration -> Duration  type -> TypeValue
     optional -> Optional  Quantity, Semver, IP, CIDR, URL, NamedFormat -> classes of the same names
 
-Lists and dicts are immutable once a program can see them. Map keys have a form in which `1`, `true`, `1u` and
-`1.0` are distinct (`key_of`, `from_key`); strings and ints, the common keys, are unchanged. `DomainMap` is
-the map of attribute or capacity domains of a device, where an unknown domain reads as an empty map. Floats
-are CEL doubles only. docs/spec/api.md, "CEL environment".
+Lists and dicts are not modified after a program can read them. Map keys are stored in a form in which `1`,
+`true`, `1u` and `1.0` are distinct (`key_of`, `from_key`); strings and ints, the common keys, are unchanged.
+`DomainMap` is the map of attribute or capacity domains of a device, in which an unknown domain is an empty
+map. Floats are CEL doubles only. docs/spec/api.md, "CEL environment".
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ INT_MAX = 2**63 - 1
 UINT_MAX = 2**64 - 1
 
 
-#: What error absorption must let through.
+#: Errors that `&&`, `||` and comprehensions do not absorb.
 UNABSORBED = (CelCostError, CelFatalError)
 
 
 def no_overload(function: str, *args: Value) -> CelRuntimeError:
-    """Return the error for arguments that no overload of a function takes."""
+    """Return the error for arguments that match no overload of a function."""
     if not args:
         return CelRuntimeError(f"no such overload: {function}")
     return CelRuntimeError(f"no such overload: {function}({', '.join(type_name(arg) for arg in args)})")
 
 
 class Duration:
-    """A span of time in whole nanoseconds, within int64."""
+    """A duration in whole nanoseconds, within int64."""
 
     __slots__ = ("nanos",)
 
@@ -58,7 +58,7 @@ class Duration:
 
 
 class Timestamp:
-    """An instant in nanoseconds since 1970, with the zone offset (seconds) it was written in."""
+    """A time in nanoseconds since 1970, with the zone offset (seconds) of its text."""
 
     __slots__ = ("nanos", "offset")
 
@@ -84,7 +84,7 @@ class TypeValue:
 
 
 class Optional:
-    """`optional.of(value)`; the one without a value is `NONE`."""
+    """`optional.of(value)`; `NONE` is the optional without a value."""
 
     __slots__ = ("value",)
 
@@ -100,7 +100,7 @@ NONE = Optional(None)
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Value of an optional that upstream failed to adapt: reading it is an error."""
+    """Value of an optional that upstream cannot convert; reading it is an error."""
 
     reason: str
 
@@ -127,8 +127,8 @@ EMPTY_MESSAGE = EmptyMessage()
 class Semver:
     """A semantic version. `key` orders versions; build metadata is kept in the text only.
 
-    Comparing with anything but a Semver raises TypeError: to CEL that is an error, not "different", and the
-    generated code relies on the exception to hand over to the interpreter.
+    Comparing with anything but a Semver raises TypeError: in CEL that is an error, and generated code relies
+    on the exception to fall back to the interpreter.
     """
 
     __slots__ = ("key", "text")
@@ -171,7 +171,7 @@ class CIDR:
 
 @dataclass(frozen=True, slots=True)
 class URL:
-    """A parsed URL: the parts that can be asked for, and the text it is compared by."""
+    """A parsed URL: the parts that functions return, and the text, which determines equality."""
 
     scheme: str
     host: str
@@ -196,7 +196,7 @@ class NamedFormat:
 
 
 class DomainMap(dict[str, dict[str, Value]]):
-    """Domains of a device: reading an unknown one gives an empty map, testing for it with `in` does not."""
+    """Domains of a device: an unknown domain is read as an empty map, but is not `in` the map."""
 
     __slots__ = ()
 
@@ -249,8 +249,8 @@ def size_of(value: Value) -> int:
     return 1
 
 
-class OddKey:
-    """A map key whose Python form would collide with another CEL type, or that has no value equality."""
+class WrappedKey:
+    """Wrapper for a map key that would equal a key of another CEL type, or that is compared by identity."""
 
     __slots__ = ("by_identity", "value")
 
@@ -259,7 +259,7 @@ class OddKey:
         self.by_identity = by_identity
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, OddKey) or self.value.__class__ is not other.value.__class__:
+        if not isinstance(other, WrappedKey) or self.value.__class__ is not other.value.__class__:
             return False
         return self.value is other.value if self.by_identity else bool(self.value == other.value)
 
@@ -268,24 +268,24 @@ class OddKey:
 
 
 def key_of(value: Value) -> Value:
-    """Return the form in which a value is kept as a map key."""
+    """Return the stored form of a map key."""
     kind = type(value)
     if kind is str or kind is int or kind is Uint:
         return value
-    # Upstream keeps containers and quantities by identity: no two of them are the same key.
-    return OddKey(value, kind in _IDENTITY_KEYS)
+    # Upstream compares containers and quantities by identity: no two of them are the same key.
+    return WrappedKey(value, kind in _IDENTITY_KEYS)
 
 
 _IDENTITY_KEYS = frozenset({list, dict, DomainMap, Optional, Quantity, URL})
 
 
 def from_key(key: Value) -> Value:
-    """Return the CEL value of a kept key."""
-    return key.value if type(key) is OddKey else key
+    """Return the CEL value of a stored key."""
+    return key.value if type(key) is WrappedKey else key
 
 
 def int_of_double(value: float) -> int | None:
-    """Return the integer equal to a double, if there is one in int64."""
+    """Return the int64 equal to a double, or None."""
     if value != value or not -(2.0**63) < value < 2.0**63 or value != int(value):
         return None
     return int(value)
@@ -301,7 +301,7 @@ MISSING = object()
 
 
 def find(mapping: dict[Any, Value], key: Value) -> Value:
-    """Return the entry of a map, or MISSING; numbers match across types, unknown domains are empty."""
+    """Return the value of a key, or MISSING; numbers match across types, unknown domains are empty."""
     kind = type(key)
     if kind is str:
         found = mapping.get(key, MISSING)
@@ -325,7 +325,7 @@ def find(mapping: dict[Any, Value], key: Value) -> Value:
 
 
 def _find_double(mapping: dict[Any, Value], key: float) -> Value:
-    found = mapping.get(OddKey(key), MISSING)
+    found = mapping.get(WrappedKey(key), MISSING)
     if found is MISSING and (whole := int_of_double(key)) is not None:
         found = mapping.get(whole, MISSING)
     if found is MISSING and (whole := uint_of_double(key)) is not None:
@@ -334,7 +334,7 @@ def _find_double(mapping: dict[Any, Value], key: float) -> Value:
 
 
 def contains_key(mapping: dict[Any, Value], key: Value) -> bool:
-    """Evaluate `key in map`; an unknown domain is not in it, though it can be read."""
+    """Evaluate `key in map`; an unknown domain is not in the map, though it can be read."""
     if type(mapping) is DomainMap:
         return type(key) is str and key in mapping
     return find(mapping, key) is not MISSING

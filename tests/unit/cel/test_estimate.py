@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from plimsoll.cel.check import check
-from plimsoll.cel.overloads.ranges import MAX, NOTHING, ONE, UNKNOWN, Range, fixed, wrapped
+from plimsoll.cel.overloads.ranges import MAX, ONE, UNKNOWN, ZERO, Range, fixed, wrapped
 from plimsoll.cel.static.environment import Environment
 
 STORED = Environment("stored")
@@ -139,7 +139,7 @@ def test_ranges_saturate() -> None:
     assert Range(3, 5).union(Range(4, 9)) == Range(3, 9)
     assert wrapped(1, MAX * 4) == Range(1, MAX - 3)
     assert fixed(1) == ONE
-    assert fixed(0) == NOTHING
+    assert fixed(0) == ZERO
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ M = "device.capacity['gpu.example.com'].memory"
         "semver('1.0.0+x') == semver('1.0.0+y') && semver('1.0.0').compareTo(semver('1.0.1')) == -1",
         "isSemver('1.0.0') && !isSemver('1.0') && isSemver('v1.0', true) && !isSemver('v1.0', false)",
         "semver('v01.02', true) == semver('1.2.0')",
-        "semver('18446744073709551615.0.0').major() == -1",  # an int holds no more
+        "semver('18446744073709551615.0.0').major() == -1",  # an int equal_or_false no more
         "device.attributes['gpu.example.com'].version.isGreaterThan(semver('535.0.0'))",
         "format.dns1123Label().validate('a-b') == optional.none()",
         "format.dns1123Label().validate('A').value().size() == 1",

@@ -1,8 +1,7 @@
 """Emitter of Python source for one checked tree; raises `Unsupported` for other shapes.
 
-Walks the tree: reads of the device, logic, membership, loops and bindings, with the maximum cost of each.
-The handlers of the functions write calls; the rules that make the result safe are described in
-`generator.py`.
+Walks the tree: device fields, logic, membership, loops and bindings, with the maximum cost of each. Calls are
+emitted by the functions' handlers; the rules that make the result safe are described in `generator.py`.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ class Emitter(SourceWriter):
                 raise Unsupported
             return CodeFragment("bool", "True", 2) if test else code
         if operand.kind == "domains" and test:
-            return CodeFragment("bool", "True", operand.bound + 1)  # an unknown domain reads as an empty one
+            return CodeFragment("bool", "True", operand.bound + 1)  # an unknown domain is an empty map
         if operand.kind == "entries" and test:
             return CodeFragment("bool", f"({self.constant(field)} in {operand.safe})", operand.bound + 1)
         return self.indexed(operand, literal(field))
@@ -174,14 +173,14 @@ class Emitter(SourceWriter):
     def _bind(self, expr: Comprehension, scope: _Scope, depth: int) -> CodeFragment:
         init = self.emit(expr.init, scope, depth)
         if self._looping and not init.constant:
-            raise Unsupported  # it may depend on the element, and is written before the loop
+            raise Unsupported  # the value may depend on the element, but is computed before the loop
         if init.kind not in ("entries", "dyn", "str", "int", "quantity", "bool"):
             raise Unsupported
         if init.kind == "entries":
             name = self.temporary()
             self.prelude.append(f"{name} = {init.safe}")
             init = replace(init, text=name, safe=name)
-        if len(init.text) > 200:  # it is written out again at every use
+        if len(init.text) > 200:  # the text is repeated at every use
             raise Unsupported
         local = replace(init, bound=init.bound + 1)
         return self.emit(expr.result, {**scope, expr.accumulator: local}, depth)

@@ -1,4 +1,4 @@
-"""Every function of the selector environment, by name: one module per library.
+"""Functions of the selector environment by name; one module per library.
 
 Implements docs/spec/api.md, "CEL environment": standard library (with cross-type numeric comparison), strings
 v2, lists (Kubernetes and extension v3), regex, sets, URLs, IP, CIDR, quantity, semver, format, optionals,
@@ -30,7 +30,7 @@ from plimsoll.cel.functions import (
 )
 from plimsoll.cel.overloads.overload import Function, join_libraries
 
-#: In the order in which overloads of the same name are tried, and bind type variables.
+#: The order of the libraries is the order in which overloads of the same name are tried.
 FUNCTIONS: dict[str, Function] = join_libraries(
     module.FUNCTIONS
     for module in (
@@ -55,7 +55,7 @@ FUNCTIONS: dict[str, Function] = join_libraries(
         authorizer,
     )
 )
-#: Declared only where list-valued attributes are.
+#: Functions that are declared only with the feature gate for list attributes.
 LIST_ATTRIBUTE_FUNCTIONS = frozenset(one.name for one in attributes.FUNCTIONS)
 
 __all__ = ["FUNCTIONS", "LIST_ATTRIBUTE_FUNCTIONS", "Function"]

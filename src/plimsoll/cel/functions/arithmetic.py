@@ -1,7 +1,6 @@
 """Arithmetic operators.
 
-Integers are int64 and uint64; leaving the range is an error, never a wrap. Division and modulo truncate
-toward zero.
+Integers are int64 and uint64; overflow is an error. Division and modulo truncate toward zero.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def negate(value: Value) -> Value:
     if kind is float:
         return -value
     if kind is Duration:
-        return time.span(-value.nanos)
+        return time.checked_duration(-value.nanos)
     raise CelRuntimeError("no such overload: -_")
 
 
@@ -55,7 +54,7 @@ def add(meter: Meter, a: Value, b: Value) -> Value:
         if kind is float:
             return a + b
         if kind is list:
-            # Upstream shares the parts of a sum; here they are copied, so the copy is paid for.
+            # Upstream shares the elements; here they are copied, and the copy is charged.
             if not a or not b:
                 return a or b
             meter.spend(len(a) + len(b))
@@ -63,11 +62,11 @@ def add(meter: Meter, a: Value, b: Value) -> Value:
         if kind is Uint:
             return checked_uint(a.value + b.value)
         if kind is Duration:
-            return time.span(a.nanos + b.nanos)
+            return time.checked_duration(a.nanos + b.nanos)
     elif kind is Timestamp and other is Duration:
-        return time.add_span(a, b.nanos)
+        return time.add_nanos(a, b.nanos)
     elif kind is Duration and other is Timestamp:
-        return time.add_span(b, a.nanos)
+        return time.add_nanos(b, a.nanos)
     raise CelRuntimeError("no such overload")
 
 
@@ -81,9 +80,9 @@ def subtract(a: Value, b: Value) -> Value:
         if kind is Uint:
             return checked_uint(a.value - b.value)
         if kind is Duration or kind is Timestamp:
-            return time.span(a.nanos - b.nanos)
+            return time.checked_duration(a.nanos - b.nanos)
     elif kind is Timestamp and other is Duration:
-        return time.add_span(a, -b.nanos)
+        return time.add_nanos(a, -b.nanos)
     raise CelRuntimeError("no such overload")
 
 
@@ -133,9 +132,8 @@ def modulo(a: Value, b: Value) -> Value:
             raise CelRuntimeError("modulus by zero")
         if m == INT_MIN and n == -1:
             raise CelRuntimeError("integer overflow")
-        rest = abs(m) % abs(n)
-        rest = -rest if m < 0 else rest
-        return rest if kind is int else Uint(rest)
+        remainder = abs(m) % abs(n) * (-1 if m < 0 else 1)
+        return remainder if kind is int else Uint(remainder)
     raise CelRuntimeError("no such overload")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plimsoll.cel.comparison import Meter, holds
+from plimsoll.cel.comparison import Meter, equal_or_false
 from plimsoll.cel.overloads.costs import CallCost, CallEstimate
 from plimsoll.cel.overloads.fragments import CodeFragment, SourceWriter, Unsupported
 from plimsoll.cel.overloads.overload import Function, function
@@ -10,20 +10,20 @@ from plimsoll.cel.overloads.ranges import Range
 from plimsoll.cel.values import Value
 from plimsoll.errors import CelRuntimeError
 
-#: The most values an attribute may hold; longer lists are refused, which bounds the work.
+#: Maximum number of values of a list attribute; longer lists are rejected.
 MAX_VALUES = 48
 
 
 def includes(meter: Meter, target: Value, value: Value) -> bool:
     """Return whether a list contains a value, or a scalar equals it."""
     if type(target) is not list:
-        return holds(target, value, meter)
+        return equal_or_false(target, value, meter)
     for index, item in enumerate(target):
         if index >= MAX_VALUES:
             raise CelRuntimeError(
                 f"'includes' function cannot be applied to lists longer than {MAX_VALUES} values"
             )
-        if holds(item, value, meter):
+        if equal_or_false(item, value, meter):
             return True
     return False
 

@@ -1,7 +1,7 @@
-"""The authorizer functions, which Kubernetes declares in every environment.
+"""Authorizer functions, which Kubernetes declares in every environment.
 
-No selector can hold an authorizer, so calls that compile (on a value of unknown type) always fail; they are
-here to fail, and to cost, like any other call on the wrong type.
+No variable of a selector is an authorizer, so calls that compile (on a value of unknown type) always fail at
+run time. The declarations make their errors and costs those of any other call with a wrong type.
 """
 
 from __future__ import annotations

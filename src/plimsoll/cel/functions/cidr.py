@@ -31,16 +31,9 @@ def parse(text: str) -> CIDR:
     return network
 
 
-def _prefix_bits(number: int, bits: int, prefix: int) -> int:
-    return number >> (bits - prefix)
-
-
 def contains_ip(network: CIDR, address: IP) -> bool:
-    if network.bits != address.bits:
-        return False
-    return _prefix_bits(network.number, network.bits, network.prefix) == _prefix_bits(
-        address.number, address.bits, network.prefix
-    )
+    host = network.bits - network.prefix
+    return network.bits == address.bits and network.number >> host == address.number >> host
 
 
 def contains_cidr(network: CIDR, other: CIDR) -> bool:
@@ -52,8 +45,8 @@ def masked(network: CIDR) -> CIDR:
     return CIDR(network.number >> host << host, network.bits, network.prefix)
 
 
-def text_of(network: CIDR) -> str:
-    return f"{ip.text_of(IP(network.number, network.bits))}/{network.prefix}"
+def format_cidr(network: CIDR) -> str:
+    return f"{ip.format_ip(IP(network.number, network.bits))}/{network.prefix}"
 
 
 # -- costs
@@ -106,5 +99,5 @@ FUNCTIONS: tuple[Function, ...] = (
     function("prefixLength", "cidr_prefix_length CIDR.() -> int", call=lambda network: network.prefix),
     function("masked", "cidr_masked CIDR.() -> CIDR", call=masked),
     function("isCIDR", "is_cidr (string) -> bool", call=lambda text: _read(text) is not None, cost=PARSING),
-    function("string", "cidr_to_string (CIDR) -> string", call=text_of),
+    function("string", "cidr_to_string (CIDR) -> string", call=format_cidr),
 )

@@ -1,4 +1,4 @@
-"""Conversions between types; they fail on what they cannot represent."""
+"""Conversions between types; a value that the target type cannot represent is an error."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def int_to_timestamp(value: int) -> Timestamp:
 
 
 def _int_to_duration(value: int) -> Duration:
-    raise _conversion("int", "google.protobuf.Duration")  # declared, but no value converts
+    raise _conversion("int", "google.protobuf.Duration")  # upstream declares it, but every value fails
 
 
 # -- costs
@@ -172,5 +172,5 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
 )
 
-#: Names of the conversions; of a constant they are done at compile time.
+#: Names of the conversions, which are evaluated at compile time if the argument is a constant.
 CONVERSIONS = frozenset(one.name for one in FUNCTIONS)

@@ -1,8 +1,8 @@
 """`string.format`: the `%s %d %f %e %b %x %X %o` clauses.
 
-Doubles are laid out for US English, as upstream's default locale does it: `%f` groups thousands with commas,
-`%e` writes `1.5 x 10^3` with a multiplication sign and superscript digits, always with six decimals because
-upstream takes the precision for a width. Every clause pays for its text before the result is put together.
+Doubles are formatted for US English, upstream's default locale: `%f` groups thousands with commas, `%e`
+writes `1.5 x 10^3` with a multiplication sign and superscript digits, always with six decimals because
+upstream uses the precision as a width. The text of every clause is charged before the result is joined.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ESCAPES = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t
 
 
 def format_string(meter: Meter, text: str, args: list[Value]) -> str:
-    """Fill the clauses of a format text from a list."""
+    """Replace the clauses of a format string with the arguments."""
     meter.spend(len(text) >> 3)
     parts: list[str] = []
     at = index = 0
@@ -62,7 +62,7 @@ def _fill(meter: Meter, verb: str, precision: int | None, value: Value) -> str:
     if verb == "s":
         return plain(meter, value)
     if verb == "d":
-        return _decimal(value)
+        return str(_as_int(value, "decimal"))
     if verb == "f":
         return _fixed(_double(value, "fixed-point"), precision)
     if verb == "e":
@@ -165,10 +165,6 @@ def _map(meter: Meter, entries: dict[Value, Value]) -> str:
         parts.append(part)
     parts.sort(key=lambda part: part[0])
     return "{" + ", ".join(f"{key}:{value}" for key, value in parts) + "}"
-
-
-def _decimal(value: Value) -> str:
-    return str(_as_int(value, "decimal"))
 
 
 def _as_int(value: Value, clause: str) -> int:

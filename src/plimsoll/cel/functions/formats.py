@@ -1,4 +1,4 @@
-"""Named string formats: `format.dns1123Label().validate(x)` gives none, or the list of what is wrong."""
+"""Named string formats: `format.dns1123Label().validate(x)` returns none or the list of errors."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _BASE64 = re.compile("([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[
 _DATE = re.compile("([0-9]{4})-([0-9]{2})-([0-9]{2})")
 _CLOCK = re.compile("([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))")
 
-#: Sizes of the patterns upstream uses; the cost of a validation is charged by them.
+#: Sizes of upstream's patterns, which determine the cost of a validation.
 _UUID_SIZE, _CLOCK_SIZE, _BASE64_SIZE, _URI_SIZE = 70, 71, 84, 1103
-#: The size that the estimate of any validation counts with.
+#: Pattern size that the estimate of every validation uses.
 _MAX_NAME_SIZE = 128
 
 

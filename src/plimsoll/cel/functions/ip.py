@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ipaddress
+
 from plimsoll.cel.overloads.costs import (
     PARSING,
     STRING_FACTOR,
@@ -14,76 +16,17 @@ from plimsoll.cel.overloads.overload import Function, function
 from plimsoll.cel.values import IP
 from plimsoll.errors import CelRuntimeError
 
-_HEX = frozenset("0123456789abcdefABCDEF")
-
 
 def read_address(text: str) -> tuple[IP, str] | None:
     """Parse an address and its zone as Go's netip does; None if it is invalid."""
-    if len(text) > 256:
+    body, percent, zone = text.partition("%")
+    if percent and (not zone or ":" not in body):
         return None
-    for char in text:
-        if char == ".":
-            number = _read_v4(text)
-            return None if number is None else (IP(number, 32), "")
-        if char == ":":
-            body, percent, zone = text.partition("%")
-            if percent and not zone:
-                return None
-            number = _read_v6(body)
-            return None if number is None else (IP(number, 128), zone)
-        if char == "%":
-            return None
-    return None
-
-
-def _read_v4(text: str) -> int | None:
-    fields = text.split(".")
-    if len(fields) != 4:
+    try:
+        address = ipaddress.ip_address(body)
+    except ValueError:
         return None
-    number = 0
-    for part in fields:
-        if not 1 <= len(part) <= 3 or not part.isascii() or not part.isdigit():
-            return None
-        if int(part) > 255 or (len(part) > 1 and part[0] == "0"):
-            return None
-        number = number << 8 | int(part)
-    return number
-
-
-def _read_v6(text: str) -> int | None:
-    head, gap, tail = text.partition("::")
-    if gap and ("::" in tail or tail.startswith(":")):
-        return None
-    front = _read_groups(head, last=not gap)
-    back = _read_groups(tail, last=True)
-    if front is None or back is None:
-        return None
-    zeros = 8 - len(front) - len(back)
-    if zeros < 1 if gap else zeros != 0:
-        return None
-    number = 0
-    for group in front + [0] * zeros + back:
-        number = number << 16 | group
-    return number
-
-
-def _read_groups(text: str, last: bool) -> list[int] | None:
-    """Parse the groups between colons; an IPv4 address may replace the last two."""
-    if not text:
-        return []
-    groups: list[int] = []
-    fields = text.split(":")
-    for index, part in enumerate(fields):
-        if "." in part:
-            number = _read_v4(part) if last and index == len(fields) - 1 else None
-            if number is None:
-                return None
-            groups += [number >> 16, number & 0xFFFF]
-        elif 1 <= len(part) <= 4 and _HEX.issuperset(part):
-            groups.append(int(part, 16))
-        else:
-            return None
-    return groups
+    return IP(int(address), address.max_prefixlen), zone
 
 
 def is_mapped(address: IP) -> bool:
@@ -110,31 +53,11 @@ def is_ip(text: str) -> bool:
     return True
 
 
-def text_of(address: IP) -> str:
+def format_ip(address: IP) -> str:
     """Return the canonical text."""
-    number = address.number
     if address.bits == 32:
-        return ".".join(str(number >> shift & 255) for shift in (24, 16, 8, 0))
-    groups = [number >> shift & 0xFFFF for shift in range(112, -1, -16)]
-    start, length = _longest_zeros(groups)
-    if length < 2:
-        return ":".join(f"{group:x}" for group in groups)
-    head = ":".join(f"{group:x}" for group in groups[:start])
-    tail = ":".join(f"{group:x}" for group in groups[start + length :])
-    return f"{head}::{tail}"
-
-
-def _longest_zeros(groups: list[int]) -> tuple[int, int]:
-    best = (0, 0)
-    start = 0
-    while start < 8:
-        end = start
-        while end < 8 and groups[end] == 0:
-            end += 1
-        if end - start > best[1]:
-            best = (start, end - start)
-        start = max(end, start + 1)
-    return best
+        return str(ipaddress.IPv4Address(address.number))
+    return str(ipaddress.IPv6Address(address.number))
 
 
 def is_loopback(address: IP) -> bool:
@@ -173,7 +96,7 @@ FUNCTIONS: tuple[Function, ...] = (
     function(
         "ip.isCanonical",
         "ip_is_canonical (string) -> bool",
-        call=lambda text: text_of(parse(text)) == text,
+        call=lambda text: format_ip(parse(text)) == text,
         cost=CallCost(measure=measure_text_twice, estimator=_parse_twice),
     ),
     function("isUnspecified", "ip_is_unspecified IP.() -> bool", call=lambda address: address.number == 0),
@@ -184,5 +107,5 @@ FUNCTIONS: tuple[Function, ...] = (
     function("isLinkLocalUnicast", "ip_is_link_local_unicast IP.() -> bool", call=is_link_local_unicast),
     function("isGlobalUnicast", "ip_is_global_unicast IP.() -> bool", call=is_global_unicast),
     function("isIP", "is_ip (string) -> bool", call=is_ip, cost=PARSING),
-    function("string", "ip_to_string (IP) -> string", call=text_of),
+    function("string", "ip_to_string (IP) -> string", call=format_ip),
 )

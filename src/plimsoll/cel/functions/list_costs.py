@@ -1,4 +1,4 @@
-"""Costs of the list extensions, which pay for the lists they make and the pairs of items they compare."""
+"""Costs of the list extensions: for the lists they create and the pairs of items they compare."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from plimsoll.errors import CelFatalError
 # -- run time
 
 
-def _allocated(factor: float, size: int) -> int:
+def _allocation_cost(factor: float, size: int) -> int:
     return int(size * factor) + 1 + LIST_COST
 
 
-def _made(run: Meter, args: Args, result: Value) -> int:
-    return _allocated(1, size_of(result))
+def _result_cost(run: Meter, args: Args, result: Value) -> int:
+    return _allocation_cost(1, size_of(result))
 
 
 def _flatten_cost(run: Meter, args: Args, result: Value) -> int:
@@ -46,8 +46,8 @@ def _as_uint64(number: float) -> int:
 # -- estimates
 
 
-def _allocating(factor: float, size: Range) -> CallEstimate:
-    """Return the cost of a call that makes a list of this size."""
+def _allocation_estimate(factor: float, size: Range) -> CallEstimate:
+    """Return the cost of a call that creates a list of this size."""
     return CallEstimate(size.scaled(factor).plus(ONE).plus(fixed(LIST_COST)), size)
 
 
@@ -61,20 +61,20 @@ def _literal_int(node: AstNode, default: int) -> int:
 def _slice_estimate(args: Nodes) -> CallEstimate:
     start = _literal_int(args[1], 0)
     end = _literal_int(args[2], args[0].some_size.high)
-    return _allocating(1, fixed((end - start) & MAX))
+    return _allocation_estimate(1, fixed((end - start) & MAX))
 
 
 def _range_estimate(args: Nodes) -> CallEstimate:
-    return _allocating(1, fixed(_literal_int(args[0], MAX)))
+    return _allocation_estimate(1, fixed(_literal_int(args[0], MAX)))
 
 
 def _reverse_estimate(args: Nodes) -> CallEstimate:
-    return _allocating(1, args[0].some_size)
+    return _allocation_estimate(1, args[0].some_size)
 
 
 def _flatten_estimate(args: Nodes) -> CallEstimate:
     depth = _literal_int(args[1], MAX) if len(args) > 1 else 1
-    return _allocating(float(depth), args[0].some_size)
+    return _allocation_estimate(float(depth), args[0].some_size)
 
 
 # -- both
@@ -87,7 +87,7 @@ def _pairs(items: Value) -> int:
     factor = 2.0
     if items and type(items[0]) in (str, bytes):
         factor += STRING_FACTOR
-    return _allocated(factor, len(items) * len(items))
+    return _allocation_cost(factor, len(items) * len(items))
 
 
 def sorting_cost(keys: int, texts: bool) -> CallCost:
@@ -95,12 +95,12 @@ def sorting_cost(keys: int, texts: bool) -> CallCost:
     factor = 2.0 + STRING_FACTOR if texts else 2.0
     return CallCost(
         measure=lambda run, args, result: _pairs(args[keys]),
-        estimator=lambda args: _allocating(factor, args[keys].some_size.times(args[keys].some_size)),
+        estimator=lambda args: _allocation_estimate(factor, args[keys].some_size.times(args[keys].some_size)),
     )
 
 
 DISTINCT = sorting_cost(0, texts=False)
 FLATTEN = CallCost(measure=_flatten_cost, estimator=_flatten_estimate)
-RANGE = CallCost(measure=_made, estimator=_range_estimate, after=True)
-REVERSE = CallCost(measure=_made, estimator=_reverse_estimate, after=True)
-SLICE = CallCost(measure=_made, estimator=_slice_estimate, after=True)
+RANGE = CallCost(measure=_result_cost, estimator=_range_estimate, after=True)
+REVERSE = CallCost(measure=_result_cost, estimator=_reverse_estimate, after=True)
+SLICE = CallCost(measure=_result_cost, estimator=_slice_estimate, after=True)

@@ -1,7 +1,7 @@
 """List functions: those of Kubernetes (`sum`, `min`, `isSorted`, ...) and the list extensions, version 3.
 
-Comparisons that fail inside `min`, `max` and `isSorted` count as "no"; `indexOf` and `distinct` take what
-cannot be compared for different. Work that the cost model does not cover is paid to the meter.
+Comparisons that fail inside `min`, `max` and `isSorted` count as false; for `indexOf` and `distinct` values
+that cannot be compared are different. Work that the cost model does not cover is charged to the meter.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-from plimsoll.cel.comparison import Meter, compare, holds, is_comparable
+from plimsoll.cel.comparison import Meter, compare, equal_or_false, is_comparable
 from plimsoll.cel.functions.arithmetic import add
 from plimsoll.cel.functions.list_costs import DISTINCT, FLATTEN, RANGE, REVERSE, SLICE, sorting_cost
 from plimsoll.cel.overloads.costs import TRAVERSAL
@@ -22,8 +22,8 @@ from plimsoll.errors import CelRuntimeError
 _COMPARABLE = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
 _ZEROS: dict[str, Value] = {"int": 0, "uint": Uint(0), "double": 0.0, "duration": Duration(0)}
 
-#: Past this many elements Go's sort is no longer a plain insertion sort.
-_INSERTION = 12
+#: Longest list for which Go's sort is a plain insertion sort.
+_MAX_INSERTION_SORT = 12
 
 
 def _order(a: Value, b: Value) -> int | None:
@@ -72,7 +72,7 @@ def _pick(name: str, better: int) -> Callable[[list[Value]], Value]:
 def index_of(meter: Meter, items: list[Value], value: Value) -> int:
     meter.spend(len(items))
     for index, item in enumerate(items):
-        if holds(item, value, meter):
+        if equal_or_false(item, value, meter):
             return index
     return -1
 
@@ -80,7 +80,7 @@ def index_of(meter: Meter, items: list[Value], value: Value) -> int:
 def last_index_of(meter: Meter, items: list[Value], value: Value) -> int:
     meter.spend(len(items))
     for index in range(len(items) - 1, -1, -1):
-        if holds(items[index], value, meter):
+        if equal_or_false(items[index], value, meter):
             return index
     return -1
 
@@ -96,7 +96,7 @@ def slice_list(items: list[Value], start: int, end: int) -> list[Value]:
 
 
 def flatten(meter: Meter, items: Value, depth: Value = 1) -> list[Value]:
-    """Take out `depth` levels of nesting."""
+    """Remove `depth` levels of nesting."""
     if type(items) is not list or type(depth) is not int:
         raise no_overload("flatten", items)
     if depth < 0:
@@ -126,7 +126,7 @@ def distinct(meter: Meter, items: list[Value]) -> list[Value]:
     unique: list[Value] = []
     for item in items:
         meter.spend(len(unique) >> 4)
-        if not any(holds(item, other, meter) for other in unique):
+        if not any(equal_or_false(item, other, meter) for other in unique):
             unique.append(item)
     return unique
 
@@ -136,7 +136,7 @@ def sort(items: Value) -> list[Value]:
 
 
 def sort_by_keys(items: Value, keys: Value) -> list[Value]:
-    """Return the list in the order that sorting the keys gives.
+    """Return the items in the order of their keys.
 
     DIFF: elements with equal keys keep their order in long lists too (test_sorting_is_stable).
     """
@@ -156,9 +156,9 @@ def sort_by_keys(items: Value, keys: Value) -> list[Value]:
     def by_key(i: int, j: int) -> int:
         return _order(keys[i], keys[j]) or 0
 
-    if len(order) > _INSERTION:
+    if len(order) > _MAX_INSERTION_SORT:
         order.sort(key=functools.cmp_to_key(by_key))
-    else:  # the same steps as upstream, which decide where NaN ends up
+    else:  # the same steps as upstream, which determine the position of NaN
         for end in range(1, len(order)):
             at = end
             while at > 0 and _order(keys[order[at]], keys[order[at - 1]]) == -1:

@@ -1,4 +1,4 @@
-"""`cel.@mapInsert`, which the two-variable macros are made of."""
+"""`cel.@mapInsert`, to which the two-variable macros expand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from plimsoll.errors import CelRuntimeError
 
 
 def insert(target: dict[Value, Value], key: Value, value: Value) -> None:
-    """Put a new entry into a map under construction."""
+    """Insert a new entry into a map under construction."""
     if find(target, key) is not MISSING:
         raise CelRuntimeError("insert failed: key already exists")
     target[key_of(key)] = value

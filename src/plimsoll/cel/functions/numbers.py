@@ -1,4 +1,4 @@
-"""Numbers as text, the way Go reads and prints them: the ground under CEL's conversions and `format`."""
+"""Number parsing and formatting as in Go, for CEL's conversions and `format`."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def parse_double(text: str) -> float | None:
 
 
 def shortest(value: float, exponents: bool = True) -> str:
-    """Return the shortest digits that read back as the value: `%g`, or plain positional without exponents."""
+    """Return the shortest text that parses as the value: as `%g`, or positional if not `exponents`."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -78,7 +78,7 @@ def shortest(value: float, exponents: bool = True) -> str:
 
 
 def _digits(value: float) -> tuple[str, str, int]:
-    """Sign, significant digits, and where the decimal point stands after them."""
+    """Return the sign, the significant digits and the position of the decimal point."""
     text = repr(value)
     sign, text = ("-", text[1:]) if text[0] == "-" else ("", text)
     mantissa, _, exponent = text.partition("e")

@@ -1,4 +1,4 @@
-"""Optional values: making and asking them, lists of them.
+"""Functions of optional values and of lists of them.
 
 The back ends evaluate `or`, `orValue`, optional selection and indexing themselves.
 """
@@ -16,7 +16,7 @@ _ZERO_TIME = -62135596800 * 10**9
 
 
 def is_zero(value: Value) -> bool:
-    """Return whether a value is the zero value of its type; the map of all domains never is."""
+    """Return whether a value is the zero value of its type; a DomainMap never is."""
     kind = type(value)
     if kind in (bool, int, float, str, bytes, list, dict):
         return not value
@@ -57,7 +57,7 @@ def _or_value(writer: SourceWriter, function: str, codes: list[CodeFragment]) ->
     optional, other = codes
     if optional.kind != "optional" or not other.constant:
         raise Unsupported
-    # What reads as dyn is taken to be a kind of value that attributes have, so the default must be too.
+    # A `dyn` fragment is assumed to have a type that attributes can have, so the default must have one too.
     kinds = ("str", "int", "bool", "semver") if optional.item == "dyn" else (optional.item,)
     if other.kind not in kinds:
         raise Unsupported

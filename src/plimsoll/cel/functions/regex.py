@@ -1,10 +1,10 @@
 """Regular expressions in the RE2 dialect: `matches`, `find`, `findAll`.
 
-google-re2 does the work in linear time. What it accepts beyond Go's dialect (`\\C`, nesting past 1000, group
-names that are not ASCII) is refused here. Texts are searched as UTF-8 bytes, which saves the binding from
-mapping offsets.
+google-re2 matches in linear time. Syntax that it accepts and Go does not (`\\C`, nesting beyond 1000, group
+names that are not ASCII) is rejected here. Texts are searched as UTF-8 bytes, so that the binding does not
+have to convert offsets.
 
-DIFF: a pattern that compiles to more than 8 MB (`\\pL{1000}`) is refused; Go takes it
+DIFF: a pattern that compiles to more than 8 MB (`\\pL{1000}`) is rejected; Go accepts it
 (test_patterns_have_bounded_size).
 """
 
@@ -32,7 +32,7 @@ _GROUP_NAME = re.compile(r"\(\?P?<(\w+)>")
 @lru_cache(maxsize=1024)
 def compile_pattern(pattern: str) -> Any:
     """Return the compiled pattern; raises CelPatternError."""
-    _refuse_extras(pattern)
+    _reject_extensions(pattern)
     options = re2.Options()
     options.log_errors = False
     options.never_capture = True
@@ -47,8 +47,8 @@ def _message(error: Exception) -> str:
     return text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
 
 
-def _refuse_extras(pattern: str) -> None:
-    """Find what RE2 takes and Go does not: `\\C`, too many open groups, names that are not ASCII."""
+def _reject_extensions(pattern: str) -> None:
+    """Reject syntax that RE2 accepts and Go does not: `\\C`, too many open groups, non-ASCII group names."""
     at, depth, in_class = 0, 0, False
     while at < len(pattern):
         char = pattern[at]
@@ -67,7 +67,7 @@ def _refuse_extras(pattern: str) -> None:
         elif char == "[":
             in_class = True
             at += 2 if pattern[at + 1 : at + 2] == "^" else 1
-            at += pattern[at : at + 1] == "]"  # a bracket right at the start stands for itself
+            at += pattern[at : at + 1] == "]"  # a leading bracket is a literal
             continue
         elif char == "(":
             depth += 1
@@ -89,7 +89,7 @@ def matches(text: Value, pattern: Value) -> bool:
 
 
 def find(text: str, pattern: str) -> str:
-    """Return the first match, or an empty text."""
+    """Return the first match, or an empty string."""
     match = compile_pattern(pattern).search(text.encode())
     return match.group().decode("utf-8", "replace") if match is not None else ""
 
@@ -108,7 +108,7 @@ def find_all(meter: Meter, text: str, pattern: str, limit: int = -1) -> list[str
         start, end = match.span()
         accept = True
         if end == at:
-            accept = start != previous_end  # no empty match right behind another match
+            accept = start != previous_end  # no empty match directly after another match
             at += _width(data, at)
         else:
             at = end
@@ -180,5 +180,5 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
 )
 
-#: Names of the functions whose second argument is a pattern; a constant one is compiled once.
+#: Names of the functions whose second argument is a pattern, which is compiled once if it is a constant.
 PATTERN_FUNCTIONS = frozenset(one.name for one in FUNCTIONS)

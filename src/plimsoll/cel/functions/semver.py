@@ -1,4 +1,4 @@
-"""Semantic versions in CEL: `semver("1.2.3")`, normalised with a second argument `true`."""
+"""Semantic versions in CEL: `semver("1.2.3")`; a second argument `true` normalizes the text."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def parse(text: str) -> Semver:
         for part in build.split("."):
             if not part or not _WORD.issuperset(part):
                 raise CelRuntimeError(f"invalid build metadata {part[:80]!r}")
-    # A version without a pre-release label comes after all that have one.
+    # A version without a pre-release label sorts after those with one.
     return Semver((*numbers, not labels, labels), text)
 
 
@@ -59,7 +59,7 @@ def _label(part: str) -> tuple[bool, Any]:
 
 
 def normalize(text: str) -> str:
-    """Drop a leading v and leading zeros, and fill up a short version."""
+    """Remove a leading v and leading zeros, and complete a short version with zeros."""
     parts = text.removeprefix("v").split(".", 2)
     for index, part in enumerate(parts):
         if len(part) > 1:
@@ -91,7 +91,7 @@ def compare(a: Semver, b: Semver) -> int:
 def _part(index: int) -> Any:
     def read(version: Semver) -> int:
         value: int = version.key[index]
-        return value if value < 2**63 else value - 2**64  # an int holds no more
+        return value if value < 2**63 else value - 2**64  # upstream converts uint64 to int64
 
     return read
 

@@ -1,4 +1,4 @@
-"""Lists taken as sets: `sets.contains`, `sets.equivalent`, `sets.intersects`."""
+"""Set operations on lists: `sets.contains`, `sets.equivalent`, `sets.intersects`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Costs of the string functions: passes over the text, and how long the result can be."""
+"""Costs of the string functions: passes over the text, and the maximum size of the result."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _contains_estimate(args: Nodes) -> CallEstimate:
 
 
 def _affix_estimate(args: Nodes) -> CallEstimate:
-    """Estimate `startsWith` and `endsWith`, which upstream counts by the part that is looked for."""
+    """Estimate `startsWith` and `endsWith`, which upstream charges by the length of the argument."""
     return CallEstimate(args[1].known_size.scaled(STRING_FACTOR))
 
 
@@ -40,7 +40,7 @@ def _quote_estimate(args: Nodes) -> CallEstimate:
 
 def _replace_estimate(args: Nodes) -> CallEstimate:
     size, old, new = args[0].some_size, args[1].some_size, args[2].some_size
-    # How often the text can be replaced, and how much of it can stay, for the longest and shortest result.
+    # Number of replacements, and the unchanged part of the text, for the longest and the shortest result.
     if old.low == 0:
         most, kept_most = min(size.high + 1, MAX), size.high
     elif new.high <= old.low:
@@ -59,7 +59,7 @@ def _replace_estimate(args: Nodes) -> CallEstimate:
 
 def _ceil_divide(value: int, by: int) -> int:
     quotient = ceil(float(value) / float(by))
-    # A double of 2**64 does not fit in uint64; the processor's conversion leaves only the top bit.
+    # A double of 2**64 does not fit in uint64; the processor converts it to 2**63.
     return 1 << 63 if quotient > MAX else quotient
 
 

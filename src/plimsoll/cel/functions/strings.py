@@ -1,6 +1,6 @@
-"""String tests and the string extensions, version 2: positions count code points, cases are ASCII only.
+"""String tests and the string extensions, version 2: positions count code points, case mapping is ASCII only.
 
-Results that can outgrow their arguments (`replace`, `join`) are measured and paid for before they are built.
+Results that can be larger than their arguments (`replace`, `join`) are charged before they are built.
 """
 
 from __future__ import annotations

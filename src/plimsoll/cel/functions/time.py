@@ -1,8 +1,8 @@
-"""Timestamps and durations: their texts, their arithmetic and their calendar fields.
+"""Timestamps and durations: parsing, formatting, arithmetic and calendar fields.
 
-Texts are read and printed as Go does it (RFC 3339 with its leniencies, `1h30m` spans). Calendar fields are
-in UTC unless a zone is given, as an offset `+02:30` or by name from the zone database (the system's, or the
-packaged one where it has none).
+Texts are parsed and formatted as in Go (lenient RFC 3339, durations such as `1h30m`). Calendar fields are in
+UTC unless a zone is given, as an offset `+02:30` or by name from the time zone database (the system's, or the
+packaged one if the system has none).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def parse_timestamp(text: str) -> Timestamp | None:
 
 
 def format_timestamp(stamp: Timestamp) -> str:
-    """Format a time as RFC 3339 in its own zone, with as many fraction digits as it needs."""
+    """Format a time as RFC 3339 in its own zone, without trailing zeros in the fraction."""
     offset = stamp.offset or 0
     seconds, nanos = divmod(stamp.nanos + offset * SECOND, SECOND)
     days, clock = divmod(seconds, DAY)
@@ -113,13 +113,13 @@ def _fraction(digits: str, unit: int) -> int:
     return int(float(value) * (float(unit) / scale)) if value else 0
 
 
-def format_duration(span: Duration) -> str:
+def format_duration(duration: Duration) -> str:
     """Format a duration in seconds, as `90s` or `0.5s`."""
-    return shortest(_units(span.nanos, SECOND), exponents=False) + "s"
+    return shortest(_units(duration.nanos, SECOND), exponents=False) + "s"
 
 
 def _units(nanos: int, unit: int) -> float:
-    """Return a duration in a unit as a double, added up as Go does."""
+    """Return a duration in a unit as a double, computed as in Go."""
     whole = abs(nanos) // unit * (1 if nanos >= 0 else -1)
     return float(whole) + float(nanos - whole * unit) / float(unit)
 
@@ -127,14 +127,14 @@ def _units(nanos: int, unit: int) -> float:
 # -- arithmetic
 
 
-def add_span(stamp: Timestamp, nanos: int) -> Timestamp:
+def add_nanos(stamp: Timestamp, nanos: int) -> Timestamp:
     total = stamp.nanos + nanos
     if not MIN_SECONDS <= total // SECOND <= MAX_SECONDS:
         raise CelRuntimeError("timestamp overflow")
     return Timestamp(total, stamp.offset)
 
 
-def span(nanos: int) -> Duration:
+def checked_duration(nanos: int) -> Duration:
     if not INT_MIN <= nanos <= INT_MAX:
         raise CelRuntimeError("integer overflow")
     return Duration(nanos)
@@ -193,7 +193,7 @@ def _named_offset(stamp: Timestamp, zone: str) -> int:
 def _zone(name: str) -> tzinfo:
     try:
         return ZoneInfo(name)
-    except Exception:  # unknown, malformed or unreadable: all the same to an expression
+    except Exception:  # unknown, malformed or unreadable
         raise CelRuntimeError(f"unknown time zone {name[:40]}") from None
 
 
@@ -228,7 +228,7 @@ _SPAN_FIELDS: dict[str, Callable[[Duration], int]] = {
 
 
 def _milliseconds(stamp: Timestamp, zone: str) -> int:
-    zone_offset(stamp, zone)  # a bad zone is an error even where it cannot matter
+    zone_offset(stamp, zone)  # raises for an invalid zone, though milliseconds do not depend on it
     return stamp.nanos % SECOND // 10**6
 
 

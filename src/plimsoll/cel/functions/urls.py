@@ -1,6 +1,6 @@
-"""URLs in CEL, split and escaped as Go's net/url does it: an absolute URI or an absolute path.
+"""URLs in CEL, parsed and escaped as in Go's net/url: an absolute URI or an absolute path.
 
-Percent-escapes are decoded to bytes; what is then no UTF-8 becomes the replacement character.
+Percent-escapes are decoded to bytes; invalid UTF-8 becomes the replacement character.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FRAGMENT_WRITTEN = _FRAGMENT | frozenset("'[]%")
 
 
 class _Malformed(Exception):
-    """The text is no URL."""
+    """The text is not a URL."""
 
 
 @dataclass(slots=True)
@@ -165,7 +165,7 @@ def _unescape_host(text: str) -> str:
 
 
 def unescape(text: str, plus: bool = False) -> str:
-    """Decode percent-escapes, and plus signs as blanks where they mean that."""
+    """Decode percent-escapes and, if `plus`, plus signs as blanks."""
     for index, char in enumerate(text):
         if char == "%" and not (len(text) >= index + 3 and _HEX.issuperset(text[index + 1 : index + 3])):
             raise _Malformed(f"invalid URL escape {text[index : index + 3]!r}")

@@ -1,1 +1,1 @@
-"""Interpreter back end: the checked tree as closures, with exact errors and run-time costs."""
+"""Interpreter back end: converts the checked tree to closures with exact errors and run-time costs."""

@@ -1,10 +1,9 @@
-"""Reading into values: fields, keys and indices, plain, optional or as a presence test.
+"""Access to parts of values: fields, keys and indices, plain, optional or as a presence test.
 
-An attribute is a variable or a value followed by a chain of qualifiers, resolved in one go.
-Costs follow the chain, not the tree: each qualifier that is applied costs 1 (an optional one only if it
-finds something), and the node that evaluates the whole chain adds 1 of its own, which `closures` does. From
-the first optional qualifier on, or when the chain starts at an optional value, everything further is optional
-and the result is wrapped.
+An attribute is a variable or a value followed by a chain of qualifiers, resolved in one step. Costs depend on
+the chain, not on the tree: each applied qualifier costs 1 (an optional one only if the entry exists), and the
+node that evaluates the chain adds 1 (in `planner.py`). After the first optional qualifier, or if the chain
+starts at an optional value, all further qualifiers are optional and the result is wrapped.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _KEYS = frozenset({str, int, bool, Uint, float})
 
 @dataclass(frozen=True, slots=True)
 class Qualifier:
-    """One step of a chain: a constant key, or `dynamic` to compute it. `test` only asks if it is there."""
+    """One step of a chain: a constant key, or `dynamic` to compute it; `test` is a presence test."""
 
     key: Value = None
     dynamic: Closure | None = None
@@ -51,7 +50,7 @@ class Qualifier:
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """A root, which costs what it costs, and the qualifiers on it."""
+    """A root value, with its own cost, and the qualifiers applied to it."""
 
     root: Closure
     qualifiers: tuple[Qualifier, ...] = ()
@@ -63,7 +62,7 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True)
 class Conditional:
-    """`(c ? a : b)`: a qualifier on it goes to both branches."""
+    """`(c ? a : b)`; a qualifier is applied to both branches."""
 
     condition: Closure
     truthy: Attribute | Conditional
@@ -89,16 +88,16 @@ def qualify(value: Value, key: Value) -> Value:
     if kind is dict or kind is DomainMap:
         found = find(value, key)
         if found is MISSING:
-            raise CelRuntimeError(f"no such key: {_show(key)}")
+            raise CelRuntimeError(f"no such key: {_format_key(key)}")
         return found
     if kind is list:
         index = _index(key)
         if 0 <= index < len(value):
             return value[index]
-        raise CelRuntimeError(f"index out of bounds: {_show(key)}")
+        raise CelRuntimeError(f"index out of bounds: {_format_key(key)}")
     if kind is Unreadable:
         raise CelRuntimeError(value.reason)
-    raise CelRuntimeError(f"no such key: {_show(key)}")
+    raise CelRuntimeError(f"no such key: {_format_key(key)}")
 
 
 def qualify_if_present(value: Value, key: Value) -> Value:
@@ -122,10 +121,10 @@ def _index(key: Value) -> int:
         return int(key.value)
     if kind is float and (whole := int_of_double(key)) is not None:
         return whole
-    raise CelRuntimeError(f"unsupported index {_show(key)} in list")
+    raise CelRuntimeError(f"unsupported index {_format_key(key)} in list")
 
 
-def _show(key: Value) -> str:
+def _format_key(key: Value) -> str:
     return str(key.value if type(key) is Uint else key)[:80]
 
 

@@ -1,8 +1,8 @@
-"""Calls as closures: arguments, price, choice of overload.
+"""Closures for calls: arguments, cost, choice of overload.
 
 A call of one or two arguments evaluates them all, even after one has failed, and is charged; a call that
-stops `early` at a failing argument is charged only if that was the last one. Both are what cel-go does, and
-the cost of a failing expression shows it.
+stops `early` at a failing argument is charged only if that was the last one. Both rules are cel-go's and are
+visible in the cost of a failing expression.
 """
 
 from __future__ import annotations
@@ -24,10 +24,8 @@ Apply: TypeAlias = Callable[..., Value]
 
 
 def choose(function: Function, overloads: tuple[str, ...]) -> tuple[Apply, bool]:
-    """Return the implementation of a call, resolved by the checker or at run time, and whether it stops
-    early.
-
-    It takes the evaluation and the arguments.
+    """Return the implementation of a call, which takes the evaluation and the arguments, and whether it
+    stops early.
     """
     if function.dynamic is not None:
         return (function.dynamic if function.metered else _unmetered(function.dynamic)), False
@@ -120,7 +118,7 @@ def _call_one(apply: Apply, arg: Closure, cost: CallCost) -> Closure:
             try:
                 a = arg(run)
             except CelRuntimeError as error:
-                raise _failed(run, error, cost, (FAILED,)) from None
+                raise _charge_failed(run, error, cost, (FAILED,)) from None
             run.left -= fixed
             if run.left < 0:
                 raise over_limit(run)
@@ -132,8 +130,8 @@ def _call_one(apply: Apply, arg: Closure, cost: CallCost) -> Closure:
         try:
             a = arg(run)
         except CelRuntimeError as error:
-            raise _failed(run, error, cost, (FAILED,)) from None
-        return _priced(run, apply, cost, (a,))
+            raise _charge_failed(run, error, cost, (FAILED,)) from None
+        return _call_at_cost(run, apply, cost, (a,))
 
     return call
 
@@ -146,11 +144,11 @@ def _call_two(apply: Apply, left: Closure, right: Closure, cost: CallCost) -> Cl
             try:
                 a = left(run)
             except CelRuntimeError as error:
-                raise _failed_left(run, error, right, cost) from None
+                raise _charge_failed_left(run, error, right, cost) from None
             try:
                 b = right(run)
             except CelRuntimeError as error:
-                raise _failed(run, error, cost, (a, FAILED)) from None
+                raise _charge_failed(run, error, cost, (a, FAILED)) from None
             run.left -= fixed
             if run.left < 0:
                 raise over_limit(run)
@@ -162,12 +160,12 @@ def _call_two(apply: Apply, left: Closure, right: Closure, cost: CallCost) -> Cl
         try:
             a = left(run)
         except CelRuntimeError as error:
-            raise _failed_left(run, error, right, cost) from None
+            raise _charge_failed_left(run, error, right, cost) from None
         try:
             b = right(run)
         except CelRuntimeError as error:
-            raise _failed(run, error, cost, (a, FAILED)) from None
-        return _priced(run, apply, cost, (a, b))
+            raise _charge_failed(run, error, cost, (a, FAILED)) from None
+        return _call_at_cost(run, apply, cost, (a, b))
 
     return call
 
@@ -182,35 +180,37 @@ def _call_many(apply: Apply, args: tuple[Closure, ...], cost: CallCost) -> Closu
                 values.append(arg(run))
         except CelRuntimeError as error:
             if len(values) == count - 1:
-                raise _failed(run, error, cost, (*values, FAILED)) from None
+                raise _charge_failed(run, error, cost, (*values, FAILED)) from None
             raise
-        return _priced(run, apply, cost, tuple(values))
+        return _call_at_cost(run, apply, cost, tuple(values))
 
     return call
 
 
-def _priced(run: Evaluation, apply: Apply, cost: CallCost, args: tuple[Value, ...]) -> Value:
+def _call_at_cost(run: Evaluation, apply: Apply, cost: CallCost, args: tuple[Value, ...]) -> Value:
     if not cost.after:
         run.charge(cost.of(run, args))
         return apply(run, *args)
     try:
         result = apply(run, *args)
     except CelRuntimeError as error:
-        raise _failed(run, error, cost, args) from None
+        raise _charge_failed(run, error, cost, args) from None
     run.charge(cost.of(run, args, result))
     return result
 
 
-def _failed(
+def _charge_failed(
     run: Evaluation, error: CelRuntimeError, cost: CallCost, args: tuple[Value, ...]
 ) -> CelRuntimeError:
-    """Charge a call that did not come to pass; gives the error to raise."""
+    """Charge for a call that failed; return the error to raise."""
     if not isinstance(error, UNABSORBED):
         run.charge(cost.of(run, args))
     return error
 
 
-def _failed_left(run: Evaluation, error: CelRuntimeError, right: Closure, cost: CallCost) -> CelRuntimeError:
+def _charge_failed_left(
+    run: Evaluation, error: CelRuntimeError, right: Closure, cost: CallCost
+) -> CelRuntimeError:
     """Evaluate the right argument after the left one failed."""
     if isinstance(error, UNABSORBED):
         return error
@@ -220,24 +220,24 @@ def _failed_left(run: Evaluation, error: CelRuntimeError, right: Closure, cost: 
         if isinstance(other, UNABSORBED):
             return other
         b = FAILED
-    return _failed(run, error, cost, (FAILED, b))
+    return _charge_failed(run, error, cost, (FAILED, b))
 
 
-# -- operators that are no ordinary calls
+# -- operators with their own evaluation rules
 
 
 def equality(left: Closure, right: Closure, cost: CallCost, negated: bool) -> Closure:
-    """Evaluate `==` and `!=`; operands that cannot be compared fail `==` and make `!=` true, as upstream."""
+    """Evaluate `==` and `!=`; incomparable operands are an error for `==` and true for `!=`, as upstream."""
 
     def compare(run: Evaluation) -> bool:
         try:
             a = left(run)
         except CelRuntimeError as error:
-            raise _failed_left(run, error, right, cost) from None
+            raise _charge_failed_left(run, error, right, cost) from None
         try:
             b = right(run)
         except CelRuntimeError as error:
-            raise _failed(run, error, cost, (a, FAILED)) from None
+            raise _charge_failed(run, error, cost, (a, FAILED)) from None
         if type(a) is str and type(b) is str:
             run.left -= ceil(min(len(a), len(b)) * 0.1)
             if run.left >= 0:

@@ -1,10 +1,9 @@
-"""Comprehensions as loops: `all`, `exists`, `exists_one`, `map`, `filter`, two-variable macros, `cel.bind`.
+"""Closures for comprehensions: `all`, `exists`, `exists_one`, `map`, `filter`, two-variable macros and bind.
 
-The checked tree holds macros in expanded form, as folds over an accumulator. All of them come from a handful
-of macros, so each shape runs as a loop of its own that charges exactly what evaluating the expanded form
-would: for `all`, reading the accumulator and testing it (2) and reading it again in the step (1) per element,
-and so on. A failing step does not end a fold; its error becomes the accumulator, which later elements may
-replace only where CEL's `&&` and `||` would.
+The checked tree contains macros in expanded form, as folds over an accumulator. Each macro has its own loop,
+which charges exactly the cost of evaluating the expanded form: for `all`, reading the accumulator and testing
+it (2) and reading it again in the step (1) per element, and so on. A failing step does not end a fold; its
+error becomes the accumulator, which later elements may replace only where CEL's `&&` and `||` would.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ UNSET = object()
 
 @dataclass(frozen=True, slots=True)
 class ElementFailure:
-    """A variable whose value failed: every read raises the error again."""
+    """Value of a variable whose evaluation failed; every read raises the error again."""
 
     error: CelRuntimeError
 
@@ -265,7 +264,7 @@ def bind(slots: tuple[int, ...], result: Closure) -> Closure:
 
 
 def bound_variable(slot: int, init: Closure) -> Closure:
-    """Read a bound variable, computing it if this is the first time; a failure is kept like a value."""
+    """Read a bound variable, computing it at the first read; a failure is stored like a value."""
 
     def read(run: Evaluation) -> Value:
         value = run.slots[slot]

@@ -1,8 +1,8 @@
-"""The state of one evaluation: what it may still cost, what work it may still do, and its variables.
+"""State of one evaluation: remaining cost, remaining work and variables.
 
-`left` is what remains of the cost limit, in CEL's units. `allowance` pays for work and memory that CEL's
-model prices at next to nothing (adding lists, comparing nested values, growing strings by `replace`), so that
-every evaluation ends in bounded time and space whatever the expression.
+`left` is the remainder of the cost limit, in CEL's units. `allowance` limits work and memory for which CEL's
+cost model charges almost nothing (adding lists, comparing nested values, growing strings by `replace`), so
+that the time and space of every evaluation are bounded.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ALLOWANCE = 4_000_000
 
 
 class Evaluation:
-    """One evaluation under way."""
+    """State of one evaluation."""
 
     __slots__ = ("allowance", "device", "left", "limit", "slots")
 
@@ -37,7 +37,7 @@ class Evaluation:
             self.slots: list[Value] = [None] * slots
 
     def restart(self) -> None:
-        """Forget what an evaluation has spent that is to be done again."""
+        """Reset the cost and the work before the evaluation is repeated."""
         self.left = self.limit
         self.allowance = ALLOWANCE
 
@@ -58,12 +58,12 @@ class Evaluation:
             self._settle()
 
     def _settle(self) -> None:
-        # Upstream counts in uint64: a negative charge shrinks the cost, and below zero it is past any limit.
+        # Upstream counts in uint64: a negative charge reduces the cost; below zero it exceeds any limit.
         if self.left < 0 or self.left > self.limit:
             raise CelCostError("operation cancelled: actual cost limit exceeded")
 
 
 def over_limit(run: Evaluation) -> CelCostError:
-    """Return the error for an exceeded limit in steps of 1: evaluation stops right after it."""
+    """Return the error for an exceeded limit, with the cost set to the limit plus 1."""
     run.left = -1
     return CelCostError("operation cancelled: actual cost limit exceeded")

@@ -10,9 +10,9 @@ from plimsoll.cel.syntax.ast import Uint
 from plimsoll.cel.values import (
     INT_MAX,
     NONE,
-    OddKey,
     Optional,
     Value,
+    WrappedKey,
     content,
     int_of_double,
     key_of,
@@ -27,7 +27,7 @@ def list_closure(items: tuple[Closure, ...], optional: tuple[bool, ...]) -> Clos
         def build(run: Evaluation) -> list[Value]:
             run.charge(LIST_COST)
             result: list[Value] = []
-            for item in items:  # a comprehension would take another frame of the stack
+            for item in items:  # a comprehension would need another stack frame
                 result.append(item(run))
             return result
 
@@ -94,7 +94,7 @@ def struct_closure(name: str, fields: tuple[tuple[str, Closure, bool], ...]) -> 
 
 
 def member_keys(items: list[Value]) -> frozenset[Value] | None:
-    """Return a constant list as a set of keys, each under every type it can be compared with, or None."""
+    """Return the set of map keys equal to an item of a constant list, or None if an item cannot be a key."""
     if any(type(item) not in (bool, int, Uint, float, str) for item in items):
         return None
     return frozenset(key for item in items for key in _keys(item))
@@ -103,14 +103,14 @@ def member_keys(items: list[Value]) -> frozenset[Value] | None:
 def is_member(value: Value, keys: frozenset[Value]) -> bool:
     """Return whether a value is in the set.
 
-    DIFF: a value that cannot be hashed upstream (Semver, bytes) is simply not in it, instead of ending the
-    evaluation (test_unhashable_value_is_not_in_a_literal_list).
+    DIFF: a value that cannot be hashed upstream (Semver, bytes) is not in it; upstream ends the evaluation
+    (test_unhashable_value_is_not_in_a_literal_list).
     """
     kind = type(value)
     if kind is str or kind is int or kind is Uint:
         return value in keys
     if kind is bool or (kind is float and value == value):
-        return OddKey(value) in keys
+        return WrappedKey(value) in keys
     return False
 
 
@@ -120,10 +120,10 @@ def _keys(item: Value) -> list[Value]:
         if item != item:
             return []
         whole, natural = int_of_double(item), uint_of_double(item)
-        keys: list[Value] = [OddKey(item)]
+        keys: list[Value] = [WrappedKey(item)]
         return keys + ([] if whole is None else [whole]) + ([] if natural is None else [Uint(natural)])
     if kind is int:
-        return [item, OddKey(float(item)), *([Uint(item)] if item >= 0 else [])]
+        return [item, WrappedKey(float(item)), *([Uint(item)] if item >= 0 else [])]
     if kind is Uint:
-        return [item, OddKey(float(item.value)), *([item.value] if item.value <= INT_MAX else [])]
+        return [item, WrappedKey(float(item.value)), *([item.value] if item.value <= INT_MAX else [])]
     return [key_of(item)]

@@ -1,6 +1,6 @@
 """Message literals of the well-known types, such as `google.protobuf.Int64Value{value: 1}`.
 
-They are the only messages a selector can name; each turns at once into the plain value it stands for.
+These are the only messages a selector can name; each is converted to the plain CEL value it represents.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _ZEROS: dict[str, Value] = {
     "google.protobuf.Int32Value": 0,
     "google.protobuf.UInt32Value": Uint(0),
 }
-_SAFE = 2**53 - 1
-_CONVERTED = 16  # what one element costs the meter
+_MAX_JSON_INT = 2**53 - 1
+_CONVERT_COST = 16  # meter cost of one element
 
 
 def build(meter: Meter, name: str, fields: dict[str, Value]) -> Value:
@@ -81,24 +81,24 @@ def _any_value(meter: Meter, fields: dict[str, Value]) -> Value:
 
 
 def json_value(meter: Meter, value: Value) -> Value:
-    """Return a value as JSON holds it: numbers are doubles, other scalars that JSON lacks are strings."""
+    """Convert a value to its JSON form: numbers are doubles, other scalars that JSON lacks are strings."""
     kind = type(value)
     if value is None or kind in (bool, float, str):
         return value
     if kind is int or kind is Uint:
         number = value.value if kind is Uint else value
-        return float(number) if abs(number) <= _SAFE else str(number)
+        return float(number) if abs(number) <= _MAX_JSON_INT else str(number)
     if kind is list:
-        meter.spend(_CONVERTED * len(value))
+        meter.spend(_CONVERT_COST * len(value))
         return [json_value(meter, item) for item in value]
     if kind is dict or kind is DomainMap:
-        meter.spend(_CONVERTED * len(value))
+        meter.spend(_CONVERT_COST * len(value))
         return {_json_key(from_key(key)): json_value(meter, item) for key, item in value.items()}
     if kind is Timestamp:
         return format_timestamp(value)
     if kind is Duration:
         return format_duration(value)
-    raise CelRuntimeError(f"a value of type {type_name(value)} cannot be kept as JSON")
+    raise CelRuntimeError(f"a value of type {type_name(value)} has no JSON form")
 
 
 def _json_key(key: Value) -> str:

@@ -1,9 +1,9 @@
-"""the interpreter: a checked tree becomes closures that evaluate and charge as cel-go does.
+"""Planner of the interpreter: converts a checked tree to closures that evaluate and charge as cel-go does.
 
-This is the reference; the generated code in `generate` is held equal to it. Absorption of errors, order of
-evaluation and the cost of every node, failed ones included, follow cel-go v0.26 with the Kubernetes options
-(constant folding of literals and conversions, sets for `in` over constant lists). Every closure calls its
-children directly, so an evaluation needs about one Python frame per level of the expression.
+The interpreter is the reference for the generated code. Absorption of errors, order of evaluation and the
+cost of every node, failed ones included, are those of cel-go v0.26 with the Kubernetes options (constant
+folding of literals and conversions, sets for `in` over constant lists). Every closure calls its children
+directly, so an evaluation needs about one Python frame per level of the expression.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class EvaluationResult(NamedTuple):
 
 
 class PlannedExpr:
-    """A planned node: a constant, an attribute whose chain may still grow, or a finished closure."""
+    """Planned node: a constant, an attribute to which qualifiers may be added, or a closure."""
 
     __slots__ = ("attribute", "binding", "closure", "constant", "fixed", "test", "value")
 
@@ -81,10 +81,10 @@ class PlannedExpr:
         self.closure = closure
         self.attribute = attribute
         self.test = test
-        self.constant = False  # a constant in cel-go's sense, which decides costs and folding
-        self.fixed = False  # known and free of cost
+        self.constant = False  # whether cel-go folds it, which affects costs
+        self.fixed = False  # whether the value is known and has no cost
         self.value: Value = None
-        self.binding: tuple[tuple[int, ...], Closure] | None = None  # of a `cel.bind`: its variables and body
+        self.binding: tuple[tuple[int, ...], Closure] | None = None  # variables and body of a `cel.bind`
 
     def evaluator(self) -> Closure:
         """Return the closure that evaluates the node."""
@@ -94,11 +94,11 @@ class PlannedExpr:
         return self.closure
 
     def reader(self) -> Closure:
-        """Return the closure that resolves it as part of a larger attribute; an attribute itself is free."""
+        """Return the closure that resolves the node inside a larger attribute, without a cost of its own."""
         return self.evaluator() if self.attribute is None else resolver(self.attribute)
 
     def as_attribute(self) -> Attribute | Conditional:
-        """Return the attribute it is, or one that starts at its value."""
+        """Return the node's attribute, or a new one that starts at its value."""
         return self.attribute if self.attribute is not None else Attribute(self.evaluator())
 
 
@@ -109,7 +109,7 @@ def _fixed(value: Value, constant: bool) -> PlannedExpr:
 
 
 class Program:
-    """A selector ready to evaluate exactly."""
+    """Executable form of a selector in the interpreter."""
 
     __slots__ = ("_closure", "_lists", "_slots")
 
@@ -121,7 +121,7 @@ class Program:
         self._lists = checked.environment.list_attributes
 
     def evaluate(self, device: CelDevice, limit: int = COST_LIMIT) -> EvaluationResult:
-        """Evaluate for one device, counting the cost; an error is part of the outcome."""
+        """Evaluate for one device; the result includes the cost and the error, if any."""
         run = Evaluation(device, limit, self._slots)
         try:
             return EvaluationResult(self._evaluate(run), None, run.cost)
@@ -147,7 +147,7 @@ class Program:
         return value if value is True or value is False else as_bool(value)
 
     def _evaluate_deep(self, run: Evaluation) -> Value:
-        """Start again where there is room for a deep expression or value."""
+        """Repeat the evaluation on a fresh stack, for a deep expression or value."""
         run.restart()
         try:
             return in_fresh_stack(lambda: self._closure(run))
@@ -165,7 +165,7 @@ def as_bool(value: Value) -> bool:
 
 
 def _attribute_closure(attribute: Attribute | Conditional, test: bool) -> Closure:
-    """Evaluate an attribute: 1 on top of its chain, but nothing for a choice or a presence test."""
+    """Evaluate an attribute: 1 in addition to its chain, but 0 for a conditional or a presence test."""
     if test:
         resolve = resolver(attribute)
         refund = 1 if isinstance(attribute, Conditional) else 0
@@ -180,14 +180,14 @@ def _attribute_closure(attribute: Attribute | Conditional, test: bool) -> Closur
 
 
 def _plan(checked: CheckedExpr) -> tuple[Closure, int]:
-    """Return the closure of a tree, and how many variables it needs."""
+    """Return the closure of a tree and its number of variable slots."""
     planner = _Planner(checked)
     plan = run_task(planner.plan(checked.root, {}))
     return plan.evaluator(), planner.slots
 
 
 class _Planner:
-    """Turns nodes into plans; recursion runs on the trampoline."""
+    """Planner of one tree; recursion uses the trampoline."""
 
     def __init__(self, checked: CheckedExpr) -> None:
         self._types = checked.types
@@ -268,7 +268,7 @@ class _Planner:
         return PlannedExpr(calls.call_closure(apply, closures, cost, early))
 
     def _logical(self, expr: CallExpr, scope: Scope) -> Task[PlannedExpr]:
-        """Plan a chain of the same operator, however nested, as one row of terms."""
+        """Plan a nested chain of the same operator as one flat list of terms."""
         deciding = expr.function == "_||_"
         terms: list[Closure] = []
         pending: list[Expr] = [expr]
@@ -431,7 +431,7 @@ def _alternative(args: list[PlannedExpr], unwrap: bool) -> PlannedExpr:
 
 
 def _converted(expr: CallExpr, overloads: tuple[str, ...], arg: PlannedExpr) -> PlannedExpr:
-    """Plan a conversion; that of a constant is done once, and must succeed."""
+    """Evaluate the conversion of a constant at compile time, which must succeed."""
     apply, _ = calls.choose(FUNCTIONS[expr.function], overloads)
     try:
         return _fixed(apply(None, arg.value), True)
@@ -440,7 +440,7 @@ def _converted(expr: CallExpr, overloads: tuple[str, ...], arg: PlannedExpr) -> 
 
 
 def _matching(expr: CallExpr, pattern: str, args: tuple[Closure, ...], cost: CallCost) -> Closure:
-    """Plan a match; a constant pattern is compiled once, and the first failing argument ends the call."""
+    """Plan a match with a constant pattern, compiled once; the call stops at the first failing argument."""
     try:
         search = compile_pattern(pattern).search
     except CelRuntimeError as error:
@@ -472,7 +472,7 @@ def _matching(expr: CallExpr, pattern: str, args: tuple[Closure, ...], cost: Cal
 
 
 def _membership(arg: PlannedExpr, items: list[Value]) -> PlannedExpr | None:
-    """Plan `in`; a constant list of plain values is a set: lookups are free, an empty one is never read."""
+    """Plan `in` with a constant list of plain values as a set lookup, which costs nothing."""
     if not items:
         return _fixed(False, True)
     keys = literals.member_keys(items)

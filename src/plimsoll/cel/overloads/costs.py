@@ -1,9 +1,9 @@
 """Cost of calls, in units of the cost limit: at run time, and the worst case at compile time.
 
 Most calls cost 1. String traversals cost a tenth of the length, regular expressions the product of text and
-pattern, list functions the elements they touch: at run time by the size of the actual arguments, where a
-failed one counts as size 1, and at compile time by what bounds their size. Implements the cost models of
-cel-go v0.26 and of Kubernetes 1.36's CEL library; costs that several libraries use are here.
+pattern, list functions the number of elements they visit: at run time by the size of the actual arguments (1
+for a failed one), at compile time by the maximum of their sizes. Implements the cost models of cel-go v0.26
+and of Kubernetes 1.36's CEL library; costs that several libraries use are defined here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ REGEX_FACTOR = 0.25
 
 @dataclass(frozen=True, slots=True)
 class AstNode:
-    """An argument as estimators see it: `size` is None if it is unbounded so far."""
+    """Argument of a cost estimator; `size` is None if no bound is known."""
 
     expr: Expr
     type: CelType
@@ -42,7 +42,7 @@ class AstNode:
 
     @property
     def some_size(self) -> Range:
-        """The same, but look again at the path, which may have changed since."""
+        """The known size, else the size declared for the path, which may have changed since."""
         return self.size or self.path.declared_size() or UNKNOWN
 
     @property
@@ -64,16 +64,16 @@ Measure: TypeAlias = Callable[[Meter, Args, Value], int]
 Nodes: TypeAlias = Sequence[AstNode]
 Estimator: TypeAlias = Callable[[Nodes], CallEstimate]
 
-#: Stands for an argument or result that failed.
+#: Placeholder for an argument or result that failed.
 FAILED = object()
 
 
 @dataclass(frozen=True, slots=True)
 class CallCost:
-    """The price of a call.
+    """Cost of a call.
 
-    At run time a fixed one, or measured on the arguments or, if `after`, on the result. The estimate is the
-    fixed price unless there is an estimator.
+    At run time it is fixed, or measured on the arguments or, if `after`, on the result. The estimate is the
+    fixed cost unless there is an estimator.
     """
 
     fixed: int = 1
@@ -89,7 +89,7 @@ class CallCost:
 
 
 def measured_size(value: Value) -> int:
-    """Return the size of a value; that of an optional is the size of what is in it."""
+    """Return the size of a value; the size of an optional is that of its content."""
     while type(value) is Optional and value is not NONE:
         value = value.value
     return size_of(value)
@@ -146,7 +146,7 @@ def _estimate_traversal(args: Nodes) -> CallEstimate:
 
 
 ONE = CallCost()
-#: One pass over a text; for `COPY` it bounds the size of the result.
+#: One pass over a text; the result of `COPY` is at most as long as the text.
 PARSING = CallCost(measure=measure_text, estimator=_estimate_parsing)
 COPY = CallCost(measure=measure_text, estimator=_estimate_copy)
 #: One pass over a list or a text.

@@ -11,16 +11,16 @@ from typing import Any, TypeAlias
 
 from plimsoll.cel.values import EMPTY_DOMAIN, INT_MAX, INT_MIN, Value
 
-#: Longest string and list for which generated code's cost bound holds; the interpreter takes longer ones.
+#: Longest string and list for which the cost bound of generated code is valid; longer ones are interpreted.
 MAX_PLAIN_SIZE = 4096
 MAX_PLAIN_LIST = 64
 
-#: The most that walking one string of a plain device costs.
+#: Maximum cost of traversing one string of a plain device.
 WALK = -(-MAX_PLAIN_SIZE // 10) + 1
 
 
 class Unsupported(Exception):
-    """A shape that only the interpreter can evaluate."""
+    """The expression can be evaluated only by the interpreter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,8 @@ class CodeFragment:
     """A source fragment, the kind of its value, and its maximum cost.
 
     Kinds: bool, str, int, dyn (an attribute's value), quantity, semver; device, domains, entries (one domain;
-    `safe` reads a missing one as empty) and optional (`safe` is the domain, `key` the entry). A constant has
-    its `value`.
+    in `safe` a missing domain is empty) and optional (`safe` is the domain, `key` the entry). `value` is set
+    for constants.
     """
 
     kind: str
@@ -42,7 +42,7 @@ class CodeFragment:
     value: Value = None
 
 
-def give_up() -> bool:
+def raise_unsupported() -> bool:
     raise Unsupported
 
 
@@ -73,14 +73,14 @@ NAMES: dict[str, Any] = {
     "E": EMPTY_DOMAIN,
     "INT": int,
     "LIST": list,
-    "STOP": give_up,
+    "STOP": raise_unsupported,
     "SAME": same,
     "__builtins__": {"len": len, "any": any, "all": all, "Exception": Exception},
 }
 
 
 class SourceWriter:
-    """Names and reads values in generated source; collects the table of constants."""
+    """Writer of generated source: allocates names and collects the table of constants."""
 
     def __init__(self) -> None:
         self._constants: list[Value] = []
@@ -98,7 +98,7 @@ class SourceWriter:
         return f"t{self._temporaries}"
 
     def condition(self, code: CodeFragment) -> str:
-        """Return the source as a condition; values not known to be bool are checked."""
+        """Return the source as a condition, with a check if the value may not be a bool."""
         if code.kind == "bool":
             return self.read(code)
         if code.kind != "dyn" or code.constant:
@@ -131,6 +131,6 @@ class SourceWriter:
         raise Unsupported
 
 
-#: Takes the name of a function and the fragments of its arguments, and returns source with its maximum cost;
-#: raises `Unsupported` for what it cannot turn into safe source.
+#: Takes the name of a function and the fragments of its arguments; returns source with its maximum cost, or
+#: raises `Unsupported`.
 Handler: TypeAlias = Callable[[SourceWriter, str, list[CodeFragment]], CodeFragment]

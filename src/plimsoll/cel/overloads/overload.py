@@ -1,9 +1,9 @@
-"""The record of a CEL function: everything the checker, the cost estimate and the two back ends know of it.
+"""Declaration of a CEL function, for the checker, the cost estimate and both back ends.
 
-Each module of `plimsoll.cel.functions` declares its functions in `FUNCTIONS`. Overload ids are those of
-cel-go and of the Kubernetes CEL libraries, because the cost models are defined per overload. A call whose
-overload the checker settled goes straight to it; any other call tries the overloads in order, by the types
-its arguments have at run time.
+Each module of `plimsoll.cel.functions` declares its functions in `FUNCTIONS`. Overload IDs are those of
+cel-go and of the Kubernetes CEL libraries, because the cost models are defined per overload. If the checker
+resolved a call to one overload, that one is called; otherwise the overloads are tried in order, by the
+run-time types of the arguments.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Call: TypeAlias = Callable[..., Value]
 
 
 def unreachable(*args: Value) -> Value:
-    """Stand for the implementation of an overload that is never called by its id."""
+    """Placeholder for the implementation of an overload that is never called by its ID."""
     raise AssertionError("no value has the type of the first parameter, or a back end evaluates the call")
 
 
@@ -30,8 +30,8 @@ def unreachable(*args: Value) -> Value:
 class Overload:
     """One signature; the receiver of a member overload is the first argument.
 
-    `metered` calls take the running evaluation, to pay for work, before their arguments. An `early` call of
-    two arguments stops at the first that fails; others evaluate both, which the cost of a failing call shows.
+    A `metered` implementation takes the evaluation before its arguments, to charge for work. An `early` call
+    of two arguments stops at the first that fails; others evaluate both, which affects the cost of a failure.
     """
 
     id: str
@@ -55,8 +55,8 @@ class Overload:
 class Function:
     """Function by name.
 
-    A `dynamic` implementation dispatches on types itself. `cost` is that of a call whose overload the checker
-    left open; `handler` writes generated code.
+    A `dynamic` implementation dispatches on types itself. `cost` applies to calls that the checker did not
+    resolve to one overload; `handler` emits generated code.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Function:
 
 
 def overload(text: str, call: Call = unreachable, cost: CallCost = ONE) -> Overload:
-    """Declare an overload by its id and signature: `list_slice list(T).(int, int) -> list(T)`."""
+    """Declare an overload by its ID and signature: `list_slice list(T).(int, int) -> list(T)`."""
     id, signature = text.split(" ", 1)
     member, args, result = parse_signature(signature)
     params = tuple(Param.of(arg) for arg in args)
@@ -89,7 +89,7 @@ def function(
     cost: CallCost = ONE,
     handler: Handler | None = None,
 ) -> Function:
-    """Declare a function; its overloads get what they do not define themselves."""
+    """Declare a function; `call` and `cost` are the defaults of its overloads."""
     records = (overload(one) if isinstance(one, str) else one for one in overloads)
     complete = tuple(
         replace(

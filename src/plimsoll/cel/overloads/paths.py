@@ -14,13 +14,13 @@ from plimsoll.cel.types import DEVICE_VARIABLE
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """The declared size of a part of the device, and of what it contains."""
+    """Declared size of a part of the device and of its contents."""
 
     size: int
     fields: dict[str, _Shape] | None = None
     keys: _Shape | None = None
     values: _Shape | None = None
-    # Whether any name selects a value, as attribute names do but capacity names do not.
+    # Whether selecting any name returns a value: true for attributes, false for capacity.
     named: bool = False
 
     def part(self, step: str) -> _Shape | None:
@@ -53,8 +53,8 @@ class ValuePath:
     """Steps from a variable: field names, @items, @indices, @keys, @values.
 
     Behaves like a Go slice, because upstream extends paths in place: two extensions of the same path may
-    share their last step, and then the later one wins. In `device.attributes["d"].all(k, v, ...)`, for
-    instance, the keys are given the size of values.
+    share their last step, which the later one overwrites. In `device.attributes["d"].all(k, v, ...)`, for
+    instance, the keys get the size of the values.
     """
 
     __slots__ = ("_length", "_steps")
@@ -75,7 +75,7 @@ class ValuePath:
         return ValuePath(steps, length + 1)
 
     def declared_size(self, *more: str) -> Range | None:
-        """Return the declared size of what is at the path, or None if nothing is declared there."""
+        """Return the size declared for the path, or None."""
         steps = self._steps[: self._length]
         if not steps or steps[0] != DEVICE_VARIABLE:
             return None

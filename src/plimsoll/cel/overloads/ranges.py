@@ -1,7 +1,7 @@
 """Sizes and costs as ranges of unsigned 64-bit numbers.
 
-Defines the arithmetic of the cost estimate: sums and products stop at the largest uint64, fractions round up
-through a double. The estimate is compared number by number with Kubernetes, so its rounding is kept.
+Arithmetic of the cost estimate: sums and products saturate at the largest uint64, fractions are rounded up
+through a double. Tests compare estimates with Kubernetes' numbers, so the rounding must be the same.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ def fixed(value: int) -> Range:
     return Range(value, value)
 
 
-NOTHING = fixed(0)
+ZERO = fixed(0)
 ONE = fixed(1)
 UNKNOWN = Range(0, MAX)
-# The neutral start of a union.
-NOWHERE = Range(MAX, 0)
+# The neutral element of `union`.
+EMPTY_RANGE = Range(MAX, 0)
 
 
 def wrapped(low: int, high: int) -> Range:

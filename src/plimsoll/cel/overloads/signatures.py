@@ -1,7 +1,7 @@
-"""Signatures of overloads, as text and as types.
+"""Signatures of overloads and their parser.
 
-A signature is written `(args) -> result`; `receiver.(args) -> result` is that of a member overload. One
-capital letter is a type parameter.
+A signature is written `(args) -> result`, for a member overload `receiver.(args) -> result`. A single capital
+letter is a type parameter.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def type_params(*given: CelType) -> frozenset[str]:
 
 
 class Never:
-    """The type of values that no selector can hold."""
+    """Run-time type of parameters for which no value exists in a selector."""
 
 
 _RUNTIME_TYPES = {name: kind for kind, name in TYPE_NAMES.items() if kind is not DomainMap}
@@ -105,7 +105,7 @@ _RUNTIME_TYPES = {name: kind for kind, name in TYPE_NAMES.items() if kind is not
 class Param(NamedTuple):
     """Run-time type of a parameter: a Python type (None for any) and, for a list, its element type.
 
-    A list matches an element type by its first element, as CEL erases the rest.
+    Only the first element of a list is compared with the element type, as in cel-go.
     """
 
     kind: type | None
@@ -121,11 +121,7 @@ class Param(NamedTuple):
             return True
         if type(value) is not self.kind:
             return False
-        return self.item is None or not value or type(_first(value)) is self.item
-
-
-def _first(items: Value) -> Value:
-    return items[0]
+        return self.item is None or not value or type(value[0]) is self.item
 
 
 def _runtime_type(declared: CelType) -> type | None:

@@ -1,1 +1,1 @@
-"""Static analysis: types, overloads, invalid literals, and the worst-case cost."""
+"""Static analysis: types, overloads, invalid literals and the worst-case cost."""

@@ -1,8 +1,8 @@
-"""Unification: which type may stand where another is wanted.
+"""Unification of types: assignability and the bindings of type variables during one check.
 
-Defines the bindings of type variables during one check. Implements cel-go v0.26's rules: dyn, any and error
-fit everywhere, null fits message-like types, a variable takes the most general type it has met, parameters
-must fit pairwise. Work is metered, because a hostile expression can make types of exponential size.
+Implements cel-go v0.26's rules: dyn, any and error are assignable to everything, null to message-like types;
+a variable is bound to the most general type it was unified with; parameters must be assignable pairwise. The
+number of steps is limited, because a hostile expression can create types of exponential size.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from plimsoll.cel import types
 from plimsoll.cel.types import CelType, TypeKind, is_dyn
 from plimsoll.errors import CelCompileError
 
-# DIFF: cel-go meters nothing here and can be made to hang; see test_types_are_bounded.
+# DIFF: cel-go has no such limit and can be made to hang; see test_types_are_bounded.
 MAX_STEPS = 1_000_000
 
 _PARAMETRIC = frozenset({TypeKind.OPAQUE, TypeKind.LIST, TypeKind.MAP})
@@ -103,13 +103,13 @@ class TypeBindings:
         self._step(depth)
         first, second = left.kind, right.kind
         if second is TypeKind.PARAM:
-            fits, bound = self._stand_for(left, right, depth)
+            fits, bound = self._bind_variable(left, right, depth)
             if fits:
                 return True
             if bound:
                 return False
         if first is TypeKind.PARAM:
-            return self._stand_for(right, left, depth)[0]
+            return self._bind_variable(right, left, depth)[0]
         if first in _WILD or second in _WILD:
             return True
         if first is TypeKind.NULL:
@@ -127,7 +127,7 @@ class TypeBindings:
             and self._fit_all(left.params, right.params, depth + 1)
         )
 
-    def _stand_for(self, value: CelType, variable: CelType, depth: int) -> tuple[bool, bool]:
+    def _bind_variable(self, value: CelType, variable: CelType, depth: int) -> tuple[bool, bool]:
         """Return whether the variable may be bound to `value`, and whether it was bound before."""
         if value == variable:
             return True, True
@@ -138,24 +138,24 @@ class TypeBindings:
             if not self._fit(value, bound, depth + 1):
                 return False, True
             wider = most_general(value, bound)
-            if self._free_of(variable, wider, depth + 1):
+            if self._does_not_occur_in(variable, wider, depth + 1):
                 self._bind(variable.name, wider)
             return True, True
-        if self._free_of(variable, value, depth + 1):
+        if self._does_not_occur_in(variable, value, depth + 1):
             self._bind(variable.name, value)
             return True, False
         return False, False
 
-    def _free_of(self, variable: CelType, value: CelType, depth: int) -> bool:
+    def _does_not_occur_in(self, variable: CelType, value: CelType, depth: int) -> bool:
         """Return whether the variable does not occur in the type (occurs check)."""
         self._step(depth)
         if value == variable:
             return False
         if value.kind is TypeKind.PARAM:
             bound = self._bound.get(value.name)
-            return bound is None or self._free_of(variable, bound, depth + 1)
+            return bound is None or self._does_not_occur_in(variable, bound, depth + 1)
         if value.kind in _PARAMETRIC or value.kind is TypeKind.TYPE:
-            return all(self._free_of(variable, one, depth + 1) for one in value.params)
+            return all(self._does_not_occur_in(variable, one, depth + 1) for one in value.params)
         return True
 
 

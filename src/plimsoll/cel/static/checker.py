@@ -1,9 +1,9 @@
-"""Type checking of the expanded tree.
+"""Type checker for the expanded tree.
 
-Defines the rules that give every node a type and every name and call a reference, and rewrites the tree so
-that names and functions are fully resolved (`a.b` becomes one name where `a.b` is declared; a call on a
-namespace becomes a global call). Implements cel-go v0.26's checker; the further rules Kubernetes adds are in
-`validators`. Guarantees a result or one CelCompileError for the first problem met.
+Assigns a type to every node and a reference to every name and call, and rewrites the tree so that names and
+functions are fully resolved (`a.b` becomes one name if `a.b` is declared; a call on a namespace becomes a
+global call). Implements cel-go v0.26's checker; the rules that Kubernetes adds are in `validators`. Returns a
+result or raises one CelCompileError for the first error.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class _Checker:
             case TypeKind.STRUCT:
                 result = self._message_field(expr.pos, target.name, field)
             case TypeKind.PARAM:
-                # Nothing is known about the operand, and from here on nothing will be.
+                # Nothing is known about the operand: it is dynamic from here on.
                 self.bindings.assignable(types.DYN, target)
                 result = types.DYN
             case TypeKind.DYN | TypeKind.ANY | TypeKind.ERROR:
@@ -337,9 +337,9 @@ class _Checker:
             scope[expr.second] = second
         self._scopes.append(scope)
         condition = yield self.check(expr.condition)
-        self._demand(condition, types.BOOL)
+        self._require_type(condition, types.BOOL)
         step = yield self.check(expr.step)
-        self._demand(step, accumulated)
+        self._require_type(step, accumulated)
         self._scopes.pop()
         result = yield self.check(expr.result)
         self._scopes.pop()
@@ -371,7 +371,7 @@ class _Checker:
                 return types.DYN, types.DYN
         raise CelCompileError(f"type {iterated} cannot be iterated: only a list or a map can", over.pos)
 
-    def _demand(self, expr: Expr, wanted: CelType) -> None:
+    def _require_type(self, expr: Expr, wanted: CelType) -> None:
         if not self.bindings.assignable(wanted, self.types[expr.id]):
             raise CelCompileError(f"expected type {wanted} but found {self.types[expr.id]}", expr.pos)
 

@@ -17,7 +17,7 @@ from plimsoll.cel.functions import FUNCTIONS, LIST_ATTRIBUTE_FUNCTIONS
 from plimsoll.cel.overloads.overload import Overload
 from plimsoll.cel.types import DEVICE_VARIABLE, CelType
 
-# Names that denote types at run time too; any other type name may stand only in a message literal.
+# Names that denote types at run time too; other type names are valid only in message literals.
 RUNTIME_TYPES: dict[str, CelType] = {
     "bool": types.BOOL,
     "bytes": types.BYTES,
@@ -57,7 +57,7 @@ class Environment:
 
     @property
     def attribute_type(self) -> CelType:
-        """An attribute may be anything; with list-valued attributes it may also be iterated."""
+        """The type of attributes: any, or dyn (which can be iterated) with list attributes."""
         return types.DYN if self.list_attributes else types.ANY
 
     @property
@@ -70,7 +70,7 @@ class Environment:
         return _fields(self.attribute_type, self.kind == "stored" or self.consumable_capacity)
 
     def variable(self, name: str) -> CelType | None:
-        """Return the type of a declared variable or, as `type(T)`, of a type name; None if there is none."""
+        """Return the type of a declared variable, or `type(T)` for a type name; None if it is undeclared."""
         if name == DEVICE_VARIABLE:
             return types.DEVICE
         if name in CONSTANTS:

@@ -1,9 +1,9 @@
-"""The admission cost estimate: the worst that an expression can cost at run time.
+"""Admission cost estimate: the maximum cost of an expression at run time.
 
-Defines the walk over the checked tree that bounds the size of every value and the cost of every node. What
-nothing bounds counts as unlimited. Implements cel-go v0.26's estimator with the size hints of the DRA
-environment (`overloads/paths.py`; docs/spec/api.md, "CEL environment"); the numbers are compared with
-Kubernetes one by one, so its accidents are kept too and named where they occur.
+Computes the maximum size of every value and the maximum cost of every node of the checked tree; a value
+without a known bound is unlimited. Implements cel-go v0.26's estimator with the size hints of the DRA
+environment (`overloads/paths.py`; docs/spec/api.md, "CEL environment"), including its quirks, because tests
+compare the numbers with those of Kubernetes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TypeAlias
 from plimsoll.cel.functions import FUNCTIONS
 from plimsoll.cel.overloads.costs import LIST_COST, MAP_COST, STRUCT_COST, AstNode, CallEstimate
 from plimsoll.cel.overloads.paths import NO_PATH, ValuePath
-from plimsoll.cel.overloads.ranges import NOTHING, NOWHERE, ONE, UNKNOWN, Range, fixed
+from plimsoll.cel.overloads.ranges import EMPTY_RANGE, ONE, UNKNOWN, ZERO, Range, fixed
 from plimsoll.cel.static.checker import TypedExpr
 from plimsoll.cel.syntax.ast import (
     CallExpr,
@@ -75,7 +75,7 @@ class _Estimator:
     def cost(self, expr: Expr) -> Task[Range]:
         match expr:
             case Const():
-                return NOTHING
+                return ZERO
             case Ident():
                 local = self._local(expr)
                 self._paths[expr.id] = local.path if local else ValuePath.of(expr.name)
@@ -102,7 +102,7 @@ class _Estimator:
                     return (yield from self._bind(expr))
                 return (yield from self._fold(expr))
 
-    # What is known of a node.
+    # Properties of a node.
 
     def _local(self, expr: Expr) -> _Local | None:
         if not isinstance(expr, Ident):
@@ -166,7 +166,7 @@ class _Estimator:
 
     def _list(self, expr: ListLit) -> Task[Range]:
         total = fixed(LIST_COST)
-        items = NOWHERE if expr.items else NOTHING
+        items = EMPTY_RANGE if expr.items else ZERO
         for item in expr.items:
             total = total.plus((yield self.cost(item)))
             items = items.union(self._some_size(item))
@@ -175,7 +175,7 @@ class _Estimator:
 
     def _map(self, expr: MapLit) -> Task[Range]:
         total = fixed(MAP_COST)
-        keys = values = NOWHERE if expr.entries else NOTHING
+        keys = values = EMPTY_RANGE if expr.entries else ZERO
         for entry in expr.entries:
             total = total.plus((yield self.cost(entry.key)))
             total = total.plus((yield self.cost(entry.value)))
@@ -246,7 +246,7 @@ class _Estimator:
         if expr.target is not None:
             costs.insert(0, (yield self.cost(expr.target)))
             args.insert(0, self._node(expr.target))
-        cost, size = NOWHERE, None
+        cost, size = EMPTY_RANGE, None
         for overload in self._references[expr.id].overloads:
             found = self._overload(expr, overload, args, costs)
             cost = cost.union(found.cost)

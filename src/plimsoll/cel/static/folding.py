@@ -1,7 +1,7 @@
-"""Constant folding, which can fail at compile time.
+"""Constant folding and the compile errors it finds.
 
 Evaluates literals, lists and maps of constants, type names, and type conversions of constants. A failing
-conversion, an invalid constant pattern, a constant index of an invalid type and a variable that holds a type
+conversion, an invalid constant pattern, a constant index of an invalid type and a variable that is a type
 are compile errors, as in Kubernetes.
 """
 
@@ -18,12 +18,12 @@ from plimsoll.cel.values import TypeValue, Value, no_overload
 from plimsoll.errors import CelCompileError, CelRuntimeError
 
 _NOT_CONSTANT = object()
-# A constant whose evaluation fails: harmless until something uses it.
+# A constant whose evaluation fails, which is an error only if a conversion uses it.
 _FAILED = object()
 
 
 def fold(typed: TypedExpr) -> None:
-    """Raise CelCompileError if something that is evaluated at compile time fails."""
+    """Raise CelCompileError if an evaluation at compile time fails."""
     folder = _ConstantFolder(typed)
     for expr in reversed(descend(typed.root)):
         value = folder.value(expr)
@@ -40,7 +40,7 @@ class _ConstantFolder:
         return self.constants.get(expr.id, _NOT_CONSTANT)
 
     def value(self, expr: Expr) -> Value:
-        """Return the constant value of a node whose children are done, or _NOT_CONSTANT."""
+        """Return the constant value of a node after its children, or _NOT_CONSTANT."""
         match expr:
             case Const():
                 return expr.value
@@ -50,7 +50,7 @@ class _ConstantFolder:
                 return self._list(expr)
             case MapLit():
                 parts = [self._known(part) for entry in expr.entries for part in (entry.key, entry.value)]
-                # Nothing that happens to a constant map depends on what is in it.
+                # The content of a constant map does not matter.
                 return _joined(parts, {})
             case CallExpr():
                 return self._call(expr)
@@ -60,7 +60,7 @@ class _ConstantFolder:
         if self._typed.types[expr.id].kind is TypeKind.TYPE:
             known = RUNTIME_TYPES.get(expr.name)
             if known is None:
-                raise CelCompileError(f"{expr.name!r} holds a type and cannot be used as a value", expr.pos)
+                raise CelCompileError(f"{expr.name!r} is a type and cannot be used as a value", expr.pos)
             return TypeValue(known.name)
         return CONSTANTS.get(expr.name, _NOT_CONSTANT)
 

@@ -1,9 +1,9 @@
 """Rules on literals that Kubernetes adds to type checking.
 
-Defines the checks of literal arguments of `matches` and `format`, and the rule that the items of a list
-literal, and the keys and values of a map literal, have one exact type. Implements the validators of cel-go
-v0.26 that the Kubernetes environment switches on; literals inside a `format` call are exempt from the rule on
-items. The validators of `duration` and `timestamp` refuse nothing that `folding` does not.
+Checks the literal arguments of `matches` and `format`, and that the items of a list literal, and the keys and
+values of a map literal, have one exact type. Implements the validators of cel-go v0.26 that the Kubernetes
+environment enables; literals inside a `format` call are exempt from the rule on items. The validators of
+`duration` and `timestamp` are not needed: `folding` rejects the same literals.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _same(first: CelType | None, current: CelType, expr: Expr) -> CelType:
 
 
 def _pattern(call: CallExpr) -> None:
-    """Check the first argument: the pattern of a method call but, by accident, the text of a global one."""
+    """Check the first argument: the pattern of a method call or, as upstream, the text of a global one."""
     arg = call.args[0]
     if isinstance(arg, Const) and isinstance(arg.value, str):
         try:
@@ -92,7 +92,7 @@ _TEXT = frozenset(
     }
 )
 _WHOLE = frozenset({TypeKind.INT, TypeKind.UINT})
-# Strings may stand for NaN and the infinities.
+# NaN and the infinities may be given as strings.
 _REAL = frozenset({TypeKind.DOUBLE, TypeKind.STRING})
 _VERBS = {
     "s": _TEXT,

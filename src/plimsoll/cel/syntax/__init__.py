@@ -1,1 +1,1 @@
-"""Text to tree: the lexer, the parser, the macros, and the nodes everything else works on."""
+"""Syntax: lexer, parser, macros and the nodes of the tree."""

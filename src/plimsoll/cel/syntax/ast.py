@@ -1,9 +1,9 @@
-"""The tree of a CEL expression, in the expanded form that CEL defines.
+"""Nodes of a CEL expression, in the expanded form that CEL defines.
 
-Defines the node types shared by the parser, the checker, the cost model and both back ends. Macros are
-already expanded (`all`, `exists`, `map`, `cel.bind`, ... become `Comprehension`), because types and costs are
-defined on the expanded tree; `Comprehension.macro` remembers which macro it was so that a back end may take a
-shorter way. Nodes are plain data; `id` is unique within a tree, `pos` is the offset in the source text.
+The parser, the checker, the cost model and both back ends share these types. Macros are already expanded
+(`all`, `exists`, `map`, `cel.bind`, ... become `Comprehension`), because types and costs are defined on the
+expanded tree; `Comprehension.macro` names the original macro, for back ends that implement it directly. Nodes
+are plain data; `id` is unique within a tree, `pos` is the offset in the source text.
 
 Operators are `CallExpr`s under cel-go's names: `_+_ _-_ _*_ _/_ _%_ -_ !_ _==_ _!=_ _<_ _<=_ _>_ _>=_ _&&_
 _||_ _?_:_ _[_] _[?_] _?._ @in @not_strictly_false`. `x?.f` is `CallExpr("_?._", (x, Const("f")))`, `x[?i]` is
@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class Uint:
-    """An unsigned literal or value: CEL keeps uint apart from int."""
+    """An unsigned literal or value; uint and int are different types in CEL."""
 
     value: int
 
@@ -64,7 +64,7 @@ class CallExpr:
 
 @dataclass(frozen=True, slots=True)
 class ListLit:
-    """`[a, ?b]`; `optional` holds the indices written with a question mark."""
+    """`[a, ?b]`; `optional` is the set of indices written with a question mark."""
 
     id: int
     pos: int
@@ -101,7 +101,7 @@ class StructField:
 
 @dataclass(frozen=True, slots=True)
 class StructLit:
-    """`Name{field: value}`. It parses; the DRA environment has no message types but the well-known ones."""
+    """`Name{field: value}`; the DRA environment has no message types except the well-known ones."""
 
     id: int
     pos: int
@@ -114,8 +114,8 @@ class Comprehension:
     """A fold: for each item of `range`, while `condition`, `accumulator` = `step`; the value is `result`.
 
     `second` is the second iteration variable of a two-variable macro, or None. `macro` is the name of the
-    macro this came from (`all`, `exists`, `exists_one`, `map`, `filter`, `cel.bind`, `existsOne`,
-    `transformList`, `transformMap`, `transformMapEntry`, `optMap`, `optFlatMap`, `sortBy`).
+    original macro (`all`, `exists`, `exists_one`, `map`, `filter`, `cel.bind`, `existsOne`, `transformList`,
+    `transformMap`, `transformMapEntry`, `optMap`, `optFlatMap`, `sortBy`).
     """
 
     id: int

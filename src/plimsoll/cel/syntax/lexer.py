@@ -1,9 +1,8 @@
-"""CEL text to tokens.
+"""Lexer: operators, names, numbers, quoted strings and the decoding of their escapes.
 
-Defines the lexical grammar: operators, names, numbers, quoted strings and the decoding of their escapes.
-Guarantees to look at each character a bounded number of times and to raise CelCompileError with the offset of
-the first character that starts no token. Implements the CEL lexical rules as cel-go v0.26 applies them:
-longest match, `//` comments, no names in backticks.
+Reads each character a bounded number of times and raises CelCompileError with the offset of the first
+character that does not start a token. Implements the CEL lexical rules as in cel-go v0.26: longest match,
+`//` comments, no names in backticks.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import NamedTuple
 
 from plimsoll.errors import CelCompileError
 
-# Kinds that carry text; operators and keywords are their own kind.
+# Kinds of tokens with text; operators and keywords are their own kind.
 NAME, INT, UINT, FLOAT, STRING, BYTES, END = "name", "int", "uint", "float", "string", "bytes", "end"
 
 _ESCAPE = r"\\(?:[abfnrtv\"'\\?`]|[xX][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-3][0-7]{2})"
@@ -29,7 +28,7 @@ _STRING = "|".join(
         rf"'(?:{_ESCAPE}|[^\\'\n\r])*'",
     )
 )
-# Order stands in for longest match: no later alternative can match more than an earlier one does.
+# The order implements longest match: no later alternative can match more than an earlier one.
 _TOKEN = re.compile(
     rf"""
     (?P<skip>[\t\ \r\n\f]+|//[^\n]*)
@@ -60,7 +59,7 @@ def split(source: str) -> list[Token]:
     while pos < end:
         found = match(source, pos)
         if found is None:
-            raise _refuse(source, pos)
+            raise _invalid_character(source, pos)
         kind = found.lastgroup or ""
         text = found.group()
         if kind == "op" or text in _KEYWORDS:
@@ -72,7 +71,7 @@ def split(source: str) -> list[Token]:
     return tokens
 
 
-def _refuse(source: str, pos: int) -> CelCompileError:
+def _invalid_character(source: str, pos: int) -> CelCompileError:
     char = source[pos]
     if char == "`":
         message = 'names in backticks are not supported here: write a["name"] instead'
@@ -127,7 +126,7 @@ def _body(text: str) -> tuple[str, bool]:
     raw = text[0] in "rR"
     if raw:
         text = text[1:]
-    # Line ends are always \n in a value, however the text was written.
+    # Line ends of a value are always \n.
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if len(text) >= 6 and text[:3] in ('"""', "'''"):
         return text[3:-3], raw

@@ -1,9 +1,8 @@
-"""The macros of the DRA environment, and the factory that makes tree nodes.
+"""Macros of the DRA environment: `has`, `all`, `exists`, `exists_one`, `map`, `filter`, `cel.bind`, `optMap`,
+`optFlatMap`, the two-variable macros and `sortBy`.
 
-Defines the expansion of `has`, `all`, `exists`, `exists_one`, `map`, `filter`, `cel.bind`, `optMap`,
-`optFlatMap`, the two-variable macros and `sortBy` into the plain tree of `ast`. A macro is found by name,
-number of arguments and whether it has a receiver; a call that matches none stays a call. Implements the
-expansions of cel-go v0.26, because types and costs are defined on what they produce.
+A macro is identified by name, number of arguments and whether it has a receiver; a call that matches none
+stays a call. Implements the expansions of cel-go v0.26, because types and costs are defined on their results.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from plimsoll.cel.syntax.ast import (
 from plimsoll.cel.syntax.trampoline import Task, run
 from plimsoll.errors import CelCompileError
 
-# optMap and optFlatMap copy their target, so a chain of them doubles the tree at every link.
+# optMap and optFlatMap copy their target, so each one in a chain doubles the tree.
 # DIFF: cel-go has no such limit and runs out of memory; see test_tree_size_is_bounded.
 MAX_NODES = 50_000
 
@@ -38,8 +37,8 @@ _OLD_ACCUMULATOR = "__result__"
 _UNUSED = "#unused"
 
 
-class Nodes:
-    """Makes nodes with fresh ids; refuses to make more than MAX_NODES."""
+class NodeIds:
+    """Generator of node IDs; raises CelCompileError beyond MAX_NODES."""
 
     def __init__(self) -> None:
         self._last = 0
@@ -52,10 +51,10 @@ class Nodes:
 
 
 @dataclass(frozen=True, slots=True)
-class _Maker:
-    """Makes the nodes of one expansion, all placed where the macro was written."""
+class _NodeFactory:
+    """Factory for the nodes of one expansion, all at the position of the macro."""
 
-    nodes: Nodes
+    nodes: NodeIds
     pos: int
 
     def const(self, value: Literal) -> Const:
@@ -97,7 +96,7 @@ class _Maker:
         )
 
     def bind(self, macro: str, name: str, init: Expr, result: Expr) -> Comprehension:
-        """Expand `cel.bind` to a fold over nothing whose accumulator is the bound value."""
+        """Expand `cel.bind` to a fold over an empty list whose accumulator is the bound value."""
         step = self.ident(name)
         return self.fold(macro, self.list(), (_UNUSED, None), name, init, self.const(False), step, result)
 
@@ -105,15 +104,17 @@ class _Maker:
         return run(_copy(self.nodes, expr))
 
 
-def expand(nodes: Nodes, pos: int, function: str, target: Expr | None, args: tuple[Expr, ...]) -> Expr | None:
-    """Expand a call, or return None when it is no macro call."""
+def expand(
+    nodes: NodeIds, pos: int, function: str, target: Expr | None, args: tuple[Expr, ...]
+) -> Expr | None:
+    """Expand a macro call, or return None if the call is not one."""
     macro = _MACROS.get((function, len(args), target is not None))
     if macro is None:
         return None
-    return macro(_Maker(nodes, pos), function, target, args)
+    return macro(_NodeFactory(nodes, pos), function, target, args)
 
 
-def _has(make: _Maker, function: str, target: Expr | None, args: tuple[Expr, ...]) -> Expr:
+def _has(make: _NodeFactory, function: str, target: Expr | None, args: tuple[Expr, ...]) -> Expr:
     (field,) = args
     if not isinstance(field, Select):
         raise CelCompileError("has() needs a field selection, such as has(a.b)", field.pos)
@@ -138,7 +139,7 @@ def _variables(args: tuple[Expr, ...], count: int) -> tuple[str, str | None]:
     return names[0], names[1]
 
 
-def _quantifier(make: _Maker, function: str, target: Expr | None, args: tuple[Expr, ...]) -> Expr:
+def _quantifier(make: _NodeFactory, function: str, target: Expr | None, args: tuple[Expr, ...]) -> Expr:
     assert target is not None
     variables = _variables(args, len(args) - 1)
     predicate = args[-1]
@@ -166,7 +167,7 @@ def _quantifier(make: _Maker, function: str, target: Expr | None, args: tuple[Ex
 
 
 def _to_list(
-    make: _Maker,
+    make: _NodeFactory,
     macro: str,
     over: Expr,
     variables: tuple[str, str | None],
@@ -181,24 +182,24 @@ def _to_list(
     return make.fold(macro, over, variables, ACCUMULATOR, init, condition, step, make.accumulated())
 
 
-def _map(make: _Maker, function: str, target: Expr | None, args: tuple[Expr, ...]) -> Expr:
+def _map(make: _NodeFactory, function: str, target: Expr | None, args: tuple[Expr, ...]) -> Expr:
     assert target is not None
     keep = args[1] if len(args) == 3 else None
     return _to_list(make, function, target, _variables(args, 1), keep, args[-1])
 
 
-def _filter(make: _Maker, function: str, target: Expr | None, args: tuple[Expr, ...]) -> Expr:
+def _filter(make: _NodeFactory, function: str, target: Expr | None, args: tuple[Expr, ...]) -> Expr:
     assert target is not None
     return _to_list(make, function, target, _variables(args, 1), args[1], args[0])
 
 
-def _transform_list(make: _Maker, function: str, target: Expr | None, args: tuple[Expr, ...]) -> Expr:
+def _transform_list(make: _NodeFactory, function: str, target: Expr | None, args: tuple[Expr, ...]) -> Expr:
     assert target is not None
     keep = args[2] if len(args) == 4 else None
     return _to_list(make, function, target, _variables(args, 2), keep, args[-1])
 
 
-def _transform_map(make: _Maker, function: str, target: Expr | None, args: tuple[Expr, ...]) -> Expr:
+def _transform_map(make: _NodeFactory, function: str, target: Expr | None, args: tuple[Expr, ...]) -> Expr:
     assert target is not None
     variables = _variables(args, 2)
     entry: tuple[Expr, ...] = (args[-1],)
@@ -211,14 +212,14 @@ def _transform_map(make: _Maker, function: str, target: Expr | None, args: tuple
     return make.fold(function, target, variables, ACCUMULATOR, init, condition, step, make.accumulated())
 
 
-def _bind(make: _Maker, function: str, target: Expr | None, args: tuple[Expr, ...]) -> Expr | None:
+def _bind(make: _NodeFactory, function: str, target: Expr | None, args: tuple[Expr, ...]) -> Expr | None:
     if not isinstance(target, Ident) or target.name != "cel":
         return None
     name = _name(args[0], "cel.bind() variable")
     return make.bind("cel.bind", name, args[1], args[2])
 
 
-def _opt_map(make: _Maker, function: str, target: Expr | None, args: tuple[Expr, ...]) -> Expr:
+def _opt_map(make: _NodeFactory, function: str, target: Expr | None, args: tuple[Expr, ...]) -> Expr:
     assert target is not None
     name = _name(args[0], f"{function}() variable")
     value = make.method("value", make.copy(target))
@@ -228,7 +229,7 @@ def _opt_map(make: _Maker, function: str, target: Expr | None, args: tuple[Expr,
     return make.call("_?_:_", make.method("hasValue", target), mapped, make.call("optional.none"))
 
 
-def _sort_by(make: _Maker, function: str, target: Expr | None, args: tuple[Expr, ...]) -> Expr:
+def _sort_by(make: _NodeFactory, function: str, target: Expr | None, args: tuple[Expr, ...]) -> Expr:
     assert target is not None
     if not isinstance(target, ListLit | Select | Ident | Comprehension | CallExpr):
         raise CelCompileError("sortBy() needs a list, name, call or selection before the dot", target.pos)
@@ -238,7 +239,7 @@ def _sort_by(make: _Maker, function: str, target: Expr | None, args: tuple[Expr,
     return make.bind(function, hidden, target, ordered)
 
 
-_Macro: TypeAlias = "Callable[[_Maker, str, Expr | None, tuple[Expr, ...]], Expr | None]"
+_Macro: TypeAlias = "Callable[[_NodeFactory, str, Expr | None, tuple[Expr, ...]], Expr | None]"
 _MACROS: dict[tuple[str, int, bool], _Macro] = {
     ("has", 1, False): _has,
     ("all", 2, True): _quantifier,
@@ -264,8 +265,8 @@ _MACROS: dict[tuple[str, int, bool], _Macro] = {
 }
 
 
-def _copy(nodes: Nodes, expr: Expr) -> Task[Expr]:
-    """Copy a tree, giving every node a new id."""
+def _copy(nodes: NodeIds, expr: Expr) -> Task[Expr]:
+    """Copy a tree with new node IDs."""
     number, pos = nodes.fresh(expr.pos), expr.pos
     match expr:
         case Const():

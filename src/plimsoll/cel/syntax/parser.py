@@ -1,10 +1,10 @@
-"""CEL tokens to the expanded tree of `ast`.
+"""Parser: tokens to the expanded tree of `ast`.
 
-Defines the grammar: precedence, literals, optional syntax (`.?f`, `[?i]`, `[?e]`, `{?k: v}`), message
-literals, reserved names, and the two depth limits of cel-go v0.26 (250 open rules of one kind; 250
-selections, calls, indexings, relations, sums or conditions inside one another). Guarantees one tree or one
-CelCompileError that names the offset of the first problem; never a RecursionError, and time linear in the
-text but for macros that copy (bounded by `macros.MAX_NODES`).
+Implements the grammar: precedence, literals, optional syntax (`.?f`, `[?i]`, `[?e]`, `{?k: v}`), message
+literals, reserved names, and the two depth limits of cel-go v0.26 (250 open rules of one kind; 250 nested
+selections, calls, indexings, relations, sums or conditions). Returns a tree or raises CelCompileError with
+the offset of the first error, never RecursionError. Time is linear in the text, except for macros that copy
+(bounded by `macros.MAX_NODES`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from plimsoll.cel.syntax.ast import (
     StructLit,
     Uint,
 )
-from plimsoll.cel.syntax.macros import Nodes, expand
+from plimsoll.cel.syntax.macros import NodeIds, expand
 from plimsoll.cel.syntax.trampoline import Task, run
 from plimsoll.errors import CelCompileError
 
@@ -50,7 +50,7 @@ _RESERVED = frozenset(
     | {"package", "namespace", "return", "var", "void", "while"}
 )
 
-# A tree and how many selections, calls, indexings, relations, sums and conditions nest in it.
+# A tree and its nesting depth: selections, calls, indexings, relations, sums and conditions.
 _Part: TypeAlias = "tuple[Expr, int]"
 
 
@@ -67,8 +67,8 @@ class _Parser:
         self._tokens = lexer.split(source)
         self._at = 0
         self._token = self._tokens[0]
-        self._nodes = Nodes()
-        # How many rules of each kind are open, as cel-go's parser counts them.
+        self._nodes = NodeIds()
+        # Number of open rules of each kind, counted as in cel-go's parser.
         self._expressions = 0
         self._relations = 0
         self._calculations = 0
@@ -205,7 +205,7 @@ class _Parser:
 
     def _unary(self) -> Task[_Part]:
         kind = self._token.kind
-        # A lone minus before a number belongs to the number, even before a selection: -1.f() is (-1).f().
+        # A single minus before a number is part of the number, even before a selection: -1.f() is (-1).f().
         if kind not in ("!", "-") or (kind == "-" and self._peek(1) in (lexer.INT, lexer.FLOAT)):
             return (yield from self._member())
         pos = self._token.pos
@@ -346,7 +346,7 @@ class _Parser:
         return StructLit(number, pos, name, tuple(fields)), depth
 
     def _closes(self, bracket: str, after_item: bool) -> bool:
-        """Take the separator before the next item, or the closing bracket; one comma may precede it."""
+        """Consume the separator before the next item, or the closing bracket after an optional comma."""
         if after_item:
             if self._accept(bracket):
                 return True
@@ -363,7 +363,7 @@ def _describe(kind: str) -> str:
 
 
 def _number(text: str) -> int:
-    """Parse decimal or hexadecimal digits; digits beyond any range are not read."""
+    """Parse decimal or hexadecimal digits; decimal digits that exceed every range are ignored."""
     if text.startswith("0x"):
         return int(text, 16)
     return int(text.lstrip("0")[:32] or "0")

@@ -1,8 +1,8 @@
-"""Recursion without Python's call stack.
+"""Trampoline: recursion without Python's call stack.
 
-A recursive procedure is written as a generator that yields the calls it wants to make and returns its value;
-`run` keeps the pending generators on a list of its own. Expressions may nest as deep as CEL allows (250 rules
-of each kind) no matter how deep the caller already is, and no RecursionError can arise from hostile text.
+A recursive function is written as a generator that yields its recursive calls and returns its value; `run`
+keeps the pending generators in a list. Expressions may nest as deep as CEL allows (250 rules of each kind),
+independently of the depth of the caller, and hostile text cannot cause a RecursionError.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any, TypeAlias, TypeVar
 
 T = TypeVar("T")
 
-# What a task yields is another task; what it is sent is that task's value, whose type only the caller knows.
+# A task yields another task and receives its value, whose type only the caller knows.
 Task: TypeAlias = Generator[Any, Any, T]
 
 
 def run(task: Task[T]) -> T:
-    """Run a task to its end and return its value."""
+    """Run a task and return its value."""
     pending: list[Task[Any]] = [task]
     value: Any = None
     while pending:
