@@ -8,9 +8,10 @@ no code with the ledger and is itself held against upstream's answers on every r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from plimsoll.api import codec
 from plimsoll.api.core import Node, Pod, PodStatus
@@ -18,6 +19,7 @@ from plimsoll.api.forms import ClaimCharge, Form
 from plimsoll.api.gates import Gates
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import AllocationResult, ResourceClaim, ResourceSlice
+from plimsoll.errors import ApiError
 from plimsoll.ledger.claims import (
     ChargeContext,
     ChargedClaim,
@@ -32,14 +34,10 @@ from plimsoll.ledger.node_ledger import NodeLedger, resources_options
 from plimsoll.ledger.placement import check_admission, check_placement, check_requests, find_sharing_conflicts
 from plimsoll.ledger.pod_level_budget import find_uncovered_requests
 from plimsoll.ledger.profile import PROFILES, AccountingProfile
-from plimsoll.ledger.status import (
-    build_status_entries,
-    patch_failure,
-    plan_status_clear,
-    plan_status_patch,
-    write_charges,
-)
+from plimsoll.ledger.status import build_status_entries, write_charges
 from plimsoll.ledger.verdict import Reason, Verdict, VerdictCode
+from plimsoll.scheduler.binding.bind import BindTransaction
+from plimsoll.scheduler.binding.writer import BindingWriter
 from tests.conformance import accounting_rule
 
 Row = dict[str, Any]
@@ -327,19 +325,62 @@ def _check_budget(given: Row, want: Row, profile: AccountingProfile) -> str | No
     return _differ("verdict", got, want)
 
 
+# -- writes of a binding
+
+
+class _RecordingWriter:
+    """Binding writer that records the writes to a pod's charges; one with an error rejects them."""
+
+    def __init__(self, error: str = "") -> None:
+        self.error = error
+        self.writes: list[tuple[ClaimCharge, ...]] = []
+
+    async def write_charges(self, pod: Pod, entries: Sequence[ClaimCharge]) -> Pod:
+        self.writes.append(tuple(entries))
+        if self.error:
+            raise ApiError(422, "Invalid", self.error)
+        charged_claims = [ChargedClaim(entry) for entry in entries]
+        return write_charges(pod, charged_claims, Form.V1_36).lossless(Form.V1_36)
+
+    async def clear_charges(self, pod: Pod) -> Pod:
+        return await self.write_charges(pod, ())
+
+
+def _transaction(writer: _RecordingWriter) -> BindTransaction:
+    pod = codec.convert({"metadata": {"name": "test-pod", "namespace": "test-ns"}}, Pod)
+    return BindTransaction(pod, cast(BindingWriter, writer), lambda claim: None)
+
+
 def _check_patch(given: Row, want: Row, profile: AccountingProfile) -> str | None:
-    assumed = codec.convert({"nodeAllocatableResourceClaimStatuses": given.get("assumed") or []}, PodStatus)
-    patch = plan_status_patch(assumed, _charged_claims(given.get("calculated")))
-    verdict = patch.verdict
-    if patch.entries is not None and "patch_error" in given:
-        pod = codec.convert({"metadata": {"name": "test-pod", "namespace": "test-ns"}}, Pod)
-        verdict = patch_failure(pod, given["patch_error"])
-    return _differ("patch", {**_verdict(verdict), "patched": patch.entries is not None}, want)
+    """Check the write before binding.
+
+    Upstream computes the entries a second time and fails if they differ from those it assumed. Plimsoll
+    writes the charges that the ledger assumed (`Placement.charged_claims`), so rows with a difference have no
+    counterpart: there the assumed charges must be written.
+    """
+    assumed = _charged_claims(given.get("assumed"))
+    writer = _RecordingWriter(given.get("patch_error", ""))
+    failed = asyncio.run(_transaction(writer).write_charges_of(assumed))
+    if assumed != _charged_claims(given.get("calculated")):
+        return _differ("writes", writer.writes, [assumed])
+    got: Row = {"code": "Error" if failed else "Success", "patched": bool(writer.writes)}
+    if failed:
+        got["reasons"] = [failed.error.removeprefix('running PreBind plugin "DynamicResources": ')]
+    return _differ("patch", got, want)
 
 
 def _check_clear(given: Row, want: Row, profile: AccountingProfile) -> str | None:
-    status = codec.convert({"nodeAllocatableResourceClaimStatuses": given.get("status") or []}, PodStatus)
-    return _differ("clear", {"patched": plan_status_clear(status).entries is not None}, want)
+    """Check the write after a failed binding, which removes the charges written before."""
+    writer = _RecordingWriter()
+
+    async def fail_binding() -> None:
+        binding = _transaction(writer)
+        await binding.write_charges_of(_charged_claims(given.get("status")))
+        writer.writes.clear()
+        await binding.undo()
+
+    asyncio.run(fail_binding())
+    return _differ("clear", {"patched": writer.writes == [()]}, want)
 
 
 KINDS: dict[str, Callable[[Row, Row, AccountingProfile], str | None]] = {

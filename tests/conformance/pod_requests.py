@@ -13,7 +13,7 @@ from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.api.quantity import Quantity
 from plimsoll.ledger import in_place, requests
-from plimsoll.ledger.containers import ContainerRole, ContainerUse
+from plimsoll.ledger.containers import ContainerRole, ContainerUse, list_uses
 
 _OPTIONS = {
     "useStatusResources": "use_status",
@@ -37,7 +37,13 @@ _TOTALS = {
     "aggregate_requests": requests.aggregate_container_requests,
     "aggregate_limits": requests.aggregate_container_limits,
 }
-_USES = {"container_fn_requests": requests.list_request_uses, "container_fn_limits": requests.list_limit_uses}
+
+
+def _list_request_uses(pod: Pod, options: requests.PodResourcesOptions) -> tuple[ContainerUse, ...]:
+    return list_uses(*in_place.list_container_requests(pod, options.use_status, options.non_missing))
+
+
+_USES = {"container_fn_requests": _list_request_uses, "container_fn_limits": requests.list_limit_uses}
 
 
 def check(row: dict[str, Any]) -> str | None:

@@ -46,7 +46,7 @@ class Allocation:
 
     results: tuple[AllocationResult, ...]
     steps: int
-    #: Per claim and request, which alternative of a prioritized list was chosen (0 where there is no list).
+    #: Per claim and request, the index of the selected subrequest (0 without a prioritized list).
     alternatives: tuple[tuple[int, ...], ...]
 
 

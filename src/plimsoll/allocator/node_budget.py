@@ -17,7 +17,7 @@ from plimsoll.allocator.request_matching import RequestPlan, RequestSet
 from plimsoll.allocator.results import device_result
 from plimsoll.api.resource import Device, DeviceRequestAllocationResult, ResourceClaim
 
-#: (claim, the result as it would stand in its status but for the shareID, the device) -> resource -> amount
+#: (claim, allocation result without shareID, device) -> resource -> amount
 ChargeFunction: TypeAlias = (
     "Callable[[ResourceClaim, DeviceRequestAllocationResult, Device], Mapping[str, int]]"
 )
@@ -27,7 +27,7 @@ ChargeFunction: TypeAlias = (
 class BudgetLine:
     """One bound: the maximum charge per resource. Other resources are not bounded by it."""
 
-    name: str  #: whose bound it is, such as "node headroom" or "pod-level request"
+    name: str  #: source of the bound, such as "node headroom" or "pod-level request"
     amounts: Mapping[str, int]
 
 
@@ -65,7 +65,7 @@ class RemainingBudget:
         return known
 
     def fits(self, charges: tuple[int, ...]) -> bool:
-        # A charge of nothing breaks no bound, not even one that is broken already.
+        # A charge of zero fits even if the bound is already exceeded.
         return all(not charge or charge <= left for charge, left in zip(charges, self.left, strict=True))
 
     def subtract(self, charges: tuple[int, ...]) -> None:

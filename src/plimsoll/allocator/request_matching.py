@@ -58,21 +58,21 @@ class RequestPlan:
 
     def __init__(self, claim: int, request: str, parent: str, device_class: DeviceClass) -> None:
         self.claim = claim  #: number of the claim
-        self.request = request  #: name of the request, or of the alternative
-        self.parent = parent  #: name of the request that the alternative belongs to, or ""
+        self.request = request  #: name of the request or subrequest
+        self.parent = parent  #: name of the request of a subrequest, or ""
         self.name = f"{parent}/{request}" if parent else request
         self.device_class = device_class
         self.expressions: tuple[str, ...] = ()  #: its own selectors
-        self.all = False  #: whether it takes every matching device
+        self.all = False  #: whether it is for all matching devices
         self.admin = False
         self.count = 0
         self.tolerations: tuple[DeviceToleration, ...] = ()
         self.selection = DeviceSelection(0, {}, ())
-        #: What it takes, by capacity shape; empty if capacity does not count.
+        #: Consumption by capacity shape; empty without the feature.
         self.consumptions: Sequence[Consumption | CapacityRefusal | CapacityFault] = ()
         self.tainted = 0  #: mask of devices with a taint that is not tolerated
-        self.candidates = 0  #: mask of devices it can get if nothing else is asked for
-        self.devices: list[int] = []  #: for All: the devices it must get
+        self.candidates = 0  #: mask of devices that can serve it, without regard to other requests
+        self.devices: list[int] = []  #: for allocation mode All: all matching devices
         self.failures: Mapping[int, SelectorFailure | CapacityFault] = {}
         self.fault_mask = 0  #: mask of devices with a failure
         self.constraints: tuple[int, ...] = ()  #: numbers of the constraints that apply to it
@@ -272,7 +272,7 @@ def _find_candidates(
         fault = _first_fault(plan, claim, devices)
         if fault is not None:
             return fault
-        # DIFF: Kubernetes 1.36 leaves exhausted shareable devices out; 1.37 and this let the request fail.
+        # DIFF: Kubernetes 1.36 omits exhausted shareable devices; in 1.37 and Plimsoll the request fails.
         # Test: test_all_fails_on_an_exhausted_device
         plan.devices = bit_numbers(mask)
         plan.count = len(plan.devices)

@@ -86,14 +86,14 @@ def _configuration(
                 )
                 for config in plan.device_class.spec.config
             ]
-    # DIFF: Kubernetes 1.36 lists a claim's configuration once per request it names; 1.37 and this once.
+    # DIFF: Kubernetes 1.36 lists a claim's configuration once per request it names; 1.37 and Plimsoll once.
     # Test: test_claim_configuration_is_listed_once
     made += [
         DeviceAllocationConfiguration(source=FROM_CLAIM, requests=config.requests, opaque=config.opaque)
         for config in configured
         if not config.requests or any(_names(config.requests, plan) for plan in plans)
     ]
-    # DIFF: Kubernetes 1.36 names the requests even if they are all; 1.37 and this leave the list empty.
+    # DIFF: Kubernetes 1.36 lists the requests even if they are all; 1.37 and Plimsoll leave the list empty.
     # Test: test_configuration_for_all_requests_names_none
     return tuple(
         DeviceAllocationConfiguration(source=config.source, opaque=config.opaque)

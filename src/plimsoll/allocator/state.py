@@ -28,9 +28,9 @@ class DeviceAllocations:
     """Allocations of one device. Amounts are in nano-units, as in `Quantity.nano`."""
 
     exclusive: int = 0  #: results that hold the device exclusively; more than one is a double allocation
-    shares: dict[str, int] = field(default_factory=dict)  #: shareID -> how many results carry it
+    shares: dict[str, int] = field(default_factory=dict)  #: shareID -> number of results
     consumed: dict[str, int] = field(default_factory=dict)  #: capacity -> sum over the shares, unless zero
-    recorded: dict[ShareRecord, int] = field(default_factory=dict)  #: how many shares recorded which amounts
+    recorded: dict[ShareRecord, int] = field(default_factory=dict)  #: share and amounts -> number of results
 
     @property
     def empty(self) -> bool:

@@ -1,8 +1,7 @@
 """Device selectors: the CEL dialect of DRA, compiled to Python. Imports only api and errors.
 
 `compile_selector(text, Environment())` returns a `Selector`; `flatten(device, driver)` converts a device to
-the form that `selector.matches(device)` evaluates. `ProgramCache` and `SliceCache` cache programs and
-matches.
+the form that `selector.matches(device)` evaluates. `ProgramCache` caches compiled selectors.
 
 Stages: parsing (`syntax/`), type checking and cost estimation (`static/`, called by `check.py`), and two back
 ends: the interpreter (`interpreter/`, closures) and, for common expressions, generated Python (`codegen/`).
@@ -11,7 +10,7 @@ The functions that expressions can call are in `functions/`, the values in `valu
 
 from __future__ import annotations
 
-from plimsoll.cel.caches import ProgramCache, SelectorMatches, SliceCache, SliceVersion, match_all
+from plimsoll.cel.caches import ProgramCache, SelectorMatches, match_all
 from plimsoll.cel.device import CelDevice, flatten
 from plimsoll.cel.interpreter.evaluation import COST_LIMIT
 from plimsoll.cel.interpreter.planner import EvaluationResult
@@ -26,8 +25,6 @@ __all__ = [
     "ProgramCache",
     "Selector",
     "SelectorMatches",
-    "SliceCache",
-    "SliceVersion",
     "compile_selector",
     "flatten",
     "match_all",

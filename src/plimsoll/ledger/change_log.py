@@ -18,7 +18,7 @@ class NodeChangeLog:
 
     def __init__(self) -> None:
         self._places: list[int] = []
-        self._first = 0  # how many entries have been dropped
+        self._first = 0  # number of dropped entries
 
     @property
     def mark(self) -> int:

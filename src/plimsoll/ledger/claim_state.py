@@ -61,23 +61,21 @@ class ClaimState:
     @property
     def allocated(self) -> dict[str, Quantity]:
         """Total of each resource charged at claim level."""
-        return {name: with_share.pool.allocated for name, with_share in self.claim_level_charges.items()}
+        return {name: charge.pool.allocated for name, charge in self.claim_level_charges.items()}
 
     @property
     def consumed(self) -> dict[str, Quantity]:
         """Amounts drawn by the consumers."""
-        return {name: with_share.pool.consumed for name, with_share in self.claim_level_charges.items()}
+        return {name: charge.pool.consumed for name, charge in self.claim_level_charges.items()}
 
     def with_consumer(self, pod: str) -> ClaimState:
-        return ClaimState(
-            self.namespace, self.name, self.uid, self.consumers | {pod}, self.claim_level_charges
-        )
+        return replace(self, consumers=self.consumers | {pod})
 
     def without_consumer(self, pod: str) -> ClaimState:
         return replace(self, consumers=self.consumers - {pod})
 
     def with_share(self, resource: str, pod: str, part: ConsumerShare, blank: ClaimLevelCharge) -> ClaimState:
-        """Return the state with a pod's share; `blank` is the charge to start from."""
+        """Return the state with a pod's share; `blank` is the charge without shares."""
         before = self.claim_level_charges.get(resource, blank)
         after = replace(before, parts={**before.parts, pod: part})
         return replace(self, claim_level_charges={**self.claim_level_charges, resource: after})
@@ -86,9 +84,7 @@ class ClaimState:
         """Return the state without a pod's share; the last share removes the charge."""
         before = self.claim_level_charges[resource]
         parts = {uid: part for uid, part in before.parts.items() if uid != pod}
-        others = {
-            name: with_share for name, with_share in self.claim_level_charges.items() if name != resource
-        }
+        charges = {name: charge for name, charge in self.claim_level_charges.items() if name != resource}
         if parts:
-            others[resource] = replace(before, parts=parts)
-        return replace(self, claim_level_charges=others)
+            charges[resource] = replace(before, parts=parts)
+        return replace(self, claim_level_charges=charges)

@@ -41,9 +41,9 @@ from plimsoll.ledger.verdict import Cause, Reason
 
 @dataclass(frozen=True, slots=True)
 class ChargedClaim:
-    """Charge of one claim to one pod, with the device charges it is the sum of.
+    """Charge of one claim to one pod: the sum of the device charges in `parts`.
 
-    One read from a pod's status has no `parts`, because the status does not name devices. `uid` is the
+    A charge from a pod's status has no `parts`, because the status does not name devices. `uid` is the
     claim's UID, if known.
     """
 
@@ -104,7 +104,7 @@ def find_requested_class(claim: ResourceClaim, request: str) -> str:
     return ""
 
 
-# -- what they charge
+# -- charges
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,7 +96,7 @@ def _mapped(
         consumed = capacity.value if capacity is not None else None
     if consumed is None:
         if result.consumed_capacity:
-            return None  # this allocation has nothing to do with that capacity
+            return None  # this allocation does not consume the capacity
         forms = device_forms(device)
         return Reason(
             cause=Cause.NO_CONSUMED_CAPACITY,

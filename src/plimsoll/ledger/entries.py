@@ -41,13 +41,11 @@ class ChargeRule(Enum):
     OVERHEAD = "overhead"  #: of the pod, from its runtime class
     ADD_PER_CLAIM = AccountingPolicy.ADD_PER_CLAIM.value
     ADD_PER_REFERENCE = AccountingPolicy.ADD_PER_REFERENCE.value
-    MAX = AccountingPolicy.MAX.value  #: what the claim has beyond the requests
-    CONSUME_FROM = (
-        AccountingPolicy.CONSUME_FROM.value
-    )  #: a pool as a whole, or (negative) what a pod draws from it
+    MAX = AccountingPolicy.MAX.value  #: the excess of the claim over the requests
+    CONSUME_FROM = AccountingPolicy.CONSUME_FROM.value  #: an entire pool, or (negative) a pod's draw from it
     PER_POD = "perPod"
     PER_CONTAINER = "perContainer"
-    HELD = "held by the claim"  #: negative: inside a pod-level request, charged for the claim as a whole
+    HELD = "held by the claim"  #: negative: the part of a pod-level request that is charged at claim level
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +85,7 @@ class LedgerEntry:
     profile: AccountingProfile
     units: Units
     non_zero: Units
-    claims: tuple[str, ...] = ()  #: the ledger's keys of the claims it uses, one for each bill
+    claims: tuple[str, ...] = ()  #: the ledger's key of the claim of each charge
     holds: tuple[ClaimLevelShare, ...] = ()
     assumed: bool = False
 
@@ -119,7 +117,7 @@ def compute_non_zero_amounts(
     profile: AccountingProfile,
     amounts: Mapping[str, Quantity],
 ) -> dict[str, Quantity]:
-    """Compute the same with 100m CPU and 200Mi memory for each container without a request."""
+    """Compute the amounts with 100m CPU and 200Mi memory for each container without a request."""
     fill = {CPU: NON_ZERO_CPU, MEMORY: NON_ZERO_MEMORY}
     if not options.skip_pod_level and has_pod_level_requests(pod):
         fill = {name: amount for name, amount in fill.items() if name not in amounts}
@@ -129,7 +127,7 @@ def compute_non_zero_amounts(
 
 
 def _all_request(pod: Pod, names: Iterable[str]) -> bool:
-    """Return whether every container requests these resources, so that nothing needs filling."""
+    """Return whether every container requests these resources."""
     return all(
         name in container.resources.requests
         for container in (*pod.spec.containers, *pod.spec.init_containers)

@@ -118,7 +118,7 @@ def reported_requests(
     in_effect = sum_with_init_containers(
         *_list_from_status(pod, lambda c, s: _fill(applied(c, s), non_missing))
     )
-    # What containers draw out of pools they do not take from the node, whatever is reported for them.
+    # Draws from pools reduce the charge to the node, regardless of the reported requests.
     add_amounts(in_effect, {name: amount for name, amount in extra.items() if amount < ZERO})
     raise_amounts(total, in_effect)
     return total

@@ -60,8 +60,6 @@ _TEXTS = {
         "pod level limit for {resource} is insufficient to cover "
         "the limit and DRA overhead for container {container}"
     ),
-    Cause.ASSUMED_DIFFERS: "assumed pod status does not match calculated status to be patched",
-    Cause.PATCH_FAILED: ("updating pod {namespace}/{pod} NodeAllocatableResourceClaimStatuses: {detail}"),
 }
 _NAMES = tuple(field.name for field in fields(Reason))
 

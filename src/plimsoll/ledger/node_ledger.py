@@ -89,7 +89,7 @@ class NodeLedger:
             allocatable[PODS] = node.status.allocatable[PODS].value()
         self.allocatable: Units = allocatable
 
-    # -- looking things up
+    # -- queries
 
     def __len__(self) -> int:
         """Return the number of pods."""
@@ -130,7 +130,7 @@ class NodeLedger:
             left[PODS] = self.allocatable[PODS] - len(self)
         return left
 
-    # -- booking
+    # -- updates
 
     def add(self, pod: Pod, charged_claims: Sequence[ChargedClaim] | None = None) -> LedgerEntry:
         """Add a pod, or confirm an assumed one; its charges default to those in its status."""
@@ -219,7 +219,7 @@ class NodeLedger:
             found += _differences(f"lines of {key}", entry.units, to_units(sum_lines(entry.lines)))
         return found
 
-    # -- inside
+    # -- helpers
 
     def _replace(
         self, known: LedgerEntry | None, pod: Pod, charged_claims: Sequence[ChargedClaim] | None
@@ -232,7 +232,7 @@ class NodeLedger:
         place = list(self._entries)
         self.remove(known.pod)
         recorded = self._record(entry)
-        if place[-1] != pod_key(pod):  # keep the order in which the pods came
+        if place[-1] != pod_key(pod):  # keep the order of addition
             self._entries = {key: self._entries[key] for key in place}
         return recorded
 

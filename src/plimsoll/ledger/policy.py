@@ -45,7 +45,7 @@ class ClaimAmount:
     containers: frozenset[str]
 
 
-# -- the four rules: what the shares under a policy add to the requests of a phase
+# -- the four policies: the amount that claims add to the requests of a phase
 
 
 def _add_per_claim(phase: Phase, shares: Sequence[ClaimAmount]) -> int:
@@ -152,8 +152,8 @@ def resolve_policies(
 ) -> tuple[ClaimCharge, ...]:
     """Convert charges to additive ones with the effect of their policies.
 
-    A draw from a pool becomes negative. Where several claims meet in one container, each gets the difference
-    to those before it.
+    A draw from a pool becomes negative. If one container refers to several claims, each charge is the
+    increase over the claims before it.
     """
     odd = {
         name for charge in charges for name, resource in charge.resources.items() if not is_additive(resource)

@@ -4,24 +4,24 @@ The default profile follows KEP-5517; `AccountingProfile.upstream_1_36()` behave
 1.36.4, and `AccountingProfile.upstream_1_37()` as the sources of 1.37.0-rc.1. They differ in:
 
 - DIFF: a device is found by driver, pool and name, on this node, in the newest generation of its pool; 1.36
-  takes the first of that pool and name, whichever driver published it
+  takes the first of that pool and name, of any driver
   (test_a_device_is_found_by_driver_pool_and_name, test_the_newest_generation_on_the_node_counts).
 - DIFF: a capacityKey of a device that is not shared charges the device's full capacity; 1.36 ends in an
   error (test_an_exclusive_device_charges_its_whole_capacity).
-- DIFF: a claim that no container refers to is charged once; 1.36 refuses the pod
+- DIFF: a claim that no container refers to is charged once; 1.36 rejects the pod
   (test_an_unreferenced_claim_is_charged_once).
 - DIFF: a claim that was allocated before the pod was created is charged; 1.36 ignores it
   (test_a_claim_allocated_before_is_charged).
-- DIFF: a container counts once for a claim however often it refers to it; 1.36 lists it every time
+- DIFF: a container counts once for a claim, regardless of the number of references; 1.36 lists it every time
   (test_a_container_is_listed_once).
 - DIFF: accounting policies are applied; upstream has none (test_policies_need_the_default_profile).
-- DIFF: charges of an assumed pod remain if its status comes back without them; upstream loses them
+- DIFF: charges of an assumed pod are kept if the server drops them from its status; upstream loses them
   (test_charges_survive_a_server_that_drops_them).
 - DIFF: a claim that charges its node is in use if another pod on the node has it, or if it is reserved for
   another pod, which may not be bound yet or may just be deleted; 1.36 checks the node only, 1.37 the
   reservation (test_a_reserved_claim_is_taken).
-- DIFF: where the cluster has no fields for it, annotations of classes define what devices charge and
-  annotations of pods what was charged; upstream has neither (test_a_class_charges_by_its_annotation,
+- DIFF: in clusters without the fields, charges are defined in annotations of classes and recorded in
+  annotations of pods; upstream has neither (test_a_class_charges_by_its_annotation,
   test_charges_in_an_annotation_are_counted).
 - DIFF: a device that is allocated with admin access charges nothing: it is observed, not used; upstream
   charges it like any other (test_admin_access_charges_nothing).

@@ -28,7 +28,7 @@ def qos_class(spec: PodSpec, form: Form = Form.V1_36, *, pod_level: bool = True)
     requests: dict[str, Quantity] = {}
     limits: dict[str, Quantity] = {}
     limited = True
-    for resources in _claimants(spec, form, pod_level):
+    for resources in _list_resources(spec, form, pod_level):
         _add(requests, resources.requests)
         _add(limits, resources.limits)
         limited = limited and all(resources.limits.get(name, ZERO) > ZERO for name in _COMPUTE)
@@ -46,7 +46,7 @@ def pod_qos(pod: Pod, form: Form = Form.V1_36, *, pod_level: bool = True) -> str
     return qos_class(pod.spec, form, pod_level=pod_level)
 
 
-def _claimants(spec: PodSpec, form: Form, pod_level: bool) -> Sequence[ResourceRequirements]:
+def _list_resources(spec: PodSpec, form: Form, pod_level: bool) -> Sequence[ResourceRequirements]:
     whole = spec.resources
     if whole is not None and pod_level:
         names = (*whole.requests, *whole.limits)

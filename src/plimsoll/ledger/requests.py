@@ -8,8 +8,8 @@ sums. The draft form is computed as 1.37.
 `PodResourcesOptions.count_claims` enables claims; the argument `charges` defaults to those in the pod's
 status.
 
-DIFF: reading a pod changes nothing; upstream adds the overhead to pod-level amounts that it keeps as big
-decimals (1.5Gi), so that the pod grows each time it is looked at (test_reading_changes_nothing).
+DIFF: computing requests does not change the pod; upstream adds the overhead to pod-level amounts that it
+stores as big decimals (1.5Gi), so that they grow with each call (test_reading_changes_nothing).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class PodResourcesOptions:
     in_place_pod_level: bool = False  #: the same for pod-level resources
     exclude_overhead: bool = False
     skip_pod_level: bool = False
-    skip_containers: bool = False  #: requests only, as upstream; claims go with the containers
+    skip_containers: bool = False  #: applies to requests only, as upstream; excludes claims, too
     non_missing: Mapping[str, Quantity] = field(default_factory=dict, hash=False)  #: fills absent requests
 
 
@@ -104,9 +104,7 @@ def aggregate_container_requests(
         return total
     spec = _spec_sum(pod, options.non_missing)
     add_amounts(spec, extra)
-    if options.form is Form.V1_36:
-        return spec
-    if not options.use_status:
+    if options.form is Form.V1_36 or not options.use_status:
         return spec
     reported = in_place.reported_requests(pod, options.in_place_pod_level, options.non_missing, extra)
     if is_resize_infeasible(pod):
@@ -132,11 +130,6 @@ def _spec_sum(pod: Pod, non_missing: Amounts) -> dict[str, Quantity]:
 
 #: The last spec and its sum: a pod being scheduled is evaluated several times in a row.
 _last: list[tuple[PodSpec | None, dict[str, Quantity]]] = [(None, {})]
-
-
-def list_request_uses(pod: Pod, options: PodResourcesOptions = DEFAULTS) -> tuple[ContainerUse, ...]:
-    """List the requests of each container as it runs, in the order of the 1.36 rule; without claims."""
-    return list_uses(*in_place.list_container_requests(pod, options.use_status, options.non_missing))
 
 
 # -- limits
@@ -177,7 +170,7 @@ def aggregate_container_limits(
 
 
 def list_limit_uses(pod: Pod, options: PodResourcesOptions = DEFAULTS) -> tuple[ContainerUse, ...]:
-    """List the limits of each container as it runs, in the order of the 1.36 rule."""
+    """List the limits in use while each container runs, in the order of upstream."""
     return list_uses(*in_place.list_container_limits(pod, options.use_status))
 
 
@@ -210,7 +203,7 @@ def _replace_by_pod_level(
         if options.form is not Form.V1_36:
             names = effective
         elif limits and is_resize_infeasible(pod) and not pod.status.resources.limits:
-            effective = spec  # 1.36 falls back on the spec where the node reports no limits at all
+            effective = spec  # 1.36 falls back to the spec if the node reports no limits
     for name in names:
         if is_pod_level_resource(name):
             total[name] = effective.get(name, ZERO)

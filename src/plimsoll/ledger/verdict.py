@@ -24,7 +24,7 @@ class VerdictCode(Enum):
 class Cause(Enum):
     """Kind of a reason."""
 
-    # shortages: preemption helps if the whole is big enough
+    # shortages: preemption helps if the total suffices
     INSUFFICIENT = "insufficient"
     TOO_MANY_PODS = "too many pods"
     POOL_EXHAUSTED = "pool exhausted"
@@ -49,18 +49,9 @@ class Cause(Enum):
     POD_LEVEL_REQUEST = "pod-level request"
     POD_LEVEL_LIMIT = "pod-level limit"
     POD_LEVEL_CONTAINER_LIMIT = "pod-level limit of a container"
-    # writing the status
-    ASSUMED_DIFFERS = "assumed status differs"
-    PATCH_FAILED = "patch failed"
 
 
-_ERRORS = {
-    Cause.DEVICE_NOT_IN_POOL,
-    Cause.DEVICE_NOT_OF_DRIVER,
-    Cause.NO_CONSUMED_CAPACITY,
-    Cause.ASSUMED_DIFFERS,
-    Cause.PATCH_FAILED,
-}
+_ERRORS = {Cause.DEVICE_NOT_IN_POOL, Cause.DEVICE_NOT_OF_DRIVER, Cause.NO_CONSUMED_CAPACITY}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +100,7 @@ class Verdict:
         if not found:
             return SUCCESS
         codes = {reason.code for reason in found}
-        return Verdict(next(code for code in _GRAVEST_FIRST if code in codes), found)
+        return Verdict(next(code for code in _MOST_SEVERE_FIRST if code in codes), found)
 
     @property
     def fits(self) -> bool:
@@ -121,5 +112,5 @@ class Verdict:
         return self.code is VerdictCode.UNSCHEDULABLE
 
 
-_GRAVEST_FIRST = (VerdictCode.ERROR, VerdictCode.UNRESOLVABLE, VerdictCode.UNSCHEDULABLE)
+_MOST_SEVERE_FIRST = (VerdictCode.ERROR, VerdictCode.UNRESOLVABLE, VerdictCode.UNSCHEDULABLE)
 SUCCESS = Verdict()

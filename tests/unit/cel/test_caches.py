@@ -1,21 +1,12 @@
-"""Programs, flattened devices and match bits that are kept."""
+"""Cached programs, and matches of a selector on many devices."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from plimsoll.cel import (
-    Environment,
-    ProgramCache,
-    SliceCache,
-    SliceVersion,
-    caches,
-    compile_selector,
-    match_all,
-)
+from plimsoll.cel import Environment, ProgramCache, caches, compile_selector, flatten, match_all
 from plimsoll.errors import CelCompileError
 from tests.unit.cel.evaluation import DRIVER
 
@@ -26,17 +17,6 @@ DEVICES: list[dict[str, Any]] = [
     {"attributes": {"model": {"string": "a100"}}},
 ]
 SELECTOR = 'device.attributes["gpu.example.com"].model == "a100"'
-
-
-class Counting:
-    """Devices that say how often they were looked at."""
-
-    def __init__(self) -> None:
-        self.times = 0
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        self.times += 1
-        return iter(DEVICES)
 
 
 def test_programs_are_compiled_once_per_environment() -> None:
@@ -75,43 +55,7 @@ def test_programs_are_bounded_and_forget_the_oldest() -> None:
 
 
 def test_match_bits_and_errors() -> None:
-    matches = match_all(
-        compile_selector(SELECTOR), SliceCache().devices(SliceVersion("u", "1"), DRIVER, DEVICES)
-    )
+    matches = match_all(compile_selector(SELECTOR), [flatten(device, DRIVER) for device in DEVICES])
     assert matches.bits == 0b1001
     assert set(matches.errors) == {2}
     assert [index for index in range(4) if index in matches] == [0, 3]
-
-
-def test_devices_and_matches_are_kept_per_slice_version() -> None:
-    slices, devices = SliceCache(), Counting()
-    selector = compile_selector(SELECTOR)
-    one = SliceVersion("uid", "1")
-    flattened = slices.devices(one, DRIVER, devices)
-    assert slices.devices(one, DRIVER, devices) is flattened
-    matches = slices.matches(selector, one, DRIVER, devices)
-    assert slices.matches(compile_selector(SELECTOR), one, DRIVER, devices) is matches
-    assert devices.times == 1
-    other = slices.matches(
-        compile_selector(SELECTOR, Environment(list_attributes=True)), one, DRIVER, devices
-    )
-    assert other is not matches
-    assert other.bits == matches.bits
-
-
-def test_a_new_version_replaces_the_old_one() -> None:
-    slices, devices = SliceCache(), Counting()
-    slices.devices(SliceVersion("uid", "1"), DRIVER, devices)
-    slices.devices(SliceVersion("uid", "2"), DRIVER, devices)
-    assert (len(slices), devices.times) == (1, 2)
-    slices.devices(SliceVersion("other", "2"), DRIVER, devices)
-    slices.forget("uid")
-    slices.forget("unknown")
-    assert len(slices) == 1
-
-
-def test_slices_are_bounded() -> None:
-    slices = SliceCache(size=3)
-    for number in range(10):
-        slices.devices(SliceVersion(f"uid-{number}", "1"), DRIVER, DEVICES)
-    assert len(slices) == 3

@@ -21,7 +21,6 @@ from plimsoll.ledger.requests import (
     has_pod_level_requests,
     has_pod_level_resources,
     list_limit_uses,
-    list_request_uses,
     pod_limits,
     pod_requests,
 )
@@ -217,5 +216,4 @@ def test_both_forms_agree_without_claims_and_status(given_pod: Pod) -> None:
 @given(pods())
 def test_uses_name_every_container(given_pod: Pod) -> None:
     names = [c.name for c in (*given_pod.spec.containers, *given_pod.spec.init_containers)]
-    assert [use.container.name for use in list_request_uses(given_pod)] == names
     assert [use.container.name for use in list_limit_uses(given_pod)] == names

@@ -1,4 +1,4 @@
-"""Claim charges in a pod's status: every form, upstream's order, and the writes around binding."""
+"""Claim charges in a pod's status: every form, in upstream's order."""
 
 from __future__ import annotations
 
@@ -6,15 +6,7 @@ import pytest
 
 from plimsoll.api import codec
 from plimsoll.api.forms import Form, read_status
-from plimsoll.ledger.messages import format_reasons
-from plimsoll.ledger.status import (
-    build_status_entries,
-    patch_failure,
-    plan_status_clear,
-    plan_status_patch,
-    write_charges,
-)
-from plimsoll.ledger.verdict import VerdictCode
+from plimsoll.ledger.status import build_status_entries, write_charges
 from tests.build import charging_device, claim, container, pod, pool_device, resource_slice, result
 from tests.unit.ledger.fixture import LedgerFixture
 
@@ -83,30 +75,4 @@ def test_fields_missing_from_a_form_are_reported() -> None:
     assert write_charges(ONE, charged_claims, Form.V1_37).losses == ()
     assert write_charges(ONE, charged_claims, Form.V1_36).losses == (
         "claim c: cpu: overhead of 100m per pod",
-    )
-
-
-def test_the_write_before_binding() -> None:
-    entries = build_status_entries(BILLS)
-    assumed = write_charges(ONE, BILLS, Form.V1_36).view.status
-    assert plan_status_patch(assumed, entries).entries == entries
-    assert plan_status_patch(assumed, ()).entries is None
-    differing = plan_status_patch(ONE.status, entries)
-    assert differing.entries is None
-    assert differing.verdict.code is VerdictCode.ERROR
-    assert format_reasons(differing.verdict) == (
-        "assumed pod status does not match calculated status to be patched",
-    )
-
-
-def test_the_write_after_a_failed_binding() -> None:
-    assert plan_status_clear(write_charges(ONE, BILLS, Form.V1_36).view.status).entries == ()
-    assert plan_status_clear(ONE.status).entries is None
-
-
-def test_a_write_the_server_refuses() -> None:
-    verdict = patch_failure(ONE, "conflict")
-    assert verdict.code is VerdictCode.ERROR
-    assert format_reasons(verdict) == (
-        "updating pod default/p NodeAllocatableResourceClaimStatuses: conflict",
     )

@@ -1,8 +1,8 @@
 """Values of one attribute over the devices of a node, as bit sets.
 
 Every distinct value has a bit, so that constraints become integer arithmetic: devices share a value if their
-bits overlap. Handles attribute lookup (a bare name is in the driver's domain) and lists: with the gate on, a
-list is the set of its values and a scalar a set of one; with it off, a list equals nothing
+bits overlap. Handles attribute lookup (a name without a domain is in the driver's domain) and lists: with the
+feature gate a list is the set of its values and a scalar a set of one; without it a list equals nothing
 (docs/spec/allocator.md, "Constraints").
 """
 
@@ -29,7 +29,7 @@ class AttributeTable:
         self.by_bit: list[int] = []  #: bit -> mask of the devices that have it
         self.has = 0  #: mask of the devices that have the attribute
         self.opaque = 0  #: mask of those whose value equals nothing
-        self.scalar = True  #: whether every device has one value at most
+        self.scalar = True  #: whether every device has at most one value
         self._overlaps: dict[int, int] = {}
         bits: dict[Value, int] = {}
         for index, (driver, device) in enumerate(devices):
@@ -77,7 +77,7 @@ def _lookup(device: Device, driver: str, attribute: str) -> DeviceAttribute | No
 
 
 def _values(attribute: DeviceAttribute, lists: bool) -> Iterable[Value] | None:
-    """Return the values of an attribute; empty if it equals nothing, None if it does not count as set."""
+    """Return the values of an attribute; empty if it equals nothing, None if it is treated as unset."""
     if lists:
         if attribute.int_values:
             return [("int", value) for value in attribute.int_values]

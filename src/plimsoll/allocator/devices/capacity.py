@@ -20,7 +20,7 @@ class Consumption:
     """Consumption of every capacity of a device, in the order of its capacity names."""
 
     amounts: Mapping[str, Quantity]
-    nano: tuple[int, ...]  #: the same as whole billionths
+    nano: tuple[int, ...]  #: the amounts in nano-units
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class CapacityRefusal:
 UNDEFINED = "undefined"  #: the device has no capacity of that name
 ABOVE_MAX = "above-max"  #: more than the policy's maximum (`had`)
 NO_VALID_VALUE = "no-valid-value"  #: more than the largest valid value (`had`)
-OFF_STEP = "off-step"  #: not a whole number of steps (`had`) above the minimum
+OFF_STEP = "off-step"  #: not a multiple of the step (`had`) above the minimum
 SHORT = "short"  #: more than the device has (`had`), or has left
 
 
@@ -46,7 +46,7 @@ class CapacityFault:
 
     name: str
     wanted: Quantity
-    negative: bool  #: a negative amount rather than one past the range of 64 bits
+    negative: bool  #: the amount is negative; otherwise it exceeds 64 bits
 
 
 def consume(
@@ -57,7 +57,7 @@ def consume(
         if name not in capacity:
             return CapacityRefusal(UNDEFINED, name, wanted, ZERO)
     amounts: dict[str, Quantity] = {}
-    # Faults come before refusals, so that the outcome does not hang on the order of the names.
+    # Faults are checked first, so that the result does not depend on the order of the names.
     for name, entry in capacity.items():
         amount = compute_consumed_amount(requests.get(name), entry)
         if amount is None or amount.nano < 0:
@@ -103,11 +103,11 @@ def _round_to_range(
     if size <= 0:
         return requested
     rounded = base + size * divide_up(wanted - base, size)
-    # DIFF: Kubernetes 1.36 wraps around and records a negative amount; 1.37 and this end the allocation.
+    # DIFF: Kubernetes 1.36 wraps around and records a negative amount; 1.37 and Plimsoll end the allocation.
     # Test: test_a_step_past_64_bits_is_a_fault
     if wanted > INT64_MAX or rounded > INT64_MAX:
         return None
-    # DIFF: Kubernetes 1.36 always writes BinarySI; 1.37 and this keep the format of the step.
+    # DIFF: Kubernetes 1.36 always writes BinarySI; 1.37 and Plimsoll keep the format of the step.
     # Test: test_a_rounded_amount_has_the_format_of_the_step
     return Quantity.of(rounded, step.format)
 

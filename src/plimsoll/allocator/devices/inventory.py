@@ -32,15 +32,15 @@ class _CachedNode:
     pools: list[list[SliceView]]
     devices: NodeDevices
 
-    def holds(
+    def is_current(
         self, labels: dict[str, str], candidates: list[SliceView], pools: list[list[SliceView]]
     ) -> bool:
-        """Return whether the same inputs would give the same devices."""
+        """Return whether the devices were computed from these inputs."""
         return self.labels == labels and self.candidates == candidates and self.pools == pools
 
 
 class Inventory:
-    """All slices of a cluster. Equal inputs give equal results; caches affect speed only."""
+    """All slices of a cluster."""
 
     __slots__ = (
         "_by_pool",
@@ -103,7 +103,7 @@ class Inventory:
         candidates = [*self._on_node.get(name, ()), *self._shared]
         pools = [self._by_pool[pool] for pool in dict.fromkeys(view.pool for view in candidates)]
         known = self._previous.get(name)
-        if known is None or not known.holds(labels, candidates, pools):
+        if known is None or not known.is_current(labels, candidates, pools):
             gathered = gather_pools(candidates, node, self.features, self._by_pool)
             if isinstance(gathered, AllocationFault):
                 return gathered
@@ -115,7 +115,7 @@ class Inventory:
     def cluster_pools(self) -> Iterator[tuple[NodeDevices, Sequence[SliceView]]]:
         """Yield every pool of the cluster, by name: its devices on all nodes, and all of its slices.
 
-        The devices belong to no node: `DeviceUsage` applies to them, selectors do not.
+        The devices have no node: `DeviceUsage` applies to them, selectors do not.
         """
         for pool in sorted(self._by_pool):
             yield self.cluster_pool(pool), self.slices_of(pool)

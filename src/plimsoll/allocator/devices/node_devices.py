@@ -45,7 +45,7 @@ class DeviceEntry:
         self.device = device
         self.view = view
         self.shareable = shareable
-        self.capacity = capacity  #: number of its capacity shape: devices of one shape consume alike
+        self.capacity = capacity  #: number of its capacity shape; devices of one shape consume the same
         self.draw = draw  #: consumption of shared counters
 
 
@@ -74,8 +74,8 @@ class CounterPool:
     pool: PoolId
     first: int
     names: tuple[tuple[str, str], ...]
-    consumers: Mapping[str, CounterDraw]  #: device name -> what it takes, devices of other nodes included
-    mask: int  #: the devices of this node that draw on them
+    consumers: Mapping[str, CounterDraw]  #: device name -> consumption, including devices of other nodes
+    mask: int  #: devices of this node that consume counters
 
 
 class NodeDevices:
@@ -119,14 +119,14 @@ class NodeDevices:
         self.base_counters: list[int] = []
         self.counter_pools: list[CounterPool] = []
         self.selection_problems: dict[int, SelectorProblem] = {}
-        #: Masks: all devices; those that may be shared; those that draw on counters; those of other nodes;
-        #: those that bind in several steps.
+        #: Masks: all devices; shareable ones; those that consume counters; those of other nodes; those with
+        #: binding conditions.
         self.all = self.shareable = self.counting = self.elsewhere = self.binding = 0
         self.taint_masks: dict[tuple[DeviceTaint, ...], int] = {}
         self._programs = programs
         self._signature: tuple[object, ...] | None = None
-        # Selectors are compiled as stored ones, for which list values are always there.
-        # DIFF: Kubernetes 1.36 fails on any list value while the gate is off; 1.37 and this do not.
+        # Selectors are compiled in the "stored" environment, which always has list values.
+        # DIFF: Kubernetes 1.36 fails on any list value if the gate is off; 1.37 and Plimsoll do not.
         # Test: test_list_values_never_break_a_selector
         self._environment = Environment("stored", features.consumable_capacity, list_attributes=True)
         self._selections: dict[tuple[tuple[str, ...], tuple[str, ...]], DeviceSelection] = {}
@@ -140,7 +140,7 @@ class NodeDevices:
 
     @property
     def signature(self) -> tuple[object, ...] | None:
-        """Equal for nodes whose devices differ in nothing but the names of their pools.
+        """Equal for nodes whose devices differ only in the names of their pools.
 
         None if devices are not local to the node, because usage on other nodes matters, too.
         """
@@ -183,7 +183,7 @@ class NodeDevices:
         self, requests: Mapping[str, Quantity]
     ) -> Sequence[Consumption | CapacityRefusal | CapacityFault]:
         """Return the consumption of a capacity request, by capacity shape."""
-        # The text of an amount is recorded with it, so equal amounts with different texts differ here.
+        # The text of an amount is recorded, so equal amounts with different texts are different keys.
         key = tuple((name, str(amount)) for name, amount in requests.items())
         known = self._consumptions.get(key)
         if known is None:
@@ -354,8 +354,8 @@ def _draw(device: Device, numbers: Mapping[tuple[str, str], int]) -> CounterDraw
 def _shape(capacity: Mapping[str, DeviceCapacity]) -> object:
     """Return a key that distinguishes capacities by the identity of their amounts.
 
-    Amounts with equal text are one object (`Quantity.parse` caches them), and the text matters because a
-    recorded amount keeps it. Otherwise there is merely one more shape.
+    Amounts with equal text are usually one object (`Quantity.parse` caches them); if not, there is one more
+    shape. The text matters because it is recorded.
     """
     return tuple(
         [(name, id(entry.value), _policy_key(entry.request_policy)) for name, entry in capacity.items()]

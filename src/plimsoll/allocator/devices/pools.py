@@ -34,10 +34,10 @@ class GatheredPool:
 
     id: PoolId
     status: PoolStatus = PoolStatus.COMPLETE
-    reason: str = ""  #: what makes it invalid or incomplete
+    reason: str = ""  #: why it is invalid or incomplete
     slices: tuple[SliceView, ...] = ()  #: device slices for this node, by name
-    elsewhere: tuple[SliceView, ...] = ()  #: device slices of other nodes, which draw on the same counters
-    counters: dict[tuple[str, str], int] = field(default_factory=dict)  #: (set, counter) -> billionths
+    elsewhere: tuple[SliceView, ...] = ()  #: device slices of other nodes, which use the same counters
+    counters: dict[tuple[str, str], int] = field(default_factory=dict)  #: (set, counter) -> nano-units
 
 
 def gather_pools(
@@ -81,7 +81,7 @@ def build_cluster_pool(views: Sequence[SliceView], features: Features) -> Gather
 
 
 def _is_relevant(view: SliceView, node: Node) -> bool | SelectorProblem:
-    # DIFF: Kubernetes 1.36 takes every counter slice for every node; 1.37 and this follow its node selection.
+    # DIFF: Kubernetes 1.36 uses all counter slices for all nodes; 1.37 and Plimsoll apply its node selection.
     # Test: test_counter_slices_of_other_nodes_stay_there
     spec = view.slice.spec
     if spec.node_name or spec.all_nodes or spec.node_selector is not None:
@@ -89,7 +89,7 @@ def _is_relevant(view: SliceView, node: Node) -> bool | SelectorProblem:
     if spec.per_device_node_selection:
         for device in view.devices:
             matches = node_matches(node, device.node_name, device.all_nodes, device.node_selector)
-            if matches:  # a problem, too, ends the question
+            if matches:  # true, or a problem with the selector
                 return matches
     return False
 
@@ -112,7 +112,7 @@ def _build(
     generation = views[0].slice.spec.pool.generation
     others: list[SliceView] = []
     if len(views) != expected:
-        # Slices of other nodes count, too, before the pool is called incomplete.
+        # A pool is complete if its slices for all nodes are.
         if any(view.slice.spec.pool.generation > generation for view in known):
             return None
         whole = [view for view in known if view.slice.spec.pool.generation == generation]
@@ -160,7 +160,7 @@ def _checked(pool: GatheredPool, problem: str = "", counting: bool = False) -> G
         problem = _consumption_problem((*pool.slices, *pool.elsewhere), pool.counters)
     if problem:
         return GatheredPool(pool.id, PoolStatus.INVALID, problem)
-    # The names of the sets have served their purpose.
+    # The entries with the names of the sets are needed for the checks only.
     return GatheredPool(
         pool.id,
         slices=pool.slices,

@@ -1,4 +1,4 @@
-"""ResourceSlices as the allocator keeps them: flattened once, matched against many selectors.
+"""Cached views of ResourceSlices: flattened once, matched against many selectors.
 
 `SliceView` caches the matches of every selector and includes the taints added by DeviceTaintRules
 (docs/spec/allocator.md, "Taints, admin access, binding").
@@ -54,14 +54,14 @@ class SliceView:
         self.slice = slice
         self.devices = devices if devices is not None else slice.spec.devices or ()
         self.pool = PoolId(slice.spec.driver, slice.spec.pool.name)
-        #: Whether it lists counters instead of devices.
+        #: Whether it has counters instead of devices.
         self.is_counters = bool(slice.spec.shared_counters)
         self._content: SliceContent | None = None
         self._signature: bytes | None = None
 
     @property
     def signature(self) -> bytes:
-        """Equal for slices that differ in nothing but the name of their pool."""
+        """Equal for slices that differ only in the name of their pool."""
         if self._signature is None:
             spec = self.slice.spec
             whole = encode((spec.driver, self.devices, spec.shared_counters))
@@ -88,7 +88,7 @@ def apply_taint_rules(slice: ResourceSlice, rules: Iterable[DeviceTaintRule]) ->
     changed = False
     for rule in rules:
         selector = rule.spec.device_selector
-        # Without a selector a rule taints nothing; an empty one taints every device.
+        # A rule without a selector taints no device; an empty selector matches every device.
         if selector is None or selector.driver not in (None, slice.spec.driver):
             continue
         if selector.pool not in (None, slice.spec.pool.name):

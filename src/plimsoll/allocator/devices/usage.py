@@ -25,9 +25,9 @@ class DeviceUsage:
         self._free: dict[int, tuple[int, ...]] = {}
         self.taken = 0  #: mask of exclusively allocated devices
         self.shared = 0  #: mask of devices with shares: their counters are consumed already
-        self.consumed: dict[int, Mapping[str, int]] = {}  #: device -> capacity taken by its shares
-        self.available = list(devices.base_counters)  #: counter -> what is left; may be negative
-        self.blocked = 0  #: mask of devices unavailable for lack of counters or of their gate
+        self.consumed: dict[int, Mapping[str, int]] = {}  #: device -> capacity consumed by its shares
+        self.available = list(devices.base_counters)  #: counter -> remaining amount; may be negative
+        self.blocked = 0  #: mask of devices that need more counters, or whose feature gate is off
         for pool, numbers in devices.index.items():
             holdings = state.pool(pool)
             # Iterate over the shorter: usually few devices of a pool are allocated, or few are on this node.

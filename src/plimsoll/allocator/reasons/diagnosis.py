@@ -44,9 +44,7 @@ def diagnose(
     search_state: SearchState,
     deepest: tuple[int, int, tuple[Pick, ...]],
 ) -> Refusal:
-    """Diagnose why the requests cannot be served, with a fresh search state and the furthest position
-    reached.
-    """
+    """Diagnose why the requests cannot be served, with a new search state and the furthest position."""
     reader = _Diagnoser(order, devices, usage, search_state)
     alone = [[reader.read(plan) for plan in step.plans] for step in order.steps]
     together = all(any(request.served for request in requests) for requests in alone)
@@ -97,7 +95,7 @@ def _find_sticking_point(
 def _find_group_shortages(
     order: RequestSet, devices: NodeDevices, tables: Sequence[AttributeTable]
 ) -> Iterator[GroupShortage]:
-    """Yield constraints over several requests that too few devices can satisfy, however selected."""
+    """Yield constraints over several requests that no selection of devices can satisfy."""
     for number, constraint in enumerate(order.constraints):
         plans = [
             step.plans[0] for step in order.steps if not step.optional and number in step.plans[0].constraints
@@ -121,7 +119,7 @@ def _find_group_shortages(
 
 
 class _Diagnoser:
-    """Evaluates every rule for every device, in the current search state."""
+    """Evaluation of every rule for every device, in the current search state."""
 
     def __init__(
         self, order: RequestSet, devices: NodeDevices, usage: DeviceUsage, search_state: SearchState
@@ -223,7 +221,7 @@ class _Diagnoser:
         of_class = len(plan.device_class.spec.selectors)
         for index, survivors in enumerate(plan.selection.survivors):
             if not survivors & flag:
-                # A device that passed more selectors came closer.
+                # A device that passed more selectors is closer.
                 if index < of_class:
                     selector = plan.device_class.spec.selectors[index]
                     text = selector.cel.expression if selector.cel else ""

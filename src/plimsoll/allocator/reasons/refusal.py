@@ -123,8 +123,8 @@ class RequestRefusal:
     devices: int  #: devices of complete pools on this node
     removals: tuple[Removal, ...]
     left: int  #: devices that pass every rule one by one
-    largest_group: int | None = None  #: of those, how many at most satisfy the constraints together
-    conflict: tuple[DeviceId, ConstraintConflict] | None = None  #: a pair among them that does not
+    largest_group: int | None = None  #: maximum number of those that satisfy the constraints together
+    conflict: tuple[DeviceId, ConstraintConflict] | None = None  #: two of them that violate a constraint
 
     @property
     def served(self) -> bool:
@@ -135,7 +135,7 @@ class RequestRefusal:
         return enough >= max(self.wanted, 1)
 
 
-#: Rules that a request for all matching devices cannot do without.
+#: Rules that every matching device must pass if a request is for all of them.
 _AFTER_MATCHING = (
     RefusalRule.TAKEN,
     RefusalRule.PICKED,
@@ -170,14 +170,14 @@ class UnusablePool:
 
 @dataclass(frozen=True, slots=True)
 class GroupShortage:
-    """A constraint over several requests for which there are too few devices, however selected."""
+    """A constraint over several requests that no selection of devices satisfies."""
 
     claim: str
     attribute: str
     distinct: bool
     requests: tuple[str, ...]
     wanted: int  #: devices that must agree, or values that must differ
-    had: int  #: the most devices with one value, or the values there are
+    had: int  #: maximum number of devices with one value, or number of values
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,11 @@ first complete solution wins. It skips choices that are known to fail:
 - devices that no rule distinguishes are tried once (`symmetry.py`);
 - a state of the later requests that failed once is not entered again (`_failed`);
 - a request whose candidates cannot suffice, alone or together with the later ones, fails before any of them
-is
-  tried (`bounds.py`).
+  is tried (`bounds.py`).
 
-None of this changes which solution is found first. If a candidate could end the search with a fault, nothing
-is skipped that might have reached it, and only the second rule applies. The search has an explicit stack,
-counts its steps, and aborts at its limit.
+None of this changes which solution is found first. If a candidate could end the search with a fault, only the
+second rule applies, so that the fault is found. The search has an explicit stack, counts its steps, and
+aborts at its limit.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class SearchEnd(Enum):
 
 class _Signal(Enum):
     FAILED = 0
-    EXCEEDED = 1  #: too many devices for the claim, whichever are selected
+    EXCEEDED = 1  #: too many devices for the claim, regardless of the selection
 
 
 class _AlternativeFrame:
@@ -68,7 +67,7 @@ class _DeviceFrame:
         self.position = position
         self.alternative = alternative
         self.plan = plan
-        self.number = number  #: how many devices of the plan came before
+        self.number = number  #: number of devices of the plan selected before
         self.candidates = candidates  #: mask of devices not tried yet
         self.undo: list[UndoRecord] = []
 
@@ -114,8 +113,8 @@ class Search:
         #: Whether some candidate could end the search with a fault.
         self._exact = any(plan.fault_mask or (plan.all and plan.constraints) for plan in plans)
         self._has_admin = any(plan.admin for plan in plans)
-        #: Whether it matters in which order devices meet a constraint: a value that equals nothing is let
-        #: in as the first only.
+        #: Whether the order of devices under a constraint matters: a value that equals nothing is allowed
+        #: only as the first.
         self._ordered = any(table.opaque for table in search_state.tables)
         self._stack: list[_AlternativeFrame | _DeviceFrame] = []
         self._chosen = [0] * len(self._steps)
@@ -167,7 +166,7 @@ class Search:
         """Take over the failures of an aborted search over the same steps."""
         self._failed.update(other._failed)
 
-    # -- walking; each returns the next position, a signal to backtrack, or an end
+    # -- steps; each returns the next position, a signal to backtrack, or an end
 
     def _enter(self, position: int) -> int | _Signal | SearchEnd | AllocationFault:
         """Start a request."""
@@ -288,7 +287,7 @@ class Search:
         return self._crossing(frame.position, _Signal.EXCEEDED if frame.exceeded else _Signal.FAILED)
 
     def _crossing(self, position: int, signal: _Signal) -> _Signal:
-        """Return the meaning of a signal for the frame below: an earlier claim may choose fewer devices."""
+        """Return the signal for the frame below; an earlier claim can only see a failure."""
         if self._stack and self._steps[self._stack[-1].position].claim != self._steps[position].claim:
             return _Signal.FAILED
         return signal
@@ -323,7 +322,7 @@ class Search:
         return self._bounds.is_independent(frame.plan, frame.position + 1)
 
     def _unwind(self, frame: _DeviceFrame) -> _DeviceFrame:
-        """Undo all selections of the top frame's plan; its first frame is on top then."""
+        """Undo all selections of the top frame's plan, down to its first frame."""
         while frame.number:
             self._stack.pop()
             below = self._stack[-1]
@@ -340,7 +339,7 @@ class Search:
         mask &= ~search_state.unavailable(plan)
         if not plan.constraints:
             return mask
-        # A device that ends the search is reached before constraints are evaluated.
+        # A device with a fault ends the search before constraints are evaluated.
         faulty = mask & plan.fault_mask
         for constraint in plan.constraints:
             mask &= search_state.compatible_devices(constraint)
@@ -352,7 +351,7 @@ class Search:
         return mask | faulty
 
     def _skip_equals(self, frame: _DeviceFrame, device: int) -> None:
-        """Remove the candidates that fail as this device did."""
+        """Remove the candidates that are equivalent to a device that failed."""
         if self._exact or self._ordered or frame.plan.admin or not frame.candidates:
             return
         search_state = self._search_state

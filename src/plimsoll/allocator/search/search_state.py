@@ -67,11 +67,11 @@ class SearchState:
         self.tables: list[AttributeTable] = [devices.table(c.attribute) for c in order.constraints]
         self.distinct = [constraint.distinct for constraint in order.constraints]
         self.picks: list[Pick] = []
-        self.picked = 0  #: mask of devices taken whole
-        self.picked_by = [0] * len(order.claims)  #: the same, claim by claim
+        self.picked = 0  #: mask of devices selected exclusively
+        self.picked_by = [0] * len(order.claims)  #: the same by claim
         self.counts = [0] * len(order.claims)  #: results per claim
-        self.constraints = [NO_VALUES] * len(order.constraints)  #: bits of the values met, by constraint
-        self.drawn = [0] * len(usage.available)  #: what was drawn from each counter
+        self.constraints = [NO_VALUES] * len(order.constraints)  #: bits of the values, by constraint
+        self.drawn = [0] * len(usage.available)  #: amount drawn from each counter
         self.shares: dict[int, tuple[int, ...]] = {}  #: device -> (number of shares, amount per capacity)
 
     def compatible_devices(self, constraint: int) -> int:
@@ -89,7 +89,7 @@ class SearchState:
 
     def needs_counters(self, device: int) -> bool:
         """Return whether a device consumes counters that no share of it consumes yet."""
-        # DIFF: Kubernetes 1.36 draws again if the earlier share recorded no capacity; 1.37 and this do not.
+        # DIFF: Kubernetes 1.36 draws again if the earlier share has no capacity; 1.37 and Plimsoll do not.
         # Test: test_a_persisted_share_draws_its_counters_once
         return bool(self._entries[device].draw) and not (
             device in self.shares or self._usage.shared >> device & 1
@@ -184,8 +184,8 @@ class SearchState:
 
     def _joined(self, constraint: int, device: int) -> int:
         """Return the state of a constraint with one more device."""
-        # DIFF: Kubernetes 1.36 remembers one value per request under distinctAttribute and cannot undo a
-        # narrowed list under matchAttribute; 1.37 and this keep and restore all of them.
+        # DIFF: Kubernetes 1.36 stores one value per request under distinctAttribute and cannot undo a
+        # narrowed list under matchAttribute; 1.37 and Plimsoll keep and restore all of them.
         # Tests: test_distinct_holds_for_three_devices_of_one_request, test_a_list_match_is_undone_exactly
         state = self.constraints[constraint]
         values = self.tables[constraint].sets[device]

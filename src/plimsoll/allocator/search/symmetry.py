@@ -23,7 +23,7 @@ def group_devices(
     usage: DeviceUsage,
     remaining_budget: RemainingBudget | None,
 ) -> list[int]:
-    """Return the mask of the group of each device; devices that are no candidates are alone."""
+    """Return the mask of the group of each device; a device that is no candidate is its own group."""
     groups: dict[tuple[object, ...], int] = {}
     keys: list[tuple[object, ...] | None] = [None] * len(devices.entries)
     wanted = 0
