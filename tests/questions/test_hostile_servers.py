@@ -81,7 +81,7 @@ def test_a_page_instead_of_an_api(command: str, tmp_path: Path) -> None:
         config = server.kubeconfig(tmp_path / "config")
         refused(
             ask(*ASKED[command], "--kubeconfig", config),
-            "not what a Kubernetes API sends",
+            "not a response of a Kubernetes API",
             "check the server's address",
         )
 

@@ -154,7 +154,7 @@ def test_one_cluster_for_each_directory(directory: Path) -> None:
     assert code == 0
     assert second.returncode == 2
     assert re.fullmatch(
-        r"plimsoll: \S+/data: the cluster with process id \d+ uses this directory; "
+        r"plimsoll: \S+/data: the cluster with PID \d+ uses this directory; "
         r"stop it, or choose another with --data\n",
         second.stderr,
     )

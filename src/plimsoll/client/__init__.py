@@ -1,8 +1,8 @@
 """Client of the Kubernetes API, for a kube-apiserver or the embedded server.
 
 START HERE: `client.py`; then `responses.py` and `retries.py`. `endpoints` has the kinds, `config` and
-`kubeconfig` the configuration, `informer` the cache, `leader_election` the lease. `http.py` is the transport;
-`apiserver/in_process.py` the one within a process.
+`kubeconfig` the configuration, `informer` the cache, `leader_election` the lease. `http.py` is the HTTP
+transport, `apiserver/in_process.py` the transport within a process.
 """
 
 from plimsoll.client.client import Client

@@ -1,6 +1,6 @@
 """Synchronous client for code without asyncio.
 
-Objects come as plain trees. Calls may be made from any thread but the loop's own.
+Objects are plain trees. Calls may be made from any thread except that of the event loop.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Cache of an informer: the changes that a list or a watch event makes.
+"""Cache of an informer: computes the changes of a list or a watch event.
 
-Guarantees: applying the changes one after the other leads from what was known to what the server has; nothing
-is reported twice; an object that was replaced by another of the same name is reported as removed and added;
-an object that cannot be decoded keeps its last known state.
+Guarantees: applying the changes in order leads from the known state to the server's; no change is reported
+twice; an object that was replaced by another of the same name is reported as removed and added; an object
+that cannot be decoded keeps its last known state.
 """
 
 from __future__ import annotations
@@ -121,10 +121,10 @@ class Cache(Generic[T]):
         try:
             meta = _heads.decode(raw).metadata
         except msgspec.DecodeError as error:
-            self._report(f"an object without readable metadata was passed over: {error}")
+            self._report(f"an object with invalid metadata was ignored: {error}")
             return None
         if not meta.name:
-            self._report("an object without a name was passed over")
+            self._report("an object without a name was ignored")
             return None
         return (sys.intern(meta.namespace), meta.name), meta.uid, meta.resource_version
 
@@ -138,7 +138,7 @@ class Cache(Generic[T]):
             view = self._decode(raw)
         except DecodeError as error:
             self._report(
-                f"{'/'.join(filter(None, key))} cannot be read, its last known state is kept: {error}"
+                f"{'/'.join(filter(None, key))} cannot be decoded, its last known state is kept: {error}"
             )
             return old
         keep = self._keep

@@ -1,8 +1,8 @@
 """Client of the Kubernetes API: get, list, watch, create, update, patch, delete.
 
-Guarantees: what is read is the server's own bytes (or plain trees of them), what is written are plain trees
-and patches, never a typed view encoded anew, so that no field is lost; a refused call raises ApiError with
-the code and reason of its Status; what may be repeated safely is, with back-off.
+Guarantees: reads return the server's own bytes (or plain trees of them), and writes take plain trees and
+patches, never a typed view, so that no field is lost; a rejected call raises ApiError with the code and
+reason of its Status; calls that can be repeated safely are retried with back-off.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ class Client:
         namespace: str = "default",
         user_agent: str = "",
         timeout: float = 30.0,
-        silence: float = 0.0,
+        idle_timeout: float = 0.0,
         attempts: int = 6,
-        patience: float = 0.0,
+        retry_timeout: float = 0.0,
         bucket: TokenBucket | None = None,
         backoff: retries.Backoff | None = None,
-        dice: Random | None = None,
+        rng: Random | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -67,12 +67,12 @@ class Client:
         self._transport = transport
         self._agent = user_agent or "plimsoll"
         self._timeout = timeout
-        self._silence = silence
+        self._idle_timeout = idle_timeout
         self._attempts = max(1, attempts)
-        self._patience = patience
+        self._retry_timeout = retry_timeout
         self._bucket = bucket
         self._backoff = backoff or retries.Backoff()
-        self._dice = dice or Random()
+        self._rng = rng or Random()
         self._sleep = sleep
         self._guard: Callable[[], None] | None = None
         self._clock = clock
@@ -85,9 +85,9 @@ class Client:
             namespace=config.namespace,
             user_agent=config.user_agent,
             timeout=config.timeout,
-            silence=config.silence,
+            idle_timeout=config.idle_timeout,
             attempts=config.attempts,
-            patience=config.patience,
+            retry_timeout=config.retry_timeout,
             bucket=TokenBucket(config.qps, config.burst) if config.qps > 0 else None,
         )
 
@@ -369,7 +369,9 @@ class Client:
         if harmless is None:
             harmless = retries.is_harmless(method, tree, dict(query), content_type)
         guard = None if method == "GET" else self._guard
-        request = Request(method, path, query, headers, body, timeout or self._timeout, self._silence, guard)
+        request = Request(
+            method, path, query, headers, body, timeout or self._timeout, self._idle_timeout, guard
+        )
 
         async def send() -> Reply:
             reply = await self._transport.send(request)
@@ -397,10 +399,10 @@ class Client:
                 if attempt >= self._attempts or not retries.may_repeat(error, harmless=harmless):
                     raise
                 asked = retries.retry_after(error.headers, None)
-                wait = self._backoff.delay(attempt, self._dice)
+                wait = self._backoff.delay(attempt, self._rng)
                 wait = wait if asked is None else max(wait, min(asked, _RETRY_AFTER_MOST))
                 spent = self._clock() - started + wait
-                if self._patience and (error.reason == "Timeout" or spent >= self._patience):
+                if self._retry_timeout and (error.reason == "Timeout" or spent >= self._retry_timeout):
                     raise
                 await self._sleep(wait)
 
@@ -421,7 +423,7 @@ def _namespace_of(tree: Mapping[str, Any]) -> str:
 
 
 def _plain(tree: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Refuse typed views: they know only some fields, and writing one would delete the others."""
+    """Reject typed views: they have only some fields, and writing one would delete the others."""
     if not isinstance(tree, Mapping):
         raise InputError(f"write a plain tree, not a {type(tree).__name__}: a view would lose fields")
     return tree

@@ -29,7 +29,7 @@ def check_server(server: str, origin: str = "") -> str:
         valid = False
     if not valid:
         where = f"{origin}: " if origin else ""
-        raise ConfigError(f"{where}server {server!r} is no address: write https://HOST:PORT")
+        raise ConfigError(f"{where}server {server!r} is not a URL: write https://HOST:PORT")
     return parts._replace(query="", fragment="").geturl().rstrip("/")
 
 
@@ -75,7 +75,7 @@ class ClientConfig:
 
     server: str
     namespace: str = "default"
-    # -- whom we trust
+    # -- server certificate
     authority: Material | None = None
     insecure: bool = False
     tls_server_name: str = ""
@@ -86,17 +86,17 @@ class ClientConfig:
     basic: tuple[str, str] | None = field(default=None, repr=False)
     exec_plugin: ExecPlugin | None = None
     impersonation: Impersonation | None = None
-    # -- how to get there
+    # -- connection
     proxy: str = ""
     compression: bool | None = None  # None: on, except on loopback
-    # -- manners
+    # -- requests
     user_agent: str = ""
     timeout: float = 30.0  #: seconds for one complete response
-    silence: float = 0.0  #: seconds without a byte, connecting included, before a request fails; 0: `timeout`
+    idle_timeout: float = 0.0  #: seconds without data, including the time to connect; 0: `timeout`
     attempts: int = 6
-    patience: float = 0.0  #: seconds after which a call is not retried; 0: only `attempts` count
+    retry_timeout: float = 0.0  #: seconds after which a call is not retried; 0: only `attempts` count
     in_flight: int = 128
-    qps: float = 0.0  # 0: no limit of our own
+    qps: float = 0.0  # 0: no client-side limit
     burst: int = 0
     #: Origin of this configuration, for messages: the file and the context.
     origin: str = ""
@@ -105,13 +105,15 @@ class ClientConfig:
         """Return a config for interactive commands: a server that does not respond fails soon.
 
         `request_timeout` is the number of seconds without a byte (None: the default, 0: no timeout). A
-        long answer may take longer, as long as it keeps coming.
+        long response may take longer, as long as data arrives.
         """
         attempts = min(self.attempts, _INTERACTIVE_ATTEMPTS)
         if request_timeout == 0:
-            return replace(self, attempts=attempts, timeout=_FOREVER, silence=0.0, patience=0.0)
+            return replace(self, attempts=attempts, timeout=_FOREVER, idle_timeout=0.0, retry_timeout=0.0)
         if request_timeout is None:
-            silence, timeout = min(REQUEST_TIMEOUT, self.timeout), self.timeout
+            idle_timeout, timeout = min(REQUEST_TIMEOUT, self.timeout), self.timeout
         else:
-            silence, timeout = request_timeout, max(self.timeout, 4 * request_timeout)
-        return replace(self, attempts=attempts, timeout=timeout, silence=silence, patience=silence)
+            idle_timeout, timeout = request_timeout, max(self.timeout, 4 * request_timeout)
+        return replace(
+            self, attempts=attempts, timeout=timeout, idle_timeout=idle_timeout, retry_timeout=idle_timeout
+        )

@@ -55,7 +55,7 @@ class Connection(asyncio.Protocol):
         self._transport.write(request)
 
     def abort(self) -> None:
-        """Close at once: a TLS shutdown would outlive the session."""
+        """Close immediately: a TLS shutdown would outlive the session."""
         self.open = False
         if self._transport is not None:
             self._transport.abort()
@@ -196,25 +196,25 @@ class Connections:
         connecting: float,
         context: ssl.SSLContext | None,
         what: str,
-        silence: float = 0.0,
+        idle_timeout: float = 0.0,
         guard: Callable[[], None] | None = None,
     ) -> Reply:
         """Send a request once and wait for its response; `what` names it in errors.
 
-        The answer has `timeout` seconds to be complete. With `silence` the request also fails if nothing is
-        received for so long; for the first byte this counts from here, before there is a connection. `guard`
-        is called when there is a connection, right before the request is written to it.
+        The response must be complete within `timeout` seconds. With `idle_timeout` the request also fails if
+        nothing is received for that long, including the time to connect. `guard` is called when there is a
+        connection, right before the request is written to it.
         """
         loop = asyncio.get_running_loop()
         started = loop.time()
         if context is not self._context:
-            self._context = context  # other authorities or credentials: no old connection is used again
+            self._context = context  # other certificates or credentials: old connections are not reused
             self._abort_idle()
         connection = self._take(loop.time())
         if connection is None:
             connection = await self._connect(min(timeout, connecting), context)
         waiter: asyncio.Future[Reply] = loop.create_future()
-        timer = _Timer(loop, started, connection, waiter, what, timeout, silence)
+        timer = _Timer(loop, started, connection, waiter, what, timeout, idle_timeout)
         self._busy.add(connection)
         try:
             if guard is not None:
@@ -281,10 +281,10 @@ class _Timer:
         waiter: asyncio.Future[Reply],
         what: str,
         timeout: float,
-        silence: float,
+        idle_timeout: float,
     ) -> None:
         self._loop, self._connection, self._waiter, self._what = loop, connection, waiter, what
-        self._timeout, self._silence = timeout, silence
+        self._timeout, self._idle_timeout = timeout, idle_timeout
         self._deadline = started + timeout
         self._started = started
         self._set(self._next())
@@ -297,9 +297,9 @@ class _Timer:
         self._handle.cancel()
 
     def _next(self) -> float:
-        if not self._silence:
+        if not self._idle_timeout:
             return self._deadline
-        return min(self._deadline, max(self._started, self._connection.last_received) + self._silence)
+        return min(self._deadline, max(self._started, self._connection.last_received) + self._idle_timeout)
 
     def _on_timer(self) -> None:
         """Give up, or check again if data has arrived since the timer was set."""
@@ -309,13 +309,13 @@ class _Timer:
         if then > self._set_for:
             self._set(then)
             return
-        seconds = self._timeout if then == self._deadline else self._silence
-        text = f"{self._what}: no answer within {seconds:g} s"
+        seconds = self._timeout if then == self._deadline else self._idle_timeout
+        text = f"{self._what}: no response within {seconds:g} s"
         self._waiter.set_exception(UnreachableError(text, sent=True, reason="Timeout"))
 
 
 def write_request(method: str, target: str, headers: list[tuple[str, str]], body: bytes | None) -> bytes:
-    """Encode a request; raises ValueError if a part of it could be read as two."""
+    """Encode a request; raises ValueError if a header contains a line break."""
     lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers)]
     if body is not None:
         lines.append(f"Content-Length: {len(body)}")

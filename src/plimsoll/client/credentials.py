@@ -1,8 +1,8 @@
 """Credentials of the client: headers and TLS contexts, renewed when files change.
 
-Guarantees: token and certificate files are read again when they change, and a half-written renewal does
-no harm (the old one serves until the new one can be read); the plugin's credentials are used as long as they
-last; secrets given as data are on disk only while the TLS library reads them, readable by this user only.
+Guarantees: token and certificate files are read again when they change, and the old content is used until a
+renewal is complete; credentials of a plugin are used until they expire; inline secrets are on disk only while
+the TLS library reads them, readable by this user only.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class ClientCredentials:
                 except ConfigError as error:
                     if self._context is None:
                         raise
-                    _log.warning("the old certificates stay in use: %s", error)
+                    _log.warning("keeping the old certificates: %s", error)
                 self._contents = contents
         return self._context
 
@@ -106,7 +106,7 @@ class ClientCredentials:
             try:
                 context.load_verify_locations(cadata=self._authority().decode("ascii"))
             except (ssl.SSLError, UnicodeDecodeError, ValueError):
-                raise ConfigError(f"{config.authority.origin}: holds no certificate in PEM form") from None
+                raise ConfigError(f"{config.authority.origin}: contains no certificate in PEM form") from None
         else:
             context.load_default_certs(ssl.Purpose.SERVER_AUTH)
         if config.certificate is not None and config.key is not None:
@@ -157,7 +157,7 @@ class Watched:
             self._stamp = stamp
         except OSError as error:
             if self._content:
-                return  # being renewed, perhaps: what was read before still holds
+                return  # perhaps being renewed: keep the old content
             if self._material.data:
                 self._content = self._checked(self._material.data)
                 return
@@ -172,7 +172,7 @@ class Watched:
                 return self._content
             raise ConfigError(f"{self._material.origin}: the token is empty")
         if not token.isascii() or any(byte < 33 or byte == 127 for byte in token):
-            raise ConfigError(f"{self._material.origin}: a token is one word of plain characters")
+            raise ConfigError(f"{self._material.origin}: a token must be one word of ASCII characters")
         return token
 
 
@@ -191,7 +191,7 @@ def _load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes, origin: 
 
 
 def _no_password() -> str:
-    """Refuse encrypted keys: otherwise the TLS library would prompt on the terminal."""
+    """Return no password for encrypted keys; otherwise the TLS library would prompt on the terminal."""
     return ""
 
 
@@ -208,5 +208,5 @@ def _impersonation_headers(config: ClientConfig) -> list[tuple[str, str]]:
         headers += [(name, value) for value in values]
     for name, value in headers:
         if not value.isprintable():
-            raise ConfigError(f"{config.origin}: {name}: {value!r} is no name")
+            raise ConfigError(f"{config.origin}: {name}: {value!r} is not a valid name")
     return headers

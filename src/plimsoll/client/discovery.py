@@ -1,7 +1,7 @@
 """API discovery.
 
-Guarantees: one endpoint for each resource, at the version the server prefers among those that have it; works
-with servers that answer for all groups at once and with those that do not.
+Returns one endpoint for each resource, at the server's preferred version; supports aggregated and
+unaggregated discovery.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ async def discover(client: Client) -> list[Served]:
         if tree.get("kind") == "APIGroupDiscoveryList":
             served = list(_read_groups(tree))
         else:
-            served = [item async for item in _ask_each(client, root, tree)]
+            served = [item async for item in _read_each_group(client, root, tree)]
         for item in served:
             key = (item.endpoint.group, item.endpoint.plural)
             first = found.setdefault(key, item)
@@ -55,7 +55,7 @@ def _read_groups(tree: dict[str, Any]) -> Iterator[Served]:
                 yield Served(endpoint, frozenset(map(str, resource.get("verbs") or ())))
 
 
-async def _ask_each(client: Client, root: str, tree: dict[str, Any]) -> AsyncIterator[Served]:
+async def _read_each_group(client: Client, root: str, tree: dict[str, Any]) -> AsyncIterator[Served]:
     for group, version in _versions(tree):
         path = f"{root}/{group}/{version}" if group else f"{root}/{version}"
         resources = read_tree((await client.call("GET", path)).body)
@@ -68,7 +68,7 @@ async def _ask_each(client: Client, root: str, tree: dict[str, Any]) -> AsyncIte
 
 
 def _versions(tree: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Return groups and their versions, the preferred ones first."""
+    """Yield groups and their versions, the preferred ones first."""
     if tree.get("kind") == "APIVersions":
         yield from (("", str(version)) for version in tree.get("versions") or ())
     for group in _items(tree, "groups"):

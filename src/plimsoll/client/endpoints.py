@@ -1,7 +1,7 @@
 """Endpoints of kinds: group, version, plural, scope, and their paths.
 
-One constant for each kind that Plimsoll reads or writes, at its preferred version. Custom resources are one
-line: `Endpoint("example.com", "v1", "widgets", "Widget", True)`.
+One constant for each built-in kind, at its preferred version. An endpoint of a custom resource is
+`Endpoint("example.com", "v1", "widgets", "Widget", True)`.
 """
 
 from __future__ import annotations
@@ -88,16 +88,3 @@ CSI_NODES = _endpoint("csinodes.storage.k8s.io")
 CSI_DRIVERS = _endpoint("csidrivers.storage.k8s.io")
 CSI_STORAGE_CAPACITIES = _endpoint("csistoragecapacities.storage.k8s.io")
 VOLUME_ATTACHMENTS = _endpoint("volumeattachments.storage.k8s.io")
-
-ENDPOINTS: tuple[Endpoint, ...] = tuple(
-    value for name, value in sorted(globals().items()) if name.isupper() and isinstance(value, Endpoint)
-)
-
-
-def find_endpoint(api_version: str, kind: str) -> Endpoint | None:
-    """Return the endpoint of a known kind at the version that an object names."""
-    group, _, version = api_version.rpartition("/")
-    for endpoint in ENDPOINTS:
-        if endpoint.group == group and endpoint.kind == kind:
-            return endpoint if endpoint.version == version else endpoint.at(version)
-    return None

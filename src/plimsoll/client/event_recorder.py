@@ -65,9 +65,7 @@ class EventRecorder:
 
 
 def build_event(record: EventRecord, now: str) -> dict[str, Any]:
-    """Build the Event object of a record; its name is derived from its content, so that it is written
-    once.
-    """
+    """Build the Event object of a record; its name is a hash of its content, so that it exists once."""
     regarding = record.regarding
     parts = (regarding.kind, regarding.uid, record.type, record.reason, record.message, record.component)
     digest = hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()[:16]

@@ -1,7 +1,7 @@
 """Exec credential plugins of kubeconfig (client.authentication.k8s.io v1 and v1beta1).
 
-Guarantees: it runs once for many waiting requests, and again only when its credentials expire or are refused;
-every failure is a ConfigError with the program's own output and its installation hint.
+Guarantees: a plugin runs once for many waiting requests, and again only when its credentials expire or are
+rejected; every failure is a ConfigError with the program's output and its installation hint.
 """
 
 from __future__ import annotations
@@ -79,7 +79,8 @@ class ExecSource:
         interactive = plugin.interactive_mode != "Never" and self._is_terminal()
         if plugin.interactive_mode == "Always" and not interactive:
             raise ConfigError(
-                f"{plugin.origin}: {plugin.command} wants to ask questions, but there is no terminal"
+                f"{plugin.origin}: {plugin.command} is interactive (interactiveMode: Always), but standard "
+                "input is not a terminal"
             )
         environment = {**os.environ, **dict(plugin.env)}
         environment["KUBERNETES_EXEC_INFO"] = codec.encode(self._information(interactive)).decode()
@@ -100,7 +101,7 @@ class ExecSource:
             async with asyncio.timeout(None if interactive else _SECONDS):
                 output, errors = await process.communicate()
         except TimeoutError:
-            raise ConfigError(f"{plugin.origin}: {plugin.command} gave no answer in {_SECONDS:g} s") from None
+            raise ConfigError(f"{plugin.origin}: {plugin.command} timed out after {_SECONDS:g} s") from None
         finally:
             if process.returncode is None:
                 process.kill()
@@ -144,7 +145,7 @@ class ExecSource:
             raise ConfigError(f"{who} did not print an ExecCredential")
         if tree.get("apiVersion") != self._plugin.api_version:
             raise ConfigError(
-                f"{who} answered in {tree.get('apiVersion')}, but {self._plugin.api_version} is configured; "
+                f"{who} printed {tree.get('apiVersion')}, but {self._plugin.api_version} is configured; "
                 "change apiVersion in the kubeconfig, or update the plugin"
             )
         status = tree.get("status")
@@ -153,7 +154,7 @@ class ExecSource:
         names = ("token", "clientCertificateData", "clientKeyData", "expirationTimestamp")
         values = [status.get(name) or "" for name in names]
         if not all(isinstance(value, str) for value in values):
-            raise ConfigError(f"{who} printed a status whose {', '.join(names)} are not all texts")
+            raise ConfigError(f"{who} printed a status whose {', '.join(names)} are not all strings")
         token, certificate, key, expires = values
         if bool(certificate) != bool(key):
             raise ConfigError(f"{who} printed a certificate or a key, but not both")

@@ -1,8 +1,8 @@
 """HTTP transport: persistent connections, TLS and credentials.
 
-Guarantees: many requests in flight (watches do not count against them), an answer in time or an
-UnreachableError that states whether the server may have seen the request, certificates read again when their
-files change, and no other exception than those of `errors.py`.
+Guarantees: a bounded number of requests in flight (not counting watches); a response in time or an
+UnreachableError that states whether the server may have received the request; certificates are read again
+when their files change; only exceptions of `errors.py`.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from plimsoll.client.transport import Reply, Request, ResponseStream
 from plimsoll.errors import ConfigError, InputError, UnreachableError
 
 _CONNECT_SECONDS = 10.0
-#: Share of the longest silence for connecting; the rest is for the response to begin.
+#: Share of the idle timeout for connecting; the rest is for the first byte of the response.
 _CONNECT_SHARE = 0.75
-#: Idle connections are closed before servers close them, so that a request rarely meets a closed one.
+#: Idle connections are closed before servers close them, so that requests rarely fail on a closed one.
 _KEEP_ALIVE_SECONDS = 30.0
 _FAILURES = (aiohttp.ClientError, OSError, asyncio.TimeoutError)
 
@@ -65,7 +65,9 @@ class HttpTransport:
             async with self._slots:
                 return await self._exchange(self._connections, request)
         timeout = aiohttp.ClientTimeout(
-            total=request.timeout, sock_connect=_connect_seconds(request), sock_read=request.silence or None
+            total=request.timeout,
+            sock_connect=_connect_seconds(request),
+            sock_read=request.idle_timeout or None,
         )
         async with self._slots:
             try:
@@ -110,7 +112,7 @@ class HttpTransport:
                 _connect_seconds(request),
                 context,
                 what,
-                request.silence,
+                request.idle_timeout,
                 request.guard,
             )
         except ssl.SSLCertVerificationError as error:
@@ -151,8 +153,8 @@ class HttpTransport:
             options["proxy"] = self._config.proxy
         if request.guard is not None:
             request.guard()
-        # Up to the head of the response; aiohttp enforces the silence of streams.
-        async with asyncio.timeout(request.silence or None):
+        # Up to the head of the response; aiohttp enforces the idle timeout of streams.
+        async with asyncio.timeout(request.idle_timeout or None):
             return await self._begin().request(
                 request.method,
                 yarl.URL(url, encoded=True),
@@ -171,8 +173,8 @@ class HttpTransport:
             self._session = aiohttp.ClientSession(
                 connector=connector, cookie_jar=aiohttp.DummyCookieJar(), read_bufsize=1 << 20
             )
-            # aiohttp would send PUT and DELETE again by itself when a kept connection breaks; whether that
-            # is safe is known only to the client. There is no public switch: the test of this would notice.
+            # aiohttp would repeat PUT and DELETE when a kept connection breaks, but only the client knows
+            # whether that is safe. There is no public option; a test checks that this one works.
             if hasattr(self._session, "_retry_connection"):
                 self._session._retry_connection = False
         return self._session
@@ -191,9 +193,9 @@ class HttpTransport:
                 getattr(error.certificate_error, "verify_message", "") or error.certificate_error
             )
         if isinstance(error, aiohttp.InvalidURL):
-            return ConfigError(f"{self._base}: not a server's address{self._where()}")
+            return ConfigError(f"{self._base}: not a valid URL{self._where()}")
         if isinstance(error, aiohttp.ClientHttpProxyError):
-            return UnreachableError(f"{what}: the proxy answered {error.status} {error.message}", sent=False)
+            return UnreachableError(f"{what}: the proxy returned {error.status} {error.message}", sent=False)
         if isinstance(error, aiohttp.ClientSSLError):
             problem = getattr(error.os_error, "reason", None) or error.os_error
             return UnreachableError(f"{what}: no TLS connection: {problem}", sent=False)
@@ -204,14 +206,14 @@ class HttpTransport:
         if isinstance(error, aiohttp.ConnectionTimeoutError):
             return _no_connection(what, request)
         if isinstance(error, asyncio.TimeoutError):
-            seconds = request.silence or request.timeout
-            return UnreachableError(f"{what}: no answer within {seconds:g} s", sent=True, reason="Timeout")
+            seconds = request.idle_timeout or request.timeout
+            return UnreachableError(f"{what}: no response within {seconds:g} s", sent=True, reason="Timeout")
         return UnreachableError(f"{what}: the connection broke: {error or type(error).__name__}", sent=True)
 
     def _untrusted_error(self, problem: object) -> ConfigError:
-        fix = "give the certificate-authority it was signed by"
+        fix = "set the certificate-authority that signed it"
         if "mismatch" in str(problem):
-            fix = "use an address the certificate was made for, or name one in tls-server-name"
+            fix = "use an address that is in the certificate, or set tls-server-name to one"
         return ConfigError(
             f"{self._base}: the server's certificate is not trusted: {problem}; {fix}{self._where()}"
         )
@@ -221,7 +223,7 @@ class HttpTransport:
 
 
 class _SessionSockets:
-    """Sockets of a session, to close those that aiohttp no longer knows.
+    """Sockets of a session, to close those that aiohttp no longer tracks.
 
     When a request is cancelled right after the TLS handshake, asyncio starts a TLS shutdown, which waits for
     the server and would outlive the session.
@@ -238,7 +240,7 @@ class _SessionSockets:
         return created
 
     async def close(self) -> None:
-        """Cut connections that are still open; the event loop then closes them."""
+        """Shut down connections that are still open; the event loop then closes them."""
         for each in self._list_open():
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
@@ -252,7 +254,7 @@ class _SessionSockets:
 
 
 def _connect_seconds(request: Request) -> float:
-    return min(_CONNECT_SECONDS, request.silence * _CONNECT_SHARE or _CONNECT_SECONDS)
+    return min(_CONNECT_SECONDS, request.idle_timeout * _CONNECT_SHARE or _CONNECT_SECONDS)
 
 
 def _no_connection(what: str, request: Request) -> UnreachableError:
@@ -261,7 +263,7 @@ def _no_connection(what: str, request: Request) -> UnreachableError:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether an address, or `localhost`, is reached only from this machine."""
+    """Return whether a host is `localhost` or a loopback address."""
     if host == "localhost":
         return True
     try:
@@ -271,7 +273,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _drop(response: aiohttp.ClientResponse) -> None:
-    """Close a stream whose rest is not needed, and its connection with it.
+    """Close a stream before its end, and its connection with it.
 
     A TLS shutdown would outlive the session.
     """

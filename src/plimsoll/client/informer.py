@@ -1,9 +1,9 @@
 """Informer: a cache that lists and then watches a collection.
 
 Guarantees: handlers receive every change in order and none twice, even if the connection breaks or a watch
-expires (then the collection is listed again, and the changes in between are reported, removals with their
-last known state); a handler that fails or is slow is logged and does not affect other handlers; memory is
-bounded by the objects in the collection.
+expires (then the collection is listed again, and the changes since are reported, removals with the last known
+state); a handler that fails or is slow is logged and does not affect other handlers; memory is bounded by the
+objects in the collection.
 """
 
 from __future__ import annotations
@@ -85,13 +85,13 @@ class Informer(Generic[T]):
         streamed: bool = False,
         backoff: Backoff | None = None,
         idle: float = IDLE_SECONDS,
-        dice: Random | None = None,
+        rng: Random | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.endpoint = endpoint
         #: Last error, until a request succeeds.
         self.error: InputError | None = None
-        #: How often handlers failed, objects could not be read, and the collection was listed.
+        #: Number of failures (of handlers and of decoding), and of lists.
         self.faults = 0
         self.listings = 0
         self._client = client
@@ -103,7 +103,7 @@ class Informer(Generic[T]):
         self._streamed = streamed
         self._backoff = backoff or Backoff(first=0.5, most=30.0)
         self._idle = idle
-        self._dice = dice or Random()
+        self._rng = rng or Random()
         self._sleep = sleep
         self._cache: Cache[T] = Cache(decode, keep, self._fault)
         self._queues: list[_HandlerQueue[T]] = []
@@ -221,7 +221,7 @@ class Informer(Generic[T]):
                 self._note(error)
                 failures += 1
             if failures:
-                await self._unless_refreshed(self._sleep(self._backoff.delay(failures, self._dice)))
+                await self._unless_refreshed(self._sleep(self._backoff.delay(failures, self._rng)))
 
     async def _unless_refreshed(self, waiting: Awaitable[None], *, lists: bool = False) -> None:
         """Run a coroutine until it ends or `refresh` requests a new list; `lists`: it starts with one."""
@@ -307,7 +307,7 @@ class Informer(Generic[T]):
             fields=self._fields,
             initial=initial,
             # A random time, so that watches started together do not all end together.
-            seconds=self._dice.randint(300, 600),
+            seconds=self._rng.randint(300, 600),
             idle=self._idle,
             opened=self._recover,
         )
@@ -374,7 +374,7 @@ class _HandlerQueue(Generic[T]):
         except Exception as error:
             self._failed(change.key, error)
         if (took := time.monotonic() - started) > _SLOW_SECONDS:
-            self._fault(f"{self._name()} took {took:.1f} s for {_text(change.key)}; everything waits for it")
+            self._fault(f"{self._name()} blocked the informer for {took:.1f} s on {_text(change.key)}")
 
     @property
     def full(self) -> bool:
@@ -426,7 +426,7 @@ def _text(key: Key) -> str:
 
 
 def is_expired(error: ApiError) -> bool:
-    """Return whether a watch cannot resume: its revision is too old, or the server's history is another."""
+    """Return whether a watch cannot resume: its revision is too old or unknown to the server."""
     if error.code == 410 or error.reason in ("Expired", "Gone"):
         return True
     causes = error.details.get("causes")

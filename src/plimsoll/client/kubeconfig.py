@@ -1,8 +1,8 @@
 """Configuration from kubeconfig files, or from the service account of a pod.
 
 Files are found, merged and selected as kubectl does: KUBECONFIG or ~/.kube/config, contexts, clusters and
-users; else in-cluster. Guarantees: the first file to define an entry wins it entirely, relative paths belong
-to their file, and every mistake is a ConfigError that names the file, the entry and the fix.
+users; else in-cluster. Guarantees: the first file that defines an entry wins, relative paths are relative to
+their file, and every error is a ConfigError with the file, the entry and the fix.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def load_kubeconfig(files: Iterable[Path], *, missing_ok: bool = False) -> Kubec
         merged.files += (file,)
         current = tree.get("current-context")
         if current is not None and not isinstance(current, str):
-            raise ConfigError(f"{file}: current-context must be text")
+            raise ConfigError(f"{file}: current-context must be a string")
         merged.current = merged.current or current or ""
         for plural, singular in _LISTS.items():
             entries: dict[str, KubeconfigEntry] = getattr(merged, plural)
@@ -199,7 +199,7 @@ def _entries(tree: dict[str, Any], plural: str, singular: str, file: Path) -> di
         if body is not None and not isinstance(body, dict):
             raise ConfigError(f"{where}: {singular} must be a mapping")
         if name in entries:
-            raise ConfigError(f"{file}: {singular} {name!r} is given twice")
+            raise ConfigError(f"{file}: duplicate {singular} {name!r}")
         entries[name] = KubeconfigEntry(body or {}, f"{file}: {singular} {name!r}", file.absolute().parent)
     return entries
 
@@ -209,13 +209,13 @@ def _assemble(
 ) -> ClientConfig:
     server = cluster.text("server")
     if not server:
-        raise ConfigError(f"{cluster.where}: server is missing; give the address of the API server")
+        raise ConfigError(f"{cluster.where}: server is missing; set the URL of the API server")
     insecure = cluster.flag("insecure-skip-tls-verify")
     authority = cluster.material("certificate-authority")
     if insecure and authority is not None:
         raise ConfigError(
             f"{cluster.where}: insecure-skip-tls-verify and certificate-authority exclude each other; "
-            "take out insecure-skip-tls-verify"
+            "remove insecure-skip-tls-verify"
         )
     if "://" not in server:
         server = f"{'https' if insecure or authority else 'http'}://{server}"

@@ -1,7 +1,7 @@
 """Entries of a kubeconfig: typed fields, inline data or files, and users.
 
-Guarantees: a wrong type, text that is not base64, settings that exclude each other and a file that is not
-there are ConfigErrors naming entry and field.
+A wrong type, invalid base64, conflicting fields and a missing file are ConfigErrors with the entry and the
+field.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class KubeconfigEntry:
         if value is None:
             return ""
         if not isinstance(value, str):
-            raise ConfigError(f"{self.where}: {key} must be text; put it in quotes")
+            raise ConfigError(f"{self.where}: {key} must be a string; put it in quotes")
         return value
 
     def flag(self, key: str) -> bool:
@@ -50,7 +50,7 @@ class KubeconfigEntry:
         if value is None:
             return ()
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise ConfigError(f"{self.where}: {key} must be a list of texts")
+            raise ConfigError(f"{self.where}: {key} must be a list of strings")
         return tuple(value)
 
     def path(self, key: str) -> Path | None:
@@ -61,7 +61,7 @@ class KubeconfigEntry:
         """Return KEY-data, or the file under KEY; at most one of the two may be set."""
         data, file = self.text(f"{key}-data"), self.path(key)
         if data and file is not None:
-            raise ConfigError(f"{self.where}: {key} and {key}-data exclude each other; take out one")
+            raise ConfigError(f"{self.where}: {key} and {key}-data exclude each other; remove one")
         if file is not None:
             if not file.is_file():
                 raise ConfigError(f"{self.where}: {key}: {file}: no such file")
@@ -91,7 +91,7 @@ def read_user(user: KubeconfigEntry, cluster: KubeconfigEntry, config: ClientCon
     token, token_file = user.text("token"), user.path("tokenFile")
     name, password = user.text("username"), user.text("password")
     if token and (name or password):
-        raise ConfigError(f"{user.where}: token and username exclude each other; take out one")
+        raise ConfigError(f"{user.where}: token and username exclude each other; remove one")
     plugin = _exec_plugin(user, cluster)
     if token_file is not None and not token and not token_file.is_file():
         raise ConfigError(f"{user.where}: tokenFile: {token_file}: no such file")
@@ -117,11 +117,11 @@ def _impersonation(user: KubeconfigEntry) -> Impersonation | None:
         isinstance(values, list) and all(isinstance(value, str) for value in values)
         for values in extra.values()
     ):
-        raise ConfigError(f"{user.where}: as-user-extra must map names to lists of texts")
+        raise ConfigError(f"{user.where}: as-user-extra must map names to lists of strings")
     name, groups, uid = user.text("as"), user.texts("as-groups"), user.text("as-uid")
     if not name:
         if groups or uid or extra:
-            raise ConfigError(f"{user.where}: as-groups, as-uid and as-user-extra need a user to act as (as)")
+            raise ConfigError(f"{user.where}: as-groups, as-uid and as-user-extra require a user (as)")
         return None
     return Impersonation(name, groups, uid, {key: tuple(values) for key, values in extra.items()})
 
@@ -135,7 +135,7 @@ def _exec_plugin(user: KubeconfigEntry, cluster: KubeconfigEntry) -> ExecPlugin 
     entry = KubeconfigEntry(body, f"{user.where}: exec", user.directory)
     command = entry.text("command")
     if not command:
-        raise ConfigError(f"{entry.where}: command is missing; name the program that gives credentials")
+        raise ConfigError(f"{entry.where}: command is missing; set the program that prints credentials")
     if "/" in command:
         command = str(entry.directory / command)
     version = entry.text("apiVersion")
@@ -175,7 +175,7 @@ def _environment(entry: KubeconfigEntry) -> tuple[tuple[str, str], ...]:
         )
         name, value = body.text("name"), body.text("value")
         if not name or "=" in name or "\0" in name + value:
-            raise ConfigError(f"{body.where}: name is missing, or is no name of a variable")
+            raise ConfigError(f"{body.where}: name is missing or not a valid variable name")
         pairs.append((name, value))
     return tuple(pairs)
 

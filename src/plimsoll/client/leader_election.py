@@ -1,12 +1,11 @@
 """Leader election by a Lease (coordination.k8s.io).
 
 `Election` uses the fields and the timing of client-go, so that candidates of either kind can share a lease.
-Work runs only while the lease is ours and was renewed in time; `check` verifies that at any time, also after
-the process was stopped or the machine suspended. When the lease is lost, the work is cancelled and waited
-for, and `run` raises LeaseLostError: what the work has written may still be under way, so that the same
-process must not go on as if nothing had happened. A candidate whose work ended with all its writes answered
-releases the lease. Clocks of different machines are never compared: a lease is taken over when it has not
-changed for its duration on our own clock.
+Work runs only while the lease is held and was renewed in time; `check` verifies that at any time, also after
+the process was stopped or the machine suspended. When the lease is lost, the work is cancelled and awaited,
+and `run` raises LeaseLostError: writes may still be in flight, so the same process must not continue. A
+candidate whose work ended with responses to all its writes releases the lease. Clocks of different machines
+are never compared: a lease is taken over if it has not changed for its duration on the local clock.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from plimsoll.client.endpoints import LEASES
 from plimsoll.errors import ApiError, ConfigError, LeaseLostError
 
 _log = logging.getLogger("plimsoll.leader")
-#: Candidates wait a little longer than the retry period, each by another amount.
+#: Random part of the retry period of candidates.
 _JITTER = 0.2
 
 
 def read_uptime() -> float:
-    """Return the seconds since the machine was started, those in which it was suspended included."""
+    """Return the seconds since boot, including those in which the machine was suspended."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
@@ -67,15 +66,16 @@ class Election:
         settled: Callable[[], bool] = lambda: True,
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
         uptime: Callable[[], float] = read_uptime,
-        dice: Random | None = None,
+        rng: Random | None = None,
     ) -> None:
         """Create a candidate.
 
-        `settled` returns, when the work has ended, whether all its writes were answered; only then is the
-        lease released. `uptime` is a clock in seconds that also counts while the machine is suspended.
+        `settled` returns, after the work has ended, whether all its writes have a response; only then is the
+        lease released. `uptime` is a clock in seconds that includes the time in which the machine is
+        suspended.
         """
         if not identity:
-            raise ConfigError("leader election: a candidate needs an identity of its own")
+            raise ConfigError("leader election: a candidate needs a unique identity")
         self.timing = timing or LeaseTiming()
         self.timing.check()
         self.namespace = namespace
@@ -86,12 +86,12 @@ class Election:
         self._settled = settled
         self._wall = wall
         self._uptime = uptime
-        self._dice = dice or Random()
+        self._rng = rng or Random()
         self._lease: dict[str, Any] | None = None  # as last seen
         self._record: dict[str, Any] = {}
         self._seen_at = 0.0
         self._write_until = float("-inf")  # by `uptime`
-        #: Whether the last holder released the lease, that is, had all its writes answered.
+        #: Whether the last holder released the lease, that is, has no writes in flight.
         self.was_released = False
 
     @property
@@ -104,11 +104,11 @@ class Election:
         return self.holder == self.identity
 
     def holds(self) -> bool:
-        """Return whether the lease is ours and was renewed in time, as of now."""
+        """Return whether the lease is held now and was renewed in time."""
         return self._uptime() < self._write_until
 
     def check(self) -> None:
-        """Raise LeaseLostError unless the lease is ours: call this right before anything is written."""
+        """Raise LeaseLostError unless the lease is held; call this right before each write."""
         if not self.holds():
             raise LeaseLostError(f"lease {self.namespace}/{self.name} was not renewed in time")
 
@@ -122,7 +122,7 @@ class Election:
             try:
                 await asyncio.wait((work, keep), return_when=asyncio.FIRST_COMPLETED)
             finally:
-                # Whatever happened, the work has stopped before the lease can be given away.
+                # In any case, the work stops before the lease can be released.
                 keep.cancel()
                 lost = keep.done() and not work.done()
                 if lost:
@@ -146,7 +146,7 @@ class Election:
             if await self.attempt(self.timing.renew):
                 self._write_until = up + self.timing.renew
                 return started
-            await asyncio.sleep(self.timing.retry * (1 + _JITTER * self._dice.random()))
+            await asyncio.sleep(self.timing.retry * (1 + _JITTER * self._rng.random()))
 
     async def _keep(self, renewed: float) -> None:
         """Renew the lease; returns when it is lost."""
@@ -156,7 +156,7 @@ class Election:
             left = renewed + self.timing.renew - started
             if not self.holds():
                 return  # the process was stopped, or the machine suspended, for too long
-            # However long the call takes: when the time is up, the work must stop.
+            # The call has a timeout, because the work must stop at the renew deadline.
             if left > 0 and await self.attempt(left):
                 renewed = started
                 self._write_until = up + self.timing.renew
@@ -169,7 +169,7 @@ class Election:
             async with asyncio.timeout(seconds):
                 return await self._attempt()
         except TimeoutError:
-            _log.warning("%s/%s: no answer in %.1f s", self.namespace, self.name, seconds)
+            _log.warning("%s/%s: no response within %.1f s", self.namespace, self.name, seconds)
             return False
         except ApiError as error:
             if error.code not in (404, 409):

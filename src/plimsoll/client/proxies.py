@@ -21,7 +21,7 @@ def check_proxy(url: str, origin: str) -> str:
         parts = urlsplit(url if "://" in url else f"http://{url}")
         port = parts.port
     except ValueError:
-        raise ConfigError(f"{origin}: {url!r} is no proxy's address") from None
+        raise ConfigError(f"{origin}: {url!r} is not a proxy URL") from None
     # DIFF: kubectl takes SOCKS proxies too. test_proxies_that_cannot_be_used
     if parts.scheme.startswith("socks5"):
         raise ConfigError(
@@ -30,10 +30,10 @@ def check_proxy(url: str, origin: str) -> str:
         )
     if parts.scheme not in _PORTS:
         raise ConfigError(
-            f"{origin}: {url!r} is no proxy's address: write http://HOST:PORT or https://HOST:PORT"
+            f"{origin}: {url!r} is not a proxy URL: write http://HOST:PORT or https://HOST:PORT"
         )
     if not parts.hostname or port == 0:
-        raise ConfigError(f"{origin}: {url!r} names no host")
+        raise ConfigError(f"{origin}: {url!r} has no host")
     return parts.geturl()
 
 

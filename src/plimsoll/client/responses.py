@@ -1,8 +1,8 @@
 """Parsing of responses: errors from Status objects, lists into raw items, watch streams into events.
 
-Guarantees: objects stay the bytes the server sent (items of a list get back the kind and apiVersion that
-servers leave out there), and an answer that is no Kubernetes answer, such as a proxy's page, still ends in an
-ApiError that describes what came instead.
+Guarantees: objects are the bytes that the server sent (items of a list get the kind and apiVersion that
+servers omit there); a response that is not from a Kubernetes API, such as a proxy's error page, is an
+ApiError that describes it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from plimsoll.api import codec
 from plimsoll.client.endpoints import Endpoint
 from plimsoll.errors import ApiError, DecodeError
 
-#: The longest line of a watch; an object cannot be larger than this in any server.
+#: Longest line of a watch; larger than objects can be in any server.
 MAX_FRAME = 64 << 20
 
 _REASONS = {
@@ -99,11 +99,11 @@ def read_page(body: bytes, endpoint: Endpoint) -> ObjectListPage:
     try:
         found = _lists.decode(body)
         if not found.kind.endswith("List"):
-            raise ApiError(502, "InvalidAnswer", f"asked for a list, got {found.kind or 'an object'}")
+            raise ApiError(502, "InvalidResponse", f"expected a list, got {found.kind or 'an object'}")
         head = f'{{"kind":"{endpoint.kind}","apiVersion":"{endpoint.api_version}"'.encode()
         items = [_complete(bytes(item), head) for item in found.items or ()]
     except msgspec.DecodeError as error:
-        raise _no_answer(body, str(error)) from None
+        raise _invalid_response(body, str(error)) from None
     return ObjectListPage(items, found.metadata.resource_version, found.metadata.continue_)
 
 
@@ -119,9 +119,9 @@ def read_tree(body: bytes) -> dict[str, Any]:
     try:
         tree = codec.decode_tree(body)
     except DecodeError as error:
-        raise _no_answer(body, str(error)) from None
+        raise _invalid_response(body, str(error)) from None
     if not isinstance(tree, dict):
-        raise _no_answer(body, "not an object")
+        raise _invalid_response(body, "not an object")
     return tree
 
 
@@ -134,7 +134,7 @@ def read_frame(line: bytes) -> WatchEvent:
             raise read_error(0, {}, raw)
         return WatchEvent(frame.type, raw, _heads.decode(raw).metadata.resource_version)
     except msgspec.DecodeError as error:
-        raise _no_answer(line, str(error)) from None
+        raise _invalid_response(line, str(error)) from None
 
 
 async def split_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -146,7 +146,7 @@ async def split_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         rest.append(head)
         size += len(head)
         if size > MAX_FRAME:
-            raise ApiError(502, "InvalidAnswer", f"a watch event is longer than {MAX_FRAME >> 20} MiB")
+            raise ApiError(502, "InvalidResponse", f"a watch event is longer than {MAX_FRAME >> 20} MiB")
         if not newline:
             continue
         *lines, last = (b"".join(rest) + newline + tail).split(b"\n")
@@ -171,20 +171,20 @@ def read_error(status: int, headers: Mapping[str, str], body: bytes) -> ApiError
         return ApiError(
             code,
             str(tree.get("reason") or _REASONS.get(code, "Unknown")),
-            str(tree.get("message") or tree.get("reason") or f"the server answered {code}"),
+            str(tree.get("message") or tree.get("reason") or f"the server returned {code}"),
             details if isinstance(details, dict) else None,
             headers,
         )
     text = " ".join(body[:400].decode("utf-8", "replace").split())
-    message = f"the server answered {status}" + (f": {text[:200]}" if text else "")
+    message = f"the server returned {status}" + (f": {text[:200]}" if text else "")
     return ApiError(status or 500, _REASONS.get(status, "Unknown"), message, None, headers)
 
 
-def _no_answer(body: bytes, problem: str) -> ApiError:
+def _invalid_response(body: bytes, problem: str) -> ApiError:
     start = body[:60].decode("utf-8", "replace")
     return ApiError(
         502,
-        "InvalidAnswer",
-        f"the answer is not what a Kubernetes API sends ({problem}): it starts with {start!r}; "
+        "InvalidResponse",
+        f"not a response of a Kubernetes API ({problem}): it starts with {start!r}; "
         "check the server's address",
     )

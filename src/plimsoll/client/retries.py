@@ -1,8 +1,8 @@
 """Retry rules: which calls may be repeated, and after how long.
 
-Guarantees: a read may always be repeated; a write is repeated only if doing it twice does no harm
-(`harmless`), or if the server cannot have carried it out: it was never sent, or it was turned away with 429,
-or with 503 and a time to come back. Retry-After is honored.
+A read may always be repeated. A write is repeated only if it is idempotent (`harmless`), or if the server
+cannot have processed it: it was never sent, or it was rejected with 429, or with 503 and Retry-After.
+Retry-After is honored.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 
 from plimsoll.errors import ApiError, UnreachableError
 
-#: Codes a gateway or an overloaded server answers with; the same call may succeed soon.
-_PASSING = frozenset({500, 502, 503, 504})
+#: Codes of a gateway or an overloaded server; the same call may succeed soon.
+_TRANSIENT = frozenset({500, 502, 503, 504})
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +27,10 @@ class Backoff:
     first: float = 0.1
     most: float = 10.0
 
-    def delay(self, attempt: int, dice: Random) -> float:
+    def delay(self, attempt: int, rng: Random) -> float:
         """Return the seconds to wait after this many failures (counted from 1)."""
         doubled = self.most if attempt > 32 else min(self.most, self.first * 2 ** (attempt - 1))
-        return doubled * (0.5 + dice.random() / 2)
+        return doubled * (0.5 + rng.random() / 2)
 
 
 def may_repeat(error: ApiError, *, harmless: bool) -> bool:
@@ -43,11 +43,11 @@ def may_repeat(error: ApiError, *, harmless: bool) -> bool:
         return not _is_budget(error.details)
     if error.code == 503 and retry_after(error.headers, None) is not None:
         return True
-    return harmless and error.code in _PASSING
+    return harmless and error.code in _TRANSIENT
 
 
 def is_harmless(method: str, tree: Any, query: Mapping[str, str], content_type: str = "") -> bool:
-    """Return whether a call is idempotent: the second changes nothing or is refused."""
+    """Return whether a call is idempotent: repeating it changes nothing or is rejected."""
     if method in ("GET", "HEAD", "OPTIONS") or query.get("dryRun") == "All":
         return True
     if content_type.startswith("application/apply-patch"):
@@ -82,7 +82,7 @@ def retry_after(headers: Mapping[str, str], now: datetime | None) -> float | Non
 
 
 def _is_budget(details: Mapping[str, Any]) -> bool:
-    """Return whether a 429 is the refusal of an eviction by a PodDisruptionBudget, which is final."""
+    """Return whether a 429 is the rejection of an eviction by a PodDisruptionBudget, which is final."""
     causes = details.get("causes")
     if not isinstance(causes, list):
         return False

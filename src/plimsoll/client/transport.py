@@ -1,7 +1,7 @@
 """Transport interface between the client and HTTP or an in-process server.
 
 A transport sends one request once: it neither retries nor interprets the response. A failure is an
-UnreachableError that states whether the server may have seen the request.
+UnreachableError that states whether the server may have received the request.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ class Request(NamedTuple):
     query: tuple[tuple[str, str], ...] = ()
     headers: Mapping[str, str] = {}
     body: bytes | None = None
-    #: Seconds for the whole answer; of a stream, the longest silence.
+    #: Seconds for the complete response; for a stream, the idle timeout.
     timeout: float = 30.0
-    #: The longest silence of a whole answer, the time to connect included; 0: only `timeout` counts.
-    silence: float = 0.0
-    #: Called right before the request is sent; what it raises keeps it from being sent.
+    #: Seconds without data, including the time to connect; 0: only `timeout` applies.
+    idle_timeout: float = 0.0
+    #: Called right before the request is sent; an exception prevents that.
     guard: Callable[[], None] | None = None
 
 

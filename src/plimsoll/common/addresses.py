@@ -11,7 +11,7 @@ def read_address(listen: str, where: str = "--listen", example: str = "127.0.0.1
     """Parse HOST:PORT; raises ConfigError if it is invalid."""
     host, separator, port = listen.rpartition(":")
     if not separator or not (port.isascii() and port.isdigit()) or int(port) > 65535:
-        raise ConfigError(f"{where}: {listen!r} is no address: give HOST:PORT, such as {example}")
+        raise ConfigError(f"{where}: {listen!r} is not an address: give HOST:PORT, such as {example}")
     return host.strip("[]") or "127.0.0.1", int(port)
 
 

@@ -1,8 +1,8 @@
-"""Texts from files: plain, compressed, or in tar and zip archives.
+"""Reader of text files: plain, compressed, or in tar and zip archives.
 
 Guarantees: nothing is written to disk, members that are not YAML or JSON are skipped, nested archives are
-not opened, and what cannot be unpacked is an InputError that names the file. A file that expands beyond a
-limit is refused at once, with no more than that in memory.
+not opened, and a file that cannot be unpacked is an InputError that names it. A file that expands beyond a
+limit is rejected at that point; memory is bounded by the limit.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ class TextReader:
         except (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
             raise InputError(f"{source}: cannot be unpacked: {error}") from None
         except EOFError:
-            raise InputError(f"{source}: cannot be unpacked: it ends too early") from None
+            raise InputError(f"{source}: cannot be unpacked: unexpected end of file") from None
         except OSError as error:
             raise InputError(f"{source}: {error.strerror or error}") from None
-        except (OverflowError, MemoryError, ValueError):  # sizes that a damaged or hostile header claims
-            raise InputError(f"{source}: cannot be unpacked: its header makes no sense") from None
+        except (OverflowError, MemoryError, ValueError):  # sizes in a damaged or hostile header
+            raise InputError(f"{source}: cannot be unpacked: invalid header") from None
 
 
 def _texts(file: BinaryIO, source: str, budget: _Budget) -> Iterator[tuple[str, bytes]]:
@@ -83,9 +83,9 @@ def _tar_texts(stream: _Peekable, source: str, budget: _Budget) -> Iterator[tupl
 
 
 def _zip_texts(stream: _Peekable, source: str, budget: _Budget) -> Iterator[tuple[str, bytes]]:
-    # A zip file has its table at the end, so all of it is needed first.
+    # A zip file has its directory at the end, so all of it is read first.
     packed = budget.read_archive(stream, source)
-    budget.count_member(source, packed.count(b"PK\x01\x02"))  # before zipfile makes an object of each
+    budget.count_member(source, packed.count(b"PK\x01\x02"))  # before zipfile creates an object for each
     with zipfile.ZipFile(io.BytesIO(packed)) as archive:
         for info in archive.infolist():
             if info.is_dir() or not is_wanted(info.filename):
@@ -104,7 +104,7 @@ def _zip_texts(stream: _Peekable, source: str, budget: _Budget) -> Iterator[tupl
 
 
 def _inner(content: BinaryIO | _Metered, name: str, budget: _Budget) -> bytes:
-    """Return a member's text; a member may be compressed once more."""
+    """Return a member's text; the member itself may be compressed."""
     return budget.read(_unpacked(_Peekable(content), name, budget), name)
 
 
@@ -136,10 +136,10 @@ class _Budget:
 
     def count_unpacked(self, size: int, source: str) -> None:
         self.unpacked += size
-        most = self.bounds.unpacked
-        if self.unpacked > most:
+        limit = self.bounds.unpacked
+        if self.unpacked > limit:
             raise InputError(
-                f"{source}: unpacks to more than {show_size(most)}, the limit for this machine's memory; "
+                f"{source}: unpacks to more than {show_size(limit)}, the limit for this machine's memory; "
                 + limit_hint("unpack what is needed and give that")
             )
 
@@ -151,11 +151,11 @@ class _Budget:
             )
 
     def read(self, stream: _Peekable, name: str) -> bytes:
-        """Return all of a text, within the limits."""
+        """Return a complete text, within the limits."""
         head = stream.peek(4096)
         if b"\0" in head and not head.startswith(UTF16):
             raise InputError(
-                f"{name}: is no text; YAML and JSON are read, plain, compressed or in an archive"
+                f"{name}: is not a text file; YAML and JSON are read, plain, compressed or in an archive"
             )
         left = self.bounds.text - self._read
         content = stream.read(left + 1)
@@ -165,14 +165,14 @@ class _Budget:
         return content
 
     def read_archive(self, stream: _Peekable, name: str) -> bytes:
-        """Return all of an archive that has its table at the end."""
+        """Return a complete archive that has its directory at the end."""
         content = stream.read(self.bounds.text + 1)
         if len(content) > self.bounds.text:
             raise self._too_large(name)
         return content
 
     def _too_large(self, name: str) -> InputError:
-        size = show_size(self.bounds.text) + (" together with what was read before" if self._read else "")
+        size = show_size(self.bounds.text) + (" including the files before it" if self._read else "")
         return InputError(
             f"{name}: has more than {size}, the limit for this machine's memory; " + limit_hint("split it")
         )
@@ -184,7 +184,7 @@ class _Peekable:
     def __init__(self, file: BinaryIO | _Metered) -> None:
         self._file = file
         self._ahead = b""
-        self.taken = 0  #: bytes that have been read ahead
+        self.taken = 0  #: bytes read from the file
 
     def peek(self, size: int) -> bytes:
         while len(self._ahead) < size and (chunk := self._file.read(size - len(self._ahead))):
@@ -199,7 +199,7 @@ class _Peekable:
         left = size - len(first)
         if not left or not (chunk := self._next(left)):
             return first
-        whole = io.BytesIO()  # which returns its bytes without a copy
+        whole = io.BytesIO()  # returns its content without a copy
         whole.write(first)
         while chunk:
             whole.write(chunk)
@@ -228,8 +228,8 @@ class _Metered:
         self._given += len(chunk)
         self._budget.count_unpacked(len(chunk), self._source)
         bounds = self._budget.bounds
-        many = self._given > max(_BLOCK, bounds.ratio * self._taken())
-        if many and self._budget.unpacked > bounds.ratio_from:  # by all streams: a bomb may come in pieces
+        excessive = self._given > max(_BLOCK, bounds.ratio * self._taken())
+        if excessive and self._budget.unpacked > bounds.ratio_from:  # sum over all streams
             raise InputError(
                 f"{self._source}: expands to more than {bounds.ratio} times its size "
                 f"({show_size(bounds.ratio_from)} and more), the limit for a compressed file; "

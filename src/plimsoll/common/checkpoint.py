@@ -1,8 +1,8 @@
 """Checkpoint files: one JSON value with kind, version and checksum.
 
-Guarantees: a file is replaced as a whole or not at all and is on the disk when `save` returns; whatever a
-file contains, `load` does not raise; a file that cannot be used is put aside and reported, never lost and
-never written over.
+Guarantees: a file is replaced atomically and is on disk when `save` returns; `load` does not raise,
+regardless of the content; a file that cannot be used is moved to quarantine and reported, never lost or
+overwritten.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class RecordFile:
             except OSError as error:
                 raise StoreError(f"cannot write {self.path}: {_reason(error)}") from error
             except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
-                raise StoreError(f"cannot write {self.path}: no JSON value: {error}") from error
+                raise StoreError(f"cannot write {self.path}: not a JSON value: {error}") from error
 
     def _read(self) -> tuple[Any, str]:
         raw, problem = read_plain(self.path)
@@ -139,18 +139,16 @@ class RecordFile:
                 os.rename(self.path, place)
             except FileNotFoundError:
                 self._damage = ""
-                return NodeFinding(FindingSeverity.ERROR, f"{what}; it is gone now", "", str(self.path))
+                return NodeFinding(FindingSeverity.ERROR, f"{what}; it was deleted since", "", str(self.path))
             except OSError as error:
                 refused = refused or _reason(error)
                 continue
             self._damage = ""
-            fix = (
-                "nothing is lost: what it holds is rebuilt; look at the copy to find out what happened to it"
-            )
+            fix = "no action needed: the content is rebuilt; inspect the copy to find the cause"
             return NodeFinding(FindingSeverity.ERROR, f"{what}; it was moved to {place}", fix, str(place))
-        fix = f"move {self.path} away by hand; nothing is saved until then"
+        fix = f"move {self.path} to another place; nothing is saved until then"
         return NodeFinding(
-            FindingSeverity.ERROR, f"{what}; it cannot be moved either: {refused}", fix, str(self.path)
+            FindingSeverity.ERROR, f"{what}; it cannot be moved: {refused}", fix, str(self.path)
         )
 
 
@@ -163,11 +161,11 @@ def read_boot_id(path: Path = BOOT_ID) -> str:
 
 
 def read_plain(path: Path) -> tuple[bytes | None, str]:
-    """Return the content of a file, None if there is none, and why it cannot be read."""
+    """Return the content of a file (None if it does not exist) and the reason if it cannot be read."""
     try:
         with open(path, "rb", opener=_open) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                return b"", "it is no plain file"
+                return b"", "not a regular file"
             raw = file.read(SIZE_MAX + 1)
     except FileNotFoundError:
         return None, ""
@@ -185,21 +183,21 @@ def render(kind: str, version: int, body: Any) -> bytes:
 
 
 def read(raw: bytes, kind: str, version: int, upgrades: Mapping[int, Upgrade]) -> tuple[Any, str]:
-    """Return the body of a record, and what is wrong with it."""
+    """Return the body of a record, and the reason if it is invalid."""
     try:
         tree = msgspec.json.decode(raw)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        return None, f"no JSON: {error}" if raw.strip() else "it is empty"
+        return None, f"not JSON: {error}" if raw.strip() else "it is empty"
     if not isinstance(tree, dict) or "body" not in tree:
-        return None, "it is no record"
+        return None, "not a checkpoint"
     if tree.get("kind") != kind:
-        return None, f"it holds {str(tree.get('kind'))[:80]!r} where {kind!r} should be"
+        return None, f"it has kind {str(tree.get('kind'))[:80]!r} instead of {kind!r}"
     found, body = tree.get("version"), tree["body"]
     if type(found) is not int:
         return None, "its version is missing"
     if found > version:
-        return None, f"it was written by a newer program: version {found}, this one knows {version}"
-    # Whitespace does not count, the order of members does: they are encoded again in the same order.
+        return None, f"it was written by a newer release: version {found}, supported up to {version}"
+    # Whitespace does not count; members are encoded again in the same order.
     if tree.get("checksum") != _checksum(kind, found, msgspec.json.encode(body)):
         return None, "its checksum does not match"
     try:
@@ -208,7 +206,7 @@ def read(raw: bytes, kind: str, version: int, upgrades: Mapping[int, Upgrade]) -
     except KeyError:
         return None, f"its version {found} is too old"
     except ValueError as error:
-        return None, f"it is no version {found}: {error}"
+        return None, f"not a valid version {found}: {error}"
     return body, ""
 
 
@@ -217,7 +215,7 @@ def _checksum(kind: str, version: int, raw: bytes) -> str:
 
 
 def _open(path: str, flags: int) -> int:
-    # Otherwise opening a pipe would wait for its writer.
+    # Without O_NONBLOCK, opening a pipe would wait for its writer.
     return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 

@@ -1,4 +1,4 @@
-"""Pause of the cyclic garbage collector while very many objects are created."""
+"""Pause of the cyclic garbage collector while many objects are created."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def without_collection() -> Iterator[None]:
-    """Disable the cyclic collector in the block: the objects are trees, and repeated collections dominate."""
+    """Disable the cyclic collector in the block: the objects have no cycles, collections only cost time."""
     was = gc.isenabled()
     gc.disable()
     try:

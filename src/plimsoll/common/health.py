@@ -38,7 +38,7 @@ class HealthServer:
         flag: str = "--listen",
         debug_here_only: bool = False,
     ) -> None:
-        """Create a server; `debug` are pages below `/debug/`, `pages` those at paths of their own.
+        """Create a server; `debug` are pages below `/debug/`, `pages` are keyed by their paths.
 
         `unwell` is the status code of a failed check, `flag` the command-line flag of the address. With
         `debug_here_only` pages below `/debug/` are only served to callers on the same machine.
@@ -109,7 +109,7 @@ class HealthServer:
 def _json(page: Page, *, here_only: bool = False) -> Callable[[web.Request], Any]:
     async def answer(request: web.Request) -> web.Response:
         if here_only and not _is_here(request.remote):
-            raise web.HTTPForbidden(text="this page is for callers on the same machine")
+            raise web.HTTPForbidden(text="this page is available on the local machine only")
         text = json.dumps(page(), default=str, ensure_ascii=False, indent=1)
         return web.Response(text=text, content_type="application/json")
 

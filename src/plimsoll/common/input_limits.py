@@ -1,8 +1,8 @@
-"""Limits on how much a file given by a user may expand to, fitted to the memory of this machine.
+"""Limits on the size of input files, derived from the memory of this machine.
 
-Defines `Bounds`, the limits themselves, `default_bounds`, which derives them from the available memory and
-`PLIMSOLL_MAX_INPUT`, and `check_density`, which refuses JSON that is small as text and huge as objects. As
-objects a dump takes about seven times its size, so an eighth of the memory is the most that can be read.
+`default_bounds` computes them from the available memory and `PLIMSOLL_MAX_INPUT`; `check_density` rejects
+JSON that is small as text but huge as objects. The objects of a dump take about seven times the size of its
+text, so the maximum is an eighth of the memory.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ VARIABLE = "PLIMSOLL_MAX_INPUT"
 _MIB = 1 << 20
 #: Larger dumps are read only if they are requested explicitly, since that takes minutes.
 DEFAULT_MAX = 512 * _MIB
-#: This much is read even if the memory seems to be full.
+#: Minimum of the limit, even if no memory seems to be available.
 _LEAST = 16 * _MIB
 _MEMORY_PER_BYTE = 8
-#: As `check_density` estimates it.
+#: Memory per byte of text, as `check_density` estimates it.
 _DENSEST = 12
 _ANY = 1000
 _FALLBACK_MEMORY = 4 << 30
@@ -31,18 +31,18 @@ _FALLBACK_MEMORY = 4 << 30
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Limits on what is unpacked and read; beyond them input is refused as an attack or a mistake."""
+    """Limits on unpacked and read data; larger input is rejected as an attack or a mistake."""
 
     text: int = DEFAULT_MAX  #: bytes of all texts together
-    ratio: int = 300  #: how many times its size a compressed file may expand to; dumps expand 10 to 60 times
-    ratio_from: int = 64 * _MIB  #: size from which the expansion counts
+    ratio: int = 300  #: maximum ratio of uncompressed to compressed size; dumps have 10 to 60
+    ratio_from: int = 64 * _MIB  #: uncompressed size from which the ratio is checked
     members: int = 200_000  #: files in an archive
     memory: int = _DENSEST * DEFAULT_MAX  #: estimated bytes of memory for the objects of one text
     density: int = 30  #: maximum ratio of memory to size; a dump without indentation has 9
 
     @property
     def unpacked(self) -> int:
-        """Return the limit for everything that is unpacked, files that are passed over (logs) included."""
+        """Limit for all unpacked data, including files that are skipped (logs)."""
         return 4 * self.text
 
 
@@ -68,7 +68,7 @@ def _read_size(given: str) -> int:
 
 
 def available_memory(root: Path = Path("/")) -> int:
-    """Return the bytes of memory this process can still use: of the machine, or of its cgroup if less."""
+    """Return the bytes of memory available to this process: of the machine, or of its cgroup if less."""
     found = [size for size in (_machine(root), *_cgroups(root)) if size is not None]
     return max(0, min(found, default=_FALLBACK_MEMORY))
 
@@ -85,7 +85,7 @@ def _machine(root: Path) -> int | None:
 
 
 def _cgroups(root: Path) -> list[int]:
-    """Return the memory left in each cgroup with a limit: of v2 up to the root, of v1 the own one."""
+    """Return the memory left in each cgroup with a limit: for v2 up to the root, for v1 the process's own."""
     left: list[int] = []
     for line in _read(root / "proc/self/cgroup").splitlines():
         _, controllers, path = [*line.split(":", 2), "", ""][:3]
@@ -115,19 +115,19 @@ def _read(path: Path) -> str:
         return ""
 
 
-# -- JSON that is small as text and huge as objects
+# -- JSON that is small as text but huge as objects
 
 #: Bytes of memory for each object, list and value of a decoded tree, rounded up.
 _OBJECT, _LIST, _VALUE = 232, 88, 64
-#: Size from which the density of a text counts.
+#: Size from which the density of a text is checked.
 _DENSE_FROM = 256 * _MIB
 
 
 def check_density(text: bytes | str, source: str, bounds: Bounds) -> None:
-    """Raise InputError if JSON would need more memory than the limit once it is decoded.
+    """Raise InputError if decoded JSON would need more memory than the limit.
 
-    The estimate counts brackets and commas, also those in strings: it is an upper bound, of two to four
-    times what a dump of a cluster really needs.
+    The estimate counts brackets and commas, also those in strings: it is an upper bound, two to four times
+    the actual memory of a cluster dump.
     """
     need = 2 * len(text) + (
         _OBJECT * text.count("{") + _LIST * text.count("[") + _VALUE * text.count(",")
@@ -137,18 +137,18 @@ def check_density(text: bytes | str, source: str, bounds: Bounds) -> None:
     limit = min(bounds.memory, max(_DENSE_FROM, bounds.density * len(text)))
     if need > limit:
         raise InputError(
-            f"{source}: would need about {show_size(need)} of memory, and {show_size(limit)} are the limit "
+            f"{source}: would need about {show_size(need)} of memory; the limit is {show_size(limit)} "
             f"for a text of {show_size(len(text))}; {limit_hint('split it')}"
         )
 
 
 def limit_hint(otherwise: str) -> str:
-    """Return the fix of every refusal here: split or unpack the file, or raise the limit."""
+    """Return the fix for a file that is too large: split or unpack it, or raise the limit."""
     return f"{otherwise}, or raise the limit with {VARIABLE}=SIZE (such as 2Gi)"
 
 
 def show_size(octets: int) -> str:
-    """Return a size for people: `512 MiB`."""
+    """Format a size, such as `512 MiB`."""
     for unit, shift in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
         if octets >= 1 << shift:
             shown = f"{octets / (1 << shift):.1f}".removesuffix(".0")

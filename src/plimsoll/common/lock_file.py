@@ -1,6 +1,6 @@
 """Lock file: one agent per root directory, one driver per directory.
 
-The lock is held for the lifetime of the process, however it ends; the file names its owner.
+The kernel releases the lock when the process ends for any reason; the file contains the PID of its owner.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from plimsoll.errors import ConfigError
 
 
 class RootLock:
-    """Lock on a directory; `take` it before anything else there is touched."""
+    """Lock on a directory, to be taken before anything in it is used."""
 
     def __init__(self, path: Path, *, who: str = "agent", flag: str = "--root") -> None:
         """Create a lock; `who` uses the directory, and `flag` selects another one."""
@@ -36,7 +36,7 @@ class RootLock:
         except OSError:
             holder = os.read(file, 100).decode(errors="replace").strip()
             os.close(file)
-            who = f"the {self._who} with process id {holder}" if holder.isdigit() else f"another {self._who}"
+            who = f"the {self._who} with PID {holder}" if holder.isdigit() else f"another {self._who}"
             raise ConfigError(
                 f"{directory}: {who} uses this directory; stop it, or choose another with {self._flag}"
             ) from None

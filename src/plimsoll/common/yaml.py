@@ -1,8 +1,8 @@
 """YAML as kubectl reads it: plain scalars by Go's rules, to and from plain trees.
 
-Guarantees: numbers keep every digit, dates stay text, a key given twice and a document that does not parse
-are InputErrors with the line, and aliases cannot blow up memory. JSON is YAML too, so this reads both. Time
-grows with the text's length, not faster.
+Guarantees: numbers keep every digit, dates stay text, duplicate keys and invalid documents are InputErrors
+with the line, and the expansion of aliases is bounded. Reads JSON as well, which is YAML. Time is linear in
+the length of the text.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _FLOAT = re.compile(r"[-+]?[0-9]*\.?[0-9]+([eE][-+]?[0-9]+)?|[-+]?[0-9]+\.", re.
 _JSON_START = re.compile(r'\s*\{\s*"')
 _MAX_COPIES = 500_000
 _MAX_DEPTH = 300
-#: Values of one document. Each takes some microseconds, and JSON has a reader a hundred times as fast.
+#: Maximum values of one document: each takes microseconds, while JSON is read a hundred times as fast.
 _MAX_VALUES = 5_000_000
 
 _SlowParser = cast(Any, yaml.SafeLoader)
 _Parser = cast(Any, getattr(yaml, "CSafeLoader", None) or yaml.SafeLoader)
-#: Two escapes for one character, as JSON has them, are read by the slow parser only, up to this length.
+#: Surrogate pairs of JSON escapes are supported by the slow parser only, up to this length of text.
 _PAIR = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD]")
 _SLOW_MAX = 32 * 1024
 
@@ -69,7 +69,7 @@ def load_documents(text: str | bytes) -> Iterator[tuple[int, Any]]:
 
 
 def _is_json(text: str | bytes) -> bool:
-    """Return whether a text was meant to be JSON: in YAML, words rather than quotes follow a brace."""
+    """Return whether a text was probably meant to be JSON: a brace followed by a quote."""
     shown = text[:200].decode("latin-1") if isinstance(text, bytes) else text[:200]
     return bool(_JSON_START.match(shown))
 
@@ -82,7 +82,7 @@ def _choose_parser(text: str | bytes) -> Any:
 
 
 def _place(text: str | bytes, mark: Any) -> str:
-    """Return the location of a problem; one at the end of the text is on its last line."""
+    """Return the location of an error; the end of the text is reported as its last line."""
     newline: Any = b"\n" if isinstance(text, bytes) else "\n"
     last = text.rstrip(newline).count(newline)
     if mark.line > last:
@@ -91,7 +91,7 @@ def _place(text: str | bytes, mark: Any) -> str:
 
 
 class _Builder:
-    """Builds one document from parser events."""
+    """Builder of one document from parser events."""
 
     def __init__(self, parser: Any) -> None:
         self.parser = parser
@@ -145,7 +145,7 @@ class _Builder:
         return {**merged, **tree} if merged else tree
 
     def copy(self, value: Any, event: Any) -> Any:
-        """Copy the target of an alias; copies are counted, so that aliases of aliases cannot multiply."""
+        """Copy the target of an alias; the number of copies is limited, because aliases can nest."""
         self.copies += 1
         if self.copies > _MAX_COPIES:
             raise InputError(f"line {_line(event)}: aliases expand to more than {_MAX_COPIES:,} values")
@@ -205,7 +205,7 @@ def _integer(text: str) -> int:
 
 
 def _join_surrogates(text: str) -> str:
-    """Join surrogate pairs: JSON escapes characters past U+FFFF as two."""
+    """Join surrogate pairs, which JSON uses to escape characters beyond U+FFFF."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -220,7 +220,7 @@ def _line(event: Any) -> int:
 def dump_document(tree: Any) -> bytes:
     """Dump a tree as one document, keys in order; it loads as the same tree."""
     text = _dump(tree, visible=True)
-    if not text.replace("\n", "").isprintable():  # letters that cannot be seen are written as escapes
+    if not text.replace("\n", "").isprintable():  # escape characters that are not printable
         text = _dump(tree, visible=False)
     return text.encode()
 

@@ -1,10 +1,9 @@
 """Fast reader of plain block YAML, as kubectl writes it, line by line.
 
-It knows keys, dashes, scalars on one line, `{}`, `[]` and literal texts (`|`, `|-`), and gives up
-(`NOT_PLAIN`) at the first sign of anything else: quotes that go on, anchors, tags, flow style, comments
-behind values, dashes behind dashes, keys given twice. Parsed lines are cached, since most lines of a
-dump are those of another object. Guarantees: what it does not give up on, `load_documents` reads as the same
-tree; a property test compares them.
+Supports keys, dashes, scalars on one line, `{}`, `[]` and literal texts (`|`, `|-`), and returns `NOT_PLAIN`
+for anything else: quoted text over several lines, anchors, tags, flow style, comments after values, nested
+dashes, duplicate keys. Parsed lines are cached, since most lines of a dump occur in several objects.
+Guarantees: otherwise the result is that of `load_documents`; a property test compares them.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ def read_plain(text: str) -> Any:
             continue
         at, dash, key_at, key, value, plain = parsed
 
-        # -- which container the line belongs to
+        # -- find the container of the line
         fresh: Any = None
         if waiting is not None:
             if at > waiting_at or (dash and at == waiting_at and type(waiting) is dict):
@@ -99,7 +98,7 @@ def read_plain(text: str) -> Any:
             if (type(top) is list) is not dash:
                 return NOT_PLAIN
 
-        # -- what it adds to it
+        # -- add the value
         if dash:
             if key is None:
                 key = len(top)
@@ -159,7 +158,7 @@ def _parse(line: str) -> Any:
         rest = inner
     found = _KEY.fullmatch(rest)
     if found is None or not isinstance(resolve_plain(found[1]), str):
-        return NOT_PLAIN  # no key, or one that is not the text it looks like: `y`, `null`, `010`
+        return NOT_PLAIN  # no key, or one that is not a string in YAML: `y`, `null`, `010`
     value = _value(found[2]) if found[2] else _LATER
     return NOT_PLAIN if value is NOT_PLAIN else _line(at, key_at, dash, found[1], value)
 
@@ -207,6 +206,6 @@ def _literal(clipped: bool, lines: list[str], number: int, at: int) -> tuple[Any
         number += 1
     else:
         if kept[-1]:
-            return NOT_PLAIN, number  # the last line has no end
+            return NOT_PLAIN, number  # the last line is not terminated
     text = "\n".join(kept).rstrip("\n")
     return (text + "\n" if clipped else text), number

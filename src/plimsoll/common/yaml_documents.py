@@ -1,11 +1,11 @@
-"""Long YAML in parts: one document at a time, and one item of a `kind: List` at a time.
+"""Incremental YAML reader: one document at a time, and one item of a `kind: List` at a time.
 
-A dump of a cluster is one list of a hundred thousand items; read at once it is a tree of gigabytes, read item
-by item it needs little memory, every item has its own line, and progress can be reported. Texts are cut only
-where YAML needs no parser: at `---` in the first column, and at the dashes of a block list below `items:`.
-Guarantees the same result as `load_documents` on the complete text (a property test compares them), which
-also reads everything unusual. Items and small documents as kubectl writes them are read by `yaml_block.py`;
-documents that consist of comments are skipped without a parser.
+A dump of a cluster is one list of up to a hundred thousand items. Read at once it is a tree of gigabytes;
+read item by item it needs little memory, every item has its line number, and progress can be reported. Texts
+are split only where that is possible without a parser: at `---` in the first column, and at the dashes of a
+block list below `items:`. Guarantees the same result as `load_documents` on the complete text (a property
+test compares them), which also reads all other syntax. Items and small documents as kubectl writes them are
+read by `yaml_block.py`; documents that consist of comments are skipped without a parser.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from plimsoll.errors import InputError
 
 _MARKER = re.compile(rb"^---(?=\s|\Z)", re.MULTILINE)
 _UNUSUAL = re.compile(rb"^(?:%|\.\.\.(?:\s|\Z))", re.MULTILINE)
-#: `items:` in the first column and its first dash. Possessive: a way back for each of a million comments
+#: `items:` in the first column and its first dash. Possessive, because backtracking over a million comments
 #: would take hundreds of megabytes.
 _ITEMS = re.compile(rb"^items:[ \t]*\r?\n(?>[ \t]*(?:#[^\n]*)?\r?\n)*+( *)- ", re.MULTILINE)
 _NEXT_KEY = re.compile(rb"^[^\s#-]", re.MULTILINE)
@@ -56,12 +56,12 @@ def load_parts(text: bytes) -> Iterator[DocumentPart]:
 
 
 def _has_line(text: bytes, *beginnings: bytes) -> bool:
-    """Return whether a line begins so; many times as fast as a regular expression that has to look at all."""
+    """Return whether a line begins with one of these; much faster than a regular expression."""
     return any(text.startswith(begin) or b"\n" + begin in text for begin in beginnings)
 
 
 def _spans(text: bytes, markers: Iterator[int]) -> Iterator[tuple[int, int]]:
-    """Yield where documents begin and end; not a list, since a hostile text has very many."""
+    """Yield the start and end of each document; a generator, since a hostile text has very many."""
     start = 0
     for marker in markers:
         if start or text[:marker].strip(b" \r\n"):
@@ -71,7 +71,7 @@ def _spans(text: bytes, markers: Iterator[int]) -> Iterator[tuple[int, int]]:
 
 
 def _is_empty(text: bytes, start: int, end: int) -> bool:
-    """Return whether a document has nothing but blanks and comments, in plain ASCII."""
+    """Return whether a document consists of blanks and comments in plain ASCII."""
     if text.startswith(b"---", start):
         start += 3
         newline = text.find(b"\n", start, end)
@@ -96,7 +96,7 @@ def _document(text: bytes, start: int, end: int, line: int) -> Iterator[Document
             trees = _load(text[begin:stop])
         except InputError:
             if end - start <= _SMALL:
-                # It may have been split at the wrong place; the parser of the complete text reports that.
+                # The text may have been split at the wrong place; parse it completely.
                 ((_, whole),) = load_documents(b"\n" * (start_line - 1) + text[start:end])
                 for later, item in enumerate(whole["items"][number:], number):
                     yield DocumentPart(line, {**head, "items": [item]}, later, end)

@@ -70,7 +70,7 @@ def test_clusters_that_are_not_there(run: Run, dump: Path, tmp_path: Path, quest
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"\x7fELF\0\0\0", "is no text"),
+        (b"\x7fELF\0\0\0", "is not a text file"),
         (b'{"kind": "List", "apiVersion": "v1", "items": [{"kind": "Po', "document 1"),
         (b"Error from server (Forbidden)\n", "must be a mapping"),
         (b"\x1f\x8b\x08nothing", "cannot be unpacked"),

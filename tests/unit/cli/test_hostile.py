@@ -19,7 +19,7 @@ QUESTIONS = {
 }
 WRONG = {
     "empty": (b"", "is empty"),
-    "binary": (b"\x7fELF\0\0\0", "is no text"),
+    "binary": (b"\x7fELF\0\0\0", "is not a text file"),
     "truncated JSON": (b'{"kind": "List", "apiVersion": "v1", "items": [{"kind": "Po', "document 1"),
     "truncated YAML": (b'apiVersion: v1\nitems:\n- kind: Pod\n  metadata: {name: "p', "document 1"),
     "cut list": (b"apiVersion: v1\nitems:\n- kind: Pod\n  apiVersion: v1\n", "the list may be truncated"),

@@ -13,7 +13,7 @@ import pytest
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.client import Client, Endpoint
-from plimsoll.client.endpoints import CONFIG_MAPS, ENDPOINTS, NODES, PODS, RESOURCE_CLAIMS, find_endpoint
+from plimsoll.client.endpoints import CONFIG_MAPS, NODES, PODS, RESOURCE_CLAIMS
 from plimsoll.client.transport import Reply, Request, ResponseStream
 from plimsoll.common.rate_limit import TokenBucket
 from plimsoll.errors import ApiError, InputError, UnreachableError
@@ -93,10 +93,6 @@ def test_paths() -> None:
         "/apis/resource.k8s.io/v1/namespaces/a%2Fb/resourceclaims/c%3F"
     )
     assert RESOURCE_CLAIMS.at("v1beta1").api_version == "resource.k8s.io/v1beta1"
-    assert len({(each.group, each.plural) for each in ENDPOINTS}) == len(ENDPOINTS) > 30
-    assert find_endpoint("resource.k8s.io/v1beta2", "ResourceClaim") == RESOURCE_CLAIMS.at("v1beta2")
-    assert find_endpoint("v1", "Pod") is PODS
-    assert find_endpoint("v1", "Widget") is None
 
 
 # -- requests

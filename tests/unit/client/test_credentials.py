@@ -115,9 +115,9 @@ def context_of(config: ClientConfig) -> ssl.SSLContext:
 def test_certificates_that_cannot_be_used(tmp_path: Path) -> None:
     authority = CertificateAuthority.load_or_create(tmp_path)
     pair, other = authority.issue_client(User("a")), authority.issue_client(User("b"))
-    with pytest.raises(ConfigError, match="ca: holds no certificate in PEM form"):
+    with pytest.raises(ConfigError, match="ca: contains no certificate in PEM form"):
         context_of(ClientConfig(SERVER, authority=Material(b"nonsense", origin="ca")))
-    with pytest.raises(ConfigError, match="ca: holds no certificate in PEM form"):
+    with pytest.raises(ConfigError, match="ca: contains no certificate in PEM form"):
         context_of(ClientConfig(SERVER, authority=Material(b"\xff", origin="ca")))
     for certificate, key in ((pair.certificate, other.key), (b"x", b"y"), (pair.certificate, b"")):
         config = ClientConfig(SERVER, certificate=Material(certificate, origin="cert"), key=Material(key))
@@ -302,7 +302,7 @@ def test_a_certificate_from_a_plugin(tmp_path: Path) -> None:
         ),
         ("give()", "neither a token nor a certificate"),
         ("give(clientKeyData='x')", "a certificate or a key, but not both"),
-        ("give(token=1)", "are not all texts"),
+        ("give(token=1)", "are not all strings"),
         ("give(token='t', expirationTimestamp='soon')", "invalid expirationTimestamp: 'soon'"),
         (
             "print(json.dumps({'kind': 'ExecCredential', 'apiVersion': info['apiVersion']}))",
@@ -345,7 +345,7 @@ def test_a_plugin_may_ask_where_there_is_a_terminal(tmp_path: Path, mode: str, i
 def test_a_plugin_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("plimsoll.client.exec_plugin._SECONDS", 1.0)
     command = script(tmp_path, "(here / 'pid').write_text(str(os.getpid())); import time; time.sleep(60)")
-    with pytest.raises(ConfigError, match=r"gave no answer in 1 s"):
+    with pytest.raises(ConfigError, match=r"timed out after 1 s"):
         asyncio.run(source_of(plugin(command)).get())
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)

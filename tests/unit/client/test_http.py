@@ -213,7 +213,7 @@ def test_an_answer_that_comes_too_late() -> None:
     error = failing(answer, Request("GET", "/a", timeout=0.05))
     assert error.sent
     assert error.reason == "Timeout"
-    assert "no answer within 0.05 s" in str(error)
+    assert "no response within 0.05 s" in str(error)
 
 
 def test_a_watch_that_falls_silent_and_one_that_breaks() -> None:
@@ -260,7 +260,7 @@ def test_a_redirect_is_not_followed() -> None:
         writer.write(said(b"", "302 Found", Location="http://127.0.0.1:1/elsewhere"))
 
     async def scenario(wire: RecordingServer, client: Client) -> None:
-        with pytest.raises(Exception, match="the server answered 302"):
+        with pytest.raises(Exception, match="the server returned 302"):
             await client.get(CONFIG_MAPS, "a")
         assert len(wire.requests) == 1
 
@@ -305,7 +305,7 @@ def test_a_proxy_that_refuses() -> None:
     async def run() -> None:
         async with serving(answer) as proxy:
             transport = HttpTransport(ClientConfig("https://cluster.example:6443", proxy=proxy.url))
-            with pytest.raises(UnreachableError, match="the proxy answered 403") as caught:
+            with pytest.raises(UnreachableError, match="the proxy returned 403") as caught:
                 await transport.send(GET)
             assert not caught.value.sent
             await transport.close()

@@ -103,7 +103,7 @@ def uptime() -> float:
 
 
 def candidate(leases: Leases, name: str, **options: Any) -> Election:
-    return Election(leases, "ns", "work", name, wall=wall, uptime=uptime, dice=Random(name), **options)
+    return Election(leases, "ns", "work", name, wall=wall, uptime=uptime, rng=Random(name), **options)
 
 
 async def supervise(leases: Leases, name: str, lead: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -76,7 +76,7 @@ def test_which_hosts_need_no_proxy(rules: str, host: str, port: int, wanted: boo
         ("socks5://proxy:1080", "SOCKS proxies are not supported"),
         ("socks5h://proxy:1080", "SOCKS"),
         ("ftp://proxy", "write http://HOST:PORT"),
-        ("http://", "names no host"),
+        ("http://", "has no host"),
         ("http://proxy:99999", "no proxy's address"),
         ("http://[::1", "no proxy's address"),
     ],

@@ -53,7 +53,7 @@ def test_responses_that_are_not_kubernetes(body: bytes) -> None:
     for read in (lambda raw: read_page(raw, PODS), read_frame):
         with pytest.raises(ApiError) as caught:
             read(body)
-        assert caught.value.reason == "InvalidAnswer"
+        assert caught.value.reason == "InvalidResponse"
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'"x"', b"{"])
@@ -89,13 +89,13 @@ def test_a_status_becomes_an_error() -> None:
 @pytest.mark.parametrize(
     ("status", "body", "code", "reason", "message"),
     [
-        (502, b"<h1>Bad\n Gateway</h1>", 502, "Unknown", "the server answered 502: <h1>Bad Gateway</h1>"),
-        (401, b"", 401, "Unauthorized", "the server answered 401"),
-        (403, b'{"error":"denied"}', 403, "Forbidden", 'the server answered 403: {"error":"denied"}'),
-        (404, b'{"kind":"Status"}', 404, "NotFound", "the server answered 404"),
+        (502, b"<h1>Bad\n Gateway</h1>", 502, "Unknown", "the server returned 502: <h1>Bad Gateway</h1>"),
+        (401, b"", 401, "Unauthorized", "the server returned 401"),
+        (403, b'{"error":"denied"}', 403, "Forbidden", 'the server returned 403: {"error":"denied"}'),
+        (404, b'{"kind":"Status"}', 404, "NotFound", "the server returned 404"),
         (500, b'{"kind":"Status","code":"x","details":[],"reason":"Odd"}', 500, "Odd", "Odd"),
-        (418, b"\xff\xfe", 418, "Unknown", "the server answered 418: \ufffd\ufffd"),
-        (0, b"{}", 500, "Unknown", "the server answered 0: {}"),
+        (418, b"\xff\xfe", 418, "Unknown", "the server returned 418: \ufffd\ufffd"),
+        (0, b"{}", 500, "Unknown", "the server returned 0: {}"),
     ],
 )
 def test_errors_without_a_status(status: int, body: bytes, code: int, reason: str, message: str) -> None:

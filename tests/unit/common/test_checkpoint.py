@@ -213,7 +213,7 @@ def test_a_save_that_fails_leaves_the_old_record(
 
 def test_values_that_are_no_json_are_refused(file: RecordFile) -> None:
     for value in (object(), "\ud800", {1, object()}):
-        with pytest.raises(StoreError, match="no JSON value"):
+        with pytest.raises(StoreError, match="not a JSON value"):
             file.save(value)
     assert not file.path.exists()
 
@@ -247,6 +247,6 @@ def test_a_pipe_at_its_path_is_moved_away(file: RecordFile) -> None:
     assert file.look().finding is not None
     loaded = file.load()
     assert loaded.finding is not None
-    assert "it is no plain file" in loaded.finding.what
+    assert "not a regular file" in loaded.finding.what
     file.save({"a": 1})
     assert file.load().value == {"a": 1}

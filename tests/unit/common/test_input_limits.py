@@ -93,7 +93,9 @@ def test_memory_where_nothing_says_it(tmp_path: Path) -> None:
 def test_json_that_is_all_brackets_is_refused(text: str) -> None:
     bounds = Bounds(memory=4 * MIB)
     for form in (text, text.encode()):
-        with pytest.raises(InputError, match=r"f: would need about [0-9.]+ MiB of memory, and 4 MiB are"):
+        with pytest.raises(
+            InputError, match=r"f: would need about [0-9.]+ MiB of memory; the limit is 4 MiB are"
+        ):
             list(parse_objects(form, "f", bounds=bounds))
 
 

@@ -15,7 +15,7 @@ def test_the_second_is_refused_until_the_first_is_gone(tmp_path: Path) -> None:
     path = tmp_path / "root" / "lock"
     first, second = RootLock(path), RootLock(path)
     first.take()
-    with pytest.raises(ConfigError, match=f"the agent with process id {os.getpid()} uses this directory"):
+    with pytest.raises(ConfigError, match=f"the agent with PID {os.getpid()} uses this directory"):
         second.take()
     first.release()
     first.release()

@@ -99,9 +99,7 @@ def test_one_cluster_for_each_directory(settings: UpSettings) -> None:
             async with asyncio.timeout(DEADLINE):
                 while first.driver is None or first.driver.problems():
                     await asyncio.sleep(0.02)
-            with pytest.raises(
-                ConfigError, match=r"the cluster with process id \d+ uses this directory; .*--data"
-            ):
+            with pytest.raises(ConfigError, match=r"the cluster with PID \d+ uses this directory; .*--data"):
                 await asyncio.wait_for(Up(settings).run(), DEADLINE)
         finally:
             first.stop()

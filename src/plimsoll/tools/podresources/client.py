@@ -78,7 +78,7 @@ class PodResourcesClient:
         timeout: float = 10.0,
         attempts: int = _ATTEMPTS,
         backoff: Backoff | None = None,
-        dice: Random | None = None,
+        rng: Random | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.path = path
@@ -87,7 +87,7 @@ class PodResourcesClient:
         self._timeout = timeout
         self._attempts = max(1, attempts)
         self._backoff = backoff or Backoff(first=0.05, most=1.0)
-        self._dice = dice or Random()
+        self._rng = rng or Random()
         self._sleep = sleep
         self._channel: grpc.aio.Channel | None = None
 
@@ -134,7 +134,7 @@ class PodResourcesClient:
                 if is_rate_limited(error):
                     self.rate_limited += 1
                     if attempt < self._attempts:
-                        await self._sleep(self._backoff.delay(attempt, self._dice))
+                        await self._sleep(self._backoff.delay(attempt, self._rng))
                         continue
                 await self.close()
                 return self._explain(method, error)

@@ -287,4 +287,4 @@ def test_a_pipe_at_the_path_of_a_kubelet_checkpoint_does_not_block(layout: Layou
     cache = ClaimInfoCache.open(layout, FakeDrivers())
     assert cache.needs_rebuild
     (finding,) = cache.findings
-    assert "it is no plain file" in finding.what
+    assert "not a regular file" in finding.what

@@ -111,7 +111,7 @@ def test_an_empty_file_is_the_defaults(tmp_path: Path) -> None:
         ),
         (
             {"listen": "nowhere"},
-            "c: listen: 'nowhere' is no address: give HOST:PORT, such as 127.0.0.1:10259",
+            "c: listen: 'nowhere' is not an address: give HOST:PORT, such as 127.0.0.1:10259",
         ),
         ({"listen": 5}, "c: listen: must be a string, not 5; write it in quotes"),
         ({"debug": "yes please"}, "c: debug: must be true or false, not 'yes please'"),

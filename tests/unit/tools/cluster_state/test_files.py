@@ -219,8 +219,8 @@ def test_an_unreadable_object_is_named_with_its_position(tmp_path: Path) -> None
     [
         (b"", "is empty"),
         (b"  \n\n", "is empty"),
-        (b"\0\x01\x02binary", "is no text; YAML and JSON are read"),
-        (b"\x7fELF\x02\x01\0\0", "is no text"),
+        (b"\0\x01\x02binary", "is not a text file; YAML and JSON are read"),
+        (b"\x7fELF\x02\x01\0\0", "is not a text file"),
         (b"# nothing\n", "no objects found in"),
         (b"---\n---\n", "no objects found in"),
         (b"hello", "an object must be a mapping"),

@@ -214,7 +214,7 @@ def test_one_driver_for_each_directory(root: Path) -> None:
         async with cluster() as server:
             client = server.client()
             async with driver_in(client, settings):
-                with pytest.raises(ConfigError, match=r"the driver with process id \d+ uses this directory"):
+                with pytest.raises(ConfigError, match=r"the driver with PID \d+ uses this directory"):
                     await CpuDriverProcess(client, settings).run()
             async with driver_in(client, settings) as process:
                 await until(lambda: process._started)

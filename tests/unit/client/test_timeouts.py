@@ -90,8 +90,8 @@ def test_a_silent_server_is_given_up(name: str, compression: bool) -> None:
         async with serving(SILENT[name]) as server:
             transport = HttpTransport(ClientConfig(server.url, compression=compression))
             try:
-                with pytest.raises(UnreachableError, match=r"no answer within 0\.2 s") as error:
-                    await transport.send(Request("GET", "/api", timeout=NEVER, silence=0.2))
+                with pytest.raises(UnreachableError, match=r"no response within 0\.2 s") as error:
+                    await transport.send(Request("GET", "/api", timeout=NEVER, idle_timeout=0.2))
             finally:
                 await transport.close()
             assert error.value.reason == "Timeout"
@@ -108,7 +108,7 @@ def test_a_handshake_that_never_ends_is_given_up(compression: bool) -> None:
             transport = HttpTransport(ClientConfig(server.url, compression=compression, insecure=True))
             try:
                 with pytest.raises(UnreachableError, match=r"no connection within 0\.3 s") as error:
-                    await transport.send(Request("GET", "/api", timeout=NEVER, silence=0.4))
+                    await transport.send(Request("GET", "/api", timeout=NEVER, idle_timeout=0.4))
             finally:
                 await transport.close()
             assert error.value.reason == "Timeout"
@@ -127,7 +127,7 @@ def test_an_answer_that_keeps_coming_is_waited_for(compression: bool) -> None:
         async with serving(say(*pieces, every=0.4)) as server:
             transport = HttpTransport(ClientConfig(server.url, compression=compression))
             try:
-                reply = await transport.send(Request("GET", "/api", timeout=NEVER, silence=2.0))
+                reply = await transport.send(Request("GET", "/api", timeout=NEVER, idle_timeout=2.0))
             finally:
                 await transport.close()
             assert reply.body == body
@@ -142,8 +142,8 @@ def test_the_whole_answer_has_its_time_as_well() -> None:
         async with serving(say(HEAD, *[b" "] * 29, every=0.1)) as server:
             transport = HttpTransport(ClientConfig(server.url, compression=False))
             try:
-                with pytest.raises(UnreachableError, match=r"no answer within 0\.5 s"):
-                    await transport.send(Request("GET", "/api", timeout=0.5, silence=0.4))
+                with pytest.raises(UnreachableError, match=r"no response within 0\.5 s"):
+                    await transport.send(Request("GET", "/api", timeout=0.5, idle_timeout=0.4))
             finally:
                 await transport.close()
 
@@ -151,7 +151,7 @@ def test_the_whole_answer_has_its_time_as_well() -> None:
 
 
 def test_a_watch_is_not_cut() -> None:
-    """Nothing may happen in a cluster for long; the silence of calls is none of a watch's business."""
+    """Nothing may happen in a cluster for long; the idle_timeout of calls is none of a watch's business."""
     event = b'{"type":"ADDED","object":{"kind":"Pod","metadata":{"name":"a"}}}\n'
     head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
     chunk = b"%x\r\n%b\r\n" % (len(event), event)
@@ -226,18 +226,18 @@ def test_a_server_that_wants_to_be_left_alone_for_long_is_not_waited_for() -> No
 
 def test_the_default_ends_within_seconds() -> None:
     config = ClientConfig("http://127.0.0.1:1").interactive()
-    assert config.silence == config.patience == REQUEST_TIMEOUT
+    assert config.idle_timeout == config.retry_timeout == REQUEST_TIMEOUT
     assert 5 <= REQUEST_TIMEOUT <= 15
     assert config.timeout >= 30
     assert config.attempts == 3
     assert ClientConfig("http://127.0.0.1:1", timeout=2.0, attempts=1).interactive() == ClientConfig(
-        "http://127.0.0.1:1", timeout=2.0, attempts=1, silence=2.0, patience=2.0
+        "http://127.0.0.1:1", timeout=2.0, attempts=1, idle_timeout=2.0, retry_timeout=2.0
     )
 
 
 def test_who_wants_to_wait_waits() -> None:
     config = ClientConfig("http://127.0.0.1:1").interactive(120.0)
-    assert (config.silence, config.patience, config.timeout) == (120.0, 120.0, 480.0)
+    assert (config.idle_timeout, config.retry_timeout, config.timeout) == (120.0, 120.0, 480.0)
     config = ClientConfig("http://127.0.0.1:1").interactive(0)
-    assert (config.silence, config.patience) == (0.0, 0.0)
+    assert (config.idle_timeout, config.retry_timeout) == (0.0, 0.0)
     assert config.timeout > 86_400
