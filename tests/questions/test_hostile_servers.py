@@ -258,7 +258,10 @@ def test_kubeconfigs_that_cannot_be_used(command: str, name: str, tmp_path: Path
 def test_no_cluster_at_all(command: str, tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     refused(ask(*ASKED[command], "--kubeconfig", gone), str(gone))
-    refused(ask(*ASKED[command]), "no cluster to talk to", "or ask a dump with -f")
+    refused(ask(*ASKED[command]), "no cluster configured", "or read a dump with -f")
     config = write_kubeconfig(tmp_path / "config", "http://127.0.0.1:1")
     refused(ask(*ASKED[command], "--kubeconfig", config, "--context", "there"), "'there'", "here")
-    refused(ask(*ASKED[command], "-f", "x.yaml", "--kubeconfig", config), "give files or a cluster, not both")
+    refused(
+        ask(*ASKED[command], "-f", "x.yaml", "--kubeconfig", config),
+        "cannot be combined: use files or a cluster",
+    )

@@ -1,1 +1,1 @@
-"""The command line: argument parsing only; the work is done in `tools`."""
+"""Command line: argument parsing only; the commands are implemented in the other packages."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from plimsoll.cli.options import OutputFormat, Where, cluster_options, output_options_and, write_report
+from plimsoll.cli.options import FILE, OutputFormat, Where, cluster_options, output_options_and, write_report
 
 if TYPE_CHECKING:
     from plimsoll.tools.audit import AuditReport, AuditSeverity
@@ -36,7 +36,7 @@ _LEVELS = ["error", "warning", "info", "never"]
 @click.option("--skip", multiple=True, metavar="CHECK", help="Skip this check. Repeatable.")
 @click.option(
     "--baseline",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     metavar="FILE",
     help="Earlier report (-o json) whose findings are ignored.",
 )
@@ -54,7 +54,7 @@ def run_audit(
     explain: str,
     now: str,
 ) -> None:
-    """Check a cluster or dump for overcommitted nodes, double allocations, leftovers and misconfiguration.
+    """Check a cluster or dump for overcommitted nodes, double allocations, leaks and misconfiguration.
 
     Nothing is written to the cluster. Exit code 0: no findings of the --fail-on severity or higher; 1: there
     are some; 2: the check could not run.

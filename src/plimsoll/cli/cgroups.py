@@ -1,7 +1,4 @@
-"""`plimsoll cgroups`: what a node would set for pods.
-
-Dependencies are imported when the command runs, so that the other commands start quickly.
-"""
+"""`plimsoll cgroups`: cgroup settings of pods."""
 
 # ruff: noqa: PLC0415
 
@@ -53,8 +50,8 @@ def show_cgroups(
 ) -> None:
     """Show QoS classes, the tree of cgroups with its values, and OOM scores.
 
-    Claims count as pods carry them, in their status or in the annotation that takes its place. With -n only
-    pods of that namespace are shown; the values above them count all.
+    Claim charges are read from the pods' status or annotation. With -n only pods of that namespace are shown;
+    the values of the QoS cgroups include all pods.
 
     \b
     plimsoll cgroups --node worker-1
@@ -75,6 +72,6 @@ def show_cgroups(
     planned = show_plan(where.objects("nodes", "pods", needed=("pods",), fields=chosen), settings)
     write_report(planned, form)
     if not planned.pods:
-        hint = ": give some with -f" if where.files else f" in {where.describe()}"
-        click.echo(f"there are no pods{hint}", err=True)
+        hint = " in the files" if where.files else f" in {where.describe()}"
+        click.echo(f"no pods found{hint}", err=True)
     sys.exit(0 if planned.pods else 1)

@@ -1,8 +1,8 @@
 """Table of commands, grouped as `plimsoll --help` shows them.
 
-Defines `TABLE` and `Commands`, a click group that imports a command's module when the command is called, not
-before: help, completion and the other commands start without it. A row is all it takes to add a command: its
-name, the module under `plimsoll.cli` that has a click command of this name, and a one-line description.
+`Commands` is a click group that imports the module of a command when it is called, so that help, completion
+and other commands start quickly. To add a command, add a row to `TABLE`: its name, the module under
+`plimsoll.cli` that defines a click command of this name, and a one-line description.
 """
 
 from __future__ import annotations

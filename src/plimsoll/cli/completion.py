@@ -17,19 +17,19 @@ _WITH_FILES, _WITHOUT_FILES = 0, 4
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def run_completion(ctx: click.Context, shell: str) -> None:
-    """Write a script with which a shell completes plimsoll's commands and options.
+    """Print a completion script for a shell.
 
     \b
-    source <(plimsoll completion bash)          # in ~/.bashrc to have it always
+    source <(plimsoll completion bash)          # or in ~/.bashrc
     source <(plimsoll completion zsh)           # in ~/.zshrc
     plimsoll completion fish > ~/.config/fish/completions/plimsoll.fish
 
-    kubectl completes `kubectl plimsoll` by itself where kubectl's own completion is on.
+    `kubectl plimsoll` is completed by kubectl's own completion.
     """
     found = get_completion_class(shell)
     assert found is not None  # click has all three
     made = found(ctx.find_root().command, {}, "plimsoll", _VARIABLE)
-    # Not `made.source()`: that looks at the version of the bash here, and the script may be for another one.
+    # Not `made.source()`, which checks the version of the local bash; the script may be for another machine.
     click.echo(made.source_template % made.source_vars())
 
 

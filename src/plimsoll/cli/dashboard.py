@@ -1,7 +1,4 @@
-"""`plimsoll dashboard`: web dashboard of a cluster.
-
-Dependencies are imported when the command runs.
-"""
+"""`plimsoll dashboard`: web dashboard of a cluster."""
 
 # ruff: noqa: PLC0415
 
@@ -12,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from plimsoll.cli.options import Where, cluster_options
+from plimsoll.cli.options import FILE, Where, cluster_options
 
 
 @click.command(name="dashboard")
@@ -34,7 +31,7 @@ from plimsoll.cli.options import Where, cluster_options
 )
 @click.option(
     "--token-file",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     metavar="FILE",
     help="Require the bearer token in this file.",
 )
@@ -43,7 +40,7 @@ def run_dashboard(
 ) -> None:
     """Serve a read-only web dashboard of a cluster or dump.
 
-    All namespaces are shown; with -n only one, if you may not list all of them.
+    Shows all namespaces, or with -n only one (for users who may not list all of them).
 
     \b
     plimsoll dashboard

@@ -1,7 +1,4 @@
-"""`plimsoll doctor`: preflight and repair of a node.
-
-Dependencies are imported when the command runs, so that the other commands start quickly.
-"""
+"""`plimsoll doctor`: check and repair of a node."""
 
 # ruff: noqa: PLC0415
 
@@ -13,9 +10,8 @@ from pathlib import Path
 
 import click
 
-from plimsoll.cli.options import OutputFormat, output_options, write_report
+from plimsoll.cli.options import FILE, OutputFormat, output_options, write_report
 
-_FILE = click.Path(dir_okay=False, path_type=Path)
 #: Not checked for readability here: the doctor reports that.
 _DIRECTORY = click.Path(readable=False, path_type=Path)
 
@@ -28,9 +24,7 @@ _DIRECTORY = click.Path(readable=False, path_type=Path)
     help="Root directory of a node agent or kubelet. [default: /var/lib/plimsoll]",
 )
 @click.option("--name", metavar="NAME", help="Node name. [default: the host name]")
-@click.option(
-    "--config", type=_FILE, metavar="FILE", help="Node agent configuration file; flags override it."
-)
+@click.option("--config", type=FILE, metavar="FILE", help="Node agent configuration file; flags override it.")
 @click.option(
     "--runtime",
     type=click.Choice(["process", "none"]),
@@ -39,7 +33,7 @@ _DIRECTORY = click.Path(readable=False, path_type=Path)
 @click.option(
     "--machine",
     "machine_file",
-    type=_FILE,
+    type=FILE,
     metavar="FILE",
     help="File that describes the machine (CPUs, memory, ...).",
 )
@@ -53,7 +47,7 @@ _DIRECTORY = click.Path(readable=False, path_type=Path)
 @click.option(
     "--cgroup-root", metavar="NAME", help="Root of the node's cgroups. [default: plimsoll-NODE-KEY]"
 )
-@click.option("--kubeconfig", type=_FILE, metavar="FILE", help="Also check the node against this cluster.")
+@click.option("--kubeconfig", type=FILE, metavar="FILE", help="Also check the node against this cluster.")
 @click.option("--context", default="", metavar="NAME", help="Kubeconfig context to use.")
 @click.option("--repair", is_flag=True, help="Repair what can be repaired, then check again.")
 @output_options
@@ -70,7 +64,7 @@ def run_doctor(
     repair: bool,
     form: OutputFormat,
 ) -> None:
-    """Check a node: sockets, permissions, cgroups, records, leftovers, CDI files.
+    """Check a node: sockets, permissions, cgroups, checkpoints, leaked files and processes, CDI files.
 
     Nothing is changed without --repair, and files of a running kubelet are never changed. Exit code 0: no
     errors or warnings; 1: there are some; 2: the node could not be checked.

@@ -1,7 +1,6 @@
 """Command group `plimsoll driver cpu`: the CPU driver and its diagnostic subcommands.
 
-Flags have the names of the Go driver's where it has them. Imports are deferred to the commands, so that other
-commands start quickly.
+Flags that the Go driver has as well have its names.
 """
 
 # ruff: noqa: PLC0415
@@ -19,11 +18,9 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from plimsoll.cli.options import OutputFormat, output_options, write_report
+from plimsoll.cli.options import DIRECTORY, FILE, OutputFormat, output_options, write_report
 from plimsoll.errors import InputError
 
-_FILE = click.Path(dir_okay=False, path_type=Path)
-_DIR = click.Path(file_okay=False, path_type=Path)
 _GO_FLAG = re.compile(r"-(?:[a-z][a-z-]+|v(?==))(?:=.*)?", re.DOTALL)
 ADDRESS = click.option(
     "--address",
@@ -48,7 +45,7 @@ class _CpuGroup(click.Group):
 
 
 @click.group(name="cpu", cls=_CpuGroup, invoke_without_command=True)
-@click.option("--config", type=_FILE, metavar="FILE", help="Configuration file (YAML); flags override it.")
+@click.option("--config", type=FILE, metavar="FILE", help="Configuration file (YAML); flags override it.")
 @click.option("--kubeconfig", metavar="FILE", help="Kubeconfig file. [default: $KUBECONFIG, or in-cluster]")
 @click.option("--context", default="", metavar="NAME", help="Kubeconfig context.")
 @click.option(
@@ -140,7 +137,7 @@ def cpu_commands(
 @click.option("--stdout", is_flag=True, help="Write the report to standard output instead of a file.")
 @click.option(
     "--output-dir",
-    type=_DIR,
+    type=DIRECTORY,
     metavar="DIR",
     help="Directory for the report. [default: the temporary directory]",
 )
@@ -249,16 +246,16 @@ def run_explain(uid: str, every: bool, address: str, form: OutputFormat) -> None
 @click.option(
     "--sysfs-root",
     "root",
-    type=_DIR,
+    type=DIRECTORY,
     default=Path("/"),
     metavar="DIR",
     help="Directory that contains the sys of another machine.",
 )
 @click.option(
-    "--sysfs-overlay", "overlay", type=_FILE, metavar="FILE", help="YAML file that overrides files of /sys."
+    "--sysfs-overlay", "overlay", type=FILE, metavar="FILE", help="YAML file that overrides files of /sys."
 )
 @click.option(
-    "--topology", "rows", type=_FILE, metavar="FILE", help="Topology from a report or a YAML list of CPUs."
+    "--topology", "rows", type=FILE, metavar="FILE", help="Topology from a report or a YAML list of CPUs."
 )
 @output_options
 def run_plan(form: OutputFormat, **given: Any) -> None:

@@ -1,7 +1,4 @@
-"""Command `plimsoll driver fake`: simulated devices from a file.
-
-Imports are deferred to the command, so that other commands start quickly.
-"""
+"""Command `plimsoll driver fake`: simulated devices from a file."""
 
 # ruff: noqa: PLC0415
 
@@ -13,15 +10,13 @@ from pathlib import Path
 import click
 
 from plimsoll.api.forms import Form
-
-_FILE = click.Path(dir_okay=False, path_type=Path)
-_DIR = click.Path(file_okay=False, path_type=Path)
+from plimsoll.cli.options import DIRECTORY, FILE
 
 
 @click.command(name="fake")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option(
-    "--kubeconfig", type=_FILE, metavar="FILE", help="Kubeconfig file. [default: $KUBECONFIG, or in-cluster]"
+    "--kubeconfig", type=FILE, metavar="FILE", help="Kubeconfig file. [default: $KUBECONFIG, or in-cluster]"
 )
 @click.option("--context", default="", metavar="NAME", help="Kubeconfig context.")
 @click.option(
@@ -29,18 +24,21 @@ _DIR = click.Path(file_okay=False, path_type=Path)
 )
 @click.option(
     "--root",
-    type=_DIR,
+    type=DIRECTORY,
     default=Path("/var/lib/kubelet"),
     show_default=True,
     metavar="DIR",
     help="Root directory of the kubelet or node agent; for several nodes, the parent of their directories.",
 )
 @click.option(
-    "--cdi", type=_DIR, metavar="DIR", help="Directory for CDI files. [default: /var/run/cdi, or ROOT/cdi]"
+    "--cdi",
+    type=DIRECTORY,
+    metavar="DIR",
+    help="Directory for CDI files. [default: /var/run/cdi, or ROOT/cdi]",
 )
 @click.option("--publish-only", is_flag=True, help="Publish ResourceSlices only, for nodes without sockets.")
 @click.option(
-    "--control", type=_FILE, metavar="FILE", help="Control file for fault injection; reloaded on change."
+    "--control", type=FILE, metavar="FILE", help="Control file for fault injection; reloaded on change."
 )
 @click.option("--classes/--no-classes", default=True, help="Create DeviceClasses. [default: yes]")
 @click.option(

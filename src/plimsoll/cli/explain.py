@@ -40,7 +40,7 @@ def run_explain(subject: str | None, node: str, unfolded: bool, where: Where, fo
     cluster_state = where.cluster_state()
     report: Report
     with Progress() as progress:
-        progress.tick("asking the nodes", 0, 0)
+        progress.tick("evaluating nodes", 0, 0)
         if not subject:
             if node:
                 raise InputError("--node needs a pod: plimsoll explain POD --node NAME")

@@ -1,6 +1,6 @@
-"""`plimsoll check|select|allocate|convert`: questions about single objects, of files or of a cluster.
+"""`plimsoll check|select|allocate|convert`: commands on objects of files or of a cluster.
 
-Each command reads only the kinds it needs from a cluster. Dependencies are imported when a command runs.
+Each command reads only the kinds it needs from a cluster.
 """
 
 # ruff: noqa: PLC0415
@@ -13,28 +13,28 @@ from datetime import UTC, datetime
 import click
 
 from plimsoll.api.forms.internal import Form as WireForm
-from plimsoll.cli.options import OutputFormat, Progress, Where, cluster_options, output_options, write_report
-
-GATES = click.option(
-    "--feature-gates",
-    "gates",
-    default="",
-    metavar="NAME=BOOL,...",
-    help="Enable or disable feature gates (all are enabled by default).",
+from plimsoll.cli.options import (
+    OutputFormat,
+    Progress,
+    Where,
+    cluster_options,
+    feature_gates_option,
+    output_options,
+    write_report,
 )
 
 
 @click.command(name="check")
 @click.argument("kinds", nargs=-1, metavar="[KIND]...")
-@GATES
+@feature_gates_option()
 @cluster_options
 @output_options
 def run_check(kinds: tuple[str, ...], gates: str, where: Where, form: OutputFormat) -> None:
     """Validate objects as the API server does on create.
 
     KIND is resourceslices, deviceclasses, devicetaintrules, resourceclaimtemplates, resourceclaims or pods;
-    all of them by default. For a cluster, it lists the stored objects that these rules would refuse. The exit
-    code is 1 if there are any.
+    all of them by default. For a cluster, it lists the stored objects that are invalid by these rules. The
+    exit code is 1 if there are any.
 
     \b
     plimsoll check -f slices/
@@ -59,7 +59,7 @@ def run_check(kinds: tuple[str, ...], gates: str, where: Where, form: OutputForm
 
 @click.command(name="select")
 @click.argument("expression")
-@GATES
+@feature_gates_option()
 @cluster_options
 @output_options
 def run_select(expression: str, gates: str, where: Where, form: OutputFormat) -> None:
@@ -80,7 +80,7 @@ def run_select(expression: str, gates: str, where: Where, form: OutputFormat) ->
     report = select.SelectionReport(tuple(select.select_devices(expression, found, switched)))
     write_report(report, form)
     if not report.answers:
-        _report_empty("there are no devices", "ResourceSlices", where, namespaced=False)
+        _report_empty("no devices found", where, namespaced=False)
     sys.exit(0 if report.matched else 1)
 
 
@@ -99,7 +99,7 @@ def run_select(expression: str, gates: str, where: Where, form: OutputFormat) ->
     help="Maximum number of search steps.",
 )
 @click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Give up after this long.")
-@GATES
+@feature_gates_option()
 @cluster_options
 @output_options
 def run_allocate(
@@ -142,7 +142,7 @@ def run_allocate(
     report = allocation.AllocationReport(tuple(allocation.allocate(found, question)))
     write_report(report, form)
     if not report.answers:
-        _report_empty("no ResourceClaim is waiting for devices", "some", where)
+        _report_empty("no pending ResourceClaim found", where)
     sys.exit(0 if report.served else 1)
 
 
@@ -152,7 +152,7 @@ def run_allocate(
     "wire_form",
     required=True,
     type=click.Choice([form.value for form in WireForm]),
-    help="The form to write.",
+    help="Wire form to write.",
 )
 @cluster_options
 @click.option(
@@ -161,7 +161,7 @@ def run_allocate(
     type=click.Choice(["json", "yaml"]),
     default="json",
     show_default=True,
-    help="A line of JSON for each object, or documents in YAML.",
+    help="JSON lines, or YAML documents.",
 )
 def run_convert(wire_form: str, where: Where, output: str) -> None:
     """Convert node-allocatable fields to another wire form, as JSON lines.
@@ -192,6 +192,6 @@ def run_convert(wire_form: str, where: Where, output: str) -> None:
     sys.exit(0 if lossless else 1)
 
 
-def _report_empty(what: str, give: str, where: Where, *, namespaced: bool = True) -> None:
-    hint = f": give {give} with -f" if where.files else f" in {where.describe(namespaced=namespaced)}"
-    click.echo(f"{what}{hint}", err=True)
+def _report_empty(what: str, where: Where, *, namespaced: bool = True) -> None:
+    place = "the files" if where.files else where.describe(namespaced=namespaced)
+    click.echo(f"{what} in {place}", err=True)

@@ -6,20 +6,14 @@ from __future__ import annotations
 
 import click
 
-from plimsoll.cli.options import OutputFormat, output_options, write_report
+from plimsoll.cli.options import OutputFormat, feature_gates_option, output_options, write_report
 
 
 @click.command(name="gates")
-@click.option(
-    "--feature-gates",
-    "gates",
-    default="",
-    metavar="NAME=BOOL,...",
-    help="Enable or disable feature gates (all are enabled by default).",
-)
+@feature_gates_option()
 @output_options
 def run_gates(gates: str, form: OutputFormat) -> None:
-    """List the feature gates and what they switch.
+    """List the feature gates and their effects.
 
     \b
     plimsoll gates

@@ -22,7 +22,7 @@ from plimsoll.tools.colors import printable
 
 _DEBUG = "PLIMSOLL_DEBUG"
 _STOPPED = 130
-#: Longest error message; longer ones are cut in the middle, because the fix is at the end.
+#: Longest error message; longer ones are shortened in the middle, because the fix is at the end.
 _LONGEST = 500
 
 
@@ -44,7 +44,7 @@ def plimsoll(verbose: bool) -> None:
 
 def main(argv: list[str] | None = None, prog_name: str = "plimsoll") -> NoReturn:
     """Run the command line; returns only through SystemExit."""
-    # Log records of the library are not for the terminal until a command sets up logging.
+    # Log records are not written to the terminal unless a command configures logging.
     logging.getLogger("plimsoll").addHandler(logging.NullHandler())
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -87,7 +87,7 @@ def _fail(error: BaseException, prog_name: str) -> NoReturn:
     if isinstance(error, (KeyboardInterrupt, click.Abort)):
         sys.exit(_STOPPED)
     if os.environ.get(_DEBUG):
-        import traceback  # noqa: PLC0415 - for the few who ask
+        import traceback  # noqa: PLC0415 - rarely needed
 
         click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
     text = str(error) if isinstance(error, PlimsollError) else _format_unexpected(error)
@@ -96,7 +96,7 @@ def _fail(error: BaseException, prog_name: str) -> NoReturn:
 
 
 def _print_error(text: str) -> None:
-    """Print an error without control characters, which files and servers may have put into it."""
+    """Print an error without control characters, which may come from files and servers."""
     click.echo("\n".join(map(printable, text.split("\n"))), err=True)
 
 
@@ -108,7 +108,7 @@ def _one_line(text: str) -> str:
 def _format_unexpected(error: BaseException) -> str:
     """Format an unexpected exception as one line."""
     if isinstance(error, MemoryError):
-        return "there is not enough memory for this"
+        return "not enough memory"
     if isinstance(error, OSError) and error.strerror:
         name = f"{error.filename}: " if error.filename else ""
         return f"{name}{error.strerror}"
@@ -119,8 +119,8 @@ def _format_unexpected(error: BaseException) -> str:
         trace = trace.tb_next
     message = " ".join(str(error).split())[:200]
     return (
-        f"this should not have happened: {type(error).__name__}{': ' if message else ''}{message} ({place}); "
-        f"please report it with what {_DEBUG}=1 shows"
+        f"internal error: {type(error).__name__}{': ' if message else ''}{message} ({place}); "
+        f"please report it with the output of {_DEBUG}=1"
     )
 
 

@@ -1,7 +1,4 @@
-"""`plimsoll node`: the node agent as a process.
-
-Dependencies are imported when the command runs, so that the other commands start quickly.
-"""
+"""`plimsoll node`: run the node agent."""
 
 # ruff: noqa: PLC0415
 
@@ -13,16 +10,12 @@ from typing import Any
 
 import click
 
-_FILE = click.Path(dir_okay=False, path_type=Path)
-_DIRECTORY = click.Path(file_okay=False, path_type=Path)
+from plimsoll.cli.options import DIRECTORY, FILE, connection_options, feature_gates_option
 
 
 @click.command(name="node")
-@click.option(
-    "--kubeconfig", type=_FILE, metavar="FILE", help="Kubeconfig file. [default: KUBECONFIG, then in-cluster]"
-)
-@click.option("--context", default="", metavar="NAME", help="Kubeconfig context to use.")
-@click.option("--config", type=_FILE, metavar="FILE", help="Configuration file (YAML); flags override it.")
+@connection_options
+@click.option("--config", type=FILE, metavar="FILE", help="Configuration file (YAML); flags override it.")
 @click.option("--name", metavar="NAME", help="Node name. [default: the host name]")
 @click.option(
     "--count",
@@ -32,7 +25,7 @@ _DIRECTORY = click.Path(file_okay=False, path_type=Path)
 )
 @click.option(
     "--root",
-    type=_DIRECTORY,
+    type=DIRECTORY,
     metavar="DIR",
     help="Root directory for state and sockets. [default: /var/lib/plimsoll]",
 )
@@ -51,7 +44,7 @@ _DIRECTORY = click.Path(file_okay=False, path_type=Path)
 @click.option(
     "--machine",
     "machine_file",
-    type=_FILE,
+    type=FILE,
     metavar="FILE",
     help="File that describes the machine (CPUs, memory, ...).",
 )
@@ -79,7 +72,7 @@ _DIRECTORY = click.Path(file_okay=False, path_type=Path)
     metavar="SIGNAL<VALUE,...",
     help="Hard eviction thresholds. [default: memory.available<100Mi, ...]",
 )
-@click.option("--cdi", multiple=True, type=_DIRECTORY, metavar="DIR", help="CDI directory. Repeatable.")
+@click.option("--cdi", multiple=True, type=DIRECTORY, metavar="DIR", help="CDI directory. Repeatable.")
 @click.option("--nri", type=click.Path(path_type=Path), metavar="SOCKET", help="Socket for NRI plugins.")
 @click.option(
     "--cgroups",
@@ -94,12 +87,7 @@ _DIRECTORY = click.Path(file_okay=False, path_type=Path)
     type=click.Choice(["1.36", "1.37"]),
     help="Kubernetes release whose claim accounting is applied. [default: 1.37]",
 )
-@click.option(
-    "--feature-gates",
-    "gates",
-    metavar="NAME=BOOL,...",
-    help="Enable or disable feature gates (all are enabled by default).",
-)
+@feature_gates_option(None)
 @click.option(
     "--listen",
     metavar="HOST:PORT",
@@ -111,8 +99,8 @@ _DIRECTORY = click.Path(file_okay=False, path_type=Path)
 def run_node(kubeconfig: Path | None, context: str, config: Path | None, **given: Any) -> None:
     """Run a node agent: admit pods, prepare claims, run containers, report status.
 
-    Drivers and monitoring agents find their sockets below the root, as with a kubelet. Stopping the agent
-    stops no container; the next one takes over.
+    Drivers and monitoring agents find their sockets below the root, as with a kubelet. Containers keep
+    running when the agent stops; the next agent adopts them.
 
     \b
     plimsoll node --kubeconfig ./kubeconfig --name worker-1

@@ -1,8 +1,9 @@
-"""Options common to the commands that read a cluster, and the output of their results.
+"""Options that several commands share, and the output of results.
 
-Defines `cluster_options` (`-f`, `--kubeconfig`, `--context`, `-n`, as kubectl has them), `output_options`
-(`-o table|wide|json|yaml`, `--color`) and `write_report`. Colors are for terminals only; progress goes to
-standard error, and only to a terminal.
+`cluster_options` (`-f`, `--kubeconfig`, `--context`, `-n`, as in kubectl), `output_options`
+(`-o table|wide|json|yaml`, `--color`) and `write_report`. Colors and progress (on standard error) are for
+terminals only. In all modules of `cli`, dependencies are imported when a command runs, so that other commands
+start quickly.
 """
 
 # ruff: noqa: PLC0415
@@ -39,6 +40,8 @@ else:
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
+FILE = click.Path(dir_okay=False, path_type=Path)
+DIRECTORY = click.Path(file_okay=False, path_type=Path)
 #: Kubeconfig that `plimsoll up` writes, used if there is no other one.
 OWN_KUBECONFIG = Path("plimsoll-data/kubeconfig")
 
@@ -62,9 +65,9 @@ class Where:
         if self.files:
             if self.kubeconfig or self.context:
                 given = "--kubeconfig" if self.kubeconfig else "--context"
-                raise ConfigError(f"-f and {given}: give files or a cluster, not both")
+                raise ConfigError(f"-f and {given} cannot be combined: use files or a cluster")
             if "-" in self.files and sys.stdin is not None and sys.stdin.isatty():
-                click.echo("reading standard input; Ctrl-D ends it", err=True)
+                click.echo("reading from standard input; end it with Ctrl-D", err=True)
             return Source(self.files, namespace=self.namespace)
         kubeconfig = self.kubeconfig
         if (
@@ -77,7 +80,7 @@ class Where:
         try:
             config = find_config(kubeconfig, context=self.context, namespace=self.namespace)
         except ConfigError as error:
-            hint = ", or ask a dump with -f" if str(error).startswith("no cluster to talk to") else ""
+            hint = ", or read a dump with -f" if str(error).startswith("no cluster configured") else ""
             raise ConfigError(f"{error}{hint}") from None
         return Source(config=config.interactive(self.request_timeout), namespace=self.namespace)
 
@@ -97,9 +100,9 @@ class Where:
         return cluster_state
 
     def objects(self, *plurals: str, **options: Any) -> list[ParsedObject]:
-        """Return objects with all their fields: all of files, or those of these kinds of a cluster.
+        """Return objects with all their fields: all objects of files, or these kinds of a cluster.
 
-        `options` are those of `ObjectQuery`: what is needed, whether -n leaves others out, field selectors.
+        `options` are those of `ObjectQuery`.
         """
         from plimsoll.tools.cluster_state.raw_objects import ObjectQuery, read_raw_objects
 
@@ -147,6 +150,28 @@ class RenamedOption(click.Option):
             self.opts = names
 
 
+def data_dir_option(help: str, **settings: Any) -> Callable[[F], F]:
+    """Add `--data-dir` (formerly `--data`) to a command, as `data`."""
+    names = ("--data-dir", "--data", "data")
+    former = ("--data",)
+    return click.option(
+        *names, cls=RenamedOption, former=former, type=DIRECTORY, metavar="DIR", help=help, **settings
+    )
+
+
+def feature_gates_option(default: str | None = "") -> Callable[[F], F]:
+    """Add `--feature-gates` to a command, as `gates`."""
+    text = "Enable or disable feature gates (all are enabled by default)."
+    return click.option("--feature-gates", "gates", default=default, metavar="NAME=BOOL,...", help=text)
+
+
+def connection_options(command: F) -> F:
+    """Add the options of a component's API server to a command: `--kubeconfig` and `--context`."""
+    text = "Kubeconfig file. [default: KUBECONFIG, then in-cluster]"
+    context = click.option("--context", default="", metavar="NAME", help="Kubeconfig context to use.")
+    return click.option("--kubeconfig", type=FILE, metavar="FILE", help=text)(context(command))
+
+
 def cluster_options(command: F) -> F:
     """Add the options of a cluster or files to a command, as `where`."""
 
@@ -160,7 +185,7 @@ def cluster_options(command: F) -> F:
     )
     @click.option(
         "--kubeconfig",
-        type=click.Path(dir_okay=False, path_type=Path),
+        type=FILE,
         metavar="FILE",
         help="Path to the kubeconfig file. [default: as kubectl]",
     )
@@ -185,7 +210,7 @@ def cluster_options(command: F) -> F:
         **rest: Any,
     ) -> Any:
         if all_namespaces and namespace:
-            raise click.UsageError("-A and -n: give one of them")
+            raise click.UsageError("-A and -n cannot be combined")
         where = Where(files, kubeconfig, context, namespace, request_timeout)
         with _add_hint():
             return command(*given, where=where, **rest)
@@ -220,7 +245,7 @@ def _add_hint() -> Iterator[None]:
     except UnreachableError as error:
         if error.reason != "Timeout":
             raise
-        advice = "is the server's address right? To wait longer: --request-timeout 60s"
+        advice = "check the server's address, or wait longer with --request-timeout 60s"
         raise UnreachableError(f"{error.message}; {advice}", sent=error.sent, reason=error.reason) from None
 
 
@@ -307,13 +332,13 @@ class Progress:
     It appears after a delay, so that short work does not flicker, and is updated at a readable rate.
     """
 
-    PATIENCE = 0.3
-    EVERY = 0.1
+    DELAY_SECONDS = 0.3
+    INTERVAL_SECONDS = 0.1
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._on = sys.stderr is not None and sys.stderr.isatty()
         self._clock = clock
-        self._next = clock() + self.PATIENCE
+        self._next = clock() + self.DELAY_SECONDS
         self._shown = False
 
     def __enter__(self) -> Progress:
@@ -332,7 +357,7 @@ class Progress:
     def tick(self, what: str, done: int, whole: int) -> None:
         if not self._on or self._clock() < self._next:
             return
-        self._next = self._clock() + self.EVERY
+        self._next = self._clock() + self.INTERVAL_SECONDS
         self._shown = True
         much = f" {done:,}/{whole:,}" if whole else (f" {done:,}" if done else "")
         room = shutil.get_terminal_size((100, 40)).columns - 1

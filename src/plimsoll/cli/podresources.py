@@ -1,7 +1,4 @@
-"""`plimsoll podresources`: what the pods of a node hold, asked of any kubelet's socket, and exported.
-
-Dependencies are imported when the command runs, so that the other commands start quickly.
-"""
+"""`plimsoll podresources`: client and exporter of a kubelet's PodResources API."""
 
 # ruff: noqa: PLC0415
 
@@ -17,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from plimsoll.cli.options import Output
+from plimsoll.cli.options import FILE, Output
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Awaitable, Callable, Iterable
 
-_FILE = click.Path(dir_okay=False, path_type=Path)
+    from plimsoll.tools.podresources.client import PodResourcesClient
+
 _KUBELET = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
 SOCKET = click.option(
     "--socket",
@@ -68,20 +66,15 @@ def run_list(namespace: str | None, path: Path, output: str, timeout: float) -> 
     sudo plimsoll podresources list
     sudo plimsoll podresources list -n training -o wide
     """
-    from plimsoll.tools.podresources.client import PodResourcesClient
     from plimsoll.tools.podresources.text import pod_lines, tree_of
 
-    async def ask() -> Any:
-        async with PodResourcesClient(path, timeout=timeout) as client:
-            return await client.list()
-
-    answer = asyncio.run(ask())
+    answer = _call(path, timeout, lambda client: client.list())
     if namespace is not None:
         kept = [pod for pod in answer.pod_resources if pod.namespace == namespace]
         answer = type(answer)(pod_resources=kept)
     if output in ("table", "wide"):
         if not answer.pod_resources:
-            click.echo("there are no pods", err=True)
+            click.echo("no pods found", err=True)
             return
         _print(pod_lines(answer.pod_resources, wide=output == "wide"))
     else:
@@ -108,14 +101,10 @@ def run_get(pod: str, namespace: str, path: Path, output: str, timeout: float) -
     sudo plimsoll podresources get train-0 -n training -o yaml
     """
     from plimsoll.tools.colors import printable
-    from plimsoll.tools.podresources.client import PodNotFound, PodResourcesClient
+    from plimsoll.tools.podresources.client import PodNotFound
     from plimsoll.tools.podresources.text import pod_lines, tree_of
 
-    async def ask() -> Any:
-        async with PodResourcesClient(path, timeout=timeout) as client:
-            return await client.get(namespace, pod)
-
-    answer = asyncio.run(ask())
+    answer = _call(path, timeout, lambda client: client.get(namespace, pod))
     if isinstance(answer, PodNotFound):
         click.echo(printable(answer.message), err=True)
         sys.exit(1)
@@ -130,15 +119,10 @@ def run_get(pod: str, namespace: str, path: Path, output: str, timeout: float) -
 @OUTPUT
 @TIMEOUT
 def run_allocatable(path: Path, output: str, timeout: float) -> None:
-    """Show what pods can have of this node: CPUs, memory, and devices of device plugins."""
-    from plimsoll.tools.podresources.client import PodResourcesClient
+    """Show the allocatable CPUs, memory and devices (of device plugins) of this node."""
     from plimsoll.tools.podresources.text import allocatable_lines, tree_of
 
-    async def ask() -> Any:
-        async with PodResourcesClient(path, timeout=timeout) as client:
-            return await client.allocatable()
-
-    answer = asyncio.run(ask())
+    answer = _call(path, timeout, lambda client: client.allocatable())
     if output in ("table", "wide"):
         _print(allocatable_lines(answer))
     else:
@@ -155,7 +139,7 @@ def run_allocatable(path: Path, output: str, timeout: float) -> None:
 )
 @click.option("--node", metavar="NAME", help="Node name. [default: NODE_NAME, else the host name]")
 @click.option(
-    "--kubeconfig", type=_FILE, metavar="FILE", help="Kubeconfig file, to also read pods and ResourceSlices."
+    "--kubeconfig", type=FILE, metavar="FILE", help="Kubeconfig file, to also read pods and ResourceSlices."
 )
 @click.option("--context", default="", metavar="NAME", help="Kubeconfig context to use.")
 @click.option("--in-cluster", "inside", is_flag=True, help="Same, with the service account of this pod.")
@@ -205,6 +189,17 @@ def run_export(
         cluster=cluster,
     )
     asyncio.run(serve_exporter(settings, lambda url: click.echo(f"serving metrics at {url}")))
+
+
+def _call(path: Path, timeout: float, method: Callable[[PodResourcesClient], Awaitable[Any]]) -> Any:
+    """Call one method of a kubelet's PodResources API."""
+    from plimsoll.tools.podresources.client import PodResourcesClient
+
+    async def call() -> Any:
+        async with PodResourcesClient(path, timeout=timeout) as client:
+            return await method(client)
+
+    return asyncio.run(call())
 
 
 def _print(lines: Iterable[str]) -> None:

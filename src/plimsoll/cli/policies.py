@@ -1,7 +1,4 @@
-"""`plimsoll policies`: the same cluster under each accounting policy.
-
-Dependencies are imported when the command runs.
-"""
+"""`plimsoll policies`: compare a cluster under each accounting policy."""
 
 # ruff: noqa: PLC0415
 

@@ -1,7 +1,4 @@
-"""`plimsoll scheduler`: run the scheduler.
-
-Dependencies are imported when the command runs, so that the other commands start quickly.
-"""
+"""`plimsoll scheduler`: run the scheduler."""
 
 # ruff: noqa: PLC0415
 
@@ -13,16 +10,14 @@ from pathlib import Path
 
 import click
 
-_FILE = click.Path(dir_okay=False, path_type=Path)
+from plimsoll.cli.options import FILE, connection_options, feature_gates_option
+
 _WIRE_FORMS = ("auto", "1.36", "1.37", "draft", "annotation")
 
 
 @click.command(name="scheduler")
-@click.option(
-    "--kubeconfig", type=_FILE, metavar="FILE", help="Kubeconfig file. [default: KUBECONFIG, then in-cluster]"
-)
-@click.option("--context", default="", metavar="NAME", help="Kubeconfig context to use.")
-@click.option("--config", type=_FILE, metavar="FILE", help="Configuration file (YAML); flags override it.")
+@connection_options
+@click.option("--config", type=FILE, metavar="FILE", help="Configuration file (YAML); flags override it.")
 @click.option(
     "--scheduler-name",
     "names",
@@ -53,12 +48,7 @@ _WIRE_FORMS = ("auto", "1.36", "1.37", "draft", "annotation")
 @click.option(
     "--wire-form", type=click.Choice(_WIRE_FORMS), help="Wire form of claim charges. [default: auto]"
 )
-@click.option(
-    "--feature-gates",
-    "gates",
-    metavar="NAME=BOOL,...",
-    help="Enable or disable feature gates (all are enabled by default).",
-)
+@feature_gates_option(None)
 @click.option("--log-format", type=click.Choice(["text", "json"]), help="Log format. [default: text]")
 @click.option(
     "--dry-run/--no-dry-run", default=None, help="Print scheduling decisions without writing them, then exit."

@@ -1,7 +1,4 @@
-"""`plimsoll server` and `plimsoll store`: the API server and its file.
-
-Dependencies are imported when the command runs, so that the other commands start quickly.
-"""
+"""`plimsoll server`, `plimsoll kubeconfig` and `plimsoll store`: the API server and its store."""
 
 # ruff: noqa: PLC0415
 
@@ -16,28 +13,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from plimsoll.api.gates import Gates
-from plimsoll.cli.options import RenamedOption
+from plimsoll.cli.options import FILE, data_dir_option, feature_gates_option
+from plimsoll.common.addresses import read_address
 from plimsoll.common.structured_log import set_up_logging
 from plimsoll.errors import ConfigError
 
 if TYPE_CHECKING:
     from plimsoll.apiserver.process import RunningServer
 
-_FILE = click.Path(dir_okay=False, path_type=Path)
-_DIRECTORY = click.Path(file_okay=False, path_type=Path)
-
 
 @click.command(name="server")
-@click.option(
-    "--data-dir",
-    "--data",
-    "data",
-    cls=RenamedOption,
-    former=("--data",),
-    type=_DIRECTORY,
-    metavar="DIR",
-    help="Directory for the store, keys and tokens.",
-)
+@data_dir_option("Directory for the store, keys and tokens.")
 @click.option("--memory", is_flag=True, help="Keep all data in memory, for tests.")
 @click.option(
     "--listen",
@@ -47,7 +33,7 @@ _DIRECTORY = click.Path(file_okay=False, path_type=Path)
     help="Address to serve on; port 0 selects a free port.",
 )
 @click.option(
-    "--kubeconfig-out", type=_FILE, metavar="FILE", help="Write an administrator kubeconfig to this file."
+    "--kubeconfig-out", type=FILE, metavar="FILE", help="Write an administrator kubeconfig to this file."
 )
 @click.option(
     "--name",
@@ -58,18 +44,18 @@ _DIRECTORY = click.Path(file_okay=False, path_type=Path)
 )
 @click.option(
     "--tls-cert",
-    type=_FILE,
+    type=FILE,
     metavar="FILE",
     help="Serving certificate. [default: issued by the server's own CA]",
 )
-@click.option("--tls-key", type=_FILE, metavar="FILE", help="Private key of the serving certificate.")
+@click.option("--tls-key", type=FILE, metavar="FILE", help="Private key of the serving certificate.")
 @click.option(
-    "--tls-ca", type=_FILE, metavar="FILE", help="CA bundle of the serving certificate, for the kubeconfig."
+    "--tls-ca", type=FILE, metavar="FILE", help="CA bundle of the serving certificate, for the kubeconfig."
 )
-@click.option("--client-ca", type=_FILE, metavar="FILE", help="Additional CA bundle for client certificates.")
+@click.option("--client-ca", type=FILE, metavar="FILE", help="Additional CA bundle for client certificates.")
 @click.option(
     "--token-file",
-    type=_FILE,
+    type=FILE,
     metavar="FILE",
     help='CSV file of bearer tokens: token,user,uid,"group1,group2".',
 )
@@ -106,13 +92,7 @@ _DIRECTORY = click.Path(file_okay=False, path_type=Path)
 @click.option(
     "--start-empty", is_flag=True, help="Start with an empty store although a damaged store was set aside."
 )
-@click.option(
-    "--feature-gates",
-    "gates",
-    default="",
-    metavar="NAME=BOOL,...",
-    help="Enable or disable feature gates (all are enabled by default).",
-)
+@feature_gates_option()
 @click.option("-v", "--verbose", is_flag=True, help="Enable debug logging.")
 def run_server(
     data: Path | None,
@@ -145,7 +125,7 @@ def run_server(
 
     if memory == (data is not None):
         raise ConfigError("no storage given: use --data-dir DIR, or --memory to keep all data in memory")
-    host, port = _address(listen)
+    host, port = read_address(listen, example="127.0.0.1:6443")
     given: dict[str, Any] = {
         "unauthenticated": max_unauthenticated_connections,
         "unauthenticated_per_address": max_unauthenticated_per_address,
@@ -183,19 +163,9 @@ def run_server(
 
 @click.command(name="kubeconfig")
 @click.argument("who")
-@click.option(
-    "--data-dir",
-    "--data",
-    "data",
-    cls=RenamedOption,
-    former=("--data",),
-    type=_DIRECTORY,
-    required=True,
-    metavar="DIR",
-    help="Data directory of the server.",
-)
+@data_dir_option("Data directory of the server.", required=True)
 @click.option("--server", required=True, metavar="URL", help="URL of the API server.")
-@click.option("--out", type=_FILE, required=True, metavar="FILE", help="Kubeconfig file to write.")
+@click.option("--out", type=FILE, required=True, metavar="FILE", help="Kubeconfig file to write.")
 @click.option(
     "--days",
     type=click.IntRange(1, 3650),
@@ -223,18 +193,8 @@ def store_commands() -> None:
 
 
 @store_commands.command(name="backup")
-@click.option(
-    "--data-dir",
-    "--data",
-    "data",
-    cls=RenamedOption,
-    former=("--data",),
-    type=_DIRECTORY,
-    required=True,
-    metavar="DIR",
-    help="Data directory of the server.",
-)
-@click.option("--out", type=_FILE, required=True, metavar="FILE", help="Backup file to write.")
+@data_dir_option("Data directory of the server.", required=True)
+@click.option("--out", type=FILE, required=True, metavar="FILE", help="Backup file to write.")
 def run_backup(data: Path, out: Path) -> None:
     """Back up the store of a running server. The backup contains every acknowledged write."""
     from plimsoll.apiserver.process import STORE_FILE
@@ -245,18 +205,8 @@ def run_backup(data: Path, out: Path) -> None:
 
 
 @store_commands.command(name="restore")
-@click.option(
-    "--data-dir",
-    "--data",
-    "data",
-    cls=RenamedOption,
-    former=("--data",),
-    type=_DIRECTORY,
-    required=True,
-    metavar="DIR",
-    help="Data directory of the server.",
-)
-@click.option("--from", "source", type=_FILE, required=True, metavar="FILE", help="Backup file to restore.")
+@data_dir_option("Data directory of the server.", required=True)
+@click.option("--from", "source", type=FILE, required=True, metavar="FILE", help="Backup file to restore.")
 def run_restore(data: Path, source: Path) -> None:
     """Restore a backup into an empty data directory. The server must be stopped."""
     from plimsoll.apiserver.process import STORE_FILE
@@ -270,17 +220,7 @@ def run_restore(data: Path, source: Path) -> None:
 
 
 @store_commands.command(name="recover")
-@click.option(
-    "--data-dir",
-    "--data",
-    "data",
-    cls=RenamedOption,
-    former=("--data",),
-    type=_DIRECTORY,
-    required=True,
-    metavar="DIR",
-    help="Data directory of the server.",
-)
+@data_dir_option("Data directory of the server.", required=True)
 def run_recover(data: Path) -> None:
     """Recover a new store from a damaged one. The damaged file is kept."""
     from plimsoll.apiserver.process import STORE_FILE
@@ -293,10 +233,3 @@ def run_recover(data: Path) -> None:
         click.echo(line)
     click.echo(f"{recovery.kept} objects kept, {recovery.lost} records lost")
     sys.exit(1 if recovery.lost else 0)
-
-
-def _address(listen: str) -> tuple[str, int]:
-    host, separator, port = listen.rpartition(":")
-    if not separator or not port.isdigit() or int(port) > 65535:
-        raise ConfigError(f"--listen: {listen!r} is no address: give HOST:PORT, such as 127.0.0.1:6443")
-    return host.strip("[]") or "127.0.0.1", int(port)

@@ -1,7 +1,4 @@
-"""`plimsoll top`: what is free and who holds it.
-
-With `-w` the report is written repeatedly. Dependencies are imported when the command runs.
-"""
+"""`plimsoll top`: resource usage, once or (with `-w`) at every change."""
 
 # ruff: noqa: PLC0415
 
@@ -113,14 +110,14 @@ def _limit(given: int | None, what: str, form: OutputFormat) -> int:
     return max(3, lines // 2 if what in ("nodes", "pods", "namespaces") else lines)
 
 
-# -- following
+# -- watch
 
 
 def _watch(where: Where, form: OutputFormat, what: str, asked: dict[str, Any]) -> None:
     from plimsoll.errors import ConfigError
 
     if where.files:
-        raise ConfigError("-w follows a running cluster; a dump does not change: leave -w or -f out")
+        raise ConfigError("-w and -f cannot be combined: a dump does not change")
     try:
         asyncio.run(_follow(where, form, what, asked))
     except KeyboardInterrupt:
@@ -197,6 +194,6 @@ class _Writer:
     def _warning(self) -> str:
         if not self._trouble:
             return ""
-        message = f"connection lost, what follows is old: {self._trouble}"
+        message = f"connection lost, the data below is out of date: {self._trouble}"
         width = shutil.get_terminal_size((100, 40)).columns
         return self._form.paint.red(message[: width - 1])

@@ -1,7 +1,4 @@
-"""`plimsoll up`: run a cluster on this machine.
-
-Dependencies are imported when the command runs, so that the other commands start quickly.
-"""
+"""`plimsoll up`: run a cluster on this machine."""
 
 # ruff: noqa: PLC0415
 
@@ -15,23 +12,12 @@ from typing import Any
 import click
 
 from plimsoll.api.gates import Gates
-from plimsoll.cli.options import RenamedOption
-
-_DIRECTORY = click.Path(file_okay=False, path_type=Path)
+from plimsoll.cli.options import FILE, data_dir_option, feature_gates_option
 
 
 @click.command(name="up")
-@click.option(
-    "--data-dir",
-    "--data",
-    "data",
-    cls=RenamedOption,
-    former=("--data",),
-    type=_DIRECTORY,
-    default=Path("plimsoll-data"),
-    show_default=True,
-    metavar="DIR",
-    help="Directory for cluster state, certificates and logs.",
+@data_dir_option(
+    "Directory for cluster state, certificates and logs.", default=Path("plimsoll-data"), show_default=True
 )
 @click.option(
     "-f",
@@ -85,7 +71,7 @@ _DIRECTORY = click.Path(file_okay=False, path_type=Path)
 @click.option("--driver/--no-driver", default=True, help="Run the CPU driver (dra.cpu). [default: yes]")
 @click.option(
     "--driver-config",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     metavar="FILE",
     help="CPU driver configuration file.",
 )
@@ -105,13 +91,7 @@ _DIRECTORY = click.Path(file_okay=False, path_type=Path)
 @click.option(
     "--leave-running", is_flag=True, help="Keep containers running on exit; the next start adopts them."
 )
-@click.option(
-    "--feature-gates",
-    "gates",
-    default="",
-    metavar="NAME=BOOL,...",
-    help="Enable or disable feature gates (all are enabled by default).",
-)
+@feature_gates_option()
 @click.option(
     "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Log format."
 )

@@ -11,7 +11,15 @@ from typing import Any
 
 import click
 
-from plimsoll.cli.options import OutputFormat, Progress, Where, cluster_options, output_options, write_report
+from plimsoll.cli.options import (
+    FILE,
+    OutputFormat,
+    Progress,
+    Where,
+    cluster_options,
+    output_options,
+    write_report,
+)
 
 POLICIES = ("AddPerClaim", "AddPerReference", "Max", "ConsumeFrom")
 STOCK = ("kube-1.36", "kube-1.36-default", "kube-1.37")
@@ -71,7 +79,7 @@ STOCK = ("kube-1.36", "kube-1.36-default", "kube-1.37")
 )
 @click.option(
     "--save",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     metavar="FILE",
     help="Write the resulting cluster to a dump file.",
 )

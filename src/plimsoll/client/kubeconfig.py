@@ -101,7 +101,7 @@ def find_config(
                 return in_cluster(environ=environ)
             tried = ", ".join(map(str, listed)) or str(home)
             raise ConfigError(
-                f"no cluster to talk to: {tried}: no such file; give a kubeconfig, or name one in KUBECONFIG"
+                f"no cluster configured: {tried}: no such file; specify a kubeconfig, or set KUBECONFIG"
             )
     return merged.choose(context=context, cluster=cluster, user=user, namespace=namespace, environ=environ)
 

@@ -1,6 +1,6 @@
 """Single-machine cluster: `plimsoll up`, `LocalCluster`, the demo, manifests and the pytest plugin.
 
-START HERE: `up.py` starts and stops the components in order. `settings.py` holds the settings, `serve.py` is
-the process, `simulated.py` simulates the nodes of manifests, `ports.py` chooses ports, `console.py` prints
-progress.
+START HERE: `up.py` starts and stops the components in order. `settings.py` has the settings, `serve.py` the
+process, `simulated.py` the simulated nodes of manifests, `ports.py` the choice of ports, `console.py` the
+progress output.
 """

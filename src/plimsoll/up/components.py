@@ -20,7 +20,7 @@ class RunningComponents:
         self._tasks: list[tuple[asyncio.Task[None], Callable[[], None]]] = []
 
     def start(self, name: str, work: Coroutine[Any, Any, None], stop: Callable[[], None]) -> None:
-        """Run a component; `stop` asks it to end."""
+        """Run a component; `stop` requests its end."""
         self._tasks.append((asyncio.create_task(work, name=name), stop))
 
     async def wait_ready(self, ready: Coroutine[Any, Any, None]) -> None:

@@ -15,7 +15,7 @@ _WIDTH = 12
 
 
 class Console:
-    """Writes progress to standard output or another stream."""
+    """Progress output on standard output or another stream."""
 
     def __init__(
         self, stream: TextIO | None = None, paint: Paint | None = None, *, live: bool = False
@@ -34,12 +34,12 @@ class Console:
         if current:
             self.begin(current)
 
-    def begin(self, what: str, how_far: str = "") -> None:
+    def begin(self, what: str, progress: str = "") -> None:
         """Show the current step and its progress."""
         if self.live:
             self._clear()
             self._current = what
-            self._write(self.paint.dim(f"  {what:<{_WIDTH}} {how_far or '...'}"))
+            self._write(self.paint.dim(f"  {what:<{_WIDTH}} {progress or '...'}"))
 
     def done(self, what: str, text: str) -> None:
         """Write the result of a step."""

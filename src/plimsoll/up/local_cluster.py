@@ -1,9 +1,9 @@
 """In-process cluster for tests and scripts.
 
 `LocalCluster` runs the API server in a thread with its own event loop, optionally with a scheduler, nodes and
-drivers, and provides a kubeconfig file and clients. The API answers when `start` returns, nothing is left
-behind after `stop`, and any number of clusters can run at the same time. The pytest fixtures of
-`pytest_plugin` use this class.
+drivers, and provides a kubeconfig file and clients. The API is available when `start` returns, `stop` removes
+everything, and any number of clusters can run at the same time. The pytest fixtures of `pytest_plugin` use
+this class.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ class LocalCluster:
         feature_gates: str = "",
         port: int = 0,
     ) -> None:
-        """Without a data directory all data is kept in memory. `feature_gates` is NAME=BOOL,...; all are
-        enabled.
+        """Create a cluster. `feature_gates` is NAME=BOOL,...; all are enabled by default.
 
-        With `scheduler`, pods of default-scheduler and plimsoll are bound, or as its settings specify. With
+        Without a data directory all data is kept in memory. With `scheduler`, pods with the schedulerName
+        default-scheduler or plimsoll are scheduled, unless its settings specify other names. With
         `nodes`, pods run on nodes: a number (node-0, node-1, ...), names, or settings. By default nothing is
         executed (runtime `none`), a node has 8 CPUs and 32Gi, and its sockets are below `node_root`; more
         than a hundred nodes have no sockets and files. Nodes are ready when `start` returns. With `drivers`,
@@ -94,7 +94,7 @@ class LocalCluster:
         self._client: BlockingClient | None = None
         self._applier: Applier | None = None
 
-    # -- life
+    # -- start and stop
 
     def start(self) -> LocalCluster:
         self._loop = asyncio.new_event_loop()
@@ -144,7 +144,7 @@ class LocalCluster:
     ) -> None:
         self.stop()
 
-    # -- ways in
+    # -- access
 
     @property
     def url(self) -> str:
@@ -168,7 +168,7 @@ class LocalCluster:
 
     @property
     def scheduler(self) -> SchedulerProcess:
-        """Scheduler, to inspect its snapshot and queue (on its own event loop: see `ask`)."""
+        """Scheduler, to inspect its snapshot and queue (on its event loop: see `ask`)."""
         assert self._scheduler is not None, "the cluster runs without a scheduler"
         return self._scheduler
 
@@ -180,10 +180,10 @@ class LocalCluster:
 
         return self._wait(answer())
 
-    # -- questions
+    # -- tools
 
     def cluster_state(self) -> ClusterState:
-        """Return the current cluster state, for `explain_pod`, `audit`, `node_books` and the other tools."""
+        """Return the current cluster state, for `explain_pod`, `audit`, `node_rows` and the other tools."""
         from plimsoll.tools.cluster_state import ClusterState  # noqa: PLC0415 - clusters start faster without
         from plimsoll.tools.cluster_state.live import read_live  # noqa: PLC0415
 
@@ -202,7 +202,7 @@ class LocalCluster:
         return Whatif(self.cluster_state(), settings=settings)
 
     def restart_scheduler(self) -> None:
-        """Stop the scheduler and start a new one that knows only the API objects."""
+        """Stop the scheduler and start a new one, which starts from the API objects alone."""
         assert self._scheduling is not None, "the cluster runs without a scheduler"
         assert self._scheduler_settings is not None
         self._wait(self._stop_scheduler(self._scheduling))
@@ -235,7 +235,7 @@ class LocalCluster:
         self._wait(self._all_nodes().begin(name))
 
     def restart_node(self, name: str) -> None:
-        """Restart the agent of a node, which knows only its files and the API."""
+        """Restart the agent of a node, which resumes from its files and the API."""
         self.stop_node(name)
         self.start_node(name)
 
@@ -257,7 +257,7 @@ class LocalCluster:
         """Return an HTTP client for the caller's event loop: `async with cluster.connect() as client`."""
         return Client.connect(self.config)
 
-    # -- what tests do
+    # -- objects
 
     def apply(self, *manifests: Manifest, namespace: str = "default") -> list[Tree]:
         """Create or change objects (server-side apply, status included); return them as stored."""
@@ -284,7 +284,7 @@ class LocalCluster:
         gone: bool = False,
         timeout: float = 30.0,
     ) -> Tree:
-        """Wait until an object is there, fulfils a condition, or is `gone`; what it was last."""
+        """Wait until an object exists, satisfies a condition, or is `gone`; return its last state."""
         endpoint = self.find(kind) if isinstance(kind, str) else kind
         return self._wait(self._await_state(endpoint, name, namespace, condition, gone, timeout))
 
@@ -298,7 +298,7 @@ class LocalCluster:
         """Return the kind for a name: `pods`, `Pod`, `resourceclaims.resource.k8s.io`."""
         return self._wait(self._applies().find(word))
 
-    # -- inside
+    # -- helpers
 
     def _endpoint_of(self, tree: Mapping[str, Any]) -> Endpoint:
         return self._wait(self._applies().endpoint_of(tree))
@@ -349,10 +349,11 @@ class LocalCluster:
                                 if is_done(event.type != "DELETED"):
                                     return last
         except TimeoutError:
-            wanted = "gone" if gone else "as wanted" if condition is not None else "there"
-            state = f"last seen: {last}" if last else "it was never there"
+            missing = "does not satisfy the condition" if condition is not None else "does not exist"
+            problem = "still exists" if gone else missing
+            state = f"last seen: {last}" if last else "it never existed"
             raise AssertionError(
-                f"{endpoint.kind} {namespace}/{name} is not {wanted} after {timeout:g} s; {state}"
+                f"{endpoint.kind} {namespace}/{name} {problem} after {timeout:g} s; {state}"
             ) from None
 
     async def _start_scheduler(self, settings: SchedulerSettings) -> None:
@@ -401,7 +402,7 @@ def _drivers(wanted: Drivers, nodes: LocalNodes | None) -> LocalDrivers | None:
     from plimsoll.up.local_drivers import LocalDrivers  # noqa: PLC0415 - as above
 
     if nodes is None:
-        raise InputError("drivers: devices are on nodes: give some with nodes=")
+        raise InputError("drivers: devices need nodes; set nodes=")
     return LocalDrivers(wanted)
 
 

@@ -1,8 +1,8 @@
 """Drivers of a cluster inside a Python process.
 
 Implements `LocalCluster(drivers=...)`: device files, by path, name or text, and drivers written with
-`plimsoll.drivers.plugin`. Each driver is a user of its own with the permissions of a driver, and has a plugin
-server on every node with sockets; on other nodes only the devices of files are published.
+`plimsoll.drivers.plugin`. Each driver has its own user with the permissions of a driver, and a plugin server
+on every node with sockets; on other nodes only the devices of files are published.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class LocalDrivers:
             ]
         if len(found) != 1:
             raise InputError(
-                f"driver {name!r} on node {node!r}: {len(found)} instances are running; name one"
+                f"driver {name!r} on node {node!r}: {len(found)} instances are running; specify one"
             )
         return found[0]
 
@@ -122,6 +122,6 @@ class LocalDrivers:
             else:
                 raise InputError(
                     f"drivers: {each.name} is one driver for {len(with_sockets)} nodes: "
-                    "give a function that makes one for each node"
+                    "use a function that creates one for each node"
                 )
         return found

@@ -1,7 +1,7 @@
 """Nodes of a cluster inside a Python process.
 
-Implements `LocalCluster(nodes=...)`. Each agent is a user of its own, with the permissions of a node; a node
-that is stopped and started again finds its directory as it left it.
+Implements `LocalCluster(nodes=...)`. Each agent has its own user with the permissions of a node; a node that
+is stopped and started again keeps its directory.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NODES_PER_SECOND = 20
 
 
 def node_settings(wanted: Nodes, gates: Gates) -> tuple[NodeSettings, ...]:
-    """Return the settings of nodes; names and numbers stand for simulated nodes of one size."""
+    """Return the settings of nodes; names and numbers create simulated nodes of one size."""
     if isinstance(wanted, NodeSettings):
         return (wanted.checked(),)
     plain = NodeSettings(runtime="none", gates=gates, machine=parse_machine(MACHINE), listen="")
@@ -46,7 +46,7 @@ def node_settings(wanted: Nodes, gates: Gates) -> tuple[NodeSettings, ...]:
     found = [each if isinstance(each, NodeSettings) else replace(plain, name=each) for each in wanted]
     names = [name for settings in found for name in settings.names]
     if len(set(names)) < len(names):
-        raise InputError("nodes: a name is given twice; every node has a name of its own")
+        raise InputError("nodes: duplicate name; names must be unique")
     return tuple(settings.checked() for settings in found)
 
 
@@ -123,8 +123,8 @@ class _Running:
             return
         self.process = self._make()
         self._task = asyncio.create_task(self.process.run(), name=f"nodes {self._settings.names[0]}")
-        patience = _READY_SECONDS + self._settings.count / _NODES_PER_SECOND
-        ready = asyncio.create_task(self.process.ready(patience))
+        timeout = _READY_SECONDS + self._settings.count / _NODES_PER_SECOND
+        ready = asyncio.create_task(self.process.ready(timeout))
         await asyncio.wait((self._task, ready), return_when=asyncio.FIRST_COMPLETED)
         if self._task.done():
             ready.cancel()

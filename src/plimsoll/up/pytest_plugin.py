@@ -1,8 +1,8 @@
 """pytest fixtures: a running Kubernetes API for tests of drivers, controllers and schedulers.
 
-`plimsoll_cluster` (one for each test) and `plimsoll_session_cluster` (one for all). pytest loads this
-module in every run once Plimsoll is installed, so it imports nothing of Plimsoll until a test asks for a
-cluster. See docs/pytest.md.
+`plimsoll_cluster` (one for each test) and `plimsoll_session_cluster` (one for all). pytest loads this module
+in every run if Plimsoll is installed, so it imports nothing of Plimsoll until a test uses a fixture. See
+docs/pytest.md.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture
 def plimsoll_cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
     """Provide a Kubernetes API for one test; `@pytest.mark.plimsoll(...)` configures it."""
-    from plimsoll.up.local_cluster import LocalCluster  # noqa: PLC0415 - nothing is paid for by runs without it
+    from plimsoll.up.local_cluster import LocalCluster  # noqa: PLC0415 - see the module's docstring
 
     marker = request.node.get_closest_marker("plimsoll")
     with LocalCluster(**(marker.kwargs if marker is not None else {})) as cluster:
@@ -37,7 +37,7 @@ def plimsoll_cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
 
 @pytest.fixture(scope="session")
 def plimsoll_session_cluster() -> Iterator[LocalCluster]:
-    """Provide a Kubernetes API that all tests share; `new_namespace` keeps them apart."""
+    """Provide a Kubernetes API that all tests share; `new_namespace` isolates them."""
     from plimsoll.up.local_cluster import LocalCluster  # noqa: PLC0415 - as above
 
     with LocalCluster() as cluster:

@@ -1,7 +1,7 @@
 """Process of `plimsoll up`: signals, logging and the summary at exit.
 
-`serve_up` stops everything in order on Ctrl-C, SIGTERM or SIGHUP, and at once on the second signal. Logs go
-to a file in the data directory and to the terminal only with `--verbose`.
+`serve_up` stops everything in order on Ctrl-C, SIGTERM or SIGHUP, and immediately on the second signal. Logs
+are written to a file in the data directory, and to the terminal only with `--verbose`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FORCED = 130
 
 
 async def serve_up(settings: UpSettings, console: Console) -> bool:
-    """Run until a signal asks it to stop; return whether everything succeeded."""
+    """Run until a signal requests the end; return whether everything succeeded."""
     up = Up(settings, console)
     signals = _Signals(up, console)
     up.on_locked = lambda: _log_to(up.settings)
@@ -37,7 +37,7 @@ async def serve_up(settings: UpSettings, console: Console) -> bool:
         nonlocal fine
         fine = not cluster.problems
         if settings.demo:
-            from plimsoll.up.demo import play_demo  # noqa: PLC0415 - seldom wanted
+            from plimsoll.up.demo import play_demo  # noqa: PLC0415 - rarely needed
 
             fine = await play_demo(cluster, console) and fine
         if settings.once:
@@ -69,7 +69,7 @@ async def serve_up(settings: UpSettings, console: Console) -> bool:
 
 
 class _Signals:
-    """Signal handlers: the first signal stops in order, the second at once."""
+    """Signal handlers: the first signal stops in order, the second immediately."""
 
     def __init__(self, up: Up, console: Console) -> None:
         self._up = up

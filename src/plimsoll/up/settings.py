@@ -55,7 +55,7 @@ class UpSettings:
 
     @property
     def control(self) -> Path:
-        """Return the path of the drivers' control file, or None if there is none."""
+        """Path of the drivers' control file."""
         return self.data / "control.yaml"
 
     @property
@@ -64,5 +64,5 @@ class UpSettings:
 
 
 def name_for(host: str) -> str:
-    """Return a host's name as a valid node name."""
+    """Convert a host name to a valid node name."""
     return re.sub(r"[^a-z0-9.-]+", "-", host.lower())[:63].strip("-.") or "node"

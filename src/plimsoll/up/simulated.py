@@ -1,8 +1,8 @@
 """Simulated nodes of manifests and dumps.
 
 Nodes with the annotation `plimsoll.dev/simulated` get an agent whose machine has exactly the allocatable
-resources of the Node object. Pods that are bound when the agent starts are accepted without admission,
-because a dump is a fact; later pods are admitted as usual.
+resources of the Node object. Pods that are bound when the agent starts are accepted without admission, as
+they were running in the dumped cluster; later pods are admitted as usual.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def start_simulated(
     gates: Gates,
     client_for: Callable[[str], Client],
 ) -> NodeProcess:
-    """Return a process with the agents of simulated nodes."""
+    """Create a process with the agents of simulated nodes."""
 
     def make(
         client: Client, settings: NodeSettings, name: str, machine: Machine, metrics: NodeMetrics

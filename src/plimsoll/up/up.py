@@ -1,8 +1,8 @@
 """Single-machine cluster: API server, scheduler, a node that runs processes, the CPU driver, the dashboard.
 
 `Up` starts and stops the components in order. All run on one event loop in one process and listen on
-loopback; each uses the credentials it would have in a real cluster. The cluster is usable when `ready`
-returns. A restart with the same data directory resumes everything; nothing runs in between unless
+loopback; each uses the credentials it would have in a real cluster. `run` calls `ready` when the cluster is
+usable. A restart with the same data directory resumes everything; containers run in between only if
 `leave_running` is set. The data directory is locked.
 """
 
@@ -88,12 +88,12 @@ class Up:
 
     @property
     def problems(self) -> list[str]:
-        """Return the objects of the files that were refused."""
+        """Objects of the files that were rejected."""
         return self.loaded.problems
 
     @property
     def own_nodes(self) -> set[str]:
-        """Return the nodes that this process runs apart from simulated ones."""
+        """Nodes that this process runs, except those simulated from manifests."""
         return {name for settings in self._node_settings() for name in settings.names}
 
     async def run(self, ready: Callable[[Up], Awaitable[None] | None] = lambda _: None) -> None:
@@ -136,13 +136,13 @@ class Up:
             *_path_lines(),
             "  plimsoll top nodes",
             "",
-            "Ctrl-C ends it; the same command brings it back as it was.",
+            "Press Ctrl-C to stop the cluster; the same command resumes it.",
         ]
 
     # -- startup
 
     def _check(self) -> None:
-        self._node_settings()  # invalid names are refused before anything is created
+        self._node_settings()  # invalid names are rejected before anything is created
         drivers = [DRIVER_NAME, *(plan.name for plan in find_plans(self.settings.devices))]
         sockets = [f"plugins_registry/{driver}-reg.sock" for driver in drivers]
         for name in (*sockets, "pod-resources/kubelet.sock"):
@@ -155,10 +155,10 @@ class Up:
                 )
 
     def _read_files(self) -> list[ParsedObject]:
-        """Read everything to apply; raise before anything is created if a file is not readable."""
+        """Read the objects to apply; raises before anything is created if a file cannot be read."""
         found = list(read_objects(self.settings.files))
         if self.settings.demo:
-            from plimsoll.up.demo_objects import demo_objects  # noqa: PLC0415 - seldom wanted
+            from plimsoll.up.demo_objects import demo_objects  # noqa: PLC0415 - rarely needed
 
             found = [*demo_objects(), *found]
         return found
@@ -242,7 +242,7 @@ class Up:
             f" ({took:.0f} s)" if took > 2 else ""
         )
         if self.loaded.problems:
-            text += f", {len(self.loaded.problems)} refused"
+            text += f", {len(self.loaded.problems)} rejected"
         self._report_done("manifests", text)
         for line in self.loaded.lines():
             if self._console is not None:
@@ -320,7 +320,7 @@ class Up:
             places = [here, *(NodePaths(name, None) for name in simulated)]
             self.devices = await self._start_fakes(server, plans, places, "all nodes")
         if settings.demo:
-            from plimsoll.up.demo_objects import DEVICES, EQUIPPED  # noqa: PLC0415 - seldom wanted
+            from plimsoll.up.demo_objects import DEVICES, EQUIPPED  # noqa: PLC0415 - rarely needed
 
             given = {plan.name for plan in plans}
             rest = [plan for plan in find_plans(DEVICES) if plan.name not in given]
@@ -348,7 +348,7 @@ class Up:
         return process
 
     async def _start_dashboard(self, server: RunningServer, host: str, wanted: int | None) -> None:
-        from plimsoll.tools.dashboard import Dashboard  # noqa: PLC0415 - seldom left out, but large
+        from plimsoll.tools.dashboard import Dashboard  # noqa: PLC0415 - large
 
         assert self._ports is not None
         self._report("dashboard")
@@ -387,10 +387,9 @@ class Up:
 
 
 async def _stop_containers(agent: Agent) -> None:
-    """Stop the running containers, as when a machine shuts down: the pods stay, and start again with the
-    cluster.
+    """Stop the running containers as in a shutdown: the pods remain and start again with the cluster.
 
-    Nothing is touched in a root cgroup that another process uses.
+    Does nothing if another process uses the root cgroup.
     """
     own = agent.components
     if await asyncio.to_thread(own.mark.take, own.cgroups.root_directories()):

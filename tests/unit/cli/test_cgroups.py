@@ -161,7 +161,7 @@ def test_memory_is_protected_if_asked_for(capsys: pytest.CaptureFixture[str], po
 @pytest.mark.parametrize(
     ("text", "arguments", "said"),
     [
-        ("kind: Node\nmetadata: {name: n1}\n", (), "there are no pods"),
+        ("kind: Node\nmetadata: {name: n1}\n", (), "no pods found"),
         ("kind: Pod\nspec: {containers: 5}\n", ("--memory", "1Gi"), "containers"),
         (
             "kind: Pod\nmetadata: {name: a, uid: ../x}\n",

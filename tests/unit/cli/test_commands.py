@@ -65,7 +65,7 @@ def test_help_imports_nothing_heavy() -> None:
         (["qqqqqq"], "plimsoll: unknown command 'qqqqqq'; see plimsoll --help"),
         (["check", "--wrong"], "plimsoll check: no such option"),
         (["convert"], "plimsoll convert: missing option '--form'. Choose from: 1.36"),
-        (["top", "-A", "-n", "x"], "plimsoll top: -A and -n: give one of them; see plimsoll top --help"),
+        (["top", "-A", "-n", "x"], "plimsoll top: -A and -n cannot be combined; see plimsoll top --help"),
         (["gates", "--feature-gates", "Wrong=true"], "plimsoll: unknown feature gate 'Wrong'"),
     ],
 )
@@ -102,12 +102,12 @@ def test_surprises_are_one_line_and_ask_to_be_reported(
     monkeypatch.delenv("PLIMSOLL_DEBUG", raising=False)
     assert ending(KeyError("some\nthing"), monkeypatch) == 2
     err = capsys.readouterr().err
-    assert err.startswith("plimsoll: this should not have happened: KeyError: ")
+    assert err.startswith("plimsoll: internal error: KeyError: ")
     assert "(test_commands.py:" in err
     assert "PLIMSOLL_DEBUG=1" in err
     assert err.count("\n") == 1
     assert ending(MemoryError(), monkeypatch) == 2
-    assert capsys.readouterr().err == "plimsoll: there is not enough memory for this\n"
+    assert capsys.readouterr().err == "plimsoll: not enough memory\n"
     assert ending(PermissionError(13, "Permission denied", "/x"), monkeypatch) == 2
     assert capsys.readouterr().err == "plimsoll: /x: Permission denied\n"
     monkeypatch.setenv("PLIMSOLL_DEBUG", "1")

@@ -55,7 +55,7 @@ def test_clusters_that_are_not_there(run: Run, dump: Path, tmp_path: Path, quest
     words = QUESTIONS[question]
     (tmp_path / "odd").write_text("kind: Config\ncontexts: 3\n")
     for more, said in (
-        ([], "no cluster to talk to"),
+        ([], "no cluster configured"),
         (["--kubeconfig", tmp_path / "nowhere"], "no such file"),
         (["--kubeconfig", tmp_path / "odd"], "odd"),
         (["-f", dump, "--context", "x"], "not both"),

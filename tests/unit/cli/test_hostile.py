@@ -65,7 +65,7 @@ def test_clusters_that_are_not_there(
     monkeypatch.chdir(tmp_path)
     for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
         monkeypatch.delenv(name, raising=False)
-    assert "no cluster to talk to" in fail(capsys, *words)
+    assert "no cluster configured" in fail(capsys, *words)
     assert "no such file" in fail(capsys, *words, "--kubeconfig", str(tmp_path / "nowhere"))
     (tmp_path / "config").write_text("kind: Config\ncontexts: 3\n")
     assert "config" in fail(capsys, *words, "--kubeconfig", str(tmp_path / "config"))

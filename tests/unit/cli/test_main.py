@@ -106,7 +106,7 @@ def test_select_lists_every_device(run: Run, slices: str) -> None:
 def test_select_says_when_there_is_nothing_to_select_from(run: Run) -> None:
     result = run("select", "true", "-f", "/dev/null")
     assert (result.code, result.out) == (1, "")
-    assert result.err == "there are no devices: give ResourceSlices with -f\n"
+    assert result.err == "no devices found in the files\n"
 
 
 def test_check_takes_the_default_namespace(run: Run, tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def write(path: Path, server: str) -> Path:
 
 
 def test_the_cluster_is_found_as_kubectl_finds_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ConfigError, match=r"no cluster to talk to: .*, or ask a dump with -f$"):
+    with pytest.raises(ConfigError, match=r"no cluster configured: .*, or read a dump with -f$"):
         Where().source()
     write(home / "plimsoll-data" / "kubeconfig", "own")
     assert Where().source().origin == "https://own.example.com"
@@ -94,7 +94,7 @@ def test_a_home_is_not_needed(home: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_files_and_a_cluster_do_not_go_together() -> None:
-    with pytest.raises(ConfigError, match="-f and --kubeconfig: give files or a cluster, not both"):
+    with pytest.raises(ConfigError, match="-f and --kubeconfig: cannot be combined: use files or a cluster"):
         Where(files=("x",), kubeconfig=Path("y")).source()
     with pytest.raises(ConfigError, match="-f and --context"):
         Where(files=("x",), context="y").source()

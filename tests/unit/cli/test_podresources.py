@@ -55,7 +55,7 @@ def test_lists(socket: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (code, len(out.splitlines())) == (0, 6)
     assert "x/gpu=0,x/common=all" in out
     code, out, err = run(capsys, "list", "--socket", socket, "-n", "empty")
-    assert (code, out, err) == (0, "", "there are no pods\n")
+    assert (code, out, err) == (0, "", "no pods found\n")
 
 
 def test_json_and_yaml_say_the_same(socket: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -58,7 +58,7 @@ def test_yaml_says_the_same_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (("top", "node-a", "-f", DUMP), "node-a: unknown view; valid views: nodes, pods"),
         (("top", "nodes", "node-x", "-f", DUMP), "node node-x not found; did you mean"),
-        (("top", "-w", "-f", DUMP), "-w follows a running cluster"),
+        (("top", "-w", "-f", DUMP), "-w and -f cannot be combined"),
         (("top", "--resource", "gpu", "-f", DUMP), "resource gpu not found"),
         (("top", "-f", "/nowhere.yaml"), "/nowhere.yaml"),
     ],
@@ -101,7 +101,7 @@ def test_a_lost_connection_stands_above_the_last_answer(
     assert "lost" not in capsys.readouterr().out
     writer.report_problem("nodes: connection refused " + "x" * 100)
     output = capsys.readouterr().out.splitlines()
-    assert "connection lost, what follows is old: nodes: connec" in output[1]
+    assert "connection lost, the data below is out of date: nodes: connec" in output[1]
     assert "node-a  free 8" in output[2]
     assert all(len(line) < 80 for line in output)
     writer.report_problem("")

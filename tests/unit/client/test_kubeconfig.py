@@ -195,7 +195,7 @@ def test_the_first_file_wins_each_entry_whole(tmp_path: Path) -> None:
 
 def test_where_configurations_are_found(tmp_path: Path) -> None:
     home = {"HOME": str(tmp_path)}
-    with pytest.raises(ConfigError, match=r"no cluster to talk to: .*/\.kube/config: no such file"):
+    with pytest.raises(ConfigError, match=r"no cluster configured: .*/\.kube/config: no such file"):
         find_config(environ=home)
     write(tmp_path / ".kube" / "config", kubeconfig())
     assert find_config(environ=home).server == "https://one:6443"
@@ -206,7 +206,7 @@ def test_where_configurations_are_found(tmp_path: Path) -> None:
     )
     with pytest.raises(ConfigError, match="gone: no such file"):
         find_config(tmp_path / "gone", environ=home)
-    with pytest.raises(ConfigError, match="no cluster to talk to"):
+    with pytest.raises(ConfigError, match="no cluster configured"):
         find_config(environ={**home, "KUBECONFIG": str(tmp_path / "gone")})
 
 

@@ -121,7 +121,11 @@ class Param(NamedTuple):
             return True
         if type(value) is not self.kind:
             return False
-        return self.item is None or not value or type(value[0]) is self.item
+        return self.item is None or not value or type(_first(value)) is self.item
+
+
+def _first(items: Value) -> Value:
+    return items[0]
 
 
 def _runtime_type(declared: CelType) -> type | None:

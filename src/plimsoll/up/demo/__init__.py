@@ -1,7 +1,7 @@
 """Demo of `plimsoll up`: a small cluster and the example of KEP-5517.
 
-START HERE: `play.py`. `two_ledgers.py` computes what separate accounting would do, `story.py` has the texts,
-`*.yaml` the objects.
+START HERE: `play.py`. `two_ledgers.py` simulates separate accounting, `story.py` has the texts, `*.yaml` the
+objects.
 """
 
 from plimsoll.up.demo.play import play_demo

@@ -47,9 +47,7 @@ _PAUSE_SECONDS = 1.5
 
 
 async def play_demo(cluster: Up, console: Console) -> bool:
-    """Run the demo, unless it has run before in this data directory; return whether the result is as
-    expected.
-    """
+    """Run the demo, unless it has run in this data directory before; return whether it succeeded."""
     assert cluster.server is not None, "the cluster is not running"
     page = cluster.dashboard.url if cluster.dashboard is not None else ""
     pause = _PAUSE_SECONDS if console.live and not cluster.settings.once else 0.0
@@ -68,8 +66,11 @@ class Play:
         pause: float = 0.0,
         seconds: float = _SECONDS,
     ) -> None:
-        """Create a run; `page` is the dashboard's address, `pause` the time to read each step, `seconds` how
-        long anything may take."""
+        """Create a run.
+
+        `page` is the URL of the dashboard, `pause` the time to read each step, `seconds` the timeout of each
+        wait.
+        """
         self._client = client
         self._console = console
         self._applier = Applier(client, _MANAGER)
@@ -133,7 +134,7 @@ class Play:
         stands = await self._pod_states(WEB, DATABASE)
         self._print(story.describe_return(self._paint, NODE, stands, await self._row(), self._page))
 
-    # -- before
+    # -- preparation
 
     async def _has_run(self) -> bool:
         namespace = await self._client.get(NAMESPACES, NAMESPACE)

@@ -40,7 +40,7 @@ class SeparateLedgers:
 
     @property
     def overcommitted(self) -> int:
-        """Return the overcommitted CPU of the node in milli-CPUs."""
+        """Overcommitted CPU of the node in milli-CPUs."""
         return -self.row.free
 
 

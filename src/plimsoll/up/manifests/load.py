@@ -1,8 +1,8 @@
 """Loading of files into a running cluster; idempotent.
 
 `load` creates new objects with the status they have in the files; existing objects are applied as manifests
-and keep their status. Files may be in any order. A refused object is reported in one line with file and
-object, and does not prevent the others from being loaded.
+and keep their status. Files may be in any order. A rejected object is reported in one line with file and
+object, and the others are still loaded.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ Tick = Callable[[int, int], None]
 
 @dataclass(slots=True)
 class LoadResult:
-    """Result of loading files: created, refused and skipped objects."""
+    """Result of loading files: created, rejected and skipped objects."""
 
     new: int = 0
     known: int = 0  #: existed before
-    problems: list[str] = field(default_factory=list)  #: refused: file, object and reason
-    passed: Counter[str] = field(default_factory=Counter)  #: number of skipped objects by kind
+    problems: list[str] = field(default_factory=list)  #: rejected: file, object and reason
+    skipped: Counter[str] = field(default_factory=Counter)  #: number of skipped objects by kind
 
     @property
     def all(self) -> int:
@@ -54,9 +54,9 @@ class LoadResult:
         """Return the messages to print after the count."""
         found = self.problems[:most]
         if len(self.problems) > most:
-            found.append(f"and {len(self.problems) - most} more refused: see the log")
-        if self.passed:
-            kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self.passed.items()))
+            found.append(f"and {len(self.problems) - most} more rejected: see the log")
+        if self.skipped:
+            kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self.skipped.items()))
             found.append(f"skipped: {kinds}")
         return found
 
@@ -111,10 +111,10 @@ class _Load:
     def _is_wanted(self, each: ParsedObject) -> bool:
         spec = each.tree.get("spec")
         if each.kind in FLEETING:
-            self._loaded.passed[each.kind] += 1
+            self._loaded.skipped[each.kind] += 1
             return False
         if each.kind == "ResourceSlice" and isinstance(spec, dict) and spec.get("nodeName") in self._own:
-            self._loaded.passed["ResourceSlice of nodes that publish their own"] += 1
+            self._loaded.skipped["ResourceSlice of nodes that publish their own"] += 1
             return False
         return True
 
@@ -137,7 +137,7 @@ class _Load:
             try:
                 await self._apply(each, tree)
             except InputError as error:
-                self._refuse(each, error)
+                self._reject(each, error)
 
     async def _apply(self, each: ParsedObject, tree: Tree) -> None:
         if not name_of(tree):
@@ -147,7 +147,7 @@ class _Load:
         except InputError:
             if not is_dumped(each.tree):
                 raise
-            self._loaded.passed[f"{each.tree.get('apiVersion')} {each.kind} (not served)"] += 1
+            self._loaded.skipped[f"{each.tree.get('apiVersion')} {each.kind} (not served)"] += 1
             return
         namespace = namespace_of(tree)
         before = await self._get_existing(endpoint, name_of(tree), namespace)
@@ -191,7 +191,7 @@ class _Load:
             try:
                 await self._applier.apply_status({**each.tree, "status": status})
             except InputError as error:
-                self._refuse(each, error)
+                self._reject(each, error)
 
     async def _restore_owners(self, each: ParsedObject) -> None:
         """Restore the owner references of an object."""
@@ -205,10 +205,10 @@ class _Load:
                 await self._client.patch(endpoint, each.name, patch, namespace_of(each.tree))
             except ApiError as error:
                 if error.code != 404:
-                    self._refuse(each, error)
+                    self._reject(each, error)
 
-    def _refuse(self, each: ParsedObject, error: InputError) -> None:
+    def _reject(self, each: ParsedObject, error: InputError) -> None:
         text = " ".join(str(error).split())
         problem = f"{each.where}: {describe(each.tree)}: {text}"[:500]
         self._loaded.problems.append(problem)
-        _log.warning("refused: %s", problem)
+        _log.warning("rejected: %s", problem)

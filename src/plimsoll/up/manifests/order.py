@@ -54,7 +54,7 @@ def has_node(pod: Mapping[str, Any]) -> bool:
 
 
 def arrange(found: Iterable[ParsedObject]) -> list[list[ParsedObject]]:
-    """Return the objects in groups to apply one after the other; of two with one name the last counts."""
+    """Return the objects in groups to apply in order; of objects with the same name the last one counts."""
     last: dict[tuple[str, ...], ParsedObject] = {}
     for each in found:
         last[identity(each.tree) if each.name else (each.where,)] = each
@@ -73,7 +73,7 @@ def identity(tree: Mapping[str, Any]) -> tuple[str, str, str, str]:
 
 
 def missing_namespaces(found: Iterable[ParsedObject]) -> dict[str, dict[str, str]]:
-    """Return the namespaces of objects that are not among them, with the labels they must have had."""
+    """Return the namespaces that the objects use but do not include, with the labels they must have."""
     used: dict[str, dict[str, str]] = {}
     there = {"default"}
     for each in found:

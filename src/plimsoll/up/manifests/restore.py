@@ -1,7 +1,7 @@
 """Preparation of dumped objects for another cluster.
 
-Pure functions of trees. Fields that only a server sets are dropped. References by UID (owners, reservations
-of claims) are rewritten once the new UIDs are known. A pod whose claim was made from a template refers to
+Pure functions of trees. Fields set by the server are removed. References by UID (owners, reservations of
+claims) are rewritten once the new UIDs are known. A pod whose claim was created from a template refers to
 that claim directly, so that no second claim is created. Nodes that were ready become simulated nodes.
 """
 
@@ -32,21 +32,21 @@ _OURS = "resource.kubernetes.io/"
 
 
 def is_dumped(tree: Mapping[str, Any]) -> bool:
-    """Return whether an object comes from a server, judged by fields that only a server sets."""
+    """Return whether an object comes from a server, that is, has fields set by the server."""
     metadata = metadata_of(tree)
     return bool(metadata.get("uid") or metadata.get("resourceVersion"))
 
 
 def restored(tree: Mapping[str, Any], claims: Container[tuple[str, str]] = ()) -> Tree:
-    """Return an object as it can be applied, with its status if that is valid elsewhere.
+    """Return an object in a form that can be applied, with its status if that is valid in another cluster.
 
-    `claims` are those that are loaded too, by namespace and name.
+    `claims` are the claims that are loaded as well, by namespace and name.
     """
     made = dict(tree)
     metadata = {key: value for key, value in metadata_of(tree).items() if key not in _SERVER_SET}
     metadata.pop("ownerReferences", None)  # see `owners`
     if is_dumped(tree) and metadata.get("finalizers"):
-        # The components that would remove other finalizers are not here.
+        # The components that would remove other finalizers do not run in this cluster.
         metadata["finalizers"] = [
             each for each in _items(metadata["finalizers"]) if str(each).startswith(_OURS)
         ]
@@ -120,7 +120,7 @@ def can_be_simulated(node: Mapping[str, Any]) -> bool:
 
 
 def owners(tree: Mapping[str, Any], uids: Mapping[str, str]) -> list[Tree]:
-    """Return the owners of an object that were loaded too, with their new UIDs."""
+    """Return the owners of an object that were loaded as well, with their new UIDs."""
     return [
         {**each, "uid": uids[str(each["uid"])]}
         for each in _items(metadata_of(tree).get("ownerReferences"))

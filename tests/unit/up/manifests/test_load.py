@@ -103,7 +103,7 @@ metadata: 7
     assert "ConfigMap without a name: metadata.name: required" in "\n".join(loaded.problems)
     assert all("\n" not in problem for problem in loaded.problems)
     assert len(loaded.lines(most=2)) == 3
-    assert loaded.lines(most=2)[-1] == "and 2 more refused: see the log"
+    assert loaded.lines(most=2)[-1] == "and 2 more rejected: see the log"
 
 
 def test_what_a_dump_has_for_its_own_cluster_only(cluster: LocalCluster) -> None:

@@ -252,7 +252,7 @@ def test_drivers_of_the_kit() -> None:
         ]
         assert isinstance(cluster.driver("one.example.com", "a"), OneDevice)
         assert isinstance(cluster.driver("gpu.example.com", "b"), FakeDriver)
-        with pytest.raises(InputError, match="2 instances are running; name one"):
+        with pytest.raises(InputError, match="2 instances are running; specify one"):
             cluster.driver("gpu.example.com")
     with LocalCluster(nodes=["a"], drivers=OneDevice("a")) as cluster:
         assert devices_of(cluster, "one.example.com") == ["it"]
@@ -262,7 +262,7 @@ def test_drivers_of_the_kit() -> None:
 
 
 def test_drivers_that_cannot_be() -> None:
-    with pytest.raises(InputError, match="give some with nodes="):
+    with pytest.raises(InputError, match="set nodes="):
         LocalCluster(drivers="gpus")
     with pytest.raises(InputError, match="use a device file"):
         LocalCluster(nodes=1, drivers=[3])  # type: ignore[list-item]
