@@ -190,7 +190,7 @@ def test_a_directory_that_cannot_be_used_is_one_line(server: ServerProcess, tmp_
     ("options", "text"),
     [
         (("--count", "2"), "count: multiple nodes in one process require --runtime none"),
-        (("--listen", "x"), "--listen: 'x' is no address"),
+        (("--listen", "x"), "--listen: 'x' is not an address"),
         (("--config", "/absent"), "/absent: No such file"),
     ],
 )

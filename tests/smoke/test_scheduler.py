@@ -265,7 +265,7 @@ def test_a_dry_run_only_reports(clean: ServerProcess, capsys: pytest.CaptureFixt
     [
         (("--kubeconfig", "/nowhere/k"), "/nowhere/k: no such file"),
         (("--config", "/nowhere/c"), "/nowhere/c: No such file or directory"),
-        (("--listen", "x"), "--listen: 'x' is no address"),
+        (("--listen", "x"), "--listen: 'x' is not an address"),
         (("--feature-gates", "Nope=true"), "unknown feature gate 'Nope'"),
         (("--lease", "a/b/c"), "--lease: invalid lease 'a/b/c'"),
     ],

@@ -130,13 +130,10 @@ class RecordFile:
     def _set_aside(self) -> NodeFinding:
         """Move the damaged file away; until then nothing is written in its place."""
         what = f"{self.path} cannot be used: {self._damage}"
-        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(self.now()))
         refused = ""
         for directory in (self.quarantine, self.path.parent):
             try:
-                directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-                place = _free_name(directory, f"{self.path.name}.{stamp}")
-                os.rename(self.path, place)
+                place = move_aside(self.path, directory, self.now())
             except FileNotFoundError:
                 self._damage = ""
                 return NodeFinding(FindingSeverity.ERROR, f"{what}; it was deleted since", "", str(self.path))
@@ -219,11 +216,15 @@ def _open(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
-def _free_name(directory: Path, name: str) -> Path:
+def move_aside(path: Path, directory: Path, now: float) -> Path:
+    """Move a file to a directory, under a new name with the time; return its path."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    name = f"{path.name}.{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now))}"
     place, number = directory / name, 1
     while os.path.lexists(place):
         number += 1
         place = directory / f"{name}.{number}"
+    os.rename(path, place)
     return place
 
 

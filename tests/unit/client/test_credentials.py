@@ -101,7 +101,7 @@ def test_a_password() -> None:
 
 def test_names_that_cannot_stand_in_a_header() -> None:
     for who in (Impersonation("a\r\nX: y"), Impersonation("a", groups=("b\n",))):
-        with pytest.raises(ConfigError, match="is no name"):
+        with pytest.raises(ConfigError, match="is not a valid name"):
             ClientCredentials(ClientConfig(SERVER, impersonation=who, origin="o"))
 
 

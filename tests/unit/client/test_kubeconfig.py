@@ -303,8 +303,8 @@ MISTAKES: list[tuple[str, Any, str]] = [
         kubeconfig({"server": "ftp://x"}),
         "cluster 'c': server 'ftp://x' is not a URL: write https://HOST:PORT",
     ),
-    ("server port", kubeconfig({"server": "https://x:99999"}), "is no address"),
-    ("server brackets", kubeconfig({"server": "https://[::1"}), "is no address"),
+    ("server port", kubeconfig({"server": "https://x:99999"}), "is not a URL"),
+    ("server brackets", kubeconfig({"server": "https://[::1"}), "is not a URL"),
     ("server type", kubeconfig({"server": 1}), "cluster 'c': server must be text"),
     (
         "insecure and ca",

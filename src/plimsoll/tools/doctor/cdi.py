@@ -20,7 +20,7 @@ from plimsoll.tools.doctor.repairs import RemoveFile
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _FILE = re.compile(rf".*[_-]({_UUID})")
 _DEVICE = re.compile(rf"(?:claim-)?({_UUID})(?:-.*)?")
-#: A file that was made this short a time ago may be of a claim that is being prepared.
+#: Age up to which a file may belong to a claim that is being prepared.
 _SETTLED_SECONDS = 60.0
 
 
@@ -36,8 +36,8 @@ def uid_in_device(name: str) -> str | None:
     return match[1] if match is not None else None
 
 
-def gather(layout: Layout, folders: Sequence[Path], records: RecordFacts) -> CdiFacts:
-    cdi = CdiCache(folders)
+def gather(layout: Layout, directories: Sequence[Path], records: RecordFacts) -> CdiFacts:
+    cdi = CdiCache(directories)
     by_file: dict[Path, list[str | None]] = {}
     for device in cdi.devices().values():
         by_file.setdefault(device.path, []).append(uid_in_device(device.device.name))
@@ -64,7 +64,7 @@ def gather(layout: Layout, folders: Sequence[Path], records: RecordFacts) -> Cdi
         if name in why
     ]
     return CdiFacts(
-        folders=tuple(folders),
+        directories=tuple(directories),
         devices=len(cdi.devices()),
         faults=cdi.faults(),
         files=tuple(files),
@@ -73,7 +73,7 @@ def gather(layout: Layout, folders: Sequence[Path], records: RecordFacts) -> Cdi
     )
 
 
-def judge(facts: NodeFacts) -> Iterator[DoctorFinding]:
+def check(facts: NodeFacts) -> Iterator[DoctorFinding]:
     found = facts.cdi
     for fault in found.faults:
         id = "cdi.conflict" if fault.code == "conflict" else "cdi.file"
@@ -89,12 +89,12 @@ def judge(facts: NodeFacts) -> Iterator[DoctorFinding]:
         yield error("cdi.missing", each.name, text, fix)
     if found.names and not found.unresolved:
         yield ok("cdi.missing", "claims", f"all of their {found.names} CDI devices are defined")
-    yield from _judge_files(facts)
-    shown = ", ".join(map(str, found.folders))
+    yield from _check_files(facts)
+    shown = ", ".join(map(str, found.directories))
     yield ok("cdi.folders", shown, f"{found.devices} usable devices")
 
 
-def _judge_files(facts: NodeFacts) -> Iterator[DoctorFinding]:
+def _check_files(facts: NodeFacts) -> Iterator[DoctorFinding]:
     records, files = facts.records, facts.cdi.files
     if not files:
         return

@@ -1,4 +1,4 @@
-"""Cgroups: controllers of the machine, the cgroup tree of this node, and leftovers in it."""
+"""Cgroups: controllers of the machine, the cgroup tree of this node, and leaked cgroups."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def gather(root: str, owner: str, tree: Cgroups | None, mount: Path = MOUNT) -> 
 def _count(tree: Cgroups, uid: str) -> int:
     try:
         return len(tree.pids(uid))
-    except InputError:  # a name that is no pod's
+    except InputError:  # not the name of a pod
         return 0
 
 
@@ -89,12 +89,12 @@ def _mounts(found: DetectedCgroups, version: int) -> tuple[Path, ...]:
 def _others(mounts: tuple[Path, ...], kernel: LinuxKernel, own: str) -> Iterator[OtherRoot]:
     names = {name for mount in mounts for name in kernel.subdirectories(mount) if name != own}
     for name in names:
-        folders = [mount / name for mount in mounts]
-        below = sorted({each for directory in folders for each in kernel.subdirectories(directory)})
+        directories = [mount / name for mount in mounts]
+        below = sorted({each for directory in directories for each in kernel.subdirectories(directory)})
         owners = [each.removeprefix(_OWNER) for each in below if each.startswith(_OWNER)]
         if owners:
-            mark = read_mark(folders)
-            inside = {pid for directory in folders for pid in _pids(directory, kernel)}
+            mark = read_mark(directories)
+            inside = {pid for directory in directories for pid in _pids(directory, kernel)}
             yield OtherRoot(
                 name=name,
                 owner=owners[0],
@@ -111,7 +111,7 @@ def _pids(directory: Path, kernel: LinuxKernel) -> Iterator[str]:
         yield from _pids(directory / name, kernel)
 
 
-def judge(facts: NodeFacts) -> Iterator[DoctorFinding]:
+def check(facts: NodeFacts) -> Iterator[DoctorFinding]:
     found = facts.cgroups
     text_found = (
         f"version {found.version}: {' '.join(found.controllers)}" if found.version else "not available"
@@ -121,14 +121,14 @@ def judge(facts: NodeFacts) -> Iterator[DoctorFinding]:
     if facts.is_kubelet or facts.runtime != "process" or found.planned:
         yield note("cgroups.version", "cgroups", text_found)
         return
-    yield from _judge_version(facts, text_found)
+    yield from _check_version(facts, text_found)
     if not found.version:
         return
-    yield from _judge_root(facts)
-    yield from _judge_leftovers(facts)
+    yield from _check_root(facts)
+    yield from _check_leftovers(facts)
 
 
-def _judge_version(facts: NodeFacts, text_found: str) -> Iterator[DoctorFinding]:
+def _check_version(facts: NodeFacts, text_found: str) -> Iterator[DoctorFinding]:
     found = facts.cgroups
     if not found.version:
         fix = "mount cgroups writable for the agent; until then limits are not enforced"
@@ -142,12 +142,12 @@ def _judge_version(facts: NodeFacts, text_found: str) -> Iterator[DoctorFinding]
         yield ok("cgroups.version", "cgroups", text_found)
 
 
-def _judge_root(facts: NodeFacts) -> Iterator[DoctorFinding]:
+def _check_root(facts: NodeFacts) -> Iterator[DoctorFinding]:
     found, subject = facts.cgroups, facts.cgroups.root
     strange = [name for name in found.owners if name != found.owner]
     if found.exists and (strange or not found.owners):
         whose = strange[0] if strange else "another owner"
-        fix = "give this node a root of its own with --cgroup-root"
+        fix = "use another root with --cgroup-root"
         yield error("cgroups.root", subject, f"it belongs to {whose}, not to {found.owner}", fix)
     elif found.exists and found.missing_tiers:
         fix = "restart the agent: it creates them"
@@ -176,7 +176,7 @@ def _describe(other: OtherRoot) -> str:
     return f"{other.name} ({other.data or 'directory unknown'}: {state})"
 
 
-def _judge_leftovers(facts: NodeFacts) -> Iterator[DoctorFinding]:
+def _check_leftovers(facts: NodeFacts) -> Iterator[DoctorFinding]:
     found = facts.cgroups
     if not facts.records.admitted.usable:
         if found.pods:

@@ -26,7 +26,7 @@ from plimsoll.tools.doctor.facts import BoundPod, ClusterFacts, NodeFacts, Reser
 from plimsoll.tools.doctor.files import age_text
 from plimsoll.tools.doctor.findings import DoctorFinding, Level, error, note, ok, warning
 
-#: A pod that came this short a time ago may not have been seen yet.
+#: Age up to which a pod may not be admitted yet.
 _SETTLED_SECONDS = 30.0
 #: The Date header has a resolution of seconds; a larger skew is a wrong clock.
 _SKEW = 5.0
@@ -39,11 +39,11 @@ _SHOWN = 3
 async def gather(
     client: Client, node: str, server: str = "", now: Callable[[], float] = time.time
 ) -> ClusterFacts:
-    return await _ClusterReader(client, node, server, now).ask()
+    return await _ClusterReader(client, node, server, now).read()
 
 
 class _ClusterReader:
-    """Reads the node's objects; forbidden requests are recorded and skipped."""
+    """Reader of the node's objects; forbidden requests are recorded and skipped."""
 
     def __init__(self, client: Client, node: str, server: str, now: Callable[[], float]) -> None:
         self._client = client
@@ -52,20 +52,20 @@ class _ClusterReader:
         self._found: dict[str, Any] = {"server": server}
         self._refused: list[tuple[str, str]] = []
 
-    async def ask(self) -> ClusterFacts:
+    async def read(self) -> ClusterFacts:
         try:
-            for question in (self._ask_node, self._ask_lease, self._ask_pods, self._ask_slices):
+            for part in (self._read_node, self._read_lease, self._read_pods, self._read_slices):
                 try:
-                    await question()
+                    await part()
                 except UnreachableError:
                     raise
                 except (ApiError, DecodeError) as problem:
-                    self._refused.append((question.__name__.removeprefix("_ask_"), str(problem)))
+                    self._refused.append((part.__name__.removeprefix("_read_"), str(problem)))
         except UnreachableError as problem:
             self._found["error"] = str(problem)
         return ClusterFacts(refused=tuple(self._refused), **self._found)
 
-    async def _ask_node(self) -> None:
+    async def _read_node(self) -> None:
         before = self._now()
         try:
             reply = await self._client.call("GET", NODES.path(None, self._node))
@@ -77,7 +77,7 @@ class _ClusterReader:
         self._found["skew"] = clock_skew(reply.headers.get("date", ""), before, self._now())
         self._found["node"] = codec.decode(reply.body, Node)
 
-    async def _ask_lease(self) -> None:
+    async def _read_lease(self) -> None:
         try:
             tree = await self._client.get(LEASES, self._node, NODE_LEASE_NAMESPACE)
         except ApiError as problem:
@@ -94,7 +94,7 @@ class _ClusterReader:
         if isinstance(seconds, int) and seconds > 0:
             self._found["lease_seconds"] = seconds
 
-    async def _ask_pods(self) -> None:
+    async def _read_pods(self) -> None:
         listing = await self._client.list(PODS, fields=f"spec.nodeName={self._node}")
         pods = [codec.decode(raw, Pod) for raw in listing.items]
         self._found["pods"] = tuple(
@@ -136,7 +136,7 @@ class _ClusterReader:
                 drivers=tuple(sorted({each.driver for each in allocation.devices.results})),
             )
 
-    async def _ask_slices(self) -> None:
+    async def _read_slices(self) -> None:
         listing = await self._client.list(RESOURCE_SLICES, fields=f"spec.nodeName={self._node}")
         counts: dict[str, int] = {}
         for raw in listing.items:
@@ -146,23 +146,21 @@ class _ClusterReader:
 
 
 def clock_skew(date: str, before: float, after: float) -> float | None:
-    """Return the minimum by which the server's clock is ahead of ours, from the Date header; None without
-    one.
-    """
+    """Return the minimum by which the server's clock is ahead, from the Date header; None without one."""
     try:
         declared = parsedate_to_datetime(date).timestamp()
     except (TypeError, ValueError, IndexError, OverflowError):
         return None
-    # It was written between the two moments, and its last second is cut off.
+    # The header was written between the two times, rounded down to a second.
     if declared > after:
         return declared - after
     return min(0.0, declared + 1 - before)
 
 
-# -- judging
+# -- checks
 
 
-def judge(facts: NodeFacts) -> Iterator[DoctorFinding]:
+def check(facts: NodeFacts) -> Iterator[DoctorFinding]:
     found = facts.cluster
     if found is None:
         return
@@ -173,16 +171,16 @@ def judge(facts: NodeFacts) -> Iterator[DoctorFinding]:
         return
     for what, why in found.refused:
         yield warning("cluster.refused", what, why, "use a kubeconfig of the node or of an administrator")
-    yield from _judge_node(facts, found)
-    yield from _judge_lease(facts, found)
-    yield from _judge_clock(facts, found)
+    yield from _check_node(facts, found)
+    yield from _check_lease(facts, found)
+    yield from _check_clock(facts, found)
     if found.pods is not None:
-        yield from _judge_pods(facts, found)
-        yield from _judge_claims(facts, found)
-    yield from _judge_slices(facts, found)
+        yield from _check_pods(facts, found)
+        yield from _check_claims(facts, found)
+    yield from _check_slices(facts, found)
 
 
-def _judge_node(facts: NodeFacts, found: ClusterFacts) -> Iterator[DoctorFinding]:
+def _check_node(facts: NodeFacts, found: ClusterFacts) -> Iterator[DoctorFinding]:
     subject = f"node {facts.node}"
     if found.node_missing:
         if facts.running:
@@ -212,10 +210,10 @@ def _judge_node(facts: NodeFacts, found: ClusterFacts) -> Iterator[DoctorFinding
     pressed = [each.type for each in status.values() if each.type != "Ready" and each.status == "True"]
     if pressed:
         yield warning("cluster.pressure", subject, f"True: {', '.join(sorted(pressed))}", "free the resource")
-    yield from _judge_amounts(facts, found.node)
+    yield from _check_amounts(facts, found.node)
 
 
-def _judge_amounts(facts: NodeFacts, node: Node) -> Iterator[DoctorFinding]:
+def _check_amounts(facts: NodeFacts, node: Node) -> Iterator[DoctorFinding]:
     subject = f"node {facts.node}"
     capacity, line = node.status.capacity, node.status.allocatable
     over = [name for name, amount in line.items() if name in capacity and amount > capacity[name]]
@@ -241,7 +239,7 @@ def _judge_amounts(facts: NodeFacts, node: Node) -> Iterator[DoctorFinding]:
         yield ok("cluster.amounts", subject, f"capacity matches the machine; allocatable {shown}")
 
 
-def _judge_lease(facts: NodeFacts, found: ClusterFacts) -> Iterator[DoctorFinding]:
+def _check_lease(facts: NodeFacts, found: ClusterFacts) -> Iterator[DoctorFinding]:
     subject = f"lease {NODE_LEASE_NAMESPACE}/{facts.node}"
     if found.lease_missing or found.lease_age is None:
         if facts.running and found.node is not None:
@@ -265,7 +263,7 @@ def _judge_lease(facts: NodeFacts, found: ClusterFacts) -> Iterator[DoctorFindin
         yield ok("cluster.lease", subject, text)
 
 
-def _judge_clock(facts: NodeFacts, found: ClusterFacts) -> Iterator[DoctorFinding]:
+def _check_clock(facts: NodeFacts, found: ClusterFacts) -> Iterator[DoctorFinding]:
     if found.skew is None:
         return
     if abs(found.skew) <= _SKEW:
@@ -278,7 +276,7 @@ def _judge_clock(facts: NodeFacts, found: ClusterFacts) -> Iterator[DoctorFindin
     yield DoctorFinding("cluster.clock", level, "clock", text, fix)
 
 
-def _judge_pods(facts: NodeFacts, found: ClusterFacts) -> Iterator[DoctorFinding]:
+def _check_pods(facts: NodeFacts, found: ClusterFacts) -> Iterator[DoctorFinding]:
     bound = found.pods or ()
     living = [pod for pod in bound if not pod.ended]
     subject, bad = f"node {facts.node}", False
@@ -306,7 +304,7 @@ def _judge_pods(facts: NodeFacts, found: ClusterFacts) -> Iterator[DoctorFinding
         yield ok("cluster.pods", subject, f"{len(bound)} pods bound, {len(here)} admitted")
 
 
-def _judge_claims(facts: NodeFacts, found: ClusterFacts) -> Iterator[DoctorFinding]:
+def _check_claims(facts: NodeFacts, found: ClusterFacts) -> Iterator[DoctorFinding]:
     records = facts.records
     if not records.claims_known:
         return
@@ -328,7 +326,7 @@ def _judge_claims(facts: NodeFacts, found: ClusterFacts) -> Iterator[DoctorFindi
         yield ok("cluster.claims", "claims", f"{len(found.claims)} reserved for pods here, all prepared")
 
 
-def _judge_slices(facts: NodeFacts, found: ClusterFacts) -> Iterator[DoctorFinding]:
+def _check_slices(facts: NodeFacts, found: ClusterFacts) -> Iterator[DoctorFinding]:
     absent = [driver for driver in found.slices if driver not in facts.sockets.served]
     for driver in sorted(absent):
         text = f"has {found.slices[driver]} ResourceSlices of this node, but is not registered"

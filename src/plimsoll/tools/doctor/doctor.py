@@ -1,9 +1,8 @@
 """START HERE: `Doctor`: examine a node, repair it on request, and examine it again.
 
-Facts are gathered area by area without changing anything; judgments are functions of facts; repairs are
-values executed by `repair_executor`. Without `repair` nothing is changed. While an agent or kubelet runs in
-the directory, only repairs that do not affect it are made. During exclusive repairs the doctor holds the
-directory's lock, so that no agent can start.
+Facts are gathered area by area without changing anything; checks are functions of facts (`CHECKS`). Without
+`repair` nothing is changed. While an agent or kubelet runs in the directory, only repairs that do not affect
+it are made. During exclusive repairs the doctor holds the directory's lock, so that no agent can start.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import asyncio
 import errno
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -23,27 +22,27 @@ from plimsoll.errors import ConfigError
 from plimsoll.node.cgroups import Cgroups
 from plimsoll.node.process.assembly import CDI_SPEC_DIRS
 from plimsoll.node.process.settings import NodeSettings
-from plimsoll.tools.doctor import cdi, cgroups, cluster, machine, pods, privileges, records, report, sockets
+from plimsoll.tools.doctor import cdi, cgroups, cluster, machine, pods, privileges, records, sockets
 from plimsoll.tools.doctor import root_dir as root
 from plimsoll.tools.doctor.facts import ClusterFacts, NodeFacts
-from plimsoll.tools.doctor.files import list_dir, stat_entry
+from plimsoll.tools.doctor.files import list_dir, probe_socket, stat_entry
 from plimsoll.tools.doctor.findings import DoctorFinding
-from plimsoll.tools.doctor.repair_executor import RepairExecutor, RepairResult
-from plimsoll.tools.doctor.repairs import Repair
+from plimsoll.tools.doctor.repairs import Repair, RepairContext, RepairResult, apply_repair
 from plimsoll.tools.doctor.report import DoctorReport
 
 _DENIED = os.strerror(errno.EACCES)
-JUDGES: tuple[Callable[[NodeFacts], Iterator[DoctorFinding]], ...] = (
-    root.judge,
-    sockets.judge,
-    privileges.judge,
-    machine.judge,
-    cgroups.judge,
-    records.judge,
-    pods.judge,
-    cdi.judge,
-    cluster.judge,
-)
+#: The checks by area, in the order of the report.
+CHECKS: Mapping[str, Callable[[NodeFacts], Iterator[DoctorFinding]]] = {
+    "root": root.check,
+    "sockets": sockets.check,
+    "privileges": privileges.check,
+    "machine": machine.check,
+    "cgroups": cgroups.check,
+    "records": records.check,
+    "pods": pods.check,
+    "cdi": cdi.check,
+    "cluster": cluster.check,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +50,7 @@ class DoctorOptions:
     """Node settings to examine, and its cluster if one is given."""
 
     settings: NodeSettings
-    #: "": as it looks like.
+    #: "": detected.
     runtime: Literal["", "process", "none"] = ""
     cluster: ClientConfig | None = None
     client: Client | None = None  #: instead of `cluster`
@@ -61,7 +60,7 @@ class DoctorOptions:
 
 
 class Doctor:
-    """Examines and repairs one node."""
+    """Examination and repair of one node."""
 
     def __init__(self, options: DoctorOptions) -> None:
         self._options = options
@@ -77,7 +76,7 @@ class Doctor:
             node=facts.node,
             owner=facts.owner,
             running=facts.running,
-            findings=judge(facts),
+            findings=check_node(facts),
         )
 
     async def repair(self, found: DoctorReport) -> DoctorReport:
@@ -92,26 +91,26 @@ class Doctor:
         after = await self.examine()
         return replace(after, outcomes=tuple(outcomes))
 
-    def _run_repairs(self, repairs: list[Repair], ours: bool) -> list[RepairResult]:
-        executor = RepairExecutor(self.layout, self._tree(), self._options.now, self._options.mount)
+    def _run_repairs(self, repairs: list[Repair], is_agent: bool) -> list[RepairResult]:
+        context = RepairContext(self.layout, self._tree(), self._options.now, self._options.mount)
         outcomes = []
-        # Repairs at the lock's own path come first; then the lock can be taken.
+        # A repair of the lock file itself comes first; then the lock can be taken.
         repairs = sorted(repairs, key=lambda each: getattr(each, "path", None) != self.layout.lock)
         lock = RootLock(self.layout.lock)
         taken, refused = False, ""
         try:
             for repair in repairs:
-                own_place = getattr(repair, "path", None) == self.layout.lock
-                if ours and repair.alone and not own_place and not taken and not refused:
+                of_lock = getattr(repair, "path", None) == self.layout.lock
+                if is_agent and repair.exclusive and not of_lock and not taken and not refused:
                     try:
                         lock.take()
                         taken = True
                     except ConfigError as error:
                         refused = str(error)
-                if repair.alone and refused:
+                if repair.exclusive and refused:
                     outcomes.append(RepairResult(repair, refused))
                 else:
-                    outcomes.append(executor.apply(repair))
+                    outcomes.append(apply_repair(repair, context))
         finally:
             lock.release()
         return outcomes
@@ -119,55 +118,56 @@ class Doctor:
     # -- gathering
 
     async def gather(self) -> NodeFacts:
+        facts = await asyncio.to_thread(self._gather_files)
+        return replace(
+            facts,
+            sockets=await sockets.gather(self.layout, self._nri(), kubelet=facts.is_kubelet),
+            cluster=await self._cluster(),
+        )
+
+    def _gather_files(self) -> NodeFacts:
+        """Gather everything except sockets and API objects."""
         layout, settings = self.layout, self._settings
-        entry = await asyncio.to_thread(stat_entry, layout.root)
-        problem = entry.error or (await asyncio.to_thread(list_dir, layout.root, 1)).error
+        entry = stat_entry(layout.root)
+        problem = entry.error or list_dir(layout.root, 1).error
         if problem and entry.kind in ("directory", "unknown"):
             raise ConfigError(f"{layout.root}: not accessible: {problem}; run the doctor as root")
-        held = await asyncio.to_thread(root.read_lock, layout.lock)
-        found = await asyncio.to_thread(records.gather, layout)
+        held = root.read_lock(layout.lock)
+        found = records.gather(layout)
         problems = (held.problem, found.claims.problem, found.admitted.problem, found.kubelet.problem)
         if _DENIED in problems:
             # Without access a running agent would be mistaken for a stopped one.
             raise ConfigError(f"{layout.root}: not accessible: {_DENIED}; run the doctor as root")
-        theirs = not held.held and await asyncio.to_thread(root.is_kubelets, layout)
+        is_kubelet = not held.held and root.is_kubelets(layout)
         running, pid = held.held, held.pid if held.held else None
-        if theirs:
-            pids = await asyncio.to_thread(root.kubelet_pids)
-            running = bool(pids) or await self._is_served()
+        if is_kubelet:
+            pids = root.kubelet_pids()
+            running = bool(pids) or self._is_served()
             pid = pids[0] if pids else None
-        tree = None if theirs else await asyncio.to_thread(self._tree)
-        folders = settings.cdi or (*CDI_SPEC_DIRS, *(() if theirs else (layout.cdi,)))
+        tree = None if is_kubelet else self._tree()
+        directories = settings.cdi or (*CDI_SPEC_DIRS, *(() if is_kubelet else (layout.cdi,)))
+        own_cgroups = cgroups.gather(*settings.cgroups_of(self.node), tree, self._options.mount)
         return NodeFacts(
             layout=layout,
             now=self._options.now(),
             node=self.node,
-            owner="kubelet" if theirs else "agent",
+            owner="kubelet" if is_kubelet else "agent",
             running=running,
             pid=pid,
             runtime=self._runtime(running),
             uid=os.geteuid(),
-            root=await asyncio.to_thread(root.gather, layout, held),
-            sockets=await sockets.gather(layout, self._nri(), kubelet=theirs),
-            privileges=await asyncio.to_thread(privileges.gather, pid if running else None),
-            machine=await asyncio.to_thread(machine.gather, settings, self._options.machine),
-            cgroups=replace(
-                await asyncio.to_thread(
-                    cgroups.gather, *settings.cgroups_of(self.node), tree, self._options.mount
-                ),
-                planned=settings.cgroups == "plan",
-            ),
+            root=root.gather(layout, held),
+            privileges=privileges.gather(pid if running else None),
+            machine=machine.gather(settings, self._options.machine),
+            cgroups=replace(own_cgroups, planned=settings.cgroups == "plan"),
             records=found,
-            pods=await asyncio.to_thread(pods.gather, layout, (layout.cdi,), kubelet=theirs),
-            cdi=await asyncio.to_thread(cdi.gather, layout, folders, found),
-            cluster=await self._cluster(),
+            pods=pods.gather(layout, (layout.cdi,), kubelet=is_kubelet),
+            cdi=cdi.gather(layout, directories, found),
         )
 
-    async def _is_served(self) -> bool:
+    def _is_served(self) -> bool:
         path = self.layout.pod_resources
-        if not (await asyncio.to_thread(stat_entry, path)).exists:
-            return False
-        return not await asyncio.to_thread(sockets.probe, path)
+        return stat_entry(path).exists and not probe_socket(path)
 
     async def _cluster(self) -> ClusterFacts | None:
         asked = self._options
@@ -196,9 +196,9 @@ class Doctor:
         return self.layout.nri if nri is None else None if nri == Path("") else nri
 
 
-def judge(facts: NodeFacts) -> tuple[DoctorFinding, ...]:
+def check_node(facts: NodeFacts) -> tuple[DoctorFinding, ...]:
     """Return all findings about a node. Pure."""
-    return report.order([finding for each in JUDGES for finding in each(facts)])
+    return tuple(finding for check in CHECKS.values() for finding in check(facts))
 
 
 async def run_doctor(options: DoctorOptions, *, repair: bool = False) -> DoctorReport:

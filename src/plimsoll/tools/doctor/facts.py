@@ -1,6 +1,6 @@
-"""Facts that the doctor judges, one type per area.
+"""Facts that the doctor checks, one type per area.
 
-Every field defaults to "absent", so that a judgment can be tested with only the facts it needs.
+Every field has a default, so that a check can be tested with only the facts it needs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from plimsoll.protocols.cdi import CdiFault
 from plimsoll.tools.doctor.files import FileEntry
 
 
-def _nowhere() -> FileEntry:
+def _absent() -> FileEntry:
     return FileEntry(path=Path("/"))
 
 
@@ -37,10 +37,10 @@ class Space:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RootFacts:
-    entry: FileEntry = field(default_factory=_nowhere)
+    entry: FileEntry = field(default_factory=_absent)
     space: Space | None = None
-    lock: FileEntry = field(default_factory=_nowhere)
-    #: The process id in the lock file, and whether there is such a process.
+    lock: FileEntry = field(default_factory=_absent)
+    #: The PID in the lock file, and whether the process exists.
     lock_pid: int | None = None
     lock_alive: bool = False
     #: Subdirectories that are root directories of other agents.
@@ -52,9 +52,7 @@ class RootFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SocketFact:
-    """Socket and the result of connecting: `answer` is "" if it is served, `refused` if nothing listens,
-    else the error.
-    """
+    """Socket, and in `answer` the result of connecting to it (see `files.probe_socket`)."""
 
     role: Literal["pod-resources", "nri", "registration", "driver"]
     entry: FileEntry
@@ -74,7 +72,7 @@ class DriverFact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SocketFacts:
-    registry: FileEntry = field(default_factory=_nowhere)
+    registry: FileEntry = field(default_factory=_absent)
     sockets: tuple[SocketFact, ...] = ()
     drivers: tuple[DriverFact, ...] = ()
     #: Number of pods PodResources lists; None if unknown.
@@ -103,7 +101,7 @@ class PrivilegeFacts:
 class MachineFacts:
     real: Machine | None = None
     real_error: str = ""
-    #: The machine the settings name instead, if they do.
+    #: The machine of the machine file, if one is configured.
     declared: Machine | None = None
     declared_error: str = ""
     memory_available: int | None = None
@@ -121,9 +119,7 @@ class PodCgroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherRoot:
-    """Cgroup root of another agent. `data` is the agent's directory ("" if unknown); `gone`: it no longer
-    exists.
-    """
+    """Cgroup root of another agent; `data` is its directory ("" if unknown), `gone` if it was deleted."""
 
     name: str
     owner: str = ""
@@ -134,23 +130,23 @@ class OtherRoot:
 
     @property
     def is_leftover(self) -> bool:
-        """Return whether the root can never be used again."""
+        """Whether the root can never be used again."""
         return self.gone and not self.alive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CgroupFacts:
     version: int = 0
-    planned: bool = False  #: the settings want no cgroups to be set
+    planned: bool = False  #: cgroups are disabled in the settings
     controllers: tuple[str, ...] = ()
     read_only: tuple[str, ...] = ()
     root: str = ""
     exists: bool = False
     owners: tuple[str, ...] = ()
-    #: Hierarchies in which a tier is missing below a root that is ours.
+    #: QoS cgroups that are missing below our root.
     missing_tiers: tuple[str, ...] = ()
     pods: tuple[PodCgroup, ...] = ()
-    #: The owner that our root is marked with.
+    #: The owner that our root must be marked with.
     owner: str = ""
     #: Roots of other agents.
     others: tuple[OtherRoot, ...] = ()
@@ -163,7 +159,7 @@ class CgroupFacts:
 class RecordFact:
     """Record file; `newer`: written by a newer version."""
 
-    entry: FileEntry = field(default_factory=_nowhere)
+    entry: FileEntry = field(default_factory=_absent)
     problem: str = ""
     newer: bool = False
     version: int | None = None
@@ -268,12 +264,12 @@ class UnresolvedCdiName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CdiFacts:
-    folders: tuple[Path, ...] = ()
+    directories: tuple[Path, ...] = ()
     devices: int = 0
     faults: tuple[CdiFault, ...] = ()
     files: tuple[ClaimCdiFile, ...] = ()
     unresolved: tuple[UnresolvedCdiName, ...] = ()
-    #: CDI names that the claims on record have.
+    #: Number of CDI names of the prepared claims.
     names: int = 0
 
 
@@ -301,9 +297,7 @@ class ReservedClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFacts:
-    """API objects of the node. `error`: the API was unreachable. `refused`: what could not be read, and
-    why.
-    """
+    """API objects of the node; `error` if the API is unreachable, `refused` has failed reads and reasons."""
 
     server: str = ""
     error: str = ""
@@ -325,9 +319,7 @@ class ClusterFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFacts:
-    """All gathered facts. `owner` is the owner of the root directory; `pid` of the agent or kubelet, if
-    known.
-    """
+    """All gathered facts; `owner` of the root directory, `pid` of the agent or kubelet if known."""
 
     layout: Layout
     now: float

@@ -1,20 +1,25 @@
 """Inspection of files of any kind.
 
-Does not follow links, block on pipes, read without bound, or raise for what it finds; names may contain any
-bytes.
+Functions do not follow links, block on pipes, read without bound, or raise; names may contain any bytes.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import pwd
+import socket
 import stat
 from dataclasses import dataclass
 from pathlib import Path
 
 from plimsoll.api.timestamps import format_time
+from plimsoll.protocols.rpc import MAX_PATH_LENGTH
 
 MOST_ENTRIES = 4096
+#: Result of probing a socket that no process serves.
+REFUSED = "refused"
+_PROBE_SECONDS = 2.0
 
 _KINDS = {
     stat.S_IFDIR: "directory",
@@ -121,6 +126,25 @@ def read_file(path: Path, most: int) -> tuple[bytes, str]:
     finally:
         os.close(fd)
     return (b"", f"larger than {most} bytes") if len(data) > most else (data, "")
+
+
+def probe_socket(path: Path) -> str:
+    """Connect to a socket: return "" if it is served, `refused` if nothing listens, else the error."""
+    if len(os.fsencode(path)) > MAX_PATH_LENGTH:
+        return f"path longer than {MAX_PATH_LENGTH} bytes"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        client.settimeout(_PROBE_SECONDS)
+        try:
+            client.connect(str(path))
+        except TimeoutError:
+            return "connection timed out"
+        except (OSError, ValueError) as problem:
+            number = getattr(problem, "errno", 0)
+            if number == errno.ECONNREFUSED:
+                return REFUSED
+            # Another socket type, or a full backlog: it is in use.
+            return "" if number in (errno.EPROTOTYPE, errno.EAGAIN) else str(problem)
+    return ""
 
 
 def user_name(uid: int) -> str:

@@ -1,6 +1,4 @@
-"""`DoctorFinding` and the order of areas. An ID is `area.check` and never changes its meaning;
-docs/doctor.md lists all.
-"""
+"""Findings of the doctor. An ID is `area.check` and never changes its meaning; docs/doctor.md lists all."""
 
 from __future__ import annotations
 
@@ -21,20 +19,6 @@ class Level(StrEnum):
     @property
     def is_bad(self) -> bool:
         return self in (Level.WARNING, Level.ERROR)
-
-
-#: Display order.
-AREAS = (
-    "root",
-    "sockets",
-    "privileges",
-    "machine",
-    "cgroups",
-    "records",
-    "pods",
-    "cdi",
-    "cluster",
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from plimsoll.node.process.settings import NodeSettings
 from plimsoll.tools.doctor.facts import MachineFacts, NodeFacts
 from plimsoll.tools.doctor.files import read_file, size_text
 from plimsoll.tools.doctor.findings import DoctorFinding, Level, error, note, ok, warning
+from plimsoll.tools.doctor.processes import list_pids
 
 #: The kubelet's hard threshold for memory: below it pods are evicted.
 _LEAST_MEMORY = 100 << 20
@@ -34,21 +34,17 @@ def gather(settings: NodeSettings, root: Path = Path("/")) -> MachineFacts:
             declared_error = str(problem)
     info = read_file(root / "proc/meminfo", 65536)[0].decode(errors="replace")
     available = re.search(r"^MemAvailable:\s+([0-9]{1,15})", info, re.MULTILINE)
-    try:
-        processes = sum(1 for name in os.listdir(root / "proc") if name.isdigit())
-    except OSError:
-        processes = None
     return MachineFacts(
         real=real,
         real_error=real_error,
         declared=declared,
         declared_error=declared_error,
         memory_available=int(available[1]) * 1024 if available is not None else None,
-        processes=processes,
+        processes=len(list_pids(root / "proc")) or None,
     )
 
 
-def judge(facts: NodeFacts) -> Iterator[DoctorFinding]:
+def check(facts: NodeFacts) -> Iterator[DoctorFinding]:
     found = facts.machine
     if found.declared_error:
         fix = "correct the file: no agent can start with it"
@@ -60,7 +56,7 @@ def judge(facts: NodeFacts) -> Iterator[DoctorFinding]:
         return
     real = found.real
     yield ok("machine.cpus", "cpus", f"{len(real.cpus)} online: {format_cpus(real.cpus)}")
-    yield from _judge_memory(real, found.memory_available)
+    yield from _check_memory(real, found.memory_available)
     pages = {size: amount for size, amount in real.huge_pages.items() if amount}
     text_found = (
         ", ".join(f"{size_text(amount)} in pages of {size}" for size, amount in pages.items()) or "none"
@@ -83,7 +79,7 @@ def judge(facts: NodeFacts) -> Iterator[DoctorFinding]:
         yield from _compare(found.declared, real, facts.runtime)
 
 
-def _judge_memory(real: Machine, available: int | None) -> Iterator[DoctorFinding]:
+def _check_memory(real: Machine, available: int | None) -> Iterator[DoctorFinding]:
     text = size_text(real.memory)
     if available is None:
         yield ok("machine.memory", "memory", text)
@@ -96,7 +92,7 @@ def _judge_memory(real: Machine, available: int | None) -> Iterator[DoctorFindin
 
 
 def _compare(declared: Machine, real: Machine, runtime: str) -> Iterator[DoctorFinding]:
-    """Compare a machine file with the real machine; simulated nodes may declare anything."""
+    """Compare a machine file with the real machine; a simulated node may declare any machine."""
     level = Level.WARNING if runtime == "process" else Level.INFO
     short = False
     for name in ("cpu", "memory", "ephemeral-storage"):

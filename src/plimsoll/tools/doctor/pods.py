@@ -1,4 +1,4 @@
-"""Pod leftovers: directories, processes, temporary files, quarantine.
+"""Pods: directories, processes, temporary files, quarantine.
 
 A terminated pod keeps its directory, with logs, until it is deleted from the API. A directory without an
 admitted pod is a problem only if processes still run, or if the API does not have the pod.
@@ -82,7 +82,7 @@ def _container(path: Path, found: Collection[ShimProcess], processes: Processes)
     leader = None
     if isinstance(run, RunRecord) and run.boot_id == read_boot_id():
         leader = run.pid, run.pid_start
-        own += [pid for pid, start in ((run.shim, run.shim_start), leader) if processes.is_there(pid, start)]
+        own += [pid for pid, start in ((run.shim, run.shim_start), leader) if processes.is_alive(pid, start)]
     living = processes.family(own, leader)
     return ContainerDir(
         path=path,
@@ -97,10 +97,10 @@ def _container(path: Path, found: Collection[ShimProcess], processes: Processes)
 
 
 def _temporary(layout: Layout, pods: Sequence[PodDir], cdi: Sequence[Path]) -> Iterator[FileEntry]:
-    """Yield the leftovers of interrupted writes and removals."""
-    folders = [layout.root, layout.pods, *(pod.entry.path for pod in pods)]
-    folders += [each.path for pod in pods for each in pod.containers]
-    for directory in folders:
+    """Yield the files of interrupted writes and removals."""
+    directories = [layout.root, layout.pods, *(pod.entry.path for pod in pods)]
+    directories += [each.path for pod in pods for each in pod.containers]
+    for directory in directories:
         for entry in list_dir(directory).entries:
             name = entry.path.name
             if name.startswith(".") and (name.endswith(".tmp") or name.startswith(".gone-")):
@@ -118,10 +118,10 @@ def _is_part(name: str) -> bool:
         return False
 
 
-# -- judging
+# -- checks
 
 
-def judge(facts: NodeFacts) -> Iterator[DoctorFinding]:
+def check(facts: NodeFacts) -> Iterator[DoctorFinding]:
     found = facts.pods
     if facts.is_kubelet:
         yield ok("pods.folders", str(facts.layout.pods), f"{len(found.pods)} pods")
@@ -129,13 +129,13 @@ def judge(facts: NodeFacts) -> Iterator[DoctorFinding]:
     if found.error:
         yield error("pods.folders", str(facts.layout.pods), found.error, "run the doctor as root")
     elif found.more:
-        text = f"it holds more than {len(found.pods) + len(found.strange)} entries; the rest was not examined"
+        text = f"it has more than {len(found.pods) + len(found.strange)} entries; the rest was not checked"
         yield warning("pods.folders", str(facts.layout.pods), text, "find out what creates them")
     for entry in found.strange:
-        yield _judge_strange(facts, entry)
-    yield from _judge_pods(facts)
-    yield from _judge_orphans(facts)
-    yield from _judge_temporary(facts)
+        yield _check_strange(facts, entry)
+    yield from _check_pods(facts)
+    yield from _check_orphans(facts)
+    yield from _check_temporary(facts)
     for entry in found.quarantine:
         text = f"quarantined {format_date(entry.changed)}, {size_text(entry.size)}"
         yield note("pods.quarantine", str(entry.path), text, "inspect it, then remove it")
@@ -144,7 +144,7 @@ def judge(facts: NodeFacts) -> Iterator[DoctorFinding]:
     yield ok("pods.folders", str(facts.layout.pods), text)
 
 
-def _judge_strange(facts: NodeFacts, entry: FileEntry) -> DoctorFinding:
+def _check_strange(facts: NodeFacts, entry: FileEntry) -> DoctorFinding:
     text = f"a {entry.kind} that is not a pod directory"
     away: RemoveFile | Quarantine = Quarantine(entry.path, entry.identity, facts.layout.quarantine)
     if entry.kind in ("link", "pipe", "socket"):
@@ -152,36 +152,36 @@ def _judge_strange(facts: NodeFacts, entry: FileEntry) -> DoctorFinding:
     return warning("pods.strange", str(entry.path), text, "remove it", away)
 
 
-def _judge_pods(facts: NodeFacts) -> Iterator[DoctorFinding]:
+def _check_pods(facts: NodeFacts) -> Iterator[DoctorFinding]:
     sure = facts.records.admitted.usable
     api = None
     if facts.cluster is not None and facts.cluster.pods is not None and facts.cluster.node is not None:
         api = {pod.uid for pod in facts.cluster.pods}
     for pod in facts.pods.pods:
         if pod.problem:
-            yield _judge_damaged(facts, pod)
+            yield _check_damaged(facts, pod)
         elif sure and pod.uid not in facts.records.pods:
-            yield from _judge_unknown(facts, pod, api)
+            yield from _check_unknown(facts, pod, api)
         elif api is not None and pod.uid not in api and not facts.running:
             text = f"no longer in the API; {pod.processes} processes running"
             yield note("pods.deleted", pod.title, text, "the next agent stops it")
         for each in pod.containers:
-            yield from _judge_container(facts, pod, each)
+            yield from _check_container(facts, pod, each)
 
 
-def _judge_damaged(facts: NodeFacts, pod: PodDir) -> DoctorFinding:
+def _check_damaged(facts: NodeFacts, pod: PodDir) -> DoctorFinding:
     text = f"{pod.problem}; {pod.processes} processes running"
     fix = "the next agent kills its processes, removes it and runs the pod again"
     repair = EndPod(pod.uid, pod.processes)
     if pod.processes == 0 and not pod.containers:
-        # Of a pod that was about to be made, or is about to be gone.
+        # The pod was being created or deleted.
         level = Level.INFO if facts.running else Level.WARNING
         return DoctorFinding("pods.damaged", level, pod.title, text, fix, repair)
     return error("pods.damaged", pod.title, text, fix, repair)
 
 
-def _judge_unknown(facts: NodeFacts, pod: PodDir, api: set[str] | None) -> Iterator[DoctorFinding]:
-    """Judge a pod that is not admitted: terminated or unknown."""
+def _check_unknown(facts: NodeFacts, pod: PodDir, api: set[str] | None) -> Iterator[DoctorFinding]:
+    """Check a pod that is not admitted: terminated or unknown."""
     if pod.processes:
         text = f"{pod.processes} processes of a pod that was not admitted are running"
         if facts.running:
@@ -199,7 +199,7 @@ def _judge_unknown(facts: NodeFacts, pod: PodDir, api: set[str] | None) -> Itera
         yield note("pods.ended", pod.title, text)
 
 
-def _judge_container(facts: NodeFacts, pod: PodDir, each: ContainerDir) -> Iterator[DoctorFinding]:
+def _check_container(facts: NodeFacts, pod: PodDir, each: ContainerDir) -> Iterator[DoctorFinding]:
     subject = f"{pod.title} {each.name}"
     if each.problem:
         fix = "the next agent quarantines the file"
@@ -212,14 +212,14 @@ def _judge_container(facts: NodeFacts, pod: PodDir, each: ContainerDir) -> Itera
             yield note("pods.lost", subject, text, "the next agent reports ContainerStatusUnknown")
 
 
-def _judge_orphans(facts: NodeFacts) -> Iterator[DoctorFinding]:
+def _check_orphans(facts: NodeFacts) -> Iterator[DoctorFinding]:
     for shim in facts.pods.orphans:
         text = f"runs for a container whose directory does not exist: {shim.spec}"
         fix = "kill it: the agent no longer tracks it"
         yield warning("pods.process", f"process {shim.pid}", text, fix, EndShim(shim.pid, shim.start))
 
 
-def _judge_temporary(facts: NodeFacts) -> Iterator[DoctorFinding]:
+def _check_temporary(facts: NodeFacts) -> Iterator[DoctorFinding]:
     for entry in facts.pods.temporary:
         age = facts.now - entry.changed
         if facts.running and age < _SETTLED_SECONDS:

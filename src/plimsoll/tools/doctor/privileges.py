@@ -36,12 +36,12 @@ def gather(pid: int | None, proc: Path = Path("/proc")) -> PrivilegeFacts:
     return PrivilegeFacts(pid=os.getpid(), uid=os.geteuid())
 
 
-def judge(facts: NodeFacts) -> Iterator[DoctorFinding]:
+def check(facts: NodeFacts) -> Iterator[DoctorFinding]:
     if facts.is_kubelet:
         return
     found = facts.privileges
     whose = f"process {found.pid}" if facts.running else "this command"
-    # States only need no rights; real processes in cgroups do.
+    # Simulated containers need no privileges.
     level = Level.WARNING if facts.runtime == "process" else Level.INFO
     if found.uid == 0:
         yield ok("privileges.user", whose, "runs as root")

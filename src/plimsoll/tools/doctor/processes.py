@@ -25,11 +25,11 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """Live processes; zombies are left out."""
+    """Live processes, without zombies."""
 
     by_pid: dict[int, Process] = field(default_factory=dict)
 
-    def is_there(self, pid: int, start: int) -> bool:
+    def is_alive(self, pid: int, start: int) -> bool:
         """Return whether exactly this process is alive. PID 1 is never a container."""
         found = self.by_pid.get(pid)
         return found is not None and found.start == start and pid > 1
@@ -43,7 +43,7 @@ class Processes:
         if leader is not None:
             pid, start = leader
             first = self.by_pid.get(pid)
-            if pid > 1 and (first is None or first.start == start):  # else the number is another's by now
+            if pid > 1 and (first is None or first.start == start):  # else the PID was reused
                 queue += [p.pid for p in self.by_pid.values() if p.session == pid and p.start >= start]
         found: set[int] = set()
         while queue:
@@ -56,7 +56,7 @@ class Processes:
 
 def read_processes(proc: Path = PROC) -> Processes:
     found = {}
-    for pid in _pids(proc):
+    for pid in list_pids(proc):
         fields = read_file(proc / str(pid) / "stat", 4096)[0].rpartition(b")")[2].split()
         if len(fields) > 19 and fields[0] not in (b"Z", b"X"):
             found[pid] = Process(pid, int(fields[1]), int(fields[3]), int(fields[19]))
@@ -77,7 +77,8 @@ def find_shims(layout: Layout, processes: Processes, proc: Path = PROC) -> Itera
                 break
 
 
-def _pids(proc: Path) -> list[int]:
+def list_pids(proc: Path = PROC) -> list[int]:
+    """Return the PIDs of all processes."""
     try:
         return sorted(int(name) for name in os.listdir(proc) if name.isdigit())
     except OSError:

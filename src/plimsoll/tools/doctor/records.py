@@ -1,4 +1,4 @@
-"""Record files of a node: prepared claims, admitted pods, and the kubelet's claim checkpoint.
+"""Checkpoints of a node: prepared claims, admitted pods, and the kubelet's claim checkpoint.
 
 Read-only; damaged files are quarantined by the next agent or by a repair.
 """
@@ -95,19 +95,19 @@ def _kubelet(path: Path) -> tuple[RecordFact, tuple[ClaimInfo, ...]]:
     return RecordFact(entry=entry, problem=problem, count=len(claims)), claims
 
 
-# -- judging
+# -- checks
 
 
-def judge(facts: NodeFacts) -> Iterator[DoctorFinding]:
+def check(facts: NodeFacts) -> Iterator[DoctorFinding]:
     records = facts.records
     if not facts.is_kubelet:
-        yield from _judge_record(facts, records.claims, "records.claims", "prepared claims")
-        yield from _judge_record(facts, records.admitted, "records.admitted", "admitted pods")
-    yield from _judge_kubelet(facts)
-    yield from _judge_claims(facts)
+        yield from _check_record(facts, records.claims, "records.claims", "prepared claims")
+        yield from _check_record(facts, records.admitted, "records.admitted", "admitted pods")
+    yield from _check_kubelet(facts)
+    yield from _check_claims(facts)
 
 
-def _judge_record(facts: NodeFacts, record: RecordFact, id: str, what: str) -> Iterator[DoctorFinding]:
+def _check_record(facts: NodeFacts, record: RecordFact, id: str, what: str) -> Iterator[DoctorFinding]:
     entry, subject = record.entry, str(record.entry.path)
     if not entry.exists:
         yield ok(id, subject, f"does not exist: no {what} yet")
@@ -128,7 +128,7 @@ def _judge_record(facts: NodeFacts, record: RecordFact, id: str, what: str) -> I
         yield ok(id, subject, text)
 
 
-def _judge_kubelet(facts: NodeFacts) -> Iterator[DoctorFinding]:
+def _check_kubelet(facts: NodeFacts) -> Iterator[DoctorFinding]:
     record = facts.records.kubelet
     entry, subject = record.entry, str(record.entry.path)
     if not entry.exists:
@@ -149,14 +149,14 @@ def _judge_kubelet(facts: NodeFacts) -> Iterator[DoctorFinding]:
         yield note("records.kubelet", subject, f"{record.count} prepared claims of a kubelet, {taken}")
 
 
-def _judge_claims(facts: NodeFacts) -> Iterator[DoctorFinding]:
+def _check_claims(facts: NodeFacts) -> Iterator[DoctorFinding]:
     """Compare the record of prepared claims with existing pods and drivers."""
     records = facts.records
     if not records.claims_known or not records.prepared:
         return
     known = _known_pods(facts)
     bad = False
-    # A running agent releases claims itself within moments; otherwise they stay.
+    # A running agent releases claims itself.
     level = Level.INFO if facts.running else Level.WARNING
     for claim in records.prepared:
         strange = sorted(claim.pods - known) if known is not None else []
@@ -175,12 +175,12 @@ def _judge_claims(facts: NodeFacts) -> Iterator[DoctorFinding]:
             else "the agent releases it"
         )
         yield DoctorFinding("records.users", level, f"{claim.ref} ({claim.ref.uid})", text, fix)
-    yield from _judge_drivers(facts)
+    yield from _check_drivers(facts)
     if not bad:
         yield ok("records.users", f"{len(records.prepared)} claims", "all of their pods exist")
 
 
-def _judge_drivers(facts: NodeFacts) -> Iterator[DoctorFinding]:
+def _check_drivers(facts: NodeFacts) -> Iterator[DoctorFinding]:
     """Report claims of drivers that are not registered."""
     counts: dict[str, int] = {}
     waiting: dict[str, int] = {}
@@ -192,7 +192,7 @@ def _judge_drivers(facts: NodeFacts) -> Iterator[DoctorFinding]:
         if driver not in facts.sockets.served:
             text = f"is not registered; {count} claims use it, {waiting[driver]} are waiting for it"
             fix = "start the driver: only it can release them"
-            # Without an agent drivers may well be away, too.
+            # Without an agent, drivers may be stopped as well.
             make = warning if facts.running else note
             yield make("records.driver", driver, text, fix)
         elif waiting[driver]:
@@ -202,7 +202,7 @@ def _judge_drivers(facts: NodeFacts) -> Iterator[DoctorFinding]:
 
 def _known_pods(facts: NodeFacts) -> frozenset[str] | None:
     """Return the UIDs of the node's pods, or None if unknown."""
-    folders = {pod.uid for pod in facts.pods.pods}
+    directories = {pod.uid for pod in facts.pods.pods}
     if facts.is_kubelet:
-        return frozenset(folders) if not facts.pods.error else None
-    return frozenset((*facts.records.pods, *folders)) if facts.records.admitted.usable else None
+        return frozenset(directories) if not facts.pods.error else None
+    return frozenset((*facts.records.pods, *directories)) if facts.records.admitted.usable else None

@@ -1,18 +1,15 @@
-"""Report of the doctor as a table or JSON. Pure. Every row is one line of printable text, whatever file
-names contain.
-"""
+"""Report of the doctor as a table or JSON. Every row is one line of printable text."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from plimsoll.tools.colors import printable
 from plimsoll.tools.columns import format_table
-from plimsoll.tools.doctor.findings import AREAS, DoctorFinding, Level
-from plimsoll.tools.doctor.repair_executor import RepairResult
-from plimsoll.tools.doctor.repairs import Repair
+from plimsoll.tools.doctor.findings import DoctorFinding, Level
+from plimsoll.tools.doctor.repairs import Repair, RepairResult
 
 _LONGEST = 400
 EXIT_OK, EXIT_PROBLEMS = 0, 1
@@ -44,15 +41,10 @@ class DoctorReport:
         return sum(each.level is level for each in self.findings)
 
     def may(self, repair: Repair) -> bool:
-        """Return whether a repair is possible now: none while a kubelet runs, and only non-exclusive ones
-        while an agent runs.
+        """Return whether a repair is possible now: while an agent runs if it is not exclusive, never while a
+        kubelet runs.
         """
-        return not self.running or (self.owner == "agent" and not repair.alone)
-
-
-def order(findings: Sequence[DoctorFinding]) -> tuple[DoctorFinding, ...]:
-    """Sort findings by area, in the order they were found."""
-    return tuple(sorted(findings, key=lambda each: AREAS.index(each.area)))
+        return not self.running or (self.owner == "agent" and not repair.exclusive)
 
 
 def lines(report: DoctorReport) -> Iterator[str]:

@@ -24,11 +24,12 @@ from plimsoll.tools.doctor.files import (
     user_name,
 )
 from plimsoll.tools.doctor.findings import DoctorFinding, error, note, ok, warning
+from plimsoll.tools.doctor.processes import list_pids
 from plimsoll.tools.doctor.repairs import Quarantine, SetMode
 
-#: Bytes that the name of a driver's registration socket may well have.
+#: Typical maximum length of a driver's socket name in bytes.
 _DRIVER_SOCKET = 40
-#: Below these, in bytes and as a share, space is short; below the last nothing can be saved.
+#: Free space in bytes and as a share below which it is low, and below which nothing can be saved.
 _SPACE, _SHARE, _FULL = 256 << 20, 0.05, 1 << 20
 _OTHERS_WRITE = 0o022
 
@@ -45,9 +46,7 @@ class LockState:
 
 
 def read_lock(path: Path) -> LockState:
-    """Inspect the lock of a directory. It is tried briefly in shared mode, so that two doctors do not
-    conflict.
-    """
+    """Inspect the lock of a directory, in shared mode, so that two doctors do not conflict."""
     entry = stat_entry(path)
     if entry.kind != "file":
         return LockState(entry)
@@ -87,11 +86,9 @@ def is_kubelets(layout: Layout) -> bool:
 
 def kubelet_pids(proc: Path = Path("/proc")) -> tuple[int, ...]:
     """Return the PIDs of kubelets on this machine, by process name."""
-    try:
-        pids = sorted(int(name) for name in os.listdir(proc) if name.isdigit())
-    except OSError:
-        return ()
-    return tuple(pid for pid in pids if read_file(proc / str(pid) / "comm", 64)[0].strip() == b"kubelet")
+    return tuple(
+        pid for pid in list_pids(proc) if read_file(proc / str(pid) / "comm", 64)[0].strip() == b"kubelet"
+    )
 
 
 def gather(layout: Layout, held: LockState) -> RootFacts:
@@ -121,14 +118,14 @@ def gather(layout: Layout, held: LockState) -> RootFacts:
     )
 
 
-def judge(facts: NodeFacts) -> Iterator[DoctorFinding]:
-    yield from _judge_folder(facts)
-    yield from _judge_agent(facts)
-    yield from _judge_space(facts)
-    yield from _judge_paths(facts)
+def check(facts: NodeFacts) -> Iterator[DoctorFinding]:
+    yield from _check_directory(facts)
+    yield from _check_agent(facts)
+    yield from _check_space(facts)
+    yield from _check_paths(facts)
 
 
-def _judge_folder(facts: NodeFacts) -> Iterator[DoctorFinding]:
+def _check_directory(facts: NodeFacts) -> Iterator[DoctorFinding]:
     entry, subject = facts.root.entry, str(facts.layout.root)
     if entry.kind == "absent":
         yield note(
@@ -158,7 +155,7 @@ def _judge_folder(facts: NodeFacts) -> Iterator[DoctorFinding]:
     yield ok("root.folder", subject, f"used by {facts.whose}; owner {owner}, mode {mode}")
 
 
-def _judge_agent(facts: NodeFacts) -> Iterator[DoctorFinding]:
+def _check_agent(facts: NodeFacts) -> Iterator[DoctorFinding]:
     root, subject = facts.root, str(facts.layout.lock)
     if facts.is_kubelet:
         text = f"process {facts.pid}" if facts.pid else "it serves its socket"
@@ -178,7 +175,7 @@ def _judge_agent(facts: NodeFacts) -> Iterator[DoctorFinding]:
         yield ok("root.agent", subject, "no agent running")
 
 
-def _judge_space(facts: NodeFacts) -> Iterator[DoctorFinding]:
+def _check_space(facts: NodeFacts) -> Iterator[DoctorFinding]:
     space, subject = facts.root.space, str(facts.layout.root)
     if space is None:
         return
@@ -194,7 +191,7 @@ def _judge_space(facts: NodeFacts) -> Iterator[DoctorFinding]:
         yield ok("root.space", subject, f"{text}; {inodes:.0%} of inodes")
 
 
-def _judge_paths(facts: NodeFacts) -> Iterator[DoctorFinding]:
+def _check_paths(facts: NodeFacts) -> Iterator[DoctorFinding]:
     layout = facts.layout
     fixed = layout.pod_resources if facts.is_kubelet else max(layout.pod_resources, layout.nri, key=_length)
     left = MAX_PATH_LENGTH - _length(layout.registry) - 1

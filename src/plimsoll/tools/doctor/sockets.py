@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
-import os
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -15,15 +12,13 @@ from plimsoll.node.layout import Layout
 from plimsoll.node.plugins.plugin_info import RegistrationRefusal
 from plimsoll.node.plugins.registration import PluginTiming, get_plugin_info, open_registration
 from plimsoll.node.plugins.sockets import scan
-from plimsoll.protocols.rpc import MAX_PATH_LENGTH
 from plimsoll.tools.doctor.facts import DriverFact, NodeFacts, SocketFact, SocketFacts
-from plimsoll.tools.doctor.files import FileEntry, age_text, stat_entry, user_name
+from plimsoll.tools.doctor.files import REFUSED, FileEntry, age_text, probe_socket, stat_entry, user_name
 from plimsoll.tools.doctor.findings import DoctorFinding, Level, error, note, ok, warning
 from plimsoll.tools.doctor.repairs import Quarantine, RemoveSocket, SetMode
 from plimsoll.tools.podresources.client import PodResourcesClient
 
-REFUSED = "refused"
-#: A socket that was made this short a time ago may be about to be served.
+#: Age up to which a socket may not be served yet.
 SETTLED_SECONDS = 10.0
 _SECONDS = 2.0
 _LIST_SECONDS = 5.0
@@ -32,25 +27,6 @@ _TIMES = PluginTiming(dial=_SECONDS, info=_SECONDS)
 _OURS, _KUBELETS = 0o077, 0o022
 
 Role = Literal["pod-resources", "nri", "registration", "driver"]
-
-
-def probe(path: Path) -> str:
-    """Connect to a socket: return "" if it is served, `refused` if nothing listens, else the error."""
-    if len(os.fsencode(path)) > MAX_PATH_LENGTH:
-        return f"path longer than {MAX_PATH_LENGTH} bytes"
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as way:
-        way.settimeout(_SECONDS)
-        try:
-            way.connect(str(path))
-        except TimeoutError:
-            return "connection timed out"
-        except (OSError, ValueError) as problem:
-            number = getattr(problem, "errno", 0)
-            if number == errno.ECONNREFUSED:
-                return REFUSED
-            # Another socket type, or a full backlog: it is in use.
-            return "" if number in (errno.EPROTOTYPE, errno.EAGAIN) else str(problem)
-    return ""
 
 
 async def gather(layout: Layout, nri: Path | None, *, kubelet: bool = False) -> SocketFacts:
@@ -64,19 +40,19 @@ async def gather(layout: Layout, nri: Path | None, *, kubelet: bool = False) -> 
     wanted += [("driver", path) for path in found if path not in known]
     slots = asyncio.Semaphore(_AT_ONCE)
 
-    async def look(role: Role, path: Path) -> SocketFact:
+    async def inspect(role: Role, path: Path) -> SocketFact:
         async with slots:
             entry = await asyncio.to_thread(stat_entry, path)
             target = entry.kind in ("socket", "link")
             return SocketFact(
-                role=role, entry=entry, answer=await asyncio.to_thread(probe, path) if target else ""
+                role=role, entry=entry, answer=await asyncio.to_thread(probe_socket, path) if target else ""
             )
 
-    async def ask(fact: SocketFact) -> DriverFact:
+    async def query(fact: SocketFact) -> DriverFact:
         async with slots:
-            return await _ask(fact.entry.path)
+            return await _query_driver(fact.entry.path)
 
-    sockets = await asyncio.gather(*(look(role, path) for role, path in wanted))
+    sockets = await asyncio.gather(*(inspect(role, path) for role, path in wanted))
     served = [each for each in sockets if each.role == "registration" and not each.answer]
     listed, problem = None, ""
     if sockets[0].entry.kind in ("socket", "link") and not sockets[0].answer:
@@ -84,7 +60,7 @@ async def gather(layout: Layout, nri: Path | None, *, kubelet: bool = False) -> 
     return SocketFacts(
         registry=stat_entry(layout.registry),
         sockets=tuple(sockets),
-        drivers=tuple(await asyncio.gather(*map(ask, served))),
+        drivers=tuple(await asyncio.gather(*map(query, served))),
         listed=listed,
         list_error=problem,
     )
@@ -98,36 +74,36 @@ async def _list(path: Path) -> tuple[int | None, str]:
         return None, str(problem)
 
 
-async def _ask(path: Path) -> DriverFact:
+async def _query_driver(path: Path) -> DriverFact:
     async with open_registration(path, _TIMES) as channel:
         if isinstance(channel, RegistrationRefusal):
             return DriverFact(socket=path, problem=channel.message)
         offer = await get_plugin_info(channel, path, _TIMES)
     if isinstance(offer, RegistrationRefusal):
         return DriverFact(socket=path, problem=offer.message)
-    answer = await asyncio.to_thread(probe, Path(offer.endpoint))
+    answer = await asyncio.to_thread(probe_socket, Path(offer.endpoint))
     return DriverFact(socket=path, name=offer.driver, endpoint=offer.endpoint, endpoint_answer=answer)
 
 
-# -- judging
+# -- checks
 
 
-def judge(facts: NodeFacts) -> Iterator[DoctorFinding]:
+def check(facts: NodeFacts) -> Iterator[DoctorFinding]:
     found = facts.sockets
     for each in found.sockets:
         if each.role in ("pod-resources", "nri"):
-            yield from _judge_served(facts, each)
+            yield from _check_served(facts, each)
     if found.list_error:
         fix = "restart the agent" if facts.running else "find the process that serves it"
         yield error("sockets.list", str(facts.layout.pod_resources), found.list_error, fix)
     elif found.listed is not None:
         yield ok("sockets.list", str(facts.layout.pod_resources), f"List returns {found.listed} pods")
-    yield from _judge_registry(facts)
-    yield from _judge_drivers(facts)
+    yield from _check_registry(facts)
+    yield from _check_drivers(facts)
 
 
-def _judge_served(facts: NodeFacts, each: SocketFact) -> Iterator[DoctorFinding]:
-    """Judge a socket that the node itself serves."""
+def _check_served(facts: NodeFacts, each: SocketFact) -> Iterator[DoctorFinding]:
+    """Check a socket that the node itself serves."""
     entry, subject, id = each.entry, str(each.entry.path), f"sockets.{each.role}"
     fix = f"restart {facts.whose}"
     if not entry.exists:
@@ -156,10 +132,10 @@ def _judge_served(facts: NodeFacts, each: SocketFact) -> Iterator[DoctorFinding]
     elif not facts.running:
         yield warning(id, subject, "served, but no agent is running", "find the process: ss -xlp")
     else:
-        yield from _judge_access(facts, id, entry)
+        yield from _check_access(facts, id, entry)
 
 
-def _judge_access(facts: NodeFacts, id: str, entry: FileEntry) -> Iterator[DoctorFinding]:
+def _check_access(facts: NodeFacts, id: str, entry: FileEntry) -> Iterator[DoctorFinding]:
     subject, mode = str(entry.path), f"{entry.mode:04o}"
     if entry.uid not in (0, facts.uid):
         fix = f"restart {facts.whose} as root"
@@ -174,7 +150,7 @@ def _judge_access(facts: NodeFacts, id: str, entry: FileEntry) -> Iterator[Docto
         yield ok(id, subject, f"served; owner {user_name(entry.uid)}, mode {mode}")
 
 
-def _judge_registry(facts: NodeFacts) -> Iterator[DoctorFinding]:
+def _check_registry(facts: NodeFacts) -> Iterator[DoctorFinding]:
     registry, subject = facts.sockets.registry, str(facts.layout.registry)
     if not registry.exists:
         if facts.running:
@@ -196,10 +172,10 @@ def _judge_registry(facts: NodeFacts) -> Iterator[DoctorFinding]:
     yield ok("sockets.registry", subject, f"drivers: {', '.join(names) or 'none'}")
 
 
-def _judge_drivers(facts: NodeFacts) -> Iterator[DoctorFinding]:
+def _check_drivers(facts: NodeFacts) -> Iterator[DoctorFinding]:
     for each in facts.sockets.sockets:
         if each.role in ("registration", "driver"):
-            yield from _judge_foreign(facts, each)
+            yield from _check_foreign(facts, each)
     for driver in facts.sockets.drivers:
         subject = str(driver.socket)
         if driver.problem:
@@ -212,8 +188,8 @@ def _judge_drivers(facts: NodeFacts) -> Iterator[DoctorFinding]:
             yield ok("sockets.driver", subject, f"{driver.name} at {driver.endpoint}")
 
 
-def _judge_foreign(facts: NodeFacts, each: SocketFact) -> Iterator[DoctorFinding]:
-    """Judge a socket created by a driver."""
+def _check_foreign(facts: NodeFacts, each: SocketFact) -> Iterator[DoctorFinding]:
+    """Check a socket created by a driver."""
     entry, subject = each.entry, str(each.entry.path)
     if not each.answer or not entry.exists:
         return
@@ -227,7 +203,7 @@ def _judge_foreign(facts: NodeFacts, each: SocketFact) -> Iterator[DoctorFinding
     what = "a registration socket" if each.role == "registration" else "a driver socket"
     level = Level.WARNING if each.role == "registration" else Level.INFO
     text = f"{what} that has not been served for {age_text(age)}"
-    repair = RemoveSocket(entry.path, entry.identity, alone=False)
+    repair = RemoveSocket(entry.path, entry.identity, exclusive=False)
     fix = "start the driver again, or remove the socket"
     yield DoctorFinding(
         "sockets.stale", level, subject, text, fix, repair if entry.kind == "socket" else None

@@ -216,7 +216,7 @@ def read_run(layout: Layout, uid: str) -> dict[str, Any]:
 
 def lives(run: dict[str, Any]) -> bool:
     now = read_processes()
-    return now.is_there(run["pid"], run["pid_start"]) or now.is_there(run["shim"], run["shim_start"])
+    return now.is_alive(run["pid"], run["pid_start"]) or now.is_alive(run["shim"], run["shim_start"])
 
 
 def leftovers(report: Any) -> list[tuple[str, str]]:

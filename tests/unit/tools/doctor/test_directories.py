@@ -15,8 +15,7 @@ from plimsoll.errors import ConfigError
 from plimsoll.node.cgroups.ownership import RootMark, owner_of, read_directory
 from plimsoll.node.claims import kubelet_checkpoint as kubelet_file
 from plimsoll.tools.doctor.findings import Level
-from plimsoll.tools.doctor.repair_executor import RepairResult
-from plimsoll.tools.doctor.repairs import RemoveCgroupRoot
+from plimsoll.tools.doctor.repairs import RemoveCgroupRoot, RepairResult
 
 from .node_dir import (
     CLAIM,

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from plimsoll.cli.main import main
-from plimsoll.tools.doctor.findings import AREAS, Level, error, note, ok, warning
-from plimsoll.tools.doctor.repair_executor import RepairResult
-from plimsoll.tools.doctor.repairs import RemoveFile, RemoveSocket, SetMode
+from plimsoll.tools.doctor.doctor import CHECKS
+from plimsoll.tools.doctor.findings import Level, error, note, ok, warning
+from plimsoll.tools.doctor.repairs import RemoveFile, RemoveSocket, RepairResult, SetMode
 from plimsoll.tools.doctor.report import DoctorReport, as_json, lines
 
 from .node_dir import NODE, NodeDir, temporary_node_dir
@@ -66,7 +66,7 @@ def test_the_table_after_repairs() -> None:
 
 
 def test_repairs_allowed_while_an_agent_runs() -> None:
-    stale = RemoveSocket(Path("/n/s"), (1, 4), alone=False)
+    stale = RemoveSocket(Path("/n/s"), (1, 4), exclusive=False)
     runs = a_report(running=True)
     assert [runs.may(each) for each in (MODE, FILE, stale)] == [True, False, True]
     kubelet = DoctorReport(root="/n", node="a", owner="kubelet", running=True, findings=())
@@ -216,7 +216,7 @@ def test_an_api_server_that_does_not_answer(node_dir: NodeDir, capsys: pytest.Ca
 def test_every_finding_is_in_the_document() -> None:
     root = Path(__file__).parents[4]
     source = "".join(path.read_text() for path in (root / "src/plimsoll/tools/doctor").glob("*.py"))
-    used = set(re.findall(rf'"((?:{"|".join(AREAS)})\.[a-z-]+)"', source))
+    used = set(re.findall(rf'"((?:{"|".join(CHECKS)})\.[a-z-]+)"', source))
     used |= {"sockets.pod-resources", "sockets.nri"}
     table = (root / "docs/doctor.md").read_text().partition("## Findings")[2]
     documented = set(re.findall(r"`([a-z]+\.[a-z-]+)`", table))
