@@ -360,7 +360,7 @@ def _check_patch(given: Row, want: Row, profile: AccountingProfile) -> str | Non
     """
     assumed = _charged_claims(given.get("assumed"))
     writer = _RecordingWriter(given.get("patch_error", ""))
-    failed = asyncio.run(_transaction(writer).write_charges_of(assumed))
+    failed = asyncio.run(_transaction(writer).write_charges(assumed))
     if assumed != _charged_claims(given.get("calculated")):
         return _differ("writes", writer.writes, [assumed])
     got: Row = {"code": "Error" if failed else "Success", "patched": bool(writer.writes)}
@@ -375,7 +375,7 @@ def _check_clear(given: Row, want: Row, profile: AccountingProfile) -> str | Non
 
     async def fail_binding() -> None:
         binding = _transaction(writer)
-        await binding.write_charges_of(_charged_claims(given.get("status")))
+        await binding.write_charges(_charged_claims(given.get("status")))
         writer.writes.clear()
         await binding.undo()
 

@@ -76,7 +76,7 @@ class Up:
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
         deadline = time.monotonic() + DEADLINE
-        while "Ctrl-C ends it" not in self.text():
+        while "Press Ctrl-C" not in self.text():
             assert self._process.poll() is None, self.text()
             assert time.monotonic() < deadline, self.text()
             time.sleep(0.02)

@@ -195,7 +195,7 @@ def at_terminal(directory: Path, keys: bytes, *options: str) -> tuple[int, str]:
             if not piece:
                 break
             shown += piece
-            if b"Ctrl-C ends it" in shown and not pressed:
+            if b"Press Ctrl-C" in shown and not pressed:
                 pressed = True
                 for key in keys:
                     os.write(terminal, bytes([key]))

@@ -58,8 +58,8 @@ def test_clusters_that_are_not_there(run: Run, dump: Path, tmp_path: Path, quest
         ([], "no cluster configured"),
         (["--kubeconfig", tmp_path / "nowhere"], "no such file"),
         (["--kubeconfig", tmp_path / "odd"], "odd"),
-        (["-f", dump, "--context", "x"], "not both"),
-        (["-f", dump, "-A", "-n", "x"], "give one of them"),
+        (["-f", dump, "--context", "x"], "cannot be combined"),
+        (["-f", dump, "-A", "-n", "x"], "cannot be combined"),
     ):
         code, out, err = run(*words, *more)
         assert (code, out, err.count("\n")) == (2, "", 1)

@@ -70,4 +70,4 @@ def test_clusters_that_are_not_there(
     (tmp_path / "config").write_text("kind: Config\ncontexts: 3\n")
     assert "config" in fail(capsys, *words, "--kubeconfig", str(tmp_path / "config"))
     dump = str(write_dump(big_cluster(1), tmp_path / "dump.json", "json"))
-    assert "not both" in fail(capsys, *words, "-f", dump, "--context", "x")
+    assert "cannot be combined" in fail(capsys, *words, "-f", dump, "--context", "x")

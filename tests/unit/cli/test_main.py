@@ -240,7 +240,7 @@ def test_allocate_names_what_is_missing(run: Run, cluster: str, slices: str) -> 
         assert result.code == 2
         assert result.err.startswith(f"plimsoll: {missing} not found")
     nothing = run("allocate", "-f", slices)
-    assert (nothing.code, "no ResourceClaim is waiting" in nothing.err) == (1, True)
+    assert (nothing.code, "no pending ResourceClaim found" in nothing.err) == (1, True)
     assert run("allocate", "-f", cluster, "--least-waste", "--claim", "default/one").code == 0
 
 

@@ -94,7 +94,7 @@ def test_a_home_is_not_needed(home: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_files_and_a_cluster_do_not_go_together() -> None:
-    with pytest.raises(ConfigError, match="-f and --kubeconfig: cannot be combined: use files or a cluster"):
+    with pytest.raises(ConfigError, match="-f and --kubeconfig cannot be combined: use files or a cluster"):
         Where(files=("x",), kubeconfig=Path("y")).source()
     with pytest.raises(ConfigError, match="-f and --context"):
         Where(files=("x",), context="y").source()

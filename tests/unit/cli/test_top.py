@@ -101,7 +101,7 @@ def test_a_lost_connection_stands_above_the_last_answer(
     assert "lost" not in capsys.readouterr().out
     writer.report_problem("nodes: connection refused " + "x" * 100)
     output = capsys.readouterr().out.splitlines()
-    assert "connection lost, the data below is out of date: nodes: connec" in output[1]
+    assert "connection lost, the data below is out of date: nodes: conn" in output[1]
     assert "node-a  free 8" in output[2]
     assert all(len(line) < 80 for line in output)
     writer.report_problem("")

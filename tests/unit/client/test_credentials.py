@@ -298,7 +298,7 @@ def test_a_certificate_from_a_plugin(tmp_path: Path) -> None:
         ("print('{}')", "did not print an ExecCredential"),
         (
             "give('client.authentication.k8s.io/v1beta1', token='t')",
-            "answered in .*v1beta1, but .*v1 is configured",
+            "printed .*v1beta1, but .*v1 is configured",
         ),
         ("give()", "neither a token nor a certificate"),
         ("give(clientKeyData='x')", "a certificate or a key, but not both"),
@@ -331,7 +331,7 @@ def test_a_plugin_that_is_not_there(tmp_path: Path) -> None:
 
 def test_a_plugin_that_wants_a_terminal() -> None:
     wanted = ExecPlugin("true", V1, interactive_mode="Always", origin="user 'u': exec")
-    with pytest.raises(ConfigError, match="there is no terminal"):
+    with pytest.raises(ConfigError, match="standard input is not a terminal"):
         asyncio.run(source_of(wanted, is_terminal=lambda: False).get())
 
 

@@ -379,7 +379,7 @@ def test_the_name_in_the_certificate_must_fit(tmp_path: Path) -> None:
         return ClientConfig(wire.url, authority=ca, tls_server_name="other.example")
 
     assert fetch(named, tls)["peer"] == []
-    with pytest.raises(ConfigError, match="name one in tls-server-name"):
+    with pytest.raises(ConfigError, match="set tls-server-name"):
         fetch(misnamed, tls)
 
 

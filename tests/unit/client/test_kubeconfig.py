@@ -280,7 +280,7 @@ MISTAKES: list[tuple[str, Any, str]] = [
     ("an entry", kubeconfig(users=[1]), r"users\[0\]: must have a name and a user"),
     ("a name", kubeconfig(users=[{"user": {}}]), r"users\[0\]: name is missing"),
     ("a body", kubeconfig(users=[{"name": "u", "user": []}]), r"users\[0\]: user must be a mapping"),
-    ("twice", kubeconfig(users=[{"name": "u"}, {"name": "u"}]), "user 'u' is given twice"),
+    ("twice", kubeconfig(users=[{"name": "u"}, {"name": "u"}]), "duplicate user 'u'"),
     (
         "cluster of context",
         without(kubeconfig(), "contexts", 0, "context", "cluster"),
@@ -305,7 +305,7 @@ MISTAKES: list[tuple[str, Any, str]] = [
     ),
     ("server port", kubeconfig({"server": "https://x:99999"}), "is not a URL"),
     ("server brackets", kubeconfig({"server": "https://[::1"}), "is not a URL"),
-    ("server type", kubeconfig({"server": 1}), "cluster 'c': server must be text"),
+    ("server type", kubeconfig({"server": 1}), "cluster 'c': server must be a string"),
     (
         "insecure and ca",
         kubeconfig({"insecure-skip-tls-verify": True, "certificate-authority-data": PEM}),
@@ -338,7 +338,7 @@ MISTAKES: list[tuple[str, Any, str]] = [
         kubeconfig(user={"token": "t", "username": "u"}),
         "user 'u': token and username exclude",
     ),
-    ("token type", kubeconfig(user={"token": 1}), "user 'u': token must be text"),
+    ("token type", kubeconfig(user={"token": 1}), "user 'u': token must be a string"),
     ("token file", kubeconfig(user={"tokenFile": "nope"}), "user 'u': tokenFile: .*nope: no such file"),
     (
         "auth-provider",

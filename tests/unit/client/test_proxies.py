@@ -77,8 +77,8 @@ def test_which_hosts_need_no_proxy(rules: str, host: str, port: int, wanted: boo
         ("socks5h://proxy:1080", "SOCKS"),
         ("ftp://proxy", "write http://HOST:PORT"),
         ("http://", "has no host"),
-        ("http://proxy:99999", "no proxy's address"),
-        ("http://[::1", "no proxy's address"),
+        ("http://proxy:99999", "not a proxy URL"),
+        ("http://[::1", "not a proxy URL"),
     ],
 )
 def test_proxies_that_cannot_be_used(url: str, message: str) -> None:

@@ -99,12 +99,12 @@ def test_a_record_is_saved_and_loaded(file: RecordFile) -> None:
     ("content", "word"),
     [
         (b"", "it is empty"),
-        (b"{", "no JSON"),
-        (b"[]", "no record"),
-        (b'{"kind":"Other","body":1}', "'Other' where 'Things' should be"),
+        (b"{", "not JSON"),
+        (b"[]", "not a checkpoint"),
+        (b'{"kind":"Other","body":1}', "it has kind 'Other' instead of 'Things'"),
         (b'{"kind":"Things","body":1}', "version"),
         (b'{"kind":"Things","version":1,"body":1}', "checksum"),
-        (render("Things", 2, {}), "newer program: version 2, this one knows 1"),
+        (render("Things", 2, {}), "newer release: version 2, supported up to 1"),
         (render("Things", 0, {}), "its version 0 is too old"),
     ],
 )
@@ -143,7 +143,7 @@ def test_older_versions_are_brought_up_to_date(tmp_path: Path) -> None:
     new.upgrades = {1: fail}
     finding = new.load().finding
     assert finding is not None
-    assert "no version 1: no list" in finding.what
+    assert "not a valid version 1: no list" in finding.what
 
 
 def test_a_body_of_another_shape_is_set_aside(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_what_cannot_be_set_aside_is_not_written_over(
         finding = file.load().finding
         assert finding is not None
         assert "Read-only file system" in finding.what
-        assert "by hand" in finding.fix
+        assert "to another place" in finding.fix
         with pytest.raises(StoreError, match="cannot be moved"):
             file.save(1)
         assert file.path.read_bytes() == b"precious"

@@ -94,7 +94,7 @@ def test_json_that_is_all_brackets_is_refused(text: str) -> None:
     bounds = Bounds(memory=4 * MIB)
     for form in (text, text.encode()):
         with pytest.raises(
-            InputError, match=r"f: would need about [0-9.]+ MiB of memory; the limit is 4 MiB are"
+            InputError, match=r"f: would need about [0-9.]+ MiB of memory; the limit is 4 MiB"
         ):
             list(parse_objects(form, "f", bounds=bounds))
 

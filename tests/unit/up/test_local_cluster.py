@@ -115,13 +115,14 @@ def test_waiting(cluster: LocalCluster) -> None:
 def test_waiting_in_vain(cluster: LocalCluster) -> None:
     namespace = cluster.new_namespace()
     with pytest.raises(
-        AssertionError, match=r"ConfigMap .*/a is not there after 0\.05 s; it was never there"
+        AssertionError, match=r"ConfigMap .*/a does not exist after 0\.05 s; it never existed"
     ):
         cluster.wait_for("configmaps", "a", namespace, timeout=0.05)
     cluster.apply(MANIFEST, namespace=namespace)
-    with pytest.raises(AssertionError, match=r"is not as wanted after 0\.05 s; last seen: .*'x': '1'"):
+    message = r"does not satisfy the condition after 0\.05 s; last seen: .*'x': '1'"
+    with pytest.raises(AssertionError, match=message):
         cluster.wait_for("configmaps", "a", namespace, lambda tree: tree["data"]["x"] == "2", timeout=0.05)
-    with pytest.raises(AssertionError, match=r"is not gone after 0\.05 s"):
+    with pytest.raises(AssertionError, match=r"still exists after 0\.05 s"):
         cluster.wait_for("configmaps", "a", namespace, gone=True, timeout=0.05)
     with pytest.raises(ValueError, match="mine"):
         cluster.wait_for("configmaps", "a", namespace, _raise)

@@ -181,7 +181,7 @@ def test_names_and_settings() -> None:
     own = NodeSettings(name="x", runtime="none", machine=parse_machine({"capacity": {"cpu": 1, "memory": 1}}))
     assert node_settings(own, gates) == (own,)
     assert node_settings([own, "y"], gates)[0] is own
-    with pytest.raises(InputError, match="given twice"):
+    with pytest.raises(InputError, match="duplicate name"):
         node_settings(["a", "a"], gates)
     with pytest.raises(InputError, match="is not a valid node name"):
         node_settings(["A B"], gates)

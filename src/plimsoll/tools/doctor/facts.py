@@ -130,7 +130,7 @@ class OtherRoot:
 
     @property
     def is_leftover(self) -> bool:
-        """Whether the root can never be used again."""
+        """True if the root can never be used again."""
         return self.gone and not self.alive
 
 

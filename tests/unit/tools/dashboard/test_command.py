@@ -23,7 +23,7 @@ def dump(tmp_path: Path) -> str:
         (["-f", "{dump}", "--token-file", "/nope"], "--token-file: /nope: No such file"),
         (["-f", "{dump}", "-n", "work"], "all namespaces of a dump"),
         (["-f", "/nope.yaml"], "/nope.yaml: no such file"),
-        (["-f", "{dump}", "--kubeconfig", "/nope"], "not both"),
+        (["-f", "{dump}", "--kubeconfig", "/nope"], "cannot be combined"),
         (["--kubeconfig", "/nope"], "/nope: no such file"),
     ],
 )

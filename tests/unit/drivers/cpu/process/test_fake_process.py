@@ -266,7 +266,7 @@ def test_drivers_that_cannot_be() -> None:
         LocalCluster(drivers="gpus")
     with pytest.raises(InputError, match="use a device file"):
         LocalCluster(nodes=1, drivers=[3])  # type: ignore[list-item]
-    with pytest.raises(InputError, match="makes one for each node"):
+    with pytest.raises(InputError, match="creates one for each node"):
         LocalCluster(nodes=2, drivers=OneDevice("a")).start()
     with pytest.raises(ConfigError, match=r"duplicate driver name gpu\.example\.com"):
         LocalCluster(nodes=1, drivers=["gpus", small()]).start()
