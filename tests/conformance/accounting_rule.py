@@ -3,7 +3,8 @@
 `filter_outcome(given, ours=False)` follows kube-scheduler 1.36.4; with `ours=True` the documented differences
 hold: the driver is part of a device's name, and only devices of this node and of the newest generation count;
 a capacityKey of an exclusive device charges its whole capacity; unreferenced claims are charged; claims
-allocated before are charged; a container is listed once. Slow and simple on purpose.
+allocated before are charged; a container is listed once; admin access charges nothing. Slow and simple on
+purpose.
 """
 
 from __future__ import annotations
@@ -127,6 +128,8 @@ def charge(given: Row, results: list[Row], ours: bool) -> Amounts | None:
             raise SchedulerError(
                 [f"device {result['device']} not found in pool {result['pool']}"], result["device"]
             )
+        if ours and result.get("adminAccess"):
+            continue
         vain = []
         for name, rule in (device.get("nodeAllocatableResourceMappings") or {}).items():
             factor = rule.get("allocationMultiplier")
