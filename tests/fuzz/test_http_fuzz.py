@@ -133,7 +133,7 @@ def test_bad_bytes_are_refused_or_cut_off(target: Target, tls: ssl.SSLContext | 
         assert reply is CLOSED or 400 <= reply.status < 500, (name, reply)
 
 
-def test_what_is_not_tls_is_cut_off(target: Target) -> None:
+def test_non_tls_connections_are_closed(target: Target) -> None:
     assert send(target, target.request("GET", "/readyz"), tls=trusting()).status == 200
 
     async def scenario() -> None:
@@ -165,7 +165,7 @@ def test_pipelined_requests_are_answered_in_order(target: Target) -> None:
 
 
 @pytest.mark.parametrize("length", [64 * 1024 + 1, 10**9])
-def test_bodies_that_are_too_long(target: Target, length: int) -> None:
+def test_too_long_bodies_are_refused(target: Target, length: int) -> None:
     head = target.request("POST", MAPS, f"Content-Length: {length}")
     reply = send(target, head + b"x" * 1000)
     assert reply.status == 413
@@ -174,7 +174,7 @@ def test_bodies_that_are_too_long(target: Target, length: int) -> None:
     assert send(target, request, chunk, chunk, chunk).status == 413
 
 
-def test_bodies_that_are_compressed(target: Target) -> None:
+def test_compressed_bodies_are_refused_or_decompressed(target: Target) -> None:
     good = gzip.compress(json.dumps({"metadata": {"name": "zipped"}}).encode())
     bomb = gzip.compress(b"x" * 50_000_000)
     for body, wanted in ((good, {201}), (good[:-9], {400}), (b"none", {400}), (bomb, {413})):
@@ -185,7 +185,7 @@ def test_bodies_that_are_compressed(target: Target) -> None:
         assert 400 <= send(target, request).status < 500, name
 
 
-def test_bodies_that_do_not_come(target: Target) -> None:
+def test_missing_bodies_time_out(target: Target) -> None:
     """The request fails after a second or the connection is closed, and other clients do not wait."""
 
     async def scenario() -> None:
@@ -207,7 +207,7 @@ def test_bodies_that_do_not_come(target: Target) -> None:
     asyncio.run(scenario())
 
 
-def test_clients_that_leave_half_way(target: Target) -> None:
+def test_clients_that_disconnect_early(target: Target) -> None:
     async def scenario() -> None:
         whole = target.create("left")
         for end in range(0, len(whole), 7):
@@ -224,7 +224,7 @@ def test_clients_that_leave_half_way(target: Target) -> None:
     asyncio.run(scenario())
 
 
-def test_paths_of_all_sorts(target: Target) -> None:
+def test_unusual_paths(target: Target) -> None:
     for path in (
         *(
             "/%00",
@@ -262,7 +262,7 @@ def test_paths_of_all_sorts(target: Target) -> None:
         assert reply is CLOSED or reply.status < 500, path
 
 
-def test_credentials_of_all_sorts(target: Target) -> None:
+def test_unusual_credentials(target: Target) -> None:
     for value in (
         *(
             "Bearer",
@@ -304,7 +304,7 @@ def test_credentials_of_all_sorts(target: Target) -> None:
         ["Impersonate-User: a"] + [f"Impersonate-Group: g{i}" for i in range(200)],
     ],
 )
-def test_impersonation_of_all_sorts(target: Target, headers: list[str]) -> None:
+def test_unusual_impersonation_headers(target: Target, headers: list[str]) -> None:
     assert send(target, target.request("GET", "/api/v1/pods", *headers)).status in (200, 400, 403)
 
 
@@ -320,7 +320,7 @@ def test_upgrades_and_expectations(target: Target) -> None:
     assert send(target, target.create("unexpected", "Expect: miracles")).status < 500
 
 
-def test_answers_to_head_and_options(target: Target) -> None:
+def test_head_and_options_responses(target: Target) -> None:
     for method in ("HEAD", "OPTIONS", "TRACE", "CONNECT", "PURGE"):
         reply = send(target, target.request(method, MAPS, "Connection: close"))
         assert reply is CLOSED or reply.status < 500, method
@@ -412,7 +412,7 @@ async def watching(target: Target) -> AsyncIterator[RawConnection]:
     await wire.close()
 
 
-def test_watchers_come_and_go(target: Target) -> None:
+def test_watches_that_disconnect_early(target: Target) -> None:
     async def scenario() -> None:
         async def follow(number: int) -> None:
             async with watching(target) as wire:

@@ -101,7 +101,7 @@ def damaged(hurts: list[tuple[Way, Any]]) -> Any:
     st.lists(_hurt(), min_size=1, max_size=4), st.lists(st.sampled_from(sorted(ALL)), min_size=3, max_size=3)
 )
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_no_damage_makes_a_command_fail(hurts: list[tuple[Way, Any]], names: list[str]) -> None:
+def test_damaged_objects_never_crash_a_command(hurts: list[tuple[Way, Any]], names: list[str]) -> None:
     with tempfile.TemporaryDirectory() as directory:
         path = write_dump(damaged(hurts), Path(directory) / "dump.json", "json")
         for name in names:

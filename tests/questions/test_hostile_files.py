@@ -84,7 +84,7 @@ ONLY_DUMPS = {"empty", "blank", "comments", "other kinds", "items are a map", "n
 
 @pytest.mark.parametrize("name", WRONG)
 @pytest.mark.parametrize("command", ASKED)
-def test_one_line_says_what_is_wrong(command: str, name: str, tmp_path: Path) -> None:
+def test_errors_are_one_line(command: str, name: str, tmp_path: Path) -> None:
     content, wanted = WRONG[name]
     path = tmp_path / "dump.yaml"
     path.write_bytes(content)
@@ -114,7 +114,7 @@ def test_standard_input(command: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("command", [*ASKED, *FILE_COMMANDS])
-def test_files_that_are_not_there(command: str, tmp_path: Path) -> None:
+def test_missing_files(command: str, tmp_path: Path) -> None:
     words = ASKED.get(command) or FILE_COMMANDS[command]
     gone = ask(*words, "-f", tmp_path / "gone.yaml").check()
     assert (gone.code, gone.errors) == (2, [f"plimsoll: {tmp_path}/gone.yaml: no such file or directory"])
@@ -144,7 +144,7 @@ def _packed_comments() -> bytes:
 
 
 @pytest.mark.parametrize("command", [*ASKED, *FILE_COMMANDS])
-def test_a_small_file_that_expands_into_a_huge_one(command: str, tmp_path: Path) -> None:
+def test_decompression_bombs_are_refused(command: str, tmp_path: Path) -> None:
     path = tmp_path / "dump.yaml.gz"
     path.write_bytes(_packed_comments())
     answer = ask(*(ASKED.get(command) or FILE_COMMANDS[command]), "-f", path).check()
@@ -154,7 +154,9 @@ def test_a_small_file_that_expands_into_a_huge_one(command: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize("command", [*ASKED, *FILE_COMMANDS])
-def test_a_file_beyond_the_limit(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_above_the_size_limit_is_refused(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PLIMSOLL_MAX_INPUT", "1Ki")
     path = tmp_path / "dump.yaml"
     path.write_bytes(_whole("yaml"))

@@ -59,14 +59,14 @@ def test_an_unknown_name(command: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ASKED)
-def test_a_server_that_hangs(command: str, tmp_path: Path) -> None:
+def test_a_server_that_does_not_answer(command: str, tmp_path: Path) -> None:
     with Server([], lambda path: server.hang()) as server:
         config = server.kubeconfig(tmp_path / "config")
         refused(ask(*ASKED[command], "--kubeconfig", config), f"127.0.0.1:{server.port}", "0.5 s")
 
 
 @pytest.mark.parametrize("command", ASKED)
-def test_one_that_hangs_in_the_middle(command: str, tmp_path: Path) -> None:
+def test_a_server_that_stops_in_mid_response(command: str, tmp_path: Path) -> None:
     def rule(path: str) -> Reply | None:
         return server.hang() if path.endswith("/pods") else None
 
@@ -76,7 +76,7 @@ def test_one_that_hangs_in_the_middle(command: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ASKED)
-def test_a_page_instead_of_an_api(command: str, tmp_path: Path) -> None:
+def test_html_instead_of_an_api(command: str, tmp_path: Path) -> None:
     with Server([], lambda path: HTML) as server:
         config = server.kubeconfig(tmp_path / "config")
         refused(
@@ -104,7 +104,7 @@ def test_a_page_instead_of_an_api(command: str, tmp_path: Path) -> None:
     ids=lambda body: body[:20].decode("latin-1"),
 )
 @pytest.mark.parametrize("command", FEW)
-def test_nonsense(command: str, body: bytes, tmp_path: Path) -> None:
+def test_responses_that_are_not_json(command: str, body: bytes, tmp_path: Path) -> None:
     """Objects that make no sense are left out with a note; an answer that makes none ends the question."""
     with Server(
         big_cluster(1), lambda path: Reply(200, {}, body) if path.endswith("/nodes") else None
@@ -118,7 +118,7 @@ def test_nonsense(command: str, body: bytes, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ASKED)
-def test_inner_errors(command: str, tmp_path: Path) -> None:
+def test_internal_server_errors(command: str, tmp_path: Path) -> None:
     said = refusal(500, "InternalError", "etcd is\x1b[2J not well\nat all")
     with Server(big_cluster(1), lambda path: said) as server:
         config = server.kubeconfig(tmp_path / "config")
@@ -128,7 +128,7 @@ def test_inner_errors(command: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ASKED)
-def test_credentials_that_are_no_good(command: str, tmp_path: Path) -> None:
+def test_invalid_credentials(command: str, tmp_path: Path) -> None:
     with Server([], lambda path: refusal(401, "Unauthorized", "Unauthorized")) as server:
         config = server.kubeconfig(tmp_path / "config")
         refused(ask(*ASKED[command], "--kubeconfig", config), "check the credentials in the kubeconfig")
@@ -136,7 +136,7 @@ def test_credentials_that_are_no_good(command: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("plural", ["nodes", "pods"])
 @pytest.mark.parametrize("command", ASKED)
-def test_no_right_to_see_what_is_needed(command: str, plural: str, tmp_path: Path) -> None:
+def test_forbidden_required_kinds_are_an_error(command: str, plural: str, tmp_path: Path) -> None:
     message = f'{plural} is forbidden: User "me" cannot list resource "{plural}" at the cluster scope'
 
     def rule(path: str) -> Reply | None:
@@ -149,7 +149,7 @@ def test_no_right_to_see_what_is_needed(command: str, plural: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize("command", FEW)
-def test_no_right_to_see_the_rest(command: str, tmp_path: Path) -> None:
+def test_forbidden_optional_kinds_are_reported_as_gaps(command: str, tmp_path: Path) -> None:
     """Optional kinds are skipped, with a one-line note."""
 
     def rule(path: str) -> Reply | None:
@@ -184,7 +184,7 @@ def test_a_cluster_without_dynamic_resources(command: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("command", ASKED)
-def test_a_foreign_certificate(command: str, tmp_path: Path) -> None:
+def test_an_untrusted_certificate(command: str, tmp_path: Path) -> None:
     ours, theirs = (CertificateAuthority.load_or_create(tmp_path / name) for name in ("ours", "theirs"))
     pair = ours.issue_server(["127.0.0.1"])
     (tmp_path / "s.crt").write_bytes(pair.certificate)
@@ -202,7 +202,7 @@ def test_a_foreign_certificate(command: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ASKED)
-def test_plain_text_where_tls_is_meant(command: str, tmp_path: Path) -> None:
+def test_plain_http_on_an_https_address(command: str, tmp_path: Path) -> None:
     with Server(big_cluster(1)) as server:
         config = write_kubeconfig(tmp_path / "config", f"https://127.0.0.1:{server.port}")
         refused(ask(*ASKED[command], "--kubeconfig", config), f"127.0.0.1:{server.port}")
@@ -248,14 +248,14 @@ KUBECONFIGS = {
 
 @pytest.mark.parametrize("name", KUBECONFIGS)
 @pytest.mark.parametrize("command", ASKED)
-def test_kubeconfigs_that_cannot_be_used(command: str, name: str, tmp_path: Path) -> None:
+def test_invalid_kubeconfigs(command: str, name: str, tmp_path: Path) -> None:
     text, wanted = KUBECONFIGS[name]
     (tmp_path / "config").write_text(text)
     refused(ask(*ASKED[command], "--kubeconfig", tmp_path / "config"), wanted)
 
 
 @pytest.mark.parametrize("command", ASKED)
-def test_no_cluster_at_all(command: str, tmp_path: Path) -> None:
+def test_no_cluster_configured(command: str, tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     refused(ask(*ASKED[command], "--kubeconfig", gone), str(gone))
     refused(ask(*ASKED[command]), "no cluster configured", "or read a dump with -f")

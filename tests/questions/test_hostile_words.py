@@ -71,9 +71,7 @@ def dump(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("words", WORDS, ids=lambda words: " ".join(words)[:60].replace("\x1b", "ESC"))
-def test_words_that_make_no_sense(
-    words: tuple[str, ...], dump: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_invalid_arguments(words: tuple[str, ...], dump: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(dump.parent)
     answer = ask(*words, "-f", dump).check()
     assert answer.code == 2, answer
@@ -85,7 +83,7 @@ HARMLESS = {"other kinds", "items are a map"}
 
 
 @pytest.mark.parametrize("name", [name for name in WRONG if name not in HARMLESS])
-def test_manifests_that_make_no_sense(name: str, dump: Path, tmp_path: Path) -> None:
+def test_invalid_manifests(name: str, dump: Path, tmp_path: Path) -> None:
     path = tmp_path / "new.yaml"
     path.write_bytes(WRONG[name][0])
     answer = ask("whatif", "-f", dump, "--add", path).check()
@@ -102,7 +100,7 @@ BAD_PODS = {
 
 
 @pytest.mark.parametrize("name", BAD_PODS)
-def test_pods_that_make_no_sense(name: str, dump: Path) -> None:
+def test_invalid_pods(name: str, dump: Path) -> None:
     text = f"apiVersion: v1\nkind: Pod\nmetadata: {{name: new}}\n{BAD_PODS[name]}\n"
     answer = ask("whatif", "-f", dump, "--add", "-", stdin=text.encode()).check()
     assert answer.code == 2, answer
@@ -130,7 +128,7 @@ def test_rejected_pods_get_a_reason(name: str, dump: Path) -> None:
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"[]", b"7", b'{"findings": 7}', b'{"findings": [7]}', b"\xff\x00"]
 )
-def test_baselines_that_make_no_sense(content: bytes, dump: Path, tmp_path: Path) -> None:
+def test_invalid_baselines(content: bytes, dump: Path, tmp_path: Path) -> None:
     path = tmp_path / "known.json"
     path.write_bytes(content)
     answer = ask("audit", "-f", dump, "--baseline", path).check()

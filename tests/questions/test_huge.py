@@ -53,7 +53,7 @@ def _yaml(trees: Sequence[object]) -> str:
 
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
-def test_a_hundred_megabytes(form: str, tmp_path: Path) -> None:
+def test_a_dump_of_100_megabytes(form: str, tmp_path: Path) -> None:
     path = tmp_path / f"dump.{form}"
     nodes = _write(path, form)
     size = path.stat().st_size
@@ -71,7 +71,7 @@ def test_a_hundred_megabytes(form: str, tmp_path: Path) -> None:
         assert f"{nodes:,} nodes" in output or "3 pods pending" in output, output
 
 
-def test_a_hundred_megabytes_cut_off(tmp_path: Path) -> None:
+def test_a_truncated_dump_of_100_megabytes(tmp_path: Path) -> None:
     """An error at the very end is reported like any other."""
     for form in ("json", "yaml"):
         path = tmp_path / f"dump.{form}"

@@ -64,7 +64,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[tuple[Silent, str]]:
 
 
 @pytest.mark.parametrize("command", ASKED)
-def test_one_line_names_the_server_and_what_to_do(
+def test_timeouts_name_the_server_and_the_option_to_change(
     command: str, server: tuple[Silent, str], tmp_path: Path
 ) -> None:
     silent, url = server
@@ -77,7 +77,7 @@ def test_one_line_names_the_server_and_what_to_do(
 
 
 @pytest.mark.parametrize("given", ["soon", "", "-1s", "5x", "1m 30s", "10 s", "1m30"])
-def test_what_is_no_duration(given: str, tmp_path: Path) -> None:
+def test_invalid_durations(given: str, tmp_path: Path) -> None:
     config = write_kubeconfig(tmp_path / "config", "http://127.0.0.1:1")
     answer = ask("top", "--kubeconfig", config, "--request-timeout", given).check()
     assert answer.code == 2

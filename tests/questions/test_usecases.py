@@ -52,7 +52,7 @@ FOUND: dict[str, set[tuple[str, str]]] = {
 }
 
 
-def test_every_departure_is_one_of_the_scenarios() -> None:
+def test_every_difference_is_listed_in_the_scenarios() -> None:
     ours = {*FORGOTTEN, *(story for story, _ in OTHERWISE)}
     assert ours <= set(scenarios.DEPARTURES)
 
@@ -63,7 +63,7 @@ def answer(name: str, *words: str) -> Any:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_no_question_fails(name: str) -> None:
+def test_no_query_fails(name: str) -> None:
     path = usecase_dump(name)
     waiting = [tree for tree in pods_of(name) if not tree["spec"].get("nodeName")]
     for words in COMMANDS.values():
@@ -136,7 +136,7 @@ def charged_by(pod: Tree) -> Amounts:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_top_comes_to_what_was_charged(name: str) -> None:
+def test_top_sums_equal_the_recorded_charges(name: str) -> None:
     wanted: dict[str, Amounts] = {}
     for pod in pods_of(name):
         node = pod["spec"].get("nodeName")
@@ -180,7 +180,7 @@ def said_of(pod: Tree) -> str:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_explain_says_what_the_real_scheduler_said(name: str) -> None:
+def test_explain_agrees_with_the_real_scheduler(name: str) -> None:
     for pod in pods_of(name):
         if pod["spec"].get("nodeName"):
             continue
@@ -194,7 +194,7 @@ def test_explain_says_what_the_real_scheduler_said(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_whatif_as_the_stock_scheduler_says_so_too(name: str) -> None:
+def test_whatif_as_kube_scheduler_agrees_with_the_real_scheduler(name: str) -> None:
     """Predictions with upstream's accounting match what upstream did."""
     output = answer(name, "whatif", "--as", "kube-1.36")["as"]["kube-1.36"]
     fates = {each["pod"]: each for each in output["pods"]}

@@ -10,7 +10,7 @@ from tests.build import charging_device, claim, container, device_class, pod, re
 from tests.unit.ledger.fixture import LedgerFixture
 
 
-def test_a_search_with_this_budget_takes_what_fits() -> None:
+def test_a_search_with_a_node_budget_allocates_devices_that_fit() -> None:
     """Story 4: a GPU or 8 CPUs, on a node that has no room for 8 CPUs, and on one that has no GPU."""
     either = [
         {"name": "cpus", "deviceClassName": "cpu", "allocationMode": "ExactCount", "count": 1},

@@ -100,7 +100,7 @@ def test_use_case_3_cpus_and_a_gpu_that_needs_some(cluster: LedgerCluster) -> No
     assert cluster.refused("too-much").startswith("0/1 nodes are available: 1 Insufficient cpu.")
 
 
-def test_use_case_4_a_budget_for_the_whole_pod(cluster: LedgerCluster) -> None:
+def test_use_case_4_a_pod_level_budget(cluster: LedgerCluster) -> None:
     """The pod-level request of 11 CPUs is what the node is charged; the claim's 10 are inside it."""
     cluster.node("node1", cpu="128", memory="256Gi")
     cluster.device_class("cpu-class")
@@ -180,7 +180,7 @@ def test_partitionable_devices(cluster: LedgerCluster) -> None:
     cluster.assert_requested("my-node", cpu="32")
 
 
-def test_an_accelerator_takes_its_needs_along(cluster: LedgerCluster) -> None:
+def test_an_accelerator_charges_its_cpu_and_memory(cluster: LedgerCluster) -> None:
     """An XPU takes 2 CPUs, 8Gi and a huge page; a second one does not fit although it is free."""
     cluster.node("my-node", cpu="4", memory="20Gi", hugepages_1Gi="1Gi")
     cluster.device_class("ai-accelerators", "xpu.example.com")
@@ -206,7 +206,7 @@ def test_an_accelerator_takes_its_needs_along(cluster: LedgerCluster) -> None:
 # -- joint allocation, and the shared pool
 
 
-def test_use_case_4_devices_are_chosen_so_that_they_fit(cluster: LedgerCluster) -> None:
+def test_use_case_4_devices_are_chosen_within_the_budget(cluster: LedgerCluster) -> None:
     """8 CPUs or a GPU: where the CPUs are not free the GPU is taken, though it is second on the list."""
     cluster.node("node1", cpu="8", memory="16Gi")
     cluster.device_class("cpu-class")
@@ -224,7 +224,7 @@ def test_use_case_4_devices_are_chosen_so_that_they_fit(cluster: LedgerCluster) 
     assert cluster.devices("either") == ["r/gpu: gpu0"]
 
 
-def test_the_walk_through_a_shared_pool(cluster: LedgerCluster) -> None:
+def test_a_shared_pool_from_first_to_last_consumer(cluster: LedgerCluster) -> None:
     """A claim for 100 CPUs: pod1 draws 10 and pod2 20 of them, the node is charged 100 while either lives."""
     cluster.node("node1", cpu="128", memory="256Gi")
     cluster.device_class(

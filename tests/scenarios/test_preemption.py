@@ -35,7 +35,7 @@ def test_the_only_device_is_allocated_to_the_higher_priority_pod(cluster: Ledger
     cluster.assert_requested("node1")
 
 
-def test_room_that_a_claim_takes_is_freed_with_its_pod(cluster: LedgerCluster) -> None:
+def test_capacity_charged_by_a_claim_is_freed_with_its_pod(cluster: LedgerCluster) -> None:
     cluster.node("node1", cpu="8", memory="8Gi")
     cluster.slice("s", "node1", devices=[socket("socket0", cpu="8")])
     cluster.template("six", exactly("r", "class", capacity={"cpu": "6"}))

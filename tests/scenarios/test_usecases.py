@@ -140,7 +140,7 @@ def _describe(found: Difference) -> str:
     return f"{found.where}\n  theirs {found.theirs}\n  ours   {found.ours}"
 
 
-def test_every_departure_has_its_row() -> None:
+def test_every_difference_has_a_row_in_the_documentation() -> None:
     text = COMPAT.read_text()
     missing = {each.row for each in DEPARTURES.values() if not re.search(rf"\b{each.row}\b", text)}
     assert not missing

@@ -149,7 +149,7 @@ def _runs_of(cpus: Iterable[int]) -> Iterator[tuple[int, int]]:
 
 def _check_length(part: str, length: int) -> None:
     # DIFF: Kubernetes expands billions of numbers in memory; here such a range is refused
-    # (test_ranges_that_no_machine_has_are_refused).
+    # (test_huge_ranges_are_refused).
     if length >= MAX_SPARSE_CPUS:
         raise InputError(f"invalid range {_quote(part)}: more than {MAX_SPARSE_CPUS} CPUs")
 

@@ -148,7 +148,7 @@ class Cache(Generic[T]):
         if old is new:
             return
         # DIFF: client-go reports an object that was deleted and recreated between two watches as an update.
-        # test_an_object_made_anew_is_removed_and_added
+        # test_a_recreated_object_is_removed_and_added
         if old is not None and new is not None and old.uid != new.uid:
             del self._entries[key]
             yield CacheChange(key, old, None)

@@ -78,7 +78,7 @@ class KubeconfigEntry:
 def read_user(user: KubeconfigEntry, cluster: KubeconfigEntry, config: ClientConfig) -> ClientConfig:
     """Return the configuration with the user's credentials."""
     config = replace(config, impersonation=_impersonation(user))
-    # DIFF: of the old auth-providers kubectl still has `oidc`. test_mistakes_name_their_position_and_the_fix
+    # DIFF: of the old auth-providers kubectl still has `oidc`. test_errors_name_the_field_and_the_fix
     if user.body.get("auth-provider") is not None:
         name = user.body["auth-provider"].get("name") if isinstance(user.body["auth-provider"], dict) else ""
         raise ConfigError(

@@ -36,7 +36,7 @@ class Backoff:
 def may_repeat(error: ApiError, *, harmless: bool) -> bool:
     """Return whether a failed call may be repeated."""
     # DIFF: client-go repeats writes after any 5xx that carries Retry-After, and no read after one that does
-    # not. test_what_may_be_repeated
+    # not. test_retriable_errors
     if isinstance(error, UnreachableError):
         return harmless or not error.sent
     if error.code == 429:

@@ -114,7 +114,7 @@ def plan_unknown_conditions(
     """Plan the conditions Unknown for a node without heartbeats; else the time of the next check.
 
     DIFF: a node that never had a lease has no kubelet: it was created by hand, to test or to simulate, and it
-    stays as it is (test_a_node_without_a_lease_is_taken_at_its_word).
+    stays as it is (test_a_node_without_a_lease_is_judged_by_its_status).
     """
     if health.lease_renewed is None:
         return ActionPlan()

@@ -18,7 +18,7 @@ def piece(name: str, node: str, generation: int, count: int, *devices: str) -> R
     return codec.convert({"metadata": {"name": name}, "spec": spec}, ResourceSlice)
 
 
-def test_devices_of_all_nodes_are_there() -> None:
+def test_pools_have_the_devices_of_all_nodes() -> None:
     inventory = Inventory([piece("a", "n1", 1, 2, "x"), piece("b", "n2", 1, 2, "y")])
     ((whole, views),) = inventory.cluster_pools()
     assert [entry.id.device for entry in whole.entries] == ["x", "y"]

@@ -53,7 +53,7 @@ def test_matching_devices_have_the_same_value() -> None:
     assert isinstance(ask(having("a", "b", "c"), 2, match()), Refusal)
 
 
-def test_a_device_without_the_attribute_is_never_let_in() -> None:
+def test_a_device_without_the_attribute_never_matches() -> None:
     assert picked(ask(having(None, "a"), 1, match())) == [["d1"]]
     assert picked(ask(having(None, "a"), 1, distinct())) == [["d1"]]
     assert isinstance(ask(having(None, None), 1, match()), Refusal)
@@ -129,7 +129,7 @@ def test_both_kinds_at_once() -> None:
 # -- lists
 
 
-def test_lists_match_in_what_all_have_in_common() -> None:
+def test_lists_match_if_all_have_a_value_in_common() -> None:
     """Pairwise is not enough: d0 and d1 share 1, d1 and d2 share 2, d0 and d2 share 3."""
     assert isinstance(ask(having([1, 3], [1, 2], [2, 3]), 3, match()), Refusal)
     assert picked(ask(having([1, 3], [1, 2], [2, 3], [1, 4]), 3, match())) == [["d0", "d1", "d3"]]
@@ -140,12 +140,12 @@ def test_a_scalar_is_a_list_of_one() -> None:
     assert picked(ask(having([0, 1], 1, 2), 2, distinct())) == [["d0", "d2"]]
 
 
-def test_lists_differ_if_they_have_nothing_in_common() -> None:
+def test_lists_are_distinct_without_common_values() -> None:
     assert picked(ask(having([0, 1], [1, 2], [2, 3]), 2, distinct())) == [["d0", "d2"]]
     assert isinstance(ask(having([0, 1], [1, 2], [2, 0]), 2, distinct()), Refusal)
 
 
-def test_with_lists_off_a_list_equals_nothing() -> None:
+def test_with_the_gate_off_a_list_never_matches() -> None:
     """It is let in as the first device; after it nothing matches, and no second list differs."""
     assert picked(ask(having([0, 1]), 1, match(), features=OFF)) == [["d0"]]
     assert isinstance(ask(having([0, 1], [0, 1]), 2, match(), features=OFF), Refusal)
@@ -165,7 +165,7 @@ values = st.one_of(
 
 
 @given(st.lists(values, max_size=5), st.booleans())
-def test_bits_are_sets_of_values(raw: list[dict[str, Any] | None], lists: bool) -> None:
+def test_value_bits_agree_with_sets(raw: list[dict[str, Any] | None], lists: bool) -> None:
     """The table of an attribute says what the definition says, for every pair of devices."""
     features = Features(list_attributes=lists)
     devices: list[Device] = [
@@ -197,7 +197,7 @@ def test_a_constraint_concerns_all_requests_of_its_claim() -> None:
     assert picked(attempt(slices, wanted)) == [["d0", "d2"]]
 
 
-def test_or_only_those_it_names() -> None:
+def test_a_constraint_concerns_only_the_requests_it_names() -> None:
     slices = [resource_slice(having("a", "b", "c", "b"))]
     wanted = claim("c", exactly("x"), exactly("y"), exactly("z"), constraints=[match("grp", "y", "z")])
     assert picked(attempt(slices, wanted)) == [["d0", "d1", "d3"]]
@@ -225,7 +225,7 @@ def test_alternatives_are_named_by_their_request_or_in_full(named: str, found: l
     assert picked(attempt(slices, wanted)) == [found]
 
 
-def test_an_alternative_that_breaks_a_constraint_gives_way() -> None:
+def test_an_alternative_that_breaks_a_constraint_is_skipped() -> None:
     devices = [device("d0", grp="a"), device("d1", grp="b", kind="fast"), device("d2", grp="a", kind="slow")]
 
     def kind(text: str) -> str:

@@ -56,14 +56,14 @@ def consumed(outcome: AllocationOutcome) -> list[dict[str, str]]:
 # -- sharing
 
 
-def test_a_device_that_allows_it_is_allocated_several_times() -> None:
+def test_a_shareable_device_is_allocated_several_times() -> None:
     slices = one(capacity={"mem": "4"})
     two = claim("c", exactly(capacity={"mem": "2"}))
     assert picked(attempt(slices, two, two)) == [["d0"], ["d0"]]
     assert isinstance(attempt(slices, two, two, two), Refusal)
 
 
-def test_a_device_that_does_not_is_allocated_once() -> None:
+def test_a_dedicated_device_is_allocated_once() -> None:
     slices = [resource_slice([device("d0", capacity={"mem": "4"})])]
     two = claim("c", exactly(capacity={"mem": "2"}))
     assert picked(attempt(slices, two)) == [["d0"]]
@@ -80,7 +80,7 @@ def test_on_a_dedicated_device_a_capacity_request_is_a_filter() -> None:
     assert (results(outcome)[0].share_id, results(outcome)[0].consumed_capacity) == (None, {})
 
 
-def test_what_is_left_counts_not_what_the_device_has() -> None:
+def test_only_the_remaining_capacity_can_be_requested() -> None:
     slices = one(capacity={"mem": "8"})
     state = held(share(mem="5"))
     assert isinstance(attempt(slices, claim("c", exactly(capacity={"mem": "4"})), state=state), Refusal)
@@ -89,14 +89,14 @@ def test_what_is_left_counts_not_what_the_device_has() -> None:
     ]
 
 
-def test_what_this_call_has_taken_counts_too() -> None:
+def test_capacity_taken_in_the_same_call_counts() -> None:
     slices = one(capacity={"mem": "8"})
     parts = [claim(f"c{amount}", exactly(capacity={"mem": amount})) for amount in ("5", "3", "1")]
     assert picked(attempt(slices, *parts[:2])) == [["d0"], ["d0"]]
     assert isinstance(attempt(slices, *parts), Refusal)
 
 
-def test_rounding_counts_against_what_is_left() -> None:
+def test_rounded_amounts_must_fit_the_remaining_capacity() -> None:
     """Three are asked for, four are consumed, and the other four are left."""
     slices = one(capacity={"mem": capacity("8", default="4", validRange={"min": "4", "step": "4"})})
     three = claim("c", exactly(capacity={"mem": "3"}))
@@ -104,14 +104,14 @@ def test_rounding_counts_against_what_is_left() -> None:
     assert isinstance(attempt(slices, three, three, three), Refusal)
 
 
-def test_without_requests_and_policies_the_first_takes_everything() -> None:
+def test_without_request_and_policy_the_full_capacity_is_consumed() -> None:
     slices = one(capacity={"mem": "8"})
     outcome = attempt(slices, claim("c", exactly()))
     assert consumed(outcome) == [{"mem": "8"}]
     assert isinstance(attempt(slices, claim("c", exactly()), claim("c", exactly())), Refusal)
 
 
-def test_a_capacity_that_is_not_asked_for_is_consumed_whole() -> None:
+def test_a_capacity_without_request_is_consumed_in_full() -> None:
     """Asking for memory alone still takes all cores, unless a policy says otherwise."""
     greedy = one(capacity={"mem": "8", "cores": "16"})
     little = claim("c", exactly(capacity={"mem": "1"}))
@@ -142,14 +142,14 @@ def test_all_capacities_are_recorded_even_zero() -> None:
     assert consumed(outcome) == [{"mem": "2", "cores": "0", "lanes": "1"}]
 
 
-def test_share_ids_come_from_the_caller_one_per_share() -> None:
+def test_every_share_gets_an_id_from_the_caller() -> None:
     slices = [resource_slice([device("d0", shared=True), device("d1"), device("d2", shared=True)])]
     outcome = attempt(slices, claim("c", exactly(count=3)), claim("other", exactly()))
     made = [(each.device, each.share_id) for each in results(outcome)]
     assert made == [("d0", "share-1"), ("d1", None), ("d2", "share-2"), ("d0", "share-3")]
 
 
-def test_what_is_recorded_is_what_is_held() -> None:
+def test_recorded_amounts_are_held() -> None:
     """Allocate and hold until nothing is left: the sum of what was consumed never passes the capacity."""
     slices = one(capacity={"mem": capacity("10", default="3", validRange={"min": "2", "step": "1"})})
     state = AllocationState()
@@ -272,7 +272,7 @@ def test_a_device_made_shareable_stays_dedicated_until_it_is_free() -> None:
     assert picked(attempt(now_shareable, wanted, state=state)) == [["d0"]]
 
 
-def test_a_device_made_dedicated_is_not_given_away_while_shares_are_out() -> None:
+def test_a_device_made_dedicated_is_not_allocated_while_it_has_shares() -> None:
     now_dedicated = [resource_slice([device("d0", capacity={"mem": "4"})])]
     first, second = share(number=1, mem="1"), share(number=2, mem="1")
     state = held(first, second)
@@ -291,9 +291,7 @@ def test_a_device_made_dedicated_is_not_given_away_while_shares_are_out() -> Non
         (capacity("8"), None),
     ],
 )
-def test_a_policy_that_is_set_changed_or_unset_concerns_future_shares_only(
-    entry: dict[str, Any], next_share: str | None
-) -> None:
+def test_a_changed_policy_concerns_future_shares_only(entry: dict[str, Any], next_share: str | None) -> None:
     """Three were consumed under whatever policy there was; they stay three."""
     state = held(share(mem="3"))
     before = state.copy()
@@ -305,7 +303,7 @@ def test_a_policy_that_is_set_changed_or_unset_concerns_future_shares_only(
     assert state == before
 
 
-def test_a_capacity_that_shrank_below_what_is_consumed_gives_nothing_more() -> None:
+def test_a_capacity_below_its_consumption_has_nothing_left() -> None:
     state = held(share(mem="6"))
     slices = one(capacity={"mem": capacity("4", default="0")})
     assert isinstance(attempt(slices, claim("c", exactly()), state=state), Refusal)
@@ -330,7 +328,7 @@ def test_with_the_gate_off_every_device_is_dedicated() -> None:
     assert isinstance(attempt(slices, claim("c", exactly()), claim("c", exactly()), features=off), Refusal)
 
 
-def test_with_the_gate_off_again_a_share_blocks_the_rest() -> None:
+def test_with_the_gate_off_a_share_blocks_the_device() -> None:
     """The claim stays valid, and what is left of the device can no longer be had."""
     off = Features(consumable_capacity=False)
     state = AllocationState(shared=False)
@@ -411,7 +409,7 @@ def test_a_shared_partition_draws_counters_once_and_capacity_every_time() -> Non
     assert picked(attempt(partitions("4"), three, three)) == [["half-0"], ["half-1"]]
 
 
-def test_the_same_across_calls() -> None:
+def test_a_shared_partition_draws_counters_once_across_calls() -> None:
     three = claim("c", exactly(capacity={"mem": "3"}))
     state = held(share("half-0", mem="1"))
     assert picked(attempt(partitions("2"), three, state=state)) == [["half-0"]]
@@ -431,7 +429,7 @@ def test_a_partition_and_the_whole_exclude_each_other() -> None:
     assert picked(attempt(partitions("6"), both)) == [["half-0", "whole"]]
 
 
-def test_devices_are_read_as_the_document_writes_them() -> None:
+def test_the_documented_devices_are_read() -> None:
     made: Device = convert(ETH1, Device)
     assert made.allow_multiple_allocations is True
     entry = made.capacity["bandwidth"]

@@ -30,17 +30,17 @@ def ask(
 
 
 @pytest.mark.parametrize("backwards", [False, True])
-def test_32_devices_that_draw_more_than_there_is(backwards: bool) -> None:
+def test_32_devices_that_exceed_a_counter_are_refused_quickly(backwards: bool) -> None:
     assert isinstance(ask(SMALLEST - 1, exactly(count=32), backwards=backwards), Refusal)
     halves = [exactly("a", count=16), exactly("b", count=16)]
     assert isinstance(ask(SMALLEST - 1, *halves, backwards=backwards), Refusal)
 
 
 @pytest.mark.parametrize("backwards", [False, True])
-def test_32_devices_that_draw_exactly_what_there_is(backwards: bool) -> None:
+def test_32_devices_that_use_up_a_counter_are_found_quickly(backwards: bool) -> None:
     found = picked(ask(SMALLEST, exactly(count=32), backwards=backwards))
     assert found == [[f"d{n:02}" for n in (range(8, 40) if backwards else range(32))]]
 
 
-def test_two_counters_of_which_less_of_one_is_more_of_the_other() -> None:
+def test_devices_that_trade_one_counter_for_another() -> None:
     assert isinstance(ask(640, exactly(count=32), second=True), Refusal)

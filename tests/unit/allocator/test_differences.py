@@ -118,7 +118,7 @@ def test_a_list_match_is_undone_exactly() -> None:
     assert picked(attempt([resource_slice(more)], three)) == [["d0", "d3", "d2"]]
 
 
-def test_counter_slices_of_other_nodes_stay_there() -> None:
+def test_counter_slices_of_other_nodes_are_ignored() -> None:
     """An incomplete pool of another node, of which only counters are there, does not disturb All."""
     mine = resource_slice([device("d0")], name="mine")
     foreign = resource_slice(
@@ -138,5 +138,5 @@ def test_a_persisted_share_draws_its_counters_once() -> None:
     assert picked(attempt(slices, claim("c", exactly()), state=state)) == [["d0"]]
 
 
-def test_a_node_of_another_name_sees_none_of_it() -> None:
+def test_devices_of_one_node_are_not_allocated_on_another() -> None:
     assert isinstance(attempt([resource_slice([device("d0")])], claim("c", exactly()), at=node("b")), Refusal)

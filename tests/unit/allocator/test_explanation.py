@@ -41,7 +41,7 @@ def shared(value: str, **policy: Any) -> dict[str, Any]:
     return {"mem": {"value": value, **({"requestPolicy": policy} if policy else {})}}
 
 
-def test_one_screen() -> None:
+def test_an_explanation_fits_one_screen() -> None:
     """Rule by rule: how many, and the one that came closest."""
     state = AllocationState()
     state.hold_device(id("d0"))
@@ -70,7 +70,7 @@ def test_one_screen() -> None:
     ]
 
 
-def test_a_search_that_got_stuck() -> None:
+def test_an_explanation_of_a_failed_search() -> None:
     slices = [resource_slice([device("d0", shared=True, capacity={"mem": "8"})])]
     wanted = claim("c", exactly("a", capacity={"mem": "5"}), exactly("b", capacity={"mem": "4"}))
     assert explain_lines(refused(attempt(slices, wanted))) == [
@@ -83,7 +83,7 @@ def test_a_search_that_got_stuck() -> None:
     ]
 
 
-def test_one_request_that_stands_in_its_own_way() -> None:
+def test_an_explanation_of_devices_that_exclude_each_other() -> None:
     """Two partitions of 3 and 2 units out of 4: either, but not both."""
     lines = explain_lines(refused(attempt(partitions("4", "3", "2"), claim("c", exactly(count=2)))))
     assert "each device alone could be had; together they cannot" in lines
@@ -164,7 +164,7 @@ def test_one_request_that_stands_in_its_own_way() -> None:
         ),
     ],
 )
-def test_words(
+def test_wording_of_reasons(
     slices: list[ResourceSlice], wanted: ResourceClaim, options: dict[str, Any], text: str
 ) -> None:
     lines = explain_lines(refused(attempt(slices, wanted, **options)))

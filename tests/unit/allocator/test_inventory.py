@@ -59,7 +59,7 @@ THEIRS = resource_slice([device("d0")], name="theirs", pool="q", nodeName="node-
 # -- keeping
 
 
-def test_devices_are_worked_out_once() -> None:
+def test_devices_of_a_node_are_computed_once() -> None:
     inventory = Inventory([MINE, THEIRS])
     assert devices_of(inventory) is devices_of(inventory)
     assert devices_of(inventory, node("node-b")) is not devices_of(inventory)
@@ -75,13 +75,13 @@ def test_a_change_on_another_node_keeps_the_devices_of_this_one() -> None:
     assert picked(ask(after, at=node("node-b"))) == [["d1"]]
 
 
-def test_unqueried_changes_are_kept_too() -> None:
+def test_changes_of_unqueried_nodes_are_kept() -> None:
     inventory = Inventory([MINE, THEIRS])
     before = devices_of(inventory)
     assert devices_of(inventory.replace([MINE]).replace([MINE, THEIRS])) is before
 
 
-def test_a_changed_slice_is_read_anew() -> None:
+def test_a_changed_slice_is_read_again() -> None:
     inventory = Inventory([MINE, THEIRS])
     before = devices_of(inventory)
     after = inventory.replace([resource_slice([device("d1")], name="mine"), THEIRS])
@@ -90,7 +90,7 @@ def test_a_changed_slice_is_read_anew() -> None:
     assert picked(ask(inventory)) == [["d0"]]
 
 
-def test_slices_are_the_ones_given() -> None:
+def test_the_inventory_returns_its_slices() -> None:
     inventory = Inventory(each for each in (MINE, THEIRS))
     assert list(inventory.slices) == [MINE, THEIRS]
     assert list(inventory.replace([THEIRS]).slices) == [THEIRS]
@@ -107,7 +107,7 @@ def test_selectors_are_compiled_once_for_all_inventories() -> None:
 # -- not keeping
 
 
-def test_a_slice_elsewhere_may_complete_or_spoil_a_pool() -> None:
+def test_a_slice_of_another_node_may_complete_or_invalidate_a_pool() -> None:
     half = resource_slice([device("d0")], name="mine", count=2)
     other = resource_slice([device("d1")], name="theirs", count=2, nodeName="node-b")
     inventory = Inventory([half])
@@ -128,7 +128,7 @@ def test_a_nodes_labels_may_change() -> None:
     assert picked(ask(inventory, at=node(labels={"zone": "x"}))) == [["d0", "z"]]
 
 
-def test_taint_rules_come_and_go() -> None:
+def test_taint_rules_can_be_added_and_removed() -> None:
     slices = [resource_slice([device("d0"), device("d1")])]
     inventory = Inventory(slices)
     assert picked(ask(inventory, ONE)) == [["d0"]]
@@ -179,7 +179,7 @@ def answers(inventory: Inventory, case: Any, at: Node) -> Any:
 
 @settings(max_examples=examples(60))
 @given(st.integers(0, 2**32), st.integers(1, 6), st.randoms(use_true_random=False))
-def test_replacing_is_the_same_as_starting_over(seed: int, changes: int, random: Any) -> None:
+def test_replacing_slices_agrees_with_a_new_inventory(seed: int, changes: int, random: Any) -> None:
     case = generate_case(seed)
     maker = CaseGenerator(random.randrange)
     programs = ProgramCache()

@@ -9,7 +9,7 @@ from plimsoll.allocator.devices import inventory
 from tests.build import device, node, resource_slice
 
 
-def test_the_oldest_nodes_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_drops_the_oldest_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inventory, "MAX_CACHED_DEVICES", 5)
     everywhere = resource_slice([device("d0"), device("d1")], allNodes=True)
     stock = Inventory([everywhere])
@@ -24,7 +24,7 @@ def test_the_oldest_nodes_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None
     assert [entry.id for entry in again.entries] == [entry.id for entry in first.entries]
 
 
-def test_a_node_with_other_labels_is_another_node() -> None:
+def test_changed_node_labels_invalidate_the_cache() -> None:
     local = resource_slice(
         [device("d0")],
         nodeSelector={

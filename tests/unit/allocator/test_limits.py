@@ -92,7 +92,7 @@ def test_a_deadline_far_away_changes_nothing() -> None:
     assert attempt(slices, wanted, limits=never) == attempt(slices, wanted)
 
 
-def test_what_needs_no_search_needs_no_steps() -> None:
+def test_requests_without_a_search_need_no_steps() -> None:
     """One device is there and two are asked for."""
     slices = [resource_slice([device("d0")])]
     gone = SearchLimits(steps=0, expired=lambda: True)
@@ -101,7 +101,7 @@ def test_what_needs_no_search_needs_no_steps() -> None:
 
 @settings(max_examples=examples(150))
 @given(st.integers(0, 2**32), st.integers(0, 30), st.sampled_from([0, 3, 1000]))
-def test_with_fewer_steps_the_answer_is_the_same_or_none(seed: int, steps: int, patience: int) -> None:
+def test_a_step_limit_never_changes_the_result(seed: int, steps: int, patience: int) -> None:
     case = generate_case(seed)
     full = answer(case)
     before = allocator.PROOF_AFTER_STEPS
@@ -184,14 +184,14 @@ def test_64_devices_of_which_too_few_match(name: str) -> None:
     assert isinstance(ask([resource_slice(devices)], wanted, steps=200), Refusal)
 
 
-def test_64_devices_with_one_that_makes_it_possible() -> None:
+def test_64_devices_with_one_solution() -> None:
     devices = [*numbered(64, a=lambda n: n // 2), device("odd", a=20)]
     assert picked(
         ask([resource_slice(devices)], claim("c", exactly(count=3), constraints=[match()]), steps=200)
     ) == [["d40", "d41", "odd"]]
 
 
-def test_32_of_40_devices_that_differ_in_nothing_that_matters() -> None:
+def test_32_of_40_interchangeable_devices() -> None:
     devices = numbered(40, a=lambda n: 0)
     assert len(picked(ask([resource_slice(devices)], claim("c", exactly(count=32)), steps=40))[0]) == 32
     # Eight more are left, and nine are asked for.
@@ -199,14 +199,14 @@ def test_32_of_40_devices_that_differ_in_nothing_that_matters() -> None:
     assert isinstance(ask([resource_slice(devices)], claim("c", exactly(count=32)), more, steps=200), Refusal)
 
 
-def test_32_of_40_devices_where_the_last_request_is_impossible() -> None:
+def test_32_of_40_devices_with_an_impossible_last_request() -> None:
     """31 of one kind, then one that must match them and cannot."""
     devices = [*numbered(40, a=lambda n: 0, k=lambda n: 0), device("odd", a=1, k=1)]
     wanted = claim("c", exactly("many", count=31), exactly("odd", select=has("k", 1)), constraints=[match()])
     assert isinstance(ask([resource_slice(devices)], wanted, steps=200), Refusal)
 
 
-def test_32_devices_that_differ_in_what_matters() -> None:
+def test_32_devices_that_are_not_interchangeable() -> None:
     assert isinstance(
         ask(
             [resource_slice(numbered(64, a=lambda n: n % 31))],
@@ -243,7 +243,7 @@ def lists(depth: int, width: int, select: Any) -> list[dict[str, Any]]:
     ]
 
 
-def test_deep_lists_whose_last_choice_fits_nothing_after_them() -> None:
+def test_alternatives_whose_last_choice_blocks_later_requests() -> None:
     """8 requests of 8 alternatives over 64 devices, and then one device that matches none of the last."""
     devices = [*numbered(64, a=lambda n: 0, k=lambda n: n // 8), device("odd", a=1, k=99)]
     wanted = claim(
@@ -255,7 +255,7 @@ def test_deep_lists_whose_last_choice_fits_nothing_after_them() -> None:
     assert isinstance(ask([resource_slice(devices)], wanted, steps=100_000), Refusal)
 
 
-def test_deep_lists_over_one_device_too_few() -> None:
+def test_alternatives_with_one_device_too_few() -> None:
     devices = numbered(7, k=lambda n: n)
     wanted = claim("c", *lists(8, 8, lambda n, k: has("k", (n + k) % 8)))
     assert isinstance(ask([resource_slice(devices)], wanted, steps=2_000), Refusal)
@@ -263,14 +263,14 @@ def test_deep_lists_over_one_device_too_few() -> None:
     assert picked(ask([resource_slice(enough)], wanted, steps=100)) == [[f"d{n:02}" for n in range(8)]]
 
 
-def test_deep_lists_before_a_request_for_one_device_too_many() -> None:
+def test_alternatives_before_a_request_that_cannot_be_satisfied() -> None:
     devices = numbered(16, k=lambda n: n)
     for count, kind in ((9, Refusal), (8, Allocation)):
         wanted = claim("c", *lists(8, 8, lambda n, k: has("k", (n + k) % 16)), exactly("rest", count=count))
         assert isinstance(ask([resource_slice(devices)], wanted, steps=500), kind)
 
 
-def test_deep_lists_that_must_ask_for_less_to_stay_within_32_results() -> None:
+def test_alternatives_limited_by_32_results() -> None:
     """Eight times eight devices are too many for one claim: the later lists make do with fewer."""
     wanted = claim(
         "c", *[first_available(f"r{n}", *[exactly(f"s{k}", count=8 - k) for k in range(8)]) for n in range(8)]
@@ -281,7 +281,7 @@ def test_deep_lists_that_must_ask_for_less_to_stay_within_32_results() -> None:
     assert len(picked(outcome)[0]) == 32
 
 
-def test_requests_that_leave_nothing_for_the_last() -> None:
+def test_requests_that_use_up_the_devices_of_the_last() -> None:
     devices = numbered(16, k=lambda n: n % 4)
     wanted = claim(
         "c", *[exactly(f"r{n}", count=2, select=has("k", n % 4)) for n in range(8)], exactly("last")
@@ -289,7 +289,7 @@ def test_requests_that_leave_nothing_for_the_last() -> None:
     assert isinstance(ask([resource_slice(devices)], wanted, steps=200), Refusal)
 
 
-def test_more_claims_than_devices_each_choosy_in_its_own_way() -> None:
+def test_more_claims_than_devices_with_different_selectors() -> None:
     """Every claim refuses another device, so no two are alike, and one device is missing."""
     claims = [claim(f"c{n}", exactly(select=f'device.attributes["{DRIVER}"].k != {n}')) for n in range(16)]
     assert isinstance(ask([resource_slice(numbered(15, k=lambda n: n))], *claims, steps=2_000), Refusal)
@@ -321,7 +321,7 @@ def test_all_of_more_than_32_devices_is_too_many() -> None:
 # -- a proof in another order
 
 
-def test_a_list_that_is_let_in_first_only_is_not_asked_for_in_another_order(
+def test_a_proof_keeps_the_order_of_list_attributes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """With list attributes off, a list passes distinctAttribute as the first device, and never after."""

@@ -76,7 +76,7 @@ def test_a_gpu_or_eight_cpus() -> None:
     assert isinstance(ask(prefers_gpu, budget=headroom(cpu=7, memory=1)), Refusal)
 
 
-def test_without_a_budget_the_first_alternative_is_taken_whatever_it_costs() -> None:
+def test_without_a_budget_the_first_alternative_is_taken() -> None:
     assert picked(ask(first_available("r", CPUS, GPU))) == [["socket0"]]
 
 
@@ -110,7 +110,7 @@ def test_a_smaller_device_is_chosen_if_the_first_exceeds_the_budget() -> None:
 # -- lines
 
 
-def test_every_line_bounds() -> None:
+def test_every_resource_of_the_budget_is_a_bound() -> None:
     """The node has 12 CPUs left, the pod-level request allows its claims 6."""
 
     def lines(node: int, pod: int) -> NodeBudget:
@@ -127,12 +127,12 @@ def test_every_line_bounds() -> None:
         assert removal.detail == BudgetShortage(line, "cpu", 8, had)
 
 
-def test_a_resource_that_no_line_names_is_not_bounded() -> None:
+def test_a_resource_outside_the_budget_is_not_bounded() -> None:
     assert picked(ask(CPUS, budget=headroom(memory=0))) == [["socket0"]]
     assert picked(ask(CPUS, budget=NodeBudget(price))) == [["socket0"]]
 
 
-def test_what_costs_nothing_breaks_no_bound_that_is_broken_already() -> None:
+def test_a_device_without_charge_fits_an_exceeded_budget() -> None:
     """The node is overcommitted; devices that add nothing to it can still be had."""
     broken = headroom(cpu=-4, memory=-1)
     slices = [resource_slice([device("g0", hostMemory=1), device("g1")])]
@@ -140,7 +140,7 @@ def test_what_costs_nothing_breaks_no_bound_that_is_broken_already() -> None:
     assert isinstance(attempt(slices, claim("c", exactly(count=2)), budget=broken), Refusal)
 
 
-def test_all_fails_if_it_cannot_be_paid() -> None:
+def test_all_fails_if_it_exceeds_the_budget() -> None:
     slices = [resource_slice([device("g0", hostMemory=1), device("g1", hostMemory=2)])]
     everything = claim("c", exactly(mode="All"))
     assert picked(attempt(slices, everything, budget=headroom(memory=3))) == [["g0", "g1"]]
@@ -150,7 +150,7 @@ def test_all_fails_if_it_cannot_be_paid() -> None:
 # -- charges
 
 
-def test_the_charge_is_asked_about_the_result_as_it_will_be_recorded() -> None:
+def test_the_charge_is_computed_from_the_recorded_result() -> None:
     asked: list[tuple[str, DeviceRequestAllocationResult, str]] = []
 
     def note(
@@ -187,7 +187,7 @@ def test_claims_that_are_allocated_already_are_not_charged() -> None:
 
 
 @pytest.mark.parametrize("make", [generate_case, generate_hard_case])
-def test_a_boundless_budget_changes_nothing(make: Any) -> None:
+def test_an_unlimited_budget_changes_nothing(make: Any) -> None:
     for seed in range(300):
         case = make(seed)
         free = answer(case)
@@ -198,7 +198,7 @@ def test_a_boundless_budget_changes_nothing(make: Any) -> None:
                 assert picks_of(priced) == picks_of(free)
 
 
-def test_a_budget_only_takes_away() -> None:
+def test_a_budget_never_adds_devices() -> None:
     """Whatever is found within a budget could be found without one."""
     for seed in range(300):
         case = generate_case(seed, budget=True)

@@ -82,7 +82,7 @@ def test_devices_of_one_slice_may_be_for_different_nodes() -> None:
     assert picked(attempt(slices, ALL, at=node("node-b", labels={"zone": "y"}))) == [["a", "b", "d"]]
 
 
-def test_a_selector_that_cannot_be_read_is_a_fault() -> None:
+def test_an_invalid_selector_is_a_fault() -> None:
     slices = [resource_slice([device("d0")], name="broken", nodeSelector=selector("zone"))]
     outcome = attempt(slices, ONE)
     assert isinstance(outcome, AllocationFault)
@@ -90,7 +90,7 @@ def test_a_selector_that_cannot_be_read_is_a_fault() -> None:
     assert "failed to perform node selection for slice broken" in str(outcome)
 
 
-def test_a_device_selector_that_cannot_be_read_is_a_fault_when_it_is_met() -> None:
+def test_an_invalid_device_selector_is_a_fault_when_it_is_evaluated() -> None:
     devices = [
         device("d0", fields={"allNodes": True}),
         device("d1", fields={"nodeSelector": selector("zone")}),
@@ -102,7 +102,7 @@ def test_a_device_selector_that_cannot_be_read_is_a_fault_when_it_is_met() -> No
     assert outcome.kind == "node-selection"
 
 
-def test_where_an_allocation_can_be_used() -> None:
+def test_the_node_selector_of_an_allocation() -> None:
     """A device of one node binds the claim to it, a network device to the nodes of its selector."""
     own, zone, everywhere = {"nodeName": NODE}, {"nodeSelector": selector("zone", "x")}, {"allNodes": True}
 
@@ -136,7 +136,7 @@ def test_a_device_may_bind_its_claim_to_the_node() -> None:
     assert outcome.results[0].node_selector is not None
 
 
-def test_a_device_selector_of_several_terms_cannot_be_written_down() -> None:
+def test_a_device_selector_of_several_terms_cannot_be_allocated() -> None:
     terms = selector("zone", "x")["nodeSelectorTerms"] + selector("zone", "y")["nodeSelectorTerms"]
     slices = [
         resource_slice(
@@ -163,7 +163,7 @@ def test_an_incomplete_pool_is_not_used() -> None:
     assert picked(attempt(complete, ALL)) == [["d0", "d1"]]
 
 
-def test_too_many_slices_are_incomplete_too() -> None:
+def test_a_pool_with_too_many_slices_is_incomplete() -> None:
     slices = [resource_slice([device(f"d{n}")], name=f"s{n}") for n in range(2)]
     (pool,) = pools(slices)
     assert pool.status is PoolStatus.INCOMPLETE
@@ -217,7 +217,7 @@ def test_a_pool_half_way_to_its_next_generation_is_not_used() -> None:
     assert isinstance(attempt([*old, new], ONE), Refusal)
 
 
-def test_a_pool_that_was_replaced_elsewhere_is_ignored() -> None:
+def test_a_pool_replaced_on_another_node_is_ignored() -> None:
     """This node's slice is left over: the newer generation has none for it, and All need not wait."""
     left_over = resource_slice([device("d0")], generation=1, count=2)
     newer = resource_slice([device("d0")], name="t", generation=2, nodeName="node-b")
@@ -226,7 +226,7 @@ def test_a_pool_that_was_replaced_elsewhere_is_ignored() -> None:
     assert picked(attempt([left_over, newer, other], ALL)) == [["d1"]]
 
 
-def test_a_complete_pool_does_not_look_at_other_nodes() -> None:
+def test_a_complete_pool_ignores_slices_of_other_nodes() -> None:
     mine = resource_slice([device("d0")], generation=1)
     newer = resource_slice([device("d0")], name="t", generation=2, nodeName="node-b")
     assert picked(attempt([mine, newer], ONE)) == [["d0"]]
@@ -261,7 +261,7 @@ INVALID = {
 
 
 @pytest.mark.parametrize("reason", INVALID)
-def test_a_pool_that_contradicts_itself_is_not_used(reason: str) -> None:
+def test_an_invalid_pool_is_not_used(reason: str) -> None:
     slices = INVALID[reason]
     (pool,) = pools(slices)
     assert (pool.status, pool.reason) == (PoolStatus.INVALID, reason)
@@ -361,7 +361,7 @@ def test_without_partitions_counters_and_device_selections_are_not_read() -> Non
 # -- against the definition
 
 
-def test_pools_are_what_the_definition_says() -> None:
+def test_pools_agree_with_the_definition() -> None:
     trouble = {PoolStatus.COMPLETE: "", PoolStatus.INCOMPLETE: "incomplete", PoolStatus.INVALID: "invalid"}
     for seed in range(400):
         case = generate_case(seed)

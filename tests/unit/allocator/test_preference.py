@@ -26,21 +26,21 @@ def share(name: str, amount: str) -> DeviceRequestAllocationResult:
     )
 
 
-def test_four_gigabytes_take_the_small_card() -> None:
+def test_a_small_request_takes_the_smallest_device() -> None:
     slices = cards(large="80Gi", small="8Gi", tiny="2Gi")
     four = claim("c", exactly(capacity={"memory": "4Gi"}))
     assert picked(attempt(slices, four)) == [["large"]]
     assert picked(thrifty(slices, four)) == [["small"]]
 
 
-def test_the_large_card_is_left_for_pods_that_need_it() -> None:
+def test_the_largest_device_is_left_for_requests_that_need_it() -> None:
     slices = cards(large="80Gi", small="8Gi")
     four, forty = (claim(size.lower(), exactly(capacity={"memory": size})) for size in ("4Gi", "40Gi"))
     assert picked(thrifty(slices, four, forty)) == [["small"], ["large"]]
     assert picked(thrifty(slices, four, four)) == [["small"], ["large"]]
 
 
-def test_devices_alike_are_taken_as_listed() -> None:
+def test_equal_devices_are_taken_as_listed() -> None:
     slices = cards(b="8Gi", a="8Gi", c="8Gi")
     assert picked(thrifty(slices, claim("c", exactly(count=2)))) == [["b", "a"]]
 
@@ -51,7 +51,7 @@ def shared_cards(**sizes: str) -> list[ResourceSlice]:
     ]
 
 
-def test_a_shared_card_before_a_fresh_one() -> None:
+def test_a_shared_device_in_use_is_preferred() -> None:
     """6Gi are left of one, 8Gi of the other: the fresh one stays whole."""
     slices = shared_cards(fresh="8Gi", begun="8Gi")
     state = AllocationState()
@@ -64,7 +64,7 @@ def test_a_shared_card_before_a_fresh_one() -> None:
     ]
 
 
-def test_a_shared_card_before_a_fresh_one_with_as_much_left() -> None:
+def test_a_shared_device_in_use_is_preferred_with_equal_capacity_left() -> None:
     slices = shared_cards(fresh="8Gi", begun="10Gi")
     state = AllocationState()
     state.hold(share("begun", "2Gi"))
@@ -73,7 +73,7 @@ def test_a_shared_card_before_a_fresh_one_with_as_much_left() -> None:
     ]
 
 
-def test_a_small_partition_before_a_large_one() -> None:
+def test_a_small_partition_is_preferred() -> None:
     slices = [
         resource_slice(
             [
@@ -103,13 +103,13 @@ def test_sizes_of_different_pools_and_drivers_are_compared() -> None:
     assert picked(thrifty(slices, wanted)) == [["b"]]
 
 
-def test_what_cannot_be_had_cannot_be_had_with_a_preference() -> None:
+def test_a_preference_never_satisfies_an_impossible_request() -> None:
     slices = cards(large="80Gi", small="8Gi")
     assert isinstance(thrifty(slices, claim("c", exactly(capacity={"memory": "81Gi"}))), Refusal)
     assert isinstance(thrifty(slices, claim("c", exactly(count=3))), Refusal)
 
 
-def test_it_backtracks_like_any_search() -> None:
+def test_a_preference_still_backtracks() -> None:
     """The smallest fits the first request, but is the only one for the second."""
     devices = [
         device("large", capacity={"memory": "80Gi"}, kind="a"),
@@ -120,12 +120,12 @@ def test_it_backtracks_like_any_search() -> None:
     assert picked(thrifty([resource_slice(devices)], wanted)) == [["large", "small"]]
 
 
-def test_all_devices_are_all_devices() -> None:
+def test_a_preference_does_not_limit_all() -> None:
     slices = cards(large="80Gi", small="8Gi", middle="40Gi")
     assert sorted(picked(thrifty(slices, claim("c", exactly(mode="All"))))[0]) == ["large", "middle", "small"]
 
 
-def test_taints_and_counters_move_with_their_devices() -> None:
+def test_taints_and_counters_hold_in_any_order() -> None:
     sick = [{"key": "sick", "effect": "NoSchedule"}]
     slices = [
         resource_slice(

@@ -111,24 +111,24 @@ def assert_agreement(case: AllocationCase) -> None:
 
 @settings(max_examples=examples(120))
 @given(allocation_cases())
-def test_the_twin_finds_the_same(case: AllocationCase) -> None:
+def test_the_reference_allocator_agrees(case: AllocationCase) -> None:
     assert_agreement(case)
 
 
 @settings(max_examples=examples(80))
 @given(allocation_cases(budget=True))
-def test_the_twin_finds_the_same_within_a_budget(case: AllocationCase) -> None:
+def test_the_reference_allocator_agrees_within_a_budget(case: AllocationCase) -> None:
     assert_agreement(case)
 
 
 @pytest.mark.parametrize("budget", [False, True])
-def test_the_twin_finds_the_same_many_times(budget: bool) -> None:
+def test_the_reference_allocator_agrees_many_times(budget: bool) -> None:
     for seed in range(600):
         assert_agreement(generate_case(seed, budget))
 
 
 @pytest.mark.parametrize("lists", [True, False])
-def test_the_twin_solves_the_same_puzzles(lists: bool) -> None:
+def test_the_reference_allocator_agrees_on_hard_cases(lists: bool) -> None:
     for seed in range(600 if lists else 200):
         assert_agreement(
             generate_hard_case(seed, budget=seed % 4 == 3, features=Features(list_attributes=lists))
@@ -149,7 +149,7 @@ def test_a_proof_in_another_order_of_requests_holds_for_this_one(
 
 @settings(max_examples=examples(300))
 @given(st.integers(0, 2**32), st.booleans())
-def test_least_waste_finds_something_if_and_only_if_there_is_something(seed: int, budget: bool) -> None:
+def test_least_waste_finds_an_allocation_if_there_is_one(seed: int, budget: bool) -> None:
     case = generate_case(seed, budget)
     wanted = expected(case)
     # In another order of devices a fault may be met that this one never meets, and the other way round.
@@ -163,6 +163,6 @@ def test_least_waste_finds_something_if_and_only_if_there_is_something(seed: int
 @pytest.mark.slow
 @settings(max_examples=8_000, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 2**32), st.booleans(), st.booleans())
-def test_the_twin_finds_the_same_for_long(seed: int, budget: bool, lists: bool) -> None:
+def test_the_reference_allocator_agrees_for_long(seed: int, budget: bool, lists: bool) -> None:
     assert_agreement(generate_case(seed, budget))
     assert_agreement(generate_hard_case(seed, budget, Features(list_attributes=lists)))

@@ -87,13 +87,13 @@ def partitions(units: str, *draws: str) -> list[ResourceSlice]:
 # -- one rule at a time
 
 
-def test_nothing_there() -> None:
+def test_no_devices() -> None:
     request = only(attempt([], claim("c", exactly())))
     assert (request.wanted, request.devices, request.left, request.removals) == (1, 0, 0, ())
     assert (request.claim, request.request, request.takes_all) == ("default/c", "r", False)
 
 
-def test_too_few() -> None:
+def test_too_few_devices() -> None:
     request = only(attempt([resource_slice([device("d0"), device("d1")])], claim("c", exactly(count=3))))
     assert (request.wanted, request.devices, request.left) == (3, 2, 2)
     assert not request.served
@@ -133,13 +133,13 @@ def test_devices_for_other_nodes() -> None:
     assert request.removals[0].device == id("d0")
 
 
-def test_binding_conditions_that_are_switched_off() -> None:
+def test_binding_conditions_with_the_gate_off() -> None:
     slices = [resource_slice([device("d0", fields={"bindingConditions": ["ready"]})])]
     request = only(attempt(slices, claim("c", exactly()), features=Features(binding_conditions=False)))
     assert counted(request) == {RefusalRule.BINDING: 1}
 
 
-def test_devices_that_others_hold() -> None:
+def test_devices_allocated_to_others() -> None:
     state = AllocationState()
     state.hold_device(id("d1"))
     slices = [resource_slice([device("d0"), device("d1")])]
@@ -179,14 +179,14 @@ def shared(value: str, **policy: Any) -> dict[str, Any]:
         ({"other": "4"}, "1", CapacityShortage("undefined", "mem", quantity("1"), quantity("0"))),
     ],
 )
-def test_capacity_that_does_not_do(capacity: dict[str, Any], asked: str, shortage: CapacityShortage) -> None:
+def test_insufficient_capacity(capacity: dict[str, Any], asked: str, shortage: CapacityShortage) -> None:
     slices = [resource_slice([device("d0", shared=True, capacity=capacity)])]
     request = only(attempt(slices, claim("c", exactly(capacity={"mem": asked}))))
     assert counted(request) == {RefusalRule.CAPACITY: 1}
     assert request.removals[0].detail == shortage
 
 
-def test_capacity_that_others_have_taken() -> None:
+def test_capacity_consumed_by_others() -> None:
     """Of the three, the one that lacks least is named, with what is left of it."""
     state = AllocationState()
     for name, amount in (("d0", "7Gi"), ("d1", "5Gi"), ("d2", "6Gi")):
@@ -203,14 +203,14 @@ def test_capacity_that_others_have_taken() -> None:
     assert request.removals[0].detail == CapacityShortage("short", "mem", quantity("4Gi"), quantity("3Gi"))
 
 
-def test_counters_that_do_not_suffice() -> None:
+def test_insufficient_counters() -> None:
     request = only(attempt(partitions("1", "3", "2"), claim("c", exactly())))
     assert counted(request) == {RefusalRule.COUNTER: 2}
     assert request.removals[0].device == id("d1")
     assert request.removals[0].detail == CounterShortage("set", "units", 2 * 10**9, 10**9)
 
 
-def test_counters_that_others_have_drawn() -> None:
+def test_counters_consumed_by_others() -> None:
     state = AllocationState()
     state.hold_device(id("d0"))
     request = only(attempt(partitions("4", "3", "2"), claim("c", exactly()), state=state))
@@ -218,7 +218,7 @@ def test_counters_that_others_have_drawn() -> None:
     assert request.removals[1].detail == CounterShortage("set", "units", 2 * 10**9, 10**9)
 
 
-def test_counters_that_are_overdrawn_stop_devices_that_need_none_of_them() -> None:
+def test_overdrawn_counters_block_all_devices_of_their_set() -> None:
     state = AllocationState()
     state.hold_device(id("d0"))
     request = only(attempt(partitions("2", "3", "0"), claim("c", exactly()), state=state))
@@ -226,7 +226,7 @@ def test_counters_that_are_overdrawn_stop_devices_that_need_none_of_them() -> No
     assert request.removals[1].detail == CounterShortage("set", "units", 0, -(10**9))
 
 
-def test_partitions_that_are_switched_off() -> None:
+def test_partitions_with_the_gate_off() -> None:
     off = Features(partitionable_devices=False)
     refusal = refused(attempt(partitions("4", "1"), claim("c", exactly()), features=off))
     assert counted(refusal.requests[0]) == {RefusalRule.COUNTER: 1}
@@ -246,7 +246,7 @@ def test_devices_without_the_attribute() -> None:
     ("kind", "values", "pair"),
     [("matchAttribute", (0, 1, 2), (0, 1)), ("distinctAttribute", (5, 5, 5), (5, 5))],
 )
-def test_devices_that_do_not_go_together(kind: str, values: tuple[int, ...], pair: tuple[int, int]) -> None:
+def test_devices_that_break_a_constraint(kind: str, values: tuple[int, ...], pair: tuple[int, int]) -> None:
     """All three are there, but at most one at a time: a pair is named."""
     slices = [resource_slice([device(f"d{n}", numa=value) for n, value in enumerate(values)])]
     request = only(attempt(slices, claim("c", exactly(count=2), constraints=[{kind: f"{DRIVER}/numa"}])))
@@ -258,14 +258,14 @@ def test_devices_that_do_not_go_together(kind: str, values: tuple[int, ...], pai
     assert not request.served
 
 
-def test_node_resources_that_do_not_suffice() -> None:
+def test_insufficient_node_resources() -> None:
     budget = NodeBudget(lambda *_: {"cpu": 8}, [BudgetLine("node headroom", {"cpu": 6})])
     request = only(attempt([resource_slice([device("d0")])], claim("c", exactly()), budget=budget))
     assert counted(request) == {RefusalRule.BUDGET: 1}
     assert request.removals[0].detail == BudgetShortage("node headroom", "cpu", 8, 6)
 
 
-def test_pools_that_cannot_be_used() -> None:
+def test_incomplete_and_invalid_pools() -> None:
     refusal = refused(attempt([resource_slice([device("d0")], count=3)], claim("c", exactly())))
     (pool,) = refusal.pools
     assert (pool.pool, pool.status, pool.reason) == (
@@ -276,7 +276,7 @@ def test_pools_that_cannot_be_used() -> None:
     assert refusal.requests[0].devices == 0
 
 
-def test_all_devices_of_which_one_cannot_be_had() -> None:
+def test_all_with_one_unavailable_device() -> None:
     state = AllocationState()
     state.hold_device(id("d1"))
     slices = [resource_slice([device("d0"), device("d1")])]
@@ -288,7 +288,7 @@ def test_all_devices_of_which_one_cannot_be_had() -> None:
 # -- several requests
 
 
-def test_requests_that_take_each_others_devices() -> None:
+def test_requests_that_compete_for_devices() -> None:
     refusal = refused(attempt([resource_slice([device("d0")])], claim("c", exactly("a"), exactly("b"))))
     assert refusal.together
     assert all(request.served for request in refusal.requests)

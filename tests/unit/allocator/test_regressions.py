@@ -150,7 +150,7 @@ def test_136734_the_shares_of_other_claims_are_read_from_their_statuses() -> Non
 # -- since then
 
 
-def test_139034_partitions_that_exclude_each_other_are_not_both_given() -> None:
+def test_139034_partitions_that_exclude_each_other_are_not_both_allocated() -> None:
     """Counters were rebuilt without shared devices (#139040): the same silicon was handed out twice."""
     slices = [
         resource_slice(
@@ -183,7 +183,7 @@ def test_140433_a_stored_share_is_charged_once() -> None:
     assert picked(attempt(slices, claim("c", exactly("a"), exactly("b")), state=state)) == [["d0", "d0"]]
 
 
-def test_140431_a_candidate_that_is_given_up_leaves_nothing_behind() -> None:
+def test_140431_a_discarded_candidate_leaves_no_state() -> None:
     """Counters of a candidate rejected for its taint, or undone in backtracking, stayed reserved."""
     counters = resource_slice(counters={"set": {"units": "2"}}, name="z", count=2)
     taint = [{"key": "sick", "effect": "NoSchedule"}]
@@ -242,7 +242,7 @@ def test_140431_an_earlier_empty_share_survives_the_undoing_of_a_later_one() -> 
     assert picked(attempt(slices, wanted)) == [["d0", "d1", "d0"]]
 
 
-def test_140435_pools_of_the_same_name_have_counters_of_their_own() -> None:
+def test_140435_pools_of_the_same_name_have_separate_counters() -> None:
     """Counters were kept by pool name alone: one driver's devices used up those of another."""
     slices = []
     for driver in (DRIVER, OTHER):
@@ -317,7 +317,7 @@ def test_140087_an_allocated_claim_keeps_a_pod_on_its_node() -> None:
     assert here.results == (first.results[0],)
 
 
-def test_137347_all_in_a_prioritized_list_gives_way_to_the_next_alternative() -> None:
+def test_137347_all_in_a_prioritized_list_falls_through_to_the_next_alternative() -> None:
     """All devices could not be had, some stayed taken, and the alternatives after it failed, too."""
     slices = [resource_slice([device(f"d{n}", grp="a") for n in range(3)])]
     state = held()

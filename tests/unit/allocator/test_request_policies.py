@@ -37,7 +37,7 @@ def test_without_a_request_the_default_is_consumed() -> None:
     assert taken(None, capacity("10", default="2", validRange={"min": "1", "max": "8"})) == "2"
 
 
-def test_without_a_request_and_a_default_everything_is_consumed() -> None:
+def test_without_request_and_default_the_full_capacity_is_consumed() -> None:
     assert taken(None, capacity("10Gi")) == "10Gi"
 
 
@@ -83,13 +83,13 @@ def test_steps_are_counted_from_the_minimum(asked: str, rounded: str) -> None:
     assert taken(asked, capacity("10", default="2", validRange={"min": "2", "step": "3"})) == rounded
 
 
-def test_what_is_rounded_past_the_maximum_is_refused() -> None:
+def test_an_amount_rounded_above_the_maximum_is_refused() -> None:
     entry = capacity("10", default="2", validRange={"min": "2", "max": "8", "step": "4"})
     assert taken("6", entry) == "6"
     assert taken("7", entry) == refusal("above-max", "10", "8")
 
 
-def test_a_request_above_what_the_device_has_is_refused() -> None:
+def test_a_request_above_the_capacity_is_refused() -> None:
     assert taken("9", capacity("10", default="2", validRange={"min": "2", "step": "4"})) == "10"
     assert taken("11", capacity("10", default="2", validRange={"min": "2", "step": "4"})) == refusal(
         "short", "14", "10"
@@ -125,7 +125,7 @@ policies: st.SearchStrategy[dict[str, Any]] = st.one_of(
 
 
 @given(st.dictionaries(st.sampled_from("abc"), quantities, max_size=2), st.data())
-def test_consumption_is_what_the_definition_says(asked: dict[str, str], data: st.DataObject) -> None:
+def test_consumption_agrees_with_the_definition(asked: dict[str, str], data: st.DataObject) -> None:
     entries: dict[str, DeviceCapacity] = {}
     for name in data.draw(st.sets(st.sampled_from("abc"))):
         entry = {"value": data.draw(quantities), "requestPolicy": data.draw(policies)}

@@ -119,7 +119,7 @@ def test_amounts_add_up() -> None:
     assert not held.exclusive
 
 
-def test_a_share_with_other_capacities_leaves_nothing_behind() -> None:
+def test_a_released_share_leaves_no_amounts() -> None:
     """The device was given another capacity while one share was out."""
     state = holding(result("d0", "a", mem="1"))
     newer = result("d0", "b", mem="1", cores="2")
@@ -245,7 +245,7 @@ def allocated(wanted: ResourceClaim, outcome: object) -> ResourceClaim:
     )
 
 
-def test_the_state_of_claims_is_that_of_their_results() -> None:
+def test_the_state_of_claims_equals_holding_their_results() -> None:
     slices = [resource_slice([device("d0"), device("d1", shared=True, capacity={"mem": "4"})])]
     wanted = claim(
         "c", exactly("a"), exactly("b", capacity={"mem": "1"}), exactly("c", capacity={"mem": "2"})
@@ -282,7 +282,7 @@ def test_shares_are_held_and_released() -> None:
     assert picked(attempt(slices, three, state=state)) == [["d0"]]
 
 
-def test_asking_does_not_change_the_state() -> None:
+def test_reading_does_not_change_the_state() -> None:
     for seed in range(150):
         case = generate_case(seed)
         before = case.state.copy()
@@ -290,7 +290,7 @@ def test_asking_does_not_change_the_state() -> None:
         assert case.state == before
 
 
-def test_whatever_is_allocated_can_be_held_and_released() -> None:
+def test_every_allocation_can_be_held_and_released() -> None:
     """Allocate, hold, release: the same state, and the same answer."""
     found = 0
     for seed in range(300):
@@ -310,7 +310,7 @@ def test_whatever_is_allocated_can_be_held_and_released() -> None:
 
 
 @pytest.mark.parametrize("amounts", [{"mem": "3"}, {"mem": "5"}, {"mem": "4", "cores": "1"}, {}])
-def test_only_the_amounts_that_a_share_took_can_be_given_back(amounts: dict[str, str]) -> None:
+def test_only_the_amounts_of_a_share_can_be_released(amounts: dict[str, str]) -> None:
     state = AllocationState()
     held = result(share="x", mem="4")
     state.hold(held)

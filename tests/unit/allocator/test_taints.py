@@ -45,7 +45,7 @@ def rule(taint: dict[str, Any], **spec: Any) -> DeviceTaintRule:
         ({"key": "sick", "operator": "Exists", "tolerationSeconds": 0}, True),
     ],
 )
-def test_what_tolerates_a_taint(toleration: dict[str, Any], matches: bool) -> None:
+def test_tolerations_match_taints(toleration: dict[str, Any], matches: bool) -> None:
     assert tolerates(convert(toleration, DeviceToleration), convert(SICK, DeviceTaint)) is matches
 
 
@@ -53,7 +53,7 @@ def test_what_tolerates_a_taint(toleration: dict[str, Any], matches: bool) -> No
     ("effect", "prevents"),
     [("NoSchedule", True), ("NoExecute", True), ("None", False), ("", False), ("PreferNoSchedule", False)],
 )
-def test_which_effects_keep_a_device_from_being_allocated(effect: str, prevents: bool) -> None:
+def test_effects_that_prevent_allocation(effect: str, prevents: bool) -> None:
     slices = [resource_slice([device("d0", taints=[{"key": "k", "effect": effect}]), device("d1")])]
     assert picked(attempt(slices, claim("c", exactly()))) == [["d1" if prevents else "d0"]]
 
@@ -79,7 +79,7 @@ tolerations = st.builds(
 
 
 @given(st.lists(taints, max_size=3), st.lists(tolerations, max_size=3))
-def test_tolerating_is_what_the_definition_says(
+def test_tolerations_agree_with_the_definition(
     some: list[DeviceTaint], others: list[DeviceToleration]
 ) -> None:
     assert is_tolerated(some, others) == are_tolerated(some, others)
@@ -88,7 +88,7 @@ def test_tolerating_is_what_the_definition_says(
 # -- requests
 
 
-def test_a_tainted_device_is_left_out() -> None:
+def test_a_tainted_device_is_not_allocated() -> None:
     slices = [resource_slice([device("d0", taints=[SICK]), device("d1")])]
     assert picked(attempt(slices, claim("c", exactly()))) == [["d1"]]
     assert isinstance(attempt(slices, claim("c", exactly(count=2))), Refusal)

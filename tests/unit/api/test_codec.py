@@ -137,7 +137,7 @@ def check_agreement(tree: Any, view: type[Wire]) -> Wire:
 # The objects have hundreds of fields: shrinking one takes minutes, and a failure names the field anyway.
 @settings(phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(objects() | objects(nulls=0.05) | objects(nulls=0.4))
-def test_the_fast_way_and_the_careful_way_agree(case: tuple[type[Wire], dict[str, Any]]) -> None:
+def test_convert_fast_agrees_with_convert(case: tuple[type[Wire], dict[str, Any]]) -> None:
     view, tree = case
     check_agreement(tree, view)
 
@@ -237,7 +237,7 @@ def test_garbage_gives_a_clear_error_or_an_object(tree: object, view: type[Wire]
 
 
 @given(garbage, st.sampled_from(VIEWS))
-def test_a_look_at_garbage_is_that_of_its_text(tree: object, view: type[Wire]) -> None:
+def test_damaged_trees_and_their_text_decode_alike(tree: object, view: type[Wire]) -> None:
     text = json.dumps(tree)
     try:
         decoded = codec.decode(text, view)

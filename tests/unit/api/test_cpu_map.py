@@ -30,11 +30,11 @@ def maps(draw: st.DrawFn) -> CpuMap:
 
 
 @given(maps())
-def test_what_is_written_is_read(machine: CpuMap) -> None:
+def test_cpu_maps_round_trip(machine: CpuMap) -> None:
     assert parse_cpu_map(format_cpu_map(machine)) == machine
 
 
-def test_a_large_machine_is_short() -> None:
+def test_the_map_of_a_large_machine_is_short() -> None:
     places = {
         cpu: CpuLocation(cpu % 256 // 128, cpu % 256 // 32, cpu % 256 // 8, cpu % 256) for cpu in range(512)
     }
@@ -72,7 +72,7 @@ def test_a_large_machine_is_short() -> None:
         "[" * 100_000,
     ],
 )
-def test_what_is_no_map_is_none(text: str) -> None:
+def test_invalid_text_is_no_map(text: str) -> None:
     assert parse_cpu_map(text) is None
 
 
@@ -82,12 +82,12 @@ def test_what_is_no_map_is_none(text: str) -> None:
         lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     )
 )
-def test_nothing_breaks_the_reader(tree: Any) -> None:
+def test_any_text_is_a_map_or_none(tree: Any) -> None:
     for each in (tree, {"groups": tree}, {"groups": [{"cores": tree}]}, {**GOOD, "kinds": tree}):
         parse_cpu_map(json.dumps(each))
 
 
-def test_what_is_left_out_is_not_known() -> None:
+def test_missing_fields_are_unknown() -> None:
     assert parse_cpu_map(json.dumps({"groups": [{"cores": ["0-1"]}]})) == CpuMap(
         {0: CpuLocation(-1, -1, -1, 0), 1: CpuLocation(-1, -1, -1, 0)}
     )

@@ -54,7 +54,7 @@ def test_arithmetic_is_that_of_sets(one: set[int], other: set[int]) -> None:
 
 
 @given(sets, st.integers(0, 400))
-def test_the_lowest(cpus: set[int], count: int) -> None:
+def test_lowest_cpus(cpus: set[int], count: int) -> None:
     assert list(CpuSet(cpus).lowest(count)) == sorted(cpus)[:count]
 
 
@@ -77,7 +77,7 @@ def test_sets_cannot_be_changed() -> None:
     ("text", "cpus"),
     [("5", "5"), ("+5", "5"), ("007", "7"), ("3-3", "3"), ("0-1,1-2", "0-2"), ("4294967296", "4294967296")],
 )
-def test_what_kubernetes_reads_too(text: str, cpus: str) -> None:
+def test_formats_that_kubernetes_accepts(text: str, cpus: str) -> None:
     assert str(CpuSet.parse(text)) == cpus
 
 
@@ -102,7 +102,7 @@ def test_what_kubernetes_reads_too(text: str, cpus: str) -> None:
         ("\ud800", 'strconv.Atoi: parsing "\ufffd": invalid syntax'),
     ],
 )
-def test_what_is_no_set_is_refused_in_kubernetes_words(text: str, problem: str) -> None:
+def test_invalid_sets_are_refused_with_the_message_of_kubernetes(text: str, problem: str) -> None:
     with pytest.raises(InputError) as error:
         CpuSet.parse(text)
     assert str(error.value) == problem
@@ -116,7 +116,7 @@ def test_what_is_no_set_is_refused_in_kubernetes_words(text: str, problem: str) 
         f"5,1-{MASK_LIMIT},{MASK_LIMIT}-{MASK_LIMIT + MAX_SPARSE_CPUS}",
     ],
 )
-def test_ranges_that_no_machine_has_are_refused(text: str) -> None:
+def test_huge_ranges_are_refused(text: str) -> None:
     with pytest.raises(InputError, match=r"^invalid range .*: more than 1048576 CPUs$"):
         CpuSet.parse(text)
 

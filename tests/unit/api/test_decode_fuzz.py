@@ -79,7 +79,7 @@ def fuzz(seconds: float, seed: int) -> int:
     return tried
 
 
-def test_damaged_json_is_refused_or_read() -> None:
+def test_damaged_json_is_decoded_or_refused() -> None:
     assert fuzz(1, seed=1)
 
 

@@ -98,7 +98,7 @@ def test_the_same_device_reads_the_same_in_every_form(form: Form) -> None:
 
 @pytest.mark.parametrize("target", FORMS)
 @pytest.mark.parametrize("source", FORMS)
-def test_what_every_form_can_say_converts_without_loss(source: Form, target: Form) -> None:
+def test_fields_of_every_form_convert_without_loss(source: Form, target: Form) -> None:
     for trees in (SOCKET, ACCELERATOR):
         given = device(trees[source])
         written = write_device(given, read_device(given), target)
@@ -150,7 +150,7 @@ def test_claim_info_beyond_the_name_only_fits_the_draft() -> None:
     assert write_status(PodStatus(), [charge], Form.V1_37).losses == ("claim c: claimInfo beyond the name",)
 
 
-def test_policies_travel_in_every_form() -> None:
+def test_policies_are_kept_in_every_form() -> None:
     charge = ClaimCharge("c", ("a",), {"cpu": ResourceCharge(q("100"), policy="ConsumeFrom", drawn=q("0"))})
     for form in FORMS:
         status = write_status(PodStatus(), [charge], form).lossless(form)

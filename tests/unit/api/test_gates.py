@@ -28,7 +28,7 @@ def test_draft_name_is_an_alias() -> None:
         Gates.of({"DRANativeResources": False, "DRANodeAllocatableResources": True})
 
 
-def test_a_gate_takes_along_what_needs_it() -> None:
+def test_disabling_a_gate_disables_its_dependents() -> None:
     gates = Gates.of({"DynamicResourceAllocation": False})
     assert not any(on for gate, on in gates if gate.name.startswith("DRA"))
     assert gates.enabled("PodLevelResources")

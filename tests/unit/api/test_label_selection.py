@@ -52,7 +52,7 @@ def test_matching(tree: dict[str, Any], labels: dict[str, str], expected: bool) 
     assert read(tree).matches(labels) is expected
 
 
-def test_no_selector_is_nothing_and_an_empty_one_is_everything() -> None:
+def test_no_selector_matches_nothing_and_an_empty_one_everything() -> None:
     assert compile_label_selector(None) is MATCH_NOTHING
     assert read({}) is MATCH_EVERYTHING
     assert MATCH_EVERYTHING.everything
@@ -71,7 +71,7 @@ def test_no_selector_is_nothing_and_an_empty_one_is_everything() -> None:
         ({"matchLabels": {"app": "a b"}}, "matchLabels: 'a b' is not a valid label value"),
     ],
 )
-def test_what_cannot_be_read_is_said(tree: dict[str, Any], expected: str) -> None:
+def test_invalid_selectors_are_reported(tree: dict[str, Any], expected: str) -> None:
     found = compile_label_selector(convert(tree, LabelSelector))
     assert isinstance(found, SelectorProblem)
     assert str(found) == expected
@@ -88,7 +88,7 @@ def test_equal_conditions_are_equal_in_any_order() -> None:
     assert hash(one) == hash(other)
 
 
-def test_the_anchor_is_a_label_that_all_have() -> None:
+def test_the_anchor_is_a_label_of_all_matching_objects() -> None:
     assert read({"matchLabels": {"app": "a"}, **expression("b", "Exists")}).anchor == ("app", "a")
     assert read(expression("app", "In", "a", "b")).anchor is None
     assert read(expression("app", "NotIn", "a")).anchor is None

@@ -161,7 +161,7 @@ def test_the_name_precedes_the_flag() -> None:
         ),
     ],
 )
-def test_a_selector_that_cannot_be_read_is_a_problem(term: dict[str, Any], field: str, message: str) -> None:
+def test_invalid_selectors_have_a_problem(term: dict[str, Any], field: str, message: str) -> None:
     """Even if another term matches, and also from `node_matches`."""
     made = selector(labels(requirement("zone", "Exists")), term)
     problem = selector_matches(made, NODE)
@@ -172,7 +172,7 @@ def test_a_selector_that_cannot_be_read_is_a_problem(term: dict[str, Any], field
     assert node_matches(NODE, None, None, made) == find_selector_problem(made) == problem
 
 
-def test_a_selector_that_can_be_read_is_none() -> None:
+def test_valid_selectors_have_no_problem() -> None:
     assert find_selector_problem(selector(labels(requirement("zone", "In", "x")), {})) is None
 
 
@@ -213,7 +213,7 @@ def test_terms_are_alternatives_of_requirements(
     assert selector_matches(made, node(**known)) is wanted
 
 
-def test_terms_that_cannot_be_read_are_left_out_one_by_one() -> None:
+def test_invalid_terms_are_left_out() -> None:
     good, bad = labels(requirement("zone", "Exists")), labels(requirement("zone", "Near", "a"))
     wrong_field = fields(requirement("metadata.name", "Exists"))
     made = selector(bad, good, wrong_field)

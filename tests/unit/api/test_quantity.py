@@ -128,7 +128,7 @@ def test_as_int64_follows_the_small_form() -> None:
     assert parse("9223372036854775807").as_int64() is None  # nineteen digits are kept as a decimal
 
 
-def test_does_not_change() -> None:
+def test_quantities_are_immutable() -> None:
     with pytest.raises(AttributeError):
         parse("1").nano = 2
     assert len({parse("1"), parse("1000m"), parse("1.0")}) == 1
@@ -167,7 +167,7 @@ def _to_nano(value: Fraction) -> Fraction:
 
 
 @given(texts)
-def test_parse_is_the_naive_value(text: str) -> None:
+def test_parsing_agrees_with_decimal_arithmetic(text: str) -> None:
     assert Fraction(parse(text).nano, NANO) == naive(text)
 
 
@@ -217,7 +217,7 @@ def test_numbers_round_and_saturate(text: str) -> None:
 
 
 @given(st.text(max_size=12))
-def test_garbage_is_refused_or_read(text: str) -> None:
+def test_any_text_is_parsed_or_refused(text: str) -> None:
     try:
         quantity = parse(text)
     except QuantityError:

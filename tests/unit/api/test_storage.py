@@ -36,7 +36,7 @@ def test_kinds_have_views(head: str, view: type) -> None:
     )
 
 
-def test_a_budget_says_how_many_may_go() -> None:
+def test_a_budget_has_its_allowed_disruptions() -> None:
     text = '{"spec":{"minAvailable":"50%","selector":null},"status":{"disruptionsAllowed":3}}'
     budget = codec.decode(text, PodDisruptionBudget)
     assert (budget.spec.selector, budget.status.disruptions_allowed) == (None, 3)
@@ -55,7 +55,7 @@ def test_a_claim_is_bound_when_its_binding_is_completed() -> None:
     assert old.storage_class == ""
 
 
-def test_what_a_volume_holds() -> None:
+def test_volume_sources() -> None:
     volume = codec.decode(
         '{"spec":{"capacity":{"storage":"10Gi"},"csi":{"driver":"d","volumeHandle":"h"},'
         '"nodeAffinity":{"required":{"nodeSelectorTerms":[]}}}}',

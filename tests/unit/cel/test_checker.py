@@ -289,7 +289,7 @@ def test_accepted(source: str) -> None:
     assert check(source, STORED).source == source
 
 
-def test_refusals_say_where() -> None:
+def test_errors_name_the_position() -> None:
     for source, position in (
         ("device.nosuch", 6),
         ("1 + 'a' == 2", 2),
@@ -340,7 +340,7 @@ def test_environments(source: str, accepted: set[str]) -> None:
     assert compiled == accepted
 
 
-def test_trees_come_back_resolved() -> None:
+def test_checked_trees_have_resolved_names() -> None:
     checked = check(".device.driver == strings.quote('a') && type(1) == google.protobuf.Duration", STORED)
     names = {node.name for node in descend(checked.root) if isinstance(node, Ident)}
     assert names == {"device", "google.protobuf.Duration"}

@@ -31,7 +31,7 @@ def test_names_without_a_domain_live_under_the_driver() -> None:
     assert set(device.capacity["gpu.example.com"]) == {"memory", "cores", "half"}
 
 
-def test_unknown_domains_read_as_empty_but_are_not_there() -> None:
+def test_unknown_domains_are_empty_maps_but_not_contained() -> None:
     assert value("device.attributes['nope'].size() == 0 && device.capacity['nope'] == {}")
     assert value("has(device.attributes.nope) && !('nope' in device.attributes)")
     assert value("!has(device.attributes['nope'].x) && !device.attributes['nope'].?x.hasValue()")
@@ -40,7 +40,7 @@ def test_unknown_domains_read_as_empty_but_are_not_there() -> None:
     assert value("device.attributes.size() == 2 && 'gpu.example.com' in device.attributes")
 
 
-def test_a_map_compared_with_the_domains_finds_the_default_too() -> None:
+def test_comparing_domains_includes_the_default_domain() -> None:
     """Upstream looks keys of the left map up in the right one, where every domain is found."""
     device = flatten({"attributes": {"other.example.com/a": {"int": 1}}}, DRIVER)
     assert value("{'gpu.example.com': {}} == device.attributes", device)
@@ -92,7 +92,7 @@ def test_lists_need_their_gate() -> None:
         {"capacity": {"c": {"value": "1Kb"}}},
     ],
 )
-def test_a_device_that_cannot_be_read_fails_every_selector(raw: dict[str, Any]) -> None:
+def test_an_invalid_device_fails_every_selector(raw: dict[str, Any]) -> None:
     device = flatten(raw, DRIVER)
     assert device.problem is not None
     for expression in ("true", "device.driver == 'x'", "device.attributes['a'].b == 'c' || true"):
@@ -102,7 +102,7 @@ def test_a_device_that_cannot_be_read_fails_every_selector(raw: dict[str, Any]) 
                 matches(device)
 
 
-def test_very_long_strings_take_the_exact_way_and_its_cost() -> None:
+def test_very_long_strings_are_evaluated_exactly() -> None:
     device = flatten({"attributes": {"s": {"string": "a" * 5_000_000}}}, DRIVER)
     selector = compile_selector('device.attributes["gpu.example.com"].s.startsWith("a")')
     assert selector.matches(device)

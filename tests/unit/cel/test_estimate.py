@@ -96,7 +96,7 @@ def test_costs(source: str, expected: int) -> None:
     assert cost(source) == expected
 
 
-def test_includes_is_as_long_as_a_list_may_be() -> None:
+def test_includes_is_estimated_by_the_maximum_list_length() -> None:
     assert cost("device.attributes['d'].a.includes('x')", LISTS) == 4 + 48
 
 

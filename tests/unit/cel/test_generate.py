@@ -44,7 +44,7 @@ COVERED = [
 
 
 @pytest.mark.parametrize("expression", COVERED)
-def test_usual_shapes_are_generated(expression: str) -> None:
+def test_common_expressions_are_generated(expression: str) -> None:
     value(expression)  # compares both back ends
     selector = compile_selector(expression)
     selector.matches(sample())
@@ -61,13 +61,13 @@ def test_usual_shapes_are_generated(expression: str) -> None:
         "url('/a') == url('/a')",
     ],
 )
-def test_other_shapes_take_the_closures(expression: str) -> None:
+def test_other_expressions_use_closures(expression: str) -> None:
     selector = compile_selector(expression)
     selector.matches(sample())
     assert selector.is_fast is False
 
 
-def test_a_default_no_attribute_could_have_takes_the_closures() -> None:
+def test_an_impossible_default_uses_closures() -> None:
     """A missing attribute replaced by a quantity: comparing that with a number is an error, not false."""
     selector = compile_selector(f'{A}.?nope.orValue(quantity("0")) == 5')
     with pytest.raises(CelRuntimeError):

@@ -90,7 +90,7 @@ def test_sum_compares_on_either_side() -> None:
     assert not value("[quantity('2')] == [quantity('1').add(quantity('3'))]")
 
 
-def test_adding_leaves_the_operand_alone() -> None:
+def test_addition_does_not_change_the_operand() -> None:
     device = sample()
     assert value(
         "device.capacity['gpu.example.com'].half.add(quantity('1.5Gi')).sub(1) != quantity('0')", device
@@ -103,7 +103,7 @@ def test_adding_leaves_the_operand_alone() -> None:
 @pytest.mark.parametrize(
     "text", ["", "1", "1.2.3.4", "01.2.3", "1.2.3-", "1.2.3-01", "1.2.3+", "1.2.3-a..b", "a.b.c"]
 )
-def test_texts_that_are_no_version(text: str) -> None:
+def test_invalid_versions(text: str) -> None:
     with pytest.raises(CelRuntimeError):
         semver.parse(text)
 

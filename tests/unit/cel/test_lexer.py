@@ -58,7 +58,7 @@ def test_kinds(source: str, kinds: str) -> None:
         ("é", 0),
     ],
 )
-def test_what_starts_no_token_is_refused_where_it_stands(source: str, position: int) -> None:
+def test_an_invalid_character_is_refused_with_its_position(source: str, position: int) -> None:
     with pytest.raises(CelCompileError) as caught:
         lexer.split(source)
     assert caught.value.position == position
@@ -86,7 +86,7 @@ def test_strings(text: str, value: str) -> None:
 
 
 @pytest.mark.parametrize("text", [r"'\ud800'", r"'\U00110000'", r"'\Uffffffff'"])
-def test_code_points_that_do_not_exist(text: str) -> None:
+def test_invalid_code_points(text: str) -> None:
     with pytest.raises(CelCompileError):
         lexer.unquote(text, 0)
 
@@ -108,6 +108,6 @@ def test_bytes(text: str, value: bytes) -> None:
 
 
 @pytest.mark.parametrize("text", [r"b'\u0041'", r"b'\U00000041'"])
-def test_bytes_know_no_code_points(text: str) -> None:
+def test_byte_literals_have_no_code_point_escapes(text: str) -> None:
     with pytest.raises(CelCompileError):
         lexer.unquote_bytes(text, 0)

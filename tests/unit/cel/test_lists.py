@@ -80,7 +80,7 @@ def test_sorting_is_stable() -> None:
     assert sort_by_keys(names[:9], keys[:9]) == [name for name in expected if name in names[:9]]
 
 
-def test_includes_looks_at_no_more_than_an_attribute_may_hold() -> None:
+def test_includes_reads_at_most_the_maximum_list_length() -> None:
     assert value("lists.range(48).includes(47) && !lists.range(48).includes(48)", environment=LISTS)
     assert value("lists.range(60).includes(3)", environment=LISTS)
     assert fails("lists.range(60).includes(59)", environment=LISTS)

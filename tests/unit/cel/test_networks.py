@@ -54,7 +54,7 @@ def test_ipv4_text_agrees_with_the_standard_library(number: int) -> None:
         "１.2.3.4",
     ],
 )
-def test_texts_that_are_no_address(text: str) -> None:
+def test_invalid_addresses(text: str) -> None:
     assert not ip.is_ip(text)
 
 
@@ -72,7 +72,7 @@ def test_texts_that_are_no_address(text: str) -> None:
         "/8",
     ],
 )
-def test_texts_that_are_no_network(text: str) -> None:
+def test_invalid_networks(text: str) -> None:
     with pytest.raises(CelRuntimeError):
         cidr.parse(text)
 
@@ -136,7 +136,7 @@ def test_holds(expression: str) -> None:
         "https://[::1]x/",
     ],
 )
-def test_texts_that_are_no_url(text: str) -> None:
+def test_invalid_urls(text: str) -> None:
     with pytest.raises(CelRuntimeError):
         urls.parse(text)
 

@@ -126,7 +126,7 @@ def test_trees(source: str, tree: str) -> None:
         ("1e400", 0),
     ],
 )
-def test_refusals_say_where(source: str, position: int) -> None:
+def test_errors_name_the_position(source: str, position: int) -> None:
     with pytest.raises(CelCompileError) as caught:
         parse(source)
     assert caught.value.position == position
@@ -168,7 +168,7 @@ def test_depth_has_a_limit(before: str, middle: str, after: str, deepest: int) -
 
 
 @pytest.mark.parametrize("source", ["!" * 3000 + "x", "-" * 3000 + "x", " || ".join("a" * 2000)])
-def test_what_does_not_nest_has_no_limit(source: str) -> None:
+def test_flat_expressions_have_no_depth_limit(source: str) -> None:
     parse(source)
 
 

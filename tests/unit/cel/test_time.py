@@ -91,7 +91,7 @@ def test_fails(expression: str) -> None:
         "24-01-01T00:00:00Z",
     ],
 )
-def test_texts_that_are_no_timestamp(text: str) -> None:
+def test_invalid_timestamps(text: str) -> None:
     assert parse_timestamp(text) is None
 
 

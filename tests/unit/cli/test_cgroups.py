@@ -118,11 +118,11 @@ def pods(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_in_the_form_of_1_37_claims_count(capsys: pytest.CaptureFixture[str], pods: str) -> None:
+def test_claims_count_in_the_1_37_form(capsys: pytest.CaptureFixture[str], pods: str) -> None:
     assert run(capsys, "-f", pods, "--memory", "16Gi") == (0, V2_1_37, "")
 
 
-def test_in_the_form_of_1_36_they_do_not(capsys: pytest.CaptureFixture[str], pods: str) -> None:
+def test_claims_do_not_count_in_the_1_36_form(capsys: pytest.CaptureFixture[str], pods: str) -> None:
     code, out, _ = run(capsys, "-f", pods, "--memory", "16Gi", "--form", "1.36", "--cgroup-version", "1")
     assert code == 0
     assert [line.split() for line in out.splitlines()] == [line.split() for line in V1_1_36.splitlines()]
@@ -137,7 +137,9 @@ def test_as_json(capsys: pytest.CaptureFixture[str], pods: str) -> None:
     assert answer["pods"][0]["files"]["plimsoll/burstable/pod0f6a/main/cpu.max"] == "600000 100000"
 
 
-def test_a_node_says_what_it_has(capsys: pytest.CaptureFixture[str], tmp_path: Path, pods: str) -> None:
+def test_the_memory_of_the_node_is_used(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, pods: str
+) -> None:
     node = tmp_path / "node.yaml"
     capacity = "{memory: 8Gi, hugepages-2Mi: 4Mi, hugepages-1Gi: '0'}"
     node.write_text(f"kind: Node\nmetadata: {{name: n1}}\nstatus: {{capacity: {capacity}}}\n")
@@ -147,12 +149,14 @@ def test_a_node_says_what_it_has(capsys: pytest.CaptureFixture[str], tmp_path: P
     assert "1GB" not in out
 
 
-def test_this_machine_is_taken_where_nothing_is_said(capsys: pytest.CaptureFixture[str], pods: str) -> None:
+def test_without_a_node_the_memory_of_this_machine_is_used(
+    capsys: pytest.CaptureFixture[str], pods: str
+) -> None:
     code, out, _ = run(capsys, "-f", pods)
     assert (code, "shop/db: Burstable" in out) == (0, True)
 
 
-def test_memory_is_protected_if_asked_for(capsys: pytest.CaptureFixture[str], pods: str) -> None:
+def test_memory_qos_sets_memory_protection(capsys: pytest.CaptureFixture[str], pods: str) -> None:
     _, out, _ = run(capsys, "-f", pods, "--memory", "16Gi", "--memory-qos")
     line = next(line for line in out.splitlines() if "main/memory.high" in line)
     assert line.split()[1] != "max"
@@ -177,7 +181,7 @@ def test_memory_is_protected_if_asked_for(capsys: pytest.CaptureFixture[str], po
         ),
     ],
 )
-def test_mistakes_are_one_line(
+def test_errors_are_one_line(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, arguments: tuple[str, ...], said: str
 ) -> None:
     path = tmp_path / "x.yaml"

@@ -69,7 +69,7 @@ def test_help_imports_nothing_heavy() -> None:
         (["gates", "--feature-gates", "Wrong=true"], "plimsoll: unknown feature gate 'Wrong'"),
     ],
 )
-def test_mistakes_are_one_line(words: list[str], line: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_usage_errors_are_one_line(words: list[str], line: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert end(*words) == 2
     out, err = capsys.readouterr()
     assert out == ""
@@ -96,7 +96,7 @@ def test_our_errors_are_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert capsys.readouterr().err == "plimsoll: ours\n"
 
 
-def test_surprises_are_one_line_and_ask_to_be_reported(
+def test_unexpected_errors_are_one_line_and_ask_for_a_report(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("PLIMSOLL_DEBUG", raising=False)
@@ -130,7 +130,7 @@ def test_an_interrupt_is_quiet(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     assert "Traceback" not in capsys.readouterr().err
 
 
-def test_a_reader_that_disconnects() -> None:
+def test_a_closed_pipe_ends_the_command() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     command = [sys.executable, "-m", "plimsoll.cli.main", "gates"]
@@ -139,7 +139,7 @@ def test_a_reader_that_disconnects() -> None:
     assert (done.returncode, done.stderr) == (141, "")
 
 
-def test_names_that_the_terminal_cannot_show(tmp_path: Path) -> None:
+def test_names_outside_the_terminal_encoding(tmp_path: Path) -> None:
     path = tmp_path / "x.yaml"
     path.write_text('kind: Pod\napiVersion: v1\nmetadata: {name: "\\u2603"}\nspec: {}\n')
     environ = {**os.environ, "PYTHONIOENCODING": "ascii"}
@@ -191,7 +191,7 @@ def test_completion_for_kubectl(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(capsys.readouterr().out.splitlines()) == len(ROWS) + 1
 
 
-def test_the_plugin_calls_itself_kubectl_plimsoll(capsys: pytest.CaptureFixture[str]) -> None:
+def test_messages_of_the_plugin_begin_with_kubectl_plimsoll(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         cli.run_as_plugin(["check", "-f", "/nowhere"])
     assert capsys.readouterr().err == "kubectl plimsoll: /nowhere: no such file or directory\n"

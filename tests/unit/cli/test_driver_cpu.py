@@ -47,12 +47,12 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
     return int(str(ended.value.code or 0)), output.out, output.err
 
 
-def test_every_flag_of_the_settings_can_be_given() -> None:
+def test_every_setting_has_a_flag() -> None:
     options = {name for parameter in cpu_commands.params for name in parameter.opts}
     assert {f"--{flag}" for flag in FLAGS} <= options
 
 
-def test_flags_as_go_takes_them() -> None:
+def test_flags_in_the_style_of_go() -> None:
     given = parse_running(("-v=4", "-group-by=socket", "--expose-pcie-roots=false", "--reserved-cpus", "0-1"))
     assert given["level"] == 4
     assert (given["group_by"], given["reserved_cpus"]) == ("socket", "0-1")
@@ -87,16 +87,14 @@ def test_flags_and_subcommands_do_not_mix(capsys: pytest.CaptureFixture[str]) ->
         (["plan", "--count", "1", "--sysfs-root", "/nowhere"], "/nowhere"),
     ],
 )
-def test_nonsense_is_one_line_and_no_traceback(
-    capsys: pytest.CaptureFixture[str], words: list[str], output: str
-) -> None:
+def test_errors_are_one_line(capsys: pytest.CaptureFixture[str], words: list[str], output: str) -> None:
     code, _, err = run(capsys, *words)
     assert code == 2
     assert output in err
     assert "Traceback" not in err
 
 
-def test_a_driver_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_driver_is_running(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     assert run(capsys, "status", "-q", "--address", f"127.0.0.1:{port}") == (1, "", "")
@@ -119,7 +117,7 @@ def test_metrics_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("tree", [ROWS, {"cpus": ROWS}, REPORT], ids=["rows", "cpus", "report"])
-def test_plans_for_machines_described(capsys: pytest.CaptureFixture[str], tmp_path: Path, tree: Any) -> None:
+def test_plans_for_machine_files(capsys: pytest.CaptureFixture[str], tmp_path: Path, tree: Any) -> None:
     file = tmp_path / "machine.yaml"
     file.write_text(yaml.safe_dump(tree))
     code, out, _ = run(capsys, "plan", "--count", "4", "--count", "2", "--topology", str(file))
@@ -156,7 +154,7 @@ def test_plans_for_machines_described(capsys: pytest.CaptureFixture[str], tmp_pa
         {"cpuDetails": 3},
     ],
 )
-def test_machines_that_are_none(capsys: pytest.CaptureFixture[str], tmp_path: Path, tree: Any) -> None:
+def test_invalid_machine_files(capsys: pytest.CaptureFixture[str], tmp_path: Path, tree: Any) -> None:
     file = tmp_path / "machine.yaml"
     file.write_text(yaml.safe_dump(tree))
     code, out, err = run(capsys, "plan", "--count", "1", "--topology", str(file))
@@ -169,7 +167,7 @@ def test_cores_of_a_report_are_unique_in_the_machine() -> None:
     assert [row["core"] for row in read_rows(REPORT, "report")] == [cpu % 8 for cpu in range(16)]
 
 
-def test_a_plan_for_another_machines_sysfs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_plan_for_a_copied_sysfs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     write_sysfs(make_machine(sockets=2, cores=4, threads=2), tmp_path)
     code, out, _ = run(capsys, "plan", "--count", "8", "--sysfs-root", str(tmp_path))
     assert code == 0
@@ -198,7 +196,7 @@ def test_information_is_gathered_without_a_driver(
     assert str(file) in out
 
 
-def test_the_settings_of_a_running_driver_are_seen_through_its_eyes(
+def test_introspect_reads_the_settings_of_a_running_driver(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_sysfs(make_machine(cores=4), tmp_path)
@@ -226,7 +224,7 @@ def test_the_settings_of_a_running_driver_are_seen_through_its_eyes(
     assert any("c.yaml" in note for note in report["plimsoll"]["driver"]["notes"])
 
 
-def test_what_a_driver_says_in_lines() -> None:
+def test_texts_of_driver_explanations() -> None:
     tree = {
         "node": "n1",
         "shared": "1-3",

@@ -24,7 +24,7 @@ def ask(*words: str) -> Result:
     return CliRunner().invoke(run_explain, words)
 
 
-def test_all_that_waits(dump: Path) -> None:
+def test_pending_pods_are_listed(dump: Path) -> None:
     result = ask("-f", str(dump))
     assert result.exit_code == 1
     assert "4 pods pending" in result.output
@@ -34,13 +34,13 @@ def test_all_that_waits(dump: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["waiting-0000", "work/waiting-0000", "pod/waiting-0000", "pod/work/waiting-0000"]
 )
-def test_a_pod_by_any_name(dump: Path, name: str) -> None:
+def test_a_pod_by_name_and_namespace(dump: Path, name: str) -> None:
     result = ask(name, "-f", str(dump))
     assert result.exit_code == 1
     assert result.output.startswith("pod work/waiting-0000: pending\n")
 
 
-def test_a_pod_with_a_node(dump: Path) -> None:
+def test_a_scheduled_pod(dump: Path) -> None:
     result = ask("cpu-0000-1", "-n", "work", "-f", str(dump))
     assert result.exit_code == 0
     assert "cpu 4  AddPerClaim, claim cpu-0000-1: cpu.example.com/node-0000/cpus" in result.output
@@ -60,7 +60,7 @@ def test_one_node(dump: Path) -> None:
     assert "yes  NodeResourcesFit" in result.output
 
 
-def test_trees(dump: Path) -> None:
+def test_json_and_yaml(dump: Path) -> None:
     tree = json.loads(ask("waiting-0000", "-f", str(dump), "-o", "json").output)
     assert {"subject", "verdict", "summary", "fix", "groups"} <= tree.keys()
     assert tree["groups"][0]["count"] == 3
@@ -86,7 +86,7 @@ def test_standard_input(dump: Path) -> None:
         (("other/waiting-0000", "-n", "work"), "conflicts with -n work"),
     ],
 )
-def test_what_cannot_be_asked(dump: Path, words: tuple[str, ...], message: str) -> None:
+def test_invalid_arguments(dump: Path, words: tuple[str, ...], message: str) -> None:
     result = ask(*words, "-f", str(dump))
     assert isinstance(result.exception, InputError)
     assert message in str(result.exception)

@@ -51,7 +51,7 @@ def dump(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_clusters_that_are_not_there(run: Run, dump: Path, tmp_path: Path, question: str) -> None:
+def test_unreachable_clusters(run: Run, dump: Path, tmp_path: Path, question: str) -> None:
     words = QUESTIONS[question]
     (tmp_path / "odd").write_text("kind: Config\ncontexts: 3\n")
     for more, said in (
@@ -76,7 +76,7 @@ def test_clusters_that_are_not_there(run: Run, dump: Path, tmp_path: Path, quest
         (b"\x1f\x8b\x08nothing", "cannot be unpacked"),
     ],
 )
-def test_what_is_no_dump(run: Run, tmp_path: Path, question: str, content: bytes, said: str) -> None:
+def test_invalid_dumps(run: Run, tmp_path: Path, question: str, content: bytes, said: str) -> None:
     path = tmp_path / "dump"
     path.write_bytes(content)
     code, out, err = run(*QUESTIONS[question], "-f", path)
@@ -86,7 +86,7 @@ def test_what_is_no_dump(run: Run, tmp_path: Path, question: str, content: bytes
 
 
 @pytest.mark.parametrize("question", ["check", "select", "allocate", "cgroups"])
-def test_every_form_says_the_same(run: Run, dump: Path, question: str) -> None:
+def test_json_and_yaml_have_the_same_content(run: Run, dump: Path, question: str) -> None:
     words = [*QUESTIONS[question], "-f", dump]
     code, table, _ = run(*words)
     assert run(*words, "-o", "text") == run(*words, "-o", "table") == (code, table, "")
@@ -96,7 +96,7 @@ def test_every_form_says_the_same(run: Run, dump: Path, question: str) -> None:
     assert json.loads(as_json[1]) == yaml.safe_load(as_yaml[1])
 
 
-def test_what_other_namespaces_hold_is_not_free(run: Run, dump: Path, tmp_path: Path) -> None:
+def test_devices_allocated_in_other_namespaces_are_not_free(run: Run, dump: Path, tmp_path: Path) -> None:
     """The only GPU is held by a claim of `work`: -n says whose claims are tried, not what counts."""
     claim = {
         "apiVersion": "resource.k8s.io/v1",
@@ -135,14 +135,14 @@ def test_converted_documents_can_be_read_again(run: Run, dump: Path, tmp_path: P
     assert run("convert", "--form", "1.37", "-f", tmp_path / "again.yaml", "-o", "yaml")[1] == out
 
 
-def test_kinds_by_their_names() -> None:
+def test_kinds_can_be_selected_by_name() -> None:
     assert read_kinds(["slices,Pods"]) == {"resourceslices": "ResourceSlice", "pods": "Pod"}
     assert read_kinds(["ResourceClaim", "resourceclaims"]) == {"resourceclaims": "ResourceClaim"}
     assert len(read_kinds([])) == 6
     assert list(read_kinds([]))[-1] == "pods"
 
 
-def test_objects_that_a_server_has_and_these_rules_refuse() -> None:
+def test_stored_objects_that_validation_rejects_are_reported() -> None:
     claim = {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",

@@ -45,9 +45,7 @@ def fail(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 @pytest.mark.parametrize("question", QUESTIONS)
 @pytest.mark.parametrize("wrong", WRONG)
-def test_what_is_no_dump(
-    question: str, wrong: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_invalid_dumps(question: str, wrong: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     content, message = WRONG[wrong]
     path = tmp_path / "dump"
     path.write_bytes(content)
@@ -57,7 +55,7 @@ def test_what_is_no_dump(
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_clusters_that_are_not_there(
+def test_unreachable_clusters(
     question: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = QUESTIONS[question]

@@ -56,7 +56,7 @@ def slices(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_check_says_what_is_wrong(run: Run, slices: str, tmp_path: Path) -> None:
+def test_check_reports_problems(run: Run, slices: str, tmp_path: Path) -> None:
     fine = run("check", "-f", slices)
     assert (fine.code, fine.out) == (0, "1 checked, 1 valid, 0 invalid\n")
     (tmp_path / "slices.yaml").write_text(SLICE.replace("gpu-1", "GPU_1") + "---\nkind: Service\n")
@@ -79,7 +79,7 @@ def test_check_honours_gates(run: Run, slices: str) -> None:
     assert run("check", "-f", slices, "--feature-gates", "DRADeviceTaints=false").code == 0
 
 
-def test_check_reports_what_cannot_be_decoded(run: Run, slices: str) -> None:
+def test_check_reports_undecodable_objects(run: Run, slices: str) -> None:
     Path(slices).write_text(SLICE.replace("generation: 1", "generation: one"))
     result = run("check", "-f", slices)
     assert result.code == 1
@@ -103,7 +103,7 @@ def test_select_lists_every_device(run: Run, slices: str) -> None:
     assert "error: no such key: nope" in missing.out
 
 
-def test_select_says_when_there_is_nothing_to_select_from(run: Run) -> None:
+def test_select_reports_an_input_without_devices(run: Run) -> None:
     result = run("select", "true", "-f", "/dev/null")
     assert (result.code, result.out) == (1, "")
     assert result.err == "no devices found in the files\n"
@@ -152,7 +152,7 @@ def test_gates_are_listed(run: Run) -> None:
         (("gates", "--feature-gates", "Nope"), "plimsoll: 'Nope' is no feature gate setting"),
     ],
 )
-def test_bad_questions_get_one_line(run: Run, arguments: tuple[str, ...], message: str) -> None:
+def test_errors_are_one_line(run: Run, arguments: tuple[str, ...], message: str) -> None:
     result = run(*arguments)
     assert result.code == 2
     assert result.err.startswith(message)
@@ -198,7 +198,7 @@ def cluster(tmp_path: Path, slices: str) -> str:
     return str(tmp_path)
 
 
-def test_allocate_says_who_gets_what_and_who_does_not(run: Run, cluster: str) -> None:
+def test_allocate_reports_allocations_and_refusals(run: Run, cluster: str) -> None:
     result = run("allocate", "-f", cluster)
     assert result.code == 1
     assert "default/one: allocated on node node-1" in result.out
@@ -207,7 +207,7 @@ def test_allocate_says_who_gets_what_and_who_does_not(run: Run, cluster: str) ->
     assert "1 x already allocated: gpu.example.com/node-1/gpu-0" in result.out
 
 
-def test_allocate_asks_only_what_it_is_asked(run: Run, cluster: str) -> None:
+def test_allocate_can_be_limited_to_a_claim_and_a_node(run: Run, cluster: str) -> None:
     result = run("allocate", "-f", cluster, "--claim", "two", "--node", "node-1", "-o", "json")
     assert result.code == 0
     (answer,) = json.loads(result.out)
@@ -216,7 +216,7 @@ def test_allocate_asks_only_what_it_is_asked(run: Run, cluster: str) -> None:
     assert devices == ["gpu-0", "gpu-1"]
 
 
-def test_allocate_takes_claims_together(run: Run, cluster: str) -> None:
+def test_allocate_together_allocates_claims_at_once(run: Run, cluster: str) -> None:
     result = run("allocate", "-f", cluster, "--together", "-o", "json")
     assert result.code == 1
     (answer,) = json.loads(result.out)
@@ -224,7 +224,7 @@ def test_allocate_takes_claims_together(run: Run, cluster: str) -> None:
     assert "each request alone could be served; together they cannot" in answer["refusals"][0]["reasons"]
 
 
-def test_allocate_gives_up_honestly(run: Run, cluster: str) -> None:
+def test_allocate_reports_an_aborted_search(run: Run, cluster: str) -> None:
     result = run("allocate", "-f", cluster, "--claim", "two", "--steps", "1")
     assert (result.code, "gave up after 2 steps: the step budget is spent" in result.out) == (1, True)
     late = run("allocate", "-f", cluster, "--claim", "one", "--timeout", "0")
@@ -255,7 +255,7 @@ def test_allocate_names_what_is_missing(run: Run, cluster: str, slices: str) -> 
         "{devices: {requests: 7}}",
     ],
 )
-def test_allocate_says_what_is_wrong_with_a_claim(run: Run, cluster: str, tmp_path: Path, spec: str) -> None:
+def test_allocate_reports_invalid_claims(run: Run, cluster: str, tmp_path: Path, spec: str) -> None:
     """Whatever is wrong with a claim, it is said, field by field, and nothing is handed out."""
     (tmp_path / "odd.yaml").write_text(f"{ODD}spec: {spec}\n")
     result = run("allocate", "-f", cluster, "--claim", "odd")
@@ -267,7 +267,7 @@ def test_allocate_says_what_is_wrong_with_a_claim(run: Run, cluster: str, tmp_pa
 
 
 @pytest.mark.parametrize("spec", ["null", "{devices: null}", "{devices: {requests: null}}"])
-def test_a_claim_that_asks_for_nothing_gets_it(run: Run, cluster: str, tmp_path: Path, spec: str) -> None:
+def test_a_claim_without_requests_is_allocated(run: Run, cluster: str, tmp_path: Path, spec: str) -> None:
     (tmp_path / "odd.yaml").write_text(f"{ODD}spec: {spec}\n")
     result = run("allocate", "-f", cluster, "--claim", "odd", "-o", "json")
     assert result.code == 0

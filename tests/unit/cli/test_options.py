@@ -78,16 +78,14 @@ def test_the_cluster_is_found_as_kubectl_finds_it(home: Path, monkeypatch: pytes
         Where(kubeconfig=home / "nowhere").source()
 
 
-def test_our_own_kubeconfig_never_stands_in_for_one_that_was_named(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_local_kubeconfig_never_replaces_a_named_one(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(home / "plimsoll-data" / "kubeconfig", "own")
     monkeypatch.setenv("KUBECONFIG", str(home / "nowhere"))
     with pytest.raises(ConfigError, match="nowhere: no such file"):
         Where().source()
 
 
-def test_a_home_is_not_needed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_home_directory_is_needed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HOME")
     write(home / "plimsoll-data" / "kubeconfig", "own")
     assert Where().source().origin == "https://own.example.com"
@@ -143,7 +141,7 @@ def test_missing_kinds_are_reported_with_the_answer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"\0", b"kind: ConfigMap\napiVersion: v1\n", b"{"])
-def test_what_is_no_dump_is_an_error_of_ours(content: bytes, tmp_path: Path) -> None:
+def test_an_invalid_dump_is_an_input_error(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "dump"
     path.write_bytes(content)
     assert isinstance(CliRunner().invoke(ask, ["-f", str(path)]).exception, PlimsollError)

@@ -58,7 +58,7 @@ def test_lists(socket: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (code, out, err) == (0, "", "no pods found\n")
 
 
-def test_json_and_yaml_say_the_same(socket: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_and_yaml_have_the_same_content(socket: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in (["list"], ["list", "-n", "empty"], ["get", "train", "-n", "ml"], ["allocatable"]):
         _, written, _ = run(capsys, *arguments, "--socket", socket, "-o", "json")
         _, other, _ = run(capsys, *arguments, "--socket", socket, "-o", "yaml")
@@ -80,7 +80,7 @@ def test_allocatable(socket: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert out.splitlines()[1].split() == ["cpu", "8", "-", "2-9"]
 
 
-def test_what_cannot_be_asked_ends_with_two(capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_exit_with_2(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys, "list", "--socket", "/nowhere/kubelet.sock")
     assert (code, out) == (2, "")
     assert err == (

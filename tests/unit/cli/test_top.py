@@ -34,20 +34,20 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
     return exit.value.code, said.out, said.err
 
 
-def test_nodes_are_what_is_shown_first(capsys: pytest.CaptureFixture[str]) -> None:
+def test_nodes_are_the_default_view(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys, "top", "-f", DUMP)
     assert (code, err) == (0, "")
     assert out == (GOLDEN_DIR / "top" / "nodes.txt").read_text()
 
 
 @pytest.mark.parametrize("view", ["nodes", "po", "claim", "devices", "pools", "ns"])
-def test_views_go_by_several_names(capsys: pytest.CaptureFixture[str], view: str) -> None:
+def test_views_have_aliases(capsys: pytest.CaptureFixture[str], view: str) -> None:
     code, out, _ = run(capsys, "top", view, "-f", DUMP, "-o", "json")
     assert code == 0
     assert json.loads(out)
 
 
-def test_yaml_says_the_same_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_and_yaml_have_the_same_content(capsys: pytest.CaptureFixture[str]) -> None:
     _, tree, _ = run(capsys, "top", "nodes", "node-b", "-f", DUMP, "-o", "json")
     _, text, _ = run(capsys, "top", "nodes", "node-b", "-f", DUMP, "-o", "yaml")
     assert yaml.safe_load(text) == json.loads(tree)
@@ -63,9 +63,7 @@ def test_yaml_says_the_same_as_json(capsys: pytest.CaptureFixture[str]) -> None:
         (("top", "-f", "/nowhere.yaml"), "/nowhere.yaml"),
     ],
 )
-def test_a_bad_question_is_one_line(
-    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], said: str
-) -> None:
+def test_errors_are_one_line(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], said: str) -> None:
     code, out, err = run(capsys, *words)
     assert (code, out) == (2, "")
     assert said in err
@@ -91,7 +89,7 @@ class Table:
         return {}
 
 
-def test_a_lost_connection_stands_above_the_last_answer(
+def test_a_lost_connection_is_shown_above_the_last_output(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
@@ -108,7 +106,7 @@ def test_a_lost_connection_stands_above_the_last_answer(
     assert "lost" not in capsys.readouterr().out
 
 
-def test_in_a_pipe_a_lost_connection_is_a_note(capsys: pytest.CaptureFixture[str]) -> None:
+def test_in_a_pipe_a_lost_connection_is_written_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     writer = _Writer(OutputFormat(output="json"), "plimsoll top nodes")
     writer.report_problem("nodes: connection refused")
     writer.report_problem("")
@@ -162,7 +160,7 @@ def pod(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_following_a_cluster() -> None:
+def test_watching_a_cluster() -> None:
     with LocalCluster(nodes=1) as cluster:
         words = ("--kubeconfig", str(cluster.kubeconfig))
         follower, other = Follower(*words, "-o", "json"), Follower(*words)

@@ -22,13 +22,13 @@ def ask(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
     return int(end.value.code or 0), said.out, said.err
 
 
-def test_some_wait(capsys: pytest.CaptureFixture[str]) -> None:
+def test_exit_code_1_if_pods_stay_pending(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = ask(capsys, "-f", CLUSTER, "--add", TRAINING)
     assert (code, err) == (1, "")
     assert out.startswith("3 of 4 pods scheduled, 1 pending\n")
 
 
-def test_all_are_placed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_exit_code_0_if_all_pods_are_scheduled(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ("--dump", CLUSTER, "--add", TRAINING, "--add-nodes", "1", "--like", "node-2")
     code, out, _ = ask(capsys, *arguments)
     assert code == 0
@@ -36,7 +36,7 @@ def test_all_are_placed(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("output", ["json", "yaml"])
-def test_for_programs(capsys: pytest.CaptureFixture[str], output: str) -> None:
+def test_json_output(capsys: pytest.CaptureFixture[str], output: str) -> None:
     code, out, _ = ask(capsys, "-f", CLUSTER, "--add", TRAINING, "-o", output, "--as", "kube-1.36")
     assert code == 1
     if output == "json":
@@ -70,7 +70,7 @@ def test_from_standard_input(capsys: pytest.CaptureFixture[str], monkeypatch: py
         (("--add", "-", "-f", "-"), "standard input can be read once"),
     ],
 )
-def test_what_is_wrong_is_one_line(
+def test_errors_are_one_line(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], words: str
 ) -> None:
     code, out, err = ask(capsys, "-f", CLUSTER, *arguments)

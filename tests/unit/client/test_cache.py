@@ -43,7 +43,7 @@ steps = st.lists(states | st.tuples(st.sampled_from(["ADDED", "MODIFIED", "DELET
 
 
 @given(steps)
-def test_changes_lead_from_state_to_state(script: list[Any]) -> None:
+def test_changes_between_two_listings(script: list[Any]) -> None:
     cache: Cache[tuple[str, int]] = Cache(read)
     real: Objects = {}
     mirrored: Objects = {}
@@ -76,7 +76,7 @@ def test_changes_lead_from_state_to_state(script: list[Any]) -> None:
         assert cache.revision == str(revision)
 
 
-def test_objects_without_a_name_are_passed_over() -> None:
+def test_objects_without_a_name_are_skipped() -> None:
     problems: list[str] = []
     cache: Cache[Any] = Cache(read, report=problems.append)
     for text in (b"{}", b"[]", b'{"metadata":{"name":3}}', b'{"metadata":{}}'):

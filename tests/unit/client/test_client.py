@@ -180,7 +180,7 @@ def test_a_view_is_not_written() -> None:
 # -- repeating
 
 
-def test_reads_are_repeated_with_growing_waits() -> None:
+def test_reads_are_retried_with_backoff() -> None:
     transport = Scripted(
         refusal(500, "InternalError"),
         UnreachableError("broke", sent=True),
@@ -193,7 +193,7 @@ def test_reads_are_repeated_with_growing_waits() -> None:
     assert all(0.05 * 2**n <= wait <= 0.1 * 2**n for n, wait in enumerate(waits))
 
 
-def test_retry_after_is_honoured_within_reason() -> None:
+def test_retry_after_is_honored_up_to_a_limit() -> None:
     transport = Scripted(
         refusal(429, "TooManyRequests", **{"retry-after": "7"}),
         refusal(429, "TooManyRequests", **{"retry-after": "86400"}),
@@ -203,7 +203,7 @@ def test_retry_after_is_honoured_within_reason() -> None:
     assert waits == [7.0, 60.0]
 
 
-def test_writes_are_not_repeated_where_it_could_do_harm() -> None:
+def test_unsafe_writes_are_not_retried() -> None:
     for failure in (UnreachableError("broke", sent=True), refusal(500, "InternalError")):
         transport = Scripted(failure, reply(POD))
         refused(transport, lambda client: client.create(PODS, POD))
@@ -243,7 +243,7 @@ def test_credentials_are_renewed_once() -> None:
     assert len(transport.requests) == 1
 
 
-def test_a_watch_is_opened_with_patience_too() -> None:
+def test_opening_a_watch_is_retried() -> None:
     frame = b'{"type":"ADDED","object":{"metadata":{"resourceVersion":"3"}}}\n'
     transport = Scripted(
         refusal(401, "Unauthorized"),
@@ -273,7 +273,7 @@ def listing(names: str, revision: str, more: str = "") -> Reply:
     )
 
 
-def test_an_expired_listing_begins_anew_in_one_piece() -> None:
+def test_an_expired_listing_restarts_without_paging() -> None:
     transport = Scripted(listing("ab", "5", "more"), refusal(410, "Expired"), listing("acd", "9"))
 
     async def scenario(client: Client) -> Any:
@@ -334,7 +334,7 @@ def test_the_limit_counts_every_attempt() -> None:
     assert len(taken) == 2
 
 
-def test_a_kind_of_ones_own() -> None:
+def test_custom_endpoints() -> None:
     widgets = Endpoint("example.com", "v1alpha1", "widgets", "Widget", True)
     transport = Scripted(reply({"kind": "Widget"}))
     run_scenario(transport, lambda client: client.get(widgets, "w", "ns"))

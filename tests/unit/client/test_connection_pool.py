@@ -73,7 +73,7 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_answers_in_all_their_shapes(name: str) -> None:
+def test_response_formats(name: str) -> None:
     raw, status, body, stays = ANSWERS[name]
     for pieces in ([raw], [raw[n : n + 1] for n in range(len(raw))]):
         reply, connection, _ = feed(*pieces)
@@ -83,7 +83,7 @@ def test_answers_in_all_their_shapes(name: str) -> None:
 
 
 @given(st.sampled_from(sorted(ANSWERS)), st.lists(st.integers(1, 200), max_size=8))
-def test_how_an_answer_is_cut_does_not_matter(name: str, cuts: list[int]) -> None:
+def test_responses_are_parsed_however_they_are_chunked(name: str, cuts: list[int]) -> None:
     raw, status, body, _ = ANSWERS[name]
     marks = sorted({0, len(raw), *(cut for cut in cuts if cut < len(raw))})
     reply, _, _ = feed(*(raw[a:b] for a, b in itertools.pairwise(marks)))
@@ -92,7 +92,7 @@ def test_how_an_answer_is_cut_does_not_matter(name: str, cuts: list[int]) -> Non
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_an_answer_that_breaks_off_anywhere_is_none(name: str) -> None:
+def test_a_truncated_response_is_an_error(name: str) -> None:
     raw, _, _, _ = ANSWERS[name]
     for stop in range(len(raw)):
         reply, connection, _ = feed(raw[:stop], end=True)
@@ -102,7 +102,7 @@ def test_an_answer_that_breaks_off_anywhere_is_none(name: str) -> None:
         assert not connection.open
 
 
-def test_an_answer_without_a_length_lasts_as_long_as_its_connection() -> None:
+def test_a_response_without_length_ends_with_its_connection() -> None:
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n"
     assert feed(head, b"one", b"two")[0] is None
     reply, connection, _ = feed(head, b"one", b"two", end=True)
@@ -130,7 +130,7 @@ def test_an_answer_without_a_length_lasts_as_long_as_its_connection() -> None:
         b"HTTP/1.1 200 OK\r\nX: " + b"x" * (300 << 10),
     ],
 )
-def test_what_is_no_answer_ends_the_connection(raw: bytes) -> None:
+def test_an_invalid_response_closes_the_connection(raw: bytes) -> None:
     reply, connection, pipe = feed(raw)
     assert isinstance(reply, UnreachableError)
     assert reply.sent
@@ -139,19 +139,19 @@ def test_what_is_no_answer_ends_the_connection(raw: bytes) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_survived(noise: bytes) -> None:
+def test_any_bytes_are_parsed_or_refused(noise: bytes) -> None:
     for raw in (noise, b"HTTP/1.1 " + noise, said(BODY)[:30] + noise, chunked()[:-5] + noise):
         feed(raw, end=True)
 
 
-def test_more_than_was_asked_for_is_the_last_of_a_connection() -> None:
+def test_extra_bytes_close_the_connection() -> None:
     reply, connection, _ = feed(said(BODY) + said(b"more"))
     assert isinstance(reply, Reply)
     assert reply.body == BODY
     assert not connection.open
 
 
-def test_a_connection_that_speaks_unasked_is_left() -> None:
+def test_an_unsolicited_response_closes_the_connection() -> None:
     connection, pipe = Connection(), Pipe()
     connection.connection_made(pipe)
     connection.data_received(said(b"", "408 Request Timeout"))
@@ -159,7 +159,7 @@ def test_a_connection_that_speaks_unasked_is_left() -> None:
     assert pipe.dropped
 
 
-def test_long_answers_take_time_in_proportion() -> None:
+def test_long_responses_take_linear_time() -> None:
     """64 MiB in pieces as they come from a socket."""
     piece = b"x" * (64 << 10)
     begin = time.process_time()
@@ -186,7 +186,7 @@ def test_a_request_on_the_wire() -> None:
 
 
 @pytest.mark.parametrize("text", ["a\r\nX: y", "a\nb", "a\rb", "a\0b"])
-def test_nothing_can_be_slipped_in(text: str) -> None:
+def test_header_injection_is_refused(text: str) -> None:
     for method, target, value in ((text, "/", "v"), ("GET", text, "v"), ("GET", "/", text)):
         with pytest.raises(ValueError):  # noqa: PT011 - there is nothing to say
             write_request(method, target, [("H", value)], None)
@@ -207,7 +207,7 @@ async def answer_body(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> No
     writer.write(said(BODY))
 
 
-def test_connections_idle_too_long_are_not_used_again() -> None:
+def test_idle_connections_expire() -> None:
     async def run() -> None:
         async with serving(answer_body) as wire:
             for keep, wanted in ((60.0, 1), (-1.0, 3)):
@@ -221,7 +221,7 @@ def test_connections_idle_too_long_are_not_used_again() -> None:
     asyncio.run(run())
 
 
-def test_a_call_that_is_given_up_takes_its_connection_along() -> None:
+def test_a_cancelled_call_closes_its_connection() -> None:
     async def never(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         return
 
@@ -241,7 +241,7 @@ def test_a_call_that_is_given_up_takes_its_connection_along() -> None:
     asyncio.run(run())
 
 
-def test_calls_under_way_end_when_all_is_closed() -> None:
+def test_closing_the_pool_ends_pending_calls() -> None:
     async def never(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         return
 
@@ -259,7 +259,7 @@ def test_calls_under_way_end_when_all_is_closed() -> None:
     asyncio.run(run())
 
 
-def test_reads_that_may_be_long_are_packed_and_writes_are_not() -> None:
+def test_long_reads_are_compressed_and_writes_are_not() -> None:
     async def run() -> None:
         async with serving(answer_body) as wire:
             transport = HttpTransport(ClientConfig(wire.url, compression=True))

@@ -59,7 +59,7 @@ def test_a_token_file_is_read_again(tmp_path: Path) -> None:
     assert authorization(credentials) == "Bearer two"
 
 
-def test_a_refused_token_is_looked_up_at_once(tmp_path: Path) -> None:
+def test_a_rejected_token_is_read_again_at_once(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("one")
     credentials = ClientCredentials(ClientConfig(SERVER, token=Material(file=file)), lambda: 0.0)
@@ -83,13 +83,13 @@ def test_a_token_and_a_token_file(tmp_path: Path) -> None:
     ("content", "message"),
     [(b"", "x: the token is empty"), (b"a b", "one word"), ("ö".encode(), "one word"), (b"a\nb", "one word")],
 )
-def test_tokens_that_are_none(content: bytes, message: str) -> None:
+def test_invalid_tokens(content: bytes, message: str) -> None:
     credentials = ClientCredentials(ClientConfig(SERVER, token=Material(content, origin="x")))
     with pytest.raises(ConfigError, match=message):
         authorization(credentials)
 
 
-def test_a_token_file_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_token_file(tmp_path: Path) -> None:
     config = ClientConfig(SERVER, token=Material(file=tmp_path / "gone", origin="user 'u'"))
     with pytest.raises(ConfigError, match=r"user 'u': .*gone: No such file"):
         authorization(ClientCredentials(config))
@@ -99,7 +99,7 @@ def test_a_password() -> None:
     assert authorization(ClientCredentials(ClientConfig(SERVER, basic=("me", "p:w")))) == "Basic bWU6cDp3"
 
 
-def test_names_that_cannot_stand_in_a_header() -> None:
+def test_user_names_that_are_invalid_in_a_header() -> None:
     for who in (Impersonation("a\r\nX: y"), Impersonation("a", groups=("b\n",))):
         with pytest.raises(ConfigError, match="is not a valid name"):
             ClientCredentials(ClientConfig(SERVER, impersonation=who, origin="o"))
@@ -112,7 +112,7 @@ def context_of(config: ClientConfig) -> ssl.SSLContext:
     return asyncio.run(ClientCredentials(config).tls())
 
 
-def test_certificates_that_cannot_be_used(tmp_path: Path) -> None:
+def test_invalid_certificates(tmp_path: Path) -> None:
     authority = CertificateAuthority.load_or_create(tmp_path)
     pair, other = authority.issue_client(User("a")), authority.issue_client(User("b"))
     with pytest.raises(ConfigError, match="ca: contains no certificate in PEM form"):
@@ -139,7 +139,7 @@ def test_an_encrypted_key_is_refused_without_asking(tmp_path: Path) -> None:
         context_of(config)
 
 
-def test_renewed_certificates_are_taken_up(tmp_path: Path) -> None:
+def test_renewed_certificates_are_used(tmp_path: Path) -> None:
     """Another context means new connections; a half-written renewal changes nothing."""
     authority = CertificateAuthority.load_or_create(tmp_path)
     pair = authority.issue_client(User("a"))
@@ -204,7 +204,7 @@ def plugin(command: str, **options: Any) -> ExecPlugin:
     return ExecPlugin(command, V1, interactive_mode="Never", origin="user 'u': exec", **options)
 
 
-def test_a_plugin_is_asked_once_until_its_word_expires(tmp_path: Path) -> None:
+def test_a_plugin_runs_once_until_its_credential_expires(tmp_path: Path) -> None:
     command = script(tmp_path, "give(token=f't{count}', expirationTimestamp='2026-01-01T00:00:00Z')")
     now = datetime(2025, 12, 31, tzinfo=UTC)
 
@@ -237,7 +237,7 @@ def test_a_plugin_receives_the_cluster_on_request(tmp_path: Path) -> None:
     }
 
 
-def test_refused_credentials_are_asked_for_again(tmp_path: Path) -> None:
+def test_rejected_credentials_are_requested_again(tmp_path: Path) -> None:
     """One new run for all calls that were refused; the same answer again is not tried again."""
     command = script(tmp_path, "give(token=f't{min(count, 2)}')")
 
@@ -255,7 +255,7 @@ def test_refused_credentials_are_asked_for_again(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_credentials_that_stay_refused(tmp_path: Path) -> None:
+def test_credentials_rejected_twice_are_an_error(tmp_path: Path) -> None:
     command = script(tmp_path, "give(token='t')")
 
     async def answer(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
@@ -321,7 +321,7 @@ def test_plugins_that_fail(tmp_path: Path, source: str, message: str) -> None:
     assert str(caught.value).startswith(f"user 'u': exec: {command} ")
 
 
-def test_a_plugin_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_plugin(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"nope: no such program\nget it at example\.org"):
         asyncio.run(source_of(plugin("/nope", install_hint="get it at example.org")).get())
     (tmp_path / "data").write_text("x")
@@ -329,20 +329,20 @@ def test_a_plugin_that_is_not_there(tmp_path: Path) -> None:
         asyncio.run(source_of(plugin(str(tmp_path / "data"))).get())
 
 
-def test_a_plugin_that_wants_a_terminal() -> None:
+def test_a_plugin_that_requires_a_terminal() -> None:
     wanted = ExecPlugin("true", V1, interactive_mode="Always", origin="user 'u': exec")
     with pytest.raises(ConfigError, match="standard input is not a terminal"):
         asyncio.run(source_of(wanted, is_terminal=lambda: False).get())
 
 
 @pytest.mark.parametrize(("mode", "interactive"), [("Always", True), ("IfAvailable", True), ("Never", False)])
-def test_a_plugin_may_ask_where_there_is_a_terminal(tmp_path: Path, mode: str, interactive: bool) -> None:
+def test_a_plugin_may_prompt_on_a_terminal(tmp_path: Path, mode: str, interactive: bool) -> None:
     wanted = ExecPlugin(script(tmp_path, "give(token='t')"), V1, interactive_mode=mode)
     asyncio.run(source_of(wanted, is_terminal=lambda: True).get())
     assert calls(tmp_path)[0]["info"]["spec"]["interactive"] == interactive
 
 
-def test_a_plugin_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hanging_plugin_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("plimsoll.client.exec_plugin._SECONDS", 1.0)
     command = script(tmp_path, "(here / 'pid').write_text(str(os.getpid())); import time; time.sleep(60)")
     with pytest.raises(ConfigError, match=r"timed out after 1 s"):
@@ -351,7 +351,7 @@ def test_a_plugin_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.Monkey
         os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
-def test_nothing_is_left_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_temporary_files_remain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pair = CertificateAuthority.load_or_create(tmp_path).issue_client(User("jane"))
     directory = tmp_path / "temporary"
     directory.mkdir()

@@ -93,7 +93,7 @@ def test_calls_in_flight_are_bounded_but_watches_do_not_count() -> None:
     run_scenario(answer, scenario, in_flight=2)
 
 
-def test_what_is_sent() -> None:
+def test_request_headers() -> None:
     async def scenario(wire: RecordingServer, client: Client) -> None:
         await client.create(CONFIG_MAPS, {"metadata": {"name": "å"}}, "n s", field_manager="me & you")
         seen = wire.requests[0]
@@ -127,7 +127,7 @@ def test_what_is_sent() -> None:
 
 
 @pytest.mark.parametrize(("compression", "wanted"), [(None, "identity"), (True, "gzip"), (False, "identity")])
-def test_compression_is_asked_for_where_it_pays(compression: bool | None, wanted: str) -> None:
+def test_compression_is_requested_for_remote_servers(compression: bool | None, wanted: str) -> None:
     """On this machine it does not; a watch is never compressed."""
 
     async def answer(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
@@ -141,7 +141,7 @@ def test_compression_is_asked_for_where_it_pays(compression: bool | None, wanted
     run_scenario(answer, scenario, compression=compression)
 
 
-def test_which_hosts_are_this_machine() -> None:
+def test_loopback_hosts() -> None:
     assert all(map(is_loopback, ("localhost", "127.0.0.1", "127.8.8.8", "::1")))
     assert not any(map(is_loopback, ("example.com", "10.0.0.1", "::2", "")))
 
@@ -181,7 +181,7 @@ def test_no_listener() -> None:
     asyncio.run(run())
 
 
-def test_a_connection_that_closes_before_the_answer() -> None:
+def test_a_connection_closed_before_the_response() -> None:
     async def answer(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         writer.close()
 
@@ -190,7 +190,7 @@ def test_a_connection_that_closes_before_the_answer() -> None:
     assert "the connection broke" in str(error)
 
 
-def test_an_answer_that_breaks_off() -> None:
+def test_a_truncated_response() -> None:
     async def answer(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         writer.write(said(OBJECT)[:-5])
         await writer.drain()
@@ -199,14 +199,14 @@ def test_an_answer_that_breaks_off() -> None:
     assert failing(answer).sent
 
 
-def test_an_answer_that_is_no_http() -> None:
+def test_a_response_that_is_not_http() -> None:
     async def answer(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         writer.write(b"SSH-2.0-OpenSSH\r\n\r\n")
 
     assert failing(answer).sent
 
 
-def test_an_answer_that_comes_too_late() -> None:
+def test_a_response_after_the_timeout() -> None:
     async def answer(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         return
 
@@ -216,7 +216,7 @@ def test_an_answer_that_comes_too_late() -> None:
     assert "no response within 0.05 s" in str(error)
 
 
-def test_a_watch_that_falls_silent_and_one_that_breaks() -> None:
+def test_silent_and_broken_watches() -> None:
     frame = b'{"type":"ADDED","object":{"metadata":{"resourceVersion":"7"}}}\n'
 
     async def answer(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
@@ -358,7 +358,7 @@ def test_a_trusted_authority_and_a_client_certificate(tmp_path: Path) -> None:
     assert fetch(config, tls)["peer"] == ["jane"]
 
 
-def test_a_stranger_is_not_trusted_and_not_called_again(tmp_path: Path) -> None:
+def test_an_untrusted_server_is_not_retried(tmp_path: Path) -> None:
     _, tls = server_tls(tmp_path / "one")
     (tmp_path / "two").mkdir()
     other = CertificateAuthority.load_or_create(tmp_path / "two")
@@ -368,7 +368,7 @@ def test_a_stranger_is_not_trusted_and_not_called_again(tmp_path: Path) -> None:
     assert fetch(lambda wire: ClientConfig(wire.url, insecure=True), tls)["peer"] == []
 
 
-def test_the_name_in_the_certificate_must_fit(tmp_path: Path) -> None:
+def test_the_certificate_must_match_the_host_name(tmp_path: Path) -> None:
     authority, tls = server_tls(tmp_path, ("cluster.example",))
     ca = Material(authority.certificate)
 
@@ -383,7 +383,7 @@ def test_the_name_in_the_certificate_must_fit(tmp_path: Path) -> None:
         fetch(misnamed, tls)
 
 
-def test_plain_text_where_tls_is_expected() -> None:
+def test_plain_http_on_an_https_address() -> None:
     async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(said(b"", "400 Bad Request"))
         writer.close()
@@ -405,7 +405,7 @@ def test_plain_text_where_tls_is_expected() -> None:
     "server",
     ["", "cluster", "ftp://a", "https://", "https://[::1", "https://a:99999", "https://a b", "http://:80"],
 )
-def test_an_address_that_is_none(server: str) -> None:
+def test_an_invalid_address(server: str) -> None:
     with pytest.raises(ConfigError, match="write https://HOST:PORT"):
         HttpTransport(ClientConfig(server))
 

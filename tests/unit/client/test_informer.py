@@ -105,7 +105,7 @@ steps = st.lists(
 
 
 @given(steps, st.integers(1, 3), st.booleans(), st.booleans(), st.integers(0, 3))
-def test_events_match_what_happened(
+def test_events_match_the_changes(
     script: list[tuple[str, Any]], page: int, bookmarks: bool, streamed: bool, early: int
 ) -> None:
     """Despite all faults the copy ends up right, every event fits, and without gaps every event is
@@ -159,7 +159,7 @@ def test_events_match_what_happened(
     asyncio.run(scenario())
 
 
-def test_a_version_of_another_history_is_listed_again() -> None:
+def test_an_unknown_resource_version_triggers_a_new_list() -> None:
     """A server that was started anew may not know the versions we know."""
 
     async def scenario() -> None:
@@ -176,7 +176,7 @@ def test_a_version_of_another_history_is_listed_again() -> None:
     asyncio.run(scenario())
 
 
-def test_an_object_made_anew_is_removed_and_added() -> None:
+def test_a_recreated_object_is_removed_and_added() -> None:
     async def scenario() -> None:
         server = FakeApiServer()
         server.put("a", "1")
@@ -292,7 +292,7 @@ def test_a_slow_async_handler_receives_everything_in_order() -> None:
     asyncio.run(scenario())
 
 
-def test_a_handler_that_lies_far_behind_holds_the_informer_back() -> None:
+def test_a_lagging_handler_slows_the_informer_down() -> None:
     """The queue of a handler is bounded; the informer continues when the handler has caught up."""
 
     class Stuck(EventHandler[Tree]):
@@ -325,7 +325,7 @@ def test_a_handler_that_lies_far_behind_holds_the_informer_back() -> None:
 @pytest.mark.parametrize(
     ("keep", "raw_kept"), [("view", False), ("raw", True), ("both", True)], ids=["view", "raw", "both"]
 )
-def test_what_is_kept(keep: Keep, raw_kept: bool) -> None:
+def test_cached_objects(keep: Keep, raw_kept: bool) -> None:
     async def scenario() -> None:
         server = FakeApiServer()
         server.put("a", "1")
@@ -359,7 +359,7 @@ def test_waiting_for_the_first_listing() -> None:
     asyncio.run(scenario())
 
 
-def test_a_kind_without_changes_recovers_as_soon_as_it_is_followed_again() -> None:
+def test_a_kind_without_changes_recovers_with_its_watch() -> None:
     async def scenario() -> None:
         server = FakeApiServer()
         server.put("a", "1")
@@ -418,7 +418,7 @@ def test_a_kind_that_is_not_served_may_be_optional() -> None:
     asyncio.run(scenario())
 
 
-def test_the_waits_grow_while_nothing_works() -> None:
+def test_failures_back_off() -> None:
     async def scenario() -> None:
         server = FakeApiServer()
         server.failures += [ApiError(500, "InternalError", "broken")] * 12
@@ -454,7 +454,7 @@ def test_the_waits_grow_while_nothing_works() -> None:
 
 
 @pytest.mark.parametrize("offered", [True, False])
-def test_a_streamed_start_reads_no_list_where_it_is_offered(offered: bool) -> None:
+def test_a_watch_list_replaces_the_first_list(offered: bool) -> None:
     async def scenario() -> None:
         server = FakeApiServer()
         server.streams = offered
@@ -472,7 +472,7 @@ def test_a_streamed_start_reads_no_list_where_it_is_offered(offered: bool) -> No
     asyncio.run(scenario())
 
 
-def test_what_a_watch_asks_for() -> None:
+def test_watch_parameters() -> None:
     async def scenario() -> None:
         server = FakeApiServer()
         server.put("a", "1")
@@ -520,7 +520,7 @@ def test_a_handler_added_during_sync_gets_no_duplicates() -> None:
     asyncio.run(scenario())
 
 
-def test_an_informer_stopped_half_way_through_a_listing_begins_it_again() -> None:
+def test_an_informer_stopped_during_a_list_starts_it_again() -> None:
     async def scenario() -> None:
         server = FakeApiServer()
         for n in range(1500):
@@ -618,7 +618,7 @@ def test_a_refresh_does_not_wait_for_a_back_off() -> None:
     asyncio.run(scenario())
 
 
-def test_a_refresh_is_not_answered_by_a_listing_that_began_before() -> None:
+def test_a_refresh_needs_a_list_that_starts_after_it() -> None:
     async def scenario() -> None:
         server = FakeApiServer()
         server.put("a", "1")

@@ -53,7 +53,7 @@ def load(tmp_path: Path, tree: Any, **options: Any) -> ClientConfig:
     return find_config(write(tmp_path / "config", tree), environ=options.pop("environ", {}), **options)
 
 
-def test_a_whole_kubeconfig(tmp_path: Path) -> None:
+def test_a_complete_kubeconfig(tmp_path: Path) -> None:
     for name in ("ca.pem", "client.pem", "client.key"):
         write(tmp_path / "pki" / name, name)
     tree = kubeconfig(
@@ -94,7 +94,7 @@ def test_a_whole_kubeconfig(tmp_path: Path) -> None:
     )
 
 
-def test_data_in_the_file_itself(tmp_path: Path) -> None:
+def test_inline_data(tmp_path: Path) -> None:
     config = load(
         tmp_path,
         kubeconfig(
@@ -120,7 +120,7 @@ def test_tokens_and_passwords(tmp_path: Path) -> None:
     assert (config.token.data, config.token.file) == (b"fallback", tmp_path / "gone")
 
 
-def test_secrets_do_not_show(tmp_path: Path) -> None:
+def test_secrets_are_hidden_in_repr(tmp_path: Path) -> None:
     user = {"token": "s3cret", "client-certificate-data": PEM, "client-key-data": PEM}
     text = repr(load(tmp_path, kubeconfig(user=user)))
     assert "s3cret" not in text
@@ -173,7 +173,7 @@ def test_exec_plugins(tmp_path: Path) -> None:
 # -- finding and merging
 
 
-def test_the_first_file_wins_each_entry_whole(tmp_path: Path) -> None:
+def test_the_first_file_wins_for_each_entry(tmp_path: Path) -> None:
     one = kubeconfig(user={"token": "one"})
     del one["current-context"]
     write(tmp_path / "a" / "one", one)
@@ -193,7 +193,7 @@ def test_the_first_file_wins_each_entry_whole(tmp_path: Path) -> None:
     assert config.impersonation is None
 
 
-def test_where_configurations_are_found(tmp_path: Path) -> None:
+def test_search_path_of_kubeconfigs(tmp_path: Path) -> None:
     home = {"HOME": str(tmp_path)}
     with pytest.raises(ConfigError, match=r"no cluster configured: .*/\.kube/config: no such file"):
         find_config(environ=home)
@@ -210,7 +210,7 @@ def test_where_configurations_are_found(tmp_path: Path) -> None:
         find_config(environ={**home, "KUBECONFIG": str(tmp_path / "gone")})
 
 
-def test_choices_override_the_context(tmp_path: Path) -> None:
+def test_overrides_of_the_context(tmp_path: Path) -> None:
     tree = kubeconfig()
     tree["clusters"].append({"name": "d", "cluster": {"server": "https://other"}})
     tree["users"].append({"name": "v", "user": {"token": "v"}})
@@ -221,7 +221,7 @@ def test_choices_override_the_context(tmp_path: Path) -> None:
     assert load(tmp_path, tree, cluster="d", user="v") == replace(config, namespace="default")
 
 
-def test_proxies_of_the_environment(tmp_path: Path) -> None:
+def test_proxies_from_the_environment(tmp_path: Path) -> None:
     environ = {"HTTPS_PROXY": "http://proxy:1"}
     assert load(tmp_path, kubeconfig(), environ=environ).proxy == "http://proxy:1"
     own = kubeconfig({"proxy-url": "https://own:2"})
@@ -377,7 +377,7 @@ MISTAKES: list[tuple[str, Any, str]] = [
 
 
 @pytest.mark.parametrize(("tree", "message"), [m[1:] for m in MISTAKES], ids=[m[0] for m in MISTAKES])
-def test_mistakes_name_their_position_and_the_fix(tmp_path: Path, tree: Any, message: str) -> None:
+def test_errors_name_the_field_and_the_fix(tmp_path: Path, tree: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         load(tmp_path, tree)
     assert str(caught.value).startswith(str(tmp_path / "config"))
@@ -399,7 +399,7 @@ USER_KEYS = ["token", "exec", "as", "as-groups", "as-user-extra", "auth-provider
         st.sampled_from(["clusters", "users", "contexts", "current-context"]), values, max_size=1
     ),
 )
-def test_no_kubeconfig_ends_in_a_traceback(
+def test_any_kubeconfig_is_read_or_a_config_error(
     tmp_path_factory: pytest.TempPathFactory, cluster: Any, user: Any, extra: Any
 ) -> None:
     file = tmp_path_factory.getbasetemp() / "any-kubeconfig"
@@ -410,7 +410,7 @@ def test_no_kubeconfig_ends_in_a_traceback(
         return
 
 
-def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+def test_unreadable_files(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="Is a directory"):
         find_config(tmp_path, environ={})
     (tmp_path / "bytes").write_bytes(b"\xff\xfe\xff")
@@ -418,5 +418,5 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         find_config(tmp_path / "bytes", environ={})
 
 
-def test_text_for_a_terminal() -> None:
+def test_error_texts_are_safe_for_a_terminal() -> None:
     assert printable("a\tb\nc\x1b[0m\u202e é") == "a\tb\ncU+001B[0mU+202E é"

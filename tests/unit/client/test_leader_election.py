@@ -203,7 +203,7 @@ def test_the_fields_of_a_lease() -> None:
     run_scenario(scenario())
 
 
-def test_a_lease_given_back_is_free_at_once() -> None:
+def test_a_released_lease_can_be_acquired_at_once() -> None:
     async def scenario() -> None:
         leases = Leases(Random(1))
         first, second = candidate(leases, "first"), candidate(leases, "second")
@@ -219,7 +219,7 @@ def test_a_lease_given_back_is_free_at_once() -> None:
     run_scenario(scenario())
 
 
-def test_what_others_wrote_into_the_lease_is_kept() -> None:
+def test_unknown_lease_fields_are_kept() -> None:
     async def scenario() -> None:
         leases = Leases(Random(1))
         leases.lease = {
@@ -234,7 +234,7 @@ def test_what_others_wrote_into_the_lease_is_kept() -> None:
 
 
 @pytest.mark.parametrize("spec", [None, [], {"leaseDurationSeconds": "x", "holderIdentity": 3}])
-def test_a_lease_full_of_nonsense_is_taken(spec: Any) -> None:
+def test_an_invalid_lease_is_acquired(spec: Any) -> None:
     async def scenario() -> None:
         leases = Leases(Random(1))
         leases.lease = {"metadata": {"name": "work", "resourceVersion": "0"}, "spec": spec}
@@ -245,7 +245,7 @@ def test_a_lease_full_of_nonsense_is_taken(spec: Any) -> None:
     run_scenario(scenario())
 
 
-def test_work_that_ends_gives_the_lease_back() -> None:
+def test_finished_work_releases_the_lease() -> None:
     async def scenario() -> None:
         leases = Leases(Random(1))
 
@@ -299,7 +299,7 @@ def test_work_stops_when_the_lease_cannot_be_renewed() -> None:
     run_scenario(scenario())
 
 
-def test_time_counts_from_the_question_not_from_the_answer() -> None:
+def test_lease_time_counts_from_the_request() -> None:
     """The lease is ours once it is stored, but the answer takes long, and then the line is dead."""
 
     async def scenario() -> None:
@@ -340,7 +340,7 @@ def test_time_counts_from_the_question_not_from_the_answer() -> None:
     run_scenario(scenario())
 
 
-def test_work_stops_as_soon_as_another_is_seen_to_lead() -> None:
+def test_work_stops_when_another_leader_is_observed() -> None:
     async def scenario() -> None:
         leases = Leases(Random(1))
         stopped = asyncio.Event()
@@ -365,7 +365,7 @@ def test_work_stops_as_soon_as_another_is_seen_to_lead() -> None:
     run_scenario(scenario())
 
 
-def test_a_process_that_was_stopped_too_long_may_write_nothing_more() -> None:
+def test_a_paused_process_loses_its_lease() -> None:
     """SIGSTOP and SIGCONT: what was about to be written finds out before anything else has run."""
 
     async def scenario() -> None:
@@ -394,7 +394,7 @@ def test_a_process_that_was_stopped_too_long_may_write_nothing_more() -> None:
     run_scenario(scenario())
 
 
-def test_a_machine_that_was_suspended_has_lost_its_lease() -> None:
+def test_a_suspended_machine_loses_its_lease() -> None:
     """The loop's clock stands still while a machine is suspended; that of the lease does not."""
 
     async def scenario() -> None:
@@ -443,7 +443,7 @@ def test_a_lease_is_released_only_if_every_write_was_answered() -> None:
 @pytest.mark.parametrize(
     "timing", [LeaseTiming(10, 10, 2), LeaseTiming(15, 2, 2), LeaseTiming(15, 10, 0), LeaseTiming(15, 10, -1)]
 )
-def test_times_that_make_no_sense(timing: LeaseTiming) -> None:
+def test_invalid_durations(timing: LeaseTiming) -> None:
     with pytest.raises(ConfigError, match="leader election"):
         candidate(Leases(Random(1)), "a", timing=timing)
 

@@ -30,7 +30,7 @@ def test_the_environment_names_a_proxy(environ: dict[str, str], wanted: str) -> 
     assert find_proxy("https://api.example.com:6443", environ) == wanted
 
 
-def test_plain_servers_have_a_variable_of_their_own() -> None:
+def test_http_servers_use_http_proxy() -> None:
     assert find_proxy("http://api.example.com", {"HTTP_PROXY": PROXY}) == PROXY
     assert find_proxy("http://api.example.com", {"HTTPS_PROXY": PROXY}) == ""
     assert find_proxy("http://api.example.com", {"HTTP_PROXY": PROXY, "REQUEST_METHOD": "GET"}) == ""
@@ -66,7 +66,7 @@ def test_plain_servers_have_a_variable_of_their_own() -> None:
         ("", "::1", 443, True),
     ],
 )
-def test_which_hosts_need_no_proxy(rules: str, host: str, port: int, wanted: bool) -> None:
+def test_hosts_excluded_by_no_proxy(rules: str, host: str, port: int, wanted: bool) -> None:
     assert bypasses(host, port, rules) == wanted
 
 
@@ -81,12 +81,12 @@ def test_which_hosts_need_no_proxy(rules: str, host: str, port: int, wanted: boo
         ("http://[::1", "not a proxy URL"),
     ],
 )
-def test_proxies_that_cannot_be_used(url: str, message: str) -> None:
+def test_unsupported_proxies(url: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         check_proxy(url, "cluster 'c': proxy-url")
     assert str(caught.value).startswith("cluster 'c': proxy-url: ")
 
 
 @given(st.text("ab.*:/[]0129,- ", max_size=20), st.sampled_from(["a.b", "10.0.0.1", "fd00::1", ""]))
-def test_any_rules_are_read(rules: str, host: str) -> None:
+def test_any_no_proxy_rule_is_read(rules: str, host: str) -> None:
     assert bypasses(host, 443, rules) in (True, False)

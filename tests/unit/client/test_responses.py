@@ -17,7 +17,7 @@ from plimsoll.client.responses import read_error, read_frame, read_page, read_tr
 from plimsoll.errors import ApiError
 
 
-def test_items_get_their_kind_back() -> None:
+def test_list_items_get_apiversion_and_kind() -> None:
     body = {
         "kind": "PodList",
         "apiVersion": "v1",
@@ -115,13 +115,13 @@ def split(chunks: list[bytes]) -> list[bytes]:
 
 
 @given(st.lists(st.binary(max_size=8) | st.sampled_from([b"\n", b"a\nb", b"\n\n"]), max_size=12))
-def test_lines_do_not_depend_on_how_they_arrive(chunks: list[bytes]) -> None:
+def test_lines_are_split_however_they_are_chunked(chunks: list[bytes]) -> None:
     whole = b"".join(chunks)
     *complete, last = whole.split(b"\n")
     assert split(chunks) == [line for line in complete if line] + ([last.strip()] if last.strip() else [])
 
 
-def test_a_line_has_a_greatest_length(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_have_a_maximum_length(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers, "MAX_FRAME", 100)
     assert split([b"x" * 60, b"y" * 30 + b"\n", b"z" * 100]) == [b"x" * 60 + b"y" * 30, b"z" * 100]
     with pytest.raises(ApiError, match="longer than"):

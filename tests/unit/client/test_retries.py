@@ -43,7 +43,7 @@ LATER = {"retry-after": "3"}
     ],
     ids=repr,
 )
-def test_what_may_be_repeated(error: ApiError, read: bool, write: bool) -> None:
+def test_retriable_errors(error: ApiError, read: bool, write: bool) -> None:
     assert may_repeat(error, harmless=True) == read
     assert may_repeat(error, harmless=False) == write
 
@@ -67,7 +67,7 @@ def test_what_may_be_repeated(error: ApiError, read: bool, write: bool) -> None:
         ("DELETE", None, {}, "", False),
     ],
 )
-def test_what_can_be_done_twice(
+def test_idempotent_requests(
     method: str, tree: Any, query: dict[str, str], content_type: str, harmless: bool
 ) -> None:
     assert is_harmless(method, tree, query, content_type) == harmless
@@ -87,12 +87,12 @@ def test_what_can_be_done_twice(
         ("99999999999999999999", 999999999.0),
     ],
 )
-def test_what_the_server_asks_for(text: str, seconds: float | None) -> None:
+def test_retry_after_delays(text: str, seconds: float | None) -> None:
     assert retry_after({"retry-after": text}, NOW) == seconds
 
 
 @given(st.integers(1, 2000), st.integers())
-def test_waits_double_up_to_their_bound(attempt: int, seed: int) -> None:
+def test_backoff_doubles_up_to_its_limit(attempt: int, seed: int) -> None:
     backoff = Backoff(first=0.5, most=30.0)
     wait = backoff.delay(attempt, Random(seed))
     full = 0.5
@@ -102,6 +102,6 @@ def test_waits_double_up_to_their_bound(attempt: int, seed: int) -> None:
 
 
 @given(st.text(max_size=40))
-def test_any_text_in_retry_after_is_taken(text: str) -> None:
+def test_any_retry_after_text_is_accepted(text: str) -> None:
     found = retry_after({"retry-after": text}, NOW)
     assert found is None or found >= 0

@@ -85,7 +85,7 @@ SILENT: dict[str, Talk] = {
 # Both ways to send a request: the short one, and aiohttp, which reads compressed answers.
 @pytest.mark.parametrize("compression", [False, True])
 @pytest.mark.parametrize("name", SILENT)
-def test_a_silent_server_is_given_up(name: str, compression: bool) -> None:
+def test_a_silent_server_times_out(name: str, compression: bool) -> None:
     async def scenario() -> None:
         async with serving(SILENT[name]) as server:
             transport = HttpTransport(ClientConfig(server.url, compression=compression))
@@ -102,7 +102,7 @@ def test_a_silent_server_is_given_up(name: str, compression: bool) -> None:
 
 
 @pytest.mark.parametrize("compression", [False, True])
-def test_a_handshake_that_never_ends_is_given_up(compression: bool) -> None:
+def test_a_stalled_tls_handshake_times_out(compression: bool) -> None:
     async def scenario() -> None:
         async with serving(say_nothing, "https") as server:
             transport = HttpTransport(ClientConfig(server.url, compression=compression, insecure=True))
@@ -118,7 +118,7 @@ def test_a_handshake_that_never_ends_is_given_up(compression: bool) -> None:
 
 
 @pytest.mark.parametrize("compression", [False, True])
-def test_an_answer_that_keeps_coming_is_waited_for(compression: bool) -> None:
+def test_a_slow_response_does_not_time_out(compression: bool) -> None:
     body = b'{"kind":"Status","code":200}  '
     assert len(body) == 30
     pieces = [HEAD[:10], HEAD[10:], *(body[at : at + 5] for at in range(0, 30, 5))]
@@ -135,7 +135,7 @@ def test_an_answer_that_keeps_coming_is_waited_for(compression: bool) -> None:
     asyncio.run(scenario())
 
 
-def test_the_whole_answer_has_its_time_as_well() -> None:
+def test_the_complete_response_has_a_timeout() -> None:
     """A byte now and then does not keep a call alive for ever."""
 
     async def scenario() -> None:
@@ -180,7 +180,7 @@ def test_an_interactive_call_without_response_is_not_retried(name: str) -> None:
     asyncio.run(scenario())
 
 
-def test_other_calls_are_tried_again() -> None:
+def test_background_calls_are_retried() -> None:
     async def scenario() -> None:
         async with serving(say_nothing) as server:
             async with Client.connect(ClientConfig(server.url, timeout=0.1, attempts=3)) as client:
@@ -191,7 +191,7 @@ def test_other_calls_are_tried_again() -> None:
     asyncio.run(scenario())
 
 
-def test_what_fails_at_once_is_tried_again() -> None:
+def test_immediate_failures_are_retried() -> None:
     async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
 
@@ -205,7 +205,7 @@ def test_what_fails_at_once_is_tried_again() -> None:
     asyncio.run(scenario())
 
 
-def test_a_server_that_wants_to_be_left_alone_for_long_is_not_waited_for() -> None:
+def test_a_long_retry_after_is_not_waited_for() -> None:
     body = b'{"kind":"Status","code":503,"reason":"ServiceUnavailable","message":"come later"}'
     head = (
         b"HTTP/1.1 503 No\r\nRetry-After: 60\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
@@ -224,7 +224,7 @@ def test_a_server_that_wants_to_be_left_alone_for_long_is_not_waited_for() -> No
 # -- settings
 
 
-def test_the_default_ends_within_seconds() -> None:
+def test_the_default_timeout_is_seconds() -> None:
     config = ClientConfig("http://127.0.0.1:1").interactive()
     assert config.idle_timeout == config.retry_timeout == REQUEST_TIMEOUT
     assert 5 <= REQUEST_TIMEOUT <= 15
@@ -235,7 +235,7 @@ def test_the_default_ends_within_seconds() -> None:
     )
 
 
-def test_who_wants_to_wait_waits() -> None:
+def test_a_longer_timeout_can_be_set() -> None:
     config = ClientConfig("http://127.0.0.1:1").interactive(120.0)
     assert (config.idle_timeout, config.retry_timeout, config.timeout) == (120.0, 120.0, 480.0)
     config = ClientConfig("http://127.0.0.1:1").interactive(0)

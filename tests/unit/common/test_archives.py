@@ -52,13 +52,13 @@ def test_a_cluster_info_dump_with_logs() -> None:
 
 
 @given(st.lists(st.tuples(json_trees, st.sampled_from(["", " ", "\n", "\n\n"])), min_size=2, max_size=5))
-def test_a_stream_is_its_documents(parts: list[tuple[Any, str]]) -> None:
+def test_a_stream_yields_its_documents(parts: list[tuple[Any, str]]) -> None:
     trees = [{"kind": "X", "data": tree} for tree, _ in parts]
     text = "".join(json.dumps(tree) + blank for tree, (_, blank) in zip(trees, parts, strict=True))
     assert [each.tree for each in parse_objects(text, "f")] == trees
 
 
-def test_items_are_named_when_they_are_broken() -> None:
+def test_broken_items_are_named() -> None:
     with pytest.raises(InputError, match=r"f, document 1, line 1, items\[1\]: an object must be a mapping"):
         list(parse_objects('{"kind":"List","items":[{"kind":"Pod"},3]}', "f"))
     with pytest.raises(InputError, match=r"line 1, items\[0\], items\[0\]: kind is missing"):
@@ -212,7 +212,7 @@ PACKERS: dict[str, Callable[[bytes], bytes]] = {
 
 @pytest.mark.parametrize("name", PACKERS)
 @pytest.mark.parametrize("place", ["alone", "tar", "zip"])
-def test_what_expands_too_many_times_is_refused_at_once(tmp_path: Path, name: str, place: str) -> None:
+def test_a_high_compression_ratio_is_refused(tmp_path: Path, name: str, place: str) -> None:
     """The refusal comes long before everything has been unpacked."""
     packed = PACKERS[name](b"\n" * (20 * MIB))  # of other texts bz2 takes long to compress
     path = tmp_path / "dump"
@@ -266,7 +266,7 @@ def test_the_limit_holds_for_all_files_together(tmp_path: Path) -> None:
         list(read_objects([tmp_path], SMALL))
 
 
-def test_what_is_no_text_is_refused_by_its_beginning(tmp_path: Path) -> None:
+def test_binary_files_are_refused_by_their_first_bytes(tmp_path: Path) -> None:
     """Not after half a gigabyte of it."""
     path = tmp_path / "zeros.gz"
     path.write_bytes(gzip.compress(bytes(32 * MIB)))
@@ -291,7 +291,7 @@ def test_sparse_members_are_refused(tmp_path: Path) -> None:
         list(read_objects([path]))
 
 
-def test_a_size_that_a_header_only_claims(tmp_path: Path) -> None:
+def test_a_false_size_in_a_header(tmp_path: Path) -> None:
     path = tmp_path / "claims.tar"
     info = tarfile.TarInfo("a.yaml")
     info.size = 1 << 50
@@ -311,7 +311,7 @@ def test_zstandard_is_named(tmp_path: Path) -> None:
     st.binary(max_size=300),
     st.sampled_from([b"", b"\x1f\x8b", b"PK\x03\x04", b"BZh", b"\xfd7zXZ\x00", bytes(257) + b"ustar"]),
 )
-def test_garbage_is_an_input_error_or_nothing(content: bytes, magic: bytes) -> None:
+def test_any_bytes_are_read_or_an_input_error(content: bytes, magic: bytes) -> None:
     try:
         for source, text in TextReader().read(io.BytesIO(magic + content), "f"):
             list(parse_objects(text, source))

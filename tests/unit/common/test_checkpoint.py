@@ -40,7 +40,7 @@ JSON = st.recursive(
 
 
 @given(JSON)
-def test_what_is_saved_is_loaded(value: Any) -> None:
+def test_checkpoints_round_trip(value: Any) -> None:
     raw = render("Things", 1, value)
     assert read(raw, "Things", 1, {}) == (json.loads(raw)["body"], "")
     compact = json.dumps(json.loads(raw), separators=(",", ":"), ensure_ascii=False).encode()
@@ -49,14 +49,14 @@ def test_what_is_saved_is_loaded(value: Any) -> None:
 
 
 @given(st.binary(max_size=60) | JSON.map(json.dumps).map(str.encode))
-def test_nothing_that_a_file_holds_is_too_much(raw: bytes) -> None:
+def test_any_file_is_loaded_or_set_aside(raw: bytes) -> None:
     value, problem = read(raw, "Things", 1, {})
     assert value is None
     assert problem
 
 
 @given(st.data())
-def test_damage_is_noticed(data: st.DataObject) -> None:
+def test_damage_is_detected(data: st.DataObject) -> None:
     body = {"claims": [{"name": "a", "pods": ["p"], "n": 17}]}
     raw = bytearray(render("Things", 1, body))
     place = data.draw(st.integers(0, len(raw) - 1))
@@ -77,13 +77,13 @@ def test_damage_is_noticed(data: st.DataObject) -> None:
         b'{"kind":"Things","version":true,"body":1}',
     ],
 )
-def test_odd_files_are_no_records(raw: bytes) -> None:
+def test_odd_files_are_not_checkpoints(raw: bytes) -> None:
     value, problem = read(raw, "Things", 1, {})
     assert value is None
     assert problem
 
 
-def test_a_record_is_saved_and_loaded(file: RecordFile) -> None:
+def test_a_checkpoint_is_saved_and_loaded(file: RecordFile) -> None:
     assert file.load() == records.LoadedCheckpoint()
     file.save({"a": [1, "é"]})
     assert file.load() == records.LoadedCheckpoint({"a": [1, "é"]})
@@ -108,7 +108,7 @@ def test_a_record_is_saved_and_loaded(file: RecordFile) -> None:
         (render("Things", 0, {}), "its version 0 is too old"),
     ],
 )
-def test_what_cannot_be_used_is_set_aside(file: RecordFile, content: bytes, word: str) -> None:
+def test_an_unusable_checkpoint_is_set_aside(file: RecordFile, content: bytes, word: str) -> None:
     file.path.write_bytes(content)
     looked = file.look()
     assert looked.finding is not None
@@ -131,7 +131,7 @@ def test_what_cannot_be_used_is_set_aside(file: RecordFile, content: bytes, word
     assert file.load().value == 1
 
 
-def test_older_versions_are_brought_up_to_date(tmp_path: Path) -> None:
+def test_older_versions_are_migrated(tmp_path: Path) -> None:
     def fail(body: Any) -> Any:
         raise ValueError("no list")
 
@@ -170,7 +170,7 @@ def test_a_directory_at_its_path_is_moved_away(file: RecordFile) -> None:
     assert file.load().value == 1
 
 
-def test_what_cannot_be_set_aside_is_not_written_over(
+def test_a_file_that_cannot_be_set_aside_is_not_overwritten(
     file: RecordFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file.path.write_bytes(b"precious")
@@ -193,7 +193,7 @@ def test_what_cannot_be_set_aside_is_not_written_over(
 
 
 @pytest.mark.parametrize("call", ["open", "fchmod", "write", "fsync", "replace"])
-def test_a_save_that_fails_leaves_the_old_record(
+def test_a_failed_save_keeps_the_old_checkpoint(
     file: RecordFile, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     file.save("old")
@@ -218,7 +218,9 @@ def test_values_that_are_no_json_are_refused(file: RecordFile) -> None:
     assert not file.path.exists()
 
 
-def test_what_could_not_be_loaded_is_not_saved(file: RecordFile, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_checkpoint_is_not_overwritten(
+    file: RecordFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file.save("small")
     monkeypatch.setattr(records, "SIZE_MAX", 500)
     with pytest.raises(StoreError, match="more than 500 bytes"):
@@ -230,7 +232,7 @@ def test_what_could_not_be_loaded_is_not_saved(file: RecordFile, monkeypatch: py
     assert "more than 500 bytes" in finding.what
 
 
-def test_a_link_does_not_lead_elsewhere(file: RecordFile, tmp_path: Path) -> None:
+def test_a_symbolic_link_is_not_followed(file: RecordFile, tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("mine")
     (tmp_path / ".x.json.tmp").symlink_to(victim)

@@ -31,7 +31,7 @@ def page(registry: CollectorRegistry) -> list[str]:
         st.tuples(st.sampled_from(["a", "b"]), st.sampled_from([0.1, 0.5, 0.7, 1.0, 1.9, 2.0, 2.1, 9.0]))
     )
 )
-def test_the_same_page_as_prometheus(seen: list[tuple[str, float]]) -> None:
+def test_the_page_equals_that_of_prometheus_client(seen: list[tuple[str, float]]) -> None:
     counter, histogram = MetricCounter("c_total", "C.", ("x",)), Histogram("h", "H.", BOUNDS, ("x",))
     registry, theirs = CollectorRegistry(), CollectorRegistry()
     other_counter = prometheus_client.Counter("c_total", "C.", ["x"], registry=theirs)
@@ -45,7 +45,7 @@ def test_the_same_page_as_prometheus(seen: list[tuple[str, float]]) -> None:
     assert page(registry) == page(theirs)
 
 
-def test_without_labels_there_is_a_zero_from_the_start() -> None:
+def test_metrics_without_labels_start_at_zero() -> None:
     registry = CollectorRegistry()
     registry.register(Shown(MetricCounter("c_total", "C."), Histogram("h", "H.", BOUNDS)))
     assert "c_total 0.0" in page(registry)

@@ -17,7 +17,7 @@ async def metrics() -> AsyncIterator[bytes]:
     yield b"b 2\n"
 
 
-def test_the_pages() -> None:
+def test_health_pages() -> None:
     problem = ["not listed yet: pods"]
 
     async def scenario() -> None:
@@ -71,11 +71,11 @@ def test_the_pages() -> None:
         ("somewhere", False),
     ],
 )
-def test_who_is_on_the_same_machine(remote: str | None, here: bool) -> None:
+def test_requests_from_this_machine(remote: str | None, here: bool) -> None:
     assert _is_here(remote) is here
 
 
-def test_health_of_its_own_and_pages_for_this_machine_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_pages_are_for_this_machine_only(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         server = HealthServer(
             live={"ping": lambda: ""},

@@ -34,7 +34,7 @@ MIB = 1 << 20
         (0, 16 * MIB),
     ],
 )
-def test_an_eighth_of_the_memory_is_read(memory: int, text: int) -> None:
+def test_the_limit_is_an_eighth_of_the_memory(memory: int, text: int) -> None:
     bounds = default_bounds({}, memory)
     assert bounds.text == text
     assert bounds.memory <= max(memory, 12 * 16 * MIB)
@@ -47,7 +47,7 @@ def test_the_input_limit_can_be_raised() -> None:
 
 
 @pytest.mark.parametrize("given", ["much", "0", "-1Gi", "1 Gi", "Gi"])
-def test_a_size_that_is_none(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_limit(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLIMSOLL_MAX_INPUT", given)
     with pytest.raises(ConfigError, match="PLIMSOLL_MAX_INPUT"):
         list(TextReader().read(io.BytesIO(b"kind: Pod\n"), "f"))
@@ -82,7 +82,7 @@ def test_memory_of_a_cgroup_of_version_1(tmp_path: Path) -> None:
     assert available_memory(tmp_path) == 2_000_000
 
 
-def test_memory_where_nothing_says_it(tmp_path: Path) -> None:
+def test_unknown_memory_has_a_default_limit(tmp_path: Path) -> None:
     assert available_memory(tmp_path) > 0
     assert available_memory() > 0
 
@@ -90,7 +90,7 @@ def test_memory_where_nothing_says_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["[" + "[]," * 50_000 + "0]", '{"items":[' + "{}," * 50_000 + "0]}", "[" + "0," * 99_999 + "0]"]
 )
-def test_json_that_is_all_brackets_is_refused(text: str) -> None:
+def test_json_of_brackets_is_refused(text: str) -> None:
     bounds = Bounds(memory=4 * MIB)
     for form in (text, text.encode()):
         with pytest.raises(
@@ -99,7 +99,7 @@ def test_json_that_is_all_brackets_is_refused(text: str) -> None:
             list(parse_objects(form, "f", bounds=bounds))
 
 
-def test_a_small_file_that_is_all_brackets_is_refused_with_any_memory() -> None:
+def test_a_small_file_of_brackets_is_refused_with_any_memory() -> None:
     text = b"[" + b"{}," * 2_000_000 + b"0]"
     with pytest.raises(InputError, match=r"f: would need about 576 MiB .* for a text of 5\.7 MiB; split it"):
         check_density(text, "f", default_bounds({}, 64 << 30))
@@ -107,7 +107,7 @@ def test_a_small_file_that_is_all_brackets_is_refused_with_any_memory() -> None:
 
 
 @pytest.mark.parametrize("indent", [None, 4])
-def test_dumps_of_clusters_are_not(indent: int | None) -> None:
+def test_cluster_dumps_are_accepted(indent: int | None) -> None:
     """A dump as large as the limit for texts stays within the limit for objects, however it is written."""
     text = json.dumps(
         {"kind": "List", "items": big_cluster(5)}, indent=indent, separators=None if indent else (",", ":")
@@ -116,7 +116,7 @@ def test_dumps_of_clusters_are_not(indent: int | None) -> None:
     check_density(text, "f", bounds)
 
 
-def test_sizes_for_people() -> None:
+def test_human_readable_sizes() -> None:
     assert [show_size(size) for size in (5, 2048, 512 * MIB, 3 << 29)] == [
         "5 B",
         "2 KiB",

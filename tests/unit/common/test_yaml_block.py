@@ -127,7 +127,7 @@ Dumper.add_representer(str, _represent)
 
 
 @given(TREES, st.booleans(), st.booleans())
-def test_what_is_written_is_read_the_same(tree: Any, wide: bool, literal: bool) -> None:
+def test_blocks_are_read_as_yaml_reads_them(tree: Any, wide: bool, literal: bool) -> None:
     width = 2**20 if wide else 40
     dumper = Dumper if literal else yaml.SafeDumper
     check(yaml.dump(tree, Dumper=dumper, width=width, allow_unicode=True, default_flow_style=False))
@@ -189,7 +189,7 @@ LINES = st.builds(
 @example(["a:", "- b", "c:", "d: 2"], True)
 @example(["a: x", "  y"], True)
 @example(["- |", " x", "-"], True)
-def test_whatever_the_lines_are(lines: list[str], ended: bool) -> None:
+def test_any_lines_are_read_as_yaml_reads_them(lines: list[str], ended: bool) -> None:
     check("\n".join(lines) + ("\n" if ended else ""))
 
 

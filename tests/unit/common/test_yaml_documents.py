@@ -53,7 +53,7 @@ LISTS = st.fixed_dictionaries(
 
 
 @given(st.lists(LISTS | TREES, max_size=3), st.booleans(), st.booleans())
-def test_what_was_written_is_read(trees: list[Any], wide: bool, sort: bool) -> None:
+def test_documents_round_trip(trees: list[Any], wide: bool, sort: bool) -> None:
     text = yaml.safe_dump_all(
         trees, width=2**20 if wide else 30, sort_keys=sort, allow_unicode=True, explicit_start=True
     ).encode()
@@ -88,7 +88,7 @@ LINES = st.sampled_from(
 
 
 @given(st.lists(LINES, max_size=12), st.sampled_from(["\n", "\r\n"]))
-def test_whatever_the_lines_are(lines: list[str], newline: str) -> None:
+def test_any_lines_are_split_as_yaml_splits_them(lines: list[str], newline: str) -> None:
     text = newline.join(lines).encode()
     assert outcome(in_parts, text) == outcome(load_documents, text)
 
@@ -117,7 +117,7 @@ def test_every_item_has_its_line() -> None:
         (b"items:\n- kind: A\n- kind: B\n  kind: C\nkind: List\n", "line 4: key 'kind' is given twice"),
     ],
 )
-def test_errors_have_the_line_of_the_whole(text: bytes, message: str) -> None:
+def test_errors_have_the_line_of_the_file(text: bytes, message: str) -> None:
     with pytest.raises(InputError, match=message):
         list(load_parts(text))
     with pytest.raises(InputError, match=message):  # and where the whole is too long to read once more
@@ -145,7 +145,7 @@ DOCUMENT_LINES = st.sampled_from(
 
 
 @given(st.lists(DOCUMENT_LINES, max_size=10), st.sampled_from(["\n", "\r\n"]))
-def test_documents_have_the_lines_of_the_whole(lines: list[str], newline: str) -> None:
+def test_documents_have_the_line_of_the_file(lines: list[str], newline: str) -> None:
     """Also those that are read the fast way, or passed over since they are empty."""
     text = newline.join(lines).encode()
 
@@ -172,9 +172,7 @@ def no_parser(text: bytes) -> Any:
         b"kind: A\n---\n" * 9,
     ],
 )
-def test_a_parser_is_made_for_no_document_that_is_empty_or_plain(
-    text: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_empty_and_plain_documents_need_no_parser(text: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Making one takes longer than reading a small document."""
     whole = list(load_documents(text))
     monkeypatch.setattr(yaml_parts, "load_documents", no_parser)

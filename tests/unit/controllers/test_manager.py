@@ -47,7 +47,7 @@ async def make_pod(cluster: Cluster) -> None:
     await cluster.client.create(PODS, pod("p", {"a": {"resourceClaimTemplateName": "t"}}), "n")
 
 
-def test_there_is_a_controller_for_each_concern() -> None:
+def test_all_controllers_are_listed() -> None:
     assert NAMES == (
         "resourceclaim-controller",
         "device-taint-eviction-controller",
@@ -60,7 +60,7 @@ def test_there_is_a_controller_for_each_concern() -> None:
     )
 
 
-def test_a_controller_that_does_not_exist_is_named() -> None:
+def test_an_unknown_controller_is_named() -> None:
     async def scenario() -> None:
         cluster = Cluster()
         with pytest.raises(
@@ -106,7 +106,7 @@ def test_servers_that_answer_group_by_group_are_understood() -> None:
     asyncio.run(scenario())
 
 
-def test_all_of_them_run_as_their_own_user() -> None:
+def test_every_controller_runs_as_its_own_user() -> None:
     """Over everything the embedded API serves, with the rights of the controllers and no more."""
 
     async def scenario() -> None:
@@ -156,7 +156,7 @@ def test_controllers_without_their_kinds_are_left_out() -> None:
     asyncio.run(scenario())
 
 
-def test_an_api_that_is_not_there_yet_is_waited_for() -> None:
+def test_the_manager_waits_for_the_api_server() -> None:
     async def scenario() -> None:
         cluster = Cluster()
         await cluster.client.create(NAMESPACES, {"metadata": {"name": "n"}})

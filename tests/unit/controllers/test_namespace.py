@@ -50,7 +50,7 @@ def test_a_deleted_namespace_is_terminating() -> None:
     assert plan_phase(view(tree("Active", deletionTimestamp=None), NamespaceView)) == EMPTY_PLAN
 
 
-def test_an_empty_namespace_is_let_go() -> None:
+def test_an_empty_namespace_is_finalized() -> None:
     whole = tree()
     whole["spec"]["finalizers"].append("example.com/mine")
     plan = plan_finalization(view(whole, NamespaceView), whole, NamespaceContent(), 0.0)
@@ -100,7 +100,7 @@ def test_failures_are_reported_and_retried() -> None:
     assert plan.error
 
 
-def test_a_namespace_stays_while_it_is_not_known_what_is_in_it() -> None:
+def test_a_namespace_stays_while_its_contents_are_unknown() -> None:
     plan = plan_finalization(
         view(tree(), NamespaceView), tree(), NamespaceContent(discovery_error="no answer"), 0.0
     )
@@ -132,7 +132,7 @@ def test_unchanged_conditions_are_not_written_again() -> None:
     assert changed["lastTransitionTime"] == "1970-01-01T00:00:00Z", "still the same status"
 
 
-def test_pods_get_the_time_they_ask_for() -> None:
+def test_pods_keep_their_grace_period() -> None:
     pods = [
         pod("p", spec={"terminationGracePeriodSeconds": 30}),
         pod("q", spec={"terminationGracePeriodSeconds": 90}, phase="Failed"),
@@ -142,7 +142,7 @@ def test_pods_get_the_time_they_ask_for() -> None:
     assert estimate_pod_termination([], 100.0, 100.0) == 0
 
 
-def test_every_cluster_has_its_namespaces() -> None:
+def test_the_initial_namespaces_are_created() -> None:
     names = [
         action.tree["metadata"]["name"]
         for action in plan_default_namespaces(["default"]).actions
@@ -164,7 +164,7 @@ async def fill(cluster: Cluster) -> None:
     await cluster.client.create(PODS, tree, "n")
 
 
-def test_defaults_are_made_and_come_back() -> None:
+def test_default_objects_are_created_and_recreated() -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.settle()
         defaults = ["default", "kube-node-lease", "kube-public", "kube-system"]
@@ -225,7 +225,7 @@ def test_finalizers_are_waited_for_and_noticed_at_once() -> None:
     run_scenario(scenario, only=WITH_CLAIMS)
 
 
-def test_claims_in_use_go_with_their_namespace() -> None:
+def test_claims_in_use_are_deleted_with_their_namespace() -> None:
     async def scenario(cluster: Cluster) -> None:
         devices = {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu.example.com"}}]}
         await cluster.client.create(
@@ -243,7 +243,7 @@ def test_claims_in_use_go_with_their_namespace() -> None:
     run_scenario(scenario, only=WITH_CLAIMS)
 
 
-def test_the_grace_of_a_namespace_is_kept() -> None:
+def test_grace_periods_hold_during_namespace_deletion() -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.client.create(CONFIG_MAPS, {"metadata": {"name": "c"}}, "n")
         await cluster.client.delete(NAMESPACES, "n")

@@ -67,7 +67,7 @@ def test_a_node_is_alive_when_its_lease_or_its_status_moves() -> None:
     assert update_node_health(first, node(), None, AT + 110).probed_at == AT + 100
 
 
-def test_a_node_that_never_spoke_is_as_old_as_its_object() -> None:
+def test_a_node_without_status_is_as_old_as_its_object() -> None:
     assert update_node_health(None, node(None), None, AT + 100).probed_at == AT
     assert update_node_health(None, node(None), lease(0), AT + 100).probed_at == AT + 100
 
@@ -77,7 +77,7 @@ def unknown(of: Node, seconds: float) -> Any:
     return plan_unknown_conditions(of, health, AT + seconds, grace=50.0, startup_grace=60.0)
 
 
-def test_a_node_without_a_lease_is_taken_at_its_word() -> None:
+def test_a_node_without_a_lease_is_judged_by_its_status() -> None:
     plan = plan_unknown_conditions(
         node(), NodeHealth(AT, heartbeat=T0), AT + 1e6, grace=50.0, startup_grace=60.0
     )
@@ -215,7 +215,7 @@ def goes(*tolerations: dict[str, Any], taints: Any = None, probed_at: float = 0.
 FOREVER = {"key": "k", "operator": "Exists"}
 
 
-def test_what_is_not_tolerated_evicts_at_once() -> None:
+def test_untolerated_taints_evict_at_once() -> None:
     assert goes() == 0
     assert goes({"key": "other", "operator": "Exists"}) == 0
     assert goes(taints=[]) is None
@@ -327,7 +327,7 @@ async def renew(cluster: Cluster, name: str, seconds: int) -> None:
 TOLERATED = {"key": UNREACHABLE, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30}
 
 
-def test_a_node_that_falls_silent_loses_its_pods() -> None:
+def test_pods_of_an_unreachable_node_are_evicted() -> None:
     async def scenario(cluster: Cluster) -> None:
         await settle_in(cluster, TOLERATED)
         await renew(cluster, "v", 40)
@@ -351,7 +351,7 @@ def test_a_node_that_falls_silent_loses_its_pods() -> None:
     run_scenario(scenario, only=ONLY)
 
 
-def test_a_node_that_comes_back_keeps_its_pods() -> None:
+def test_a_recovered_node_keeps_its_pods() -> None:
     async def scenario(cluster: Cluster) -> None:
         await settle_in(cluster, TOLERATED)
         await renew(cluster, "v", 70)
@@ -367,7 +367,7 @@ def test_a_node_that_comes_back_keeps_its_pods() -> None:
     run_scenario(scenario, only=ONLY)
 
 
-def test_if_all_nodes_fall_silent_the_pods_stay() -> None:
+def test_no_eviction_if_all_nodes_are_unreachable() -> None:
     async def scenario(cluster: Cluster) -> None:
         await settle_in(cluster, TOLERATED)
         await cluster.advance(300)

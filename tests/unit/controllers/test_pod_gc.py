@@ -70,11 +70,11 @@ def test_a_finished_pod_is_deleted_as_it_is() -> None:
     assert isinstance(delete, DeleteAction)
 
 
-def test_pods_deleted_before_they_had_a_node_go() -> None:
+def test_deleted_unscheduled_pods_are_removed() -> None:
     assert removed(pod("p", **DELETED), pod("q"), pod("r", node="w", **DELETED)) == ["p"]
 
 
-def test_pods_that_end_on_a_node_out_of_service_go() -> None:
+def test_terminating_pods_of_an_out_of_service_node_are_removed() -> None:
     out = node("False", "node.kubernetes.io/out-of-service")
     ending, staying = pod("p", node="w", **DELETED), pod("q", node="w")
     assert removed(ending, staying, nodes={"w": out}) == ["p"]
@@ -83,7 +83,7 @@ def test_pods_that_end_on_a_node_out_of_service_go() -> None:
     assert removed(ending, nodes={"w": node("False")}) == []
 
 
-def test_the_oldest_finished_pods_beyond_a_number_go() -> None:
+def test_the_oldest_finished_pods_above_the_limit_are_deleted() -> None:
     def ended(name: str, age: int, **fields: Any) -> Any:
         created = f"2025-01-{30 - age:02d}T00:00:00Z"
         return pod(name, node="w", phase="Failed", creationTimestamp=created, **fields)
@@ -137,7 +137,7 @@ def tree(name: str, where: str) -> dict[str, Any]:
     }
 
 
-def test_a_lost_node_is_given_time_to_come_back() -> None:
+def test_a_missing_node_gets_a_quarantine_period() -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.client.create(NODES, {"metadata": {"name": "w"}})
         for name in ("p", "q"):
@@ -157,7 +157,7 @@ def test_a_lost_node_is_given_time_to_come_back() -> None:
     run_scenario(scenario, only=ONLY)
 
 
-def test_finished_pods_are_kept_up_to_a_number() -> None:
+def test_finished_pods_are_kept_up_to_the_limit() -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.client.create(NODES, {"metadata": {"name": "w"}})
         for name in ("p", "q", "r"):
@@ -170,7 +170,7 @@ def test_finished_pods_are_kept_up_to_a_number() -> None:
     run_scenario(scenario, only=ONLY, settings=ControllerSettings(finished_pods_kept=2))
 
 
-def test_a_pod_that_was_ending_when_its_node_went_is_removed() -> None:
+def test_a_terminating_pod_of_a_missing_node_is_removed() -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.client.create(NODES, {"metadata": {"name": "w"}})
         await cluster.client.create(PODS, tree("p", "w"), "n")

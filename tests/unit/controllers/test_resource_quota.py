@@ -92,7 +92,7 @@ def test_finished_pods_only_count_as_objects() -> None:
         }
 
 
-def test_a_pod_past_its_time_only_counts_as_an_object() -> None:
+def test_a_pod_past_its_grace_period_only_counts_as_an_object() -> None:
     def ending(deleted: str) -> Any:
         return sized(deletionTimestamp=deleted, deletionGracePeriodSeconds=30)
 
@@ -203,7 +203,7 @@ def test_devices_count_under_the_names_of_extended_resources_too() -> None:
     assert used(quota(other), contents) == {other: "0"}, "there is no such class: only pods count"
 
 
-def test_what_a_pod_asks_for_is_not_counted_again_in_its_claim() -> None:
+def test_extended_resources_of_a_pod_are_not_counted_again_in_its_claim() -> None:
     extended = ExtendedResourceNames.of([class_("gpu", "example.com/gpu")])
     name = "requests.example.com/gpu"
     alone = NamespaceObjects(pods=[sized()], extended=extended)
@@ -336,13 +336,13 @@ def test_a_new_quota_gets_its_status() -> None:
     assert patch.subresource == "status"
 
 
-def test_a_status_that_holds_is_left_alone() -> None:
+def test_a_correct_status_is_not_written() -> None:
     known = quota("pods", hard={"pods": "100"}, used={"pods": "1"})
     assert plan_quota(known, NamespaceObjects(pods=[sized()]), AT) == EMPTY_PLAN
     assert plan_quota(known, NamespaceObjects(), AT) != EMPTY_PLAN
 
 
-def test_a_changed_limit_is_taken_over_and_dropped_ones_go() -> None:
+def test_changed_limits_are_copied_and_removed_limits_dropped() -> None:
     known = quota("pods", hard={"pods": "5", "cpu": "1"}, used={"pods": "1", "cpu": "1"})
     (patch,) = plan_quota(known, NamespaceObjects(pods=[sized()]), AT).actions
     assert isinstance(patch, PatchAction)
@@ -366,13 +366,13 @@ def test_a_quota_that_was_just_charged_is_not_lowered() -> None:
     assert plan_quota(low, contents, AT, unchanged_for=0.0).actions, "raising does no harm"
 
 
-def test_what_cannot_be_measured_stays_as_it_was() -> None:
+def test_unmeasurable_resources_keep_their_value() -> None:
     known = quota("odd", hard={"odd": "100"}, used={"odd": "7"})
     assert plan_quota(known, NamespaceObjects(), AT) == EMPTY_PLAN
 
 
 @given(st.lists(st.tuples(st.integers(0, 2000), st.sampled_from(["Running", "Failed"])), max_size=8))
-def test_sums_are_sums(shapes: list[tuple[int, str]]) -> None:
+def test_usage_adds_up(shapes: list[tuple[int, str]]) -> None:
     pods = [sized(f"p{i}", cpu=f"{cpu}m", phase=phase) for i, (cpu, phase) in enumerate(shapes)]
     found = measure(quota("cpu", "pods", "count/pods"), NamespaceObjects(pods=pods), AT)
     running = [cpu for cpu, phase in shapes if phase == "Running"]
@@ -386,7 +386,7 @@ def test_sums_are_sums(shapes: list[tuple[int, str]]) -> None:
 # -- the controller
 
 
-def test_a_quota_follows_what_is_in_its_namespace() -> None:
+def test_a_quota_follows_its_namespace() -> None:
     async def scenario(cluster: Cluster) -> None:
         hard = {
             "pods": "10",
@@ -447,7 +447,7 @@ def test_a_quota_follows_what_is_in_its_namespace() -> None:
     run_scenario(scenario, only=ONLY)
 
 
-def test_a_pod_that_does_not_end_stops_counting_with_time() -> None:
+def test_a_stuck_terminating_pod_stops_counting() -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.client.create(
             RESOURCE_QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "10"}}}, "n"

@@ -194,7 +194,7 @@ def amounts(quota: Tree) -> dict[str, Quantity]:
 
 
 @given(quotas(), clusters())
-def test_charges_add_up_to_what_is_measured(quota: Tree, made: list[tuple[str, Tree]]) -> None:
+def test_charges_add_up_to_the_measured_usage(quota: Tree, made: list[tuple[str, Tree]]) -> None:
     measured = measure(codec.convert(quota, ResourceQuota), contents(made), AT)
     charged = quota
     for number, (resource, tree) in enumerate(made):
@@ -203,7 +203,7 @@ def test_charges_add_up_to_what_is_measured(quota: Tree, made: list[tuple[str, T
 
 
 @given(quotas(), volumes("v"), volumes("v"), services("s"), services("s"))
-def test_updates_never_leave_less_charged_than_is_measured(
+def test_updates_never_charge_less_than_measured(
     quota: Tree, volume: Tree, new_volume: Tree, service: Tree, new_service: Tree
 ) -> None:
     charged = quota

@@ -22,7 +22,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_it_behaves_like_three_sets(steps: list[tuple[object, ...]]) -> None:
+def test_the_queue_agrees_with_a_model_of_sets(steps: list[tuple[object, ...]]) -> None:
     """Naively: keys wanted, keys held, and times at which a key is wanted again."""
     clock = ManualClock()
     queue: WorkQueue[str] = WorkQueue(clock)
@@ -68,7 +68,7 @@ def test_keys_are_given_out_in_order() -> None:
     assert [queue.take(), queue.take(), queue.take(), queue.take()] == ["c", "a", "b", None]
 
 
-def test_failures_wait_longer_each_time() -> None:
+def test_failures_back_off() -> None:
     clock = ManualClock()
     queue: WorkQueue[str] = WorkQueue(clock, longest=1.0)
     delays = []

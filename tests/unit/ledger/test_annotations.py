@@ -69,7 +69,7 @@ def test_device_mappings_override_annotations() -> None:
     }
 
 
-def test_a_capacity_is_charged_by_what_is_consumed_of_it() -> None:
+def test_consumed_capacity_is_charged() -> None:
     words = {MAPPINGS: {"cpu": {"capacityKey": f"{DRIVER}/cpu", "allocationMultiplier": "500m"}}}
     shared = charging_device("d", shared=True, capacity={f"{DRIVER}/cpu": "64"})
     held = claim("c", REQUEST, results=[result("d", cpu="8")])
@@ -79,7 +79,7 @@ def test_a_capacity_is_charged_by_what_is_consumed_of_it() -> None:
     assert fixture(words, whole).cost(ONE) == 5000
 
 
-def test_a_capacity_that_a_device_does_not_have_is_an_error_that_says_so() -> None:
+def test_a_missing_capacity_is_an_error() -> None:
     words = {MAPPINGS: {"cpu": {"capacityKey": f"{DRIVER}/cpu"}}}
     (text,) = format_reasons(fixture(words, charging_device("d")).check_placement(ONE).verdict)
     assert text == (
@@ -104,7 +104,7 @@ def test_policies_of_the_annotation_hold() -> None:
     assert text == "claim c, device d: no accounting policy for cpu"
 
 
-def test_policies_of_the_annotation_hold_for_devices_that_speak_for_themselves() -> None:
+def test_policies_of_the_annotation_hold_for_devices_with_mappings() -> None:
     words = {"nodeAllocatableResourceAccountingPolicies": {"cpu": "Max"}}
     assert fixture(words, charging_device("d", cpu="4")).cost(ONE) == 4000
 
@@ -156,7 +156,7 @@ mappings = st.dictionaries(
     st.integers(1, 3),
     st.booleans(),
 )
-def test_a_class_charges_what_its_devices_would(
+def test_a_class_annotation_agrees_with_device_mappings(
     expected: dict[str, Any], policy: str, manages: bool, number: int, shared: bool
 ) -> None:
     """The same words on every device and on their class come to the same judgement and the same bounds."""
@@ -222,7 +222,7 @@ def test_charges_in_an_annotation_are_counted() -> None:
     assert upstream.cpu == 1000
 
 
-def test_what_was_drawn_from_a_pool_survives_in_the_annotation() -> None:
+def test_amounts_drawn_from_a_pool_are_kept_in_the_annotation() -> None:
     held = claim("c", results=[result("socket0", cpu="8")])
     pool = pool_device(policy="ConsumeFrom")
     before, after = (LedgerFixture(resource_slice([pool]), claims=[held], cpu="128") for _ in range(2))
@@ -245,7 +245,7 @@ def test_an_assumed_pod_that_comes_back_with_its_annotation_stays_as_it_is() -> 
     assert one.cpu == 4000
 
 
-def test_an_annotation_that_cannot_be_believed_charges_nothing() -> None:
+def test_an_invalid_annotation_charges_nothing() -> None:
     for text in ("{", '[{"resourceClaimName":"c","resources":{"cpu":"-5"}}]'):
         assert read_charged_claims(noted(ONE, text)) == ()
         assert read_charges(noted(ONE, text)) == ()

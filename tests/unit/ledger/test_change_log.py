@@ -19,7 +19,7 @@ def test_everything_after_a_mark_is_returned(places: list[int], cut: int) -> Non
     assert change_log.since(change_log.mark) == []
 
 
-def test_what_is_too_long_ago_is_said_to_be() -> None:
+def test_changes_before_the_log_are_reported_as_lost() -> None:
     change_log = NodeChangeLog()
     early, marks = change_log.mark, []
     for place in range(20_000):

@@ -46,7 +46,7 @@ def nano(text: str) -> int:
     return Quantity.parse(text).nano
 
 
-def test_what_is_left_for_claims() -> None:
+def test_headroom_for_claims() -> None:
     fixture = LedgerFixture(
         resource_slice([pool_device()]), claims=[claim("c", results=[result("socket0", cpu="8")])], cpu="10"
     )
@@ -68,7 +68,7 @@ def test_a_pod_level_request_bounds_claims_instead_of_the_node() -> None:
     assert "cpu" not in bounds["node headroom"]
 
 
-def test_bills_that_are_known_are_taken_off() -> None:
+def test_known_charges_reduce_the_headroom() -> None:
     fixture = LedgerFixture(
         resource_slice([charging_device("d", cpu="4")]), claims=[claim("c", results=[result("d")])], cpu="10"
     )
@@ -146,7 +146,7 @@ def cases(draw: st.DrawFn) -> tuple[LedgerFixture, Any, bool]:
 
 
 @given(cases())
-def test_its_no_is_final_and_its_yes_holds_for_plain_claims(case: tuple[LedgerFixture, Any, bool]) -> None:
+def test_the_headroom_never_refuses_a_placement_that_fits(case: tuple[LedgerFixture, Any, bool]) -> None:
     fixture, one, plain = case
     claim_headroom = compute_claim_headroom(fixture.ledger, one, fixture.charge_context)
     total: dict[str, int] = {}

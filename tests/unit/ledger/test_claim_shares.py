@@ -133,7 +133,7 @@ def excess_by_search(phase: dict[str, Container], charges: tuple[ClaimCharge, ..
 
 
 @given(charged_pods(policies=("Max",)))
-def test_max_against_the_naive_twin(case: tuple[Pod, tuple[ClaimCharge, ...]]) -> None:
+def test_max_agrees_with_the_reference(case: tuple[Pod, tuple[ClaimCharge, ...]]) -> None:
     given_pod, charges = case
     bare = tuple(
         ClaimCharge(

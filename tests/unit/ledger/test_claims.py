@@ -68,7 +68,7 @@ def test_references_of_init_containers_come_first_and_under_any_name() -> None:
     assert fixture.cpu == 4000
 
 
-def test_the_claim_made_for_extended_resources_is_charged_to_the_containers_that_asked() -> None:
+def test_the_extended_resource_claim_is_charged_to_the_requesting_containers() -> None:
     fixture = LedgerFixture(
         resource_slice([charging_device("gpu0", cpu="2")]),
         claims=[claim("p-extended", results=[result("gpu0")])],
@@ -81,7 +81,7 @@ def test_the_claim_made_for_extended_resources_is_charged_to_the_containers_that
     assert fixture.cpu == 2000
 
 
-def test_a_bill_sums_the_devices_of_a_claim() -> None:
+def test_the_charge_of_a_claim_is_the_sum_of_its_devices() -> None:
     fixture = LedgerFixture(
         resource_slice(
             [
@@ -99,7 +99,7 @@ def test_a_bill_sums_the_devices_of_a_claim() -> None:
     assert charged_claim.uid == "uid-c"
 
 
-def test_claims_without_charges_have_no_bill() -> None:
+def test_claims_without_charges_are_not_listed() -> None:
     fixture = LedgerFixture(
         resource_slice([charging_device("nic")]),
         claims=[claim("c", results=[result("nic")]), claim("gone", results=[result("lost")])],
@@ -122,7 +122,7 @@ def test_a_missing_device_next_to_a_charging_one_is_an_error() -> None:
     )
 
 
-def test_a_capacity_the_allocation_has_nothing_to_do_with_is_ignored() -> None:
+def test_a_capacity_outside_the_allocation_is_ignored() -> None:
     key = f"{DRIVER}/memory"
     both = pool_device(cpu="8")
     both["nodeAllocatableResourceMappings"]["memory"] = {"capacityKey": key}
@@ -173,7 +173,7 @@ def test_capacity_times_multiplier() -> None:
     assert fixture.cost(pod("p", container("a", "c"))) == 16_000
 
 
-def test_bills_in_a_status() -> None:
+def test_charges_read_from_a_status() -> None:
     entry = {"resourceClaimName": "c", "containers": ["a"], "resources": {"cpu": "1"}}
     one = pod("p", status={"nodeAllocatableResourceClaimStatuses": [entry]})
     (charged_claim,) = read_charged_claims(one)
@@ -188,7 +188,7 @@ def test_an_unknown_policy_is_charged_as_add_per_claim() -> None:
     assert effective_policy("Max") is AccountingPolicy.MAX
 
 
-def test_pricing_without_a_node_looks_everywhere() -> None:
+def test_charges_without_a_node_consider_all_slices() -> None:
     charge_context = ChargeContext(
         DeviceIndex([resource_slice([charging_device("d", cpu="1")], nodeName="elsewhere")])
     )

@@ -41,7 +41,7 @@ def test_columns_and_ledgers_agree(ledgers: list[NodeLedger], demand: dict[str, 
 
 
 @given(ledgers(), DEMANDS, st.data())
-def test_a_refreshed_row_is_as_good_as_new(
+def test_a_refreshed_row_equals_a_new_one(
     ledgers: list[NodeLedger], demand: dict[str, int], data: st.DataObject
 ) -> None:
     columns = NodeColumns(ledgers)
@@ -54,9 +54,7 @@ def test_a_refreshed_row_is_as_good_as_new(
 
 
 @given(ledgers(), st.data())
-def test_spare_is_what_the_ledgers_have_beyond_their_non_zero_requests(
-    ledgers: list[NodeLedger], data: st.DataObject
-) -> None:
+def test_spare_is_allocatable_minus_non_zero_requests(ledgers: list[NodeLedger], data: st.DataObject) -> None:
     columns = NodeColumns(ledgers, size=len(ledgers) + 1)
     for place, ledger in enumerate(ledgers):
         if data.draw(st.booleans()):

@@ -22,7 +22,7 @@ def wanted(driver: str = "x", pool: str = "p", name: str = "d") -> DeviceRequest
     return DeviceRequestAllocationResult(driver=driver, pool=pool, device=name)
 
 
-def test_a_key_names_all_three() -> None:
+def test_a_device_id_has_driver_pool_and_name() -> None:
     assert DeviceId.of(wanted("x", "p", "d")) == DeviceId("x", "p", "d")
     assert str(DeviceId("x.example.com", "p", "d")) == "x.example.com/p/d"
 
@@ -38,7 +38,7 @@ def test_slices_for_all_nodes_and_by_label() -> None:
     assert DeviceIndex([chosen]).find(wanted(), node("node-2")) is None
 
 
-def test_devices_may_choose_their_nodes_one_by_one() -> None:
+def test_devices_may_have_their_own_node_selection() -> None:
     devices = [
         charging_device("d", cpu="1", fields={"nodeName": "node-2"}),
         charging_device("e", cpu="2", fields={"nodeName": NODE}),
@@ -49,7 +49,7 @@ def test_devices_may_choose_their_nodes_one_by_one() -> None:
     assert amount(index.find(wanted())) == "1"  # no node given, none asked for
 
 
-def test_a_selector_that_cannot_be_read_means_no_node() -> None:
+def test_an_invalid_selector_matches_no_node() -> None:
     term = {"matchExpressions": [{"key": "a", "operator": "Sometimes"}]}
     odd = resource_slice(
         [charging_device("d", cpu="1")], driver="x", nodeSelector={"nodeSelectorTerms": [term]}
@@ -85,7 +85,7 @@ def slices(draw: st.DrawFn) -> list[ResourceSlice]:
 
 
 @given(slices(), st.sampled_from("xy"), st.sampled_from("pq"), st.booleans())
-def test_the_index_finds_what_a_search_finds(
+def test_the_index_agrees_with_a_search(
     pieces: list[ResourceSlice], driver: str, pool: str, exact: bool
 ) -> None:
     profile = AccountingProfile.default() if exact else AccountingProfile.upstream_1_36()

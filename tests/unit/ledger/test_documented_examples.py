@@ -19,7 +19,7 @@ def test_python_blocks_hold(number: int) -> None:
     exec(BLOCKS[number], {})
 
 
-def test_there_are_blocks() -> None:
+def test_the_documentation_has_examples() -> None:
     assert BLOCKS
 
 

@@ -50,7 +50,7 @@ def growing(reason: str = "Deferred") -> Pod:
     )
 
 
-def test_conditions_say_why_a_resize_waits() -> None:
+def test_conditions_of_pending_resizes() -> None:
     assert is_resize_infeasible(growing("Infeasible"))
     assert not is_resize_deferred(growing("Infeasible"))
     assert is_resize_deferred(growing("Deferred"))
@@ -72,7 +72,7 @@ def test_in_1_37_the_greatest_sum_counts() -> None:
     assert texts(pod_limits(growing("Infeasible"), STATUS_1_37)) == {"cpu": "6"}
 
 
-def test_in_1_37_claims_are_added_to_what_was_set_aside() -> None:
+def test_in_1_37_claims_are_added_to_allocated_resources() -> None:
     options = PodResourcesOptions(use_status=True, form=Form.V1_37, count_claims=True)
     claims = (charge("x", "a", cpu="1"),)
     # set aside 1 + 3, and the claim; applied 1500m + 2, the claim is in it
@@ -95,7 +95,7 @@ def test_a_container_without_status_counts_by_its_spec() -> None:
     assert pod_limits(stuck, STATUS_1_37) == {}
 
 
-def test_in_1_36_only_sidecars_among_init_containers_are_looked_up() -> None:
+def test_in_1_36_only_sidecars_of_the_init_containers_count() -> None:
     given_pod = pod(
         "p",
         container("a"),
@@ -135,7 +135,7 @@ def whole(reason: str, **status: Any) -> Pod:
     )
 
 
-def test_what_the_node_reports_for_the_whole_pod() -> None:
+def test_pod_level_status_resources() -> None:
     status = {
         "resources": {"requests": {"cpu": "3", "memory": "1Gi"}, "limits": {"cpu": "5", "memory": "1Gi"}},
         "allocatedResources": {"cpu": "1"},
@@ -148,7 +148,7 @@ def test_what_the_node_reports_for_the_whole_pod() -> None:
     assert texts(pod_requests(whole("", **status), STATUS)) == {"cpu": "2"}
 
 
-def test_an_infeasible_resize_of_the_whole_pod() -> None:
+def test_an_infeasible_pod_level_resize() -> None:
     reported = {"resources": {"requests": {"memory": "1Gi"}}}
     assert texts(pod_requests(whole("Infeasible", **reported), WHOLE)) == {"cpu": "0"}
     assert texts(pod_limits(whole("Infeasible", **reported), WHOLE)) == {"cpu": "4"}
@@ -158,7 +158,7 @@ def test_an_infeasible_resize_of_the_whole_pod() -> None:
     assert pod_limits(whole("Infeasible", **reported), WHOLE_1_37) == {}
 
 
-def test_in_1_37_sums_for_the_whole_pod_stand_for_its_containers() -> None:
+def test_in_1_37_pod_level_sums_replace_container_sums() -> None:
     status = {
         "resources": {"requests": {"cpu": "3"}, "limits": {"cpu": "6"}},
         "allocatedResources": {"cpu": "4"},
@@ -176,7 +176,7 @@ def test_in_1_37_sums_for_the_whole_pod_stand_for_its_containers() -> None:
 
 
 @pytest.mark.parametrize("form", [Form.V1_36, Form.V1_37])
-def test_what_is_drawn_from_a_pool_stays_drawn_when_the_node_reports(form: Form) -> None:
+def test_pool_draws_survive_status_updates(form: Form) -> None:
     """A container that requests 2 out of a claim's 3 costs its node 3, before and after it runs."""
     entry = {
         "resourceClaimName": "x",

@@ -53,7 +53,7 @@ def test_requests_and_non_zero_requests() -> None:
     assert ledger.headroom() == {"cpu": 6900, "memory": 31 << 30, "pods": 109}
 
 
-def test_non_zero_requests_of_a_pod_with_requests_of_its_own() -> None:
+def test_non_zero_requests_of_a_pod_with_pod_level_requests() -> None:
     """Containers are filled up only for what the pod as a whole does not name."""
     for own, filled in (({"cpu": "1"}, 400 << 20), ({"cpu": "1", "memory": "1Mi"}, 1 << 20)):
         ledger = NodeLedger(node())
@@ -162,7 +162,7 @@ def test_assuming_confirming_and_forgetting() -> None:
     assert ledger.requested["cpu"] == 1000
 
 
-def test_a_caller_that_lost_count_gets_an_error() -> None:
+def test_removing_an_unknown_pod_is_an_error() -> None:
     ledger = NodeLedger(node())
     one = pod("p", container("a"))
     for act in (ledger.remove, ledger.update, ledger.forget):
@@ -176,7 +176,7 @@ def test_a_caller_that_lost_count_gets_an_error() -> None:
         ledger.forget(one)
 
 
-def test_a_confirmed_pod_keeps_the_bills_that_know_its_devices() -> None:
+def test_a_confirmed_pod_keeps_charges_with_devices() -> None:
     fixture = LedgerFixture(
         resource_slice([charging_device("d", cpu="4")]), claims=[claim("c", results=[result("d")])]
     )
@@ -188,7 +188,7 @@ def test_a_confirmed_pod_keeps_the_bills_that_know_its_devices() -> None:
     assert list(fixture.ledger.claims) == ["uid-c"]
 
 
-def test_a_status_that_says_something_else_counts() -> None:
+def test_a_changed_status_replaces_the_charges() -> None:
     fixture = LedgerFixture(
         resource_slice([charging_device("d", cpu="4")]), claims=[claim("c", results=[result("d")])]
     )
@@ -215,7 +215,7 @@ def test_a_copy_is_independent() -> None:
     assert copy.claim_state("default", "c") is None
 
 
-def test_what_a_node_does_not_have_is_missing_from_its_headroom_until_it_is_promised() -> None:
+def test_headroom_lists_only_resources_of_the_node_and_its_pods() -> None:
     ledger = NodeLedger(node())
     assert "hugepages-2Mi" not in ledger.headroom()
     ledger.add(pod("p", container("a", hugepages_2Mi="2Mi")))
@@ -234,7 +234,7 @@ def test_a_pool_of_an_untracked_resource_is_not_charged() -> None:
     assert fixture.ledger.verify() == []
 
 
-def test_a_node_may_change_its_line() -> None:
+def test_allocatable_may_change() -> None:
     ledger = NodeLedger(node())
     ledger.add(pod("p", container("a", cpu="4")))
     ledger.set_node(node(cpu="3"))
@@ -274,7 +274,7 @@ def test_a_claim_listed_twice_in_a_status_is_released_once() -> None:
     assert ledger.requested["cpu"] == 0
 
 
-def test_a_pool_that_is_overdrawn_shows_it() -> None:
+def test_an_overdrawn_pool_is_reported() -> None:
     """Running pods are charged even past the line; only new pods are refused."""
     ledger = NodeLedger(node())
     pool = ChargedClaim(
@@ -288,7 +288,7 @@ def test_a_pool_that_is_overdrawn_shows_it() -> None:
     assert ledger.verify() == []
 
 
-def test_a_claim_whose_uid_is_not_known_is_the_one_of_its_name() -> None:
+def test_a_claim_without_uid_is_matched_by_name() -> None:
     ledger = NodeLedger(node())
     charge = ClaimCharge("c", ("a",), {"cpu": ResourceCharge(Quantity.parse("4"), policy="ConsumeFrom")})
     ledger.add(pod("p", container("a", cpu="1")), [ChargedClaim(charge)])
@@ -298,7 +298,7 @@ def test_a_claim_whose_uid_is_not_known_is_the_one_of_its_name() -> None:
     assert ledger.requested["cpu"] == 4000
 
 
-def test_verify_finds_what_is_wrong() -> None:
+def test_verify_finds_differences() -> None:
     fixture = LedgerFixture(
         resource_slice([pool_device(policy="ConsumeFrom")]),
         claims=[claim("c", results=[result("socket0", cpu="8")])],
@@ -330,7 +330,7 @@ def test_a_pod_level_request_below_its_shared_claim_is_not_charged_negative() ->
     assert ledger.verify() == []
 
 
-def test_a_line_is_a_value() -> None:
+def test_ledger_lines_are_values() -> None:
     assert LedgerLine("cpu", Quantity.parse("1"), ChargeRule.REQUESTS) == LedgerLine(
         "cpu", Quantity.parse("1000m"), ChargeRule.REQUESTS
     )

@@ -70,7 +70,7 @@ def test_all_shortages_are_reported_in_order() -> None:
     )
 
 
-def test_sharing_is_looked_at_first() -> None:
+def test_sharing_is_checked_first() -> None:
     fixture = one_claim(cpu="1")
     other = pod("q", container("a", "c"))
     fixture.ledger.add(other, one_claim().place(other))
@@ -92,7 +92,9 @@ def test_sharing_is_looked_at_first() -> None:
         (["q"], None, True),
     ],
 )
-def test_a_reserved_claim_is_taken(reserved: list[str], device_cpu: str | None, fits: bool) -> None:
+def test_a_claim_reserved_for_another_pod_is_refused(
+    reserved: list[str], device_cpu: str | None, fits: bool
+) -> None:
     """Also if no pod on this node has it; a claim that charges nothing may be shared."""
     charging: dict[str, Any] = {"cpu": device_cpu} if device_cpu is not None else {}
     fixture = LedgerFixture(
@@ -107,7 +109,7 @@ def test_a_reserved_claim_is_taken(reserved: list[str], device_cpu: str | None, 
         )
 
 
-def test_a_claim_may_be_judged_again_for_its_own_pod() -> None:
+def test_a_placed_pod_can_be_checked_again() -> None:
     fixture = one_claim()
     one = pod("p", container("a", "c", cpu="9"))
     fixture.place(one)
@@ -118,7 +120,7 @@ def test_a_claim_may_be_judged_again_for_its_own_pod() -> None:
     ("policy", "shared"),
     [("", False), ("AddPerClaim", False), ("Max", False), ("AddPerReference", True), ("ConsumeFrom", True)],
 )
-def test_which_policies_give_sharing_a_meaning(policy: str, shared: bool) -> None:
+def test_policies_that_allow_sharing(policy: str, shared: bool) -> None:
     rule = {"allocationMultiplier": "2", "accountingPolicy": policy}
     fixture = LedgerFixture(
         resource_slice([charging_device("d", cpu=rule)]), claims=[claim("c", results=[result("d")])]
@@ -135,7 +137,7 @@ def test_a_claim_is_shared_only_if_every_resource_allows_it() -> None:
     assert not fixture.check_placement(pod("q", container("a", "c", cpu="1"))).verdict.fits
 
 
-def test_the_pod_level_budget_is_global_to_the_pod() -> None:
+def test_the_pod_level_budget_covers_all_claims() -> None:
     fixture = one_claim(cpu="100")
     one = pod("p", container("a", "c", cpu="1"), resources={"requests": {"cpu": "6", "memory": "1Gi"}})
     verdict = fixture.check_placement(one).verdict
@@ -150,7 +152,7 @@ def test_the_pod_level_budget_is_global_to_the_pod() -> None:
     assert check_charged_claims(ledger, one, fixture.check_placement(one).charged_claims or ()).verdict.fits
 
 
-def test_without_the_gate_claims_are_not_looked_at() -> None:
+def test_without_the_gate_claims_are_ignored() -> None:
     fixture = LedgerFixture(
         resource_slice([charging_device("d", cpu="99")]),
         claims=[claim("c", results=[result("d")])],
@@ -161,7 +163,7 @@ def test_without_the_gate_claims_are_not_looked_at() -> None:
     assert judged.charged_claims == ()
 
 
-def test_a_pod_whose_device_could_charge_the_node_is_judged_even_if_it_does_not() -> None:
+def test_a_pod_with_a_mapped_device_is_checked_even_without_charge() -> None:
     """As in Kubernetes: the capacity the mapping names has nothing to do with this allocation."""
     key = f"{DRIVER}/memory"
     one = pool_device(cpu="8")
@@ -174,7 +176,7 @@ def test_a_pod_whose_device_could_charge_the_node_is_judged_even_if_it_does_not(
     assert format_reasons(judged.verdict) == ("Insufficient cpu",)
 
 
-def test_the_check_of_requests_alone() -> None:
+def test_check_requests_without_claims() -> None:
     ledger = NodeLedger(node(cpu="4", pods="1", extended={"example.com/gpu": "1"}))
     crowded = pod("p", container("a", cpu="5", **{"example.com/gpu": "2"}))
     ledger.add(pod("q", container("a", cpu="1")))
@@ -185,7 +187,7 @@ def test_the_check_of_requests_alone() -> None:
     assert (alone.code, format_reasons(alone)) == (VerdictCode.UNSCHEDULABLE, ("Too many pods",))
 
 
-def test_both_checks_in_one() -> None:
+def test_check_pod_combines_both_checks() -> None:
     fixture = one_claim(cpu="8")
     one = pod("p", container("a", "c", cpu="3"))
     charged_claims = fixture.check_placement(one).charged_claims or ()

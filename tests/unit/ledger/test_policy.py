@@ -63,7 +63,7 @@ def test_each_claim_gets_what_it_adds_to_those_before_it() -> None:
     assert parts == ["0", "1", "2"]  # 2 and 4 against 3, then 6
 
 
-def test_what_is_drawn_comes_out_negative() -> None:
+def test_draws_are_negative_charges() -> None:
     one = pod("p", container("c", cpu="3"), init=(sidecar("s", cpu="1"),))
     (found,) = resolve_policies(one, [charge("a", "c", "s", policy="ConsumeFrom", cpu="9")], COUNTED)
     assert str(found.resources["cpu"].quantity) == "-4"
@@ -73,7 +73,7 @@ def test_every_policy_has_a_rule() -> None:
     assert set(POLICY_RULES) == set(AccountingPolicy)
 
 
-def test_what_is_charged_for_a_claim_as_a_whole() -> None:
+def test_charges_of_a_claim_as_a_whole() -> None:
     pool, plain = charge("a", policy="ConsumeFrom", cpu="1"), charge("a", cpu="1")
     sharing = AccountingProfile(share_per_claim=True)
     assert is_claim_level(pool.resources["cpu"], AccountingProfile.default())
@@ -82,7 +82,7 @@ def test_what_is_charged_for_a_claim_as_a_whole() -> None:
     assert not is_claim_level(charge("a", policy="Max", cpu="1").resources["cpu"], sharing)
 
 
-def test_resources_that_cannot_be_judged_from_the_spec() -> None:
+def test_resources_that_need_claims_to_check() -> None:
     charges = [
         charge("a", policy="Max", cpu="1"),
         charge("b", policy="AddPerReference", memory="1"),
@@ -147,7 +147,7 @@ def excess(need: dict[str, int], shares: list[tuple[int, set[str]]]) -> int:
 
 
 @given(charged_pods(), st.sampled_from(("cpu", "memory", "hugepages-2Mi")))
-def test_plain_charges_come_to_what_the_policies_say(
+def test_charges_agree_with_the_definitions(
     drawn: tuple[Pod, tuple[ClaimCharge, ...]], resource: str
 ) -> None:
     one, charges = drawn

@@ -36,7 +36,7 @@ def referring(*names: str, **spec: Any) -> list[dict[str, str]]:
     return [{"name": name, "resourceClaimName": name} for name in names]
 
 
-def test_a_pool_in_use_has_what_others_left() -> None:
+def test_a_pool_has_the_amount_left_by_other_consumers() -> None:
     one = pod("p", container("a", cpu="4"))
     pools = {("p", "cpu"): ClaimPool(Quantity.parse("10"), Quantity.parse("7"))}
     refused = draw_from_pools(one, [pool("p", "a", cpu="10")], COUNTED, pools)
@@ -53,7 +53,7 @@ def test_containers_with_one_pool_come_first() -> None:
     assert drawn_from(draw_from_pools(one, charges, COUNTED, {})) == {"p": "4", "q": "4"}
 
 
-def test_what_runs_one_after_the_other_draws_the_same() -> None:
+def test_sequential_containers_draw_their_maximum() -> None:
     one = pod(
         "p",
         container("a", cpu="3"),
@@ -63,7 +63,7 @@ def test_what_runs_one_after_the_other_draws_the_same() -> None:
     assert drawn_from(draw_from_pools(one, charges, COUNTED, {})) == {"p": "4"}
 
 
-def test_resources_have_pools_of_their_own() -> None:
+def test_every_resource_has_its_own_pool() -> None:
     one = pod("p", container("a", cpu="1", memory="2Gi"))
     both = charge("p", "a", policy="ConsumeFrom", cpu="4", memory="4Gi")
     found = draw_from_pools(one, [both], COUNTED, {})
@@ -101,7 +101,7 @@ def drawing_pods(draw_from_pools: st.DrawFn) -> tuple[Pod, list[ClaimCharge]]:
 
 @settings(max_examples=examples(400))
 @given(drawing_pods())
-def test_a_draw_never_takes_what_is_not_there(case: tuple[Pod, list[ClaimCharge]]) -> None:
+def test_a_draw_never_exceeds_the_pool(case: tuple[Pod, list[ClaimCharge]]) -> None:
     one, charges = case
     found = draw_from_pools(one, charges, COUNTED, {})
     wholes = {c.claim: (c.resources["cpu"].quantity or ZERO).nano for c in charges}

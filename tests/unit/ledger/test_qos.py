@@ -59,7 +59,7 @@ def test_claims_never_change_the_class() -> None:
     assert qos_class(pod("p", container("a"), status=status).spec, Form.V1_37) == BEST_EFFORT
 
 
-def test_the_class_written_down_wins() -> None:
+def test_the_recorded_class_wins() -> None:
     assert pod_qos(pod("p", container("a"), status={"qosClass": GUARANTEED})) == GUARANTEED
     assert pod_qos(pod("p", container("a"), status={"qosClass": "Splendid"})) == BEST_EFFORT
     assert pod_qos(pod("p", container("a", cpu="1"))) == BURSTABLE

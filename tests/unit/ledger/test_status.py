@@ -18,7 +18,7 @@ WORLD = LedgerFixture(
 BILLS = WORLD.check_placement(ONE).charged_claims or ()
 
 
-def test_entries_stand_in_upstreams_order() -> None:
+def test_entries_have_the_order_of_upstream() -> None:
     entries = build_status_entries(reversed(BILLS))
     assert [entry.claim for entry in entries] == ["a", "z"]
     assert entries[1].containers == ("i", "b", "a")

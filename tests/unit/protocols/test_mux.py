@@ -25,7 +25,7 @@ async def _ends() -> tuple[Mux, asyncio.StreamReader, asyncio.StreamWriter]:
     return mux, *await asyncio.open_unix_connection(sock=right)
 
 
-def test_the_bytes_of_frames() -> None:
+def test_frame_bytes() -> None:
     async def scenario() -> None:
         assert encode_frame(2, b"abc") == b"\0\0\0\x02\0\0\0\x03abc"
         mux, reader, writer = await _ends()
@@ -37,7 +37,7 @@ def test_the_bytes_of_frames() -> None:
     asyncio.run(scenario())
 
 
-def test_header_and_data_of_a_call_are_frames_of_their_own() -> None:
+def test_header_and_data_of_a_call_are_separate_frames() -> None:
     """A reader of the other kind has 4096 bytes of room and takes no larger frame with the header in it."""
 
     async def scenario() -> None:
@@ -64,7 +64,7 @@ pieces = st.lists(st.tuples(st.sampled_from([1, 2, 7]), st.binary(max_size=300))
 
 @settings(max_examples=examples(50), deadline=None)
 @given(pieces, st.integers(1, 40))
-def test_streams_are_put_together_wherever_they_are_cut(sent: list[tuple[int, bytes]], step: int) -> None:
+def test_streams_are_reassembled_however_they_are_chunked(sent: list[tuple[int, bytes]], step: int) -> None:
     """The bytes read from a stream are those written, however they are interleaved; stream 7 has no
     listener.
     """
@@ -104,7 +104,7 @@ def test_a_frame_longer_than_any_message_ends_the_connection() -> None:
     asyncio.run(scenario())
 
 
-def test_a_slow_reader_holds_no_more_than_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_reader_has_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(muxes, "MAX_BUFFERED", 10_000)
 
     async def scenario() -> None:

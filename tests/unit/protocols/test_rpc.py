@@ -79,7 +79,7 @@ def test_a_path_too_long_is_refused_with_its_length(tmp_path: Path) -> None:
         rpc.check_path(tmp_path / ("x" * 107))
 
 
-def test_a_socket_made_aside_is_the_callers_to_remove(tmp_path: Path) -> None:
+def test_a_temporary_socket_is_removed_by_the_caller(tmp_path: Path) -> None:
     async def scenario() -> None:
         path = tmp_path / "s"
         first = await rpc.serve(path, HANDLERS, rename=True)

@@ -84,7 +84,7 @@ def _ask(**fields: Any) -> nri.RegisterPluginRequest:
     return nri.RegisterPluginRequest(plugin_name="x", plugin_idx="10", **fields)
 
 
-def test_a_call_has_the_bytes_that_others_send() -> None:
+def test_request_bytes_equal_those_of_containerd() -> None:
     async def scenario() -> None:
         here, there = await _pair()
         client = TtrpcClient(here)
@@ -98,7 +98,7 @@ def test_a_call_has_the_bytes_that_others_send() -> None:
     asyncio.run(scenario())
 
 
-def test_answers_have_the_bytes_that_others_send() -> None:
+def test_response_bytes_equal_those_of_containerd() -> None:
     async def scenario(answer: TtrpcFault | None, want: bytes) -> None:
         async def handler(request: nri.RegisterPluginRequest) -> TtrpcFault | None:
             assert (request.plugin_name, request.plugin_idx) == ("x", "10")
@@ -144,7 +144,7 @@ def test_many_calls_are_answered_in_any_order() -> None:
     asyncio.run(scenario())
 
 
-def test_a_call_that_takes_too_long_is_given_up_and_the_next_one_works() -> None:
+def test_a_timed_out_call_does_not_break_the_connection() -> None:
     async def scenario() -> None:
         late = asyncio.Event()
 
@@ -163,7 +163,7 @@ def test_a_call_that_takes_too_long_is_given_up_and_the_next_one_works() -> None
     asyncio.run(scenario())
 
 
-def test_a_handler_is_stopped_when_its_caller_waits_no_longer() -> None:
+def test_a_handler_is_cancelled_with_its_call() -> None:
     async def scenario() -> None:
         stopped = asyncio.Event()
 
@@ -190,7 +190,7 @@ def test_a_handler_is_stopped_when_its_caller_waits_no_longer() -> None:
     asyncio.run(scenario())
 
 
-def test_faults_by_their_codes(caplog: pytest.LogCaptureFixture) -> None:
+def test_status_codes(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         async def broken(request: Any) -> None:
             raise RuntimeError("boom")
@@ -210,7 +210,7 @@ def test_faults_by_their_codes(caplog: pytest.LogCaptureFixture) -> None:
     asyncio.run(scenario())
 
 
-def test_numbers_of_calls_are_never_used_twice() -> None:
+def test_stream_ids_are_unique() -> None:
     async def scenario() -> None:
         client, server = await _both({"RegisterPlugin": _nothing})
         client._next = 2**32 - 1
@@ -290,7 +290,7 @@ def test_an_oversized_message_gets_an_error_and_the_connection_continues(length:
     asyncio.run(scenario())
 
 
-def test_an_answer_that_is_too_long_is_a_fault_of_that_call() -> None:
+def test_an_oversized_response_fails_its_call() -> None:
     async def scenario() -> None:
         here, there = await _pair()
         client = TtrpcClient(here)
@@ -306,7 +306,7 @@ def test_an_answer_that_is_too_long_is_a_fault_of_that_call() -> None:
     asyncio.run(scenario())
 
 
-def test_an_answer_that_cannot_be_read_is_a_fault_of_that_call() -> None:
+def test_an_unreadable_response_fails_its_call() -> None:
     async def scenario() -> None:
         here, there = await _pair()
         client = TtrpcClient(here)
@@ -352,7 +352,7 @@ def test_requests_past_the_limit_are_refused() -> None:
         (FrameHeader(0, 1, ttrpc.REQUEST), 12),
     ],
 )
-def test_frames_that_make_no_sense_are_answered(header: FrameHeader, code: int) -> None:
+def test_invalid_frames_get_an_error_response(header: FrameHeader, code: int) -> None:
     async def scenario() -> None:
         here, there = await _pair()
         server = TtrpcServer(here, RUNTIME, {})
@@ -412,7 +412,7 @@ frames = st.builds(
 
 @settings(max_examples=examples(60), deadline=None)
 @given(st.lists(frames | st.binary(max_size=30), max_size=6))
-def test_nonsense_ends_at_most_the_connection(noise: list[bytes]) -> None:
+def test_any_bytes_end_at_most_the_connection(noise: list[bytes]) -> None:
     async def scenario() -> None:
         here, there = await _pair()
         server = TtrpcServer(here, RUNTIME, {"RegisterPlugin": _nothing})

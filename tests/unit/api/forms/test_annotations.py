@@ -64,13 +64,13 @@ def pod(annotation: str | None, status: Any = None, claims: bool = True) -> Pod:
         },
     ],
 )
-def test_a_class_is_read_in_the_words_of_a_device(words: dict[str, Any]) -> None:
+def test_a_class_annotation_in_the_1_36_form(words: dict[str, Any]) -> None:
     found = read_device_class(device_class(words))
     assert found == ClassPolicy(rules={"cpu": DeviceRule("cpus", q("2"))})
     assert found.charges
 
 
-def test_a_class_is_read_in_the_words_of_the_draft() -> None:
+def test_a_class_annotation_in_the_draft_form() -> None:
     words = {
         "nativeResourceMappings": {"memory": {"quantityFrom": {"perInstanceQuantity": "1Gi"}}},
         "managesNativeResources": True,
@@ -171,7 +171,7 @@ def test_a_class_without_annotation_charges_nothing() -> None:
         ({"managesNodeAllocatableResources": "yes"}, "managesNodeAllocatableResources", "true or false"),
     ],
 )
-def test_a_class_that_cannot_be_read_says_where(words: Any, field: str, message: str) -> None:
+def test_an_invalid_class_annotation_names_the_field(words: Any, field: str, message: str) -> None:
     text = words if isinstance(words, str) else json.dumps(words)
     problem = read_class_annotation(text)
     assert isinstance(problem, AnnotationProblem)
@@ -193,7 +193,9 @@ rules = st.builds(
 
 
 @given(st.dictionaries(names, rules, min_size=1), st.sampled_from((Form.V1_36, Form.V1_37)))
-def test_what_a_device_can_say_a_class_can_say(expected: dict[str, DeviceRule], form: Form) -> None:
+def test_every_device_mapping_is_valid_in_a_class_annotation(
+    expected: dict[str, DeviceRule], form: Form
+) -> None:
     device = write_device(Device(), expected, form).lossless(form)
     assert read_class_annotation(codec.encode(device).decode()) == ClassPolicy(rules=expected)
 
@@ -217,7 +219,7 @@ JSON = st.recursive(
 
 
 @given(JSON.map(json.dumps) | st.text(max_size=40))
-def test_no_text_is_too_strange(text: str) -> None:
+def test_any_text_is_read_or_refused(text: str) -> None:
     assert isinstance(read_class_annotation(text), ClassPolicy | AnnotationProblem)
     assert isinstance(read_charges_annotation(text), tuple | AnnotationProblem)
     assert isinstance(read_pod(pod(text)), tuple)
@@ -269,7 +271,7 @@ def test_a_pod_without_claims_has_no_charges() -> None:
         ),
     ],
 )
-def test_charges_that_cannot_be_believed_count_as_absent(text: str, problem: str) -> None:
+def test_invalid_charges_are_ignored(text: str, problem: str) -> None:
     one = pod(text)
     assert read_pod(one) == ()
     assert str(find_pod_problem(one)).startswith(problem)
@@ -297,10 +299,10 @@ claims = st.lists(
 
 
 @given(claims)
-def test_charges_survive_being_written(entries: list[ClaimCharge]) -> None:
+def test_charges_round_trip(entries: list[ClaimCharge]) -> None:
     text = format_charges_annotation(entries)
     assert read_charges_annotation(text) == tuple(entries)
 
 
-def test_an_entry_is_what_1_36_writes_where_1_36_has_the_words() -> None:
+def test_an_entry_equals_the_1_36_form_where_possible() -> None:
     assert format_charges_annotation([CHARGE]) == ENTRY

@@ -135,7 +135,7 @@ def test_only_the_newest_generation_of_a_pool_counts() -> None:
     assert when(slices=[old, slice_(taint(added=9), name="new", generation=2)]) == 9
 
 
-def test_rules_taint_by_what_they_select() -> None:
+def test_rules_taint_the_selected_devices() -> None:
     assert when(slices=[], rules=[rule()]) == 0, "the device need not be published"
     assert when(slices=[], rules=[rule(selector={"driver": "d", "pool": "p", "device": "x"})]) == 0
     assert when(slices=[], rules=[rule(selector={"device": "y"})]) is None
@@ -173,7 +173,7 @@ def test_a_pod_is_evicted_at_the_earliest_time_of_its_claims() -> None:
     assert len(found.causes) == 2
 
 
-def test_who_does_not_go() -> None:
+def test_pods_that_are_not_evicted() -> None:
     taints = tainting([slice_(taint())])
     entries = {"a": (BY_NAME, "c")}
     mine = {"c": claim(devices=[device()], pods=["p"])}
@@ -205,7 +205,7 @@ TOLERATIONS = st.builds(tolerate, st.sampled_from([None, 0, 5, 15]), key=st.samp
 
 
 @given(st.lists(TAINTS, max_size=3), st.lists(TOLERATIONS, max_size=3), st.lists(TAINTS, max_size=2))
-def test_when_pods_go_is_what_the_rules_say(taints: Any, tolerations: Any, ruled: Any) -> None:
+def test_eviction_times_agree_with_the_rules(taints: Any, tolerations: Any, ruled: Any) -> None:
     """Naively: every evicting taint, every toleration of it."""
     rules = [
         view({"metadata": metadata(f"r{i}", ""), "spec": {"deviceSelector": {}, "taint": t}}, DeviceTaintRule)
@@ -249,7 +249,7 @@ def test_an_evicted_pod_gets_an_event_and_a_condition_and_is_deleted() -> None:
 
 
 @pytest.mark.parametrize(("status", "since"), [("True", "2024-01-01T00:00:00Z"), ("False", T0)])
-def test_a_mark_of_another_reason_is_replaced(status: str, since: str) -> None:
+def test_a_condition_with_another_reason_is_replaced(status: str, since: str) -> None:
     condition = {
         "type": "DisruptionTarget",
         "status": status,
@@ -265,7 +265,7 @@ def test_a_mark_of_another_reason_is_replaced(status: str, since: str) -> None:
     assert order == ["Ready", "DisruptionTarget", "Other"]
 
 
-def test_a_marked_pod_is_not_marked_again() -> None:
+def test_a_pod_gets_its_condition_once() -> None:
     condition = {
         "type": "DisruptionTarget",
         "status": "True",
@@ -424,7 +424,7 @@ def test_a_toleration_delays_eviction_and_removing_the_taint_cancels_it() -> Non
     run_scenario(scenario, only=ONLY)
 
 
-def test_a_toleration_runs_out() -> None:
+def test_a_pod_is_evicted_when_its_toleration_ends() -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.client.create(
             RESOURCE_SLICES, published({"key": "k", "effect": "NoExecute", "timeAdded": format_time(START)})

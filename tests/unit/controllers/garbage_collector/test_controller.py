@@ -87,7 +87,7 @@ def test_foreground_deletion_removes_the_root_last() -> None:
     run_scenario(scenario, only=ONLY)
 
 
-def test_what_does_not_block_does_not_keep_the_root() -> None:
+def test_dependents_without_block_owner_deletion_do_not_block() -> None:
     async def scenario(cluster: Cluster) -> None:
         root = await add(cluster, "root")
         await add(cluster, "x", root, finalizers=["example.com/hold"])
@@ -117,7 +117,7 @@ def test_a_cycle_is_deleted_in_the_foreground_too() -> None:
     run_scenario(scenario, only=ONLY)
 
 
-def test_owners_that_never_were() -> None:
+def test_owners_that_never_existed() -> None:
     async def scenario(cluster: Cluster) -> None:
         there = await add(cluster, "there")
         await add(

@@ -62,14 +62,14 @@ def test_an_object_whose_owners_are_gone_is_deleted() -> None:
     assert both.actions == (delete("Background"),)
 
 
-def test_finalizers_it_already_has_say_how() -> None:
+def test_existing_finalizers_select_the_propagation_policy() -> None:
     orphan = item("x", "o", finalizers=["orphan"])
     assert decide(orphan, {"o": OwnerState.DANGLING}).actions == (delete("Orphan"),)
     foreground = item("x", "o", finalizers=["foregroundDeletion"])
     assert decide(foreground, {"o": OwnerState.DANGLING}).actions == (delete("Foreground"),)
 
 
-def test_an_owner_that_is_there_keeps_it_and_the_others_are_taken_off() -> None:
+def test_missing_owners_are_removed_while_one_exists() -> None:
     assert decide(item("x", "o"), {"o": OwnerState.SOLID}) == EMPTY_PLAN
     states = {"o": OwnerState.DANGLING, "m": OwnerState.SOLID, "w": OwnerState.DELETING_DEPENDENTS}
     assert decide(item("x", "o", "m", "w"), states).actions == (
@@ -94,7 +94,7 @@ def test_a_waiting_owner_deletes_leaves_at_once_and_branches_in_the_foreground()
     assert mixed.actions == (delete("Foreground"),)
 
 
-def test_a_circle_of_waiting_is_broken() -> None:
+def test_a_cycle_of_foreground_deletions_is_broken() -> None:
     of = item("x", "o", blocks=True)
     unblocked = owner("o", "ConfigMap", blockOwnerDeletion=False)
     assert decide(
@@ -110,7 +110,7 @@ def test_a_circle_of_waiting_is_broken() -> None:
     )
 
 
-def test_an_owner_of_an_unknown_kind_keeps_it() -> None:
+def test_an_owner_of_an_unknown_kind_keeps_the_object() -> None:
     result = decide(item("x", "o", "m"), {"o": OwnerState.UNKNOWN, "m": OwnerState.DANGLING})
     assert not result.actions
     assert result.error
@@ -191,7 +191,7 @@ def test_an_owner_reference_is_removed_before_the_owner_is_deleted() -> None:
         max_size=30,
     )
 )
-def test_the_graph_answers_as_if_built_from_what_is_left(steps: list[tuple[bool, str, list[str]]]) -> None:
+def test_the_graph_agrees_with_one_built_anew(steps: list[tuple[bool, str, list[str]]]) -> None:
     made = DependencyGraph()
     left: dict[str, GraphNode] = {}
     for add, name, owners in steps:

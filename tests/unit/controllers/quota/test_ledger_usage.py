@@ -23,7 +23,7 @@ def texts(amounts: ResourceList) -> dict[str, str]:
     return {name: str(amount) for name, amount in amounts.items()}
 
 
-def test_kubernetes_counts_the_spec_and_we_can_count_claims() -> None:
+def test_usage_by_the_spec_or_with_claims() -> None:
     fixture = LedgerFixture(
         resource_slice([charging_device("d", cpu="6", hugepages_1Gi="1Gi")]),
         claims=[claim("c", results=[result("d")])],

@@ -41,7 +41,7 @@ def test_a_running_pod_keeps_its_claim() -> None:
     assert plan(claim(pods=["p"], allocated=True), pod("p", node="w", phase="Running")) == EMPTY_PLAN
 
 
-def test_the_last_pod_takes_the_allocation_and_the_finalizer_along() -> None:
+def test_the_last_pod_releases_the_allocation_and_the_finalizer() -> None:
     result = plan(claim(pods=["p"], allocated=True), pod("p", node="w", phase="Succeeded"))
     assert result.actions == (
         PatchAction(
@@ -70,7 +70,7 @@ def test_one_of_two_pods_leaves_the_allocation() -> None:
     assert len(result.actions) == 1
 
 
-def test_who_is_gone() -> None:
+def test_pods_that_count_as_gone() -> None:
     of = claim(pods=["p"], allocated=True)
     deleted = {"deletionTimestamp": "2025-01-01T00:00:00Z"}
     assert plan(of, pod("p", node="w", **deleted)) == EMPTY_PLAN, "it still runs"
@@ -103,13 +103,13 @@ def test_an_allocation_that_was_never_reserved_stays() -> None:
     assert plan(claim(allocated=True)) == EMPTY_PLAN
 
 
-def test_a_deleted_claim_is_deallocated_and_let_go() -> None:
+def test_a_deleted_claim_is_deallocated_and_its_finalizer_removed() -> None:
     result = plan(claim(allocated=True, **DELETED))
     assert statuses(result) == [{"reservedFor": None, "allocation": None}]
     assert finalizers(result) == [None]
 
 
-def test_a_deleted_claim_without_an_allocation_is_let_go() -> None:
+def test_a_deleted_claim_without_allocation_loses_its_finalizer() -> None:
     result = plan(claim(protected=True, **DELETED))
     assert statuses(result) == []
     assert finalizers(result) == [None]
@@ -148,7 +148,7 @@ def test_a_claim_made_for_a_pod_that_is_done_is_deleted() -> None:
         assert plan(claim(ownerReferences=owners), pod("p", phase="Failed")) == EMPTY_PLAN, other
 
 
-def test_a_claim_made_for_a_pod_is_given_back_and_deleted_in_one_go() -> None:
+def test_a_generated_claim_is_deallocated_and_deleted_at_once() -> None:
     result = plan(claim(of="p", pods=["p"], allocated=True), pod("p", node="w", phase="Succeeded"))
     assert [type(action) for action in result.actions] == [PatchAction, PatchAction, DeleteAction]
 
@@ -165,7 +165,7 @@ def test_a_generated_claim_that_others_still_use_is_not_deleted() -> None:
     protected=st.booleans(),
     deleting=st.booleans(),
 )
-def test_what_is_planned_is_what_the_rules_say(
+def test_the_plan_agrees_with_the_rules(
     pods: list[str], gone: set[str], allocated: bool, protected: bool, deleting: bool
 ) -> None:
     """The rules of the module's docstring, one by one."""

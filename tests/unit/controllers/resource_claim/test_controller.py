@@ -86,7 +86,7 @@ def test_a_template_may_come_after_its_pod() -> None:
     run_scenario(scenario, only=ONLY)
 
 
-def test_a_claim_that_was_deleted_comes_back_and_the_others_stay() -> None:
+def test_a_deleted_claim_is_recreated_and_the_others_stay() -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.client.create(RESOURCE_CLAIM_TEMPLATES, template(), "n")
         await cluster.client.create(PODS, pod("p", TWO), "n")
@@ -102,7 +102,7 @@ def test_a_claim_that_was_deleted_comes_back_and_the_others_stay() -> None:
     run_scenario(scenario, only=ONLY)
 
 
-def test_an_answer_that_got_lost_does_not_make_a_second_claim() -> None:
+def test_a_lost_response_does_not_create_a_second_claim() -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.client.create(RESOURCE_CLAIM_TEMPLATES, template(), "n")
         await cluster.client.create(PODS, pod("p", {"a": FROM_T}), "n")
@@ -123,7 +123,7 @@ def test_an_answer_that_got_lost_does_not_make_a_second_claim() -> None:
     run_scenario(scenario, only=ONLY)
 
 
-def test_claims_that_come_out_wrong_are_not_made_without_end() -> None:
+def test_wrong_claims_are_not_created_endlessly() -> None:
     """The API server drops the owner reference of every claim."""
 
     async def scenario(cluster: Cluster) -> None:
@@ -159,7 +159,7 @@ def test_a_rejected_claim_is_reported_on_the_pod_and_retried() -> None:
     run_scenario(scenario, only=ONLY)
 
 
-def test_a_finished_pod_gives_its_claims_back() -> None:
+def test_a_finished_pod_releases_its_claims() -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.client.create(RESOURCE_CLAIM_TEMPLATES, template(), "n")
         await cluster.client.create(RESOURCE_CLAIMS, claim("shared"), "n")

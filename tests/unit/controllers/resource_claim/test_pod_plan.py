@@ -132,7 +132,7 @@ def test_an_entry_without_a_claim_needs_none() -> None:
     assert plan(pod(claims=ONE, statuses={"a": None})) == EMPTY_PLAN
 
 
-def test_claims_by_name_are_the_users_business() -> None:
+def test_named_claims_are_not_managed() -> None:
     assert plan(pod(claims={"a": (BY_NAME, "mine")})) == EMPTY_PLAN
 
 
@@ -170,7 +170,7 @@ def test_a_deleted_pod_gets_nothing() -> None:
     assert plan(pod(claims=ONE, node="w", deletionTimestamp="2025-01-01T00:00:00Z")) == EMPTY_PLAN
 
 
-def test_a_pod_that_came_to_its_node_without_the_scheduler_is_added() -> None:
+def test_a_pod_bound_without_the_scheduler_is_added_to_reserved_for() -> None:
     of = pod(claims={"a": (BY_NAME, "mine")}, node="w")
     (action,) = plan(of, claim("mine", allocated=True, pods=["q"])).actions
     assert action == PatchAction(
@@ -201,7 +201,7 @@ def test_a_generated_claim_is_reserved_for_its_own_pod_only() -> None:
 
 
 @given(st.data())
-def test_plans_end(data: st.DataObject) -> None:
+def test_plans_reach_a_fixed_point(data: st.DataObject) -> None:
     """Whatever is there at first, doing what is planned leads to a state in which nothing is planned."""
     entries = data.draw(st.lists(st.sampled_from("abc"), unique=True, min_size=1))
     recorded = data.draw(st.dictionaries(st.sampled_from(entries), st.sampled_from(["x", "y"])))

@@ -71,7 +71,7 @@ def test_later_directory_wins(two: tuple[Path, Path]) -> None:
     assert directories.faults() == ()
 
 
-def test_conflict_in_a_directory_drops_both_and_says_which(two: tuple[Path, Path]) -> None:
+def test_a_conflict_in_a_directory_drops_both_and_is_reported(two: tuple[Path, Path]) -> None:
     low, high = two
     first, second = write(high, "a", a_spec("x", "other")), write(high, "b.yaml", a_spec("x"))
     directories = CdiCache([low, high])
@@ -102,7 +102,7 @@ def naive_devices(directories: list[list[tuple[str, list[str]]]]) -> dict[str, s
         max_size=3,
     )
 )
-def test_precedence_against_the_naive_way(content: list[list[list[str]]]) -> None:
+def test_precedence_agrees_with_the_reference(content: list[list[list[str]]]) -> None:
     directories = [
         [(f"/{i}/{j}.json", devices) for j, devices in enumerate(files)] for i, files in enumerate(content)
     ]
@@ -130,7 +130,7 @@ def test_changes_are_seen(tmp_path: Path) -> None:
     assert faults[0].message == "no CDI file is of kind v.com/c"
 
 
-def test_a_file_that_is_settled_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unchanged_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path, "a", a_spec("x"))
     old = time.time() - 1000
     os.utime(path, (old, old))
@@ -148,7 +148,7 @@ def test_a_file_that_is_settled_is_read_once(tmp_path: Path, monkeypatch: pytest
     assert reads == [path]
 
 
-def test_names_that_do_not_resolve(tmp_path: Path) -> None:
+def test_unknown_device_names(tmp_path: Path) -> None:
     write(tmp_path, "a", a_spec("x"))
     faults = CdiCache([tmp_path]).edits(["v.com/c=y", "v.com/c=x", "w.com/c=x", "what"])
     assert isinstance(faults, tuple)
@@ -160,7 +160,7 @@ def test_names_that_do_not_resolve(tmp_path: Path) -> None:
     ]
 
 
-def test_nothing_asked_for_is_nothing_given(tmp_path: Path) -> None:
+def test_no_names_resolve_to_no_edits(tmp_path: Path) -> None:
     assert CdiCache([tmp_path]).edits([]) == Edits()
 
 
@@ -219,7 +219,7 @@ def test_hostile_files_are_reported_and_others_still_work(tmp_path: Path) -> Non
     assert all(len(fault.message) < 2500 for fault in faults)
 
 
-def test_a_directory_that_is_none(tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_directory(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     directories = CdiCache([tmp_path / "file", tmp_path])
     write(tmp_path, "a", a_spec("x"))
@@ -227,7 +227,7 @@ def test_a_directory_that_is_none(tmp_path: Path) -> None:
     assert [fault.code for fault in directories.faults()] == ["unreadable"]
 
 
-def test_yaml_is_read_as_json_is(tmp_path: Path) -> None:
+def test_yaml_files_are_read(tmp_path: Path) -> None:
     mount = Mount(host_path="/a", container_path="/b", options=("ro", "bind"))
     spec = CdiSpec(
         version="0.5.0",
@@ -237,7 +237,7 @@ def test_yaml_is_read_as_json_is(tmp_path: Path) -> None:
     assert read_spec(write(tmp_path, "x.yaml", spec)) == read_spec(write(tmp_path, "x.json", spec)) == spec
 
 
-def test_writing_leaves_no_half_of_a_file(tmp_path: Path) -> None:
+def test_writes_are_atomic(tmp_path: Path) -> None:
     name = spec_name("v.com", "c", "ns/claim")
     assert name == "v.com-c_ns_claim"
     assert spec_name("v.com", "c") == "v.com-c"
@@ -264,12 +264,12 @@ def test_leftovers_of_a_crash_are_removed_with_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["../x", "a/b", ".hidden", "a\0b", "/etc/x"])
-def test_names_of_files_stay_in_their_directory(tmp_path: Path, name: str) -> None:
+def test_file_names_cannot_leave_the_directory(tmp_path: Path, name: str) -> None:
     assert isinstance(write_spec(tmp_path, name, a_spec("x")), CdiFault)
     assert isinstance(remove_spec(tmp_path, name), CdiFault)
 
 
-def test_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
+def test_an_unwritable_directory(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     fault = write_spec(tmp_path / "file", "a", a_spec("x"))
     assert isinstance(fault, CdiFault)

@@ -116,7 +116,7 @@ def test_names_follow_the_grammar(text: str) -> None:
         (with_edits(Edits(net_devices=(NetDevice(host_interface_name="eth1", name="net0"),))), "1.1.0"),
     ],
 )
-def test_version_must_have_what_the_file_uses(spec: CdiSpec, version: str) -> None:
+def test_the_version_must_support_the_used_fields(spec: CdiSpec, version: str) -> None:
     assert needed_version(spec) == version
     for known in VERSIONS:
         faults = check_spec(msgspec.structs.replace(spec, version=known))
@@ -218,7 +218,7 @@ specs = st.builds(
 
 @settings(max_examples=examples(40))
 @given(specs)
-def test_what_is_written_is_read_again(spec: CdiSpec) -> None:
+def test_specs_round_trip(spec: CdiSpec) -> None:
     assert check_spec(spec) == ()
     assert parse_spec(msgspec.json.encode(spec), "x.json") == spec
 
@@ -246,7 +246,7 @@ def test_a_part_of_another_type_is_a_fault(spec: CdiSpec, data: st.DataObject) -
 
 
 @given(st.binary(max_size=200))
-def test_whatever_a_file_contains(data: bytes) -> None:
+def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     for name in ("x.json", "x.yaml"):
         assert isinstance(parse_spec(data, name), (CdiSpec, CdiFault))
 
@@ -264,7 +264,7 @@ def test_whatever_a_file_contains(data: bytes) -> None:
         ),
     )
 )
-def test_whatever_tree_a_file_contains(tree: Any) -> None:
+def test_any_tree_is_read_or_refused(tree: Any) -> None:
     assert isinstance(parse_spec(json.dumps(tree).encode(), "x.json"), (CdiSpec, CdiFault))
 
 

@@ -35,7 +35,7 @@ def test_masks() -> None:
     assert mask_of([NriEvent.CREATE_CONTAINER, NriEvent.RUN_POD_SANDBOX]) == 0b1001
 
 
-def test_masks_as_people_write_them() -> None:
+def test_masks_from_text() -> None:
     assert parse_events("CreateContainer, stopcontainer,RUN_POD_SANDBOX") == 0b1000001001
     assert parse_events("all") == ALL_EVENTS
     assert parse_events("") == 0

@@ -178,7 +178,7 @@ def test_one_handler_serves_both_generations_of_an_event(directory: Path) -> Non
     _send(directory, make, scenario)
 
 
-def test_answers_and_faults_of_handlers_reach_the_runtime(directory: Path) -> None:
+def test_results_and_errors_of_handlers_reach_the_runtime(directory: Path) -> None:
     async def create(request: nri.CreateContainerRequest) -> nri.CreateContainerResponse | TtrpcFault:
         return edits.pin("0-3", "0") if request.container.name == "good" else TtrpcFault(2, "no room")
 
@@ -221,7 +221,7 @@ def test_updates_at_any_time(directory: Path) -> None:
     _send(directory, make, scenario)
 
 
-def test_a_plugin_comes_back_when_the_runtime_does(directory: Path) -> None:
+def test_a_plugin_reconnects_to_a_restarted_runtime(directory: Path) -> None:
     def make(path: Path) -> NriPlugin:
         return NriPlugin("x", "10", {}, socket=path)
 
@@ -248,7 +248,7 @@ def test_a_plugin_comes_back_when_the_runtime_does(directory: Path) -> None:
     _send(directory, make, scenario)
 
 
-def test_a_plugin_that_is_refused_says_why(directory: Path) -> None:
+def test_a_refused_plugin_reports_the_reason(directory: Path) -> None:
     async def scenario() -> None:
         plugin = NriPlugin("x", "10", {}, socket=directory / "s")
         fault = await plugin.run()
