@@ -107,7 +107,7 @@ def test_scores_include_what_claims_charge() -> None:
     assert assume(pod("q", cpu="1"), snapshot) == "b"
 
 
-def test_the_node_with_the_first_alternative_is_found_wherever_it_is() -> None:
+def test_the_node_with_the_first_alternative_is_preferred() -> None:
     either = first_available("r", exactly("best", select=kind("gpu")), exactly("rest", select=kind("cpu")))
     nodes = [node(f"n{number}") for number in range(6)]
     slices = [
@@ -123,7 +123,7 @@ def test_the_node_with_the_first_alternative_is_found_wherever_it_is() -> None:
     assert second.allocations["c1"].devices.results[0].request == "r/rest"
 
 
-def test_alternatives_that_were_seen_to_be_gone_are_not_searched_for_again() -> None:
+def test_unavailable_alternatives_are_cached() -> None:
     either = first_available("r", exactly("best", select=kind("gpu")), exactly("rest", select=kind("cpu")))
     nodes = [node(f"n{number}") for number in range(4)]
     slices = [
@@ -142,7 +142,7 @@ def test_alternatives_that_were_seen_to_be_gone_are_not_searched_for_again() -> 
     assert searched[-1] == 1
 
 
-def test_small_devices_where_large_ones_would_do() -> None:
+def test_small_devices_are_preferred() -> None:
     devices = {"a": "80Gi", "b": "20Gi", "c": "40Gi"}
     snapshot = snapshot_of(
         *(node(name) for name in devices), device_class(), claim("x", exactly()),
@@ -278,7 +278,7 @@ def test_without_the_gate_claims_charge_nothing() -> None:
 
 @given(st.permutations(range(len(FILTERS))), st.integers(0, 5))
 @settings(max_examples=examples(30), deadline=None)
-def test_the_order_of_the_rules_does_not_change_where_pods_go(order: list[int], seed: int) -> None:
+def test_the_order_of_filters_does_not_change_placements(order: list[int], seed: int) -> None:
     def world() -> Snapshot:
         return snapshot_of(
             node("a", cpu="4", labels={"zone": "x"}), node("b", cpu="8", taints=["k=v:NoSchedule"]),
@@ -303,14 +303,14 @@ def test_the_order_of_the_rules_does_not_change_where_pods_go(order: list[int], 
             assert (one.node, one.charged_claims) == (two.node, two.charged_claims)
 
 
-def test_verify_finds_what_does_not_add_up() -> None:
+def test_verify_finds_differences() -> None:
     snapshot = snapshot_of(node("n", cpu="8"), pod("p", cpu="2", node="n"))
     assert verify(snapshot) == []
     snapshot.ledger(0).requested["cpu"] += 1
     assert any("cpu" in each.where or "requested" in each.where for each in verify(snapshot))
 
 
-def test_overdrafts_of_other_components_are_found() -> None:
+def test_overcommitment_by_other_components_is_found() -> None:
     twice = [{"request": "r", "driver": DRIVER, "pool": "n", "device": "d"}]
     snapshot = snapshot_of(
         node("n", cpu="2"), pod("p", cpu="4", node="n"), resource_slice([device("d")], "n"),

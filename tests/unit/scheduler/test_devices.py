@@ -105,7 +105,7 @@ def test_devices_first_takes_a_shortage_of_devices_for_final() -> None:
         assert [reason.resolvable for reason in answer] == [resolvable]
 
 
-def test_devices_that_cost_too_much_are_left_alone() -> None:
+def test_devices_that_exceed_the_node_are_not_allocated() -> None:
     """KEP-5517, story 4: a GPU or 8 CPUs, whichever fits."""
     offered = [charging_device("cpus", cpu="8", fields={"attributes": {"kind": {"string": "cpu"}}}),
                device("gpu", kind="gpu")]  # fmt: skip
@@ -140,7 +140,7 @@ def test_an_allocated_claim_restricts_the_node() -> None:
     assert np.flatnonzero(rule.candidates() & snapshot.alive).tolist() == [row(snapshot, "a")]
 
 
-def test_a_claim_allocated_before_is_charged_when_its_pod_comes() -> None:
+def test_a_preallocated_claim_is_charged_with_its_pod() -> None:
     results = [{"request": "r", "driver": DRIVER, "pool": "n", "device": "d"}]
     snapshot = snapshot_of(
         node("n", cpu="8"), resource_slice([charging_device("d", cpu="6")], "n"),
@@ -170,7 +170,7 @@ def test_a_broken_selector_is_an_error() -> None:
     assert found[0].code is VerdictCode.ERROR
 
 
-def test_refusals_are_remembered_until_something_is_given_back() -> None:
+def test_refusals_are_cached_until_devices_are_freed() -> None:
     snapshot = snapshot_of(
         node("n"), resource_slice([device("d")], "n"), device_class(),
         *(claim(name, exactly()) for name in "abc"),
@@ -200,7 +200,7 @@ def test_a_reused_row_has_no_cached_results() -> None:
     assert DynamicResourcesFilter(task_for(pod("p", claims=["c"]), snapshot), snapshot, ids()).filter()[0]
 
 
-def test_shapes_beyond_what_is_kept_are_forgotten() -> None:
+def test_the_signature_cache_is_bounded() -> None:
     memory = SearchCache()
     memory.resized(4)
     first = memory.results_for(b"0")
@@ -215,7 +215,7 @@ AMOUNTS = st.sampled_from(["1", "2", "4"])
 
 @given(st.data())
 @settings(max_examples=examples(60), deadline=None)
-def test_all_at_once_is_one_by_one(data: st.DataObject) -> None:
+def test_bulk_and_pointwise_agree(data: st.DataObject) -> None:
     """Bulk and pointwise forms and their counts agree, before and after devices are allocated."""
     nodes = [node(f"n{i}", cpu=data.draw(AMOUNTS)) for i in range(data.draw(st.integers(1, 5)))]
     slices = [

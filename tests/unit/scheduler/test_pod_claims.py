@@ -62,7 +62,7 @@ def test_a_claim_that_is_not_generated_yet() -> None:
     assert found.message is ClaimMessage.NOT_CREATED
 
 
-def test_a_claim_that_is_not_needed_is_passed_over() -> None:
+def test_an_entry_without_a_claim_is_skipped() -> None:
     found = read_pod_info(from_template(None), snapshot_of())
     assert isinstance(found, PodInfo)
     assert found.claims == ()
@@ -79,7 +79,7 @@ def test_a_named_claim_may_belong_to_anyone() -> None:
     assert isinstance(read_pod_info(pod("p", claims=["c"]), snapshot), PodInfo)
 
 
-def test_a_claim_on_its_way_out() -> None:
+def test_a_claim_being_deleted() -> None:
     gone = claim("c", exactly(), metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
     assert refusal(pod("p", claims=["c"]), snapshot_of(gone)) == 'resourceclaim "c" is being deleted'
 
@@ -113,7 +113,7 @@ def test_allocated_claims_need_no_class() -> None:
     assert found.unallocated_claims == ()
 
 
-def test_without_the_gate_claims_are_not_looked_at() -> None:
+def test_without_the_gate_claims_are_ignored() -> None:
     gates = Gates.parse("DynamicResourceAllocation=false")
     found = read_pod_info(pod("p", claims=["c"]), snapshot_of(node("n"), gates=gates))
     assert isinstance(found, PodInfo)

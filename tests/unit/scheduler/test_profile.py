@@ -102,7 +102,7 @@ def test_a_file_overrides_the_defaults() -> None:
         ({"devicePreference": "big"}, "devicePreference: must be one of first, least-waste, not 'big'"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_fix(tree: Any, message: str) -> None:
+def test_errors_name_the_field_and_the_fix(tree: Any, message: str) -> None:
     with pytest.raises(InputError) as caught:
         SchedulerProfile.read(tree)
     assert message in str(caught.value)
@@ -126,7 +126,7 @@ def test_any_file_is_a_profile_or_an_input_error(tree: Any) -> None:
     assert made.weights.keys() == WEIGHTS.keys()
 
 
-def test_settings_do_not_change() -> None:
+def test_profiles_are_immutable() -> None:
     made = SchedulerProfile(weights={"NodeAffinity": 5})
     with pytest.raises(TypeError):
         made.weights["NodeAffinity"] = 6  # type: ignore[index]

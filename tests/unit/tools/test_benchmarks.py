@@ -66,7 +66,7 @@ def test_the_report() -> None:
     }
 
 
-def test_what_cannot_be_measured() -> None:
+def test_invalid_arguments() -> None:
     with pytest.raises(InputError, match="100 pods do not fit on 4 nodes; the maximum is 7"):
         measure("requests", 4, 100)
     with pytest.raises(InputError, match="unknown scenario x; valid values: requests"):

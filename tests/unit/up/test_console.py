@@ -8,7 +8,7 @@ from plimsoll.tools.colors import Paint
 from plimsoll.up.console import Console
 
 
-def test_in_a_pipe_there_are_outcomes_only() -> None:
+def test_in_a_pipe_only_results_are_printed() -> None:
     output = StringIO()
     console = Console(output)
     console.begin("API server")
@@ -33,7 +33,7 @@ def test_at_a_terminal_steps_are_replaced() -> None:
     )
 
 
-def test_what_a_terminal_has_no_letters_for() -> None:
+def test_characters_outside_the_terminal_encoding() -> None:
     raw = BytesIO()
     stream = TextIOWrapper(raw, encoding="ascii")
     Console(stream).line("caf\u00e9 \udcff")

@@ -55,7 +55,7 @@ def test_the_blocking_client(cluster: LocalCluster) -> None:
     assert client.call("GET", "/readyz").body == b"ok"
 
 
-def test_kinds_by_any_of_their_names(cluster: LocalCluster) -> None:
+def test_kinds_by_all_their_names(cluster: LocalCluster) -> None:
     assert cluster.find("pods") == PODS
     for word in ("resourceclaims", "ResourceClaim", "resourceclaims.resource.k8s.io"):
         assert cluster.find(word) == RESOURCE_CLAIMS
@@ -112,7 +112,7 @@ def test_waiting(cluster: LocalCluster) -> None:
     thread.join()
 
 
-def test_waiting_in_vain(cluster: LocalCluster) -> None:
+def test_waiting_times_out(cluster: LocalCluster) -> None:
     namespace = cluster.new_namespace()
     with pytest.raises(
         AssertionError, match=r"ConfigMap .*/a does not exist after 0\.05 s; it never existed"
@@ -156,7 +156,7 @@ def test_the_controllers_run(cluster: LocalCluster) -> None:
     assert cluster.client.get("resourceclaims", claim, namespace)["metadata"]["ownerReferences"]
 
 
-def test_over_http_with_a_loop_of_ones_own(cluster: LocalCluster) -> None:
+def test_over_http_with_another_event_loop(cluster: LocalCluster) -> None:
     async def scenario() -> None:
         async with cluster.connect() as client:
             listing = await client.list(Endpoint("", "v1", "namespaces", "Namespace", False))
@@ -168,7 +168,7 @@ def test_over_http_with_a_loop_of_ones_own(cluster: LocalCluster) -> None:
     assert cluster.kubeconfig.is_file()
 
 
-def test_it_leaves_nothing_behind(cluster: LocalCluster) -> None:
+def test_no_files_or_threads_remain(cluster: LocalCluster) -> None:
     before = {thread.name for thread in threading.enumerate()}
     with LocalCluster(controllers=False) as other:
         directory = other.kubeconfig.parent
@@ -180,7 +180,7 @@ def test_it_leaves_nothing_behind(cluster: LocalCluster) -> None:
         _ = other.client
 
 
-def test_data_outlive_the_cluster(tmp_path: Path) -> None:
+def test_data_survives_a_restart(tmp_path: Path) -> None:
     for attempt in (1, 2):
         with LocalCluster(data=tmp_path / "data", controllers=False) as cluster:
             if attempt == 1:

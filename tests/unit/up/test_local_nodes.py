@@ -82,7 +82,7 @@ def test_nodes_report_their_properties(cluster: LocalCluster) -> None:
         time.sleep(0.02)
 
 
-def test_pods_run_and_are_gone_when_they_are_deleted(cluster: LocalCluster) -> None:
+def test_pods_run_and_are_removed_when_deleted(cluster: LocalCluster) -> None:
     place = cluster.new_namespace()
     cluster.apply(*(pod(f"p{number}") for number in range(6)), namespace=place)
     on = set()
@@ -101,7 +101,7 @@ def test_pods_run_and_are_gone_when_they_are_deleted(cluster: LocalCluster) -> N
         )
 
 
-def test_what_does_not_fit_is_refused_on_the_node(cluster: LocalCluster) -> None:
+def test_pods_that_do_not_fit_are_rejected_by_the_node(cluster: LocalCluster) -> None:
     place = cluster.new_namespace()
     cluster.apply(pod("big", "9", nodeName="node-0"), namespace=place)
     status = cluster.wait_for("pods", "big", place, has_failed)["status"]
@@ -113,7 +113,7 @@ def test_what_does_not_fit_is_refused_on_the_node(cluster: LocalCluster) -> None
     cluster.wait_for("pods", "big", place, gone=True)
 
 
-def test_an_agent_that_comes_back_finds_its_pods(cluster: LocalCluster) -> None:
+def test_a_restarted_agent_finds_its_pods(cluster: LocalCluster) -> None:
     place = cluster.new_namespace()
     cluster.apply(pod("first", "5", nodeName="node-1"), namespace=place)
     before = cluster.wait_for("pods", "first", place, is_running)
@@ -149,7 +149,7 @@ def test_a_deleted_node_comes_back(cluster: LocalCluster) -> None:
     cluster.wait_for("nodes", "node-2", condition=lambda tree: bool(tree["metadata"]["uid"] != uid))
 
 
-def test_critical_pods_have_room_made_for_them(cluster: LocalCluster) -> None:
+def test_critical_pods_preempt_other_pods(cluster: LocalCluster) -> None:
     place = cluster.new_namespace()
     cluster.apply(pod("plain", "6", nodeName="node-0"), namespace=place)
     cluster.wait_for("pods", "plain", place, is_running)
@@ -193,7 +193,7 @@ def test_a_cluster_whose_nodes_cannot_start_does_not_start(tmp_path: Path) -> No
         pass
 
 
-def test_settings_of_ones_own(tmp_path: Path) -> None:
+def test_custom_settings(tmp_path: Path) -> None:
     machine = parse_machine({"capacity": {"cpu": 2, "memory": "4Gi"}})
     own = NodeSettings(name="mine", root=tmp_path, runtime="none", machine=machine)
     with LocalCluster(nodes=[own, replace(own, name="bare", bare=True, root=tmp_path / "b")]) as cluster:

@@ -21,7 +21,7 @@ spec:
 """
 
 
-def test_a_running_cluster_is_asked_and_left_alone() -> None:
+def test_whatif_on_a_running_cluster_changes_nothing() -> None:
     with LocalCluster() as cluster:
         cluster.apply(NODE)
         with cluster.whatif() as w:

@@ -23,7 +23,7 @@ def free() -> int:
     return port
 
 
-def test_the_usual_one_else_any(tmp_path: Path, free: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_port_or_any(tmp_path: Path, free: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(ports.DEFAULT_PORTS, API, free)
     mine = Ports(tmp_path / "ports")
     assert mine.choose(API, HOST, None) == free
@@ -34,7 +34,7 @@ def test_the_usual_one_else_any(tmp_path: Path, free: int, monkeypatch: pytest.M
         assert isinstance(find_obstacle(HOST, free), OSError)
 
 
-def test_that_of_last_time_comes_first(tmp_path: Path, free: int) -> None:
+def test_the_last_port_is_preferred(tmp_path: Path, free: int) -> None:
     Ports(tmp_path / "ports").keep(API, free)
     again = Ports(tmp_path / "ports")
     assert again.choose(API, HOST, None) == free
@@ -44,7 +44,7 @@ def test_that_of_last_time_comes_first(tmp_path: Path, free: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"api": "6443"}', '{"api": 99999}', '{"api": true}'])
-def test_a_file_that_is_not_ours_counts_for_nothing(tmp_path: Path, text: str) -> None:
+def test_a_foreign_port_file_is_ignored(tmp_path: Path, text: str) -> None:
     (tmp_path / "ports").write_text(text)
     assert Ports(tmp_path / "ports").choose(API, HOST, 0) == 0
 
@@ -54,7 +54,7 @@ def test_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
         Ports(tmp_path / "nowhere" / "ports").keep(API, 1)
 
 
-def test_who_can_reach_it() -> None:
+def test_listening_addresses() -> None:
     assert all(map(is_loopback, ("127.0.0.1", "127.1.2.3", "localhost", "::1")))
     assert not any(map(is_loopback, ("0.0.0.0", "::", "10.0.0.1", "host", "127.example.com")))
 
@@ -69,5 +69,5 @@ def test_who_can_reach_it() -> None:
         ("a" * 80, "a" * 63),
     ],
 )
-def test_hosts_are_called_what_nodes_may_not(host: str, name: str) -> None:
+def test_host_names_never_equal_node_names(host: str, name: str) -> None:
     assert name_for(host) == name

@@ -58,7 +58,7 @@ def test_set_up_differently(plimsoll_cluster):
     assert "5 passed" in done.stdout
 
 
-def test_a_run_without_a_cluster_pays_nothing(tmp_path: Path) -> None:
+def test_a_run_without_a_cluster_imports_nothing(tmp_path: Path) -> None:
     source = """
 import sys
 

@@ -31,14 +31,14 @@ amounts = st.dictionaries(
 
 
 @given(amounts, amounts)
-def test_the_line_is_that_of_the_node(capacity: dict[str, str], line: dict[str, str]) -> None:
+def test_allocatable_is_that_of_the_node(capacity: dict[str, str], line: dict[str, str]) -> None:
     made = node(capacity, line)
     found = allocatable(*machine_of(made))
     wanted = dict(made.status.allocatable or made.status.capacity)
     assert {name: amount for name, amount in found.items() if name != "pods"} == wanted
 
 
-def test_a_kubelets_numbers() -> None:
+def test_reserved_resources_of_a_kubelet() -> None:
     made = node(
         {"cpu": "8", "memory": "32Gi", "hugepages-2Mi": "4Gi", "pods": "110"},
         {"cpu": "7910m", "memory": "27Gi", "hugepages-2Mi": "4Gi", "pods": "100"},
@@ -69,5 +69,5 @@ def test_a_kubelets_numbers() -> None:
         (node({}, {}), False),
     ],
 )
-def test_who_is_played(made: Node, played: bool) -> None:
+def test_nodes_that_are_simulated(made: Node, played: bool) -> None:
     assert is_simulated(made) is played

@@ -32,7 +32,7 @@ def settings() -> Iterator[UpSettings]:
         yield UpSettings(data=directory / "data", port=0, name="here", runtime="none", cpu=cpu)
 
 
-def test_what_cannot_be_is_refused_and_nothing_is_made(settings: UpSettings) -> None:
+def test_invalid_options_are_refused_before_files_are_made(settings: UpSettings) -> None:
     for wrong, output in (
         (replace(settings, data=settings.data / ("x" * 60)), "path too long for Unix sockets"),
         (replace(settings, name="No Name"), "'No Name' is not a valid node name"),
@@ -42,7 +42,7 @@ def test_what_cannot_be_is_refused_and_nothing_is_made(settings: UpSettings) -> 
         assert not wrong.data.exists()
 
 
-def test_an_address_that_is_taken(settings: UpSettings) -> None:
+def test_an_address_in_use(settings: UpSettings) -> None:
     with (
         socket.create_server(("127.0.0.1", 0)) as taken,
         pytest.raises(ConfigError, match=r"cannot listen on 127\.0\.0\.1:\d+: .*--listen"),
@@ -50,7 +50,7 @@ def test_an_address_that_is_taken(settings: UpSettings) -> None:
         asyncio.run(Up(replace(settings, port=taken.getsockname()[1])).run())
 
 
-def test_all_parts_and_their_end(settings: UpSettings) -> None:
+def test_components_start_and_stop(settings: UpSettings) -> None:
     seen: list[str] = []
 
     async def scenario() -> None:
@@ -83,7 +83,7 @@ def test_all_parts_and_their_end(settings: UpSettings) -> None:
     assert f"  export KUBECONFIG={settings.data}/kubeconfig" in seen
 
 
-def test_a_part_that_fails_ends_all(settings: UpSettings) -> None:
+def test_a_failing_component_stops_the_cluster(settings: UpSettings) -> None:
     lost = replace(settings, cpu=replace(settings.cpu, host_root=settings.data / "nowhere"))
     with pytest.raises(InputError, match="nowhere"):
         asyncio.run(asyncio.wait_for(Up(lost).run(), DEADLINE))
@@ -167,7 +167,7 @@ status:
 """
 
 
-def test_a_dump_is_played_and_stays_what_it_was(settings: UpSettings) -> None:
+def test_a_dump_is_simulated_and_keeps_its_ledgers(settings: UpSettings) -> None:
     """A node that is past its line in a dump is past it here; what comes later is judged."""
     file = settings.data.parent / "dump.yaml"
     file.write_text(DUMP)
@@ -203,7 +203,7 @@ def test_a_dump_is_played_and_stays_what_it_was(settings: UpSettings) -> None:
     asyncio.run(scenario(()))  # it is there without the file, and still played
 
 
-def test_files_are_read_before_anything_is_made(settings: UpSettings) -> None:
+def test_files_are_read_before_the_cluster_starts(settings: UpSettings) -> None:
     file = settings.data.parent / "broken.yaml"
     file.write_text("kind: [")
     with pytest.raises(InputError, match=r"broken\.yaml, document 1: line 1: not YAML"):

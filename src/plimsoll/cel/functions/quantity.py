@@ -1,7 +1,8 @@
 """Kubernetes quantities in CEL: `quantity("40Gi")`, comparison, arithmetic, conversion.
 
 DIFF: results of `add` and `sub` are quantities like any other, on either side of `==` and in lists
-(test_sum_compares_on_either_side); adding never changes an operand (test_addition_does_not_change_the_operand).
+(test_sum_compares_on_either_side); adding never changes an operand
+(test_addition_does_not_change_the_operand).
 """
 
 from __future__ import annotations

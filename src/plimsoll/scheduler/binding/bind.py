@@ -337,8 +337,8 @@ class BindTransaction:
 
         A claim that meanwhile has another allocation is not changed. DIFF: a claim that was allocated for
         this pod and is reserved for no other is deallocated when the binding fails
-        (test_devices_go_back_when_binding_fails); upstream leaves it allocated without consumers, so that its
-        devices are unavailable even if no pod ever uses the claim.
+        (test_a_failed_binding_releases_its_devices); upstream leaves it allocated without consumers, so that
+        its devices are unavailable even if no pod ever uses the claim.
         """
         claim = hold.claim
         taken = claim.status.allocation

@@ -126,7 +126,7 @@ def find_releasable_claim(fit_error: FitError) -> ResourceClaim | None:
 
     DIFF: kube-scheduler deallocates only the former, so that the devices of a pod whose binding was
     interrupted are unavailable while it is pending
-    (test_an_unschedulable_pod_gives_up_what_was_reserved_for_it).
+    (test_an_unschedulable_pod_releases_its_reservations).
     """
     elsewhere = any(reason.message is DeviceMessage.CLAIM_ELSEWHERE for reason, _ in fit_error.reasons)
     pod = fit_error.pod_info.pod

@@ -4,7 +4,7 @@ Every PersistentVolumeClaim must exist, belong to the pod if it was generated fo
 must match the volume's node affinity. Claims with immediate binding are left to the volume controller.
 
 DIFF: a claim with WaitForFirstConsumer is refused until it is bound; kube-scheduler chooses a volume for it,
-or has one provisioned for the node it chose (test_a_claim_that_waits_for_its_consumer_is_refused).
+or has one provisioned for the node it chose (test_an_unbound_wait_for_first_consumer_claim).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ kube-scheduler.
 
 DIFF: the failure count is reset when a pod has waited for twice the maximum back-off, so that a pod in a
 quiet cluster is retried soon after the first event, even if that event does not help it; upstream never
-resets it (test_failures_are_forgotten_after_a_long_wait).
+resets it (test_backoff_resets_after_a_long_wait).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class QueueSettings:
     flush_ms: int = 300_000  #: an unschedulable pod is retried after this time without any event
     #: A woken pod is retried before its back-off ends if the active queue is empty: up to this number of
     #: failures, and this number of times per back-off. DIFF: upstream does so regardless of failures
-    #: (test_a_woken_pod_is_tried_early_if_nothing_else_is_to_be_done).
+    #: (test_a_woken_pod_skips_backoff_if_the_queue_is_empty).
     eager_failures: int = 3
     eager_tries: int = 3
     #: Number of consecutive retries of higher-priority pods after which a pod that was tried less is popped.

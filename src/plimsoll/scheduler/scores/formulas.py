@@ -6,7 +6,7 @@ Both read the unified ledger: charges of claims count like requests.
 DIFF: balanced allocation computes with integers (hundred-thousandths) instead of float64, so that equal nodes
 get equal scores on every machine, and rounds once, to nearest. Upstream rounds the values before and after
 the placement down, and therefore prefers any node in use to an empty one for a small pod. Scores differ from
-upstream's by at most one (test_balance_is_what_doubles_make_of_it,
+upstream's by at most one (test_balanced_allocation_agrees_with_floating_point,
 test_a_small_pod_is_no_reason_to_prefer_a_node_in_use).
 """
 

@@ -61,7 +61,7 @@ class InterPodAffinityScorer(Scorer):
         """Normalize between the lowest and the highest sum.
 
         DIFF: computed exactly, in integers; upstream's float64 result is one less in some cases
-        (test_a_share_is_exact).
+        (test_scores_are_exact).
         """
         raw = self.sums()
         worst = int(raw.min(initial=2**62, where=feasible))

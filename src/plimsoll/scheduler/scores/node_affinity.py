@@ -3,7 +3,7 @@
 The raw score of a node is the sum of the weights of matching terms; pods with equal terms share the result.
 
 DIFF: an invalid preferred term is ignored; upstream fails the attempt
-(test_a_preferred_term_that_cannot_be_read_counts_for_nothing).
+(test_invalid_preferred_terms_are_ignored).
 """
 
 from __future__ import annotations

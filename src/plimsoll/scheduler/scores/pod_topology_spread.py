@@ -4,7 +4,7 @@ Matching pods in a domain are weighted by the logarithm of the number of domains
 outweigh hosts; maxSkew is added, which reduces differences. Nodes without all topology labels score 0.
 
 DIFF: there are no default constraints. Upstream spreads pods that a Service, ReplicaSet or StatefulSet
-selects; this scheduler does not watch these kinds (test_no_constraints_no_spreading).
+selects; this scheduler does not watch these kinds (test_no_constraints_no_scores).
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def test_all_conditions_and_no_failure(
     assert check_binding_conditions(with_conditions(made, ("one", None, conditions))) == verdict
 
 
-def test_nothing_is_known_of_a_device_without_status() -> None:
+def test_a_device_without_status_is_not_ready() -> None:
     made = claim("c", exactly(), results=[result("one", **WAITS)])
     assert check_binding_conditions(made) is False
     assert (

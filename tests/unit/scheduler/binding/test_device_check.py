@@ -41,7 +41,7 @@ def test_a_device_of_one_claim_is_no_conflict() -> None:
     assert find_device_conflict(snapshot, "n1", []) == ""
 
 
-def test_a_device_of_two_claims_is() -> None:
+def test_a_device_of_two_claims_is_a_conflict() -> None:
     snapshot = make()
     claims = [held("a", "whole"), held("b", "whole")]
     for claim in claims:
@@ -60,7 +60,7 @@ def test_admin_access_never_conflicts() -> None:
     assert find_device_conflict(snapshot, "n1", claims) == ""
 
 
-def test_shares_may_not_add_up_to_more_than_there_is() -> None:
+def test_shares_above_the_capacity_are_a_conflict() -> None:
     snapshot = make()
     claims = [share("a", "shared", "6Gi"), share("b", "shared", "4Gi")]
     for claim in claims:

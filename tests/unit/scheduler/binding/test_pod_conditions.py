@@ -84,14 +84,14 @@ def test_a_reason_about_the_pod_itself_stands_alone() -> None:
     )
 
 
-def test_a_pod_without_claims_has_none_to_give_up() -> None:
+def test_a_pod_without_claims_has_no_deallocation_message() -> None:
     made = fit_error(1, (short("cpu"), 1), claims=False)
     assert render_fit_error(made, "preemption: x") == (
         "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: x"
     )
 
 
-def test_a_claim_that_was_given_up_is_said() -> None:
+def test_a_deallocated_claim_is_reported() -> None:
     made = fit_error(1, (NO_DEVICES, 1))
     text = render_fit_error(made, "preemption: x", Deallocation.DONE)
     assert text.endswith(
@@ -112,7 +112,7 @@ def test_no_nodes() -> None:
     ("count", "where"),
     [(1, 'running "DynamicResources" filter plugin'), (0, 'running PreFilter plugin "DynamicResources"')],
 )
-def test_an_error_is_all_that_is_said(count: int, where: str) -> None:
+def test_an_error_replaces_all_reasons(count: int, where: str) -> None:
     error = NodeReason(Rule.DEVICES, SharedMessage.TEXT, VerdictCode.ERROR, {"text": "device d not found"})
     made = fit_error(3, (short("cpu"), 1), (error, count))
     assert render_fit_error(made, PREEMPTION) == f"{where}: device d not found"
@@ -136,7 +136,7 @@ def test_every_node_is_counted(found: list[tuple[str, int]]) -> None:
     assert sum(int(part.split(" ", 1)[0]) for part in rest.rstrip(".").split(", ")) == total
 
 
-def test_mishaps_name_the_step() -> None:
+def test_failures_name_the_binding_step() -> None:
     text = format_bind_error(BindError.ADD_ALLOCATION, claim="ns/c", error="no")
     assert text == (
         'running PreBind plugin "DynamicResources": add allocation and reservation to claim ns/c: no'
@@ -144,11 +144,11 @@ def test_mishaps_name_the_step() -> None:
     assert format_bind_error(BindError.BINDING, error="no") == 'running Bind plugin "DefaultBinder": no'
 
 
-def test_a_text_with_braces_does_no_harm() -> None:
+def test_texts_with_braces_are_rendered() -> None:
     assert format_bind_error(BindError.BINDING, error="{x}").endswith("{x}")
 
 
-def test_events_have_room_for_so_much() -> None:
+def test_long_event_messages_are_truncated() -> None:
     assert shorten("x" * 1024) == "x" * 1024
     assert len(shorten("x" * 1025)) == 1024
     assert shorten("x" * 2000).endswith("x ...")
@@ -174,7 +174,7 @@ def test_a_condition_is_written_once() -> None:
 
 
 @pytest.mark.parametrize(("reason", "message"), [("SchedulerError", "m"), ("Unschedulable", "other")])
-def test_news_keep_the_time_of_the_change(reason: str, message: str) -> None:
+def test_an_unchanged_status_keeps_its_transition_time(reason: str, message: str) -> None:
     since = "2025-01-01T00:00:00Z"
     known = pod("p", status={"conditions": [unschedulable(lastTransitionTime=since)]})
     patch = plan_condition(known, reason, message, NOW)
@@ -183,7 +183,7 @@ def test_news_keep_the_time_of_the_change(reason: str, message: str) -> None:
     assert "nominatedNodeName" not in patch["status"]
 
 
-def test_a_nominated_node_is_written_by_itself() -> None:
+def test_a_nominated_node_alone_is_written() -> None:
     known = pod("p", status={"conditions": [unschedulable()]})
     patch = plan_condition(known, "Unschedulable", "m", NOW, nominated="n1")
     assert patch == {"metadata": {"uid": "uid-p"}, "status": {"nominatedNodeName": "n1"}}

@@ -25,7 +25,7 @@ CHARGES = {
 }
 
 
-def test_devices_of_a_waiting_pod_are_kept_for_it() -> None:
+def test_devices_of_a_pending_pod_stay_reserved() -> None:
     waiting = pod("p", claims=["c"], status=CHARGES)
     held = claim("c", exactly(), results=[RESULT], reserved=["p"])
     found = plan_recovery([held], [waiting])
@@ -42,14 +42,14 @@ def test_devices_of_a_pod_that_is_gone_are_released() -> None:
         assert [each.uid for each in leftover.consumers] == ["uid-p"]
 
 
-def test_others_keep_a_claim_that_one_has_left() -> None:
+def test_a_claim_stays_reserved_for_its_other_pods() -> None:
     held = claim("c", exactly(), results=[RESULT], reserved=["p", "q"])
     (leftover,) = plan_recovery([held], [pod("q", node="n")]).released
     assert not leftover.deallocate
     assert [each.uid for each in leftover.consumers] == ["uid-p"]
 
 
-def test_what_is_no_pod_is_not_judged() -> None:
+def test_consumers_that_are_not_pods_are_kept() -> None:
     held = claim("c", exactly(), results=[RESULT], reserved=["p"])
     group = convert(
         {"apiGroup": "x.io", "resource": "pods", "name": "p", "uid": "u"}, ResourceClaimConsumerReference
@@ -70,7 +70,7 @@ def test_charges_without_devices_are_cleared() -> None:
     st.lists(st.tuples(st.booleans(), st.sets(st.sampled_from("pqr"))), max_size=4),
     st.dictionaries(st.sampled_from("pqr"), st.booleans()),
 )
-def test_nothing_is_released_that_a_pod_counts_on(
+def test_claims_in_use_are_never_released(
     claim_states: list[tuple[bool, set[str]]], there: dict[str, bool]
 ) -> None:
     pods = [pod(name, node="n" if bound else "") for name, bound in there.items()]
@@ -101,7 +101,7 @@ ELSEWHERE = NodeReason(Rule.DEVICES, DeviceMessage.CLAIM_ELSEWHERE, VerdictCode.
 OTHER = NodeReason(Rule.DEVICES, DeviceMessage.CANNOT_ALLOCATE, VerdictCode.UNSCHEDULABLE)
 
 
-def test_a_claim_elsewhere_is_deallocated_if_unused() -> None:
+def test_an_unused_claim_of_another_node_is_deallocated() -> None:
     mine = pod("p", claims=["c"])
     for users, wanted in (([], True), (["p"], True), (["q"], False), (["p", "q"], False)):
         held = claim("c", exactly(), results=[RESULT], reserved=users)
@@ -109,7 +109,7 @@ def test_a_claim_elsewhere_is_deallocated_if_unused() -> None:
         assert (find_releasable_claim(FitError(pod_info, 2, ((ELSEWHERE, 2),))) is held) is wanted
 
 
-def test_an_unschedulable_pod_gives_up_what_was_reserved_for_it() -> None:
+def test_an_unschedulable_pod_releases_its_reservations() -> None:
     """Its binding was interrupted, and now it does not fit; what it has not reserved stays as it is."""
     mine = pod("p", claims=["c"])
     for users, wanted in (([], False), (["p"], True), (["q"], False), (["p", "q"], False)):

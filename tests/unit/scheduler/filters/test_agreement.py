@@ -71,7 +71,7 @@ def test_bulk_and_pointwise_agree(kind: type[Filter], seed: int) -> None:
         draws.happen(snapshot, draws.one(1, 1, 3))
 
 
-def test_answers_grow_with_the_cluster() -> None:
+def test_masks_grow_with_the_cluster() -> None:
     snapshot = snapshot_of(node("first", labels={"zone": "a"}, taints=["k:NoSchedule"]))
     wanting = pod("w", cpu="1", node_selector={"zone": "a"}, host_ports=[80])
     rules = (TaintTolerationFilter, NodeAffinityFilter, NodePortsFilter, NodeResourcesFilter)
@@ -105,7 +105,7 @@ def test_the_number_of_kept_signatures_is_bounded(monkeypatch: pytest.MonkeyPatc
     assert len(snapshot.index(UsedPorts)._free) == 3
 
 
-def test_answers_cannot_be_written_to() -> None:
+def test_masks_are_read_only() -> None:
     snapshot = snapshot_of(node("a", labels={"zone": "a"}))
     pod_info = pod_info_of(pod("w", cpu="1", node_selector={"zone": "a"}), snapshot)
     for kind in (NodeAffinityFilter, NodeResourcesFilter):

@@ -42,19 +42,19 @@ def filter_reasons(snapshot: Snapshot, new: Pod) -> dict[str, str]:
     return reasons
 
 
-def test_near() -> None:
+def test_affinity() -> None:
     snapshot = snapshot_of(*zones("z0", "z0", "z1", None), pod("p", node="n0", labels=A))
     new = pod("new", affinity=affinity(term()))
     assert filter_reasons(snapshot, new) == {"n0": "", "n1": "", "n2": FAR, "n3": FAR}
 
 
-def test_apart() -> None:
+def test_anti_affinity() -> None:
     snapshot = snapshot_of(*zones("z0", "z0", "z1", None), pod("p", node="n0", labels=A))
     new = pod("new", affinity=affinity(apart=(term(),)))
     assert filter_reasons(snapshot, new) == {"n0": NEAR, "n1": NEAR, "n2": "", "n3": ""}
 
 
-def test_shunned_by_a_pod_that_is_there() -> None:
+def test_anti_affinity_of_existing_pods() -> None:
     snapshot = snapshot_of(*zones("z0", "z0", "z1"), pod("p", node="n0", affinity=affinity(apart=(term(),))))
     assert filter_reasons(snapshot, pod("new", labels=A)) == {"n0": SHUNNED, "n1": SHUNNED, "n2": ""}
     assert (
@@ -82,7 +82,7 @@ def test_codes() -> None:
         assert reason.code is code
 
 
-def test_a_pod_must_be_meant_by_all_terms_at_once() -> None:
+def test_a_pod_must_match_all_terms() -> None:
     objects = [
         *zones("z0", "z1", "z2"),
         pod("p", node="n0", labels=A),
@@ -97,31 +97,31 @@ def test_a_pod_must_be_meant_by_all_terms_at_once() -> None:
 class TestFirstOfAGroup:
     new = pod("new", labels=A, affinity=affinity(term()))
 
-    def test_may_go_where_the_labels_are(self) -> None:
+    def test_the_first_pod_of_a_group_fits_where_the_topology_label_is(self) -> None:
         assert filter_reasons(snapshot_of(*zones("z0", "z1", None)), self.new) == {
             "n0": "",
             "n1": "",
             "n2": FAR,
         }
 
-    def test_but_only_if_it_wants_itself(self) -> None:
+    def test_the_first_pod_must_match_its_own_term(self) -> None:
         stranger = pod("new", labels={"app": "b"}, affinity=affinity(term()))
         assert filter_reasons(snapshot_of(*zones("z0")), stranger) == {"n0": FAR}
 
-    def test_and_only_if_it_is_the_first(self) -> None:
+    def test_the_exception_ends_with_the_first_pod(self) -> None:
         snapshot = snapshot_of(*zones("z0", "z1"), pod("p", node="n1", labels=A))
         assert filter_reasons(snapshot, self.new) == {"n0": FAR, "n1": ""}
 
-    def test_those_on_nodes_without_the_label_do_not_count(self) -> None:
+    def test_pods_on_nodes_without_the_label_do_not_count(self) -> None:
         snapshot = snapshot_of(*zones("z0", None), pod("p", node="n1", labels=A))
         assert filter_reasons(snapshot, self.new) == {"n0": "", "n1": FAR}
 
-    def test_those_with_one_label_of_two_do(self) -> None:
+    def test_pods_on_nodes_with_one_label_of_two_count(self) -> None:
         new = pod("new", labels=A, affinity=affinity(term(), term(key=HOSTNAME)))
         snapshot = snapshot_of(*zones("z0", None), pod("p", node="n1", labels=A))
         assert filter_reasons(snapshot, new) == {"n0": FAR, "n1": FAR}
 
-    def test_in_another_namespace_is_not_itself(self) -> None:
+    def test_a_term_for_another_namespace_does_not_match_the_pod(self) -> None:
         new = pod("new", labels=A, affinity=affinity(term(namespaces=["other"])))
         assert filter_reasons(snapshot_of(*zones("z0")), new) == {"n0": FAR}
 
@@ -140,20 +140,20 @@ class TestNamespaces:
         )
         return {name for name, text in reasons.items() if text}
 
-    def test_its_own(self) -> None:
+    def test_own_namespace_by_default(self) -> None:
         assert self.apart() == {"n0"}
 
-    def test_named_ones_only(self) -> None:
+    def test_named_namespaces(self) -> None:
         assert self.apart(namespaces=["red", "unknown"]) == {"n1", "n3"}
 
-    def test_by_label(self) -> None:
+    def test_namespaces_by_label(self) -> None:
         assert self.apart(namespaceSelector={"matchLabels": {"team": "red"}}) == {"n1"}
 
-    def test_named_and_by_label(self) -> None:
+    def test_namespaces_by_name_and_label(self) -> None:
         chosen = {"matchLabels": {"team": "red"}}
         assert self.apart(namespaces=["blue"], namespaceSelector=chosen) == {"n1", "n2"}
 
-    def test_all_of_them(self) -> None:
+    def test_all_namespaces(self) -> None:
         assert self.apart(namespaceSelector={}) == {"n0", "n1", "n2", "n3"}
 
     def test_a_namespace_selector_that_excludes(self) -> None:
@@ -189,17 +189,17 @@ class TestMatchLabelKeys:
         new = pod("new", labels=self.labels, affinity=affinity(term(**fields)))
         return {name for name, text in filter_reasons(snapshot_of(*objects), new).items() if not text}
 
-    def test_same(self) -> None:
+    def test_match_label_keys(self) -> None:
         assert self.near() == {"n0", "n1"}
         assert self.near(matchLabelKeys=["version"]) == {"n1"}
 
-    def test_other(self) -> None:
+    def test_mismatch_label_keys(self) -> None:
         assert self.near(mismatchLabelKeys=["version"]) == {"n0"}
 
     def test_a_missing_match_label_key_is_ignored(self) -> None:
         assert self.near(matchLabelKeys=["nothing"], mismatchLabelKeys=["more"]) == {"n0", "n1"}
 
-    def test_once_merged_the_value_of_that_time_counts(self) -> None:
+    def test_merged_label_keys_keep_their_value(self) -> None:
         """The pod's label has changed since."""
         old = {"key": "version", "operator": "In", "values": ["1"]}
         chosen = {"matchLabels": {"app": "a"}, "matchExpressions": [old]}
@@ -218,7 +218,7 @@ def test_an_empty_selector_matches_every_pod() -> None:
     assert filter_reasons(snapshot, pod("new", affinity=affinity(apart=(rule,)))) == {"n0": NEAR, "n1": ""}
 
 
-def test_pods_being_deleted_are_there_until_they_are_gone() -> None:
+def test_terminating_pods_still_match() -> None:
     going = pod("p", node="n0", labels=A, metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
     snapshot = snapshot_of(*zones("z0"), going)
     new = pod("new", affinity=affinity(apart=(term(),)))
@@ -237,7 +237,7 @@ def test_the_first_reason_is_reported() -> None:
     assert filter_reasons(snapshot, new) == {"n0": NEAR, "n1": ""}
 
 
-def test_a_node_that_moves_takes_its_pods_along() -> None:
+def test_a_relabeled_node_moves_its_pods() -> None:
     snapshot = snapshot_of(*zones("z0", "z1"), pod("p", node="n0", labels=A))
     new = pod("new", affinity=affinity(apart=(term(),)))
     assert filter_reasons(snapshot, new) == {"n0": NEAR, "n1": ""}
@@ -248,7 +248,7 @@ def test_a_node_that_moves_takes_its_pods_along() -> None:
 
 
 @pytest.mark.parametrize("where", ["near", "apart", "likes"])
-def test_what_cannot_be_read_is_said(where: str) -> None:
+def test_invalid_selectors_are_reported(where: str) -> None:
     bad = term(labelSelector={"matchExpressions": [{"key": "app", "operator": "Like"}]})
     rule = {"near": affinity(bad), "apart": affinity(apart=(bad,)), "likes": affinity(likes=((1, bad),))}
     snapshot = snapshot_of(*zones("z0"))
@@ -260,7 +260,7 @@ def test_what_cannot_be_read_is_said(where: str) -> None:
     assert "labelSelector.matchExpressions[0]: 'Like' is not a valid label selector operator" in render(found)
 
 
-def test_pods_that_are_there_with_rules_that_cannot_be_read_do_no_harm() -> None:
+def test_invalid_selectors_of_existing_pods_are_ignored() -> None:
     bad = term(labelSelector={"matchExpressions": [{"key": "app", "operator": "Like"}]})
     there = pod("p", node="n0", labels=A, affinity=affinity(apart=(bad, term())))
     snapshot = snapshot_of(*zones("z0"), there)
@@ -269,7 +269,7 @@ def test_pods_that_are_there_with_rules_that_cannot_be_read_do_no_harm() -> None
     assert filter_reasons(snapshot, pod("new", labels=A)) == {"n0": ""}
 
 
-def test_a_pod_no_rule_concerns_is_not_looked_at() -> None:
+def test_unaffected_pods_skip_the_filter() -> None:
     snapshot = snapshot_of(
         *zones("z0"), pod("p", node="n0", labels=A, affinity=affinity(term(), likes=((1, term()),)))
     )

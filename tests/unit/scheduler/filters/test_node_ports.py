@@ -51,7 +51,7 @@ def test_collisions(used: dict[str, Any], wanted: dict[str, Any], free: bool) ->
     assert fits(snapshot, wanted)
 
 
-def test_which_ports_count() -> None:
+def test_host_ports_of_all_containers() -> None:
     made = pod(
         "p",
         container("a", host_ports=[80, 80, {"containerPort": 90}]),

@@ -108,7 +108,7 @@ def result(device: str) -> dict[str, str]:
     return {"request": "r", "driver": DRIVER, "pool": "n", "device": device}
 
 
-def test_charges_of_a_former_attempt_do_not_count() -> None:
+def test_charges_of_an_earlier_attempt_do_not_count() -> None:
     entry = {"resourceClaimName": "c", "containers": ["main"], "resources": {"cpu": "4"}}
     snapshot = snapshot_of(node("n", cpu="4"), claim("c"))
     left = pod("p", cpu="4", claims=["c"], status={"nodeAllocatableResourceClaimStatuses": [entry]})
@@ -123,7 +123,7 @@ def test_charges_of_a_former_attempt_do_not_count() -> None:
     [("", True), ("AddPerClaim", True), ("AddPerReference", True), ("Max", False), ("ConsumeFrom", False)],
 )
 @pytest.mark.parametrize("where", ["device", "class"])
-def test_resources_under_max_and_consume_from_are_left_to_the_exact_question(
+def test_resources_under_max_and_consume_from_are_checked_exactly(
     policy: str, judged: bool, where: str
 ) -> None:
     rule: dict[str, Any] = {"allocationMultiplier": "2"}
@@ -150,7 +150,7 @@ def test_resources_under_max_and_consume_from_are_left_to_the_exact_question(
         assert filter_reasons(snapshot, pod("p", cpu="2", claims=["d"])) == short
 
 
-def test_policies_come_and_go_with_their_objects() -> None:
+def test_policies_follow_their_objects() -> None:
     max_device = charging_device("d", cpu={"allocationMultiplier": "2", "accountingPolicy": "Max"})
     snapshot = snapshot_of(node("n", cpu="1"), device_class("own"), claim("c", exactly(device_class="own")))
     wanting = pod("p", cpu="2", claims=["c"])
@@ -190,7 +190,7 @@ def test_without_policies_or_the_gate_the_spec_decides() -> None:
     )
 
 
-def test_pod_level_requests_with_shared_claims_are_left_to_the_exact_question() -> None:
+def test_pod_level_requests_with_shared_claims_are_checked_exactly() -> None:
     profile = replace(AccountingProfile.default(), share_per_claim=True)
     snapshot = snapshot_of(node("n", cpu="1", memory="1Gi"), claim("c"), profile=profile)
     level = {"requests": {"cpu": "2"}}

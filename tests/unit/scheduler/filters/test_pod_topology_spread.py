@@ -49,7 +49,7 @@ def fits(snapshot: Snapshot, *constraints: Any, **fields: Any) -> set[str]:
     return {name for name, text in filter_reasons(snapshot, new).items() if not text}
 
 
-def test_the_emptiest_domain_is_the_measure() -> None:
+def test_skew_is_measured_from_the_emptiest_domain() -> None:
     objects = [host("n0", "z0"), host("n1", "z0"), host("n2", "z1"), *pods_at(n0=1, n1=1, n2=1)]
     snapshot = snapshot_of(*objects)
     assert fits(snapshot, spread()) == {"n2"}
@@ -62,7 +62,7 @@ def test_a_pod_that_does_not_count_itself() -> None:
     assert fits(snapshot, spread(), labels={"app": "b"}) == {"n0", "n1"}
 
 
-def test_codes_and_words() -> None:
+def test_codes_and_messages() -> None:
     snapshot = snapshot_of(host("n0", "z0"), host("n1", "z1"), host("n2"), *pods_at(n0=1))
     new = pod("new", labels=A, topology_spread_constraints=[spread()])
     assert filter_reasons(snapshot, new) == {"n0": SKEWED, "n1": "", "n2": UNLABELLED}
@@ -89,11 +89,11 @@ def test_both_constraints_must_hold() -> None:
 class TestMinDomains:
     objects: ClassVar = [host("n0", "z0"), host("n1", "z1"), *pods_at(n0=1, n1=1)]
 
-    def test_the_emptiest_counts_as_empty(self) -> None:
+    def test_too_few_domains_count_as_empty(self) -> None:
         assert fits(snapshot_of(*self.objects), spread(minDomains=3)) == set()
         assert fits(snapshot_of(*self.objects), spread(minDomains=3, skew=2)) == {"n0", "n1"}
 
-    def test_enough_of_them(self) -> None:
+    def test_enough_domains(self) -> None:
         assert fits(snapshot_of(*self.objects), spread(minDomains=2)) == {"n0", "n1"}
 
 
@@ -106,7 +106,7 @@ class TestCountedNodes:
         assert fits(snapshot_of(*objects), spread(), **wants) == {"n0", "n1", "n2"}
         assert fits(snapshot_of(*objects), spread(nodeAffinityPolicy="Ignore"), **wants) == {"n2"}
 
-    def test_required_affinity_too(self) -> None:
+    def test_required_node_affinity_is_honored(self) -> None:
         chosen = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["z0"]}]}
         required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [chosen]}}
         objects = [host("n0", "z0"), host("n1", "z1"), *pods_at(n0=1)]
@@ -120,11 +120,11 @@ class TestCountedNodes:
         tolerant = {"tolerations": [{"key": "no", "operator": "Exists"}]}
         assert fits(snapshot, spread(nodeTaintsPolicy="Honor"), **tolerant) == {"n1"}
 
-    def test_a_taint_that_is_only_a_wish_is_none(self) -> None:
+    def test_prefer_no_schedule_taints_are_ignored(self) -> None:
         objects = [host("n0", "z0"), host("n1", "z1", taints=["no:PreferNoSchedule"]), *pods_at(n0=1)]
         assert fits(snapshot_of(*objects), spread(nodeTaintsPolicy="Honor")) == {"n1"}
 
-    def test_no_node_at_all(self) -> None:
+    def test_no_node_matches(self) -> None:
         """Without a domain the minimum is 0, and every domain is empty."""
         snapshot = snapshot_of(host("n0", "z0"), *pods_at(n0=3))
         assert fits(snapshot, spread(), node_selector={"disk": "fast"}) == {"n0"}
@@ -135,7 +135,7 @@ class TestCountedPods:
         stranger = pod("p", node="n0", namespace="other", labels=A)
         assert fits(snapshot_of(host("n0", "z0"), host("n1", "z1"), stranger), spread()) == {"n0", "n1"}
 
-    def test_not_those_being_deleted(self) -> None:
+    def test_terminating_pods_are_not_counted(self) -> None:
         going = pod("p", node="n0", labels=A, metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
         snapshot = snapshot_of(host("n0", "z0"), host("n1", "z1"), *pods_at(n0=1))
         assert fits(snapshot, spread()) == {"n1"}
@@ -151,7 +151,7 @@ class TestCountedPods:
         snapshot = snapshot_of(host("n0", "z0"), host("n1", "z1"), *pods_at(n0=5))
         assert fits(snapshot, spread(app=None)) == {"n0", "n1"}
 
-    def test_keys_of_its_own_labels(self) -> None:
+    def test_match_label_keys(self) -> None:
         old = pod("p", node="n0", labels={"app": "a", "version": "1"})
         snapshot = snapshot_of(host("n0", "z0"), host("n1", "z1"), old)
         new = {"labels": {"app": "a", "version": "2"}}
@@ -160,20 +160,20 @@ class TestCountedPods:
         assert fits(snapshot, spread(matchLabelKeys=["nothing"]), **new) == {"n1"}
 
 
-def test_a_skew_beyond_all_numbers() -> None:
+def test_a_huge_max_skew() -> None:
     snapshot = snapshot_of(host("n0", "z0"), *pods_at(n0=3))
     assert fits(snapshot, spread(skew=2**63 - 1)) == {"n0"}
 
 
 @pytest.mark.parametrize("must", [True, False])
-def test_wishes_are_no_rule(must: bool) -> None:
+def test_schedule_anyway_is_not_a_filter(must: bool) -> None:
     snapshot = snapshot_of(host("n0", "z0"))
     new = pod("new", topology_spread_constraints=[spread(must=must)])
     assert (PodTopologySpreadFilter.pre_filter(pod_info_of(new, snapshot), snapshot) is not None) is must
     assert PodTopologySpreadFilter.pre_filter(pod_info_of(pod("new"), snapshot), snapshot) is None
 
 
-def test_what_cannot_be_read_is_said() -> None:
+def test_invalid_selectors_are_reported() -> None:
     bad = spread(labelSelector={"matchExpressions": [{"key": "app", "operator": "In"}]})
     snapshot = snapshot_of(host("n0", "z0"))
     found = PodTopologySpreadFilter.pre_filter(

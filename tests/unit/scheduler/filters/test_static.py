@@ -45,7 +45,7 @@ def text(kind: type[Filter], wanting: Pod, snapshot: Snapshot, name: str) -> str
 # -- node names
 
 
-def test_a_pod_that_names_its_node() -> None:
+def test_node_name() -> None:
     snapshot = snapshot_of(node("a"), node("b"))
     assert passing(NodeNameFilter, pod("p"), snapshot) == ["a", "b"]
     assert passing(NodeNameFilter, pod("p", node="b"), snapshot) == ["b"]
@@ -57,7 +57,7 @@ def test_a_pod_that_names_its_node() -> None:
 # -- closed nodes
 
 
-def test_closed_nodes() -> None:
+def test_unschedulable_nodes() -> None:
     snapshot = snapshot_of(node("open"), node("closed", unschedulable=True))
     assert passing(NodeUnschedulableFilter, pod("p"), snapshot) == ["open"]
     assert text(NodeUnschedulableFilter, pod("p"), snapshot, "closed") == "node(s) were unschedulable"
@@ -112,7 +112,7 @@ def test_every_hard_taint_must_be_tolerated_and_no_soft_one() -> None:
     assert text(TaintTolerationFilter, pod("p"), snapshot, "n") == "node(s) had untolerated taint(s)"
 
 
-def test_soft_taints_alone_concern_no_pod() -> None:
+def test_prefer_no_schedule_taints_skip_the_filter() -> None:
     snapshot = snapshot_of(node("n", taints=["c:PreferNoSchedule"]))
     assert TaintTolerationFilter.pre_filter(pod_info_of(pod("p"), snapshot), snapshot) is None
 
@@ -170,7 +170,7 @@ def test_selectors_and_affinity(zones: Snapshot, spec: dict[str, Any], passes: l
         assert message == "node(s) didn't match Pod's node affinity/selector"
 
 
-def test_a_pod_without_wishes_is_not_concerned(zones: Snapshot) -> None:
+def test_pods_without_selector_skip_the_filter(zones: Snapshot) -> None:
     prefers = [{"weight": 1, "preference": labels("zone", "In", "a")}]
     soft = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": prefers}}
     for wanting in (pod("p"), pod("p", affinity={}), pod("p", affinity=soft)):
@@ -192,7 +192,7 @@ def count_answers(monkeypatch: pytest.MonkeyPatch, kind: type[SignatureIndex[Any
     return asked
 
 
-def test_only_a_changed_node_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_changed_nodes_are_filtered_again(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = count_answers(monkeypatch, NodeAffinityIndex)
     snapshot = snapshot_of(*(node(f"n{number}", labels={"zone": "a"}) for number in range(20)))
     wanting = pod("p", affinity=affinity(labels("zone", "Exists")))
@@ -207,7 +207,7 @@ def test_only_a_changed_node_is_looked_at_again(monkeypatch: pytest.MonkeyPatch)
     assert asked == ["n3"]
 
 
-def test_a_host_name_is_looked_up_not_searched_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_name_is_looked_up_by_index(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = count_answers(monkeypatch, NodeAffinityIndex)
     snapshot = snapshot_of(*(node(f"n{number}", labels={"host": f"h{number}"}) for number in range(20)))
     assert passing(NodeAffinityFilter, pod("p", node_selector={"host": "h7"}), snapshot) == ["n7"]
@@ -218,14 +218,14 @@ def test_a_host_name_is_looked_up_not_searched_for(monkeypatch: pytest.MonkeyPat
     assert asked == ["n7", "n8", "n9"]
 
 
-def test_nodes_without_taints_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nodes_without_taints_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = count_answers(monkeypatch, NoScheduleTaints)
     snapshot = snapshot_of(node("a"), node("b", taints=["x:NoSchedule"]), node("c"))
     assert passing(TaintTolerationFilter, pod("p"), snapshot) == ["a", "c"]
     assert asked == ["b"]
 
 
-def test_more_changes_than_the_journal_keeps(zones: Snapshot) -> None:
+def test_more_changes_than_the_change_log_keeps(zones: Snapshot) -> None:
     wanting = pod("p", node_selector={"zone": "a"})
     assert passing(NodeAffinityFilter, wanting, zones) == ["a1", "a2"]
     for number in range(10_000):

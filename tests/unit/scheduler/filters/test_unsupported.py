@@ -50,7 +50,7 @@ def test_a_rule_that_is_not_implemented_is_refused(spec: dict[str, Any], text: s
     assert render(found) == f"{text} is not implemented by this scheduler"
 
 
-def test_what_is_implemented_passes() -> None:
+def test_implemented_fields_pass() -> None:
     for policy in (None, "Honor", "Ignore"):
         for action in ("DoNotSchedule", "ScheduleAnyway"):
             spread = _spread(whenUnsatisfiable=action, nodeTaintsPolicy=policy, nodeAffinityPolicy=policy)
@@ -113,6 +113,6 @@ def test_a_pod_fits_on_nodes_with_the_features_it_needs(spec: dict[str, Any], fe
         {"containers": [container() | {"restartPolicyRules": [{"action": "Restart"}]}]},
     ],
 )
-def test_most_pods_need_nothing_special(spec: dict[str, Any]) -> None:
+def test_pods_without_special_features_skip_the_filter(spec: dict[str, Any]) -> None:
     snapshot = snapshot_of(node("a"))
     assert NodeDeclaredFeaturesFilter.pre_filter(pod_info_of(pod("p", **spec), snapshot), snapshot) is None

@@ -55,7 +55,7 @@ def open_places(kind: type[Filter], one: Any, snapshot: Snapshot) -> set[str]:
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_a_pod_without_such_volumes_is_not_concerned(kind: type[Filter]) -> None:
+def test_pods_without_volumes_skip_the_filter(kind: type[Filter]) -> None:
     snapshot = snapshot_of(node("a"))
     plain = [{"name": "token", "projected": {}}, {"name": "tmp", "emptyDir": {}}, {"name": "none"}]
     for one in (pod("p"), pod("p", volumes=plain)):
@@ -74,7 +74,7 @@ def test_a_pod_without_such_volumes_is_not_concerned(kind: type[Filter]) -> None
         [{"name": "v", "rbd": {"monitors": [1, None]}, "awsElasticBlockStore": {"volumeID": {}}}],
     ],
 )
-def test_volumes_of_the_wrong_shape_do_no_harm(kind: type[Filter], volumes: list[dict[str, Any]]) -> None:
+def test_malformed_volumes_are_ignored(kind: type[Filter], volumes: list[dict[str, Any]]) -> None:
     one, other = pod("p", volumes=volumes), pod("q", node="a", volumes=volumes)
     snapshot = snapshot_of(node("a"), claim("p-x"), other)
     found = kind.pre_filter(pod_info_of(one, snapshot), snapshot)
@@ -86,7 +86,7 @@ def test_volumes_of_the_wrong_shape_do_no_harm(kind: type[Filter], volumes: list
 # -- claims
 
 
-def test_a_claim_that_is_not_there() -> None:
+def test_a_missing_claim() -> None:
     one = pod("p", volumes=using("data"))
     expected = 'persistentvolumeclaim "data" not found'
     assert refusal(VolumeRestrictionsFilter, one, node("a")) == expected
@@ -96,7 +96,7 @@ def test_a_claim_that_is_not_there() -> None:
     assert refusal(VolumeBindingFilter, one, node("a"), other) == expected
 
 
-def test_a_claim_that_is_yet_to_be_made_for_the_pod() -> None:
+def test_an_ephemeral_claim_that_does_not_exist_yet() -> None:
     one = pod("p", volumes=made())
     expected = 'waiting for ephemeral volume controller to create the persistentvolumeclaim "p-scratch"'
     assert refusal(VolumeBindingFilter, one, node("a")) == expected
@@ -114,13 +114,13 @@ def test_a_claim_with_another_owner_is_not_used_for_the_pod() -> None:
     assert refusal(VolumeBindingFilter, one, bystander, volume("pv")) == expected
 
 
-def test_a_claim_that_has_lost_its_volume() -> None:
+def test_a_lost_claim() -> None:
     lost = claim("data", "pv", phase="Lost")
     expected = 'persistentvolumeclaim "data" bound to non-existent persistentvolume "pv"'
     assert refusal(VolumeBindingFilter, pod("p", volumes=using("data")), lost) == expected
 
 
-def test_a_claim_on_its_way_out() -> None:
+def test_a_claim_being_deleted() -> None:
     leaving = claim("data", "pv", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
     expected = 'persistentvolumeclaim "data" is being deleted'
     assert refusal(VolumeBindingFilter, pod("p", volumes=using("data")), leaving, volume("pv")) == expected
@@ -135,13 +135,13 @@ def test_a_claim_on_its_way_out() -> None:
         claim("data", "pv", storage_class="later", completed=False),  # a volume is named, but not bound yet
     ],
 )
-def test_a_claim_to_be_bound_at_once_is_waited_for(unbound: Any) -> None:
+def test_an_unbound_immediate_claim(unbound: Any) -> None:
     classes = (storage_class("now"), storage_class("later", "WaitForFirstConsumer"))
     expected = "pod has unbound immediate PersistentVolumeClaims"
     assert refusal(VolumeBindingFilter, pod("p", volumes=using("data")), unbound, *classes) == expected
 
 
-def test_a_claim_that_waits_for_its_consumer_is_refused() -> None:
+def test_an_unbound_wait_for_first_consumer_claim() -> None:
     waiting, later = claim("data", storage_class="later"), storage_class("later", "WaitForFirstConsumer")
     found = refusal(VolumeBindingFilter, pod("p", volumes=using("data")), waiting, later)
     assert found == (
@@ -189,21 +189,21 @@ def test_a_pod_fits_where_its_volume_is_reachable() -> None:
     assert open_places(VolumeBindingFilter, one, snapshot) == {"a", "b"}
 
 
-def test_a_volume_does_not_know_nodes_by_name() -> None:
+def test_volume_affinity_has_no_match_fields() -> None:
     field = {"key": "metadata.name", "operator": "In", "values": ["a"]}
     named = volume("pv", affinity={"required": {"nodeSelectorTerms": [{"matchFields": [field]}]}})
     snapshot = snapshot_of(node("a"), claim("data", "pv"), named)
     assert open_places(VolumeBindingFilter, pod("p", volumes=using("data")), snapshot) == set()
 
 
-def test_affinity_that_cannot_be_read_means_no_node() -> None:
+def test_invalid_affinity_matches_no_node() -> None:
     expression = {"key": "zone", "operator": "Near", "values": ["x"]}
     odd = volume("pv", affinity={"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}})
     snapshot = snapshot_of(node("a", labels={"zone": "x"}), claim("data", "pv"), odd)
     assert open_places(VolumeBindingFilter, pod("p", volumes=using("data")), snapshot) == set()
 
 
-def test_a_volume_that_is_gone() -> None:
+def test_a_missing_volume() -> None:
     snapshot = snapshot_of(node("a"), claim("data", "pv"))
     one = pod("p", volumes=using("data"))
     found = VolumeBindingFilter.pre_filter(pod_info_of(one, snapshot), snapshot)
@@ -234,7 +234,7 @@ def test_a_pod_fits_in_the_zone_of_its_volume(labels: dict[str, str], expected: 
     assert open_places(VolumeZoneFilter, pod("p", volumes=using("data")), snapshot) == expected
 
 
-def test_the_words_about_a_zone() -> None:
+def test_messages_about_zones() -> None:
     snapshot = snapshot_of(
         node("a", labels={ZONE: "z2"}), claim("data", "pv"), volume("pv", labels={ZONE: "z1"})
     )
@@ -247,7 +247,7 @@ def test_the_words_about_a_zone() -> None:
 # -- for one pod alone
 
 
-def test_a_claim_for_one_pod_alone() -> None:
+def test_read_write_once_pod() -> None:
     own = claim("data", "pv", modes=["ReadWriteOncePod"])
     user = pod("user", node="a", volumes=using("data"))
     snapshot = snapshot_of(node("a"), node("b"), own, volume("pv"))
@@ -274,7 +274,7 @@ def test_a_claim_for_one_pod_alone() -> None:
     assert VolumeRestrictionsFilter.pre_filter(pod_info_of(one, snapshot), snapshot) is None
 
 
-def test_a_claim_of_the_same_name_elsewhere_is_another() -> None:
+def test_a_claim_of_the_same_name_in_another_namespace() -> None:
     own = claim("data", "pv", modes=["ReadWriteOncePod"])
     user = pod("user", node="a", namespace="elsewhere", volumes=using("data"))
     snapshot = snapshot_of(node("a"), own, volume("pv"), user)
@@ -315,7 +315,7 @@ def test_a_disk_is_mounted_once_on_a_node(
     assert there(_disk(kind, False, **same), _disk(kind, False, **other)) == {"a", "b"}
 
 
-def test_the_words_about_a_disk() -> None:
+def test_messages_about_disks() -> None:
     disk = _disk("iscsi", False, iqn="d")
     snapshot = snapshot_of(node("a"), pod("user", node="a", volumes=disk))
     found = VolumeRestrictionsFilter.pre_filter(pod_info_of(pod("p", volumes=disk), snapshot), snapshot)
@@ -328,7 +328,7 @@ def test_the_words_about_a_disk() -> None:
 # -- how many
 
 
-def test_a_node_attaches_only_so_many_volumes() -> None:
+def test_volume_limits_of_a_node() -> None:
     objects = [claim(f"c{n}", f"v{n}") for n in range(4)] + [volume(f"v{n}") for n in range(4)]
     users = pod("user", node="a", volumes=using("c0", "c1"))
     snapshot = snapshot_of(
@@ -368,7 +368,7 @@ def test_a_claim_without_a_volume_counts_for_its_provisioner() -> None:
     assert open_places(NodeVolumeLimitsFilter, pod("p", volumes=using("one")), snapshot) == {"a"}
 
 
-def test_disks_of_the_old_kinds_count_for_the_driver_that_serves_them() -> None:
+def test_in_tree_volumes_count_for_their_csi_driver() -> None:
     disk = [{"name": "d", "awsElasticBlockStore": {"volumeID": "x"}}]
     snapshot = snapshot_of(
         node("a"), csi_node("a", ebs_csi_aws_com=1), pod("user", node="a", volumes=disk),

@@ -179,7 +179,7 @@ def test_the_order_of_objects_does_not_matter(
     assert answers[0] == answers[1]
 
 
-def test_answers_grow_with_the_cluster() -> None:
+def test_masks_grow_with_the_cluster() -> None:
     snapshot = Snapshot()
     for each in (node("n0"), csi_node("n0", disk_example_com=0), claim("c0", "v0"), volume("v0")):
         snapshot.set(each)

@@ -26,16 +26,16 @@ def breaking(*budgets: PodDisruptionBudget) -> list[str]:
     return names_of(found)
 
 
-def test_without_budgets_nothing_breaks() -> None:
+def test_without_budgets_there_are_no_violations() -> None:
     assert breaking() == []
 
 
 @pytest.mark.parametrize(("allowed", "broken"), [(0, ["p0", "p1"]), (1, ["p1"]), (2, []), (-1, ["p0", "p1"])])
-def test_as_many_may_go_as_the_budget_allows(allowed: int, broken: list[str]) -> None:
+def test_disruptions_up_to_the_budget_are_allowed(allowed: int, broken: list[str]) -> None:
     assert breaking(budget(allowed=allowed, app="a")) == broken
 
 
-def test_pods_on_their_way_out_are_paid_for() -> None:
+def test_disrupted_pods_are_not_counted_again() -> None:
     assert breaking(budget(allowed=1, disrupted=["p0"], app="a")) == []
     assert breaking(budget(allowed=0, disrupted=["p0"], app="a")) == ["p1"]
 
@@ -59,7 +59,7 @@ def test_budgets_that_select_no_pod(selector: Any) -> None:
     assert breaking(convert(tree, PodDisruptionBudget)) == []
 
 
-def test_a_pod_without_labels_is_covered_by_none() -> None:
+def test_a_pod_without_labels_has_no_budget() -> None:
     absent = {"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}
     tree = {"metadata": {"namespace": "default"}, "spec": {"selector": absent}}
     assert breaking(convert(tree, PodDisruptionBudget)) == []

@@ -29,7 +29,7 @@ def at(nominations: Nominations, node: str, priority: int = 0, exclude: str = ""
 # -- keeping promises
 
 
-def test_a_promise_in_a_pods_status_counts() -> None:
+def test_a_nominated_node_in_the_status_counts() -> None:
     nominations = Nominations()
     nominations.update(waiting("p", "a", priority=2))
     assert at(nominations, "a") == ["p"]
@@ -41,7 +41,7 @@ def test_a_promise_in_a_pods_status_counts() -> None:
     assert names_of(nominations.lower_at("a", 2)) == []
 
 
-def test_a_promise_moves_and_ends_with_the_status() -> None:
+def test_nominations_follow_the_status() -> None:
     nominations = Nominations()
     nominations.update(waiting("p", "a"))
     nominations.update(waiting("p", "b"))
@@ -51,7 +51,7 @@ def test_a_promise_moves_and_ends_with_the_status() -> None:
     assert len(nominations) == 0
 
 
-def test_our_own_promise_counts_before_the_api_knows_of_it() -> None:
+def test_own_nominations_count_before_they_are_written() -> None:
     nominations = Nominations()
     nominations.update(waiting("p", "old"))
     nominations.nominate(waiting("p", "old"), "new")
@@ -63,7 +63,7 @@ def test_our_own_promise_counts_before_the_api_knows_of_it() -> None:
     assert at(nominations, "new") == []
 
 
-def test_bound_finished_and_dropped_pods_have_no_promise() -> None:
+def test_bound_finished_and_deleted_pods_have_no_nomination() -> None:
     nominations = Nominations()
     for over in (pod("p", node="a"), pod("p", status={"phase": "Failed"})):
         nominations.update(waiting("p", "a"))
@@ -75,14 +75,14 @@ def test_bound_finished_and_dropped_pods_have_no_promise() -> None:
     assert len(nominations) == 0
 
 
-def test_the_most_important_comes_first() -> None:
+def test_nominations_are_ordered_by_priority() -> None:
     nominations = Nominations()
     for name, priority in (("low", 1), ("high", 3), ("mid", 2)):
         nominations.update(waiting(name, "a", priority=priority))
     assert at(nominations, "a") == ["high", "mid", "low"]
 
 
-def test_every_change_has_a_number() -> None:
+def test_every_change_increases_the_generation() -> None:
     nominations = Nominations()
     before = nominations.version
     nominations.update(waiting("p"))
@@ -109,7 +109,7 @@ def promised(*pods: Pod) -> Nominations:
     return nominations
 
 
-def test_equals_and_lesser_pods_leave_room() -> None:
+def test_pods_of_equal_or_lower_priority_leave_nominated_capacity() -> None:
     snapshot = snapshot_of(node("a", cpu="4"), pod("p", cpu="1", node="a"))
     nominations = promised(waiting("first", "a", cpu="2", priority=5))
     for priority in (4, 5):
@@ -120,13 +120,13 @@ def test_equals_and_lesser_pods_leave_room() -> None:
     assert isinstance(attempt(pod("new", cpu="2", priority=6), snapshot, nominations), Placement)
 
 
-def test_a_pod_need_not_leave_room_for_itself() -> None:
+def test_a_pod_may_use_its_own_nominated_capacity() -> None:
     snapshot = snapshot_of(node("a", cpu="2"))
     first = waiting("first", "a", cpu="2")
     assert isinstance(attempt(first, snapshot, promised(first)), Placement)
 
 
-def test_ports_are_kept() -> None:
+def test_host_ports_of_nominated_pods_are_kept() -> None:
     snapshot = snapshot_of(node("a"))
     nominations = promised(waiting("first", "a", host_ports=[80]))
     found = attempt(pod("new", host_ports=[80]), snapshot, nominations)
@@ -139,7 +139,7 @@ def together(app: str) -> dict[str, Any]:
     return {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
 
-def test_a_promise_is_nothing_to_rely_on() -> None:
+def test_affinity_does_not_rely_on_nominated_pods() -> None:
     """A pod that wants to be beside one that is only promised has to wait until it is there."""
     snapshot = snapshot_of(node("a", labels={"host": "a"}))
     nominations = promised(waiting("first", "a", labels={"app": "x"}))
@@ -182,13 +182,13 @@ def test_devices_are_kept_while_victims_leave_one_by_one() -> None:
     assert isinstance(found, FitError)
 
 
-def test_a_promise_whose_claim_is_missing_keeps_what_it_requests() -> None:
+def test_a_nomination_with_a_missing_claim_keeps_its_requests() -> None:
     snapshot = snapshot_of(node("a", cpu="2"))
     first = waiting("first", "a", cpu="2", claims=["missing"], priority=1)
     assert isinstance(attempt(pod("new", cpu="1", priority=1), snapshot, promised(first)), FitError)
 
 
-def test_a_promised_pod_that_is_there_is_not_counted_twice() -> None:
+def test_a_bound_nominated_pod_is_counted_once() -> None:
     snapshot = snapshot_of(node("a", cpu="3"), pod("first", cpu="2", node="a"))
     nominations = promised(waiting("first", "a", cpu="2"))
     assert isinstance(attempt(pod("new", cpu="1"), snapshot, nominations), Placement)
@@ -205,7 +205,7 @@ def preempt(new: Pod, snapshot: Snapshot, nominations: Nominations) -> Preemptio
     return plan
 
 
-def test_room_for_others_is_not_preempted() -> None:
+def test_nominated_capacity_is_not_used_by_preemption() -> None:
     snapshot = snapshot_of(node("a", cpu="4"), pod("one", cpu="2", node="a"), pod("two", cpu="2", node="a"))
     equal = promised(waiting("first", "a", cpu="2", priority=5))
     plan = preempt(pod("new", cpu="2", priority=5), snapshot, equal)
@@ -216,7 +216,7 @@ def test_room_for_others_is_not_preempted() -> None:
     assert isinstance(preempt(pod("new", cpu="2", priority=5), snapshot, big), NoPreemption)
 
 
-def test_lesser_promises_are_outbid() -> None:
+def test_lower_priority_nominations_are_withdrawn() -> None:
     snapshot = snapshot_of(node("a", cpu="2"), pod("one", cpu="2", node="a"))
     lesser = promised(waiting("first", "a", cpu="2", priority=4))
     plan = preempt(pod("new", cpu="2", priority=5), snapshot, lesser)

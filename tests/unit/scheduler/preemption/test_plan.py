@@ -84,7 +84,7 @@ def test_devices_of_victims_are_freed() -> None:
     assert victims_of(pod("new", claims=["c-new"], priority=1), snapshot) == ("a", ["low"])
 
 
-def test_what_claims_of_victims_charge_is_freed() -> None:
+def test_charges_of_victims_claims_are_freed() -> None:
     """Six of eight CPUs are charged for a device: a plain pod that asks for four gets them."""
     snapshot = snapshot_of(
         device_class(),
@@ -96,7 +96,7 @@ def test_what_claims_of_victims_charge_is_freed() -> None:
     assert victims_of(pod("new", cpu="4", priority=1), snapshot) == ("a", ["low"])
 
 
-def test_a_plain_victim_makes_room_for_what_devices_charge() -> None:
+def test_a_victim_without_claims_frees_capacity_for_device_charges() -> None:
     snapshot = snapshot_of(
         device_class(),
         node("a", cpu="8"),
@@ -107,7 +107,7 @@ def test_a_plain_victim_makes_room_for_what_devices_charge() -> None:
     assert victims_of(pod("new", claims=["c-new"], priority=1), snapshot) == ("a", ["low"])
 
 
-def test_a_claim_shared_with_a_pod_that_stays_keeps_its_devices() -> None:
+def test_a_claim_shared_with_a_remaining_pod_keeps_its_devices() -> None:
     results = [{"request": "r", "driver": DRIVER, "pool": "a", "device": "d1"}]
     snapshot = snapshot_of(
         device_class(),
@@ -123,7 +123,7 @@ def test_a_claim_shared_with_a_pod_that_stays_keeps_its_devices() -> None:
     assert found.text == "preemption: 0/1 nodes are available: 1 cannot allocate all claims."
 
 
-def test_devices_of_a_claim_the_new_pod_shares_are_not_up_for_grabs() -> None:
+def test_devices_of_a_claim_shared_by_the_new_pod_are_kept() -> None:
     """Its own claim is allocated and used by a pod below it; the device must not be given out again."""
     snapshot = snapshot_of(
         device_class(),
@@ -172,7 +172,7 @@ def leaving_snapshot(**metadata: Any) -> Snapshot:
     return snapshot_of(node("a", cpu="1"), gone, node("b", cpu="1"), pod("other", cpu="1", node="b"))
 
 
-def test_a_pod_whose_victims_are_leaving_waits() -> None:
+def test_a_pod_waits_for_terminating_victims() -> None:
     new = pod("new", cpu="1", priority=1, status={"nominatedNodeName": "a"})
     found = plan(new, leaving_snapshot(deletionTimestamp="2026-01-01T00:00:00Z"))
     assert isinstance(found, NoPreemption)
@@ -180,7 +180,7 @@ def test_a_pod_whose_victims_are_leaving_waits() -> None:
     assert not found.clears_nomination
 
 
-def test_a_pod_whose_victims_are_about_to_be_asked_waits() -> None:
+def test_a_pod_waits_for_victims_about_to_be_deleted() -> None:
     """They show no sign of it yet, or the watch has not delivered it, but the plan is known here."""
     new, nominations = pod("new", cpu="1", priority=1), Nominations()
     snapshot = leaving_snapshot()
@@ -204,7 +204,7 @@ def test_a_pod_whose_victims_are_about_to_be_asked_waits() -> None:
     ],
     ids=["deleted by another client", "evicted", "not any more"],
 )
-def test_pods_that_leave_for_other_reasons_are_not_waited_for(status: dict[str, Any]) -> None:
+def test_other_terminating_pods_are_not_waited_for(status: dict[str, Any]) -> None:
     gone = pod(
         "low", cpu="1", node="a", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}, status=status
     )
@@ -213,7 +213,7 @@ def test_pods_that_leave_for_other_reasons_are_not_waited_for(status: dict[str, 
     assert isinstance(plan(new, snapshot), Preemption)
 
 
-def test_a_promise_that_is_of_no_use_is_not_waited_for() -> None:
+def test_a_useless_nomination_is_not_waited_for() -> None:
     snapshot = snapshot_of(
         node("a", cpu="1", unschedulable=True),
         pod("low", cpu="1", node="a", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}, status=LEAVING),
@@ -271,18 +271,18 @@ def started(name: str, start: str | None, priority: int = 0, **more: Any) -> Pod
         ),
     ],
 )
-def test_the_node_that_loses_least(better: Victims, worse: Victims) -> None:
+def test_the_node_with_the_fewest_victims_is_chosen(better: Victims, worse: Victims) -> None:
     assert choose_victims([worse, better]) is better
     assert choose_victims([better, worse]) is better
 
 
-def test_of_equals_the_first_is_chosen() -> None:
+def test_the_first_of_equal_nodes_is_chosen() -> None:
     one, two = Victims(0, (started("x", None),)), Victims(1, (started("y", None),))
     assert choose_victims([one, two]) is one
     assert choose_victims([two, one]) is two
 
 
-def test_the_node_with_the_least_important_victims() -> None:
+def test_the_node_with_the_lowest_priority_victims_is_chosen() -> None:
     snapshot = snapshot_of(
         node("a", cpu="1"), pod("mid", cpu="1", node="a", priority=2),
         node("b", cpu="1"), pod("low", cpu="1", node="b", priority=1),
@@ -291,7 +291,7 @@ def test_the_node_with_the_least_important_victims() -> None:
     assert victims_of(pod("new", cpu="1", priority=5), snapshot) == ("b", ["low"])
 
 
-def test_a_node_whose_budget_is_kept_comes_first() -> None:
+def test_a_node_without_budget_violations_is_preferred() -> None:
     snapshot = snapshot_of(
         node("a", cpu="1"), pod("covered", cpu="1", node="a", labels={"app": "x"}),
         node("b", cpu="1"), pod("plain", cpu="1", node="b", priority=1),
@@ -308,7 +308,7 @@ def test_a_node_whose_budget_is_kept_comes_first() -> None:
 @pytest.mark.parametrize(
     ("rows", "enough"), [(0, 0), (7, 7), (100, 100), (500, 100), (1000, 100), (1500, 150), (5000, 500)]
 )
-def test_upstreams_limits(rows: int, enough: int) -> None:
+def test_candidate_limits_of_kube_scheduler(rows: int, enough: int) -> None:
     assert CandidateLimits().count(rows) == enough
 
 
@@ -354,14 +354,14 @@ def test_reasons_are_counted_and_sorted() -> None:
     assert found.clears_nomination
 
 
-def test_nothing_helps_where_every_node_is_too_small() -> None:
+def test_preemption_does_not_help_where_every_node_is_too_small() -> None:
     snapshot = snapshot_of(node("a", cpu="1"), node("b", cpu="1"), pod("p", cpu="1", node="b"))
     found = plan(pod("new", cpu="2", priority=1), snapshot)
     assert isinstance(found, NoPreemption)
     assert found.text == "preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
 
 
-def test_nothing_helps_a_pod_that_cannot_be_tried() -> None:
+def test_preemption_does_not_help_a_pod_with_a_missing_claim() -> None:
     snapshot = snapshot_of(node("a"), node("b"), node("c"))
     pod_info = PodInfo(pod("new"), (), snapshot.options)
     found = plan_preemption(FitError(pod_info, 3, (), None), snapshot, SETTINGS)
@@ -379,7 +379,7 @@ def test_device_shortage_without_lower_priority_holders() -> None:
     assert found.text == "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
 
 
-def test_without_nodes_nothing_is_said() -> None:
+def test_without_nodes_there_is_no_message() -> None:
     snapshot = snapshot_of()
     pod_info = PodInfo(pod("new"), (), snapshot.options)
     found = plan_preemption(

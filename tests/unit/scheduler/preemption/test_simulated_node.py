@@ -88,7 +88,7 @@ def state_of(snapshot: Snapshot) -> dict[str, Any]:
 
 @given(CLUSTERS, st.lists(WISHES, min_size=1, max_size=3), st.data())
 @settings(max_examples=examples(100), deadline=None)
-def test_everything_is_as_it_was(cluster: Cluster, wishes: list[Preemptor], data: st.DataObject) -> None:
+def test_the_snapshot_is_restored(cluster: Cluster, wishes: list[Preemptor], data: st.DataObject) -> None:
     snapshot = snapshot_of(cluster)
     snapshot.index(LowestPriorities)
     pod_infos = [pod_info_of(wish, snapshot, f"new{number}") for number, wish in enumerate(wishes)]
@@ -141,7 +141,7 @@ class PodNameIndex(SnapshotIndex):
         self.names.remove(pod.metadata.name)
 
 
-def test_an_index_made_in_between_is_right_then_and_later() -> None:
+def test_an_index_built_during_the_simulation_stays_correct() -> None:
     snapshot = snapshot_of_objects(node("a"), pod("p", node="a"), pod("q", node="a"))
     new = pod_info_of_pod(pod("new"), snapshot)
     with NodeSimulation(snapshot, 0) as simulation:
@@ -151,7 +151,7 @@ def test_an_index_made_in_between_is_right_then_and_later() -> None:
     assert sorted(snapshot.index(PodNameIndex).names) == ["p", "q"]
 
 
-def test_an_error_in_between_changes_nothing() -> None:
+def test_an_error_restores_the_snapshot() -> None:
     snapshot = snapshot_of_objects(node("a"), pod("p", cpu="2", node="a"))
     before = state_of(snapshot)
     with pytest.raises(LedgerError, match="not in the ledger"), NodeSimulation(snapshot, 0) as simulation:
@@ -175,7 +175,7 @@ def shared_claim(*reserved: str) -> Snapshot:
     )
 
 
-def test_devices_go_with_the_last_consumer_of_a_claim() -> None:
+def test_devices_are_freed_with_the_last_consumer() -> None:
     snapshot = shared_claim("one", "two")
     one, two = snapshot.pods_at(0)
     with NodeSimulation(snapshot, 0) as simulation:

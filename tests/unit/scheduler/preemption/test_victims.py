@@ -57,7 +57,7 @@ BUDGETS = st.lists(
 
 @given(CLUSTERS, WISHES, BUDGETS, st.integers(0, 5))
 @settings(max_examples=examples(150), deadline=None)
-def test_the_victims_are_enough_and_none_is_too_many(
+def test_victims_are_sufficient_and_minimal(
     cluster: Cluster, wish: Preemptor, budgets: list[PodDisruptionBudget], offset: int
 ) -> None:
     """Checked against fresh snapshots, in which those who went were never there."""
@@ -97,9 +97,7 @@ def _attempt_without(cluster: Cluster, wish: Preemptor, gone: set[str] | list[st
 
 @given(CLUSTERS, WISHES, BUDGETS)
 @settings(max_examples=examples(150), deadline=None)
-def test_the_quick_way_comes_to_the_same(
-    cluster: Cluster, wish: Preemptor, budgets: list[PodDisruptionBudget]
-) -> None:
+def test_the_fast_path_agrees(cluster: Cluster, wish: Preemptor, budgets: list[PodDisruptionBudget]) -> None:
     snapshot = snapshot_of(cluster)
     pod_info = pod_info_of(wish, snapshot)
     node_filter = NodeFilter(pod_info, snapshot, SETTINGS)
@@ -130,9 +128,7 @@ def test_the_quick_way_comes_to_the_same(
     gone=set(),
 )
 @settings(max_examples=examples(150), deadline=None)
-def test_what_is_remembered_still_holds(
-    cluster: Cluster, wish: Preemptor, late: set[int], gone: set[int]
-) -> None:
+def test_cached_results_stay_valid(cluster: Cluster, wish: Preemptor, late: set[int], gone: set[int]) -> None:
     """Pods come and go between two plans; the second is what a scheduler just started would find."""
     snapshot = snapshot_of(cluster)
     pods = {each.metadata.name: each for each in objects(cluster) if isinstance(each, Pod)}
@@ -166,7 +162,7 @@ def test_what_is_remembered_still_holds(
 
 @given(CLUSTERS, WISHES)
 @settings(max_examples=examples(100), deadline=None)
-def test_other_rules_do_not_look_at_pods(cluster: Cluster, wish: Preemptor) -> None:
+def test_other_filters_do_not_depend_on_pods(cluster: Cluster, wish: Preemptor) -> None:
     """Results computed once stay valid when the pods of a node change."""
     snapshot = snapshot_of(cluster)
     pod_info = pod_info_of(wish, snapshot)
@@ -182,7 +178,7 @@ def test_other_rules_do_not_look_at_pods(cluster: Cluster, wish: Preemptor) -> N
         assert after == before
 
 
-def test_upstreams_order_of_sparing() -> None:
+def test_reprieve_order_of_kube_scheduler() -> None:
     """One CPU too few: the pods that break a budget are spared first, then the most important."""
     snapshot = made_of(
         node("a", cpu="4"),
@@ -201,7 +197,7 @@ def test_upstreams_order_of_sparing() -> None:
         assert names_of(unkept.pods) == ["covered"]
 
 
-def test_a_budget_is_broken_only_where_it_must_be() -> None:
+def test_budgets_are_violated_only_if_necessary() -> None:
     snapshot = made_of(
         node("a", cpu="4"),
         pod("covered", cpu="2", node="a", labels={"app": "x"}),

@@ -78,7 +78,7 @@ def bind_with(*faults: Fault, **options: Any) -> tuple[BindSuccess | BindFailure
 # -- when all goes well
 
 
-def test_a_binding_is_made_of_as_few_requests_as_can_be() -> None:
+def test_a_binding_takes_the_minimum_of_requests() -> None:
     outcome, writer = bind_with()
     assert isinstance(outcome, BindSuccess)
     assert outcome.node == NODE
@@ -124,7 +124,7 @@ def test_a_refused_step_undoes_those_before_it(method: str, code: int) -> None:
 @pytest.mark.parametrize("method", WRITES)
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("times", [1, 12])
-def test_a_lost_answer_is_asked_for_until_it_is_there(method: str, after: bool, times: int) -> None:
+def test_a_lost_response_is_retried(method: str, after: bool, times: int) -> None:
     outcome, writer = bind_with(Fault(method, error=lost, after=after, times=times))
     assert isinstance(outcome, BindSuccess)
     assert 1 <= writer.pauses <= times
@@ -133,7 +133,7 @@ def test_a_lost_answer_is_asked_for_until_it_is_there(method: str, after: bool, 
 @pytest.mark.parametrize("method", WRITES)
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("code", [429, 500])
-def test_a_server_that_fails_now_and_then_is_asked_again(method: str, after: bool, code: int) -> None:
+def test_transient_errors_are_retried(method: str, after: bool, code: int) -> None:
     outcome, _ = bind_with(Fault(method, error=refusal(code), after=after, times=3))
     assert isinstance(outcome, BindSuccess)
 
@@ -151,7 +151,7 @@ def test_retries_end_if_the_server_keeps_failing(method: str, after: bool) -> No
 
 
 @pytest.mark.parametrize("method", WRITES)
-def test_a_lost_answer_then_a_refusal_leaves_nothing_behind(method: str) -> None:
+def test_a_lost_response_and_a_refusal_are_rolled_back(method: str) -> None:
     outcome, _ = bind_with(
         Fault(method, error=lost, after=True), Fault(method, nth=2, error=refusal(403), times=99)
     )
@@ -176,7 +176,7 @@ def test_undoing_survives_failures_too(method: str, undo: str, after: bool, erro
     assert outcome.settled
 
 
-def test_what_cannot_be_taken_back_is_said() -> None:
+def test_failed_rollbacks_are_reported() -> None:
     outcome, writer = bind_with(
         Fault("bind", error=refusal(403)), Fault("unreserve", error=refusal(403), times=9)
     )
@@ -207,20 +207,20 @@ async def bind_elsewhere(cluster: BindingCluster) -> None:
 
 
 @pytest.mark.parametrize("method", WRITES)
-def test_a_claim_that_others_touch_is_no_obstacle(method: str) -> None:
+def test_a_claim_changed_by_others_is_retried(method: str) -> None:
     outcome, _ = bind_with(Fault(method, act=touch))
     assert isinstance(outcome, BindSuccess)
 
 
 @pytest.mark.parametrize("method", WRITES)
-def test_a_deleted_pod_leaves_nothing_behind(method: str) -> None:
+def test_a_deleted_pod_is_rolled_back(method: str) -> None:
     outcome, _ = bind_with(Fault(method, act=delete_pod))
     assert isinstance(outcome, BindFailure)
     assert (outcome.settled, outcome.final) == (True, True)
 
 
 @pytest.mark.parametrize("method", WRITES)
-def test_a_pod_that_others_bind_elsewhere_is_theirs(method: str) -> None:
+def test_a_pod_bound_by_another_scheduler_is_left_alone(method: str) -> None:
     outcome, _ = bind_with(Fault(method, act=bind_elsewhere))
     assert isinstance(outcome, BindFailure)
     assert (outcome.step, outcome.settled, outcome.final) == (BindStep.BINDING, True, True)
@@ -264,7 +264,7 @@ def test_devices_allocated_by_others_are_left_alone(method: str) -> None:
     run_scenario(scenario)
 
 
-def test_a_claim_that_got_other_devices_meanwhile_is_not_used() -> None:
+def test_a_claim_allocated_differently_is_not_used() -> None:
     async def reallocate(cluster: BindingCluster) -> None:
         nothing = {"status": {"allocation": None, "reservedFor": None, "devices": None}}
         await cluster.client.patch(RESOURCE_CLAIMS, SHARED, nothing, "default", subresource="status")
@@ -294,7 +294,7 @@ def test_a_claim_that_is_deleted_meanwhile_gets_no_devices() -> None:
         assert outcome.settled
 
 
-def test_devices_go_back_when_binding_fails() -> None:
+def test_a_failed_binding_releases_its_devices() -> None:
     async def scenario(cluster: BindingCluster) -> None:
         writer = FaultyWriter(cluster, [Fault("bind", error=refusal(403))])
         assert isinstance(await bind_pod(await cluster.placement(), writer, cluster.on_claim), BindFailure)

@@ -132,7 +132,7 @@ def test_a_mistake_names_the_field_and_the_fix(tree: Any, message: str) -> None:
         (b"\xff\xfe\x00\xd8a", "c.yaml: "),
     ],
 )
-def test_a_file_that_is_none(tmp_path: Path, text: str | bytes, message: str) -> None:
+def test_an_invalid_file(tmp_path: Path, text: str | bytes, message: str) -> None:
     path = tmp_path / "c.yaml"
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     with pytest.raises(ConfigError, match=message):
@@ -152,12 +152,12 @@ FIELDS = st.sampled_from(sorted(NAMES.split()))
 
 
 @given(st.dictionaries(FIELDS, TREES) | TREES)
-def test_whatever_is_in_a_file_it_is_read_or_refused(tree: Any) -> None:
+def test_any_file_is_read_or_refused(tree: Any) -> None:
     with suppress(InputError):
         assert parse_settings(tree).profiles
 
 
-def test_flags_go_before_the_file() -> None:
+def test_flags_override_the_file() -> None:
     start = parse_settings({"profiles": [{"schedulerName": "a", "strategy": "MostAllocated"}], "debug": True})
     same = override(start, listen=None, debug=None)
     assert same == start

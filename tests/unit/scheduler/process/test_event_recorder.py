@@ -63,7 +63,7 @@ def test_a_scheduled_pod_gets_an_event_naming_the_node() -> None:
     run_scenario(scenario)
 
 
-def test_what_is_said_again_is_one_event_that_counts() -> None:
+def test_repeated_events_are_counted() -> None:
     async def scenario(fixture: RecorderFixture) -> None:
         for _ in range(3):
             fixture.recorder.failed_scheduling(POD, "no room")
@@ -77,7 +77,7 @@ def test_what_is_said_again_is_one_event_that_counts() -> None:
     run_scenario(scenario)
 
 
-def test_what_is_said_before_it_is_written_is_counted_at_once() -> None:
+def test_events_repeated_before_the_write_are_counted() -> None:
     async def scenario(fixture: RecorderFixture) -> None:
         for _ in range(5):
             fixture.recorder.failed_scheduling(POD, "no room")
@@ -107,7 +107,7 @@ def test_other_messages_and_other_pods_are_other_events() -> None:
     run_scenario(scenario)
 
 
-def test_after_a_long_silence_an_event_begins_anew() -> None:
+def test_an_old_event_is_not_continued() -> None:
     async def scenario(fixture: RecorderFixture) -> None:
         fixture.recorder.failed_scheduling(POD, "no room")
         assert len(await fixture.events()) == 1
@@ -118,7 +118,7 @@ def test_after_a_long_silence_an_event_begins_anew() -> None:
     run_scenario(scenario)
 
 
-def test_an_event_the_api_has_forgotten_is_written_again() -> None:
+def test_an_expired_event_is_created_again() -> None:
     async def scenario(fixture: RecorderFixture) -> None:
         fixture.recorder.failed_scheduling(POD, "no room")
         (event,) = await fixture.events()
@@ -134,7 +134,7 @@ def test_an_event_the_api_has_forgotten_is_written_again() -> None:
     run_scenario(scenario)
 
 
-def test_the_oldest_go_when_there_are_too_many() -> None:
+def test_the_oldest_events_are_dropped() -> None:
     async def scenario(fixture: RecorderFixture) -> None:
         for number in range(10):
             fixture.recorder.failed_scheduling(POD, f"reason {number}")
@@ -157,7 +157,7 @@ def test_long_texts_are_cut() -> None:
     run_scenario(scenario)
 
 
-def test_names_are_never_given_twice() -> None:
+def test_event_names_are_unique() -> None:
     async def scenario(fixture: RecorderFixture) -> None:
         for number in range(20):
             fixture.recorder.failed_scheduling(POD, f"{number}")
@@ -189,7 +189,7 @@ class Refusing:
         return None
 
 
-def test_an_event_that_cannot_be_written_is_no_ones_problem() -> None:
+def test_failed_events_are_dropped() -> None:
     for code in (0, 403, 404, 422, 500):
 
         async def scenario(code: int = code) -> tuple[int, int]:
@@ -226,7 +226,7 @@ def test_recording_never_waits_and_bindings_go_first() -> None:
     run_scenario(scenario, is_busy=lambda: True, sleep=sleep)
 
 
-def test_a_lost_answer_does_not_make_two_events() -> None:
+def test_a_lost_response_does_not_duplicate_an_event() -> None:
     async def on(harness: ApiHarness) -> None:
         recorder = SchedulerEventRecorder(harness.client, now=lambda: harness.now)
         send = harness.client._transport.send  # the wire itself
@@ -249,7 +249,7 @@ def test_a_lost_answer_does_not_make_two_events() -> None:
     run(on)
 
 
-def test_refusals_are_what_they_are() -> None:
+def test_errors_of_events() -> None:
     async def scenario(fixture: RecorderFixture) -> None:
         fixture.recorder.failed_scheduling(pod("p", namespace="no-such"), "no room")
         await fixture.recorder.flush(5)

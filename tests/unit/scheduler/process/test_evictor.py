@@ -95,7 +95,7 @@ def test_a_victim_without_grace_is_gone_at_once() -> None:
     run(scenario)
 
 
-def test_it_may_be_done_again() -> None:
+def test_evicting_again_changes_nothing() -> None:
     async def scenario(cluster: EvictionCluster) -> None:
         plan = Preemption("n", 0, (await cluster.pod("victim"),), 0, await cluster.pod("new", node=""))
         await cluster.evict_victims(plan)
@@ -111,7 +111,7 @@ def test_it_may_be_done_again() -> None:
     run(scenario)
 
 
-def test_who_is_gone_or_leaving_is_left_alone() -> None:
+def test_missing_and_terminating_pods_are_skipped() -> None:
     async def scenario(cluster: EvictionCluster) -> None:
         gone, leaving = await cluster.pod("gone", grace=0), await cluster.pod("leaving")
         new = await cluster.pod("new", node="")
@@ -147,7 +147,7 @@ def test_a_new_pod_of_the_same_name_is_not_hit() -> None:
     run(scenario)
 
 
-def test_lesser_promises_are_withdrawn() -> None:
+def test_lower_priority_nominations_are_withdrawn() -> None:
     async def scenario(cluster: EvictionCluster) -> None:
         lesser = await cluster.pod("lesser", node="", nominatedNodeName="n", phase="Pending")
         assert lesser.status.nominated_node_name == "n"
@@ -177,7 +177,7 @@ class Failing(Client):
 
 
 @pytest.mark.parametrize("method", ["PATCH", "DELETE"])
-def test_one_failure_does_not_keep_the_others(method: str) -> None:
+def test_one_failure_does_not_stop_other_evictions(method: str) -> None:
     async def scenario(cluster: EvictionCluster) -> None:
         one, two, new = await cluster.pod("one"), await cluster.pod("two"), await cluster.pod("new", node="")
         plan = Preemption("n", 0, (one, two), 0, new)
@@ -205,7 +205,7 @@ def test_a_status_that_others_keep_changing_is_tried_again_and_given_up() -> Non
     run(scenario)
 
 
-def test_a_promise_that_cannot_be_withdrawn_is_only_a_warning() -> None:
+def test_a_failed_withdrawal_is_a_warning() -> None:
     async def scenario(cluster: EvictionCluster) -> None:
         lesser = await cluster.pod("lesser", node="", nominatedNodeName="n")
         victim, new = await cluster.pod("victim"), await cluster.pod("new", node="")

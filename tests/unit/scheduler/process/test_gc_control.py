@@ -19,7 +19,7 @@ def nothing_of_others() -> None:
         gc.collect()
 
 
-def test_the_collector_on_a_leash() -> None:
+def test_automatic_collection_is_disabled() -> None:
     pauses: list[tuple[int, float]] = []
     memory = GCControl(lambda generation, seconds: pauses.append((generation, seconds)))
     was_on = gc.isenabled()
@@ -46,7 +46,7 @@ def test_the_collector_on_a_leash() -> None:
     assert memory._on_gc not in gc.callbacks
 
 
-def test_everything_is_looked_at_when_nothing_has_happened_for_long() -> None:
+def test_a_full_collection_runs_when_idle() -> None:
     now = [0.0]
     generations: list[int] = []
     memory = GCControl(lambda generation, seconds: generations.append(generation), clock=lambda: now[0])

@@ -41,7 +41,7 @@ def waiting(name: str, scheduler: str = "mine", **fields: object) -> Pod:
     return pod(name, cpu="1", scheduler_name=scheduler, **fields)  # type: ignore[arg-type]
 
 
-def test_only_our_pods_without_a_node_are_in_the_queue(context: SchedulerContext) -> None:
+def test_only_unscheduled_pods_of_this_scheduler_are_queued(context: SchedulerContext) -> None:
     on_event = context.informers.on_pod_event
     context.informers.on_event(None, node("n1"))
     on_event(None, waiting("a"))
@@ -70,7 +70,7 @@ def test_a_bound_or_deleted_pod_leaves_the_queue(context: SchedulerContext) -> N
     assert verify(context.snapshot) == []
 
 
-def test_the_snapshot_knows_before_the_queue_wakes_anyone(
+def test_the_snapshot_is_updated_before_the_queue(
     context: SchedulerContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[int] = []
@@ -108,7 +108,7 @@ def refuse(context: SchedulerContext, *rules: Rule) -> str:
         ),
     ],
 )
-def test_what_helps_wakes(
+def test_helpful_events_wake_pods(
     context: SchedulerContext, rule: Rule, change: Callable[[SchedulerContext], None]
 ) -> None:
     context.informers.on_event(None, node("n1"))
@@ -120,7 +120,7 @@ def test_what_helps_wakes(
     assert context.queue.state_of(key) is not QueueState.UNSCHEDULABLE
 
 
-def test_old_news_of_a_pod_that_we_have_bound_does_not_bring_it_back(context: SchedulerContext) -> None:
+def test_stale_events_of_a_bound_pod_are_ignored(context: SchedulerContext) -> None:
     context.informers.on_event(None, node("n1"))
     context.informers.on_pod_event(None, waiting("a"))
     attempt = context.queue.pop(context.now())
@@ -139,7 +139,7 @@ def test_old_news_of_a_pod_that_we_have_bound_does_not_bring_it_back(context: Sc
     assert verify(context.snapshot) == []
 
 
-def test_who_joins_the_queue_is_counted(context: SchedulerContext) -> None:
+def test_queued_pods_are_counted(context: SchedulerContext) -> None:
     context.informers.on_event(None, node("n1"))
     context.informers.on_pod_event(None, waiting("a"))
     context.informers.on_pod_event(None, waiting("g", scheduling_gates=[{"name": "g"}]))
@@ -160,7 +160,7 @@ def test_waiters_are_notified_of_claims(context: SchedulerContext) -> None:
     assert notified == ["c"]
 
 
-def test_a_promise_counts_until_the_pod_is_gone(context: SchedulerContext) -> None:
+def test_a_nomination_counts_until_the_pod_is_deleted(context: SchedulerContext) -> None:
     promised = waiting("a", status={"nominatedNodeName": "n1"})
     context.informers.on_pod_event(None, promised)
     assert len(context.nominations) == 1
@@ -168,7 +168,7 @@ def test_a_promise_counts_until_the_pod_is_gone(context: SchedulerContext) -> No
     assert len(context.nominations) == 0
 
 
-def test_gated_pods_are_kept_aside(context: SchedulerContext) -> None:
+def test_gated_pods_are_not_active(context: SchedulerContext) -> None:
     gated = waiting("a", scheduling_gates=[{"name": "g"}])
     context.informers.on_pod_event(None, gated)
     assert context.queue.pop(context.now()) is None
@@ -176,7 +176,7 @@ def test_gated_pods_are_kept_aside(context: SchedulerContext) -> None:
     assert context.queue.pop(context.now()) is not None
 
 
-def test_everything_is_read_from_an_api() -> None:
+def test_informers_list_all_kinds() -> None:
     with LocalCluster(controllers=False) as cluster:
         for name in ("n1", "n2"):
             tree = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
@@ -214,7 +214,7 @@ def test_profiles_go_by_name() -> None:
     assert context.profile(waiting("a", "plimsoll")).name == "plimsoll"
 
 
-def test_a_server_that_does_not_answer_yet_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_informers_wait_for_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     """Discovery is repeated, not guessed: the server may serve other versions than the default."""
     monkeypatch.setattr(feed_module, "_DISCOVERY_RETRY_SECONDS", 0.0)
     real = discover_served

@@ -77,7 +77,7 @@ async def check(cluster: BindingCluster, outcome: BindSuccess | BindFailure) -> 
 
 @pytest.mark.parametrize("method", CONDITIONAL[:3])
 @pytest.mark.parametrize("error", [refusal(500), refusal(504)])
-def test_a_write_that_is_given_up_cannot_land_later(method: str, error: Callable[[], ApiError]) -> None:
+def test_an_abandoned_write_cannot_take_effect_later(method: str, error: Callable[[], ApiError]) -> None:
     """A gateway answers 504 to every try while the tries themselves wait behind it."""
 
     async def scenario(cluster: BindingCluster) -> None:
@@ -101,7 +101,7 @@ def test_a_write_that_is_given_up_cannot_land_later(method: str, error: Callable
     ),
     st.sampled_from(["", "bind", "write_charges"]),
 )
-def test_whatever_is_delayed_the_end_stays_the_end(delays: dict[Any, Any], refused: str) -> None:
+def test_delayed_writes_never_change_the_outcome(delays: dict[Any, Any], refused: str) -> None:
     async def scenario(cluster: BindingCluster) -> None:
         faults = []
         if refused:
@@ -117,7 +117,7 @@ def test_whatever_is_delayed_the_end_stays_the_end(delays: dict[Any, Any], refus
     run_scenario(scenario)
 
 
-def test_a_reservation_that_is_there_already_is_proven_by_a_write() -> None:
+def test_an_existing_reservation_is_confirmed_by_a_write() -> None:
     """An earlier attempt's release is under way while the pod is bound with what it had reserved."""
 
     async def scenario(cluster: BindingCluster) -> None:
@@ -139,7 +139,7 @@ def test_a_reservation_that_is_there_already_is_proven_by_a_write() -> None:
 
 
 @pytest.mark.parametrize("stale", [NEW, SHARED])
-def test_a_reservation_that_is_gone_is_found_out(stale: str) -> None:
+def test_a_lost_reservation_is_detected(stale: str) -> None:
     """A reservation in the cache was released meanwhile: the pod is not bound without devices."""
 
     async def scenario(cluster: BindingCluster) -> None:

@@ -100,7 +100,7 @@ def make(
     return context, loop, binders[0], failures
 
 
-def test_others_have_their_turn_after_a_while() -> None:
+def test_the_loop_yields_to_other_tasks() -> None:
     times = iter(range(10_000))
     _, loop, binder, _ = make(4, batch_seconds=10.0, clock=lambda: float(next(times)))
     assert loop._schedule_batch()
@@ -110,7 +110,7 @@ def test_others_have_their_turn_after_a_while() -> None:
     assert len(binder.placements) == 4
 
 
-def test_nothing_is_decided_once_the_lease_is_gone() -> None:
+def test_no_scheduling_after_the_lease_is_lost() -> None:
     _, loop, binder, _ = make(2, limit=3)
     leading = iter((True, False))
     loop._may_decide = lambda: next(leading, False)
@@ -130,7 +130,7 @@ def test_no_more_bindings_than_allowed() -> None:
     assert context.queue.lengths()["active"] == 0
 
 
-def test_what_becomes_of_bindings() -> None:
+def test_results_of_bindings() -> None:
     context, loop, binder, failures = make(5)
     loop._schedule_batch()
     assert failures.calls == [("refused", "p4")], "four fit"

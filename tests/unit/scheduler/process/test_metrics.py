@@ -94,7 +94,7 @@ def test_the_ledger_is_shown_node_by_node() -> None:
     assert {name: page.get(name) for name in expected} == expected
 
 
-def test_a_node_deleted_during_a_page_is_harmless() -> None:
+def test_a_node_deleted_during_a_scrape_is_skipped() -> None:
     snapshot = snapshot_of(*(node(f"n{number}") for number in range(250)))
 
     async def read() -> int:
@@ -114,7 +114,7 @@ def test_past_the_line_is_shown_as_such() -> None:
     )
 
 
-def test_rules_are_measured_on_one_attempt_in_many() -> None:
+def test_plugin_durations_are_sampled() -> None:
     snapshot = snapshot_of(node("n1"), claim("c", exactly("r")))
     metrics = Metrics(snapshot, lambda: LENGTHS)
     probe = PluginTimer(metrics, interval=3)

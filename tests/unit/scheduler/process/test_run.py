@@ -219,7 +219,7 @@ def test_the_reason_of_an_attempt_replaces_the_report_about_a_missing_claim() ->
     asyncio.run(scenario())
 
 
-def test_a_pod_waits_in_silence_for_a_claim_that_is_being_made() -> None:
+def test_a_claim_being_generated_is_not_reported() -> None:
     async def scenario() -> None:
         async with scheduler_cluster(controllers=False) as row:
             await furnish(row)
@@ -233,7 +233,7 @@ def test_a_pod_waits_in_silence_for_a_claim_that_is_being_made() -> None:
     asyncio.run(scenario())
 
 
-def test_less_important_pods_make_room() -> None:
+def test_lower_priority_pods_are_preempted() -> None:
     async def scenario() -> None:
         async with scheduler_cluster() as row:
             await row.node("n1")
@@ -263,7 +263,7 @@ def test_less_important_pods_make_room() -> None:
     asyncio.run(scenario())
 
 
-def test_devices_where_a_pod_cannot_go_are_given_up() -> None:
+def test_an_unusable_allocation_is_deallocated() -> None:
     """As after a restart: a claim is allocated and reserved for a pod that has to go elsewhere."""
 
     async def scenario() -> None:
@@ -291,7 +291,7 @@ async def _allocate(row: SchedulerCluster, name: str, machine: str, user: Tree) 
     await row.admin.patch(RESOURCE_CLAIMS, name, body, NS, subresource="status")
 
 
-def test_devices_of_pods_that_are_gone_are_released_after_a_start() -> None:
+def test_devices_of_deleted_pods_are_released_at_startup() -> None:
     async def scenario() -> None:
         async with scheduler_cluster(controllers=False) as row:
             await furnish(row)
@@ -373,7 +373,7 @@ def elected(seconds: float = 2.0, timing: LeaseTiming = SHORT_LEASE) -> Schedule
     return replace(QUICK, election=LeaderElection(elect=True, **asdict(timing)), stop_seconds=seconds)
 
 
-def test_one_of_two_works_and_the_other_takes_over() -> None:
+def test_a_standby_takes_over_from_the_leader() -> None:
     async def scenario() -> None:
         async with scheduler_cluster() as row:
             await row.node("n1", cpu="32")
@@ -437,7 +437,7 @@ async def _insist(client: Client, lease: Tree) -> None:
     await client.patch(LEASES, "plimsoll-scheduler", {"spec": spec}, "kube-system")
 
 
-def test_a_server_that_is_not_there_yet_is_waited_for() -> None:
+def test_the_scheduler_waits_for_the_server() -> None:
     async def scenario() -> None:
         async with scheduler_cluster() as row:
             allowed = False

@@ -18,7 +18,7 @@ _STEPS = st.lists(
 
 
 @given(_STEPS)
-def test_it_is_a_sorted_list(steps: list[tuple[str, str, int]]) -> None:
+def test_agrees_with_a_sorted_list(steps: list[tuple[str, str, int]]) -> None:
     keys, naive = OrderedKeys(), dict[str, tuple[int, int]]()
     for number, (what, key, order) in enumerate(steps):
         expected = sorted(naive, key=naive.__getitem__)
@@ -43,7 +43,7 @@ def test_it_is_a_sorted_list(steps: list[tuple[str, str, int]]) -> None:
         assert (first and first[1]) == (min(naive, key=naive.__getitem__) if naive else None)
 
 
-def test_what_is_dropped_does_not_pile_up() -> None:
+def test_removed_keys_are_compacted() -> None:
     keys = OrderedKeys()
     for number in range(10_000):
         keys.put(f"k{number % 10}", (number,))

@@ -57,7 +57,7 @@ def gone(name: str = "other", **fields: Any) -> ClusterEvent:
 # -- order
 
 
-def test_the_most_important_pod_is_next_then_the_oldest() -> None:
+def test_pods_are_ordered_by_priority_then_age() -> None:
     queue = SchedulingQueue()
     for number, (name, priority) in enumerate([("a", 0), ("b", 5), ("c", None), ("d", 5), ("e", -1)]):
         queue.add(pod(name, priority=priority), number)
@@ -117,7 +117,7 @@ def test_errors_back_off_and_come_back_by_time() -> None:
     assert named(queue.pop(now)) == "p"
 
 
-def test_a_refusal_ends_a_row_of_errors() -> None:
+def test_a_rejection_resets_the_error_count() -> None:
     queue = SchedulingQueue(PATIENT)
     queue.add(pod("p"), 0)
     for now in (0, 1000):
@@ -149,7 +149,7 @@ def test_a_pod_that_is_woken_waits_for_the_end_of_its_backoff() -> None:
     assert named(queue.pop(7000)) == "p"
 
 
-def test_a_woken_pod_is_tried_early_if_nothing_else_is_to_be_done() -> None:
+def test_a_woken_pod_skips_backoff_if_the_queue_is_empty() -> None:
     queue = SchedulingQueue(QueueSettings(eager_tries=2))
     queue.add(pod("p"), 0)
     assert named(queue.pop(0)) == "p"
@@ -185,7 +185,7 @@ def test_pods_that_failed_often_wait_for_their_backoff() -> None:
     assert queue.next_due(13_000) == 1000
 
 
-def test_failures_are_forgotten_after_a_long_wait() -> None:
+def test_backoff_resets_after_a_long_wait() -> None:
     queue = SchedulingQueue(PATIENT)
     queue.add(pod("p"), 0)
     now = 0
@@ -216,7 +216,7 @@ def test_a_pod_after_an_error_is_never_early() -> None:
     assert queue.next_due(1) == 999
 
 
-def test_after_a_long_time_a_pod_is_tried_whatever_happened() -> None:
+def test_unschedulable_pods_are_flushed_after_a_timeout() -> None:
     queue = SchedulingQueue()
     queue.add(pod("p"), 0)
     queue.pop(0)
@@ -226,7 +226,7 @@ def test_after_a_long_time_a_pod_is_tried_whatever_happened() -> None:
     assert named(queue.pop(300_010)) == "p"
 
 
-def test_without_rules_whatever_happens_helps() -> None:
+def test_without_rejecting_plugins_every_event_wakes_the_pod() -> None:
     queue = SchedulingQueue(PATIENT)
     queue.add(pod("p"), 0)
     queue.pop(0)
@@ -255,7 +255,7 @@ def test_a_gated_pod_waits_until_its_gates_are_gone() -> None:
     assert queue.lengths()["gated"] == 0
 
 
-def test_a_held_pod_comes_back_by_its_claim_alone() -> None:
+def test_a_pod_waiting_for_a_claim_is_woken_by_that_claim_only() -> None:
     queue = SchedulingQueue()
     queue.add(pod("p", claims=["mine", "also"]), 0)
     attempt = queue.pop(0)
@@ -328,7 +328,7 @@ def test_a_pod_held_for_an_assumed_claim_is_released_with_it() -> None:
 # -- in flight
 
 
-def test_what_happens_in_flight_is_not_lost() -> None:
+def test_events_during_an_attempt_are_not_lost() -> None:
     queue = SchedulingQueue(PATIENT)
     queue.add(pod("p"), 0)
     queue.pop(0)
@@ -347,7 +347,7 @@ def test_events_in_flight_that_cannot_help_are_ignored() -> None:
     assert queue.state_of("uid-p") is QueueState.UNSCHEDULABLE
 
 
-def test_what_happened_before_the_attempt_is_no_matter() -> None:
+def test_events_before_the_attempt_are_ignored() -> None:
     queue = SchedulingQueue(PATIENT)
     queue.add(pod("early"), 0)
     queue.add(pod("late"), 0)
@@ -360,7 +360,7 @@ def test_what_happened_before_the_attempt_is_no_matter() -> None:
     assert queue.state_of("uid-early") is QueueState.BACKOFF
 
 
-def test_the_log_of_a_long_flight_has_an_end() -> None:
+def test_in_flight_events_are_bounded() -> None:
     log = InFlightEvents(kept=3)
     log.begin("long")
     for _ in range(3):
@@ -458,7 +458,7 @@ def test_a_priority_that_changes_changes_the_order() -> None:
     ],
 )
 @pytest.mark.parametrize("where", [each for each in QueueState if each is not QueueState.IN_FLIGHT])
-def test_a_pod_that_needs_no_node_any_more_leaves_from_anywhere(end: Pod, where: QueueState) -> None:
+def test_a_bound_pod_is_removed_from_every_queue(end: Pod, where: QueueState) -> None:
     queue = _with_pod_in(where)
     queue.update(end, 1)
     assert "uid-p" not in queue
@@ -468,7 +468,7 @@ def test_a_pod_that_needs_no_node_any_more_leaves_from_anywhere(end: Pod, where:
 
 
 @pytest.mark.parametrize("where", [each for each in QueueState if each is not QueueState.IN_FLIGHT])
-def test_a_pod_is_removed_from_anywhere(where: QueueState) -> None:
+def test_a_deleted_pod_is_removed_from_every_queue(where: QueueState) -> None:
     queue = _with_pod_in(where)
     queue.remove("uid-p")
     queue.remove("uid-p")

@@ -51,7 +51,7 @@ def test_a_flood_of_unschedulable_high_priority_pods_does_not_starve_others() ->
     assert _pops_until(queue, "placeable", 2, 20) == 9
 
 
-def test_a_less_important_retry_has_its_turn_too() -> None:
+def test_a_lower_priority_retry_is_not_starved() -> None:
     queue = SchedulingQueue(QueueSettings(max_backoff_ms=0, retries_in_a_row=4))
     _flood(queue, 300, priority=1000)
     for now in (1, 2):

@@ -172,7 +172,7 @@ steps = st.lists(
 
 @settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps)
-def test_it_is_the_naive_queue(script: list[tuple[str, Any, Any]]) -> None:
+def test_agrees_with_the_naive_queue(script: list[tuple[str, Any, Any]]) -> None:
     quick, naive, now = SchedulingQueue(_QUEUE), NaiveQueue(_QUEUE), 0
     flying: list[tuple[str, Pod]] = []
     for what, subject, more in script:
@@ -253,7 +253,7 @@ _USUAL = [frozenset({rule}) for rule in _RULES] + [
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_long_lives(seed: int) -> None:
+def test_agrees_with_the_naive_queue_for_long(seed: int) -> None:
     """The same with many pods and long runs, where the next operation depends on the state."""
     dice = random.Random(seed)
     quick, naive, now = SchedulingQueue(_QUEUE), NaiveQueue(_QUEUE), 0
@@ -314,7 +314,7 @@ def test_long_lives(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_many_that_wait_for_the_same(seed: int) -> None:
+def test_agrees_with_many_equal_pods(seed: int) -> None:
     dice = random.Random(seed)
     index, naive = UnschedulablePods(), dict[str, tuple[Pod, frozenset[Rule], bool]]()
     usual = dice.sample(_USUAL, 3)

@@ -273,7 +273,7 @@ def _bound(whole: Pod, name: str) -> Pod:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_no_schedulable_pod_stays_asleep(seed: int) -> None:
+def test_every_schedulable_pod_is_woken(seed: int) -> None:
     cluster = RandomCluster(seed)
     for _ in range(250):
         cluster.step()

@@ -111,7 +111,7 @@ def test_scores_grow_with_the_cluster() -> None:
         snapshot.set(node(f"n{number}", cpu=str(1 + number % 7)))
 
 
-def test_the_number_of_kept_questions_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_cached_signatures_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(NodeQueryCache, "kept", 3)
     snapshot = snapshot_of(node("a"), node("b", cpu="3"))
     for _ in range(2):
@@ -121,7 +121,7 @@ def test_the_number_of_kept_questions_is_bounded(monkeypatch: pytest.MonkeyPatch
     assert len(snapshot.index(NodeQueryCache)._cached) == 3
 
 
-def test_more_changes_than_the_journal_keeps() -> None:
+def test_more_changes_than_the_change_log_keeps() -> None:
     snapshot = snapshot_of(node("a"), node("b"))
     pod_info = pod_info_of(pod("w", cpu="1"), snapshot)
     check(NodeResourcesFitScorer, pod_info, snapshot, SchedulerProfile.default(), Draws(0))
@@ -130,7 +130,7 @@ def test_more_changes_than_the_journal_keeps() -> None:
     check(NodeResourcesFitScorer, pod_info, snapshot, SchedulerProfile.default(), Draws(0))
 
 
-def test_amounts_near_the_end_of_numbers() -> None:
+def test_amounts_near_int64_max() -> None:
     """A node of exabytes beside a small one: nothing overflows, in either form."""
     snapshot = snapshot_of(node("vast", cpu="9E", memory="7E"), node("small", memory="1Ki"))
     for name in ("vast", "small"):

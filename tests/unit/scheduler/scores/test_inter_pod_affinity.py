@@ -40,7 +40,7 @@ def raw(snapshot: Snapshot, new: Pod) -> list[int]:
     return [int(scorer.sums()[row]) for row in snapshot.rows()]
 
 
-def test_what_the_pod_likes_and_dislikes() -> None:
+def test_preferred_terms_of_the_pod() -> None:
     objects = [pod("p", node="n0", labels=A), pod("q", node="n0", labels=A), pod("r", node="n1", labels=A)]
     snapshot = snapshot_of(*NODES, *objects)
     liking = pod("new", affinity=affinity(likes=((10, term()),)))
@@ -51,7 +51,7 @@ def test_what_the_pod_likes_and_dislikes() -> None:
     assert scores(snapshot, shy) == [0, 50, 100]
 
 
-def test_what_pods_that_are_there_like_and_dislike() -> None:
+def test_preferred_terms_of_existing_pods() -> None:
     snapshot = snapshot_of(
         *NODES,
         pod("p", node="n0", affinity=affinity(likes=((30, term()),))),
@@ -62,7 +62,7 @@ def test_what_pods_that_are_there_like_and_dislike() -> None:
     assert scores(snapshot, pod("new", labels={"app": "b"})) is None
 
 
-def test_what_they_require_counts_one() -> None:
+def test_required_terms_of_existing_pods_count_with_hard_weight() -> None:
     snapshot = snapshot_of(*NODES, pod("p", node="n1", affinity=affinity(term())))
     assert raw(snapshot, pod("new", labels=A)) == [0, 1, 0]
 
@@ -75,21 +75,21 @@ def test_only_feasible_nodes_are_compared() -> None:
     assert scores(snapshot_of(*NODES, *objects), new, 1) == [0]
 
 
-def test_all_alike_is_nothing() -> None:
+def test_equal_scores_are_zero() -> None:
     new = pod("new", affinity=affinity(likes=((1, term()),)))
     assert scores(snapshot_of(*NODES), new) == [0, 0, 0]
     assert scores(snapshot_of(*NODES), pod("new")) is None
 
 
 @pytest.mark.parametrize("part", range(1, 100))
-def test_a_share_is_exact(part: int) -> None:
+def test_scores_are_exact(part: int) -> None:
     """So many hundredths of the way from worst to best are so many; a double is one short for some."""
     likes: Any = ((100, term("a")), (part, term("b")))
     snapshot = snapshot_of(*NODES, pod("p", node="n0", labels=A), pod("q", node="n1", labels={"app": "b"}))
     assert scores(snapshot, pod("new", affinity=affinity(likes=likes))) == [100, part, 0]
 
 
-def test_a_node_without_the_label_has_nothing() -> None:
+def test_a_node_without_the_label_scores_zero() -> None:
     bare: Node = node("bare")
     new = pod("new", affinity=affinity(likes=((1, term()),)))
     assert raw(snapshot_of(bare, pod("p", node="bare", labels=A)), new) == [0]

@@ -94,7 +94,7 @@ def test_resources_and_weights_of_a_profile() -> None:
 # -- balance
 
 
-def test_balance_prefers_what_evens_out() -> None:
+def test_balanced_allocation_prefers_even_usage() -> None:
     snapshot = snapshot_of(
         *(node(name, cpu="10", memory="10000") for name in ("cpu-heavy", "memory-heavy", "even"))
     )
@@ -130,7 +130,7 @@ def doubles(lines: Sequence[int], used: Sequence[int], wanted: Sequence[int]) ->
 
 @pytest.mark.parametrize("count", [2, 3])
 @given(data=st.data())
-def test_balance_is_what_doubles_make_of_it(count: int, data: st.DataObject) -> None:
+def test_balanced_allocation_agrees_with_floating_point(count: int, data: st.DataObject) -> None:
     """Within one, for the rounding; and exactly where nothing is rounded."""
     names = ("memory", "ephemeral-storage", "example.com/gpu")[:count]
     amounts = st.lists(st.integers(1, 5000), min_size=count, max_size=count)
@@ -147,7 +147,7 @@ def test_balance_is_what_doubles_make_of_it(count: int, data: st.DataObject) -> 
     assert abs(found - doubles(lines, used, wanted)) <= 1
 
 
-def test_balance_is_exact_where_nothing_is_rounded() -> None:
+def test_balanced_allocation_is_exact_without_rounding() -> None:
     snapshot = snapshot_of(node("n", cpu="10", memory="10000"), pod("a", cpu="2", memory="6000", node="n"))
     # shares 0.2 and 0.6 become 0.8 and 0.6: 80 before, 90 after
     assert scores(BalancedAllocationScorer, pod("w", cpu="6"), snapshot) == {"n": 50 + (50 + 90 - 80) // 2}

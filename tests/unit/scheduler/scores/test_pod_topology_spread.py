@@ -41,13 +41,13 @@ def scores(snapshot: Snapshot, *constraints: Any, among: tuple[int, ...] = ()) -
     return [int(scorer.scores(mask)[row]) for row in np.flatnonzero(mask)]
 
 
-def test_the_emptier_the_better() -> None:
+def test_emptier_domains_score_higher() -> None:
     snapshot = snapshot_of(host("n0", "z0"), host("n1", "z1"), host("n2", "z2"), *pods_at(n0=4, n1=2))
     # 4 and 2 pods of weight ln(3 + 2): 6.4 and 3.2, so 6, 3 and 0
     assert scores(snapshot, spread(must=False)) == [0, 50, 100]
 
 
-def test_the_skew_waters_differences_down() -> None:
+def test_a_larger_max_skew_reduces_differences() -> None:
     snapshot = snapshot_of(host("n0", "z0"), host("n1", "z1"), *pods_at(n0=2))
     # 2 pods of weight ln(2 + 2) are 3; with a skew of 5, 7 and 4
     assert scores(snapshot, spread(must=False)) == [0, 100]
@@ -84,7 +84,7 @@ def test_hosts_and_zones_together() -> None:
     assert scores(snapshot, spread(must=False), spread(HOSTNAME, must=False)) == [50, 100, 100]
 
 
-def test_no_constraints_no_spreading() -> None:
+def test_no_constraints_no_scores() -> None:
     snapshot = snapshot_of(host("n0", "z0"), host("n1", "z1"), *pods_at(n0=3))
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "a", "uid": "u", "controller": True}
     for new in (
@@ -99,7 +99,7 @@ def test_no_constraints_no_spreading() -> None:
         )
 
 
-def test_a_skew_beyond_all_numbers() -> None:
+def test_a_huge_max_skew() -> None:
     snapshot = snapshot_of(host("n0", "z0"), host("n1", "z1"), *pods_at(n0=3))
     assert scores(snapshot, spread(must=False, skew=2**63 - 1)) == [99, 100]
 

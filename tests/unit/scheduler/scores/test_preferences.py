@@ -37,7 +37,7 @@ def zone(operator: str, *values: str) -> dict[str, Any]:
 ZONES = [node("a", labels={"zone": "a"}), node("b", labels={"zone": "b"}), node("none")]
 
 
-def test_preferred_terms_add_up_to_parts_of_the_best() -> None:
+def test_preferred_terms_are_normalized_by_the_best() -> None:
     snapshot = snapshot_of(*ZONES)
     wanting = pod("w", affinity=prefers((3, zone("In", "a")), (1, zone("Exists")), (2, {})))
     assert scores(NodeAffinityScorer, wanting, snapshot) == {"a": 100, "b": 25, "none": 0}
@@ -57,7 +57,7 @@ def test_pods_without_preferences_are_not_scored_by_them() -> None:
         assert scores(NodeAffinityScorer, pod("w", affinity=affinity), snapshot) is None
 
 
-def test_a_preferred_term_that_cannot_be_read_counts_for_nothing() -> None:
+def test_invalid_preferred_terms_are_ignored() -> None:
     snapshot = snapshot_of(*ZONES)
     wanting = pod("w", affinity=prefers((3, zone("Near", "a")), (1, zone("In", "b"))))
     assert scores(NodeAffinityScorer, wanting, snapshot) == {"a": 0, "b": 100, "none": 0}

@@ -153,7 +153,7 @@ def test_objects_in_any_order(random: Random) -> None:
 
 @settings(max_examples=examples(150))
 @given(st.integers(0, 2**64 - 1).map(Random))
-def test_what_has_come_and_gone_leaves_nothing(random: Random) -> None:
+def test_removed_objects_leave_no_state(random: Random) -> None:
     """Set the objects of a larger cluster in any order, and remove the surplus in any order."""
     given_objects = objects(random)
     stay = [each for each in given_objects if random.random() < 0.6]
@@ -194,7 +194,7 @@ def test_a_pod_bound_without_charges_is_priced() -> None:
 
 
 @pytest.mark.parametrize("order", [*itertools.permutations(range(4))])
-def test_prices_follow_what_becomes_known(order: tuple[int, ...]) -> None:
+def test_charges_follow_late_objects(order: tuple[int, ...]) -> None:
     """Charges are recomputed as claims and slices become known, in any order."""
     given_objects = [
         pod("p", cpu="1", node="n0", claims=["c", "d"]),
@@ -207,7 +207,7 @@ def test_prices_follow_what_becomes_known(order: tuple[int, ...]) -> None:
     assert verify(snapshot) == []
 
 
-def test_prices_follow_what_changes() -> None:
+def test_charges_follow_changed_objects() -> None:
     held = claim("c", exactly("r"), results=[result("gpu0", "n0")])
     snapshot = snapshot_of(device_class(CLASS), node("n0"), gpus("n0", cpu="2"), held)
     snapshot.set(pod("p", cpu="1", node="n0", claims=["c"]))
@@ -221,7 +221,7 @@ def test_prices_follow_what_changes() -> None:
     assert cpu(snapshot) == 1000
 
 
-def test_charges_that_were_written_down_do_not_follow() -> None:
+def test_recorded_charges_do_not_change() -> None:
     held = claim("c", exactly("r"), results=[result("gpu0", "n0")])
     snapshot = snapshot_of(device_class(CLASS), node("n0"), gpus("n0", cpu="2"), held)
     snapshot.set(pod("p", cpu="1", node="n0", claims=["c"], status=charges("c", "2")))
@@ -239,7 +239,7 @@ def test_a_finished_pod_is_removed_from_the_ledger(phase: str) -> None:
     assert cluster_state(snapshot) == cluster_state(snapshot_of(node("n0")))
 
 
-def test_a_pod_that_has_ended_is_not_waited_for() -> None:
+def test_a_finished_pod_is_not_waited_for() -> None:
     """It is not charged again when its node returns either."""
     ended = pod("p", cpu="1", node="n0", status={"phase": "Failed"})
     snapshot = snapshot_of(pod("p", cpu="1", node="n0"), ended, node("n0"))
@@ -265,7 +265,7 @@ def test_changed_pod_labels_invalidate_all_nodes() -> None:
     assert snapshot.node_generations[1] > before
 
 
-def test_a_pod_without_a_node_is_nowhere() -> None:
+def test_an_unscheduled_pod_is_on_no_node() -> None:
     snapshot = snapshot_of(node("n0"), pod("p", cpu="1"))
     assert not snapshot.pod_keys()
     snapshot.remove(pod("p", cpu="1"))
@@ -276,7 +276,7 @@ def test_a_pod_without_a_node_is_nowhere() -> None:
 # -- nodes
 
 
-def test_a_node_gone_and_back() -> None:
+def test_a_deleted_and_recreated_node() -> None:
     around = [device_class(CLASS), gpus("n0", cpu="2")]
     there = [pod("p", cpu="1", node="n0"), pod("q", cpu="2", node="n0", claims=["c"])]
     held = claim("c", exactly("r"), results=[result("gpu0", "n0")])
@@ -291,7 +291,7 @@ def test_a_node_gone_and_back() -> None:
     assert cluster_state(snapshot) == expected
 
 
-def test_pods_that_go_while_their_node_is_away_do_not_come_back() -> None:
+def test_pods_deleted_while_their_node_is_missing_do_not_return() -> None:
     snapshot = snapshot_of(node("n0"), pod("p", cpu="1", node="n0"), pod("q", cpu="2", node="n0"))
     snapshot.remove(node("n0"))
     snapshot.remove(pod("p", cpu="1", node="n0"))
@@ -427,7 +427,7 @@ def test_the_pod_is_deleted_while_it_is_assumed(cluster: Snapshot) -> None:
     assert cluster_state(cluster) == before
 
 
-def test_news_of_a_waiting_pod_leave_the_assumption_alone(cluster: Snapshot) -> None:
+def test_updates_of_an_unbound_pod_keep_the_assumption(cluster: Snapshot) -> None:
     cluster.assume(placed(cluster, NEW))
     expected = cluster_state(cluster)
     cluster.set(pod("new", cpu="1", claims=["c"], labels={"more": "labels"}))
@@ -437,7 +437,7 @@ def test_news_of_a_waiting_pod_leave_the_assumption_alone(cluster: Snapshot) -> 
 # -- claims
 
 
-def test_a_claim_that_others_write(cluster: Snapshot) -> None:
+def test_a_claim_written_by_others(cluster: Snapshot) -> None:
     """The allocation written by another component counts, and forgetting ours does not remove it."""
     cluster.assume(placed(cluster, NEW))
     promised = cluster.allocation_of("uid-c")
@@ -458,7 +458,7 @@ def test_an_assumed_allocation_survives_updates_without_it(cluster: Snapshot) ->
     assert cluster.allocation_of("uid-c") == cluster.assumed_allocation("uid-c") == promised
 
 
-def test_a_claim_deleted_and_made_again(cluster: Snapshot) -> None:
+def test_a_deleted_and_recreated_claim(cluster: Snapshot) -> None:
     placement = placed(cluster, NEW)
     cluster.assume(placement)
     cluster.set(written(claim("c", exactly("r")), placement))
@@ -481,7 +481,7 @@ def test_an_assumed_allocation_does_not_move_to_a_new_claim_of_that_name(cluster
     assert verify(cluster) == []
 
 
-def test_stale_news_of_a_claim(cluster: Snapshot) -> None:
+def test_stale_updates_of_a_claim(cluster: Snapshot) -> None:
     """The response to a write outran the watch."""
     new = claim("c", exactly("r"), results=[result("gpu0", "n0")], metadata={"resourceVersion": "10"})
     cluster.set(new)
@@ -492,7 +492,7 @@ def test_stale_news_of_a_claim(cluster: Snapshot) -> None:
     assert cluster.allocation_of("uid-c") is None
 
 
-def test_stale_news_of_a_claim_that_was_made_again(cluster: Snapshot) -> None:
+def test_stale_updates_of_a_recreated_claim(cluster: Snapshot) -> None:
     """The response to a write of the deleted claim arrives last."""
     again = claim("c", exactly("r"), uid="another", metadata={"resourceVersion": "20"})
     cluster.set(again)
@@ -563,7 +563,7 @@ class LateRecordingIndex(RecordingIndex):
 
 @settings(max_examples=examples(100))
 @given(st.integers(0, 2**64 - 1).map(Random))
-def test_an_index_made_early_knows_what_one_made_late_is_shown(random: Random) -> None:
+def test_an_early_index_agrees_with_a_late_one(random: Random) -> None:
     snapshot = Snapshot()
     early = snapshot.index(RecordingIndex)
     given_objects = objects(random)
@@ -577,7 +577,7 @@ def test_an_index_made_early_knows_what_one_made_late_is_shown(random: Random) -
     assert snapshot.index(RecordingIndex) is early
 
 
-def test_a_stray_that_turns_up_elsewhere_is_a_stray_no_longer() -> None:
+def test_a_pod_of_an_unknown_node_moves_to_a_known_one() -> None:
     snapshot = snapshot_of(node("b"), pod("p", node="a"), pod("p", node="b"))
     snapshot.set(node("a"))
     assert [each.metadata.name for each in snapshot.pods_at(snapshot.row_of("b") or 0)] == ["p"]

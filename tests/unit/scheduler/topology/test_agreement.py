@@ -89,7 +89,7 @@ def test_scores(random: Random) -> None:
 
 @settings(max_examples=examples(100))
 @given(clusters.seeds)
-def test_as_things_come_and_go(random: Random) -> None:
+def test_agreement_after_changes(random: Random) -> None:
     """Earlier results are still right after nodes, namespaces and pods have been added, changed and
     deleted.
     """

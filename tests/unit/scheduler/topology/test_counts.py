@@ -54,7 +54,7 @@ def test_counts_and_sums(random: Random) -> None:
     assert counts.as_column(size).tolist() == [*expected.values()]
 
 
-def test_values_of_nodes_long_gone_are_forgotten() -> None:
+def test_values_of_removed_nodes_are_dropped() -> None:
     snapshot = snapshot_of(node("stays", labels={HOSTNAME: "stays"}))
     domains = snapshot.index(TopologyDomains)
     domains.column(HOSTNAME)
@@ -88,7 +88,7 @@ def matcher(app: str) -> PodMatcher:
     )
 
 
-def test_a_census_not_asked_for_is_dropped() -> None:
+def test_unused_counts_are_dropped() -> None:
     snapshot = snapshot_of(node("n"), pod("p", node="n", labels={"app": "a"}))
     index = snapshot.index(MatchCounts)
     for number in range(2 * tallies._MAX_COUNTS):
@@ -102,7 +102,7 @@ def test_a_census_not_asked_for_is_dropped() -> None:
     assert index.count(matcher("b0")).as_dict() == {0: 1}
 
 
-def test_nothing_is_left_of_pods_that_are_gone() -> None:
+def test_deleted_pods_leave_no_counts() -> None:
     rule = affinity(term(), apart=(term(),), likes=((5, term()),), dislikes=((5, term()),))
     there = pod("p", node="n", labels={"app": "a", "tier": "x"}, affinity=rule)
     snapshot = snapshot_of(node("n"), there)
@@ -117,7 +117,7 @@ def test_nothing_is_left_of_pods_that_are_gone() -> None:
         assert not terms._anchored
 
 
-def test_pods_without_rules_make_no_tallies() -> None:
+def test_pods_without_affinity_have_no_counts() -> None:
     """Without topology rules the counts are not even started."""
     snapshot = snapshot_of(node("n"), pod("p", node="n", labels={"app": "a"}))
     assert InterPodAffinityFilter.pre_filter(pod_info_of(pod("new"), snapshot), snapshot) is None

@@ -50,7 +50,7 @@ def test_a_reservation_for_a_pod_deleted_before_it_had_a_node() -> None:
     assert "was deleted before it was scheduled" in only("PLM040", claim("c", result()), tree).evidence[0]
 
 
-def test_reservations_that_hold() -> None:
+def test_valid_reservations() -> None:
     assert found("PLM040", *well()) == []
     group = claim("c", result(), pods=())
     group["status"]["reservedFor"] = [{"apiGroup": "x", "resource": "podgroups", "name": "g", "uid": "1"}]
@@ -93,7 +93,7 @@ def test_claims_that_are_in_use() -> None:
     assert found("PLM041", claim("c", result(), pods=()), pod("p", claims="c", on="")) == []
 
 
-def test_a_claim_that_does_not_go() -> None:
+def test_a_stuck_terminating_claim() -> None:
     tree = claim("c", result(), pods=())
     tree["metadata"] |= {
         "deletionTimestamp": DELETED,
@@ -106,7 +106,7 @@ def test_a_claim_that_does_not_go() -> None:
     assert found("PLM041", tree, pod("other")) == []
 
 
-def test_a_claim_that_does_not_go_because_it_is_in_use() -> None:
+def test_a_terminating_claim_in_use() -> None:
     tree = claim("c", result())
     tree["metadata"] |= {"deletionTimestamp": DELETED}
     finding = only("PLM042", tree, pod("p", claims="c"))
@@ -134,7 +134,7 @@ def test_a_pod_without_its_claim(claims: list[Tree], expected: str) -> None:
     assert finding.severity is AuditSeverity.ERROR
 
 
-def test_a_pod_whose_claim_was_never_made() -> None:
+def test_a_pod_whose_claim_was_never_generated() -> None:
     finding = only("PLM043", node(), pod("p", template="t"))
     assert finding.message == "has no claim for made: none was created from its template"
 
@@ -147,7 +147,7 @@ def test_a_pod_with_the_claim_of_another() -> None:
     assert found("PLM043", tree, claim("c", result(), owner="p")) == []
 
 
-def test_a_just_bound_pod_is_left_alone() -> None:
+def test_a_just_bound_pod_is_not_reported() -> None:
     tree = pod("p", claims="c")
     since = "2026-11-15T00:59:50Z"
     tree["status"]["conditions"] = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": since}]
@@ -155,7 +155,7 @@ def test_a_just_bound_pod_is_left_alone() -> None:
     assert len(found("PLM043", tree, claim("c"), now=NOW + 60)) == 1
 
 
-def test_pods_that_wait_are_not_broken() -> None:
+def test_pending_pods_are_not_reported() -> None:
     assert found("PLM043", pod("p", claims="c", on="", phase="Pending")) == []
     assert found("PLM043", *well()) == []
 

@@ -55,7 +55,7 @@ def test_a_whole_device_and_a_share_of_it() -> None:
     [result(adminAccess=True), result("d1"), result(driver="x.example.com"), result(pool="n2")],
     ids=["admin access", "other device", "other driver", "other pool"],
 )
-def test_not_twice(other: Tree) -> None:
+def test_devices_that_may_be_used_twice(other: Tree) -> None:
     assert found("PLM020", claim("c", result()), claim("d", other)) == []
 
 
@@ -75,7 +75,7 @@ def partitions(whole: str) -> list[Tree]:
     return [slice_of(*half, count=2, name="a"), slice_of(count=2, name="b", counters=counters)]
 
 
-def test_partitions_that_draw_more_than_there_is() -> None:
+def test_partitions_that_exceed_a_counter() -> None:
     claims = [claim("c", result("h0")), claim("d", result("h1"))]
     finding = only("PLM022", *partitions("60Gi"), *claims)
     assert finding.subject == "Pool/gpu.example.com/n1"
@@ -85,7 +85,7 @@ def test_partitions_that_draw_more_than_there_is() -> None:
     assert found("PLM022", *partitions("60Gi"), claims[0], claim("d", result("h1", adminAccess=True))) == []
 
 
-def test_shares_that_consume_more_than_there_is() -> None:
+def test_shares_that_exceed_the_capacity() -> None:
     finding = only("PLM023", CPUS, claim("c", share("6", "s")), claim("d", share("3", "t")))
     assert finding.message == "capacity dra.cpu/cpu: 9 consumed of 8, 1 too much"
     assert finding.evidence[0] == "ResourceClaim/work/c consumes 6"
@@ -116,7 +116,7 @@ def test_an_amount_that_the_policy_does_not_allow(policy: Tree, amount: str, exp
     assert found("PLM024", policed(policy), claim("c", share("4"))) == []
 
 
-def test_a_capacity_that_is_not_there() -> None:
+def test_a_missing_capacity() -> None:
     finding = only("PLM024", slice_of(device("cpus"), driver="dra.cpu"), claim("c", share("4")))
     assert "which device cpus does not have" in finding.message
 
@@ -137,13 +137,13 @@ def test_a_capacity_that_is_not_there() -> None:
     ],
     ids=["device", "driver", "pool", "generation"],
 )
-def test_a_device_that_is_gone(slices: list[Tree], why: str) -> None:
+def test_a_missing_device(slices: list[Tree], why: str) -> None:
     finding = only("PLM025", *slices, claim("c", result()), pod("p", claims="c"))
     assert finding.message == "holds 1 device that no slice publishes: d0"
     assert finding.evidence == (f"gpu.example.com/n1/d0: {why}", "used by Pod/work/p on n1")
 
 
-def test_a_device_that_is_there() -> None:
+def test_an_existing_device() -> None:
     assert found("PLM025", slice_of(device("d0")), claim("c", result())) == []
 
 
@@ -175,7 +175,7 @@ def test_a_device_tainted_by_a_rule() -> None:
     ],
     ids=["other driver", "NoSchedule", "tolerated"],
 )
-def test_not_tainted(more: Tree, body: dict[str, Any]) -> None:
+def test_devices_without_effective_taints(more: Tree, body: dict[str, Any]) -> None:
     assert found("PLM026", slice_of(device("d0")), claim("c", result(**body)), more) == []
 
 
@@ -189,20 +189,20 @@ def test_a_pool_with_missing_slices() -> None:
     assert found("PLM027", *partitions("80Gi")) == []
 
 
-def test_a_pool_that_contradicts_itself() -> None:
+def test_an_invalid_pool() -> None:
     pieces = [slice_of(device("d0"), count=2, name="a"), slice_of(device("d0"), count=2, name="b")]
     finding = only("PLM027", *pieces)
     assert finding.severity is AuditSeverity.ERROR
     assert "device d0 is published 2 times" in finding.message
 
 
-def test_a_device_that_draws_on_nothing() -> None:
+def test_a_device_with_an_unknown_counter() -> None:
     draws = [{"counterSet": "card", "counters": {"memory": {"value": "1"}}}]
     finding = only("PLM027", slice_of(device("d0", consumesCounters=draws)))
     assert "consumes card/memory, which is not defined" in finding.message
 
 
-def test_slices_left_behind() -> None:
+def test_leftover_slices() -> None:
     old = slice_of(device("d0"), generation=1)
     finding = only("PLM028", node(), old, slice_of(device("d0"), generation=2))
     assert finding.fix == "kubectl delete resourceslice gpu.example.com-n1-1"

@@ -40,13 +40,13 @@ def test_cpus_one_by_one_without_mappings() -> None:
     assert "attribute dra.cpu/cpuID" in only("PLM010", slice_of(single, driver="dra.cpu")).message
 
 
-def test_of_another_driver_names_are_a_hint() -> None:
+def test_capacity_names_of_other_drivers_are_a_hint() -> None:
     finding = only("PLM010", slice_of(cpus(driver=OTHER, form="none"), driver=OTHER))
     assert finding.severity is AuditSeverity.INFO
     assert finding.message.startswith("seems to allocate cpu")
 
 
-def test_huge_pages_are_known_by_their_capacity() -> None:
+def test_huge_pages_are_recognized_by_their_capacity() -> None:
     pages = device("h", capacity={"x.example.com/hugepages-2Mi": {"value": "1Gi"}})
     assert only("PLM010", slice_of(pages)).key == "hugepages-2Mi"
 
@@ -74,7 +74,7 @@ def test_two_drivers_with_one_name_and_other_mappings() -> None:
     ],
     ids=["other device", "other pool", "same mapping"],
 )
-def test_no_clash(other: Tree) -> None:
+def test_pool_names_without_clash(other: Tree) -> None:
     assert found("PLM011", slice_of(mapped("d0", "1")), other) == []
 
 
@@ -105,7 +105,7 @@ def test_a_charge_by_the_other_drivers_mapping() -> None:
     assert found("PLM006", *clash("2")) == []
 
 
-def test_a_charge_that_is_right_or_merely_old() -> None:
+def test_a_correct_or_outdated_charge() -> None:
     assert found("PLM012", *clash("1")) == []
     assert found("PLM012", *clash("3")) == []
     assert len(found("PLM006", *clash("3"))) == 1
@@ -134,7 +134,7 @@ def test_a_resource_that_is_not_counted() -> None:
     assert "foo, which is not a node resource" in only("PLM015", node(), slice_of(odd)).message
 
 
-def test_a_resource_that_the_node_has_not() -> None:
+def test_a_resource_missing_from_the_node() -> None:
     pages = device("d0", nodeAllocatableResourceMappings={"hugepages-1Gi": {"allocationMultiplier": "1Gi"}})
     finding = only("PLM015", node(), slice_of(pages))
     assert "which their nodes do not have" in finding.message
@@ -148,7 +148,7 @@ def of_form(form: str, driver: str) -> Tree:
     return slice_of(cpus(driver=driver, form=form), driver=driver)
 
 
-def test_forms_side_by_side() -> None:
+def test_several_forms_in_one_cluster() -> None:
     old, new, third = of_form("1.36", "a.x"), of_form("1.37", "b.x"), of_form("1.37", "c.x")
     finding = only("PLM014", old, new, third)
     assert finding.subject == "Driver/a.x"

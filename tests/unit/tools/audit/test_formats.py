@@ -62,7 +62,7 @@ def test_colours_do_not_change_the_text() -> None:
     assert "\x1b[31m" in painted
 
 
-def test_names_cannot_steer_the_terminal() -> None:
+def test_control_characters_are_escaped() -> None:
     odd = finding(subject="Node/\x1b[31mn1", message="\x1b[2Jgone\n", evidence=("\x07bell",), fix="\x1bx")
     text = "\n".join(report(odd).lines(PLAIN, wide=True))
     assert "\x1b" not in text
@@ -78,7 +78,7 @@ def test_unchecked_parts_are_reported() -> None:
 # -- which findings
 
 
-def test_the_worst_come_first_and_the_order_is_stable() -> None:
+def test_findings_are_sorted_by_severity() -> None:
     trees = [node("b", pods="0"), node("a", pods="0"), pod("p", on="b"), pod("q", on="a"), *well()[1:3]]
     one, other = report_on(*trees), report_on(*reversed(trees))
     assert one.as_json()["findings"] == other.as_json()["findings"]
@@ -119,7 +119,7 @@ def test_ids_and_names_are_unique_and_every_check_explains_itself() -> None:
 # -- baseline
 
 
-def test_only_what_is_new_counts(tmp_path: Path) -> None:
+def test_a_baseline_hides_known_findings(tmp_path: Path) -> None:
     path = tmp_path / "known.json"
     old = report(finding(), finding("PLM050", "Pod/work/p"))
     path.write_text(json.dumps(old.as_json()))
@@ -140,7 +140,7 @@ def test_only_what_is_new_counts(tmp_path: Path) -> None:
         ('{"findings": [{"id": "PLM001"}]}', r"findings\[0\]: must have"),
     ],
 )
-def test_a_baseline_that_is_none(tmp_path: Path, text: str, expected: str) -> None:
+def test_invalid_baselines(tmp_path: Path, text: str, expected: str) -> None:
     path = tmp_path / "known.json"
     path.write_text(text)
     with pytest.raises(InputError, match=expected):
@@ -205,7 +205,7 @@ def test_sarif_of_a_cluster_or_of_several_files_has_no_file() -> None:
         assert "physicalLocation" not in tree["runs"][0]["results"][0]["locations"][0]
 
 
-def test_sarif_with_a_baseline_and_with_checks_that_were_not_made() -> None:
+def test_sarif_with_a_baseline_and_skipped_checks() -> None:
     one = report(finding(), skipped=(SkippedCheck("PLM010", "mapping-missing", "no slices"),))
     tree = as_sarif(one.beyond([("PLM001", "Node/n1", "")]))
     check_sarif(tree)
@@ -233,7 +233,7 @@ def test_junit() -> None:
     assert [case.get("classname") for case in with_output] == ["PLM006.charge-differs"]
 
 
-def test_junit_holds_whatever_names_there_are() -> None:
+def test_junit_escapes_all_names() -> None:
     odd = finding(subject="Pod/a/<&\x00\x1b\ud800\ufffe>", message='"\x0b"')
     root = ElementTree.fromstring(as_junit(report(odd), None).encode("utf-8"))
     assert root.find(".//failure") is None

@@ -28,7 +28,7 @@ def world(*more: dict[str, object], form: str = "1.36", cpu: str = "8") -> list[
     return [node(cpu=cpu), CPU_CLASS, slice_of(cpus(int(cpu), form=form), driver="dra.cpu"), *more]
 
 
-def test_a_cluster_that_is_well_has_no_findings() -> None:
+def test_a_healthy_cluster_has_no_findings() -> None:
     report = report_on(*well())
     assert report.findings == ()
     assert report.skipped == ()
@@ -54,7 +54,7 @@ def test_requests_fit_and_claims_do_not() -> None:
     assert finding.fix.endswith("kubectl delete pod -n work q")  # the smallest that is enough
 
 
-def test_exactly_at_the_line_is_well() -> None:
+def test_a_node_exactly_at_its_line_is_not_reported() -> None:
     trees = world(
         claim("c", share("6"), klass="cpu"), pod("p", claims="c", charges={"c": {"cpu": "6"}}), pod("q", "1")
     )
@@ -103,7 +103,7 @@ def test_a_node_past_its_line_once_claims_are_counted() -> None:
     assert found("PLM001", *trees) == []
 
 
-def test_what_is_copied_into_requests_is_counted() -> None:
+def test_claims_copied_into_requests_are_counted() -> None:
     trees = world(claim("c", share("6"), klass="cpu"), pod("p", "6", claims="c"), form="none")
     assert found("PLM003", *trees) == []
 
@@ -122,7 +122,7 @@ def test_a_claim_of_an_unknown_driver_is_only_hinted_at() -> None:
     assert only("PLM002", *trees).severity is AuditSeverity.WARNING
 
 
-def test_memory_of_a_gpu_is_not_that_of_the_node() -> None:
+def test_memory_of_a_gpu_is_not_node_memory() -> None:
     card = device("d0", capacity={"memory": {"value": "80Gi"}})
     trees = [node(), device_class(), slice_of(card), claim("c", result("d0")), pod("p", claims="c")]
     assert report_on(*trees).findings == ()
@@ -155,7 +155,7 @@ def test_a_claim_copied_into_requests_and_charged() -> None:
 
 
 @pytest.mark.parametrize("cpu", ["1", "3", "5"])
-def test_other_requests_are_no_copy(cpu: str) -> None:
+def test_different_requests_are_not_a_copy(cpu: str) -> None:
     tree = pod("p", cpu, claims="c", charges={"c": {"cpu": "4"}})
     assert found("PLM004", *world(claim("c", share("4"), klass="cpu"), tree, cpu="16")) == []
 
@@ -171,7 +171,7 @@ def test_a_pod_level_request_covers_both() -> None:
     assert found("PLM004", *world(claim("c", share("4"), klass="cpu"), tree)) == []
 
 
-def test_an_overhead_of_a_card_that_equals_a_request_is_chance() -> None:
+def test_an_overhead_that_equals_a_request_is_not_reported() -> None:
     card = device("d0", nodeAllocatableResourceMappings={"cpu": {"allocationMultiplier": "2"}})
     trees = [
         node(),
@@ -192,7 +192,7 @@ def test_an_unrecorded_charge() -> None:
     assert finding.message == "claim c should charge cpu 4, but nothing is recorded with the pod"
 
 
-def test_a_charge_that_was_written_down_for_another_claim_only() -> None:
+def test_a_charge_recorded_for_another_claim_only() -> None:
     trees = world(
         claim("c", share("4"), klass="cpu"),
         claim("d", share("2", "t"), klass="cpu"),

@@ -73,7 +73,7 @@ def template(name: str, klass: str, amount: int) -> Tree:
         max_size=12,
     ),
 )
-def test_what_our_own_scheduler_fills_has_no_errors(
+def test_a_cluster_filled_by_the_scheduler_has_no_errors(
     sizes: list[int], asked: list[tuple[str, int, int]]
 ) -> None:
     trees = list(standing(sizes))
@@ -109,7 +109,7 @@ GIVEN = st.one_of(
 
 @settings(max_examples=examples(60))
 @given(held=st.lists(st.lists(GIVEN, min_size=1, max_size=2), max_size=5), requests=st.integers(1, 6))
-def test_everything_that_is_overdrawn_is_found(held: list[list[Tree]], requests: int) -> None:
+def test_every_overcommitted_node_is_found(held: list[list[Tree]], requests: int) -> None:
     """The scheduler's own, simple list of overdrafts names the same nodes, devices and pools."""
     trees = list(standing([8]))
     for number, results in enumerate(held):

@@ -31,40 +31,40 @@ def rule(effect: str, selector: Tree | None) -> Tree:
 @pytest.mark.parametrize(
     ("effect", "severity"), [("NoExecute", AuditSeverity.ERROR), ("NoSchedule", AuditSeverity.WARNING)]
 )
-def test_a_rule_for_everything(effect: str, severity: AuditSeverity) -> None:
+def test_a_taint_rule_without_selector(effect: str, severity: AuditSeverity) -> None:
     trees = [slice_of(device("d0")), claim("c", result()), pod("p", claims="c")]
     finding = only("PLM060", rule(effect, {}), *trees)
     assert finding.severity is severity
     assert finding.evidence == ("1 devices, 1 allocated claims and 1 pods are affected",)
 
 
-def test_rules_that_are_aimed() -> None:
+def test_taint_rules_with_selectors() -> None:
     assert found("PLM060", rule("NoExecute", {"driver": "x"})) == []
     assert found("PLM060", rule("NoExecute", None)) == []
 
 
-def test_a_class_for_everything() -> None:
+def test_a_class_without_selectors() -> None:
     one, two = slice_of(device("d0")), slice_of(device("d0"), driver="x.example.com")
     assert only("PLM061", device_class("all", ""), one, two).severity is AuditSeverity.WARNING
     assert only("PLM061", device_class("all", ""), one).severity is AuditSeverity.INFO
     assert found("PLM061", *well()) == []
 
 
-def test_a_class_that_is_not_there() -> None:
+def test_a_missing_class() -> None:
     finding = only("PLM062", device_class("any"), claim("c", klass="gone"))
     assert finding.message == "requests devices of class gone, which does not exist"
     assert finding.evidence == ("existing classes: any",)
     assert found("PLM062", device_class("any"), claim("c", klass="any")) == []
 
 
-def test_a_template_that_is_not_there() -> None:
+def test_a_missing_template() -> None:
     tree = pod("p", template="t", on="", phase="Pending")
     assert "claim template t does not exist" in only("PLM063", tree).message
     there = thing(V1, "ResourceClaimTemplate", "t", "work", spec={"spec": {}})
     assert found("PLM063", tree, there) == []
 
 
-def test_a_claim_that_is_not_there() -> None:
+def test_a_missing_claim() -> None:
     tree = pod("p", claims="c", on="", phase="Pending")
     assert only("PLM063", tree).message == "is pending: claim c does not exist"
     assert found("PLM063", tree, claim("c")) == []
@@ -75,7 +75,7 @@ def test_a_dump_without_templates_yields_no_template_findings() -> None:
     assert found("PLM063", tree, live=False) == []
 
 
-def test_annotations_that_cannot_be_read() -> None:
+def test_invalid_annotations() -> None:
     klass = device_class()
     klass["metadata"]["annotations"] = {"plimsoll.dev/node-allocatable": "{"}
     finding = only("PLM064", klass)

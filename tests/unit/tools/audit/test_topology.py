@@ -37,7 +37,7 @@ def split(cpu_node: int, card_node: int) -> list[Tree]:
     ]
 
 
-def test_cpus_far_from_their_card() -> None:
+def test_cpus_and_gpu_on_different_numa_nodes() -> None:
     finding = only("PLM050", *split(0, 1))
     assert finding.severity is AuditSeverity.WARNING
     assert finding.message == "its dra.cpu devices are on NUMA node 0, its gpu.example.com devices on 1"
@@ -47,19 +47,19 @@ def test_cpus_far_from_their_card() -> None:
 @pytest.mark.parametrize(
     "name", ["dra.net/numaNode", "dra.cpu/numaNodeID", "numa", "gpu.example.com/numaNode"]
 )
-def test_older_names_are_read(name: str) -> None:
+def test_older_attribute_names_are_read(name: str) -> None:
     trees = split(0, 1)
     trees[2] = slice_of(device("d0", attributes={name: {"int": 1}}))
     assert len(found("PLM050", *trees)) == 1
 
 
-def test_what_says_nothing_is_not_judged() -> None:
+def test_devices_without_topology_are_not_reported() -> None:
     trees = split(0, 1)
     trees[2] = slice_of(device("d0", attributes={"model": {"string": "x"}}))
     assert found("PLM050", *trees) == []
 
 
-def test_the_driver_knows_better_than_the_device() -> None:
+def test_driver_status_overrides_device_attributes() -> None:
     trees = split(0, 1)
     data = {"cpuset": "4-7", "numaNodes": "1"}
     device_status = {"driver": "dra.cpu", "pool": "n1", "device": "cpus", "shareID": "s", "data": data}
@@ -67,7 +67,7 @@ def test_the_driver_knows_better_than_the_device() -> None:
     assert found("PLM050", *trees) == []
 
 
-def test_cards_that_would_have_fitted_on_one() -> None:
+def test_devices_that_would_have_fitted_one_numa_node() -> None:
     cards = [device(f"d{n}", attributes=numa(n % 2)) for n in range(4)]
     trees = [node(), slice_of(*cards), claim("c", result("d0"), result("d1")), pod("p", claims="c")]
     finding = only("PLM050", *trees)
@@ -75,7 +75,7 @@ def test_cards_that_would_have_fitted_on_one() -> None:
     assert finding.message.endswith("are on NUMA nodes 0-1, but would fit on one")
 
 
-def test_cards_that_fit_on_no_single_one() -> None:
+def test_devices_that_fit_no_single_numa_node() -> None:
     cards = [device(f"d{n}", attributes=numa(n % 2)) for n in range(4)]
     three = [result(f"d{n}") for n in range(3)]
     assert found("PLM050", node(), slice_of(*cards), claim("c", *three), pod("p", claims="c")) == []
@@ -143,7 +143,7 @@ def mapped(tree: Tree, shared: str) -> Tree:
     return tree
 
 
-def test_cpus_that_are_kept_for_all_count_as_there() -> None:
+def test_shared_cpus_count_as_managed() -> None:
     assert found("PLM051", node(cpu="24"), mapped(managed(22), "0-1")) == []
     assert len(found("PLM051", node(cpu="24"), mapped(managed(22), ""))) == 1
 
@@ -152,7 +152,7 @@ def full() -> list[Tree]:
     return [node(), managed(8), claim("c", share("8")), pod("p", claims="c"), pod("plain")]
 
 
-def test_no_cpu_is_left_for_the_others() -> None:
+def test_no_shared_cpus_left() -> None:
     finding = only("PLM053", *full())
     assert finding.message == (
         "all 8 CPUs of dra.cpu are allocated to claims, and 1 pod runs without one: no CPU is left for it"
@@ -181,7 +181,7 @@ def test_two_claims_on_one_cpu() -> None:
 
 
 @pytest.mark.parametrize("odd", ["x", "9-1", "1,,2", 7, None, "0-99999999999"])
-def test_what_cannot_be_read_is_passed_by(odd: object) -> None:
+def test_unreadable_maps_are_skipped(odd: object) -> None:
     tree = holding("c", "0-3")
     tree["status"]["devices"][0]["data"]["cpuset"] = odd
     assert found("PLM052", tree, holding("d", "0-3")) == []

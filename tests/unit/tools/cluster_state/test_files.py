@@ -88,7 +88,7 @@ def as_windows(trees: list[Tree], path: Path) -> Path:
 @pytest.mark.parametrize(
     "form", [as_documents, as_directory, as_raw_lists, as_packed, as_utf16, as_marked, as_windows]
 )
-def test_all_forms_are_the_same(form: Callable[[list[Tree], Path], Path], tmp_path: Path) -> None:
+def test_all_file_formats_agree(form: Callable[[list[Tree], Path], Path], tmp_path: Path) -> None:
     trees = big_cluster(2)
     wanted = bodies(read(write_dump(trees, tmp_path / "plain.json", "json")))
     assert bodies(read(write_dump(trees, tmp_path / "plain.yaml"))) == wanted
@@ -108,7 +108,7 @@ def test_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize("name", USECASES)
-def test_observed_use_cases_are_read_whole(name: str) -> None:
+def test_observed_use_cases_are_read_completely(name: str) -> None:
     path = usecase_dump(name)
     known = {"Event", "ResourceQuota", "PriorityClass"}
     wanted = [item for item in yaml.safe_load(path.read_text())["items"] if item["kind"] not in known]
@@ -240,7 +240,7 @@ def test_an_unreadable_object_is_named_with_its_position(tmp_path: Path) -> None
         (b'{"kind":"List","items":[{"kind":7}]}', "kind is missing"),
     ],
 )
-def test_what_is_no_dump_gets_one_clear_line(content: bytes, message: str, tmp_path: Path) -> None:
+def test_invalid_dumps_are_one_line_errors(content: bytes, message: str, tmp_path: Path) -> None:
     path = tmp_path / "dump"
     path.write_bytes(content)
     with pytest.raises(InputError, match=message) as caught:
@@ -261,7 +261,7 @@ def test_wrong_kinds_only(tmp_path: Path) -> None:
         )
 
 
-def test_directories_without_anything(tmp_path: Path) -> None:
+def test_empty_directories(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no .yaml, .yml, .json file in this directory"):
         read(tmp_path)
     with pytest.raises(InputError, match="no such file or directory"):
@@ -270,7 +270,7 @@ def test_directories_without_anything(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
 @given(share=st.floats(0, 1, exclude_max=True))
-def test_wherever_a_dump_is_cut_it_is_one_line_or_whole_objects(
+def test_truncated_dumps_are_an_error_or_complete_objects(
     form: str, share: float, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     directory = tmp_path_factory.getbasetemp()
@@ -304,7 +304,7 @@ def test_progress_is_reported(tmp_path: Path) -> None:
     assert ticks[0][1:] == (0, -(-path.stat().st_size // 1_000_000))
 
 
-def test_the_heads_of_a_list_are_not_kept(tmp_path: Path) -> None:
+def test_list_metadata_is_dropped(tmp_path: Path) -> None:
     """Of many small items they would be most of the memory."""
     many = 50_000
     path = tmp_path / "list.json"

@@ -42,7 +42,7 @@ def test_everything_is_read_and_nothing_is_missing() -> None:
     assert found.gaps == []
 
 
-def test_big_collections_come_in_pages() -> None:
+def test_big_collections_are_read_in_pages() -> None:
     trees = big_cluster(600, pods_per_node=1)
     api_server = FakeApiServer(trees)
     ticks: list[tuple[str, int, int]] = []
@@ -75,7 +75,7 @@ def test_an_unserved_kind_is_reported_and_skipped() -> None:
     assert summarize_gaps([gap]) == []
 
 
-def test_an_optional_kind_that_may_not_be_seen_is_a_gap() -> None:
+def test_a_forbidden_optional_kind_is_a_gap() -> None:
     api_server = FakeApiServer(big_cluster(1))
     api_server.refused["/api/v1/persistentvolumes"] = 403
     (gap,) = read(api_server).gaps
@@ -92,9 +92,7 @@ def test_an_optional_kind_that_may_not_be_seen_is_a_gap() -> None:
         ("pods", 403, "elsewhere", "pods cannot be read"),
     ],
 )
-def test_a_needed_kind_that_may_not_be_seen_is_one_line(
-    path: str, status: int, namespace: str, message: str
-) -> None:
+def test_a_forbidden_required_kind_is_one_line(path: str, status: int, namespace: str, message: str) -> None:
     api_server = FakeApiServer(big_cluster(1))
     api_server.refused[f"/api/v1/{path}"] = status
     with pytest.raises(InputError, match=message) as caught:
@@ -117,7 +115,7 @@ def test_rights_in_one_namespace_only() -> None:
     assert summarize_gaps(found.gaps) == ["resourceclaims, pods: only namespace work can be listed"]
 
 
-def test_without_discovery_the_usual_versions_are_asked_for() -> None:
+def test_without_discovery_the_default_versions_are_used() -> None:
     trees = big_cluster(2)
     api_server = FakeApiServer(trees)
     api_server.refused = {"/api": 403, "/apis": 403}
@@ -189,7 +187,7 @@ def test_problems_and_recovery_are_reported() -> None:
     asyncio.run(run())
 
 
-def test_changes_come_in_and_reconnect_by_themselves() -> None:
+def test_changes_arrive_and_watches_reconnect() -> None:
     trees = big_cluster(2, pending=1)
     api_server = FakeApiServer(trees)
     cluster_state = ClusterState(read(api_server))
@@ -212,7 +210,7 @@ def test_changes_come_in_and_reconnect_by_themselves() -> None:
     follow(api_server, cluster_state, scenario)
 
 
-def test_what_went_away_between_reading_and_following_is_taken_out() -> None:
+def test_objects_deleted_between_list_and_watch_are_removed() -> None:
     trees = big_cluster(2, pending=1)
     api_server = FakeApiServer(trees)
     cluster_state = ClusterState(read(api_server))
@@ -226,7 +224,7 @@ def test_what_went_away_between_reading_and_following_is_taken_out() -> None:
     follow(api_server, cluster_state, scenario)
 
 
-def test_a_wrong_configuration_ends_it_with_one_error_of_ours() -> None:
+def test_a_wrong_configuration_is_one_error() -> None:
     api_server = FakeApiServer(big_cluster(1))
     cluster_state = ClusterState(read(api_server))
 
@@ -241,7 +239,7 @@ def test_a_wrong_configuration_ends_it_with_one_error_of_ours() -> None:
         asyncio.run(run())
 
 
-def test_what_may_not_be_seen_is_not_followed() -> None:
+def test_forbidden_kinds_are_not_watched() -> None:
     api_server = FakeApiServer(big_cluster(1))
     api_server.refused["/api/v1/persistentvolumes"] = 403
     cluster_state = ClusterState(ClusterObjects())

@@ -134,7 +134,7 @@ _words = st.sampled_from(
 
 
 @given(json_trees | _words | st.lists(_words) | st.dictionaries(_words, _words))
-def test_what_is_written_is_read_back(tree: Any) -> None:
+def test_manifests_round_trip(tree: Any) -> None:
     assert load(dump_document(tree)) == [tree]
 
 
@@ -146,7 +146,7 @@ def test_fractions_are_written_as_numbers(text: str) -> None:
 
 
 @given(st.text(max_size=60) | st.text("ab:-[]{}&*!|>'\"#,? \n01", max_size=60))
-def test_garbage_is_an_input_error_or_a_tree(text: str) -> None:
+def test_any_text_is_a_tree_or_an_input_error(text: str) -> None:
     try:
         load(text)
     except InputError:

@@ -55,7 +55,7 @@ def test_a_cluster_and_its_dump_have_the_same_trees(tmp_path: Path) -> None:
     assert (of_cluster.gaps, of_file.gaps) == ([], [])
 
 
-def test_only_what_is_asked_for_is_read() -> None:
+def test_only_requested_kinds_are_read() -> None:
     api_server = FakeApiServer(big_cluster(2))
     found = read(api_server, "resourceslices").found
     assert {each.kind for each in found} == {"ResourceSlice"}
@@ -90,7 +90,7 @@ def test_fields_missing_from_v1_are_dropped_and_reported(tmp_path: Path) -> None
 # -- one namespace
 
 
-def test_narrow_is_the_namespace_and_what_has_none(tmp_path: Path) -> None:
+def test_a_namespace_selects_its_objects_and_cluster_scoped_ones(tmp_path: Path) -> None:
     trees = big_cluster(1)
     other = next(tree for tree in trees if tree["kind"] == "Pod")
     trees.append({**other, "metadata": {**other["metadata"], "namespace": "other"}})
@@ -105,7 +105,7 @@ def test_narrow_is_the_namespace_and_what_has_none(tmp_path: Path) -> None:
     assert kept == names(narrow)
 
 
-def test_who_may_see_one_namespace_sees_that_one() -> None:
+def test_rights_in_one_namespace() -> None:
     api_server = FakeApiServer(big_cluster(1))
     api_server.refused["/api/v1/pods"] = 403
     trees = read(api_server, "pods", namespace="work", needed=("pods",))
@@ -118,7 +118,7 @@ def test_who_may_see_one_namespace_sees_that_one() -> None:
 # -- what cannot be read
 
 
-def test_what_is_not_needed_is_a_gap() -> None:
+def test_forbidden_optional_kinds_are_gaps() -> None:
     api_server = FakeApiServer(big_cluster(1))
     api_server.refused["/api/v1/nodes"] = 403
     api_server.unserved = {"devicetaintrules"}
@@ -128,14 +128,14 @@ def test_what_is_not_needed_is_a_gap() -> None:
 
 
 @pytest.mark.parametrize(("code", "fix"), [(401, "credentials"), (403, "a user who can list"), (500, "")])
-def test_what_is_needed_is_an_error(code: int, fix: str) -> None:
+def test_forbidden_required_kinds_are_errors(code: int, fix: str) -> None:
     api_server = FakeApiServer(big_cluster(1))
     api_server.refused["/apis/resource.k8s.io/v1/resourceslices"] = code
     with pytest.raises(InputError, match=f"https://c: resourceslices cannot be read: .*{fix}"):
         read(api_server, "nodes", "resourceslices", needed=("resourceslices",))
 
 
-def test_a_cluster_without_any_of_it() -> None:
+def test_a_cluster_without_the_kinds() -> None:
     api_server = FakeApiServer(big_cluster(1))
     api_server.unserved = {"resourceslices", "deviceclasses"}
     with pytest.raises(InputError, match="https://c: deviceclasses cannot be read: not served"):

@@ -47,7 +47,7 @@ def to_beta(tree: Tree, version: str) -> Tree:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_there_and_back(version: str) -> None:
+def test_conversions_round_trip(version: str) -> None:
     for tree in big_cluster(1):
         old = to_beta(tree, version)
         before = copy.deepcopy(old)
@@ -118,7 +118,7 @@ SHAPES = st.recursive(
     st.sampled_from(["ResourceClaim", "ResourceClaimTemplate", "ResourceSlice", "DeviceTaintRule"]),
     SHAPES,
 )
-def test_no_shape_is_too_odd(version: str, kind: str, spec: Any) -> None:
+def test_any_shape_is_converted_or_reported(version: str, kind: str, spec: Any) -> None:
     """Errors are reported by the decoder; the converter passes values through."""
     tree = {"apiVersion": f"resource.k8s.io/{version}", "kind": kind, "spec": spec}
     before = copy.deepcopy(tree)

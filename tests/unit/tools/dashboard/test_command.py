@@ -27,7 +27,7 @@ def dump(tmp_path: Path) -> str:
         (["--kubeconfig", "/nope"], "/nope: no such file"),
     ],
 )
-def test_what_cannot_be_shown(
+def test_invalid_arguments(
     arguments: list[str], words: str, dump: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:

@@ -65,7 +65,7 @@ def hold(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Ev
     return began, go_on
 
 
-def test_the_numbers_are_those_of_the_audit() -> None:
+def test_findings_equal_those_of_the_audit() -> None:
     async def scenario() -> None:
         fixture = FindingsFixture()
         fixture.findings.request(1)
@@ -79,7 +79,7 @@ def test_the_numbers_are_those_of_the_audit() -> None:
     asyncio.run(scenario())
 
 
-def test_it_rests_and_then_looks_at_what_has_changed() -> None:
+def test_the_audit_runs_again_after_changes() -> None:
     async def scenario() -> None:
         fixture = FindingsFixture()
         fixture.findings.request(1)
@@ -102,7 +102,7 @@ def test_it_rests_and_then_looks_at_what_has_changed() -> None:
     asyncio.run(scenario())
 
 
-def test_it_makes_way_for_a_question(hold: tuple[threading.Event, threading.Event]) -> None:
+def test_the_audit_yields_to_queries(hold: tuple[threading.Event, threading.Event]) -> None:
     async def scenario() -> None:
         began, go_on = hold
         fixture = FindingsFixture()
@@ -127,7 +127,7 @@ def test_it_makes_way_for_a_question(hold: tuple[threading.Event, threading.Even
     asyncio.run(scenario())
 
 
-def test_in_the_end_it_gets_through(hold: tuple[threading.Event, threading.Event]) -> None:
+def test_a_postponed_audit_finishes(hold: tuple[threading.Event, threading.Event]) -> None:
     async def scenario() -> None:
         began, go_on = hold
         fixture = FindingsFixture()
@@ -148,7 +148,7 @@ def test_in_the_end_it_gets_through(hold: tuple[threading.Event, threading.Event
     asyncio.run(scenario())
 
 
-def test_who_asks_for_the_audit_itself_is_no_reason_to_make_way() -> None:
+def test_an_audit_query_does_not_interrupt_the_audit() -> None:
     async def scenario() -> None:
         worker = QueryWorker(small())
         both = await asyncio.gather(*(worker.ask(KEY, lambda: run_audit(worker, yields=True)) for _ in "ab"))

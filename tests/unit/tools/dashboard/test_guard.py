@@ -41,14 +41,14 @@ EMPTY = ClusterState(ClusterObjects())
         ("a:999999", ""),
     ],
 )
-def test_hosts_are_read(header: str, host: str) -> None:
+def test_host_headers_are_parsed(header: str, host: str) -> None:
     assert guard.host_of(header) == host
 
 
 @pytest.mark.parametrize(
     "host", ["localhost", "a.localhost:1", "10.0.0.3:6480", "[fe80::1]", "board.example"]
 )
-def test_these_are_answered(host: str) -> None:
+def test_allowed_hosts(host: str) -> None:
     assert guard.refuse_host(host, frozenset({"board.example"})) == ""
 
 
@@ -64,12 +64,12 @@ def test_these_are_answered(host: str) -> None:
         "0x7f.1",
     ],
 )
-def test_names_of_others_are_refused(host: str) -> None:
+def test_foreign_host_names_are_refused(host: str) -> None:
     assert "--allow-host" in guard.refuse_host(host, frozenset({"board.example"}))
 
 
 @given(st.text(max_size=60))
-def test_no_name_that_can_be_registered_is_answered(host: str) -> None:
+def test_registrable_host_names_are_refused(host: str) -> None:
     if not guard.refuse_host(host, frozenset()):
         name = guard.host_of(host)
         assert name == "localhost" or name.endswith(".localhost") or guard.is_address(name)
@@ -93,7 +93,7 @@ def test_no_name_that_can_be_registered_is_answered(host: str) -> None:
         ({"Content-Type": "application/json", "Origin": "http://localhost:2", "Host": "localhost:1"}, False),
     ],
 )
-def test_questions_come_from_the_page_itself(headers: dict[str, str], answered: bool) -> None:
+def test_cross_origin_requests_are_refused(headers: dict[str, str], answered: bool) -> None:
     assert (guard.refuse_post(headers) == "") is answered
 
 
@@ -163,7 +163,7 @@ def test_the_page_loads_nothing_external() -> None:
     visit(EMPTY, scenario)
 
 
-def test_with_a_token_only_who_has_it_is_answered() -> None:
+def test_requests_need_the_token() -> None:
     async def scenario(visitor: DashboardClient) -> None:
         assert (await visitor.ask("/api/nodes"))[0] == 401
         assert (await visitor.ask("/"))[0] == 401
@@ -189,7 +189,7 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", 
 OPEN = {(method, path) for method in ("GET", "HEAD") for path in ("/healthz", "/livez", "/readyz")}
 
 
-def test_without_the_token_only_the_health_pages_are_answered() -> None:
+def test_health_pages_need_no_token() -> None:
     """Every route of the router with every method, and paths that look like the open ones."""
 
     async def scenario(visitor: DashboardClient) -> None:
@@ -214,7 +214,7 @@ def test_without_the_token_only_the_health_pages_are_answered() -> None:
 @pytest.mark.parametrize(
     "wrong", [b"\xff", b"\xc3\x28", b"secre\x80t", b"secret\xff", "secret\u00e9".encode(), b""]
 )
-def test_a_token_that_is_no_text_is_a_wrong_one(wrong: bytes) -> None:
+def test_a_non_text_token_is_refused(wrong: bytes) -> None:
     async def scenario(visitor: DashboardClient) -> None:
         for name, value in (
             (b"Authorization", b"Bearer " + wrong),
@@ -231,7 +231,7 @@ def test_a_token_that_is_no_text_is_a_wrong_one(wrong: bytes) -> None:
 
 
 @pytest.mark.parametrize("octets", [b"\xff", b"%ff", b"%ed%a0%80", b"\xc3\xa9"])
-def test_bytes_that_are_no_text_break_nothing(octets: bytes) -> None:
+def test_non_utf8_bytes_are_refused(octets: bytes) -> None:
     async def scenario(visitor: DashboardClient) -> None:
         for path in (b"/", b"/api/nodes/", b"/api/explain/pod/a/", b"/assets/", b"/api/pods?namespace="):
             status, text = await visitor.raw((path + octets).decode("latin-1"), "GET", {})
@@ -252,7 +252,7 @@ def test_bytes_that_are_no_text_break_nothing(octets: bytes) -> None:
     visit(small(), scenario)
 
 
-def test_what_breaks_inside_stays_inside(
+def test_internal_errors_are_not_disclosed(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(*_: object) -> None:
@@ -276,7 +276,7 @@ def test_what_breaks_inside_stays_inside(
 
 
 @pytest.mark.parametrize("text", ["6480", "host", "127.0.0.1:", "127.0.0.1:99999", "a:b", ""])
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_invalid_addresses_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="--listen"):
         read_address(text)
 

@@ -113,7 +113,7 @@ def test_changes_are_shown_and_announced() -> None:
     live(scenario)
 
 
-def test_signs_of_life_are_not_news() -> None:
+def test_heartbeats_are_not_announced() -> None:
     async def scenario(visitor: DashboardClient, client: Client) -> None:
         before = await visitor.get("/api/nodes")
         node = await client.get(at.NODES, "a")
@@ -130,7 +130,7 @@ def test_signs_of_life_are_not_news() -> None:
     live(scenario)
 
 
-def test_long_questions_see_the_same_cluster() -> None:
+def test_long_queries_see_one_state() -> None:
     async def scenario(visitor: DashboardClient, client: Client) -> None:
         assert (await visitor.get("/api/pods?state=pending"))["total"] == 0  # the second desk is there now
         await client.create(at.PODS, pod("big", "9", ""))
@@ -161,7 +161,7 @@ def test_bursts_are_reported_together() -> None:
     live(scenario)
 
 
-def test_a_page_that_leaves_is_forgotten() -> None:
+def test_a_disconnected_page_is_removed() -> None:
     async def scenario(visitor: DashboardClient, client: Client) -> None:
         notices = visitor.dashboard.service.events
         async with listening(visitor) as stream:
@@ -188,7 +188,7 @@ def test_the_server_stops_while_pages_listen() -> None:
     live(scenario)
 
 
-def test_silence_is_broken_by_pings() -> None:
+def test_idle_streams_get_pings() -> None:
     async def scenario(visitor: DashboardClient, _: Client) -> None:
         visitor.dashboard.service.events._ping = 0.05
         async with listening(visitor) as stream:
@@ -232,7 +232,7 @@ def test_a_lost_cluster_is_reported_and_retried() -> None:
     asyncio.run(scenario())
 
 
-def test_what_may_not_be_seen_is_a_gap() -> None:
+def test_forbidden_kinds_are_gaps() -> None:
     async def scenario() -> None:
         api_server = FakeApiServer(big_cluster(2, pending=1))
         api_server.refused["/apis/resource.k8s.io/v1/resourceclaims"] = 403
@@ -259,7 +259,7 @@ def test_a_cluster_that_cannot_be_read_at_all_is_an_error(how: str) -> None:
     asyncio.run(scenario())
 
 
-def test_a_page_that_does_not_read_is_let_go() -> None:
+def test_a_page_that_does_not_read_is_disconnected() -> None:
     async def scenario(visitor: DashboardClient, _: Client) -> None:
         notices = visitor.dashboard.service.events
         notices._apart, notices._slow = 0.0, 0.1

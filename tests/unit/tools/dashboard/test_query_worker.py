@@ -60,7 +60,7 @@ def changes(draw: st.DrawFn) -> list[ObjectChange]:
 
 @settings(max_examples=examples(30), suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(changes(), min_size=1, max_size=4))
-def test_what_is_kept_is_what_would_be_computed_anew(rounds: list[list[ObjectChange]]) -> None:
+def test_cached_answers_equal_new_ones(rounds: list[list[ObjectChange]]) -> None:
     cluster_state = ClusterState(ClusterObjects(THINGS))
     kept = CachedAnswers()
     revision = 1
@@ -112,7 +112,7 @@ class CachedAnswers:
 # -- desks
 
 
-def test_changes_wait_for_the_question() -> None:
+def test_changes_wait_for_the_running_query() -> None:
     async def scenario() -> None:
         worker = QueryWorker(ClusterState(ClusterObjects(THINGS)))
         go_on, began = threading.Event(), threading.Event()
@@ -155,7 +155,7 @@ def test_cached_answers_do_not_wait() -> None:
     asyncio.run(scenario())
 
 
-def test_the_same_question_is_answered_once() -> None:
+def test_equal_queries_are_computed_once() -> None:
     async def scenario() -> None:
         worker = QueryWorker(ClusterState(ClusterObjects()))
         asked: list[int] = []
@@ -171,7 +171,7 @@ def test_the_same_question_is_answered_once() -> None:
     asyncio.run(scenario())
 
 
-def test_too_many_at_once_are_asked_to_come_again() -> None:
+def test_too_many_queries_get_retry_after() -> None:
     async def scenario() -> None:
         worker = QueryWorker(ClusterState(ClusterObjects()))
         go_on = threading.Event()
@@ -270,7 +270,7 @@ def test_long_waits_time_out_and_short_queries_continue() -> None:
     asyncio.run(scenario())
 
 
-def test_a_what_if_ends_when_its_time_is_over() -> None:
+def test_a_whatif_query_ends_at_its_deadline() -> None:
     tick = Deadline(0.0)
     with pytest.raises(ApiError, match="reduce the request"):
         tick("scheduling pods", 100, 0)

@@ -140,7 +140,7 @@ def test_lists_are_returned_page_by_page() -> None:
     visit(small(), scenario)
 
 
-def test_pods_that_wait_say_why() -> None:
+def test_pending_pods_have_a_reason() -> None:
     async def scenario(visitor: DashboardClient) -> None:
         found = await visitor.get("/api/pods?state=pending")
         assert found["total"] == 3
@@ -271,7 +271,7 @@ QUESTIONS: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("question", "words"), QUESTIONS, ids=lambda each: json.dumps(each)[:40])
-def test_bad_questions_are_refused_in_one_line(question: object, words: str) -> None:
+def test_invalid_queries_are_one_line_errors(question: object, words: str) -> None:
     async def scenario(visitor: DashboardClient) -> None:
         status, text = await visitor.ask("/api/whatif", "POST", json=question)
         assert status == 400, text
@@ -282,7 +282,7 @@ def test_bad_questions_are_refused_in_one_line(question: object, words: str) -> 
     visit(small(), scenario)
 
 
-def test_answers_are_kept_and_packed() -> None:
+def test_responses_are_cached_and_compressed() -> None:
     async def scenario(visitor: DashboardClient) -> None:
         async with visitor.session.get(visitor.at("/api/nodes")) as response:
             tag = response.headers["ETag"]
@@ -327,7 +327,7 @@ def test_metrics_have_the_same_numbers() -> None:
 
 
 @pytest.mark.parametrize("name", USECASES or ["uc1"])
-def test_every_answer_about_a_real_cluster(name: str) -> None:
+def test_every_route_works_for_observed_clusters(name: str) -> None:
     cluster_state = read_cluster_state(Source((str(usecase_dump(name)),)))
 
     async def scenario(visitor: DashboardClient) -> None:

@@ -75,7 +75,7 @@ def cpus_in(drawn: Tree) -> dict[int, tuple[int, int, int, int, Tree]]:
 
 
 @given(machines(), st.booleans())
-def test_every_cpu_is_drawn_where_it_is(topology: Topology, annotated: bool) -> None:
+def test_every_cpu_has_its_place_in_the_map(topology: Topology, annotated: bool) -> None:
     """From the annotation, and from devices of one CPU each: the same machine."""
     settings = GROUPED if annotated else INDIVIDUAL
     drawn = draw(slices_of(topology, settings, annotated=annotated))
@@ -109,7 +109,7 @@ def test_machines_from_8_to_512_cpus(
     assert len(cpus_in(drawn)) == sockets * numa * l3 * cores * threads
 
 
-def test_claims_give_cpus_their_colour() -> None:
+def test_cpus_have_the_claim_that_holds_them() -> None:
     topology = make_machine(cores=8, offline=[7])
     settings = CpuSettings("n", reserved=CpuSet([0]), min_shared=1)
     layout: CpuLayout = compute_layout(topology, settings)
@@ -163,7 +163,7 @@ def test_unpublished_devices_are_not_drawn() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{}", "null", '{"groups":[{"cores":["0-99999999"]}]}'])
-def test_an_annotation_that_cannot_be_read_is_passed_by(text: str) -> None:
+def test_an_invalid_annotation_is_skipped(text: str) -> None:
     tree = codec.to_tree(slices_of(make_machine(cores=4), INDIVIDUAL)[0])
     tree["metadata"]["annotations"] = {ANNOTATION: text}
     drawn = draw([codec.convert(tree, ResourceSlice)])
@@ -174,6 +174,6 @@ def test_an_annotation_that_cannot_be_read_is_passed_by(text: str) -> None:
 @pytest.mark.parametrize(
     "data", [None, 3, "0-3", [], {}, {"cpuset": 3}, {"cpuset": "x"}, {"cpuset": "0-99999"}]
 )
-def test_a_status_that_makes_no_sense_is_passed_by(data: Any) -> None:
+def test_an_invalid_status_is_skipped(data: Any) -> None:
     tree = {"status": {"devices": [{"driver": "d", "pool": "n", "device": "x", "data": data}]}}
     assert cpus_of_claim(codec.convert(tree, ResourceClaim)) == CpuSet()

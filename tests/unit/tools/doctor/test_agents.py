@@ -64,7 +64,7 @@ def node_dir() -> Iterator[NodeDir]:
 # -- an agent that runs
 
 
-def test_an_agent_that_runs_is_well(node_dir: NodeDir) -> None:
+def test_a_running_agent_has_no_findings(node_dir: NodeDir) -> None:
     own = NodeSettings(name=NODE, runtime="none", root=node_dir.layout.root, cdi=(node_dir.cdi,))
     with LocalCluster(nodes=own) as cluster:
         cluster.apply(pod("one"), pod("two"))
@@ -105,7 +105,7 @@ def test_an_agent_that_runs_is_well(node_dir: NodeDir) -> None:
 # -- drivers
 
 
-def test_drivers_are_asked_who_they_are(node_dir: NodeDir) -> None:
+def test_drivers_are_queried_for_their_name(node_dir: NodeDir) -> None:
     async def scenario() -> None:
         node_dir.furnish()
         peer = await Peer(node_dir.layout, DRIVER).start()
@@ -142,7 +142,7 @@ def can_run_processes() -> str:
 
 
 @pytest.mark.skipif(can_run_processes() != "", reason=can_run_processes() or "it can")
-def test_exactly_what_a_killed_agent_leaves_is_repaired(node_dir: NodeDir) -> None:
+def test_leftovers_of_a_killed_agent_are_repaired(node_dir: NodeDir) -> None:
     name = f"doctor-{os.getpid()}"
     layout = node_dir.layout
     tree = open_cgroups(default_root(name, layout.root), owner=owner_of(name, layout.root))
@@ -295,7 +295,7 @@ THINGS = st.one_of(
 
 @settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(NAMES, THINGS), max_size=12), st.booleans(), st.sampled_from(["none", "process"]))
-def test_nothing_that_lies_there_is_too_much(
+def test_unknown_files_do_not_break_the_doctor(
     things: list[tuple[str, str | bytes]], repair: bool, runtime: str
 ) -> None:
     with temporary_node_dir() as node_dir:

@@ -85,7 +85,7 @@ def test_capabilities_that_are_missing() -> None:
     }
 
 
-def test_the_processes_own_status_is_read(tmp_path: Path) -> None:
+def test_capabilities_of_this_process(tmp_path: Path) -> None:
     (tmp_path / "12").mkdir()
     (tmp_path / "12/status").write_text("Name:\tx\nUid:\t5\t6\t7\t8\nCapEff:\t0000000001000021\n")
     assert privileges.gather(12, tmp_path) == PrivilegeFacts(pid=12, uid=6, capabilities=0x1000021)
@@ -116,7 +116,7 @@ def test_machines() -> None:
     }
 
 
-def test_machine_files_that_cannot_be_used(tmp_path: Path) -> None:
+def test_invalid_machine_files(tmp_path: Path) -> None:
     path = tmp_path / "machine.yaml"
     path.write_bytes(b"\0\xff")
     facts = machine.gather(NodeSettings(machine_file=path, root=tmp_path))
@@ -148,7 +148,7 @@ def a_socket(role: Any, answer: str = "", **changes: Any) -> SocketFact:
     return SocketFact(role=role, answer=answer, entry=FileEntry(**fields))
 
 
-def test_sockets_of_an_agent_that_runs() -> None:
+def test_sockets_of_a_running_agent() -> None:
     registry = FileEntry(path=Path("/n/r"), kind="directory", mode=0o755)
     driver = DriverFact(socket=Path("/n/x"), name=DRIVER, endpoint="/n/y")
     fine = SocketFacts(
@@ -182,7 +182,7 @@ def test_sockets_of_an_agent_that_runs() -> None:
     assert ill.served == frozenset()
 
 
-def test_who_may_use_a_socket() -> None:
+def test_socket_permissions() -> None:
     for each, id in (
         (a_socket("pod-resources", mode=0o755), "sockets.mode"),
         (a_socket("pod-resources", uid=77), "sockets.owner"),
@@ -197,7 +197,7 @@ def test_who_may_use_a_socket() -> None:
     assert levels_of(sockets.check(denied))["sockets.pod-resources"] is Level.WARNING
 
 
-def test_cgroups_of_an_agent_that_runs() -> None:
+def test_cgroups_of_a_running_agent() -> None:
     there = CgroupFacts(
         version=2, controllers=tuple(cgroups.NEEDED), root="plimsoll-a", exists=True, owners=("a",), owner="a"
     )
@@ -310,7 +310,7 @@ def test_families_of_processes(table: dict[int, tuple[int, int, int]], roots: se
     assert processes.family(roots) == {pid for pid in table if is_below(pid)}
 
 
-def test_what_is_left_of_a_session() -> None:
+def test_leftover_processes_of_a_session() -> None:
     processes = Processes({pid: Process(pid, 1, session, 10) for pid, session in ((5, 5), (6, 5), (7, 7))})
     assert processes.family((), (5, 10)) == {5, 6}
     assert processes.family((), (5, 9)) == set()  # the number is another's by now
@@ -332,7 +332,7 @@ def test_what_is_left_of_a_session() -> None:
         (f"{CLAIM}-x", f"{CLAIM}x", (None, None)),
     ],
 )
-def test_which_names_carry_claims(stem: str, device: str, uids: tuple[str | None, str | None]) -> None:
+def test_cdi_names_of_claims(stem: str, device: str, uids: tuple[str | None, str | None]) -> None:
     assert (cdi.uid_in_file(stem), cdi.uid_in_device(device)) == uids
 
 
@@ -353,7 +353,7 @@ def in_cluster(facts: NodeFacts, **changes: Any) -> dict[str, Level]:
     return levels_of(cluster.check(replace(facts, cluster=ClusterFacts(**fields))))
 
 
-def test_a_node_that_is_well_in_its_cluster() -> None:
+def test_a_healthy_node_in_the_cluster() -> None:
     found = in_cluster(RUNS)
     assert set(found.values()) == {Level.OK}
     assert {"cluster.ready", "cluster.lease", "cluster.clock", "cluster.pods"} <= set(found)
@@ -386,7 +386,7 @@ def test_a_node_that_is_well_in_its_cluster() -> None:
         (replace(RUNS, records=KNOWN), {}, "cluster.pods", Level.INFO),
     ],
 )
-def test_what_the_api_says(facts: NodeFacts, changes: dict[str, Any], id: str, level: Level) -> None:
+def test_node_conditions_in_the_api(facts: NodeFacts, changes: dict[str, Any], id: str, level: Level) -> None:
     assert in_cluster(facts, **changes)[id] is level
 
 
@@ -422,7 +422,7 @@ def test_clocks() -> None:
 
 
 @given(st.floats(0, NOW), st.floats(-10_000, 10_000), st.floats(0, 5), st.floats(0, 1))
-def test_a_skew_is_never_made_up(now: float, ahead: float, took: float, when: float) -> None:
+def test_clock_skew_needs_a_measurement(now: float, ahead: float, took: float, when: float) -> None:
     """The reported skew never exceeds the real one, and is close to it."""
     from email.utils import formatdate  # noqa: PLC0415
 
@@ -438,7 +438,7 @@ def test_a_skew_is_never_made_up(now: float, ahead: float, took: float, when: fl
 # -- all together
 
 
-def test_nothing_known_is_judged_without_a_fault() -> None:
+def test_unknown_facts_are_not_findings() -> None:
     for facts in (PLAIN, RUNS, replace(PLAIN, owner="kubelet"), replace(PLAIN, cluster=ClusterFacts())):
         found = check_node(facts)
         assert {each.area for each in found} <= set(CHECKS)

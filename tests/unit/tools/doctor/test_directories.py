@@ -38,7 +38,7 @@ def node_dir() -> Iterator[NodeDir]:
         yield found.furnish()
 
 
-def test_a_node_in_order_is_clean_and_stays_as_it_is(node_dir: NodeDir) -> None:
+def test_a_healthy_node_is_not_changed(node_dir: NodeDir) -> None:
     before = node_dir.snapshot()
     report = node_dir.examine()
     assert bad(report) == []
@@ -52,7 +52,7 @@ def test_a_node_in_order_is_clean_and_stays_as_it_is(node_dir: NodeDir) -> None:
     assert of(report, "cdi.missing")[0].evidence == "all of their 1 CDI devices are defined"
 
 
-def test_a_node_that_is_not_there_yet(node_dir: NodeDir) -> None:
+def test_a_node_that_does_not_exist_yet(node_dir: NodeDir) -> None:
     report = node_dir.examine(root=node_dir.directory / "new")
     assert of(report, "root.folder")[0].level is Level.INFO
     assert bad(report) == []
@@ -75,14 +75,14 @@ def put_odd(node_dir: NodeDir, path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["file", "link"])
-def test_a_root_that_is_no_directory(node_dir: NodeDir, kind: str) -> None:
+def test_a_root_that_is_not_a_directory(node_dir: NodeDir, kind: str) -> None:
     path = node_dir.directory / "other"
     path.write_bytes(b"") if kind == "file" else path.symlink_to(node_dir.layout.root)
     (found, *_) = of(node_dir.examine(root=path), "root.folder")
     assert (found.level, found.evidence) == (Level.ERROR, f"it is a {kind}, not a directory")
 
 
-def test_a_root_that_others_can_write(node_dir: NodeDir) -> None:
+def test_a_root_writable_by_others(node_dir: NodeDir) -> None:
     node_dir.layout.root.chmod(0o777)
     found = check_repair(node_dir, "root.mode", Level.ERROR)
     assert found.evidence == "its mode is 0777"
@@ -110,7 +110,7 @@ def test_a_non_file_at_the_path_of_the_lock(node_dir: NodeDir, kind: str) -> Non
     assert len(list(node_dir.layout.quarantine.iterdir())) == 1
 
 
-def test_locks_that_are_left_and_locks_that_are_held(node_dir: NodeDir) -> None:
+def test_stale_and_held_locks(node_dir: NodeDir) -> None:
     node_dir.put(node_dir.layout.lock, b"999999999\n")
     (found,) = of(node_dir.examine(), "root.agent")
     assert found.evidence == "no agent running; the last one was process 999999999, it has exited"
@@ -141,7 +141,7 @@ def test_roots_of_many_agents(node_dir: NodeDir) -> None:
 
 
 @pytest.mark.parametrize("name", ["pod_resources", "nri"])
-def test_sockets_that_were_left_behind(node_dir: NodeDir, name: str) -> None:
+def test_leftover_sockets(node_dir: NodeDir, name: str) -> None:
     node_dir.put_socket(getattr(node_dir.layout, name))
     found = check_repair(node_dir, "sockets.stale", Level.WARNING)
     assert found.evidence == "stale: not served for 60m"
@@ -176,7 +176,7 @@ def test_sockets_of_drivers_that_are_gone(node_dir: NodeDir, place: str) -> None
     assert not path.exists()
 
 
-def test_a_socket_that_was_just_made_may_be_about_to_be_served(node_dir: NodeDir) -> None:
+def test_a_new_socket_is_not_removed(node_dir: NodeDir) -> None:
     path = node_dir.put_socket(node_dir.layout.registry / "x-reg.sock")
     os.utime(path)
     report = node_dir.examine(repair=True)
@@ -184,7 +184,7 @@ def test_a_socket_that_was_just_made_may_be_about_to_be_served(node_dir: NodeDir
     assert path.exists()
 
 
-def test_a_registration_directory_that_others_can_write(node_dir: NodeDir) -> None:
+def test_a_registration_directory_writable_by_others(node_dir: NodeDir) -> None:
     node_dir.layout.registry.mkdir()
     node_dir.layout.registry.chmod(0o777)
     check_repair(node_dir, "sockets.registry", Level.ERROR)
@@ -216,7 +216,7 @@ def test_a_checksum_that_does_not_match(node_dir: NodeDir) -> None:
     assert found.evidence == "not usable: its checksum does not match"
 
 
-def test_a_record_of_a_newer_program_is_not_put_aside(node_dir: NodeDir) -> None:
+def test_a_checkpoint_of_a_newer_version_is_kept(node_dir: NodeDir) -> None:
     node_dir.put(node_dir.layout.claims, render("PreparedClaims", 7, {}))
     report = node_dir.examine(repair=True)
     (found,) = of(report, "records.claims")
@@ -235,12 +235,12 @@ def test_a_non_file_at_the_path_of_a_record(node_dir: NodeDir, kind: str) -> Non
     check_repair(node_dir, "records.claims", Level.ERROR)
 
 
-def test_records_are_for_their_owner_alone(node_dir: NodeDir) -> None:
+def test_checkpoints_readable_by_others(node_dir: NodeDir) -> None:
     node_dir.layout.admitted.chmod(0o644)
     check_repair(node_dir, "records.admitted", Level.WARNING)
 
 
-def test_claims_whose_pods_are_not_here(node_dir: NodeDir) -> None:
+def test_claims_of_missing_pods(node_dir: NodeDir) -> None:
     node_dir.put_cdi(GONE)
     node_dir.put_claims(
         a_claim(), a_claim(GONE, GONE, name="old"), a_claim(POD, name="idle", pods=frozenset(), drivers={})
@@ -337,7 +337,7 @@ def test_cdi_files_of_the_machine_are_only_reported(node_dir: NodeDir) -> None:
 
 
 @pytest.mark.parametrize("device", [f"GPU-{GONE}", "gpu-0", f"MIG-{GONE}", CLAIM.upper()])
-def test_devices_with_names_of_their_own_are_nobodys_leftovers(node_dir: NodeDir, device: str) -> None:
+def test_devices_with_other_names_are_not_leftovers(node_dir: NodeDir, device: str) -> None:
     path = node_dir.put_cdi("x", device=device)
     path.rename(node_dir.cdi / "vendor.json")
     assert bad(node_dir.examine()) == []
@@ -350,7 +350,7 @@ def test_claims_without_cdi_files(node_dir: NodeDir) -> None:
     assert found.evidence.startswith(f"claim default/gpu ({CLAIM}) of {DRIVER} uses this device: no CDI file")
 
 
-def test_cdi_files_that_cannot_be_used(node_dir: NodeDir) -> None:
+def test_invalid_cdi_files(node_dir: NodeDir) -> None:
     node_dir.put(node_dir.cdi / "broken.json", b"{")
     node_dir.put_cdi("x", device="same").rename(node_dir.cdi / "one.json")
     node_dir.put_cdi("y", device="same").rename(node_dir.cdi / "two.json")
@@ -363,7 +363,7 @@ def test_cdi_files_that_cannot_be_used(node_dir: NodeDir) -> None:
 # -- cgroups
 
 
-def test_cgroups_in_order(node_dir: NodeDir) -> None:
+def test_healthy_cgroups(node_dir: NodeDir) -> None:
     node_dir.put_cgroups(POD)
     report = node_dir.examine(runtime="process")
     assert not [each for each in bad(report) if each[0].startswith("cgroups")]
@@ -462,7 +462,7 @@ def test_quarantined_files_are_reported_and_kept(node_dir: NodeDir) -> None:
     assert path.exists()
 
 
-def test_strange_things_among_the_pods(node_dir: NodeDir) -> None:
+def test_unexpected_files_among_pod_directories(node_dir: NodeDir) -> None:
     pods = node_dir.layout.pods
     pods.mkdir()
     target = node_dir.put(node_dir.directory / "precious" / "file", b"precious")
@@ -494,7 +494,7 @@ def test_a_pods_directory_without_a_record(node_dir: NodeDir) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another owner")
 @pytest.mark.parametrize("name", ["", "lock", "claims.json", "admitted.json"])
-def test_who_may_not_look_does_not_judge(node_dir: NodeDir, name: str) -> None:
+def test_unreadable_directories_are_not_judged(node_dir: NodeDir, name: str) -> None:
     node_dir.put(node_dir.layout.lock, b"1")
     node_dir.directory.chmod(0o755)
     for path in (node_dir.layout.lock, node_dir.layout.claims, node_dir.layout.admitted):

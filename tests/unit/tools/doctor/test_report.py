@@ -140,7 +140,7 @@ def test_the_command(node_dir: NodeDir, capsys: pytest.CaptureFixture[str]) -> N
     assert out.startswith(f"repaired: set the mode of {node_dir.layout.root} to 0755\n")
 
 
-def test_the_settings_of_the_agent_count(node_dir: NodeDir, capsys: pytest.CaptureFixture[str]) -> None:
+def test_settings_of_the_agent_are_read(node_dir: NodeDir, capsys: pytest.CaptureFixture[str]) -> None:
     config = node_dir.directory / "node.yaml"
     config.write_text(
         f"kind: NodeConfiguration\nname: {NODE}\nroot: {node_dir.layout.root}\nruntime: none\n"
@@ -168,9 +168,7 @@ def test_wrong_arguments(arguments: list[str], word: str, capsys: pytest.Capture
     assert "Traceback" not in err
 
 
-def test_a_directory_that_cannot_be_looked_into(
-    node_dir: NodeDir, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unreadable_directory(node_dir: NodeDir, capsys: pytest.CaptureFixture[str]) -> None:
     run(capsys, "--root", str(node_dir.layout.root))  # imports what the command needs
     node_dir.directory.chmod(0o755)
     node_dir.layout.root.chmod(0)

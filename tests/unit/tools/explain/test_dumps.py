@@ -24,7 +24,7 @@ def test_a_real_cluster_is_reported(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", USECASES or ["none"])
-def test_everything_in_a_real_cluster_can_be_asked_about(name: str) -> None:
+def test_every_pod_and_claim_of_a_real_cluster_is_explained(name: str) -> None:
     cluster_state = read_cluster_state(Source((str(usecase_dump(name)),)))
     reports: list[Report] = [
         explain_claim(cluster_state, each) for each in cluster_state.objects.all(ResourceClaim)

@@ -51,7 +51,7 @@ def first_reasons(cluster_state: ClusterState) -> Counter[str] | None:
 
 @QUICK
 @given(clusters())
-def test_groups_say_what_each_node_says(things: list[Any]) -> None:
+def test_groups_agree_with_single_nodes(things: list[Any]) -> None:
     expected = first_reasons(make_cluster_state(things))
     cluster_state = make_cluster_state(things)
     explanation = explain_pod(cluster_state, cluster_state.pod(SUBJECT))
@@ -68,7 +68,7 @@ def test_groups_say_what_each_node_says(things: list[Any]) -> None:
 
 @QUICK
 @given(clusters())
-def test_one_node_agrees_with_the_whole(things: list[Any]) -> None:
+def test_one_node_agrees_with_all_nodes(things: list[Any]) -> None:
     cluster_state = make_cluster_state(things)
     waiting = cluster_state.pod(SUBJECT)
     fits = [explain_node(cluster_state, waiting, each.metadata.name).fits for each in cluster_state.nodes]
@@ -100,7 +100,7 @@ def test_many_nodes_fit_one_screen() -> None:
 
 @QUICK
 @given(clusters())
-def test_a_line_for_each_pod_that_waits(things: list[Any]) -> None:
+def test_pending_pods_have_one_line_each(things: list[Any]) -> None:
     twin = pod("q", cpu="3")
     cluster_state = make_cluster_state([*things, twin])
     lines = {each.metadata.name: why for each, why in summarize_pending(cluster_state)}
@@ -113,7 +113,7 @@ def test_a_line_for_each_pod_that_waits(things: list[Any]) -> None:
             assert lines[each.metadata.name] in explanation.summary
 
 
-def test_pods_alike_are_listed_together() -> None:
+def test_equal_pods_are_listed_together() -> None:
     things = [
         node("n1", cpu="1"),
         *(pod(f"p{number}", cpu="2") for number in range(30)),

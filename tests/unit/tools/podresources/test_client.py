@@ -39,7 +39,7 @@ def ask(path: Path, method: str, *arguments: str, **settings: Any) -> Any:
     return asyncio.run(scenario())
 
 
-def test_answers_arrive() -> None:
+def test_responses_are_decoded() -> None:
     seen = []
 
     def get(request: v1.GetPodResourcesRequest, context: Any) -> v1.GetPodResourcesResponse:
@@ -53,7 +53,7 @@ def test_answers_arrive() -> None:
     assert seen == [("ml", "train")]
 
 
-def test_who_is_turned_away_comes_again() -> None:
+def test_rate_limited_calls_are_retried() -> None:
     with kubelet(List=limited(3, LISTED)) as path:
         assert ask(path, "list") == LISTED
     with (
@@ -63,7 +63,7 @@ def test_who_is_turned_away_comes_again() -> None:
         ask(path, "list", attempts=4)
 
 
-def test_a_pod_that_is_not_there_is_an_answer() -> None:
+def test_a_missing_pod_is_not_found() -> None:
     text = "pod p in namespace n not found"
     for code in (grpc.StatusCode.UNKNOWN, grpc.StatusCode.NOT_FOUND):
         with kubelet(Get=refuse(code, text)) as path:
@@ -93,7 +93,7 @@ def test_a_server_without_the_service() -> None:
         ask(path, "list")
 
 
-def test_an_answer_that_does_not_come() -> None:
+def test_a_call_times_out() -> None:
     with (
         kubelet(List=lambda request, context: context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "")) as path,
         pytest.raises(InputError, match=r"no response to List within 0\.5 s"),
@@ -126,7 +126,7 @@ def test_a_foreign_socket(monkeypatch: pytest.MonkeyPatch, directory: Path) -> N
         ask(directory / "s", "list")
 
 
-def test_a_socket_that_speaks_something_else(directory: Path) -> None:
+def test_a_socket_with_another_protocol(directory: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other:
         other.bind(str(directory / "s"))
         other.listen()
@@ -159,7 +159,7 @@ def test_a_wide_table() -> None:
     ]
 
 
-def test_what_pods_can_have() -> None:
+def test_allocatable_resources_as_a_table() -> None:
     assert [line.split() for line in allocatable_lines(ALLOCATABLE)] == [
         ["RESOURCE", "AMOUNT", "NUMA", "IDS"],
         ["cpu", "8", "-", "2-9"],
@@ -201,7 +201,7 @@ def test_bytes_can_be_read_back(size: int) -> None:
     assert (int(text[:-2]) * 1024 ** units[text[-2:]] if text[-2:] in units else int(text)) == size
 
 
-def test_terminals_are_safe() -> None:
+def test_control_characters_are_escaped() -> None:
     assert printable("a\x1b[2Jb\r\n") == "a?[2Jb??"
     (_, row) = pod_lines([v1.PodResources(name="p\n\x1b", containers=[v1.ContainerResources(name="\t")])])
     assert row.split() == ["p??", "?", "-", "-", "-", "-"]

@@ -73,7 +73,7 @@ APP = {"namespace": "ml", "pod": "train", "container": "app"}
 GPU = {"driver": "gpu.example.com", "pool": "worker"}
 
 
-def test_devices_are_joined_with_who_holds_them() -> None:
+def test_devices_are_joined_with_their_pods() -> None:
     found = show([TRAIN, PLAIN], NodeObjects(uids={("ml", "train"): "u-1"}))
     app = {**APP, "pod_uid": "u-1", "claim": "gpus", **GPU}
     assert found["device_info"] == {
@@ -139,7 +139,7 @@ def test_a_shared_device_counts_its_containers() -> None:
     assert found["claims"] == {row(): 1}
 
 
-def test_of_a_pool_the_newest_generation_counts() -> None:
+def test_only_the_newest_generation_of_a_pool_counts() -> None:
     def piece(generation: int, *names: str) -> ResourceSlice:
         pool = {"name": "worker", "generation": generation}
         devices = [{"name": name} for name in names]
@@ -206,7 +206,7 @@ def _scraped(exporter: Exporter) -> Any:
     return work()
 
 
-def test_the_kubelet_is_asked_once_for_many_scrapes() -> None:
+def test_one_kubelet_call_serves_many_scrapes() -> None:
     calls = 0
 
     def answer(request: Any, context: Any) -> v1.ListPodResourcesResponse:
@@ -231,7 +231,7 @@ def test_the_kubelet_is_asked_once_for_many_scrapes() -> None:
         asyncio.run(scenario(path))
 
 
-def test_a_kubelet_that_falls_silent_and_comes_back(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_kubelet_that_stops_and_returns(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(path: Path) -> None:
         async with PodResourcesClient(path, attempts=2) as client:
             exporter = Exporter("w", client, interval=0.0)
@@ -252,7 +252,7 @@ def test_a_kubelet_that_falls_silent_and_comes_back(caplog: pytest.LogCaptureFix
     assert "rejected by rate limit" in caplog.text
 
 
-def test_without_a_kubelet_the_exporter_says_so(directory: Path) -> None:
+def test_without_a_kubelet_up_is_zero(directory: Path) -> None:
     async def scenario() -> None:
         async with PodResourcesClient(directory / "none") as client:
             found = await _scraped(Exporter("w", client))

@@ -44,7 +44,7 @@ def clusters(draw: st.DrawFn) -> list[Any]:
 
 @settings(max_examples=examples(60), deadline=None)
 @given(clusters())
-def test_a_column_is_what_the_ledger_says_of_such_devices(objects: list[Any]) -> None:
+def test_a_column_equals_a_ledger_with_that_policy(objects: list[Any]) -> None:
     """The naive way: write the policy into the slices and let the scheduler's snapshot charge them."""
     report = compare_policies(ClusterState(ClusterObjects(objects)))
     for policy in POLICIES:
@@ -64,7 +64,7 @@ def test_a_column_is_what_the_ledger_says_of_such_devices(objects: list[Any]) ->
 
 @settings(max_examples=examples(60), deadline=None)
 @given(clusters())
-def test_pods_and_pools_come_to_the_node(objects: list[Any]) -> None:
+def test_pods_and_pools_add_up_to_the_node(objects: list[Any]) -> None:
     """Pods with claims, shared pools and pods without claims add up to the node's charge."""
     cluster_state = ClusterState(ClusterObjects(objects))
     report = compare_policies(cluster_state)
@@ -114,14 +114,14 @@ def test_the_numbers_of_kep_5517() -> None:
     }
 
 
-def test_a_status_is_not_believed_for_the_comparison() -> None:
+def test_the_recorded_status_is_not_compared() -> None:
     status = {"nodeAllocatableResourceClaimStatuses": [{"resourceClaimName": "c", "resources": {"cpu": "1"}}]}
     found = charged(small(container("a", "c", cpu="1"), status=status))
     assert found[AS_IS] == 2000
     assert found["AddPerClaim"] == 5000
 
 
-def test_a_claim_that_is_gone_is_taken_as_its_status_says() -> None:
+def test_a_missing_claim_is_read_from_the_pod_status() -> None:
     status = {"nodeAllocatableResourceClaimStatuses": [{"resourceClaimName": "c", "resources": {"cpu": "3"}}]}
     made = on(pod("p", container("a", "c", cpu="1"), status=status))
     report = compare_policies(ClusterState(ClusterObjects([node(), made])))
@@ -148,7 +148,7 @@ def test_a_claim_that_is_gone_is_taken_as_its_status_says() -> None:
         ),
     ],
 )
-def test_what_a_policy_refuses_by_rule(cluster_state: ClusterState, column: str, cause: Cause) -> None:
+def test_pods_that_a_policy_refuses(cluster_state: ClusterState, column: str, cause: Cause) -> None:
     found = {(each.column, each.reason.cause) for each in compare_policies(cluster_state).refusals}
     assert (column, cause) in found
 
@@ -188,7 +188,7 @@ def test_a_namespace_keeps_the_nodes() -> None:
 
 
 @pytest.mark.parametrize("name", USECASES)
-def test_what_a_real_scheduler_left(name: str) -> None:
+def test_observed_use_cases(name: str) -> None:
     report = compare_policies(read_cluster_state(Source((str(usecase_dump(name)),))))
     assert list(report.lines(PLAIN))
     json.dumps(report.as_json())

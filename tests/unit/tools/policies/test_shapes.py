@@ -84,14 +84,14 @@ def cluster_states(draw: st.DrawFn) -> ClusterState:
 
 @settings(max_examples=examples(120), deadline=None)
 @given(cluster_states())
-def test_what_is_remembered_is_what_is_worked_out(cluster_state: ClusterState) -> None:
+def test_cached_charges_equal_computed_ones(cluster_state: ClusterState) -> None:
     quick = compare_policies(cluster_state)
     with patch.object(comparison, "shape_of", lambda *_: None):
         naive = compare_policies(cluster_state)
     assert quick.as_json() == naive.as_json()
 
 
-def test_most_of_a_workload_is_remembered() -> None:
+def test_replicas_share_one_cached_shape() -> None:
     body = {"containers": [container("c", "claim-0", cpu="1")], "claims": ["claim-0"]}
     devices = [charging_device(f"d{i}", cpu="2") for i in range(5)]
     cluster_state = ClusterState(ClusterObjects(_cluster(devices, [[body]] * 20)))
@@ -100,7 +100,7 @@ def test_most_of_a_workload_is_remembered() -> None:
     assert rebooked.call_count == 4  # one node, under each policy
 
 
-def test_names_make_no_shape_and_amounts_do() -> None:
+def test_shapes_ignore_names_and_include_amounts() -> None:
     one, other = (pod(name, container("c", cpu="1")) for name in ("a", "b"))
     assert shape_of(one) == shape_of(other)
     assert shape_of(one) != shape_of(pod("a", container("c", cpu="2")))

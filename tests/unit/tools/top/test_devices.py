@@ -187,7 +187,7 @@ def clusters(draw: st.DrawFn) -> ClusterState:
 
 @settings(max_examples=examples(80), deadline=None)
 @given(clusters())
-def test_free_and_taken_are_all(cluster_state: ClusterState) -> None:
+def test_free_and_allocated_add_up(cluster_state: ClusterState) -> None:
     rows = device_rows(cluster_state)
     assert len({row.id for row in rows}) == len(rows)
     (pool,) = pool_rows(cluster_state)
@@ -222,7 +222,7 @@ POLICIES: list[Any] = [
 
 
 @given(st.sampled_from(POLICIES), st.integers(0, 10))
-def test_there_is_room_if_any_request_fits(policy: Any, free: int) -> None:
+def test_a_device_is_free_if_any_request_fits(policy: Any, free: int) -> None:
     """The naive way: ask for everything one could ask for."""
     tree = {"value": "10", **({"requestPolicy": policy} if policy else {})}
     capacity = {"bw": codec.convert(tree, DeviceCapacity)}

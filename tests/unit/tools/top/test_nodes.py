@@ -70,7 +70,7 @@ def test_rows_add_up_to_the_charges(cluster_state: ClusterState) -> None:
 
 @settings(max_examples=examples(60), deadline=None)
 @given(cluster_states())
-def test_pods_and_namespaces_come_to_the_same(cluster_state: ClusterState) -> None:
+def test_pods_and_namespaces_add_up_to_the_same(cluster_state: ClusterState) -> None:
     (node_row,) = node_rows(cluster_state)
     of_pods: dict[str, int] = {}
     for row in pod_rows(cluster_state):
@@ -88,7 +88,7 @@ def test_pods_and_namespaces_come_to_the_same(cluster_state: ClusterState) -> No
 
 @settings(max_examples=examples(80), deadline=None)
 @given(charged_pods(), st.booleans())
-def test_the_short_way_is_the_long_way(found: tuple[Pod, Any], share: bool) -> None:
+def test_the_fast_path_agrees(found: tuple[Pod, Any], share: bool) -> None:
     made, charges = found
     ledger = NodeLedger(node(), profile=SHARING if share else None)
     entry = ledger.add(made, [ChargedClaim(charge) for charge in charges])
@@ -122,7 +122,7 @@ def test_what_is_drawn_from_a_pool_is_not_requested_of_the_node() -> None:
     assert (whole.amount, whole.pod, whole.claim, whole.rule) == (4000, "", "pool", "ConsumeFrom")
 
 
-def test_past_the_line_is_below_zero() -> None:
+def test_headroom_past_the_line_is_negative() -> None:
     pods = [on(pod("big", container("c", cpu="10")))]
     (node_row,) = node_rows(ClusterState(ClusterObjects([node(), *pods])))
     assert node_row.past == ("cpu",)
@@ -157,7 +157,7 @@ def test_ledgers_of_some_nodes() -> None:
     assert [node_row.name for node_row in node_rows(cluster_state, names=["c", "a", "x"])] == ["a", "c"]
 
 
-def test_a_node_that_says_nothing_is_ready() -> None:
+def test_a_node_without_conditions_is_ready() -> None:
     assert node_row_of(NodeLedger(node())).ready
 
 

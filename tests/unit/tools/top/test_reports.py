@@ -72,7 +72,7 @@ def test_sorting(cluster_state: ClusterState) -> None:
     assert order("claims") == ["node-a", "node-b", "node-c"]
 
 
-def test_a_limit_says_what_is_left_out(cluster_state: ClusterState) -> None:
+def test_a_limit_reports_the_hidden_rows(cluster_state: ClusterState) -> None:
     report = top(cluster_state, limit=1)
     lines = text_of(report).splitlines()
     assert lines[-1] == "2 more nodes not shown; --limit 0 shows all."
@@ -100,19 +100,19 @@ def test_a_namespace(cluster_state: ClusterState) -> None:
         ("namespaces", "mll", "did you mean ml"),
     ],
 )
-def test_a_name_that_is_not_there(cluster_state: ClusterState, what: str, name: str, message: str) -> None:
+def test_an_unknown_name(cluster_state: ClusterState, what: str, name: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         top(cluster_state, what, name=name)
 
 
-def test_a_resource_that_is_not_there(cluster_state: ClusterState) -> None:
+def test_an_unknown_resource(cluster_state: ClusterState) -> None:
     with pytest.raises(InputError, match=r"did you mean memory\?"):
         top(cluster_state, resources=("memry",))
     rows = top(cluster_state, resources=("hugepages-1Gi",)).as_json()["totals"]
     assert [row["resource"] for row in rows] == ["hugepages-1Gi"]
 
 
-def test_what_may_not_be_seen_is_not_said_to_be_none() -> None:
+def test_missing_kinds_are_not_shown_as_zero() -> None:
     refused = Gap("resourceclaims", 'User "team" cannot list', brief="may not be seen", refused=True)
     cluster_state = ClusterState(ClusterObjects(make_cluster_state(big_cluster(1)).objects, [refused]))
     with pytest.raises(InputError, match='resourceclaims cannot be shown: User "team" cannot list'):
@@ -128,7 +128,7 @@ def test_an_empty_cluster_says_so() -> None:
 
 
 @pytest.mark.parametrize("name", USECASES)
-def test_what_a_real_scheduler_left(name: str) -> None:
+def test_observed_use_cases(name: str) -> None:
     """Every view of every observed use case: no line too wide, and the rows add up."""
     seen = read_cluster_state(Source((str(usecase_dump(name)),)))
     for view in VIEWS:
@@ -167,7 +167,7 @@ def test_a_list_is_cut_to_the_screen() -> None:
 
 
 @given(st.integers(-(2**62), 2**62))
-def test_bytes_are_short_and_near(units: int) -> None:
+def test_bytes_are_rounded(units: int) -> None:
     text = short_bytes(units)
     assert len(text) <= 9
     number = text.rstrip("EPTGMKi")

@@ -70,7 +70,7 @@ def test_a_better_choice_of_devices_is_found() -> None:
     assert chosen == {"a-easy": (f"{DRIVER}/n/b-half",), "b-picky": (f"{DRIVER}/n/a-whole",)}
 
 
-def test_nothing_is_left_behind() -> None:
+def test_the_search_restores_the_state() -> None:
     whatif = whole_or_half()
     before = list(whatif.cluster_state.objects)
     whatif.prove()
@@ -88,7 +88,7 @@ def test_a_better_choice_of_nodes_is_found() -> None:
     assert names(proof) == {"p0": "a", "p1": "b"}
 
 
-def test_what_is_impossible_is_proved_so_and_the_most_is_known() -> None:
+def test_impossibility_is_proved_with_the_maximum() -> None:
     pods = [pod(f"p{number}", cpu="2") for number in range(5)]
     proof = whatif_of(node("a", cpu="3"), node("b", cpu="3"), node("c", cpu="3"), *pods).prove()
     assert (proof.verdict, proof.most, proof.settled, proof.placement) == (
@@ -99,7 +99,7 @@ def test_what_is_impossible_is_proved_so_and_the_most_is_known() -> None:
     )
 
 
-def test_a_pod_that_cannot_be_tried_settles_it() -> None:
+def test_a_pod_with_a_missing_claim_ends_the_search() -> None:
     proof = whatif_of(node("a"), pod("p", cpu="1"), pod("q", claims=["nope"])).prove()
     assert proof.verdict is ProofVerdict.IMPOSSIBLE
     assert proof.why == 'default/q: could not find ResourceClaim "nope"'
@@ -129,7 +129,7 @@ def test_an_order_is_found_where_pods_need_each_other() -> None:
     assert proof.verdict is ProofVerdict.ALL
 
 
-def test_pods_alike_do_not_multiply_the_work() -> None:
+def test_equal_pods_do_not_multiply_the_search() -> None:
     pods = [pod(f"p{number}", cpu="1") for number in range(13)]
     nodes = [node(f"n{number}", cpu="3") for number in range(4)]
     proof = whatif_of(*nodes, *pods, pod("q", cpu="1", memory="1Gi")).prove()

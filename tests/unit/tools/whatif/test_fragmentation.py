@@ -22,7 +22,7 @@ NODE = st.tuples(
 
 @settings(max_examples=examples(60), deadline=None)
 @given(st.lists(NODE, max_size=4))
-def test_pieces_are_what_plain_counting_gives(nodes: list[tuple[int, list[int], int, int, bool]]) -> None:
+def test_pieces_agree_with_counting(nodes: list[tuple[int, list[int], int, int, bool]]) -> None:
     things: list[Any] = [device_class()]
     free_cpu: list[int] = []
     free_devices: list[list[int]] = []

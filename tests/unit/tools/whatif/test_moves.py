@@ -88,7 +88,7 @@ def test_replicas_are_for_pods_and_workloads() -> None:
     assert len({each.metadata.uid for each in made.things}) == 4
 
 
-def test_what_makes_no_difference_is_named() -> None:
+def test_ignored_kinds_are_named() -> None:
     made = read_manifests(["{apiVersion: v1, kind: Service, metadata: {name: s}}", POD])
     assert made.passed_by == ["Service/s"]
 
@@ -119,13 +119,13 @@ def test_what_makes_no_difference_is_named() -> None:
         (": : :", "manifest"),
     ],
 )
-def test_bad_manifests_say_what_is_wrong(manifest: str, words: str) -> None:
+def test_invalid_manifests_name_the_problem(manifest: str, words: str) -> None:
     with pytest.raises(InputError, match=r".") as error:
         read_manifests([manifest])
     assert words in str(error.value)
 
 
-def test_a_pod_that_is_there_is_not_replaced_in_silence() -> None:
+def test_an_existing_pod_is_not_replaced() -> None:
     whatif = whatif_of(node("n"), pod("p", node="n"))
     with pytest.raises(InputError, match="pod default/p already exists"):
         whatif.add(POD)
@@ -144,7 +144,7 @@ def test_claims_are_made_from_templates() -> None:
     assert verify(whatif.cluster_state.snapshot) == []
 
 
-def test_the_second_knows_of_the_first() -> None:
+def test_later_changes_see_earlier_ones() -> None:
     """Three pods, two devices: each alone would fit."""
     whatif = whatif_of(node("n"), resource_slice([device("d"), device("e")], "n"), device_class())
     whatif.add(TEMPLATE, CLAIMING, replicas=3)
@@ -172,7 +172,7 @@ def test_priority_classes_are_looked_up() -> None:
 # -- removing
 
 
-def test_a_pod_takes_its_claims_along() -> None:
+def test_removing_a_pod_removes_its_claims() -> None:
     whatif = whatif_of(
         node("n"), resource_slice([device("d")], "n"), device_class(), claim("named", exactly())
     )
@@ -187,7 +187,7 @@ def test_a_pod_takes_its_claims_along() -> None:
     assert verify(whatif.cluster_state.snapshot) == []
 
 
-def test_a_node_takes_its_devices_along_and_its_pods_come_back() -> None:
+def test_removing_a_node_removes_its_devices_and_reschedules_its_pods() -> None:
     things = [device_class(), claim("c", exactly())]
     for name in ("a", "b"):
         things += [node(name), resource_slice([device("d")], name)]
@@ -217,7 +217,7 @@ def test_workloads_are_removed_by_name() -> None:
         ("Pod//x", "must be KIND/NAMESPACE/NAME"),
     ],
 )
-def test_names_that_are_not_there(name: str, words: str) -> None:
+def test_unknown_names(name: str, words: str) -> None:
     whatif = whatif_of(node("n"), pod("web-0", node="n"))
     with pytest.raises(InputError, match=r".") as error:
         whatif.remove(name)
@@ -255,7 +255,7 @@ def test_nodes_are_cloned_with_devices_and_daemons() -> None:
     assert verify(whatif.cluster_state.snapshot) == []
 
 
-def test_which_node_must_be_said_where_there_are_several() -> None:
+def test_the_node_to_clone_must_be_named_if_there_are_several() -> None:
     whatif = whatif_of(node("a"), node("b"))
     with pytest.raises(InputError, match=r"name the node to copy \(there are 2 nodes\)"):
         whatif.add_nodes(1)
@@ -285,7 +285,7 @@ def test_a_drain_leaves_daemons_and_static_pods() -> None:
 # -- taints
 
 
-def test_no_execute_sends_away_who_does_not_tolerate_it() -> None:
+def test_no_execute_evicts_pods_without_toleration() -> None:
     patient = [{"key": "x", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}]
     always = [{"key": "x", "operator": "Exists"}]
     whatif = whatif_of(
@@ -312,7 +312,7 @@ def test_no_schedule_does_not_evict() -> None:
     assert whatif.schedule().pending[0].why == "0/1 nodes are available: 1 node(s) had untolerated taint(s)."
 
 
-def test_a_tainted_device_sends_its_user_away() -> None:
+def test_a_tainted_device_evicts_its_pod() -> None:
     whatif = whatif_of(node("n"), resource_slice([device("d"), device("e")], "n"), device_class())
     whatif.add(TEMPLATE, workload("Deployment", "apps/v1"))
     whatif.remove("Deployment/team/w")
@@ -339,7 +339,7 @@ def test_bad_device_taints(text: str) -> None:
         whatif_of(node("n")).taint_devices(text)
 
 
-def test_a_taint_that_is_not_there_cannot_be_taken_away() -> None:
+def test_a_missing_taint_cannot_be_removed() -> None:
     with pytest.raises(InputError, match="not found"):
         whatif_of(node("n")).taint("n", "x:NoSchedule-")
 
@@ -347,7 +347,7 @@ def test_a_taint_that_is_not_there_cannot_be_taken_away() -> None:
 # -- policies
 
 
-def test_another_policy_counts_for_running_pods_too() -> None:
+def test_another_policy_applies_to_running_pods() -> None:
     whatif = whatif_of(
         node("n", cpu="8"), resource_slice([charging_device("d", cpu="4")], "n"), device_class(),
         claim("c", exactly()),
@@ -381,7 +381,7 @@ def test_gated_pods_wait() -> None:
     assert [each.why for each in whatif.schedule().pending] == ["scheduling gates: later"]
 
 
-def test_how_many_more_would_fit() -> None:
+def test_capacity_for_more_replicas() -> None:
     whatif = whatif_of(node("a", cpu="3"), node("b", cpu="2"), pod("p", cpu="1", node="a"))
     assert whatif.count_more(("default", "p")) == 4
     assert whatif.count_more(("default", "p"), 2) == 2

@@ -105,7 +105,7 @@ def test_an_interrupted_demo_starts_over(settings: UpSettings) -> None:
     assert re.search(r"web +pending: 0/5 nodes are available: 1 Insufficient cpu", text)
 
 
-def test_what_does_not_happen_is_said() -> None:
+def test_a_step_that_fails_is_reported() -> None:
     """A cluster without the demo's nodes: no pod is scheduled, and the demo ends."""
     from plimsoll.up.local_cluster import LocalCluster  # noqa: PLC0415
 
@@ -126,7 +126,7 @@ def test_what_does_not_happen_is_said() -> None:
     assert "2. One ledger" not in output.getvalue()
 
 
-def test_how_it_stands_with_a_pod() -> None:
+def test_states_of_a_pod() -> None:
     waiting = {"type": "PodScheduled", "status": "False", "message": "0/1 nodes: a, b. preemption: c."}
     pod = {"metadata": {"name": "p"}, "spec": {}, "status": {"conditions": [waiting]}}
     assert demo_pod_state(pod) == DemoPodState("p", why="0/1 nodes: a, b")

@@ -43,7 +43,7 @@ spec:
     assert simulated.overcommitted == -8000
 
 
-def test_the_page_shows_the_demo_as_it_is() -> None:
+def test_the_page_shows_the_recorded_demo() -> None:
     root = Path(__file__).parents[4]
     output = (root / "tests" / "golden" / "up" / "story.txt").read_text().strip()
     shown = (root / "docs" / "up.md").read_text().split("```\nOne node, two ledgers")[1].split("```")[0]

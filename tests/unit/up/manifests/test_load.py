@@ -67,7 +67,7 @@ def test_manifests_in_any_order_and_again(cluster: LocalCluster) -> None:
     assert cluster.client.get("nodes", "n1")["status"] == node["status"]
 
 
-def test_what_is_refused_is_a_line_each(cluster: LocalCluster) -> None:
+def test_refused_objects_have_one_line_each(cluster: LocalCluster) -> None:
     text = """
 apiVersion: v1
 kind: Pod
@@ -106,7 +106,7 @@ metadata: 7
     assert loaded.lines(most=2)[-1] == "and 2 more rejected: see the log"
 
 
-def test_what_a_dump_has_for_its_own_cluster_only(cluster: LocalCluster) -> None:
+def test_objects_of_the_dumped_cluster_are_skipped(cluster: LocalCluster) -> None:
     text = """
 apiVersion: example.com/v1
 kind: Widget

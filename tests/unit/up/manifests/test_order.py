@@ -50,7 +50,7 @@ objects = st.lists(
 
 
 @given(objects)
-def test_groups_are_what_sorting_by_rank_gives(things: list[ParsedObject]) -> None:
+def test_groups_agree_with_sorting_by_rank(things: list[ParsedObject]) -> None:
     flat = [each for group in arrange(things) for each in group]
     # Naive: of two of a name the last one, at the place of the first; then sorted.
     last: dict[tuple[str, str, str], ParsedObject] = {}
@@ -70,12 +70,12 @@ def test_the_order_of_files_does_not_matter(things: list[ParsedObject], random: 
     ]
 
 
-def test_what_others_refer_to_comes_first() -> None:
+def test_referenced_objects_come_first() -> None:
     for first, second in BEFORE:
         assert rank_of(found(first, "a").tree) < rank_of(found(second, "b", **bound).tree), (first, second)
 
 
-def test_pods_that_wait_come_last() -> None:
+def test_pending_pods_come_last() -> None:
     groups = arrange([found("Pod", "waits"), found("Pod", "runs", **bound), found("Node", "n")])
     assert [[each.name for each in group] for group in groups] == [["n"], ["runs"], ["waits"]]
     assert rank_of(found("Pod", "waits").tree) == WAITING

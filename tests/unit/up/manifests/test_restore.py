@@ -47,7 +47,7 @@ POD: dict[str, Any] = {
 }
 
 
-def test_what_the_server_sets_is_dropped() -> None:
+def test_server_fields_are_dropped() -> None:
     metadata = restored(POD)["metadata"]
     assert metadata == {
         "name": "p",
@@ -72,7 +72,7 @@ def test_a_pod_names_the_claim_that_was_made_for_it() -> None:
     assert restored(POD, {("y", "p-c-abcde")})["spec"] == POD["spec"]
 
 
-def test_a_pod_that_waits_is_scheduled_anew() -> None:
+def test_a_pending_pod_is_scheduled_again() -> None:
     waiting = {**POD, "spec": {"containers": []}, "status": {"phase": "Pending", "conditions": [{}]}}
     assert "status" not in restored(waiting)
     assert restored({**waiting, "status": {"phase": "Succeeded"}})["status"] == {"phase": "Succeeded"}
@@ -82,7 +82,7 @@ def node(**status: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": status}
 
 
-def test_nodes_that_are_ready_are_played() -> None:
+def test_ready_nodes_are_simulated() -> None:
     amounts = {"cpu": "8", "memory": "1Gi"}
     ready = [{"type": "Ready", "status": "True"}]
     assert restored(node(capacity=amounts))["metadata"]["annotations"] == {SIMULATED: "true"}
@@ -97,12 +97,12 @@ def test_nodes_that_are_ready_are_played() -> None:
     assert restored(said)["metadata"]["annotations"] == {SIMULATED: "false"}
 
 
-def test_namespaces_are_names() -> None:
+def test_namespaces_keep_their_names() -> None:
     tree = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x"}}
     assert restored({**tree, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}}) == tree
 
 
-def test_owners_that_came_along() -> None:
+def test_owner_references_to_restored_objects() -> None:
     assert owners(POD, {"9": "new"}) == [{"kind": "ReplicaSet", "name": "r", "uid": "new"}]
     assert owners(POD, {"8": "new"}) == []
 
@@ -132,7 +132,7 @@ def test_claims_are_reserved_for_the_pods_there_are() -> None:
         ({"kind": "Pod"}, "Pod without a name"),
     ],
 )
-def test_words_for_objects(tree: dict[str, Any], text: str) -> None:
+def test_descriptions_of_objects(tree: dict[str, Any], text: str) -> None:
     assert describe(tree) == text
 
 

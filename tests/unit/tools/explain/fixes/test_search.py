@@ -113,12 +113,12 @@ def test_the_nearest_fix_of_a_symptom_works(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "word"), OTHERS.items())
-def test_what_others_must_do_is_said(name: str, word: str) -> None:
+def test_fixes_for_others_are_described(name: str, word: str) -> None:
     cluster_state = make_cluster_state(MAKERS[name]())
     assert word in explain_pod(cluster_state, cluster_state.pod(SUBJECT)).fix
 
 
-def test_a_fix_for_others_cannot_be_carried_out() -> None:
+def test_a_fix_for_others_cannot_be_applied() -> None:
     cluster_state = make_cluster_state(MAKERS["no-driver"]())
     pod = cluster_state.pod(SUBJECT)
     with pytest.raises(InputError, match="cannot be applied"):
@@ -129,6 +129,6 @@ def test_every_change_has_a_cost() -> None:
     assert {*COSTS} == {*FixKind}
 
 
-def test_what_was_tried_comes_before_what_was_not() -> None:
+def test_verified_fixes_come_first() -> None:
     step = FixStep(FixKind.UNCORDON, {"node": "n1"})
     assert Fix((step,), proven=True).cost < Fix((step,)).cost
