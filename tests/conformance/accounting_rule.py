@@ -27,7 +27,7 @@ PLAIN = ("cpu", "memory", "ephemeral-storage")
 
 
 class SchedulerError(Exception):
-    """Something is missing: the scheduler ends in an error. Holds what it may say, short of the claim."""
+    """Error of the scheduler, with the messages it may have, without the claim."""
 
 
 def amount(text: str) -> Fraction:
@@ -49,7 +49,7 @@ def add(*parts: Amounts) -> Amounts:
 
 
 def life(pod: Row) -> Iterator[list[Row]]:
-    """The containers that run together, phase by phase."""
+    """Return the sets of containers that run together."""
     sidecars: list[Row] = []
     for container in pod["spec"].get("initContainers") or []:
         if container.get("restartPolicy") == "Always":
@@ -118,7 +118,7 @@ def find(given: Row, result: Row, ours: bool) -> Row | None:
 
 
 def charge(given: Row, results: list[Row], ours: bool) -> Amounts | None:
-    """Return what the results of one claim come to; None if no device that is known has a mapping."""
+    """Return the charge of one claim's results; None if no known device has a mapping."""
     devices = [find(given, result, ours) for result in results]
     if not any(d.get("nodeAllocatableResourceMappings") for d in devices if d):
         return None
@@ -152,7 +152,7 @@ def charge(given: Row, results: list[Row], ours: bool) -> Amounts | None:
 
 
 def possible_errors(given: Row) -> set[str]:
-    """Everything upstream may say of claims it cannot price: which it meets first is up to a Go map."""
+    """Return every error that upstream may report for these claims; a Go map decides which comes first."""
     texts = set()
     for name in claims_of(given["pod"]).values():
         allocated = [c for c in given["claims"] if c["metadata"]["name"] == name]
@@ -190,9 +190,7 @@ def containers_of(pod: Row, claim: str, ours: bool) -> list[str]:
 
 
 def entries_of(given: Row, ours: bool) -> tuple[list[Row], bool]:
-    """Return what would stand in the pod's status, amounts as fractions, and whether any device has a
-    mapping.
-    """
+    """Return the entries of the pod's status, amounts as fractions, and whether any device has a mapping."""
     entries, mapped = {}, False
     claims = {c["metadata"]["name"]: c for c in given["claims"]}
     for name in claims_of(given["pod"]).values():
@@ -257,7 +255,7 @@ def plus(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
 
 
 def ledgers(given: Row, on: bool, level: bool) -> tuple[dict[str, int], dict[str, int], dict[str, int], Row]:
-    """The node's line, what is requested, the same with filled-in requests, and who uses which claim."""
+    """Return the node's allocatable resources, requests, non-zero requests, and the users of its claims."""
     line = units(amounts(given["node"]["allocatable"]))
     line["pods"] = int(amount(given["node"]["allocatable"].get("pods", "0")))
     used: dict[str, int] = {}
@@ -274,7 +272,7 @@ def ledgers(given: Row, on: bool, level: bool) -> tuple[dict[str, int], dict[str
 
 
 def any_gone(given: Row, ours: bool) -> bool:
-    """Return whether a device of a claim allocated now is not known; rows do not say then what is charged."""
+    """Return whether a device of a claim allocated now is unknown; rows do not have the charge then."""
     allocated = {c["metadata"]["name"] for c in given["claims"] if c.get("status", {}).get("allocation")}
     names = set(claims_of(given["pod"]).values()) - allocated
     return any(
@@ -375,8 +373,8 @@ KEYS = (
 
 
 def mismatch(got: Row, want: Row) -> str | None:
-    """Return where two outcomes differ. Of an error only the code counts; where upstream may answer in
-    several ways (the order of a Go map) any of them will do.
+    """Return the difference of two outcomes; of errors only the code counts, and any answer upstream may give
+    passes.
     """
     for key in KEYS:
         choices = [_plain(choice) for choice in want.get(f"{key}_one_of", [want.get(key)])]
@@ -389,7 +387,7 @@ def mismatch(got: Row, want: Row) -> str | None:
 
 
 def _plain(value: Any) -> Any:
-    """Statuses with amounts as fractions, the rest as it is."""
+    """Return statuses with amounts as fractions."""
     if not isinstance(value, list):
         return value
     return [

@@ -53,7 +53,7 @@ def check(row: dict[str, Any]) -> str | None:
 
 
 def outcome(row: dict[str, Any]) -> dict[str, Any]:
-    """Return what our allocator makes of a row, in the shape of the vectors."""
+    """Return the result of our allocator for a row, in the shape of the vectors."""
     inventory, state, claims, node, classes = read_row(row)
     found = allocate_claims(inventory, state, claims, node, classes=classes, new_id=lambda: "SHARE")
     if isinstance(found, Allocation):
@@ -69,7 +69,7 @@ def outcome(row: dict[str, Any]) -> dict[str, Any]:
 def read_row(
     row: dict[str, Any],
 ) -> tuple[Inventory, AllocationState, list[ResourceClaim], Node, dict[str, DeviceClass]]:
-    """The allocator's input from a row."""
+    """Read the allocator's input from a row."""
     switches = row["features"]
     features = Features(**{name: all(switches[gate] for gate in gates) for name, gates in _GATES.items()})
     classes = [convert(tree, DeviceClass) for tree in row["deviceClasses"]]

@@ -1,4 +1,4 @@
-"""Device selectors against what Kubernetes compiled and evaluated.
+"""Suite `cel`: device selectors as Kubernetes compiled and evaluated them.
 
 A case passes if the outcome is of the same kind (true, false, compile error, run-time error), admission would
 refuse the same expressions as too expensive, and both back ends agree. Cases marked with a quirk may come out
@@ -44,7 +44,7 @@ def check(row: dict[str, Any]) -> str | None:
 
 
 def cost_difference(row: dict[str, Any]) -> str | None:
-    """Return how the costs of a case differ from the vector's, or None."""
+    """Return the difference between the costs of a case and those of the vector, or None."""
     try:
         selector = compile_selector(row["expression"], _environment(row))
     except CelCompileError:
@@ -73,7 +73,7 @@ def _kind(outcome: EvaluationResult) -> str:
 
 
 def _disagreement(selector: Selector, device: CelDevice) -> str | None:
-    """Both back ends, under the usual cost limit."""
+    """Compare both back ends under the default cost limit."""
     exact = _kind(selector.evaluate_exact(device))
     try:
         fast = str(selector.matches(device)).lower()

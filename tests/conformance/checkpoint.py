@@ -35,7 +35,7 @@ def _compare(decoded: DecodedCheckpoint, row: dict[str, Any]) -> str | None:
 
 
 def claims_of(trees: list[dict[str, Any]] | None) -> tuple[KubeletClaim, ...] | None:
-    """Claims as a row gives them."""
+    """Read the claims of a row."""
     if trees is None:
         return None
     return tuple(

@@ -38,9 +38,7 @@ def read_options(row: dict[str, Any]) -> AssignOptions:
 
 
 def _check_safe(answer: Assigned | InsufficientCpus, available: CpuSet, count: int) -> str | None:
-    """Return what the driver hands out is what was asked for, out of what was offered, whatever the
-    kubelet does.
-    """
+    """Check that the driver assigns the requested number of CPUs out of the offered ones."""
     if isinstance(answer, InsufficientCpus) or (len(answer.cpus) == count and answer.cpus <= available):
         return None
     return f"{answer.cpus} are not {count} CPUs of {available}"

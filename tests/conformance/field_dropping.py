@@ -75,7 +75,7 @@ def _drop_empty_names(value: Any) -> Any:
 
 
 def _settle(value: Any, key: str = "") -> Any:
-    """A tree in which nothing is said in two ways."""
+    """Return a tree with one spelling for equal values."""
     if isinstance(value, dict):
         settled = {name: _settle(item, name) for name, item in value.items()}
         return {
@@ -89,7 +89,7 @@ def _settle(value: Any, key: str = "") -> Any:
 
 
 def _differ(path: str, wanted: Any, found: Any) -> str | None:
-    """The first difference between two trees."""
+    """Return the first difference between two trees."""
     if isinstance(wanted, dict) and isinstance(found, dict):
         for name in sorted(wanted.keys() | found.keys()):
             difference = _differ(f"{path}.{name}", wanted.get(name), found.get(name))

@@ -44,7 +44,7 @@ Row = dict[str, Any]
 
 
 def check_under(profile: str) -> Callable[[Row], str | None]:
-    """The check under a profile; ValueError names the profiles there are."""
+    """Return the check for a profile; ValueError names the valid profiles."""
     known = sorted(name for name in PROFILES if name in ("default", "upstream-1.36"))
     if profile not in known:
         raise ValueError(f"suite node-allocatable has the profiles {', '.join(known)}, not {profile!r}")
@@ -67,7 +67,7 @@ def _differ(what: str, got: object, wanted: object) -> str | None:
 
 
 def _units(units: Mapping[str, int]) -> dict[str, Any]:
-    """Whole amounts as rows write them."""
+    """Return whole amounts as rows write them."""
     shape: dict[str, Any] = {
         "milliCPU": units.get("cpu", 0),
         "memory": units.get("memory", 0),
@@ -92,7 +92,7 @@ def _states(ledger: NodeLedger) -> dict[str, list[str]]:
 
 
 def _statuses(entries: tuple[ClaimCharge, ...]) -> list[dict[str, Any]]:
-    """Entries by way of the 1.36 form, with canonical amounts."""
+    """Return entries by way of the 1.36 form, with canonical amounts."""
     charged_claims = [ChargedClaim(entry) for entry in entries]
     tree = codec.to_tree(write_charges(Pod(), charged_claims, Form.V1_36).lossless(Form.V1_36))
     found = tree.get("status", {}).get("nodeAllocatableResourceClaimStatuses", [])
@@ -169,7 +169,7 @@ def _compare(got: Row, want: Row) -> str | None:
 
 
 def _filter(given: Row, profile: AccountingProfile) -> Row:
-    """Return what Plimsoll says, in the shape of a row's `want`."""
+    """Return our result in the shape of a row's `want`."""
     node = codec.convert({"metadata": {"name": given["node"]["name"]}, "status": given["node"]}, Node)
     ledger = NodeLedger(node, _gates(given["features"]), profile)
     for pod in given["existing_pods"]:
@@ -264,7 +264,7 @@ def _check_sharing(given: Row, want: Row, profile: AccountingProfile) -> str | N
 
 
 def _check_build(given: Row, want: Row, profile: AccountingProfile) -> str | None:
-    """Statuses from allocations. Rows give results without a driver, which only upstream takes for one."""
+    """Check the statuses built from allocations; rows have results without a driver."""
     pod = codec.convert(given["pod"], Pod)
     slices = [codec.convert(piece, ResourceSlice) for piece in given.get("resource_slices", [])]
     drivers = {piece.spec.driver for piece in slices}

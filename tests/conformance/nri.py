@@ -52,7 +52,7 @@ def _type(row: dict[str, Any], method: MethodDescriptor) -> Any:
 async def _decoded(
     payloads: list[bytes], row: dict[str, Any], method: MethodDescriptor, *, own: bool = False
 ) -> str | None:
-    """Return what is wrong with frames that should be the row's message."""
+    """Return the difference between frames and the row's message."""
     frame = await _received(row["conn"], payloads)
     if frame is None or frame.data is None:
         return "decoded: no whole message"
@@ -81,7 +81,7 @@ async def _decoded(
 
 
 async def _received(channel: int, payloads: list[bytes]) -> ttrpc.Frame | None:
-    """The message behind frames, as our multiplexer hands it on."""
+    """Return the message in the frames, as our multiplexer decodes it."""
     reader = asyncio.StreamReader()
     for payload in payloads:
         reader.feed_data(encode_frame(channel, payload))
@@ -94,7 +94,7 @@ async def _received(channel: int, payloads: list[bytes]) -> ttrpc.Frame | None:
 
 
 class _NullWriter:
-    """A writer whose bytes go nowhere."""
+    """Writer that discards its bytes."""
 
     def close(self) -> None: ...
 
@@ -102,7 +102,7 @@ class _NullWriter:
 
 
 class _RecordingStream:
-    """A stream that keeps what is written; what can be read is given beforehand."""
+    """Stream that records what is written; the bytes to read are given."""
 
     def __init__(self, readable: bytes = b"") -> None:
         self.readable = readable
@@ -124,7 +124,7 @@ class _RecordingStream:
 
 
 async def _asked(row: dict[str, Any], method: MethodDescriptor, message: Any) -> list[bytes]:
-    """The request as our client sends it."""
+    """Return the request as our client sends it."""
     wire = _RecordingStream()
     client = ttrpc.TtrpcClient(wire)
     call = asyncio.create_task(client.call(method, message, timeout=row["timeoutNano"] / 1e9))
@@ -135,7 +135,7 @@ async def _asked(row: dict[str, Any], method: MethodDescriptor, message: Any) ->
 
 
 async def _answered(row: dict[str, Any], method: MethodDescriptor, message: Any) -> list[bytes]:
-    """The answer as our server sends it."""
+    """Return the response as our server sends it."""
 
     async def answer(request: Any) -> Any:
         return message

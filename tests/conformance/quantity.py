@@ -77,7 +77,7 @@ def _check_order(a: Quantity, b: Quantity, want: dict[str, Any]) -> str | None:
 
 
 def _check_chain(given: dict[str, Any], want: dict[str, Any]) -> str | None:
-    """Several operations in a row.
+    """Check several operations in a row.
 
     Once a product was finer than 1n upstream carries the finer digits along and we do not: from there on the
     chain is held to exact fractions with our rounding rule instead of upstream's digits.

@@ -1,4 +1,4 @@
-"""Reads vector files and feeds them to a suite's check, one case at a time.
+"""Runner of golden vectors: reads the files and passes each case to the check of its suite.
 
 A check is a function from a case to None (it passes) or to one line that says what differs. A check that
 raises has failed: the exception is the mismatch.
@@ -38,14 +38,14 @@ SUITES: dict[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """A case that did not come out as the vector says."""
+    """Case whose result differs from the vector."""
 
     name: str
     text: str
 
 
 def load_check(suite: str, profile: str | None = None) -> Check:
-    """The check of a suite, under one of its profiles if it has any; ValueError if it has not."""
+    """Return the check of a suite, under one of its profiles if it has any; ValueError if it has not."""
     module = importlib.import_module(SUITES[suite])
     check: Check = module.check
     if profile is not None:
@@ -56,7 +56,7 @@ def load_check(suite: str, profile: str | None = None) -> Check:
 
 
 def find_differences(suite: str, paths: Iterable[Path]) -> list[Path]:
-    """The files beside the vectors that say where a newer Kubernetes answers otherwise, if there are any."""
+    """Return the files beside the vectors with the results of newer Kubernetes versions."""
     pattern = getattr(importlib.import_module(SUITES[suite]), "DIFFERENCES", None)
     if pattern is None:
         return []
@@ -64,7 +64,7 @@ def find_differences(suite: str, paths: Iterable[Path]) -> list[Path]:
 
 
 def read_rows(path: Path) -> Iterator[Row]:
-    """The cases of one file; ValueError names the line that is no case."""
+    """Read the cases of one file; ValueError names an invalid line."""
     opener = gzip.open if path.suffix == ".gz" else open
     with opener(path, "rt", encoding="utf-8") as lines:
         for number, line in enumerate(lines, 1):
@@ -107,7 +107,7 @@ def run(
 
 
 def name_of(row: Row) -> str:
-    """Return what a case is called."""
+    """Return the name of a case."""
     return str(row.get("id", row.get("name", "?")))
 
 

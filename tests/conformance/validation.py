@@ -95,7 +95,7 @@ def _charges(tree: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _negative_steps(tree: dict[str, Any]) -> list[str]:
-    """The paths of negative steps, our difference, where the range is complete enough to be checked."""
+    """Return the paths of negative steps, a documented difference, where the range can be checked."""
     found = []
     for place, device in enumerate((tree.get("spec") or {}).get("devices", ())):
         if not isinstance(device, dict) or not device.get("allowMultipleAllocations"):

@@ -1,4 +1,4 @@
-"""An API in memory under fire, and what must hold of it whatever is sent."""
+"""API in memory for fuzz tests, and the invariants of its responses and stored objects."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class FuzzHarness:
         self.answers: dict[int, int] = {}
 
     async def begin(self) -> None:
-        """Namespaces, and one object of each template."""
+        """Create namespaces and one object of each template."""
         async with connect_in_process(self.api.handle, ROOT) as client:
             for name in ("default", "kube-system", "other"):
                 await client.call("POST", "/api/v1/namespaces", tree={"metadata": {"name": name}})
@@ -54,7 +54,7 @@ class FuzzHarness:
                 await client.call("POST", path, tree=tree)
 
     async def strike(self, count: int) -> None:
-        """Send so many requests, each of them checked."""
+        """Send a number of requests and check each response."""
         for number in range(count):
             request = self.caller.next()
             with describe_failure(f"request {number}: {show(request)}"):
@@ -97,9 +97,7 @@ class FuzzHarness:
                 seen.add(stored.revision)
 
     async def check_unchanged(self, user: User = ROOT) -> None:
-        """Check that every stored object can be written again and (once it has all defaults) does not
-        change.
-        """
+        """Check that every stored object can be written again without change."""
         for row in RESOURCES:
             if row.stored_as or "update" not in row.verbs:
                 continue
@@ -121,8 +119,7 @@ class FuzzHarness:
 
 
 def _is_loose(kind: str, answer: ApiResponse) -> bool:
-    """The first version and the status of a node, and the last word on a namespace, may bring what the
-    object itself may not, in Kubernetes as well."""
+    """Return whether a write may store values that validation of the object refuses."""
     assert isinstance(answer.body, bytes)
     fields = [cause["field"] for cause in json.loads(answer.body)["details"]["causes"]]
     return kind in ("Node", "Namespace") and all(name.startswith(("metadata.", "status.")) for name in fields)
@@ -143,7 +140,7 @@ def check_answer(answer: ApiResponse) -> None:
 
 
 async def check_stream(answer: ApiResponse) -> None:
-    """The beginning of a watch: whole frames of known types."""
+    """Check the beginning of a watch: complete frames of known types."""
     assert not isinstance(answer.body, bytes)
     assert answer.status == 200
     try:

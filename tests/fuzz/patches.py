@@ -1,4 +1,4 @@
-"""Patches of all kinds for an object that is there: most fit, some do not, some are none."""
+"""Random patches of all types for an existing object, valid and invalid."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DIRECTIVES = ("$patch", "$retainKeys", "$setElementOrder/containers", "$deleteFr
 
 
 def grow_patch(grower: TreeGenerator, kind: str, tree: Any, type: SchemaType | None) -> Any:
-    """A patch: kind is json, merge, strategic or apply."""
+    """Return a random patch; its type is json, merge, strategic or apply."""
     if grower.dice.random() < 0.03:
         return grower.anything()
     if kind == "json":
@@ -57,7 +57,7 @@ def _pointer(grower: TreeGenerator, path: list[Any]) -> Any:
 
 
 def _part(grower: TreeGenerator, tree: Any, type: SchemaType | None) -> dict[str, Any]:
-    """A piece of the object, changed: what people send as merge patches."""
+    """Return a changed part of the object, as people send in merge patches."""
     dice = grower.dice
     if not isinstance(tree, dict):
         return {}
@@ -81,7 +81,7 @@ def _part(grower: TreeGenerator, tree: Any, type: SchemaType | None) -> dict[str
 
 
 def _direct(grower: TreeGenerator, patch: Any) -> None:
-    """Put directives of strategic merge patches somewhere."""
+    """Add directives of strategic merge patches."""
     dice = grower.dice
     place = patch
     for step in grower.path(patch):

@@ -1,4 +1,4 @@
-"""Raw bytes to an HTTP server: what comes back, or that the connection was closed."""
+"""Raw bytes to an HTTP server and its responses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CHUNKED = re.compile(rb"^transfer-encoding:\s*chunked\s*$", re.IGNORECASE | re.
 
 
 class Reply(NamedTuple):
-    """One answer; status 0: the connection was closed without one."""
+    """One response; status 0: the connection was closed without one."""
 
     status: int
     head: bytes = b""
@@ -24,7 +24,7 @@ CLOSED = Reply(0)
 
 
 def trusting() -> ssl.SSLContext:
-    """TLS for tests that are not about certificates."""
+    """Return a TLS context that accepts any certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -32,7 +32,7 @@ def trusting() -> ssl.SSLContext:
 
 
 class RawConnection:
-    """One connection."""
+    """Connection that sends bytes as given."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -43,7 +43,7 @@ class RawConnection:
         return RawConnection(*await asyncio.open_connection("127.0.0.1", port, ssl=tls, limit=1 << 24))
 
     async def send(self, *pieces: bytes, pause: float = 0.0) -> None:
-        """Send pieces one by one; a server that has closed by now is no news."""
+        """Send pieces one by one; a server that has closed the connection is no error."""
         try:
             for piece in pieces:
                 self.writer.write(piece)
@@ -54,7 +54,7 @@ class RawConnection:
             return
 
     async def reply(self, *, whole: bool = True) -> Reply:
-        """The next answer; of a stream, which may never end, only the head unless it is wanted whole."""
+        """Read the next response; only the head of a stream unless the body is wanted."""
         try:
             head = await self.reader.readuntil(b"\r\n\r\n")
             while head.startswith(b"HTTP/1.1 100"):
@@ -81,7 +81,7 @@ class RawConnection:
             pieces.append(piece[:-2])
 
     def stop_reading(self) -> None:
-        """From now on nothing is taken off the wire."""
+        """Stop reading from the socket."""
         transport = self.writer.transport
         assert isinstance(transport, asyncio.ReadTransport)
         transport.pause_reading()
@@ -92,7 +92,7 @@ class RawConnection:
         transport.resume_reading()
 
     async def abort(self) -> None:
-        """End without a word."""
+        """Close without shutdown."""
         self.writer.transport.abort()
         await asyncio.sleep(0.01)
 
@@ -113,7 +113,7 @@ async def exchange(
     seconds: float = 8.0,
     whole: bool = True,
 ) -> Reply:
-    """Send bytes on a new connection; the first answer. TimeoutError if there is neither answer nor end."""
+    """Send bytes on a new connection and return the first response, or raise TimeoutError."""
     wire = await RawConnection.open(port, tls)
     try:
         async with asyncio.timeout(seconds):

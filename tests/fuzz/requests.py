@@ -1,4 +1,4 @@
-"""Requests of all sorts, made by dice: most are about something that is there."""
+"""Random API requests, most of them for existing objects."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ QUERIES: dict[str, tuple[str, ...]] = {
 
 
 class Caller:
-    """Makes one request after the other for a store."""
+    """Generator of requests for a store."""
 
     def __init__(self, dice: Random, store: Store) -> None:
         self.dice = dice
@@ -213,7 +213,7 @@ class Caller:
         return dice.choice((*("GET", "POST", "PUT", "PUT") * 2, *("PATCH",) * 8, "DELETE")), subresource
 
     def _pick(self, row: Resource) -> tuple[ObjectKey, Any]:
-        """An object that is there, or one that could be."""
+        """Return an existing object, or one that could exist."""
         dice = self.dice
         there = self._store.list(row.storage_key).items
         if there and dice.random() < 0.8:
@@ -278,7 +278,7 @@ class Caller:
         return {name: options[name] for name in dice.sample(sorted(options), dice.randrange(4))}
 
     def _ask(self, user: User) -> ApiRequest:
-        """Reviews, bindings, tokens."""
+        """Return a review, binding or token request."""
         dice = self.dice
         row = dice.choice([row for row in RESOURCES if not row.is_stored])
         schema = schema_for(row.group, row.versions[0], row.kind)
@@ -394,6 +394,6 @@ def _path(
 
 
 def token(revision: int, namespace: str, name: str) -> str:
-    """Return a continue token as any client could make one."""
+    """Return a continue token that a client could forge."""
     text = json.dumps({"rv": revision, "ns": namespace, "name": name}).encode()
     return base64.urlsafe_b64encode(text).decode().rstrip("=")

@@ -1,4 +1,4 @@
-"""One good object of every kind the server checks in full, and of some it only stores."""
+"""One valid object of every kind that the server validates, and of some it only stores."""
 
 from __future__ import annotations
 

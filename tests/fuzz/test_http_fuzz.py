@@ -1,4 +1,4 @@
-"""Raw bytes over HTTP and TLS: every connection gets an answer or its end, and the server goes on."""
+"""HTTP and TLS fuzzing: every connection gets a response or is closed, and the server keeps running."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MAPS = "/api/v1/namespaces/default/configmaps"
 
 
 class Target:
-    """A server in a thread of its own, over TLS and, for what TLS would hide, without."""
+    """Server in its own thread, over TLS and plain HTTP."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -54,7 +54,7 @@ class Target:
         self.loop.close()
 
     def request(self, method: str, path: str, *headers: str, body: bytes = b"") -> bytes:
-        """A good request, as bytes."""
+        """Return a valid request as bytes."""
         lines = [f"{method} {path} HTTP/1.1", "Host: x", f"Authorization: Bearer {self.token}", *headers]
         if body and not any(header.lower().startswith("transfer-encoding") for header in headers):
             lines.append(f"Content-Length: {len(body)}")
@@ -74,7 +74,7 @@ def target() -> Iterator[Target]:
 
 @pytest.fixture(autouse=True)
 def _unharmed(target: Target, caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """After each test the server answers, and it has logged no fault."""
+    """Check after each test that the server answers and has logged no error."""
     caplog.set_level(logging.WARNING)
     yield
     reply = asyncio.run(exchange(target.port, [target.request("GET", "/readyz")]))
@@ -330,7 +330,7 @@ def test_head_and_options_responses(target: Target) -> None:
 
 
 def mutate(dice: Random, whole: bytes) -> list[bytes]:
-    """A good request with something wrong, in pieces."""
+    """Return a damaged request, in pieces."""
     data = bytearray(whole)
     for _ in range(dice.choice((1, 1, 2, 4))):
         place = dice.randrange(len(data) + 1)
@@ -355,7 +355,7 @@ def mutate(dice: Random, whole: bytes) -> list[bytes]:
 
 
 def shoot(target: Target, seed: int, count: int) -> dict[int, int]:
-    """Send random requests, a hundred at a time; how often each code came back."""
+    """Send random requests, a hundred at a time, and count the response codes."""
     dice = Random(seed)
     good: list[Callable[[], bytes]] = [
         lambda: target.request("GET", MAPS),

@@ -1,4 +1,4 @@
-"""Whatever is sent to the API: no 5xx but 503 and 504, no hang, and a store in order."""
+"""API fuzzing: no 5xx except 503 and 504, no hang, and valid stored objects."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PODS = "/api/v1/namespaces/default/pods"
 
 
 def fire(seed: int, rounds: int, count: int) -> FuzzHarness:
-    """Several rounds of random requests, with a look at the store after each."""
+    """Send several rounds of random requests and check the store after each."""
 
     async def run() -> FuzzHarness:
         harness = FuzzHarness(seed)
@@ -104,7 +104,7 @@ def test_controllers_under_many_random_requests(seed: int, caplog: pytest.LogCap
 
 
 class SharedServer:
-    """A world that lasts for all examples of a test."""
+    """Server shared by all examples of a test."""
 
     def __init__(self) -> None:
         self._runner = asyncio.Runner()
@@ -165,7 +165,7 @@ def test_any_body(shared: SharedServer, place: str, method: str, data: st.DataOb
 
 
 def pieces_of(tree: Any) -> st.SearchStrategy[Any]:
-    """A part of a tree, kept, replaced or removed: a patch that reaches deep."""
+    """Return a patch of a part of a tree: kept, replaced or removed."""
     if not isinstance(tree, dict) or not tree:
         return st.just(tree) | json_values
     some = st.sampled_from(sorted(tree)).flatmap(

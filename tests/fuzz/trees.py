@@ -1,4 +1,4 @@
-"""Trees of all sorts: right by the shape of a kind, a little wrong, and very wrong."""
+"""Random JSON trees: valid by the schema of a kind, slightly wrong, and very wrong."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ _DEEPEST = 7
 
 
 class TreeGenerator:
-    """Grows values; `wrong` is how likely each of them is of another kind than its place."""
+    """Generator of values; `wrong` is the probability that a value has another type than its field."""
 
     def __init__(self, dice: Random, wrong: float = 0.01) -> None:
         self.dice = dice
@@ -187,7 +187,7 @@ class TreeGenerator:
         return self.dice.choice(NUMBERS) if self.dice.random() < 0.5 else self.dice.randrange(-3, 12)
 
     def anything(self, depth: int = 0) -> Any:
-        """JSON of any sort."""
+        """Return any JSON."""
         dice = self.dice
         kind = dice.randrange(9 if depth < 4 else 6)
         if kind == 0:
@@ -205,7 +205,7 @@ class TreeGenerator:
         return {self.text(): self.anything(depth + 1) for _ in range(dice.randrange(4))}
 
     def value(self, type: SchemaType | None, depth: int = 0) -> Any:
-        """A value of a type, mostly."""
+        """Return a value of a type, mostly."""
         dice = self.dice
         if type is None or dice.random() < self.wrong:
             return self.anything(depth)
@@ -249,7 +249,7 @@ class TreeGenerator:
     # -- changing what is there
 
     def change(self, tree: Any, type: SchemaType | None, times: int = 1) -> Any:
-        """A copy of a tree with some of it changed, mostly by what fits."""
+        """Return a copy of a tree with some changes, mostly valid ones."""
         tree = copy.deepcopy(tree)
         for _ in range(times):
             tree = self._change(tree, type)
@@ -284,7 +284,7 @@ class TreeGenerator:
         return tree
 
     def path(self, tree: Any) -> list[Any]:
-        """Somewhere in a tree."""
+        """Return a random path in a tree."""
         dice, path = self.dice, []
         while isinstance(tree, dict | list) and tree:
             step: Any = dice.choice(list(tree)) if isinstance(tree, dict) else dice.randrange(len(tree))
@@ -296,7 +296,7 @@ class TreeGenerator:
 
 
 def child(type: SchemaType | None, step: Any) -> SchemaType | None:
-    """The type of a part, where it is known."""
+    """Return the type of a part, if it is known."""
     if type is None:
         return None
     if type.kind in ("list", "map"):

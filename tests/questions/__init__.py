@@ -1,1 +1,1 @@
-"""All questions together: on what a real cluster held, and on whatever people or accidents hand in."""
+"""Query commands on observed clusters and on damaged or hostile input."""

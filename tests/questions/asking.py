@@ -1,4 +1,4 @@
-"""The question commands as people call them, without starting a process for each.
+"""Query commands run in this process.
 
 Owns `ask`, which runs `plimsoll ...` from its first line to its exit code, and `COMMANDS`, the questions that
 are asked of every input. An `CommandResult` is checked for the promises that hold whatever the input: an exit
@@ -57,11 +57,11 @@ class CommandResult:
 
     @property
     def errors(self) -> list[str]:
-        """The lines on standard error that are no notes."""
+        """The lines on standard error that are not notes."""
         return [line for line in self.err.splitlines() if not line.startswith("note: ")]
 
     def check(self) -> CommandResult:
-        """Return what holds for every answer."""
+        """Check the properties of every result."""
         shown = f"{' '.join(self.words)}\n{self.out}\n{self.err}"
         assert self.code in (0, 1, 2), shown
         assert "Traceback" not in self.err, shown
@@ -76,12 +76,12 @@ class CommandResult:
 
 
 def steering(text: str) -> set[str]:
-    """Return what of a text could steer a terminal: control characters, and marks that turn its direction."""
+    """Return the characters of a text that could control a terminal."""
     return {letter for letter in text if not letter.isprintable() and letter not in "\n"}
 
 
 class _Bytes(io.TextIOWrapper):
-    """A text stream over bytes, as standard streams are."""
+    """Text stream over bytes, as standard streams are."""
 
     def __init__(self, content: bytes = b"") -> None:
         self.bytes = io.BytesIO(content)

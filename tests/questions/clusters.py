@@ -1,4 +1,4 @@
-"""A small cluster with something of everything that is read, to be damaged.
+"""Small cluster that uses every optional field that the query commands read.
 
 Owns `rich_cluster`: objects as an API server would hand them out, every optional part of the API that the
 questions look at set somewhere. The cluster itself is sound: every command answers about it.
@@ -18,7 +18,7 @@ _EXTRAS = Path(__file__).parent / "rich.yaml"
 
 
 def rich_cluster() -> list[Tree]:
-    """Two nodes with something of everything; fresh trees each time."""
+    """Return two nodes with every kind of object, as new trees."""
     trees = [tree for tree in big_cluster(2, devices=2, pending=3) if tree["kind"] != "Namespace"]
     extras = [tree for tree in yaml.load_all(_EXTRAS.read_bytes(), yaml.CSafeLoader) if tree]
     node = next(tree for tree in trees if tree["kind"] == "Node")

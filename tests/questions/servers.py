@@ -1,4 +1,4 @@
-"""Small HTTP servers on this machine, well-behaved or not, and kubeconfigs that lead to them.
+"""Small HTTP servers on this machine, well-behaved or not, and kubeconfigs for them.
 
 Owns `Server`: a thread that answers each path by a rule, or not at all. What it serves by default is the
 plainest API a reader needs (`tests/unit/tools/cluster_state/fake_api_server.py`), minus what it is to refuse.
@@ -26,7 +26,7 @@ Rule = Callable[[str], Reply | None]
 
 
 class Server:
-    """Serves until the `with` ends. `rule` goes first; where it says None the api_server answers."""
+    """HTTP server for a `with` block; `rule` answers first, and where it returns None the fake API."""
 
     def __init__(self, trees: list[Tree], rule: Rule = lambda path: None, tls: ssl.SSLContext | None = None):
         self.api_server = FakeApiServer(trees)
@@ -55,7 +55,7 @@ class Server:
         self._thread.join(10)
 
     def hang(self) -> Reply:
-        """Say nothing until everything is over."""
+        """Wait until the server stops."""
         self._over.wait(30)
         raise ConnectionAbortedError
 
@@ -102,7 +102,7 @@ class Server:
 
 
 def refusal(code: int, reason: str, message: str) -> Reply:
-    """As an API server says no."""
+    """Return an API status that refuses a request."""
     tree = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason}
     return Reply(code, {}, json.dumps({**tree, "message": message}).encode())
 

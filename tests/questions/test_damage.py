@@ -1,4 +1,4 @@
-"""Any damage to a sound dump: whatever is dropped, replaced or swapped, every command ends as it should."""
+"""Random damage to a valid dump: every command ends with a report or a one-line error."""
 
 from __future__ import annotations
 
@@ -62,9 +62,7 @@ def _at(tree: Any, way: Way) -> Any:
 
 @st.composite
 def _hurt(draw: st.DrawFn) -> tuple[Way, Any]:
-    """Return where, and what is there instead: mostly something of the same type, else it is refused at
-    once.
-    """
+    """Replace a random value, mostly by one of the same type, and return its path."""
     way = draw(st.sampled_from(WAYS))
     old = _at(WORLD, way)
     if isinstance(old, str):

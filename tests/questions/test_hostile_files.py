@@ -1,4 +1,4 @@
-"""Files that are no dump of a cluster: one line that names the file and what is wrong, exit code 2."""
+"""Files that are not a cluster dump: a one-line error that names the file, exit code 2."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_missing_files(command: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", FEW)
 def test_every_truncated_dump_is_reported(command: str, tmp_path: Path) -> None:
-    """A dump whose end is missing is refused, wherever it was cut, unless what is left is a whole dump."""
+    """A truncated dump is refused unless the rest is a complete dump."""
     path = tmp_path / "dump"
     for form in ("json", "yaml"):
         whole = _whole(form)

@@ -1,4 +1,4 @@
-"""Objects that no sane cluster has: every command answers about them, or says in one line what is wrong.
+"""Objects that no valid cluster has: every command reports on them or a one-line error.
 
 Each case changes the sound cluster of `clusters.py`. `REFUSED` are those that must be refused, with what the
 line must name; all others must be answered, for a real cluster may well hold them.
@@ -36,7 +36,7 @@ def one(trees: list[Tree], name: str) -> Tree:
 
 
 def _renamed(new: str) -> Change:
-    """Every text of these objects that names something, made anew; references stay whole."""
+    """Return objects with all names replaced; references stay valid."""
 
     def change(trees: list[Tree]) -> None:
         known = {name: f"{name}{new}" for name in NAMES}
@@ -105,7 +105,7 @@ def _charges(text: str) -> Change:
 
 
 def _set(name: str, *path: Any) -> Change:
-    """The last of `path` becomes the value at the rest of it."""
+    """Set the value at a path."""
     *way, last, value = path
 
     def change(trees: list[Tree]) -> None:
@@ -286,7 +286,7 @@ def test_a_non_object_is_reported(name: str, tmp_path: Path) -> None:
 
 
 def test_colors_are_the_only_control_sequences(tmp_path: Path) -> None:
-    """With colours on, our own codes come through, and nothing that a name brings along."""
+    """Colors produce our own codes only, and none from names."""
     trees = rich_cluster()
     _renamed(ESCAPES)(trees)
     _messages(ESCAPES)(trees)
@@ -316,7 +316,7 @@ POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: new}\nspec: {containers: [{na
 
 
 async def visit(cluster_state: ClusterState) -> None:
-    """Ask a dashboard everything; it may refuse, and must not break."""
+    """Request every page of a dashboard; errors are allowed, crashes are not."""
     async with visiting(cluster_state, patience=60.0) as visitor:
         for path in PATHS:
             status, text = await visitor.ask(path)

@@ -1,4 +1,4 @@
-"""Clusters that cannot be asked: one line that says why and what to do, exit code 2, nothing on stdout."""
+"""Clusters that cannot be queried: a one-line error with the fix, exit code 2, nothing on stdout."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HTML = Reply(200, {"content-type": "text/html"}, b"<!DOCTYPE html><html><body>Pl
 
 @pytest.fixture(autouse=True)
 def _in_a_hurry(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No kubeconfig but ours, and waits that a test has time for."""
+    """Use no kubeconfig but that of the test, and short timeouts."""
     find: Callable[..., ClientConfig] = kubeconfigs.find_config
 
     def found(*given: Any, **named: Any) -> ClientConfig:
@@ -105,7 +105,7 @@ def test_html_instead_of_an_api(command: str, tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("command", FEW)
 def test_responses_that_are_not_json(command: str, body: bytes, tmp_path: Path) -> None:
-    """Objects that make no sense are left out with a note; an answer that makes none ends the question."""
+    """Invalid objects are skipped with a note; an invalid response is an error."""
     with Server(
         big_cluster(1), lambda path: Reply(200, {}, body) if path.endswith("/nodes") else None
     ) as server:

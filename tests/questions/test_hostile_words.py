@@ -1,4 +1,4 @@
-"""Arguments and manifests that make no sense: one line that says which and why, exit code 2."""
+"""Invalid arguments and manifests: a one-line error, exit code 2."""
 
 from __future__ import annotations
 

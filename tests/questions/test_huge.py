@@ -1,4 +1,4 @@
-"""A dump of a hundred megabytes: read and answered in a process of its own, with a sane amount of memory."""
+"""Dumps of 100 megabytes, read in a separate process with bounded memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TIMES, BESIDE = 7, 200_000_000
 
 
 def _write(path: Path, form: str) -> int:
-    """A cluster of this size, as kubectl writes it; how many nodes it has."""
+    """Write a cluster of this size as kubectl does, and return its number of nodes."""
     standing: list[Tree] = []
     one: list[Tree] = []
     for tree in big_cluster(1, pods_per_node=10, pending=3):

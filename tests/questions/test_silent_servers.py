@@ -22,7 +22,7 @@ STALL = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1
 
 
 class Silent:
-    """Accepts connections, sends a beginning to each, and then nothing more."""
+    """Server that accepts connections, sends a prefix, and nothing more."""
 
     def __init__(self, beginning: bytes) -> None:
         self._beginning = beginning

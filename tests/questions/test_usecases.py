@@ -1,4 +1,4 @@
-"""Every question on what a real cluster held, and whether the answers are true.
+"""Query commands on observed clusters, compared with the real kube-scheduler.
 
 The dumps are those of `../shared/usecases` as `kubectl get -o yaml` writes them; what is true is what the
 real kube-scheduler 1.36.4 wrote into them. Charges are counted here by hand, from pods' specs and statuses
@@ -58,7 +58,7 @@ def test_every_difference_is_listed_in_the_scenarios() -> None:
 
 
 def answer(name: str, *words: str) -> Any:
-    """The JSON that a command answers with."""
+    """Return the JSON output of a command."""
     return json.loads(ask(*words, "-f", usecase_dump(name), "-o", "json").check().out)
 
 
@@ -85,7 +85,7 @@ def test_no_query_fails(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_json_and_standard_input(name: str, tmp_path: Path) -> None:
-    """The same answers whichever way a dump comes."""
+    """Files and standard input give the same output."""
     content = usecase_dump(name).read_bytes()
     as_json = tmp_path / "dump.json"
     as_json.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": usecase_trees(name)}))
@@ -109,9 +109,7 @@ def _add(total: Amounts, amounts: dict[str, Any]) -> None:
 
 
 def charged_by(pod: Tree) -> Amounts:
-    """Return what a pod takes from its node, by hand: requests, claims, overhead; a pod-level request is
-    all.
-    """
+    """Return the resources a pod is charged: its pod-level request, or requests, claims and overhead."""
     spec = pod["spec"]
     running: Amounts = {}
     starting: list[Amounts] = []
@@ -154,7 +152,7 @@ def test_top_sums_equal_the_recorded_charges(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_claims_are_distinguished_from_requests(name: str) -> None:
-    """Of what is charged, the claims' part is what the statuses say, but under a pod-level request."""
+    """The claims' part of a charge equals the pod statuses, except under a pod-level request."""
     if any((pod["spec"].get("resources") or {}).get("requests") for pod in pods_of(name)):
         pytest.skip("a pod-level request covers its claims")
     wanted: Amounts = {}
@@ -171,7 +169,7 @@ def test_claims_are_distinguished_from_requests(name: str) -> None:
 
 
 def said_of(pod: Tree) -> str:
-    """Return what the real scheduler said, without what it says about preemption."""
+    """Return the real scheduler's message without its part about preemption."""
     for condition in pod["status"].get("conditions", ()):
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
             said: str = condition["message"]
@@ -223,7 +221,7 @@ def test_audit_finds_the_problem_of_the_use_case(name: str) -> None:
 
 
 def test_audit_finds_every_charge_of_a_wrong_driver() -> None:
-    """Of 20 claims of each driver, those of A must be charged 1 cpu, those of B 2; who is not, is found."""
+    """The 20 claims of driver A must be charged 1 cpu, those of driver B 2; others are found."""
     name = "pool-name-clash-many"
     wrong = set()
     for pod in pods_of(name):

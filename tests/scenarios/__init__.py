@@ -1,1 +1,1 @@
-"""Stories: given some objects, when something happens, then these numbers."""
+"""Scenarios: given objects and an event, the expected charges."""

@@ -19,7 +19,7 @@ RESOURCE = "resource.k8s.io/v1"
 
 
 class LedgerCluster(LocalCluster):
-    """Objects in few words; pods are waited for, and the ledger is asked, not computed."""
+    """Cluster with short methods to create objects and to wait for pods and ledger amounts."""
 
     def __init__(self) -> None:
         super().__init__(scheduler=True)
@@ -70,12 +70,12 @@ class LedgerCluster(LocalCluster):
     # -- what becomes of them
 
     def bound(self, name: str) -> tuple[str, list[Tree]]:
-        """The node of a pod once it has one, and what its status says its claims charge."""
+        """Wait for the node of a pod; return it and the charges in the status."""
         tree = self.wait_for("pods", name, NS, lambda pod: bool(pod["spec"]["nodeName"]))
         return tree["spec"]["nodeName"], tree["status"].get("nodeAllocatableResourceClaimStatuses", [])
 
     def refused(self, name: str) -> str:
-        """Return why a pod has no node."""
+        """Return the scheduler's message for an unschedulable pod."""
 
         def has_condition(pod: Tree) -> bool:
             return any(
@@ -90,20 +90,20 @@ class LedgerCluster(LocalCluster):
         self.client.delete("pods", name, NS, grace=0)
 
     def devices(self, claim: str) -> list[str]:
-        """The requests of a claim and the devices they got."""
+        """Return the requests of a claim and their devices."""
         tree = self.wait_for("resourceclaims", claim, NS, lambda claim: bool(claim["status"]["allocation"]))
         return [f"{r['request']}: {r['device']}" for r in tree["status"]["allocation"]["devices"]["results"]]
 
     # -- ledgers
 
     def assert_requested(self, node: str, **amounts: str) -> None:
-        """Wait until the ledger of a node says this, and nothing else; it is what the objects come to."""
+        """Wait until the ledger of a node has exactly these amounts and equals the objects."""
         wanted = {name.replace("_", "-"): amount for name, amount in amounts.items()}
         self._until(lambda scheduler: _requested(scheduler, node), wanted)
         assert self.ask(lambda scheduler: verify(scheduler.context.snapshot)) == []
 
     def pooled(self, node: str, claim: str, wanted: tuple[str, str, int] | None) -> None:
-        """Wait until a claim in use has so much cpu, so much is drawn from it, and by so many pods."""
+        """Wait until a claim has this CPU capacity, consumption and number of consumers."""
 
         def look(scheduler: SchedulerProcess) -> tuple[str, str, int] | None:
             state = scheduler.context.snapshot.ledger(_place(scheduler, node)).claim_state(NS, claim)
@@ -132,7 +132,7 @@ def container(name: str, *claims: str, **requests: str) -> Tree:
 def exactly(
     name: str, device_class: str, *, capacity: Mapping[str, str] | None = None, **fields: Any
 ) -> Tree:
-    """A request; capacities are those of the driver."""
+    """Return a request; capacities are those of the driver."""
     request: Tree = {"deviceClassName": device_class, **fields}
     if capacity:
         request["capacity"] = {"requests": {f"{DRIVER}/{key}": amount for key, amount in capacity.items()}}
@@ -140,7 +140,7 @@ def exactly(
 
 
 def socket(name: str, **capacity: str) -> Tree:
-    """A device that is shared by capacity, each of which stands for the node resource of its name."""
+    """Return a device shared by capacity, mapped to the node resources of the same names."""
     return {
         "name": name,
         "allowMultipleAllocations": True,

@@ -111,7 +111,7 @@ def make_pod(tree: Mapping[str, Any]) -> Pod:
 
 
 def _named(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """The object with what every stored one has: a namespace and a UID."""
+    """Return the object with a namespace and a UID."""
     blank = {"namespace": "default", "uid": f"uid-{tree['metadata']['name']}"}
     return {**tree, "metadata": {**blank, **tree["metadata"]}}
 

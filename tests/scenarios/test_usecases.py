@@ -1,4 +1,6 @@
-"""Every recorded story of a real cluster ends here as it did there, or better, as docs/compat.md explains."""
+"""Recorded use cases of a real cluster end here in the same state, or in a better one as docs/compat.md
+explains.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ class ExpectedPod:
 
 @dataclass(frozen=True)
 class ExpectedDifference:
-    """A story that ends better here. `row`: the test that the row of docs/compat.md names."""
+    """Use case that ends better here; `row` is the test named in docs/compat.md."""
 
     row: str
     pods: dict[str, ExpectedPod] = field(default_factory=dict)
@@ -109,7 +111,7 @@ def test_use_case(name: str) -> None:
 
 
 def _is_covered(found: Difference, departure: ExpectedDifference) -> bool:
-    """Return whether a difference is about a pod that fares better, its claims or its events."""
+    """Return whether a difference concerns a pod that is expected to differ, its claims or its events."""
     where = re.sub(r"^\d+ ", "", found.where)
     pods = departure.pods
     return (

@@ -1,4 +1,4 @@
-"""Plays a recorded story of a real cluster against a cluster of our own, over HTTP, and says what differs.
+"""Replay of a recorded use case on a cluster over HTTP, and its differences.
 
 A story is a directory with `input.yaml` (the objects that were sent, in order) and `result.yaml` (`steps`:
 what was done and what came of it; then the pods, claims and events at the end). Steps that say `create`,
@@ -41,7 +41,7 @@ class Difference:
 
 
 class UseCase:
-    """One recorded story: what was sent and what came of it."""
+    """Recorded use case: the objects sent and the results."""
 
     def __init__(self, directory: Path) -> None:
         self.name = directory.name
@@ -50,7 +50,7 @@ class UseCase:
         self.result: Tree = yaml.load((directory / "result.yaml").read_text(), _LOADER)
 
     def plain(self, tree: Any) -> Any:
-        """A tree without what chance decides."""
+        """Return a tree without random values."""
         if isinstance(tree, Mapping):
             return {k: self.plain(v) for k, v in tree.items() if k not in _CHANCE and k not in _TIMES}
         if isinstance(tree, list):
@@ -63,7 +63,7 @@ class UseCase:
         return tree
 
     def _prefixes(self) -> list[str]:
-        """Return what the names of claims begin with that are made from templates."""
+        """Return the name prefixes of claims generated from templates."""
         return [
             f"{tree['metadata']['name']}-{claim['name']}-"
             for tree in self.objects
@@ -74,10 +74,10 @@ class UseCase:
 
 
 class UseCaseRun:
-    """A story as it is played on a cluster."""
+    """Run of a use case on a cluster."""
 
     def __init__(self, use_case: UseCase, cluster: LocalCluster, better: Mapping[str, bool]) -> None:
-        """`better`: the pods that fare otherwise here, and whether they are bound in the end."""
+        """`better` are the pods with another result here, and whether they are bound in the end."""
         self.use_case = use_case
         self.cluster = cluster
         self.better = better
@@ -126,7 +126,7 @@ class UseCaseRun:
             raise
 
     def seconds(self) -> float:
-        """Return how long ago the last object was created or deleted."""
+        """Return the seconds since the last object was created or deleted."""
         return time.monotonic() - self._last_change
 
     def _create(self) -> Tree:
@@ -146,7 +146,7 @@ class UseCaseRun:
             self.cluster.wait_for(kind, name, self.namespace, gone=True)
 
     def _wait(self, name: str, step: Tree) -> Tree:
-        """Wait for the recorded outcome, or for the better one; what the pod looks like then."""
+        """Wait for the recorded result or the better one, and return the pod."""
         bound = self.better.get(name, step["nodeName"] is not None)
 
         def is_settled(pod: Tree) -> bool:
@@ -214,7 +214,7 @@ class UseCaseRun:
 
 
 def _note_seconds(run: UseCaseRun, step: Tree) -> Tree | None:
-    """A pod was bound soon after what it had waited for; `QUICK` is soon."""
+    """Note whether a pod was bound within `QUICK` seconds of the event it waited for."""
     quick, theirs = (
         run.seconds() < QUICK,
         next(v for k, v in step.items() if k.startswith("seconds")) < QUICK,
@@ -245,7 +245,7 @@ def _note_allocations(run: UseCaseRun, step: Tree) -> Tree:
 
 
 def _note_charges(run: UseCaseRun, step: Tree) -> Tree:
-    """Return what all pods of each driver are charged, and how many so."""
+    """Note the charges of all pods of each driver."""
     counts: dict[str, dict[str, int]] = {"a": {}, "b": {}}
     for pod in run.client.list("pods", run.namespace):
         amount = pod["status"][_CHARGES][0]["resources"]["cpu"]
@@ -277,7 +277,7 @@ def _note_restart(run: UseCaseRun, step: Tree) -> None:
 
 
 def _note_slice_update(run: UseCaseRun, step: Tree) -> Tree:
-    """The mapping of a device in use grows from 3 to 7 cpu."""
+    """Note the mapping of a device in use growing from 3 to 7 cpu."""
     tree = run.client.get("resourceslices", "n-su-s")
     tree["spec"]["pool"]["generation"] = 2
     tree["spec"]["devices"][0]["nodeAllocatableResourceMappings"]["cpu"]["allocationMultiplier"] = "7"
@@ -286,7 +286,7 @@ def _note_slice_update(run: UseCaseRun, step: Tree) -> Tree:
 
 
 def _note_allocation_by_hand(run: UseCaseRun, step: Tree) -> Tree:
-    """A claim is allocated (6 of 8 cpu) before any pod names it."""
+    """Note a claim allocated (6 of 8 cpu) before any pod names it."""
     recorded = next(tree for tree in run.use_case.result["resourceclaims"])
     tree = run.client.get("resourceclaims", "pre", run.namespace)
     tree["metadata"]["finalizers"] = ["resource.kubernetes.io/delete-protection"]
@@ -323,9 +323,7 @@ def _condition(pod: Tree) -> Tree | None:
 
 
 def _refusal(answer: Tree) -> Tree:
-    """Return what was answered, in short: which fields are at fault, and how; the words are each server's
-    own.
-    """
+    """Return the rejected fields and error types; messages differ between servers."""
     causes = [(cause["field"], cause["reason"]) for cause in answer.get("causes") or ()]
     return {"http": answer["http"], "reason": answer.get("reason"), "causes": causes}
 

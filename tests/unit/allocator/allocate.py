@@ -39,7 +39,7 @@ def attempt(
     limits: SearchLimits | None = None,
     preference: Preference = Preference.FIRST,
 ) -> AllocationOutcome:
-    """Allocate on a fresh inventory; a class for everything is there unless classes are given."""
+    """Allocate on a new inventory; without `classes` there is one class that selects every device."""
     known = list(classes) or [device_class()]
     numbers = itertools.count(1)
     return allocate_claims(
@@ -56,12 +56,12 @@ def attempt(
 
 
 def picked(outcome: AllocationOutcome) -> list[list[str]]:
-    """The device names of an allocation, claim by claim."""
+    """Return the device names of an allocation, claim by claim."""
     assert isinstance(outcome, Allocation), outcome
     return [[each.device for each in result.devices.results] for result in outcome.results]
 
 
 def results(outcome: AllocationOutcome) -> list[DeviceRequestAllocationResult]:
-    """All device results of an allocation."""
+    """Return all device results of an allocation."""
     assert isinstance(outcome, Allocation), outcome
     return [each for result in outcome.results for each in result.devices.results]

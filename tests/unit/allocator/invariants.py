@@ -22,7 +22,7 @@ Body = ExactDeviceRequest | DeviceSubRequest
 
 
 def find_violations(case: AllocationCase, found: Allocation) -> list[str]:
-    """The rules that an allocation breaks."""
+    """Return the rules that an allocation breaks."""
     return list(InvariantChecker(case, found).check())
 
 

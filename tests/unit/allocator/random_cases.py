@@ -91,14 +91,16 @@ FEATURES = (
 
 
 def charge(_: ResourceClaim, result: DeviceRequestAllocationResult, device: Device) -> dict[str, int]:
-    """A charge that depends on the device, on what is consumed of it, and on the request."""
+    """Return a charge that depends on the device, its consumed capacity and the request."""
     number = int(device.name[1:]) if device.name[1:].isdigit() else 0
     consumed = sum(amount.value() for amount in result.consumed_capacity.values())
     return {"cpu": number % 3, "memory": consumed + len(result.request) % 2}
 
 
 class CaseGenerator:
-    """Makes questions out of numbers: `choose(n)` gives one from 0 to n - 1, the simplest first."""
+    """Generator of allocation cases from numbers: `choose(n)` returns one from 0 to n - 1, the simplest
+    first.
+    """
 
     def __init__(self, choose: Callable[[int], int]) -> None:
         self.choose = choose
@@ -110,7 +112,7 @@ class CaseGenerator:
         return self.choose(one_in) == one_in - 1
 
     def some(self, options: Sequence[T], most: int) -> list[T]:
-        """From one to so many different options."""
+        """Return between one and `most` different options."""
         left = list(options)
         return [left.pop(self.choose(len(left))) for _ in range(1 + self.choose(most))]
 
@@ -143,7 +145,7 @@ class CaseGenerator:
         )
 
     def puzzle(self, budget: bool = False, features: Features | None = None) -> AllocationCase:
-        """A question with nothing in it but what makes a search go back: many devices, few solutions."""
+        """Return a case that makes the search backtrack: many devices, few solutions."""
         counting, sharing, values = self.chance(3), self.chance(3), range(self.pick([6, 8, 10, 4]))
         devices = []
         for number in range(self.pick([7, 8, 9, 6])):
@@ -346,15 +348,15 @@ class CaseGenerator:
 
 @st.composite
 def allocation_cases(draw: st.DrawFn, budget: bool = False) -> AllocationCase:
-    """Questions that hypothesis can make smaller."""
+    """Allocation cases as a Hypothesis strategy."""
     return CaseGenerator(lambda size: draw(st.integers(0, size - 1)) if size > 1 else 0).case(budget)
 
 
 def generate_case(seed: int, budget: bool = False, features: Features | None = None) -> AllocationCase:
-    """The question of a seed."""
+    """Return the case of a seed."""
     return CaseGenerator(random.Random(seed).randrange).case(budget, features)
 
 
 def generate_hard_case(seed: int, budget: bool = False, features: Features | None = None) -> AllocationCase:
-    """The puzzle of a seed."""
+    """Return the hard case of a seed."""
     return CaseGenerator(random.Random(seed).randrange).puzzle(budget, features)

@@ -35,7 +35,7 @@ Charge = Callable[[ResourceClaim, DeviceRequestAllocationResult, Device], Mappin
 
 @dataclass(frozen=True)
 class AllocationCase:
-    """Everything that an allocation depends on."""
+    """Input of an allocation."""
 
     slices: Sequence[ResourceSlice]
     claims: Sequence[ResourceClaim]
@@ -75,7 +75,7 @@ class ReferenceRequest:
 
 @dataclass(frozen=True)
 class SelectedDevice:
-    """A device for a wish."""
+    """Device selected for a request."""
 
     request_spec: ReferenceRequest
     published: PublishedDevice
@@ -83,7 +83,7 @@ class SelectedDevice:
 
 
 class StepLimitExceeded(Exception):
-    """The twin has made more attempts than it was allowed."""
+    """The reference allocator has made more attempts than allowed."""
 
 
 class _TooMany(Exception):
@@ -91,12 +91,12 @@ class _TooMany(Exception):
 
 
 def solve(case: AllocationCase, attempts: int = 50_000) -> tuple[SelectedDevice, ...] | None:
-    """The first solution, or None; raises Broken, or TooLong after so many attempts."""
+    """Return the first solution, or None; raises InvalidInput, or StepLimitExceeded."""
     return ReferenceAllocator(case, attempts).solve()
 
 
 class ReferenceAllocator:
-    """One question, being answered."""
+    """Search for one allocation case."""
 
     def __init__(self, case: AllocationCase, attempts: int) -> None:
         self.case = case
@@ -122,7 +122,7 @@ class ReferenceAllocator:
     # -- reading claims
 
     def read(self) -> Iterator[list[list[ReferenceRequest]]]:
-        """Claim -> request -> alternatives."""
+        """Return claim -> request -> alternatives."""
         for number, claim in enumerate(self.case.claims):
             wishes: list[list[ReferenceRequest]] = []
             for request in claim.spec.devices.requests:
@@ -181,7 +181,7 @@ class ReferenceAllocator:
         return ReferenceRequest(number, name, parent, body, expressions, len(everything), everything)
 
     def is_wanted(self, request_spec: ReferenceRequest, published: PublishedDevice) -> bool:
-        """Return whether All means this device: it is selected, and large enough were it unused."""
+        """Return whether All includes this device: selected, and large enough if unused."""
         return self.is_selectable(request_spec, published) and (
             not self.features.consumable_capacity
             or rules.consumption(request_spec.capacity, published.device.capacity) is not None
@@ -192,7 +192,7 @@ class ReferenceAllocator:
     def place(
         self, claim: int, request: int, taken: tuple[SelectedDevice, ...]
     ) -> tuple[SelectedDevice, ...] | None:
-        """Serve everything from a request on."""
+        """Allocate from a request on."""
         if claim == len(self.wishes):
             return taken
         if request == len(self.wishes[claim]):
@@ -223,7 +223,7 @@ class ReferenceAllocator:
         start: int,
         taken: tuple[SelectedDevice, ...],
     ) -> tuple[SelectedDevice, ...] | None:
-        """Take the devices of a wish from the given number on, then go on with the next request."""
+        """Allocate the devices of a request from the given number on, then continue with the next request."""
         if request_spec.everything == ():
             return None
         if number >= request_spec.count:
@@ -252,7 +252,7 @@ class ReferenceAllocator:
     def take(
         self, request_spec: ReferenceRequest, published: PublishedDevice, taken: tuple[SelectedDevice, ...]
     ) -> tuple[SelectedDevice, ...] | None:
-        """Return what is taken with one device more, or None if a rule forbids it."""
+        """Return the selection with one more device, or None if a rule forbids it."""
         self.attempts -= 1
         if self.attempts < 0:
             raise StepLimitExceeded
@@ -304,9 +304,7 @@ class ReferenceAllocator:
     def capacity_holds(
         self, published: PublishedDevice, consumed: Mapping[str, Quantity], taken: Sequence[SelectedDevice]
     ) -> bool:
-        """Return whether an amount fits beside what the shares of other claims and of this search have
-        taken.
-        """
+        """Return whether an amount fits next to the shares of other claims and of this search."""
         used = rules.held_amounts(self.case.state, published.id)
         for name, amount in consumed.items():
             total = used.get(name, Fraction(0)) + rules.amount_of(amount)
@@ -318,7 +316,7 @@ class ReferenceAllocator:
         return True
 
     def counters_hold(self, taken: Sequence[SelectedDevice]) -> bool:
-        """Return whether the counters of the last device's pool suffice for everything that draws on them."""
+        """Return whether the counters of the last device's pool suffice for all their consumers."""
         last = taken[-1].published
         if not last.device.consumes_counters:
             return True
@@ -344,7 +342,7 @@ class ReferenceAllocator:
         return all(amount >= 0 for amount in left.values())
 
     def draws(self, taken: Sequence[SelectedDevice], index: int) -> bool:
-        """Return whether a device draws its counters: only the first share of one that can be shared does."""
+        """Return whether a device draws its counters: only the first share of a shareable device does."""
         published = taken[index].published
         if not rules.can_be_shared(published.device, self.features):
             return True
@@ -366,9 +364,7 @@ class ReferenceAllocator:
         return True
 
     def budget_holds(self, taken: Sequence[SelectedDevice]) -> bool:
-        """Return whether the last device's charge fits into every bound beside those of the devices before
-        it.
-        """
+        """Return whether the last device's charge fits every bound after the devices before it."""
         if self.case.charge is None:
             return True
         charges = [self.charge_of(each) for each in taken]
@@ -385,7 +381,7 @@ class ReferenceAllocator:
 
 
 def is_named(requests: Sequence[str], request_spec: ReferenceRequest) -> bool:
-    """Return whether a constraint over these requests concerns a wish."""
+    """Return whether a constraint over these requests concerns a request."""
     return (
         not requests
         or request_spec.full_name in requests
@@ -407,7 +403,7 @@ def result_of(taken: SelectedDevice) -> DeviceRequestAllocationResult:
 
 
 def check_node_selectors(spots: Sequence[PublishedDevice]) -> None:
-    """A claim of which a device is bound to selectors with several terms has no node selector."""
+    """Check that a claim with devices of several selector terms has no node selector."""
     for published in spots:
         source = published.device if published.slice.spec.per_device_node_selection else published.slice.spec
         if source.node_name is not None or published.device.binds_to_node:

@@ -17,7 +17,7 @@ from tests.unit.allocator.reference_rules import InvalidInput, PublishedDevice
 
 @dataclass(frozen=True)
 class PoolView:
-    """A pool as the node sees it."""
+    """Pool as seen from a node."""
 
     id: PoolId
     trouble: str = ""  #: "", "incomplete" or "invalid"
@@ -27,7 +27,7 @@ class PoolView:
 
 
 def gather(slices: Sequence[ResourceSlice], node: Node, features: Features) -> list[PoolView]:
-    """The pools of the node in the order of the search, those that cannot be used among them."""
+    """Return the pools of the node in search order, including unusable ones."""
     own = [each for each in slices if each.spec.node_name == node.metadata.name]
     free = [each for each in slices if not each.spec.node_name]
     relevant: dict[PoolId, list[ResourceSlice]] = {}
@@ -73,7 +73,7 @@ def is_relevant(slice: ResourceSlice, node: Node) -> bool:
 def build_pool(
     id: PoolId, members: Sequence[ResourceSlice], everything: Sequence[ResourceSlice], features: Features
 ) -> PoolView | None:
-    """A pool from its newest slices; None if it is being replaced by a generation not here yet."""
+    """Build a pool from its newest slices; None if a newer generation is not complete here yet."""
     wanted, generation = members[0].spec.pool.resource_slice_count, members[0].spec.pool.generation
     others: list[ResourceSlice] = []
     if len(members) != wanted:

@@ -34,7 +34,7 @@ INT64_MAX = 2**63 - 1
 
 
 class InvalidInput(Exception):
-    """The input allows no answer: the kind of fault."""
+    """The input allows no result; has the kind of fault."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -43,7 +43,7 @@ class InvalidInput(Exception):
 
 @dataclass(frozen=True)
 class PublishedDevice:
-    """A device and where it was found."""
+    """Device with its pool and slice."""
 
     id: DeviceId
     device: Device
@@ -66,7 +66,7 @@ def compiled(expression: str, consumable_capacity: bool) -> Selector | None:
 
 
 def is_selected(published: PublishedDevice, expressions: Iterable[str], features: Features) -> bool:
-    """Return whether every selector says yes; the first no ends the question."""
+    """Return whether every selector matches; stops at the first that does not."""
     for expression in expressions:
         selector = compiled(expression, features.consumable_capacity)
         if selector is None:
@@ -80,7 +80,7 @@ def is_selected(published: PublishedDevice, expressions: Iterable[str], features
 
 
 def is_for_node(published: PublishedDevice, node: Node) -> bool:
-    """Return whether a device of a slice with per-device node selection means this node."""
+    """Return whether a device of a slice with per-device node selection is for this node."""
     if not published.slice.spec.per_device_node_selection:
         return True
     device = published.device
@@ -94,7 +94,7 @@ def is_for_node(published: PublishedDevice, node: Node) -> bool:
 
 
 def taints_of(published: PublishedDevice, rules: Iterable[DeviceTaintRule]) -> list[DeviceTaint]:
-    """The taints that a device has of itself, and those that rules give it."""
+    """Return the taints of a device and those that rules add."""
     taints = list(published.device.taints)
     for rule in rules:
         selector = rule.spec.device_selector
@@ -132,7 +132,7 @@ def are_tolerated(taints: Iterable[DeviceTaint], tolerations: Sequence[DeviceTol
 def values_of(
     published: PublishedDevice, attribute: str, features: Features
 ) -> frozenset[tuple[str, object]] | None:
-    """The typed values of an attribute; None if it is absent, empty if it is a list and lists are off."""
+    """Return the typed values of an attribute; None if it is absent, empty for a list with lists off."""
     domain, _, name = attribute.rpartition("/")
     found = published.device.attributes.get(attribute)
     if found is None and domain == published.id.driver:
@@ -158,13 +158,13 @@ def values_of(
 
 
 def do_match(values: Sequence[frozenset[tuple[str, object]] | None]) -> bool:
-    """matchAttribute: all have the attribute, and something in common."""
+    """Check matchAttribute: all devices have the attribute and a value in common."""
     known = [each for each in values if each is not None]
     return len(known) == len(values) and (len(known) < 2 or bool(frozenset.intersection(*known)))
 
 
 def do_differ(values: Sequence[frozenset[tuple[str, object]] | None]) -> bool:
-    """distinctAttribute: all have the attribute, and none has a value that another before it had."""
+    """Check distinctAttribute: all devices have the attribute and no two have a common value."""
     known = [each for each in values if each is not None]
     return len(known) == len(values) and all(
         later and not (later & earlier) for index, later in enumerate(known) for earlier in known[:index]
@@ -181,7 +181,7 @@ def amount_of(quantity: Quantity | None) -> Fraction:
 def consumption(
     requests: Mapping[str, Quantity], capacity: Mapping[str, DeviceCapacity]
 ) -> dict[str, Quantity] | None:
-    """Return what is taken of every capacity of an unused device; None if that cannot be."""
+    """Return the consumption of every capacity of an unused device; None if it is impossible."""
     if not set(requests) <= set(capacity):
         return None
     taken = {name: _rounded(requests.get(name), entry) for name, entry in capacity.items()}
@@ -229,7 +229,7 @@ def _is_allowed(amount: Quantity, policy: CapacityRequestPolicy | None) -> bool:
 
 
 def held_amounts(state: AllocationState, id: DeviceId) -> dict[str, Fraction]:
-    """Return what the shares of other claims have taken."""
+    """Return the amounts held by shares of other claims."""
     holding = state.holding(id)
     if holding is None:
         return {}

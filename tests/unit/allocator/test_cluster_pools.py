@@ -1,4 +1,4 @@
-"""Pools as a whole, seen from no node."""
+"""Pools of the cluster, independent of a node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""matchAttribute and distinctAttribute: which devices go together."""
+"""matchAttribute and distinctAttribute constraints."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def distinct(attribute: str = "grp", *requests: str) -> dict[str, Any]:
 
 
 def having(*values: Any) -> list[dict[str, Any]]:
-    """Devices d0, d1, ... with these values of `grp`; None is none."""
+    """Return devices d0, d1, ... with these values of `grp`; None leaves it out."""
     return [
         device(f"d{number}", **{} if value is None else {"grp": value}) for number, value in enumerate(values)
     ]
@@ -146,7 +146,7 @@ def test_lists_are_distinct_without_common_values() -> None:
 
 
 def test_with_the_gate_off_a_list_never_matches() -> None:
-    """It is let in as the first device; after it nothing matches, and no second list differs."""
+    """A list is accepted as the first device; after it nothing matches, and no second list differs."""
     assert picked(ask(having([0, 1]), 1, match(), features=OFF)) == [["d0"]]
     assert isinstance(ask(having([0, 1], [0, 1]), 2, match(), features=OFF), Refusal)
     assert isinstance(ask(having([0, 1], [2, 3]), 2, distinct(), features=OFF), Refusal)
@@ -166,7 +166,7 @@ values = st.one_of(
 
 @given(st.lists(values, max_size=5), st.booleans())
 def test_value_bits_agree_with_sets(raw: list[dict[str, Any] | None], lists: bool) -> None:
-    """The table of an attribute says what the definition says, for every pair of devices."""
+    """The table of an attribute agrees with the definition for every pair of devices."""
     features = Features(list_attributes=lists)
     devices: list[Device] = [
         Device(name=f"d{n}", attributes={} if each is None else {"grp": convert(each, DeviceAttribute)})

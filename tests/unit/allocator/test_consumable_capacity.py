@@ -97,7 +97,7 @@ def test_capacity_taken_in_the_same_call_counts() -> None:
 
 
 def test_rounded_amounts_must_fit_the_remaining_capacity() -> None:
-    """Three are asked for, four are consumed, and the other four are left."""
+    """Three are requested, four are consumed, and four remain."""
     slices = one(capacity={"mem": capacity("8", default="4", validRange={"min": "4", "step": "4"})})
     three = claim("c", exactly(capacity={"mem": "3"}))
     assert consumed(attempt(slices, three, three)) == [{"mem": "4"}, {"mem": "4"}]
@@ -150,7 +150,7 @@ def test_every_share_gets_an_id_from_the_caller() -> None:
 
 
 def test_recorded_amounts_are_held() -> None:
-    """Allocate and hold until nothing is left: the sum of what was consumed never passes the capacity."""
+    """Allocate and hold until nothing remains: the consumption never exceeds the capacity."""
     slices = one(capacity={"mem": capacity("10", default="3", validRange={"min": "2", "step": "1"})})
     state = AllocationState()
     for number in itertools.count():
@@ -218,7 +218,7 @@ def test_an_alternative_with_less_capacity_is_taken_where_more_is_not_left() -> 
 
 
 def test_all_takes_a_share_of_every_device_large_enough() -> None:
-    """A device without the capacity, or with too little of it, is none that was asked for."""
+    """Devices with too little of the capacity are not selected."""
     slices = [
         resource_slice(
             [
@@ -329,7 +329,7 @@ def test_with_the_gate_off_every_device_is_dedicated() -> None:
 
 
 def test_with_the_gate_off_a_share_blocks_the_device() -> None:
-    """The claim stays valid, and what is left of the device can no longer be had."""
+    """The claim stays valid, and the rest of the device cannot be allocated."""
     off = Features(consumable_capacity=False)
     state = AllocationState(shared=False)
     state.hold(share(mem="1"))
@@ -355,7 +355,7 @@ ETH1: dict[str, Any] = {
 
 
 def test_the_bandwidth_example() -> None:
-    """10Gi of bandwidth: 5Gi and the 1Mi of one who asks for nothing; 8Gi are too much then, 2Gi are not."""
+    """10Gi of bandwidth: 5Gi and a default of 1Mi; then 8Gi do not fit and 2Gi do."""
     slices = [resource_slice([ETH1])]
     classes = [device_class(select="device.allowMultipleAllocations == true")]
     state = AllocationState()

@@ -1,4 +1,4 @@
-"""32 of 40 devices that draw different amounts: what the rest of a request draws at least is added up."""
+"""Lower bounds of counter consumption: 32 of 40 devices with different amounts."""
 
 from __future__ import annotations
 

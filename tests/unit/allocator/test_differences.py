@@ -107,7 +107,7 @@ def test_distinct_holds_for_three_devices_of_one_request() -> None:
 
 
 def test_a_list_match_is_undone_exactly() -> None:
-    """d1 narrows the common values to {1}; with d1 given back, d0 and d2 share 0 again."""
+    """d1 narrows the common values to {1}; without d1, d0 and d2 share 0 again."""
     devices = [device("d0", numa=[0, 1]), device("d1", numa=[1, 2]), device("d2", numa=[0, 3])]
     has_three = 'device.attributes["gpu.example.com"].numa.includes(3)'
     together = [{"matchAttribute": f"{DRIVER}/numa"}]
@@ -119,7 +119,7 @@ def test_a_list_match_is_undone_exactly() -> None:
 
 
 def test_counter_slices_of_other_nodes_are_ignored() -> None:
-    """An incomplete pool of another node, of which only counters are there, does not disturb All."""
+    """An incomplete pool of another node with only its counters here does not block All."""
     mine = resource_slice([device("d0")], name="mine")
     foreign = resource_slice(
         counters={"set": {"slices": "4"}}, name="foreign", pool="other", count=2, nodeName="node-b"

@@ -1,4 +1,4 @@
-"""Refusals in words: what `explain_lines` says."""
+"""Texts of refusals (`explain_lines`)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def shared(value: str, **policy: Any) -> dict[str, Any]:
 
 
 def test_an_explanation_fits_one_screen() -> None:
-    """Rule by rule: how many, and the one that came closest."""
+    """For each rule, the number of excluded devices and the one that came closest."""
     state = AllocationState()
     state.hold_device(id("d0"))
     taint = {"key": "sick", "value": "yes", "effect": "NoSchedule"}

@@ -1,4 +1,4 @@
-"""The inventory: replacing slices keeps what did not change, and never an answer that did."""
+"""Inventory: replacing slices keeps unchanged devices and drops outdated results."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_without_the_gate_rules_are_not_read() -> None:
 
 
 def change(maker: CaseGenerator, slices: list[ResourceSlice]) -> list[ResourceSlice]:
-    """The slices after something happened in the cluster."""
+    """Return the slices after a random change."""
     kind = maker.choose(4)
     if kind == 0 or not slices:
         return [*slices, *maker.slices(3)]

@@ -1,4 +1,4 @@
-"""Bounded work: a search that runs out of steps or time says so, and hard questions end before that."""
+"""Search limits: a search without steps or time left reports it, and hard cases end before that."""
 
 from __future__ import annotations
 
@@ -46,8 +46,7 @@ def distinct(attribute: str = "a") -> dict[str, Any]:
 
 
 def stubborn() -> tuple[list[ResourceSlice], ResourceClaim]:
-    """No sum of anything shows that there is no solution: six triangles, and seven sides without a corner
-    in common."""
+    """Return a case without solution that no sum proves: six triangles, and seven disjoint sides."""
     corners = [[3 * n + k, 3 * n + (k + 1) % 3] for n in range(6) for k in range(3)]
     devices = [device(f"d{n:02}", a=pair) for n, pair in enumerate(corners)]
     return [resource_slice(devices)], claim("c", exactly(count=7), constraints=[distinct("a")])
@@ -137,7 +136,7 @@ def ask(slices: Sequence[ResourceSlice], *claims: ResourceClaim, steps: int) -> 
 
 
 def numbered(count: int, **attributes: Any) -> list[dict[str, Any]]:
-    """Devices with a number of their own, which no rule looks at, and attributes made from it."""
+    """Return devices with a unique attribute that no rule reads, and attributes computed from it."""
     return [
         device(f"d{n:02}", serial=f"{n:04}", **{key: make(n) for key, make in attributes.items()})
         for n in range(count)
@@ -227,7 +226,7 @@ def test_32_devices_that_are_not_interchangeable() -> None:
 
 
 def test_shares_that_do_not_add_up() -> None:
-    """Room for 13 shares of 7 on devices of 10 to 17, and 24 are asked for, one by one."""
+    """Capacity for 13 shares of 7 on devices of 10 to 17, and 24 requests."""
     devices = [device(f"d{n}", shared=True, capacity={"mem": str(10 + n)}, serial=n) for n in range(8)]
     claims = [
         claim(f"c{number}", *[exactly(f"r{n}", capacity={"mem": "7"}) for n in range(8)])
@@ -271,7 +270,7 @@ def test_alternatives_before_a_request_that_cannot_be_satisfied() -> None:
 
 
 def test_alternatives_limited_by_32_results() -> None:
-    """Eight times eight devices are too many for one claim: the later lists make do with fewer."""
+    """Eight times eight devices are too many for one claim: the later lists take fewer."""
     wanted = claim(
         "c", *[first_available(f"r{n}", *[exactly(f"s{k}", count=8 - k) for k in range(8)]) for n in range(8)]
     )
@@ -290,7 +289,7 @@ def test_requests_that_use_up_the_devices_of_the_last() -> None:
 
 
 def test_more_claims_than_devices_with_different_selectors() -> None:
-    """Every claim refuses another device, so no two are alike, and one device is missing."""
+    """Every claim excludes another device, so no two are equal, and one device is missing."""
     claims = [claim(f"c{n}", exactly(select=f'device.attributes["{DRIVER}"].k != {n}')) for n in range(16)]
     assert isinstance(ask([resource_slice(numbered(15, k=lambda n: n))], *claims, steps=2_000), Refusal)
     assert isinstance(ask([resource_slice(numbered(16, k=lambda n: n))], *claims, steps=2_000), Allocation)

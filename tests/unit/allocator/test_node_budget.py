@@ -1,4 +1,4 @@
-"""Joint allocation: devices that cost node resources are chosen so that the node can afford them."""
+"""Joint allocation: devices are chosen so that their charges fit the node."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ CPUS = exactly("cpus", select=f'device.driver == "{CPU}"', capacity={"cpu": "8"}
 
 
 def price(_: ResourceClaim, result: DeviceRequestAllocationResult, device: Device) -> Mapping[str, int]:
-    """CPUs cost as many CPUs of the node, the GPU costs memory."""
+    """Return the charge of a device: CPUs for CPU devices, memory for the GPU."""
     if result.driver == CPU:
         return {"cpu": result.consumed_capacity["cpu"].value()}
     memory = device.attributes.get("hostMemory")
@@ -89,7 +89,7 @@ def test_the_devices_of_all_claims_share_the_budget() -> None:
 
 
 def test_the_search_backtracks_for_the_budget() -> None:
-    """The first request could have the CPUs, but then the second, which can have nothing else, could not."""
+    """With CPUs for the first request, the second, which fits nothing else, would exceed the budget."""
     flexible, strict = first_available("a", CPUS, GPU), {**CPUS, "name": "b"}
     assert picked(ask(flexible, strict, budget=headroom(cpu=16))) == [["socket0", "socket0"]]
     assert picked(ask(flexible, strict, budget=headroom(cpu=8))) == [["g0", "socket0"]]
@@ -133,7 +133,7 @@ def test_a_resource_outside_the_budget_is_not_bounded() -> None:
 
 
 def test_a_device_without_charge_fits_an_exceeded_budget() -> None:
-    """The node is overcommitted; devices that add nothing to it can still be had."""
+    """The node is overcommitted; devices without charge can still be allocated."""
     broken = headroom(cpu=-4, memory=-1)
     slices = [resource_slice([device("g0", hostMemory=1), device("g1")])]
     assert picked(attempt(slices, claim("c", exactly()), budget=broken)) == [["g1"]]

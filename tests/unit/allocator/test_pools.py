@@ -1,4 +1,4 @@
-"""Pools from slices: complete, newest, not contradicting themselves, and for this node."""
+"""Pools from slices: complete, newest, valid, and for this node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Least waste: the device that leaves the least over, where several would do."""
+"""Least waste: of several devices that fit, the one that leaves the least unused."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def shared_cards(**sizes: str) -> list[ResourceSlice]:
 
 
 def test_a_shared_device_in_use_is_preferred() -> None:
-    """6Gi are left of one, 8Gi of the other: the fresh one stays whole."""
+    """6Gi are left of one, 8Gi of the other: the unused one stays unused."""
     slices = shared_cards(fresh="8Gi", begun="8Gi")
     state = AllocationState()
     state.hold(share("begun", "2Gi"))

@@ -1,4 +1,4 @@
-"""The allocator finds what its brute-force twin finds first, and what it finds respects every rule."""
+"""The allocator agrees with the brute-force reference, and its allocations satisfy every rule."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PROGRAMS = ProgramCache()
 
 
 def answer(case: AllocationCase, preference: Preference = Preference.FIRST) -> AllocationOutcome:
-    """Return what the allocator says."""
+    """Return the result of the allocator."""
     budget = None
     if case.charge is not None:
         lines = [BudgetLine(f"line {number}", bound) for number, bound in enumerate(case.bounds)]
@@ -53,7 +53,7 @@ def answer(case: AllocationCase, preference: Preference = Preference.FIRST) -> A
 
 
 def expected(case: AllocationCase, attempts: int = 20_000) -> tuple[SelectedDevice, ...] | str | None:
-    """Return what the twin says: what it found, a kind of fault, or None."""
+    """Return the result of the reference allocator: devices, a kind of fault, or None."""
     try:
         return solve(case, attempts)
     except InvalidInput as fault:
@@ -139,7 +139,7 @@ def test_the_reference_allocator_agrees_on_hard_cases(lists: bool) -> None:
 def test_a_proof_in_another_order_of_requests_holds_for_this_one(
     lists: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The search looks for a proof that it must fail when it is stuck; here it always is."""
+    """A stuck search looks for a proof of impossibility; here it always does."""
     monkeypatch.setattr(allocator, "PROOF_AFTER_STEPS", 0)
     features = Features(list_attributes=lists)
     for seed in range(1_000, 1_200):

@@ -1,4 +1,4 @@
-"""Refusals: how many devices each rule took away, which came closest, and the numbers."""
+"""Refusals: the number of devices each rule excluded, and the closest device."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def refused(outcome: AllocationOutcome) -> Refusal:
 
 
 def only(outcome: AllocationOutcome) -> RequestRefusal:
-    """The refusal of a single request, which is not met by anything else."""
+    """Return the refusal of a single request."""
     (request,) = refused(outcome).requests
     assert request.devices == request.left + sum(removal.count for removal in request.removals)
     return request
@@ -349,7 +349,7 @@ def test_a_claim_that_is_allocated_on_other_nodes() -> None:
 
 
 def alone(case: AllocationCase, request: RequestRefusal) -> AllocationCase:
-    """The question of one request or alternative of one claim, with nothing else asked for."""
+    """Return a case with one request or alternative of one claim only."""
     number = next(
         number
         for number, each in enumerate(case.claims)

@@ -1,4 +1,4 @@
-"""Bugs that Kubernetes' allocator has had, each as the symptom that users saw: none of them is ours.
+"""Regression tests of bugs that the allocator of Kubernetes has had.
 
 Numbers are issues and pull requests of kubernetes/kubernetes. Where the bug was in another component, the
 part that the allocator and its state answer for is tested.
@@ -299,7 +299,7 @@ def test_140441_a_large_request_that_can_be_rounded_is_refused_as_too_large() ->
 
 
 def test_140087_an_allocated_claim_keeps_a_pod_on_its_node() -> None:
-    """A claim allocated a moment ago, not yet written, was taken for usable on every node."""
+    """A claim allocated just before, not yet written, was considered usable on every node."""
     slices = [
         resource_slice([device("d0")]),
         resource_slice([device("d0")], name="t", pool="q", nodeName="node-b"),
@@ -350,7 +350,7 @@ def test_139017_allocated_and_unallocated_claims_together() -> None:
 
 
 def test_136269_no_device_is_allocated_to_two_claims() -> None:
-    """Under load two claims were given the same device: the state was older than the last allocation."""
+    """Under load two claims got the same device: the state was older than the last allocation."""
     slices = [resource_slice([device(f"d{n}") for n in range(8)])]
     inventory = Inventory(slices)
     state = AllocationState()

@@ -20,7 +20,7 @@ def capacity(value: str, **policy: Any) -> dict[str, Any]:
 
 
 def taken(asked: str | None, entry: dict[str, Any]) -> str | CapacityRefusal:
-    """Return what a request takes of one capacity of an unused device, or why it cannot."""
+    """Return the consumption of one capacity of an unused device, or the reason of a refusal."""
     requests = {} if asked is None else {"c": Quantity.parse(asked)}
     found = consume(requests, {"c": convert(entry, DeviceCapacity)})
     assert not isinstance(found, CapacityFault)

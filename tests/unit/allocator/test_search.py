@@ -1,4 +1,4 @@
-"""The search: what its short cuts must not change."""
+"""Search shortcuts that must not change the result."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.unit.allocator.allocate import attempt, picked
 
 
 def test_equal_devices_count_where_the_order_of_values_matters() -> None:
-    """With list attributes off a list is let in first only: s1 before it fails, s2 after it does not."""
+    """With list attributes off a list is accepted first only: s1 before it fails, s2 after it does not."""
     devices = [device("s1", numa=1), device("list", numa=[1, 2]), device("s2", numa=1)]
     wanted = claim("c", exactly(count=2), constraints=[{"distinctAttribute": f"{DRIVER}/numa"}])
     found = attempt([resource_slice(devices)], wanted, features=Features(list_attributes=False))

@@ -1,4 +1,4 @@
-"""The allocation state: what is held is given back exactly."""
+"""Allocation state: holding and releasing results are inverses."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ amounts = st.dictionaries(
 
 @st.composite
 def held_results(draw: st.DrawFn) -> list[DeviceRequestAllocationResult]:
-    """Results as claims have them: a shareID is given out once, a device may be held whole and in shares."""
+    """Results of claims: a shareID is unique, a device may be held both in full and in shares."""
     made = []
     for number in range(draw(st.integers(0, 8))):
         share = draw(st.booleans())
@@ -215,7 +215,7 @@ def test_releasing_twice_is_an_error() -> None:
 
 
 def allocated(wanted: ResourceClaim, outcome: object) -> ResourceClaim:
-    """The claim with its allocation in its status."""
+    """Return the claim with its allocation in its status."""
     assert isinstance(outcome, Allocation)
     return convert(
         {

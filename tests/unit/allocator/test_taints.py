@@ -148,7 +148,7 @@ SLICES = [
 
 
 def untainted(*rules: DeviceTaintRule) -> list[str]:
-    """The devices that can still be had: as many as a claim can get."""
+    """Return the devices that can still be allocated."""
     for count in (4, 3, 2, 1):
         outcome = attempt(SLICES, claim("c", exactly(count=count)), taint_rules=rules)
         if not isinstance(outcome, Refusal):

@@ -1,4 +1,4 @@
-"""Decoding: what Go takes is taken, what it refuses is refused with the field's name."""
+"""Decoding: accepts and refuses what Go does, and errors name the field."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def find_difference(one: Any, other: Any, path: str = "") -> str:
 
 
 def check_agreement(tree: Any, view: type[Wire]) -> Wire:
-    """Decode a tree in all three ways and compare; return what they found."""
+    """Decode a tree in all three ways, compare and return the result."""
     text = json.dumps(tree)
     careful = codec.convert(codec.decode_tree(text), view)
     assert find_difference(codec.decode(text, view), careful) == ""

@@ -1,4 +1,4 @@
-"""Machines in one short text."""
+"""Compact text form of a machine's CPUs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sets of CPUs, their texts and their arithmetic."""
+"""CPU sets: text and arithmetic."""
 
 from __future__ import annotations
 

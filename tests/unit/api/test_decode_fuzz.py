@@ -1,4 +1,4 @@
-"""The decoder under garbage: a clear error or an object, in bounded time, never a crash."""
+"""Decoder fuzzing: an error or an object, in bounded time, never a crash."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ PIECES += [b"0" * 40, b'"spec":', b'"devices":[[[[', b"1Gi", b"99999999999999999
 
 
 def damage(chance: random.Random, raw: bytes) -> bytes:
-    """A few cuts, swaps and insertions."""
+    """Cut, swap and insert bytes."""
     text = bytearray(raw)
     for _ in range(chance.randint(1, 6)):
         place = chance.randrange(len(text) + 1)
@@ -61,7 +61,7 @@ def damage(chance: random.Random, raw: bytes) -> bytes:
 
 
 def fuzz(seconds: float, seed: int) -> int:
-    """Decode damaged objects until the time is up; returns how many."""
+    """Decode damaged objects until the time is up; returns their number."""
     chance = random.Random(seed)
     end = time.monotonic() + seconds
     tried = 0

@@ -1,4 +1,4 @@
-"""The wire forms: each is read, each is written back as it came, and a change of form says what it loses."""
+"""Wire forms: each is read and written back, and conversions report their losses."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ def test_rules_round_trip_or_their_loss_is_reported(rules: dict[str, DeviceRule]
 
 
 def spelled_out(rules: dict[str, DeviceRule]) -> dict[str, DeviceRule]:
-    """Rules with the multiplier that leaving it away means."""
+    """Return rules with the default multiplier filled in."""
     return {
         n: replace(r, multiplier=q("1") if r.multiplier is None else r.multiplier) for n, r in rules.items()
     }

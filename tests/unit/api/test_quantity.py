@@ -153,7 +153,7 @@ def away(number: Fraction) -> int:
 
 
 def naive(text: str) -> Fraction:
-    """The value of a quantity's text, the slow and obvious way."""
+    """Return the value of a quantity's text (naive reference)."""
     for suffix, power in _POWERS.items():
         if text.endswith(suffix):
             value = Fraction(text.removesuffix(suffix)) * power

@@ -1,4 +1,4 @@
-"""Read-modify-write: what a view does not know survives."""
+"""Read-modify-write keeps fields that a view does not have."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_the_new_view_is_what_gets_written(case: tuple[type[Wire], Any, Any]) ->
 
 @given(objects())
 def test_unknown_fields_survive_at_every_level(case: tuple[type[Wire], dict[str, Any]]) -> None:
-    """Changing the name of an object leaves every other byte of its meaning alone."""
+    """Changing the name of an object leaves every other field unchanged."""
     view, tree = case
     tree.setdefault("metadata", {})
     record: Record[Any] = Record(json.dumps(tree).encode(), view)

@@ -38,7 +38,7 @@ def sample() -> CelDevice:
 def outcome(
     expression: str, device: CelDevice | None = None, environment: Environment | None = None
 ) -> EvaluationResult:
-    """The exact outcome, after checking that `matches` says the same."""
+    """Return the exact outcome, after checking that `matches` agrees."""
     selector = compile_selector(expression, environment or Environment())
     device = device or sample()
     exact = selector.evaluate_exact(device)
@@ -51,7 +51,7 @@ def outcome(
 
 
 def value(expression: str, device: CelDevice | None = None, environment: Environment | None = None) -> bool:
-    """The result; raises the error if there is one."""
+    """Return the result, or raise its error."""
     found = outcome(expression, device, environment)
     if found.error is not None:
         raise found.error

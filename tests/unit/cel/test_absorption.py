@@ -1,4 +1,4 @@
-"""Errors and what swallows them: `&&`, `||`, `?:`, comprehensions, binds, optionals."""
+"""Error absorption by `&&`, `||`, `?:`, comprehensions, binds and optionals."""
 
 from __future__ import annotations
 

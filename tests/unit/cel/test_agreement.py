@@ -1,4 +1,4 @@
-"""Generated code and closures give the same answer on every expression and device."""
+"""Generated code and closures agree on every expression and device."""
 
 from __future__ import annotations
 

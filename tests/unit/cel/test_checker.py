@@ -1,4 +1,4 @@
-"""Types, references and the rules on literals: what compiles and what does not."""
+"""Type checker: types, references and rules on literals."""
 
 from __future__ import annotations
 
@@ -379,7 +379,7 @@ def test_every_node_has_a_type() -> None:
 
 
 def nest(count: int, step: str, last: str = "true") -> str:
-    """`step` inside itself, with {i} and {p} for the current and the previous number."""
+    """Nest `step` in itself, with {i} and {p} for the current and the previous number."""
     text = last
     for i in range(count, 0, -1):
         text = f"cel.bind(a{i}, {step.format(i=i, p=i - 1)}, {text})"

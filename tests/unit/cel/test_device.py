@@ -1,4 +1,4 @@
-"""Flattening devices, and reading them."""
+"""Flattened devices in expressions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The admission estimate: sizes, loops, library functions. All numbers are worked out by hand."""
+"""Admission cost estimate: sizes, loops, library functions. All numbers are computed by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Garbage through the whole path: compile, evaluate both ways; clear errors only, bounded time, no crash."""
+"""Fuzzing of compilation and both back ends: documented errors only, bounded time, no crash."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def mutate(source: random.Random, text: str) -> str:
 
 
 def run_case(expression: str, device: CelDevice, environment: Environment) -> bool:
-    """Return whether it compiled; anything but the two documented errors is a failure."""
+    """Return whether the expression compiles; only the two documented errors are allowed."""
     try:
         selector = compile_selector(expression, environment)
     except CelCompileError:

@@ -1,4 +1,4 @@
-"""the code generator: what it covers, and that no text of an expression reaches its source."""
+"""Code generator: covered expressions, and no expression text in the generated source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever the text, `check` either succeeds or raises CelCompileError, and soon."""
+"""Any text either passes `check` or raises CelCompileError, quickly."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_long_texts_are_parsed_quickly(source: str) -> None:
 
 
 def test_deep_call_stacks_do_not_crash() -> None:
-    """The answer is the same however little of the stack the caller has left."""
+    """The result does not depend on the remaining stack of the caller."""
     nested = "[" * 240 + "]" * 240 + " == []"
 
     def descend(levels: int) -> bool:

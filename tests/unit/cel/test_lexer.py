@@ -1,4 +1,4 @@
-"""Text to tokens, and what the quotes of a token hold."""
+"""Lexer: tokens and literals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokens to trees: precedence, literals, optional syntax, limits."""
+"""Parser: precedence, literals, optional syntax, limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files that commands are asked about in `test_outputs.py`: small, and without times."""
+"""Input files of `test_outputs.py`: small, and without times."""
 
 from __future__ import annotations
 

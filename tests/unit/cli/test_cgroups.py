@@ -1,4 +1,4 @@
-"""`plimsoll cgroups`: what a node would set, to the letter."""
+"""`plimsoll cgroups`: exact cgroup values of a node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line as a whole: help, mistakes, completion, the kubectl plugin, and how it ends."""
+"""Command line: help, errors, completion, the kubectl plugin, and exit codes."""
 
 from __future__ import annotations
 

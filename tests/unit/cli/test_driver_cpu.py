@@ -1,4 +1,4 @@
-"""`plimsoll driver cpu`: its arguments, its questions, and answers to nonsense."""
+"""`plimsoll driver cpu`: arguments, subcommands, and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`plimsoll explain` as people call it."""
+"""`plimsoll explain` at the command line."""
 
 from __future__ import annotations
 

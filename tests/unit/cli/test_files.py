@@ -1,4 +1,4 @@
-"""Questions about single objects: where they are asked, what -n and -o mean, and mistakes."""
+"""Commands on single objects: sources, -n and -o, and errors."""
 
 from __future__ import annotations
 

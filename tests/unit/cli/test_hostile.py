@@ -1,4 +1,4 @@
-"""Every question, asked of what is no dump and of clusters that are not there: one clear line, exit 2."""
+"""Query commands on invalid dumps and unreachable clusters: a one-line error, exit code 2."""
 
 from __future__ import annotations
 

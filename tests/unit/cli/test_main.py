@@ -1,4 +1,4 @@
-"""The command line from outside: what it prints, and how it ends."""
+"""Output and exit codes of check, select, convert, gates and allocate."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ def test_allocate_names_what_is_missing(run: Run, cluster: str, slices: str) -> 
     ],
 )
 def test_allocate_reports_invalid_claims(run: Run, cluster: str, tmp_path: Path, spec: str) -> None:
-    """Whatever is wrong with a claim, it is said, field by field, and nothing is handed out."""
+    """Every problem of a claim is reported by field, and nothing is allocated."""
     (tmp_path / "odd.yaml").write_text(f"{ODD}spec: {spec}\n")
     result = run("allocate", "-f", cluster, "--claim", "odd")
     if result.code == 2:  # it cannot even be read

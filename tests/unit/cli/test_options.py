@@ -43,7 +43,7 @@ users:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home without any cluster, which is also the directory we are in."""
+    """Home and working directory without a cluster."""
     for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -99,7 +99,7 @@ def test_files_and_a_cluster_do_not_go_together() -> None:
 
 
 class Answer:
-    """A report of what was asked."""
+    """Report of the options a command received."""
 
     def __init__(self, output: Any) -> None:
         self.output = output

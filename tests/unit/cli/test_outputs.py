@@ -84,7 +84,7 @@ json.dump(output, sys.stdout)
 
 @pytest.fixture(scope="module")
 def helps() -> dict[str, str]:
-    """In a process of its own: commands remember the first way they were called, by whatever test."""
+    """Help of all commands from a separate process: click keeps state of earlier calls."""
     done = subprocess.run(
         [sys.executable, "-c", _HELP, json.dumps(list(COMMANDS))],
         env={**os.environ, "COLUMNS": "100"},
@@ -247,7 +247,7 @@ def test_podresources_without_a_kubelet(ask: Ask) -> None:
 
 @pytest.fixture
 def driver() -> Iterator[str]:
-    """The pages of a CPU driver."""
+    """Debug pages of a CPU driver."""
 
     class Pages(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

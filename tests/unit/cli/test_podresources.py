@@ -1,4 +1,4 @@
-"""`plimsoll podresources` from outside: what it prints, and how it ends."""
+"""`plimsoll podresources`: output and exit codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`plimsoll top` and `plimsoll policies` as they are called."""
+"""`plimsoll top` and `plimsoll policies` at the command line."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_in_a_pipe_a_lost_connection_is_written_to_stderr(capsys: pytest.Capture
 
 
 class Follower:
-    """`plimsoll top -w` as a process, and what it has written so far."""
+    """`plimsoll top -w` as a process, with its output so far."""
 
     def __init__(self, *words: str) -> None:
         command = [sys.executable, "-m", "plimsoll.cli.main", "top", "-w", *words]
@@ -140,7 +140,7 @@ class Follower:
         return self.text
 
     def stop(self) -> tuple[int, str]:
-        """Ctrl-C."""
+        """Send SIGINT."""
         self.process.send_signal(signal.SIGINT)
         try:
             _, said = self.process.communicate(timeout=20)

@@ -1,4 +1,4 @@
-"""`plimsoll whatif` at the command line: exit codes, and one clear line for whatever is wrong."""
+"""`plimsoll whatif` at the command line: exit codes and one-line errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CLUSTER, TRAINING = str(EXAMPLE / "cluster.yaml"), str(EXAMPLE / "training.yaml"
 
 
 def ask(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    """Exit code, standard output and standard error."""
+    """Return exit code, standard output and standard error."""
     with pytest.raises(SystemExit) as end:
         main(["whatif", *arguments])
     said = capsys.readouterr()

@@ -1,4 +1,4 @@
-"""A small world to follow: objects with a history, served as lists and watches, with faults on demand.
+"""Fake API server with one collection: lists, watches, history, and faults on demand.
 
 The plainest API that keeps the rules an informer relies on. Everything that can go wrong on the way is a
 fault that a test asks for: streams that break (in the middle of a line, too), a history that is forgotten,
@@ -63,20 +63,20 @@ class FakeApiServer:
         self.cut()
 
     def cut(self, half: int = 0) -> None:
-        """Break every stream, after some bytes of what would come next."""
+        """Break every stream, after some bytes of the next event."""
         self._cut += 1
         self.half = half
         self._wake()
 
     def end(self) -> None:
-        """End every stream in good order, as a server does when the time is up."""
+        """End every stream as a server does at its timeout."""
         self.half = -1
         self._cut += 1
         self._wake()
 
     @contextmanager
     def stalled(self) -> Iterator[None]:
-        """Streams send nothing, whatever happens meanwhile."""
+        """Send nothing on streams."""
         self._stalled = True
         yield
         self._stalled = False
@@ -168,7 +168,7 @@ class FakeApiServer:
         return None
 
     def _at(self, revision: int) -> dict[str, Tree]:
-        """The state at a revision, from the history alone."""
+        """Return the state at a revision, from the history alone."""
         state: dict[str, Tree] = {}
         for when, kind, tree in self.history:
             if when > revision:

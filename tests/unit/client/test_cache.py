@@ -1,4 +1,4 @@
-"""The arithmetic of following, against a plain dictionary."""
+"""Changes between listings, compared with a plain dictionary."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ POD = {"kind": "Pod", "metadata": {"name": "p"}}
 
 
 class Scripted:
-    """Answers in order; an exception in the script is raised."""
+    """Transport that answers in order; an exception in the script is raised."""
 
     def __init__(self, *script: Reply | Exception) -> None:
         self.script = list(script)
@@ -56,7 +56,7 @@ class Scripted:
 def run_scenario(
     transport: Scripted, scenario: Callable[[Client], Awaitable[Any]], **settings: Any
 ) -> tuple[Any, list[float]]:
-    """Run calls without waiting; what came out, and the waits there would have been."""
+    """Run calls without waiting; return the result and the waits."""
     waits: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -164,7 +164,7 @@ def test_every_call_as_sent() -> None:
 
 
 def test_a_view_is_not_written() -> None:
-    """A view knows only some of the fields: putting it back would delete the others."""
+    """A view has only some of the fields: writing it would delete the others."""
     view = codec.decode(b'{"metadata":{"name":"p"}}', Pod)
 
     async def scenario(client: Client) -> None:

@@ -1,4 +1,4 @@
-"""The short way: answers in all their shapes, in pieces of any size, and what is no answer."""
+"""HTTP connection pool: response formats, chunking, and invalid responses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BODY = b'{"kind":"Pod"}'
 
 
 class Pipe(asyncio.Transport):
-    """The other end of a connection: takes what is written, and knows whether it was dropped."""
+    """Peer of a connection: records what is written, and whether it was closed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class Pipe(asyncio.Transport):
 
 
 def feed(*pieces: bytes, end: bool = False) -> tuple[Reply | UnreachableError | None, Connection, Pipe]:
-    """Return what a connection makes of these pieces; None: it waits for more."""
+    """Return the response parsed from these pieces; None if it is incomplete."""
 
     async def run() -> tuple[Reply | UnreachableError | None, Connection, Pipe]:
         connection, pipe = Connection(), Pipe()

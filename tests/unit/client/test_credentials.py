@@ -1,4 +1,4 @@
-"""Tokens, certificates and exec plugins: used, renewed, and refused when they are wrong."""
+"""Tokens, certificates and exec plugins: use, renewal, and errors."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ def test_a_plugin_receives_the_cluster_on_request(tmp_path: Path) -> None:
 
 
 def test_rejected_credentials_are_requested_again(tmp_path: Path) -> None:
-    """One new run for all calls that were refused; the same answer again is not tried again."""
+    """One new run for all refused calls; the same credential is not tried again."""
     command = script(tmp_path, "give(token=f't{min(count, 2)}')")
 
     async def answer(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:

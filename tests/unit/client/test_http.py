@@ -128,7 +128,7 @@ def test_request_headers() -> None:
 
 @pytest.mark.parametrize(("compression", "wanted"), [(None, "identity"), (True, "gzip"), (False, "identity")])
 def test_compression_is_requested_for_remote_servers(compression: bool | None, wanted: str) -> None:
-    """On this machine it does not; a watch is never compressed."""
+    """Not on this machine, and never for a watch."""
 
     async def answer(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         writer.write(chunked() if "watch" in seen.target else said(OBJECT))
@@ -150,7 +150,7 @@ def test_loopback_hosts() -> None:
 
 
 def failing(answer: Answer, request: Request = GET, **settings: Any) -> UnreachableError:
-    """The error a single request ends in."""
+    """Return the error of a single request."""
 
     async def run() -> UnreachableError:
         async with serving(answer) as wire:
@@ -254,7 +254,7 @@ def test_an_abandoned_watch_is_closed() -> None:
 
 
 def test_a_redirect_is_not_followed() -> None:
-    """Credentials go to the server that was named, and to no other."""
+    """Credentials are sent to the configured server only."""
 
     async def answer(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         writer.write(said(b"", "302 Found", Location="http://127.0.0.1:1/elsewhere"))
@@ -283,7 +283,7 @@ def test_cookies_are_not_kept() -> None:
 
 
 def test_a_plain_server_through_a_proxy() -> None:
-    """The proxy is asked for the whole address; its own credentials come from its URL."""
+    """The proxy gets the full address; its credentials come from its URL."""
 
     async def run() -> None:
         async with serving(say_object) as proxy:
@@ -432,7 +432,7 @@ def test_a_write_on_a_connection_the_server_has_closed_is_sent_once() -> None:
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "cluster.example"])
 def test_a_secure_server_through_a_proxy(tmp_path: Path, name: str) -> None:
-    """The proxy sees where to, and nothing else; certificates are checked as without it."""
+    """The proxy sees only the address; certificates are checked as without it."""
     authority, tls = server_tls(tmp_path, (name,))
     pair = authority.issue_client(User("jane"))
     asked: list[str] = []
@@ -478,7 +478,7 @@ def test_a_secure_server_through_a_proxy(tmp_path: Path, name: str) -> None:
 
 
 class SilentTlsServer(threading.Thread):
-    """A server that finishes the TLS handshake and then only waits for the TCP connection to be closed."""
+    """Server that finishes the TLS handshake and then waits for the connection to be closed."""
 
     def __init__(self, tls: ssl.SSLContext) -> None:
         super().__init__(daemon=True)

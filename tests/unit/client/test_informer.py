@@ -1,4 +1,4 @@
-"""Informers over a world whose connections break, whose history is forgotten and whose requests fail."""
+"""Informers under broken connections, expired histories and failed requests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Tree: TypeAlias = dict[str, Any]
 
 
 class Mirror(EventHandler[Tree]):
-    """A copy made of events alone; an event that does not fit is an error."""
+    """Copy built from events; an event that does not fit is an error."""
 
     def __init__(self) -> None:
         self.objects: dict[str, Tree] = {}
@@ -62,7 +62,7 @@ async def no_wait(seconds: float) -> None:
 
 
 async def settle() -> None:
-    """Let everything that can run, run."""
+    """Run all ready tasks."""
     for _ in range(60):
         await asyncio.sleep(0)
 
@@ -108,9 +108,7 @@ steps = st.lists(
 def test_events_match_the_changes(
     script: list[tuple[str, Any]], page: int, bookmarks: bool, streamed: bool, early: int
 ) -> None:
-    """Despite all faults the copy ends up right, every event fits, and without gaps every event is
-    delivered.
-    """
+    """Despite all faults the copy is correct and every event fits; without gaps all events are delivered."""
 
     async def scenario() -> None:
         server = FakeApiServer()
@@ -160,7 +158,7 @@ def test_events_match_the_changes(
 
 
 def test_an_unknown_resource_version_triggers_a_new_list() -> None:
-    """A server that was started anew may not know the versions we know."""
+    """A restarted server may not know the version."""
 
     async def scenario() -> None:
         server = FakeApiServer()

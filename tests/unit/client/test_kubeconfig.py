@@ -1,4 +1,4 @@
-"""kubeconfig files: finding, merging, choosing, and every way to get them wrong."""
+"""kubeconfig files: search path, merging, overrides, and errors."""
 
 from __future__ import annotations
 

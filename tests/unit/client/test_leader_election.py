@@ -1,4 +1,4 @@
-"""Leader election with several candidates in virtual time: slow calls, lost calls, lost answers, pauses."""
+"""Leader election of several candidates in virtual time: slow and lost calls, lost responses, pauses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.sizes import examples
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """A loop whose time passes only in sleep: nothing is waited for."""
+    """Event loop whose time advances only in sleep."""
 
     def __init__(self) -> None:
         loop = self
@@ -48,7 +48,7 @@ def run_scenario(scenario: Coroutine[Any, Any, None]) -> None:
 
 
 class Leases(Client):
-    """A server with one lease, reached over a bad line: each call takes as long and fails as the dice say."""
+    """Server with one lease; the duration and failure of each call are random."""
 
     def __init__(self, dice: Random, *, trouble: float = 0.0, slowest: float = 0.0) -> None:
         self.lease: dict[str, Any] | None = None
@@ -107,7 +107,7 @@ def candidate(leases: Leases, name: str, **options: Any) -> Election:
 
 
 async def supervise(leases: Leases, name: str, lead: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run a candidate, and a new one whenever the lease was lost, as a supervisor of processes does."""
+    """Run a candidate, and a new one whenever the lease is lost."""
     while True:
         try:
             return await candidate(leases, name).run(lead)
@@ -125,7 +125,7 @@ async def supervise(leases: Leases, name: str, lead: Callable[[], Coroutine[Any,
 def test_there_are_never_two_leaders(
     seed: int, trouble: float, slowest: float, departures: list[tuple[str, float]]
 ) -> None:
-    """However slow and lossy the line: the work never runs twice, and the lease says who does it."""
+    """Whatever the network does, the work never runs twice, and the lease names its holder."""
 
     async def scenario() -> None:
         dice = Random(seed)
@@ -270,7 +270,7 @@ def test_finished_work_releases_the_lease() -> None:
 
 
 def test_work_stops_when_the_lease_cannot_be_renewed() -> None:
-    """The line goes dead: the work ends at the renew deadline, before the lease can be taken over."""
+    """Without connection the work ends at the renew deadline, before the lease expires."""
 
     async def scenario() -> None:
         leases = Leases(Random(1))
@@ -300,7 +300,7 @@ def test_work_stops_when_the_lease_cannot_be_renewed() -> None:
 
 
 def test_lease_time_counts_from_the_request() -> None:
-    """The lease is ours once it is stored, but the answer takes long, and then the line is dead."""
+    """The lease is stored, but the response takes long, and then the connection is lost."""
 
     async def scenario() -> None:
         leases = Leases(Random(1))
@@ -366,7 +366,7 @@ def test_work_stops_when_another_leader_is_observed() -> None:
 
 
 def test_a_paused_process_loses_its_lease() -> None:
-    """SIGSTOP and SIGCONT: what was about to be written finds out before anything else has run."""
+    """After SIGSTOP and SIGCONT a pending write notices the lost lease first."""
 
     async def scenario() -> None:
         leases = Leases(Random(1))
@@ -395,7 +395,7 @@ def test_a_paused_process_loses_its_lease() -> None:
 
 
 def test_a_suspended_machine_loses_its_lease() -> None:
-    """The loop's clock stands still while a machine is suspended; that of the lease does not."""
+    """The loop's clock stops while a machine is suspended; that of the lease does not."""
 
     async def scenario() -> None:
         leases = Leases(Random(1))

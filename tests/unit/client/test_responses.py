@@ -1,4 +1,4 @@
-"""Bytes of the wire into listings, events and errors."""
+"""Response bytes parsed into lists, events and errors."""
 
 from __future__ import annotations
 

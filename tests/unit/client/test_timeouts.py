@@ -1,4 +1,4 @@
-"""Servers that fall silent: given up soon by those who wait, and never while something keeps coming."""
+"""Response timeouts: silent servers time out, slow responses do not."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_a_slow_response_does_not_time_out(compression: bool) -> None:
 
 
 def test_the_complete_response_has_a_timeout() -> None:
-    """A byte now and then does not keep a call alive for ever."""
+    """Single bytes now and then do not extend the timeout."""
 
     async def scenario() -> None:
         async with serving(say(HEAD, *[b" "] * 29, every=0.1)) as server:

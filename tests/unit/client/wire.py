@@ -1,4 +1,4 @@
-"""A tiny HTTP server that says exactly what a test wants said, and breaks off where it wants."""
+"""Small HTTP server that sends exactly the bytes of a test."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class ReceivedRequest:
-    """One request as it came over the wire."""
+    """One request as received."""
 
     method: str
     target: str
@@ -90,7 +90,7 @@ async def _read(reader: asyncio.StreamReader) -> ReceivedRequest:
 
 
 def said(body: bytes, status: str = "200 OK", **headers: str) -> bytes:
-    """A whole answer."""
+    """Return a complete response."""
     lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", "Content-Type: application/json"]
     lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body

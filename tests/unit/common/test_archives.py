@@ -1,4 +1,4 @@
-"""Dumps as they come: JSON one after the other, tarballs, zip files, and what is wrong with them."""
+"""Dumps in archives: concatenated JSON, tarballs, zip files, and invalid ones."""
 
 from __future__ import annotations
 
@@ -267,7 +267,7 @@ def test_the_limit_holds_for_all_files_together(tmp_path: Path) -> None:
 
 
 def test_binary_files_are_refused_by_their_first_bytes(tmp_path: Path) -> None:
-    """Not after half a gigabyte of it."""
+    """Not after half a gigabyte."""
     path = tmp_path / "zeros.gz"
     path.write_bytes(gzip.compress(bytes(32 * MIB)))
     with pytest.raises(InputError, match="is not a text file"):

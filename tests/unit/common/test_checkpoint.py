@@ -1,4 +1,4 @@
-"""Records: whole or not at all, and never lost."""
+"""Checkpoint files: atomic writes, checksums, and damaged files."""
 
 from __future__ import annotations
 

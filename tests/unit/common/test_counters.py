@@ -1,4 +1,4 @@
-"""Our own counters and histograms say what Prometheus' own would."""
+"""Counters and histograms agree with prometheus-client."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Shown(Collector):
 
 
 def page(registry: CollectorRegistry) -> list[str]:
-    """Return what is written, without the times of creation, which we do not keep."""
+    """Return the metrics without creation times, which we do not keep."""
     return [line for line in generate_latest(registry).decode().splitlines() if "_created" not in line]
 
 

@@ -1,4 +1,4 @@
-"""The pages: who is well, who is ready, and what is shown to whom."""
+"""Health and readiness pages, and their access rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One agent for each directory."""
+"""Lock files: one agent per directory."""
 
 from __future__ import annotations
 

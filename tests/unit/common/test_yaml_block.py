@@ -1,4 +1,4 @@
-"""Plain block YAML, line by line: the same trees as by the parser, or none."""
+"""Fast reader of plain block YAML: the same trees as the parser's, or none."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.sizes import examples
 
 
 def naive(text: str) -> Any:
-    """Return what the parser makes of it; NOT_PLAIN if it refuses, or finds more than one document."""
+    """Return the parser's result; NOT_PLAIN if it refuses or finds several documents."""
     try:
         trees = [tree for _, tree in load_documents(text.encode())]
     except InputError:
@@ -26,7 +26,7 @@ def naive(text: str) -> Any:
 
 
 def check(text: str) -> bool:
-    """Return whether it was read; if so, it must be the same."""
+    """Return whether the text was read, after comparing the result with the parser's."""
     tree = read_plain(text)
     if tree is NOT_PLAIN:
         return False
@@ -37,7 +37,7 @@ def check(text: str) -> bool:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Equal, and of the same types all the way down."""
+    """Return whether values are equal, including their types."""
     if type(one) is not type(other):
         return False
     if isinstance(one, dict):

@@ -1,4 +1,4 @@
-"""YAML in parts says what YAML as a whole says."""
+"""YAML read in parts agrees with YAML read at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from plimsoll.errors import InputError
 
 
 def in_parts(text: bytes) -> list[tuple[int, Any]]:
-    """The documents, put together again."""
+    """Return the documents read in parts."""
     whole: list[tuple[int, Any]] = []
     for part in load_parts(text):
         if part.item <= 0:
@@ -146,7 +146,7 @@ DOCUMENT_LINES = st.sampled_from(
 
 @given(st.lists(DOCUMENT_LINES, max_size=10), st.sampled_from(["\n", "\r\n"]))
 def test_documents_have_the_line_of_the_file(lines: list[str], newline: str) -> None:
-    """Also those that are read the fast way, or passed over since they are empty."""
+    """Also documents that are read by the fast reader, or skipped because they are empty."""
     text = newline.join(lines).encode()
 
     def read(load: Any) -> Any:
@@ -173,14 +173,14 @@ def no_parser(text: bytes) -> Any:
     ],
 )
 def test_empty_and_plain_documents_need_no_parser(text: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Making one takes longer than reading a small document."""
+    """Creating a parser takes longer than reading a small document."""
     whole = list(load_documents(text))
     monkeypatch.setattr(yaml_parts, "load_documents", no_parser)
     assert [(part.line, part.tree) for part in load_parts(text)] == whole
 
 
 def peak_of(text: bytes) -> int:
-    """Return the bytes of memory that reading a text needs beside the text."""
+    """Return the bytes of memory that reading a text needs besides the text."""
     tracemalloc.start()
     try:
         for _ in load_parts(text):

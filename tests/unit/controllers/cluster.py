@@ -1,4 +1,4 @@
-"""A cluster in memory: the real API, the controllers, and a clock that both go by.
+"""Cluster in memory: the real API, the controllers, and a manual clock.
 
 Nothing here runs by itself: `settle` lets the caches catch up and the controllers work until nothing is left
 to do, and only `advance` makes time pass. So a test sees what comes of a story, and never waits.
@@ -83,11 +83,11 @@ class ManualClock:
 
 
 class Crash(BaseException):
-    """The controllers' process is gone."""
+    """Crash of the controller process."""
 
 
 class CrashingTransport(InProcessTransport):
-    """A way to the API that breaks down at a chosen write: just before it, or just after."""
+    """Transport that crashes just before or after a chosen write."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -111,7 +111,7 @@ class CrashingTransport(InProcessTransport):
 
 
 class Cluster:
-    """See the module."""
+    """API, controllers and clock; see the module."""
 
     def __init__(
         self, *, only: Iterable[str] | None = None, settings: ControllerSettings | None = None
@@ -135,7 +135,7 @@ class Cluster:
     # -- the controllers
 
     async def start(self) -> None:
-        """Start the controllers' process."""
+        """Start the controllers."""
         client = Client(self.transport, attempts=1, sleep=self.clock.sleep)
         self.controllers = ControllerManager(
             client,
@@ -151,7 +151,7 @@ class Cluster:
             await informer.synced(10)
 
     async def stop(self) -> None:
-        """End it, wherever it stands."""
+        """Stop them, wherever they are."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -162,7 +162,7 @@ class Cluster:
         await self.start()
 
     async def catch_up(self) -> None:
-        """Let the caches see what the store has."""
+        """Bring the caches up to date with the store."""
         assert self.controllers is not None
         for informer in self.controllers.informers.all():
             endpoint = informer.endpoint
@@ -182,7 +182,7 @@ class Cluster:
                     await asyncio.sleep(0.0002)
 
     async def step(self, dice: Random | None = None) -> bool:
-        """Work on one key; whether there was one."""
+        """Work on one key; return whether there was one."""
         assert self.controllers is not None
         await self.catch_up()
         ready = []
@@ -197,7 +197,7 @@ class Cluster:
         return True
 
     async def settle(self, dice: Random | None = None, *, max_wait: float = 1.0) -> None:
-        """Work until nothing is left to do but what waits for longer than `max_wait` seconds."""
+        """Work until only keys are left that wait longer than `max_wait` seconds."""
         for _ in range(2000):
             if await self.step(dice):
                 continue
@@ -210,7 +210,7 @@ class Cluster:
         raise AssertionError("the controllers do not come to rest")
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass, with the controllers at work."""
+        """Advance the clock while the controllers work."""
         until = self.clock.now() + seconds
         await self.settle(max_wait=0)
         while self.clock.now() < until:
@@ -238,7 +238,7 @@ class Cluster:
         return [decode_tree(raw) for raw in listing.items]
 
     async def events(self, namespace: str = "n") -> list[tuple[str, str, str]]:
-        """Type, reason and message of the events of a namespace."""
+        """Return type, reason and message of the events of a namespace."""
         return [
             (tree["type"], tree["reason"], tree["message"]) for tree in await self.trees(EVENTS, namespace)
         ]

@@ -1,4 +1,4 @@
-"""Objects for tests, as short as they can be said."""
+"""Builders of stored pods, claims and templates for controller tests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def view(tree: Mapping[str, Any], kind: type[W]) -> W:
 
 
 def metadata(name: str, namespace: str = "n", **fields: Any) -> Tree:
-    """Metadata of a stored object; its UID follows from its name unless it is given."""
+    """Return metadata of a stored object; its UID is `uid-NAME` by default."""
     base: Tree = {"name": name, "uid": f"uid-{name}", "resourceVersion": "7"}
     if namespace:
         base["namespace"] = namespace
@@ -41,7 +41,7 @@ def pod_tree(
     status: Mapping[str, Any] | None = None,
     **fields: Any,
 ) -> Tree:
-    """A pod; `claims` is entry -> (BY_NAME or BY_TEMPLATE, name), `statuses` entry -> claim."""
+    """Return a pod; `claims` is entry -> (BY_NAME or BY_TEMPLATE, name), `statuses` entry -> claim."""
     entries = [{"name": entry, how: what} for entry, (how, what) in (claims or {}).items()]
     recorded = [
         {"name": entry} if claim is None else {"name": entry, "resourceClaimName": claim}
@@ -80,7 +80,7 @@ def claim_tree(
     devices: Iterable[Mapping[str, Any]] = (),
     **fields: Any,
 ) -> Tree:
-    """A claim; `of` is the pod it was made for, `pods` are those it is reserved for."""
+    """Return a claim; `of` is the pod it was generated for, `pods` those it is reserved for."""
     status: Tree = {}
     if allocated or devices:
         results = list(devices) or [{"request": "r", "driver": "d", "pool": "p", "device": "x"}]

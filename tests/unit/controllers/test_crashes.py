@@ -1,4 +1,4 @@
-"""Controllers that crash anywhere and start again end where controllers end that never crashed."""
+"""Controllers that crash anywhere and restart reach the same state as without crashes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MINE = {"a": {"resourceClaimTemplateName": "t"}, "s": {"resourceClaimName": "sha
 
 
 async def prepare(cluster: Cluster) -> None:
-    """A bit of everything."""
+    """Create objects for every controller."""
     client = cluster.client
     await client.create(NODES, {"metadata": {"name": "w"}})
     await client.create(RESOURCE_QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "9"}}}, "n")
@@ -97,7 +97,7 @@ STORIES: dict[str, list[Any]] = {
 
 
 async def run_steps(cluster: Cluster, scenario: str, dice: Random | None) -> dict[str, Any]:
-    """Run a scenario, with crashes if there are dice to decide them; what is there in the end."""
+    """Run a scenario, with random crashes if dice are given; return the final objects."""
     await prepare(cluster)
     for act in STORIES[scenario]:
         await act(cluster)
@@ -106,7 +106,7 @@ async def run_steps(cluster: Cluster, scenario: str, dice: Random | None) -> dic
 
 
 async def rest(cluster: Cluster, dice: Random | None) -> None:
-    """Some minutes, at whose beginning crashes come at every few writes."""
+    """Let some minutes pass, with crashes at every few writes in the beginning."""
     crashes = dice.randint(1, 4) if dice else 0
     until = cluster.clock.now() + 500
     while True:
@@ -125,7 +125,7 @@ async def rest(cluster: Cluster, dice: Random | None) -> None:
 
 
 async def objects(cluster: Cluster) -> dict[str, Any]:
-    """All objects but events, without what differs from run to run."""
+    """Return all objects but events, without values that differ between runs."""
     trees = [tree for endpoint in KINDS for tree in await cluster.trees(endpoint, None)]
     return {
         f"{tree['kind']} {tree['metadata'].get('namespace', '')}/{_plain(tree['metadata']['name'])}": _plain(

@@ -1,4 +1,4 @@
-"""All controllers in one process: choosing them, starting them, standing by for each other."""
+"""Controller manager: selection, start and leader election."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_servers_that_answer_group_by_group_are_understood() -> None:
 
 
 def test_every_controller_runs_as_its_own_user() -> None:
-    """Over everything the embedded API serves, with the rights of the controllers and no more."""
+    """On all kinds of the embedded API, with the controllers' own rights."""
 
     async def scenario() -> None:
         cluster = Cluster()

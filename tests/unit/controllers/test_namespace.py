@@ -1,4 +1,4 @@
-"""Namespaces: what is planned, and the controller at work."""
+"""Namespace controller: plan and controller."""
 
 from __future__ import annotations
 

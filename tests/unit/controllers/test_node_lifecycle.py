@@ -1,4 +1,4 @@
-"""Nodes that fall silent, and the pods on them: what is planned, and the controllers at work."""
+"""Node lifecycle: unreachable nodes, taints and eviction; plan and controllers."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def tainted(key: str = "k", value: str = "", effect: str = "NoExecute", added: f
 
 
 def goes(*tolerations: dict[str, Any], taints: Any = None, probed_at: float = 0.0) -> float | None:
-    """Seconds after T0; 0 if at once."""
+    """Return the eviction time in seconds after T0; 0 if at once."""
     of = pod("p", node="w", spec={"tolerations": list(tolerations)})
     due = eviction_time(of, [tainted()] if taints is None else taints, AT + probed_at)
     return None if due is None else max(0.0, due - AT)
@@ -300,7 +300,7 @@ async def beat(cluster: Cluster, name: str, status: str = "True") -> None:
 
 
 async def settle_in(cluster: Cluster, *tolerations: dict[str, Any]) -> None:
-    """Two nodes that have leases, and a pod on one of them."""
+    """Create two nodes with leases, and a pod on one of them."""
     for name in ("w", "v"):
         await cluster.client.create(NODES, {"metadata": {"name": name}})
         await beat(cluster, name)
@@ -312,7 +312,7 @@ async def settle_in(cluster: Cluster, *tolerations: dict[str, Any]) -> None:
 
 
 async def renew(cluster: Cluster, name: str, seconds: int) -> None:
-    """Let time pass, with a node renewing its lease every ten seconds."""
+    """Advance the clock while a node renews its lease every ten seconds."""
     for _ in range(seconds // 10):
         await cluster.advance(10)
         spec = {"holderIdentity": name, "renewTime": format_micro_time(cluster.clock.now())}

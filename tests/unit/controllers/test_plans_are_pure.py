@@ -52,7 +52,7 @@ def modules() -> list[Path]:
 
 
 def imported_names(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """Name and module of every import outside `if TYPE_CHECKING`."""
+    """Return name and module of every import outside `if TYPE_CHECKING`."""
     for node in tree.body:
         if isinstance(node, ast.Import):
             yield from ((alias.asname or alias.name.split(".")[0], alias.name) for alias in node.names)
@@ -87,12 +87,12 @@ def test_plans_are_pure(path: Path) -> None:
 
 
 def impure_free(node: ast.Import | ast.ImportFrom) -> bool:
-    """Imports for type checkers only have no effect."""
+    """Return the imports without those for type checkers only."""
     return isinstance(node, ast.ImportFrom) and (node.module or "").startswith("plimsoll.client.client")
 
 
 def test_every_controller_class_is_known() -> None:
-    """A new controller has to be listed here, or its methods would have to be pure."""
+    """A new controller must be listed here, or its methods would have to be pure."""
     found = {
         node.name
         for path in modules()

@@ -1,4 +1,4 @@
-"""Quotas: what objects count for, what is planned, and the controller at work."""
+"""Quotas: usage of objects, plan and controller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Admission and the quota controller agree: charges one by one add up to what is measured at once."""
+"""Admission and the quota controller agree: single charges add up to the measured usage."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def pods(draw: st.DrawFn, name: str) -> Tree:
 
 @st.composite
 def claims(draw: st.DrawFn, number: int) -> Tree:
-    """Each is made later than the one before, as claims are."""
+    """Claims in order of creation."""
     tree = claim_tree(f"c{number}", creationTimestamp=f"2025-01-01T00:00:0{number}Z")
     kinds = draw(st.lists(st.sampled_from([*CLASSES, "gone"]), min_size=1, max_size=3))
     tree["spec"]["devices"]["requests"] = [
@@ -140,7 +140,7 @@ def services(draw: st.DrawFn, name: str) -> Tree:
 
 @st.composite
 def clusters(draw: st.DrawFn) -> list[tuple[str, Tree]]:
-    """The objects of a namespace in the order they were made; pods before the claims made for them."""
+    """Objects of a namespace in order of creation; pods before their generated claims."""
     few = st.integers(0, 2)
     made = [(PODS, draw(pods(f"p{i}"))) for i in range(draw(few))]
     made += [(CLAIMS, draw(claims(i))) for i in range(draw(st.integers(0, 3)))]
@@ -174,7 +174,7 @@ def contents(made: list[tuple[str, Tree]]) -> NamespaceObjects:
 
 
 def admit(quota: Tree, made: list[tuple[str, Tree]], resource: str, tree: Tree, old: Tree | None) -> Tree:
-    """Charge a write as the server does: with what was stored before it."""
+    """Charge a write as the server does, given the stored object."""
 
     def find_pod(name: str) -> Pod | None:
         return next((pod for pod in sees(made, PODS, Pod) if pod.metadata.name == name), None)

@@ -1,4 +1,4 @@
-"""The work queue against a naive one."""
+"""Work queue, compared with a naive one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_the_queue_agrees_with_a_model_of_sets(steps: list[tuple[object, ...]]) -> None:
-    """Naively: keys wanted, keys held, and times at which a key is wanted again."""
+    """Model: keys queued, keys in work, and times of delayed keys."""
     clock = ManualClock()
     queue: WorkQueue[str] = WorkQueue(clock)
     wanted: set[str] = set()

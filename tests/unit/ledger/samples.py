@@ -19,7 +19,7 @@ def amounts(**texts: str) -> dict[str, Quantity]:
 
 
 def texts(found: Mapping[str, Quantity]) -> dict[str, str]:
-    """Amounts in canonical text."""
+    """Return amounts in canonical text."""
     return {name: amount.canonical() for name, amount in found.items()}
 
 

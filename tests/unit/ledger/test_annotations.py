@@ -45,7 +45,7 @@ def annotated(words: Any, **spec: Any) -> DeviceClass:
 
 
 def fixture(words: Any, *devices: Any, profile: AccountingProfile | None = None) -> LedgerFixture:
-    """A node with devices of an annotated class, and a claim that holds them all."""
+    """Return a node with devices of an annotated class, and a claim that holds them all."""
     results = [result(each["name"]) for each in devices]
     held = claim("c", REQUEST, results=results)
     return LedgerFixture(resource_slice(devices), claims=[held], classes=[annotated(words)], profile=profile)
@@ -159,7 +159,7 @@ mappings = st.dictionaries(
 def test_a_class_annotation_agrees_with_device_mappings(
     expected: dict[str, Any], policy: str, manages: bool, number: int, shared: bool
 ) -> None:
-    """The same words on every device and on their class come to the same judgement and the same bounds."""
+    """The same mapping on every device and on their class gives the same verdict and headroom."""
     of_class: dict[str, Any] = {"managesNodeAllocatableResources": manages}
     if policy:
         of_class["nodeAllocatableResourceAccountingPolicies"] = {"cpu": policy, "memory": policy}
@@ -199,7 +199,7 @@ def test_a_class_annotation_agrees_with_device_mappings(
 
 
 def noted(one: Pod, charged_claims: tuple[ChargedClaim, ...] | str) -> Pod:
-    """A pod with its charges in the annotation."""
+    """Return a pod with its charges in the annotation."""
     text = (
         charged_claims
         if isinstance(charged_claims, str)

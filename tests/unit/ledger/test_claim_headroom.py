@@ -1,4 +1,4 @@
-"""The joint budget of a device search: its no is final, and for plain claims its yes holds too."""
+"""Headroom for claims: its refusal is final, and for plain claims its acceptance is too."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def results(one: ResourceClaim) -> tuple[DeviceRequestAllocationResult, ...]:
 
 
 def charge(claim_headroom: ClaimHeadroom, one: ResourceClaim) -> dict[str, int]:
-    """Return what the results of a claim charge together."""
+    """Return the joint charge of a claim's results."""
     total: dict[str, int] = {}
     for found in results(one):
         known = claim_headroom.charge_context.devices.find(found, claim_headroom.charge_context.node)

@@ -113,7 +113,7 @@ def live_phases(pod: Pod) -> list[dict[str, Container]]:
 
 
 def excess_by_search(phase: dict[str, Container], charges: tuple[ClaimCharge, ...], name: str) -> Quantity:
-    """The naive twin of Max in one phase: grow each group until nothing joins any more."""
+    """Return the excess of Max in one phase by growing groups (naive reference)."""
     left = [
         (set(c.containers) & phase.keys(), held)
         for c in charges
@@ -151,7 +151,7 @@ def test_max_agrees_with_the_reference(case: tuple[Pod, tuple[ClaimCharge, ...]]
 
 @given(charged_pods(policies=("Max",)))
 def test_a_containers_excess_is_that_of_its_group(case: tuple[Pod, tuple[ClaimCharge, ...]]) -> None:
-    """A container gets what would be left if only the claims it is joined to were there."""
+    """A container gets the excess of the claims it is grouped with."""
     given_pod, charges = case
     bare = tuple(
         ClaimCharge(c.claim, c.containers, {"cpu": ResourceCharge(Quantity.of(3), policy="Max")})

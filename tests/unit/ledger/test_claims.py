@@ -1,4 +1,4 @@
-"""Bills: which claims a pod has, who refers to them, what they charge."""
+"""Charged claims: the claims of a pod, their containers and charges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns answer what the ledgers answer one by one."""
+"""Columns agree with the single ledgers."""
 
 from __future__ import annotations
 

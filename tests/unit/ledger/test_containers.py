@@ -1,4 +1,4 @@
-"""The rule for init containers and sidecars, against a walk through the pod's life."""
+"""Init containers and sidecars: the peak of requests over a pod's phases."""
 
 from __future__ import annotations
 

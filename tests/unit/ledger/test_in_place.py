@@ -35,7 +35,7 @@ def pending(reason: str) -> list[dict[str, str]]:
 
 
 def growing(reason: str = "Deferred") -> Pod:
-    """`a` wants to grow, `b` wants to shrink."""
+    """Return a pod in which `a` grows and `b` shrinks."""
     return pod(
         "p",
         container("a", limits={"cpu": "3"}, cpu="2"),

@@ -54,7 +54,7 @@ def test_requests_and_non_zero_requests() -> None:
 
 
 def test_non_zero_requests_of_a_pod_with_pod_level_requests() -> None:
-    """Containers are filled up only for what the pod as a whole does not name."""
+    """Defaults apply only to resources without a pod-level request."""
     for own, filled in (({"cpu": "1"}, 400 << 20), ({"cpu": "1", "memory": "1Mi"}, 1 << 20)):
         ledger = NodeLedger(node())
         ledger.add(pod("p", container("a"), container("b"), resources={"requests": own}))

@@ -31,7 +31,7 @@ REQUESTS = st.fixed_dictionaries({}, optional={"cpu": CPU, "memory": MEMORY})
 
 @st.composite
 def rules(draw: st.DrawFn) -> dict[str, Any]:
-    """Return what one device charges: each resource under a policy of its own."""
+    """Mapping of a device: each resource under its own policy."""
     amounts = {"cpu": draw(CPU), "memory": draw(MEMORY)}
     return {
         name: {"allocationMultiplier": amount, "accountingPolicy": draw(st.sampled_from(POLICIES))}
@@ -42,7 +42,7 @@ def rules(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def bodies(draw: st.DrawFn) -> dict[str, Any]:
-    """The spec of a pod."""
+    """Specs of pods."""
     one = st.sampled_from(CLAIMS).map(lambda name: [name])
     claims: st.SearchStrategy[list[str]] = st.one_of(
         st.just([]), st.just([]), one, st.lists(st.sampled_from(CLAIMS), max_size=2, unique=True)
@@ -69,7 +69,7 @@ def make_pod(name: str, body: dict[str, Any]) -> Pod:
 
 
 class NodeLedgerMachine(RuleBasedStateMachine):
-    """A scheduler and a kubelet at work on one node, with any claims under any policies."""
+    """Scheduler and kubelet on one node, with any claims under any policies."""
 
     running = Bundle("running")
     assumed = Bundle("assumed")
@@ -91,7 +91,7 @@ class NodeLedgerMachine(RuleBasedStateMachine):
         return self.fixture.ledger
 
     def fitting(self, one: Pod) -> tuple[ChargedClaim, ...] | None:
-        """The bills of a pod if it may run here."""
+        """Return the charged claims of a pod if it fits."""
         judged = self.fixture.check_placement(one)
         if not judged.verdict.fits or judged.charged_claims is None:
             return None
@@ -149,7 +149,7 @@ class NodeLedgerMachine(RuleBasedStateMachine):
 
     @rule()
     def copy(self) -> None:
-        """Go on with a copy, after having made a mess of another."""
+        """Continue with a copy, after changing another."""
         spoiled, self.fixture.ledger = self.ledger, self.ledger.clone()
         before = dict(self.ledger.requested), dict(self.ledger.claims)
         for entry in list(spoiled.entries.values()):

@@ -34,7 +34,7 @@ from tests.unit.ledger.fixture import LedgerFixture
 def under(
     policy: str, quantity: str = "4", *, names: tuple[str, ...] = ("c",), **fixture: Any
 ) -> LedgerFixture:
-    """A world of claims that each hold one device of its own under a policy."""
+    """Return a ledger with claims that each hold one device under a policy."""
     devices = [
         charging_device(f"dev-{n}", cpu={"allocationMultiplier": quantity, "accountingPolicy": policy})
         for n in names

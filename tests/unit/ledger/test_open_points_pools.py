@@ -41,7 +41,7 @@ from tests.unit.ledger.fixture import LedgerFixture
 
 
 def pools(*sizes: str, **allocatable: str) -> LedgerFixture:
-    """A world of claims `pool-0`, `pool-1`, ... that are pools of these sizes."""
+    """Return a ledger with claims `pool-0`, `pool-1`, ... that are pools of these sizes."""
     line: dict[str, Any] = {"cpu": "128", **allocatable}
     return LedgerFixture(
         resource_slice([pool_device(policy="ConsumeFrom")]),
@@ -193,7 +193,7 @@ def _undrawn(charge: ClaimCharge) -> ClaimCharge:
 
 
 def test_p25_a_kubelet_refuses_a_pod_that_overdraws_a_pool() -> None:
-    """Two schedulers at once, or a pod bound by hand: the node has room for it, the pool has not."""
+    """Two schedulers, or a pod bound by hand: the node has capacity for it, the pool has not."""
     fixture = pools("10")
     kubelet = NodeLedger(node(cpu="12"))
     first = pod("p", container("a", "pool-0", cpu="7"))

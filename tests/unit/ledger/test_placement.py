@@ -1,4 +1,4 @@
-"""The order of the questions, and the answers to each."""
+"""Placement check: order of its rules, and the reasons of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The four policies, worked out into plain charges: examples, and a twin that goes by the definition."""
+"""The four accounting policies, compared with their definitions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_the_example_of_several_claims_in_kep_5517() -> None:
 
 
 def test_additive_claims_come_on_top_of_max() -> None:
-    """Rule 4: the container's base is what Max makes of it, and other claims are added to that."""
+    """Rule 4: other claims are added to the result of Max."""
     one = pod("p", container("c", cpu="1"))
     base = charge("cpus", "c", policy="Max", cpu="4")
     for policy in ("AddPerClaim", "AddPerReference", ""):
@@ -43,7 +43,7 @@ def test_additive_claims_come_on_top_of_max() -> None:
 
 
 def test_additive_claims_are_charged_to_the_node_in_addition_to_a_pool() -> None:
-    """Rule 5: the request is drawn from the pool, the rest is the node's."""
+    """Rule 5: requests are drawn from the pool, the rest is charged to the node."""
     one = pod("p", container("c", cpu="1"), container("d", cpu="3"))
     pool = charge("pool", "c", policy="ConsumeFrom", cpu="10")
     assert effective(one, pool) == "3"
@@ -131,7 +131,7 @@ def by_definition(one: Pod, charges: tuple[ClaimCharge, ...], resource: str) -> 
 
 
 def excess(need: dict[str, int], shares: list[tuple[int, set[str]]]) -> int:
-    """Return what claims under Max have beyond the requests, group by group."""
+    """Return the excess of claims under Max over the requests, group by group."""
     joined = {a: {b for _, who in shares if a in who for b in who} for a in need}
     for _ in need:
         joined = {a: {c for b in known | {a} for c in joined[b] | {b}} for a, known in joined.items()}

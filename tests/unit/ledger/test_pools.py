@@ -113,7 +113,7 @@ def test_a_draw_never_exceeds_the_pool(case: tuple[Pod, list[ClaimCharge]]) -> N
     phases = split_phases(needs(one, COUNTED), "cpu")
 
     def needed(phase: Any, some: set[str]) -> int:
-        """Return what can only come from these pools."""
+        """Return the amount that only these pools can provide."""
         return sum(amount for name, amount in phase.items() if name in pools_of and pools_of[name] <= some)
 
     subsets = [

@@ -1,4 +1,4 @@
-"""Effective requests and limits of pods, switch by switch."""
+"""Effective requests and limits of pods, option by option."""
 
 from __future__ import annotations
 

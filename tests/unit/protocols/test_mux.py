@@ -38,7 +38,7 @@ def test_frame_bytes() -> None:
 
 
 def test_header_and_data_of_a_call_are_separate_frames() -> None:
-    """A reader of the other kind has 4096 bytes of room and takes no larger frame with the header in it."""
+    """The Go reader has 4096 bytes of room and takes no larger frame with the header in it."""
 
     async def scenario() -> None:
         mux, reader, writer = await _ends()
@@ -65,9 +65,7 @@ pieces = st.lists(st.tuples(st.sampled_from([1, 2, 7]), st.binary(max_size=300))
 @settings(max_examples=examples(50), deadline=None)
 @given(pieces, st.integers(1, 40))
 def test_streams_are_reassembled_however_they_are_chunked(sent: list[tuple[int, bytes]], step: int) -> None:
-    """The bytes read from a stream are those written, however they are interleaved; stream 7 has no
-    listener.
-    """
+    """The bytes read equal those written, however they are interleaved; stream 7 has no listener."""
 
     async def scenario() -> None:
         mux, _, writer = await _ends()

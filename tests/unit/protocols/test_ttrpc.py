@@ -1,4 +1,4 @@
-"""Calls over ttrpc, among friends and with peers that are none."""
+"""ttrpc calls, with well-behaved and hostile peers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Annotations of classes and pods: read in every form, written without loss, never a crash."""
+"""Annotations of classes and pods: every form is read and written without loss."""
 
 from __future__ import annotations
 

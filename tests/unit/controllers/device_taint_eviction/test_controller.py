@@ -92,7 +92,7 @@ def tolerate(seconds: int | None = None, **fields: Any) -> dict[str, Any]:
 
 
 def when(*tolerations: dict[str, Any], slices: Any = None, rules: Any = ()) -> float | None:
-    """Seconds after T0 at which pods must go."""
+    """Return the eviction time in seconds after T0."""
     taints = tainting([slice_(taint())] if slices is None else slices, rules)
     found = claim_eviction(claim(devices=[device("x", *tolerations)]), taints)
     return None if found is None else found.when - AT
@@ -206,7 +206,7 @@ TOLERATIONS = st.builds(tolerate, st.sampled_from([None, 0, 5, 15]), key=st.samp
 
 @given(st.lists(TAINTS, max_size=3), st.lists(TOLERATIONS, max_size=3), st.lists(TAINTS, max_size=2))
 def test_eviction_times_agree_with_the_rules(taints: Any, tolerations: Any, ruled: Any) -> None:
-    """Naively: every evicting taint, every toleration of it."""
+    """Reference: every evicting taint, every matching toleration."""
     rules = [
         view({"metadata": metadata(f"r{i}", ""), "spec": {"deviceSelector": {}, "taint": t}}, DeviceTaintRule)
         for i, t in enumerate(ruled)
@@ -351,7 +351,7 @@ def _tree(of: DeviceTaintRule) -> dict[str, Any]:
 
 
 async def use(cluster: Cluster, *tolerations: dict[str, Any]) -> None:
-    """A running pod with a claim for device x."""
+    """Create a running pod with a claim for device x."""
     await cluster.client.create(RESOURCE_CLAIMS, claim_to_make(), "n")
     await cluster.client.create(PODS, pod_to_make("p", {"a": {"resourceClaimName": "c"}}), "n")
     await cluster.allocate("c", "p", tolerations=list(tolerations))

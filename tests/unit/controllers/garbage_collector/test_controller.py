@@ -1,4 +1,4 @@
-"""The garbage collector at work on a real API in memory."""
+"""Garbage collector on an API in memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def add(
     namespace: str = "n",
     **metadata: Any,
 ) -> dict[str, Any]:
-    """Make a config map; what comes back is a reference to it as an owner."""
+    """Create a config map and return an owner reference to it."""
     references = [{**owner, **({"blockOwnerDeletion": True} if blocks else {})} for owner in owners]
     tree = {"metadata": {"name": name, "ownerReferences": references, **metadata}}
     made = await cluster.client.create(CONFIG_MAPS, tree, namespace)

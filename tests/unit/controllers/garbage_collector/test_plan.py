@@ -29,7 +29,7 @@ ORPHANING: dict[str, Any] = {**DELETED, "finalizers": ["orphan", "example.com/mi
 def item(
     name: str, *owners: str, endpoint: Endpoint = CONFIG_MAPS, blocks: bool = False, **fields: Any
 ) -> GraphNode:
-    """An object; owners are config maps."""
+    """Return an object; owners are config maps."""
     block: dict[str, Any] = {"blockOwnerDeletion": True} if blocks else {}
     references = [owner(of, "ConfigMap", **block) for of in owners]
     fields = {"ownerReferences": references} | fields

@@ -1,4 +1,4 @@
-"""Quota: what a namespace uses, by the spec and with its claims."""
+"""Quota usage of a namespace, by the spec and with its claims."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reservations given back, claims deallocated and deleted: what is planned for a claim."""
+"""Plan for a claim: reservations, deallocation and deletion."""
 
 from __future__ import annotations
 
@@ -127,7 +127,9 @@ def test_a_claim_without_the_finalizer_was_allocated_by_someone_else() -> None:
 
 
 def test_a_leftover_finalizer_is_removed_from_an_idle_claim() -> None:
-    """After a crash between deallocating and letting go; just before an allocation it looks the same."""
+    """After a crash between deallocation and removal of the finalizer; just before an allocation it looks the
+    same.
+    """
     of = claim(protected=True)
     early = plan(of, unchanged_for=20.0)
     assert not early.actions

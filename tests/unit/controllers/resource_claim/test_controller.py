@@ -1,4 +1,4 @@
-"""The claim controller at work on a real API in memory."""
+"""Claim controller on an API in memory."""
 
 from __future__ import annotations
 

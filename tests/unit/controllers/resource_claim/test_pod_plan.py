@@ -1,4 +1,4 @@
-"""Claims from templates: what is planned for a pod."""
+"""Plan for a pod: claims from templates."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def test_a_generated_claim_is_reserved_for_its_own_pod_only() -> None:
 
 @given(st.data())
 def test_plans_reach_a_fixed_point(data: st.DataObject) -> None:
-    """Whatever is there at first, doing what is planned leads to a state in which nothing is planned."""
+    """From any state, carrying out the plan leads to a state without one."""
     entries = data.draw(st.lists(st.sampled_from("abc"), unique=True, min_size=1))
     recorded = data.draw(st.dictionaries(st.sampled_from(entries), st.sampled_from(["x", "y"])))
     there = {

@@ -1,4 +1,4 @@
-"""CDI directories: precedence, conflicts, freshness, and files that mean harm."""
+"""CDI directories: precedence, conflicts, changes, and hostile files."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_conflict_in_a_directory_drops_both_and_is_reported(two: tuple[Path, P
 
 
 def naive_devices(directories: list[list[tuple[str, list[str]]]]) -> dict[str, str]:
-    """Device -> file, by asking for each device separately."""
+    """Return device -> file, resolving each device separately."""
     names = {device for files in directories for _, devices in files for device in devices}
     result = {}
     for name in names:

@@ -74,7 +74,7 @@ def test_qualified_names(text: str, expected: tuple[str, str, str] | None) -> No
 
 
 def naive_name(text: str) -> bool:
-    """The grammar, letter by letter."""
+    """Check the grammar character by character."""
     if text.count("=") != 1 or text.count("/") != 1 or text.index("/") > text.index("="):
         return False
     kind, device = text.split("=")

@@ -1,4 +1,4 @@
-"""The half a plugin is made of, against a runtime of a few lines."""
+"""NRI plugin against a minimal runtime."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def directory() -> Iterator[Path]:
 
 
 class Runtime:
-    """The other side of one connection at a time."""
+    """Runtime side of one connection at a time."""
 
     def __init__(self, path: Path, *, refuse: TtrpcFault | None = None) -> None:
         self.path = path
