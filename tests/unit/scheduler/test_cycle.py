@@ -98,7 +98,7 @@ def test_there_are_no_nodes() -> None:
 
 
 def test_scores_include_what_claims_charge() -> None:
-    """The unified ledger scores: a node whose CPUs are out as devices is no empty node."""
+    """A node whose CPUs are allocated as devices is not an empty node."""
     snapshot = snapshot_of(
         node("a", cpu="16"), node("b", cpu="16"), device_class(), claim("c", exactly()),
         resource_slice([charging_device("d", cpu="8")], "a"),
@@ -337,7 +337,7 @@ def test_extended_resources_are_those_of_nodes() -> None:
 
 
 def test_declared_features_invalidate_cached_results() -> None:
-    """Whatever a rule looks at, a change of it is a reason to ask again."""
+    """A change of any field that a rule reads invalidates its results."""
     before = node("n")
     after = replace(before, status=replace(before.status, declared_features=("F",)))
     snapshot = snapshot_of(before)

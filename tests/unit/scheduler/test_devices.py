@@ -270,7 +270,7 @@ def test_nodes_in_the_same_state_share_one_search() -> None:
 
 
 def test_nodes_in_different_states_are_searched_separately() -> None:
-    """Another device, another state of a device, less room: none of them answers for another."""
+    """Nodes with other devices, other device states or less capacity do not share results."""
     snapshot = snapshot_of(
         node("a", cpu="4"), node("b", cpu="4"), node("c", cpu="4"), node("d", cpu="1"),
         resource_slice([charging_device("d", cpu="2")], "a"),

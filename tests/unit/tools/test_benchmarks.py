@@ -1,4 +1,4 @@
-"""`plimsoll bench`: what is measured is real, and the naive pass agrees with the quick one."""
+"""`plimsoll bench`: real measurements, and the naive filter agrees with the vectorized one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.outputs import check_output
 
 
 def ticking() -> float:
-    """A clock by which everything takes a second."""
+    """Return a clock that advances by one second per call."""
     return float(next(_TICKS))
 
 

@@ -1,4 +1,4 @@
-"""The examples of docs/clients.md and docs/pytest.md are run as they stand."""
+"""The examples of docs/clients.md and docs/pytest.md run."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def blocks(name: str) -> list[str]:
 
 
 def publish(kubeconfig: Path, node: str) -> None:
-    """The driver under test: eight CPUs."""
+    """Publish eight CPUs as the driver under test."""
     slices = {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceSlice",

@@ -1,4 +1,4 @@
-"""A cluster inside a process: clients, applying, waiting, and nothing left behind."""
+"""LocalCluster: clients, applying, waiting, and cleanup."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def _raise(tree: object) -> bool:
 
 
 def test_the_controllers_run(cluster: LocalCluster) -> None:
-    """A claim is made from a pod's template, as in any cluster."""
+    """A claim is generated from a pod's template."""
     namespace = cluster.new_namespace()
     cluster.apply(
         """

@@ -1,4 +1,4 @@
-"""Clusters with nodes: pods really get there, agents come and go."""
+"""LocalCluster with nodes: pods run, and agents restart."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_nodes_are_ready_when_the_cluster_is(cluster: LocalCluster) -> None:
 
 
 def test_nodes_report_their_properties(cluster: LocalCluster) -> None:
-    """As a kubelet does, so that `kubectl output node` has something to show."""
+    """As a kubelet does, so that `kubectl describe node` has something to show."""
 
     def reasons() -> set[str]:
         events = cluster.client.list("events", "default")

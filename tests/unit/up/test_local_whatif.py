@@ -1,4 +1,4 @@
-"""A running cluster as a what-if: read over its own client, changed in memory only."""
+"""What-if on a running cluster: read over its client, changed in memory only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pytest fixtures, in pytest runs of their own."""
+"""Pytest fixtures, in separate pytest runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes that are played have exactly the line that they say."""
+"""Simulated nodes have exactly the allocatable resources of their objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cluster on one machine: what is refused before anything is made, and what is made."""
+"""`plimsoll up`: refused options, and the components it starts."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ status:
 
 
 def test_a_dump_is_simulated_and_keeps_its_ledgers(settings: UpSettings) -> None:
-    """A node that is past its line in a dump is past it here; what comes later is judged."""
+    """A node past its line in a dump is past it here; later pods are checked."""
     file = settings.data.parent / "dump.yaml"
     file.write_text(DUMP)
 

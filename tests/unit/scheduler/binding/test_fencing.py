@@ -65,7 +65,7 @@ def test_claims_that_may_still_be_allocated_or_released() -> None:
     st.sets(st.sampled_from("abcd")),
 )
 def test_only_settled_claims_are_left_out(claims: list[tuple[bool, bool, set[str]]], bound: set[str]) -> None:
-    """Said the other way round: a claim is left alone only if no write of a binding could be for it."""
+    """A claim is left alone only if no write of a binding could concern it."""
     pods = [make_pod(name, "n1" if name in bound else "") for name in "abcd"]
     made = [
         make_claim(str(number), *sorted(users), allocated=allocated, finalizer=finalizer)

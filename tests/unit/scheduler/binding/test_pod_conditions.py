@@ -1,4 +1,4 @@
-"""The message of PodScheduled=False, and the patch that carries it."""
+"""Message of PodScheduled=False, and the patch that writes it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def fit_error(nodes: int, *reasons: tuple[NodeReason, int], claims: bool = True)
 
 
 def test_reasons_are_counted_and_sorted_as_texts() -> None:
-    """The very text of a real cluster with three nodes."""
+    """The exact text of a real cluster with three nodes."""
     made = fit_error(3, (short("cpu"), 2), (NO_DEVICES, 1))
     assert render_fit_error(made, PREEMPTION) == (
         "0/3 nodes are available: 1 cannot allocate all claims, 2 Insufficient cpu. still not schedulable, "

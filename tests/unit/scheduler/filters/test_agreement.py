@@ -1,4 +1,4 @@
-"""Bulk and pointwise forms of every filter agree, whatever changed in between."""
+"""Bulk and pointwise forms of every filter agree after any changes."""
 
 from __future__ import annotations
 

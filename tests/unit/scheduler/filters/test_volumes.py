@@ -32,7 +32,7 @@ OLD_ZONE = "failure-domain.beta.kubernetes.io/zone"
 
 
 def refusal(kind: type[Filter], one: Any, *objects: Any) -> str:
-    """Return why no node fits."""
+    """Return the reason why no node fits."""
     snapshot = snapshot_of(*objects)
     found = kind.pre_filter(pod_info_of(one, snapshot), snapshot)
     assert isinstance(found, NodeReason), found

@@ -30,7 +30,7 @@ def claim(
     namespace: str = NAMESPACE,
     metadata: Mapping[str, Any] | None = None,
 ) -> PersistentVolumeClaim:
-    """A claim, bound if there is a volume (and the binding is `completed`)."""
+    """Return a claim, bound if there is a volume (and the binding is `completed`)."""
     meta: dict[str, Any] = {"name": name, "namespace": namespace, "uid": f"uid-{name}"}
     if volume and completed:
         meta["annotations"] = {BIND_COMPLETED: "yes"}

@@ -40,7 +40,7 @@ SETTINGS = SchedulerProfile.default()
 
 @dataclass(frozen=True)
 class NodeSpec:
-    """A node: its CPUs, how many pods it takes, and what each of its devices charges."""
+    """Node: its CPUs, its number of pods, and the charge of each of its devices."""
 
     cpu: int
     pods: int
@@ -49,7 +49,7 @@ class NodeSpec:
 
 @dataclass(frozen=True)
 class RunningPod:
-    """A pod that runs: on which machine (by number, modulo), with which claim (0: none, else its device)."""
+    """Running pod: its node (by number, modulo), and its claim (0: none, else its device)."""
 
     machine: int
     cpu: int
@@ -64,7 +64,7 @@ class RunningPod:
 
 @dataclass(frozen=True)
 class Preemptor:
-    """The pod that is to come."""
+    """Pod to schedule."""
 
     cpu: int
     priority: int
@@ -115,7 +115,7 @@ WISHES = st.builds(
 
 
 def objects(cluster: Cluster, gone: Collection[str] = ()) -> list[Any]:
-    """The objects of a cluster without the pods that are gone; pods are named p0, p1, ..."""
+    """Return the objects of a cluster without the deleted pods; pods are named p0, p1, ..."""
     made: list[Any] = [device_class()]
     for number, machine in enumerate(cluster.machines):
         name = f"n{number}"
@@ -189,7 +189,7 @@ def snapshot_of(cluster: Cluster, gone: Collection[str] = ()) -> Snapshot:
 
 
 def pod_info_of(wish: Preemptor, snapshot: Snapshot, name: str = "new") -> PodInfo:
-    """The task of a wish; its claims, if it has any, are put into the snapshot."""
+    """Return the PodInfo of the preemptor; its claims are added to the snapshot."""
     if wish.devices:
         snapshot.set(claim(f"c-{name}", exactly("r", count=wish.devices)))
     made = pod(

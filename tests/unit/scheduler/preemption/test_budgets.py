@@ -1,4 +1,4 @@
-"""Disruption budgets: whom they cover, and whose going breaks one."""
+"""Disruption budgets: covered pods and violations."""
 
 from __future__ import annotations
 

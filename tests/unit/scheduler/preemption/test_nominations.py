@@ -1,4 +1,4 @@
-"""Promises: who was promised which node, and who must leave room for whom."""
+"""Nominated nodes: capacity kept for nominated pods."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def together(app: str) -> dict[str, Any]:
 
 
 def test_affinity_does_not_rely_on_nominated_pods() -> None:
-    """A pod that wants to be beside one that is only promised has to wait until it is there."""
+    """A pod with affinity to a nominated pod waits until that pod is bound."""
     snapshot = snapshot_of(node("a", labels={"host": "a"}))
     nominations = promised(waiting("first", "a", labels={"app": "x"}))
     found = attempt(pod("new", affinity=together("x")), snapshot, nominations)
@@ -153,7 +153,7 @@ def gpu(*objects: Any, devices: int = 1) -> Snapshot:
 
 
 def holding(name: str, number: int, **metadata: Any) -> list[Any]:
-    """A pod that holds a device, and its claim."""
+    """Return a pod that holds a device, and its claim."""
     results = [{"request": "r", "driver": DRIVER, "pool": "a", "device": f"d{number}"}]
     return [
         claim(f"c-{name}", exactly("r"), results=results, node="a", reserved=[name]),
@@ -162,7 +162,7 @@ def holding(name: str, number: int, **metadata: Any) -> list[Any]:
 
 
 def test_devices_are_kept_for_a_nominated_pod() -> None:
-    """Its victim is gone, its device is free, and a pod of the same priority is tried first."""
+    """Its victim is deleted, its device is free, and a pod of the same priority is tried first."""
     snapshot = gpu(claim("c-first", exactly("r")), claim("c-new", exactly("r")))
     first = waiting("first", "a", claims=["c-first"], priority=1)
     found = attempt(pod("new", claims=["c-new"], priority=1), snapshot, promised(first))
@@ -174,7 +174,7 @@ def test_devices_are_kept_for_a_nominated_pod() -> None:
 
 
 def test_devices_are_kept_while_victims_leave_one_by_one() -> None:
-    """Two devices were promised; one is free already, the other still with a pod on its way out."""
+    """Of two nominated devices one is free, the other still held by a terminating pod."""
     leaving = holding("victim", 0, deletionTimestamp="2026-01-01T00:00:00Z")
     snapshot = gpu(*leaving, claim("c-first", exactly("r", count=2)), claim("c-new", exactly("r")), devices=2)
     first = waiting("first", "a", claims=["c-first"], priority=1)

@@ -71,7 +71,7 @@ def held(name: str, on: str, *devices: str, reserved: str) -> Any:
 
 
 def test_devices_of_victims_are_freed() -> None:
-    """The only device is held by a pod of lower priority: it goes, and the device with it."""
+    """The only device is held by a pod of lower priority, which is preempted."""
     snapshot = snapshot_of(
         device_class(),
         node("a"),
@@ -85,7 +85,7 @@ def test_devices_of_victims_are_freed() -> None:
 
 
 def test_charges_of_victims_claims_are_freed() -> None:
-    """Six of eight CPUs are charged for a device: a plain pod that asks for four gets them."""
+    """Six of eight CPUs are charged for a device: a pod that requests four gets them."""
     snapshot = snapshot_of(
         device_class(),
         node("a", cpu="8"),
@@ -124,7 +124,7 @@ def test_a_claim_shared_with_a_remaining_pod_keeps_its_devices() -> None:
 
 
 def test_devices_of_a_claim_shared_by_the_new_pod_are_kept() -> None:
-    """Its own claim is allocated and used by a pod below it; the device must not be given out again."""
+    """Its own claim is in use by a lower-priority pod; the device must not be allocated again."""
     snapshot = snapshot_of(
         device_class(),
         node("a"),
@@ -138,7 +138,7 @@ def test_devices_of_a_claim_shared_by_the_new_pod_are_kept() -> None:
 
 
 def test_a_pool_is_removed_with_the_last_pod_drawing_from_it() -> None:
-    """Six CPUs belong to a claim that two pods draw from: both must go before the pool does."""
+    """Six CPUs belong to a claim that two pods draw from: both must be preempted."""
     mapping = {"cpu": {"capacityKey": f"{DRIVER}/cpu", "accountingPolicy": "ConsumeFrom"}}
     pool = device("d1", capacity={f"{DRIVER}/cpu": "6"}, fields={"nodeAllocatableResourceMappings": mapping})
     result = {"request": "r", "driver": DRIVER, "pool": "a", "device": "d1"}
@@ -181,7 +181,7 @@ def test_a_pod_waits_for_terminating_victims() -> None:
 
 
 def test_a_pod_waits_for_victims_about_to_be_deleted() -> None:
-    """They show no sign of it yet, or the watch has not delivered it, but the plan is known here."""
+    """The watch has not delivered the deletion yet, but the plan is known here."""
     new, nominations = pod("new", cpu="1", priority=1), Nominations()
     snapshot = leaving_snapshot()
     nominations.nominate(new, "a", snapshot.pods_at(0))

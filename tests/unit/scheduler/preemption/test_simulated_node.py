@@ -1,4 +1,4 @@
-"""Lifting pods and putting them back leaves nothing behind, whatever happens in between."""
+"""Simulated removal of pods: the snapshot is restored exactly."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tests.unit.scheduler.snapshots import snapshot_of as snapshot_of_objects
 
 
 def cluster_state(thing: Any) -> Any:
-    """Anything an index or a snapshot keeps, in a form that can be compared and does not change.
+    """Return the state of an index or a snapshot in a comparable form, without empty entries.
 
     An entry with nothing in it says as much as no entry.
     """

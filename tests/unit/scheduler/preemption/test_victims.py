@@ -60,7 +60,7 @@ BUDGETS = st.lists(
 def test_victims_are_sufficient_and_minimal(
     cluster: Cluster, wish: Preemptor, budgets: list[PodDisruptionBudget], offset: int
 ) -> None:
-    """Checked against fresh snapshots, in which those who went were never there."""
+    """Checked against new snapshots without the victims."""
     snapshot = snapshot_of(cluster)
     pod_info = pod_info_of(wish, snapshot)
     fit_error = attempt(pod_info, snapshot)
@@ -129,7 +129,7 @@ def test_the_fast_path_agrees(cluster: Cluster, wish: Preemptor, budgets: list[P
 )
 @settings(max_examples=examples(150), deadline=None)
 def test_cached_results_stay_valid(cluster: Cluster, wish: Preemptor, late: set[int], gone: set[int]) -> None:
-    """Pods come and go between two plans; the second is what a scheduler just started would find."""
+    """Pods change between two plans; the second equals that of a restarted scheduler."""
     snapshot = snapshot_of(cluster)
     pods = {each.metadata.name: each for each in objects(cluster) if isinstance(each, Pod)}
     for number in late:
@@ -179,7 +179,7 @@ def test_other_filters_do_not_depend_on_pods(cluster: Cluster, wish: Preemptor) 
 
 
 def test_reprieve_order_of_kube_scheduler() -> None:
-    """One CPU too few: the pods that break a budget are spared first, then the most important."""
+    """One CPU too few: pods that violate a budget are reprieved first, then by priority."""
     snapshot = made_of(
         node("a", cpu="4"),
         pod("covered", cpu="2", node="a", priority=1, labels={"app": "x"}),

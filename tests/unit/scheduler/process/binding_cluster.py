@@ -1,4 +1,4 @@
-"""A pod with three claims on an API in memory, and a writer that fails where a test wants it to.
+"""Pod with three claims on an API in memory, and a writer with faults.
 
 One claim is new, one has its finalizer from an attempt before, one has devices and another consumer. All of
 them carry unknown fields.
@@ -72,7 +72,7 @@ def charge(claim: str, cpu: str) -> ClaimCharge:
 
 
 class BindingCluster:
-    """The objects, read back from the API whenever they are asked for."""
+    """Pod and claims, read back from the API on access."""
 
     def __init__(self, harness: ApiHarness) -> None:
         self.harness = harness
@@ -101,7 +101,7 @@ class BindingCluster:
             return None
 
     async def placement(self, *, charges: bool = True, **more: Any) -> Placement:
-        """Return what the scheduler would decide about the objects as they are."""
+        """Return the placement that the scheduler would decide for the current objects."""
         pod = await self.pod()
         assert pod is not None
         claims = tuple([await self.claim(name) for name in CLAIMS])
@@ -164,7 +164,7 @@ class BindingCluster:
 
 
 class Crash(BaseException):
-    """The process ends here."""
+    """Crash of the process."""
 
 
 Act = Callable[[BindingCluster], Awaitable[None]]
@@ -184,7 +184,7 @@ class Fault:
 
 @dataclass
 class FaultyWriter:
-    """An `ApiWriter` with faults; keeps what was called."""
+    """`ApiWriter` with faults that records its calls."""
 
     cluster: BindingCluster
     faults: list[Fault] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Bindings that go wrong at every step in every way, on an API in memory."""
+"""Bindings with faults at every step, on an API in memory."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def run_scenario(scenario: Callable[[BindingCluster], Awaitable[T]]) -> T:
 
 
 def bind_with(*faults: Fault, **options: Any) -> tuple[BindSuccess | BindFailure, FaultyWriter]:
-    """Bind the pod with faults; whatever comes out is checked against the API."""
+    """Bind the pod with faults and check the result against the API."""
 
     async def scenario(cluster: BindingCluster) -> tuple[BindSuccess | BindFailure, FaultyWriter]:
         writer = FaultyWriter(cluster, list(faults), **options)
@@ -141,9 +141,7 @@ def test_transient_errors_are_retried(method: str, after: bool, code: int) -> No
 @pytest.mark.parametrize("method", WRITES)
 @pytest.mark.parametrize("after", [False, True])
 def test_retries_end_if_the_server_keeps_failing(method: str, after: bool) -> None:
-    """The actual result is read back: if the write was applied it counts; otherwise everything is rolled
-    back.
-    """
+    """The result is read back: an applied write counts; otherwise everything is rolled back."""
     outcome, _ = bind_with(Fault(method, error=refusal(500), after=after, times=99))
     done = after and method in ("write_allocation", "reserve", "bind")
     assert isinstance(outcome, BindSuccess if done else BindFailure)
@@ -362,7 +360,7 @@ def other_pod(pod: Any) -> Any:
 
 
 async def bound_times(cluster: BindingCluster) -> int:
-    """Return how often the pod was bound, according to its history."""
+    """Return the number of bindings in the pod's history."""
     listing = await cluster.client.list(PODS, "default")
     events = await cluster.harness.watch("/api/v1/namespaces/default/pods", 1, resourceVersion="0")
     assert listing.items

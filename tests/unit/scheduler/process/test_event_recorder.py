@@ -1,4 +1,4 @@
-"""Events: written when there is time, counted when repeated, dropped rather than waited for."""
+"""Events: written asynchronously, counted when repeated, dropped under load."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class RecorderFixture:
-    """A recorder on an API in memory, with a clock that is moved by hand."""
+    """Recorder on an API in memory, with a manual clock."""
 
     def __init__(self, harness: ApiHarness, **options: Any) -> None:
         self.harness = harness
@@ -167,7 +167,7 @@ def test_event_names_are_unique() -> None:
 
 
 class Refusing:
-    """A transport that answers nothing, or with an error."""
+    """Transport that answers nothing, or with an error."""
 
     def __init__(self, code: int) -> None:
         self.code = code

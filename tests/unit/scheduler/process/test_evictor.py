@@ -1,4 +1,4 @@
-"""Carrying a preemption out, against the embedded API: whatever is there already, and however often."""
+"""Execution of a preemption on the embedded API."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NOW = "2026-01-02T03:04:05Z"
 
 
 class EvictionCluster:
-    """An API, and a preemption in it."""
+    """API with a preemption to execute."""
 
     def __init__(self, harness: ApiHarness) -> None:
         self.client = harness.client
@@ -163,7 +163,7 @@ def test_lower_priority_nominations_are_withdrawn() -> None:
 
 
 class Failing(Client):
-    """A client some of whose calls are refused."""
+    """Client whose calls partly fail."""
 
     def __init__(self, real: Client, method: str, name: str, code: int) -> None:
         self._real, self._method, self._name, self._code = real, method, name, code

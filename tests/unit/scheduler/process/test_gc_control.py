@@ -1,4 +1,4 @@
-"""The collector runs when it is let, and is given back as it was."""
+"""Garbage-collector control: collections only when allowed, and restored settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events that reach the snapshot and the queue, object by object, and over a real API."""
+"""Informer events that reach the snapshot and the queue, singly and over a real API."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_the_snapshot_is_updated_before_the_queue(
 
 
 def refuse(context: SchedulerContext, *rules: Rule) -> str:
-    """Take the next pod and say that these rules are in its way."""
+    """Pop the next pod and reject it by these plugins."""
     attempt = context.queue.pop(context.now())
     assert attempt is not None
     context.queue.mark_unschedulable(attempt.key, frozenset(rules), context.now())

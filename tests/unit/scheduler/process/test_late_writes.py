@@ -1,4 +1,4 @@
-"""Writes that are delayed on their way and land after the binding has ended, on an API in memory."""
+"""Delayed writes that take effect after the binding has ended, on an API in memory."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CONDITIONAL = ("write_allocation", "write_charges", "bind", "unreserve", "clear_
 
 @dataclass
 class DelayingWriter(FaultyWriter):
-    """A writer whose nth calls of some methods get no definite answer, and are carried out only by `land`."""
+    """Writer whose nth calls of some methods get no definite answer and are delivered by `land`."""
 
     delays: dict[tuple[str, int], Callable[[], ApiError]] = field(default_factory=dict)
     delayed: list[tuple[str, Callable[[], Awaitable[Any]]]] = field(default_factory=list)
@@ -56,7 +56,7 @@ class DelayingWriter(FaultyWriter):
         return delaying if name in CONDITIONAL else call
 
     async def land(self) -> list[str]:
-        """Carry out what was delayed; returns what the API took."""
+        """Deliver the delayed writes; return those that the API accepted."""
         taken = []
         for name, call in self.delayed:
             with suppress(ApiError):
@@ -78,7 +78,7 @@ async def check(cluster: BindingCluster, outcome: BindSuccess | BindFailure) -> 
 @pytest.mark.parametrize("method", CONDITIONAL[:3])
 @pytest.mark.parametrize("error", [refusal(500), refusal(504)])
 def test_an_abandoned_write_cannot_take_effect_later(method: str, error: Callable[[], ApiError]) -> None:
-    """A gateway answers 504 to every try while the tries themselves wait behind it."""
+    """A gateway answers 504 to every attempt while the writes are delayed behind it."""
 
     async def scenario(cluster: BindingCluster) -> None:
         delays = {(method, count): error for count in range(1, 100)}
@@ -118,7 +118,7 @@ def test_delayed_writes_never_change_the_outcome(delays: dict[Any, Any], refused
 
 
 def test_an_existing_reservation_is_confirmed_by_a_write() -> None:
-    """An earlier attempt's release is under way while the pod is bound with what it had reserved."""
+    """An earlier attempt's release is in flight while the pod is bound with its reservation."""
 
     async def scenario(cluster: BindingCluster) -> None:
         placement = await cluster.placement()
@@ -166,7 +166,7 @@ async def reallocate(cluster: BindingCluster, name: str, device: str) -> None:
 
 
 def test_a_release_leaves_another_allocation_alone() -> None:
-    """The claim was released and allocated anew while our release was on its way."""
+    """The claim was released and allocated again while our release was in flight."""
 
     async def scenario(cluster: BindingCluster) -> None:
         await reallocate(cluster, BEGUN, "gpu-1")

@@ -1,4 +1,4 @@
-"""The loop by itself: fair to others, bounded, and exact about what it takes back."""
+"""Scheduling loop: fairness, limits, and results of bindings."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_results_of_bindings() -> None:
 
 
 def test_cancelled_bindings_stay_assumed() -> None:
-    """Their writes may still land: nothing of them may be given to others in this process."""
+    """Their writes may still take effect: their resources stay assumed in this process."""
     context, loop, _, failures = make(3)
 
     async def scenario() -> None:

@@ -20,7 +20,7 @@ LENGTHS = {"active": 1, "backoff": 2, "unschedulable": 3, "gated": 4}
 
 
 def scrape(metrics: Metrics) -> dict[str, float]:
-    """The page, read as Prometheus reads it: `name{label=value,...}` -> value."""
+    """Return the page as Prometheus reads it: `name{label=value,...}` -> value."""
 
     async def read() -> str:
         return b"".join([piece async for piece in metrics.expose()]).decode()

@@ -57,7 +57,7 @@ LONG_LEASE = LeaseTiming(lease=60.0, renew=40.0, retry=0.1)
 
 
 class SchedulerCluster:
-    """A server, its administrator, and schedulers on one loop."""
+    """Server, administrator client, and schedulers on one loop."""
 
     def __init__(self, server: RunningServer) -> None:
         self.server = server
@@ -78,7 +78,7 @@ class SchedulerCluster:
         self._running = [each for each in self._running if each[0] is not process]
 
     async def kill(self, process: SchedulerProcess) -> None:
-        """End a scheduler without a farewell, as far as that goes inside a process."""
+        """Stop a scheduler without releasing its lease."""
         for known, task in self._running:
             if known is process:
                 if process._election is not None:
@@ -126,7 +126,7 @@ class SchedulerCluster:
         return str(tree["spec"]["nodeName"])
 
     async def condition_of(self, name: str) -> Tree:
-        """The condition of a pod that waits."""
+        """Return the condition of a pending pod."""
         tree = await self.until(
             lambda: self.admin.get(PODS, name, NS), lambda one: one["status"].get("conditions")
         )
@@ -264,7 +264,7 @@ def test_lower_priority_pods_are_preempted() -> None:
 
 
 def test_an_unusable_allocation_is_deallocated() -> None:
-    """As after a restart: a claim is allocated and reserved for a pod that has to go elsewhere."""
+    """As after a restart: a claim is allocated and reserved for a pod that fits only elsewhere."""
 
     async def scenario() -> None:
         async with scheduler_cluster() as row:
@@ -432,7 +432,7 @@ def test_losing_the_lease_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 async def _insist(client: Client, lease: Tree) -> None:
-    """Write a lease that another renews all the time."""
+    """Write a lease that another process keeps renewing."""
     spec = lease["spec"]
     await client.patch(LEASES, "plimsoll-scheduler", {"spec": spec}, "kube-system")
 
@@ -507,7 +507,7 @@ def test_a_device_that_must_be_made_ready_first_is_waited_for() -> None:
 
 
 def test_a_claim_is_released_once_and_its_pod_is_held_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A claim is allocated where its pod cannot go: events that wake the pod do not release it twice."""
+    """A claim is allocated where its pod does not fit: events that wake the pod do not release it twice."""
 
     async def scenario() -> None:
         async with scheduler_cluster() as row:

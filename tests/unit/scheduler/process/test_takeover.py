@@ -1,4 +1,4 @@
-"""A new leader and what its predecessor has left under way: writes that land late are refused."""
+"""Takeover by a new leader: late writes of its predecessor are refused."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Late = list[Callable[[], Awaitable[Any]]]
 
 
 async def hold_back(process: SchedulerProcess, monkeypatch: pytest.MonkeyPatch, method: str) -> Late:
-    """Hold back the calls of a method: sent from the scheduler's point of view, delivered by the test."""
+    """Hold back the calls of a method until the test delivers them."""
     late: Late = []
     real = getattr(process.writer, method)
 
@@ -44,7 +44,7 @@ async def hold_back(process: SchedulerProcess, monkeypatch: pytest.MonkeyPatch, 
 
 
 async def deliver(process: SchedulerProcess, late: Late) -> list[int]:
-    """Deliver what was held back; returns the code of each answer."""
+    """Deliver the calls held back; return the code of each response."""
     process._election = None
     codes = []
     for call in late:
@@ -64,7 +64,7 @@ async def make_devices(row: SchedulerCluster, count: int) -> None:
 
 
 async def allocated(row: SchedulerCluster) -> list[str]:
-    """The devices in the statuses of all claims."""
+    """Return the devices in the statuses of all claims."""
     listing = await row.admin.list(RESOURCE_CLAIMS, NS)
     statuses = [decode_tree(raw).get("status") or {} for raw in listing.items]
     found = [status["allocation"]["devices"]["results"] for status in statuses if status.get("allocation")]
@@ -109,7 +109,7 @@ def test_a_delayed_write_of_the_previous_leader_is_refused(
 
 
 def test_a_binding_that_landed_before_the_fence_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The node is full with a pod whose binding lands between the new leader's listing and its fence."""
+    """The node is full with a pod whose binding arrives between the new leader's list and its fence."""
 
     async def scenario() -> None:
         async with scheduler_cluster() as row:
@@ -160,7 +160,7 @@ def test_a_released_lease_needs_no_fence() -> None:
 
 
 def test_caches_that_lag_behind_are_brought_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The watch of the standby hangs while the leader fills the node; then the leader is gone."""
+    """The watch of the standby hangs while the leader fills the node; then the leader stops."""
 
     async def scenario() -> None:
         async with scheduler_cluster() as row:
@@ -189,7 +189,7 @@ def test_caches_that_lag_behind_are_brought_up_to_date(monkeypatch: pytest.Monke
 
 
 def test_a_takeover_that_was_interrupted_does_not_release_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Asked to stop before everything is fenced: the next leader has to do it."""
+    """Stopped before everything is fenced: the next leader has to do it."""
 
     async def scenario() -> None:
         async with scheduler_cluster() as row:

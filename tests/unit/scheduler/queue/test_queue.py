@@ -309,7 +309,7 @@ def test_a_claim_that_comes_while_its_pod_is_looked_at_is_not_missed() -> None:
 
 
 def test_a_pod_held_for_an_assumed_claim_is_released_with_it() -> None:
-    """Two pods share a claim; the first is on its way to a node, and then is not."""
+    """Two pods share a claim; the binding of the first fails."""
     queue, pending = SchedulingQueue(), ClaimMessage.PENDING
     queue.add(pod("second", claims=["mine"]), 0)
     attempt = queue.pop(0)

@@ -43,7 +43,7 @@ def test_unschedulable_pods_do_not_slow_events_down() -> None:
 
 
 def test_a_flood_of_unschedulable_high_priority_pods_does_not_starve_others() -> None:
-    """Ten thousand important pods that are woken over and over, without any back-off to slow them down."""
+    """Ten thousand high-priority pods are woken over and over, without back-off."""
     queue = SchedulingQueue(QueueSettings(max_backoff_ms=0))
     _flood(queue, 10_000, priority=1000)
     assert queue.on_event(GONE, 1) == 10_000

@@ -1,4 +1,4 @@
-"""Random operations: the queue behaves as a naive one, and no pod is lost or in two states."""
+"""Random operations: the queue agrees with a naive one, and no pod is lost or in two states."""
 
 from __future__ import annotations
 

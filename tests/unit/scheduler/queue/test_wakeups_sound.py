@@ -103,7 +103,7 @@ class RandomCluster:
         return self.dice.choice(found) if found else None
 
     def make_node(self, name: str, old: Node | None = None) -> Node:
-        """A node, or one that differs from an old one in one thing only."""
+        """Return a node, or one that differs from an old one in one field."""
         dice, only = self.dice, self.dice.randrange(7) if old is not None else None
         traits = self.traits.setdefault(name, {})
         choices: list[list[Any]] = [
@@ -126,7 +126,7 @@ class RandomCluster:
         )
 
     def make_slice(self, name: str) -> Any:
-        """One or two devices; some charge a CPU of their node."""
+        """Return one or two devices; some charge a CPU of their node."""
         kinds = [
             device(f"d{number}") if self.dice.random() < 0.5 else charging_device(f"d{number}", cpu="2")
             for number in range(self.dice.randint(1, 2))
@@ -258,7 +258,7 @@ class RandomCluster:
         self.set(_bound(placement.pod_info.pod, placement.node))
 
     def check(self) -> None:
-        """Check that pods that wait still do not fit."""
+        """Check that pending pods still do not fit."""
         for each in list(self.queue):
             if self.placements and (each.spec.affinity or each.spec.topology_spread_constraints):
                 continue  # assumed pods count already; other pods are notified at binding

@@ -1,4 +1,4 @@
-"""Every scorer says the same in bulk and node by node, whatever has happened since it was last asked."""
+"""Bulk and pointwise forms of every scorer agree after any changes."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_more_changes_than_the_change_log_keeps() -> None:
 
 
 def test_amounts_near_int64_max() -> None:
-    """A node of exabytes beside a small one: nothing overflows, in either form."""
+    """A node of exabytes next to a small one: nothing overflows, in either form."""
     snapshot = snapshot_of(node("vast", cpu="9E", memory="7E"), node("small", memory="1Ki"))
     for name in ("vast", "small"):
         snapshot.set(pod(f"on-{name}", cpu="5E", memory="6E", node=name))

@@ -83,7 +83,7 @@ def test_equal_scores_are_zero() -> None:
 
 @pytest.mark.parametrize("part", range(1, 100))
 def test_scores_are_exact(part: int) -> None:
-    """So many hundredths of the way from worst to best are so many; a double is one short for some."""
+    """Integer percentages; a floating-point result is one less for some."""
     likes: Any = ((100, term("a")), (part, term("b")))
     snapshot = snapshot_of(*NODES, pod("p", node="n0", labels=A), pod("q", node="n1", labels={"app": "b"}))
     assert scores(snapshot, pod("new", affinity=affinity(likes=likes))) == [100, part, 0]

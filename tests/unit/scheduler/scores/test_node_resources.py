@@ -1,4 +1,4 @@
-"""Scores by room: the numbers kube-scheduler comes to, and where ours differ."""
+"""Scores by free resources: kube-scheduler's numbers, and documented differences."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_pods_without_requests_do_not_balance() -> None:
 
 
 def doubles(lines: Sequence[int], used: Sequence[int], wanted: Sequence[int]) -> int:
-    """Balanced allocation as kube-scheduler works it out."""
+    """Return balanced allocation as kube-scheduler computes it, in floating point."""
 
     def balance(amounts: Sequence[int]) -> int:
         shares = [min(a / line, 1.0) for a, line in zip(amounts, lines, strict=True) if line]
@@ -131,7 +131,7 @@ def doubles(lines: Sequence[int], used: Sequence[int], wanted: Sequence[int]) ->
 @pytest.mark.parametrize("count", [2, 3])
 @given(data=st.data())
 def test_balanced_allocation_agrees_with_floating_point(count: int, data: st.DataObject) -> None:
-    """Within one, for the rounding; and exactly where nothing is rounded."""
+    """Within one because of rounding, and exactly without it."""
     names = ("memory", "ephemeral-storage", "example.com/gpu")[:count]
     amounts = st.lists(st.integers(1, 5000), min_size=count, max_size=count)
     lines, used, wanted = data.draw(amounts), data.draw(amounts), data.draw(amounts)

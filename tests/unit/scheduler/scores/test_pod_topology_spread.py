@@ -1,4 +1,4 @@
-"""Spreading as a wish, case by case; `topology/test_agreement.py` has random ones."""
+"""Preferred topology spread, case by case; `topology/test_agreement.py` has random ones."""
 
 from __future__ import annotations
 

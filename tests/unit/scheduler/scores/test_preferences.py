@@ -1,4 +1,4 @@
-"""Preferred node affinity and soft taints."""
+"""Preferred node affinity and PreferNoSchedule taints."""
 
 from __future__ import annotations
 

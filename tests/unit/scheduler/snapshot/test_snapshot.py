@@ -51,12 +51,12 @@ def charges(claim: str, cpu: str) -> dict[str, Any]:
 
 
 def gpus(name: str, number: int = 2, cpu: str = "1") -> Any:
-    """A slice of devices on a node that charge it so many CPUs each."""
+    """Return a slice of devices on a node that charge CPUs."""
     return resource_slice([charging_device(f"gpu{n}", cpu=cpu) for n in range(number)], name)
 
 
 def cluster_state(snapshot: Snapshot) -> dict[str, Any]:
-    """Everything in a snapshot that does not depend on the order of events, nodes by name."""
+    """Return everything in a snapshot that does not depend on the order of events, nodes by name."""
     assert verify(snapshot) == []
     nodes = {}
     for row in snapshot.rows():
@@ -118,8 +118,9 @@ def bound(pod: Pod, name: str) -> Pod:
 
 
 def objects(random: Random) -> list[Any]:
-    """A small cluster: devices that charge their nodes, claims with and without devices, pods bound by
-    schedulers that wrote charges down and by some that did not, pods that have ended, unknown nodes."""
+    """Small cluster: charging devices, claims, pods with and without recorded charges, finished pods, unknown
+    nodes.
+    """
     names = [f"n{number}" for number in range(random.randint(1, 3))]
     found: list[Any] = [device_class(CLASS), *(node(name) for name in names)]
     found += [gpus(name, 3, random.choice(["1", "2"])) for name in names]
@@ -258,7 +259,7 @@ def test_a_scaled_down_pod_frees_capacity() -> None:
 
 
 def test_changed_pod_labels_invalidate_all_nodes() -> None:
-    """Pods that must be apart from it may be anywhere."""
+    """Pods with anti-affinity to it may be on any node."""
     snapshot = snapshot_of(node("n0"), node("n1"), pod("p", node="n0", labels={"app": "a"}))
     before = snapshot.generation
     snapshot.set(pod("p", node="n0", labels={"app": "b"}))
@@ -329,7 +330,7 @@ def test_a_heartbeat_invalidates_nothing() -> None:
 
 
 def test_a_slice_invalidates_the_nodes_of_its_pool() -> None:
-    """On its node; on all of them if the pool has several, which may be whole now."""
+    """On its node; on all nodes if the pool has several slices and may be complete now."""
     snapshot = snapshot_of(node("n0"), node("n1"))
     before = snapshot.generation
     snapshot.set(gpus("n0"))

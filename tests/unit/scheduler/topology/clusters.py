@@ -1,4 +1,4 @@
-"""Random clusters for rules about other pods: few labels, few domains, so that rules meet often.
+"""Random clusters for inter-pod affinity and topology spread, with few labels and domains.
 
 They are made from a seed, which is what hypothesis draws: thousands of small choices would be slow to draw.
 """
@@ -46,7 +46,7 @@ def selector(random: Random) -> dict[str, Any]:
 
 
 def term(random: Random) -> dict[str, Any]:
-    """The keys of labels are not in the selector, too: the API does not allow that."""
+    """Return a random affinity term; the API does not allow label keys that are also in the selector."""
     chosen = selector(random) if random.random() < 0.9 else None
     keys = [word for word in _WORDS if word not in str(chosen) and random.random() < 0.4]
     near = random.randint(0, len(keys))
@@ -107,7 +107,7 @@ def node(random: Random, name: str) -> Node:
 
 
 def pod(random: Random, name: str, rows: tuple[str, ...] = ("",)) -> Pod:
-    """A pod, bound to one of these nodes."""
+    """Return a pod bound to one of these nodes."""
     return build.pod(
         name,
         labels=_labels(random),
@@ -123,7 +123,7 @@ def namespace(random: Random, name: str) -> Namespace:
 
 
 def cluster(random: Random) -> list[Any]:
-    """Nodes, namespaces and bound pods; not all namespaces are known."""
+    """Return nodes, namespaces and bound pods; some namespaces are missing."""
     names = NODES[: random.randint(1, len(NODES))]
     found: list[Any] = [node(random, name) for name in names]
     found += [namespace(random, name) for name in NAMESPACES if random.random() < 0.6]

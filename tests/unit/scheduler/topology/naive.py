@@ -1,4 +1,4 @@
-"""Rules about other pods, straight from their definitions: every pod is looked at, every time."""
+"""Inter-pod affinity and topology spread from their definitions (naive reference)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def selects(selector: LabelSelector | None, labels: Labels) -> bool:
 
 
 def means(term: PodAffinityTerm, owner: Pod, other: Pod, snapshot: Snapshot) -> bool:
-    """Return whether a term of `owner` means `other`."""
+    """Return whether a term of `owner` matches `other`."""
     namespace, inside = other.metadata.namespace, False
     if not term.namespaces and term.namespace_selector is None:
         inside = namespace == owner.metadata.namespace
@@ -64,7 +64,7 @@ def _anti_affinity(pod: Pod) -> PodAffinity:
 
 
 def _neighbours(snapshot: Snapshot, node: Node, key: str) -> list[tuple[Node, Pod]]:
-    """The pods in a node's domain."""
+    """Return the pods in a node's domain."""
     value = node.metadata.labels.get(key)
     return [] if value is None else [
         (other, pod)
@@ -78,7 +78,7 @@ def everyone(snapshot: Snapshot) -> list[tuple[Node, Pod]]:
 
 
 def why_apart(pod: Pod, snapshot: Snapshot, row: int) -> str:
-    """Return why affinity keeps a pod from a node, or ""."""
+    """Return the reason why affinity keeps a pod from a node, or ""."""
     node = snapshot.node(row)
     labels, wanted = node.metadata.labels, _affinity(pod).required
     if wanted:
@@ -114,7 +114,7 @@ def why_apart(pod: Pod, snapshot: Snapshot, row: int) -> str:
 
 
 def affinity_score(pod: Pod, snapshot: Snapshot, row: int) -> int:
-    """The weights of all pods that count for or against a node."""
+    """Return the weights of all pods that count for or against a node."""
     score, labels = 0, snapshot.node(row).metadata.labels
     for at, other in everyone(snapshot):
         for owner, target in ((pod, other), (other, pod)):
@@ -148,7 +148,7 @@ def _asks_nothing(constraint: TopologySpreadConstraint, pod: Pod) -> bool:
 
 
 def counted(constraint: TopologySpreadConstraint, pod: Pod, snapshot: Snapshot, row: int) -> int:
-    """Return how many pods a constraint counts on one node."""
+    """Return the number of pods that a constraint counts on one node."""
     if _asks_nothing(constraint, pod):
         return 0
     return sum(
@@ -175,7 +175,7 @@ def _included(constraint: TopologySpreadConstraint, pod: Pod, node: Node) -> boo
 def domain_counts(
     constraint: TopologySpreadConstraint, beside: list[TopologySpreadConstraint], pod: Pod, snapshot: Snapshot
 ) -> dict[str, int]:
-    """The pods in each domain of the nodes that count."""
+    """Return the number of pods in each domain of the counted nodes."""
     found: dict[str, int] = {}
     for row in snapshot.rows():
         node = snapshot.node(row)
@@ -187,7 +187,7 @@ def domain_counts(
 
 
 def why_skewed(pod: Pod, snapshot: Snapshot, row: int) -> str:
-    """Return why spread constraints keep a pod from a node, or ""."""
+    """Return the reason why spread constraints keep a pod from a node, or ""."""
     constraints = constraints_of(pod, "DoNotSchedule")
     for each in constraints:
         value = snapshot.node(row).metadata.labels.get(each.topology_key)
@@ -204,7 +204,7 @@ def why_skewed(pod: Pod, snapshot: Snapshot, row: int) -> str:
 
 
 def spread_scores(pod: Pod, snapshot: Snapshot, feasible: list[int]) -> dict[int, int]:
-    """The score of each feasible node, 0 to 100."""
+    """Return the score of each feasible node, 0 to 100."""
     constraints = constraints_of(pod, "ScheduleAnyway")
     labels = {row: snapshot.node(row).metadata.labels for row in feasible}
     scored = [row for row in feasible if all(each.topology_key in labels[row] for each in constraints)]

@@ -1,4 +1,4 @@
-"""Rules about other pods in few words."""
+"""Builders of affinity terms and spread constraints."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["HOSTNAME", "affinity", "namespace", "spread", "term"]
 
 
 def term(app: str | None = "a", key: str = "zone", **fields: Any) -> dict[str, Any]:
-    """Pods with the label `app` (None: no selector), in a topology; further fields of the term."""
+    """Return a term for pods with the label `app` (None: no selector), in a topology; with further fields."""
     chosen = {} if app is None else {"labelSelector": {"matchLabels": {"app": app}}}
     return {**chosen, "topologyKey": key, **fields}
 
@@ -24,7 +24,7 @@ def affinity(
     likes: tuple[tuple[int, Mapping[str, Any]], ...] = (),
     dislikes: tuple[tuple[int, Mapping[str, Any]], ...] = (),
 ) -> dict[str, Any]:
-    """Return what a pod requires near and apart, and what it likes and dislikes, with weights."""
+    """Return required and preferred affinity and anti-affinity, with weights."""
 
     def side(required: Any, preferred: Any) -> dict[str, Any]:
         weighted = [{"weight": weight, "podAffinityTerm": dict(each)} for weight, each in preferred]
@@ -34,7 +34,7 @@ def affinity(
 
 
 def spread(key: str = "zone", skew: int = 1, must: bool = True, app: str | None = "a", **fields: Any) -> Any:
-    """A spread constraint over pods with the label `app`."""
+    """Return a spread constraint over pods with the label `app`."""
     chosen = {} if app is None else {"labelSelector": {"matchLabels": {"app": app}}}
     when = "DoNotSchedule" if must else "ScheduleAnyway"
     return {**chosen, "topologyKey": key, "maxSkew": skew, "whenUnsatisfiable": when, **fields}

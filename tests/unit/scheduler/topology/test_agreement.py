@@ -1,4 +1,4 @@
-"""Rules about other pods in bulk, node by node and from their definitions: all the same."""
+"""Bulk, pointwise and naive forms of inter-pod affinity and topology spread agree."""
 
 from __future__ import annotations
 
@@ -90,9 +90,7 @@ def test_scores(random: Random) -> None:
 @settings(max_examples=examples(100))
 @given(clusters.seeds)
 def test_agreement_after_changes(random: Random) -> None:
-    """Earlier results are still right after nodes, namespaces and pods have been added, changed and
-    deleted.
-    """
+    """Indexes stay correct after nodes, namespaces and pods are added, changed and deleted."""
     objects, newcomers = clusters.cluster(random), [clusters.pod(random, f"new{each}") for each in range(2)]
     snapshot = snapshot_of(*objects)
     known = {(type(each), each.metadata.name): each for each in objects}
@@ -124,7 +122,7 @@ def test_agreement_after_changes(random: Random) -> None:
 
 
 def assert_alike(snapshot: Snapshot, fresh: Snapshot) -> None:
-    """The indexes that have been kept up to date are those that are made anew."""
+    """Check that updated indexes equal new ones."""
     names = {row: snapshot.node(row).metadata.name for row in snapshot.rows()}
     others = {row: fresh.node(row).metadata.name for row in fresh.rows()}
     kept, anew = snapshot.index(MatchCounts), fresh.index(MatchCounts)

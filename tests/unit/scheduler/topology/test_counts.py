@@ -1,4 +1,4 @@
-"""Counts by place and by domain, few and many; what is kept between pods is bounded."""
+"""Match counts by node and by domain; caches are bounded."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.unit.scheduler.topology.rules import HOSTNAME, affinity, term
 @settings(max_examples=examples(50))
 @given(seeds)
 def test_counts_and_sums(random: Random) -> None:
-    """Counts are those of a dictionary, and sums those of counting, while nodes move between domains."""
+    """Counts and sums agree with a dictionary while nodes move between domains."""
     size = random.choice([5, 100])
     zones = {row: random.choice(["a", "b", None]) for row in range(size)}
 

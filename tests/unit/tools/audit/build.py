@@ -1,4 +1,4 @@
-"""Small clusters to audit: trees as kubectl writes them, with everything that is not said left well."""
+"""Small clusters to audit: trees as kubectl writes them, valid unless a test says otherwise."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def device(name: str = "d0", **body: Any) -> Tree:
 
 
 def cpus(amount: int = 8, driver: str = "dra.cpu", form: str = "1.36", **body: Any) -> Tree:
-    """A device of so many CPUs that are shared out."""
+    """Return a shared device with this number of CPUs."""
     key = f"{driver}/cpu"
     tree = device("cpus", allowMultipleAllocations=True, capacity={key: {"value": str(amount)}}, **body)
     if form == "1.36":
@@ -93,7 +93,7 @@ def claim(
     klass: str = "any",
     status: Tree | None = None,
 ) -> Tree:
-    """An allocated claim that is reserved for these pods; without results it is not allocated."""
+    """Return an allocated claim that is reserved for these pods; without results it is not allocated."""
     exactly = {"allocationMode": "ExactCount", "count": max(1, len(results)), "deviceClassName": klass}
     spec = {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}
     tree = thing(V1, "ResourceClaim", name, "work", spec=spec, status={})
@@ -125,7 +125,7 @@ def pod(
     template: str = "",
     **spec: Any,
 ) -> Tree:
-    """A pod; `charges` are claim -> resource -> amount, as 1.36 records them."""
+    """Return a pod; `charges` are claim -> resource -> amount, as 1.36 records them."""
     resources: Tree = {"requests": {"cpu": cpu}} if cpu else {}
     references: list[Tree] = [{"name": each, "resourceClaimName": each} for each in claims]
     status: Tree = {"phase": phase}
@@ -146,7 +146,7 @@ def pod(
 
 
 def cluster_state(trees: Iterable[Tree], live: bool = True) -> ClusterState:
-    """A cluster state of these objects; of a live cluster nothing is missing, it just has no more."""
+    """Return the cluster state of these objects; a live cluster has no gaps."""
     made = make_cluster_state(trees)
     if live:
         made.objects.gaps.clear()
@@ -158,20 +158,20 @@ def report_on(*trees: Tree, live: bool = True, now: float = NOW) -> AuditReport:
 
 
 def found(check: str, *trees: Tree, live: bool = True, now: float = NOW) -> list[AuditFinding]:
-    """Return what one check finds."""
+    """Return the findings of one check."""
     report = audit(cluster_state(trees, live), checks=choose_checks([check]), now=now, live=live)
     assert not report.skipped
     return list(report.findings)
 
 
 def only(check: str, *trees: Tree, live: bool = True, now: float = NOW) -> AuditFinding:
-    """The one thing that a check finds."""
+    """Return the only finding of a check."""
     (finding,) = found(check, *trees, live=live, now=now)
     return finding
 
 
 def well() -> list[Tree]:
-    """A cluster with nothing to find: CPUs and a GPU by claims, charged and reserved."""
+    """Return a cluster without findings: CPUs and a GPU by claims, charged and reserved."""
     return [
         node(),
         device_class("cpu", "dra.cpu"),

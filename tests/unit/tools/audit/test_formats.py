@@ -1,4 +1,4 @@
-"""The answer in its forms: lines, JSON, SARIF, JUnit, and what a baseline makes of it."""
+"""Audit reports: text, JSON, SARIF, JUnit, and baselines."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_invalid_baselines(tmp_path: Path, text: str, expected: str) -> None:
 
 
 def check_sarif(tree: dict[str, Any]) -> None:
-    """The rules of SARIF 2.1.0 for everything that is written."""
+    """Check the rules of SARIF 2.1.0."""
     assert tree["version"] == "2.1.0"
     assert tree["$schema"].endswith("sarif-2.1.0.json")
     (run,) = tree["runs"]

@@ -1,4 +1,4 @@
-"""Whatever a dump says, an audit ends with a report, or with one line that says what cannot be read."""
+"""An audit of any dump ends with a report or a one-line error."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_odd_values_anywhere(items: list[dict[str, Any]], seed: int) -> None:
 
 
 def _spoil(tree: Any, chance: random.Random) -> None:
-    """Change or take away something below a tree, but not what it is."""
+    """Change or remove a random value below a tree, but not its kind."""
     places = [
         (at, key)
         for at, key in _places(tree)

@@ -1,4 +1,4 @@
-"""No false alarms: what our own scheduler fills has no errors. And what others overdraw is found."""
+"""Audit properties: no errors in clusters that our scheduler fills, and every overcommitment is found."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OVERHEAD = {"cpu": {"allocationMultiplier": "1"}}
 
 
 def standing(sizes: list[int]) -> Iterator[Tree]:
-    """Nodes of so many CPUs, each with its CPUs, two cards and a card in two halves."""
+    """Return nodes with CPUs, two GPUs and a GPU in two partitions."""
     yield device_class("cpu", "dra.cpu")
     yield device_class("gpu", "gpu.example.com")
     yield device_class("half", "mig.example.com")
@@ -110,7 +110,7 @@ GIVEN = st.one_of(
 @settings(max_examples=examples(60))
 @given(held=st.lists(st.lists(GIVEN, min_size=1, max_size=2), max_size=5), requests=st.integers(1, 6))
 def test_every_overcommitted_node_is_found(held: list[list[Tree]], requests: int) -> None:
-    """The scheduler's own, simple list of overdrafts names the same nodes, devices and pools."""
+    """The scheduler's own check finds the same nodes, devices and pools."""
     trees = list(standing([8]))
     for number, results in enumerate(held):
         trees.append(claim(f"c{number}", *results, pods=[f"p{number}"], on="n0"))

@@ -20,7 +20,7 @@ Tree = dict[str, Any]
 
 
 class FakeApiServer:
-    """As a Transport. `versions` says which version of a group is served, if not that of `kinds.py`."""
+    """Transport; `versions` are the served versions of groups, if not those of `kinds.py`."""
 
     def __init__(self, trees: list[Tree], versions: dict[str, str] | None = None) -> None:
         self.trees = trees

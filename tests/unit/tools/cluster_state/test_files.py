@@ -1,4 +1,4 @@
-"""A cluster from files: the forms in which dumps come, and one clear line for what is none."""
+"""Cluster state from files: formats of dumps, and one-line errors."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def as_directory(trees: list[Tree], path: Path) -> Path:
 
 
 def as_raw_lists(trees: list[Tree], path: Path) -> Path:
-    """As `kubectl get --raw /api/v1/nodes` gives them: a list for each kind, items without kinds."""
+    """Return lists as `kubectl get --raw /api/v1/nodes` does: one for each kind, items without kinds."""
     kinds: dict[tuple[str, str], list[Tree]] = {}
     for tree in trees:
         bare = {key: value for key, value in tree.items() if key not in ("kind", "apiVersion")}
@@ -305,7 +305,7 @@ def test_progress_is_reported(tmp_path: Path) -> None:
 
 
 def test_list_metadata_is_dropped(tmp_path: Path) -> None:
-    """Of many small items they would be most of the memory."""
+    """For many small items it would be most of the memory."""
     many = 50_000
     path = tmp_path / "list.json"
     path.write_bytes(b'{"kind":"PodList","apiVersion":"v1","items":[' + b"{}," * (many - 1) + b"{}]}")

@@ -1,4 +1,4 @@
-"""A cluster over its API: what is read, what is a gap, what is an error, and how changes come in."""
+"""Cluster state over the API: lists, gaps, errors, and watches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Single objects with all of their fields, of files and of a cluster."""
+"""Objects with all of their fields, from files and from a cluster."""
 
 from __future__ import annotations
 

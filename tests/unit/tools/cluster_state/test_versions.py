@@ -1,4 +1,4 @@
-"""Older versions of resource.k8s.io in the shape of v1."""
+"""Conversion of older versions of resource.k8s.io to v1."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EXACTLY = (
 
 
 def to_beta(tree: Tree, version: str) -> Tree:
-    """The way back, as the API server goes it, one field after the other."""
+    """Convert v1 to beta as the API server does, field by field."""
     if not tree["apiVersion"].startswith("resource.k8s.io/"):
         return tree
     made = copy.deepcopy(tree)

@@ -1,4 +1,4 @@
-"""A dashboard to ask, and who asks it."""
+"""Dashboard under test and its HTTP client."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Tree = dict[str, Any]
 
 
 class DashboardClient:
-    """Asks one dashboard."""
+    """HTTP client of one dashboard."""
 
     def __init__(self, dashboard: Dashboard, session: aiohttp.ClientSession) -> None:
         self.dashboard = dashboard
@@ -30,7 +30,7 @@ class DashboardClient:
         return self.dashboard.url + path.lstrip("/")
 
     async def get(self, path: str, **options: Any) -> Tree:
-        """The JSON at a path, which must be there."""
+        """Return the JSON at a path."""
         async with self.session.get(self.at(path), **options) as response:
             text = await response.text()
             assert response.status == 200, f"{path}: {response.status}: {text}"
@@ -44,7 +44,7 @@ class DashboardClient:
     async def raw(
         self, path: str, method: str, headers: dict[str, str] | dict[bytes, bytes]
     ) -> tuple[int, str]:
-        """The answer to a request that is sent as it is written; one character of `path` is one byte."""
+        """Return the response to a request sent as written; one character of `path` is one byte."""
         where = urlsplit(self.dashboard.url)
         reader, writer = await asyncio.open_connection(where.hostname, where.port)
         given = {_octets(name).lower(): _octets(value) for name, value in headers.items()}
@@ -61,7 +61,7 @@ class DashboardClient:
             writer.close()
 
     async def until(self, path: str, done: Callable[[Tree], object], seconds: float = DEADLINE) -> Tree:
-        """Ask until it is so."""
+        """Request a path until a condition holds."""
         async with asyncio.timeout(seconds):
             while not done(found := await self.get(path)):
                 await asyncio.sleep(0.02)
@@ -74,7 +74,7 @@ def _octets(text: str | bytes) -> bytes:
 
 @asynccontextmanager
 async def visiting(shown: ClusterState | Client, **options: Any) -> AsyncIterator[DashboardClient]:
-    """A dashboard that runs, and a visitor."""
+    """Run a dashboard with a client."""
     dashboard = Dashboard(shown, **options)
     await dashboard.start()
     try:
@@ -87,7 +87,7 @@ async def visiting(shown: ClusterState | Client, **options: Any) -> AsyncIterato
 def visit(
     shown: ClusterState, scenario: Callable[[DashboardClient], Awaitable[None]], **options: Any
 ) -> None:
-    """Run a story with a dashboard of a cluster state."""
+    """Run a scenario with the dashboard of a cluster state."""
 
     async def run() -> None:
         async with visiting(shown, **options) as visitor:

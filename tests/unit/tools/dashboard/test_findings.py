@@ -30,7 +30,7 @@ from tests.waiting import DEADLINE
 
 
 class FindingsFixture:
-    """Findings at a worker of their own, with a clock to turn."""
+    """Findings with their own worker and a manual clock."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -51,7 +51,7 @@ class FindingsFixture:
 
 @pytest.fixture
 def hold(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Event]:
-    """The first check of an audit waits: (it has begun, it may go on)."""
+    """Make the first check of an audit wait; returns (started, may continue)."""
     began, go_on = threading.Event(), threading.Event()
 
     def run(facts: Any) -> Iterator[Any]:

@@ -149,7 +149,7 @@ def test_security_headers() -> None:
 
 
 def test_the_page_loads_nothing_external() -> None:
-    """Neither scripts nor styles in the page itself, which its policy would not run, nor files of others."""
+    """Neither inline scripts nor styles, nor files of other hosts."""
 
     async def scenario(visitor: DashboardClient) -> None:
         _, page = await visitor.ask("/")
@@ -190,7 +190,7 @@ OPEN = {(method, path) for method in ("GET", "HEAD") for path in ("/healthz", "/
 
 
 def test_health_pages_need_no_token() -> None:
-    """Every route of the router with every method, and paths that look like the open ones."""
+    """Every route with every method, and paths that look like health pages."""
 
     async def scenario(visitor: DashboardClient) -> None:
         app = visitor.dashboard._application()

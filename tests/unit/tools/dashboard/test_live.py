@@ -1,4 +1,4 @@
-"""A cluster that changes while it is looked at."""
+"""Dashboard of a changing cluster."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def pod(name: str, cpu: str = "1", node: str = "a") -> Tree:
 
 
 def live(scenario: Callable[[DashboardClient, Client], Awaitable[None]], **options: Any) -> None:
-    """Run a story with a dashboard of an embedded server, in one process as `plimsoll up` has them."""
+    """Run a scenario with the dashboard of an embedded server, in one process as in `plimsoll up`."""
 
     async def run() -> None:
         server = await start_server(ServerSettings())
@@ -75,7 +75,7 @@ class EventStreamClient:
                     return name, json.loads(line.removeprefix("data: "))
 
     async def change(self) -> Tree:
-        """The next change that touches anything."""
+        """Return the next event with changes."""
         while True:
             name, tree = await self.next()
             if name == "change" and tree["kinds"] and tree["kinds"] != ["Finding"]:

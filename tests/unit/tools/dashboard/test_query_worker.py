@@ -1,4 +1,4 @@
-"""Questions about one moment while the cluster goes on, and what is kept from one to the next."""
+"""Query worker: one state for each query while the cluster changes, and cached answers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ THINGS: list[Any] = list(objects_of(big_cluster(3, pods_per_node=4, devices=2, p
 
 @st.composite
 def changes(draw: st.DrawFn) -> list[ObjectChange]:
-    """Things come, change and go, in any order."""
+    """Random additions, changes and removals."""
     made = []
     for _ in range(draw(st.integers(1, 8))):
         thing = draw(st.sampled_from(THINGS))
@@ -85,7 +85,7 @@ def test_cached_answers_equal_new_ones(rounds: list[list[ObjectChange]]) -> None
 
 
 class CachedAnswers:
-    """Everything that is kept from one question to the next."""
+    """All caches of the worker."""
 
     def __init__(self) -> None:
         self.node_rows, self.devices, self.namespaces = (

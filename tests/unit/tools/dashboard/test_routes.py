@@ -1,4 +1,4 @@
-"""Every answer, on a cluster state of a made-up cluster and on what a real one held."""
+"""Every route, on a generated cluster and on observed ones."""
 
 from __future__ import annotations
 

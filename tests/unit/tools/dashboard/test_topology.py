@@ -1,4 +1,4 @@
-"""Machines drawn from what drivers publish, and coloured by claims."""
+"""CPU maps from published devices, with the claims of each CPU."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def draw(slices: list[ResourceSlice], *claims: ResourceClaim) -> Tree:
 
 
 def cpus_in(drawn: Tree) -> dict[int, tuple[int, int, int, int, Tree]]:
-    """(socket, NUMA node, cache, core, as drawn) of each CPU, read back from a drawing."""
+    """Return (socket, NUMA node, cache, core, as drawn) of each CPU in a map."""
     return {
         cpu["id"]: (socket["id"], numa["id"], cache["id"], core["id"], cpu)
         for socket in drawn["sockets"]

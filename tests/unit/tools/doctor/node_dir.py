@@ -1,4 +1,4 @@
-"""Nodes to examine: a directory that is in order, and ways to spoil it."""
+"""Node directories to examine: a healthy one, and ways to damage it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ DRIVER = "gpu.example.com"
 
 
 class NodeDir:
-    """A node's directory, beside directories that stand in for cgroups and the machine."""
+    """Directory of a node, next to directories for cgroups and the machine."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -43,7 +43,7 @@ class NodeDir:
         self.cdi = self.layout.cdi
 
     def furnish(self) -> NodeDir:
-        """A node with one pod and one claim, all in order, whose agent was stopped."""
+        """Create a healthy node with one pod and one claim, whose agent was stopped."""
         self.layout.root.mkdir(mode=0o755)
         self.put_claims(a_claim())
         self.put_admitted(POD)
@@ -85,7 +85,7 @@ class NodeDir:
 
     @property
     def cgroups(self) -> Path:
-        """The root of the node's cgroups."""
+        """Return the root of the node's cgroups."""
         return self.mount / default_root(NODE, self.layout.root)
 
     def put_cgroups(self, *pods: str, owner: str = "", controllers: str = "cpu cpuset memory pids") -> None:
@@ -109,7 +109,7 @@ class NodeDir:
         return await run_doctor(examination, repair=repair)
 
     def snapshot(self) -> dict[str, tuple[int, bytes]]:
-        """All that is there: modes and contents."""
+        """Return modes and contents of all files."""
         found = {}
         for path in sorted(self.directory.rglob("*")):
             info = path.lstat()
@@ -148,7 +148,7 @@ def bad(report: DoctorReport) -> list[tuple[str, str]]:
 
 
 def check_repair(node_dir: NodeDir, id: str, level: Level, **asked: Any) -> DoctorFinding:
-    """A fault that is found, and gone after the repair; looking changes nothing, nor does a second repair."""
+    """Check that a fault is found and repaired; looking changes nothing, nor does a second repair."""
     before = node_dir.snapshot()
     first = node_dir.examine(**asked)
     assert node_dir.snapshot() == before

@@ -1,4 +1,4 @@
-"""The doctor and agents that run, that were killed, and drivers beside them."""
+"""Doctor on running and killed agents, and their drivers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Judgements are functions of facts: each with facts that show the fault, and with facts that do not."""
+"""Checks as functions of facts: each with and without the fault."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ RUNS = replace(PLAIN, running=True, pid=7)
 
 
 def levels_of(found: Any) -> dict[str, Level]:
-    """Findings by check; the worst of each."""
+    """Return findings by check; the worst of each."""
     worst: dict[str, Level] = {}
     levels = list(Level)
     for each in found:

@@ -1,4 +1,4 @@
-"""Faults of directories, records, sockets, CDI files and cgroups: found where they are, and only there."""
+"""Faults of directories, checkpoints, sockets, CDI files and cgroups are found, and nothing else."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_node_that_does_not_exist_yet(node_dir: NodeDir) -> None:
 
 
 def put_odd(node_dir: NodeDir, path: Path, kind: str) -> None:
-    """Something that is no file."""
+    """Create something that is not a file."""
     if kind == "link":
         path.symlink_to("/etc/shadow")
     elif kind == "pipe":

@@ -1,4 +1,4 @@
-"""Generated clusters in which a pod may or may not fit, for the properties."""
+"""Random clusters in which a pod may or may not fit, for property tests."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NODES = 3
 
 @st.composite
 def clusters(draw: st.DrawFn) -> list[Any]:
-    """Up to three nodes with pods and devices, some of them taken, and one pod `p` that wants something."""
+    """Up to three nodes with pods and devices, some allocated, and one pending pod `p`."""
     things: list[Any] = [device_class(select=f'device.driver == "{DRIVER}"')]
     for number in range(draw(st.integers(1, NODES))):
         things += draw(_node(f"n{number}"))

@@ -1,4 +1,4 @@
-"""Small clusters in which something waits, one for each symptom there is a golden output of."""
+"""Small clusters with a pending pod or claim, one for each recorded symptom."""
 
 from __future__ import annotations
 
@@ -255,7 +255,7 @@ def volume_elsewhere() -> list[Any]:
 
 
 def six_cpus(node_name: str = "n1") -> list[Any]:
-    """A claim that holds 6 CPUs of a node, and the pod that uses it."""
+    """Return a claim that holds 6 CPUs of a node, and the pod that uses it."""
     charging = charging_device("cpus", cpu="6")
     held = claim("c7", exactly(), results=[result("cpus", node_name)], node=node_name, reserved=["holder"])
     return [resource_slice([charging], node_name), held, pod("holder", node=node_name, claims=["c7"])]
@@ -498,7 +498,7 @@ def selector_fails() -> list[Any]:
 
 @symptom
 def pool_of_a_claim_exhausted() -> list[Any]:
-    """Two pods that draw from a claim's CPUs: what the first left is not enough."""
+    """Two pods draw from a claim's CPUs: the first leaves too few."""
     mapping = {"cpu": {"allocationMultiplier": "6", "accountingPolicy": "ConsumeFrom"}}
     charging = {"name": "cpus", "nodeAllocatableResourceMappings": mapping}
     held = claim("c7", exactly(), results=[result("cpus", "n1")], node="n1", reserved=["holder"])
@@ -612,7 +612,7 @@ __all__ = ["MAKERS", "SUBJECT", "container", "make_cluster_state", "six_cpus"]
 
 @symptom
 def named_node_full() -> list[Any]:
-    """A pod that insists on one node: what stands in its way there is nearer than another node."""
+    """A pod for one node: a fix there is nearer than another node."""
     return [
         node("n1", cpu="8", labels={"kubernetes.io/hostname": "n1"}),
         node("n2", cpu="8", labels={"kubernetes.io/hostname": "n2"}),

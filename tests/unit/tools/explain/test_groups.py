@@ -1,4 +1,4 @@
-"""Groups hold every node once, and say what the rules say of each node alone."""
+"""Groups have every node once, and agree with the rules on each node."""
 
 from __future__ import annotations
 

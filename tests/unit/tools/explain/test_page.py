@@ -1,4 +1,4 @@
-"""The outputs on the page are real ones."""
+"""Outputs in docs/explain.md equal the recorded ones."""
 
 from __future__ import annotations
 

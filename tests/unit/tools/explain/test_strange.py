@@ -1,4 +1,4 @@
-"""Whatever a cluster holds, it is explained; and every fix that is said to work does."""
+"""Any cluster is explained, and every proposed fix works."""
 
 from __future__ import annotations
 

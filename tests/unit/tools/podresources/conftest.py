@@ -12,7 +12,7 @@ import pytest
 
 @pytest.fixture
 def directory() -> Iterator[Path]:
-    """A directory whose sockets have paths that the kernel takes."""
+    """Directory with a path short enough for sockets."""
     found = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
     yield found
     shutil.rmtree(found)

@@ -25,7 +25,7 @@ MESSAGES: dict[str, Any] = {
 
 @contextmanager
 def kubelet(**answers: Answer) -> Iterator[Path]:
-    """The socket of a kubelet with these methods."""
+    """Run a kubelet with these methods and return its socket."""
     directory = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
     handlers: dict[str, Any] = {
         name: grpc.unary_unary_rpc_method_handler(
@@ -57,7 +57,7 @@ def refuse(code: grpc.StatusCode, text: str) -> Answer:
 
 
 def limited(times: int, message: Any) -> Answer:
-    """Turned away so many times, then answered."""
+    """Return a method that refuses some calls, then answers."""
     left = times
 
     def answer(request: Any, context: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Asking any kubelet what its pods hold."""
+"""PodResources client."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class _Given(Collector):
 
 
 def read(text: str) -> Samples:
-    """Samples by name and labels, as Prometheus has them: a label without a value is none."""
+    """Return samples by name and labels; a label without value is left out, as in Prometheus."""
     found: Samples = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:

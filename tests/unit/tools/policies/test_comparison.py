@@ -1,4 +1,4 @@
-"""The four policies side by side: against ledgers that are made from objects with the policy written in."""
+"""Comparison of the four policies, against ledgers of objects with the policy in their slices."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FIXTURE = str(GOLDEN_DIR.parents[1] / "examples" / "top" / "cluster.yaml")
 
 
 def with_policy(resource_slice: ResourceSlice, policy: str) -> ResourceSlice:
-    """The slice as if its driver had named this policy everywhere."""
+    """Return the slice with this policy in every mapping."""
     tree: Any = codec.to_tree(resource_slice)
     for each in tree["spec"].get("devices") or ():
         for rule in each.get("nodeAllocatableResourceMappings", {}).values():
@@ -45,7 +45,7 @@ def clusters(draw: st.DrawFn) -> list[Any]:
 @settings(max_examples=examples(60), deadline=None)
 @given(clusters())
 def test_a_column_equals_a_ledger_with_that_policy(objects: list[Any]) -> None:
-    """The naive way: write the policy into the slices and let the scheduler's snapshot charge them."""
+    """Reference: write the policy into the slices and charge them in a snapshot."""
     report = compare_policies(ClusterState(ClusterObjects(objects)))
     for policy in POLICIES:
         changed = [with_policy(e, policy.value) if isinstance(e, ResourceSlice) else e for e in objects]

@@ -1,4 +1,4 @@
-"""Pods of one shape: what was worked out for one is what would have been worked out for each."""
+"""Charges cached by pod shape equal computed ones."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _with(thing: Any, kind: type[Any], **changes: dict[str, Any]) -> Any:
 
 
 def _cluster(devices: list[Any], places: list[list[dict[str, Any]]], apart: bool = True) -> Iterator[Any]:
-    """Nodes with the same devices, each of these bodies as a pod; `apart`: every pod has its own claims."""
+    """Return nodes with the same devices, and each body as a pod; `apart`: every pod has its own claims."""
     for number, variants in enumerate(places):
         name = f"node-{number}"
         yield node(name)
@@ -52,7 +52,7 @@ def _cluster(devices: list[Any], places: list[list[dict[str, Any]]], apart: bool
 
 
 def _nearly(draw: st.DrawFn, body: dict[str, Any]) -> dict[str, Any]:
-    """Return the same body except for one field, which must make a different shape."""
+    """Return the same body except for one field that changes the shape."""
     near = deepcopy(body)
     place = draw(st.sampled_from([*near["containers"], *near["init"]]))
     match draw(st.integers(0, 3)):

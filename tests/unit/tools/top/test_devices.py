@@ -1,4 +1,4 @@
-"""Devices, pools and claims: free and taken are all there is, counted once, as a plain count has it."""
+"""Devices, pools and claims: free and allocated add up, compared with naive counts."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_a_pool_for_several_nodes_is_listed_once() -> None:
 
 @st.composite
 def clusters(draw: st.DrawFn) -> ClusterState:
-    """A pool of devices, whole, shared and in partitions, with any claims on them, even too many."""
+    """A pool of full, shared and partitioned devices, with any claims on them, even too many."""
     kinds = st.sampled_from(("whole", "shared", "open", "part", "hot"))
     names = [f"d{i}" for i in range(draw(st.integers(1, 6)))]
     bodies: dict[str, dict[str, Any]] = {
@@ -203,7 +203,7 @@ def test_free_and_allocated_add_up(cluster_state: ClusterState) -> None:
 @settings(max_examples=examples(80), deadline=None)
 @given(clusters())
 def test_counters_are_drawn_once_for_each_device(cluster_state: ClusterState) -> None:
-    """The naive count: what every held partition draws, off the whole."""
+    """Reference: the sum of all allocated partitions."""
     (pool,) = pool_rows(cluster_state)
     drawn = sum(3 for row in device_rows(cluster_state) if row.counters and row.holders)
     assert pool.counters == {("g", "m"): (Quantity.parse("7"), Quantity(7 * 10**9 - drawn * 10**9))}
@@ -223,7 +223,7 @@ POLICIES: list[Any] = [
 
 @given(st.sampled_from(POLICIES), st.integers(0, 10))
 def test_a_device_is_free_if_any_request_fits(policy: Any, free: int) -> None:
-    """The naive way: ask for everything one could ask for."""
+    """Reference: try every possible request."""
     tree = {"value": "10", **({"requestPolicy": policy} if policy else {})}
     capacity = {"bw": codec.convert(tree, DeviceCapacity)}
     asked: list[dict[str, Quantity]] = [{}, *({"bw": Quantity.of(n)} for n in range(1, 11))]

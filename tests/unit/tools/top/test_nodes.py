@@ -39,7 +39,7 @@ def on(made: Pod, name: str = "node-1") -> Pod:
 
 @st.composite
 def cluster_states(draw: st.DrawFn) -> ClusterState:
-    """One node with pods that share claims under any policies, and one that is bound elsewhere."""
+    """One node with pods that share claims under any policies, and a pod of another node."""
     devices = [charging_device(f"d{i}", **draw(rules())) for i in range(5)]
     claims = [claim(f"claim-{i}", results=[result(f"d{i}")]) for i in range(5)]
     pods = [on(make_pod(f"p{i}", draw(bodies()))) for i in range(draw(st.integers(0, 4)))]

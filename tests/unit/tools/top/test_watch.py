@@ -1,4 +1,4 @@
-"""Following: an answer when all is listed, then at most one in a while, until the cluster ends it."""
+"""Watch mode: output after the first list, then at a limited rate, until the cluster ends it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from plimsoll.tools.top import watch
 
 
 def run_watch(monkeypatch: pytest.MonkeyPatch, *pauses: float, fails: bool = False) -> int:
-    """Return how often is shown if a change comes after each of these pauses."""
+    """Return the number of outputs if a change comes after each of these pauses."""
 
     async def follow_live(client: Any, cluster_state: ClusterState, changed: Any, **_: Any) -> None:
         for pause in pauses:

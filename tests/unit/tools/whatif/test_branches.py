@@ -27,7 +27,7 @@ TEMPLATE = {
 
 
 def cluster() -> list[Any]:
-    """Three nodes with two charging devices each, some pods that run and some that wait."""
+    """Return three nodes with two charging devices each, running and pending pods."""
     things: list[Any] = [device_class()]
     for name in ("a", "b", "c"):
         things.append(node(name, cpu="6"))
@@ -52,7 +52,7 @@ def pod_tree(name: str, cpu: str, claims: int, priority: int) -> dict[str, Any]:
 
 
 def everything(moves: WhatifOperations) -> dict[str, str]:
-    """All objects, whatever order they are in."""
+    """Return all objects, independent of their order."""
     return {f"{type(each).__name__}/{each.metadata.namespace}/{each.metadata.name}": repr(each)
             for each in moves.cluster_state.objects}  # fmt: skip
 
@@ -71,7 +71,7 @@ def amounts_by_node(moves: WhatifOperations) -> dict[str, Any]:
 
 
 def rebuilt(moves: WhatifOperations) -> Whatif:
-    """The naive way: another snapshot from the same objects."""
+    """Return a new snapshot of the same objects (naive reference)."""
     return Whatif(
         ClusterState(moves.cluster_state.objects, moves.cluster_state.gates, moves.cluster_state.profile)
     )
@@ -150,7 +150,7 @@ def test_a_branch_is_undone_exactly(steps: list[tuple[Any, ...]]) -> None:
 @settings(max_examples=examples(40), deadline=None)
 @given(st.lists(STEPS, max_size=6))
 def test_scheduling_resumes_as_from_scratch(steps: list[tuple[Any, ...]]) -> None:
-    """A snapshot that has been through much places pods where one made from the objects does."""
+    """A changed snapshot schedules pods as a new one does."""
     whatif = Whatif(ClusterState(ClusterObjects(cluster())))
     for number, step in enumerate(steps):
         do(whatif, number, step)

@@ -45,7 +45,7 @@ def names(proof: Proof) -> dict[str, str]:
 
 
 def whole_or_half() -> Whatif:
-    """k/k 138765: the first pod takes the whole device, though the half would do and let both run."""
+    """k/k 138765: the first pod takes the whole device, though the half would suffice for it."""
     offered = [device("a-whole", kind="whole"), device("b-half", kind="half")]
     picky = claim("picky", exactly(select=select("whole")))
     easy = claim("easy", first_available("r", exactly("w", select=select("whole")), exactly("h")))
@@ -79,7 +79,7 @@ def test_the_search_restores_the_state() -> None:
 
 
 def test_a_better_choice_of_nodes_is_found() -> None:
-    """The small pod goes to the emptier node, where the large one alone would fit."""
+    """The small pod is scheduled to the emptier node, the only one that fits the large pod."""
     whatif = whatif_of(node("a", cpu="2"), node("b", cpu="4"), pod("p0", cpu="1"), pod("p1", cpu="4"))
     with whatif.branch() as greedy:
         assert len(greedy.schedule().pending) == 1
@@ -115,7 +115,7 @@ def test_a_search_is_given_up() -> None:
 
 
 def test_an_order_is_found_where_pods_need_each_other() -> None:
-    """The first in the queue wants to be near the second, which is not there yet."""
+    """The first in the queue has affinity to the second, which is not bound yet."""
     near = {
         "podAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": [
@@ -143,7 +143,7 @@ def test_equal_pods_do_not_multiply_the_search() -> None:
 
 @dataclass(frozen=True)
 class DeviceSpec:
-    """A device: of a kind, charging so much cpu."""
+    """Device: its kind and CPU charge."""
 
     kind: str
     cpu: int
@@ -151,7 +151,7 @@ class DeviceSpec:
 
 @dataclass(frozen=True)
 class PodSpec:
-    """A pod: so much cpu itself, and one of these alternatives (kind or any, how many devices)."""
+    """Pod: its CPU request and one of these alternatives (kind or any, number of devices)."""
 
     cpu: int
     alternatives: tuple[tuple[str, int], ...] = ()
@@ -164,7 +164,7 @@ class Case:
 
 
 def most_by_force(case: Case) -> int:
-    """The most pods that can be placed: every pod, every node, every choice of devices."""
+    """Return the most pods that can be placed, trying every node and device."""
     line = [cpu for cpu, _ in case.nodes]
     devices = [list(offers) for _, offers in case.nodes]
 

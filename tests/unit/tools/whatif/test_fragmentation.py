@@ -64,7 +64,7 @@ def test_pieces_agree_with_counting(nodes: list[tuple[int, list[int], int, int, 
 
 
 def _affordable(charges: list[int], cpu: int) -> int:
-    """Return how many devices fit; a device that charges nothing fits however little is left."""
+    """Return the number of devices that fit; devices without charge always fit."""
     count = left = 0
     left = cpu
     for charge in sorted(charges):

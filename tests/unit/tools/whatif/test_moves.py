@@ -1,4 +1,4 @@
-"""Possible changes, and their effect on pods, claims and devices."""
+"""Changes to a cluster, and their effect on pods, claims and devices."""
 
 from __future__ import annotations
 

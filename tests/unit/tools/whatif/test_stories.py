@@ -1,4 +1,4 @@
-"""`--as kube-1.36` predicts what a real kube-scheduler 1.36.4 did in every recorded story."""
+"""`--as kube-1.36` predicts the results of kube-scheduler 1.36.4 in every recorded use case."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ _GENERATED = re.compile(r"\b([a-z0-9]+-c-)[a-z0-9]{5}\b")
 
 @dataclass(frozen=True)
 class Misprediction:
-    """A pod for which the prediction is not what happened."""
+    """Pod whose prediction differs from the recorded result."""
 
     pod: str
     theirs: str
@@ -41,7 +41,7 @@ class Misprediction:
 
 
 class UseCaseReplay:
-    """One story as it is played."""
+    """Replay of one use case."""
 
     def __init__(self, directory: Path) -> None:
         self.namespace = f"uc-{directory.name}"
@@ -95,7 +95,7 @@ class UseCaseReplay:
             self.wrong.append(Misprediction(name, theirs, ours))
 
     def _grown(self, name: str) -> ResourceSlice:
-        """The mapping of a device in use grows from 3 to 7 cpu."""
+        """Grow the mapping of a device in use from 3 to 7 cpu."""
         old = self.whatif.cluster_state.objects.find(ResourceSlice, "", name)
         assert old is not None
         assert old.spec.devices
@@ -107,7 +107,7 @@ class UseCaseReplay:
         return replace(old, spec=spec)
 
     def _allocated(self, name: str) -> ResourceClaim:
-        """A claim is allocated before any pod names it."""
+        """Allocate a claim before any pod names it."""
         recorded = codec.convert(self.result["resourceclaims"][0], ResourceClaim)
         old = self.whatif.cluster_state.claim(name, self.namespace)
         return replace(old, status=ResourceClaimStatus(recorded.status.allocation))

@@ -1,4 +1,4 @@
-"""The demo, run in a cluster: what it says and what it leaves."""
+"""The demo in a cluster: its output and the objects it leaves."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.waiting import DEADLINE
 
 @pytest.fixture
 def settings() -> Iterator[UpSettings]:
-    """A machine with one CPU only."""
+    """Settings of a machine with one CPU."""
     with tempfile.TemporaryDirectory(prefix="p-", dir="/tmp") as name:
         directory = Path(name)
         write_sysfs(make_machine(cores=1, threads=1), directory / "host")
@@ -39,7 +39,7 @@ def settings() -> Iterator[UpSettings]:
 
 
 def run_demo(settings: UpSettings) -> tuple[bool, str, list[tuple[str, str]]]:
-    """Return whether it went well, what was said, and where pods are at the end."""
+    """Return whether the demo succeeded, its output, and the nodes of its pods."""
     output = StringIO()
     fine: list[bool] = []
     places: list[tuple[str, str]] = []

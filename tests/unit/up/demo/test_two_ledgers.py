@@ -17,7 +17,7 @@ def test_both_ledgers_have_headroom() -> None:
 
 
 def test_a_full_ledger_rejects_pods() -> None:
-    """Stock Kubernetes does keep each of its ledgers: a third pod does not fit the ledger of requests."""
+    """Stock Kubernetes enforces each of its ledgers: a third pod exceeds the ledger of requests."""
     third = next(each for each in story_objects() if each.name == "web")
     more = ParsedObject({**third.tree, "metadata": {"name": "third", "namespace": "demo"}}, "here", 1, 1)
     simulated = simulate_separate_ledgers([*demo_objects(), *story_objects(), more], NODE)

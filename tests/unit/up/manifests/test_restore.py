@@ -144,7 +144,7 @@ wrong: st.SearchStrategy[Any] = st.one_of(
 
 
 def some(**right: Any) -> Any:
-    """A mapping with fields that are right, wrong or not there; or no mapping at all."""
+    """Mapping with valid, invalid and missing fields; or no mapping at all."""
     fields = {name: wrong | st.just(value) for name, value in right.items()}
     return wrong | st.fixed_dictionaries({}, optional=fields)
 

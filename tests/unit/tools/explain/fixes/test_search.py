@@ -1,4 +1,4 @@
-"""A fix that is said to work does: carried out on a copy, the pod is placed there."""
+"""A proposed fix works: applied to a copy, the pod is scheduled."""
 
 from __future__ import annotations
 
