@@ -204,7 +204,7 @@ def entries_of(given: Row, ours: bool) -> tuple[list[Row], bool]:
     return [entries[name] for name in sorted(entries)], mapped
 
 
-# -- the outcome
+# -- outcome
 
 
 def filter_outcome(given: Row, ours: bool) -> Row:

@@ -8,7 +8,7 @@ from typing import Any
 from plimsoll.api.gates import Gates
 from plimsoll.apiserver.validation import PreparedObject, Write, prepare
 
-#: The moment of every write; field-dropping rows write it as `<now>`.
+#: The time of every write; field-dropping rows write it as `<now>`.
 NOW = datetime(2025, 7, 1, 9, 30, tzinfo=UTC)
 NOW_TEXT = "2025-07-01T09:30:00Z"
 

@@ -220,7 +220,7 @@ def _filter(given: Row, profile: AccountingProfile) -> Row:
     return got
 
 
-# -- the smaller kinds
+# -- other kinds of rows
 
 
 def _check_node_info(given: Row, want: Row, profile: AccountingProfile) -> str | None:

@@ -166,7 +166,7 @@ class Caller:
             return self._ask(user)
         return self._about(dice.choice(self._kinds), user)
 
-    # -- requests that make sense, more or less
+    # -- mostly valid requests
 
     def _about(self, row: Resource, user: User) -> ApiRequest:
         dice = self.dice
@@ -288,7 +288,7 @@ class Caller:
         path = _path(row, row.versions[0], ObjectKey(row.key, "default", "x"), False, "", everywhere=False)
         return ApiRequest("POST", path, user, self._query(), self._headers(), self._encode(tree, JSON))
 
-    # -- the parts of a request
+    # -- parts of a request
 
     def _query(self, most: int = 2) -> list[tuple[str, str]]:
         dice = self.dice

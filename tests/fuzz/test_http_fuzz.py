@@ -400,7 +400,7 @@ def test_many_random_bytes(target: Target, seed: int) -> None:
     shoot(target, seed, 8000)
 
 
-# -- watches under fire
+# -- watches
 
 
 @asynccontextmanager

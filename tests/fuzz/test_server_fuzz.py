@@ -59,7 +59,7 @@ def test_many_random_requests(seed: int) -> None:
     fire(seed, 10, 1000)
 
 
-# -- with controllers that have to live with all of it
+# -- controllers
 
 
 def fire_at_controllers(seed: int, count: int) -> None:
@@ -100,7 +100,7 @@ def test_controllers_under_many_random_requests(seed: int, caplog: pytest.LogCap
     assert not [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
 
 
-# -- the same by properties, which shrink to what is wrong
+# -- property tests
 
 
 class SharedServer:
@@ -233,7 +233,7 @@ def test_any_path(shared: SharedServer, method: str, parts: list[str], api: bool
     shared.send(method, ("/api/v1/" if api else "/") + "/".join(parts), b"{}")
 
 
-# -- large bodies: time grows with their length and not faster
+# -- large bodies take linear time
 
 
 def many(count: int, make: Callable[[int], Any]) -> list[Any]:

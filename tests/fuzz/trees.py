@@ -246,7 +246,7 @@ class TreeGenerator:
             tree[self.text()] = self.anything(depth)
         return tree
 
-    # -- changing what is there
+    # -- changes
 
     def change(self, tree: Any, type: SchemaType | None, times: int = 1) -> Any:
         """Return a copy of a tree with some changes, mostly valid ones."""

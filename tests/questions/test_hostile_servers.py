@@ -119,8 +119,8 @@ def test_responses_that_are_not_json(command: str, body: bytes, tmp_path: Path) 
 
 @pytest.mark.parametrize("command", ASKED)
 def test_internal_server_errors(command: str, tmp_path: Path) -> None:
-    said = refusal(500, "InternalError", "etcd is\x1b[2J not well\nat all")
-    with Server(big_cluster(1), lambda path: said) as server:
+    error = refusal(500, "InternalError", "etcd is\x1b[2J not well\nat all")
+    with Server(big_cluster(1), lambda path: error) as server:
         config = server.kubeconfig(tmp_path / "config")
         refused(ask(*ASKED[command], "--kubeconfig", config), "etcd is?[2J not well at all")
     with Server(big_cluster(1), lambda path: Reply(502, {}, b"<html>Bad Gateway</html>" * 100)) as server:

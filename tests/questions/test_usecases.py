@@ -95,7 +95,7 @@ def test_json_and_standard_input(name: str, tmp_path: Path) -> None:
         assert ask(*words, "-f", as_json).out == output
 
 
-# -- what is charged
+# -- charges
 
 
 @cache
@@ -165,15 +165,15 @@ def test_claims_are_distinguished_from_requests(name: str) -> None:
         assert Quantity.parse(row["claims"]) == wanted.get(row["resource"], ZERO), row
 
 
-# -- why pods wait
+# -- pending pods
 
 
 def said_of(pod: Tree) -> str:
     """Return the real scheduler's message without its part about preemption."""
     for condition in pod["status"].get("conditions", ()):
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
-            said: str = condition["message"]
-            return re.split(r"\. (?:still not|no new claims|preemption:)|\.$", said)[0]
+            text: str = condition["message"]
+            return re.split(r"\. (?:still not|no new claims|preemption:)|\.$", text)[0]
     return ""
 
 
@@ -204,7 +204,7 @@ def test_whatif_as_kube_scheduler_agrees_with_the_real_scheduler(name: str) -> N
         assert said_of(pod) in fates[full]["why"], (full, fates[full], said_of(pod))
 
 
-# -- what is wrong
+# -- findings
 
 
 @pytest.mark.parametrize("name", NAMES)

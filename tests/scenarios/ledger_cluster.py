@@ -24,7 +24,7 @@ class LedgerCluster(LocalCluster):
     def __init__(self) -> None:
         super().__init__(scheduler=True)
 
-    # -- making things
+    # -- creating objects
 
     def node(self, name: str, **allocatable: str) -> None:
         line = {"pods": "110", **{key.replace("_", "-"): amount for key, amount in allocatable.items()}}
@@ -67,7 +67,7 @@ class LedgerCluster(LocalCluster):
             "pods", {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": full}, NS
         )
 
-    # -- what becomes of them
+    # -- waiting for results
 
     def bound(self, name: str) -> tuple[str, list[Tree]]:
         """Wait for the node of a pod; return it and the charges in the status."""

@@ -27,12 +27,12 @@ def test_a_search_with_a_node_budget_allocates_devices_that_fit() -> None:
     ]
 
     def chosen(cpu: str) -> list[str]:
-        world = LedgerFixture(*slices, claims=[wanted], classes=classes, cpu=cpu)
+        fixture = LedgerFixture(*slices, claims=[wanted], classes=classes, cpu=cpu)
         one = pod("p", container("a", "c", cpu="1"))
-        allowance = compute_claim_headroom(world.ledger, one, world.charge_context)
+        allowance = compute_claim_headroom(fixture.ledger, one, fixture.charge_context)
         budget = NodeBudget(allowance.charge, [BudgetLine(n, b) for n, b in allowance.bounds.items()])
         found = allocate_claims(
-            Inventory(slices), AllocationState(), [wanted], world.node,
+            Inventory(slices), AllocationState(), [wanted], fixture.node,
             classes={c.metadata.name: c for c in classes}, new_id=lambda: "id", budget=budget,
         )  # fmt: skip
         return [r.device for r in found.results[0].devices.results] if isinstance(found, Allocation) else []

@@ -210,7 +210,7 @@ class UseCaseRun:
         return tuple(self.use_case.plain(event.get(key, "")) for key in keys)
 
 
-# -- what was noted down between the steps, and how it is done here
+# -- recorded notes and their replay
 
 
 def _note_seconds(run: UseCaseRun, step: Tree) -> Tree | None:
@@ -314,7 +314,7 @@ NOTES: Mapping[str, Callable[[UseCaseRun, Tree], Tree | None]] = {
 }
 
 
-# -- the parts of objects that are compared
+# -- compared parts of objects
 
 
 def _condition(pod: Tree) -> Tree | None:

@@ -116,7 +116,7 @@ class CaseGenerator:
         left = list(options)
         return [left.pop(self.choose(len(left))) for _ in range(1 + self.choose(most))]
 
-    # -- the question
+    # -- cases
 
     def case(self, budget: bool = False, features: Features | None = None) -> AllocationCase:
         if features is None:
@@ -266,7 +266,7 @@ class CaseGenerator:
                     spec["deviceSelector"][key] = self.pick(names)
         return convert({"spec": spec}, DeviceTaintRule)
 
-    # -- what other claims hold
+    # -- devices of other claims
 
     def state(self, slices: Sequence[ResourceSlice], shared: bool) -> AllocationState:
         state = AllocationState(shared)

@@ -187,7 +187,7 @@ class ReferenceAllocator:
             or rules.consumption(request_spec.capacity, published.device.capacity) is not None
         )
 
-    # -- searching
+    # -- search
 
     def place(
         self, claim: int, request: int, taken: tuple[SelectedDevice, ...]

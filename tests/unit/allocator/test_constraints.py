@@ -188,7 +188,7 @@ def test_value_bits_agree_with_sets(raw: list[dict[str, Any] | None], lists: boo
             assert do_differ([mine, theirs]) == (bool(second) and not first & second)
 
 
-# -- which requests
+# -- requests of a constraint
 
 
 def test_a_constraint_concerns_all_requests_of_its_claim() -> None:

@@ -309,7 +309,7 @@ def test_a_capacity_below_its_consumption_has_nothing_left() -> None:
     assert isinstance(attempt(slices, claim("c", exactly()), state=state), Refusal)
 
 
-# -- the gate
+# -- feature gate
 
 
 def test_with_the_gate_off_a_capacity_request_is_an_error() -> None:
@@ -338,7 +338,7 @@ def test_with_the_gate_off_a_share_blocks_the_device() -> None:
     )
 
 
-# -- the example
+# -- example
 
 
 ETH1: dict[str, Any] = {
@@ -381,7 +381,7 @@ def test_the_bandwidth_example() -> None:
     assert isinstance(ask(str(left + 1)), Refusal)
 
 
-# -- with partitions
+# -- partitions
 
 
 def partitions(units: str) -> list[ResourceSlice]:

@@ -56,7 +56,7 @@ MINE = resource_slice([device("d0")], name="mine")
 THEIRS = resource_slice([device("d0")], name="theirs", pool="q", nodeName="node-b")
 
 
-# -- keeping
+# -- kept devices
 
 
 def test_devices_of_a_node_are_computed_once() -> None:
@@ -104,7 +104,7 @@ def test_selectors_are_compiled_once_for_all_inventories() -> None:
     assert picked(ask(first, wanted)) == picked(ask(second, wanted, node("node-b"))) == [["d0"]]
 
 
-# -- not keeping
+# -- dropped devices
 
 
 def test_a_slice_of_another_node_may_complete_or_invalidate_a_pool() -> None:
@@ -145,7 +145,7 @@ def test_without_the_gate_rules_are_not_read() -> None:
     assert picked(ask(off.replace([MINE], [taint_rule()]))) == [["d0"]]
 
 
-# -- the same answers as a fresh one
+# -- agreement with a new inventory
 
 
 def change(maker: CaseGenerator, slices: list[ResourceSlice]) -> list[ResourceSlice]:

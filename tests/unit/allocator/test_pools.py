@@ -232,7 +232,7 @@ def test_a_complete_pool_ignores_slices_of_other_nodes() -> None:
     assert picked(attempt([mine, newer], ONE)) == [["d0"]]
 
 
-# -- not contradicting itself
+# -- validity
 
 
 def counters(*sets: str) -> ResourceSlice:
@@ -358,7 +358,7 @@ def test_without_partitions_counters_and_device_selections_are_not_read() -> Non
     assert isinstance(attempt(per_device, ONE, features=off), Refusal)
 
 
-# -- against the definition
+# -- agreement with the definition
 
 
 def test_pools_agree_with_the_definition() -> None:

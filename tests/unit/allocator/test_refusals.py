@@ -84,7 +84,7 @@ def partitions(units: str, *draws: str) -> list[ResourceSlice]:
     ]
 
 
-# -- one rule at a time
+# -- single rules
 
 
 def test_no_devices() -> None:
@@ -345,7 +345,7 @@ def test_a_claim_that_is_allocated_on_other_nodes() -> None:
     assert explain_lines(refusal) == ["claim default/old is allocated on other nodes"]
 
 
-# -- what must always hold
+# -- invariants
 
 
 def alone(case: AllocationCase, request: RequestRefusal) -> AllocationCase:

@@ -147,7 +147,7 @@ def test_136734_the_shares_of_other_claims_are_read_from_their_statuses() -> Non
     assert picked(attempt(slices, dedicated)) == [["d1"]]
 
 
-# -- since then
+# -- later bugs
 
 
 def test_139034_partitions_that_exclude_each_other_are_not_both_allocated() -> None:

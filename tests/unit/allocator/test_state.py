@@ -128,7 +128,7 @@ def test_a_released_share_leaves_no_amounts() -> None:
     assert state == holding(result("d0", "a", mem="1"))
 
 
-# -- what holds what
+# -- holders
 
 
 def test_admin_access_holds_nothing() -> None:
@@ -211,7 +211,7 @@ def test_releasing_twice_is_an_error() -> None:
         state.release(result("d0", "a", mem="1"))
 
 
-# -- with the allocator
+# -- agreement with the allocator
 
 
 def allocated(wanted: ResourceClaim, outcome: object) -> ResourceClaim:

@@ -25,7 +25,7 @@ def rule(taint: dict[str, Any], **spec: Any) -> DeviceTaintRule:
     return convert({"metadata": {"name": "r"}, "spec": {"taint": taint, **spec}}, DeviceTaintRule)
 
 
-# -- one toleration and one taint
+# -- tolerations and taints
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def test_encoding_reads_back(case: tuple[type[Wire], dict[str, Any]]) -> None:
     assert codec.decode(codec.encode(decoded), view) == decoded
 
 
-# -- the fast decoders and the careful one
+# -- agreement of the decoders
 
 
 def find_difference(one: Any, other: Any, path: str = "") -> str:

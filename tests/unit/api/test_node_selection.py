@@ -43,7 +43,7 @@ def fields(*requirements: dict[str, Any]) -> dict[str, Any]:
 NODE = node(zone="x", size="10", empty="")
 
 
-# -- one requirement
+# -- requirements
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_valid_selectors_have_no_problem() -> None:
     assert find_selector_problem(selector(labels(requirement("zone", "In", "x")), {})) is None
 
 
-# -- against the definition
+# -- agreement with the definition
 
 keys, values = st.sampled_from(["a", "b"]), st.sampled_from(["", "1", "2", "x"])
 requirements = st.one_of(

@@ -134,7 +134,7 @@ def test_quantities_are_immutable() -> None:
     assert len({parse("1"), parse("1000m"), parse("1.0")}) == 1
 
 
-# -- laws, against exact fractions
+# -- agreement with exact fractions
 
 texts = st.builds(
     lambda sign, whole, fraction, suffix: f"{sign}{whole}{'.' + fraction if fraction else ''}{suffix}",

@@ -163,7 +163,7 @@ def test_memory_qos_sets_memory_protection(capsys: pytest.CaptureFixture[str], p
 
 
 @pytest.mark.parametrize(
-    ("text", "arguments", "said"),
+    ("text", "arguments", "message"),
     [
         ("kind: Node\nmetadata: {name: n1}\n", (), "no pods found"),
         ("kind: Pod\nspec: {containers: 5}\n", ("--memory", "1Gi"), "containers"),
@@ -182,12 +182,12 @@ def test_memory_qos_sets_memory_protection(capsys: pytest.CaptureFixture[str], p
     ],
 )
 def test_errors_are_one_line(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, arguments: tuple[str, ...], said: str
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, arguments: tuple[str, ...], message: str
 ) -> None:
     path = tmp_path / "x.yaml"
     path.write_text(text)
     memory = () if arguments or "Node" not in text else ("--memory", "1Gi")
     code, _, err = run(capsys, "-f", str(path), *arguments, *memory)
     assert code in (1, 2)
-    assert said in err
+    assert message in err
     assert err.count("\n") == 1

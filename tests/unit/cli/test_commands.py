@@ -77,7 +77,7 @@ def test_usage_errors_are_one_line(words: list[str], line: str, capsys: pytest.C
     assert err.count("\n") == 1
 
 
-# -- how it ends
+# -- exit codes and errors
 
 
 def ending(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> int:

@@ -63,12 +63,12 @@ def test_unreachable_clusters(run: Run, dump: Path, tmp_path: Path, question: st
     ):
         code, out, err = run(*words, *more)
         assert (code, out, err.count("\n")) == (2, "", 1)
-        assert said in err
+        assert message in err
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"\x7fELF\0\0\0", "is not a text file"),
         (b'{"kind": "List", "apiVersion": "v1", "items": [{"kind": "Po', "document 1"),
@@ -76,12 +76,12 @@ def test_unreachable_clusters(run: Run, dump: Path, tmp_path: Path, question: st
         (b"\x1f\x8b\x08nothing", "cannot be unpacked"),
     ],
 )
-def test_invalid_dumps(run: Run, tmp_path: Path, question: str, content: bytes, said: str) -> None:
+def test_invalid_dumps(run: Run, tmp_path: Path, question: str, content: bytes, message: str) -> None:
     path = tmp_path / "dump"
     path.write_bytes(content)
     code, out, err = run(*QUESTIONS[question], "-f", path)
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert said in err
+    assert message in err
     assert str(path) in err
 
 

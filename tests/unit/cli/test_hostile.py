@@ -49,9 +49,9 @@ def test_invalid_dumps(question: str, wrong: str, tmp_path: Path, capsys: pytest
     content, message = WRONG[wrong]
     path = tmp_path / "dump"
     path.write_bytes(content)
-    said = fail(capsys, *QUESTIONS[question], "-f", str(path))
-    assert message in said
-    assert str(path) in said
+    error = fail(capsys, *QUESTIONS[question], "-f", str(path))
+    assert message in error
+    assert str(path) in error
 
 
 @pytest.mark.parametrize("question", QUESTIONS)

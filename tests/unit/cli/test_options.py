@@ -57,7 +57,7 @@ def write(path: Path, server: str) -> Path:
     return path
 
 
-# -- where
+# -- target cluster
 
 
 def test_the_cluster_is_found_as_kubectl_finds_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,9 +29,9 @@ DUMP = str(GOLDEN_DIR.parents[1] / "examples" / "top" / "cluster.yaml")
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
     with pytest.raises(SystemExit) as exit:
         main(list(words))
-    said = capsys.readouterr()
+    output = capsys.readouterr()
     assert isinstance(exit.value.code, int)
-    return exit.value.code, said.out, said.err
+    return exit.value.code, output.out, output.err
 
 
 def test_nodes_are_the_default_view(capsys: pytest.CaptureFixture[str]) -> None:
@@ -54,7 +54,7 @@ def test_json_and_yaml_have_the_same_content(capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("top", "node-a", "-f", DUMP), "node-a: unknown view; valid views: nodes, pods"),
         (("top", "nodes", "node-x", "-f", DUMP), "node node-x not found; did you mean"),
@@ -63,10 +63,12 @@ def test_json_and_yaml_have_the_same_content(capsys: pytest.CaptureFixture[str])
         (("top", "-f", "/nowhere.yaml"), "/nowhere.yaml"),
     ],
 )
-def test_errors_are_one_line(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], said: str) -> None:
+def test_errors_are_one_line(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], message: str
+) -> None:
     code, out, err = run(capsys, *words)
     assert (code, out) == (2, "")
-    assert said in err
+    assert message in err
     assert len(err.splitlines()) == 1
 
 
@@ -78,7 +80,7 @@ def test_policies(capsys: pytest.CaptureFixture[str]) -> None:
     assert {row["namespace"] for row in json.loads(out)["pods"]} == {"web"}
 
 
-# -- following
+# -- watching
 
 
 class Table:
@@ -110,9 +112,9 @@ def test_in_a_pipe_a_lost_connection_is_written_to_stderr(capsys: pytest.Capture
     writer = _Writer(OutputFormat(output="json"), "plimsoll top nodes")
     writer.report_problem("nodes: connection refused")
     writer.report_problem("")
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.splitlines() == [
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.splitlines() == [
         "note: connection lost: nodes: connection refused",
         "note: connected again",
     ]
@@ -143,10 +145,10 @@ class Follower:
         """Send SIGINT."""
         self.process.send_signal(signal.SIGINT)
         try:
-            _, said = self.process.communicate(timeout=20)
+            _, output = self.process.communicate(timeout=20)
         finally:
             self.process.kill()
-        return self.process.returncode, said.decode()
+        return self.process.returncode, output.decode()
 
 
 def pod(name: str) -> dict[str, Any]:

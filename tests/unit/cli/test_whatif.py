@@ -18,8 +18,8 @@ def ask(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
     """Return exit code, standard output and standard error."""
     with pytest.raises(SystemExit) as end:
         main(["whatif", *arguments])
-    said = capsys.readouterr()
-    return int(end.value.code or 0), said.out, said.err
+    output = capsys.readouterr()
+    return int(end.value.code or 0), output.out, output.err
 
 
 def test_exit_code_1_if_pods_stay_pending(capsys: pytest.CaptureFixture[str]) -> None:

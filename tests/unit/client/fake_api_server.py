@@ -39,7 +39,7 @@ class FakeApiServer:
         #: What to cut each stream short by: so many bytes of its next chunk.
         self.half = 0
 
-    # -- changing it
+    # -- changes
 
     def put(self, name: str, value: str = "") -> None:
         known = self.objects.get(name)
@@ -90,7 +90,7 @@ class FakeApiServer:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    # -- serving it
+    # -- requests
 
     async def send(self, request: Request) -> Reply:
         self.requests.append(request)

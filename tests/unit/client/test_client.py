@@ -177,7 +177,7 @@ def test_a_view_is_not_written() -> None:
     assert transport.requests == []
 
 
-# -- repeating
+# -- retries
 
 
 def test_reads_are_retried_with_backoff() -> None:

@@ -16,7 +16,7 @@ from plimsoll.client.connection_pool import Connection, Connections, write_reque
 from plimsoll.client.http import HttpTransport
 from plimsoll.client.transport import Reply, Request
 from plimsoll.errors import InputError, UnreachableError
-from tests.unit.client.wire import ReceivedRequest, chunked, said, serving
+from tests.unit.client.wire import ReceivedRequest, chunked, http_response, serving
 
 BODY = b'{"kind":"Pod"}'
 
@@ -57,18 +57,18 @@ def feed(*pieces: bytes, end: bool = False) -> tuple[Reply | UnreachableError | 
 
 
 ANSWERS = {
-    "length": (said(BODY), 200, BODY, True),
-    "empty": (said(b"", "201 Created"), 201, b"", True),
+    "length": (http_response(BODY), 200, BODY, True),
+    "empty": (http_response(b"", "201 Created"), 201, b"", True),
     "chunks": (chunked(BODY[:3], BODY[3:]), 200, BODY, True),
     "no chunk": (chunked(), 200, b"", True),
     "extensions": (
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\nE;x=1\r\n" + BODY + b"\r\n0\r\nA: b\r\n\r\n",
         200, BODY, True,
     ),
-    "continue": (b"HTTP/1.1 100 Continue\r\n\r\n" + said(BODY), 200, BODY, True),
+    "continue": (b"HTTP/1.1 100 Continue\r\n\r\n" + http_response(BODY), 200, BODY, True),
     "nothing": (b"HTTP/1.1 204 No Content\r\n\r\n", 204, b"", True),
-    "last": (said(BODY, Connection="close"), 200, BODY, False),
-    "old": (said(BODY).replace(b"HTTP/1.1", b"HTTP/1.0"), 200, BODY, False),
+    "last": (http_response(BODY, Connection="close"), 200, BODY, False),
+    "old": (http_response(BODY).replace(b"HTTP/1.1", b"HTTP/1.0"), 200, BODY, False),
 }  # fmt: skip
 
 
@@ -140,12 +140,12 @@ def test_an_invalid_response_closes_the_connection(raw: bytes) -> None:
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_parsed_or_refused(noise: bytes) -> None:
-    for raw in (noise, b"HTTP/1.1 " + noise, said(BODY)[:30] + noise, chunked()[:-5] + noise):
+    for raw in (noise, b"HTTP/1.1 " + noise, http_response(BODY)[:30] + noise, chunked()[:-5] + noise):
         feed(raw, end=True)
 
 
 def test_extra_bytes_close_the_connection() -> None:
-    reply, connection, _ = feed(said(BODY) + said(b"more"))
+    reply, connection, _ = feed(http_response(BODY) + http_response(b"more"))
     assert isinstance(reply, Reply)
     assert reply.body == BODY
     assert not connection.open
@@ -154,7 +154,7 @@ def test_extra_bytes_close_the_connection() -> None:
 def test_an_unsolicited_response_closes_the_connection() -> None:
     connection, pipe = Connection(), Pipe()
     connection.connection_made(pipe)
-    connection.data_received(said(b"", "408 Request Timeout"))
+    connection.data_received(http_response(b"", "408 Request Timeout"))
     assert not connection.open
     assert pipe.dropped
 
@@ -204,7 +204,7 @@ def test_header_injection_is_refused(text: str) -> None:
 
 
 async def answer_body(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-    writer.write(said(BODY))
+    writer.write(http_response(BODY))
 
 
 def test_idle_connections_expire() -> None:

@@ -22,7 +22,7 @@ from plimsoll.client.credentials import ClientCredentials
 from plimsoll.client.endpoints import CONFIG_MAPS
 from plimsoll.client.exec_plugin import ExecSource
 from plimsoll.errors import ApiError, ConfigError
-from tests.unit.client.wire import ReceivedRequest, said, serving
+from tests.unit.client.wire import ReceivedRequest, http_response, serving
 
 V1 = "client.authentication.k8s.io/v1"
 SERVER = "https://one:6443"
@@ -243,7 +243,9 @@ def test_rejected_credentials_are_requested_again(tmp_path: Path) -> None:
 
     async def answer(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         good = seen.header("authorization") == "Bearer t2"
-        writer.write(said(b'{"kind":"ConfigMap"}') if good else said(b"", "401 Unauthorized"))
+        writer.write(
+            http_response(b'{"kind":"ConfigMap"}') if good else http_response(b"", "401 Unauthorized")
+        )
 
     async def scenario() -> None:
         async with serving(answer) as wire:
@@ -259,7 +261,7 @@ def test_credentials_rejected_twice_are_an_error(tmp_path: Path) -> None:
     command = script(tmp_path, "give(token='t')")
 
     async def answer(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        writer.write(said(b"", "401 Unauthorized"))
+        writer.write(http_response(b"", "401 Unauthorized"))
 
     async def scenario() -> None:
         async with serving(answer) as wire:

@@ -22,7 +22,7 @@ from plimsoll.client.endpoints import CONFIG_MAPS
 from plimsoll.client.http import HttpTransport, is_loopback
 from plimsoll.client.transport import Request
 from plimsoll.errors import ConfigError, UnreachableError
-from tests.unit.client.wire import Answer, ReceivedRequest, RecordingServer, chunked, said, serving
+from tests.unit.client.wire import Answer, ReceivedRequest, RecordingServer, chunked, http_response, serving
 from tests.waiting import DEADLINE
 
 Scenario = Callable[[RecordingServer, Client], Any]
@@ -41,7 +41,7 @@ def run_scenario(answer: Answer, scenario: Scenario, **settings: Any) -> None:
 
 
 async def say_object(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-    writer.write(said(OBJECT))
+    writer.write(http_response(OBJECT))
 
 
 def test_connections_are_kept_and_many_calls_are_in_flight() -> None:
@@ -52,7 +52,7 @@ def test_connections_are_kept_and_many_calls_are_in_flight() -> None:
         waiting.append(writer)
         if len(waiting) >= 10:
             for each in waiting:
-                each.write(said(OBJECT))
+                each.write(http_response(OBJECT))
             waiting.clear()
 
     async def scenario(wire: RecordingServer, client: Client) -> None:
@@ -72,7 +72,7 @@ def test_calls_in_flight_are_bounded_but_watches_do_not_count() -> None:
         elif seen.target.endswith("held"):
             return
         else:
-            writer.write(said(OBJECT))
+            writer.write(http_response(OBJECT))
 
     async def scenario(wire: RecordingServer, client: Client) -> None:
         watches = [client.watch(CONFIG_MAPS, since="1") for _ in range(5)]
@@ -131,7 +131,7 @@ def test_compression_is_requested_for_remote_servers(compression: bool | None, w
     """Not on this machine, and never for a watch."""
 
     async def answer(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        writer.write(chunked() if "watch" in seen.target else said(OBJECT))
+        writer.write(chunked() if "watch" in seen.target else http_response(OBJECT))
 
     async def scenario(wire: RecordingServer, client: Client) -> None:
         await client.get(CONFIG_MAPS, "a")
@@ -146,7 +146,7 @@ def test_loopback_hosts() -> None:
     assert not any(map(is_loopback, ("example.com", "10.0.0.1", "::2", "")))
 
 
-# -- what goes wrong
+# -- failures
 
 
 def failing(answer: Answer, request: Request = GET, **settings: Any) -> UnreachableError:
@@ -192,7 +192,7 @@ def test_a_connection_closed_before_the_response() -> None:
 
 def test_a_truncated_response() -> None:
     async def answer(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        writer.write(said(OBJECT)[:-5])
+        writer.write(http_response(OBJECT)[:-5])
         await writer.drain()
         writer.close()
 
@@ -257,7 +257,7 @@ def test_a_redirect_is_not_followed() -> None:
     """Credentials are sent to the configured server only."""
 
     async def answer(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        writer.write(said(b"", "302 Found", Location="http://127.0.0.1:1/elsewhere"))
+        writer.write(http_response(b"", "302 Found", Location="http://127.0.0.1:1/elsewhere"))
 
     async def scenario(wire: RecordingServer, client: Client) -> None:
         with pytest.raises(Exception, match="the server returned 302"):
@@ -269,7 +269,7 @@ def test_a_redirect_is_not_followed() -> None:
 
 def test_cookies_are_not_kept() -> None:
     async def answer(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        writer.write(said(OBJECT, Set_Cookie="session=1"))
+        writer.write(http_response(OBJECT, Set_Cookie="session=1"))
 
     async def scenario(wire: RecordingServer, client: Client) -> None:
         for _ in range(2):
@@ -300,7 +300,7 @@ def test_a_plain_server_through_a_proxy() -> None:
 def test_a_proxy_that_refuses() -> None:
     async def answer(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         assert seen.method == "CONNECT"
-        writer.write(said(b"", "403 Forbidden"))
+        writer.write(http_response(b"", "403 Forbidden"))
 
     async def run() -> None:
         async with serving(answer) as proxy:
@@ -335,7 +335,9 @@ def fetch(config: Callable[[RecordingServer], ClientConfig], tls: ssl.SSLContext
         async def answer(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
             peer = writer.get_extra_info("peercert") or {}
             name = [value for part in peer.get("subject", ()) for key, value in part if key == "commonName"]
-            writer.write(said(json.dumps({"peer": name, "auth": seen.header("authorization")}).encode()))
+            writer.write(
+                http_response(json.dumps({"peer": name, "auth": seen.header("authorization")}).encode())
+            )
 
         async with serving(answer, tls) as wire, Client.connect(config(wire)) as client:
             return await client.get(CONFIG_MAPS, "a")
@@ -385,7 +387,7 @@ def test_the_certificate_must_match_the_host_name(tmp_path: Path) -> None:
 
 def test_plain_http_on_an_https_address() -> None:
     async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(said(b"", "400 Bad Request"))
+        writer.write(http_response(b"", "400 Bad Request"))
         writer.close()
 
     async def run() -> None:
@@ -417,7 +419,7 @@ def test_a_write_on_a_connection_the_server_has_closed_is_sent_once() -> None:
         if seen.target.endswith("/last"):
             writer.close()
         else:
-            writer.write(said(OBJECT))
+            writer.write(http_response(OBJECT))
 
     async def scenario(wire: RecordingServer, client: Client) -> None:
         for call in (client.delete, client.get):
@@ -454,7 +456,9 @@ def test_a_secure_server_through_a_proxy(tmp_path: Path, name: str) -> None:
 
     async def answer(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         peer = writer.get_extra_info("peercert") or {}
-        writer.write(said(json.dumps({"peer": repr(peer.get("subject")), "target": seen.target}).encode()))
+        writer.write(
+            http_response(json.dumps({"peer": repr(peer.get("subject")), "target": seen.target}).encode())
+        )
 
     async def run() -> None:
         server = await asyncio.start_server(proxy, "127.0.0.1", 0)

@@ -248,7 +248,7 @@ def test_inside_a_pod(tmp_path: Path) -> None:
         in_cluster(directory=tmp_path, environ={})
 
 
-# -- mistakes
+# -- errors
 
 
 def without(tree: dict[str, Any], *path: Any) -> dict[str, Any]:

@@ -165,7 +165,7 @@ def test_a_watch_is_not_cut() -> None:
     asyncio.run(scenario())
 
 
-# -- tries
+# -- retries
 
 
 @pytest.mark.parametrize("name", SILENT)

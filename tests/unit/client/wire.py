@@ -89,7 +89,7 @@ async def _read(reader: asyncio.StreamReader) -> ReceivedRequest:
     return ReceivedRequest(method, target, headers, await reader.readexactly(length))
 
 
-def said(body: bytes, status: str = "200 OK", **headers: str) -> bytes:
+def http_response(body: bytes, status: str = "200 OK", **headers: str) -> bytes:
     """Return a complete response."""
     lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", "Content-Type: application/json"]
     lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]

@@ -132,7 +132,7 @@ class Cluster:
         self.controllers: ControllerManager | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
-    # -- the controllers
+    # -- controllers
 
     async def start(self) -> None:
         """Start the controllers."""

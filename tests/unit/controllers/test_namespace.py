@@ -152,7 +152,7 @@ def test_the_initial_namespaces_are_created() -> None:
     assert not plan_default_namespaces(["default", *names])
 
 
-# -- the controller
+# -- controller
 
 
 async def fill(cluster: Cluster) -> None:

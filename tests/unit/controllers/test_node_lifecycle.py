@@ -55,7 +55,7 @@ def lease(lease_renewed: float) -> LeaseView:
     return view({"metadata": metadata("w"), "spec": spec}, LeaseView)
 
 
-# -- signs of life
+# -- heartbeats
 
 
 def test_a_node_is_alive_when_its_lease_or_its_status_moves() -> None:
@@ -290,7 +290,7 @@ def test_an_evicted_pod_gets_an_event_and_a_condition_and_is_deleted() -> None:
     assert not plan_eviction(pod("p", node="w", deletionTimestamp=T0), AT)
 
 
-# -- the controllers
+# -- controllers
 
 
 async def beat(cluster: Cluster, name: str, status: str = "True") -> None:

@@ -127,7 +127,7 @@ def test_eviction_order_agrees_with_the_rules(shapes: list[tuple[str, str, bool]
     assert len(found) == len(gone)
 
 
-# -- the controller
+# -- controller
 
 
 def tree(name: str, where: str) -> dict[str, Any]:

@@ -383,7 +383,7 @@ def test_usage_adds_up(shapes: list[tuple[int, str]]) -> None:
     }
 
 
-# -- the controller
+# -- controller
 
 
 def test_a_quota_follows_its_namespace() -> None:

@@ -171,13 +171,13 @@ def test_a_class_annotation_agrees_with_device_mappings(
         charging_device(name, shared=shared, capacity=capacity, fields={MAPPINGS: expected}) for name in names
     ]
     silent = [charging_device(name, shared=shared, capacity=capacity) for name in names]
-    worlds = (
+    fixtures = (
         LedgerFixture(resource_slice(speaking), claims=[held], classes=[device_class("k", **of_class)]),
         LedgerFixture(
             resource_slice(silent), claims=[held], classes=[annotated({MAPPINGS: expected, **of_class})]
         ),
     )
-    one, other = (each.check_placement(ONE) for each in worlds)
+    one, other = (each.check_placement(ONE) for each in fixtures)
     assert (one.verdict, one.charged_claims, one.demand) == (
         other.verdict,
         other.charged_claims,
@@ -186,7 +186,7 @@ def test_a_class_annotation_agrees_with_device_mappings(
     assert held.status.allocation is not None
     for found in held.status.allocation.devices.results:
         charges = []
-        for each in worlds:
+        for each in fixtures:
             published = each.charge_context.devices.find(found, each.node)
             assert published is not None
             charges.append(

@@ -126,7 +126,7 @@ def test_of_two_reports_with_one_name_each_form_takes_its_own() -> None:
     assert texts(pod_requests(given_pod, STATUS_1_37)) == {"cpu": "2"}
 
 
-def whole(reason: str, **status: Any) -> Pod:
+def resized_pod(reason: str, **status: Any) -> Pod:
     return pod(
         "p",
         container("a"),
@@ -141,21 +141,21 @@ def test_pod_level_status_resources() -> None:
         "allocatedResources": {"cpu": "1"},
     }
     # 1.36 looks up the names of the spec only, 1.37 takes what is reported
-    assert texts(pod_requests(whole("", **status), WHOLE)) == {"cpu": "3"}
-    assert texts(pod_limits(whole("", **status), WHOLE)) == {"cpu": "5"}
-    assert texts(pod_requests(whole("", **status), WHOLE_1_37)) == {"cpu": "3", "memory": "1Gi"}
-    assert texts(pod_limits(whole("", **status), WHOLE_1_37)) == {"cpu": "5", "memory": "1Gi"}
-    assert texts(pod_requests(whole("", **status), STATUS)) == {"cpu": "2"}
+    assert texts(pod_requests(resized_pod("", **status), WHOLE)) == {"cpu": "3"}
+    assert texts(pod_limits(resized_pod("", **status), WHOLE)) == {"cpu": "5"}
+    assert texts(pod_requests(resized_pod("", **status), WHOLE_1_37)) == {"cpu": "3", "memory": "1Gi"}
+    assert texts(pod_limits(resized_pod("", **status), WHOLE_1_37)) == {"cpu": "5", "memory": "1Gi"}
+    assert texts(pod_requests(resized_pod("", **status), STATUS)) == {"cpu": "2"}
 
 
 def test_an_infeasible_pod_level_resize() -> None:
     reported = {"resources": {"requests": {"memory": "1Gi"}}}
-    assert texts(pod_requests(whole("Infeasible", **reported), WHOLE)) == {"cpu": "0"}
-    assert texts(pod_limits(whole("Infeasible", **reported), WHOLE)) == {"cpu": "4"}
+    assert texts(pod_requests(resized_pod("Infeasible", **reported), WHOLE)) == {"cpu": "0"}
+    assert texts(pod_limits(resized_pod("Infeasible", **reported), WHOLE)) == {"cpu": "4"}
     limited = {"resources": {"limits": {"cpu": "1"}}}
-    assert texts(pod_limits(whole("Infeasible", **limited), WHOLE)) == {"cpu": "1"}
-    assert texts(pod_requests(whole("Infeasible", **reported), WHOLE_1_37)) == {"memory": "1Gi"}
-    assert pod_limits(whole("Infeasible", **reported), WHOLE_1_37) == {}
+    assert texts(pod_limits(resized_pod("Infeasible", **limited), WHOLE)) == {"cpu": "1"}
+    assert texts(pod_requests(resized_pod("Infeasible", **reported), WHOLE_1_37)) == {"memory": "1Gi"}
+    assert pod_limits(resized_pod("Infeasible", **reported), WHOLE_1_37) == {}
 
 
 def test_in_1_37_pod_level_sums_replace_container_sums() -> None:

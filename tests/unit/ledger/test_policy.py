@@ -91,7 +91,7 @@ def test_resources_that_need_claims_to_check() -> None:
     assert find_policy_dependent_resources(charges) == {"cpu", "hugepages-2Mi"}
 
 
-# -- the twin
+# -- naive reference
 
 
 def live_phases(one: Pod) -> list[list[Container]]:

@@ -105,10 +105,10 @@ def test_an_invalid_annotation_is_reported_before_filtering() -> None:
 def test_a_list_of_alternatives_takes_what_fits_below_the_line() -> None:
     """KEP-5517, story 4, with mappings in the class: CPUs if they fit, else a GPU."""
     offered = [device("cores", kind="cpu"), device("gpu", kind="gpu")]
-    wish = first_available("r", exactly("cpu", device_class="cpus"), exactly("gpu", device_class="gpus"))
+    request = first_available("r", exactly("cpu", device_class="cpus"), exactly("gpu", device_class="gpus"))
     for line, expected in (("8", "cores"), ("6", "gpu")):
         snapshot = snapshot_of(
-            node("n", cpu=line), resource_slice(offered, "n"), CPUS, GPUS, claim("c", wish)
+            node("n", cpu=line), resource_slice(offered, "n"), CPUS, GPUS, claim("c", request)
         )
         _, found = fit("p", snapshot)
         assert isinstance(found, NodeFit), found

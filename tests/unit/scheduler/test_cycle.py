@@ -256,11 +256,11 @@ def test_an_observer_receives_every_excluded_node_and_every_score() -> None:
 
 def test_an_assigned_pod_invalidates_results_of_pods_with_affinity() -> None:
     term = {"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": "host"}
-    wish = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     snapshot = snapshot_of(node("n", labels={"host": "n"}))
-    assert isinstance(place_pod(pod("p", affinity=wish), snapshot), FitError)
+    assert isinstance(place_pod(pod("p", affinity=affinity), snapshot), FitError)
     snapshot.set(pod("db", node="n", labels={"app": "db"}))
-    assert isinstance(place_pod(pod("p", affinity=wish), snapshot), Placement)
+    assert isinstance(place_pod(pod("p", affinity=affinity), snapshot), Placement)
 
 
 def test_without_the_gate_claims_charge_nothing() -> None:
@@ -269,9 +269,9 @@ def test_without_the_gate_claims_charge_nothing() -> None:
         claim("c", exactly()),
     )  # fmt: skip
     off = Gates.parse("DRANodeAllocatableResources=false")
-    wish = pod("p", cpu="4", claims=["c"])
-    assert reason_texts(place_pod(wish, snapshot_of(*objects))) == {"Insufficient cpu": 1}
-    found = place_pod(wish, snapshot_of(*objects, gates=off))
+    wanted = pod("p", cpu="4", claims=["c"])
+    assert reason_texts(place_pod(wanted, snapshot_of(*objects))) == {"Insufficient cpu": 1}
+    found = place_pod(wanted, snapshot_of(*objects, gates=off))
     assert isinstance(found, Placement)
     assert found.charged_claims == ()
 
@@ -279,7 +279,7 @@ def test_without_the_gate_claims_charge_nothing() -> None:
 @given(st.permutations(range(len(FILTERS))), st.integers(0, 5))
 @settings(max_examples=examples(30), deadline=None)
 def test_the_order_of_filters_does_not_change_placements(order: list[int], seed: int) -> None:
-    def world() -> Snapshot:
+    def make_snapshot() -> Snapshot:
         return snapshot_of(
             node("a", cpu="4", labels={"zone": "x"}), node("b", cpu="8", taints=["k=v:NoSchedule"]),
             node("c", cpu="2"), node("d", cpu="8"), device_class(), claim("c1", exactly()),
@@ -292,7 +292,7 @@ def test_the_order_of_filters_does_not_change_placements(order: list[int], seed:
         pod("r", cpu="1", node_selector={"zone": "x"}),
         pod("s", host_ports=[80]),
     ]
-    plain, mixed = world(), world()
+    plain, mixed = make_snapshot(), make_snapshot()
     usual = [place_pod(each, plain) for each in wishes]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cycle, "FILTERS", tuple(FILTERS[number] for number in order))
@@ -329,11 +329,11 @@ def test_a_small_pod_is_no_reason_to_prefer_a_node_in_use() -> None:
 
 def test_extended_resources_are_those_of_nodes() -> None:
     served = device_class(extendedResourceName="example.com/gpu")
-    wish = pod("p", requests={"example.com/gpu": "1"})
+    wanted = pod("p", requests={"example.com/gpu": "1"})
     bare = snapshot_of(node("n"), resource_slice([device("d")], "n"), served)
-    assert reason_texts(place_pod(wish, bare)) == {"Insufficient example.com/gpu": 1}
+    assert reason_texts(place_pod(wanted, bare)) == {"Insufficient example.com/gpu": 1}
     having = snapshot_of(node("n", extended={"example.com/gpu": "1"}), served)
-    assert isinstance(place_pod(wish, having), Placement)
+    assert isinstance(place_pod(wanted, having), Placement)
 
 
 def test_declared_features_invalidate_cached_results() -> None:

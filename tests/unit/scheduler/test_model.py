@@ -53,14 +53,14 @@ class ModelPod:
     alternatives: tuple[tuple[str, int], ...] = ()
 
 
-def choices(machine: ModelNode, wish: ModelPod) -> Iterator[tuple[str, ...]]:
+def choices(machine: ModelNode, model_pod: ModelPod) -> Iterator[tuple[str, ...]]:
     """Return all choices of devices with which a pod fits on a node."""
     free = [name for name in machine.devices if name not in machine.taken]
-    for kind, count in wish.alternatives or (("", 0),):
+    for kind, count in model_pod.alternatives or (("", 0),):
         fitting = [name for name in free if machine.devices[name][0] == kind]
         for chosen in itertools.combinations(fitting, count):
             charge = sum(machine.devices[name][1] for name in chosen)
-            if machine.used + wish.cpu + charge <= machine.cpu:
+            if machine.used + model_pod.cpu + charge <= machine.cpu:
                 yield chosen
 
 
@@ -87,19 +87,21 @@ def add_machine(snapshot: Snapshot, name: str, machine: ModelNode) -> None:
     snapshot.set(resource_slice(devices, name))
 
 
-def add_wish(snapshot: Snapshot, name: str, wish: ModelPod) -> PodInfo:
+def add_pod(snapshot: Snapshot, name: str, model_pod: ModelPod) -> PodInfo:
     def select(label: str, kind: str, count: int) -> dict[str, object]:
         return exactly(label, count=count, select=f'device.attributes["{DRIVER}"].kind == "{kind}"')
 
     claims = []
-    if len(wish.alternatives) == 1:
-        claims = [claim(f"c-{name}", select("r", *wish.alternatives[0]))]
-    elif wish.alternatives:
-        several = [select(f"a{i}", *each) for i, each in enumerate(wish.alternatives)]
+    if len(model_pod.alternatives) == 1:
+        claims = [claim(f"c-{name}", select("r", *model_pod.alternatives[0]))]
+    elif model_pod.alternatives:
+        several = [select(f"a{i}", *each) for i, each in enumerate(model_pod.alternatives)]
         claims = [claim(f"c-{name}", first_available("r", *several))]
     for each in claims:
         snapshot.set(each)
-    made = pod(name, cpu=str(wish.cpu) if wish.cpu else None, claims={"r": f"c-{name}"} if claims else ())
+    made = pod(
+        name, cpu=str(model_pod.cpu) if model_pod.cpu else None, claims={"r": f"c-{name}"} if claims else ()
+    )
     pod_info = read_pod_info(made, snapshot)
     assert isinstance(pod_info, PodInfo)
     return pod_info
@@ -108,7 +110,7 @@ def add_wish(snapshot: Snapshot, name: str, wish: ModelPod) -> PodInfo:
 @given(st.lists(MACHINES, min_size=1, max_size=3), st.lists(WISHES, min_size=1, max_size=8), st.data())
 @settings(max_examples=examples(150), deadline=None)
 def test_no_schedulable_pod_is_left_pending(
-    machines: list[ModelNode], wishes: list[ModelPod], data: st.DataObject
+    machines: list[ModelNode], model_pods: list[ModelPod], data: st.DataObject
 ) -> None:
     snapshot = Snapshot()
     snapshot.set(device_class())
@@ -117,22 +119,22 @@ def test_no_schedulable_pod_is_left_pending(
         add_machine(snapshot, name, machine)
     running: dict[str, tuple[str, int, tuple[str, ...]]] = {}
     numbers = itertools.count()
-    for number, wish in enumerate(wishes):
+    for number, model_pod in enumerate(model_pods):
         name = f"p{number}"
-        pod_info = add_wish(snapshot, name, wish)
+        pod_info = add_pod(snapshot, name, model_pod)
         found = schedule_one(pod_info, snapshot, SchedulerProfile.default(), lambda: f"id{next(numbers)}")
-        possible = {each: list(choices(machine, wish)) for each, machine in model.items()}
+        possible = {each: list(choices(machine, model_pod)) for each, machine in model.items()}
         if isinstance(found, Placement):
             devices = tuple(r.device for a in found.allocations.values() for r in a.devices.results)
             assert tuple(sorted(devices)) in {tuple(sorted(each)) for each in possible[found.node]}
             snapshot.assume(found)
             machine = model[found.node]
-            charge = wish.cpu + sum(machine.devices[each][1] for each in devices)
+            charge = model_pod.cpu + sum(machine.devices[each][1] for each in devices)
             machine.used += charge
             machine.taken |= set(devices)
             running[name] = (found.node, charge, devices)
         else:
-            assert not any(possible.values()), (wish, possible)
+            assert not any(possible.values()), (model_pod, possible)
             counted = sum(count for _, count in found.reasons)
             assert found.nodes <= counted or not found.nodes
         assert not verify(snapshot)

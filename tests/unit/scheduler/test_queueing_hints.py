@@ -162,7 +162,7 @@ def test_classify_change(old: Any, new: Any, kind: EventKind, updates: str) -> N
     assert {each.value for each in found.updates} == ({updates} if updates else set())
 
 
-# -- whom it helps
+# -- hints
 
 ALL = frozenset(Rule)
 

@@ -42,7 +42,7 @@ OURS = SchedulerProfile.default()
 STOCK = SchedulerProfile(device_order=DeviceOrder.FIRST, scoring=Scoring.STOCK, explore=SAMPLED_FROM)
 
 
-def world(*objects: Any) -> Snapshot:
+def make_snapshot(*objects: Any) -> Snapshot:
     return snapshot_of(*objects, gates=Gates.all_on(), profile=AccountingProfile.upstream_1_36())
 
 
@@ -86,7 +86,7 @@ def test_balance_is_kube_schedulers_to_the_last_bit(number: int, data: st.DataOb
 
 def test_alternatives_score_relative_to_the_length_of_their_list() -> None:
     ways = first_available("r", exactly("dear", select=kinds("a")), exactly("cheap", select=kinds("b")))
-    snapshot = world(
+    snapshot = make_snapshot(
         *(node("a", cpu="1"), node("b", cpu="100"), device_class(), claim("c", ways)),
         *(resource_slice([device("d", kind="a")], "a"), resource_slice([device("d", kind="b")], "b")),
     )
@@ -101,12 +101,12 @@ def test_alternatives_score_relative_to_the_length_of_their_list() -> None:
     assert (decide(wanting, snapshot, OURS), decide(wanting, snapshot)) == ("a", "b")
 
 
-# -- what is asked of whom
+# -- order of the rules
 
 
 def test_an_error_on_one_node_ends_the_attempt() -> None:
     everything = exactly("r", mode="All")
-    snapshot = world(
+    snapshot = make_snapshot(
         *(node("a"), node("b"), device_class(), claim("c", everything)),
         resource_slice([device("d")], "a"),
         resource_slice([device("d")], "b", count=2),
@@ -120,7 +120,7 @@ def test_a_device_that_is_taken_makes_way_for_a_cheaper_one() -> None:
     """Refusals by the ledger are not cached if devices are chosen first."""
     offered = [charging_device("a-dear", cpu="3"), charging_device("b-cheap", cpu="1")]
     results = [{"request": "r", "driver": DRIVER, "pool": "n", "device": "a-dear"}]
-    snapshot = world(
+    snapshot = make_snapshot(
         *(node("n", cpu="4"), resource_slice(offered, "n"), device_class()),
         *(claim("c", exactly()), claim("d", exactly())),
     )
@@ -133,7 +133,7 @@ def test_a_device_that_is_taken_makes_way_for_a_cheaper_one() -> None:
 
 def test_a_claim_allocated_elsewhere_is_reported_last() -> None:
     results = [{"request": "r", "driver": DRIVER, "pool": "a", "device": "d"}]
-    snapshot = world(
+    snapshot = make_snapshot(
         *(node("a"), node("b"), device_class()),
         *(resource_slice([device("d")], "a"), resource_slice([], "b")),
         *(claim("there", exactly(), results=results, node="a"), claim("c", exactly())),
@@ -148,7 +148,7 @@ def test_a_claim_allocated_elsewhere_is_reported_last() -> None:
 def test_a_claim_in_use_is_reported_first() -> None:
     results = [{"request": "r", "driver": DRIVER, "pool": "n", "device": "d"}]
     charges = [{"resourceClaimName": "there", "containers": ["main"], "resources": {"cpu": "1"}}]
-    snapshot = world(
+    snapshot = make_snapshot(
         *(node("n"), device_class(), resource_slice([charging_device("d", cpu="1")], "n")),
         *(claim("there", exactly(), results=results, node="n"), claim("c", exactly())),
         pod("holder", node="n", claims=["there"], status={"nodeAllocatableResourceClaimStatuses": charges}),
@@ -161,7 +161,7 @@ def test_a_claim_in_use_is_reported_first() -> None:
 
 def test_devices_of_victims_stay_held_in_dry_runs() -> None:
     results = [{"request": "r", "driver": DRIVER, "pool": "n", "device": "d"}]
-    snapshot = world(
+    snapshot = make_snapshot(
         *(node("n", cpu="4"), device_class(), resource_slice([device("d")], "n")),
         *(claim("held", exactly(), results=results, node="n", reserved=["low"]), claim("c", exactly())),
         pod("low", node="n", cpu="4", claims=["held"]),

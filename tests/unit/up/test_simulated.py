@@ -14,9 +14,9 @@ from plimsoll.node.machine.machine import allocatable
 from plimsoll.up.simulated import is_simulated, machine_of
 
 
-def node(capacity: dict[str, str], line: dict[str, str], said: str = "true") -> Node:
+def node(capacity: dict[str, str], line: dict[str, str], simulated: str = "true") -> Node:
     tree: dict[str, Any] = {
-        "metadata": {"name": "n", "annotations": {"plimsoll.dev/simulated": said}},
+        "metadata": {"name": "n", "annotations": {"plimsoll.dev/simulated": simulated}},
         "status": {"capacity": capacity, "allocatable": line},
     }
     return codec.convert(tree, Node)

@@ -347,7 +347,7 @@ def _tree(of: DeviceTaintRule) -> dict[str, Any]:
     return tree
 
 
-# -- the controller
+# -- controller
 
 
 async def use(cluster: Cluster, *tolerations: dict[str, Any]) -> None:

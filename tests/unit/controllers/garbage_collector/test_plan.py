@@ -53,7 +53,7 @@ def delete(propagation: Any, revision: str = "7", name: str = "x") -> DeleteActi
     return DeleteAction(CONFIG_MAPS, name, "n", uid=f"uid-{name}", revision=revision, propagation=propagation)
 
 
-# -- one object
+# -- objects
 
 
 def test_an_object_whose_owners_are_gone_is_deleted() -> None:
@@ -182,7 +182,7 @@ def test_an_owner_reference_is_removed_before_the_owner_is_deleted() -> None:
     assert last.patch["metadata"]["finalizers"] == ["example.com/mine"]
 
 
-# -- the graph
+# -- graph
 
 
 @given(

@@ -154,7 +154,7 @@ def test_long_event_messages_are_truncated() -> None:
     assert shorten("x" * 2000).endswith("x ...")
 
 
-# -- the patch
+# -- patches
 
 
 def unschedulable(**fields: Any) -> dict[str, Any]:

@@ -115,7 +115,7 @@ def test_charges_of_an_earlier_attempt_do_not_count() -> None:
     assert filter_reasons(snapshot, left) == []
 
 
-# -- what the spec says nothing about
+# -- resources that need claims to check
 
 
 @pytest.mark.parametrize(

@@ -177,7 +177,7 @@ def test_pods_without_selector_skip_the_filter(zones: Snapshot) -> None:
         assert NodeAffinityFilter.pre_filter(pod_info_of(wanting, zones), zones) is None
 
 
-# -- how little is worked out again
+# -- incremental updates
 
 
 def count_answers(monkeypatch: pytest.MonkeyPatch, kind: type[SignatureIndex[Any, Any]]) -> list[str]:

@@ -169,7 +169,7 @@ def test_a_class_without_binding_mode() -> None:
     assert found == 'VolumeBindingMode not set for StorageClass "odd"'
 
 
-# -- where volumes are
+# -- volume locations
 
 
 def test_a_pod_fits_where_its_volume_is_reachable() -> None:
@@ -325,7 +325,7 @@ def test_messages_about_disks() -> None:
     assert message.resolvable
 
 
-# -- how many
+# -- volume limits
 
 
 def test_volume_limits_of_a_node() -> None:

@@ -188,16 +188,16 @@ def snapshot_of(cluster: Cluster, gone: Collection[str] = ()) -> Snapshot:
     return snapshot
 
 
-def pod_info_of(wish: Preemptor, snapshot: Snapshot, name: str = "new") -> PodInfo:
+def pod_info_of(preemptor: Preemptor, snapshot: Snapshot, name: str = "new") -> PodInfo:
     """Return the PodInfo of the preemptor; its claims are added to the snapshot."""
-    if wish.devices:
-        snapshot.set(claim(f"c-{name}", exactly("r", count=wish.devices)))
+    if preemptor.devices:
+        snapshot.set(claim(f"c-{name}", exactly("r", count=preemptor.devices)))
     made = pod(
         name,
-        cpu=str(wish.cpu) if wish.cpu else None,
-        priority=wish.priority,
-        claims=[f"c-{name}"] if wish.devices else [],
-        **_traits(wish),
+        cpu=str(preemptor.cpu) if preemptor.cpu else None,
+        priority=preemptor.priority,
+        claims=[f"c-{name}"] if preemptor.devices else [],
+        **_traits(preemptor),
     )
     pod_info = read_pod_info(made, snapshot)
     assert isinstance(pod_info, PodInfo)

@@ -26,7 +26,7 @@ def at(nominations: Nominations, node: str, priority: int = 0, exclude: str = ""
     return names_of(nominations.at(node, priority, exclude))
 
 
-# -- keeping promises
+# -- nominations
 
 
 def test_a_nominated_node_in_the_status_counts() -> None:
@@ -91,7 +91,7 @@ def test_every_change_increases_the_generation() -> None:
     assert nominations.version > before
 
 
-# -- leaving room
+# -- nominated capacity
 
 
 def attempt(new: Pod, snapshot: Snapshot, nominations: Nominations) -> Placement | FitError:
@@ -194,7 +194,7 @@ def test_a_bound_nominated_pod_is_counted_once() -> None:
     assert isinstance(attempt(pod("new", cpu="1"), snapshot, nominations), Placement)
 
 
-# -- preempting beside promises
+# -- preemption and nominations
 
 
 def preempt(new: Pod, snapshot: Snapshot, nominations: Nominations) -> Preemption | NoPreemption:

@@ -156,7 +156,7 @@ def test_a_pool_is_removed_with_the_last_pod_drawing_from_it() -> None:
     assert sorted(victims_of(pod("large", cpu="4", priority=5), snapshot)[1]) == ["one", "two"]
 
 
-# -- who may preempt
+# -- eligibility
 
 
 def test_a_pod_that_never_preempts() -> None:
@@ -226,7 +226,7 @@ def test_a_useless_nomination_is_not_waited_for() -> None:
     assert victims_of(elsewhere, snapshot) == ("b", ["other"])
 
 
-# -- which node
+# -- choice of the node
 
 
 def started(name: str, start: str | None, priority: int = 0, **more: Any) -> Pod:
@@ -302,7 +302,7 @@ def test_a_node_without_budget_violations_is_preferred() -> None:
     assert victims_of(new, snapshot, budgets=[budget(app="x", allowed=1)]) == ("a", ["covered"])
 
 
-# -- how many nodes are looked at
+# -- candidate limits
 
 
 @pytest.mark.parametrize(
@@ -334,7 +334,7 @@ def test_the_walk_continues_while_every_budget_is_violated() -> None:
     assert victims_of(new, snapshot, limits=few, budgets=budgets) == ("n2", ["low2"])
 
 
-# -- what is said
+# -- messages
 
 
 def test_reasons_are_counted_and_sorted() -> None:

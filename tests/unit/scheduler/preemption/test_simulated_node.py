@@ -37,26 +37,26 @@ from tests.unit.scheduler.snapshots import pod_info_of as pod_info_of_pod
 from tests.unit.scheduler.snapshots import snapshot_of as snapshot_of_objects
 
 
-def cluster_state(thing: Any) -> Any:
+def cluster_state(value: Any) -> Any:
     """Return the state of an index or a snapshot in a comparable form, without empty entries.
 
     An entry with nothing in it says as much as no entry.
     """
-    if isinstance(thing, np.ndarray):
-        return tuple(thing.tolist())
-    if isinstance(thing, dict):
-        seen = {key: cluster_state(value) for key, value in thing.items()}
+    if isinstance(value, np.ndarray):
+        return tuple(value.tolist())
+    if isinstance(value, dict):
+        seen = {key: cluster_state(value) for key, value in value.items()}
         empty: tuple[Any, ...] = ({}, (), frozenset())
         return {key: value for key, value in seen.items() if value not in empty and key not in CACHES}
-    if isinstance(thing, list | tuple):
-        return tuple(map(cluster_state, thing))
-    if isinstance(thing, set | frozenset):
-        return frozenset(thing)
-    if type(thing).__module__.startswith("plimsoll.scheduler") and hasattr(thing, "__dict__"):
-        return cluster_state(vars(thing))
-    if hasattr(thing, "__slots__") and type(thing).__module__.startswith("plimsoll.scheduler"):
-        return cluster_state({name: getattr(thing, name) for name in thing.__slots__ if hasattr(thing, name)})
-    return thing
+    if isinstance(value, list | tuple):
+        return tuple(map(cluster_state, value))
+    if isinstance(value, set | frozenset):
+        return frozenset(value)
+    if type(value).__module__.startswith("plimsoll.scheduler") and hasattr(value, "__dict__"):
+        return cluster_state(vars(value))
+    if hasattr(value, "__slots__") and type(value).__module__.startswith("plimsoll.scheduler"):
+        return cluster_state({name: getattr(value, name) for name in value.__slots__ if hasattr(value, name)})
+    return value
 
 
 #: What indexes work out when it is asked for, and throw away when something changes.
@@ -88,10 +88,12 @@ def state_of(snapshot: Snapshot) -> dict[str, Any]:
 
 @given(CLUSTERS, st.lists(WISHES, min_size=1, max_size=3), st.data())
 @settings(max_examples=examples(100), deadline=None)
-def test_the_snapshot_is_restored(cluster: Cluster, wishes: list[Preemptor], data: st.DataObject) -> None:
+def test_the_snapshot_is_restored(cluster: Cluster, preemptors: list[Preemptor], data: st.DataObject) -> None:
     snapshot = snapshot_of(cluster)
     snapshot.index(LowestPriorities)
-    pod_infos = [pod_info_of(wish, snapshot, f"new{number}") for number, wish in enumerate(wishes)]
+    pod_infos = [
+        pod_info_of(preemptor, snapshot, f"new{number}") for number, preemptor in enumerate(preemptors)
+    ]
     placed = attempt(pod_infos[0], snapshot)  # rules that keep something keep it from now on
     if isinstance(placed, Placement):
         snapshot.assume(placed)

@@ -58,48 +58,54 @@ BUDGETS = st.lists(
 @given(CLUSTERS, WISHES, BUDGETS, st.integers(0, 5))
 @settings(max_examples=examples(150), deadline=None)
 def test_victims_are_sufficient_and_minimal(
-    cluster: Cluster, wish: Preemptor, budgets: list[PodDisruptionBudget], offset: int
+    cluster: Cluster, preemptor: Preemptor, budgets: list[PodDisruptionBudget], offset: int
 ) -> None:
     """Checked against new snapshots without the victims."""
     snapshot = snapshot_of(cluster)
-    pod_info = pod_info_of(wish, snapshot)
+    pod_info = pod_info_of(preemptor, snapshot)
     fit_error = attempt(pod_info, snapshot)
     if isinstance(fit_error, Placement):
         return
     plan = plan_preemption(fit_error, snapshot, SETTINGS, budgets, ids(), offset=offset)
     assert not verify(snapshot)
-    below = {f"p{number}" for number, each in enumerate(cluster.residents) if each.priority < wish.priority}
+    below = {
+        f"p{number}" for number, each in enumerate(cluster.residents) if each.priority < preemptor.priority
+    }
     if isinstance(plan, NoPreemption):
         for machine in range(len(cluster.machines)):
             gone = {each for each in below if _machine_of(each, cluster) == machine}
-            assert isinstance(_attempt_without(cluster, wish, gone), FitError), (machine, gone)
+            assert isinstance(_attempt_without(cluster, preemptor, gone), FitError), (machine, gone)
         return
     victims = names_of(plan.victims)
     assert victims
     assert set(victims) <= below
     assert {each.spec.node_name for each in plan.victims} == {plan.node}
-    found = _attempt_without(cluster, wish, victims)
+    found = _attempt_without(cluster, preemptor, victims)
     assert isinstance(found, Placement)
     assert found.node == plan.node
     for spared in victims:
         rest = [each for each in victims if each != spared]
-        assert isinstance(_attempt_without(cluster, wish, rest), FitError), spared
+        assert isinstance(_attempt_without(cluster, preemptor, rest), FitError), spared
 
 
 def _machine_of(name: str, cluster: Cluster) -> int:
     return cluster.residents[int(name[1:])].machine % len(cluster.machines)
 
 
-def _attempt_without(cluster: Cluster, wish: Preemptor, gone: set[str] | list[str]) -> Placement | FitError:
+def _attempt_without(
+    cluster: Cluster, preemptor: Preemptor, gone: set[str] | list[str]
+) -> Placement | FitError:
     snapshot = snapshot_of(cluster, gone)
-    return attempt(pod_info_of(wish, snapshot), snapshot)
+    return attempt(pod_info_of(preemptor, snapshot), snapshot)
 
 
 @given(CLUSTERS, WISHES, BUDGETS)
 @settings(max_examples=examples(150), deadline=None)
-def test_the_fast_path_agrees(cluster: Cluster, wish: Preemptor, budgets: list[PodDisruptionBudget]) -> None:
+def test_the_fast_path_agrees(
+    cluster: Cluster, preemptor: Preemptor, budgets: list[PodDisruptionBudget]
+) -> None:
     snapshot = snapshot_of(cluster)
-    pod_info = pod_info_of(wish, snapshot)
+    pod_info = pod_info_of(preemptor, snapshot)
     node_filter = NodeFilter(pod_info, snapshot, SETTINGS)
     read = DisruptionBudgets(budgets)
     for row in snapshot.rows():
@@ -123,19 +129,21 @@ def test_the_fast_path_agrees(cluster: Cluster, wish: Preemptor, budgets: list[P
     cluster=Cluster(
         (NodeSpec(cpu=1, pods=2, devices=(0, 0, 2)),), (RunningPod(0, 0, priority=-1, device=1),)
     ),
-    wish=Preemptor(cpu=0, priority=0, devices=2),
+    preemptor=Preemptor(cpu=0, priority=0, devices=2),
     late={0},
     gone=set(),
 )
 @settings(max_examples=examples(150), deadline=None)
-def test_cached_results_stay_valid(cluster: Cluster, wish: Preemptor, late: set[int], gone: set[int]) -> None:
+def test_cached_results_stay_valid(
+    cluster: Cluster, preemptor: Preemptor, late: set[int], gone: set[int]
+) -> None:
     """Pods change between two plans; the second equals that of a restarted scheduler."""
     snapshot = snapshot_of(cluster)
     pods = {each.metadata.name: each for each in objects(cluster) if isinstance(each, Pod)}
     for number in late:
         if f"p{number}" in pods:
             snapshot.remove(pods[f"p{number}"])
-    pod_info = pod_info_of(wish, snapshot)
+    pod_info = pod_info_of(preemptor, snapshot)
     first = attempt(pod_info, snapshot)
     if isinstance(first, FitError):
         plan_preemption(first, snapshot, SETTINGS)
@@ -151,7 +159,7 @@ def test_cached_results_stay_valid(cluster: Cluster, wish: Preemptor, late: set[
         if not isinstance(each, Pod) or int(each.metadata.name[1:]) not in gone:
             fresh.set(each)
     found = plan_preemption(second, snapshot, SETTINGS)
-    again = attempt(pod_info_of(wish, fresh), fresh)
+    again = attempt(pod_info_of(preemptor, fresh), fresh)
     assert isinstance(again, FitError)
     wanted = plan_preemption(again, fresh, SETTINGS)
     assert isinstance(found, Preemption) == isinstance(wanted, Preemption)
@@ -162,10 +170,10 @@ def test_cached_results_stay_valid(cluster: Cluster, wish: Preemptor, late: set[
 
 @given(CLUSTERS, WISHES)
 @settings(max_examples=examples(100), deadline=None)
-def test_other_filters_do_not_depend_on_pods(cluster: Cluster, wish: Preemptor) -> None:
+def test_other_filters_do_not_depend_on_pods(cluster: Cluster, preemptor: Preemptor) -> None:
     """Results computed once stay valid when the pods of a node change."""
     snapshot = snapshot_of(cluster)
-    pod_info = pod_info_of(wish, snapshot)
+    pod_info = pod_info_of(preemptor, snapshot)
     node_filter = NodeFilter(pod_info, snapshot, SETTINGS)
     standing = [rule for rule in node_filter._rules if not isinstance(rule, type)]
     assert not {rule.rule for rule in standing} & POD_DEPENDENT_RULES

@@ -118,7 +118,7 @@ class BindingCluster:
         if known is None or int(known.metadata.resource_version) <= int(claim.metadata.resource_version):
             self.observed_claims[claim.metadata.name] = claim
 
-    # -- what must hold
+    # -- invariants
 
     async def check_bound(self) -> None:
         pod = await self.pod()

@@ -75,7 +75,7 @@ def bind_with(*faults: Fault, **options: Any) -> tuple[BindSuccess | BindFailure
     return run_scenario(scenario)
 
 
-# -- when all goes well
+# -- successful bindings
 
 
 def test_a_binding_takes_the_minimum_of_requests() -> None:
@@ -185,7 +185,7 @@ def test_failed_rollbacks_are_reported() -> None:
     )
 
 
-# -- others, meanwhile
+# -- concurrent changes
 
 
 async def touch(cluster: BindingCluster) -> None:
@@ -367,7 +367,7 @@ async def bound_times(cluster: BindingCluster) -> int:
     return sum(1 for event in events if event["object"]["spec"].get("nodeName") == NODE)
 
 
-# -- where charges go
+# -- charges
 
 
 def test_a_server_that_drops_charges_gets_them_with_the_binding() -> None:
@@ -525,10 +525,8 @@ def test_an_internal_error_in_one_binding_is_reported_and_isolated() -> None:
 def ready(claim: ResourceClaim, status: str, kind: str = "Attached") -> dict[str, Any]:
     assert claim.status.allocation is not None
     result = claim.status.allocation.devices.results[0]
-    moment = "2026-01-01T00:00:00Z"
-    condition = {
-        "type": kind, "status": status, "reason": "Reported", "message": "so", "lastTransitionTime": moment,
-    }  # fmt: skip
+    timestamp = "2026-01-01T00:00:00Z"
+    condition = {"type": kind, "status": status, "reason": "Reported", "lastTransitionTime": timestamp}
     device = {"driver": result.driver, "pool": result.pool, "device": result.device}
     return {"status": {"devices": [{**device, "conditions": [condition]}]}}
 

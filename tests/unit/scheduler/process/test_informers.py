@@ -189,17 +189,17 @@ def test_informers_list_all_kinds() -> None:
         cluster.client.patch(
             PODS, "done", {"status": {"phase": "Succeeded"}}, "default", subresource="status"
         )
-        worlds = []
+        contexts = []
 
         async def list_once() -> None:
             context = SchedulerContext.create(SchedulerSettings().named(["mine"]))
             assert context.informers.sync_problem() == "not synced: API discovery"
             async with cluster.connect() as client:
                 await context.informers.list_once(client)
-            worlds.append(context)
+            contexts.append(context)
 
         asyncio.run(list_once())
-        (context,) = worlds
+        (context,) = contexts
     assert len(context.snapshot) == 2
     assert [each.metadata.name for each in context.queue] == ["p"]
     assert context.informers.sync_problem() == ""

@@ -325,7 +325,7 @@ def test_a_pod_held_for_an_assumed_claim_is_released_with_it() -> None:
     assert queue.on_event(written, 2) == 1
 
 
-# -- in flight
+# -- events in flight
 
 
 def test_events_during_an_attempt_are_not_lost() -> None:

@@ -133,7 +133,7 @@ class RandomCluster:
         ]
         return resource_slice(kinds, name, driver=DRIVER)
 
-    # -- what happens
+    # -- events
 
     def step(self) -> None:
         self.count += 1

@@ -17,7 +17,7 @@ NOW = 1_794_704_400.0
 DRIVER = "gpu.example.com"
 
 
-def thing(version: str, kind: str, name: str, namespace: str = "", **body: Any) -> Tree:
+def api_object(version: str, kind: str, name: str, namespace: str = "", **body: Any) -> Tree:
     metadata: Tree = {"name": name, "uid": f"{kind.lower()}-{name}", "creationTimestamp": MADE}
     if namespace:
         metadata["namespace"] = namespace
@@ -27,12 +27,12 @@ def thing(version: str, kind: str, name: str, namespace: str = "", **body: Any) 
 def node(name: str = "n1", cpu: str = "8", capacity: str = "", **more: str) -> Tree:
     line = {"cpu": cpu, "memory": "32Gi", "pods": "110", **more}
     status = {"allocatable": line, "capacity": {**line, "cpu": capacity or cpu}}
-    return thing("v1", "Node", name, status=status)
+    return api_object("v1", "Node", name, status=status)
 
 
 def device_class(name: str = "any", driver: str = DRIVER, **annotations: str) -> Tree:
     selectors = [{"cel": {"expression": f'device.driver == "{driver}"'}}] if driver else []
-    tree = thing(V1, "DeviceClass", name, spec={"selectors": selectors} if selectors else {})
+    tree = api_object(V1, "DeviceClass", name, spec={"selectors": selectors} if selectors else {})
     if annotations:
         tree["metadata"]["annotations"] = annotations
     return tree
@@ -73,7 +73,7 @@ def slice_of(
         spec["sharedCounters"] = counters
     else:
         spec["devices"] = list(devices)
-    return thing(V1, "ResourceSlice", name or f"{driver}-{pool}-{generation}", spec=spec)
+    return api_object(V1, "ResourceSlice", name or f"{driver}-{pool}-{generation}", spec=spec)
 
 
 def result(device: str = "d0", driver: str = DRIVER, pool: str = "n1", **body: Any) -> Tree:
@@ -96,7 +96,7 @@ def claim(
     """Return an allocated claim that is reserved for these pods; without results it is not allocated."""
     exactly = {"allocationMode": "ExactCount", "count": max(1, len(results)), "deviceClassName": klass}
     spec = {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}
-    tree = thing(V1, "ResourceClaim", name, "work", spec=spec, status={})
+    tree = api_object(V1, "ResourceClaim", name, "work", spec=spec, status={})
     if owner:
         reference = {"apiVersion": "v1", "kind": "Pod", "name": owner, "uid": f"pod-{owner}"}
         tree["metadata"]["ownerReferences"] = [reference | {"controller": True}]
@@ -142,7 +142,7 @@ def pod(
     whole = {"containers": [{"name": "main", "image": "pause", "resources": resources}], **spec}
     if on:
         whole["nodeName"] = on
-    return thing("v1", "Pod", name, "work", spec=whole, status=status)
+    return api_object("v1", "Pod", name, "work", spec=whole, status=status)
 
 
 def cluster_state(trees: Iterable[Tree], live: bool = True) -> ClusterState:

@@ -9,13 +9,13 @@ from tests.unit.tools.audit.build import (
     NOW,
     V1,
     Tree,
+    api_object,
     claim,
     found,
     node,
     only,
     pod,
     result,
-    thing,
     well,
 )
 
@@ -185,7 +185,7 @@ def test_a_template_for_more_devices_than_a_claim_can_have() -> None:
         "name": "r",
         "exactly": {"deviceClassName": "any", "allocationMode": "ExactCount", "count": 64},
     }
-    template = thing(
+    template = api_object(
         V1, "ResourceClaimTemplate", "t", "work", spec={"spec": {"devices": {"requests": [request]}}}
     )
     finding = only("PLM045", template)

@@ -10,6 +10,7 @@ from plimsoll.tools.audit import AuditSeverity
 from tests.unit.tools.audit.build import (
     V1,
     Tree,
+    api_object,
     claim,
     cpus,
     device,
@@ -20,14 +21,13 @@ from tests.unit.tools.audit.build import (
     result,
     share,
     slice_of,
-    thing,
     well,
 )
 
 CPUS = slice_of(cpus(8), driver="dra.cpu")
 
 
-# -- twice
+# -- double allocations
 
 
 def test_one_device_in_two_claims() -> None:
@@ -149,7 +149,7 @@ def test_an_existing_device() -> None:
 
 def rule(effect: str = "NoExecute", **selector: str) -> Tree:
     spec = {"deviceSelector": selector, "taint": {"key": "broken", "effect": effect}}
-    return thing(V1, "DeviceTaintRule", "r", spec=spec)
+    return api_object(V1, "DeviceTaintRule", "r", spec=spec)
 
 
 def test_a_tainted_device_in_use() -> None:

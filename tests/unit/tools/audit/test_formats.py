@@ -75,7 +75,7 @@ def test_unchecked_parts_are_reported() -> None:
     assert lines[-1] == "1 check not run: the input has no resourceslices"
 
 
-# -- which findings
+# -- selection of findings
 
 
 def test_findings_are_sorted_by_severity() -> None:

@@ -24,7 +24,7 @@ from tests.unit.tools.audit.build import (
 CPU_CLASS = device_class("cpu", "dra.cpu")
 
 
-def world(*more: dict[str, object], form: str = "1.36", cpu: str = "8") -> list[dict[str, object]]:
+def cpu_cluster(*more: dict[str, object], form: str = "1.36", cpu: str = "8") -> list[dict[str, object]]:
     return [node(cpu=cpu), CPU_CLASS, slice_of(cpus(int(cpu), form=form), driver="dra.cpu"), *more]
 
 
@@ -40,7 +40,7 @@ def test_a_healthy_cluster_has_no_findings() -> None:
 def test_requests_fit_and_claims_do_not() -> None:
     finding = only(
         "PLM001",
-        *world(
+        *cpu_cluster(
             claim("c", share("6"), klass="cpu"),
             pod("p", claims="c", charges={"c": {"cpu": "6"}}),
             pod("q", "3"),
@@ -55,7 +55,7 @@ def test_requests_fit_and_claims_do_not() -> None:
 
 
 def test_a_node_exactly_at_its_line_is_not_reported() -> None:
-    trees = world(
+    trees = cpu_cluster(
         claim("c", share("6"), klass="cpu"), pod("p", claims="c", charges={"c": {"cpu": "6"}}), pod("q", "1")
     )
     assert found("PLM001", *trees) == []
@@ -83,11 +83,11 @@ def test_ended_pods_hold_nothing() -> None:
     assert found("PLM001", node(), pod("p", "5"), pod("q", "5", phase="Succeeded")) == []
 
 
-# -- not counted
+# -- uncounted claims
 
 
 def test_a_claim_without_a_record_is_reported() -> None:
-    trees = world(claim("c", share("6"), klass="cpu"), pod("p", "1", claims="c"), form="none")
+    trees = cpu_cluster(claim("c", share("6"), klass="cpu"), pod("p", "1", claims="c"), form="none")
     finding = only("PLM003", *trees)
     assert finding.severity is AuditSeverity.WARNING
     assert finding.subject == "ResourceClaim/work/c"
@@ -96,7 +96,9 @@ def test_a_claim_without_a_record_is_reported() -> None:
 
 
 def test_a_node_past_its_line_once_claims_are_counted() -> None:
-    trees = world(claim("c", share("6"), klass="cpu"), pod("p", "1", claims="c"), pod("q", "3"), form="none")
+    trees = cpu_cluster(
+        claim("c", share("6"), klass="cpu"), pod("p", "1", claims="c"), pod("q", "3"), form="none"
+    )
     finding = only("PLM002", *trees)
     assert finding.severity is AuditSeverity.ERROR
     assert finding.message == "cpu: 4 charged and 5 taken by claims that are not charged, of 8"
@@ -104,7 +106,7 @@ def test_a_node_past_its_line_once_claims_are_counted() -> None:
 
 
 def test_claims_copied_into_requests_are_counted() -> None:
-    trees = world(claim("c", share("6"), klass="cpu"), pod("p", "6", claims="c"), form="none")
+    trees = cpu_cluster(claim("c", share("6"), klass="cpu"), pod("p", "6", claims="c"), form="none")
     assert found("PLM003", *trees) == []
 
 
@@ -147,7 +149,9 @@ def test_a_class_annotation_counts_as_a_mapping() -> None:
 
 
 def test_a_claim_copied_into_requests_and_charged() -> None:
-    trees = world(claim("c", share("4"), klass="cpu"), pod("p", "4", claims="c", charges={"c": {"cpu": "4"}}))
+    trees = cpu_cluster(
+        claim("c", share("4"), klass="cpu"), pod("p", "4", claims="c", charges={"c": {"cpu": "4"}})
+    )
     finding = only("PLM004", *trees)
     assert finding.subject == "Pod/work/p"
     assert "8 is charged instead of 4" in finding.message
@@ -157,18 +161,18 @@ def test_a_claim_copied_into_requests_and_charged() -> None:
 @pytest.mark.parametrize("cpu", ["1", "3", "5"])
 def test_different_requests_are_not_a_copy(cpu: str) -> None:
     tree = pod("p", cpu, claims="c", charges={"c": {"cpu": "4"}})
-    assert found("PLM004", *world(claim("c", share("4"), klass="cpu"), tree, cpu="16")) == []
+    assert found("PLM004", *cpu_cluster(claim("c", share("4"), klass="cpu"), tree, cpu="16")) == []
 
 
 def test_max_counts_nothing_twice() -> None:
     tree = pod("p", "4", claims="c", charges={"c": {"cpu": "4"}})
     tree["status"]["nodeAllocatableResourceClaimStatuses"][0]["accountingPolicies"] = {"cpu": "Max"}
-    assert found("PLM004", *world(claim("c", share("4"), klass="cpu"), tree)) == []
+    assert found("PLM004", *cpu_cluster(claim("c", share("4"), klass="cpu"), tree)) == []
 
 
 def test_a_pod_level_request_covers_both() -> None:
     tree = pod("p", "4", claims="c", charges={"c": {"cpu": "4"}}, resources={"requests": {"cpu": "8"}})
-    assert found("PLM004", *world(claim("c", share("4"), klass="cpu"), tree)) == []
+    assert found("PLM004", *cpu_cluster(claim("c", share("4"), klass="cpu"), tree)) == []
 
 
 def test_an_overhead_that_equals_a_request_is_not_reported() -> None:
@@ -183,17 +187,17 @@ def test_an_overhead_that_equals_a_request_is_not_reported() -> None:
     assert report_on(*trees).findings == ()
 
 
-# -- what is written down
+# -- recorded charges
 
 
 def test_an_unrecorded_charge() -> None:
-    trees = world(claim("c", share("4"), klass="cpu"), pod("p", claims="c"))
+    trees = cpu_cluster(claim("c", share("4"), klass="cpu"), pod("p", claims="c"))
     finding = only("PLM005", *trees)
     assert finding.message == "claim c should charge cpu 4, but nothing is recorded with the pod"
 
 
 def test_a_charge_recorded_for_another_claim_only() -> None:
-    trees = world(
+    trees = cpu_cluster(
         claim("c", share("4"), klass="cpu"),
         claim("d", share("2", "t"), klass="cpu"),
         pod("p", "1", claims="cd", charges={"c": {"cpu": "4"}}),
@@ -206,7 +210,9 @@ def test_a_charge_recorded_for_another_claim_only() -> None:
 
 
 def test_a_charge_from_before_the_slice_changed() -> None:
-    trees = world(claim("c", share("4"), klass="cpu"), pod("p", claims="c", charges={"c": {"cpu": "3"}}))
+    trees = cpu_cluster(
+        claim("c", share("4"), klass="cpu"), pod("p", claims="c", charges={"c": {"cpu": "3"}})
+    )
     finding = only("PLM006", *trees)
     assert finding.severity is AuditSeverity.INFO
     assert finding.message == "claim c is charged cpu 3; a new pod would be charged cpu 4"
@@ -215,7 +221,7 @@ def test_a_charge_from_before_the_slice_changed() -> None:
 
 def test_a_charge_that_cannot_be_known() -> None:
     tree = claim("c", result("cpus", "dra.cpu", shareID="s"), klass="cpu")
-    finding = only("PLM007", *world(tree, pod("p", claims="c")))
+    finding = only("PLM007", *cpu_cluster(tree, pod("p", claims="c")))
     assert "ConsumedCapacity is nil" in finding.message
     assert found("PLM007", *well()) == []
 

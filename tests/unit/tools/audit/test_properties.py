@@ -15,6 +15,7 @@ from tests.unit.tools.audit.build import (
     NOW,
     V1,
     Tree,
+    api_object,
     claim,
     cluster_state,
     cpus,
@@ -26,7 +27,6 @@ from tests.unit.tools.audit.build import (
     result,
     share,
     slice_of,
-    thing,
 )
 
 OVERHEAD = {"cpu": {"allocationMultiplier": "1"}}
@@ -62,7 +62,7 @@ def template(name: str, klass: str, amount: int) -> Tree:
     if klass == "cpu":
         exactly["capacity"] = {"requests": {"dra.cpu/cpu": str(amount)}}
     spec = {"spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}}
-    return thing(V1, "ResourceClaimTemplate", name, "work", spec=spec)
+    return api_object(V1, "ResourceClaimTemplate", name, "work", spec=spec)
 
 
 @settings(max_examples=examples(25))

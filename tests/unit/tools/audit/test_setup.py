@@ -8,6 +8,7 @@ from plimsoll.tools.audit import AuditSeverity
 from tests.unit.tools.audit.build import (
     V1,
     Tree,
+    api_object,
     claim,
     device,
     device_class,
@@ -16,7 +17,6 @@ from tests.unit.tools.audit.build import (
     pod,
     result,
     slice_of,
-    thing,
     well,
 )
 
@@ -25,7 +25,7 @@ def rule(effect: str, selector: Tree | None) -> Tree:
     spec: Tree = {"taint": {"key": "x", "effect": effect}}
     if selector is not None:
         spec["deviceSelector"] = selector
-    return thing(V1, "DeviceTaintRule", "r", spec=spec)
+    return api_object(V1, "DeviceTaintRule", "r", spec=spec)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_a_missing_class() -> None:
 def test_a_missing_template() -> None:
     tree = pod("p", template="t", on="", phase="Pending")
     assert "claim template t does not exist" in only("PLM063", tree).message
-    there = thing(V1, "ResourceClaimTemplate", "t", "work", spec={"spec": {}})
+    there = api_object(V1, "ResourceClaimTemplate", "t", "work", spec={"spec": {}})
     assert found("PLM063", tree, there) == []
 
 

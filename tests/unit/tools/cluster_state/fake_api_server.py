@@ -38,7 +38,7 @@ class FakeApiServer:
     def client(self) -> Client:
         return Client(self, attempts=1)
 
-    # -- changing it
+    # -- changes
 
     def emit(self, event: str, tree: Tree) -> None:
         revision = 100 + len(self._events)
@@ -54,7 +54,7 @@ class FakeApiServer:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    # -- serving it
+    # -- requests
 
     async def send(self, request: Request) -> Reply:
         self.requests.append(request.path)

@@ -171,7 +171,7 @@ def test_identical_repeats_are_silent_and_different_ones_reported(tmp_path: Path
     assert str(found.all(Node)[0].status.allocatable["cpu"]) == "7"
 
 
-# -- what a dump lacks
+# -- incomplete dumps
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_a_dump_without_a_kind_is_reported(kind: str, gap: str, tmp_path: Path) 
     assert re.match(gap, str(found))
 
 
-# -- one clear line
+# -- errors
 
 
 def spoil(trees: list[Tree]) -> list[Tree]:
@@ -280,15 +280,15 @@ def test_truncated_dumps_are_an_error_or_complete_objects(
     content = path.read_bytes()
     cut = directory / f"cut.{form}"
     cut.write_bytes(content[: int(len(content) * share)])
-    said = ""
+    message = ""
     found = ClusterObjects()
     try:
         found = read(cut)
     except InputError as error:
-        said = str(error)
-    if said:
-        assert str(cut) in said
-        assert "\n" not in said
+        message = str(error)
+    if message:
+        assert str(cut) in message
+        assert "\n" not in message
     else:
         assert len(found) == len(big_cluster(1))  # only what comes after the items was cut off
 

@@ -139,7 +139,7 @@ def test_no_answer_is_one_error() -> None:
         read(api_server)
 
 
-# -- following
+# -- watching
 
 
 async def until(true: Callable[[], bool]) -> None:

@@ -115,7 +115,7 @@ def test_rights_in_one_namespace() -> None:
         read(api_server, "pods")
 
 
-# -- what cannot be read
+# -- unreadable kinds
 
 
 def test_forbidden_optional_kinds_are_gaps() -> None:

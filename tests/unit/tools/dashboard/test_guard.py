@@ -272,7 +272,7 @@ def test_internal_errors_are_not_disclosed(
     assert "/api/nodes/node-0000" in caplog.text
 
 
-# -- the process
+# -- process
 
 
 @pytest.mark.parametrize("text", ["6480", "host", "127.0.0.1:", "127.0.0.1:99999", "a:b", ""])

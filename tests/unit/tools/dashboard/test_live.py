@@ -132,7 +132,7 @@ def test_heartbeats_are_not_announced() -> None:
 
 def test_long_queries_see_one_state() -> None:
     async def scenario(visitor: DashboardClient, client: Client) -> None:
-        assert (await visitor.get("/api/pods?state=pending"))["total"] == 0  # the second desk is there now
+        assert (await visitor.get("/api/pods?state=pending"))["total"] == 0  # the second worker is there now
         await client.create(at.PODS, pod("big", "9", ""))
         found = await visitor.until("/api/pods?state=pending", lambda tree: tree["total"])
         assert "Insufficient cpu" in found["items"][0]["why"]

@@ -30,7 +30,7 @@ from tests.sizes import examples
 from tests.unit.tools.dashboard.test_routes import WANTED, small
 from tests.waiting import DEADLINE
 
-THINGS: list[Any] = list(objects_of(big_cluster(3, pods_per_node=4, devices=2, pending=3)))
+OBJECTS: list[Any] = list(objects_of(big_cluster(3, pods_per_node=4, devices=2, pending=3)))
 
 
 # -- changes
@@ -41,27 +41,27 @@ def changes(draw: st.DrawFn) -> list[ObjectChange]:
     """Random additions, changes and removals."""
     made = []
     for _ in range(draw(st.integers(1, 8))):
-        thing = draw(st.sampled_from(THINGS))
-        if isinstance(thing, Pod) and draw(st.booleans()):  # nothing moves a pod: it is another of this name
+        item = draw(st.sampled_from(OBJECTS))
+        if isinstance(item, Pod) and draw(st.booleans()):  # nothing moves a pod: it is another of this name
             node = draw(st.sampled_from(["", "node-0000", "node-0001", "nowhere"]))
-            meta = replace(thing.metadata, uid=f"{thing.metadata.name}-{node}")
-            thing = replace(thing, metadata=meta, spec=replace(thing.spec, node_name=node))
-        elif isinstance(thing, Node) and draw(st.booleans()):
-            allocatable = {**thing.status.allocatable}
+            meta = replace(item.metadata, uid=f"{item.metadata.name}-{node}")
+            item = replace(item, metadata=meta, spec=replace(item.spec, node_name=node))
+        elif isinstance(item, Node) and draw(st.booleans()):
+            allocatable = {**item.status.allocatable}
             allocatable.pop(draw(st.sampled_from(["cpu", "memory"])), None)
-            thing = replace(thing, status=replace(thing.status, allocatable=allocatable))
-        elif isinstance(thing, ResourceClaim) and draw(st.booleans()):
-            thing = replace(thing, status=replace(thing.status, allocation=None, reserved_for=()))
-        elif isinstance(thing, ResourceSlice) and draw(st.booleans()):
-            thing = replace(thing, spec=replace(thing.spec, devices=()))
-        made.append(ObjectChange(thing, gone=draw(st.booleans())))
+            item = replace(item, status=replace(item.status, allocatable=allocatable))
+        elif isinstance(item, ResourceClaim) and draw(st.booleans()):
+            item = replace(item, status=replace(item.status, allocation=None, reserved_for=()))
+        elif isinstance(item, ResourceSlice) and draw(st.booleans()):
+            item = replace(item, spec=replace(item.spec, devices=()))
+        made.append(ObjectChange(item, gone=draw(st.booleans())))
     return made
 
 
 @settings(max_examples=examples(30), suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(changes(), min_size=1, max_size=4))
 def test_cached_answers_equal_new_ones(rounds: list[list[ObjectChange]]) -> None:
-    cluster_state = ClusterState(ClusterObjects(THINGS))
+    cluster_state = ClusterState(ClusterObjects(OBJECTS))
     kept = CachedAnswers()
     revision = 1
     for pile in rounds:
@@ -114,7 +114,7 @@ class CachedAnswers:
 
 def test_changes_wait_for_the_running_query() -> None:
     async def scenario() -> None:
-        worker = QueryWorker(ClusterState(ClusterObjects(THINGS)))
+        worker = QueryWorker(ClusterState(ClusterObjects(OBJECTS)))
         go_on, began = threading.Event(), threading.Event()
 
         def slow() -> dict[str, Any]:
@@ -125,7 +125,7 @@ def test_changes_wait_for_the_running_query() -> None:
 
         asked = asyncio.create_task(worker.ask("slow", slow))
         assert await asyncio.to_thread(began.wait, 10)
-        worker.on_change(ObjectChange(THINGS[-1], gone=True))
+        worker.on_change(ObjectChange(OBJECTS[-1], gone=True))
         entering = asyncio.create_task(worker.catch_up(lambda touched: 2))
         await asyncio.sleep(0.01)
         assert worker.backlog == 1
@@ -204,14 +204,14 @@ def test_a_failing_query_does_not_block_others() -> None:
     asyncio.run(scenario())
 
 
-# -- long questions
+# -- long queries
 
 
 def test_a_long_query_uses_current_state_after_waiting() -> None:
     """A change announced to a page before its query is part of the answer."""
 
     async def scenario() -> None:
-        service = DashboardService(ClusterState(ClusterObjects(THINGS)))
+        service = DashboardService(ClusterState(ClusterObjects(OBJECTS)))
         key = ("work", "waiting-0000")
         first = codec.decode_tree((await service.explain_pod(*key)).body)
         assert first["verdict"] == "pending"
@@ -223,7 +223,7 @@ def test_a_long_query_uses_current_state_after_waiting() -> None:
 
         running = asyncio.create_task(service._ask_long("slow", slow))
         assert await asyncio.to_thread(began.wait, 10)
-        pod = next(thing for thing in THINGS if isinstance(thing, Pod) and thing.metadata.name == key[1])
+        pod = next(item for item in OBJECTS if isinstance(item, Pod) and item.metadata.name == key[1])
         meta = replace(pod.metadata, resource_version="2")
         service.on_change(
             ObjectChange(replace(pod, metadata=meta, spec=replace(pod.spec, node_name="node-0001")))
@@ -244,10 +244,10 @@ def test_a_long_query_uses_current_state_after_waiting() -> None:
 def test_a_following_worker_drops_outdated_answers() -> None:
     async def scenario() -> None:
         now = [1]
-        worker = QueryWorker(ClusterState(ClusterObjects(THINGS)), follows=lambda: now[0])
+        worker = QueryWorker(ClusterState(ClusterObjects(OBJECTS)), follows=lambda: now[0])
         first = await worker.ask("a", lambda: {"x": 1})
         assert await worker.ask("a", lambda: {"x": 2}) is first
-        worker.on_change(ObjectChange(THINGS[-1], gone=True))
+        worker.on_change(ObjectChange(OBJECTS[-1], gone=True))
         # Delivered, but not yet counted: the answer is new, and so is the next one once it is counted.
         assert (await worker.ask("a", lambda: {"x": 3})).body == b'{"revision":1,"x":3}'
         now[0] = 2
@@ -280,7 +280,7 @@ def test_a_whatif_query_ends_at_its_deadline() -> None:
 @pytest.mark.parametrize("again", range(2))
 def test_whatif_leaves_the_cluster_state_unchanged(again: int) -> None:
     async def scenario() -> None:
-        service = DashboardService(ClusterState(ClusterObjects(THINGS)))
+        service = DashboardService(ClusterState(ClusterObjects(OBJECTS)))
         before = (await service.nodes()).body
         plan = {"add": WANTED, "remove": ["Node/node-0000"], "replicas": 3, "as": ["kube-1.36"]}
         first = (await service.whatif(plan)).body

@@ -237,7 +237,7 @@ def own_outcomes(report: Any) -> list[Any]:
     return [outcome for outcome in report.outcomes if not isinstance(outcome.repair, RemoveCgroupRoot)]
 
 
-# -- whatever lies there
+# -- unexpected files
 
 
 ATTEMPT = f"pods/{GONE}/containers/a/0"
@@ -296,16 +296,16 @@ THINGS = st.one_of(
 @settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(NAMES, THINGS), max_size=12), st.booleans(), st.sampled_from(["none", "process"]))
 def test_unknown_files_do_not_break_the_doctor(
-    things: list[tuple[str, str | bytes]], repair: bool, runtime: str
+    files: list[tuple[str, str | bytes]], repair: bool, runtime: str
 ) -> None:
     with temporary_node_dir() as node_dir:
         node_dir.layout.root.mkdir()
-        for name, thing in things:
+        for name, content in files:
             path = node_dir.layout.root / name
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 if not os.path.lexists(path):  # else it would be written through a link, or into a pipe
-                    put(node_dir, path, thing)
+                    put(node_dir, path, content)
             except OSError:
                 continue
         precious = node_dir.put(node_dir.directory / "precious", b"precious")
@@ -317,22 +317,22 @@ def test_unknown_files_do_not_break_the_doctor(
         assert precious.read_bytes() == b"precious"
 
 
-def put(node_dir: NodeDir, path: Path, thing: str | bytes) -> None:
-    if isinstance(thing, bytes):
-        path.write_bytes(thing)
-    elif thing == "directory":
+def put(node_dir: NodeDir, path: Path, content: str | bytes) -> None:
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    elif content == "directory":
         path.mkdir()
-    elif thing == "pipe":
+    elif content == "pipe":
         os.mkfifo(path)
-    elif thing == "socket":
+    elif content == "socket":
         node_dir.put_socket(path)
-    elif thing == "loop":
+    elif content == "loop":
         path.symlink_to(path)
-    elif thing == "nowhere":
+    elif content == "nowhere":
         path.symlink_to("/nowhere")
-    elif thing == "root":
+    elif content == "root":
         path.symlink_to(node_dir.directory)
-    elif thing == "sparse":
+    elif content == "sparse":
         with open(path, "wb") as file:
             file.truncate(200 << 20)
     else:

@@ -336,7 +336,7 @@ def test_cdi_names_of_claims(stem: str, device: str, uids: tuple[str | None, str
     assert (cdi.uid_in_file(stem), cdi.uid_in_device(device)) == uids
 
 
-# -- the cluster
+# -- cluster
 
 
 def a_node(ready: str = "True", cpu: str = "4", allocatable: str = "4") -> Node:

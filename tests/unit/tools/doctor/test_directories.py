@@ -71,7 +71,7 @@ def put_odd(node_dir: NodeDir, path: Path, kind: str) -> None:
         node_dir.put_socket(path)
 
 
-# -- the root directory
+# -- root directory
 
 
 @pytest.mark.parametrize("kind", ["file", "link"])
@@ -489,7 +489,7 @@ def test_a_pods_directory_without_a_record(node_dir: NodeDir) -> None:
     assert not (node_dir.layout.pods / GONE).exists()
 
 
-# -- who may look
+# -- permissions
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another owner")

@@ -101,7 +101,7 @@ def test_json() -> None:
     assert tree["repairs"] == [{"what": "set the mode of /n to 0755", "done": False, "problem": "no"}]
 
 
-# -- the command
+# -- command
 
 
 @pytest.fixture
@@ -113,8 +113,8 @@ def node_dir() -> Iterator[NodeDir]:
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     with pytest.raises(SystemExit) as ended:
         main(["doctor", *arguments])
-    said = capsys.readouterr()
-    return int(ended.value.code or 0), said.out, said.err
+    output = capsys.readouterr()
+    return int(ended.value.code or 0), output.out, output.err
 
 
 def test_the_command(node_dir: NodeDir, capsys: pytest.CaptureFixture[str]) -> None:
@@ -208,7 +208,7 @@ def test_an_api_server_that_does_not_answer(node_dir: NodeDir, capsys: pytest.Ca
     assert (found["id"], found["level"]) == ("cluster.reach", "error")
 
 
-# -- the document
+# -- documentation
 
 
 def test_every_finding_is_in_the_document() -> None:

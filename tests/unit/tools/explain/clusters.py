@@ -27,10 +27,10 @@ NODES = 3
 @st.composite
 def clusters(draw: st.DrawFn) -> list[Any]:
     """Up to three nodes with pods and devices, some allocated, and one pending pod `p`."""
-    things: list[Any] = [device_class(select=f'device.driver == "{DRIVER}"')]
+    objects: list[Any] = [device_class(select=f'device.driver == "{DRIVER}"')]
     for number in range(draw(st.integers(1, NODES))):
-        things += draw(_node(f"n{number}"))
-    return things + draw(_wanting())
+        objects += draw(_node(f"n{number}"))
+    return objects + draw(_wanting())
 
 
 @st.composite
@@ -43,11 +43,11 @@ def _node(draw: st.DrawFn, name: str) -> list[Any]:
         taints=draw(st.lists(st.sampled_from(TAINTS), max_size=1)),
         unschedulable=draw(st.integers(0, 5)) == 0,
     )
-    things: list[Any] = [made]
+    objects: list[Any] = [made]
     for number in range(draw(st.integers(0, 2))):
         ports = [80] if draw(st.integers(0, 3)) == 0 else []
         cpu = str(draw(st.integers(0, 4)))
-        things.append(pod(f"{name}-plain{number}", cpu=cpu, node=name, host_ports=ports))
+        objects.append(pod(f"{name}-plain{number}", cpu=cpu, node=name, host_ports=ports))
     devices: list[Any] = []
     for number in range(draw(st.integers(0, 3))):
         model = draw(st.sampled_from(MODELS))
@@ -59,11 +59,11 @@ def _node(draw: st.DrawFn, name: str) -> list[Any]:
         if draw(st.integers(0, 2)) == 0:
             held, user = f"{name}-c{number}", f"{name}-user{number}"
             taken = [result(f"g{number}", name)]
-            things.append(claim(held, exactly(), results=taken, node=name, reserved=[user]))
-            things.append(pod(user, cpu="1", node=name, claims=[held]))
+            objects.append(claim(held, exactly(), results=taken, node=name, reserved=[user]))
+            objects.append(pod(user, cpu="1", node=name, claims=[held]))
     if devices:
-        things.append(resource_slice(devices, name))
-    return things
+        objects.append(resource_slice(devices, name))
+    return objects
 
 
 @st.composite

@@ -34,8 +34,8 @@ def symptom(make: Callable[[], list[Any]]) -> Callable[[], list[Any]]:
     return make
 
 
-def make_cluster_state(things: list[Any]) -> ClusterState:
-    return ClusterState(ClusterObjects(things))
+def make_cluster_state(objects: list[Any]) -> ClusterState:
+    return ClusterState(ClusterObjects(objects))
 
 
 def result(device: str, pool: str, request: str = "r", **fields: Any) -> dict[str, Any]:
@@ -560,16 +560,16 @@ def several_rules() -> list[Any]:
 
 @symptom
 def fits() -> list[Any]:
-    said = {
+    condition = {
         "type": "PodScheduled",
         "status": "False",
         "reason": "Unschedulable",
         "message": "0/1 nodes are available: 1 Insufficient cpu. preemption: none.",
     }
-    return [node("n1"), pod("p", cpu="1", status={"conditions": [said]})]
+    return [node("n1"), pod("p", cpu="1", status={"conditions": [condition]})]
 
 
-# -- placed
+# -- scheduled pods
 
 
 @symptom

@@ -51,9 +51,9 @@ def first_reasons(cluster_state: ClusterState) -> Counter[str] | None:
 
 @QUICK
 @given(clusters())
-def test_groups_agree_with_single_nodes(things: list[Any]) -> None:
-    expected = first_reasons(make_cluster_state(things))
-    cluster_state = make_cluster_state(things)
+def test_groups_agree_with_single_nodes(objects: list[Any]) -> None:
+    expected = first_reasons(make_cluster_state(objects))
+    cluster_state = make_cluster_state(objects)
     explanation = explain_pod(cluster_state, cluster_state.pod(SUBJECT))
     if expected is None:
         assert explanation.verdict is ExplainVerdict.FITS
@@ -68,8 +68,8 @@ def test_groups_agree_with_single_nodes(things: list[Any]) -> None:
 
 @QUICK
 @given(clusters())
-def test_one_node_agrees_with_all_nodes(things: list[Any]) -> None:
-    cluster_state = make_cluster_state(things)
+def test_one_node_agrees_with_all_nodes(objects: list[Any]) -> None:
+    cluster_state = make_cluster_state(objects)
     waiting = cluster_state.pod(SUBJECT)
     fits = [explain_node(cluster_state, waiting, each.metadata.name).fits for each in cluster_state.nodes]
     assert any(fits) == (explain_pod(cluster_state, waiting).verdict is ExplainVerdict.FITS)
@@ -100,13 +100,13 @@ def test_many_nodes_fit_one_screen() -> None:
 
 @QUICK
 @given(clusters())
-def test_pending_pods_have_one_line_each(things: list[Any]) -> None:
+def test_pending_pods_have_one_line_each(objects: list[Any]) -> None:
     twin = pod("q", cpu="3")
-    cluster_state = make_cluster_state([*things, twin])
+    cluster_state = make_cluster_state([*objects, twin])
     lines = {each.metadata.name: why for each, why in summarize_pending(cluster_state)}
     assert lines.keys() == {SUBJECT, "q"}
     for each in cluster_state.pending:
-        explanation = explain_pod(make_cluster_state([*things, twin]), each)
+        explanation = explain_pod(make_cluster_state([*objects, twin]), each)
         if explanation.verdict is ExplainVerdict.FITS:
             assert lines[each.metadata.name].startswith("fits now")
         else:
@@ -114,12 +114,12 @@ def test_pending_pods_have_one_line_each(things: list[Any]) -> None:
 
 
 def test_equal_pods_are_listed_together() -> None:
-    things = [
+    objects = [
         node("n1", cpu="1"),
         *(pod(f"p{number}", cpu="2") for number in range(30)),
         pod("small", cpu="1"),
     ]
-    report = explain_pending(make_cluster_state(things))
+    report = explain_pending(make_cluster_state(objects))
     assert [len(pods) for _, pods in report.groups] == [30, 1]
     assert report.count == 31
     text = "\n".join(report.lines(PLAIN))

@@ -39,11 +39,11 @@ def draw_cluster(seed: int) -> list[Any]:
 @settings(max_examples=examples(50), deadline=None)
 @given(SEEDS)
 def test_any_cluster_is_explained(seed: int) -> None:
-    things = draw_cluster(seed)
-    cluster_state = make_cluster_state(things)
+    objects = draw_cluster(seed)
+    cluster_state = make_cluster_state(objects)
     pod = cluster_state.pod("p")
     explanation = explain_pod(cluster_state, pod)
-    outcome = schedule(make_cluster_state(things), pod)
+    outcome = schedule(make_cluster_state(objects), pod)
     assert (explanation.verdict is ExplainVerdict.FITS) == isinstance(outcome, Placement)
     assert list(explanation.lines(PLAIN))
     assert list(explain_pending(cluster_state).lines(PLAIN))
@@ -53,5 +53,5 @@ def test_any_cluster_is_explained(seed: int) -> None:
         assert list(explain_pod(cluster_state, other).lines(PLAIN))
     for fix in explanation.fixes:
         if fix.proven and all("MEET" not in step.kind.name for step in fix.steps):
-            copy, changed = apply_fix(make_cluster_state(things), pod, fix)
+            copy, changed = apply_fix(make_cluster_state(objects), pod, fix)
             assert isinstance(schedule(copy, changed), Placement), fix.text

@@ -28,8 +28,8 @@ from tests.unit.tools.top.test_nodes import node
 SHARING = AccountingProfile(name="sharing", share_per_claim=True)
 
 
-def _with(thing: Any, kind: type[Any], **changes: dict[str, Any]) -> Any:
-    tree: Any = codec.to_tree(thing)
+def _with(view: Any, kind: type[Any], **changes: dict[str, Any]) -> Any:
+    tree: Any = codec.to_tree(view)
     for field, change in changes.items():
         tree.setdefault(field, {}).update(change)
     return codec.convert(tree, kind)

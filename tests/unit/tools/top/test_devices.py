@@ -58,7 +58,7 @@ def states(cluster_state: ClusterState, node: str = "") -> dict[str, str]:
     return {row.device: row.state for row in device_rows(cluster_state, node)}
 
 
-# -- one by one
+# -- single devices
 
 
 def test_each_state() -> None:

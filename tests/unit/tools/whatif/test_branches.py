@@ -28,16 +28,16 @@ TEMPLATE = {
 
 def cluster() -> list[Any]:
     """Return three nodes with two charging devices each, running and pending pods."""
-    things: list[Any] = [device_class()]
+    objects: list[Any] = [device_class()]
     for name in ("a", "b", "c"):
-        things.append(node(name, cpu="6"))
+        objects.append(node(name, cpu="6"))
         offered = [charging_device(f"d{number}", cpu=str(number + 1)) for number in range(2)]
-        things.append(resource_slice(offered, name))
-    things.append(claim("shared", exactly()))
-    things += [pod(f"run-{n}", cpu="1", node=name, metadata=OWNER) for n, name in enumerate("abc")]
-    things.append(pod("low", cpu="2", node="a", priority=-5))
-    things.append(pod("wait", cpu="1", claims=["shared"]))
-    return things
+        objects.append(resource_slice(offered, name))
+    objects.append(claim("shared", exactly()))
+    objects += [pod(f"run-{n}", cpu="1", node=name, metadata=OWNER) for n, name in enumerate("abc")]
+    objects.append(pod("low", cpu="2", node="a", priority=-5))
+    objects.append(pod("wait", cpu="1", claims=["shared"]))
+    return objects
 
 
 def pod_tree(name: str, cpu: str, claims: int, priority: int) -> dict[str, Any]:

@@ -33,8 +33,8 @@ def select(kind: str) -> str:
     return f'device.attributes["{DRIVER}"].kind == "{kind}"'
 
 
-def whatif_of(*things: Any) -> Whatif:
-    return Whatif(ClusterState(ClusterObjects(things)))
+def whatif_of(*objects: Any) -> Whatif:
+    return Whatif(ClusterState(ClusterObjects(objects)))
 
 
 def names(proof: Proof) -> dict[str, str]:
@@ -198,12 +198,12 @@ def most_by_force(case: Case) -> int:
 
 
 def world_of(case: Case) -> Whatif:
-    things: list[Any] = [device_class()]
+    objects: list[Any] = [device_class()]
     for place, (cpu, offers) in enumerate(case.nodes):
-        things.append(node(f"n{place}", cpu=str(cpu)))
+        objects.append(node(f"n{place}", cpu=str(cpu)))
         made = [_device(f"d{number}", offer) for number, offer in enumerate(offers)]
         if made:
-            things.append(resource_slice(made, f"n{place}"))
+            objects.append(resource_slice(made, f"n{place}"))
     for number, want in enumerate(case.pods):
         names = []
         if want.alternatives:
@@ -212,10 +212,10 @@ def world_of(case: Case) -> Whatif:
                 for place, (kind, count) in enumerate(want.alternatives)
             ]
             request = first_available("r", *alternatives) if len(alternatives) > 1 else alternatives[0]
-            things.append(claim(f"c{number}", request))
+            objects.append(claim(f"c{number}", request))
             names = [f"c{number}"]
-        things.append(pod(f"p{number}", cpu=str(want.cpu) if want.cpu else None, claims=names))
-    return whatif_of(*things)
+        objects.append(pod(f"p{number}", cpu=str(want.cpu) if want.cpu else None, claims=names))
+    return whatif_of(*objects)
 
 
 def _device(name: str, offer: DeviceSpec) -> dict[str, Any]:

@@ -23,24 +23,24 @@ NODE = st.tuples(
 @settings(max_examples=examples(60), deadline=None)
 @given(st.lists(NODE, max_size=4))
 def test_pieces_agree_with_counting(nodes: list[tuple[int, list[int], int, int, bool]]) -> None:
-    things: list[Any] = [device_class()]
+    objects: list[Any] = [device_class()]
     free_cpu: list[int] = []
     free_devices: list[list[int]] = []
     for number, (cpu, charges, taken, requested, closed) in enumerate(nodes):
         name = f"n{number}"
-        things.append(node(name, cpu=str(cpu), unschedulable=closed))
+        objects.append(node(name, cpu=str(cpu), unschedulable=closed))
         offered = [charging_device(f"d{place}", cpu=str(charge)) for place, charge in enumerate(charges)]
         if offered:
-            things.append(resource_slice(offered, name))
+            objects.append(resource_slice(offered, name))
         used = min(taken, len(charges))
         for place in range(used):
             result = {"request": "r", "driver": DRIVER, "pool": name, "device": f"d{place}"}
             held = claim(f"c{number}-{place}", exactly(), results=[result], node=name)
-            things.append(held)
-        things.append(pod(f"p{number}", cpu=str(requested), node=name))
+            objects.append(held)
+        objects.append(pod(f"p{number}", cpu=str(requested), node=name))
         free_cpu.append(cpu - requested)
         free_devices.append(charges[used:])
-    cluster_state = ClusterState(ClusterObjects(things))
+    cluster_state = ClusterState(ClusterObjects(objects))
     rooms = free_by_node(cluster_state.snapshot)
     found = find_fragments(cluster_state.snapshot, rooms)
     open_nodes = [number for number, each in enumerate(nodes) if not each[4]]

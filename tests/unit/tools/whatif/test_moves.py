@@ -48,8 +48,8 @@ def owned(kind: str = "ReplicaSet", name: str = "web-7d4") -> dict[str, Any]:
     return {"ownerReferences": [{"kind": kind, "name": name, "uid": name, "controller": True}]}
 
 
-def whatif_of(*things: Any) -> Whatif:
-    return Whatif(ClusterState(ClusterObjects(things)))
+def whatif_of(*objects: Any) -> Whatif:
+    return Whatif(ClusterState(ClusterObjects(objects)))
 
 
 def workload(kind: str, version: str, **spec: Any) -> dict[str, Any]:
@@ -188,10 +188,10 @@ def test_removing_a_pod_removes_its_claims() -> None:
 
 
 def test_removing_a_node_removes_its_devices_and_reschedules_its_pods() -> None:
-    things = [device_class(), claim("c", exactly())]
+    objects = [device_class(), claim("c", exactly())]
     for name in ("a", "b"):
-        things += [node(name), resource_slice([device("d")], name)]
-    whatif = whatif_of(*things)
+        objects += [node(name), resource_slice([device("d")], name)]
+    whatif = whatif_of(*objects)
     whatif.add(pod("p", claims=["c"], metadata=owned()))
     first = whatif.schedule().placed[0].node
     whatif.remove(f"Node/{first}")
@@ -365,7 +365,7 @@ def test_another_policy_applies_to_running_pods() -> None:
         whatif.replace_policy("Min")
 
 
-# -- the rest
+# -- other changes
 
 
 def test_pods_that_need_each_other_are_tried_again() -> None:

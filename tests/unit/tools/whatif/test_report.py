@@ -108,10 +108,10 @@ def test_preempted_pods() -> None:
 
 
 def test_stranded_resources() -> None:
-    things: list[Any] = [device_class()]
+    objects: list[Any] = [device_class()]
     for number in range(2):
-        things += [node(f"n{number}", cpu="4"), resource_slice([device("d")], f"n{number}")]
-    cluster_state = ClusterState(ClusterObjects([*things, pod("full", cpu="4", node="n1")]))
+        objects += [node(f"n{number}", cpu="4"), resource_slice([device("d")], f"n{number}")]
+    cluster_state = ClusterState(ClusterObjects([*objects, pod("full", cpu="4", node="n1")]))
     report = run_whatif(cluster_state, WhatifPlan(add=(TEMPLATE, CLAIMING)))
     old, new = report.fragments
     assert (old.free_devices, old.nodes_without_room) == ({"gpu.example.com": 2}, 1)

@@ -50,18 +50,18 @@ objects = st.lists(
 
 
 @given(objects)
-def test_groups_agree_with_sorting_by_rank(things: list[ParsedObject]) -> None:
-    flat = [each for group in arrange(things) for each in group]
+def test_groups_agree_with_sorting_by_rank(objects: list[ParsedObject]) -> None:
+    flat = [each for group in arrange(objects) for each in group]
     # Naive: of two of a name the last one, at the place of the first; then sorted.
     last: dict[tuple[str, str, str], ParsedObject] = {}
-    for each in things:
+    for each in objects:
         last[each.kind, each.tree["metadata"].get("namespace") or "default", each.name] = each
     assert flat == sorted(last.values(), key=lambda each: rank_of(each.tree))
 
 
 @given(objects, st.randoms())
-def test_the_order_of_files_does_not_matter(things: list[ParsedObject], random: Any) -> None:
-    unique = [each for group in arrange(things) for each in group]
+def test_the_order_of_files_does_not_matter(objects: list[ParsedObject], random: Any) -> None:
+    unique = [each for group in arrange(objects) for each in group]
     shuffled = list(unique)
     random.shuffle(shuffled)
     key = lambda each: (each.kind, repr(each.tree))  # noqa: E731
@@ -83,9 +83,9 @@ def test_pending_pods_come_last() -> None:
 
 
 def test_missing_namespaces() -> None:
-    things = [found("Namespace", "there"), found("Pod", "a", "there"), found("Pod", "b", "gone")]
-    things += [found("Pod", "c"), found("Pod", "d", "default"), found("Node", "n")]
-    assert missing_namespaces(things) == {"gone": {}}
+    objects = [found("Namespace", "there"), found("Pod", "a", "there"), found("Pod", "b", "gone")]
+    objects += [found("Pod", "c"), found("Pod", "d", "default"), found("Node", "n")]
+    assert missing_namespaces(objects) == {"gone": {}}
 
 
 def test_a_namespace_with_admin_access_had_its_label() -> None:

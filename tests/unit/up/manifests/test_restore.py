@@ -93,8 +93,8 @@ def test_ready_nodes_are_simulated() -> None:
     assert not can_be_simulated(node(capacity={"cpu": "8"}))
     assert not can_be_simulated({"kind": "Node", "metadata": {"name": "n"}})
     # An explicit false wins.
-    said = {**node(capacity=amounts), "metadata": {"name": "n", "annotations": {SIMULATED: "false"}}}
-    assert restored(said)["metadata"]["annotations"] == {SIMULATED: "false"}
+    annotated = {**node(capacity=amounts), "metadata": {"name": "n", "annotations": {SIMULATED: "false"}}}
+    assert restored(annotated)["metadata"]["annotations"] == {SIMULATED: "false"}
 
 
 def test_namespaces_keep_their_names() -> None:

@@ -57,27 +57,27 @@ def schedule(cluster_state: ClusterState, pod: Any) -> Placement | FitError | No
 
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(clusters())
-def test_a_proven_fix_makes_the_pod_schedulable(things: list[Any]) -> None:
-    cluster_state = make_cluster_state(things)
+def test_a_proven_fix_makes_the_pod_schedulable(objects: list[Any]) -> None:
+    cluster_state = make_cluster_state(objects)
     pod = cluster_state.pod(SUBJECT)
     explanation = explain_pod(cluster_state, pod)
     assert (explanation.verdict is ExplainVerdict.FITS) == isinstance(
-        schedule(make_cluster_state(things), pod), Placement
+        schedule(make_cluster_state(objects), pod), Placement
     )
     assert explanation.fixes or explanation.verdict is ExplainVerdict.FITS
     for fix in explanation.fixes:
         new = fix.steps[0].kind in (FixKind.ADD_NODE, FixKind.ADD_ANOTHER) and not pod.spec.resource_claims
         if not fix.proven and not new:
             continue
-        copy, changed = apply_fix(make_cluster_state(things), pod, fix)
+        copy, changed = apply_fix(make_cluster_state(objects), pod, fix)
         outcome = schedule(copy, changed)
         assert isinstance(outcome, Placement), fix.text
 
 
 @settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(clusters())
-def test_explaining_does_not_change_the_ledgers(things: list[Any]) -> None:
-    cluster_state = make_cluster_state(things)
+def test_explaining_does_not_change_the_ledgers(objects: list[Any]) -> None:
+    cluster_state = make_cluster_state(objects)
     before = [(ledger.requested, dict(ledger.entries)) for ledger in cluster_state.snapshot.ledgers if ledger]
     explain_pod(cluster_state, cluster_state.pod(SUBJECT))
     assert [
@@ -88,8 +88,8 @@ def test_explaining_does_not_change_the_ledgers(things: list[Any]) -> None:
 
 @settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(clusters())
-def test_fixes_are_listed_cheapest_first(things: list[Any]) -> None:
-    cluster_state = make_cluster_state(things)
+def test_fixes_are_listed_cheapest_first(objects: list[Any]) -> None:
+    cluster_state = make_cluster_state(objects)
     costs = [fix.cost for fix in explain_pod(cluster_state, cluster_state.pod(SUBJECT)).fixes]
     assert costs == sorted(costs)
 
