@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import gzip
-import json
 from functools import cache
 from pathlib import Path
 
 import pytest
-import yaml
 
-from tests.dumps import big_cluster
 from tests.questions.asking import COMMANDS, FEW, FILE_COMMANDS, ask
+from tests.questions.wrong_files import WRONG, _whole
 
 ASKED = {**{name: COMMANDS[name] for name in FEW}, "top claims": COMMANDS["top claims"]}
 #: The dashboard is asked as the others are: what it cannot read keeps it from listening.

@@ -9,7 +9,7 @@ import pytest
 from tests.dumps import write_dump
 from tests.questions.asking import ask
 from tests.questions.clusters import rich_cluster
-from tests.questions.test_hostile_files import WRONG
+from tests.questions.wrong_files import WRONG
 
 #: Words -> what the line must say.
 WORDS: dict[tuple[str, ...], str] = {

@@ -19,7 +19,7 @@ import pytest
 from plimsoll.api.quantity import ZERO, Quantity
 from tests.dumps import USECASES, usecase_dump, usecase_trees
 from tests.questions.asking import COMMANDS, FILE_COMMANDS, ask
-from tests.scenarios import test_usecases as scenarios
+from tests.scenarios.differences import DEPARTURES
 
 Tree = dict[str, Any]
 Amounts = dict[str, Quantity]
@@ -54,7 +54,7 @@ FOUND: dict[str, set[tuple[str, str]]] = {
 
 def test_every_difference_is_listed_in_the_scenarios() -> None:
     ours = {*FORGOTTEN, *(story for story, _ in OTHERWISE)}
-    assert ours <= set(scenarios.DEPARTURES)
+    assert ours <= set(DEPARTURES)
 
 
 def answer(name: str, *words: str) -> Any:

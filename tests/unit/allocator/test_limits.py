@@ -25,9 +25,9 @@ from plimsoll.allocator.limits import DEADLINE_CHECK_INTERVAL
 from plimsoll.api.resource import ResourceClaim, ResourceSlice
 from tests.build import DRIVER, claim, device, exactly, first_available, resource_slice
 from tests.sizes import examples
+from tests.unit.allocator.agreement import PROGRAMS, answer
 from tests.unit.allocator.allocate import attempt, picked
 from tests.unit.allocator.random_cases import generate_case
-from tests.unit.allocator.test_reference_agreement import PROGRAMS, answer
 
 
 def has(name: str, value: int) -> str:

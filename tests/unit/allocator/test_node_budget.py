@@ -21,10 +21,10 @@ from plimsoll.allocator import (
 from plimsoll.allocator.reasons.refusal import BudgetShortage, RefusalRule
 from plimsoll.api.resource import Device, DeviceRequestAllocationResult, ResourceClaim
 from tests.build import DRIVER, claim, device, exactly, first_available, resource_slice
+from tests.unit.allocator.agreement import answer, picks_of
 from tests.unit.allocator.allocate import attempt, picked, results
 from tests.unit.allocator.random_cases import charge as any_charge
 from tests.unit.allocator.random_cases import generate_case, generate_hard_case
-from tests.unit.allocator.test_reference_agreement import answer, picks_of
 
 CPU = "cpu.example.com"
 

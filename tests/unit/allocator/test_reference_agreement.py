@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import pytest
@@ -12,44 +11,17 @@ from hypothesis import strategies as st
 from plimsoll.allocator import (
     Allocation,
     AllocationFault,
-    AllocationOutcome,
-    BudgetLine,
     Features,
-    Inventory,
-    NodeBudget,
     Preference,
     Refusal,
-    allocate_claims,
     allocator,
 )
-from plimsoll.cel import ProgramCache
 from tests.sizes import examples
+from tests.unit.allocator.agreement import answer, picks_of
 from tests.unit.allocator.invariants import find_violations
 from tests.unit.allocator.random_cases import allocation_cases, generate_case, generate_hard_case
 from tests.unit.allocator.reference_allocator import AllocationCase, SelectedDevice, StepLimitExceeded, solve
 from tests.unit.allocator.reference_rules import InvalidInput
-
-#: Compiled once for all questions.
-PROGRAMS = ProgramCache()
-
-
-def answer(case: AllocationCase, preference: Preference = Preference.FIRST) -> AllocationOutcome:
-    """Return the result of the allocator."""
-    budget = None
-    if case.charge is not None:
-        lines = [BudgetLine(f"line {number}", bound) for number, bound in enumerate(case.bounds)]
-        budget = NodeBudget(case.charge, lines)
-    numbers = itertools.count(1)
-    return allocate_claims(
-        Inventory(case.slices, case.features, case.taint_rules, PROGRAMS),
-        case.state,
-        case.claims,
-        case.node,
-        classes=case.classes,
-        new_id=lambda: f"share-{next(numbers)}",
-        budget=budget,
-        preference=preference,
-    )
 
 
 def expected(case: AllocationCase, attempts: int = 20_000) -> tuple[SelectedDevice, ...] | str | None:
@@ -60,21 +32,6 @@ def expected(case: AllocationCase, attempts: int = 20_000) -> tuple[SelectedDevi
         return fault.kind
     except StepLimitExceeded:
         return "too long"
-
-
-def picks_of(found: Allocation) -> list[list[tuple[Any, ...]]]:
-    return [
-        [
-            (
-                each.request,
-                (each.driver, each.pool, each.device),
-                bool(each.admin_access),
-                {name: str(amount) for name, amount in each.consumed_capacity.items()},
-            )
-            for each in allocation.devices.results
-        ]
-        for allocation in found.results
-    ]
 
 
 def picks_wanted(case: AllocationCase, taken: tuple[SelectedDevice, ...]) -> list[list[tuple[Any, ...]]]:

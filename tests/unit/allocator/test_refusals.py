@@ -45,11 +45,11 @@ from tests.build import (
     node,
     resource_slice,
 )
+from tests.unit.allocator.agreement import answer
 from tests.unit.allocator.allocate import attempt
 from tests.unit.allocator.random_cases import generate_case, generate_hard_case
 from tests.unit.allocator.reference_allocator import AllocationCase, StepLimitExceeded, solve
 from tests.unit.allocator.reference_rules import InvalidInput
-from tests.unit.allocator.test_reference_agreement import answer
 
 
 def id(name: str) -> DeviceId:

@@ -16,9 +16,9 @@ from plimsoll.api.resource import DeviceRequestAllocationResult, ResourceClaim
 from plimsoll.errors import StateError
 from tests.build import DRIVER, claim, device, exactly, resource_slice
 from tests.sizes import examples
+from tests.unit.allocator.agreement import answer
 from tests.unit.allocator.allocate import attempt, picked, results
 from tests.unit.allocator.random_cases import generate_case
-from tests.unit.allocator.test_reference_agreement import answer
 
 D0 = DeviceId(DRIVER, "p", "d0")
 D1 = DeviceId(DRIVER, "p", "d1")

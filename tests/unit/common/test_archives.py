@@ -23,7 +23,7 @@ from plimsoll.common.archives import TextReader
 from plimsoll.common.input_limits import Bounds
 from plimsoll.errors import InputError
 from plimsoll.tools.cluster_state.manifests import parse_objects, read_objects
-from tests.unit.tools.cluster_state.test_manifests import json_trees
+from tests.unit.common.json_trees import json_trees
 
 # -- JSON one after the other
 

@@ -23,8 +23,7 @@ from plimsoll.client.endpoints import (
 )
 from tests.sizes import examples
 from tests.unit.controllers.cluster import KINDS, Cluster, Crash, running_cluster
-from tests.unit.controllers.device_taint_eviction.test_controller import published
-from tests.unit.controllers.resource_claim.test_controller import claim, pod, template
+from tests.unit.controllers.new_objects import claim, pod, published, template
 
 GENERATED = {"a": {"resourceClaimTemplateName": "t"}, "b": {"resourceClaimTemplateName": "t"}}
 MINE = {"a": {"resourceClaimTemplateName": "t"}, "s": {"resourceClaimName": "shared"}}

@@ -20,7 +20,7 @@ from plimsoll.controllers import NAMES, ControllerManager
 from plimsoll.controllers.namespace import DEFAULT_NAMESPACES
 from plimsoll.errors import ApiError, InputError
 from tests.unit.controllers.cluster import ADMIN, Cluster
-from tests.unit.controllers.resource_claim.test_controller import pod, template
+from tests.unit.controllers.new_objects import pod, template
 from tests.waiting import DEADLINE
 
 

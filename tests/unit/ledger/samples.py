@@ -7,10 +7,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import ClaimCharge, ResourceCharge
 from plimsoll.api.quantity import Quantity
-from tests.build import container, pod
+from tests.build import container, pod, sidecar
 
 
 def amounts(**texts: str) -> dict[str, Quantity]:
@@ -83,3 +84,63 @@ def charged_pods(
         containers = tuple(draw(st.lists(st.sampled_from(names), unique=True)))
         charges.append(ClaimCharge(f"claim-{number}", containers, resources))
     return made, tuple(charges)
+
+
+POLICIES = ("", "AddPerClaim", "AddPerReference", "Max", "ConsumeFrom")
+
+
+CLAIMS = tuple(f"claim-{i}" for i in range(5))
+
+
+CPU = st.sampled_from(("0", "1", "2", "2", "3", "4", "500m", "1500m", "1u"))
+
+
+MEMORY = st.integers(0, 6).map(lambda n: f"{n}Gi")
+
+
+REQUESTS = st.fixed_dictionaries({}, optional={"cpu": CPU, "memory": MEMORY})
+
+
+@st.composite
+def rules(draw: st.DrawFn) -> dict[str, Any]:
+    """Mapping of a device: each resource under its own policy."""
+    amounts = {"cpu": draw(CPU), "memory": draw(MEMORY)}
+    return {
+        name: {"allocationMultiplier": amount, "accountingPolicy": draw(st.sampled_from(POLICIES))}
+        for name, amount in amounts.items()
+        if draw(st.booleans())
+    }
+
+
+@st.composite
+def bodies(draw: st.DrawFn) -> dict[str, Any]:
+    """Specs of pods."""
+    one = st.sampled_from(CLAIMS).map(lambda name: [name])
+    claims: st.SearchStrategy[list[str]] = st.one_of(
+        st.just([]), st.just([]), one, st.lists(st.sampled_from(CLAIMS), max_size=2, unique=True)
+    )
+    make = st.sampled_from((container, sidecar))
+    body: dict[str, Any] = {
+        "containers": [
+            container(f"c{i}", *draw(claims), **draw(REQUESTS)) for i in range(draw(st.integers(1, 2)))
+        ],
+        "init": [
+            draw(make)(f"i{i}", *draw(claims), **draw(REQUESTS)) for i in range(draw(st.integers(0, 2)))
+        ],
+        "claims": draw(claims),
+        "overhead": draw(REQUESTS),
+    }
+    if draw(st.integers(0, 4)) == 0:
+        body["resources"] = {"requests": draw(REQUESTS)}
+    return body
+
+
+def make_pod(name: str, body: dict[str, Any]) -> Pod:
+    rest = {key: value for key, value in body.items() if key != "containers"}
+    return pod(name, *body["containers"], **rest)
+
+
+def on(made: Pod, name: str = "node-1") -> Pod:
+    tree: Any = codec.to_tree(made)
+    tree["spec"]["nodeName"] = name
+    return codec.convert(tree, Pod)

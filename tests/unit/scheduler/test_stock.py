@@ -35,7 +35,7 @@ from tests.build import (
     pod,
     resource_slice,
 )
-from tests.unit.scheduler.scores.test_node_resources import doubles, scores
+from tests.unit.scheduler.scores.node_resource_scores import doubles, scores
 from tests.unit.scheduler.snapshots import snapshot_of
 
 OURS = SchedulerProfile.default()

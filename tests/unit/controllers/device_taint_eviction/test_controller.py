@@ -31,8 +31,9 @@ from plimsoll.controllers.device_taint_eviction.rule_status import (
 )
 from tests.unit.controllers.cluster import START, Cluster, run_scenario
 from tests.unit.controllers.makers import BY_NAME, BY_TEMPLATE, claim, metadata, pod, view
-from tests.unit.controllers.resource_claim.test_controller import claim as claim_to_make
-from tests.unit.controllers.resource_claim.test_controller import pod as pod_to_make
+from tests.unit.controllers.new_objects import claim as claim_to_make
+from tests.unit.controllers.new_objects import pod as pod_to_make
+from tests.unit.controllers.new_objects import published
 
 ONLY = ["device-taint-eviction-controller"]
 T0 = "2025-01-01T00:00:00Z"
@@ -357,18 +358,6 @@ async def use(cluster: Cluster, *tolerations: dict[str, Any]) -> None:
     await cluster.allocate("c", "p", tolerations=list(tolerations))
     await cluster.bind("p")
     await cluster.settle(max_wait=0)
-
-
-def published(*taints: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "metadata": {"name": "s"},
-        "spec": {
-            "driver": "d.example.com",
-            "nodeName": "w",
-            "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1},
-            "devices": [{"name": "x", "taints": list(taints)}],
-        },
-    }
 
 
 def rule_to_make(effect: str = "NoExecute", **selector: str) -> dict[str, Any]:

@@ -8,26 +8,9 @@ from plimsoll.api.codec import decode_tree, encode
 from plimsoll.client.endpoints import PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
 from plimsoll.errors import ApiError, UnreachableError
 from tests.unit.controllers.cluster import Cluster, run_scenario
+from tests.unit.controllers.new_objects import claim, pod, template
 
 ONLY = ["resourceclaim-controller"]
-
-
-def template(name: str = "t") -> dict[str, Any]:
-    devices = {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu.example.com"}}]}
-    return {"metadata": {"name": name}, "spec": {"spec": {"devices": devices}}}
-
-
-def claim(name: str = "c") -> dict[str, Any]:
-    return {"metadata": {"name": name}, "spec": template()["spec"]["spec"]}
-
-
-def pod(name: str, entries: dict[str, dict[str, str]], **spec: Any) -> dict[str, Any]:
-    container = {"name": "c", "image": "i", "resources": {"claims": [{"name": entry} for entry in entries]}}
-    claims = [{"name": entry, **source} for entry, source in entries.items()]
-    return {
-        "metadata": {"name": name},
-        "spec": {"containers": [container], "resourceClaims": claims, **spec},
-    }
 
 
 FROM_T = {"resourceClaimTemplateName": "t"}

@@ -83,7 +83,7 @@ def _send(
     make: Callable[[Path], NriPlugin],
     scenario: Callable[[Runtime, NriPlugin], Awaitable[None]],
 ) -> None:
-    async def scenario() -> None:
+    async def run() -> None:
         runtime = Runtime(directory / "s")
         await runtime.start()
         plugin = make(runtime.path)
@@ -97,7 +97,7 @@ def _send(
             await asyncio.gather(serving, return_exceptions=True)
             await runtime.stop()
 
-    asyncio.run(scenario())
+    asyncio.run(run())
 
 
 async def _nothing(request: Any) -> None:

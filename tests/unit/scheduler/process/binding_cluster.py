@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from plimsoll.api.codec import convert
 from plimsoll.api.core import Pod
@@ -25,7 +25,7 @@ from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.process.api_writer import ApiWriter
 from plimsoll.scheduler.process.charge_writer import ChargeForm
 from plimsoll.scheduler.result import Placement
-from tests.unit.apiserver.build import ApiHarness
+from tests.unit.apiserver.build import ApiHarness, run
 
 NODE, DRIVER, KEEP = "node-1", "dra.example.com", "example.com/keep"
 NEW, BEGUN, SHARED = "new", "begun", "shared"
@@ -235,3 +235,13 @@ def refusal(code: int, reason: str = "") -> Callable[[], ApiError]:
 
 def show(tree: Any) -> str:
     return json.dumps(tree, indent=1)
+
+
+T = TypeVar("T")
+
+
+def run_scenario(scenario: Callable[[BindingCluster], Awaitable[T]]) -> T:
+    async def on(harness: ApiHarness) -> T:
+        return await scenario(await BindingCluster(harness).build())
+
+    return run(on)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -38,10 +37,10 @@ from tests.unit.scheduler.process.binding_cluster import (
     FaultyWriter,
     lost,
     refusal,
+    run_scenario,
 )
 from tests.waiting import DEADLINE
 
-T = TypeVar("T")
 STEPS = {
     "add_finalizer": BindStep.FINALIZER,
     "write_allocation": BindStep.ALLOCATION,
@@ -49,13 +48,6 @@ STEPS = {
     "write_charges": BindStep.CHARGES,
     "bind": BindStep.BINDING,
 }
-
-
-def run_scenario(scenario: Callable[[BindingCluster], Awaitable[T]]) -> T:
-    async def on(harness: ApiHarness) -> T:
-        return await scenario(await BindingCluster(harness).build())
-
-    return run(on)
 
 
 def bind_with(*faults: Fault, **options: Any) -> tuple[BindSuccess | BindFailure, FaultyWriter]:

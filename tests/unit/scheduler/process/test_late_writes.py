@@ -28,8 +28,8 @@ from tests.unit.scheduler.process.binding_cluster import (
     lost,
     refusal,
     results,
+    run_scenario,
 )
-from tests.unit.scheduler.process.test_binder import run_scenario
 
 #: Everything that takes or releases something. `reserve` only adds a consumer, and may land at any time.
 CONDITIONAL = ("write_allocation", "write_charges", "bind", "unreserve", "clear_charges")

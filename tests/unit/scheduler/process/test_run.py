@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import asdict
 from typing import Any
 from unittest.mock import patch
 
@@ -15,7 +12,6 @@ from msgspec.structs import replace
 
 from plimsoll.api.codec import decode_tree
 from plimsoll.apiserver.auth.users import SCHEDULER
-from plimsoll.apiserver.process import RunningServer, ServerSettings, start_server
 from plimsoll.client import Client
 from plimsoll.client.endpoints import (
     DEVICE_CLASSES,
@@ -28,11 +24,9 @@ from plimsoll.client.endpoints import (
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
 )
-from plimsoll.client.leader_election import LeaseTiming
 from plimsoll.errors import LeaseLostError, UnreachableError
 from plimsoll.scheduler.cycle import schedule_pod
 from plimsoll.scheduler.process import context as context_module
-from plimsoll.scheduler.process.configuration import LeaderElection, SchedulerSettings
 from plimsoll.scheduler.process.run import SchedulerProcess
 from plimsoll.scheduler.queue import QueueState
 from plimsoll.scheduler.snapshot.verify import verify
@@ -46,105 +40,16 @@ from tests.smoke.objects import (
     pod,
     resource_slice,
 )
+from tests.unit.scheduler.process.scheduler_cluster import (
+    LONG_LEASE,
+    NS,
+    QUICK,
+    SchedulerCluster,
+    _constantly,
+    elected,
+    scheduler_cluster,
+)
 from tests.waiting import DEADLINE
-
-NS = "default"
-QUICK = SchedulerSettings(named_seconds=0.1, generated_seconds=0.1).named(["default-scheduler"])
-#: Lease whose end a test can wait for.
-SHORT_LEASE = LeaseTiming(lease=6.0, renew=5.0, retry=0.1)
-#: Lease that a leader keeps on a busy machine, until it releases it.
-LONG_LEASE = LeaseTiming(lease=60.0, renew=40.0, retry=0.1)
-
-
-class SchedulerCluster:
-    """Server, administrator client, and schedulers on one loop."""
-
-    def __init__(self, server: RunningServer) -> None:
-        self.server = server
-        self.admin = server.client()
-        self._running: list[tuple[SchedulerProcess, asyncio.Task[None]]] = []
-
-    async def start(self, settings: SchedulerSettings = QUICK, identity: str = "") -> SchedulerProcess:
-        process = SchedulerProcess(self.server.client(SCHEDULER), settings, identity=identity)
-        self._running.append((process, asyncio.create_task(process.run())))
-        await process.ready(DEADLINE)
-        return process
-
-    async def stop(self, process: SchedulerProcess) -> None:
-        for known, task in self._running:
-            if known is process:
-                process.stop()
-                await asyncio.wait_for(task, DEADLINE)
-        self._running = [each for each in self._running if each[0] is not process]
-
-    async def kill(self, process: SchedulerProcess) -> None:
-        """Stop a scheduler without releasing its lease."""
-        for known, task in self._running:
-            if known is process:
-                if process._election is not None:
-                    process._election._release = False
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
-        self._running = [each for each in self._running if each[0] is not process]
-
-    async def close(self) -> None:
-        for process, task in self._running:
-            process.stop()
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
-    async def node(self, name: str, cpu: str = "4", **labels: str) -> None:
-        line = {"cpu": cpu, "memory": "8Gi", "pods": "110"}
-        tree = {
-            "metadata": {"name": name, "labels": labels},
-            "status": {"allocatable": line, "capacity": line},
-        }
-        await self.admin.create(NODES, tree)
-
-    async def devices(self, *nodes: str, count: int = 1) -> None:
-        for each in nodes:
-            await self.admin.create(RESOURCE_SLICES, resource_slice(f"{each}-gpu", each, count))
-
-    async def pod(self, name: str, cpu: str = "1", **spec: Any) -> Tree:
-        tree = pod(name, **spec)
-        tree["spec"]["containers"][0]["resources"]["requests"]["cpu"] = cpu
-        return await self.admin.create(PODS, tree, NS)
-
-    async def until(self, look: Callable[[], Awaitable[Any]], fine: Callable[[Any], Any]) -> Any:
-        deadline = time.monotonic() + DEADLINE
-        while True:
-            found = await look()
-            if fine(found):
-                return found
-            assert time.monotonic() < deadline, found
-            await asyncio.sleep(0.01)
-
-    async def bound(self, name: str) -> str:
-        tree = await self.until(
-            lambda: self.admin.get(PODS, name, NS), lambda one: one["spec"].get("nodeName")
-        )
-        return str(tree["spec"]["nodeName"])
-
-    async def condition_of(self, name: str) -> Tree:
-        """Return the condition of a pending pod."""
-        tree = await self.until(
-            lambda: self.admin.get(PODS, name, NS), lambda one: one["status"].get("conditions")
-        )
-        (condition,) = tree["status"]["conditions"]
-        assert (condition["type"], condition["status"]) == ("PodScheduled", "False")
-        return dict(condition)
-
-
-@asynccontextmanager
-async def scheduler_cluster(*, controllers: bool = True) -> AsyncIterator[SchedulerCluster]:
-    server = await start_server(ServerSettings(controllers=controllers))
-    try:
-        row = SchedulerCluster(server)
-        async with asyncio.timeout(3 * DEADLINE):
-            yield row
-    finally:
-        await row.close()
-        await server.stop()
 
 
 async def furnish(row: SchedulerCluster) -> None:
@@ -175,13 +80,6 @@ def test_pods_are_bound_and_the_ledgers_agree() -> None:
             assert sum(b'"Scheduled"' in raw for raw in events.items) == 4
 
     asyncio.run(scenario())
-
-
-def _constantly(value: object) -> Callable[[], Awaitable[object]]:
-    async def answer() -> object:
-        return value
-
-    return answer
 
 
 def test_a_missing_claim_is_reported_on_the_pod() -> None:
@@ -367,10 +265,6 @@ def test_shutdown_waits_for_bindings_with_a_limit(monkeypatch: pytest.MonkeyPatc
             assert await row.bound("q") == "n1"
 
     asyncio.run(scenario())
-
-
-def elected(seconds: float = 2.0, timing: LeaseTiming = SHORT_LEASE) -> SchedulerSettings:
-    return replace(QUICK, election=LeaderElection(elect=True, **asdict(timing)), stop_seconds=seconds)
 
 
 def test_a_standby_takes_over_from_the_leader() -> None:

@@ -16,7 +16,7 @@ from plimsoll.scheduler.process.api_writer import FENCE_KEY
 from plimsoll.scheduler.process.run import SchedulerProcess
 from plimsoll.scheduler.snapshot.verify import find_overdrafts, verify
 from tests.smoke.objects import DRIVER, claim_template, claiming_pod, device_class
-from tests.unit.scheduler.process.test_run import (
+from tests.unit.scheduler.process.scheduler_cluster import (
     LONG_LEASE,
     NS,
     QUICK,

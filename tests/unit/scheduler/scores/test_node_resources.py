@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.scheduler.profile import SchedulerProfile, Strategy
 from plimsoll.scheduler.scores.node_resources import BalancedAllocationScorer, NodeResourcesFitScorer
-from plimsoll.scheduler.scores.scorer import Scorer
-from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from tests.build import DRIVER, charging_device, claim, device_class, exactly, node, pod, resource_slice
+from tests.unit.scheduler.scores.node_resource_scores import LEAST, doubles, scores
 from tests.unit.scheduler.snapshots import pod_info_of, snapshot_of
 
-LEAST = SchedulerProfile.default()
 MOST = SchedulerProfile(strategy=Strategy.MOST_ALLOCATED)
-
-
-def scores(
-    kind: type[Scorer], wanting: Any, snapshot: Snapshot, settings: SchedulerProfile = LEAST
-) -> dict[str, int]:
-    scorer = kind.pre_score(pod_info_of(wanting, snapshot), snapshot, settings)
-    assert scorer is not None
-    found = scorer.scores(snapshot.alive)
-    return {snapshot.node(row).metadata.name: int(found[row]) for row in snapshot.rows()}
 
 
 def test_least_and_most_allocated() -> None:
@@ -112,20 +97,6 @@ def test_pods_without_requests_do_not_balance() -> None:
     assert (
         BalancedAllocationScorer.pre_score(pod_info_of(pod("w", cpu="1"), snapshot), snapshot, alone) is None
     )
-
-
-def doubles(lines: Sequence[int], used: Sequence[int], wanted: Sequence[int]) -> int:
-    """Return balanced allocation as kube-scheduler computes it, in floating point."""
-
-    def balance(amounts: Sequence[int]) -> int:
-        shares = [min(a / line, 1.0) for a, line in zip(amounts, lines, strict=True) if line]
-        if len(shares) < 2:
-            return 100
-        mean = sum(shares) / len(shares)
-        return int((1 - math.sqrt(sum((s - mean) ** 2 for s in shares) / len(shares))) * 100)
-
-    after = balance([u + w for u, w in zip(used, wanted, strict=True)])
-    return 50 + (50 + after - balance(used)) // 2
 
 
 @pytest.mark.parametrize("count", [2, 3])

@@ -17,7 +17,7 @@ from plimsoll.tools.audit.junit import as_junit
 from plimsoll.tools.audit.sarif import as_sarif
 from plimsoll.tools.colors import PLAIN
 from tests.unit.tools.audit.build import report_on
-from tests.unit.tools.audit.test_formats import check_sarif
+from tests.unit.tools.audit.sarif_rules import check_sarif
 
 BROKEN = Path(__file__).parents[4] / "examples" / "audit" / "cluster.yaml"
 ODD: tuple[Any, ...] = (None, "", "-1", "1e999", "\x1b[2J", 0, -1, 2**63 - 1, [], {}, True, "999Ei", "n1")

@@ -15,7 +15,7 @@ from plimsoll.tools.cluster_state import Source, read_cluster_state
 from tests.dumps import SHARED, USECASES, big_cluster, usecase_dump, write_dump
 from tests.outputs import check_output
 from tests.unit.tools.audit.build import well
-from tests.unit.tools.audit.test_formats import check_sarif
+from tests.unit.tools.audit.sarif_rules import check_sarif
 
 ROOT = Path(__file__).parents[4]
 BROKEN = ROOT / "examples" / "audit" / "cluster.yaml"

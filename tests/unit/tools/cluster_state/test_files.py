@@ -23,7 +23,7 @@ from plimsoll.errors import DecodeError, InputError
 from plimsoll.tools.cluster_state import ClusterObjects, Source, read_cluster_state
 from plimsoll.tools.cluster_state.files import read_files
 from tests.dumps import USECASES, big_cluster, usecase_dump, write_dump
-from tests.unit.tools.cluster_state.test_versions import to_beta
+from tests.unit.tools.cluster_state.beta_versions import to_beta
 
 Tree = dict[str, Any]
 

@@ -15,8 +15,8 @@ from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
 from plimsoll.tools.cluster_state.live import follow_live, read_live
 from plimsoll.tools.cluster_state.missing_kinds import summarize_gaps
 from tests.dumps import big_cluster, objects_of
+from tests.unit.tools.cluster_state.beta_versions import to_beta
 from tests.unit.tools.cluster_state.fake_api_server import FakeApiServer
-from tests.unit.tools.cluster_state.test_versions import to_beta
 from tests.waiting import DEADLINE
 
 Tree = dict[str, Any]

@@ -16,6 +16,7 @@ from plimsoll.api.quantity import Number
 from plimsoll.common.yaml import dump_document, load_documents
 from plimsoll.errors import InputError
 from plimsoll.tools.cluster_state.manifests import parse_objects, read_objects
+from tests.unit.common.json_trees import json_trees
 
 
 def load(text: str | bytes) -> Any:
@@ -109,13 +110,6 @@ def test_broken_documents_name_their_position(text: str, message: str) -> None:
 def test_missing_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
         list(read_objects([tmp_path / "nope"]))
-
-
-json_trees = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.text(max_size=10),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=10,
-).filter(lambda tree: tree is not None)
 
 
 @given(json_trees)

@@ -18,8 +18,8 @@ from plimsoll.tools.cluster_state.raw_objects import (
     read_raw_objects,
 )
 from tests.dumps import big_cluster, write_dump
+from tests.unit.tools.cluster_state.beta_versions import to_beta
 from tests.unit.tools.cluster_state.fake_api_server import FakeApiServer
-from tests.unit.tools.cluster_state.test_versions import to_beta
 
 ALL = ("nodes", "resourceslices", "deviceclasses", "resourceclaims", "pods")
 KINDS = ("Node", "ResourceSlice", "DeviceClass", "ResourceClaim", "Pod")

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,6 +15,7 @@ import aiohttp
 from plimsoll.client import Client
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.dashboard import Dashboard
+from tests.dumps import big_cluster, make_cluster_state
 from tests.waiting import DEADLINE
 
 Tree = dict[str, Any]
@@ -94,3 +96,18 @@ def visit(
             await scenario(visitor)
 
     asyncio.run(run())
+
+
+WANTED = """
+apiVersion: v1
+kind: Pod
+metadata: {name: new, namespace: work}
+spec:
+  containers:
+  - {name: c, image: x, resources: {requests: {cpu: "1"}}}
+"""
+
+
+@cache
+def small() -> ClusterState:
+    return make_cluster_state(big_cluster(3, pods_per_node=4, devices=2, pending=3))

@@ -24,8 +24,7 @@ from plimsoll.tools.dashboard.findings import (
     run_audit,
 )
 from plimsoll.tools.dashboard.query_worker import QueryWorker
-from tests.unit.tools.dashboard.pages import DashboardClient, visit
-from tests.unit.tools.dashboard.test_routes import small
+from tests.unit.tools.dashboard.pages import DashboardClient, small, visit
 from tests.waiting import DEADLINE
 
 

@@ -18,8 +18,7 @@ from plimsoll.errors import ConfigError
 from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
 from plimsoll.tools.dashboard import guard, nodes
 from plimsoll.tools.dashboard.process import DashboardSettings, read_address, read_token, serve_dashboard
-from tests.unit.tools.dashboard.pages import DashboardClient, visit
-from tests.unit.tools.dashboard.test_routes import small
+from tests.unit.tools.dashboard.pages import DashboardClient, small, visit
 from tests.waiting import DEADLINE
 
 EMPTY = ClusterState(ClusterObjects())

@@ -27,7 +27,7 @@ from plimsoll.tools.dashboard.whatif_request import Deadline, read_plan
 from plimsoll.tools.top import device_rows, pool_rows
 from tests.dumps import big_cluster, objects_of
 from tests.sizes import examples
-from tests.unit.tools.dashboard.test_routes import WANTED, small
+from tests.unit.tools.dashboard.pages import WANTED, small
 from tests.waiting import DEADLINE
 
 OBJECTS: list[Any] = list(objects_of(big_cluster(3, pods_per_node=4, devices=2, pending=3)))

@@ -4,30 +4,15 @@ from __future__ import annotations
 
 import gzip
 import json
-from functools import cache
 from typing import Any
 
 import pytest
 
-from plimsoll.tools.cluster_state import ClusterState, Source, read_cluster_state
+from plimsoll.tools.cluster_state import Source, read_cluster_state
 from plimsoll.tools.top.claims import claim_rows
 from plimsoll.tools.top.nodes import node_rows
-from tests.dumps import USECASES, big_cluster, make_cluster_state, usecase_dump
-from tests.unit.tools.dashboard.pages import DashboardClient, Tree, visit
-
-WANTED = """
-apiVersion: v1
-kind: Pod
-metadata: {name: new, namespace: work}
-spec:
-  containers:
-  - {name: c, image: x, resources: {requests: {cpu: "1"}}}
-"""
-
-
-@cache
-def small() -> ClusterState:
-    return make_cluster_state(big_cluster(3, pods_per_node=4, devices=2, pending=3))
+from tests.dumps import USECASES, usecase_dump
+from tests.unit.tools.dashboard.pages import WANTED, DashboardClient, Tree, small, visit
 
 
 def test_the_overview() -> None:

@@ -6,6 +6,12 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from plimsoll.scheduler.cycle import schedule_one
+from plimsoll.scheduler.pod_claims import read_pod_info
+from plimsoll.scheduler.profile import SchedulerProfile
+from plimsoll.scheduler.reasons import NodeReason
+from plimsoll.scheduler.result import FitError, Placement
+from plimsoll.tools.cluster_state import ClusterState
 from tests.build import (
     DRIVER,
     charging_device,
@@ -86,3 +92,10 @@ def _wanting(draw: st.DrawFn) -> list[Any]:
 
 
 __all__ = ["charging_device", "clusters"]
+
+
+def schedule(cluster_state: ClusterState, pod: Any) -> Placement | FitError | NodeReason:
+    pod_info = read_pod_info(pod, cluster_state.snapshot)
+    if isinstance(pod_info, NodeReason):
+        return pod_info
+    return schedule_one(pod_info, cluster_state.snapshot, SchedulerProfile.default(), lambda: "share")

@@ -12,7 +12,7 @@ from plimsoll.tools.explain import ExplainVerdict, explain_node, explain_pending
 from plimsoll.tools.explain.fixes.apply import apply_fix
 from tests.sizes import examples
 from tests.unit.scheduler.samples import NODES, SEEDS, Draws
-from tests.unit.tools.explain.fixes.test_search import schedule
+from tests.unit.tools.explain.clusters import schedule
 from tests.unit.tools.explain.symptoms import make_cluster_state
 
 TERM = {"labelSelector": {"matchLabels": {"app": "a"}}, "topologyKey": "zone"}

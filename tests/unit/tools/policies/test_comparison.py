@@ -15,12 +15,11 @@ from plimsoll.ledger.verdict import Cause
 from plimsoll.tools.cluster_state import ClusterObjects, ClusterState, Source, read_cluster_state
 from plimsoll.tools.colors import PLAIN
 from plimsoll.tools.policies import AS_IS, COLUMNS, POLICIES, compare_policies
-from tests.build import charging_device, claim, container, pod, resource_slice, result
+from tests.build import charging_device, claim, container, node, pod, resource_slice, result
 from tests.dumps import USECASES, usecase_dump
 from tests.outputs import GOLDEN_DIR, check_json_fields, check_output
 from tests.sizes import examples
-from tests.unit.ledger.test_node_stateful import bodies, make_pod, rules
-from tests.unit.tools.top.test_nodes import node, on
+from tests.unit.ledger.samples import bodies, make_pod, on, rules
 
 FIXTURE = str(GOLDEN_DIR.parents[1] / "examples" / "top" / "cluster.yaml")
 
@@ -39,7 +38,7 @@ def clusters(draw: st.DrawFn) -> list[Any]:
     devices = [charging_device(f"d{i}", **draw(rules())) for i in range(5)]
     claims = [claim(f"claim-{i}", results=[result(f"d{i}")]) for i in range(5)]
     pods = [on(make_pod(f"p{i}", draw(bodies()))) for i in range(draw(st.integers(1, 3)))]
-    return [node(), resource_slice(devices), *claims, *pods]
+    return [node(cpu="9"), resource_slice(devices), *claims, *pods]
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -88,7 +87,7 @@ def small(*containers: Any, policy: str = "", amount: str = "4", pods: int = 1, 
     return ClusterState(
         ClusterObjects(
             [
-                node(),
+                node(cpu="9"),
                 resource_slice([charging_device("d0", cpu=mapping)]),
                 claim("c", results=[result("d0")]),
                 *made,
@@ -124,7 +123,7 @@ def test_the_recorded_status_is_not_compared() -> None:
 def test_a_missing_claim_is_read_from_the_pod_status() -> None:
     status = {"nodeAllocatableResourceClaimStatuses": [{"resourceClaimName": "c", "resources": {"cpu": "3"}}]}
     made = on(pod("p", container("a", "c", cpu="1"), status=status))
-    report = compare_policies(ClusterState(ClusterObjects([node(), made])))
+    report = compare_policies(ClusterState(ClusterObjects([node(cpu="9"), made])))
     (row,) = [row for row in report.nodes if row.resource == "cpu"]
     assert row.charged["AddPerClaim"] == 4000
     assert report.believed == (("default/p", "c"),)
@@ -165,7 +164,9 @@ def test_nodes_past_their_line() -> None:
 
 
 def test_without_claims_there_is_nothing_to_compare() -> None:
-    report = compare_policies(ClusterState(ClusterObjects([node(), on(pod("p", container("a", cpu="1")))])))
+    report = compare_policies(
+        ClusterState(ClusterObjects([node(cpu="9"), on(pod("p", container("a", cpu="1")))]))
+    )
     assert [*report.lines(PLAIN)] == [
         "No scheduled pod has a claim that is charged to its node: all policies are equal."
     ]

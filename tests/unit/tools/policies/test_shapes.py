@@ -20,10 +20,9 @@ from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
 from plimsoll.tools.policies import compare_policies, comparison
 from plimsoll.tools.policies.shapes import shape_of
-from tests.build import charging_device, claim, container, pod, resource_slice, result
+from tests.build import charging_device, claim, container, node, pod, resource_slice, result
 from tests.sizes import examples
-from tests.unit.ledger.test_node_stateful import REQUESTS, bodies, make_pod, rules
-from tests.unit.tools.top.test_nodes import node
+from tests.unit.ledger.samples import REQUESTS, bodies, make_pod, rules
 
 SHARING = AccountingProfile(name="sharing", share_per_claim=True)
 
@@ -39,7 +38,7 @@ def _cluster(devices: list[Any], places: list[list[dict[str, Any]]], apart: bool
     """Return nodes with the same devices, and each body as a pod; `apart`: every pod has its own claims."""
     for number, variants in enumerate(places):
         name = f"node-{number}"
-        yield node(name)
+        yield node(name, cpu="9")
         slice = resource_slice(devices, nodeName=name, pool=name)
         yield _with(slice, ResourceSlice, metadata={"name": name})
         for index, body in enumerate(variants):

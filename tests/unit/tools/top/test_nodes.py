@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plimsoll.api import codec
-from plimsoll.api.core import Node, Pod
+from plimsoll.api.core import Pod
 from plimsoll.errors import InputError
 from plimsoll.ledger.claims import ChargedClaim
 from plimsoll.ledger.entries import LedgerEntry
@@ -18,23 +17,11 @@ from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
 from plimsoll.tools.top import format_amount, holders, namespace_rows, node_rows, pod_rows
 from plimsoll.tools.top.nodes import entry_columns, entry_holders, full_columns, node_row_of
-from tests.build import charging_device, claim, container, pod, resource_slice, result
+from tests.build import charging_device, claim, container, node, pod, resource_slice, result
 from tests.sizes import examples
-from tests.unit.ledger.samples import charged_pods
-from tests.unit.ledger.test_node_stateful import bodies, make_pod, rules
+from tests.unit.ledger.samples import bodies, charged_pods, make_pod, on, rules
 
 SHARING = AccountingProfile(name="sharing", share_per_claim=True)
-
-
-def node(name: str = "node-1", **line: str) -> Node:
-    allocatable = {"cpu": "9", "memory": "16Gi", "pods": "110", **line}
-    return codec.convert({"metadata": {"name": name}, "status": {"allocatable": allocatable}}, Node)
-
-
-def on(made: Pod, name: str = "node-1") -> Pod:
-    tree: Any = codec.to_tree(made)
-    tree["spec"]["nodeName"] = name
-    return codec.convert(tree, Pod)
 
 
 @st.composite
@@ -45,7 +32,9 @@ def cluster_states(draw: st.DrawFn) -> ClusterState:
     pods = [on(make_pod(f"p{i}", draw(bodies()))) for i in range(draw(st.integers(0, 4)))]
     pods.append(on(pod("stray", container("c", cpu="1")), "nowhere"))
     profile = SHARING if draw(st.booleans()) else AccountingProfile.default()
-    return ClusterState(ClusterObjects([node(), resource_slice(devices), *claims, *pods]), profile=profile)
+    return ClusterState(
+        ClusterObjects([node(cpu="9"), resource_slice(devices), *claims, *pods]), profile=profile
+    )
 
 
 @settings(max_examples=examples(80), deadline=None)
@@ -90,7 +79,7 @@ def test_pods_and_namespaces_add_up_to_the_same(cluster_state: ClusterState) -> 
 @given(charged_pods(), st.booleans())
 def test_the_fast_path_agrees(found: tuple[Pod, Any], share: bool) -> None:
     made, charges = found
-    ledger = NodeLedger(node(), profile=SHARING if share else None)
+    ledger = NodeLedger(node(cpu="9"), profile=SHARING if share else None)
     entry = ledger.add(made, [ChargedClaim(charge) for charge in charges])
     assert tidy(entry_columns(entry)) == tidy(full_columns(entry))
     sums = {name: sum(parts) for name, parts in entry_columns(entry).items()}
@@ -106,14 +95,16 @@ def tidy(columns: dict[str, tuple[int, int, int]]) -> dict[str, tuple[int, int, 
 
 
 def entry_of(made: Pod, *charged_claims: ChargedClaim) -> LedgerEntry:
-    return NodeLedger(node()).add(made, charged_claims)
+    return NodeLedger(node(cpu="9")).add(made, charged_claims)
 
 
 def test_what_is_drawn_from_a_pool_is_not_requested_of_the_node() -> None:
     shared = charging_device("d0", cpu={"allocationMultiplier": "4", "accountingPolicy": "ConsumeFrom"})
     pods = [on(pod(f"p{i}", container("c", "pool", cpu="1"))) for i in range(2)]
     cluster_state = ClusterState(
-        ClusterObjects([node(), resource_slice([shared]), claim("pool", results=[result("d0")]), *pods])
+        ClusterObjects(
+            [node(cpu="9"), resource_slice([shared]), claim("pool", results=[result("d0")]), *pods]
+        )
     )
     (node_row,) = node_rows(cluster_state)
     row = node_row.row("cpu")
@@ -124,7 +115,7 @@ def test_what_is_drawn_from_a_pool_is_not_requested_of_the_node() -> None:
 
 def test_headroom_past_the_line_is_negative() -> None:
     pods = [on(pod("big", container("c", cpu="10")))]
-    (node_row,) = node_rows(ClusterState(ClusterObjects([node(), *pods])))
+    (node_row,) = node_rows(ClusterState(ClusterObjects([node(cpu="9"), *pods])))
     assert node_row.past == ("cpu",)
     assert node_row.row("cpu").free == -1000
 
@@ -135,7 +126,7 @@ def test_devices_of_charges_in_a_status_come_from_the_claim() -> None:
     cluster_state = ClusterState(
         ClusterObjects(
             [
-                node(),
+                node(cpu="9"),
                 resource_slice([charging_device("d0", cpu="2")]),
                 claim("x", results=[result("d0")]),
                 made,
@@ -148,17 +139,17 @@ def test_devices_of_charges_in_a_status_come_from_the_claim() -> None:
 
 def test_an_unknown_node_has_no_holders() -> None:
     with pytest.raises(InputError, match="node x not found"):
-        holders(ClusterState(ClusterObjects([node()])), "x")
+        holders(ClusterState(ClusterObjects([node(cpu="9")])), "x")
 
 
 def test_ledgers_of_some_nodes() -> None:
-    cluster_state = ClusterState(ClusterObjects([node("b"), node("a"), node("c")]))
+    cluster_state = ClusterState(ClusterObjects([*map(node, "bac")]))
     assert [node_row.name for node_row in node_rows(cluster_state)] == ["a", "b", "c"]
     assert [node_row.name for node_row in node_rows(cluster_state, names=["c", "a", "x"])] == ["a", "c"]
 
 
 def test_a_node_without_conditions_is_ready() -> None:
-    assert node_row_of(NodeLedger(node())).ready
+    assert node_row_of(NodeLedger(node(cpu="9"))).ready
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plimsoll.scheduler.snapshot.verify import verify
-from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
 from plimsoll.tools.whatif import Whatif
 from plimsoll.tools.whatif.exhaustive import Proof, ProofVerdict
 from tests.build import (
@@ -27,14 +26,7 @@ from tests.build import (
     resource_slice,
 )
 from tests.sizes import examples
-
-
-def select(kind: str) -> str:
-    return f'device.attributes["{DRIVER}"].kind == "{kind}"'
-
-
-def whatif_of(*objects: Any) -> Whatif:
-    return Whatif(ClusterState(ClusterObjects(objects)))
+from tests.unit.tools.whatif.workloads import select, whatif_of, whole_or_half
 
 
 def names(proof: Proof) -> dict[str, str]:
@@ -42,22 +34,6 @@ def names(proof: Proof) -> dict[str, str]:
 
 
 # -- examples
-
-
-def whole_or_half() -> Whatif:
-    """k/k 138765: the first pod takes the whole device, though the half would suffice for it."""
-    offered = [device("a-whole", kind="whole"), device("b-half", kind="half")]
-    picky = claim("picky", exactly(select=select("whole")))
-    easy = claim("easy", first_available("r", exactly("w", select=select("whole")), exactly("h")))
-    return whatif_of(
-        node("n"),
-        resource_slice(offered, "n"),
-        device_class(),
-        picky,
-        easy,
-        pod("a-easy", claims=["easy"]),
-        pod("b-picky", claims=["picky"]),
-    )
 
 
 def test_a_better_choice_of_devices_is_found() -> None:

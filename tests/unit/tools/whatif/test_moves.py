@@ -25,37 +25,13 @@ from tests.build import (
     pod,
     resource_slice,
 )
+from tests.unit.tools.whatif.workloads import CLAIMING, TEMPLATE, owned, workload
 
 POD = "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, image: i}]}}"
-TEMPLATE = {
-    "apiVersion": "resource.k8s.io/v1",
-    "kind": "ResourceClaimTemplate",
-    "metadata": {"name": "one", "namespace": "default"},
-    "spec": {"spec": {"devices": {"requests": [exactly()]}}},
-}
-CLAIMING = {
-    "apiVersion": "v1",
-    "kind": "Pod",
-    "metadata": {"name": "p"},
-    "spec": {
-        "resourceClaims": [{"name": "r", "resourceClaimTemplateName": "one"}],
-        "containers": [{"name": "c", "resources": {"claims": [{"name": "r"}]}}],
-    },
-}
-
-
-def owned(kind: str = "ReplicaSet", name: str = "web-7d4") -> dict[str, Any]:
-    return {"ownerReferences": [{"kind": kind, "name": name, "uid": name, "controller": True}]}
 
 
 def whatif_of(*objects: Any) -> Whatif:
     return Whatif(ClusterState(ClusterObjects(objects)))
-
-
-def workload(kind: str, version: str, **spec: Any) -> dict[str, Any]:
-    template = {"metadata": {"labels": {"app": "w"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
-    meta = {"name": "w", "namespace": "team"}
-    return {"apiVersion": version, "kind": kind, "metadata": meta, "spec": {**spec, "template": template}}
 
 
 # -- adding

@@ -14,8 +14,7 @@ from plimsoll.tools.whatif import WhatifPlan, WhatifReport, run_whatif
 from tests.build import device, device_class, node, pod, resource_slice
 from tests.dumps import big_cluster, make_cluster_state, usecase_dump
 from tests.outputs import check_json_fields, check_output
-from tests.unit.tools.whatif.test_exhaustive import whole_or_half
-from tests.unit.tools.whatif.test_moves import CLAIMING, TEMPLATE, owned, workload
+from tests.unit.tools.whatif.workloads import CLAIMING, TEMPLATE, owned, whole_or_half, workload
 
 EXAMPLE = Path(__file__).parents[4] / "examples" / "what-if"
 

@@ -8,19 +8,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from plimsoll.errors import InputError
-from plimsoll.scheduler.cycle import schedule_one
-from plimsoll.scheduler.pod_claims import read_pod_info
-from plimsoll.scheduler.profile import SchedulerProfile
-from plimsoll.scheduler.reasons import NodeReason
-from plimsoll.scheduler.result import FitError, Placement
+from plimsoll.scheduler.result import Placement
 from plimsoll.scheduler.snapshot.verify import verify
-from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.explain import ExplainVerdict, explain_pod
 from plimsoll.tools.explain.fixes.apply import apply_fix
 from plimsoll.tools.explain.fixes.fix import COSTS, Fix, FixStep
 from plimsoll.tools.explain.text import FixKind
 from tests.sizes import examples
-from tests.unit.tools.explain.clusters import clusters
+from tests.unit.tools.explain.clusters import clusters, schedule
 from tests.unit.tools.explain.symptoms import MAKERS, SUBJECT, make_cluster_state
 
 #: Symptoms whose first fix only a cluster administrator can apply.
@@ -46,13 +41,6 @@ OTHERS = {
 }
 
 NOTHING_TO_DO = ("placed", "placed-plain", "fits", "node-gone", "ended")
-
-
-def schedule(cluster_state: ClusterState, pod: Any) -> Placement | FitError | NodeReason:
-    pod_info = read_pod_info(pod, cluster_state.snapshot)
-    if isinstance(pod_info, NodeReason):
-        return pod_info
-    return schedule_one(pod_info, cluster_state.snapshot, SchedulerProfile.default(), lambda: "share")
 
 
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
