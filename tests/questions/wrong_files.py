@@ -35,7 +35,7 @@ WRONG: dict[str, tuple[bytes, str]] = {
     "number": (b"7\n", "an object must be a mapping"),
     "no kind": (b"a: b\n", "kind is missing"),
     "list": (b"- a\n- b\n", "an object must be a mapping"),
-    "binary": (b"\x7fELF\x02\x01\x01\x00\x00\x00" * 50, "is no text"),
+    "binary": (b"\x7fELF\x02\x01\x01\x00\x00\x00" * 50, "is not a text file"),
     "half a character": (b"kind: Pod\nmetadata: {name: \xff\xfe\x80}\n", "UTF-8"),
     "truncated json": (
         _whole("json")[:5000],
@@ -43,7 +43,7 @@ WRONG: dict[str, tuple[bytes, str]] = {
     ),
     "truncated yaml": (_whole("yaml")[:5003], "the list may be truncated"),
     "truncated yaml list": (b"apiVersion: v1\nitems:\n- a: {b: [", "line "),
-    "truncated gzip": (gzip.compress(_whole("yaml"))[:200], "it ends too early"),
+    "truncated gzip": (gzip.compress(_whole("yaml"))[:200], "unexpected end of file"),
     "broken gzip": (b"\x1f\x8b\x08" + b"x" * 100, "cannot be unpacked"),
     "zip that is none": (b"PK\x03\x04" + b"x" * 100, "cannot be unpacked"),
     "two keys": (b"kind: Pod\nkind: Node\n", "'kind' is given twice"),

@@ -22,7 +22,7 @@ def check_proxy(url: str, origin: str) -> str:
         port = parts.port
     except ValueError:
         raise ConfigError(f"{origin}: {url!r} is not a proxy URL") from None
-    # DIFF: kubectl takes SOCKS proxies too. test_proxies_that_cannot_be_used
+    # DIFF: kubectl takes SOCKS proxies too. test_unsupported_proxies
     if parts.scheme.startswith("socks5"):
         raise ConfigError(
             f"{origin}: SOCKS proxies are not supported ({url}); use an http:// or https:// proxy, "

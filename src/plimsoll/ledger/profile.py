@@ -19,7 +19,7 @@ The default profile follows KEP-5517; `AccountingProfile.upstream_1_36()` behave
   (test_charges_survive_a_server_that_drops_them).
 - DIFF: a claim that charges its node is in use if another pod on the node has it, or if it is reserved for
   another pod, which may not be bound yet or may just be deleted; 1.36 checks the node only, 1.37 the
-  reservation (test_a_reserved_claim_is_taken).
+  reservation (test_a_claim_reserved_for_another_pod_is_refused).
 - DIFF: in clusters without the fields, charges are defined in annotations of classes and recorded in
   annotations of pods; upstream has neither (test_a_class_charges_by_its_annotation,
   test_charges_in_an_annotation_are_counted).

@@ -54,7 +54,7 @@ def dump(tmp_path: Path) -> Path:
 def test_unreachable_clusters(run: Run, dump: Path, tmp_path: Path, question: str) -> None:
     words = QUESTIONS[question]
     (tmp_path / "odd").write_text("kind: Config\ncontexts: 3\n")
-    for more, said in (
+    for more, message in (
         ([], "no cluster configured"),
         (["--kubeconfig", tmp_path / "nowhere"], "no such file"),
         (["--kubeconfig", tmp_path / "odd"], "odd"),

@@ -91,7 +91,7 @@ def test_no_home_directory_is_needed(home: Path, monkeypatch: pytest.MonkeyPatch
     assert Where().source().origin == "https://own.example.com"
 
 
-def test_files_and_a_cluster_do_not_go_together() -> None:
+def test_files_and_a_cluster_exclude_each_other() -> None:
     with pytest.raises(ConfigError, match="-f and --kubeconfig cannot be combined: use files or a cluster"):
         Where(files=("x",), kubeconfig=Path("y")).source()
     with pytest.raises(ConfigError, match="-f and --context"):

@@ -150,7 +150,7 @@ def test_the_complete_response_has_a_timeout() -> None:
     asyncio.run(scenario())
 
 
-def test_a_watch_is_not_cut() -> None:
+def test_a_watch_does_not_time_out() -> None:
     """Nothing may happen in a cluster for long; the idle_timeout of calls is none of a watch's business."""
     event = b'{"type":"ADDED","object":{"kind":"Pod","metadata":{"name":"a"}}}\n'
     head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"

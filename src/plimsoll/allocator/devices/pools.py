@@ -82,7 +82,7 @@ def build_cluster_pool(views: Sequence[SliceView], features: Features) -> Gather
 
 def _is_relevant(view: SliceView, node: Node) -> bool | SelectorProblem:
     # DIFF: Kubernetes 1.36 uses all counter slices for all nodes; 1.37 and Plimsoll apply its node selection.
-    # Test: test_counter_slices_of_other_nodes_stay_there
+    # Test: test_counter_slices_of_other_nodes_are_ignored
     spec = view.slice.spec
     if spec.node_name or spec.all_nodes or spec.node_selector is not None:
         return node_matches(node, spec.node_name, spec.all_nodes, spec.node_selector)
