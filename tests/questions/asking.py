@@ -1,8 +1,8 @@
 """Query commands run in this process.
 
-Owns `ask`, which runs `plimsoll ...` from its first line to its exit code, and `COMMANDS`, the questions that
-are asked of every input. An `CommandResult` is checked for the promises that hold whatever the input: an exit
-code of 0, 1 or 2, no traceback, no surprise, and if the question could not be asked one line, nothing else.
+`ask` runs a command line, and `COMMANDS` are those run on every input. A `CommandResult` is checked for the
+properties that hold for any input: exit code 0, 1 or 2, no traceback, no internal error, and with exit code 2
+nothing but one line.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pytest
 from plimsoll.cli.main import main
 
 VIEWS = ("nodes", "pods", "claims", "devices", "pools", "namespaces")
-#: What is asked of every dump. NODE, POD and CLAIM stand for one that is there, see `named`.
+#: Commands run on every dump. NODE, POD and CLAIM stand for existing ones, see `named`.
 COMMANDS: dict[str, tuple[str, ...]] = {
     **{f"top {view}": ("top", view) for view in VIEWS},
     **{f"top {view} wide": ("top", view, "-o", "wide") for view in VIEWS},
@@ -35,14 +35,15 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "policies": ("policies",),
     "policies wide": ("policies", "-o", "wide", "--limit", "0"),
 }
-#: One of each command, where every way to ask would say the same.
+#: One of each command, where all variants would give the same error.
 FEW = ("top nodes", "explain", "whatif", "audit", "policies")
-#: Those that work on files alone; they read otherwise, and refuse more.
+#: Commands on single objects; they have another reader, and refuse more.
 FILE_COMMANDS: dict[str, tuple[str, ...]] = {
     "check": ("check",),
     "allocate": ("allocate",),
     "select": ("select", "true"),
     "convert": ("convert", "--form", "1.37"),
+    "cgroups": ("cgroups", "--memory", "8Gi"),
 }
 
 

@@ -17,7 +17,9 @@ ASKED["dashboard"] = ("dashboard", "--listen", "127.0.0.1:0")
 
 
 #: Invalid as a dump, but valid as single objects.
-ONLY_DUMPS = {"empty", "blank", "comments", "other kinds", "items are a map", "null metadata", "no name"}
+ONLY_DUMPS = {
+    "empty", "blank", "comments", "other kinds", "items are a map", "null metadata", "no name", "wrong field"
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", WRONG)

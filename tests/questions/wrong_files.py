@@ -51,6 +51,10 @@ WRONG: dict[str, tuple[bytes, str]] = {
     "unknown alias": (b"kind: *gone\n", "alias"),
     "deep json": (_deep(b"[", b"]"), "nested too deeply"),
     "deep yaml": (b"kind: Pod\nspec: " + b"[" * 5000 + b"]" * 5000, "nested too deeply"),
+    "wrong field": (
+        b"kind: Pod\napiVersion: v1\nmetadata: {name: p, uid: u}\nspec: 3\n",
+        "Pod p: spec: must be",
+    ),
     "tab": (b"kind: Pod\nmetadata:\n\tname: x\n", "line 3"),
     "html": (b"<!DOCTYPE html>\n<html><body>Sign in</body></html>\n", "an object must be a mapping"),
     "error of kubectl": (b"Error from server (Forbidden): nodes is forbidden\n", ""),

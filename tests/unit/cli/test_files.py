@@ -66,25 +66,6 @@ def test_unreachable_clusters(run: Run, dump: Path, tmp_path: Path, question: st
         assert message in err
 
 
-@pytest.mark.parametrize("question", QUESTIONS)
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"\x7fELF\0\0\0", "is not a text file"),
-        (b'{"kind": "List", "apiVersion": "v1", "items": [{"kind": "Po', "document 1"),
-        (b"Error from server (Forbidden)\n", "must be a mapping"),
-        (b"\x1f\x8b\x08nothing", "cannot be unpacked"),
-    ],
-)
-def test_invalid_dumps(run: Run, tmp_path: Path, question: str, content: bytes, message: str) -> None:
-    path = tmp_path / "dump"
-    path.write_bytes(content)
-    code, out, err = run(*QUESTIONS[question], "-f", path)
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert message in err
-    assert str(path) in err
-
-
 @pytest.mark.parametrize("question", ["check", "select", "allocate", "cgroups"])
 def test_json_and_yaml_have_the_same_content(run: Run, dump: Path, question: str) -> None:
     words = [*QUESTIONS[question], "-f", dump]
