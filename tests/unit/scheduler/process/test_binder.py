@@ -518,7 +518,8 @@ def ready(claim: ResourceClaim, status: str, kind: str = "Attached") -> dict[str
     assert claim.status.allocation is not None
     result = claim.status.allocation.devices.results[0]
     timestamp = "2026-01-01T00:00:00Z"
-    condition = {"type": kind, "status": status, "reason": "Reported", "lastTransitionTime": timestamp}
+    condition = {"type": kind, "status": status, "reason": "Reported", "message": "so"}
+    condition["lastTransitionTime"] = timestamp
     device = {"driver": result.driver, "pool": result.pool, "device": result.device}
     return {"status": {"devices": [{**device, "conditions": [condition]}]}}
 
