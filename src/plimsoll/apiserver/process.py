@@ -10,7 +10,6 @@ import asyncio
 import gc
 import logging
 import resource
-import signal
 import ssl
 import tempfile
 from collections.abc import Callable, Coroutine, Iterator
@@ -42,7 +41,7 @@ from plimsoll.apiserver.storage import Store
 from plimsoll.apiserver.storage.log import Durability
 from plimsoll.apiserver.workers.pool import WorkerLimits, WorkerPool
 from plimsoll.client import Client
-from plimsoll.common.tasks import cancel_tasks
+from plimsoll.common.tasks import cancel_tasks, stop_on_signals
 from plimsoll.controllers import ControllerManager
 from plimsoll.controllers.bootstrap import bootstrap
 from plimsoll.errors import ConfigError
@@ -207,9 +206,7 @@ def _data_dir(data: Path | None) -> tuple[Path, Callable[[], None]]:
 async def serve(settings: ServerSettings, ready: Callable[[RunningServer], None]) -> None:
     """Run until SIGINT or SIGTERM; `ready` is called once the server accepts requests."""
     stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stopped.set)
+    stop_on_signals(stopped.set)
     _raise_open_file_limit()
     server = await start_server(settings)
     try:

@@ -80,10 +80,15 @@ def read_document(path: Path, what: str) -> Any:
         text = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror or error}") from None
+    return parse_document(text, what, str(path))
+
+
+def parse_document(text: str | bytes, what: str, where: str) -> Any:
+    """Parse the YAML document of a text, {} if it is empty; raises ConfigError if there are several."""
     try:
         documents = [tree for _, tree in load_documents(text)]
     except InputError as error:
-        raise ConfigError(f"{path}: {error}") from None
+        raise ConfigError(f"{where}: {error}") from None
     if len(documents) > 1:
-        raise ConfigError(f"{path}: a {what} is one document, this file has {len(documents)}")
+        raise ConfigError(f"{where}: a {what} must be one document, found {len(documents)}")
     return documents[0] if documents else {}

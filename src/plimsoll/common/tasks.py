@@ -1,12 +1,24 @@
-"""Asyncio tasks: cancelling them, and running work until a condition ends it."""
+"""Asyncio tasks: cancelling them, and running work until a condition or a signal ends it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+
+def start_task(
+    tasks: set[asyncio.Task[Any]], work: Coroutine[Any, Any, T], name: str = ""
+) -> asyncio.Task[T]:
+    """Start a task that is held in a set until it is done."""
+    task = asyncio.create_task(work, name=name or None)
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)
+    return task
 
 
 async def cancel_tasks(tasks: Iterable[asyncio.Future[Any]]) -> None:
@@ -15,6 +27,14 @@ async def cancel_tasks(tasks: Iterable[asyncio.Future[Any]]) -> None:
     for task in others:
         task.cancel()
     await asyncio.gather(*others, return_exceptions=True)
+
+
+@asynccontextmanager
+async def at_most(seconds: float | None) -> AsyncIterator[None]:
+    """End a block without an error when it takes longer than this."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            yield
 
 
 async def run_until(end: Awaitable[object], work: Awaitable[T]) -> tuple[bool, T | None]:
@@ -35,3 +55,10 @@ async def wait_until(wake: asyncio.Event, condition: Callable[[], bool]) -> None
     while not condition():
         await wake.wait()
         await asyncio.sleep(0)
+
+
+def stop_on_signals(stop: Callable[[], None]) -> None:
+    """Call `stop` on the running event loop when SIGINT or SIGTERM arrives."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop)

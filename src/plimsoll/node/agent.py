@@ -18,11 +18,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine, Sequence
-from contextlib import suppress
 from typing import Any
 
 from plimsoll.api.core import Pod
-from plimsoll.common.tasks import cancel_tasks
+from plimsoll.common.tasks import at_most, cancel_tasks
 from plimsoll.errors import ConfigError
 from plimsoll.ledger.fit import PodAdmitResult
 from plimsoll.ledger.node_ledger import pod_key
@@ -287,9 +286,10 @@ class Agent:
     async def _await_release(self, pods: Sequence[Pod]) -> None:
         """Wait until terminating pods have released their resources, for a limited time."""
         workers = [self._workers[key] for key in map(pod_key, pods) if key in self._workers]
-        with suppress(TimeoutError):  # other pods wait behind this one: if it takes too long, it is rejected
-            async with asyncio.timeout(self._preemption_seconds):
-                await asyncio.gather(*(worker.released.wait() for worker in workers))
+        async with at_most(
+            self._preemption_seconds
+        ):  # other pods wait behind this one: if it takes too long, it is rejected
+            await asyncio.gather(*(worker.released.wait() for worker in workers))
         for worker in workers:
             if worker.released.is_set():
                 self.admission_handler.remove(worker.uid)

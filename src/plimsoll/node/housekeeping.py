@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Container, Sequence
-from contextlib import suppress
 
 from plimsoll.api.core import Pod
+from plimsoll.common.tasks import at_most
 from plimsoll.node.components import Components
 from plimsoll.node.containers import RuntimeFault
 from plimsoll.node.pods.backoff import StepFailure, record_failure
@@ -62,13 +62,12 @@ class Housekeeping:
         seconds = self._interval
         if self._failed_calls is not None:
             seconds = min(seconds, self._failed_calls.retry_at(self._components.worker_deps.timing))
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                while True:
-                    await self._drivers_changed.wait()
-                    self._drivers_changed.clear()
-                    if self._failed_calls is not None:
-                        return
+        async with at_most(seconds):
+            while True:
+                await self._drivers_changed.wait()
+                self._drivers_changed.clear()
+                if self._failed_calls is not None:
+                    return
 
     async def clean_up_orphans(self) -> None:
         """Clean up what belongs to deleted pods: sandboxes, claims, cgroups and checkpoint entries."""

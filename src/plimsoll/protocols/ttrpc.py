@@ -19,7 +19,7 @@ from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
-from plimsoll.common.tasks import cancel_tasks
+from plimsoll.common.tasks import cancel_tasks, start_task
 from plimsoll.protocols.messages import ttrpc
 
 logger = logging.getLogger(__name__)
@@ -267,9 +267,7 @@ class TtrpcServer:
                     # Awaited here, so that nothing more is read from a peer that does not read its responses.
                     await self._send(frame.header.stream, refusal)
                     continue
-                task = asyncio.create_task(self._answer(frame))
-                self._calls.add(task)
-                task.add_done_callback(self._calls.discard)
+                start_task(self._calls, self._answer(frame))
         finally:
             self._closed.set()
             self._stream.close()

@@ -13,14 +13,14 @@ from typing import Any, TypeAlias
 
 from plimsoll.apiserver.auth.users import driver_user
 from plimsoll.apiserver.process import RunningServer
-from plimsoll.common.yaml import load_documents
+from plimsoll.common.config_file import parse_document
 from plimsoll.drivers.fake.device_file import find_drivers, parse_drivers
 from plimsoll.drivers.fake.fault_injection import parse_control
 from plimsoll.drivers.fake.plan import DriverPlan
 from plimsoll.drivers.fake.process import FakeDriverProcess
 from plimsoll.drivers.plugin import Driver
 from plimsoll.drivers.plugin.plugin_server_group import NodePaths, PluginServerGroup, check_unique_names
-from plimsoll.errors import ConfigError, InputError
+from plimsoll.errors import InputError
 from plimsoll.tools.device_file_check import require_valid_plan
 
 #: A device file (path, name of an included file, text or tree), a driver for the only node, or a function
@@ -102,12 +102,8 @@ class LocalDrivers:
         """Apply the content of a control file to the drivers with simulated devices."""
         assert self._fake is not None, "the cluster is not running"
         if isinstance(orders, str):
-            documents = [tree for _, tree in load_documents(orders)]
-            if len(documents) > 1:
-                raise ConfigError(f"control: expected one document, found {len(documents)}")
-            self._fake.apply_control(parse_control(documents[0] if documents else {}))
-        else:
-            self._fake.apply_control(parse_control(orders))
+            orders = parse_document(orders, "control file", "control")
+        self._fake.apply_control(parse_control(orders))
 
     def _make(self, places: Sequence[NodePaths]) -> list[tuple[Driver, NodePaths]]:
         with_sockets = [place for place in places if place.root is not None]

@@ -16,7 +16,7 @@ from plimsoll.api.gates import Gates
 from plimsoll.apiserver.auth.users import node_user
 from plimsoll.apiserver.process import RunningServer
 from plimsoll.client.endpoints import PODS
-from plimsoll.common.tasks import cancel_tasks
+from plimsoll.common.tasks import at_most, cancel_tasks
 from plimsoll.drivers.plugin.plugin_server_group import NodePaths
 from plimsoll.errors import ApiError, InputError
 from plimsoll.node.agent import Agent
@@ -147,10 +147,9 @@ class _Running:
             for pod in agent.pods():
                 with suppress(ApiError):
                     await client.delete(PODS, pod.metadata.name, pod.metadata.namespace, grace=0)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_READY_SECONDS):
-                while any(agent.components.runtime.sandboxes() for agent in agents):
-                    await asyncio.sleep(0.02)
+        async with at_most(_READY_SECONDS):
+            while any(agent.components.runtime.sandboxes() for agent in agents):
+                await asyncio.sleep(0.02)
 
     async def end(self) -> None:
         task, self._task = self._task, None

@@ -1,12 +1,14 @@
-"""Tasks: cancelling them, and work that ends when a condition becomes true."""
+"""Tasks: starting and cancelling them, and work that ends on a condition, a timeout or a signal."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 
 import pytest
 
-from plimsoll.common.tasks import cancel_tasks, run_until, wait_until
+from plimsoll.common.tasks import at_most, cancel_tasks, run_until, start_task, stop_on_signals, wait_until
 from tests.waiting import DEADLINE
 
 
@@ -80,5 +82,49 @@ def test_waiters_are_woken_although_the_event_is_cleared_at_once() -> None:
         wake.set()
         wake.clear()
         await asyncio.wait_for(task, DEADLINE)
+
+    asyncio.run(run())
+
+
+def test_a_block_ends_without_an_error_when_its_time_is_over() -> None:
+    async def run() -> list[str]:
+        seen = []
+        async with at_most(0.01):
+            seen.append("begun")
+            await asyncio.Event().wait()
+            seen.append("never")
+        async with at_most(None):
+            seen.append("after")
+        with pytest.raises(ValueError, match="inside"):
+            async with at_most(60):
+                raise ValueError("inside")
+        return seen
+
+    assert asyncio.run(run()) == ["begun", "after"]
+
+
+def test_a_started_task_is_held_until_it_is_done() -> None:
+    async def run() -> None:
+        async def work() -> int:
+            return 1
+
+        tasks: set[asyncio.Task[int]] = set()
+        task = start_task(tasks, work(), "one")
+        assert tasks == {task}
+        assert task.get_name() == "one"
+        assert await task == 1
+        await asyncio.sleep(0)
+        assert not tasks
+
+    asyncio.run(run())
+
+
+def test_signals_call_stop() -> None:
+    async def run() -> None:
+        stopped = asyncio.Event()
+        stop_on_signals(stopped.set)
+        os.kill(os.getpid(), signal.SIGTERM)
+        async with asyncio.timeout(DEADLINE):
+            await stopped.wait()
 
     asyncio.run(run())

@@ -33,6 +33,7 @@ from plimsoll.apiserver.workers.messages import (
     decode_from_worker,
     encode_frame,
 )
+from plimsoll.common.tasks import start_task
 
 _log = logging.getLogger("plimsoll.server")
 
@@ -260,9 +261,7 @@ class WorkerPool:
             return
         worker.kill()
         self._all.discard(worker)
-        exit_task = asyncio.create_task(worker.wait_exited())
-        self._exit_tasks.add(exit_task)
-        exit_task.add_done_callback(self._exit_tasks.discard)
+        start_task(self._exit_tasks, worker.wait_exited())
 
 
 def _environment() -> dict[str, str]:

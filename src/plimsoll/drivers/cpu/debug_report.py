@@ -44,14 +44,9 @@ def gather_info(
     topology: Topology,
     settings: CpuSettings | None = None,
     *,
-    config: Mapping[str, Any] | None = None,
     driver: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Build the report as a JSON tree. Pure.
-
-    `config` are further keys of the driver's configuration, `driver` is the state reported by a running
-    driver.
-    """
+    """Build the report as a JSON tree; `driver` is the state reported by a running driver. Pure."""
     own: dict[str, Any] = {
         "offline": str(topology.offline),
         "skipped": [{"cpuID": entry.cpu, "reason": entry.why} for entry in topology.skipped],
@@ -78,7 +73,7 @@ def gather_info(
             },
             "cpus": [_cpu_tree(topology, cpu) for cpu in topology.cpus],
         },
-        "driverConfig": _config_tree(settings, config or {}),
+        "driverConfig": _config_tree(settings),
         "plimsoll": own,
     }
 
@@ -107,13 +102,13 @@ def _cpu_tree(topology: Topology, cpu: Cpu) -> dict[str, Any]:
     return tree
 
 
-def _config_tree(settings: CpuSettings | None, config: Mapping[str, Any]) -> dict[str, Any]:
+def _config_tree(settings: CpuSettings | None) -> dict[str, Any]:
     """Return the effective configuration in the Go driver's keys; empty values are omitted, as there."""
-    tree = dict(config)
-    if settings is not None:
-        dumped = dump_settings(settings)
-        tree |= {key: dumped[key] for key in _GO_KEYS if key in dumped}
-        tree["publishNodeAllocatableResourceMapping"] = settings.mapping is not MappingChoice.OFF
+    if settings is None:
+        return {}
+    dumped = dump_settings(settings)
+    tree = {key: dumped[key] for key in _GO_KEYS if key in dumped}
+    tree["publishNodeAllocatableResourceMapping"] = settings.mapping is not MappingChoice.OFF
     return {key: value for key, value in tree.items() if value not in ("", False, None)}
 
 

@@ -23,7 +23,7 @@ from plimsoll.client import Client
 from plimsoll.client.endpoints import NODES, RESOURCE_SLICES
 from plimsoll.client.retries import Backoff
 from plimsoll.common.checkpoint import FindingSeverity, NodeFinding
-from plimsoll.common.tasks import cancel_tasks
+from plimsoll.common.tasks import at_most, cancel_tasks
 from plimsoll.drivers.cpu.claim_status import build_device_statuses
 from plimsoll.drivers.cpu.description import describe
 from plimsoll.drivers.cpu.devices import (
@@ -297,10 +297,9 @@ class CpuDriver(Driver):
         DIFF: the Go driver prepares claims while it has no link to the runtime, and containers may start
         unpinned (test_no_claim_is_prepared_while_pinning_is_down).
         """
-        with suppress(TimeoutError):
-            async with asyncio.timeout(LINK_SECONDS):
-                while not self.enforcer.linked:
-                    await asyncio.sleep(0.05)
+        async with at_most(LINK_SECONDS):
+            while not self.enforcer.linked:
+                await asyncio.sleep(0.05)
         return self.enforcer.linked
 
     async def _find_affinity(self, claim: AllocatedClaim) -> Mapping[str, CpuSet] | None:

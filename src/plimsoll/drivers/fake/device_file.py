@@ -15,11 +15,10 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from plimsoll.api.config import Config
-from plimsoll.common.config_file import read_config, read_document
-from plimsoll.common.yaml import load_documents
+from plimsoll.common.config_file import parse_document, read_config, read_document
 from plimsoll.drivers.fake.devices import make_devices
 from plimsoll.drivers.fake.plan import DriverPlan
-from plimsoll.errors import ConfigError, InputError
+from plimsoll.errors import ConfigError
 
 #: The files that come with the package.
 BUILT_IN = ("accelerators", "gpus", "nics")
@@ -42,13 +41,7 @@ def find_drivers(source: str | Path) -> tuple[DriverPlan, ...]:
 
 
 def parse_text(text: str, where: str = "drivers") -> tuple[DriverPlan, ...]:
-    try:
-        documents = [tree for _, tree in load_documents(text)]
-    except InputError as error:
-        raise ConfigError(f"{where}: {error}") from None
-    if len(documents) != 1:
-        raise ConfigError(f"{where}: a device file must contain one YAML document, found {len(documents)}")
-    return parse_drivers(documents[0], where)
+    return parse_drivers(parse_document(text, "device file", where), where)
 
 
 class _DeviceFile(Config, frozen=True, kw_only=True):

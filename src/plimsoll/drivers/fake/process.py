@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,7 +21,7 @@ from plimsoll.client.endpoints import DEVICE_CLASSES
 from plimsoll.common.addresses import host_name
 from plimsoll.common.config_file import read_document
 from plimsoll.common.structured_log import log_event, set_up_logging
-from plimsoll.common.tasks import cancel_tasks
+from plimsoll.common.tasks import cancel_tasks, stop_on_signals
 from plimsoll.drivers.fake.binding_conditions import BindingConditionWriter
 from plimsoll.drivers.fake.device_file import find_drivers
 from plimsoll.drivers.fake.driver import FakeDriver
@@ -311,9 +310,7 @@ async def serve_fake(
         process = FakeDriverProcess(
             client, plans, node_paths, control=control, classes=classes, form=form, validate=validate
         )
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, process.stop)
+        stop_on_signals(process.stop)
         names = ",".join(plan.name for plan in plans)
         log_event(
             LOG, "starting", drivers=names, nodes=len(node_paths), server=config.server, pid=os.getpid()

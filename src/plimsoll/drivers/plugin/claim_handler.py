@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from plimsoll.client import Client
-from plimsoll.common.tasks import cancel_tasks
-from plimsoll.drivers.plugin.claim_reader import READ_SECONDS, check_ref, read_claim
+from plimsoll.common.tasks import cancel_tasks, start_task
+from plimsoll.drivers.plugin.claim_reader import check_ref, read_claim
 from plimsoll.drivers.plugin.driver import AllocatedClaim, ClaimError, Driver, InjectedDevice
 from plimsoll.drivers.plugin.metadata import POD_CLAIM_NAME, MetadataFiles
 from plimsoll.drivers.plugin.prepared_claim_store import PreparedClaimStore
@@ -79,7 +79,6 @@ class ClaimHandler:
         metadata: MetadataFiles,
         *,
         lock: Path | None = None,
-        read_seconds: float = READ_SECONDS,
     ) -> None:
         self.counters = ClaimCallCounters()
         self._driver = driver
@@ -87,7 +86,6 @@ class ClaimHandler:
         self._store = store
         self._metadata = metadata
         self._lock = lock
-        self._read_seconds = read_seconds
         self._mutex = asyncio.Lock()
         self._reading = asyncio.Semaphore(_MAX_CONCURRENT_READS)
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -114,10 +112,7 @@ class ClaimHandler:
 
     async def _run_to_completion(self, work: Coroutine[Any, Any, R]) -> R:
         """Run a call to its end even if the caller is cancelled."""
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return await asyncio.shield(task)
+        return await asyncio.shield(start_task(self._tasks, work))
 
     # -- preparing
 
@@ -136,7 +131,7 @@ class ClaimHandler:
 
     async def _read(self, ref: ClaimRef) -> AllocatedClaim | ClaimError:
         async with self._reading:
-            return await read_claim(self._client, ref, self._driver.name, timeout=self._read_seconds)
+            return await read_claim(self._client, ref, self._driver.name)
 
     async def _prepare_one(self, claim: AllocatedClaim) -> Devices | ClaimError:
         try:

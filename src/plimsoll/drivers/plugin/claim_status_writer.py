@@ -13,7 +13,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from random import Random
@@ -22,6 +21,7 @@ from plimsoll.api.timestamps import format_time
 from plimsoll.client import Client
 from plimsoll.client.endpoints import RESOURCE_CLAIMS
 from plimsoll.client.retries import Backoff
+from plimsoll.common.tasks import at_most
 from plimsoll.drivers.plugin.claim_reader import check_ref
 from plimsoll.drivers.plugin.claim_status import (
     Tree,
@@ -166,13 +166,12 @@ class ClaimStatusWriter:
 
     async def finish(self, seconds: float) -> None:
         """Wait up to `seconds` for pending writes that have not failed."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                while self._current_uid or any(
-                    claim.due is not None and not claim.failures and not claim.refusals
-                    for claim in self._claims.values()
-                ):
-                    await asyncio.sleep(0.01)
+        async with at_most(seconds):
+            while self._current_uid or any(
+                claim.due is not None and not claim.failures and not claim.refusals
+                for claim in self._claims.values()
+            ):
+                await asyncio.sleep(0.01)
 
     def _due(self) -> list[str]:
         now = self._clock()
@@ -184,9 +183,8 @@ class ClaimStatusWriter:
         while not self._due():
             self._wake.clear()
             wait = min((each.due for each in self._claims.values() if each.due is not None), default=None)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(None if wait is None else max(0.0, wait - self._clock())):
-                    await self._wake.wait()
+            async with at_most(None if wait is None else max(0.0, wait - self._clock())):
+                await self._wake.wait()
 
     async def _sync_claim(self, uid: str) -> None:
         claim = self._claims[uid]

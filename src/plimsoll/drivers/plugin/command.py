@@ -10,13 +10,13 @@ import asyncio
 import logging
 import os
 import platform
-import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from plimsoll.client import Client
 from plimsoll.client.kubeconfig import find_config
 from plimsoll.common.structured_log import set_up_logging
+from plimsoll.common.tasks import stop_on_signals
 from plimsoll.drivers.plugin.driver import Driver
 from plimsoll.drivers.plugin.plugin_server import CDI_DIR, KUBELET_ROOT, PluginServer
 from plimsoll.errors import InputError
@@ -71,9 +71,7 @@ async def _run(driver: Driver, options: argparse.Namespace) -> None:
             instance=options.instance,
         )
         ended = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, ended.set)
+        stop_on_signals(ended.set)
         await server.start()
         try:
             await ended.wait()

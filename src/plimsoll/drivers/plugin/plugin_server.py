@@ -11,9 +11,10 @@ import asyncio
 import logging
 import os
 import re
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -273,12 +274,12 @@ class PluginServer:
             raise
         self._tasks.append(asyncio.create_task(self._watch_sockets(), name=f"sockets of {self.driver.name}"))
         if type(self.driver).watch is not Driver.watch:
-            self._tasks.append(asyncio.create_task(self._watch_devices(), name=f"of {self.driver.name}"))
+            self._tasks.append(self._start_restarting(partial(self.driver.watch, self), "watch()"))
         self._refresh_claim_status()
-        self._status_task = asyncio.create_task(self._write_status_forever(), name=f"of {self.driver.name}")
+        self._status_task = self._start_restarting(self._status_writer.run, "writing claim status")
         if self._publish:
             self.publish()
-            self._tasks.append(asyncio.create_task(self._publish_forever(), name=f"of {self.driver.name}"))
+            self._tasks.append(self._start_restarting(self._publisher.run, "publishing"))
 
     async def run(self) -> None:
         """Run until `stop` is called or the task is cancelled."""
@@ -412,32 +413,19 @@ class PluginServer:
 
     # -- slices, health and device monitoring
 
-    async def _watch_devices(self) -> None:
+    def _start_restarting(self, run: Callable[[], Awaitable[None]], what: str) -> asyncio.Task[None]:
+        return asyncio.create_task(self._restart(run, what), name=f"{what} of {self.driver.name}")
+
+    async def _restart(self, run: Callable[[], Awaitable[None]], what: str) -> None:
+        """Run something; start it again when it fails."""
         while True:
             try:
-                await self.driver.watch(self)
+                await run()
                 return
-            except Exception:
-                _log.exception("driver %s: watch() failed", self.driver.name)
-            await asyncio.sleep(RESTART_SECONDS)
-
-    async def _publish_forever(self) -> None:
-        """Run the slice publisher; restart it if it fails unexpectedly."""
-        while True:
-            try:
-                await self._publisher.run()
             except InputError as error:
-                _log.error("driver %s: publishing: %s", self.driver.name, error)
+                _log.error("driver %s: %s failed: %s", self.driver.name, what, error)
             except Exception:
-                _log.exception("driver %s: publishing failed", self.driver.name)
-            await asyncio.sleep(RESTART_SECONDS)
-
-    async def _write_status_forever(self) -> None:
-        while True:
-            try:
-                await self._status_writer.run()
-            except Exception:
-                _log.exception("driver %s: writing claim status failed", self.driver.name)
+                _log.exception("driver %s: %s failed", self.driver.name, what)
             await asyncio.sleep(RESTART_SECONDS)
 
     async def _stop_status_writer(self) -> None:

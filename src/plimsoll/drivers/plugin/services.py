@@ -116,12 +116,10 @@ class HealthStreams:
         report: Callable[[], Sequence[DeviceHealth] | None],
         *,
         interval: float = HEALTH_INTERVAL_SECONDS,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         """`report` returns the health of all devices; nothing is sent while it returns None."""
         self._report = report
         self._interval = interval
-        self._clock = clock
         self._changed = asyncio.Event()
         self._closed = False
         #: Number of open streams.
@@ -158,7 +156,7 @@ class HealthStreams:
             while not self._closed:
                 changed = self._changed
                 if (devices := self._report()) is not None:
-                    yield encode_health(messages, devices, int(self._clock()))
+                    yield encode_health(messages, devices, int(time.time()))
                 try:
                     async with asyncio.timeout(self._interval):
                         await changed.wait()

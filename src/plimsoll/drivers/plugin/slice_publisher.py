@@ -20,6 +20,7 @@ from plimsoll.client import Client
 from plimsoll.client.endpoints import NODES, RESOURCE_SLICES
 from plimsoll.client.informer import EventHandler, Informer
 from plimsoll.client.retries import Backoff
+from plimsoll.common.tasks import at_most
 from plimsoll.drivers.plugin.driver import DevicePool
 from plimsoll.drivers.plugin.slices import (
     DesiredSlice,
@@ -48,6 +49,8 @@ MUTATION_TTL_SECONDS = 60.0
 #: waits for 30 seconds, during which a node whose kubelet was just started has no devices:
 #: test_altered_and_deleted_slices_are_restored.
 SETTLE_SECONDS = 0.1
+#: Time for deleting the slices.
+_WITHDRAW_SECONDS = 10.0
 #: Longest delay before slices are restored that others keep changing, and time after which it is reset.
 _MAX_RESTORE_DELAY, _RESTORE_RESET_SECONDS = 30.0, 300.0
 
@@ -200,11 +203,11 @@ class SlicePublisher:
             with suppress(asyncio.CancelledError, InputError):
                 await following
 
-    async def withdraw(self, timeout: float = 10.0) -> str:
+    async def withdraw(self) -> str:
         """Delete all slices of the driver on this node; return "" or the reason for failure."""
         fields = f"spec.driver={self._driver},spec.nodeName={self._node}"
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(_WITHDRAW_SECONDS):
                 listing = await self._client.list(RESOURCE_SLICES, fields=fields)
                 for raw in listing.items:
                     await self._delete(decode_slice(raw))
@@ -227,9 +230,8 @@ class SlicePublisher:
             times = [state.due for state in self._pools.values() if state.due is not None]
             times += [written.at + self._mutation_ttl + 0.1 for written in self._written.values()]
             wait = min(times, default=None)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(None if wait is None else max(0.0, wait - self._clock())):
-                    await self._wake.wait()
+            async with at_most(None if wait is None else max(0.0, wait - self._clock())):
+                await self._wake.wait()
             self._expire()
 
     def _expire(self) -> None:
@@ -290,24 +292,22 @@ class SlicePublisher:
 
     async def _plan(self, name: str, state: _PoolState) -> SlicePlan:
         existing = [slice_ for slice_ in self.slices() if slice_.pool == name]
-        plan = plan_slices(
-            state.desired,
-            existing,
-            owner=self._owner,
-            altered=state.altered,
-            dropped_annotations=state.dropped_annotations,
-        )
-        if plan.create or plan.update or (state.desired and not self._owner):
-            # DIFF: the Go helper reads the Node once; when it is created again with another UID, all slices
-            # are garbage-collected from then on: test_a_recreated_node_owns_the_slices.
-            self._owner = await self._read_owner()
-            plan = plan_slices(
+
+        def make() -> SlicePlan:
+            return plan_slices(
                 state.desired,
                 existing,
                 owner=self._owner,
                 altered=state.altered,
                 dropped_annotations=state.dropped_annotations,
             )
+
+        plan = make()
+        if plan.create or plan.update or (state.desired and not self._owner):
+            # DIFF: the Go helper reads the Node once; when it is created again with another UID, all slices
+            # are garbage-collected from then on: test_a_recreated_node_owns_the_slices.
+            self._owner = await self._read_owner()
+            plan = make()
         return plan
 
     async def _read_owner(self) -> str:

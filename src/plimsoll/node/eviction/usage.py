@@ -33,7 +33,6 @@ def measure_node(
     *,
     directory: Path | None = None,
     pods_memory: int = 0,
-    proc: Path = PROC,
 ) -> NodeStats:
     """Measure the machine and these pods, by UID; reads files, so call it from a thread.
 
@@ -45,10 +44,10 @@ def measure_node(
         measured = measure_pod(cgroups, uid, {state.name: state.id for state in alive})
         if measured is None and cgroups.version == 0:
             pids = {state.name: [state.pid] if state.pid > 0 else [] for state in alive}
-            measured = measure_processes(pids, proc)
+            measured = measure_processes(pids)
         if measured is not None:
             pods[uid] = measured
-    signals = measure_machine(proc, directory)
+    signals = measure_machine(directory=directory)
     if pods_memory > 0:
         used = sum(measured.used.get("memory", 0) for measured in pods.values())
         signals[ALLOCATABLE_MEMORY] = SignalObservation(max(0, pods_memory - used), pods_memory)

@@ -18,14 +18,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from socket import socket as Socket
 from typing import Any, TypeVar
 
-from plimsoll.common.tasks import cancel_tasks
+from plimsoll.common.tasks import at_most, cancel_tasks, start_task
 from plimsoll.node.containers import ContainerInfo, ContainerPhase, ContainerSpec, RuntimeFault, SandboxSpec
 from plimsoll.node.hooks import AdjustedContainer, RuntimeHooks, RuntimeState
 from plimsoll.node.nri import checks, messages
@@ -186,9 +185,8 @@ class NriServer(RuntimeHooks):
         if fault := await session.wait_registered():
             if not fault.fatal:
                 # The plugin waits for the response with the error, and disconnects when it has it.
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(0.5):
-                        await session.wait_closed()
+                async with at_most(0.5):
+                    await session.wait_closed()
             return fault
         config = await asyncio.to_thread(read_config, self._config, session.index, session.base)
         if fault := await session.configure(*self._runtime, config):
@@ -279,10 +277,7 @@ class NriServer(RuntimeHooks):
             self._on_evict(EvictionRequest(eviction.container_id, eviction.reason[:MAX_TEXT_LENGTH], plugin))
 
     def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+        return start_task(self._tasks, work)
 
     # -- hooks: pods
 

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from plimsoll.common.tasks import cancel_tasks
 from plimsoll.errors import ConfigError
@@ -39,6 +39,7 @@ from plimsoll.node.plugins.sockets import Socket, compare, scan
 from plimsoll.protocols import rpc
 
 _log = logging.getLogger("plimsoll.plugins")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,30 +140,30 @@ class PluginManager:
         return self._health.get_health(plugins, pool, device, self._monotonic())
 
     async def prepare(self, driver: str, claims: Sequence[ClaimRef]) -> Mapping[str, Devices | DriverFault]:
-        claims = _deduplicate(claims)
-        if not claims:
-            return {}
-        response = await self._call(driver, PREPARE, claims)
-        if isinstance(response, DriverFault):
-            return {claim.uid: response for claim in claims}
-        return read_prepared(driver, claims, response)
+        return await self._call(driver, PREPARE, claims, read_prepared)
 
     async def unprepare(self, driver: str, claims: Sequence[ClaimRef]) -> Mapping[str, DriverFault | None]:
+        return await self._call(driver, UNPREPARE, claims, read_unprepared)
+
+    async def _call(
+        self,
+        driver: str,
+        method: str,
+        claims: Sequence[ClaimRef],
+        read: Callable[[str, Sequence[ClaimRef], Any], Mapping[str, R | DriverFault]],
+    ) -> Mapping[str, R | DriverFault]:
         claims = _deduplicate(claims)
         if not claims:
             return {}
-        response = await self._call(driver, UNPREPARE, claims)
+        plugin = self._registry.choose(driver)
+        if plugin is not None:
+            response = await self._connections[plugin.rank].call(method, claims)
+        else:
+            text = f"DRA driver {driver} is not registered" if driver else "DRA driver name is empty"
+            response = DriverFault(driver, "absent", text)
         if isinstance(response, DriverFault):
             return {claim.uid: response for claim in claims}
-        return read_unprepared(driver, claims, response)
-
-    async def _call(self, driver: str, method: str, claims: Sequence[ClaimRef]) -> Any:
-        if not driver:
-            return DriverFault(driver, "absent", "DRA driver name is empty")
-        plugin = self._registry.choose(driver)
-        if plugin is None:
-            return DriverFault(driver, "absent", f"DRA driver {driver} is not registered")
-        return await self._connections[plugin.rank].call(method, claims)
+        return read(driver, claims, response)
 
     # -- registration directory
 

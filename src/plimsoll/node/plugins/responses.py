@@ -9,7 +9,7 @@ repeated at excessive length.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from plimsoll.node.claim_info import PREPARE, UNPREPARE, ClaimRef, Devices, DriverFault, PreparedDevice
@@ -35,62 +35,43 @@ def read_prepared(
     driver: str, claims: Sequence[ClaimRef], response: Any
 ) -> Mapping[str, Devices | DriverFault]:
     """Return devices or a fault for each claim, by UID, from a response of either version."""
-    unexpected = _find_unexpected(driver, PREPARE, claims, response)
-    if unexpected is not None:
-        return {claim.uid: unexpected for claim in claims}
-    skipped = _skipped(driver, PREPARE, claims, response)
-    found: dict[str, Devices | DriverFault] = {}
-    for claim in claims:
-        if claim.uid not in response.claims:
-            found[claim.uid] = skipped
-            continue
-        entry = response.claims[claim.uid]
-        if entry.error:
-            found[claim.uid] = DriverFault(driver, "refused", truncate(entry.error, MAX_TEXT_LENGTH))
-            continue
-        devices = _read_devices(entry.devices)
+
+    def read(claim: ClaimRef) -> Devices | DriverFault:
+        devices = _read_devices(response.claims[claim.uid].devices)
         if isinstance(devices, str):
-            devices_fault = f"{PREPARE} returned for ResourceClaim {claim.name}: {devices}"
-            found[claim.uid] = DriverFault(driver, "malformed", devices_fault)
-        else:
-            found[claim.uid] = devices
-    return found
+            text = f"{PREPARE} returned for ResourceClaim {claim.name}: {devices}"
+            return DriverFault(driver, "malformed", text)
+        return devices
+
+    return {
+        claim.uid: fault or read(claim) for claim, fault in _find_faults(driver, PREPARE, claims, response)
+    }
 
 
 def read_unprepared(
     driver: str, claims: Sequence[ClaimRef], response: Any
 ) -> Mapping[str, DriverFault | None]:
     """Return None or a fault for each claim, by UID, from a response of either version."""
-    unexpected = _find_unexpected(driver, UNPREPARE, claims, response)
-    if unexpected is not None:
-        return {claim.uid: unexpected for claim in claims}
-    skipped = _skipped(driver, UNPREPARE, claims, response)
-    found: dict[str, DriverFault | None] = {}
-    for claim in claims:
-        if claim.uid not in response.claims:
-            found[claim.uid] = skipped
-        elif error := response.claims[claim.uid].error:
-            found[claim.uid] = DriverFault(driver, "refused", truncate(error, MAX_TEXT_LENGTH))
-        else:
-            found[claim.uid] = None
-    return found
+    return {claim.uid: fault for claim, fault in _find_faults(driver, UNPREPARE, claims, response)}
 
 
-def _find_unexpected(
+def _find_faults(
     driver: str, method: str, claims: Sequence[ClaimRef], response: Any
-) -> DriverFault | None:
-    """Return a fault if the response contains claims that were not requested."""
+) -> Iterator[tuple[ClaimRef, DriverFault | None]]:
+    """Yield every claim with the fault in the response: of all claims if some were not requested."""
     asked = {claim.uid for claim in claims}
-    for uid in sorted(response.claims):
-        if uid not in asked:
-            text = f"{method} returned result for unknown claim UID {truncate(uid)}"
-            return DriverFault(driver, "malformed", text)
-    return None
-
-
-def _skipped(driver: str, method: str, claims: Sequence[ClaimRef], response: Any) -> DriverFault:
-    count = len({claim.uid for claim in claims} - set(response.claims))
-    return DriverFault(driver, "skipped", f"{method} skipped {count} ResourceClaims")
+    unexpected = sorted(set(response.claims) - asked)
+    count = len(asked - set(response.claims))
+    for claim in claims:
+        if unexpected:
+            text = f"{method} returned result for unknown claim UID {truncate(unexpected[0])}"
+            yield claim, DriverFault(driver, "malformed", text)
+        elif claim.uid not in response.claims:
+            yield claim, DriverFault(driver, "skipped", f"{method} skipped {count} ResourceClaims")
+        elif error := response.claims[claim.uid].error:
+            yield claim, DriverFault(driver, "refused", truncate(error, MAX_TEXT_LENGTH))
+        else:
+            yield claim, None
 
 
 # DIFF: the kubelet accepts everything, and invalid devices fail containers later, or go unnoticed:

@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from plimsoll.common.tasks import at_most
 from plimsoll.node.pods.handlers import HandlerResult
 
 _MAX_OUTPUT = 10 * 1024
@@ -79,8 +80,7 @@ async def _finish(process: asyncio.subprocess.Process, seconds: float) -> Handle
         if process.returncode is None:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            with suppress(TimeoutError):  # a descendant that keeps the pipe open is not waited for
-                async with asyncio.timeout(1.0):
-                    await process.communicate()
+            async with at_most(1.0):  # a descendant that keeps the pipe open is not waited for
+                await process.communicate()
     text = output.decode(errors="replace").strip()
     return HandlerResult(code == 0, text or f"exit code {code}")

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from plimsoll.api.core import Pod
+from plimsoll.common.tasks import start_task
 from plimsoll.node.containers import ContainerPhase
 from plimsoll.node.pods.dependencies import WorkerDependencies
 from plimsoll.node.pods.lifecycle_hooks import pre_stop_of, run_hook
@@ -41,9 +42,7 @@ class ContainerStopper:
         if first:
             self._deps.events.emit(self._pod(), "Killing", action.message, container=action.name)
         work = self._stop_container(action, deadline, first=first)
-        task = asyncio.create_task(work, name=f"stop of {action.name}")
-        self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
+        start_task(self.tasks, work, f"stop of {action.name}")
 
     async def _stop_container(self, action: StopContainer, deadline: float, *, first: bool) -> None:
         deps = self._deps

@@ -9,10 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 from plimsoll.api.core import Pod
@@ -22,13 +19,17 @@ from plimsoll.client.endpoints import PODS
 from plimsoll.client.event_recorder import NORMAL, EventRecord, EventRecorder
 from plimsoll.common.clock import SystemClock
 from plimsoll.common.json_tree import branch, text
-from plimsoll.common.tasks import cancel_tasks
+from plimsoll.common.tasks import at_most, cancel_tasks
 from plimsoll.errors import ApiError, InputError
 from plimsoll.node.pods.status import merge_reported, reported_status, status_patch
 from plimsoll.node.pods.status_input import Tree
 
 LOG = logging.getLogger("plimsoll.node")
 WARNING = "Warning"
+_COMPONENT = "plimsoll-node"
+#: Maximum number of queued events, and of statuses written at the same time.
+_MAX_EVENTS = 1_000
+_MAX_PARALLEL = 16
 
 
 @dataclass(slots=True)
@@ -55,17 +56,14 @@ class StatusWriter:
         *,
         retry_first: float = 0.5,
         retry_max: float = 15.0,
-        max_parallel: int = 16,
-        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.written = 0
         self.failed = 0
         self._client = client
         self._retry_first = retry_first
         self._retry_most = retry_max
-        self._semaphore = asyncio.Semaphore(max_parallel)
+        self._semaphore = asyncio.Semaphore(_MAX_PARALLEL)
         self._entries: dict[str, _StatusEntry] = {}
-        self._now = now
 
     async def stop(self) -> None:
         """Cancel writes in progress; the next agent starts from what the API has."""
@@ -188,12 +186,10 @@ class StatusWriter:
 class PodEvents:
     """Events of pods, written one after the other; the oldest are dropped if there are too many."""
 
-    def __init__(self, client: Client, *, component: str = "plimsoll-node", limit: int = 1_000) -> None:
+    def __init__(self, client: Client) -> None:
         self.dropped = 0
         self._recorder = EventRecorder(client, SystemClock())
-        self._component = component
         self._queue: deque[EventRecord] = deque()
-        self._limit = limit
         self._task: asyncio.Task[None] | None = None
 
     def emit(self, pod: Pod, reason: str, message: str, *, type: str = NORMAL, container: str = "") -> None:
@@ -216,10 +212,10 @@ class PodEvents:
 
     def emit_for(self, regarding: ObjectReference, reason: str, message: str, *, type: str = NORMAL) -> None:
         """Queue an event about any object; never blocks."""
-        if len(self._queue) >= self._limit:
+        if len(self._queue) >= _MAX_EVENTS:
             self._queue.popleft()
             self.dropped += 1
-        self._queue.append(EventRecord(regarding, reason, message, self._component, type))
+        self._queue.append(EventRecord(regarding, reason, message, _COMPONENT, type))
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name="events")
 
@@ -228,9 +224,8 @@ class PodEvents:
         task = self._task
         if task is None:
             return
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await asyncio.shield(task)
+        async with at_most(seconds):
+            await asyncio.shield(task)
         await cancel_tasks((task,))
 
     async def _run(self) -> None:

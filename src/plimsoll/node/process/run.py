@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
 import socket
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import asdict, replace
@@ -29,7 +28,7 @@ from plimsoll.common.addresses import read_address
 from plimsoll.common.health import HealthServer
 from plimsoll.common.lock_file import RootLock
 from plimsoll.common.structured_log import log_event, set_up_logging
-from plimsoll.common.tasks import cancel_tasks, run_until
+from plimsoll.common.tasks import cancel_tasks, run_until, stop_on_signals
 from plimsoll.errors import ConfigError, InputError
 from plimsoll.node.machine.machine import Machine
 from plimsoll.node.process.agents import AgentLike
@@ -336,9 +335,7 @@ async def serve_node(config: ClientConfig, settings: NodeSettings) -> None:
         settings = replace(settings, addresses=own_addresses(config.server))
     async with Client.connect(config) as client:
         process = NodeProcess(client, settings)
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, process.stop)
+        stop_on_signals(process.stop)
         log_event(LOG, "starting", server=config.server, pid=os.getpid(), nodes=len(settings.names))
         try:
             await process.run()

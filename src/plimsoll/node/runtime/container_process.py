@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from plimsoll.common.checkpoint import NodeFinding, read_boot_id
+from plimsoll.common.tasks import at_most
 from plimsoll.errors import StoreError
 from plimsoll.node.containers import ContainerInfo, ContainerPhase
 from plimsoll.node.runtime import shims
@@ -224,8 +225,8 @@ class ContainerProcess:
 
     async def wait_ended(self, seconds: float) -> None:
         """Wait for the exit of the container, but not longer than this."""
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.ended.wait(), seconds)
+        async with at_most(seconds):
+            await self.ended.wait()
 
     # -- signals and CPUs
 

@@ -96,22 +96,18 @@ class ProcessRuntime:
         hooks: RuntimeHooks = NO_HOOKS,
         *,
         settings: ProcessSettings | None = None,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         self.layout = layout
         self.hooks = hooks
         self.settings = settings or ProcessSettings()
         self._cgroups = cgroups
         self._cdi = cdi
-        self._clock = clock
         self._containers: dict[str, ContainerProcess] = {}
         self._creating: set[Path] = set()
         self._tasks = RuntimeTasks()
         self._changed: Callable[[str], None] | None = None
         self._program = shims.SOURCE
-        self._sandboxes = Sandboxes(
-            layout, cgroups, lambda: self.hooks, self._tasks, ip=self.settings.ip, clock=clock
-        )
+        self._sandboxes = Sandboxes(layout, cgroups, lambda: self.hooks, self._tasks, ip=self.settings.ip)
 
     @property
     def findings(self) -> Sequence[NodeFinding]:
@@ -209,11 +205,11 @@ class ProcessRuntime:
                 await self._cancel_creation(
                     pod,
                     ContainerProcess(
-                        directory, build_record(unresolved_container(requested), command, self._clock())
+                        directory, build_record(unresolved_container(requested), command, time.time())
                     ),
                 )
             return resolved.fault
-        container = ContainerProcess(directory, build_record(resolved, command, self._clock()))
+        container = ContainerProcess(directory, build_record(resolved, command, time.time()))
         fault = await self._build(container)
         if fault is not None:
             await self._cancel_creation(pod, container)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +33,6 @@ class Sandboxes:
         tasks: RuntimeTasks,
         *,
         ip: str,
-        clock: Callable[[], float],
     ) -> None:
         self.records: dict[str, PodRecord] = {}
         self._layout = layout
@@ -40,7 +40,6 @@ class Sandboxes:
         self._hooks = hooks
         self._tasks = tasks
         self._ip = ip
-        self._clock = clock
 
     async def run(self, spec: SandboxSpec) -> RuntimeFault | None:
         """Create a sandbox, or update a running one."""
@@ -53,7 +52,7 @@ class Sandboxes:
             return RuntimeFault(SANDBOX_ERROR, str(error))
         faults = await self._tasks.call(self._cgroups.make_pod, spec.uid, spec.qos, spec.plan)
         fault = first_fault(faults, SANDBOX_ERROR)
-        record = PodRecord(spec=spec, running=True, created_at=self._clock(), ip=self._ip)
+        record = PodRecord(spec=spec, running=True, created_at=time.time(), ip=self._ip)
         if fault is None:
             try:
                 directory.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -182,6 +182,14 @@ def save(directory: str, name: str, value: dict[str, Any]) -> None:
 # -- the container's first process, between fork and exec
 
 
+def end_with_parent(kernel: SystemCalls, parent: int) -> None:
+    """Have the kernel kill this process when its parent exits; exit if it has exited."""
+    with contextlib.suppress(OSError):
+        kernel.call("prctl", _PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(START_ERROR)
+
+
 def become(
     spec: dict[str, Any], kernel: SystemCalls, status_fd: int, go: int, out: int, err: int, parent: int
 ) -> NoReturn:
@@ -189,20 +197,14 @@ def become(
     try:
         reset_signals()
         os.setsid()
-        with contextlib.suppress(OSError):
-            kernel.call("prctl", _PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:
-            os._exit(START_ERROR)
+        end_with_parent(kernel, parent)
         shared = os.stat("/proc/self/ns/mnt").st_ino
         notes, minor = prepare(spec, kernel)
         own_mounts = os.stat("/proc/self/ns/mnt").st_ino != shared
         own_output(spec["credentials"], (out, err))
         confine(spec["credentials"], kernel)
         # Changing the user has cleared it.
-        with contextlib.suppress(OSError):
-            kernel.call("prctl", _PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:
-            os._exit(START_ERROR)
+        end_with_parent(kernel, parent)
         ready = {"notes": notes, "minor": minor, "own_mounts": own_mounts}
         os.write(status_fd, json.dumps(ready).encode() + b"\n")
         if os.read(go, 1) != b"g":

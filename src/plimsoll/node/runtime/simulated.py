@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from plimsoll.common.checkpoint import NodeFinding
+from plimsoll.common.tasks import start_task
 from plimsoll.ledger.containers import ContainerRole
 from plimsoll.node.cgroup_plans.containers import ContainerPlan
 from plimsoll.node.containers import (
@@ -299,9 +300,7 @@ class SimulatedRuntime:
         now = self._clock()
         while self._ends and self._ends[0][0] <= now:
             _, id = heapq.heappop(self._ends)
-            task = asyncio.get_running_loop().create_task(self._exit_by_script(id))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            start_task(self._tasks, self._exit_by_script(id))
         self._set_timer()
 
     def _set_timer(self) -> None:

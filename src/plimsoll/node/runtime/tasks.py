@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from plimsoll.common.checkpoint import FindingSeverity, NodeFinding
-from plimsoll.common.tasks import cancel_tasks
+from plimsoll.common.tasks import cancel_tasks, start_task
 
 _log = logging.getLogger("plimsoll.node.runtime.process")
 T = TypeVar("T")
@@ -49,10 +49,7 @@ class RuntimeTasks:
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Run some work in the background."""
-        task: asyncio.Task[T] = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+        return start_task(self._tasks, work)
 
     async def call(self, function: Callable[..., T], *args: object) -> T:
         """Call a function that changes cgroups, after all earlier ones."""

@@ -62,17 +62,16 @@ _UPDATED_LABELS = (
 
 @dataclass(frozen=True, slots=True)
 class ConditionState:
-    """State of a condition, with its own reason and message if given."""
+    """State of a condition, with its own message if given."""
 
     holds: bool
-    reason: str = ""
     message: str = ""
 
 
 def condition_text(type: str, condition_state: ConditionState) -> tuple[str, str]:
     """Return reason and message of a condition."""
     reason, message = _CONDITION_TEXTS.get(type, {}).get(condition_state.holds, ("", ""))
-    return condition_state.reason or reason, condition_state.message or message
+    return reason, condition_state.message or message
 
 
 def condition_event(type: str, holds: bool) -> str:

@@ -28,6 +28,7 @@ from plimsoll.api.core import Node, NodeAddress, Taint
 from plimsoll.client.client import Client
 from plimsoll.client.endpoints import LEASES, NODES
 from plimsoll.common.json_tree import branch
+from plimsoll.common.tasks import at_most
 from plimsoll.errors import ApiError, InputError
 from plimsoll.node.machine.changes import describe_changes
 from plimsoll.node.machine.machine import Machine, Reservations, allocatable
@@ -154,9 +155,9 @@ class NodeStatusReporter:
 
     # -- state
 
-    def set_condition(self, type: str, holds: bool, *, reason: str = "", message: str = "") -> None:
+    def set_condition(self, type: str, holds: bool, *, message: str = "") -> None:
         """Set a condition; a change is written at once."""
-        condition_state = ConditionState(holds, reason, message)
+        condition_state = ConditionState(holds, message)
         before = self._conditions.get(type)
         if before == condition_state:
             return
@@ -337,9 +338,8 @@ class NodeStatusReporter:
         failures = 0
         while True:
             if not failures:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(self.timing.check * (1 + _JITTER * self._random.random())):
-                        await self._wake.wait()
+                async with at_most(self.timing.check * (1 + _JITTER * self._random.random())):
+                    await self._wake.wait()
             self._wake.clear()
             try:
                 await self._refresh_machine()

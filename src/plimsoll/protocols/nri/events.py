@@ -11,7 +11,6 @@ from typing import Any
 
 from google.protobuf.descriptor import MethodDescriptor
 
-from plimsoll.errors import InputError
 from plimsoll.protocols.messages import nri
 
 PLUGIN = nri.DESCRIPTOR.services_by_name["Plugin"]
@@ -77,33 +76,9 @@ NOTIFICATIONS = frozenset(
     }
 )
 
-_BY_NAME = {event.method.lower(): event for event in NriEvent}
-_BY_NAME |= {event.name.lower().replace("_", ""): event for event in NriEvent}
-
 
 def mask_of(events: Iterable[NriEvent]) -> int:
     mask = 0
     for event in events:
         mask |= event.bit
-    return mask
-
-
-def parse_events(text: str) -> int:
-    """Parse a mask from names: `CreateContainer, StopContainer`, `pod`, `container`, `all`."""
-    mask = 0
-    for word in text.split(","):
-        name = word.strip().lower()
-        if not name:
-            continue
-        if name == "all":
-            mask |= ALL_EVENTS
-        elif name in ("pod", "podsandbox", "container"):
-            part = "pod" if name != "container" else "container"
-            mask |= mask_of(event for known, event in _BY_NAME.items() if part in known)
-        elif name.replace("_", "") in _BY_NAME:
-            mask |= _BY_NAME[name.replace("_", "")].bit
-        else:
-            raise InputError(
-                f"{word.strip()!r} is not an NRI event; one of " + ", ".join(e.method for e in NriEvent)
-            )
     return mask

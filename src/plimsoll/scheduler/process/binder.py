@@ -15,6 +15,7 @@ from contextlib import suppress
 from functools import partial
 
 from plimsoll.api.resource import ResourceClaim
+from plimsoll.common.tasks import start_task
 from plimsoll.errors import LeaseLostError
 from plimsoll.scheduler.binding.bind import BINDING_TIMEOUT_MS, OnClaim, bind_pod
 from plimsoll.scheduler.binding.result import BindFailure, BindStep, BindSuccess
@@ -65,9 +66,7 @@ class PodBinder:
         if self.is_full:
             self._queued.append(placement)
             return
-        task = asyncio.get_running_loop().create_task(self._run(placement))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        start_task(self._tasks, self._run(placement))
 
     async def drain(self, seconds: float) -> int:
         """Wait for all bindings, at most `seconds`; return how many were cancelled."""

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 
 from plimsoll.api.core import Pod
 from plimsoll.api.timestamps import format_time
+from plimsoll.common.tasks import start_task
 from plimsoll.errors import ApiError, LeaseLostError, UnreachableError
 from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.scheduler.binding.pod_conditions import plan_condition
@@ -72,9 +73,7 @@ class ConditionWriter:
             update = ConditionUpdate(update.pod, update.reason, update.message, before.nominated)
         self._pending[key] = update
         if len(self._tasks) < self._limit:
-            task = asyncio.get_running_loop().create_task(self._run())
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            start_task(self._tasks, self._run())
 
     def drop(self, key: str) -> None:
         """Drop the pending update of a pod."""

@@ -12,7 +12,6 @@ import logging
 import time
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -22,6 +21,7 @@ from plimsoll.api.core import Pod
 from plimsoll.api.timestamps import format_micro_time
 from plimsoll.client.client import Client
 from plimsoll.client.endpoints import EVENTS_V1
+from plimsoll.common.tasks import at_most
 from plimsoll.errors import ApiError, InputError
 from plimsoll.scheduler.binding.pod_conditions import shorten
 
@@ -178,10 +178,9 @@ class SchedulerEventRecorder:
 
     async def flush(self, seconds: float) -> None:
         """Write the remaining events within the given time."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                while self._queue:
-                    await self._write(self._queue.popleft())
+        async with at_most(seconds):
+            while self._queue:
+                await self._write(self._queue.popleft())
 
     async def _write(self, series: _Series) -> None:
         series.queued = False

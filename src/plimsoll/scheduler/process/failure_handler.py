@@ -25,6 +25,7 @@ from plimsoll.api.resource import ResourceClaim
 from plimsoll.api.timestamps import format_time
 from plimsoll.client.client import Client
 from plimsoll.common.structured_log import log_event
+from plimsoll.common.tasks import start_task
 from plimsoll.errors import ApiError, LeaseLostError
 from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.scheduler.binding.bind import release_claim
@@ -238,9 +239,7 @@ class FailureHandler:
             on_released()
 
     def _spawn(self, work: Coroutine[Any, Any, None], what: str) -> None:
-        task = asyncio.get_running_loop().create_task(_log_errors(work, what))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        start_task(self._tasks, _log_errors(work, what))
 
 
 async def _log_errors(work: Coroutine[Any, Any, None], what: str) -> None:

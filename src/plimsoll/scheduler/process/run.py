@@ -13,11 +13,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
 import socket
 import sys
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -30,7 +28,7 @@ from plimsoll.client.leader_election import Election
 from plimsoll.common.addresses import read_address
 from plimsoll.common.health import HealthServer
 from plimsoll.common.structured_log import log_event, set_up_logging
-from plimsoll.common.tasks import cancel_tasks, run_until
+from plimsoll.common.tasks import at_most, cancel_tasks, run_until, stop_on_signals
 from plimsoll.errors import LeaseLostError
 from plimsoll.scheduler.binding.device_check import find_device_conflict
 from plimsoll.scheduler.process.api_writer import ApiWriter
@@ -201,15 +199,14 @@ class SchedulerProcess:
     async def _recover_bindings(self) -> None:
         """Recover interrupted bindings, within a time limit."""
         claims = list(self.context.snapshot.all(ResourceClaim))
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_RECOVERY_SECONDS):
-                await recover_bindings(
-                    claims,
-                    self.context.informers.pods(),
-                    self.writer,
-                    self._on_claim_written,
-                    self._is_responsible,
-                )
+        async with at_most(_RECOVERY_SECONDS):
+            await recover_bindings(
+                claims,
+                self.context.informers.pods(),
+                self.writer,
+                self._on_claim_written,
+                self._is_responsible,
+            )
 
     def _is_responsible(self, pod: Pod) -> bool:
         return pod.spec.scheduler_name in self.context.profiles
@@ -285,9 +282,7 @@ async def serve_scheduler(config: ClientConfig, settings: SchedulerSettings) -> 
     config = replace(config, in_flight=settings.binds + _RESERVED_CALLS)
     async with Client.connect(config) as client:
         process = SchedulerProcess(client, settings, dedicated=True)
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, process.stop)
+        stop_on_signals(process.stop)
         log_event(LOG, "starting", server=config.server, pid=os.getpid())
         try:
             await process.run()

@@ -7,11 +7,11 @@ disconnected and fetches everything when it reconnects.
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 
 from aiohttp import web
 
 from plimsoll.api import codec
+from plimsoll.common.tasks import at_most
 from plimsoll.errors import ApiError
 from plimsoll.tools.dashboard.changes import ChangeScope
 
@@ -93,9 +93,8 @@ class _Listener:
 
     async def woken(self, seconds: float) -> bool:
         """Wait for a change or a timeout; return False when the stream has ended."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self.wake.wait()
+        async with at_most(seconds):
+            await self.wake.wait()
         self.wake.clear()
         return not self.ended
 

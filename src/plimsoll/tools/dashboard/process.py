@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from pathlib import Path
 from plimsoll.client import Client, ClientConfig
 from plimsoll.client.http import is_loopback
 from plimsoll.common.structured_log import set_up_logging
+from plimsoll.common.tasks import stop_on_signals
 from plimsoll.errors import ConfigError
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.dashboard.server import Dashboard
@@ -48,9 +48,7 @@ async def serve_dashboard(
         )
     if stopped is None:
         stopped = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stopped.set)
+        stop_on_signals(stopped.set)
     async with AsyncExitStack() as stack:
         shown: ClusterState | Client
         origin = ""

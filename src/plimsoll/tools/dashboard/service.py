@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
+from plimsoll.common.tasks import at_most
 from plimsoll.errors import ApiError, InputError
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.dashboard import lists, nodes
@@ -70,9 +70,8 @@ class DashboardService:
         """Apply changes until cancelled and publish them."""
         troubles = self.troubles()
         while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK_SECONDS):
-                    await self._changed.wait()
+            async with at_most(_LOOK_SECONDS):
+                await self._changed.wait()
             if self._changed.is_set():
                 self._changed.clear()
                 await self.catch_up()

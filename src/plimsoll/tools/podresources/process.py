@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
@@ -27,7 +26,7 @@ from plimsoll.client import Client, ClientConfig
 from plimsoll.client.endpoints import PODS, RESOURCE_SLICES
 from plimsoll.client.informer import Informer
 from plimsoll.common.structured_log import set_up_logging
-from plimsoll.common.tasks import cancel_tasks
+from plimsoll.common.tasks import cancel_tasks, stop_on_signals
 from plimsoll.errors import ConfigError, InputError
 from plimsoll.protocols.messages import podresources_v1 as v1
 from plimsoll.tools.podresources.client import SOCKET, PodResourcesClient
@@ -203,9 +202,7 @@ async def serve_exporter(
     set_up_logging(level=logging.WARNING)
     if stopped is None:
         stopped = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stopped.set)
+        stop_on_signals(stopped.set)
     async with AsyncExitStack() as stack:
         kubelet = await stack.enter_async_context(
             PodResourcesClient(settings.socket, timeout=settings.timeout)

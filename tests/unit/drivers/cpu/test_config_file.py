@@ -251,7 +251,7 @@ REFUSED = [
     ("- a", "cannot apply FILE: must be a mapping of settings"),
     ("a: [", "FILE: "),
     ("groupBy: socket\ngroupBy: machine", "groupBy"),
-    ("---\ngroupBy: socket\n---\ngroupBy: socket", "this file has 2"),
+    ("---\ngroupBy: socket\n---\ngroupBy: socket", "must be one document, found 2"),
     ("hostnameOverride: ' '", "can not obtain the node name, use the hostname-override flag"),
 ]
 

@@ -154,7 +154,7 @@ def test_errors_name_their_position(tree: Any, problem: str) -> None:
 def test_text_that_is_not_a_device_file() -> None:
     with pytest.raises(ConfigError, match="not YAML"):
         parse_text("a: [\n")
-    with pytest.raises(ConfigError, match="one YAML document, found 2"):
+    with pytest.raises(ConfigError, match="one document, found 2"):
         parse_text("a: 1\n---\nb: 2\n")
 
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from plimsoll.errors import InputError
 from plimsoll.protocols.messages import nri
 from plimsoll.protocols.nri.events import (
     ALL_EVENTS,
     NOTIFICATIONS,
     NriEvent,
     mask_of,
-    parse_events,
 )
 
 
@@ -33,13 +31,3 @@ def test_every_event_has_a_call_and_its_messages(event: NriEvent) -> None:
 
 def test_masks() -> None:
     assert mask_of([NriEvent.CREATE_CONTAINER, NriEvent.RUN_POD_SANDBOX]) == 0b1001
-
-
-def test_masks_from_text() -> None:
-    assert parse_events("CreateContainer, stopcontainer,RUN_POD_SANDBOX") == 0b1000001001
-    assert parse_events("all") == ALL_EVENTS
-    assert parse_events("") == 0
-    assert parse_events("pod") | parse_events("container") == ALL_EVENTS
-    assert parse_events("pod") == mask_of(event for event in NriEvent if "POD" in event.name)
-    with pytest.raises(InputError, match="'Nonsense' is not an NRI event"):
-        parse_events("all,Nonsense")

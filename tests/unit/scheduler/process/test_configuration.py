@@ -128,7 +128,7 @@ def test_a_mistake_names_the_field_and_the_fix(tree: Any, message: str) -> None:
     ("text", "message"),
     [
         ("a: [", "not YAML"),
-        ("a: 1\n---\nb: 2", "is one document, this file has 2"),
+        ("a: 1\n---\nb: 2", "must be one document, found 2"),
         (b"\xff\xfe\x00\xd8a", "c.yaml: "),
     ],
 )

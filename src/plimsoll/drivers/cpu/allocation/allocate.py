@@ -109,7 +109,7 @@ def assign(
     other = _apply(get_tables(topology, quirks=False), available, count, options)
     if isinstance(other, Assigned):
         cpus = answer.cpus if isinstance(answer, Assigned) else EMPTY
-        return Assigned(other.cpus, (AllocationStep(StepKind.COUNTED_ANEW, cpus=cpus), *other.steps))
+        return Assigned(other.cpus, (AllocationStep(StepKind.RECOUNTED, cpus=cpus), *other.steps))
     return other
 
 

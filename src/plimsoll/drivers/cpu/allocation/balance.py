@@ -269,11 +269,11 @@ class _Rest:
         """Return the largest decrease for subsets of this size, if it exceeds the best known."""
         rounds, extra = divmod(self.groups, size)
         if min(self.left) // self.group >= rounds + (extra > 0):
-            return self._drop_roomy(size, rounds, extra)
+            return self._drop_without_shortage(size, rounds, extra)
         found = self.sets.find(size, lambda subset: -self._most_of(subset), self._cost, -self.best)
         return self.best if found is None else -found[0]
 
-    def _drop_roomy(self, size: int, rounds: int, extra: int) -> int:
+    def _drop_without_shortage(self, size: int, rounds: int, extra: int) -> int:
         """Return the decrease if no node runs out: the first `extra` nodes provide one group more."""
         sums = [0] + [-1] * size
         for number in self.left:

@@ -22,7 +22,7 @@ class StepKind(StrEnum):
     REST = "rest"
     NOT_EVEN = "not-even"
     CUT_SHORT = "cut-short"
-    COUNTED_ANEW = "counted-anew"
+    RECOUNTED = "recounted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class AllocationStep:
     """Step of an allocation.
 
     `ids` are the sockets, NUMA nodes, caches or cores taken, `numa` the NUMA nodes of the CPUs. For an even
-    distribution, `each` is the number of CPUs per NUMA node. COUNTED_ANEW: the kubelet's rule would have
+    distribution, `each` is the number of CPUs per NUMA node. RECOUNTED: the kubelet's rule would have
     taken the CPUs `cpus`, some of which were not free.
     """
 
@@ -81,15 +81,15 @@ _LINES: dict[StepKind, Callable[[AllocationStep], str]] = {
     StepKind.CORES: _cores,
     StepKind.THREADS: _threads,
     StepKind.EVEN: lambda step: (
-        f"dealt out evenly, {step.each} from each of {_format_ids('NUMA node', step.ids)}: {_cpus(step)}"
+        f"distributed evenly, {step.each} from each of {_format_ids('NUMA node', step.ids)}: {_cpus(step)}"
     ),
     StepKind.REST: lambda step: f"the rest from {_format_ids('NUMA node', step.ids)}: {_cpus(step)}",
     StepKind.NOT_EVEN: lambda step: "no NUMA nodes can give the same number each: packed instead",
     StepKind.CUT_SHORT: lambda step: (
         "too many sets of NUMA nodes to try all: the most even of those that were"
     ),
-    StepKind.COUNTED_ANEW: lambda step: (
+    StepKind.RECOUNTED: lambda step: (
         f"the kubelet's rule would have taken {_cpus(step)}, not all of which were free: "
-        "counted anew with the real size of each core, cache and socket"
+        "recounted with the real size of each core, cache and socket"
     ),
 }

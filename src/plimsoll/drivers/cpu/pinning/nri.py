@@ -27,13 +27,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from plimsoll.common.checkpoint import FindingSeverity, NodeFinding
-from plimsoll.common.tasks import cancel_tasks
+from plimsoll.common.tasks import at_most, cancel_tasks
 from plimsoll.drivers.cpu.pinning.audit import Audit, CpusetObserver
 from plimsoll.drivers.cpu.pinning.container_table import ContainerChange, ContainerTable, matches_desired
 from plimsoll.drivers.cpu.pinning.counters import Counters
@@ -218,15 +217,14 @@ class NriEnforcer:
         Updates are sent now, or with the next event. Must not be called from an event handler.
         """
         if self._linked and self.pushes and self._tasks:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._apply_timeout):
-                    await self._push_and_wait()
-                    # Containers that are being created can be updated only afterwards.
-                    while self._linked and self._containers.has_outdated_creations(self._snapshot()):
-                        self._container_changed.clear()
-                        await self._container_changed.wait()
-                        if self._linked:
-                            await self._push_and_wait()
+            async with at_most(self._apply_timeout):
+                await self._push_and_wait()
+                # Containers that are being created can be updated only afterwards.
+                while self._linked and self._containers.has_outdated_creations(self._snapshot()):
+                    self._container_changed.clear()
+                    await self._container_changed.wait()
+                    if self._linked:
+                        await self._push_and_wait()
         elif self._linked:
             self.counters.deferred += len(self._containers.list_changes(self._snapshot()))
         return self.faults()

@@ -50,7 +50,7 @@ class PinFaultReason(StrEnum):
     FOREIGN = "foreign"  # the claim belongs to another namespace
     EMPTY_POOL = "empty-pool"  # no shared CPU is left
     OFFLINE = "offline"  # no CPU of its claims is online
-    CROWDED = "crowded"  # another container is still on its CPUs
+    OVERLAPPING = "overlapping"  # another container is still on its CPUs
     REFUSED = "refused"  # the runtime or kernel rejects the update
     DRIFTED = "drifted"  # something else has set other CPUs
 
@@ -91,7 +91,7 @@ class PinFault:
                 return "no shared CPUs are left for containers without exclusive CPUs"
             case PinFaultReason.OFFLINE:
                 return f"no CPU of the container's claims is online: {desired}"
-            case PinFaultReason.CROWDED:
+            case PinFaultReason.OVERLAPPING:
                 return f"CPUs {found} are still used by container {quote(self.other)}"
             case PinFaultReason.REFUSED:
                 return f"CPUs {desired} are not set: {self.detail}"
@@ -378,7 +378,7 @@ def make_refused_fault(container: ContainerView, cpus: CpuSet, why: str) -> PinF
 
 def make_overlap_fault(container: ContainerView, other: ContainerView, both: CpuSet) -> PinFault:
     """Build the fault for another container on exclusive CPUs."""
-    return _fault(container, PinFaultReason.CROWDED, found=both, other=other.where)
+    return _fault(container, PinFaultReason.OVERLAPPING, found=both, other=other.where)
 
 
 def make_drift_fault(container: ContainerView, cpus: CpuSet, found: CpuSet) -> PinFault:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from plimsoll.client import Client, ClientConfig
 from plimsoll.common.health import HealthServer
 from plimsoll.common.lock_file import RootLock
 from plimsoll.common.structured_log import log_event, set_up_logging
-from plimsoll.common.tasks import cancel_tasks, run_until
+from plimsoll.common.tasks import cancel_tasks, run_until, stop_on_signals
 from plimsoll.drivers.cpu.config_file import parse_listen_address
 from plimsoll.drivers.cpu.driver import CpuDriver
 from plimsoll.drivers.cpu.process.metrics import CpuMetrics, CpuMetricsSnapshot
@@ -236,9 +235,7 @@ async def serve_driver(
     set_up_logging(log_format, verbose=verbose)
     async with Client.connect(config) as client:
         process = CpuDriverProcess(client, settings, listen=settings.bind_address)
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, process.stop)
+        stop_on_signals(process.stop)
         log_event(
             LOG, "starting", driver=DRIVER_NAME, node=settings.node, server=config.server, pid=os.getpid()
         )

@@ -91,16 +91,9 @@ class TopologyWatch:
         *,
         interval: float = 1.0,
         known: Topology | None = None,
-        full_interval: float = 60.0,
     ) -> TopologyWatch:
         """Create a watch with cheap checks."""
-        return cls(
-            machine.read,
-            interval=interval,
-            fingerprint=machine.fingerprint,
-            known=known,
-            full_interval=full_interval,
-        )
+        return cls(machine.read, interval=interval, fingerprint=machine.fingerprint, known=known)
 
     async def changes(self) -> AsyncIterator[Topology]:
         """Yield topologies as they change, until cancelled."""

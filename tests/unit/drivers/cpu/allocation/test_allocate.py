@@ -122,7 +122,7 @@ def test_explanations_report_what_was_taken() -> None:
         "2 CPUs inside L3 cache 1 of NUMA node 0: CPUs 2,10",
     ]
     assert lines(9, "0-15", EVEN) == [
-        "dealt out evenly, 4 from each of NUMA nodes 0, 1: CPUs 0-1,4-5,8-9,12-13",
+        "distributed evenly, 4 from each of NUMA nodes 0, 1: CPUs 0-1,4-5,8-9,12-13",
         "the rest from NUMA node 0: CPU 2",
     ]
     assert lines(0, "0-15", PLAIN) == []

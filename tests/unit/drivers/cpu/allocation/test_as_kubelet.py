@@ -103,7 +103,7 @@ def test_assigned_cpus_were_available(
     assert all(lines)
     logged = CpuSet()
     for step in answer.steps:
-        logged |= step.cpus if step.what.value != "counted-anew" else CpuSet()
+        logged |= step.cpus if step.what.value != "recounted" else CpuSet()
     assert logged == answer.cpus
 
 

@@ -64,7 +64,7 @@ def test_an_exclusive_container_waits_for_those_that_cannot_leave() -> None:
     state.hold(hold("a", "0-1"))
     found = table.admit(view("own", hold("a", "0-1")), snapshot(state), can_defer=True)
     assert isinstance(found, PinFault)
-    assert found.reason is PinFaultReason.CROWDED
+    assert found.reason is PinFaultReason.OVERLAPPING
 
 
 def test_a_container_of_unknown_cpus_counts_as_being_everywhere() -> None:

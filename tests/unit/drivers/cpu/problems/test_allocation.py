@@ -74,7 +74,7 @@ def test_problem_3_uneven_cores_never_give_what_is_not_free() -> None:
     assert isinstance(fixed, Assigned)
     assert explain(fixed)[0] == (
         f"the kubelet's rule would have taken CPUs {wrong.cpus}, not all of which were free: "
-        "counted anew with the real size of each core, cache and socket"
+        "recounted with the real size of each core, cache and socket"
     )
     for count in range(len(free) + 1):
         for algorithm in Algorithm:
