@@ -340,6 +340,19 @@ class Pod(Wire, frozen=True):
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 
+    @property
+    def priority(self) -> int:
+        """Priority for scheduling and preemption; 0 if it is not set."""
+        return self.spec.priority or 0
+
+    @property
+    def has_terminated(self) -> bool:
+        """True if the pod no longer uses resources (phase Succeeded or Failed)."""
+        return self.status.phase in _TERMINAL_PHASES
+
+
+_TERMINAL_PHASES = frozenset({"Succeeded", "Failed"})
+
 
 # -- nodes
 

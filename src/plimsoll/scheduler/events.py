@@ -25,7 +25,6 @@ from plimsoll.api.storage import (
 )
 from plimsoll.ledger.requests import PodResourcesOptions, pod_requests
 from plimsoll.ledger.units import CPU, PODS, to_units
-from plimsoll.scheduler.snapshot.changes import TERMINAL_PHASES
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 
@@ -178,7 +177,7 @@ def node_capacity(snapshot: Snapshot, node: str) -> NodeCapacity | None:
     if row is None:
         return None
     ledger = snapshot.ledger(row)
-    lowest = min((entry.pod.spec.priority or 0 for entry in ledger.entries.values()), default=None)
+    lowest = min((entry.pod.priority for entry in ledger.entries.values()), default=None)
     return NodeCapacity(snapshot.node(row), ledger.allocatable, ledger.headroom(), lowest)
 
 
@@ -244,7 +243,7 @@ def _classify_pod(old: Pod | None, new: Pod | None, capacity: NodeCapacity | Non
 
 def _occupies_node(pod: Pod | None) -> bool:
     """Return whether a pod is assigned or nominated to a node."""
-    if pod is None or pod.status.phase in TERMINAL_PHASES:
+    if pod is None or pod.has_terminated:
         return False
     return bool(pod.spec.node_name or pod.status.nominated_node_name)
 

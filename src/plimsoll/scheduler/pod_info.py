@@ -28,7 +28,7 @@ class PodInfo:
 
     @property
     def priority(self) -> int:
-        return self.pod.spec.priority or 0
+        return self.pod.priority
 
     @cached_property
     def unallocated_claims(self) -> tuple[ResourceClaim, ...]:

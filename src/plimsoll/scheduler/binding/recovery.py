@@ -23,7 +23,6 @@ from plimsoll.api.resource import ResourceClaim, ResourceClaimConsumerReference
 from plimsoll.scheduler.binding.writer import FINALIZER
 from plimsoll.scheduler.devices.exact import DeviceMessage
 from plimsoll.scheduler.result import FitError
-from plimsoll.scheduler.snapshot.changes import TERMINAL_PHASES
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +99,7 @@ def plan_recovery(claims: Iterable[ResourceClaim], pods: Iterable[Pod]) -> Recov
             if consumer.resource != "pods" or consumer.api_group:
                 continue  # not a pod
             pod = by_uid.get(consumer.uid)
-            if pod is None or pod.status.phase in TERMINAL_PHASES:
+            if pod is None or pod.has_terminated:
                 gone.append(consumer)
             elif not pod.spec.node_name:
                 kept.append((claim, pod))
@@ -111,7 +110,7 @@ def plan_recovery(claims: Iterable[ResourceClaim], pods: Iterable[Pod]) -> Recov
         pod
         for pod in by_uid.values()
         if not pod.spec.node_name
-        and pod.status.phase not in TERMINAL_PHASES
+        and not pod.has_terminated
         and not {each.claim for each in read_pod(pod)} <= waiting.get(pod.metadata.uid, set())
     )
     return RecoveryPlan(tuple(kept), tuple(released), uncharged)

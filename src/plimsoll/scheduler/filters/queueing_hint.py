@@ -83,7 +83,7 @@ class WaitingPod:
         self.pod = pod
         self.rules = rules
         self.needs_capacity = needs_capacity
-        self.priority = pod.spec.priority or 0
+        self.priority = pod.priority
         self.namespace = pod.metadata.namespace
         self._hints = hints
         self._values: dict[Callable[[Pod], Any], Any] = {}

@@ -21,7 +21,6 @@ from plimsoll.ledger.fit import find_request_shortages
 from plimsoll.scheduler.devices import SearchCache, SearchResults
 from plimsoll.scheduler.filters.node_resources import delegated_resources, shortage_reason
 from plimsoll.scheduler.preemption.budgets import DisruptionBudgets
-from plimsoll.scheduler.preemption.importance import priority_of
 from plimsoll.scheduler.preemption.node_filter import NodeFilter
 from plimsoll.scheduler.preemption.nominations import Nominations
 from plimsoll.scheduler.preemption.victims import NO_VICTIMS, Victims, select_victims_quickly
@@ -88,13 +87,13 @@ class LowestPriorities(SnapshotIndex):
         self.lowest[: len(before)] = before
 
     def pod_added(self, row: int, pod: Pod) -> None:
-        priority = priority_of(pod)
+        priority = pod.priority
         self._counts.setdefault(row, Counter())[priority] += 1
         if priority < self.lowest[row]:
             self.lowest[row] = priority
 
     def pod_removed(self, row: int, pod: Pod) -> None:
-        priority, counts = priority_of(pod), self._counts[row]
+        priority, counts = pod.priority, self._counts[row]
         counts[priority] -= 1
         if not counts[priority]:
             del counts[priority]
@@ -195,7 +194,7 @@ def find_shortages(node_filter: NodeFilter, row: int) -> tuple[NodeReason, ...]:
     left = {name: ledger.requested.get(name, 0) for name in pod_info.requests}
     pods = len(ledger)
     for entry in ledger.entries.values():
-        if priority_of(entry.pod) < pod_info.priority:
+        if entry.pod.priority < pod_info.priority:
             if entry.holds:
                 return ()
             pods -= 1

@@ -10,10 +10,6 @@ from plimsoll.api.core import Pod
 _NOT_YET = "~"
 
 
-def priority_of(pod: Pod) -> int:
-    return pod.spec.priority or 0
-
-
 def started_at(pod: Pod) -> str:
     """Return the start time as a sortable text; pods that have not started come last."""
     return pod.status.start_time or _NOT_YET
@@ -21,4 +17,4 @@ def started_at(pod: Pod) -> str:
 
 def most_important_first(pods: Iterable[Pod]) -> list[Pod]:
     """Return pods by priority, highest first, then by start time."""
-    return sorted(pods, key=lambda pod: (-priority_of(pod), started_at(pod)))
+    return sorted(pods, key=lambda pod: (-pod.priority, started_at(pod)))

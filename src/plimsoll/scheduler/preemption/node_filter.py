@@ -24,7 +24,6 @@ from plimsoll.scheduler.filters import FILTERS
 from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.pod_claims import read_pod_info
 from plimsoll.scheduler.pod_info import PodInfo
-from plimsoll.scheduler.preemption.importance import priority_of
 from plimsoll.scheduler.preemption.simulated_node import NodeSimulation
 from plimsoll.scheduler.profile import DeviceOrder, SchedulerProfile
 from plimsoll.scheduler.queueing_hints import RULES
@@ -152,7 +151,7 @@ class NodeFilter:
             victims = [
                 pod
                 for pod in self.snapshot.pods_at(row)
-                if pod.metadata.deletion_timestamp is not None and priority_of(pod) < pod_info.priority
+                if pod.metadata.deletion_timestamp is not None and pod.priority < pod_info.priority
             ]
             simulation.remove_pods(victims)
             fit = try_node(pod_info, row, self.snapshot, self._new_id, self.settings)

@@ -15,12 +15,11 @@ from plimsoll.api.core import Pod
 from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.scheduler.devices import NodeFit
 from plimsoll.scheduler.pod_info import PodInfo
-from plimsoll.scheduler.preemption.importance import most_important_first, priority_of
+from plimsoll.scheduler.preemption.importance import most_important_first
 from plimsoll.scheduler.preemption.node_filter import NodeFilter
 from plimsoll.scheduler.preemption.simulated_node import NodeSimulation
 from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason
-from plimsoll.scheduler.snapshot.changes import TERMINAL_PHASES
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 
@@ -51,7 +50,7 @@ class Nominations:
     def update(self, pod: Pod) -> None:
         """Apply a new or changed pod."""
         key, name = pod_key(pod), pod.status.nominated_node_name
-        if pod.spec.node_name or pod.status.phase in TERMINAL_PHASES:
+        if pod.spec.node_name or pod.has_terminated:
             self.drop(key)
             return
         known = self._by_pod.get(key)
@@ -97,12 +96,12 @@ class Nominations:
         if not here:
             return []
         found = (each.pod for key, each in here.items() if key != exclude)
-        return most_important_first(pod for pod in found if priority_of(pod) >= priority)
+        return most_important_first(pod for pod in found if pod.priority >= priority)
 
     def lower_at(self, node: str, priority: int) -> list[Pod]:
         """Return the pods of lower priority nominated to a node."""
         here = self._by_node.get(node, {})
-        return [each.pod for each in here.values() if priority_of(each.pod) < priority]
+        return [each.pod for each in here.values() if each.pod.priority < priority]
 
     def filter_node(
         self, pod_info: PodInfo, row: int, snapshot: Snapshot, settings: SchedulerProfile | None = None

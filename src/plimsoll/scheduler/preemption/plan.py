@@ -17,7 +17,7 @@ from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.devices import NewId
 from plimsoll.scheduler.preemption.budgets import DisruptionBudgets
 from plimsoll.scheduler.preemption.candidates import CandidateLimits, find_candidates
-from plimsoll.scheduler.preemption.importance import priority_of, started_at
+from plimsoll.scheduler.preemption.importance import started_at
 from plimsoll.scheduler.preemption.node_filter import NodeFilter
 from plimsoll.scheduler.preemption.nominations import Nominations
 from plimsoll.scheduler.preemption.result import NoPreemption, Preemption, PreemptionMessage
@@ -91,7 +91,7 @@ def ineligibility_reason(
         return None  # no nomination, or one that no longer helps
     victims = nomination.victims if nomination is not None else frozenset()
     for other in snapshot.pods_at(row):
-        is_lower = priority_of(other) < fit_error.pod_info.priority
+        is_lower = other.priority < fit_error.pod_info.priority
         if is_lower and (pod_key(other) in victims or is_preempted(other)):
             return NodeReason(
                 Rule.PREEMPTION, PreemptionMessage.VICTIMS_TERMINATING, VerdictCode.UNSCHEDULABLE
@@ -124,7 +124,7 @@ def _disruption_cost(victims: Victims) -> tuple[tuple[int, int, int, int], str]:
     """Return budget violations, highest and summed priority and number of victims; and the start time of
     the oldest victim of that priority.
     """
-    priorities = [priority_of(pod) for pod in victims.pods]
+    priorities = [pod.priority for pod in victims.pods]
     highest = max(priorities)
     numbers = (
         victims.pdb_violations,
@@ -132,5 +132,5 @@ def _disruption_cost(victims: Victims) -> tuple[tuple[int, int, int, int], str]:
         sum(each + _PRIORITY_OFFSET for each in priorities),
         len(priorities),
     )
-    oldest = min(started_at(pod) for pod in victims.pods if priority_of(pod) == highest)
+    oldest = min(started_at(pod) for pod in victims.pods if pod.priority == highest)
     return numbers, oldest

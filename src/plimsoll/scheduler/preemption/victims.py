@@ -17,7 +17,7 @@ from plimsoll.ledger.units import PODS
 from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.devices import NodeFit
 from plimsoll.scheduler.preemption.budgets import DisruptionBudgets
-from plimsoll.scheduler.preemption.importance import most_important_first, priority_of
+from plimsoll.scheduler.preemption.importance import most_important_first
 from plimsoll.scheduler.preemption.node_filter import NodeFilter
 from plimsoll.scheduler.preemption.result import PreemptionMessage
 from plimsoll.scheduler.preemption.simulated_node import NodeSimulation
@@ -124,7 +124,7 @@ def lower_priority_pods(node_filter: NodeFilter, row: int) -> list[Pod]:
     """Return the pods of a node that have a lower priority, most important first."""
     priority = node_filter.pod_info.priority
     pods = node_filter.snapshot.pods_at(row)
-    return most_important_first(pod for pod in pods if priority_of(pod) < priority)
+    return most_important_first(pod for pod in pods if pod.priority < priority)
 
 
 def _restore_spared(simulation: NodeSimulation, pods: Sequence[Pod], fits: Callable[[], bool]) -> None:

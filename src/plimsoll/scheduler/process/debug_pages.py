@@ -19,7 +19,7 @@ def show_queue(context: SchedulerContext) -> dict[str, Any]:
     for pod in islice(queue, _MOST):
         where = queue.state_of(pod_key(pod))
         name = pod.metadata.full_name
-        pods.append({"pod": name, "priority": pod.spec.priority or 0, "where": where and where.value})
+        pods.append({"pod": name, "priority": pod.priority, "where": where and where.value})
     return {
         "lengths": dict(queue.lengths()),
         "inFlight": queue.in_flight(),

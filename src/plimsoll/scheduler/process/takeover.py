@@ -28,7 +28,6 @@ from plimsoll.scheduler.binding.recovery import StaleReservation, find_fence_tar
 from plimsoll.scheduler.binding.writer import retry_until_answered
 from plimsoll.scheduler.process.api_writer import ApiWriter
 from plimsoll.scheduler.process.informers import SchedulerInformers
-from plimsoll.scheduler.snapshot.changes import TERMINAL_PHASES
 
 LOG = logging.getLogger("plimsoll.scheduler")
 
@@ -133,4 +132,4 @@ async def _release_reservation(
 async def _is_gone(consumer: ResourceClaimConsumerReference, namespace: str, writer: ApiWriter) -> bool:
     meta = ObjectMeta(name=consumer.name, namespace=namespace, uid=consumer.uid)
     pod = await writer.read_pod(Pod(metadata=meta))
-    return pod is None or pod.status.phase in TERMINAL_PHASES
+    return pod is None or pod.has_terminated

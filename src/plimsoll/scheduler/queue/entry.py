@@ -59,4 +59,4 @@ class QueueEntry:
 
     @property
     def priority(self) -> int:
-        return self.pod.spec.priority or 0
+        return self.pod.priority

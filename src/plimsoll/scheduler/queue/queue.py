@@ -42,7 +42,6 @@ from plimsoll.scheduler.queueing_hints import (
     update_helps,
 )
 from plimsoll.scheduler.reasons import NodeReason, Rule
-from plimsoll.scheduler.snapshot.changes import TERMINAL_PHASES
 
 
 class SchedulingQueue:
@@ -142,7 +141,7 @@ class SchedulingQueue:
             case QueueState.IN_FLIGHT:
                 entry.changed |= changed
             case QueueState.ACTIVE | QueueState.BACKOFF:
-                if (old.spec.priority or 0) != entry.priority:
+                if old.priority != entry.priority:
                     self._place(entry, entry.state)
             case QueueState.UNSCHEDULABLE:
                 if update_helps(changed, entry.rules):
@@ -424,11 +423,7 @@ class SchedulingQueue:
 
 def needs_no_node(pod: Pod) -> bool:
     """Return whether a pod needs no node: it is assigned, finished or terminating."""
-    return bool(
-        pod.spec.node_name
-        or pod.metadata.deletion_timestamp is not None
-        or pod.status.phase in TERMINAL_PHASES
-    )
+    return bool(pod.spec.node_name or pod.metadata.deletion_timestamp is not None or pod.has_terminated)
 
 
 def _claims_to_watch(pod: Pod, reason: NodeReason) -> tuple[tuple[str, str], ...]:

@@ -5,9 +5,6 @@ from __future__ import annotations
 from plimsoll.api.core import Node
 from plimsoll.api.resource import ResourceClaim
 
-#: Phases of pods that no longer use resources.
-TERMINAL_PHASES = frozenset({"Succeeded", "Failed"})
-
 
 def scheduling_fields(node: Node) -> tuple[object, ...]:
     """Return the fields of a node that rules read."""

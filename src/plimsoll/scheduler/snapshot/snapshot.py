@@ -25,7 +25,7 @@ from plimsoll.ledger.node_ledger import NodeLedger, pod_key, resources_options
 from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.scheduler.result import Placement
 from plimsoll.scheduler.snapshot.assumed_allocations import AssumedAllocations
-from plimsoll.scheduler.snapshot.changes import TERMINAL_PHASES, is_older, scheduling_fields
+from plimsoll.scheduler.snapshot.changes import is_older, scheduling_fields
 from plimsoll.scheduler.snapshot.charges import charge_bound_pod, have_same_charges
 from plimsoll.scheduler.snapshot.claim_users import ClaimUsers
 from plimsoll.scheduler.snapshot.index import SnapshotIndex
@@ -285,7 +285,7 @@ class Snapshot:
 
     def _set_pod(self, pod: Pod) -> None:
         key, name = pod_key(pod), pod.spec.node_name
-        if pod.status.phase in TERMINAL_PHASES:
+        if pod.has_terminated:
             self.remove(pod)
             return
         if not name:

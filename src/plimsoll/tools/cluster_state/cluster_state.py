@@ -18,7 +18,6 @@ from plimsoll.common.deprecation import warn_renamed
 from plimsoll.common.gc_pause import without_collection
 from plimsoll.errors import InputError
 from plimsoll.ledger.profile import AccountingProfile
-from plimsoll.scheduler.snapshot.changes import TERMINAL_PHASES
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.tools.cluster_state.objects import ClusterObjects
 
@@ -84,7 +83,7 @@ class ClusterState:
     @property
     def pods(self) -> list[Pod]:
         """Pods that have not terminated, bound or not."""
-        return [pod for pod in self.objects.all(Pod) if pod.status.phase not in TERMINAL_PHASES]
+        return [pod for pod in self.objects.all(Pod) if not pod.has_terminated]
 
     @property
     def waiting(self) -> list[Pod]:

@@ -26,7 +26,6 @@ from plimsoll.scheduler.preemption.candidates import LowestPriorities
 from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.result import FitError, Placement
-from plimsoll.scheduler.snapshot.changes import TERMINAL_PHASES
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.explain.attempt import AttemptRecorder, record_attempt
 from plimsoll.tools.explain.devices import describe_cluster_devices, describe_reasons
@@ -56,7 +55,7 @@ def explain_pod(
 ) -> PodExplanation:
     """Explain why a pod is pending or where it was scheduled; `unfolded` omits nothing."""
     settings = settings or SchedulerProfile.default()
-    if pod.status.phase in TERMINAL_PHASES:
+    if pod.has_terminated:
         return PodExplanation(
             pod.metadata.full_name, ExplainVerdict.ENDED, f"the pod has terminated: {pod.status.phase}"
         )

@@ -83,7 +83,7 @@ class MemoryCluster:
         meta = pod.metadata
         arrival = self._arrivals.get(pod_key(pod), 0)
         since = "" if arrival else meta.creation_timestamp or ""
-        return -(pod.spec.priority or 0), arrival, since, meta.namespace, meta.name
+        return -pod.priority, arrival, since, meta.namespace, meta.name
 
     def priorities(self, added: Mapping[str, PriorityClassInfo]) -> dict[str, PriorityClassInfo]:
         """Return the priority classes that were added and those used by pods of the cluster."""
