@@ -68,10 +68,10 @@ def group_removed(view: PodView, rule: Filter, removed: Mask) -> list[NodeGroup]
     """Group the nodes that one rule excluded."""
     rows = np.flatnonzero(removed).tolist()
     explainer = EXPLAINERS.get(rule.rule, RuleExplainer)(view, rule, rows)
-    alike: dict[Hashable, list[int]] = {}
+    by_key: dict[Hashable, list[int]] = {}
     for row in rows:
-        alike.setdefault(explainer.key(row), []).append(row)
-    ranked = [_nearest_first(view, members, explainer.distance) for members in alike.values()]
+        by_key.setdefault(explainer.key(row), []).append(row)
+    ranked = [_nearest_first(view, members, explainer.distance) for members in by_key.values()]
     ranked.sort(key=lambda members: explainer.distance(members[0]))
     return [
         _group(view, rule, rule.filter_node(members[0]), members, explainer.explain(members[0], members))
@@ -110,7 +110,7 @@ def group_refused(
     states: int = STATES,
 ) -> list[NodeGroup]:
     """Group the nodes refused for devices or for their charges."""
-    alike: dict[Hashable, list[int]] = {}
+    by_key: dict[Hashable, list[int]] = {}
     answers: dict[int, tuple[NodeReason, ...]] = {}
     unknown: dict[Hashable, list[int]] = {}
     for row, reasons in refused.items():
@@ -118,7 +118,7 @@ def group_refused(
             messages = tuple((render(reason), reason.code) for reason in reasons)
             unknown.setdefault((messages, device_state(view, row)), []).append(row)
         else:
-            alike.setdefault(signature(reasons), []).append(row)
+            by_key.setdefault(signature(reasons), []).append(row)
             answers[row] = reasons
     rest: list[int] = []
     for number, members in enumerate(sorted(unknown.values(), key=len, reverse=True)):
@@ -126,13 +126,13 @@ def group_refused(
             rest += members
             continue
         explained = devices.filter_node(members[0])
-        alike.setdefault(signature(explained), []).extend(members)
+        by_key.setdefault(signature(explained), []).extend(members)
         answers.update(dict.fromkeys(members, explained))
     # Of nodes with the same devices, the one with the most free CPU is nearest.
     free_cpu = view.snapshot.columns.free(CPU)
     ranked = [
         _nearest_first(view, each, lambda row: (distance(answers[row]), -int(free_cpu[row])))
-        for each in alike.values()
+        for each in by_key.values()
     ]
     ranked.sort(key=lambda members: (distance(answers[members[0]]), -len(members)))
     groups = []
@@ -154,12 +154,12 @@ def device_state(view: PodView, row: int) -> Hashable:
     devices = view.snapshot.inventory.devices_for(view.node(row))
     if isinstance(devices, AllocationFault):
         return str(devices)
-    alike: object = devices.signature
-    if alike is None:  # with devices of several nodes, which must be identical
-        alike = tuple(
+    devices_key: object = devices.signature
+    if devices_key is None:  # with devices of several nodes, which must be identical
+        devices_key = tuple(
             (pool.id.driver, pool.status, tuple(map(_slice_state, pool.slices))) for pool in devices.pools
         )
-    return alike, devices.elsewhere, DeviceUsage(devices, view.snapshot.state).signature
+    return devices_key, devices.elsewhere, DeviceUsage(devices, view.snapshot.state).signature
 
 
 def _slice_state(view: SliceView) -> Hashable:

@@ -30,7 +30,7 @@ _WHOLE = 1_000_000
 class UnschedulableExplainer(RuleExplainer):
     """Explainer of NodeUnschedulable."""
 
-    def explain(self, row: int, alike: Sequence[int]) -> tuple[Statement, ...]:
+    def explain(self, row: int, members: Sequence[int]) -> tuple[Statement, ...]:
         return (Statement(StatementKind.CORDONED),)
 
 
@@ -63,7 +63,7 @@ class TaintExplainer(RuleExplainer):
     def distance(self, row: int) -> int:
         return len(self._texts(row))
 
-    def explain(self, row: int, alike: Sequence[int]) -> tuple[Statement, ...]:
+    def explain(self, row: int, members: Sequence[int]) -> tuple[Statement, ...]:
         return tuple(Statement(StatementKind.TAINT, {"taint": text}) for text in self._texts(row))
 
 
@@ -159,14 +159,14 @@ class NodeAffinityExplainer(RuleExplainer):
         missing = sum(requirement.key not in node.metadata.labels for requirement in self._unmet[row])
         return len(self._unmet[row]) * 100 + missing
 
-    def explain(self, row: int, alike: Sequence[int]) -> tuple[Statement, ...]:
+    def explain(self, row: int, members: Sequence[int]) -> tuple[Statement, ...]:
         node = self.view.node(row)
         branches = [Statement(StatementKind.NO_TERM)] if matches_nothing(self.view.pod) else []
         for requirement in self._unmet[row]:
-            values = Counter(self.view.node(each).metadata.labels.get(requirement.key) for each in alike)
+            values = Counter(self.view.node(each).metadata.labels.get(requirement.key) for each in members)
             shown = tuple(f"{value} ({count})" for value, count in values.most_common() if value is not None)
             children: tuple[Statement, ...] = ()
-            if requirement.key != NAME_FIELD and 1 < len(shown) <= len(alike) // 2:
+            if requirement.key != NAME_FIELD and 1 < len(shown) <= len(members) // 2:
                 children = (Statement(StatementKind.LABEL_VALUES, {"values": shown}),)
             facts = {"wanted": requirement_text(requirement), "had": node_value_text(requirement, node)}
             branches.append(Statement(StatementKind.LABEL, facts, children))
@@ -176,7 +176,7 @@ class NodeAffinityExplainer(RuleExplainer):
 class DeclaredFeaturesExplainer(RuleExplainer):
     """Explainer of NodeDeclaredFeatures: the missing features."""
 
-    def explain(self, row: int, alike: Sequence[int]) -> tuple[Statement, ...]:
+    def explain(self, row: int, members: Sequence[int]) -> tuple[Statement, ...]:
         had = self.view.node(row).status.declared_features
         missing = sorted(needed_features(self.view.pod).difference(had))
         return (Statement(StatementKind.FEATURES, {"wanted": tuple(missing), "had": tuple(had) or "none"}),)
@@ -198,7 +198,7 @@ class ResourceExplainer(RuleExplainer):
     def distance(self, row: int) -> int:
         return sum(measure_shortage(reason) for reason in self._short(row))
 
-    def explain(self, row: int, alike: Sequence[int]) -> tuple[Statement, ...]:
+    def explain(self, row: int, members: Sequence[int]) -> tuple[Statement, ...]:
         return tuple(describe_shortage(self.view, reason, row) for reason in self._short(row))
 
 

@@ -54,7 +54,7 @@ class HostPortExplainer(RuleExplainer):
     def distance(self, row: int) -> int:
         return len({pod for _, pod in self._users(row)})
 
-    def explain(self, row: int, alike: Sequence[int]) -> tuple[Statement, ...]:
+    def explain(self, row: int, members: Sequence[int]) -> tuple[Statement, ...]:
         return tuple(
             Statement(StatementKind.PORT, {"port": p, "pod": pod}) for p, pod in self._users(row)[:MAX_NAMED]
         )
@@ -66,7 +66,7 @@ class HostPortExplainer(RuleExplainer):
 class VolumeExplainer(RuleExplainer):
     """Volumes that are not reachable from the node, or are used by other pods."""
 
-    def explain(self, row: int, alike: Sequence[int]) -> tuple[Statement, ...]:
+    def explain(self, row: int, members: Sequence[int]) -> tuple[Statement, ...]:
         return tuple(self._describe_reason(row))
 
     def _describe_reason(self, row: int) -> Iterator[Statement]:
@@ -163,7 +163,7 @@ class TopologySpreadExplainer(RuleExplainer):
         broken = self._broken(row)
         return 0 if broken is None else (2**31 if broken[1] is None else broken[1] - broken[2])
 
-    def explain(self, row: int, alike: Sequence[int]) -> tuple[Statement, ...]:
+    def explain(self, row: int, members: Sequence[int]) -> tuple[Statement, ...]:
         broken = self._broken(row)
         if broken is None:
             return ()
@@ -192,7 +192,7 @@ class InterPodAffinityExplainer(RuleExplainer):
     def key(self, row: int) -> Hashable:
         return self.rule.filter_node(row)[0].message
 
-    def explain(self, row: int, alike: Sequence[int]) -> tuple[Statement, ...]:
+    def explain(self, row: int, members: Sequence[int]) -> tuple[Statement, ...]:
         message = self.rule.filter_node(row)[0].message
         terms = read_terms(self.view.pod)
         if message is InterPodAffinityMessage.AFFINITY:

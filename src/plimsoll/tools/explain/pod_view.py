@@ -54,6 +54,6 @@ class RuleExplainer:
         """Return the distance of a node from passing; the nearest node is described."""
         return 0
 
-    def explain(self, row: int, alike: Sequence[int]) -> tuple[Statement, ...]:
-        """Return the statements about the nearest node of a group."""
+    def explain(self, row: int, members: Sequence[int]) -> tuple[Statement, ...]:
+        """Return the statements about the nearest node of a group; `members` are all its rows."""
         return ()
