@@ -65,6 +65,9 @@ from plimsoll.errors import ApiError, PlimsollError, StoreError
 
 _log = logging.getLogger("plimsoll.server")
 
+#: Deletions of a collection that are committed together.
+_DELETION_BATCH = 200
+
 
 class Api:
     """Kubernetes API over one store."""
@@ -276,8 +279,12 @@ class Api:
                 self.admission.admit_deletion(info, codec.decode_tree(stored.raw), request.user)
                 await time_slice.pause()
             last = 0
-            for stored in listing.items:
+            for number, stored in enumerate(listing.items, 1):
                 last = max(last, self._delete_listed(info, stored, options, request.user))
+                if number % _DELETION_BATCH == 0:
+                    # Otherwise writes of other clients would wait for the commit of all deletions.
+                    time_slice.release()
+                    await self._store.wait_durable(last)
                 await time_slice.pause()
             time_slice.release()
             await self._store.wait_durable(last)
