@@ -6,7 +6,7 @@ same location are grouped:
 
     {"groups":[{"socket":0,"numa":0,"l3":0,"cores":["0,4","1,5"]}],"reserved":"0","shared":"","offline":""}
 
-`parse_cpu_map` accepts untrusted input. docs/dashboard.md, "The map of CPUs".
+`parse_cpu_map` accepts untrusted input. docs/dashboard.md, "CPU map".
 """
 
 from __future__ import annotations

@@ -13,13 +13,14 @@ from functools import reduce
 from itertools import chain, islice
 from operator import or_
 
+from plimsoll.api.go_text import quote_go
 from plimsoll.errors import InputError
 
 MASK_LIMIT = 1 << 16
-"""CPUs below this are bits; a text may name others (no machine has them), which are kept one by one."""
+"""CPU numbers below this are bits of the mask; larger ones, which no machine has, are a set."""
 
 MAX_SPARSE_CPUS = 1 << 20
-"""How many CPUs a text may name past those."""
+"""Maximum number of CPUs above `MASK_LIMIT` in one list."""
 
 
 class CpuSet:
@@ -62,7 +63,7 @@ class CpuSet:
             low = _read(first)
             high = _read(last) if dash else low
             if low > high:
-                raise InputError(f"invalid range {_quote(part)} ({low} > {high})")
+                raise InputError(f"invalid range {quote_go(part)} ({low} > {high})")
             if high < MASK_LIMIT:
                 mask |= ((1 << (high - low + 1)) - 1) << low
             else:
@@ -148,10 +149,10 @@ def _runs_of(cpus: Iterable[int]) -> Iterator[tuple[int, int]]:
 
 
 def _check_length(part: str, length: int) -> None:
-    # DIFF: Kubernetes expands billions of numbers in memory; here such a range is refused
+    # DIFF: Kubernetes expands a range of billions of numbers in memory; here it is rejected
     # (test_huge_ranges_are_refused).
     if length >= MAX_SPARSE_CPUS:
-        raise InputError(f"invalid range {_quote(part)}: more than {MAX_SPARSE_CPUS} CPUs")
+        raise InputError(f"invalid range {quote_go(part)}: more than {MAX_SPARSE_CPUS} CPUs")
 
 
 _NONE: frozenset[int] = frozenset()
@@ -168,41 +169,12 @@ def _read(text: str) -> int:
     """Parse a 64-bit decimal number as Go does."""
     match = _NUMBER.match(text)
     digits = match[1] if match else ""
-    # What is past 64 bits is out of range before any sign behind it is looked at.
+    # As in Go, a number of more than 64 bits is out of range, whatever follows it.
     if len(digits) > 19 and (len(short := digits.lstrip("0")) > 20 or int(short or "0") >= 1 << 64):
-        raise InputError(f"strconv.Atoi: parsing {_quote(text)}: value out of range")
+        raise InputError(f"strconv.Atoi: parsing {quote_go(text)}: value out of range")
     if not digits or match is None or match.end() != len(text):
-        raise InputError(f"strconv.Atoi: parsing {_quote(text)}: invalid syntax")
+        raise InputError(f"strconv.Atoi: parsing {quote_go(text)}: invalid syntax")
     number = int(text)
     if not -(1 << 63) <= number < 1 << 63:
-        raise InputError(f"strconv.Atoi: parsing {_quote(text)}: value out of range")
+        raise InputError(f"strconv.Atoi: parsing {quote_go(text)}: value out of range")
     return number
-
-
-_ESCAPES = {
-    "\a": r"\a",
-    "\b": r"\b",
-    "\f": r"\f",
-    "\n": r"\n",
-    "\r": r"\r",
-    "\t": r"\t",
-    "\v": r"\v",
-    '"': r"\"",
-    "\\": r"\\",
-}
-
-
-def _quote(text: str) -> str:
-    """Quote a text as Go's %q does."""
-    return '"' + "".join(_ESCAPES.get(char) or _escape(char) for char in text) + '"'
-
-
-def _escape(char: str) -> str:
-    code = ord(char)
-    if 0xD800 <= code < 0xE000:
-        return "\ufffd"
-    if char.isprintable():
-        return char
-    if code < 0x80:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

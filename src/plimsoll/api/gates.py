@@ -3,7 +3,7 @@
 All gates are enabled by default, including alpha gates, because the KEPs describe the system with them; each
 can be disabled, and inconsistent sets are rejected.
 
-DIFF: upstream defaults alpha gates to off and locks some gates on; here every gate is on and switchable
+DIFF: upstream defaults alpha gates to off and locks some gates on; here every gate is on and can be disabled
 (test_every_gate_is_on_and_switchable).
 """
 
@@ -45,7 +45,7 @@ GATES: tuple[Gate, ...] = (
     ),
     Gate(
         "DRAResourceClaimGranularStatusAuthorization",
-        "who may write which part of a claim's status",
+        "permissions for single parts of a claim's status",
         True,
         (*_DRA, "DRAResourceClaimDeviceStatus"),
     ),
@@ -96,9 +96,9 @@ class Gates:
         for given, value in switches.items():
             name = ALIASES.get(given, given)
             if name not in _NAMES:
-                raise GateError(f"unknown feature gate {given!r}; known are: {', '.join(sorted(_NAMES))}")
+                raise GateError(f"unknown feature gate {given!r}; known gates: {', '.join(sorted(_NAMES))}")
             if asked.setdefault(name, value) != value:
-                raise GateError(f"feature gate {name} is switched on and off at once (also called {given})")
+                raise GateError(f"feature gate {name} is both enabled and disabled (also called {given})")
         on = set((start or _ALL_ON).on)
         on |= {name for name, value in asked.items() if value}
         on -= {name for name, value in asked.items() if not value}
@@ -106,7 +106,7 @@ class Gates:
             for gate in broken:
                 missing = next(name for name in gate.needs if name not in on)
                 if asked.get(gate.name):
-                    raise GateError(f"feature gate {gate.name} needs {missing}; switch {missing} on too")
+                    raise GateError(f"feature gate {gate.name} requires {missing}; enable {missing} too")
                 on.discard(gate.name)
         return Gates(frozenset(on))
 
@@ -117,7 +117,7 @@ class Gates:
         for part in filter(None, (p.strip() for p in text.split(","))):
             name, equals, value = part.partition("=")
             if not equals or value.strip().lower() not in ("true", "false"):
-                raise GateError(f"{part!r} is no feature gate setting; write Name=true or Name=false")
+                raise GateError(f"{part!r} is not a feature gate setting; write Name=true or Name=false")
             switches[name.strip()] = value.strip().lower() == "true"
         return Gates.of(switches, start)
 

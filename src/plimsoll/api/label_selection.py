@@ -1,4 +1,4 @@
-"""Label selector matching for typed objects: affinity, topology spread, disruption budgets.
+"""Label selector matching: affinity, topology spread, disruption budgets, lists and watches.
 
 A selector is compiled once to a hashable value; all of its requirements must match, an absent selector
 matches nothing and an empty one everything. An invalid selector is a `SelectorProblem`, a value, because a
@@ -10,12 +10,65 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 from plimsoll.api.meta import LabelSelector, LabelSelectorRequirement
 from plimsoll.api.names import label_key, label_value
-from plimsoll.api.node_selection import SelectorProblem
+from plimsoll.api.quantity import INT64_MAX, INT64_MIN
 
 IN, NOT_IN, EXISTS, ABSENT = "In", "NotIn", "Exists", "DoesNotExist"
+GREATER, LESS = "Gt", "Lt"
+_INT64 = range(INT64_MIN, INT64_MAX + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class SelectorProblem:
+    """A selector that cannot be evaluated: the requirement and the error."""
+
+    field: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}"
+
+
+class LabelRequirement(Protocol):
+    """A requirement on one label, of a label selector or of a node selector."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def operator(self) -> str: ...
+    @property
+    def values(self) -> tuple[str, ...]: ...
+
+
+def label_matches(requirement: LabelRequirement, labels: Mapping[str, str]) -> bool:
+    """Return whether labels satisfy a valid requirement."""
+    value = labels.get(requirement.key)
+    match requirement.operator:
+        case "In":
+            return value is not None and value in requirement.values
+        case "NotIn":
+            return value is None or value not in requirement.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+    number = None if value is None else parse_int64(value)
+    bound = parse_int64(requirement.values[0])
+    if number is None or bound is None:
+        return False
+    return number > bound if requirement.operator == GREATER else number < bound
+
+
+def parse_int64(text: str) -> int | None:
+    """Parse a decimal integer of 64 bits; None if the text is something else."""
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    if not (digits.isascii() and digits.isdigit()):
+        return None
+    number = int(text)
+    return number if number in _INT64 else None
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -26,17 +79,7 @@ class CompiledLabelRequirement:
     operator: str
     values: tuple[str, ...] = ()
 
-    def holds(self, labels: Mapping[str, str]) -> bool:
-        value = labels.get(self.key)
-        match self.operator:
-            case "In":
-                return value is not None and value in self.values
-            case "NotIn":
-                return value is None or value not in self.values
-            case "Exists":
-                return value is not None
-            case _:
-                return value is None
+    holds = label_matches
 
 
 @dataclass(frozen=True)

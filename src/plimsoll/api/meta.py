@@ -10,11 +10,11 @@ from typing import Annotated, ClassVar, TypeAlias
 
 import msgspec
 
-#: Whole numbers on the wire have 64 bits.
+#: An int64.
 Int: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-#: Some, 32.
+#: An int32.
 Int32: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
-#: intstr.IntOrString: a number or a text. Not `Any`, for which msgspec would keep an explicit null.
+#: intstr.IntOrString: a number or a string. Not `Any`, for which msgspec would keep an explicit null.
 IntOrString: TypeAlias = Int32 | str
 
 
@@ -29,7 +29,7 @@ class Wire(
 ):
     """A typed, immutable view of a JSON object.
 
-    Absent, null and zero are the same thing except where a field's type admits None: there None means absent
+    Absent, null and zero are the same except where a field's type admits None: there None means absent
     and the zero value means "given, and zero", as with a pointer in Go.
     """
 
@@ -74,7 +74,7 @@ class ObjectMeta(Wire, frozen=True):
 
 
 class Condition(Wire, frozen=True):
-    """metav1.Condition, and close enough to PodCondition and NodeCondition to serve for all of them."""
+    """metav1.Condition, with the fields of PodCondition and NodeCondition."""
 
     item_key: ClassVar[tuple[str, ...]] = ("type",)
     type: str = ""

@@ -8,25 +8,12 @@ supports metadata.name only (docs/spec/allocator.md, "Gathering pools"). An inva
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from plimsoll.api.core import Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from plimsoll.api.label_selection import SelectorProblem, label_matches, parse_int64
 from plimsoll.api.names import label_key, label_value
-from plimsoll.api.quantity import INT64_MAX, INT64_MIN
 
 NAME_FIELD = "metadata.name"
-_INT64 = range(INT64_MIN, INT64_MAX + 1)
-
-
-@dataclass(frozen=True, slots=True)
-class SelectorProblem:
-    """A selector that cannot be evaluated: the requirement and the error."""
-
-    field: str
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.field}: {self.message}"
 
 
 def node_matches(
@@ -91,7 +78,7 @@ def _expression_problem(requirement: NodeSelectorRequirement) -> str:
             if count:
                 return f"operator {requirement.operator} takes no values"
         case "Gt" | "Lt":
-            if count != 1 or _integer(requirement.values[0]) is None:
+            if count != 1 or parse_int64(requirement.values[0]) is None:
                 return f"operator {requirement.operator} needs exactly one value, a whole number"
         case operator:
             return f"{operator!r} is not a valid operator"
@@ -114,37 +101,11 @@ def _field_problem(requirement: NodeSelectorRequirement) -> str:
 def _term_matches(term: NodeSelectorTerm, labels: Mapping[str, str], name: str) -> bool:
     if not term.match_expressions and not term.match_fields:
         return False
-    return all(_label_matches(requirement, labels) for requirement in term.match_expressions) and all(
+    return all(label_matches(requirement, labels) for requirement in term.match_expressions) and all(
         _field_matches(requirement, name) for requirement in term.match_fields
     )
-
-
-def _label_matches(requirement: NodeSelectorRequirement, labels: Mapping[str, str]) -> bool:
-    value = labels.get(requirement.key)
-    match requirement.operator:
-        case "In":
-            return value is not None and value in requirement.values
-        case "NotIn":
-            return value is None or value not in requirement.values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-    number = None if value is None else _integer(value)
-    bound = _integer(requirement.values[0])
-    if number is None or bound is None:
-        return False
-    return number > bound if requirement.operator == "Gt" else number < bound
 
 
 def _field_matches(requirement: NodeSelectorRequirement, name: str) -> bool:
     value = name if requirement.key == NAME_FIELD else ""
     return (value == requirement.values[0]) == (requirement.operator == "In")
-
-
-def _integer(text: str) -> int | None:
-    digits = text[1:] if text[:1] in ("+", "-") else text
-    if not (digits.isascii() and digits.isdigit()):
-        return None
-    number = int(text)
-    return number if number in _INT64 else None

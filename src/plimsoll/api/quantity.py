@@ -7,7 +7,7 @@ which CEL can observe through `isInteger()`.
 
 Differences from upstream:
 
-- DIFF: numbers leave as int64 saturated, never wrapped (test_value_saturates_at_int64).
+- DIFF: conversions to int64 saturate and never wrap (test_value_saturates_at_int64).
 - DIFF: products finer than 1n round up, away from zero, to 1n (test_product_rounds_up_to_nano).
 - DIFF: canonical text always reads back as the same value: beyond the largest suffix the digits grow, and
   binary amounts past int64 print without suffix (test_canonical_text_reads_back).
@@ -46,7 +46,7 @@ _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL_SUFFIX = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
 _BINARY_SUFFIX = {exponent // 10: suffix for suffix, exponent in _BINARY.items()} | {0: ""}
 
-# Sign, whole digits, fraction, then whatever may be a suffix; like upstream the letters are checked later.
+# Sign, whole digits, fraction, and anything that may be a suffix; as upstream, its letters are checked later.
 _SHAPE = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[-+]?[0-9]*)", re.ASCII)
 _EXPONENT = re.compile(r"[eE]([-+]?[0-9]+)", re.ASCII)
 
@@ -85,7 +85,7 @@ def _saturate(number: int) -> int:
 
 
 class Quantity:
-    """An immutable exact amount; equal and hashed by value, printed in the form it was written in."""
+    """An immutable exact amount, compared and hashed by value and formatted as it was written."""
 
     __slots__ = ("_text", "format", "nano", "scale")
 
@@ -107,17 +107,17 @@ class Quantity:
         put(self, "_text", text)
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"a Quantity does not change; {name} cannot be set")
+        raise AttributeError(f"a Quantity is immutable; {name} cannot be set")
 
     def __reduce__(self) -> tuple[object, ...]:
         return (Quantity, (self.nano, self.format, self.scale, self._text))
 
-    # -- making one
+    # -- constructors
 
     @staticmethod
     @lru_cache(maxsize=65536)
     def parse(text: str) -> Quantity:
-        """Read a quantity; raises QuantityError with kind format, suffix or numeric."""
+        """Parse a quantity; raises QuantityError with kind format, suffix or numeric."""
         return _parse(text)
 
     @staticmethod
@@ -152,7 +152,7 @@ class Quantity:
     def __repr__(self) -> str:
         return f"Quantity({str(self)!r})"
 
-    # -- numbers out
+    # -- conversion to numbers
 
     def value(self) -> int:
         """Return the value in units, rounded away from zero, saturated to int64."""
@@ -249,6 +249,11 @@ class Quantity:
 
 
 ZERO = Quantity(0, Format.DECIMAL_SI, 0)
+
+
+def format_bytes(size: int) -> str:
+    """Format a number of bytes in the largest binary unit without a fraction: `512Mi`."""
+    return Quantity.of(size, Format.BINARY_SI).canonical()
 
 
 def _fit(nano: int, scale: int) -> int | None:

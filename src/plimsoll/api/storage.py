@@ -118,7 +118,7 @@ class StorageClass(Wire, frozen=True):
     allowed_topologies: tuple[TopologySelectorTerm, ...] = ()
 
 
-# -- what nodes can attach
+# -- CSI nodes and attachments
 
 
 class CSINodeAllocatable(Wire, frozen=True):

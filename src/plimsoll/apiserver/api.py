@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from plimsoll.api import codec
+from plimsoll.api.timestamps import format_datetime
 from plimsoll.apiserver.admission.chain import AdmissionChain
 from plimsoll.apiserver.auth.attributes import Attributes, forbidden_error
 from plimsoll.apiserver.auth.reviews import ReviewHandler
@@ -58,7 +59,6 @@ from plimsoll.apiserver.status import (
 )
 from plimsoll.apiserver.storage import StoredObject
 from plimsoll.apiserver.time_slices import EventLoopShare
-from plimsoll.apiserver.validation.timestamps import format_datetime
 from plimsoll.apiserver.workers.dispatcher import WorkerDispatcher
 from plimsoll.apiserver.workers.pool import WorkerPool
 from plimsoll.errors import ApiError, PlimsollError, StoreError

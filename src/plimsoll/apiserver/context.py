@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from plimsoll.api.gates import Gates
 from plimsoll.apiserver.auth.authentication import Authenticator
 from plimsoll.apiserver.auth.authorization import Authorizer
-from plimsoll.apiserver.auth.jwt import SigningKey
 from plimsoll.apiserver.auth.service_accounts import ServiceAccountTokens
+from plimsoll.apiserver.auth.signing_key import SigningKey
 from plimsoll.apiserver.auth.token_file import StaticTokens
 from plimsoll.apiserver.storage import Store
 

@@ -10,9 +10,9 @@ from datetime import timedelta
 from typing import Any
 
 from plimsoll.api import codec
+from plimsoll.api.timestamps import format_datetime
 from plimsoll.apiserver.context import ApiContext
 from plimsoll.apiserver.storage import StoredObject
-from plimsoll.apiserver.validation.timestamps import format_datetime
 
 EVENT_TTL = timedelta(hours=1)
 EXPIRY_INTERVAL_SECONDS = 60.0

@@ -27,9 +27,9 @@ from plimsoll.apiserver.auth.certificates import (
     read_client_ca,
     utc_now,
 )
-from plimsoll.apiserver.auth.jwt import SigningKey
 from plimsoll.apiserver.auth.kubeconfig import write_kubeconfig
 from plimsoll.apiserver.auth.secret_files import read_file
+from plimsoll.apiserver.auth.signing_key import SigningKey
 from plimsoll.apiserver.auth.token_file import StaticTokens, load_or_create_admin_token
 from plimsoll.apiserver.auth.users import ADMIN, CONTROLLERS, User
 from plimsoll.apiserver.context import ApiContext

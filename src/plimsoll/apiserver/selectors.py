@@ -12,49 +12,29 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from plimsoll.api.codec import convert
+from plimsoll.api.label_selection import (
+    ABSENT,
+    EXISTS,
+    GREATER,
+    IN,
+    LESS,
+    MATCH_NOTHING,
+    NOT_IN,
+    CompiledLabelRequirement,
+    CompiledLabelSelector,
+    SelectorProblem,
+    compile_label_selector,
+    parse_int64,
+)
+from plimsoll.api.meta import LabelSelector
 from plimsoll.api.names import label_key, label_value
 from plimsoll.apiserver.registry.resource import Resource
 from plimsoll.apiserver.status import bad_request
+from plimsoll.errors import DecodeError
 
 _TOKEN = re.compile(r"\s*(?:(!=|==|=|>|<|!|,|\(|\))|([^\s!=><,()]+))")
 _SPACE = re.compile(r"\s*")
-
-
-@dataclass(frozen=True, slots=True)
-class LabelRequirement:
-    """Condition on one label: `operator` is in, notin, exists, absent, gt or lt."""
-
-    key: str
-    operator: str
-    values: frozenset[str] = frozenset()
-
-    def matches(self, labels: Mapping[str, str]) -> bool:
-        value = labels.get(self.key)
-        if self.operator == "in":
-            return value in self.values
-        if self.operator == "notin":
-            return value not in self.values
-        if self.operator == "exists":
-            return value is not None
-        if self.operator == "absent":
-            return value is None
-        number, (bound,) = _parse_int(value), (int(v) for v in self.values)
-        if number is None:
-            return False
-        return number > bound if self.operator == "gt" else number < bound
-
-
-@dataclass(frozen=True, slots=True)
-class LabelMatcher:
-    """Conjunction of label requirements; an empty one matches everything."""
-
-    requirements: tuple[LabelRequirement, ...] = ()
-
-    def matches(self, labels: Mapping[str, str]) -> bool:
-        return all(requirement.matches(labels) for requirement in self.requirements)
-
-    def __bool__(self) -> bool:
-        return bool(self.requirements)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +57,10 @@ class FieldSelector:
         return None
 
 
-_OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "absent"}
-_MATCH_NOTHING = LabelMatcher((LabelRequirement("", "in"),))
-
-
-def parse_label_selector(text: str) -> LabelMatcher:
+def parse_label_selector(text: str) -> CompiledLabelSelector:
     """Parse a label selector; ApiError 400 describes the error."""
     tokens = _tokens(text)
-    requirements: list[LabelRequirement] = []
+    requirements: list[CompiledLabelRequirement] = []
     position = 0
 
     def fail(what: str) -> Exception:
@@ -110,49 +86,41 @@ def parse_label_selector(text: str) -> LabelMatcher:
             raise fail(f"key {key!r}: {errors[0]}")
         operator = peek()
         if absent or operator in ("", ","):
-            requirements.append(LabelRequirement(key, "absent" if absent else "exists"))
+            requirements.append(CompiledLabelRequirement(key, ABSENT if absent else EXISTS))
         elif operator in ("=", "==", "!="):
             take()
             value = take() if peek() not in ("", ",") else ""
-            kind = "notin" if operator == "!=" else "in"
-            requirements.append(LabelRequirement(key, kind, frozenset([_value(value, fail)])))
+            kind = NOT_IN if operator == "!=" else IN
+            requirements.append(CompiledLabelRequirement(key, kind, (_value(value, fail),)))
         elif operator in (">", "<"):
             take()
             value = take()
-            if _parse_int(value) is None:
+            if parse_int64(value) is None:
                 raise fail(f"{value!r} is no integer for {operator!r}")
-            requirements.append(LabelRequirement(key, "gt" if operator == ">" else "lt", frozenset([value])))
+            kind = GREATER if operator == ">" else LESS
+            requirements.append(CompiledLabelRequirement(key, kind, (value,)))
         elif operator in ("in", "notin"):
             take()
-            requirements.append(LabelRequirement(key, operator, _values(take, peek, fail)))
+            kind = IN if operator == "in" else NOT_IN
+            requirements.append(CompiledLabelRequirement(key, kind, _values(take, peek, fail)))
         else:
             raise fail(f"found {operator!r}, expected: in, notin, =, ==, !=, >, <")
         if position < len(tokens) and take() != ",":
             raise fail(f"found {tokens[position - 1]!r}, expected: ',' or the end")
         if position == len(tokens) and tokens[-1] == ",":
             raise fail("found the end, expected a label key")
-    return LabelMatcher(tuple(requirements))
+    return CompiledLabelSelector(tuple(requirements))
 
 
-def read_selector(tree: Any) -> LabelMatcher:
+def read_selector(tree: Any) -> CompiledLabelSelector:
     """Read a LabelSelector object (matchLabels, matchExpressions); a malformed one matches nothing."""
-    match_labels = tree.get("matchLabels") or {} if isinstance(tree, Mapping) else None
-    expressions = tree.get("matchExpressions") or [] if isinstance(tree, Mapping) else None
-    if not isinstance(match_labels, Mapping) or not isinstance(expressions, list):
-        return _MATCH_NOTHING
-    requirements = [
-        LabelRequirement(key, "in", frozenset([str(value)])) for key, value in match_labels.items()
-    ]
-    for entry in expressions:
-        key, operator, values = (
-            (entry.get("key"), _OPERATORS.get(str(entry.get("operator"))), entry.get("values") or [])
-            if isinstance(entry, Mapping)
-            else (None, None, None)
-        )
-        if not isinstance(key, str) or operator is None or not isinstance(values, list):
-            return _MATCH_NOTHING
-        requirements.append(LabelRequirement(key, operator, frozenset(map(str, values))))
-    return LabelMatcher(tuple(requirements))
+    if not isinstance(tree, Mapping):
+        return MATCH_NOTHING
+    try:
+        compiled = compile_label_selector(convert(tree, LabelSelector))
+    except DecodeError:
+        return MATCH_NOTHING
+    return MATCH_NOTHING if isinstance(compiled, SelectorProblem) else compiled
 
 
 def _tokens(text: str) -> list[str]:
@@ -171,7 +139,7 @@ def _tokens(text: str) -> list[str]:
 
 def _values(
     take: Callable[[], str], peek: Callable[[], str], fail: Callable[[str], Exception]
-) -> frozenset[str]:
+) -> tuple[str, ...]:
     if take() != "(":
         raise fail("expected '(' after in or notin")
     values = set()
@@ -182,7 +150,7 @@ def _values(
             values.add(_value(take(), fail))
         end = take()
         if end == ")":
-            return frozenset(values)
+            return tuple(sorted(values))
         if end != ",":
             raise fail(f"found {end!r}, expected: ',' or ')'")
 
@@ -192,14 +160,6 @@ def _value(value: str, fail: Callable[[str], Exception]) -> str:
     if errors:
         raise fail(f"value {value!r}: {errors[0]}")
     return value
-
-
-def _parse_int(value: str | None) -> int | None:
-    try:
-        number = int(value or "")
-    except ValueError:
-        return None
-    return number if -(2**63) <= number < 2**63 else None
 
 
 def parse_field_selector(text: str, resource: Resource) -> FieldSelector:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from plimsoll.api import codec
 from plimsoll.api.meta import Wire
-from plimsoll.apiserver.validation.timestamps import format_datetime
+from plimsoll.api.timestamps import format_datetime
 from plimsoll.apiserver.validation.write import decode_with_defaults
 from plimsoll.errors import DecodeError
 from plimsoll.tools.cluster_state.manifests import ParsedObject

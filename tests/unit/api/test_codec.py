@@ -24,7 +24,7 @@ from plimsoll.api.meta import Object, Wire
 from plimsoll.api.policy import PodDisruptionBudgetStatus
 from plimsoll.api.quantity import Number, Quantity
 from plimsoll.api.resource import Device, ResourceClaim, ResourceSlice
-from plimsoll.apiserver.validation.generic_kinds.service_view import FullServicePort
+from plimsoll.apiserver.registry.schema_view import view_of
 from plimsoll.errors import DecodeError
 from tests.unit.api.trees import VIEWS, objects
 
@@ -168,7 +168,13 @@ def all_views() -> list[type[Wire]]:
 def test_null_is_the_default_in_every_field_of_every_view() -> None:
     """As in Go: null leaves a field at its zero value; in lists and maps it is the zero value of the item."""
     views = all_views()
-    assert {Pod, HTTPGetAction, TCPSocketAction, PodDisruptionBudgetStatus, FullServicePort} <= set(views)
+    assert {
+        Pod,
+        HTTPGetAction,
+        TCPSocketAction,
+        PodDisruptionBudgetStatus,
+        view_of("core.v1.ServicePort"),
+    } <= set(views)
     for view in views:
         for member in members(view):
             assert check_agreement({member.wire: None}, view) == view(), (view, member.wire)

@@ -24,7 +24,7 @@ def test_draft_name_is_an_alias() -> None:
     gates = Gates.of({"DRANativeResources": False})
     assert not gates.enabled("DRANodeAllocatableResources")
     assert not gates.enabled("DRANativeResources")
-    with pytest.raises(GateError, match="on and off"):
+    with pytest.raises(GateError, match="both enabled and disabled"):
         Gates.of({"DRANativeResources": False, "DRANodeAllocatableResources": True})
 
 
@@ -35,7 +35,7 @@ def test_disabling_a_gate_disables_its_dependents() -> None:
 
 
 def test_contradictions_are_refused() -> None:
-    with pytest.raises(GateError, match="needs DRAResourceClaimDeviceStatus"):
+    with pytest.raises(GateError, match="requires DRAResourceClaimDeviceStatus"):
         Gates.of({"DRAResourceClaimDeviceStatus": False, "DRADeviceBindingConditions": True})
     with pytest.raises(GateError, match="unknown feature gate 'Nope'"):
         Gates.of({"Nope": True})

@@ -12,10 +12,10 @@ from plimsoll.api.label_selection import (
     MATCH_NOTHING,
     CompiledLabelRequirement,
     CompiledLabelSelector,
+    SelectorProblem,
     compile_label_selector,
 )
 from plimsoll.api.meta import LabelSelector
-from plimsoll.api.node_selection import SelectorProblem
 
 
 def read(tree: dict[str, Any]) -> CompiledLabelSelector:

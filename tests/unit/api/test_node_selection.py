@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from plimsoll.api.codec import convert
 from plimsoll.api.core import Node, NodeSelector
+from plimsoll.api.label_selection import SelectorProblem
 from plimsoll.api.node_selection import (
-    SelectorProblem,
     filter_valid_terms,
     find_selector_problem,
     node_matches,

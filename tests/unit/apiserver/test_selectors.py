@@ -108,7 +108,7 @@ def test_a_requirement_and_its_negation_partition_all_inputs(labels: dict[str, s
         ({"matchLabels": {"app": "web"}, "matchExpressions": [{"key": "tier", "operator": "Exists"}]}, True),
         ({"matchExpressions": [{"key": "app", "operator": "Near"}]}, False),
         ({"matchExpressions": [5]}, False),
-        ({"matchLabels": []}, True),
+        ({"matchLabels": []}, False),
         ({"matchLabels": "app"}, False),
         (None, False),
     ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plimsoll.cel.functions.format_text import quote_go
+from plimsoll.api.go_text import quote_go
 from plimsoll.cel.functions.numbers import parse_double, parse_int, parse_uint, shortest
 from plimsoll.cel.functions.regex import compile_pattern
 from plimsoll.errors import CelPatternError

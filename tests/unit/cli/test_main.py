@@ -149,7 +149,7 @@ def test_gates_are_listed(run: Run) -> None:
         (("check", "-f", "/does/not/exist"), "plimsoll: /does/not/exist: no such file or directory\n"),
         (("select", "device.driver ==", "-f", "/dev/null"), "plimsoll: "),
         (("gates", "--feature-gates", "Nope=true"), "plimsoll: unknown feature gate 'Nope'"),
-        (("gates", "--feature-gates", "Nope"), "plimsoll: 'Nope' is no feature gate setting"),
+        (("gates", "--feature-gates", "Nope"), "plimsoll: 'Nope' is not a feature gate setting"),
     ],
 )
 def test_errors_are_one_line(run: Run, arguments: tuple[str, ...], message: str) -> None:

@@ -19,7 +19,8 @@ from plimsoll.allocator.devices.slices import SliceView
 from plimsoll.allocator.features import Features
 from plimsoll.api.core import Node
 from plimsoll.api.identity import DeviceId, PoolId
-from plimsoll.api.node_selection import SelectorProblem, node_matches
+from plimsoll.api.label_selection import SelectorProblem
+from plimsoll.api.node_selection import node_matches
 from plimsoll.api.quantity import ZERO, Quantity
 from plimsoll.api.resource import CapacityRequestPolicy, Device, DeviceCapacity, DeviceTaint
 from plimsoll.cel import Environment, ProgramCache

@@ -16,7 +16,8 @@ from plimsoll.allocator.features import Features
 from plimsoll.allocator.input_errors import NODE_SELECTION, AllocationFault
 from plimsoll.api.core import Node
 from plimsoll.api.identity import PoolId
-from plimsoll.api.node_selection import SelectorProblem, node_matches
+from plimsoll.api.label_selection import SelectorProblem
+from plimsoll.api.node_selection import node_matches
 from plimsoll.api.quantity import ZERO
 
 

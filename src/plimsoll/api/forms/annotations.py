@@ -99,35 +99,35 @@ def read_class_annotation(text: str) -> ClassPolicy | AnnotationProblem:
     """Parse the annotation of a class."""
     try:
         tree = decode_tree(text)
-        words = convert(tree, ClassAnnotation)
+        annotation = convert(tree, ClassAnnotation)
     except DecodeError as error:
         return _undecodable(error)
     problem = next(_unknown_fields(tree, "", ClassAnnotation), None)
     if problem is None:
-        problem = next(_class_problems(words), None)
+        problem = next(_class_problems(annotation), None)
     if problem is not None:
         return problem
     policy = read_class(
         DeviceClassSpec(
-            manages_node_allocatable_resources=words.manages_node_allocatable_resources,
-            manages_native_resources=words.manages_native_resources,
-            node_allocatable_resource_accounting_policies=words.node_allocatable_resource_accounting_policies,
-            native_resource_accounting_policies=words.native_resource_accounting_policies,
+            manages_node_allocatable_resources=annotation.manages_node_allocatable_resources,
+            manages_native_resources=annotation.manages_native_resources,
+            node_allocatable_resource_accounting_policies=annotation.node_allocatable_resource_accounting_policies,
+            native_resource_accounting_policies=annotation.native_resource_accounting_policies,
         )
     )
-    return replace(policy, rules=read_device(_as_device(words)))
+    return replace(policy, rules=read_device(_as_device(annotation)))
 
 
-def _as_device(words: ClassAnnotation) -> Device:
+def _as_device(annotation: ClassAnnotation) -> Device:
     """Return a device with the mappings that a class defines for its devices."""
     return Device(
-        node_allocatable_resource_mappings=words.node_allocatable_resource_mappings,
-        node_allocatable_resources=words.node_allocatable_resources,
-        native_resource_mappings=words.native_resource_mappings,
+        node_allocatable_resource_mappings=annotation.node_allocatable_resource_mappings,
+        node_allocatable_resources=annotation.node_allocatable_resources,
+        native_resource_mappings=annotation.native_resource_mappings,
     )
 
 
-#: What stands below a field: an object, or (True) objects by name.
+#: Types below a field: of an object, or (True) of objects by name.
 _BELOW: Mapping[tuple[type[Wire], str], tuple[type[Wire], bool]] = {
     (ClassAnnotation, "nodeAllocatableResourceMappings"): (NodeAllocatableResourceMapping, True),
     (ClassAnnotation, "nodeAllocatableResources"): (NodeAllocatableResource, True),
@@ -153,8 +153,8 @@ def _unknown_fields(tree: Any, path: str, view: type[Wire]) -> Iterator[Annotati
             yield from _unknown_fields(part, place, below)
 
 
-def _class_problems(words: ClassAnnotation) -> Iterator[AnnotationProblem]:
-    device = _as_device(words)
+def _class_problems(annotation: ClassAnnotation) -> Iterator[AnnotationProblem]:
+    device = _as_device(annotation)
     if len(device_forms(device)) > 1:
         message = (
             "must have only one of nodeAllocatableResourceMappings, nodeAllocatableResources "
@@ -162,17 +162,17 @@ def _class_problems(words: ClassAnnotation) -> Iterator[AnnotationProblem]:
         )
         yield AnnotationProblem("", message)
     fields = {
-        "nodeAllocatableResources": words.node_allocatable_resources,
-        "nodeAllocatableResourceMappings": words.node_allocatable_resource_mappings,
-        "nativeResourceMappings": words.native_resource_mappings,
+        "nodeAllocatableResources": annotation.node_allocatable_resources,
+        "nodeAllocatableResourceMappings": annotation.node_allocatable_resource_mappings,
+        "nativeResourceMappings": annotation.native_resource_mappings,
     }
     form = next((name for name, value in fields.items() if value), "")
-    for resource, newer in words.node_allocatable_resources.items():
+    for resource, newer in annotation.node_allocatable_resources.items():
         mapping = newer.mapping
         if mapping is not None and mapping.capacity_key is not None and mapping.device_multiplier is not None:
             message = "must not have deviceMultiplier along with capacityKey"
             yield AnnotationProblem(f"{form}[{resource}].mapping", message)
-    for resource, native in words.native_resource_mappings.items():
+    for resource, native in annotation.native_resource_mappings.items():
         source = native.quantity_from
         if source is not None and source.capacity is not None and source.per_instance_quantity is not None:
             message = "must have only one of perInstanceQuantity and capacity"
@@ -180,8 +180,11 @@ def _class_problems(words: ClassAnnotation) -> Iterator[AnnotationProblem]:
     for resource, rule in read_device(device).items():
         yield from _rule_problems(resource, rule, f"{form}[{resource}]")
     for field, policies in (
-        ("nodeAllocatableResourceAccountingPolicies", words.node_allocatable_resource_accounting_policies),
-        ("nativeResourceAccountingPolicies", words.native_resource_accounting_policies),
+        (
+            "nodeAllocatableResourceAccountingPolicies",
+            annotation.node_allocatable_resource_accounting_policies,
+        ),
+        ("nativeResourceAccountingPolicies", annotation.native_resource_accounting_policies),
     ):
         for resource, policy in policies.items():
             if policy not in POLICIES:
@@ -288,7 +291,7 @@ def _charge_problems(charges: Iterable[ClaimCharge]) -> Iterator[AnnotationProbl
         if not charge.claim:
             yield AnnotationProblem(f"[{place}].resourceClaimName", "is missing")
         if charge.claim in seen:
-            yield AnnotationProblem(f"[{place}].resourceClaimName", f"{charge.claim} is there twice")
+            yield AnnotationProblem(f"[{place}].resourceClaimName", f"{charge.claim} is listed twice")
         seen.add(charge.claim)
         for name, resource in charge.resources.items():
             amounts = (resource.quantity, resource.per_pod, resource.per_container, resource.drawn)

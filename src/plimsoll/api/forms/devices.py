@@ -96,7 +96,7 @@ def _write_device_1_36(
 def _write_device_1_37(rule: DeviceRule, where: str, losses: list[str]) -> NodeAllocatableResource:
     mapping = overhead = None
     if rule.mapped and rule.capacity_key is not None:
-        # 1.37 wants the multiplier spelled out; 1.36 and the draft mean 1 by leaving it away.
+        # 1.37 requires the multiplier; in 1.36 and the draft an absent one means 1.
         mapping = ResourceMapping(
             capacity_key=rule.capacity_key,
             capacity_multiplier=ONE if rule.multiplier is None else rule.multiplier,

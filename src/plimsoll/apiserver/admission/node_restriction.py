@@ -10,6 +10,7 @@ test_drivers_write_their_own_slices.
 
 from __future__ import annotations
 
+from binascii import a2b_base64
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -20,7 +21,6 @@ from plimsoll.apiserver import status
 from plimsoll.apiserver.admission.node_write import NodeWrite
 from plimsoll.apiserver.admission.pod_restriction import check_pod
 from plimsoll.apiserver.auth.attributes import Attributes, StoreReader
-from plimsoll.apiserver.auth.jwt import decode_standard
 from plimsoll.apiserver.auth.node_authorizer import LEASE_NAMESPACE
 from plimsoll.apiserver.auth.pod_references import is_mirror, items, mapping, text
 from plimsoll.apiserver.auth.users import NODE_PREFIX, User, driver_name_of, node_name_of
@@ -271,7 +271,7 @@ def _check_signing_request(write: NodeWrite) -> None:
     if write.operation != "create" or spec.get("signerName") not in _NODE_SIGNERS:
         return
     try:
-        request = x509.load_pem_x509_csr(decode_standard(text(spec.get("request"))) or b"")
+        request = x509.load_pem_x509_csr(a2b_base64(text(spec.get("request")), strict_mode=True))
         names = request.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
     except (ValueError, UnsupportedAlgorithm):
         raise write.refusal("unable to parse csr") from None

@@ -5,8 +5,8 @@ Quotas are in `quota.py`. The plugins are pure functions: they receive the clust
 their inputs unchanged, and return a refusal as text (HTTP 403). They run before a write is prepared, on trees
 as clients send them; a malformed object is passed on, for preparation to reject.
 
-- DIFF: a pod is given the service account `default`, but neither must its account exist nor is a token
-  mounted for it (test_pods_get_an_account_without_a_token).
+- DIFF: the service account of a pod defaults to `default`, but it need not exist and no token is mounted
+  (test_pods_get_an_account_without_a_token).
 - DIFF: new nodes are not tainted as not ready (test_new_nodes_are_not_tainted).
 """
 

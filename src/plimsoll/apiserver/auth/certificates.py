@@ -210,7 +210,7 @@ def create_ssl_context(
 
     `client_authorities` are the trusted CAs of client certificates, in PEM form.
 
-    DIFF: a certificate of any other ends the handshake, where Kubernetes answers 401; see
+    DIFF: a certificate of another CA fails the handshake; Kubernetes responds with 401; see
     test_certificates_of_others_are_refused.
     """
     check_server_certificate(certificate, key, now)

@@ -27,8 +27,8 @@ from plimsoll.apiserver.auth.users import MASTERS, User
 from plimsoll.errors import ApiError
 
 RBAC = "rbac.authorization.k8s.io"
-#: Single rights of a role that are looked at, one by one, at most. DIFF: Kubernetes takes any number, and as
-#: long as it takes; see test_a_huge_role_costs_little.
+#: Maximum number of single rights of a role that are checked one by one. DIFF: Kubernetes has no limit; see
+#: test_a_huge_role_costs_little.
 _MAX_RIGHTS = 10_000
 _EVERYTHING = (PolicyRule((ALL,), (ALL,), (ALL,)), PolicyRule((ALL,), paths=(ALL,)))
 #: Fields that garbage collection changes; such a write grants nothing.

@@ -6,8 +6,8 @@ index is built when a node first needs it (or in the background, `warm_up`) and 
 so that a check costs a few lookups however many pods there are, and is never older than the last write.
 `is_related_naive` computes the same from all objects.
 
-DIFF: Kubernetes does not look again at a bound pod whose extended resource claim becomes known later, so the
-node cannot read that claim; see test_a_claim_named_later_concerns_the_node.
+DIFF: Kubernetes does not index a bound pod again when its extended resource claim is set later, so the node
+cannot read that claim; see test_a_claim_named_later_concerns_the_node.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Reads Role, ClusterRole, RoleBinding and ClusterRoleBinding objects, aggregates 
 finds the grants of a user. Stored objects are read again after one of them changed, and only changed ones are
 decoded. A malformed rule or subject grants nothing, and never raises.
 
-DIFF: aggregation is worked out here, where Kubernetes has a controller write it into the role; see
+DIFF: aggregated rules are computed here; in Kubernetes a controller writes them into the role; see
 test_roles_aggregate_by_label.
 """
 

@@ -16,8 +16,8 @@ from plimsoll.api.codec import decode_tree
 from plimsoll.api.timestamps import format_time, parse_time
 from plimsoll.apiserver import status
 from plimsoll.apiserver.auth.attributes import StoreReader
-from plimsoll.apiserver.auth.jwt import SigningKey
 from plimsoll.apiserver.auth.pod_references import mapping, text
+from plimsoll.apiserver.auth.signing_key import SigningKey
 from plimsoll.apiserver.auth.token_file import hash_token
 from plimsoll.apiserver.auth.users import (
     EXTRA_CREDENTIAL,

@@ -11,13 +11,13 @@ from datetime import timedelta
 from typing import Any
 
 from plimsoll.api import codec
+from plimsoll.api.timestamps import format_datetime
 from plimsoll.apiserver.admission.plugins import check_namespace_deletion
 from plimsoll.apiserver.context import ApiContext
 from plimsoll.apiserver.handlers.options import DeletionOptions
 from plimsoll.apiserver.request_info import RequestInfo
 from plimsoll.apiserver.status import conflict, forbidden, success_status
 from plimsoll.apiserver.storage import StoredObject
-from plimsoll.apiserver.validation.timestamps import format_datetime
 
 Tree = dict[str, Any]
 

@@ -49,7 +49,7 @@ def list_paths() -> tuple[str, ...]:
     found = ["/api", "/api/v1", "/apis"]
     for group, versions in group_versions().items():
         if group:
-            found += [f"/apis/{group}", *(f"/apis/{group}/{build_version}" for build_version in versions)]
+            found += [f"/apis/{group}", *(f"/apis/{group}/{version}" for version in versions)]
     found += ["/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
     return tuple(sorted(found))
 
@@ -59,7 +59,7 @@ def handle_discovery(request: ApiRequest, parts: list[str]) -> ApiResponse:
     if len(parts) == 1:
         wanted = _aggregated_version(request.header("accept"))
         if wanted:
-            return _answer_aggregated(request, parts[0], wanted)
+            return _respond_aggregated(request, parts[0], wanted)
     return ApiResponse(200, _document(*parts))
 
 
@@ -81,10 +81,10 @@ def _aggregated_version(header: str) -> str:
     return ""
 
 
-def _answer_aggregated(request: ApiRequest, root: str, build_version: str) -> ApiResponse:
-    body, tag = build_aggregated_document(root, build_version)
+def _respond_aggregated(request: ApiRequest, root: str, version: str) -> ApiResponse:
+    body, tag = build_aggregated_document(root, version)
     headers = {"ETag": tag, "Vary": "Accept", "Cache-Control": "public"}
-    media = f"application/json;g=apidiscovery.k8s.io;v={build_version};as={_LISTED}"
+    media = f"application/json;g=apidiscovery.k8s.io;v={version};as={_LISTED}"
     if tag in (part.strip() for part in request.header("if-none-match").split(",")):
         return ApiResponse(304, b"", media, headers)
     return ApiResponse(200, body, media, headers)
@@ -123,16 +123,16 @@ def _group_list() -> Tree:
 
 def _group(name: str) -> Tree:
     versions = [
-        {"groupVersion": join_api_version(name, build_version), "version": build_version}
-        for build_version in group_versions()[name]
+        {"groupVersion": join_api_version(name, version), "version": version}
+        for version in group_versions()[name]
     ]
     return {"name": name, "versions": versions, "preferredVersion": versions[0]}
 
 
-def build_resource_list(group: str, build_version: str) -> Tree:
+def build_resource_list(group: str, version: str) -> Tree:
     """Return the APIResourceList of a group and version."""
     resources: list[Tree] = []
-    for row in _rows(group, build_version):
+    for row in _rows(group, version):
         entry: Tree = {
             "name": row.plural,
             "singularName": row.singular,
@@ -146,7 +146,7 @@ def build_resource_list(group: str, build_version: str) -> Tree:
             entry["categories"] = list(row.categories)
         resources.append(entry)
         resources += [_subresource(row, name) for name in row.subresources]
-    api_version = join_api_version(group, build_version)
+    api_version = join_api_version(group, version)
     return {
         "kind": "APIResourceList",
         "apiVersion": "v1",
@@ -155,8 +155,8 @@ def build_resource_list(group: str, build_version: str) -> Tree:
     }
 
 
-def _rows(group: str, build_version: str) -> list[Resource]:
-    rows = [row for row in RESOURCES if row.group == group and build_version in row.versions]
+def _rows(group: str, version: str) -> list[Resource]:
+    rows = [row for row in RESOURCES if row.group == group and version in row.versions]
     return sorted(rows, key=lambda row: row.plural)
 
 
@@ -178,12 +178,12 @@ def _subresource(row: Resource, name: str) -> Tree:
 
 
 @cache
-def build_aggregated_document(root: str, build_version: str) -> tuple[bytes, str]:
+def build_aggregated_document(root: str, version: str) -> tuple[bytes, str]:
     """Return the aggregated document of `/api` or `/apis`, and its ETag."""
     groups = [name for name in group_versions() if bool(name) == (root == "apis")]
     tree = {
         "kind": _LISTED,
-        "apiVersion": f"apidiscovery.k8s.io/{build_version}",
+        "apiVersion": f"apidiscovery.k8s.io/{version}",
         "metadata": {},
         "items": [_discovery_of(name) for name in groups],
     }
@@ -194,11 +194,11 @@ def build_aggregated_document(root: str, build_version: str) -> tuple[bytes, str
 def _discovery_of(group: str) -> Tree:
     versions = [
         {
-            "version": build_version,
-            "resources": [_resource_discovery(row) for row in _rows(group, build_version)],
+            "version": version,
+            "resources": [_resource_discovery(row) for row in _rows(group, version)],
             "freshness": "Current",
         }
-        for build_version in group_versions()[group]
+        for version in group_versions()[group]
     ]
     return {"metadata": {"name": group} if group else {}, "versions": versions}
 

@@ -53,7 +53,7 @@ class AcceptedMediaType:
 def negotiate(header: str, *, streams: bool = False) -> AcceptedMediaType:
     """Return the media type of the response; ApiError 406 if none is supported.
 
-    DIFF: clients that take both protobuf and JSON get JSON, which is what is stored, whatever they prefer
+    DIFF: clients that accept both protobuf and JSON get JSON, the stored form, whichever they prefer
     (test_the_best_form_on_offer).
     """
     if not header or header == JSON:

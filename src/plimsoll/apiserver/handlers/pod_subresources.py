@@ -79,7 +79,7 @@ def _refuse(info: RequestInfo, refusal: EvictionRefusal) -> ApiError:
         error = too_many_requests(refusal.message, refusal.retry_after or 0)
         error.details["causes"] = [{"reason": BUDGET_CAUSE, "message": refusal.cause}]
         return error
-    # DIFF: several budgets over one pod are the client's mistake, not ours
+    # DIFF: several budgets of one pod are an error of the client; upstream responds with 500
     # (test_two_budgets_over_a_pod).
     return bad_request(refusal.message)
 

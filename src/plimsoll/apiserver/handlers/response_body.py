@@ -89,7 +89,7 @@ class ResponseBuilder:
         if accepted.partial:
             api_version, kind = f"meta.k8s.io/{accepted.partial}", "PartialObjectMetadataList"
             raws = await _render_each(raws, lambda raw: _metadata_only(raw, accepted.partial), time_slice)
-        # DIFF: each item says its apiVersion and kind (test_items_of_a_list_say_what_they_are).
+        # DIFF: each item has its apiVersion and kind (test_items_of_a_list_say_what_they_are).
         head = {"kind": kind, "apiVersion": api_version, "metadata": metadata}
         return _finish_list(head, "items", raws, accepted, time_slice)
 
@@ -144,17 +144,17 @@ class _TableRenderer:
 
     def __init__(
         self,
-        documents: ResponseBuilder,
+        builder: ResponseBuilder,
         info: RequestInfo,
         accepted: AcceptedMediaType,
         query: Mapping[str, str],
     ):
-        self._documents, self._route, self._accepted, self._query = documents, info, accepted, query
+        self._builder, self._info, self._accepted, self._query = builder, info, accepted, query
         self._first = True
 
     def render(self, raw: bytes) -> bytes:
-        raw = convert_raw(raw, self._route.resource, self._route.version)
-        table = self._documents._table(self._route, [raw], self._accepted, self._query, {})
+        raw = convert_raw(raw, self._info.resource, self._info.version)
+        table = self._builder._table(self._info, [raw], self._accepted, self._query, {})
         if not self._first:
             table["columnDefinitions"] = None
         self._first = False

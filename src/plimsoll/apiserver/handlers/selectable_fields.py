@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from plimsoll.api import codec
+from plimsoll.api.label_selection import CompiledLabelSelector
 from plimsoll.apiserver.registry.resource import Resource
-from plimsoll.apiserver.selectors import FieldSelector, LabelMatcher
+from plimsoll.apiserver.selectors import FieldSelector
 from plimsoll.apiserver.storage import ObjectKey, StoredObject, StoreEvent
 
 _NONE: Mapping[str, str] = {}
@@ -33,13 +34,13 @@ class ObjectSelection(NamedTuple):
 
     resource: Resource
     namespace: str | None
-    labels: LabelMatcher
+    labels: CompiledLabelSelector
     fields: FieldSelector
 
     @property
     def matches_all(self) -> bool:
         """Return whether there is no selector, so that every object of the namespace is included."""
-        return not self.labels and not self.fields
+        return self.labels.everything and not self.fields
 
     def includes(self, key: ObjectKey, selectable: SelectableFields) -> bool:
         if self.namespace is not None and key.namespace != self.namespace:

@@ -45,8 +45,8 @@ class WatchHandler:
     ) -> AsyncGenerator[bytes]:
         """Return the frames of a watch. Errors before the first frame are raised; later ones are frames.
 
-        DIFF: a version that is still to come is refused at once, so that a client of a cluster that went back
-        to a copy lists again; upstream waits for it in silence (test_a_watch_from_the_future).
+        DIFF: a future resourceVersion is rejected at once, so that the client of a cluster restored from a
+        backup lists again; upstream waits for that version (test_a_watch_from_the_future).
         """
         selection = parse_selection(info, options)
         version, initial = options.resource_version, options.send_initial_events
@@ -76,6 +76,8 @@ async def _refuse(error: ApiError) -> AsyncGenerator[bytes]:
 
 
 class _WatchStream:
+    """Frames of one watch."""
+
     def __init__(
         self,
         store: Store,
@@ -89,7 +91,7 @@ class _WatchStream:
     ) -> None:
         self._time_slice = time_slice
         self._store, self._field_cache, self._selection = store, field_cache, selection
-        self._cursor, self._render, self._route = cursor, render, info
+        self._cursor, self._render, self._info = cursor, render, info
         self._bookmarks = options.allow_bookmarks
         self._everything = selection.matches_all and selection.namespace is None
 
@@ -216,7 +218,7 @@ class _WatchStream:
         metadata: dict[str, Any] = {"resourceVersion": str(revision), "creationTimestamp": None}
         if annotations:
             metadata["annotations"] = annotations
-        head = {"kind": self._route.resource.kind, "apiVersion": self._route.api_version}
+        head = {"kind": self._info.resource.kind, "apiVersion": self._info.api_version}
         return _frame("BOOKMARK", codec.encode({**head, "metadata": metadata}))
 
 

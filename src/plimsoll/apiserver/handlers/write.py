@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from plimsoll.api import codec
+from plimsoll.api.timestamps import format_datetime
 from plimsoll.apiserver.admission.chain import AdmissionChain
 from plimsoll.apiserver.auth.attributes import Attributes
 from plimsoll.apiserver.auth.users import User
@@ -50,7 +51,6 @@ from plimsoll.apiserver.storage import StoredObject
 from plimsoll.apiserver.validation.field_errors import FieldError, FieldPath, required
 from plimsoll.apiserver.validation.field_errors import invalid as invalid_value
 from plimsoll.apiserver.validation.generic_kinds.generic_strategy import path_segment
-from plimsoll.apiserver.validation.timestamps import format_datetime
 from plimsoll.errors import ApiError, PatchError
 
 Tree = dict[str, Any]
@@ -162,7 +162,7 @@ class WriteHandler:
 
     def _create(self, job: _WriteJob, tree: Tree) -> WriteResult:
         info, metadata = job.info, tree["metadata"]
-        # DIFF: 400, where upstream answers 500 (test_versions_that_cannot_be).
+        # DIFF: 400; upstream responds with 500 (test_versions_that_cannot_be).
         if _has_version(metadata):
             raise bad_request("resourceVersion should not be set on objects to be created")
         if info.verb != "create":  # by PUT or apply: needs the create permission too

@@ -84,14 +84,14 @@ def _operations_of(row: Resource, version: str) -> Iterator[Operation]:
     base = f"/apis/{row.group}/{version}" if row.group else f"/api/{version}"
     title = title_of(row.group, version)
     scope = "Namespaced" if row.namespaced else ""
-    message_path = "/namespaces/{namespace}" if row.namespaced else ""
+    scope_path = "/namespaces/{namespace}" if row.namespaced else ""
     kind = (row.group, version, row.kind)
     own = schema_for(*kind)
     listed = schema_for(row.group, version, row.list_kind)
     options = schema_for("", "v1", "DeleteOptions")
     status = schema_for("", "v1", "Status")
     every = f"{base}/{row.plural}"
-    collection = f"{base}{message_path}/{row.plural}"
+    collection = f"{base}{scope_path}/{row.plural}"
     named = f"{collection}/{{name}}"
 
     def make(path: str, method: str, id: str, action: str, *rest: Any) -> Operation:

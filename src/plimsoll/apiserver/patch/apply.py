@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from plimsoll.api.go_text import quote_json
 from plimsoll.apiserver.patch.field_set import (
     FieldSet,
     difference,
@@ -18,7 +19,6 @@ from plimsoll.apiserver.patch.field_set import (
     union,
     union_all,
 )
-from plimsoll.apiserver.patch.go_json import quote
 from plimsoll.apiserver.patch.json_patch import equal
 from plimsoll.apiserver.patch.last_applied import unchanged_last_applied_fields, update_last_applied
 from plimsoll.apiserver.patch.managed_fields import (
@@ -72,9 +72,9 @@ class ApplyConflict(NamedTuple):
     @property
     def owner(self) -> str:
         """The owner in upstream's format: `"kubectl-edit" with subresource "status" using v1`."""
-        text = quote(self.manager)
+        text = quote_json(self.manager)
         if self.subresource:
-            text += f" with subresource {quote(self.subresource)}"
+            text += f" with subresource {quote_json(self.subresource)}"
         return f"{text} using {self.api_version}" if self.operation == UPDATE else text
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from plimsoll.api.codec import decode_tree
+from plimsoll.api.go_text import encode_go
 from plimsoll.apiserver.patch.compare import compare
 from plimsoll.apiserver.patch.field_set import FieldSet, difference
-from plimsoll.apiserver.patch.go_json import encode_go
 from plimsoll.apiserver.patch.merge import applied_fields
 from plimsoll.apiserver.patch.typed_check import check_typed
 from plimsoll.errors import DecodeError, PatchError

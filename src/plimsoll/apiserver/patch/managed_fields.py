@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
+from plimsoll.api.go_text import quote_json
 from plimsoll.api.timestamps import parse_time
 from plimsoll.apiserver.patch.field_set import SELF, FieldSet
-from plimsoll.apiserver.patch.go_json import quote
 from plimsoll.apiserver.patch.path_elements import parse_field_set, sort_key
 from plimsoll.errors import PatchError
 
@@ -32,7 +32,7 @@ class ManagerIdentity(NamedTuple):
     def text(self) -> str:
         """The identity in upstream's format, which determines the order of owners."""
         pairs = zip(("manager", "operation", "apiVersion", "subresource"), self, strict=True)
-        return "{" + ",".join(f'"{name}":{quote(value)}' for name, value in pairs if value) + "}"
+        return "{" + ",".join(f'"{name}":{quote_json(value)}' for name, value in pairs if value) + "}"
 
 
 class FieldOwner(NamedTuple):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from plimsoll.api.go_text import encode_go
 from plimsoll.api.quantity import Number
-from plimsoll.apiserver.patch.go_json import encode_go
 from plimsoll.errors import PatchError
 
 #: A scalar with its type, so that 1 and true differ.

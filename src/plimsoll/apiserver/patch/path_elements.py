@@ -11,9 +11,9 @@ from functools import lru_cache
 from typing import Any
 
 from plimsoll.api.codec import decode_tree
+from plimsoll.api.go_text import encode_go, quote_go, quote_json
 from plimsoll.api.quantity import INT64_MAX, INT64_MIN
 from plimsoll.apiserver.patch.field_set import LEAF, SELF, FieldSet
-from plimsoll.apiserver.patch.go_json import encode_go, quote
 from plimsoll.apiserver.patch.schema_queries import key_default
 from plimsoll.apiserver.registry.schema_types import SchemaType
 from plimsoll.errors import DecodeError, PatchError
@@ -37,20 +37,20 @@ def item_element(item: Any, schema: SchemaType) -> str:
 
 @lru_cache(maxsize=4096)
 def _text_key(key: str, value: str) -> str:
-    return f"k:{{{quote(key)}:{quote(value)}}}"
+    return f"k:{{{quote_json(key)}:{quote_json(value)}}}"
 
 
 def _keyed(item: dict[str, Any], schema: SchemaType) -> str:
     pairs = []
     for key in sorted(schema.keys):
         if key in item:
-            pairs.append(f"{quote(key)}:{encode_go(item[key])}")
+            pairs.append(f"{quote_json(key)}:{encode_go(item[key])}")
         else:
             default = key_default(schema, key)
             if default is not None:
-                pairs.append(f"{quote(key)}:{encode_go(default)}")
+                pairs.append(f"{quote_json(key)}:{encode_go(default)}")
     if not pairs:
-        names = " ".join(quote(key) for key in schema.keys)
+        names = " ".join(quote_json(key) for key in schema.keys)
         raise PatchError(
             f"associative list with keys has an element that omits all key fields [{names}] "
             "(and doesn't have default values for any key fields)"
@@ -104,20 +104,7 @@ def _format_element(element: str) -> str:
 
 
 def _format_value(value: Any) -> str:
-    if not isinstance(value, str):
-        return encode_go(value)
-    text = value.replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + "".join(char if char.isprintable() else _escape(char) for char in text) + '"'
-
-
-def _escape(char: str) -> str:
-    code = ord(char)
-    if char in _SHORT:
-        return _SHORT[char]
-    return f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-
-
-_SHORT = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v"}
+    return quote_go(value) if isinstance(value, str) else encode_go(value)
 
 
 def parse_field_set(raw: Any) -> FieldSet:

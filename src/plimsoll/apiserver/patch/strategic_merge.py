@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from plimsoll.apiserver.patch.go_json import encode_go
+from plimsoll.api.go_text import encode_go
 from plimsoll.apiserver.patch.ordering import ElementKey, check_order, interleave, key_of
 from plimsoll.apiserver.patch.recursion_guard import guard_recursion
 from plimsoll.apiserver.patch.schema_queries import child

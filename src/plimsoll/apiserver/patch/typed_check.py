@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from plimsoll.api.go_text import encode_go
 from plimsoll.api.quantity import Number
-from plimsoll.apiserver.patch.go_json import encode_go
 from plimsoll.apiserver.patch.path_elements import format_path, item_element
 from plimsoll.apiserver.registry.schema_types import SchemaType
 from plimsoll.errors import PatchError

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from plimsoll.api.quantity import Quantity
-from plimsoll.apiserver.validation.timestamps import normalize_micro_time, normalize_time
+from plimsoll.api.timestamps import normalize_micro_time, normalize_time
 from plimsoll.errors import DecodeError, QuantityError
 
 _SHOWN = 64

@@ -1,7 +1,7 @@
 """Checks of objects against their schema.
 
 `check_fields` and `check_json` find unknown fields, duplicate fields and values of the wrong type.
-`schema_match` is asked first; the walk here is only for objects that do not match. Paths and messages are
+Objects that match (`schema_match`) are not walked; the walk here finds what does not. Paths and messages are
 those of Kubernetes' strict decoding (`unknown field "spec.foo"`, `json: cannot unmarshal string into Go
 struct field ...`); null is accepted everywhere, as in Go; no input raises an exception.
 

@@ -18,6 +18,9 @@ not appear in JSON. The marks:
     granular      the field's type is atomic elsewhere, not here
     merge, merge:KEY, retain, replace   strategies of strategic merge patch
     default:TEXT  default value
+    value, pointer   the Go field is a value or a pointer, where that does not follow from the rest: a
+                  required field is a value; a scalar is a pointer if it has `*`, an int-or-string always, an
+                  object unless it is called metadata, spec or status; a list never
 
 A file may begin with `like GROUP.VERSION`: types it does not define are looked up there.
 """
@@ -110,7 +113,16 @@ def _read_field(place: str, owner: str, line: str) -> SchemaField:
     *message_path, number = (int(part) for part in numbers.split("."))
     type, default = _apply_marks(_read_word(place, word), marks)
     keeps = "*" in marks or (type.format not in _DROPS_ZERO and "~" not in marks)
-    return SchemaField(name, type, "!" in marks, number, tuple(message_path), keeps, default, owner)
+    pointer = "pointer" in marks or ("value" not in marks and _is_pointer(name, type, marks))
+    return SchemaField(name, type, "!" in marks, number, tuple(message_path), keeps, default, owner, pointer)
+
+
+def _is_pointer(name: str, type: SchemaType, marks: list[str]) -> bool:
+    if type.kind in ("quantity", "time", "micro-time"):
+        return True
+    if type.kind == "object":
+        return "!" not in marks and name not in ("metadata", "spec", "status")
+    return "!" not in marks and ("*" in marks or type.kind == "int-or-string")
 
 
 _DROPS_ZERO = {"string", "bool", "int32", "int64", "double", "bytes"}

@@ -1,7 +1,7 @@
 """Schema types: `SchemaType` and `SchemaField`.
 
-A type has everything the server needs to know about a value: how it is checked, how patches merge it, who can
-own it in server-side apply, and its number in protobuf. Types are immutable to their users; the fields of an
+A type describes a value: its checks, its merge strategy in patches, its ownership in server-side apply, and
+its number in protobuf. Types are immutable to their users; the fields of an
 object type are read from the package's data on first use.
 """
 
@@ -45,6 +45,7 @@ class SchemaField(NamedTuple):
     emits_zero: bool = False  #: a zero (or empty message) decoded from protobuf appears in JSON
     default: str = ""
     owner: str = ""  #: name of the type that has the field
+    pointer: bool = False  #: a pointer in Go: absent and zero differ
 
     @property
     def description(self) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from plimsoll.api.meta import Condition
 from plimsoll.api.names import byte_length
+from plimsoll.api.timestamps import ZERO_TIME
 from plimsoll.apiserver.validation.field_errors import (
     FieldErrors,
     FieldPath,
@@ -17,7 +18,6 @@ from plimsoll.apiserver.validation.field_errors import (
     too_many,
 )
 from plimsoll.apiserver.validation.name_formats import condition_reason, validate_format, validate_label_key
-from plimsoll.apiserver.validation.timestamps import ZERO
 
 REASON_MAX = 1024
 MESSAGE_MAX = 32 * 1024
@@ -45,10 +45,10 @@ def _validate_condition(condition: Condition, path: FieldPath) -> FieldErrors:
         yield not_supported(path.child("status"), condition.status, _STATUSES)
     if condition.observed_generation < 0:
         yield invalid(path.child("observedGeneration"), condition.observed_generation, "must not be negative")
-    if condition.last_transition_time in (None, ZERO):
+    if condition.last_transition_time in (None, ZERO_TIME):
         yield required(path.child("lastTransitionTime"), "must be the time the status last changed")
     if not condition.reason:
-        yield required(path.child("reason"), "must be a word for why, such as NetworkReady")
+        yield required(path.child("reason"), "must be a reason in CamelCase, such as NetworkReady")
     else:
         yield from validate_format(condition.reason, path.child("reason"), condition_reason)
         if byte_length(condition.reason) > REASON_MAX:

@@ -18,7 +18,8 @@ from plimsoll.api import codec
 from plimsoll.api.coercion import strip_optional, wire_types
 from plimsoll.api.meta import ObjectMeta, Wire
 from plimsoll.api.quantity import Quantity
-from plimsoll.apiserver.validation.metadata_view import FullObjectMeta, PartialObjectMetadata
+from plimsoll.api.timestamps import normalize_micro_time, normalize_time
+from plimsoll.apiserver.registry.metadata_view import FullObjectMeta, PartialObjectMetadata
 from plimsoll.apiserver.validation.object_trees import (
     ALWAYS_STORED,
     MAX_DEPTH,
@@ -27,7 +28,6 @@ from plimsoll.apiserver.validation.object_trees import (
     Tree,
     canonicalize,
 )
-from plimsoll.apiserver.validation.timestamps import normalize_micro_time, normalize_time
 from plimsoll.errors import DecodeError, PlimsollError, QuantityError
 
 Visit: TypeAlias = Callable[[Any], None]
@@ -50,12 +50,12 @@ def decode_canonical(tree: Any, view: type[Wire]) -> Tree:
 def _decode_fast(tree: Tree, view: type[Wire]) -> Tree:
     raw = codec.encode(tree)
     if not _is_shallow(raw) or _BIG_NUMBER in raw.translate(_DIGITS):
-        raise DecodeError("takes the plain way")
+        raise DecodeError("needs the slow path")
     for wanted in (view, PartialObjectMetadata):
         msgspec.convert(tree, wanted, dec_hook=_read_quantity)
     copied = cast(Tree, codec.decode_tree(raw))
     if copied != tree:  # not JSON, but encoded as if it were
-        raise DecodeError("takes the plain way")
+        raise DecodeError("needs the slow path")
     visit = _visitor(view, b"null" in raw)
     if visit is not None:
         visit(copied)
@@ -78,7 +78,7 @@ def _read_quantity(wanted: type[Any], value: Any) -> Any:
     try:
         return Quantity.parse(value)
     except (QuantityError, TypeError):
-        raise ValueError("is no quantity") from None
+        raise ValueError("is not a quantity") from None
 
 
 @lru_cache(maxsize=256)

@@ -9,31 +9,33 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from plimsoll.api.names import byte_length, dns_subdomain, label_key
-from plimsoll.apiserver.validation.core_views import Event
+from plimsoll.api.timestamps import ZERO_MICRO_TIME, ZERO_TIME
+from plimsoll.apiserver.registry.schema_view import View, view_of
 from plimsoll.apiserver.validation.equality import semantic_equal
 from plimsoll.apiserver.validation.event_conversion import event_to_core, event_to_events
 from plimsoll.apiserver.validation.field_errors import FieldErrors, FieldPath, invalid, required
 from plimsoll.apiserver.validation.metadata import IMMUTABLE, validate_metadata, validate_metadata_update
 from plimsoll.apiserver.validation.name_formats import validate_format
-from plimsoll.apiserver.validation.timestamps import MICRO_ZERO, ZERO
 from plimsoll.apiserver.validation.write_context import WriteContext, WriteStrategy
+
+_VIEW = view_of("core.v1.Event")
 
 SHORT_MAX = 128
 NOTE_MAX = 1024
 
 _NO_MATCH = "does not match event.namespace"
-_UNSET = (None, ZERO, MICRO_ZERO)
+_UNSET = (None, ZERO_TIME, ZERO_MICRO_TIME)
 
 
-def _prepare(write: WriteContext[Event]) -> None:
+def _prepare(write: WriteContext[View]) -> None:
     """Do nothing: no field of an event is owned by the server."""
 
 
-def _is_strict(write: WriteContext[Event]) -> bool:
+def _is_strict(write: WriteContext[View]) -> bool:
     return write.api_version == "events.k8s.io/v1"
 
 
-def _validate_create(write: WriteContext[Event]) -> FieldErrors:
+def _validate_create(write: WriteContext[View]) -> FieldErrors:
     event = write.new
     yield from _validate_any(event, strict=_is_strict(write))
     if not _is_strict(write):
@@ -54,7 +56,7 @@ def _validate_create(write: WriteContext[Event]) -> FieldErrors:
             yield invalid(FieldPath(name), "", "needs to be unset")
 
 
-def _validate_update(write: WriteContext[Event]) -> FieldErrors:
+def _validate_update(write: WriteContext[View]) -> FieldErrors:
     event, old = write.new, write.old
     yield from _validate_any(event, strict=_is_strict(write))
     if not _is_strict(write):
@@ -86,7 +88,7 @@ def _set_time(time: str | None) -> str | None:
     return None if time in _UNSET else time
 
 
-def _validate_series(event: Event) -> FieldErrors:
+def _validate_series(event: View) -> FieldErrors:
     if event.series is None:
         return
     if event.series.count < 2:
@@ -95,7 +97,7 @@ def _validate_series(event: Event) -> FieldErrors:
         yield required(FieldPath("series.lastObservedTime"))
 
 
-def _validate_any(event: Event, *, strict: bool) -> FieldErrors:
+def _validate_any(event: View, *, strict: bool) -> FieldErrors:
     """Validate the fields that all events have, whichever API they are written through."""
     namespace, about = event.metadata.namespace, event.involved_object.namespace
     mismatch = invalid(FieldPath("involvedObject").child("namespace"), about, _NO_MATCH)
@@ -120,7 +122,7 @@ def _validate_any(event: Event, *, strict: bool) -> FieldErrors:
     yield from validate_format(namespace, FieldPath("namespace"), dns_subdomain)
 
 
-def _validate_reporter(event: Event, path: FieldPath) -> FieldErrors:
+def _validate_reporter(event: View, path: FieldPath) -> FieldErrors:
     if not event.reporting_component:
         yield required(path)
     yield from validate_format(event.reporting_component, path, label_key)
@@ -136,9 +138,9 @@ _OUT = event_to_events
 
 EVENT_STRATEGIES: Mapping[tuple[str, str, str], WriteStrategy] = {
     ("create", "Event", ""): WriteStrategy(
-        Event, _prepare, _validate_create, to_internal=_IN, from_internal=_OUT
+        _VIEW, _prepare, _validate_create, to_internal=_IN, from_internal=_OUT
     ),
     ("update", "Event", ""): WriteStrategy(
-        Event, _prepare, _validate_update, to_internal=_IN, from_internal=_OUT
+        _VIEW, _prepare, _validate_update, to_internal=_IN, from_internal=_OUT
     ),
 }

@@ -181,7 +181,7 @@ def validate_map(
 ) -> FieldErrors:
     """Validate keys (reported on the map) and values (reported on `map[key]`, long keys shortened).
 
-    No path is built for values that `is_fine` accepts.
+    No path is built for values that `is_valid` accepts.
     """
     if limit is not None and len(items) > limit:
         yield too_many(path, len(items), limit)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from plimsoll.api.label_selection import CompiledLabelSelector, compile_label_selector
 from plimsoll.api.meta import LabelSelector
 from plimsoll.api.names import label_value
 from plimsoll.apiserver.validation.field_errors import FieldErrors, FieldPath, forbidden, invalid, required
@@ -39,3 +42,9 @@ def validate_selector(
 
 def is_valid(selector: LabelSelector | None) -> bool:
     return not any(True for _ in validate_selector(selector, FieldPath("")))
+
+
+def selector_matches(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
+    """Report whether a selector matches these labels; an empty one matches all, an invalid one none."""
+    compiled = compile_label_selector(selector)
+    return isinstance(compiled, CompiledLabelSelector) and compiled.matches(labels)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from plimsoll.apiserver.validation.core_views import FullLease, FullLeaseSpec
+from plimsoll.apiserver.registry.schema_view import View, view_of
 from plimsoll.apiserver.validation.field_errors import (
     FieldErrors,
     FieldPath,
@@ -18,11 +18,13 @@ from plimsoll.apiserver.validation.object_trees import subtree
 from plimsoll.apiserver.validation.resource_names import NOT_NEGATIVE
 from plimsoll.apiserver.validation.write_context import WriteContext, WriteStrategy
 
+_VIEW = view_of("coordination.v1.Lease")
+
 _SPEC = FieldPath("spec")
 _STRATEGIES = ("OldestEmulationVersion",)
 
 
-def _prepare(write: WriteContext[FullLease]) -> None:
+def _prepare(write: WriteContext[View]) -> None:
     """Drop the fields of coordinated leader election, an alpha feature that is disabled."""
     spec, before = subtree(write.tree, "spec"), subtree(write.old_tree, "spec")
     for name in ("strategy", "preferredHolder"):
@@ -30,7 +32,7 @@ def _prepare(write: WriteContext[FullLease]) -> None:
             spec.pop(name, None)
 
 
-def _validate_spec(spec: FullLeaseSpec) -> FieldErrors:
+def _validate_spec(spec: View) -> FieldErrors:
     duration, transitions = spec.lease_duration_seconds, spec.lease_transitions
     if duration is not None and duration <= 0:
         yield invalid(_SPEC.child("leaseDurationSeconds"), duration, "must be greater than 0")
@@ -51,7 +53,7 @@ def _validate_strategy(strategy: str, path: FieldPath) -> FieldErrors:
         yield not_supported(path, strategy, _STRATEGIES)
 
 
-def _validate(write: WriteContext[FullLease]) -> FieldErrors:
+def _validate(write: WriteContext[View]) -> FieldErrors:
     if write.is_create:
         yield from validate_metadata(write.metadata, namespaced=True, free_finalizers=True)
     else:
@@ -59,7 +61,7 @@ def _validate(write: WriteContext[FullLease]) -> FieldErrors:
     yield from _validate_spec(write.new.spec)
 
 
-_LEASE = WriteStrategy(FullLease, _prepare, _validate)
+_LEASE = WriteStrategy(_VIEW, _prepare, _validate)
 
 LEASE_STRATEGIES: Mapping[tuple[str, str, str], WriteStrategy] = {
     ("create", "Lease", ""): _LEASE,

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from plimsoll.api.codec import split_api_version
 from plimsoll.api.meta import OwnerReference
 from plimsoll.api.names import byte_length, dns_subdomain
+from plimsoll.apiserver.registry.metadata_view import FullObjectMeta, ManagedFieldsEntry
 from plimsoll.apiserver.validation.field_errors import (
     FieldErrors,
     FieldPath,
@@ -20,7 +21,6 @@ from plimsoll.apiserver.validation.field_errors import (
     required,
     too_long,
 )
-from plimsoll.apiserver.validation.metadata_view import FullObjectMeta, ManagedFieldsEntry
 from plimsoll.apiserver.validation.name_formats import (
     Format,
     validate_format,
@@ -169,7 +169,7 @@ def _validate_namespace(namespace: str, namespaced: bool) -> FieldErrors:
     path = _PATH.child("namespace")
     if not namespaced:
         if namespace:
-            yield forbidden(path, "objects of this kind are in no namespace")
+            yield forbidden(path, "must not be set for cluster-scoped objects")
     elif not namespace:
         yield required(path, "must be the namespace of the object")
     else:

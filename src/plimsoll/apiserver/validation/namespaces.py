@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from plimsoll.api.names import dns_label, label_key
-from plimsoll.apiserver.validation.core_views import FullNamespace
+from plimsoll.apiserver.registry.schema_view import View, view_of
 from plimsoll.apiserver.validation.field_errors import FieldErrors, FieldPath, invalid
 from plimsoll.apiserver.validation.metadata import (
     STANDARD_FINALIZERS,
@@ -15,6 +15,8 @@ from plimsoll.apiserver.validation.metadata import (
 from plimsoll.apiserver.validation.name_formats import validate_format
 from plimsoll.apiserver.validation.object_trees import Tree, copy_tree, subtree
 from plimsoll.apiserver.validation.write_context import WriteContext, WriteStrategy
+
+_VIEW = view_of("core.v1.Namespace")
 
 FINALIZER = "kubernetes"
 NAME_LABEL = "kubernetes.io/metadata.name"
@@ -32,20 +34,20 @@ def set_namespace_defaults(tree: Tree, now: str) -> None:
         status["phase"] = "Active"
 
 
-def _prepare_create(write: WriteContext[FullNamespace]) -> None:
+def _prepare_create(write: WriteContext[View]) -> None:
     write.tree["status"] = {"phase": "Active"}
     finalizers = write.tree.setdefault("spec", {}).setdefault("finalizers", [])
     if FINALIZER not in finalizers:
         finalizers.append(FINALIZER)
 
 
-def _validate_create(write: WriteContext[FullNamespace]) -> FieldErrors:
+def _validate_create(write: WriteContext[View]) -> FieldErrors:
     yield from validate_metadata(write.metadata, namespaced=False, names=dns_label)
     for finalizer in write.new.spec.finalizers:
         yield from _validate_finalizer(finalizer, _FINALIZERS)
 
 
-def _prepare_update(write: WriteContext[FullNamespace]) -> None:
+def _prepare_update(write: WriteContext[View]) -> None:
     """Reset the finalizers, which only the finalize subresource can change."""
     write.restore_fields("status")
     spec, before = write.tree.setdefault("spec", {}), subtree(write.old_tree, "spec")
@@ -54,16 +56,16 @@ def _prepare_update(write: WriteContext[FullNamespace]) -> None:
         spec["finalizers"] = copy_tree(before["finalizers"])
 
 
-def _validate_update(write: WriteContext[FullNamespace]) -> FieldErrors:
+def _validate_update(write: WriteContext[View]) -> FieldErrors:
     yield from _validate_create(write)
     yield from validate_metadata_update(write.metadata, write.old_metadata)
 
 
-def _prepare_status(write: WriteContext[FullNamespace]) -> None:
+def _prepare_status(write: WriteContext[View]) -> None:
     write.restore_fields("spec")
 
 
-def _validate_status(write: WriteContext[FullNamespace]) -> FieldErrors:
+def _validate_status(write: WriteContext[View]) -> FieldErrors:
     meta = write.metadata
     yield from validate_metadata_update(meta, write.old_metadata)
     phase, path = write.new.status.phase, FieldPath("status").child("Phase")
@@ -74,11 +76,11 @@ def _validate_status(write: WriteContext[FullNamespace]) -> FieldErrors:
         yield invalid(path, phase, "may only be 'Terminating' if `deletionTimestamp` is not empty")
 
 
-def _prepare_finalize(write: WriteContext[FullNamespace]) -> None:
+def _prepare_finalize(write: WriteContext[View]) -> None:
     write.restore_fields("status")
 
 
-def _validate_finalize(write: WriteContext[FullNamespace]) -> FieldErrors:
+def _validate_finalize(write: WriteContext[View]) -> FieldErrors:
     yield from validate_metadata_update(write.metadata, write.old_metadata)
     yield from _validate_each(write.new.spec.finalizers)
 
@@ -96,8 +98,8 @@ def _validate_finalizer(finalizer: str, path: FieldPath) -> FieldErrors:
 
 
 NAMESPACE_STRATEGIES: Mapping[tuple[str, str, str], WriteStrategy] = {
-    ("create", "Namespace", ""): WriteStrategy(FullNamespace, _prepare_create, _validate_create),
-    ("update", "Namespace", ""): WriteStrategy(FullNamespace, _prepare_update, _validate_update),
-    ("update", "Namespace", "status"): WriteStrategy(FullNamespace, _prepare_status, _validate_status),
-    ("update", "Namespace", "finalize"): WriteStrategy(FullNamespace, _prepare_finalize, _validate_finalize),
+    ("create", "Namespace", ""): WriteStrategy(_VIEW, _prepare_create, _validate_create),
+    ("update", "Namespace", ""): WriteStrategy(_VIEW, _prepare_update, _validate_update),
+    ("update", "Namespace", "status"): WriteStrategy(_VIEW, _prepare_status, _validate_status),
+    ("update", "Namespace", "finalize"): WriteStrategy(_VIEW, _prepare_finalize, _validate_finalize),
 }

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from plimsoll.api.names import SUBDOMAIN_MAX, byte_length
+from plimsoll.apiserver.registry.schema_view import View, view_of
 from plimsoll.apiserver.validation.addresses import parse_network, validate_network
-from plimsoll.apiserver.validation.core_views import FullNode
 from plimsoll.apiserver.validation.field_errors import (
     FieldErrors,
     FieldPath,
@@ -26,6 +26,8 @@ from plimsoll.apiserver.validation.object_trees import Tree, copy_tree, subtree
 from plimsoll.apiserver.validation.quantities import round_resource_list
 from plimsoll.apiserver.validation.resource_names import validate_resource_quantity
 from plimsoll.apiserver.validation.write_context import WriteContext, WriteStrategy
+
+_VIEW = view_of("core.v1.Node")
 
 _SPEC, _STATUS, _META = FieldPath("spec"), FieldPath("status"), FieldPath("metadata")
 _FEATURE = re.compile(r"[A-Z][a-zA-Z0-9]*(?:/[a-zA-Z][a-zA-Z0-9]*)*")
@@ -46,7 +48,7 @@ def set_node_defaults(tree: Tree, now: str) -> None:
         spec["podCIDR"] = several[0]
 
 
-def _prepare(write: WriteContext[FullNode]) -> None:
+def _prepare(write: WriteContext[View]) -> None:
     """Reset the status on update, and drop the removed dynamic kubelet configuration unless it is stored."""
     if not write.is_create:
         write.restore_fields("status")
@@ -56,13 +58,13 @@ def _prepare(write: WriteContext[FullNode]) -> None:
         subtree(write.tree, "spec").pop("configSource", None)
 
 
-def _prepare_status(write: WriteContext[FullNode]) -> None:
+def _prepare_status(write: WriteContext[View]) -> None:
     write.restore_fields("spec")
     if "config" not in subtree(write.old_tree, "status"):
         subtree(write.tree, "status").pop("config", None)
 
 
-def _validate_create(write: WriteContext[FullNode]) -> FieldErrors:
+def _validate_create(write: WriteContext[View]) -> FieldErrors:
     node = write.new
     yield from validate_metadata(write.metadata, namespaced=False)
     yield from validate_node_taints(node.spec.taints, _META.child("taints"))
@@ -75,12 +77,12 @@ def _validate_create(write: WriteContext[FullNode]) -> FieldErrors:
     yield from _validate_networks(node.spec.pod_cidrs, _SPEC.child("podCIDRs"))
 
 
-def _validate_update(write: WriteContext[FullNode]) -> FieldErrors:
+def _validate_update(write: WriteContext[View]) -> FieldErrors:
     yield from _validate_create(write)
     yield from _validate_change(write)
 
 
-def _validate_change(write: WriteContext[FullNode]) -> FieldErrors:
+def _validate_change(write: WriteContext[View]) -> FieldErrors:
     """Validate what applies to every update, including status updates."""
     node, old = write.new, write.old
     yield from validate_metadata_update(write.metadata, write.old_metadata)
@@ -108,7 +110,7 @@ def _validate_change(write: WriteContext[FullNode]) -> FieldErrors:
         yield forbidden(_SPEC.child("externalID"), "may not be updated")
 
 
-def _validate_resources(node: FullNode) -> FieldErrors:
+def _validate_resources(node: View) -> FieldErrors:
     for field, amounts in (("capacity", node.status.capacity), ("allocatable", node.status.allocatable)):
         for name, amount in amounts.items():
             yield from validate_resource_quantity(name, amount, _STATUS.child(field, name))
@@ -136,14 +138,14 @@ def _validate_networks(networks: Sequence[str], path: FieldPath) -> FieldErrors:
         parsed = [parse_network(network) for network in networks]
         known = [network for network in parsed if network is not None]
         if len(known) < len(parsed):
-            yield internal(path, "invalid PodCIDRs: one of them is no network")
+            yield internal(path, "invalid PodCIDRs: one of them is not a CIDR")
         dual = len(known) == len(parsed) and len({network.version for network in known}) == 2
         if not dual or len(networks) > 2:
             detail = "may specify no more than one CIDR for each IP family"
             yield invalid(path, ", ".join(networks), detail)
 
 
-def _warn(write: WriteContext[FullNode]) -> Iterable[str]:
+def _warn(write: WriteContext[View]) -> Iterable[str]:
     spec = subtree(write.tree, "spec")
     if "configSource" in spec:
         yield "spec.configSource: the feature is removed"
@@ -152,7 +154,7 @@ def _warn(write: WriteContext[FullNode]) -> Iterable[str]:
 
 
 NODE_STRATEGIES: Mapping[tuple[str, str, str], WriteStrategy] = {
-    ("create", "Node", ""): WriteStrategy(FullNode, _prepare, _validate_create, _warn),
-    ("update", "Node", ""): WriteStrategy(FullNode, _prepare, _validate_update, _warn),
-    ("update", "Node", "status"): WriteStrategy(FullNode, _prepare_status, _validate_change),
+    ("create", "Node", ""): WriteStrategy(_VIEW, _prepare, _validate_create, _warn),
+    ("update", "Node", ""): WriteStrategy(_VIEW, _prepare, _validate_update, _warn),
+    ("update", "Node", "status"): WriteStrategy(_VIEW, _prepare_status, _validate_change),
 }

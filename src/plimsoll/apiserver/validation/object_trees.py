@@ -20,8 +20,8 @@ from plimsoll.api.coercion import strip_optional, wire_types, zero_value
 from plimsoll.api.meta import ObjectMeta
 from plimsoll.api.quantity import Number, Quantity
 from plimsoll.api.resource import Counter, DeviceCapacity
-from plimsoll.apiserver.validation.metadata_view import FullObjectMeta
-from plimsoll.apiserver.validation.timestamps import normalize_micro_time, normalize_time
+from plimsoll.api.timestamps import normalize_micro_time, normalize_time
+from plimsoll.apiserver.registry.metadata_view import FullObjectMeta
 from plimsoll.errors import DecodeError, QuantityError
 
 Tree: TypeAlias = "dict[str, Any]"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from plimsoll.apiserver.validation.core_views import PriorityClass
+from plimsoll.apiserver.registry.schema_view import View, view_of
 from plimsoll.apiserver.validation.equality import semantic_equal
 from plimsoll.apiserver.validation.field_errors import (
     FieldErrors,
@@ -17,6 +17,8 @@ from plimsoll.apiserver.validation.field_errors import (
 from plimsoll.apiserver.validation.metadata import IMMUTABLE, validate_metadata, validate_metadata_update
 from plimsoll.apiserver.validation.object_trees import Tree
 from plimsoll.apiserver.validation.write_context import WriteContext, WriteStrategy
+
+_VIEW = view_of("scheduling.v1.PriorityClass")
 
 HIGHEST_USER_PRIORITY = 1_000_000_000
 SYSTEM_PREFIX = "system-"
@@ -40,12 +42,12 @@ def validate_preemption_policy(policy: str, path: FieldPath) -> FieldErrors:
         yield not_supported(path, policy, PREEMPTION_POLICIES)
 
 
-def _prepare(write: WriteContext[PriorityClass]) -> None:
+def _prepare(write: WriteContext[View]) -> None:
     if write.is_create:
         write.set_generation(1)
 
 
-def _validate_create(write: WriteContext[PriorityClass]) -> FieldErrors:
+def _validate_create(write: WriteContext[View]) -> FieldErrors:
     meta, given = write.metadata, write.new
     yield from validate_metadata(meta, namespaced=False)
     if meta.name.startswith(SYSTEM_PREFIX):
@@ -57,7 +59,7 @@ def _validate_create(write: WriteContext[PriorityClass]) -> FieldErrors:
         yield from validate_preemption_policy(given.preemption_policy, FieldPath("preemptionPolicy"))
 
 
-def _validate_system_class(name: str, given: PriorityClass) -> FieldErrors:
+def _validate_system_class(name: str, given: View) -> FieldErrors:
     value = SYSTEM_CLASSES.get(name)
     if value is None:
         why = f"{name} is not a known system priority class"
@@ -71,7 +73,7 @@ def _validate_system_class(name: str, given: PriorityClass) -> FieldErrors:
     yield forbidden(FieldPath("metadata").child("name"), detail + why)
 
 
-def _validate_update(write: WriteContext[PriorityClass]) -> FieldErrors:
+def _validate_update(write: WriteContext[View]) -> FieldErrors:
     now, before = write.new, write.old
     yield from validate_metadata_update(write.metadata, write.old_metadata)
     if now.value != before.value:
@@ -81,6 +83,6 @@ def _validate_update(write: WriteContext[PriorityClass]) -> FieldErrors:
 
 
 PRIORITY_CLASS_STRATEGIES: Mapping[tuple[str, str, str], WriteStrategy] = {
-    ("create", "PriorityClass", ""): WriteStrategy(PriorityClass, _prepare, _validate_create),
-    ("update", "PriorityClass", ""): WriteStrategy(PriorityClass, _prepare, _validate_update),
+    ("create", "PriorityClass", ""): WriteStrategy(_VIEW, _prepare, _validate_create),
+    ("update", "PriorityClass", ""): WriteStrategy(_VIEW, _prepare, _validate_update),
 }

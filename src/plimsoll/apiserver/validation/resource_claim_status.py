@@ -152,7 +152,7 @@ def _key(device: DeviceRequestAllocationResult | AllocatedDeviceStatus) -> Devic
 def _validate_consumer(consumer: ResourceClaimConsumerReference, path: FieldPath) -> FieldErrors:
     for name, value in (("resource", consumer.resource), ("name", consumer.name), ("uid", consumer.uid)):
         if not value:
-            yield required(path.child(name), f"must be the {name} of who uses the claim")
+            yield required(path.child(name), f"must be the {name} of the consumer")
 
 
 def _validate_reservations(
@@ -164,7 +164,7 @@ def _validate_reservations(
     if status.allocation is None:
         yield forbidden(path, "a claim can be reserved only while it is allocated")
     elif deleting and not set(status.reserved_for) <= set(old.reserved_for):
-        yield forbidden(path, "no new user can be added while the claim is being deleted")
+        yield forbidden(path, "no consumer can be added while the claim is being deleted")
 
 
 # -- allocation

@@ -23,6 +23,7 @@ from typing import Any, Literal, TypeAlias
 
 from plimsoll.api.gates import Gates
 from plimsoll.api.meta import Wire
+from plimsoll.api.timestamps import format_datetime
 from plimsoll.apiserver.validation.claim_status_authorization import Caller
 from plimsoll.apiserver.validation.decode import decode_canonical
 from plimsoll.apiserver.validation.defaults import set_defaults
@@ -32,10 +33,9 @@ from plimsoll.apiserver.validation.generic_kinds.generic_strategy import (
     prepare_object,
     validate_object,
 )
-from plimsoll.apiserver.validation.generic_kinds.kind_table import rules_for_kind
+from plimsoll.apiserver.validation.generic_kinds.kind_table import view_for_kind
 from plimsoll.apiserver.validation.object_trees import Tree
 from plimsoll.apiserver.validation.strategies import STRATEGIES
-from plimsoll.apiserver.validation.timestamps import format_datetime
 from plimsoll.apiserver.validation.write_context import WriteContext, WriteStrategy
 from plimsoll.common.deprecation import warn_renamed
 from plimsoll.errors import InputError
@@ -153,7 +153,7 @@ def _generic_strategy(write: Write) -> WriteStrategy:
         what = f"{write.kind}/{write.subresource}" if write.subresource else write.kind
         raise InputError(f"{write.operation} of {what} is not supported")
     return WriteStrategy(
-        rules_for_kind(write.kind).view,
-        lambda job: prepare_object(job, write.kind, write.subresource, traits),
-        lambda job: validate_object(job, write.kind, write.subresource, traits),
+        view_for_kind(write.kind),
+        lambda context: prepare_object(context, write.kind, write.subresource, traits),
+        lambda context: validate_object(context, write.kind, write.subresource, traits),
     )

@@ -13,10 +13,10 @@ from typing import Any, Generic, TypeVar, cast
 from plimsoll.api import codec
 from plimsoll.api.gates import Gates
 from plimsoll.api.meta import Wire
+from plimsoll.apiserver.registry.metadata_view import FullObjectMeta, PartialObjectMetadata
 from plimsoll.apiserver.validation.claim_status_authorization import Caller
 from plimsoll.apiserver.validation.disabled_fields import drop_disabled_fields
 from plimsoll.apiserver.validation.field_errors import FieldError
-from plimsoll.apiserver.validation.metadata_view import FullObjectMeta, PartialObjectMetadata
 from plimsoll.apiserver.validation.object_trees import Tree, copy_tree
 
 T = TypeVar("T", bound=Wire)

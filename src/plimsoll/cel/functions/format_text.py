@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 
+from plimsoll.api.go_text import quote_go
 from plimsoll.cel.comparison import Meter
 from plimsoll.cel.functions import numbers, time
 from plimsoll.cel.syntax.ast import Uint
@@ -22,7 +23,6 @@ _MAX_PRECISION = 1_000_000
 _SUPERSCRIPTS = str.maketrans(
     "0123456789-", "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079\u207b"
 )
-_ESCAPES = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v"}
 
 
 def format_string(meter: Meter, text: str, args: list[Value]) -> str:
@@ -217,22 +217,3 @@ def _scientific(value: float, width: int | None) -> str:
         power = exponent.lstrip("+").translate(_SUPERSCRIPTS)
         text = f"{mantissa}\u202f\u00d7\u202f10{power}"
     return text.rjust(width)
-
-
-def quote_go(text: str) -> str:
-    """Quote a text with Go's escapes."""
-    parts = ['"']
-    for char in text:
-        if char in ('"', "\\"):
-            parts.append("\\" + char)
-        elif char.isprintable():
-            parts.append(char)
-        elif char in _ESCAPES:
-            parts.append(_ESCAPES[char])
-        else:
-            code = ord(char)
-            parts.append(
-                f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-            )
-    parts.append('"')
-    return "".join(parts)

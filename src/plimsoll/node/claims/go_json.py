@@ -1,6 +1,6 @@
-"""Go-compatible JSON (encoding/json), for files shared with a kubelet.
+"""Decoder with the behavior of Go (encoding/json), for files shared with a kubelet.
 
-Escapes strings and decodes along a schema with Go's leniency (case-insensitive keys, unknown keys, null as
+Decodes along a schema with Go's leniency (case-insensitive keys, unknown keys, null as
 zero value, invalid UTF-8 and lone surrogates replaced) and Go's error messages. See
 docs/spec/node-protocols.md, "DRA manager checkpoint".
 """
@@ -15,20 +15,7 @@ from typing import Any
 
 from plimsoll.node.claims.go_syntax import syntax_error
 
-_SPECIAL = re.compile('[\x00-\x1f"\\\\<>&\u2028\u2029\ud800-\udfff]')
-_SHORT = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _SURROGATE = re.compile("[\ud800-\udfff]")
-
-
-def quote(text: str) -> str:
-    """Quote a string as Go does, with `<`, `>` and `&` escaped."""
-    return f'"{_SPECIAL.sub(_escape, text)}"'
-
-
-def _escape(match: re.Match[str]) -> str:
-    character = match[0]
-    code = 0xFFFD if _SURROGATE.match(character) else ord(character)
-    return _SHORT.get(character) or f"\\u{code:04x}"
 
 
 # -- schema

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from plimsoll.api.go_text import quote_json
 from plimsoll.node.claim_info import ClaimInfo, ClaimRef, PreparedDevice
-from plimsoll.node.claims.go_json import GoList, GoMap, GoString, GoStruct, GoUint32, quote
+from plimsoll.node.claims.go_json import GoList, GoMap, GoString, GoStruct, GoUint32
 from plimsoll.node.claims.go_json import decode as decode_go
 
 KIND, API_VERSION = "DRACheckpoint", "checkpoint.dra.kubelet.k8s.io/v1"
@@ -91,10 +92,10 @@ _FILE = GoStruct("state.Checkpoint", {"Data": GoString(), "Checksum": GoUint32()
 def encode(claims: Sequence[KubeletClaim] | None) -> bytes:
     """Encode the file that a kubelet writes for these claims, in this order."""
     data = (
-        f'{{"kind":{quote(KIND)},"apiVersion":{quote(API_VERSION)},'
+        f'{{"kind":{quote_json(KIND)},"apiVersion":{quote_json(API_VERSION)},'
         f'"ClaimInfoStateList":{_format_list(None if claims is None else map(_format_claim, claims))}}}'
     )
-    return f'{{"Data":{quote(data)},"Checksum":{zlib.crc32(data.encode())}}}'.encode()
+    return f'{{"Data":{quote_json(data)},"Checksum":{zlib.crc32(data.encode())}}}'.encode()
 
 
 def _format_claim(claim: KubeletClaim) -> str:
@@ -106,18 +107,21 @@ def _format_claim(claim: KubeletClaim) -> str:
             for driver, devices in claim.drivers.items()
         }
     return (
-        f'{{"ClaimUID":{quote(claim.uid)},"ClaimName":{quote(claim.name)},'
-        f'"Namespace":{quote(claim.namespace)},"PodUIDs":{_format_map(pods)},"DriverState":{_format_map(drivers)}}}'
+        f'{{"ClaimUID":{quote_json(claim.uid)},"ClaimName":{quote_json(claim.name)},'
+        f'"Namespace":{quote_json(claim.namespace)},"PodUIDs":{_format_map(pods)},"DriverState":{_format_map(drivers)}}}'
     )
 
 
 def _format_device(device: KubeletDevice) -> str:
-    share = "null" if device.share_id is None else quote(device.share_id)
+    share = "null" if device.share_id is None else quote_json(device.share_id)
     return (
-        f'{{"PoolName":{quote(device.pool)},"DeviceName":{quote(device.device)},"ShareID":{share},'
-        f'"RequestNames":{_format_list(None if device.requests is None else map(quote, device.requests))},'
-        f'"CDIDeviceIDs":{_format_list(None if device.cdi is None else map(quote, device.cdi))}}}'
+        f'{{"PoolName":{quote_json(device.pool)},"DeviceName":{quote_json(device.device)},"ShareID":{share},'
+        f'"RequestNames":{_format_strings(device.requests)},"CDIDeviceIDs":{_format_strings(device.cdi)}}}'
     )
+
+
+def _format_strings(texts: Iterable[str] | None) -> str:
+    return _format_list(None if texts is None else map(quote_json, texts))
 
 
 def _format_list(items: Iterable[str] | None) -> str:
@@ -128,7 +132,7 @@ def _format_map(members: Mapping[str, str] | None) -> str:
     if members is None:
         return "null"
     # Go sorts by bytes; the code points of valid strings sort the same.
-    return "{" + ",".join(f"{quote(key)}:{members[key]}" for key in sorted(members)) + "}"
+    return "{" + ",".join(f"{quote_json(key)}:{members[key]}" for key in sorted(members)) + "}"
 
 
 def decode(raw: bytes) -> DecodedCheckpoint:

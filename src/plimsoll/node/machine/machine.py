@@ -17,7 +17,7 @@ from pathlib import Path
 
 from plimsoll.api.core import NodeAddress, ResourceList, Taint
 from plimsoll.api.cpuset import CpuSet
-from plimsoll.api.quantity import ZERO, Format, Quantity
+from plimsoll.api.quantity import ZERO, Format, Quantity, format_bytes
 from plimsoll.errors import InputError
 from plimsoll.ledger.amounts import is_huge_page
 from plimsoll.ledger.units import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
@@ -218,7 +218,7 @@ def read_machine(root: Path = Path("/"), *, storage: Path | None = None) -> Mach
         MEMORY: Quantity.of(info["MemTotal"] * 1024, Format.BINARY_SI),
     }
     for size, pages in sorted(_huge_pages(root / "sys/kernel/mm/hugepages").items()):
-        capacity[HUGE_PAGES + format_size(size)] = Quantity.of(size * pages, Format.BINARY_SI)
+        capacity[HUGE_PAGES + format_bytes(size)] = Quantity.of(size * pages, Format.BINARY_SI)
     capacity[EPHEMERAL_STORAGE] = Quantity.of(_space(storage or root), Format.BINARY_SI)
     capacity[PODS] = Quantity.of(MAX_PODS)
     system = os.uname()
@@ -241,11 +241,6 @@ def read_machine(root: Path = Path("/"), *, storage: Path | None = None) -> Mach
 def with_max_pods(machine: Machine, max_pods: int) -> Machine:
     """Return the machine with another maximum number of pods."""
     return replace(machine, capacity={**machine.capacity, PODS: Quantity.of(max_pods)})
-
-
-def format_size(size: int) -> str:
-    """Format a page size as in resource names: 2Mi, 1Gi."""
-    return Quantity.of(size, Format.BINARY_SI).canonical()
 
 
 def check_cpus(cpus: Collection[int], machine: Machine, what: str) -> None:
@@ -295,7 +290,7 @@ def _numa(directory: Path, online: Collection[int]) -> tuple[NumaNode, ...]:
                 id=int(match[1]),
                 cpus=tuple(cpu for cpu in _online(path / "cpulist") if cpu in online),
                 memory=int(total[1]) * 1024 if total else 0,
-                huge_pages={format_size(size): size * count for size, count in sorted(pages.items())},
+                huge_pages={format_bytes(size): size * count for size, count in sorted(pages.items())},
             )
         )
     return tuple(sorted(found, key=lambda node: node.id))

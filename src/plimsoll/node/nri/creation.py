@@ -6,13 +6,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 
+from plimsoll.api.go_text import quote_go
 from plimsoll.node.nri import checks
 from plimsoll.node.nri.merge import ContainerCreation
 from plimsoll.node.nri.required import required_fault
 from plimsoll.node.nri.session import PluginSession
 from plimsoll.protocols.messages import nri
 from plimsoll.protocols.nri.events import NriEvent
-from plimsoll.protocols.nri.names import quote
 from plimsoll.protocols.ttrpc import TtrpcFault
 
 logger = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ async def _validate(
             return f"validator plugin {plugin.name} failed: {response.message}"
         if response.reject:
             reason = response.reason or "unknown rejection reason"
-            return f"validator {quote(plugin.name)} rejected container adjustment, reason: {reason}"
+            return f"validator {quote_go(plugin.name)} rejected container adjustment, reason: {reason}"
     return None
 
 

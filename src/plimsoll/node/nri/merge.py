@@ -16,9 +16,9 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any
 
+from plimsoll.api.go_text import quote_go
 from plimsoll.node.nri import checks
 from plimsoll.protocols.messages import nri
-from plimsoll.protocols.nri.names import quote
 
 
 class NriField(IntEnum):
@@ -88,7 +88,9 @@ class Owners:
         owner = self._owners.get((container, field, part))
         if owner is not None and owner != f"-{plugin}":
             what = field.name if part is None else f"{field.name} {part}"
-            return f"plugins {quote(plugin)} and {quote(owner.removeprefix('-'))} both tried to set {what}"
+            return (
+                f"plugins {quote_go(plugin)} and {quote_go(owner.removeprefix('-'))} both tried to set {what}"
+            )
         self._owners[container, field, part] = plugin
         return None
 
@@ -170,13 +172,13 @@ class ContainerUpdates:
         for update in updates:
             container = update.container_id
             if self._creating and container == self._creating:
-                return f"plugin {quote(plugin)} asked update of {quote(container)} during creation"
+                return f"plugin {quote_go(plugin)} asked update of {quote_go(container)} during creation"
             ignored = update.ignore_failure
             self._asked[container] = self._asked.get(container, True) and ignored
             adjustment = update.linux.resources
             fault = checks.resources_fault(adjustment)
             if fault is not None:
-                fault = f"plugin {quote(plugin)} asked update of {quote(container)}: {fault}"
+                fault = f"plugin {quote_go(plugin)} asked update of {quote_go(container)}: {fault}"
             else:
                 fault = self._owners.claim_resources(container, adjustment, plugin)
             if fault is None:
@@ -209,7 +211,7 @@ class ContainerCreation:
         """Add a plugin's response; return why the container cannot be created with it."""
         if response.HasField("adjust"):
             if fault := checks.adjustment_fault(response.adjust):
-                return f"plugin {quote(plugin)}: {fault}"
+                return f"plugin {quote_go(plugin)}: {fault}"
             if conflict := self._adjust(response.adjust, plugin):
                 return conflict
         return self.changes.add(response.update, plugin)

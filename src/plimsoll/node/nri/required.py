@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from plimsoll.api.go_text import quote_go
 from plimsoll.common.yaml import load_documents
 from plimsoll.errors import InputError
-from plimsoll.protocols.nri.names import quote
 
 ANNOTATION = "required-plugins.noderesource.dev"
 
@@ -26,14 +26,14 @@ def required_fault(
     if value is not None:
         named = _names(value)
         if isinstance(named, str):
-            return f"invalid {ANNOTATION} annotation {quote(value[:200])}: {named}"
+            return f"invalid {ANNOTATION} annotation {quote_go(value[:200])}: {named}"
         required += named
     known = {name for index, base in present for name in (base, f"{index}-{base}")}
     missing = [name for name in required if name not in known]
     if not missing:
         return None
     plural = "s" if len(missing) > 1 else ""
-    return f"validation error: required plugin{plural} {quote(','.join(missing))} not present"
+    return f"validation error: required plugin{plural} {quote_go(','.join(missing))} not present"
 
 
 def annotation_for(annotations: Mapping[str, str], container: str) -> str | None:

@@ -12,11 +12,12 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
 
+from plimsoll.api.go_text import quote_go
 from plimsoll.node.nri.split import split
 from plimsoll.protocols.messages import nri
 from plimsoll.protocols.mux import PLUGIN_SERVICE, RUNTIME_SERVICE, Mux
 from plimsoll.protocols.nri.events import ALL_EVENTS, NOTIFICATIONS, PLUGIN, RUNTIME, NriEvent
-from plimsoll.protocols.nri.names import NRI_VERSION, index_fault, name_fault, quote
+from plimsoll.protocols.nri.names import NRI_VERSION, index_fault, name_fault
 from plimsoll.protocols.ttrpc import (
     CLOSED,
     TIMED_OUT,
@@ -95,7 +96,7 @@ class PluginSession:
 
     async def _on_register(self, request: nri.RegisterPluginRequest) -> TtrpcFault | None:
         if self._registered.done():
-            return TtrpcFault(UNKNOWN, f"plugin {quote(self.name)} is registered already")
+            return TtrpcFault(UNKNOWN, f"plugin {quote_go(self.name)} is registered already")
         fault = None
         if text := name_fault(request.plugin_name):
             fault = TtrpcFault(UNKNOWN, f"invalid plugin name: {text}")

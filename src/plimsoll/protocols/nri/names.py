@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TypeAlias
+
+from plimsoll.api.go_text import quote_go
 
 #: NRI version of the server and of the plugin.
 NRI_VERSION = "v0.12.2"
@@ -26,26 +27,21 @@ def name_fault(name: str) -> str | None:
         return f"invalid plugin name: longer than {MAX_NAME_LENGTH} characters"
     for char in name:
         if not _NAME.fullmatch(char):
-            return f"invalid plugin name {quote(name)}: contains invalid character {_quote_char(char)}"
+            return f"invalid plugin name {quote_go(name)}: contains invalid character {_quote_char(char)}"
     return None
 
 
 def index_fault(index: str) -> str | None:
     """Return the error of a plugin's index, if any."""
     if len(index.encode()) != 2:
-        return f"invalid plugin index {quote(index)}, must be 2 digits"
+        return f"invalid plugin index {quote_go(index)}, must be 2 digits"
     if not all(char in "0123456789" for char in index):
-        return f"invalid plugin index {quote(index)} (not [0-9][0-9])"
+        return f"invalid plugin index {quote_go(index)} (not [0-9][0-9])"
     return None
 
 
-def quote(text: str) -> str:
-    """Quote a text for an error message."""
-    return json.dumps(text, ensure_ascii=False)
-
-
 def _quote_char(char: str) -> str:
-    return "'" + quote(char)[1:-1].replace('\\"', '"').replace("'", "\\'") + "'"
+    return "'" + quote_go(char)[1:-1].replace('\\"', '"').replace("'", "\\'") + "'"
 
 
 def read_version(text: str) -> Version | None:

@@ -14,8 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from plimsoll.api.core import Pod
-from plimsoll.api.label_selection import compile_label_selector
-from plimsoll.api.node_selection import SelectorProblem
+from plimsoll.api.label_selection import SelectorProblem, compile_label_selector
 from plimsoll.ledger.columns import Column, Mask
 from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.events import ClusterEvent, EventKind, NodeUpdate, PodUpdate

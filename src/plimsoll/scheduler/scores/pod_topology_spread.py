@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from plimsoll.api.node_selection import SelectorProblem
+from plimsoll.api.label_selection import SelectorProblem
 from plimsoll.ledger.columns import Column, Mask
 from plimsoll.scheduler.filters.spread_counts import SpreadState
 from plimsoll.scheduler.pod_info import PodInfo

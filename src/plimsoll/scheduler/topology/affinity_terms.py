@@ -16,10 +16,10 @@ from plimsoll.api.label_selection import (
     NOT_IN,
     CompiledLabelRequirement,
     CompiledLabelSelector,
+    SelectorProblem,
     compile_label_selector,
 )
 from plimsoll.api.meta import LabelSelector
-from plimsoll.api.node_selection import SelectorProblem
 
 #: Labels of namespaces by name.
 NamespaceLabels: TypeAlias = "Mapping[str, Mapping[str, str]]"

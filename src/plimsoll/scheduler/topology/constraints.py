@@ -13,9 +13,9 @@ from plimsoll.api.label_selection import (
     IN,
     CompiledLabelRequirement,
     CompiledLabelSelector,
+    SelectorProblem,
     compile_label_selector,
 )
-from plimsoll.api.node_selection import SelectorProblem
 from plimsoll.scheduler.topology.affinity_terms import PodSelector
 from plimsoll.scheduler.topology.match_counts import PodMatcher
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.api.resource import ResourceClaim
-from plimsoll.apiserver.validation.timestamps import format_datetime
+from plimsoll.api.timestamps import format_datetime
 from plimsoll.apiserver.validation.write import decode_with_defaults
 from plimsoll.common.gc_pause import without_collection
 from plimsoll.common.input_limits import Bounds, check_density, default_bounds

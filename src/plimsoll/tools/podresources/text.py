@@ -7,7 +7,7 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from plimsoll.api.quantity import Format, Quantity
+from plimsoll.api.quantity import format_bytes
 from plimsoll.protocols.messages import podresources_v1 as v1
 from plimsoll.tools.colors import printable
 from plimsoll.tools.columns import format_table
@@ -113,11 +113,6 @@ def memory_text(blocks: Iterable[v1.ContainerMemory]) -> str:
         for kind, size in sums.items()
     )
     return ",".join(texts) or _NONE
-
-
-def format_bytes(size: int) -> str:
-    """Format bytes in the largest unit without a fraction."""
-    return Quantity.of(size, Format.BINARY_SI).canonical()
 
 
 def _nodes(topology: v1.TopologyInfo) -> str:

@@ -259,7 +259,7 @@ def test_a_pod_without_claims_has_no_charges() -> None:
         ("[", "not JSON"),
         ("{}", "must be a list"),
         ('[{"resources":{"cpu":"1"}}]', "[0].resourceClaimName: is missing"),
-        ('[{"resourceClaimName":"c"},{"resourceClaimName":"c"}]', "[1].resourceClaimName: c is there twice"),
+        ('[{"resourceClaimName":"c"},{"resourceClaimName":"c"}]', "[1].resourceClaimName: c is listed twice"),
         ('[{"resourceClaimName":"c","resources":{"cpu":"-1"}}]', "[0], claim c: cpu must not be negative"),
         (
             '[{"resourceClaimName":"c","overhead":[{"name":"cpu","perPod":"-1"}]}]',

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.apiserver.auth.authentication import Authenticator, bearer_token, certificate_user
-from plimsoll.apiserver.auth.jwt import SigningKey
 from plimsoll.apiserver.auth.service_accounts import ISSUER, ServiceAccountTokens
+from plimsoll.apiserver.auth.signing_key import SigningKey
 from plimsoll.apiserver.auth.token_file import StaticTokens
 from plimsoll.apiserver.auth.users import ADMIN, ALL_AUTHENTICATED, ANONYMOUS, User
 from plimsoll.errors import ApiError

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.apiserver.auth.authentication import Authenticator
-from plimsoll.apiserver.auth.jwt import SigningKey
 from plimsoll.apiserver.auth.reviews import KINDS, ReviewHandler
 from plimsoll.apiserver.auth.service_accounts import ISSUER, ServiceAccountTokens
+from plimsoll.apiserver.auth.signing_key import SigningKey
 from plimsoll.apiserver.auth.token_file import StaticTokens
 from plimsoll.apiserver.auth.users import ADMIN, User, node_user
 from plimsoll.errors import ApiError

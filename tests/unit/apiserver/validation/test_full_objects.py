@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from plimsoll.api.gates import GATES, Gates
 from plimsoll.api.quantity import Number
+from plimsoll.apiserver.registry.metadata_view import PartialObjectMetadata
 from plimsoll.apiserver.validation import FieldError, Write, prepare
 from plimsoll.apiserver.validation.decode import decode_canonical
 from plimsoll.apiserver.validation.equality import fields_equal, semantic_equal, trees_equal_as
-from plimsoll.apiserver.validation.metadata_view import PartialObjectMetadata
 from plimsoll.apiserver.validation.object_trees import canonicalize, copy_tree
 from plimsoll.apiserver.validation.strategies import STRATEGIES
 from plimsoll.apiserver.validation.write_context import decode_view

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plimsoll.apiserver.registry.metadata_view import ManagedFieldsEntry
 from plimsoll.apiserver.validation.field_errors import FieldPath
 from plimsoll.apiserver.validation.metadata import _is_usual, _validate_managed_fields
-from plimsoll.apiserver.validation.metadata_view import ManagedFieldsEntry
 from plimsoll.errors import DecodeError
 from tests.unit.apiserver.validation.objects import (
     GONE,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plimsoll.api.go_text import quote_json
 from plimsoll.node.claim_info import ClaimInfo, ClaimRef, PreparedDevice
-from plimsoll.node.claims.go_json import quote
 from plimsoll.node.claims.go_syntax import syntax_error
 from plimsoll.node.claims.kubelet_checkpoint import (
     KubeletClaim,
@@ -58,20 +58,20 @@ def test_the_bytes_of_a_file() -> None:
         + '{"ClaimUID":"u3","ClaimName":"c","Namespace":"default","PodUIDs":{},'
         + '"DriverState":{"x":{"Devices":[]}}}]}'
     )
-    wanted = f'{{"Data":{quote(data)},"Checksum":{zlib.crc32(data.encode())}}}'.encode()
+    wanted = f'{{"Data":{quote_json(data)},"Checksum":{zlib.crc32(data.encode())}}}'.encode()
     assert encode(claims) == wanted
     assert decode(wanted).claims == tuple(claims)
 
 
 @pytest.mark.parametrize(("claims", "checksum"), [(None, 4010664294), ((), 2361995144)])
 def test_the_bytes_of_an_empty_file(claims: tuple[()] | None, checksum: int) -> None:
-    inside = quote(f"{HEAD}{'null' if claims is None else '[]'}}}")
+    inside = quote_json(f"{HEAD}{'null' if claims is None else '[]'}}}")
     assert encode(claims) == f'{{"Data":{inside},"Checksum":{checksum}}}'.encode()
     assert decode(encode(claims)).claims == claims
 
 
 def test_how_texts_are_written() -> None:
-    assert quote('a"\\\b\f\n\r\t\x00\x1f\x7f/é\u2029\U0001f600\ud800') == (
+    assert quote_json('a"\\\b\f\n\r\t\x00\x1f\x7f/é\u2029\U0001f600\ud800') == (
         r'"a\"\\\b\f\n\r\t\u0000\u001f' + "\x7f/é" + r"\u2029" + "\U0001f600" + r'\ufffd"'
     )
 

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plimsoll.api.quantity import format_bytes
 from plimsoll.errors import InputError
 from plimsoll.protocols.messages import podresources_v1 as v1
 from plimsoll.tools.colors import printable
 from plimsoll.tools.podresources.client import PodNotFound, PodResourcesClient
 from plimsoll.tools.podresources.text import (
     allocatable_lines,
-    format_bytes,
     pod_lines,
     span,
     tree_of,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from plimsoll.api.names import dns_subdomain
+from plimsoll.apiserver.registry.schema_view import View
 from plimsoll.apiserver.validation.equality import semantic_equal
 from plimsoll.apiserver.validation.field_errors import (
     FieldErrors,
@@ -13,12 +14,6 @@ from plimsoll.apiserver.validation.field_errors import (
     invalid,
     not_supported,
     required,
-)
-from plimsoll.apiserver.validation.generic_kinds.access_view import (
-    CertificateSigningRequest,
-    RoleBinding,
-    ServiceAccount,
-    Subject,
 )
 from plimsoll.apiserver.validation.generic_kinds.kind_rules import KindRules, default_if_empty
 from plimsoll.apiserver.validation.name_formats import validate_format
@@ -41,17 +36,15 @@ def _set_binding_defaults(tree: Tree) -> None:
             default_if_empty(subject, apiGroup=_GROUP)
 
 
-def _validate_binding(write: WriteContext[RoleBinding]) -> FieldErrors:
-    yield from _validate_role(write, ("Role", "ClusterRole"), anywhere=False)
+def _validate_binding(write: WriteContext[View]) -> FieldErrors:
+    yield from _validate_role(write, ("Role", "ClusterRole"), cluster_wide=False)
 
 
-def _validate_cluster_binding(write: WriteContext[RoleBinding]) -> FieldErrors:
-    yield from _validate_role(write, ("ClusterRole",), anywhere=True)
+def _validate_cluster_binding(write: WriteContext[View]) -> FieldErrors:
+    yield from _validate_role(write, ("ClusterRole",), cluster_wide=True)
 
 
-def _validate_role(
-    write: WriteContext[RoleBinding], kinds: tuple[str, ...], *, anywhere: bool
-) -> FieldErrors:
+def _validate_role(write: WriteContext[View], kinds: tuple[str, ...], *, cluster_wide: bool) -> FieldErrors:
     binding = write.new
     role = binding.role_ref
     if role.api_group != _GROUP:
@@ -61,12 +54,12 @@ def _validate_role(
     if not role.name:
         yield required(_ROLE.child("name"))
     for index, subject in enumerate(binding.subjects):
-        yield from _validate_subject(subject, FieldPath("subjects").index(index), anywhere=anywhere)
+        yield from _validate_subject(subject, FieldPath("subjects").index(index), cluster_wide=cluster_wide)
     if not write.is_create and not semantic_equal(write.old.role_ref, role):
         yield invalid(_ROLE, None, "cannot change roleRef")
 
 
-def _validate_subject(subject: Subject, path: FieldPath, *, anywhere: bool) -> FieldErrors:
+def _validate_subject(subject: View, path: FieldPath, *, cluster_wide: bool) -> FieldErrors:
     group = "" if subject.kind == "ServiceAccount" else _GROUP
     if not subject.name:
         yield required(path.child("name"))
@@ -76,7 +69,7 @@ def _validate_subject(subject: Subject, path: FieldPath, *, anywhere: bool) -> F
     if subject.kind == "ServiceAccount":
         if subject.name:
             yield from validate_format(subject.name, path.child("name"), dns_subdomain)
-        if anywhere and not subject.namespace:
+        if cluster_wide and not subject.namespace:
             yield required(path.child("namespace"))
     if subject.api_group != group:
         yield not_supported(path.child("apiGroup"), subject.api_group, (group,))
@@ -85,7 +78,7 @@ def _validate_subject(subject: Subject, path: FieldPath, *, anywhere: bool) -> F
 # -- ServiceAccount
 
 
-def _normalize_account(write: WriteContext[ServiceAccount]) -> None:
+def _normalize_account(write: WriteContext[View]) -> None:
     """Reduce the secret references of an account to their names."""
     secrets = write.tree.get("secrets")
     if secrets:
@@ -95,13 +88,13 @@ def _normalize_account(write: WriteContext[ServiceAccount]) -> None:
 # -- CertificateSigningRequest
 
 
-def _normalize_request(write: WriteContext[CertificateSigningRequest]) -> None:
+def _normalize_request(write: WriteContext[View]) -> None:
     """Reset the spec of a request, which is immutable."""
     if not write.is_create:
         write.restore_fields("spec")
 
 
-def _normalize_request_status(write: WriteContext[CertificateSigningRequest], subresource: str) -> None:
+def _normalize_request_status(write: WriteContext[View], subresource: str) -> None:
     """Restrict `approval` writes to conditions and keep approval decisions on `status` writes; set
     condition times.
     """
@@ -115,12 +108,12 @@ def _normalize_request_status(write: WriteContext[CertificateSigningRequest], su
         kept = [one for one in conditions if one.get("type") not in _DECISIONS]
         conditions = [*copy_tree(decided), *kept]
     for condition in conditions:
-        _note_time(condition, old.get("conditions", ()), write.now)
+        _set_condition_times(condition, old.get("conditions", ()), write.now)
     if conditions:
         status["conditions"] = conditions
 
 
-def _note_time(condition: Tree, before: Any, now: str) -> None:
+def _set_condition_times(condition: Tree, before: Any, now: str) -> None:
     default_if_empty(condition, lastUpdateTime=now)
     since = [
         one["lastTransitionTime"]
@@ -132,10 +125,12 @@ def _note_time(condition: Tree, before: Any, now: str) -> None:
 
 
 ACCESS_RULES: Mapping[str, KindRules] = {
-    "RoleBinding": KindRules(RoleBinding, _set_binding_defaults, validate=_validate_binding),
-    "ClusterRoleBinding": KindRules(RoleBinding, _set_binding_defaults, validate=_validate_cluster_binding),
-    "ServiceAccount": KindRules(ServiceAccount, prepare=_normalize_account),
+    "RoleBinding": KindRules("rbac.v1", _set_binding_defaults, validate=_validate_binding),
+    "ClusterRoleBinding": KindRules("rbac.v1", _set_binding_defaults, validate=_validate_cluster_binding),
+    "ServiceAccount": KindRules("core.v1", prepare=_normalize_account),
     "CertificateSigningRequest": KindRules(
-        CertificateSigningRequest, prepare=_normalize_request, prepare_status=_normalize_request_status
+        "certificates.v1",
+        prepare=_normalize_request,
+        prepare_status=_normalize_request_status,
     ),
 }

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from plimsoll.api import codec
 from plimsoll.api.names import byte_length
+from plimsoll.apiserver.registry.schema_view import View
 from plimsoll.apiserver.validation.field_errors import (
     OBJECT_ROOT,
     FieldErrors,
@@ -20,7 +21,6 @@ from plimsoll.apiserver.validation.field_errors import (
     required,
     too_long,
 )
-from plimsoll.apiserver.validation.generic_kinds.access_view import ConfigMap, Secret
 from plimsoll.apiserver.validation.generic_kinds.kind_rules import KindRules, default_if_empty
 from plimsoll.apiserver.validation.metadata import IMMUTABLE
 from plimsoll.apiserver.validation.name_formats import data_key
@@ -73,7 +73,7 @@ def _set_config_map_defaults(tree: Tree) -> None:
     _normalize_bytes(tree, "binaryData")
 
 
-def _validate_config_map(write: WriteContext[ConfigMap]) -> FieldErrors:
+def _validate_config_map(write: WriteContext[View]) -> FieldErrors:
     config = write.new
     if not write.is_create and write.old.immutable:
         old = write.old
@@ -110,7 +110,7 @@ def _set_secret_defaults(tree: Tree) -> None:
         tree["data"] = {**tree.get("data", {}), **encoded}
 
 
-def _validate_secret(write: WriteContext[Secret]) -> FieldErrors:
+def _validate_secret(write: WriteContext[View]) -> FieldErrors:
     secret = write.new
     if not write.is_create:
         old = write.old
@@ -126,7 +126,7 @@ def _validate_secret(write: WriteContext[Secret]) -> FieldErrors:
     yield from _validate_type(secret)
 
 
-def _validate_type(secret: Secret) -> FieldErrors:
+def _validate_type(secret: View) -> FieldErrors:
     """Validate the keys that a secret of a known type requires."""
     for key in _NEEDED.get(secret.type, ()):
         if key not in secret.data or (key == "ssh-privatekey" and not secret.data[key]):
@@ -149,6 +149,6 @@ def _is_json_object(text: str) -> bool:
 
 
 DATA_RULES: Mapping[str, KindRules] = {
-    "ConfigMap": KindRules(ConfigMap, _set_config_map_defaults, validate=_validate_config_map),
-    "Secret": KindRules(Secret, _set_secret_defaults, validate=_validate_secret),
+    "ConfigMap": KindRules("core.v1", _set_config_map_defaults, validate=_validate_config_map),
+    "Secret": KindRules("core.v1", _set_secret_defaults, validate=_validate_secret),
 }

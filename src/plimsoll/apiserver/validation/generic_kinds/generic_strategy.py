@@ -34,7 +34,7 @@ _HEAD = ("apiVersion", "kind", "metadata", "status")
 class KindTraits:
     """Properties of a kind for the generic strategy.
 
-    `has_generation` overrides the table `_UNCOUNTED`, if set.
+    `has_generation` overrides the table `_WITHOUT_GENERATION`, if set.
     """
 
     namespaced: bool
@@ -79,7 +79,7 @@ NAMES: Mapping[str, Format] = {
 }
 
 #: Kinds without a generation.
-_UNCOUNTED = frozenset(
+_WITHOUT_GENERATION = frozenset(
     (
         "APIService",
         "CSIDriver",
@@ -110,7 +110,7 @@ _UNCOUNTED = frozenset(
 )
 
 #: Kinds that accept unqualified finalizer names.
-_FREE_FINALIZERS = frozenset(
+_UNQUALIFIED_FINALIZERS = frozenset(
     (
         "APIService",
         "ClusterRole",
@@ -128,13 +128,13 @@ _FREE_FINALIZERS = frozenset(
 )
 
 #: Kinds whose generation starts with the first change.
-_COUNTED_LATER = frozenset(("CSIDriver",))
+_GENERATION_FROM_FIRST_CHANGE = frozenset(("CSIDriver",))
 
 #: Metadata fields whose changes increase the generation: deployments copy annotations to ReplicaSets.
-_COUNTED_METADATA: Mapping[str, str] = {"Deployment": "annotations", "EndpointSlice": "labels"}
+_GENERATION_METADATA: Mapping[str, str] = {"Deployment": "annotations", "EndpointSlice": "labels"}
 
 #: Kinds whose status writes also update metadata, for compatibility.
-_WHOLE_STATUS = frozenset(
+_STATUS_UPDATES_METADATA = frozenset(
     (
         "CertificateSigningRequest",
         "CronJob",
@@ -165,10 +165,10 @@ def prepare_object(write: WriteContext[Any], kind: str, subresource: str, traits
     elif traits.has_status:
         write.restore_fields("status")
     rules.prepare(write)
-    if kind not in _UNCOUNTED if traits.has_generation is None else traits.has_generation:
+    if kind not in _WITHOUT_GENERATION if traits.has_generation is None else traits.has_generation:
         before = subtree(write.old_tree, "metadata").get("generation", 0)
         write.set_generation(1 if write.is_create else before + _has_changed(write, kind))
-    elif kind in _COUNTED_LATER and not write.is_create and _has_changed(write, kind):
+    elif kind in _GENERATION_FROM_FIRST_CHANGE and not write.is_create and _has_changed(write, kind):
         write.set_generation(subtree(write.old_tree, "metadata").get("generation", 0) + 1)
 
 
@@ -178,7 +178,7 @@ def _prepare_status(write: WriteContext[Any], kind: str) -> None:
         del write.tree[name]
     write.restore_fields(*(name for name in write.old_tree if name not in _HEAD))
     old_meta = copy_tree(subtree(write.old_tree, "metadata"))
-    if kind not in _WHOLE_STATUS:
+    if kind not in _STATUS_UPDATES_METADATA:
         reset_for_status(write.metadata_tree(), old_meta)
     elif kind == "Deployment":
         write.metadata_tree().pop("labels", None)
@@ -191,16 +191,16 @@ def _has_changed(write: WriteContext[Any], kind: str) -> bool:
         {name: value for name, value in source.items() if name not in _HEAD}
         for source in (write.tree, write.old_tree)
     )
-    counts = _COUNTED_METADATA.get(kind)
-    if counts is not None:
-        tree[counts], old[counts] = (
-            subtree(source, "metadata", counts) for source in (write.tree, write.old_tree)
+    field = _GENERATION_METADATA.get(kind)
+    if field is not None:
+        tree[field], old[field] = (
+            subtree(source, "metadata", field) for source in (write.tree, write.old_tree)
         )
     return not trees_equal(old, tree)
 
 
 def validate_object(write: WriteContext[Any], kind: str, subresource: str, traits: KindTraits) -> FieldErrors:
-    names, free = NAMES.get(kind, dns_subdomain), kind in _FREE_FINALIZERS
+    names, free = NAMES.get(kind, dns_subdomain), kind in _UNQUALIFIED_FINALIZERS
     if write.is_create:
         yield from validate_metadata(
             write.metadata, namespaced=traits.namespaced, names=names, free_finalizers=free

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from plimsoll.api.gates import Gates
 from plimsoll.api.names import byte_length, dns_label
+from plimsoll.apiserver.registry.schema_view import View, view_of
 from plimsoll.apiserver.validation.equality import trees_equal, trees_equal_as
 from plimsoll.apiserver.validation.field_errors import (
     FieldErrors,
@@ -23,24 +24,24 @@ from plimsoll.apiserver.validation.generic_kinds.cron_schedule import validate_s
 from plimsoll.apiserver.validation.generic_kinds.kind_rules import KindRules, default_if_empty
 from plimsoll.apiserver.validation.generic_kinds.pod_template_rules import (
     SELECTOR_MISMATCH,
-    selector_matches,
     validate_template,
 )
 from plimsoll.apiserver.validation.generic_kinds.workload_defaults import (
     set_cron_job_defaults,
     set_job_defaults,
 )
-from plimsoll.apiserver.validation.generic_kinds.workload_view import CronJob, Job, JobSpec, PodTemplateSpec
 from plimsoll.apiserver.validation.int_or_string import validate_not_negative
-from plimsoll.apiserver.validation.label_selectors import is_valid, validate_selector
+from plimsoll.apiserver.validation.label_selectors import is_valid, selector_matches, validate_selector
 from plimsoll.apiserver.validation.metadata import IMMUTABLE
 from plimsoll.apiserver.validation.object_trees import Tree, copy_tree, subtree
 from plimsoll.apiserver.validation.write_context import WriteContext
 
+_TEMPLATE_VIEW = view_of("core.v1.PodTemplateSpec")
+
 _SPEC = FieldPath("spec")
 _PREFIX = "batch.kubernetes.io/"
 _UID, _NAME = "controller-uid", "job-name"
-_NEVER_CHANGE = (
+_IMMUTABLE_FIELDS = (
     "selector",
     "completionMode",
     "podFailurePolicy",
@@ -48,8 +49,8 @@ _NEVER_CHANGE = (
     "managedBy",
     "successPolicy",
 )
-_POLICIES = ("Allow", "Forbid", "Replace")
-_REPLACEMENTS = ("Failed", "TerminatingOrFailed")
+_CONCURRENCY_POLICIES = ("Allow", "Forbid", "Replace")
+_REPLACEMENT_POLICIES = ("Failed", "TerminatingOrFailed")
 _INDEXED_PARALLELISM_MAX = 100_000
 _MANAGED_BY_MAX = 63
 
@@ -57,7 +58,7 @@ _MANAGED_BY_MAX = 63
 # -- Job
 
 
-def _prepare_job(write: WriteContext[Job]) -> None:
+def _prepare_job(write: WriteContext[View]) -> None:
     """Generate the pod labels and the selector of a new job, unless manualSelector is set.
 
     A job without labels gets those of its pods.
@@ -75,7 +76,7 @@ def _prepare_job(write: WriteContext[Job]) -> None:
         del meta["labels"]
 
 
-def _validate_job(write: WriteContext[Job]) -> FieldErrors:
+def _validate_job(write: WriteContext[View]) -> FieldErrors:
     job = write.new
     spec = job.spec
     if not spec.manual_selector:
@@ -101,7 +102,7 @@ def _validate_job(write: WriteContext[Job]) -> FieldErrors:
         yield from _validate_job_update(write)
 
 
-def _validate_generated(job: Job) -> FieldErrors:
+def _validate_generated(job: View) -> FieldErrors:
     """Validate that the generated labels and selector are not overridden."""
     if job.spec.selector is None:
         return
@@ -121,7 +122,7 @@ def _validate_generated(job: Job) -> FieldErrors:
 
 
 def _validate_spec(
-    spec: JobSpec, template: Tree, path: FieldPath, gates: Gates, old: Tree | None
+    spec: View, template: Tree, path: FieldPath, gates: Gates, old: Tree | None
 ) -> FieldErrors:
     """Validate what jobs and job templates have in common."""
     for name, value in (
@@ -137,14 +138,17 @@ def _validate_spec(
     if spec.managed_by is not None and byte_length(spec.managed_by) > _MANAGED_BY_MAX:
         yield too_long(path.child("managedBy"), _MANAGED_BY_MAX)
     yield from _validate_indexes(spec, path)
-    policy, allowed = spec.pod_replacement_policy, _REPLACEMENTS[: 1 if spec.pod_failure_policy else 2]
+    policy, allowed = (
+        spec.pod_replacement_policy,
+        _REPLACEMENT_POLICIES[: 1 if spec.pod_failure_policy else 2],
+    )
     if policy is not None and policy not in allowed:
         yield not_supported(path.child("podReplacementPolicy"), policy, allowed)
     yield from validate_template(template, path.child("template"), gates, old)
-    yield from _validate_ends(spec.template, path.child("template", "spec", "restartPolicy"), spec)
+    yield from _validate_restart_policy(spec.template, path.child("template", "spec", "restartPolicy"), spec)
 
 
-def _validate_indexes(spec: JobSpec, path: FieldPath) -> FieldErrors:
+def _validate_indexes(spec: View, path: FieldPath) -> FieldErrors:
     mode, per_index, failed = spec.completion_mode, spec.backoff_limit_per_index, spec.max_failed_indexes
     if failed is not None and per_index is None:
         yield required(path.child("backoffLimitPerIndex"), "must be given when maxFailedIndexes is")
@@ -164,7 +168,7 @@ def _validate_indexes(spec: JobSpec, path: FieldPath) -> FieldErrors:
             yield invalid(path.child("parallelism"), spec.parallelism, detail)
 
 
-def _validate_ends(template: PodTemplateSpec, path: FieldPath, spec: JobSpec) -> FieldErrors:
+def _validate_restart_policy(template: View, path: FieldPath, spec: View) -> FieldErrors:
     """Validate that the pods of a job terminate."""
     policy = template.spec.restart_policy
     if policy in ("", "Always"):
@@ -175,7 +179,7 @@ def _validate_ends(template: PodTemplateSpec, path: FieldPath, spec: JobSpec) ->
         yield invalid(path, policy, "must be Never when podFailurePolicy is given")
 
 
-def _validate_job_update(write: WriteContext[Job]) -> FieldErrors:
+def _validate_job_update(write: WriteContext[View]) -> FieldErrors:
     now, before = subtree(write.tree, "spec"), subtree(write.old_tree, "spec")
     if now.get("completions") != before.get("completions"):
         at = _SPEC.child("completions")
@@ -183,19 +187,20 @@ def _validate_job_update(write: WriteContext[Job]) -> FieldErrors:
             yield invalid(at, now.get("completions"), IMMUTABLE)
         elif now.get("completions") not in (None, now.get("parallelism")):
             yield invalid(at, now["completions"], "can only be changed together with spec.parallelism")
-    for name in _NEVER_CHANGE:
+    for name in _IMMUTABLE_FIELDS:
         if not trees_equal(before.get(name), now.get(name)):
             yield invalid(_SPEC.child(name), None, IMMUTABLE)
-    templates, at = (subtree(before, "template"), subtree(now, "template")), _SPEC.child("template")
+    templates: tuple[Tree, ...] = (subtree(before, "template"), subtree(now, "template"))
+    at = _SPEC.child("template")
     if before.get("suspend"):
         at = at.child("spec")
         started = "startTime" in subtree(write.old_tree, "status")
-        templates = _settled(templates[0], not started), _settled(templates[1], not started)
-    if not trees_equal_as(PodTemplateSpec, *templates):
+        templates = tuple(_without_mutable_fields(each, placement=not started) for each in templates)
+    if not trees_equal_as(_TEMPLATE_VIEW, *templates):
         yield invalid(at, None, IMMUTABLE)
 
 
-def _settled(template: Tree, placement: bool) -> Tree:
+def _without_mutable_fields(template: Tree, *, placement: bool) -> Tree:
     """Return a template without the fields that may change while a job is suspended: resources and, at
     first, placement.
     """
@@ -218,7 +223,7 @@ def _settled(template: Tree, placement: bool) -> Tree:
 # -- CronJob
 
 
-def _validate_cron_job(write: WriteContext[CronJob]) -> FieldErrors:
+def _validate_cron_job(write: WriteContext[View]) -> FieldErrors:
     spec = write.new.spec
     before = None if write.is_create else write.old.spec
     if not spec.schedule:
@@ -229,8 +234,8 @@ def _validate_cron_job(write: WriteContext[CronJob]) -> FieldErrors:
     yield from validate_not_negative(spec.starting_deadline_seconds, _SPEC.child("startingDeadlineSeconds"))
     if before is None or before.time_zone != spec.time_zone:
         yield from validate_time_zone(spec.time_zone, _SPEC.child("timeZone"))
-    if spec.concurrency_policy not in _POLICIES:
-        yield not_supported(_SPEC.child("concurrencyPolicy"), spec.concurrency_policy, _POLICIES)
+    if spec.concurrency_policy not in _CONCURRENCY_POLICIES:
+        yield not_supported(_SPEC.child("concurrencyPolicy"), spec.concurrency_policy, _CONCURRENCY_POLICIES)
     path, inner = _SPEC.child("jobTemplate", "spec"), spec.job_template.spec
     template, stored = (_job_template(tree) for tree in (write.tree, write.old_tree))
     yield from _validate_spec(inner, template, path, write.gates, None if write.is_create else stored)
@@ -250,6 +255,6 @@ def _job_template(tree: Tree) -> Tree:
 
 
 JOB_RULES: Mapping[str, KindRules] = {
-    "Job": KindRules(Job, set_job_defaults, _prepare_job, _validate_job),
-    "CronJob": KindRules(CronJob, set_cron_job_defaults, validate=_validate_cron_job),
+    "Job": KindRules("batch.v1", set_job_defaults, _prepare_job, _validate_job),
+    "CronJob": KindRules("batch.v1", set_cron_job_defaults, validate=_validate_cron_job),
 }

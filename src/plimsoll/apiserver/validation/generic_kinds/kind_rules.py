@@ -1,7 +1,7 @@
 """`KindRules`: what one kind adds to the generic strategy (`generic_strategy.py`).
 
-A row of the table in `kind_table.py`: the view of an object, its defaults, its preparation, and the rules
-without which a controller would do harm.
+A row of the table in `kind_table.py`: the schema of an object, its defaults, its preparation, and the rules
+that controllers rely on.
 """
 
 from __future__ import annotations
@@ -10,34 +10,34 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from plimsoll.api.meta import Object, Wire
 from plimsoll.apiserver.validation.field_errors import FieldErrors
 from plimsoll.apiserver.validation.object_trees import Tree
 from plimsoll.apiserver.validation.write_context import WriteContext
 
 
-def _leave(*_: Any) -> None:
+def _do_nothing(*_: Any) -> None:
     """Do nothing."""
 
 
-def _allow(write: WriteContext[Any]) -> FieldErrors:
+def _accept(write: WriteContext[Any]) -> FieldErrors:
     yield from ()
 
 
 @dataclass(frozen=True, slots=True)
 class KindRules:
-    """One row: view, defaults, preparation and validation of a kind.
+    """One row: schema, defaults, preparation and validation of a kind.
 
-    `set_defaults` works on canonical trees, the new one and the stored one. `prepare` and `validate` apply to
-    writes of the object itself, `prepare_status` to writes of its status, by the name of the subresource.
+    `package` has the schema of the kind; without it, only the metadata of objects is decoded. `set_defaults`
+    works on canonical trees, the new one and the stored one. `prepare` and `validate` apply to writes of the
+    object itself, `prepare_status` to writes of its status, by the name of the subresource.
     `initial_status` is the status of a new object.
     """
 
-    view: type[Wire] = Object
-    set_defaults: Callable[[Tree], None] = _leave
-    prepare: Callable[[WriteContext[Any]], None] = _leave
-    validate: Callable[[WriteContext[Any]], FieldErrors] = _allow
-    prepare_status: Callable[[WriteContext[Any], str], None] = _leave
+    package: str = ""
+    set_defaults: Callable[[Tree], None] = _do_nothing
+    prepare: Callable[[WriteContext[Any]], None] = _do_nothing
+    validate: Callable[[WriteContext[Any]], FieldErrors] = _accept
+    prepare_status: Callable[[WriteContext[Any], str], None] = _do_nothing
     initial_status: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from plimsoll.api.meta import Object, Wire
+from plimsoll.apiserver.registry.schema_view import view_of
 from plimsoll.apiserver.validation.generic_kinds.access_rules import ACCESS_RULES
 from plimsoll.apiserver.validation.generic_kinds.config_map_and_secret_rules import DATA_RULES
 from plimsoll.apiserver.validation.generic_kinds.job_rules import JOB_RULES
@@ -29,3 +31,9 @@ KIND_RULES: Mapping[str, KindRules] = {
 
 def rules_for_kind(kind: str) -> KindRules:
     return KIND_RULES.get(kind, DEFAULT_RULES)
+
+
+def view_for_kind(kind: str) -> type[Wire]:
+    """Return the view of a kind: all fields if it has rules, else its metadata."""
+    package = rules_for_kind(kind).package
+    return view_of(f"{package}.{kind}") if package else Object

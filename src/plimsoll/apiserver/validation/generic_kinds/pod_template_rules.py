@@ -6,21 +6,21 @@ with each pod that a controller tries to create.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from itertools import chain
 
 from plimsoll.api.gates import Gates
-from plimsoll.api.meta import LabelSelector
+from plimsoll.apiserver.registry.schema_view import view_of
 from plimsoll.apiserver.validation.field_errors import FieldError, FieldErrors, FieldPath, forbidden
 from plimsoll.apiserver.validation.metadata import validate_annotations, validate_labels
 from plimsoll.apiserver.validation.object_trees import Tree, copy_tree, subtree
 from plimsoll.apiserver.validation.pod.annotations import validate_profile_annotations_match
 from plimsoll.apiserver.validation.pod.claims import validate_pod_spec
 from plimsoll.apiserver.validation.pod.defaults import set_host_ports
-from plimsoll.apiserver.validation.pod.pod_view import FullPod
 from plimsoll.apiserver.validation.pod.spec import STRICT, options_for_stored_pod, validate_spec
 from plimsoll.apiserver.validation.write_context import decode_view
+
+_POD_VIEW = view_of("core.v1.Pod")
 
 SELECTOR_MISMATCH = "`selector` does not match template `labels`"
 _SPEC = FieldPath("spec")
@@ -30,10 +30,10 @@ _INNER_METADATA = "metadata.annotations"
 def validate_template(template: Tree, path: FieldPath, gates: Gates, old: Tree | None = None) -> FieldErrors:
     """Validate a canonical template; exceptions of the stored one (`old`) remain permitted."""
     tree = _as_pod(template)
-    pod = decode_view(tree, FullPod)
+    pod = decode_view(tree, _POD_VIEW)
     yield from validate_labels(pod.metadata.labels, path.child("labels"))
     yield from validate_annotations(pod.metadata.annotations, path.child("annotations"))
-    options = STRICT if old is None else options_for_stored_pod(decode_view(_as_pod(old), FullPod))
+    options = STRICT if old is None else options_for_stored_pod(decode_view(_as_pod(old), _POD_VIEW))
     of_pods = chain(
         validate_pod_spec(pod, tree),
         validate_spec(pod, gates, options),
@@ -64,21 +64,3 @@ def _prefix_field(error: FieldError, path: FieldPath) -> FieldError:
     if field.startswith(_INNER_METADATA):
         field = field.removeprefix("metadata.")
     return replace(error, field=f"{path}.{field}")
-
-
-def selector_matches(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
-    """Report whether a valid selector matches these labels; an empty one matches everything."""
-    for key, value in selector.match_labels.items():
-        if labels.get(key) != value:
-            return False
-    for requirement in selector.match_expressions:
-        found = labels.get(requirement.key)
-        fine = {
-            "In": found in requirement.values,
-            "NotIn": found is None or found not in requirement.values,
-            "Exists": found is not None,
-            "DoesNotExist": found is None,
-        }
-        if not fine.get(requirement.operator, False):
-            return False
-    return True

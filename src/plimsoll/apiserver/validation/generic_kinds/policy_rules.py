@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from plimsoll.apiserver.registry.schema_view import View
 from plimsoll.apiserver.validation.field_errors import (
     FieldErrors,
     FieldPath,
@@ -15,12 +16,6 @@ from plimsoll.apiserver.validation.field_errors import (
     required,
 )
 from plimsoll.apiserver.validation.generic_kinds.kind_rules import KindRules, default_if_missing
-from plimsoll.apiserver.validation.generic_kinds.policy_view import (
-    FullPodDisruptionBudget,
-    HorizontalPodAutoscaler,
-    LimitRange,
-    RuntimeClass,
-)
 from plimsoll.apiserver.validation.int_or_string import (
     require_int_or_string,
     validate_not_more_than_100_percent,
@@ -43,7 +38,7 @@ def _set_budget_defaults(tree: Tree) -> None:
     require_int_or_string(tree.setdefault("spec", {}), "minAvailable", "maxUnavailable")
 
 
-def _validate_budget(write: WriteContext[FullPodDisruptionBudget]) -> FieldErrors:
+def _validate_budget(write: WriteContext[View]) -> FieldErrors:
     spec = write.new.spec
     amounts = (("minAvailable", spec.min_available), ("maxUnavailable", spec.max_unavailable))
     if None not in (spec.min_available, spec.max_unavailable):
@@ -68,10 +63,10 @@ _CPU_AT_80 = {
     "type": "Resource",
     "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}},
 }
-_DOUBLE = {"type": "Percent", "value": 100, "periodSeconds": 15}
+_DOUBLE_PODS = {"type": "Percent", "value": 100, "periodSeconds": 15}
 _FOUR_PODS = {"type": "Pods", "value": 4, "periodSeconds": 15}
-_UP = {"stabilizationWindowSeconds": 0, "selectPolicy": "Max", "policies": [_FOUR_PODS, _DOUBLE]}
-_DOWN = {"selectPolicy": "Max", "policies": [_DOUBLE]}
+_UP = {"stabilizationWindowSeconds": 0, "selectPolicy": "Max", "policies": [_FOUR_PODS, _DOUBLE_PODS]}
+_DOWN = {"selectPolicy": "Max", "policies": [_DOUBLE_PODS]}
 
 
 def _set_autoscaler_defaults(tree: Tree) -> None:
@@ -82,6 +77,8 @@ def _set_autoscaler_defaults(tree: Tree) -> None:
     if "behavior" in spec:
         for name, rules in (("scaleUp", _UP), ("scaleDown", _DOWN)):
             default_if_missing(spec["behavior"].setdefault(name, {}), **copy_tree(rules))
+    if "status" in tree:
+        default_if_missing(tree["status"], currentMetrics=None)  # null as long as there are none
 
 
 # -- LimitRange
@@ -107,7 +104,7 @@ def _set_runtime_class_defaults(tree: Tree) -> None:
     round_resource_list(subtree(tree, "overhead").get("podFixed"))
 
 
-def _validate_runtime_class(write: WriteContext[RuntimeClass]) -> FieldErrors:
+def _validate_runtime_class(write: WriteContext[View]) -> FieldErrors:
     handler = write.new.handler
     if not handler:
         yield required(FieldPath("handler"))
@@ -119,16 +116,16 @@ _NO_DISRUPTIONS = dict.fromkeys(("disruptionsAllowed", "currentHealthy", "desire
 
 POLICY_RULES: Mapping[str, KindRules] = {
     "PodDisruptionBudget": KindRules(
-        FullPodDisruptionBudget,
+        "policy.v1",
         _set_budget_defaults,
         validate=_validate_budget,
         initial_status=_NO_DISRUPTIONS,
     ),
     "HorizontalPodAutoscaler": KindRules(
-        HorizontalPodAutoscaler,
+        "autoscaling.v2",
         _set_autoscaler_defaults,
         initial_status={"desiredReplicas": 0, "currentMetrics": None},
     ),
-    "LimitRange": KindRules(LimitRange, _set_limit_range_defaults),
-    "RuntimeClass": KindRules(RuntimeClass, _set_runtime_class_defaults, validate=_validate_runtime_class),
+    "LimitRange": KindRules("core.v1", _set_limit_range_defaults),
+    "RuntimeClass": KindRules("node.v1", _set_runtime_class_defaults, validate=_validate_runtime_class),
 }

@@ -9,8 +9,8 @@ DIFF: no cluster IPs and no node ports are allocated; a service keeps those it w
 
 from __future__ import annotations
 
+from plimsoll.apiserver.registry.schema_view import View
 from plimsoll.apiserver.validation.generic_kinds.kind_rules import default_if_empty, default_if_missing
-from plimsoll.apiserver.validation.generic_kinds.service_view import EndpointSlice, FullService
 from plimsoll.apiserver.validation.int_or_string import require_int_or_string
 from plimsoll.apiserver.validation.object_trees import Tree, subtree
 from plimsoll.apiserver.validation.write_context import WriteContext
@@ -62,7 +62,7 @@ def is_headless(spec: Tree) -> bool:
 # -- dependent fields
 
 
-def normalize_service(write: WriteContext[FullService]) -> None:
+def normalize_service(write: WriteContext[View]) -> None:
     spec = write.tree["spec"]
     old = subtree(write.old_tree, "spec")
     if not write.is_create:
@@ -158,7 +158,7 @@ def set_endpoint_slice_defaults(tree: Tree) -> None:
         default_if_missing(endpoint, conditions={})
 
 
-def normalize_endpoint_slice(write: WriteContext[EndpointSlice]) -> None:
+def normalize_endpoint_slice(write: WriteContext[View]) -> None:
     """Drop the deprecated topology; its node name is kept if it was stored before."""
     if not write.is_create and write.old_tree.get("endpoints") == write.tree.get("endpoints"):
         return

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from plimsoll.api.names import dns_label, dns_subdomain
+from plimsoll.apiserver.registry.schema_view import View
 from plimsoll.apiserver.validation.addresses import validate_address
 from plimsoll.apiserver.validation.field_errors import (
     FieldErrors,
@@ -32,15 +33,6 @@ from plimsoll.apiserver.validation.generic_kinds.service_defaults import (
     set_network_policy_defaults,
     set_service_defaults,
 )
-from plimsoll.apiserver.validation.generic_kinds.service_view import (
-    Endpoints,
-    EndpointSlice,
-    FullService,
-    FullServicePort,
-    FullServiceSpec,
-    IngressClass,
-    NetworkPolicy,
-)
 from plimsoll.apiserver.validation.metadata import IMMUTABLE, validate_labels
 from plimsoll.apiserver.validation.name_formats import port_name, port_number, validate_format
 from plimsoll.apiserver.validation.object_trees import subtree
@@ -56,10 +48,10 @@ _TRAFFIC = ("Cluster", "Local")
 _AFFINITY_MAX = 24 * 60 * 60
 
 
-def _validate_service(write: WriteContext[FullService]) -> FieldErrors:
+def _validate_service(write: WriteContext[View]) -> FieldErrors:
     spec = write.new.spec
     if not write.is_create:
-        yield from _validate_address_stays(spec, write.old.spec)
+        yield from _validate_cluster_ips_unchanged(spec, write.old.spec)
     headless = HEADLESS in spec.cluster_ips[:1]
     if not spec.ports and not headless and spec.type != "ExternalName":
         yield required(_SPEC.child("ports"))
@@ -81,7 +73,7 @@ def _validate_service(write: WriteContext[FullService]) -> FieldErrors:
     yield from _validate_traffic(spec, is_externally_accessible(subtree(write.tree, "spec")))
 
 
-def _validate_external_name(spec: FullServiceSpec) -> FieldErrors:
+def _validate_external_name(spec: View) -> FieldErrors:
     for name, value in (
         ("clusterIPs", spec.cluster_ips),
         ("ipFamilies", spec.ip_families),
@@ -96,7 +88,7 @@ def _validate_external_name(spec: FullServiceSpec) -> FieldErrors:
         yield required(_SPEC.child("externalName"))
 
 
-def _validate_ports(spec: FullServiceSpec) -> FieldErrors:
+def _validate_ports(spec: View) -> FieldErrors:
     path = _SPEC.child("ports")
     names: set[str] = set()
     for index, port in enumerate(spec.ports):
@@ -120,7 +112,7 @@ def _validate_ports(spec: FullServiceSpec) -> FieldErrors:
     )
 
 
-def _validate_port(port: FullServicePort, path: FieldPath, *, named: bool) -> FieldErrors:
+def _validate_port(port: View, path: FieldPath, *, named: bool) -> FieldErrors:
     if port.name:
         yield from validate_format(port.name, path.child("name"), dns_label)
     elif named:
@@ -144,7 +136,7 @@ def _validate_distinct(keys: list[tuple[str, int] | None], paths: list[FieldPath
             seen.add(key)
 
 
-def _validate_affinity(spec: FullServiceSpec) -> FieldErrors:
+def _validate_affinity(spec: View) -> FieldErrors:
     if spec.session_affinity not in _AFFINITIES:
         yield not_supported(_SPEC.child("sessionAffinity"), spec.session_affinity, _AFFINITIES)
     elif spec.session_affinity == "ClientIP":
@@ -155,7 +147,7 @@ def _validate_affinity(spec: FullServiceSpec) -> FieldErrors:
             yield invalid(at, seconds, f"must be greater than 0 and at most {_AFFINITY_MAX}")
 
 
-def _validate_addresses(spec: FullServiceSpec) -> FieldErrors:
+def _validate_addresses(spec: View) -> FieldErrors:
     path, addresses, families = _SPEC.child("clusterIPs"), spec.cluster_ips, spec.ip_families
     shown = ", ".join(addresses)
     if spec.cluster_ip and addresses[:1] != (spec.cluster_ip,):
@@ -185,7 +177,7 @@ def _validate_addresses(spec: FullServiceSpec) -> FieldErrors:
             yield invalid(path.index(index), address, detail)
 
 
-def _validate_address_stays(spec: FullServiceSpec, old: FullServiceSpec) -> FieldErrors:
+def _validate_cluster_ips_unchanged(spec: View, old: View) -> FieldErrors:
     """Validate that an allocated cluster IP does not change."""
     if "ExternalName" in (spec.type, old.type):
         return
@@ -194,7 +186,7 @@ def _validate_address_stays(spec: FullServiceSpec, old: FullServiceSpec) -> Fiel
             yield invalid(_SPEC.child("clusterIPs").index(index), now, "may not change once set")
 
 
-def _validate_traffic(spec: FullServiceSpec, is_externally_accessible: bool) -> FieldErrors:
+def _validate_traffic(spec: View, is_externally_accessible: bool) -> FieldErrors:
     path, policy = _SPEC.child("externalTrafficPolicy"), spec.external_traffic_policy
     if policy and not is_externally_accessible:
         yield invalid(path, policy, "may only be set for externally-accessible services")
@@ -205,7 +197,7 @@ def _validate_traffic(spec: FullServiceSpec, is_externally_accessible: bool) -> 
         yield not_supported(_SPEC.child("internalTrafficPolicy"), inside, _TRAFFIC)
 
 
-def _validate_endpoint_slice(write: WriteContext[EndpointSlice]) -> FieldErrors:
+def _validate_endpoint_slice(write: WriteContext[View]) -> FieldErrors:
     kind = write.new.address_type
     if not kind:
         yield required(FieldPath("addressType"))
@@ -215,17 +207,20 @@ def _validate_endpoint_slice(write: WriteContext[EndpointSlice]) -> FieldErrors:
 
 SERVICE_RULES: Mapping[str, KindRules] = {
     "Service": KindRules(
-        FullService,
+        "core.v1",
         set_service_defaults,
         normalize_service,
         _validate_service,
         initial_status={"loadBalancer": {}},
     ),
-    "Endpoints": KindRules(Endpoints, set_endpoints_defaults),
+    "Endpoints": KindRules("core.v1", set_endpoints_defaults),
     "EndpointSlice": KindRules(
-        EndpointSlice, set_endpoint_slice_defaults, normalize_endpoint_slice, _validate_endpoint_slice
+        "discovery.v1",
+        set_endpoint_slice_defaults,
+        normalize_endpoint_slice,
+        _validate_endpoint_slice,
     ),
-    "NetworkPolicy": KindRules(NetworkPolicy, set_network_policy_defaults),
-    "IngressClass": KindRules(IngressClass, set_ingress_class_defaults),
+    "NetworkPolicy": KindRules("networking.v1", set_network_policy_defaults),
+    "IngressClass": KindRules("networking.v1", set_ingress_class_defaults),
     "Ingress": KindRules(initial_status={"loadBalancer": {}}),
 }

@@ -8,11 +8,8 @@ DIFF: claims and volumes do not get the finalizers that protect them while they 
 
 from __future__ import annotations
 
+from plimsoll.apiserver.registry.schema_view import View
 from plimsoll.apiserver.validation.generic_kinds.kind_rules import default_if_empty, default_if_missing
-from plimsoll.apiserver.validation.generic_kinds.storage_view import (
-    FullPersistentVolume,
-    FullPersistentVolumeClaim,
-)
 from plimsoll.apiserver.validation.object_trees import Tree, subtree
 from plimsoll.apiserver.validation.pod.volume_defaults import set_claim_spec_defaults, set_source_defaults
 from plimsoll.apiserver.validation.quantities import round_resource_list
@@ -33,7 +30,7 @@ def set_volume_claim_defaults(tree: Tree) -> None:
         round_resource_list(status.get(name))
 
 
-def normalize_volume_claim(write: WriteContext[FullPersistentVolumeClaim]) -> None:
+def normalize_volume_claim(write: WriteContext[View]) -> None:
     """Copy dataSource and dataSourceRef to each other.
 
     A dataSource that is neither a claim nor a snapshot is dropped unless it is stored.
@@ -64,12 +61,12 @@ def set_persistent_volume_defaults(tree: Tree) -> None:
     default_if_empty(tree.setdefault("status", {}), phase="Pending")
 
 
-def normalize_persistent_volume(write: WriteContext[FullPersistentVolume]) -> None:
+def normalize_persistent_volume(write: WriteContext[View]) -> None:
     if write.is_create:
         write.tree["status"]["lastPhaseTransitionTime"] = write.now
 
 
-def normalize_volume_status(write: WriteContext[FullPersistentVolume], subresource: str) -> None:
+def normalize_volume_status(write: WriteContext[View], subresource: str) -> None:
     """Set lastPhaseTransitionTime when the phase changed and the writer did not set it."""
     status, old = write.tree.setdefault("status", {}), subtree(write.old_tree, "status")
     given, before = status.get("lastPhaseTransitionTime"), old.get("lastPhaseTransitionTime")

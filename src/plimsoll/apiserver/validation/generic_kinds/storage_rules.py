@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from plimsoll.api.quantity import Quantity
+from plimsoll.apiserver.registry.schema_view import View
 from plimsoll.apiserver.validation.equality import trees_equal
 from plimsoll.apiserver.validation.field_errors import FieldErrors, FieldPath, forbidden, invalid, required
 from plimsoll.apiserver.validation.generic_kinds.kind_rules import KindRules
@@ -21,13 +22,6 @@ from plimsoll.apiserver.validation.generic_kinds.storage_defaults import (
     set_storage_class_defaults,
     set_volume_claim_defaults,
 )
-from plimsoll.apiserver.validation.generic_kinds.storage_view import (
-    CSIDriver,
-    CSIStorageCapacity,
-    FullPersistentVolume,
-    FullPersistentVolumeClaim,
-    FullStorageClass,
-)
 from plimsoll.apiserver.validation.metadata import IMMUTABLE
 from plimsoll.apiserver.validation.object_trees import Tree, subtree
 from plimsoll.apiserver.validation.pod.volume_claims import validate_claim_spec
@@ -37,7 +31,7 @@ _SPEC = FieldPath("spec")
 _STORAGE = _SPEC.child("resources", "requests", "storage")
 
 #: Fields of a PersistentVolume other than its source.
-_NO_SOURCE = frozenset(
+_NOT_SOURCES = frozenset(
     (
         "accessModes",
         "capacity",
@@ -50,21 +44,21 @@ _NO_SOURCE = frozenset(
         "volumeMode",
     )
 )
-_CLASS_STAYS = ("provisioner", "parameters", "reclaimPolicy", "volumeBindingMode")
+_IMMUTABLE_CLASS_FIELDS = ("provisioner", "parameters", "reclaimPolicy", "volumeBindingMode")
 
 
-def _validate_volume_claim(write: WriteContext[FullPersistentVolumeClaim]) -> FieldErrors:
+def _validate_volume_claim(write: WriteContext[View]) -> FieldErrors:
     claim = write.new
     yield from validate_claim_spec(claim.spec, _SPEC)
     if write.is_create:
         return
     old = write.old
     if not trees_equal(*(_immutable_part(tree, write.old_tree) for tree in (write.old_tree, write.tree))):
-        yield forbidden(_SPEC, "cannot be changed, but for the size and attributes class of a bound claim")
+        yield forbidden(_SPEC, "is immutable, except for the size and attributes class of a bound claim")
     size, before = (spec.resources.requests.get("storage") for spec in (claim.spec, old.spec))
     has = old.status.capacity.get("storage", Quantity.parse("0"))
     if size is not None and before is not None and size < before and not size > has:
-        yield forbidden(_STORAGE, "cannot be less than the volume has already")
+        yield forbidden(_STORAGE, "must not be less than the current capacity")
 
 
 def _immutable_part(tree: Tree, old_tree: Tree) -> Tree:
@@ -82,9 +76,9 @@ def _immutable_part(tree: Tree, old_tree: Tree) -> Tree:
     return spec
 
 
-def _validate_persistent_volume(write: WriteContext[FullPersistentVolume]) -> FieldErrors:
+def _validate_persistent_volume(write: WriteContext[View]) -> FieldErrors:
     spec = write.new.spec
-    source, old = (_source(subtree(tree, "spec")) for tree in (write.tree, write.old_tree))
+    source, old = (_volume_source(subtree(tree, "spec")) for tree in (write.tree, write.old_tree))
     if not spec.access_modes:
         yield required(_SPEC.child("accessModes"))
     if not spec.capacity:
@@ -98,22 +92,22 @@ def _validate_persistent_volume(write: WriteContext[FullPersistentVolume]) -> Fi
             yield invalid(FieldPath("volumeMode"), spec.volume_mode, IMMUTABLE)
 
 
-def _source(spec: Tree) -> Tree:
-    return {name: value for name, value in spec.items() if name not in _NO_SOURCE}
+def _volume_source(spec: Tree) -> Tree:
+    return {name: value for name, value in spec.items() if name not in _NOT_SOURCES}
 
 
-def _validate_class(write: WriteContext[FullStorageClass]) -> FieldErrors:
+def _validate_class(write: WriteContext[View]) -> FieldErrors:
     storage_class = write.new
     if not storage_class.provisioner:
         yield required(FieldPath("provisioner"))
     if write.is_create:
         return
-    for name in _CLASS_STAYS:
+    for name in _IMMUTABLE_CLASS_FIELDS:
         if not trees_equal(write.old_tree.get(name), write.tree.get(name)):
             yield invalid(FieldPath(name), None, IMMUTABLE)
 
 
-def _validate_driver(write: WriteContext[CSIDriver]) -> FieldErrors:
+def _validate_driver(write: WriteContext[View]) -> FieldErrors:
     if write.is_create:
         return
     spec, old = (subtree(tree, "spec") for tree in (write.tree, write.old_tree))
@@ -129,22 +123,22 @@ def _validate_attachment(write: WriteContext[Any]) -> FieldErrors:
 
 STORAGE_RULES: Mapping[str, KindRules] = {
     "PersistentVolumeClaim": KindRules(
-        FullPersistentVolumeClaim,
+        "core.v1",
         set_volume_claim_defaults,
         normalize_volume_claim,
         _validate_volume_claim,
         initial_status={"phase": "Pending"},
     ),
     "PersistentVolume": KindRules(
-        FullPersistentVolume,
+        "core.v1",
         set_persistent_volume_defaults,
         normalize_persistent_volume,
         _validate_persistent_volume,
         normalize_volume_status,
         {"phase": "Pending"},
     ),
-    "StorageClass": KindRules(FullStorageClass, set_storage_class_defaults, validate=_validate_class),
-    "CSIDriver": KindRules(CSIDriver, set_driver_defaults, validate=_validate_driver),
-    "CSIStorageCapacity": KindRules(CSIStorageCapacity),
+    "StorageClass": KindRules("storage.v1", set_storage_class_defaults, validate=_validate_class),
+    "CSIDriver": KindRules("storage.v1", set_driver_defaults, validate=_validate_driver),
+    "CSIStorageCapacity": KindRules("storage.v1"),
     "VolumeAttachment": KindRules(validate=_validate_attachment, initial_status={"attached": False}),
 }

@@ -8,11 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from plimsoll.apiserver.validation.generic_kinds.kind_rules import KindRules, default_if_missing
-from plimsoll.apiserver.validation.generic_kinds.webhook_view import (
-    AdmissionPolicy,
-    AdmissionPolicyBinding,
-    WebhookConfiguration,
-)
 from plimsoll.apiserver.validation.object_trees import Tree, subtree
 
 
@@ -52,10 +47,10 @@ def _set_policy_binding_defaults(tree: Tree) -> None:
 
 
 WEBHOOK_RULES: Mapping[str, KindRules] = {
-    "ValidatingWebhookConfiguration": KindRules(WebhookConfiguration, _set_webhooks_defaults),
-    "MutatingWebhookConfiguration": KindRules(WebhookConfiguration, _set_mutating_webhooks_defaults),
-    "ValidatingAdmissionPolicy": KindRules(AdmissionPolicy, _set_policy_defaults),
-    "MutatingAdmissionPolicy": KindRules(AdmissionPolicy, _set_policy_defaults),
-    "ValidatingAdmissionPolicyBinding": KindRules(AdmissionPolicyBinding, _set_policy_binding_defaults),
-    "MutatingAdmissionPolicyBinding": KindRules(AdmissionPolicyBinding, _set_policy_binding_defaults),
+    "ValidatingWebhookConfiguration": KindRules("admissionregistration.v1", _set_webhooks_defaults),
+    "MutatingWebhookConfiguration": KindRules("admissionregistration.v1", _set_mutating_webhooks_defaults),
+    "ValidatingAdmissionPolicy": KindRules("admissionregistration.v1", _set_policy_defaults),
+    "MutatingAdmissionPolicy": KindRules("admissionregistration.v1", _set_policy_defaults),
+    "ValidatingAdmissionPolicyBinding": KindRules("admissionregistration.v1", _set_policy_binding_defaults),
+    "MutatingAdmissionPolicyBinding": KindRules("admissionregistration.v1", _set_policy_binding_defaults),
 }

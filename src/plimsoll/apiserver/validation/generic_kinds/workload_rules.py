@@ -11,6 +11,7 @@ from typing import Any
 
 from plimsoll.api.meta import LabelSelector
 from plimsoll.api.names import dns_label
+from plimsoll.apiserver.registry.schema_view import View
 from plimsoll.apiserver.validation.equality import semantic_equal, trees_equal
 from plimsoll.apiserver.validation.field_errors import (
     FieldErrors,
@@ -23,7 +24,6 @@ from plimsoll.apiserver.validation.field_errors import (
 from plimsoll.apiserver.validation.generic_kinds.kind_rules import KindRules
 from plimsoll.apiserver.validation.generic_kinds.pod_template_rules import (
     SELECTOR_MISMATCH,
-    selector_matches,
     validate_template,
 )
 from plimsoll.apiserver.validation.generic_kinds.workload_defaults import (
@@ -34,25 +34,13 @@ from plimsoll.apiserver.validation.generic_kinds.workload_defaults import (
     set_replication_controller_defaults,
     set_stateful_set_defaults,
 )
-from plimsoll.apiserver.validation.generic_kinds.workload_view import (
-    DaemonSet,
-    Deployment,
-    PodTemplate,
-    PodTemplateSpec,
-    ReplicaSet,
-    ReplicationController,
-    RollingUpdate,
-    StatefulSet,
-    StatefulSetSpec,
-    WorkloadSpec,
-)
 from plimsoll.apiserver.validation.int_or_string import (
     scaled_value,
     validate_not_more_than_100_percent,
     validate_not_negative,
     validate_positive_int_or_percent,
 )
-from plimsoll.apiserver.validation.label_selectors import is_valid, validate_selector
+from plimsoll.apiserver.validation.label_selectors import is_valid, selector_matches, validate_selector
 from plimsoll.apiserver.validation.metadata import IMMUTABLE
 from plimsoll.apiserver.validation.name_formats import validate_format
 from plimsoll.apiserver.validation.object_trees import Tree, subtree
@@ -62,7 +50,7 @@ from plimsoll.apiserver.validation.write_context import WriteContext
 _SPEC = FieldPath("spec")
 _TEMPLATE = _SPEC.child("template")
 _TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
-_MAY_CHANGE = (
+_MUTABLE_FIELDS = (
     "replicas",
     "ordinals",
     "template",
@@ -76,7 +64,7 @@ _MAY_CHANGE = (
 # -- shared rules
 
 
-def _validate_selector(spec: WorkloadSpec) -> FieldErrors:
+def _validate_selector(spec: View) -> FieldErrors:
     """Validate that a selector is set, is not empty, and matches the pod template."""
     path, selector = _SPEC.child("selector"), spec.selector
     if selector is None:
@@ -84,7 +72,7 @@ def _validate_selector(spec: WorkloadSpec) -> FieldErrors:
     else:
         yield from validate_selector(selector, path)
         if selector == LabelSelector():
-            yield invalid(path, "{}", "an empty selector would take every pod; it must ask for something")
+            yield invalid(path, "{}", "must not be empty: it would select every pod")
         elif not is_valid(selector):
             yield invalid(path, None, "invalid label selector")
             return
@@ -92,27 +80,27 @@ def _validate_selector(spec: WorkloadSpec) -> FieldErrors:
         yield invalid(_TEMPLATE.child("metadata", "labels"), None, SELECTOR_MISMATCH)
 
 
-def _validate_template(write: WriteContext[Any], template: PodTemplateSpec) -> FieldErrors:
+def _validate_template(write: WriteContext[Any], template: View) -> FieldErrors:
     """Validate the pod template, whose pods must restart always."""
     old = None if write.is_create else subtree(write.old_tree, "spec", "template")
     yield from validate_template(subtree(write.tree, "spec", "template"), _TEMPLATE, write.gates, old)
-    yield from validate_runs_forever(template, _TEMPLATE)
+    yield from validate_always_restarts(template, _TEMPLATE)
 
 
-def validate_runs_forever(template: PodTemplateSpec, path: FieldPath) -> FieldErrors:
+def validate_always_restarts(template: View, path: FieldPath) -> FieldErrors:
     spec, at = template.spec, path.child("spec")
     if spec.restart_policy != "Always":
         yield not_supported(at.child("restartPolicy"), spec.restart_policy, ("Always",))
     if spec.active_deadline_seconds is not None:
-        yield forbidden(at.child("activeDeadlineSeconds"), "pods that are kept running have no deadline")
+        yield forbidden(at.child("activeDeadlineSeconds"), "must not be set for pods that restart always")
 
 
-def _validate_numbers(spec: WorkloadSpec) -> FieldErrors:
+def _validate_numbers(spec: View) -> FieldErrors:
     yield from validate_not_negative(spec.replicas, _SPEC.child("replicas"))
     yield from validate_not_negative(spec.min_ready_seconds, _SPEC.child("minReadySeconds"))
 
 
-def _validate_same_selector(write: WriteContext[Any]) -> FieldErrors:
+def _validate_selector_unchanged(write: WriteContext[Any]) -> FieldErrors:
     if not write.is_create and not semantic_equal(write.old.spec.selector, write.new.spec.selector):
         yield invalid(_SPEC.child("selector"), None, IMMUTABLE)
 
@@ -120,18 +108,18 @@ def _validate_same_selector(write: WriteContext[Any]) -> FieldErrors:
 # -- ReplicaSet
 
 
-def _validate_replica_set(write: WriteContext[ReplicaSet]) -> FieldErrors:
+def _validate_replica_set(write: WriteContext[View]) -> FieldErrors:
     spec = write.new.spec
     yield from _validate_numbers(spec)
     yield from _validate_selector(spec)
     yield from _validate_template(write, spec.template)
-    yield from _validate_same_selector(write)
+    yield from _validate_selector_unchanged(write)
 
 
 # -- Deployment
 
 
-def _validate_deployment(write: WriteContext[Deployment]) -> FieldErrors:
+def _validate_deployment(write: WriteContext[View]) -> FieldErrors:
     spec = write.new.spec
     yield from _validate_numbers(spec)
     yield from _validate_selector(spec)
@@ -143,48 +131,48 @@ def _validate_deployment(write: WriteContext[Deployment]) -> FieldErrors:
     elif strategy.type != "RollingUpdate":
         yield not_supported(path, strategy.type, ("Recreate", "RollingUpdate"))
     elif strategy.rolling_update is not None:
-        yield from _validate_step(strategy.rolling_update, path.child("rollingUpdate"))
+        yield from _validate_rolling_update(strategy.rolling_update, path.child("rollingUpdate"))
     yield from validate_not_negative(spec.revision_history_limit, _SPEC.child("revisionHistoryLimit"))
     deadline, at = spec.progress_deadline_seconds, _SPEC.child("progressDeadlineSeconds")
     yield from validate_not_negative(deadline, at)
     if deadline is not None and deadline <= spec.min_ready_seconds:
         yield invalid(at, deadline, "must be greater than minReadySeconds")
-    yield from _validate_same_selector(write)
+    yield from _validate_selector_unchanged(write)
 
 
-def _validate_step(update: RollingUpdate, path: FieldPath) -> FieldErrors:
+def _validate_rolling_update(update: View, path: FieldPath) -> FieldErrors:
     """Validate that a rolling update can make progress."""
-    away, surge = update.max_unavailable, update.max_surge
-    yield from validate_positive_int_or_percent(away, path.child("maxUnavailable"))
+    unavailable, surge = update.max_unavailable, update.max_surge
+    yield from validate_positive_int_or_percent(unavailable, path.child("maxUnavailable"))
     yield from validate_positive_int_or_percent(surge, path.child("maxSurge"))
-    if not scaled_value(away) and not scaled_value(surge):
-        yield invalid(path.child("maxUnavailable"), away, "may not be 0 when `maxSurge` is 0")
-    yield from validate_not_more_than_100_percent(away, path.child("maxUnavailable"))
+    if not scaled_value(unavailable) and not scaled_value(surge):
+        yield invalid(path.child("maxUnavailable"), unavailable, "may not be 0 when `maxSurge` is 0")
+    yield from validate_not_more_than_100_percent(unavailable, path.child("maxUnavailable"))
 
 
 # -- DaemonSet
 
 
-def _count_template(write: WriteContext[DaemonSet]) -> None:
+def _set_template_generation(write: WriteContext[View]) -> None:
     """Set the template generation, which old clients read from an annotation."""
     annotations = write.metadata_tree().setdefault("annotations", {})
     if write.is_create:
         given = annotations.get(_TEMPLATE_GENERATION, "")
-        annotations[_TEMPLATE_GENERATION] = given if _is_positive(given) else "1"
+        annotations[_TEMPLATE_GENERATION] = given if _is_positive_number(given) else "1"
         return
     before = subtree(write.old_tree, "metadata", "annotations").get(_TEMPLATE_GENERATION, "")
-    count = int(before) if _is_positive(before) else 0
+    count = int(before) if _is_positive_number(before) else 0
     count += not trees_equal(
         subtree(write.old_tree, "spec", "template"), subtree(write.tree, "spec", "template")
     )
     annotations[_TEMPLATE_GENERATION] = str(count)
 
 
-def _is_positive(text: str) -> bool:
+def _is_positive_number(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) < 19 and int(text) > 0
 
 
-def _validate_daemon_set(write: WriteContext[DaemonSet]) -> FieldErrors:
+def _validate_daemon_set(write: WriteContext[View]) -> FieldErrors:
     spec = write.new.spec
     selector, path = spec.selector, _SPEC.child("selector")
     yield from validate_selector(selector, path)
@@ -193,7 +181,7 @@ def _validate_daemon_set(write: WriteContext[DaemonSet]) -> FieldErrors:
     ):
         yield invalid(_TEMPLATE.child("metadata", "labels"), None, SELECTOR_MISMATCH)
     if selector == LabelSelector():
-        yield invalid(path, "{}", "an empty selector would take every pod; it must ask for something")
+        yield invalid(path, "{}", "must not be empty: it would select every pod")
     yield from _validate_template(write, spec.template)
     yield from validate_not_negative(spec.min_ready_seconds, _SPEC.child("minReadySeconds"))
     yield from validate_not_negative(spec.revision_history_limit, _SPEC.child("revisionHistoryLimit"))
@@ -201,28 +189,28 @@ def _validate_daemon_set(write: WriteContext[DaemonSet]) -> FieldErrors:
     if strategy.type not in ("RollingUpdate", "OnDelete"):
         yield not_supported(path, strategy.type, ("RollingUpdate", "OnDelete"))
     elif strategy.type == "RollingUpdate" and strategy.rolling_update is not None:
-        yield from _validate_daemon_step(strategy.rolling_update, path.child("rollingUpdate"))
-    yield from _validate_same_selector(write)
+        yield from _validate_daemon_set_update(strategy.rolling_update, path.child("rollingUpdate"))
+    yield from _validate_selector_unchanged(write)
 
 
-def _validate_daemon_step(update: RollingUpdate, path: FieldPath) -> FieldErrors:
+def _validate_daemon_set_update(update: View, path: FieldPath) -> FieldErrors:
     """Validate that exactly one of maxSurge and maxUnavailable is nonzero."""
     for name, value in (("maxUnavailable", update.max_unavailable), ("maxSurge", update.max_surge)):
         yield from validate_positive_int_or_percent(value, path.child(name))
     for name, value in (("maxUnavailable", update.max_unavailable), ("maxSurge", update.max_surge)):
         yield from validate_not_more_than_100_percent(value, path.child(name))
-    away, surge = scaled_value(update.max_unavailable), scaled_value(update.max_surge)
-    if away and surge:
+    unavailable, surge = scaled_value(update.max_unavailable), scaled_value(update.max_surge)
+    if unavailable and surge:
         detail = "may not be set when maxUnavailable is non-zero"
         yield invalid(path.child("maxSurge"), update.max_surge, detail)
-    elif not away and not surge:
+    elif not unavailable and not surge:
         yield required(path.child("maxUnavailable"), "cannot be 0 when maxSurge is 0")
 
 
 # -- StatefulSet
 
 
-def _validate_stateful_set(write: WriteContext[StatefulSet]) -> FieldErrors:
+def _validate_stateful_set(write: WriteContext[View]) -> FieldErrors:
     spec = write.new.spec
     yield from _validate_stateful_policies(spec)
     if write.is_create:
@@ -235,19 +223,23 @@ def _validate_stateful_set(write: WriteContext[StatefulSet]) -> FieldErrors:
     if spec.ordinals is not None:
         yield from validate_not_negative(spec.ordinals.start, _SPEC.child("ordinals", "start"))
     yield from _validate_selector(spec)
-    old = None if write.is_create else _with_claims(subtree(write.old_tree, "spec"))
-    yield from validate_template(_with_claims(subtree(write.tree, "spec")), _TEMPLATE, write.gates, old)
-    yield from validate_runs_forever(spec.template, _TEMPLATE)
+    old = None if write.is_create else _with_claim_volumes(subtree(write.old_tree, "spec"))
+    yield from validate_template(
+        _with_claim_volumes(subtree(write.tree, "spec")), _TEMPLATE, write.gates, old
+    )
+    yield from validate_always_restarts(spec.template, _TEMPLATE)
     if not write.is_create:
         now, before = ({**subtree(tree, "spec")} for tree in (write.tree, write.old_tree))
-        for name in _MAY_CHANGE:
+        for name in _MUTABLE_FIELDS:
             now.pop(name, None)
             before.pop(name, None)
         if not trees_equal(before, now):
-            yield forbidden(_SPEC, f"of a StatefulSet only these can change: {', '.join(_MAY_CHANGE)}")
+            yield forbidden(
+                _SPEC, f"only these fields of a StatefulSet can change: {', '.join(_MUTABLE_FIELDS)}"
+            )
 
 
-def _validate_stateful_policies(spec: StatefulSetSpec) -> FieldErrors:
+def _validate_stateful_policies(spec: View) -> FieldErrors:
     if spec.pod_management_policy not in ("OrderedReady", "Parallel"):
         at, detail = _SPEC.child("podManagementPolicy"), "must be 'OrderedReady' or 'Parallel'"
         yield invalid(at, spec.pod_management_policy, detail)
@@ -274,7 +266,7 @@ def _validate_stateful_policies(spec: StatefulSetSpec) -> FieldErrors:
                 yield not_supported(at.child(name), value, ("Retain", "Delete"))
 
 
-def _with_claims(spec: Tree) -> Tree:
+def _with_claim_volumes(spec: Tree) -> Tree:
     """Return the template as its pods will be: with volumes for the claims and their own host names."""
     template, claims = subtree(spec, "template"), spec.get("volumeClaimTemplates", ())
     inner = {k: v for k, v in subtree(template, "spec").items() if k not in ("hostname", "subdomain")}
@@ -289,7 +281,7 @@ def _with_claims(spec: Tree) -> Tree:
 # -- ReplicationController and PodTemplate
 
 
-def _validate_replication_controller(write: WriteContext[ReplicationController]) -> FieldErrors:
+def _validate_replication_controller(write: WriteContext[View]) -> FieldErrors:
     spec = write.new.spec
     yield from validate_not_negative(spec.min_ready_seconds, _SPEC.child("minReadySeconds"))
     if not spec.selector:
@@ -303,7 +295,7 @@ def _validate_replication_controller(write: WriteContext[ReplicationController])
     yield from _validate_template(write, spec.template)
 
 
-def _validate_pod_template(write: WriteContext[PodTemplate]) -> FieldErrors:
+def _validate_pod_template(write: WriteContext[View]) -> FieldErrors:
     old = None if write.is_create else subtree(write.old_tree, "template")
     yield from validate_template(subtree(write.tree, "template"), FieldPath("template"), write.gates, old)
 
@@ -314,24 +306,31 @@ _NO_DAEMONS = dict.fromkeys(
 )
 
 WORKLOAD_RULES: Mapping[str, KindRules] = {
-    "Deployment": KindRules(Deployment, set_deployment_defaults, validate=_validate_deployment),
+    "Deployment": KindRules("apps.v1", set_deployment_defaults, validate=_validate_deployment),
     "ReplicaSet": KindRules(
-        ReplicaSet, set_replica_set_defaults, validate=_validate_replica_set, initial_status=_NO_REPLICAS
+        "apps.v1",
+        set_replica_set_defaults,
+        validate=_validate_replica_set,
+        initial_status=_NO_REPLICAS,
     ),
     "DaemonSet": KindRules(
-        DaemonSet, set_daemon_set_defaults, _count_template, _validate_daemon_set, initial_status=_NO_DAEMONS
+        "apps.v1",
+        set_daemon_set_defaults,
+        _set_template_generation,
+        _validate_daemon_set,
+        initial_status=_NO_DAEMONS,
     ),
     "StatefulSet": KindRules(
-        StatefulSet,
+        "apps.v1",
         set_stateful_set_defaults,
         validate=_validate_stateful_set,
         initial_status={"replicas": 0, "availableReplicas": 0},
     ),
     "ReplicationController": KindRules(
-        ReplicationController,
+        "core.v1",
         set_replication_controller_defaults,
         validate=_validate_replication_controller,
         initial_status=_NO_REPLICAS,
     ),
-    "PodTemplate": KindRules(PodTemplate, set_pod_template_defaults, validate=_validate_pod_template),
+    "PodTemplate": KindRules("core.v1", set_pod_template_defaults, validate=_validate_pod_template),
 }

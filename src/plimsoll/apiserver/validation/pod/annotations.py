@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from plimsoll.api import codec
 from plimsoll.api.core import Pod, Toleration
 from plimsoll.api.meta import Wire
+from plimsoll.apiserver.registry.schema_view import View
 from plimsoll.apiserver.validation.field_errors import FieldErrors, FieldPath, forbidden, invalid
 from plimsoll.apiserver.validation.file_paths import validate_local_descending_path
 from plimsoll.apiserver.validation.pod.placement import PlacementOptions, validate_tolerations
-from plimsoll.apiserver.validation.pod.pod_view import FullPod, SecurityProfile
 from plimsoll.apiserver.validation.pod.windows import containers_with_paths
 from plimsoll.errors import DecodeError
 
@@ -39,7 +39,7 @@ def is_deletion_cost(text: str) -> bool:
 
 
 def validate_annotations(
-    pod: FullPod, options: PlacementOptions, *, allow_invalid_deletion_cost: bool
+    pod: View, options: PlacementOptions, *, allow_invalid_deletion_cost: bool
 ) -> FieldErrors:
     """Validate the values of annotations; the mirror pod annotation is validated in `claims.py`."""
     annotations = pod.metadata.annotations
@@ -91,7 +91,7 @@ def validate_annotation_changes(pod: Pod, old: Pod) -> FieldErrors:
 # -- agreement of annotations and fields
 
 
-def validate_profile_annotations_match(pod: FullPod, path: FieldPath) -> FieldErrors:
+def validate_profile_annotations_match(pod: View, path: FieldPath) -> FieldErrors:
     """Validate that the profiles of a new pod agree in annotations and fields."""
     annotations, context = pod.metadata.annotations, pod.spec.security_context
     of_pod = None if context is None else context.seccomp_profile
@@ -116,7 +116,7 @@ def validate_profile_annotations_match(pod: FullPod, path: FieldPath) -> FieldEr
             yield from _validate_same(annotations[APP_ARMOR + container.name], profile, "apparmor", at)
 
 
-def _validate_same(value: str, profile: SecurityProfile, kind: str, path: FieldPath) -> FieldErrors:
+def _validate_same(value: str, profile: View, kind: str, path: FieldPath) -> FieldErrors:
     defaults = _DEFAULTS if kind == "seccomp" else _DEFAULTS[:1]
     expected: Mapping[str, tuple[str, ...]] = {"Unconfined": ("unconfined",), "RuntimeDefault": defaults}
     if profile.type == "Localhost":

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from plimsoll.apiserver.validation.core_views import Binding
+from plimsoll.api.timestamps import format_datetime
+from plimsoll.apiserver.registry.schema_view import View, view_of
 from plimsoll.apiserver.validation.decode import decode_canonical
 from plimsoll.apiserver.validation.field_errors import (
     FieldError,
@@ -27,8 +28,9 @@ from plimsoll.apiserver.validation.field_errors import (
 )
 from plimsoll.apiserver.validation.object_trees import Tree, subtree
 from plimsoll.apiserver.validation.pod.conditions import set_condition
-from plimsoll.apiserver.validation.timestamps import format_datetime
 from plimsoll.apiserver.validation.write_context import decode_view
+
+_BINDING_VIEW = view_of("core.v1.Binding")
 
 _TARGET = FieldPath("target")
 _TOPOLOGY_LABELS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
@@ -43,9 +45,9 @@ class PodBindingResult:
     conflict: str = ""
 
 
-def read_binding(tree: Any) -> Binding:
+def read_binding(tree: Any) -> View:
     """Decode a posted Binding; raises DecodeError if it is not one."""
-    return decode_view(decode_canonical(tree, Binding), Binding)
+    return decode_view(decode_canonical(tree, _BINDING_VIEW), _BINDING_VIEW)
 
 
 def bind_pod(
@@ -70,14 +72,14 @@ def bind_pod(
     return PodBindingResult(_bind(pod, posted, labels, format_datetime(now)))
 
 
-def _validate_target(binding: Binding) -> FieldErrors:
+def _validate_target(binding: View) -> FieldErrors:
     if binding.target.kind not in ("", "Node"):
         yield not_supported(_TARGET.child("kind"), binding.target.kind, ("Node", "<empty>"))
     if not binding.target.name:
         yield required(_TARGET.child("name"))
 
 
-def _find_conflict(pod: Tree, binding: Binding) -> str:
+def _find_conflict(pod: Tree, binding: View) -> str:
     meta, spec = subtree(pod, "metadata"), subtree(pod, "spec")
     name, uid, version = (meta.get(field, "") for field in ("name", "uid", "resourceVersion"))
     wanted = binding.metadata
@@ -97,7 +99,7 @@ def _find_conflict(pod: Tree, binding: Binding) -> str:
     return ""
 
 
-def _bind(pod: Tree, binding: Binding, labels: Mapping[str, str], now: str) -> Tree:
+def _bind(pod: Tree, binding: View, labels: Mapping[str, str], now: str) -> Tree:
     meta, status = dict(subtree(pod, "metadata")), dict(subtree(pod, "status"))
     for name, added in (("annotations", binding.metadata.annotations), ("labels", labels)):
         if added:

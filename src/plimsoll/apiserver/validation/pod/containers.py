@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from plimsoll.apiserver.registry.schema_view import View, attribute_name
 from plimsoll.apiserver.validation.field_errors import (
     FieldErrors,
     FieldPath,
@@ -19,12 +20,10 @@ from plimsoll.apiserver.validation.field_errors import (
 from plimsoll.apiserver.validation.name_formats import port_name, port_number, validate_format, validate_label
 from plimsoll.apiserver.validation.pod.env import validate_environment
 from plimsoll.apiserver.validation.pod.network import validate_port_conflicts
-from plimsoll.apiserver.validation.pod.pod_view import FullContainer, FullContainerPort, FullPodSpec
 from plimsoll.apiserver.validation.pod.probes import validate_lifecycle, validate_probes
 from plimsoll.apiserver.validation.pod.resources import validate_requirements
 from plimsoll.apiserver.validation.pod.security import validate_container_security
 from plimsoll.apiserver.validation.pod.volume_sources import validate_pull_policy
-from plimsoll.apiserver.validation.pod.volume_view import Volume
 from plimsoll.apiserver.validation.pod.volumes import validate_mounts
 
 RULES_MAX = 20
@@ -40,16 +39,15 @@ _OPERATORS = ("In", "NotIn")
 _SIDECARS_ONLY = "may not be set for init containers without restartPolicy=Always"
 _NOT_EPHEMERAL = "cannot be set for an Ephemeral Container"
 
-#: Fields that are forbidden for ephemeral containers: JSON name, field of the view. Resources are in
-#: `claims.py`.
+#: Fields that are forbidden for ephemeral containers; resources are in `claims.py`.
 _NO_EPHEMERAL = (
-    ("ports", "ports"),
-    ("resizePolicy", "resize_policy"),
-    ("restartPolicyRules", "restart_policy_rules"),
-    ("livenessProbe", "liveness_probe"),
-    ("readinessProbe", "readiness_probe"),
-    ("startupProbe", "startup_probe"),
-    ("lifecycle", "lifecycle"),
+    "ports",
+    "resizePolicy",
+    "restartPolicyRules",
+    "livenessProbe",
+    "readinessProbe",
+    "startupProbe",
+    "lifecycle",
 )
 
 
@@ -57,22 +55,23 @@ _NO_EPHEMERAL = (
 class ContainerContext:
     """The properties of the pod that the validation of its containers depends on."""
 
-    spec: FullPodSpec
-    volumes: Mapping[str, Volume]
+    spec: View
+    volumes: Mapping[str, View]
     allow_indivisible_huge_pages: bool
     allow_init_resize_policy: bool
 
     @property
     def grace(self) -> int | None:
-        return self.spec.termination_grace_period_seconds
+        seconds: int | None = self.spec.termination_grace_period_seconds
+        return seconds
 
     @property
     def os(self) -> str | None:
         return None if self.spec.os is None else self.spec.os.name
 
 
-def is_sidecar(container: FullContainer) -> bool:
-    return container.restart_policy == "Always"
+def is_sidecar(container: View) -> bool:
+    return bool(container.restart_policy == "Always")
 
 
 def validate_containers(context: ContainerContext, path: FieldPath) -> FieldErrors:
@@ -136,8 +135,8 @@ def _validate_ephemeral(context: ContainerContext, others: set[str], path: Field
         if container.target_container_name and container.target_container_name not in others:
             where = at.child("targetContainerName")
             yield not_found(where, container.target_container_name, "must be the name of a container")
-        for name, field in _NO_EPHEMERAL:
-            if getattr(container, field):
+        for name in _NO_EPHEMERAL:
+            if getattr(container, attribute_name(name)):
                 yield forbidden(at.child(name), _NOT_EPHEMERAL)
         if container.restart_policy is not None:
             yield forbidden(at.child("restartPolicy"), _NOT_EPHEMERAL)
@@ -149,7 +148,7 @@ def _validate_ephemeral(context: ContainerContext, others: set[str], path: Field
                 yield forbidden(where.child("subPathExpr"), _NOT_EPHEMERAL)
 
 
-def validate_image_blanks(container: FullContainer, path: FieldPath) -> FieldErrors:
+def validate_image_blanks(container: View, path: FieldPath) -> FieldErrors:
     if container.image != container.image.strip():
         detail = "must not have leading or trailing whitespace"
         yield invalid(path.child("image"), container.image, detail)
@@ -158,7 +157,7 @@ def validate_image_blanks(container: FullContainer, path: FieldPath) -> FieldErr
 # -- rules for all containers
 
 
-def _validate_common(container: FullContainer, context: ContainerContext, path: FieldPath) -> FieldErrors:
+def _validate_common(container: View, context: ContainerContext, path: FieldPath) -> FieldErrors:
     if not container.name:
         yield required(path.child("name"))
     else:
@@ -187,7 +186,7 @@ def _validate_common(container: FullContainer, context: ContainerContext, path: 
     )
 
 
-def _validate_ports(ports: Sequence[FullContainerPort], path: FieldPath) -> FieldErrors:
+def _validate_ports(ports: Sequence[View], path: FieldPath) -> FieldErrors:
     taken: set[str] = set()
     for index, port in enumerate(ports):
         at = path.index(index)
@@ -211,7 +210,7 @@ def _validate_ports(ports: Sequence[FullContainerPort], path: FieldPath) -> Fiel
             yield not_supported(at.child("protocol"), port.protocol, _PROTOCOLS)
 
 
-def _validate_resize(container: FullContainer, restart_policy: str, path: FieldPath) -> FieldErrors:
+def _validate_resize(container: View, restart_policy: str, path: FieldPath) -> FieldErrors:
     taken: set[str] = set()
     for index, policy in enumerate(container.resize_policy):
         if policy.resource_name in taken:
@@ -230,14 +229,14 @@ def _validate_resize(container: FullContainer, restart_policy: str, path: FieldP
             yield invalid(path, policy.restart_policy, detail)
 
 
-def _validate_hooks(container: FullContainer, context: ContainerContext, path: FieldPath) -> FieldErrors:
+def _validate_hooks(container: View, context: ContainerContext, path: FieldPath) -> FieldErrors:
     if container.lifecycle is not None:
         yield from validate_lifecycle(container.lifecycle, context.grace, context.os, path.child("lifecycle"))
     probes = (container.liveness_probe, container.readiness_probe, container.startup_probe)
     yield from validate_probes(*probes, context.grace, path)
 
 
-def _validate_restarts(container: FullContainer, path: FieldPath) -> FieldErrors:
+def _validate_restarts(container: View, path: FieldPath) -> FieldErrors:
     """Validate the restart policy and restart policy rules of a container."""
     policy, rules = container.restart_policy, container.restart_policy_rules
     if policy is None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from plimsoll.api.containers import EnvFromSource, EnvVar, FileKeySelector, KeySelector
 from plimsoll.api.names import dns_subdomain
+from plimsoll.apiserver.registry.schema_view import View
 from plimsoll.apiserver.validation.field_errors import FieldErrors, FieldPath, invalid, not_found, required
 from plimsoll.apiserver.validation.file_paths import validate_path_no_backsteps
 from plimsoll.apiserver.validation.metadata import mask_trailing_dash
@@ -16,8 +17,6 @@ from plimsoll.apiserver.validation.name_formats import (
     variable_name,
 )
 from plimsoll.apiserver.validation.pod.downward_api import validate_object_field, validate_resource_field
-from plimsoll.apiserver.validation.pod.pod_view import FullContainer, FullPodSpec
-from plimsoll.apiserver.validation.pod.volume_view import Volume
 
 _SOURCES = ("field_ref", "resource_field_ref", "config_map_key_ref", "secret_key_ref", "file_key_ref")
 _FIELDS = (
@@ -33,7 +32,7 @@ _FIELDS = (
 )
 
 
-def validate_environment(container: FullContainer, path: FieldPath) -> FieldErrors:
+def validate_environment(container: View, path: FieldPath) -> FieldErrors:
     for index, variable in enumerate(container.env):
         at = path.child("env").index(index)
         if not variable.name:
@@ -114,9 +113,9 @@ def _validate_source(source: EnvFromSource, path: FieldPath, item: FieldPath) ->
         yield invalid(path, "", "may not have more than one field specified at a time")
 
 
-def validate_env_file_volumes(spec: FullPodSpec, path: FieldPath) -> FieldErrors:
+def validate_env_file_volumes(spec: View, path: FieldPath) -> FieldErrors:
     """Validate that variables read from a file name an emptyDir volume of the pod."""
-    volumes: Mapping[str, Volume] = {volume.name: volume for volume in spec.volumes}
+    volumes: Mapping[str, View] = {volume.name: volume for volume in spec.volumes}
     for group, containers in (
         ("initContainers", spec.init_containers),
         ("containers", spec.containers),

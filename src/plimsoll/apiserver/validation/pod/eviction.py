@@ -12,13 +12,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from plimsoll.apiserver.validation.core_views import DeleteOptions, Eviction
+from plimsoll.api.timestamps import format_datetime
+from plimsoll.apiserver.registry.schema_view import View, view_of
 from plimsoll.apiserver.validation.decode import decode_canonical
 from plimsoll.apiserver.validation.field_errors import FieldError, FieldErrors, FieldPath, invalid
 from plimsoll.apiserver.validation.object_trees import Tree, subtree
 from plimsoll.apiserver.validation.pod.conditions import set_condition
-from plimsoll.apiserver.validation.timestamps import format_datetime
 from plimsoll.apiserver.validation.write_context import decode_view
+
+_OPTIONS_VIEW = view_of("meta.v1.DeleteOptions")
+_EVICTION_VIEW = view_of("policy.v1.Eviction")
 
 DISRUPTED_MAX = 2000
 BUDGET_CAUSE = "DisruptionBudget"
@@ -45,7 +48,7 @@ class EvictionResult:
     evaluated resource version.
     """
 
-    options: DeleteOptions
+    options: View
     pod: Tree | None = None
     budget: Tree | None = None
     requires_version: bool = False
@@ -53,50 +56,50 @@ class EvictionResult:
     refusal: EvictionRefusal | None = None
 
 
-def read_eviction(tree: Any) -> Eviction:
+def read_eviction(tree: Any) -> View:
     """Decode a posted Eviction; raises DecodeError if it is not one."""
-    return decode_view(decode_canonical(tree, Eviction), Eviction)
+    return decode_view(decode_canonical(tree, _EVICTION_VIEW), _EVICTION_VIEW)
 
 
 def evaluate_eviction(pod: Tree, eviction: Any, budgets: Sequence[Tree], now: datetime) -> EvictionResult:
     """Decide whether and how to evict a pod; `budgets` are those of its namespace that select it."""
     posted = read_eviction(eviction)
-    options = posted.delete_options or DeleteOptions()
+    options = posted.delete_options or _OPTIONS_VIEW()
     errors = tuple(_validate_options(options))
     if errors:
         return EvictionResult(options, errors=errors)
     refusal = _validate_preconditions(pod, options)
     if refusal is not None:
         return EvictionResult(options, refusal=refusal)
-    leaving = _mark(pod, format_datetime(now))
-    phase, ending = (
+    evicted = _with_disruption_target(pod, format_datetime(now))
+    phase, terminating = (
         subtree(pod, "status").get("phase"),
         bool(subtree(pod, "metadata").get("deletionTimestamp")),
     )
-    if phase in ("Succeeded", "Failed", "Pending") or ending:
-        return EvictionResult(options, leaving, requires_version=phase == "Pending" and not ending)
+    if phase in ("Succeeded", "Failed", "Pending") or terminating:
+        return EvictionResult(options, evicted, requires_version=phase == "Pending" and not terminating)
     if not budgets:
-        return EvictionResult(options, leaving)
+        return EvictionResult(options, evicted)
     if len(budgets) > 1:
         detail = (
             "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
         )
         return EvictionResult(options, refusal=EvictionRefusal(500, detail))
     if not _is_ready(pod) and _can_evict_unready(budgets[0]):
-        return EvictionResult(options, leaving, requires_version=True)
+        return EvictionResult(options, evicted, requires_version=True)
     refusal = _validate_budget(budgets[0])
     if refusal is not None:
         return EvictionResult(options, refusal=refusal)
-    return EvictionResult(options, leaving, _record_disruption(budgets[0], pod, format_datetime(now)))
+    return EvictionResult(options, evicted, _record_disruption(budgets[0], pod, format_datetime(now)))
 
 
-def _validate_options(options: DeleteOptions) -> FieldErrors:
-    if options.ignore_store_read_error:
+def _validate_options(options: View) -> FieldErrors:
+    if options.ignore_store_read_error_with_cluster_breaking_potential:
         path = FieldPath("deleteOptions").child("ignoreStoreReadErrorWithClusterBreakingPotential")
         yield invalid(path, True, "can not be set for pod eviction, try after removing the option")
 
 
-def _validate_preconditions(pod: Tree, options: DeleteOptions) -> EvictionRefusal | None:
+def _validate_preconditions(pod: Tree, options: View) -> EvictionRefusal | None:
     meta, wanted = subtree(pod, "metadata"), options.preconditions
     if wanted is not None:
         uid, version = meta.get("uid", ""), meta.get("resourceVersion", "")
@@ -115,7 +118,7 @@ def _validate_preconditions(pod: Tree, options: DeleteOptions) -> EvictionRefusa
     return None
 
 
-def _mark(pod: Tree, now: str) -> Tree:
+def _with_disruption_target(pod: Tree, now: str) -> Tree:
     status = dict(subtree(pod, "status"))
     condition = {
         "type": "DisruptionTarget",
@@ -186,11 +189,11 @@ def _record_disruption(budget: Tree, pod: Tree, now: str) -> Tree:
         subtree(pod, "metadata").get("name", ""): now,
     }
     if left == 0:
-        status["conditions"] = _close(status.get("conditions", []), budget, now)
+        status["conditions"] = _without_disruptions(status.get("conditions", []), budget, now)
     return {**budget, "status": status}
 
 
-def _close(conditions: Sequence[Tree], budget: Tree, now: str) -> list[Tree]:
+def _without_disruptions(conditions: Sequence[Tree], budget: Tree, now: str) -> list[Tree]:
     condition = {
         "type": "DisruptionAllowed",
         "status": "False",

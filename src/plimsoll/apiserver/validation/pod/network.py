@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from plimsoll.api.names import byte_length
+from plimsoll.apiserver.registry.schema_view import View
 from plimsoll.apiserver.validation.addresses import parse_address, validate_address
 from plimsoll.apiserver.validation.field_errors import (
     FieldErrors,
@@ -23,7 +24,6 @@ from plimsoll.apiserver.validation.name_formats import (
     validate_label,
     validate_subdomain,
 )
-from plimsoll.apiserver.validation.pod.pod_view import FullContainer, FullPodSpec, PodDNSConfig
 
 NAMESERVERS_MAX = 3
 SEARCHES_MAX = 32
@@ -33,7 +33,7 @@ HOSTNAME_MAX = 64
 _POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 
 
-def validate_network(spec: FullPodSpec, path: FieldPath) -> FieldErrors:
+def validate_network(spec: View, path: FieldPath) -> FieldErrors:
     yield from _validate_host_ports(spec, path.child("containers"))
     if not spec.dns_policy:
         yield required(path.child("dnsPolicy"))
@@ -52,7 +52,7 @@ def validate_network(spec: FullPodSpec, path: FieldPath) -> FieldErrors:
             yield from validate_subdomain(name, at.child("hostnames").index(position))
 
 
-def _validate_host_ports(spec: FullPodSpec, path: FieldPath) -> FieldErrors:
+def _validate_host_ports(spec: View, path: FieldPath) -> FieldErrors:
     """Validate that host ports equal container ports on the host network."""
     if not spec.host_network:
         return
@@ -64,7 +64,7 @@ def _validate_host_ports(spec: FullPodSpec, path: FieldPath) -> FieldErrors:
                 yield invalid(at, port.host_port, detail)
 
 
-def validate_port_conflicts(containers: Iterable[tuple[int, FullContainer]], path: FieldPath) -> FieldErrors:
+def validate_port_conflicts(containers: Iterable[tuple[int, View]], path: FieldPath) -> FieldErrors:
     """Reject duplicate host ports among these containers."""
     taken: set[tuple[str, str, int]] = set()
     for index, container in containers:
@@ -78,7 +78,7 @@ def validate_port_conflicts(containers: Iterable[tuple[int, FullContainer]], pat
             taken.add(key)
 
 
-def _validate_dns(config: PodDNSConfig | None, policy: str, path: FieldPath) -> FieldErrors:
+def _validate_dns(config: View | None, policy: str, path: FieldPath) -> FieldErrors:
     if policy == "None" and (config is None or not config.nameservers):
         at = path if config is None else path.child("nameservers")
         yield required(at, "must provide at least one DNS nameserver when `dnsPolicy` is None")
@@ -104,7 +104,7 @@ def _validate_dns(config: PodDNSConfig | None, policy: str, path: FieldPath) -> 
             yield required(path.child("options").index(index), "must not be empty")
 
 
-def _validate_override(spec: FullPodSpec, path: FieldPath) -> FieldErrors:
+def _validate_override(spec: View, path: FieldPath) -> FieldErrors:
     name = spec.hostname_override
     if name is None:
         return
@@ -126,7 +126,7 @@ def validate_addresses(addresses: Sequence[str], stored: Sequence[str], path: Fi
     if len(addresses) > 1:
         parsed = [parse_address(address) for address in addresses]
         if None in parsed:
-            yield internal(path, "failed to check for dual stack: one of them is no address")
+            yield internal(path, "failed to check for dual stack: one of them is not an IP address")
         families = {":" in address for address in parsed if address is not None}
         if None in parsed or len(families) != 2 or len(addresses) > 2:
             detail = "may specify no more than one IP for each IP family"

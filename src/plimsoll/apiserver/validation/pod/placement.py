@@ -18,6 +18,7 @@ from plimsoll.api.core import (
 )
 from plimsoll.api.meta import LabelSelector
 from plimsoll.api.names import dns_label, label_value
+from plimsoll.apiserver.registry.schema_view import View
 from plimsoll.apiserver.validation.field_errors import (
     FieldErrors,
     FieldPath,
@@ -31,13 +32,12 @@ from plimsoll.apiserver.validation.label_selectors import is_valid, validate_sel
 from plimsoll.apiserver.validation.name_formats import decimal_integer, validate_format, validate_label_key
 from plimsoll.apiserver.validation.node_selectors import validate_field_requirement, validate_operator
 from plimsoll.apiserver.validation.node_taints import EFFECTS
-from plimsoll.apiserver.validation.pod.pod_view import FullPodSpec
 
 _UNSATISFIABLE = ("DoNotSchedule", "ScheduleAnyway")
 _NODE_POLICIES = ("Honor", "Ignore")
 _WEIGHT_RULE = "must be in the range 1-100"
 _NO_SELECTOR = "must not be specified when labelSelector is not set"
-_TWICE = "exists in both matchLabelKeys and labelSelector"
+_IN_BOTH = "exists in both matchLabelKeys and labelSelector"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
@@ -55,7 +55,7 @@ class PlacementOptions:
     allow_comparison_operators: bool = False  #: tolerations with the operators Lt and Gt
 
 
-def options_for_stored_spec(spec: FullPodSpec) -> PlacementOptions:
+def options_for_stored_spec(spec: View) -> PlacementOptions:
     affinity = spec.affinity or Affinity()
     required_nodes = None if affinity.node_affinity is None else affinity.node_affinity.required
     terms = [
@@ -65,7 +65,7 @@ def options_for_stored_spec(spec: FullPodSpec) -> PlacementOptions:
         for term in (*side.required, *(weighted.pod_affinity_term for weighted in side.preferred))
     ]
     return PlacementOptions(
-        allow_invalid_node_label_values=required_nodes is not None and _has_odd_values(required_nodes),
+        allow_invalid_node_label_values=required_nodes is not None and _has_invalid_values(required_nodes),
         allow_invalid_pod_label_values=not all(
             is_valid(t.label_selector) and is_valid(t.namespace_selector) for t in terms
         ),
@@ -85,7 +85,7 @@ def options_for_stored_spec(spec: FullPodSpec) -> PlacementOptions:
     )
 
 
-def _has_odd_values(selector: NodeSelector) -> bool:
+def _has_invalid_values(selector: NodeSelector) -> bool:
     return any(
         label_value(value)
         for term in selector.node_selector_terms
@@ -206,7 +206,7 @@ def _validate_match_keys(
         seen = set(selector.match_labels)
         for requirement in selector.match_expressions:
             if requirement.key in places and requirement.key in seen:
-                yield invalid(path.index(places[requirement.key]), requirement.key, _TWICE)
+                yield invalid(path.index(places[requirement.key]), requirement.key, _IN_BOTH)
             seen.add(requirement.key)
     apart = frozenset(others)
     for index, key in enumerate(keys):
@@ -270,7 +270,7 @@ def _is_int64(text: str) -> bool:
 def validate_topology_spread_constraints(
     constraints: Sequence[TopologySpreadConstraint], path: FieldPath, options: PlacementOptions
 ) -> FieldErrors:
-    later = Counter((c.topology_key, c.when_unsatisfiable) for c in constraints)
+    remaining = Counter((c.topology_key, c.when_unsatisfiable) for c in constraints)
     for index, constraint in enumerate(constraints):
         at = path.index(index)
         if constraint.max_skew <= 0:
@@ -280,8 +280,8 @@ def validate_topology_spread_constraints(
         if constraint.when_unsatisfiable not in _UNSATISFIABLE:
             yield not_supported(at.child("whenUnsatisfiable"), constraint.when_unsatisfiable, _UNSATISFIABLE)
         key = (constraint.topology_key, constraint.when_unsatisfiable)
-        later[key] -= 1
-        if later[key]:
+        remaining[key] -= 1
+        if remaining[key]:
             yield duplicate(at.child("{topologyKey, whenUnsatisfiable}"), f"{{{', '.join(key)}}}")
         yield from _validate_domains(constraint, at.child("minDomains"))
         for name, policy in (
@@ -323,4 +323,4 @@ def _validate_keys_apart(constraint: TopologySpreadConstraint, path: FieldPath) 
     for index, key in enumerate(keys):
         yield from validate_label_key(key, path.index(index))
         if key in taken:
-            yield invalid(path.index(index), key, _TWICE)
+            yield invalid(path.index(index), key, _IN_BOTH)

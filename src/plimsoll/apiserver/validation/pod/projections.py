@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from plimsoll.apiserver.registry.schema_view import View
 from plimsoll.apiserver.validation.field_errors import FieldErrors, FieldPath, forbidden, invalid, required
 from plimsoll.apiserver.validation.file_paths import validate_local_non_reserved_path
 from plimsoll.apiserver.validation.pod.volume_sources import (
@@ -11,21 +12,13 @@ from plimsoll.apiserver.validation.pod.volume_sources import (
     validate_key_to_path,
     validate_mode,
 )
-from plimsoll.apiserver.validation.pod.volume_view import (
-    ProjectedVolumeSource,
-    SecretProjection,
-    ServiceAccountTokenProjection,
-    VolumeProjection,
-)
 
 _SHORTEST = 600
 _LONGEST = 1 << 32
 _CONFLICT = "conflicting duplicate paths"
 
 
-def validate_projection(
-    source: ProjectedVolumeSource, path: FieldPath, *, allow_nonlocal_token_path: bool
-) -> FieldErrors:
+def validate_projection(source: View, path: FieldPath, *, allow_nonlocal_token_path: bool) -> FieldErrors:
     """Validate a projected volume; stored ones may keep a token path outside of the volume."""
     yield from validate_mode(source.default_mode, path.child("defaultMode"))
     taken: set[str] = set()
@@ -51,7 +44,7 @@ def validate_projection(
             yield forbidden(at, "may not specify more than 1 volume type per source")
 
 
-def _validate_files(projection: VolumeProjection, path: FieldPath) -> FieldErrors:
+def _validate_files(projection: View, path: FieldPath) -> FieldErrors:
     for name, source in (("secret", projection.secret), ("configMap", projection.config_map)):
         if source is not None:
             yield from _validate_items(source, path.child(name))
@@ -60,21 +53,21 @@ def _validate_files(projection: VolumeProjection, path: FieldPath) -> FieldError
             yield from validate_downward_file(file, path.child("downwardAPI"))
 
 
-def _validate_items(source: SecretProjection, path: FieldPath) -> FieldErrors:
+def _validate_items(source: View, path: FieldPath) -> FieldErrors:
     if not source.name:
         yield required(path.child("name"))
     for index, item in enumerate(source.items):
         yield from validate_key_to_path(item, path.child("items").index(index))
 
 
-def _files(projection: VolumeProjection) -> Iterator[str]:
+def _files(projection: View) -> Iterator[str]:
     for source in (projection.secret, projection.config_map, projection.downward_api):
         if source is not None:
             yield from (item.path for item in source.items if item.path)
 
 
 def _validate_token(
-    token: ServiceAccountTokenProjection, path: FieldPath, volume: FieldPath, allow_nonlocal_path: bool
+    token: View, path: FieldPath, volume: FieldPath, allow_nonlocal_path: bool
 ) -> FieldErrors:
     seconds, at = token.expiration_seconds or 0, path.child("expirationSeconds")
     if seconds < _SHORTEST:

@@ -17,6 +17,7 @@ from typing import Any
 from plimsoll.api.core import ResourceRequirements
 from plimsoll.api.forms import Form
 from plimsoll.api.gates import Gates
+from plimsoll.apiserver.registry.schema_view import View, view_of
 from plimsoll.apiserver.validation.equality import trees_equal, trees_equal_as
 from plimsoll.apiserver.validation.field_errors import (
     OBJECT_ROOT,
@@ -30,13 +31,14 @@ from plimsoll.apiserver.validation.metadata import reset_for_status
 from plimsoll.apiserver.validation.object_trees import Tree, copy_tree, subtree
 from plimsoll.apiserver.validation.pod.claims import is_mirror
 from plimsoll.apiserver.validation.pod.containers import is_sidecar
-from plimsoll.apiserver.validation.pod.pod_view import FullContainer, FullPod
 from plimsoll.apiserver.validation.pod.update import specs_equal
 from plimsoll.ledger.charges import read_charges
 from plimsoll.ledger.messages import format_reason
 from plimsoll.ledger.pod_level_budget import find_budget_violations
 from plimsoll.ledger.qos import qos_class
 from plimsoll.ledger.requests import PodResourcesOptions
+
+_CONTAINER_VIEW = view_of("core.v1.Container")
 
 _SPEC = FieldPath("spec")
 _GROUPS = ("containers", "initContainers")
@@ -78,7 +80,7 @@ def _keep_container_resources(containers: list[Tree], old: list[Tree]) -> list[T
 
 
 def validate_resize(
-    tree: Tree, old_tree: Tree, pod: FullPod, old: FullPod, gates: Gates, earlier: bool
+    tree: Tree, old_tree: Tree, pod: View, old: View, gates: Gates, earlier: bool
 ) -> FieldErrors:
     """Validate a resize; `earlier` is true if other validation already found errors."""
     found = list(_validate_resources(tree, old_tree, pod, old, gates))
@@ -91,7 +93,7 @@ def validate_resize(
         yield forbidden(_SPEC, "only cpu and memory can be changed")
 
 
-def find_resize_error(old_tree: Tree, old: FullPod) -> FieldError | None:
+def find_resize_error(old_tree: Tree, old: View) -> FieldError | None:
     """Return the error for pods that cannot be resized at all."""
     if is_mirror(old):
         return forbidden(OBJECT_ROOT, "a static pod cannot be resized")
@@ -100,7 +102,7 @@ def find_resize_error(old_tree: Tree, old: FullPod) -> FieldError | None:
     return None
 
 
-def _validate_resources(tree: Tree, old_tree: Tree, pod: FullPod, old: FullPod, gates: Gates) -> FieldErrors:
+def _validate_resources(tree: Tree, old_tree: Tree, pod: View, old: View, gates: Gates) -> FieldErrors:
     pod_level = gates.enabled("PodLevelResources")
     was = old.status.qos_class or qos_class(old.spec, pod_level=pod_level)
     if was != qos_class(pod.spec, pod_level=pod_level):
@@ -137,19 +139,19 @@ def _validate_resources(tree: Tree, old_tree: Tree, pod: FullPod, old: FullPod, 
     yield from _validate_containers(subtree(tree, "spec"), subtree(old_tree, "spec"), pod, _in_new_form(old))
 
 
-def _is_charged(pod: FullPod) -> bool:
+def _is_charged(pod: View) -> bool:
     status = pod.status
     return bool(status.node_allocatable_resource_claim_statuses or status.native_resource_claim_status)
 
 
-def _in_new_form(pod: FullPod) -> bool:
+def _in_new_form(pod: View) -> bool:
     """Report whether claims charge a pod in the form of 1.37 and in no other."""
     entries = pod.status.node_allocatable_resource_claim_statuses
     new = any(entry.mapping or entry.overhead for entry in entries)
     return new and not any(e.resources for e in entries) and not pod.status.native_resource_claim_status
 
 
-def _validate_budget(tree: Tree, pod: FullPod, gates: Gates) -> FieldErrors:
+def _validate_budget(tree: Tree, pod: View, gates: Gates) -> FieldErrors:
     """Validate that the pod-level requests still cover its containers and claims."""
     if not gates.enabled("DRANodeAllocatableResources") or not gates.enabled("PodLevelResources"):
         return
@@ -160,7 +162,7 @@ def _validate_budget(tree: Tree, pod: FullPod, gates: Gates) -> FieldErrors:
         return
 
 
-def _validate_node_support(old: FullPod) -> FieldErrors:
+def _validate_node_support(old: View) -> FieldErrors:
     """Reject the resize of a running container without reported resources: its node does not support it."""
     for status in old.status.container_statuses:
         if status.state.running is not None:
@@ -169,7 +171,7 @@ def _validate_node_support(old: FullPod) -> FieldErrors:
             return
 
 
-def _has_pod_level(pod: FullPod) -> bool:
+def _has_pod_level(pod: View) -> bool:
     resources = pod.spec.resources
     return resources is not None and bool(resources.requests or resources.limits)
 
@@ -188,7 +190,7 @@ def _validate_pod_level(spec: Tree, old: Tree) -> FieldErrors:
         yield forbidden(_SPEC, "only cpu and memory of the pod can be changed")
 
 
-def _validate_order(pod: FullPod, old: FullPod) -> FieldErrors:
+def _validate_order(pod: View, old: View) -> FieldErrors:
     for group, now, before in (
         ("containers", pod.spec.containers, old.spec.containers),
         ("initContainers", pod.spec.init_containers, old.spec.init_containers),
@@ -209,7 +211,7 @@ def _validate_removed(
         yield forbidden(path.child(name), f"{name} can be changed, not removed")
 
 
-def _validate_containers(spec: Tree, old: Tree, pod: FullPod, claims: bool) -> FieldErrors:
+def _validate_containers(spec: Tree, old: Tree, pod: View, claims: bool) -> FieldErrors:
     """Validate that containers differ only in cpu and memory; claims are compared if `claims` is set."""
     for now, before in zip(spec.get("containers", ()), old.get("containers", ()), strict=True):
         if not _containers_equal(_mask_container(now, before, claims), before):
@@ -270,4 +272,4 @@ def _mask_pod_level(resources: Tree, old: Tree | None) -> Tree | None:
 
 
 def _containers_equal(container: Tree, old: Tree) -> bool:
-    return trees_equal_as(FullContainer, old, container)
+    return trees_equal_as(_CONTAINER_VIEW, old, container)

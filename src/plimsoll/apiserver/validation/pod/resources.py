@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from plimsoll.api.core import ResourceList, ResourceRequirements
 from plimsoll.api.quantity import Quantity
+from plimsoll.apiserver.registry.schema_view import View
 from plimsoll.apiserver.validation.field_errors import (
     FieldErrors,
     FieldPath,
@@ -18,7 +19,6 @@ from plimsoll.apiserver.validation.field_errors import (
     required,
 )
 from plimsoll.apiserver.validation.name_formats import is_extended_resource, is_node_allocatable
-from plimsoll.apiserver.validation.pod.pod_view import FullPod, FullPodSpec
 from plimsoll.apiserver.validation.resource_names import (
     is_huge_page_multiple,
     is_huge_page_resource,
@@ -118,7 +118,7 @@ def _validate_one(
 # -- pod-level resources
 
 
-def validate_pod_level(pod: FullPod, path: FieldPath, *, allow_indivisible_huge_pages: bool) -> FieldErrors:
+def validate_pod_level(pod: View, path: FieldPath, *, allow_indivisible_huge_pages: bool) -> FieldErrors:
     """Validate pod-level resources, which must cover those of the containers."""
     spec = pod.spec
     if spec.resources is None:
@@ -143,7 +143,7 @@ def validate_pod_level(pod: FullPod, path: FieldPath, *, allow_indivisible_huge_
                 yield invalid(at, amount, f"must be less than or equal to pod limits of {limits[name]}")
 
 
-def has_indivisible_huge_pages(spec: FullPodSpec) -> bool:
+def has_indivisible_huge_pages(spec: View) -> bool:
     """Report whether a quantity of huge pages is not a multiple of the page size."""
     containers = (*spec.containers, *spec.init_containers, *spec.ephemeral_containers)
     lists = [

@@ -7,6 +7,7 @@ DIFF: privileged containers are permitted; upstream rejects them unless its serv
 from __future__ import annotations
 
 from plimsoll.api.names import byte_length
+from plimsoll.apiserver.registry.schema_view import View, view_of
 from plimsoll.apiserver.validation.field_errors import (
     FieldErrors,
     FieldPath,
@@ -19,13 +20,9 @@ from plimsoll.apiserver.validation.field_errors import (
 )
 from plimsoll.apiserver.validation.file_paths import validate_local_descending_path
 from plimsoll.apiserver.validation.name_formats import sysctl_name
-from plimsoll.apiserver.validation.pod.pod_view import (
-    FullPodSpec,
-    PodSecurityContext,
-    SecurityContext,
-    SecurityProfile,
-)
 from plimsoll.apiserver.validation.pod.windows import validate_windows_options
+
+_CONTEXT_VIEW = view_of("core.v1.PodSecurityContext")
 
 _ID_RULE = "must be between 0 and 2147483647, inclusive"
 _ID_MAX = 2**31 - 1
@@ -52,10 +49,10 @@ def _validate_id(value: int | None, path: FieldPath) -> FieldErrors:
 
 
 def validate_pod_security(
-    spec: FullPodSpec, path: FieldPath, *, allow_host_sysctls: bool, allow_se_linux_change_policy: bool
+    spec: View, path: FieldPath, *, allow_host_sysctls: bool, allow_se_linux_change_policy: bool
 ) -> FieldErrors:
     """Validate the security context of a pod; the flags permit what a stored pod already has."""
-    context = spec.security_context or PodSecurityContext()
+    context = spec.security_context or _CONTEXT_VIEW()
     yield from _validate_id(context.fs_group, path.child("fsGroup"))
     yield from _validate_id(context.run_as_user, path.child("runAsUser"))
     yield from _validate_id(context.run_as_group, path.child("runAsGroup"))
@@ -81,9 +78,7 @@ def validate_pod_security(
     yield from validate_app_armor(context.app_armor_profile, path.child("appArmorProfile"))
 
 
-def _validate_sysctls(
-    spec: FullPodSpec, context: PodSecurityContext, path: FieldPath, allow_host_namespaces: bool
-) -> FieldErrors:
+def _validate_sysctls(spec: View, context: View, path: FieldPath, allow_host_namespaces: bool) -> FieldErrors:
     seen: set[str] = set()
     for index, sysctl in enumerate(context.sysctls):
         at = path.index(index).child("name")
@@ -100,24 +95,22 @@ def _validate_sysctls(
         seen.add(sysctl.name)
 
 
-def host_namespace_field(sysctl: str, spec: FullPodSpec) -> str:
+def host_namespace_field(sysctl: str, spec: View) -> str:
     """Return the field that shares the namespace of a sysctl with the host, if it is set."""
-    name = _dotted(sysctl).partition("*")[0]
+    name = _to_dot_notation(sysctl).partition("*")[0]
     if spec.host_network and name.startswith("net."):
         return "hostNetwork"
     ipc = name in _IPC_SYSCTLS or name.startswith("fs.mqueue.")
     return "hostIPC" if spec.host_ipc and ipc else ""
 
 
-def _dotted(sysctl: str) -> str:
+def _to_dot_notation(sysctl: str) -> str:
     """Convert a sysctl name in slash notation to dot notation (and dots inside names to slashes)."""
     first = next((letter for letter in sysctl if letter in "./"), ".")
     return sysctl if first == "." else sysctl.translate(str.maketrans("./", "/."))
 
 
-def validate_container_security(
-    context: SecurityContext | None, path: FieldPath, *, host_users: bool
-) -> FieldErrors:
+def validate_container_security(context: View | None, path: FieldPath, *, host_users: bool) -> FieldErrors:
     if context is None:
         return
     yield from _validate_id(context.run_as_user, path.child("runAsUser"))
@@ -144,7 +137,7 @@ def validate_container_security(
 # -- profiles
 
 
-def validate_seccomp(profile: SecurityProfile | None, path: FieldPath) -> FieldErrors:
+def validate_seccomp(profile: View | None, path: FieldPath) -> FieldErrors:
     if profile is None:
         return
     local = path.child("localhostProfile")
@@ -162,7 +155,7 @@ def validate_seccomp(profile: SecurityProfile | None, path: FieldPath) -> FieldE
         yield invalid(local, profile.localhost_profile, detail)
 
 
-def validate_app_armor(profile: SecurityProfile | None, path: FieldPath) -> FieldErrors:
+def validate_app_armor(profile: View | None, path: FieldPath) -> FieldErrors:
     if profile is None:
         return
     local = path.child("localhostProfile")
@@ -186,7 +179,7 @@ def validate_app_armor(profile: SecurityProfile | None, path: FieldPath) -> Fiel
 
 
 def validate_host_users(
-    spec: FullPodSpec, path: FieldPath, *, allow_devices: bool, allow_host_network: bool
+    spec: View, path: FieldPath, *, allow_devices: bool, allow_host_network: bool
 ) -> FieldErrors:
     """Validate a pod in its own user namespace, which must not use host namespaces or volume devices."""
     if spec.host_users is not False:

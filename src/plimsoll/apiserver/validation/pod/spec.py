@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from plimsoll.api.gates import Gates
 from plimsoll.api.names import dns_subdomain, label_key
+from plimsoll.apiserver.registry.schema_view import View
 from plimsoll.apiserver.validation.field_errors import (
     FieldErrors,
     FieldPath,
@@ -43,7 +44,6 @@ from plimsoll.apiserver.validation.pod.placement import (
     validate_tolerations,
     validate_topology_spread_constraints,
 )
-from plimsoll.apiserver.validation.pod.pod_view import FullPod, FullPodSpec
 from plimsoll.apiserver.validation.pod.resources import (
     has_indivisible_huge_pages,
     validate_overhead,
@@ -87,7 +87,7 @@ class PodValidationOptions:
 STRICT = PodValidationOptions()
 
 
-def options_for_stored_pod(old: FullPod) -> PodValidationOptions:
+def options_for_stored_pod(old: View) -> PodValidationOptions:
     spec = old.spec
     context = spec.security_context
     sysctls = () if context is None else context.sysctls
@@ -112,7 +112,7 @@ def options_for_stored_pod(old: FullPod) -> PodValidationOptions:
     )
 
 
-def validate_new_pod(pod: FullPod) -> FieldErrors:
+def validate_new_pod(pod: View) -> FieldErrors:
     """Validate what applies only to new pods."""
     if pod.spec.node_name and pod.spec.scheduling_gates:
         detail = "cannot be set until all schedulingGates have been cleared"
@@ -120,7 +120,7 @@ def validate_new_pod(pod: FullPod) -> FieldErrors:
     yield from validate_profile_annotations_match(pod, _SPEC)
 
 
-def validate_spec(pod: FullPod, gates: Gates, options: PodValidationOptions = STRICT) -> FieldErrors:
+def validate_spec(pod: View, gates: Gates, options: PodValidationOptions = STRICT) -> FieldErrors:
     """Validate the spec of a pod and the related annotations."""
     spec = pod.spec
     yield from validate_annotations(
@@ -158,7 +158,7 @@ def validate_spec(pod: FullPod, gates: Gates, options: PodValidationOptions = ST
             yield from validate_image_blanks(container, _SPEC.child(group).index(index))
 
 
-def _validate_single_fields(spec: FullPodSpec) -> FieldErrors:
+def _validate_single_fields(spec: View) -> FieldErrors:
     if spec.termination_grace_period_seconds is None:
         yield required(_SPEC.child("terminationGracePeriodSeconds"))
     if spec.restart_policy not in _RESTART_POLICIES:
@@ -190,7 +190,7 @@ def _validate_single_fields(spec: FullPodSpec) -> FieldErrors:
         taken.add(scheduling.name)
 
 
-def _validate_security(spec: FullPodSpec, options: PodValidationOptions) -> FieldErrors:
+def _validate_security(spec: View, options: PodValidationOptions) -> FieldErrors:
     yield from validate_pod_security(
         spec,
         _SPEC.child("securityContext"),
@@ -206,7 +206,7 @@ def _validate_security(spec: FullPodSpec, options: PodValidationOptions) -> Fiel
     )
 
 
-def _validate_placement(spec: FullPodSpec, options: PodValidationOptions) -> FieldErrors:
+def _validate_placement(spec: View, options: PodValidationOptions) -> FieldErrors:
     yield from validate_labels(spec.node_selector, _SPEC.child("nodeSelector"))
     yield from validate_affinity(spec.affinity, _SPEC.child("affinity"), options.placement)
     at = _SPEC.child("topologySpreadConstraints")
@@ -214,7 +214,7 @@ def _validate_placement(spec: FullPodSpec, options: PodValidationOptions) -> Fie
     yield from validate_tolerations(spec.tolerations, _SPEC.child("tolerations"), options.placement)
 
 
-def _validate_tokens(spec: FullPodSpec) -> FieldErrors:
+def _validate_tokens(spec: View) -> FieldErrors:
     """Validate that a pod with service account tokens has a service account."""
     if spec.service_account_name:
         return

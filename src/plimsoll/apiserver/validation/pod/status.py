@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from plimsoll.api.names import byte_length, dns_subdomain, label_key
+from plimsoll.apiserver.registry.schema_view import View
 from plimsoll.apiserver.validation.field_errors import (
     FieldErrors,
     FieldPath,
@@ -20,20 +21,13 @@ from plimsoll.apiserver.validation.metadata import IMMUTABLE
 from plimsoll.apiserver.validation.name_formats import validate_format
 from plimsoll.apiserver.validation.object_trees import Tree
 from plimsoll.apiserver.validation.pod.network import validate_addresses
-from plimsoll.apiserver.validation.pod.pod_view import (
-    FullContainer,
-    FullContainerStatus,
-    FullPod,
-    FullPodSpec,
-    ResourceStatus,
-)
 
 HEALTH_MESSAGE_MAX = 1024
 
 _STATUS = FieldPath("status")
 _OWN_CONDITIONS = ("PodScheduled", "Ready", "Initialized")
 _NOT_NEGATIVE = "must be a non-negative integer"
-_BACK = "may not be transitioned to non-terminated state"
+_NOT_TERMINATED_AGAIN = "may not be transitioned to non-terminated state"
 _HEALTH = ("Healthy", "Unhealthy", "Unknown")
 _ID_MAX = 2**31 - 1
 
@@ -52,7 +46,7 @@ def keep_generations(status: Tree, old: Tree) -> None:
             condition["observedGeneration"] = generation
 
 
-def validate_status(pod: FullPod, old: FullPod) -> FieldErrors:
+def validate_status(pod: View, old: View) -> FieldErrors:
     status, before = pod.status, old.status
     for index, condition in enumerate(status.conditions):
         at = _STATUS.child("conditions").index(index)
@@ -71,7 +65,7 @@ def validate_status(pod: FullPod, old: FullPod) -> FieldErrors:
     yield from _validate_health(pod)
 
 
-def _validate_nomination(pod: FullPod, old: FullPod) -> FieldErrors:
+def _validate_nomination(pod: View, old: View) -> FieldErrors:
     name, path = pod.status.nominated_node_name, _STATUS.child("nominatedNodeName")
     if not name or name == old.status.nominated_node_name:
         return
@@ -83,7 +77,7 @@ def _validate_nomination(pod: FullPod, old: FullPod) -> FieldErrors:
 # -- terminated containers
 
 
-def _validate_transitions(pod: FullPod, old: FullPod) -> FieldErrors:
+def _validate_transitions(pod: View, old: View) -> FieldErrors:
     """Validate that a terminated container stays terminated unless its restart policy permits a restart."""
     for field, statuses, before, containers in (
         (
@@ -100,37 +94,37 @@ def _validate_transitions(pod: FullPod, old: FullPod) -> FieldErrors:
         ),
     ):
         if not _all_may_restart(old.spec):
-            yield from _validate_ended(statuses, before, containers, old.spec, _STATUS.child(field))
+            yield from _validate_terminated(statuses, before, containers, old.spec, _STATUS.child(field))
     at = _STATUS.child("ephemeralContainerStatuses")
-    going = _not_terminated(pod.status.ephemeral_container_statuses)
+    not_terminated = _not_terminated(pod.status.ephemeral_container_statuses)
     for index, status in enumerate(old.status.ephemeral_container_statuses):
-        if status.state.terminated is not None and status.name in going:
-            yield forbidden(at.index(index).child("state"), _BACK)
+        if status.state.terminated is not None and status.name in not_terminated:
+            yield forbidden(at.index(index).child("state"), _NOT_TERMINATED_AGAIN)
 
 
-def _not_terminated(statuses: Sequence[FullContainerStatus]) -> frozenset[str]:
+def _not_terminated(statuses: Sequence[View]) -> frozenset[str]:
     """Return the names of the containers that are not terminated."""
     return frozenset(status.name for status in statuses if status.state.terminated is None)
 
 
-def _validate_ended(
-    statuses: Sequence[FullContainerStatus],
-    before: Sequence[FullContainerStatus],
-    containers: Sequence[FullContainer],
-    spec: FullPodSpec,
+def _validate_terminated(
+    statuses: Sequence[View],
+    before: Sequence[View],
+    containers: Sequence[View],
+    spec: View,
     path: FieldPath,
 ) -> FieldErrors:
-    going, by_name = _not_terminated(statuses), {c.name: c for c in reversed(containers)}
+    not_terminated, by_name = _not_terminated(statuses), {c.name: c for c in reversed(containers)}
     for index, status in enumerate(before):
-        ended = status.state.terminated
-        if ended is None or status.name not in going:
+        terminated = status.state.terminated
+        if terminated is None or status.name not in not_terminated:
             continue
         container = by_name.get(status.name)
-        if container is None or not _restarts(container, spec, ended.exit_code):
-            yield forbidden(path.index(index).child("state"), _BACK)
+        if container is None or not _may_restart(container, spec, terminated.exit_code):
+            yield forbidden(path.index(index).child("state"), _NOT_TERMINATED_AGAIN)
 
 
-def _all_may_restart(spec: FullPodSpec) -> bool:
+def _all_may_restart(spec: View) -> bool:
     return any(
         rule.action == "RestartAllContainers"
         for container in (*spec.init_containers, *spec.containers)
@@ -138,7 +132,7 @@ def _all_may_restart(spec: FullPodSpec) -> bool:
     )
 
 
-def _restarts(container: FullContainer, spec: FullPodSpec, exit_code: int) -> bool:
+def _may_restart(container: View, spec: View, exit_code: int) -> bool:
     """Report whether a container restarts after it exited with this code."""
     policy = spec.restart_policy
     if container.restart_policy is not None:
@@ -159,7 +153,7 @@ def _restarts(container: FullContainer, spec: FullPodSpec, exit_code: int) -> bo
 # -- addresses, users and health
 
 
-def _validate_addresses(pod: FullPod, old: FullPod) -> FieldErrors:
+def _validate_addresses(pod: View, old: View) -> FieldErrors:
     now, before = pod.status, old.status
     yield from validate_addresses(
         [address.ip for address in now.pod_ips],
@@ -176,7 +170,7 @@ def _validate_addresses(pod: FullPod, old: FullPod) -> FieldErrors:
     )
 
 
-def _all_statuses(pod: FullPod) -> Sequence[tuple[str, Sequence[FullContainerStatus]]]:
+def _all_statuses(pod: View) -> Sequence[tuple[str, Sequence[View]]]:
     return (
         ("containerStatuses", pod.status.container_statuses),
         ("initContainerStatuses", pod.status.init_container_statuses),
@@ -184,7 +178,7 @@ def _all_statuses(pod: FullPod) -> Sequence[tuple[str, Sequence[FullContainerSta
     )
 
 
-def _validate_users(pod: FullPod) -> FieldErrors:
+def _validate_users(pod: View) -> FieldErrors:
     os = "linux" if pod.spec.os is None else pod.spec.os.name
     for field, statuses in _all_statuses(pod):
         for index, status in enumerate(statuses):
@@ -204,7 +198,7 @@ def _validate_users(pod: FullPod) -> FieldErrors:
                         yield invalid(path, number, f"must be between 0 and {_ID_MAX}, inclusive")
 
 
-def _validate_health(pod: FullPod) -> FieldErrors:
+def _validate_health(pod: View) -> FieldErrors:
     containers = {
         "containerStatuses": {c.name: c for c in reversed(pod.spec.containers)},
         "initContainerStatuses": {c.name: c for c in reversed(pod.spec.init_containers)},
@@ -221,9 +215,7 @@ def _validate_health(pod: FullPod) -> FieldErrors:
                 yield from _validate_resource(resource, container, at.index(position))
 
 
-def _validate_resource(
-    resource: ResourceStatus, container: FullContainer | None, path: FieldPath
-) -> FieldErrors:
+def _validate_resource(resource: View, container: View | None, path: FieldPath) -> FieldErrors:
     """Validate the health of an allocated resource, which the container must have requested."""
     if container is not None:
         claims = {

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from plimsoll.api import codec
 from plimsoll.api.names import dns_label
+from plimsoll.apiserver.registry.schema_view import View, view_of
 from plimsoll.apiserver.validation.field_errors import FieldErrors
 from plimsoll.apiserver.validation.metadata import (
     reset_for_status,
@@ -25,7 +26,6 @@ from plimsoll.apiserver.validation.pod.claims import (
     validate_pod_create,
     validate_pod_spec,
 )
-from plimsoll.apiserver.validation.pod.pod_view import FullPod
 from plimsoll.apiserver.validation.pod.prepare_create import prepare_new_pod
 from plimsoll.apiserver.validation.pod.resize import find_resize_error, keep_resources_only, validate_resize
 from plimsoll.apiserver.validation.pod.spec import (
@@ -45,10 +45,12 @@ from plimsoll.apiserver.validation.validated_cache import ValidatedCache
 from plimsoll.apiserver.validation.write_context import WriteContext, WriteStrategy
 from plimsoll.ledger.qos import qos_class
 
+_POD_VIEW = view_of("core.v1.Pod")
+
 _VALIDATED_SPECS = ValidatedCache()
 
 
-def _prepare_create(write: WriteContext[FullPod]) -> None:
+def _prepare_create(write: WriteContext[View]) -> None:
     write.set_generation(1)
     pod_level = write.gates.enabled("PodLevelResources")
     qos = qos_class(write.new.spec, pod_level=pod_level)
@@ -57,7 +59,7 @@ def _prepare_create(write: WriteContext[FullPod]) -> None:
     prepare_new_pod(write.tree, write.now)
 
 
-def _validate_create(write: WriteContext[FullPod]) -> FieldErrors:
+def _validate_create(write: WriteContext[View]) -> FieldErrors:
     pod = write.new
     yield from validate_metadata(write.metadata, namespaced=True)
     spec = codec.encode(subtree(write.tree, "spec"))
@@ -70,25 +72,25 @@ def _validate_create(write: WriteContext[FullPod]) -> FieldErrors:
     yield from _VALIDATED_SPECS.validate(key, errors)
 
 
-def _validate_new_spec(write: WriteContext[FullPod], pod: FullPod) -> FieldErrors:
+def _validate_new_spec(write: WriteContext[View], pod: View) -> FieldErrors:
     """Validate everything about a new pod that depends only on its spec and annotations."""
     yield from validate_pod_create(pod, write.tree)
     yield from validate_spec(pod, write.gates)
     yield from validate_new_pod(pod)
 
 
-def _prepare_update(write: WriteContext[FullPod]) -> None:
+def _prepare_update(write: WriteContext[View]) -> None:
     write.restore_fields("status")
     write.drop_disabled_fields("Pod")
     _count_change(write)
 
 
-def _count_change(write: WriteContext[FullPod]) -> None:
+def _count_change(write: WriteContext[View]) -> None:
     if not specs_equal(subtree(write.tree, "spec"), subtree(write.old_tree, "spec")):
         write.set_generation(write.metadata_tree().get("generation", 0) + 1)
 
 
-def _validate_whole(write: WriteContext[FullPod], pod: FullPod, options: PodValidationOptions) -> FieldErrors:
+def _validate_whole(write: WriteContext[View], pod: View, options: PodValidationOptions) -> FieldErrors:
     """Validate what applies to every update of a pod."""
     yield from validate_metadata_update(write.metadata, write.old_metadata)
     yield from validate_metadata(write.metadata, namespaced=True)
@@ -96,9 +98,7 @@ def _validate_whole(write: WriteContext[FullPod], pod: FullPod, options: PodVali
     yield from validate_spec(pod, write.gates, options)
 
 
-def _validate_annotations(
-    write: WriteContext[FullPod], pod: FullPod, options: PodValidationOptions
-) -> FieldErrors:
+def _validate_annotations(write: WriteContext[View], pod: View, options: PodValidationOptions) -> FieldErrors:
     """Validate the changed annotations."""
     yield from validate_mirror_update(pod, write.old)
     yield from validate_annotation_changes(pod, write.old)
@@ -107,14 +107,14 @@ def _validate_annotations(
     )
 
 
-def _validate_update(write: WriteContext[FullPod]) -> FieldErrors:
+def _validate_update(write: WriteContext[View]) -> FieldErrors:
     pod, options = write.new, options_for_stored_pod(write.old)
     yield from _validate_whole(write, pod, options)
     yield from _validate_annotations(write, pod, options)
     yield from validate_pod_update(write.tree, write.old_tree, pod, write.old, options.placement)
 
 
-def _prepare_status(write: WriteContext[FullPod]) -> None:
+def _prepare_status(write: WriteContext[View]) -> None:
     write.restore_fields("spec")
     meta, old_meta = write.metadata_tree(), subtree(write.old_tree, "metadata")
     for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "ownerReferences"):
@@ -128,7 +128,7 @@ def _prepare_status(write: WriteContext[FullPod]) -> None:
     write.drop_disabled_fields("Pod", "status")
 
 
-def _validate_status(write: WriteContext[FullPod]) -> FieldErrors:
+def _validate_status(write: WriteContext[View]) -> FieldErrors:
     pod = write.new
     yield from validate_metadata_update(write.metadata, write.old_metadata)
     yield from _validate_annotations(write, pod, options_for_stored_pod(write.old))
@@ -136,13 +136,13 @@ def _validate_status(write: WriteContext[FullPod]) -> FieldErrors:
     yield from validate_pod_status(pod)
 
 
-def _prepare_resize(write: WriteContext[FullPod]) -> None:
+def _prepare_resize(write: WriteContext[View]) -> None:
     keep_resources_only(write.tree, write.old_tree, write.gates)
     write.drop_disabled_fields("Pod", "resize")
     _count_change(write)
 
 
-def _validate_resize(write: WriteContext[FullPod]) -> FieldErrors:
+def _validate_resize(write: WriteContext[View]) -> FieldErrors:
     refusal = find_resize_error(write.old_tree, write.old)
     if refusal is not None:
         yield refusal
@@ -153,7 +153,7 @@ def _validate_resize(write: WriteContext[FullPod]) -> FieldErrors:
     yield from validate_resize(write.tree, write.old_tree, pod, write.old, write.gates, bool(found))
 
 
-def _prepare_ephemeral(write: WriteContext[FullPod]) -> None:
+def _prepare_ephemeral(write: WriteContext[View]) -> None:
     """Take only the ephemeral containers from the request."""
     containers = subtree(write.tree, "spec").get("ephemeralContainers")
     write.restore_fields("spec", "status")
@@ -166,7 +166,7 @@ def _prepare_ephemeral(write: WriteContext[FullPod]) -> None:
     _count_change(write)
 
 
-def _validate_ephemeral(write: WriteContext[FullPod]) -> FieldErrors:
+def _validate_ephemeral(write: WriteContext[View]) -> FieldErrors:
     refusal = find_ephemeral_error(is_mirror(write.old))
     if refusal is not None:
         yield refusal
@@ -177,7 +177,7 @@ def _validate_ephemeral(write: WriteContext[FullPod]) -> FieldErrors:
     yield from validate_ephemeral_update(write.tree, write.old_tree)
 
 
-def _warn(write: WriteContext[FullPod]) -> Iterable[str]:
+def _warn(write: WriteContext[View]) -> Iterable[str]:
     messages = dns_label(subtree(write.tree, "metadata").get("name", ""))
     if messages:
         yield (
@@ -187,13 +187,15 @@ def _warn(write: WriteContext[FullPod]) -> Iterable[str]:
 
 
 POD_STRATEGIES: Mapping[tuple[str, str, str], WriteStrategy] = {
-    ("create", "Pod", ""): WriteStrategy(FullPod, _prepare_create, _validate_create, _warn),
+    ("create", "Pod", ""): WriteStrategy(_POD_VIEW, _prepare_create, _validate_create, _warn),
     ("update", "Pod", ""): WriteStrategy(
-        FullPod, _prepare_update, _validate_update, reset_fields=("status",)
+        _POD_VIEW, _prepare_update, _validate_update, reset_fields=("status",)
     ),
     ("update", "Pod", "status"): WriteStrategy(
-        FullPod, _prepare_status, _validate_status, reset_fields=("spec",)
+        _POD_VIEW, _prepare_status, _validate_status, reset_fields=("spec",)
     ),
-    ("update", "Pod", "resize"): WriteStrategy(FullPod, _prepare_resize, _validate_resize),
-    ("update", "Pod", "ephemeralcontainers"): WriteStrategy(FullPod, _prepare_ephemeral, _validate_ephemeral),
+    ("update", "Pod", "resize"): WriteStrategy(_POD_VIEW, _prepare_resize, _validate_resize),
+    ("update", "Pod", "ephemeralcontainers"): WriteStrategy(
+        _POD_VIEW, _prepare_ephemeral, _validate_ephemeral
+    ),
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plimsoll.api.core import NodeAffinity, NodeSelectorRequirement, Toleration
+from plimsoll.apiserver.registry.schema_view import View, view_of
 from plimsoll.apiserver.validation.equality import trees_equal_as
 from plimsoll.apiserver.validation.field_errors import (
     OBJECT_ROOT,
@@ -21,14 +22,16 @@ from plimsoll.apiserver.validation.field_errors import (
 )
 from plimsoll.apiserver.validation.object_trees import Tree, subtree
 from plimsoll.apiserver.validation.pod.placement import PlacementOptions, validate_tolerations
-from plimsoll.apiserver.validation.pod.pod_view import FullContainer, FullPod, FullPodSpec
+
+_CONTAINER_VIEW = view_of("core.v1.EphemeralContainer")
+_SPEC_VIEW = view_of("core.v1.PodSpec")
 
 _SPEC = FieldPath("spec")
 _DEADLINE_MAX = 2**31 - 1
 
 
 def validate_pod_update(
-    tree: Tree, old_tree: Tree, pod: FullPod, old: FullPod, options: PlacementOptions
+    tree: Tree, old_tree: Tree, pod: View, old: View, options: PlacementOptions
 ) -> FieldErrors:
     """Validate the mutable fields of the spec, and that no other field changed."""
     for group, now, before in (
@@ -40,7 +43,9 @@ def validate_pod_update(
             return
         for index, container in enumerate(now):
             yield from _validate_image(container.image, _SPEC.child(group).index(index).child("image"))
-    error, continues = _find_late_deadline(pod.spec.active_deadline_seconds, old.spec.active_deadline_seconds)
+    error, continues = _find_deadline_error(
+        pod.spec.active_deadline_seconds, old.spec.active_deadline_seconds
+    )
     if error is not None:
         yield error
     if not continues:
@@ -63,7 +68,7 @@ def _validate_image(image: str, path: FieldPath) -> FieldErrors:
         yield invalid(path, image, "must not have leading or trailing whitespace")
 
 
-def _find_late_deadline(now: int | None, before: int | None) -> tuple[FieldError | None, bool]:
+def _find_deadline_error(now: int | None, before: int | None) -> tuple[FieldError | None, bool]:
     """Return the error if activeDeadlineSeconds is removed or extended, and whether to continue
     validation.
     """
@@ -79,7 +84,7 @@ def _find_late_deadline(now: int | None, before: int | None) -> tuple[FieldError
     return None, True
 
 
-def _validate_tolerations(pod: FullPod, old: FullPod, options: PlacementOptions) -> FieldErrors:
+def _validate_tolerations(pod: View, old: View, options: PlacementOptions) -> FieldErrors:
     """Validate that tolerations are only added; of existing ones only tolerationSeconds can change."""
 
     def key(toleration: Toleration) -> tuple[str, ...]:
@@ -104,7 +109,7 @@ def _validate_rest(spec: Tree, old: Tree, *, gated: bool) -> FieldErrors:
             for container, before in zip(spec.get(group, ()), old.get(group, ()), strict=True)
         ]
     may_change: Sequence[str] = ("activeDeadlineSeconds", "schedulingGates", "tolerations")
-    if _grace(old) < 0 and _grace(spec) == 1:
+    if _grace_period(old) < 0 and _grace_period(spec) == 1:
         may_change = (*may_change, "terminationGracePeriodSeconds")
     if gated:
         yield from _validate_gated(spec, old)
@@ -122,7 +127,7 @@ def _validate_rest(spec: Tree, old: Tree, *, gated: bool) -> FieldErrors:
         yield forbidden(_SPEC, detail)
 
 
-def _grace(spec: Tree) -> int:
+def _grace_period(spec: Tree) -> int:
     seconds = spec.get("terminationGracePeriodSeconds")
     return seconds if isinstance(seconds, int) else 0
 
@@ -142,7 +147,7 @@ def _validate_gated(spec: Tree, old: Tree) -> FieldErrors:
         yield invalid(path.child("nodeSelectorTerms"), None, detail)
     else:
         for index, (term, before_term) in enumerate(zip(terms, old_terms, strict=True)):
-            if not _has_only_more(term, before_term):
+            if not _only_adds_requirements(term, before_term):
                 detail = "only additions are allowed (no mutations or deletions)"
                 yield invalid(path.child("nodeSelectorTerms").index(index), None, detail)
 
@@ -155,7 +160,7 @@ def _required_terms(spec: Tree) -> list[Tree] | None:
     return None if required_affinity is None else required_affinity.get("nodeSelectorTerms", [])
 
 
-def _has_only_more(term: Tree, old: Tree) -> bool:
+def _only_adds_requirements(term: Tree, old: Tree) -> bool:
     if not old.get("matchExpressions") and not old.get("matchFields"):
         # An empty term matches nothing and must stay empty.
         return not term.get("matchExpressions") and not term.get("matchFields")
@@ -188,7 +193,7 @@ def validate_ephemeral_update(tree: Tree, old_tree: Tree) -> FieldErrors:
         name = before.get("name", "")
         if name not in now:
             yield forbidden(path, f"existing ephemeral containers {name!r} may not be removed")
-        elif not trees_equal_as(FullContainer, before, now[name]):
+        elif not trees_equal_as(_CONTAINER_VIEW, before, now[name]):
             yield forbidden(path, f"existing ephemeral containers {name!r} may not be changed")
 
 
@@ -202,4 +207,4 @@ def find_ephemeral_error(mirror: bool) -> FieldError | None:
 
 def specs_equal(spec: Tree, old: Tree) -> bool:
     """Report whether two pod specs are equal, quantities compared by value."""
-    return trees_equal_as(FullPodSpec, old, spec)
+    return trees_equal_as(_SPEC_VIEW, old, spec)

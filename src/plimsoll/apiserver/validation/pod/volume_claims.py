@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from plimsoll.api import codec
 from plimsoll.api.names import dns_label, dns_subdomain
+from plimsoll.apiserver.registry.schema_view import View
 from plimsoll.apiserver.validation.field_errors import (
     FieldErrors,
     FieldPath,
@@ -15,22 +16,17 @@ from plimsoll.apiserver.validation.field_errors import (
 from plimsoll.apiserver.validation.label_selectors import validate_selector
 from plimsoll.apiserver.validation.metadata import validate_template_metadata
 from plimsoll.apiserver.validation.name_formats import validate_format
-from plimsoll.apiserver.validation.pod.volume_view import (
-    FullPersistentVolumeClaimSpec,
-    PersistentVolumeClaimTemplate,
-    TypedObjectReference,
-)
 
 _ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _VOLUME_MODES = ("Block", "Filesystem")
 
 
-def validate_claim_template(template: PersistentVolumeClaimTemplate, path: FieldPath) -> FieldErrors:
+def validate_claim_template(template: View, path: FieldPath) -> FieldErrors:
     yield from validate_template_metadata(codec.to_tree(template.metadata), path.child("metadata"))
     yield from validate_claim_spec(template.spec, path.child("spec"))
 
 
-def validate_claim_spec(spec: FullPersistentVolumeClaimSpec, path: FieldPath) -> FieldErrors:
+def validate_claim_spec(spec: View, path: FieldPath) -> FieldErrors:
     yield from _validate_access_modes(spec, path.child("accessModes"))
     yield from validate_selector(spec.selector, path.child("selector"))
     storage, at = spec.resources.requests.get("storage"), path.child("resources").key("storage")
@@ -48,7 +44,7 @@ def validate_claim_spec(spec: FullPersistentVolumeClaimSpec, path: FieldPath) ->
         yield from validate_format(name, path.child("volumeAttributesClassName"), dns_subdomain)
 
 
-def _validate_access_modes(spec: FullPersistentVolumeClaimSpec, path: FieldPath) -> FieldErrors:
+def _validate_access_modes(spec: View, path: FieldPath) -> FieldErrors:
     if not spec.access_modes:
         yield required(path, "at least 1 access mode is required")
     for mode in spec.access_modes:
@@ -59,7 +55,7 @@ def _validate_access_modes(spec: FullPersistentVolumeClaimSpec, path: FieldPath)
         yield forbidden(path, "may not use ReadWriteOncePod with other access modes")
 
 
-def _validate_sources(spec: FullPersistentVolumeClaimSpec, path: FieldPath) -> FieldErrors:
+def _validate_sources(spec: View, path: FieldPath) -> FieldErrors:
     source, reference = spec.data_source, spec.data_source_ref
     if source is not None:
         yield from _validate_source(source, path.child("dataSource"))
@@ -77,11 +73,11 @@ def _validate_sources(spec: FullPersistentVolumeClaimSpec, path: FieldPath) -> F
         yield invalid(path, "dataSource", "must match dataSourceRef")
 
 
-def _identity(reference: TypedObjectReference) -> tuple[str | None, str, str]:
+def _identity(reference: View) -> tuple[str | None, str, str]:
     return reference.api_group, reference.kind, reference.name
 
 
-def _validate_source(reference: TypedObjectReference, path: FieldPath) -> FieldErrors:
+def _validate_source(reference: View, path: FieldPath) -> FieldErrors:
     if not reference.name:
         yield required(path.child("name"))
     if not reference.kind:

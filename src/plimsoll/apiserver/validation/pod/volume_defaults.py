@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from plimsoll.api.coercion import wire_types
+from plimsoll.apiserver.registry.schema_view import view_of
 from plimsoll.apiserver.validation.object_trees import Tree, subtree
 from plimsoll.apiserver.validation.pod.images import default_pull_policy
-from plimsoll.apiserver.validation.pod.volume_view import Volume
 from plimsoll.apiserver.validation.quantities import round_resource_list
 
 _MODE = 0o644
 _HOUR = 3600
 
-SOURCES = frozenset(wire_types(Volume)) - {"name"}
+SOURCES = frozenset(wire_types(view_of("core.v1.Volume"))) - {"name"}
 
 #: Source -> defaults of fields that are missing.
 _IF_MISSING: Mapping[str, Mapping[str, Any]] = {

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from plimsoll.api.names import byte_length, dns_subdomain
+from plimsoll.apiserver.registry.schema_view import View, attribute_name
 from plimsoll.apiserver.validation.field_errors import (
     FieldErrors,
     FieldPath,
@@ -27,25 +28,6 @@ from plimsoll.apiserver.validation.file_paths import (
 from plimsoll.apiserver.validation.name_formats import validate_driver, validate_format, validate_label
 from plimsoll.apiserver.validation.pod.downward_api import validate_object_field, validate_resource_field
 from plimsoll.apiserver.validation.pod.volume_claims import validate_claim_template
-from plimsoll.apiserver.validation.pod.volume_view import (
-    AzureDiskVolumeSource,
-    DownwardAPIVolumeFile,
-    DownwardAPIVolumeSource,
-    EmptyDirVolumeSource,
-    EphemeralVolumeSource,
-    FCVolumeSource,
-    FlexVolumeSource,
-    FlockerVolumeSource,
-    FullCSIVolumeSource,
-    GitRepoVolumeSource,
-    HostPathVolumeSource,
-    ImageVolumeSource,
-    ISCSIVolumeSource,
-    KeyToPath,
-    NFSVolumeSource,
-    QuobyteVolumeSource,
-    StorageOSVolumeSource,
-)
 
 _MODE_RULE = "must be a number between 0 and 0777 (octal), both inclusive"
 _PARTITION_RULE = "must be between 1 and 255, inclusive"
@@ -82,7 +64,7 @@ def validate_mode(mode: int | None, path: FieldPath) -> FieldErrors:
         yield invalid(path, mode, _MODE_RULE)
 
 
-def validate_key_to_path(item: KeyToPath, path: FieldPath) -> FieldErrors:
+def validate_key_to_path(item: View, path: FieldPath) -> FieldErrors:
     if not item.key:
         yield required(path.child("key"))
     if not item.path:
@@ -91,7 +73,7 @@ def validate_key_to_path(item: KeyToPath, path: FieldPath) -> FieldErrors:
     yield from validate_mode(item.mode, path.child("mode"))
 
 
-def validate_downward_file(file: DownwardAPIVolumeFile, path: FieldPath) -> FieldErrors:
+def validate_downward_file(file: View, path: FieldPath) -> FieldErrors:
     """Validate a file of a downward API volume; its field path has no index."""
     if not file.path:
         yield required(path.child("path"))
@@ -119,12 +101,12 @@ def validate_pull_policy(policy: str, path: FieldPath) -> FieldErrors:
 # -- one function for each source
 
 
-def _validate_empty_dir(source: EmptyDirVolumeSource, path: FieldPath) -> FieldErrors:
+def _validate_empty_dir(source: View, path: FieldPath) -> FieldErrors:
     if source.size_limit is not None and source.size_limit.sign() < 0:
         yield forbidden(path.child("sizeLimit"), "SizeLimit field must be a valid resource quantity")
 
 
-def _validate_host_path(source: HostPathVolumeSource, path: FieldPath) -> FieldErrors:
+def _validate_host_path(source: View, path: FieldPath) -> FieldErrors:
     if not source.path:
         yield required(path.child("path"))
         return
@@ -133,7 +115,7 @@ def _validate_host_path(source: HostPathVolumeSource, path: FieldPath) -> FieldE
         yield not_supported(path.child("type"), source.type, _HOST_PATHS)
 
 
-def _validate_git_repo(source: GitRepoVolumeSource, path: FieldPath) -> FieldErrors:
+def _validate_git_repo(source: View, path: FieldPath) -> FieldErrors:
     if not source.repository:
         yield required(path.child("repository"))
     yield from validate_local_descending_path(source.directory, path.child("directory"))
@@ -158,13 +140,13 @@ def _validate_config_map(source: Any, path: FieldPath) -> FieldErrors:
     yield from _validate_files(source, path)
 
 
-def _validate_downward(source: DownwardAPIVolumeSource, path: FieldPath) -> FieldErrors:
+def _validate_downward(source: View, path: FieldPath) -> FieldErrors:
     yield from validate_mode(source.default_mode, path.child("defaultMode"))
     for file in source.items:
         yield from validate_downward_file(file, path)
 
 
-def _validate_nfs(source: NFSVolumeSource, path: FieldPath) -> FieldErrors:
+def _validate_nfs(source: View, path: FieldPath) -> FieldErrors:
     yield from _need(source, path, ("server", "path"))
     if not source.path.startswith("/"):
         yield invalid(path.child("path"), source.path, "must be an absolute path")
@@ -172,23 +154,8 @@ def _validate_nfs(source: NFSVolumeSource, path: FieldPath) -> FieldErrors:
 
 def _need(source: Any, path: FieldPath, names: Sequence[str]) -> FieldErrors:
     for name in names:
-        if not getattr(source, _SPELLED.get(name, name)):
+        if not getattr(source, attribute_name(name)):
             yield required(path.child(name))
-
-
-#: JSON names of the fields that `_need` checks, where they differ.
-_SPELLED: Mapping[str, str] = {
-    "claimName": "claim_name",
-    "diskName": "disk_name",
-    "diskURI": "disk_uri",
-    "pdID": "pd_id",
-    "pdName": "pd_name",
-    "secretName": "secret_name",
-    "shareName": "share_name",
-    "volumeID": "volume_id",
-    "volumeName": "volume_name",
-    "volumePath": "volume_path",
-}
 
 
 def _needs(*names: str) -> Callable[[Any, FieldPath], FieldErrors]:
@@ -215,7 +182,7 @@ def _validate_secret_ref(source: Any, path: FieldPath) -> FieldErrors:
         yield required(path.child("secretRef", "name"))
 
 
-def _validate_iscsi(source: ISCSIVolumeSource, path: FieldPath) -> FieldErrors:
+def _validate_iscsi(source: View, path: FieldPath) -> FieldErrors:
     if not source.target_portal:
         yield required(path.child("targetPortal"))
     if not source.iqn:
@@ -238,7 +205,7 @@ def _validate_qualified_name(name: str, path: FieldPath) -> FieldErrors:
         yield invalid(path, name, "must be valid format")
 
 
-def _validate_flocker(source: FlockerVolumeSource, path: FieldPath) -> FieldErrors:
+def _validate_flocker(source: View, path: FieldPath) -> FieldErrors:
     if not source.dataset_name and not source.dataset_uuid:
         yield required(path, "one of datasetName and datasetUUID is required")
     if source.dataset_name and source.dataset_uuid:
@@ -248,7 +215,7 @@ def _validate_flocker(source: FlockerVolumeSource, path: FieldPath) -> FieldErro
         yield invalid(path.child("datasetName"), source.dataset_name, "must not contain '/'")
 
 
-def _validate_quobyte(source: QuobyteVolumeSource, path: FieldPath) -> FieldErrors:
+def _validate_quobyte(source: View, path: FieldPath) -> FieldErrors:
     detail = "must be a host:port pair or multiple pairs separated by commas"
     if not source.registry:
         yield required(path.child("registry"), detail)
@@ -271,7 +238,7 @@ def _is_host_and_port(pair: str) -> bool:
     return not any(letter in host for letter in ":[]")
 
 
-def _validate_fibre_channel(source: FCVolumeSource, path: FieldPath) -> FieldErrors:
+def _validate_fibre_channel(source: View, path: FieldPath) -> FieldErrors:
     names = path.child("targetWWNs")
     if not source.target_wwns and not source.wwids:
         yield required(names, "must specify either targetWWNs or wwids, but not both")
@@ -285,7 +252,7 @@ def _validate_fibre_channel(source: FCVolumeSource, path: FieldPath) -> FieldErr
             yield invalid(path.child("lun"), source.lun, _LUN_RULE)
 
 
-def _validate_flex(source: FlexVolumeSource, path: FieldPath) -> FieldErrors:
+def _validate_flex(source: View, path: FieldPath) -> FieldErrors:
     if not source.driver:
         yield required(path.child("driver"))
     for name in source.options:
@@ -295,7 +262,7 @@ def _validate_flex(source: FlexVolumeSource, path: FieldPath) -> FieldErrors:
             yield invalid(path.child("options").key(name), name, detail)
 
 
-def _validate_azure_disk(source: AzureDiskVolumeSource, path: FieldPath) -> FieldErrors:
+def _validate_azure_disk(source: View, path: FieldPath) -> FieldErrors:
     yield from _need(source, path, ("diskName", "diskURI"))
     if source.caching_mode is not None and source.caching_mode not in _CACHING_MODES:
         yield not_supported(path.child("cachingMode"), source.caching_mode, _CACHING_MODES)
@@ -308,7 +275,7 @@ def _validate_azure_disk(source: AzureDiskVolumeSource, path: FieldPath) -> Fiel
         yield not_supported(path.child("diskURI"), source.disk_uri, (f"{start}...",))
 
 
-def _validate_storage_os(source: StorageOSVolumeSource, path: FieldPath) -> FieldErrors:
+def _validate_storage_os(source: View, path: FieldPath) -> FieldErrors:
     if not source.volume_name:
         yield required(path.child("volumeName"))
     else:
@@ -318,7 +285,7 @@ def _validate_storage_os(source: StorageOSVolumeSource, path: FieldPath) -> Fiel
     yield from _validate_secret_ref(source, path)
 
 
-def _validate_csi(source: FullCSIVolumeSource, path: FieldPath) -> FieldErrors:
+def _validate_csi(source: View, path: FieldPath) -> FieldErrors:
     yield from validate_driver(source.driver, path.child("driver"))
     secret = source.node_publish_secret_ref
     if secret is not None:
@@ -328,14 +295,14 @@ def _validate_csi(source: FullCSIVolumeSource, path: FieldPath) -> FieldErrors:
             yield from validate_format(secret.name, path.child("name"), dns_subdomain)
 
 
-def _validate_ephemeral(source: EphemeralVolumeSource, path: FieldPath) -> FieldErrors:
+def _validate_ephemeral(source: View, path: FieldPath) -> FieldErrors:
     if source.volume_claim_template is None:
         yield required(path.child("volumeClaimTemplate"))
     else:
         yield from validate_claim_template(source.volume_claim_template, path.child("volumeClaimTemplate"))
 
 
-def _validate_image(source: ImageVolumeSource, path: FieldPath) -> FieldErrors:
+def _validate_image(source: View, path: FieldPath) -> FieldErrors:
     if not source.reference:
         yield required(path.child("reference"))
     yield from validate_pull_policy(source.pull_policy, path.child("pullPolicy"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from plimsoll.api.names import byte_length, dns_subdomain
+from plimsoll.apiserver.registry.schema_view import View
 from plimsoll.apiserver.validation.field_errors import (
     FieldError,
     FieldErrors,
@@ -21,10 +22,8 @@ from plimsoll.apiserver.validation.file_paths import (
     validate_local_descending_path,
 )
 from plimsoll.apiserver.validation.name_formats import validate_label
-from plimsoll.apiserver.validation.pod.pod_view import FullContainer, FullPodSpec, VolumeDevice, VolumeMount
 from plimsoll.apiserver.validation.pod.projections import validate_projection
 from plimsoll.apiserver.validation.pod.volume_sources import SOURCE_VALIDATORS
-from plimsoll.apiserver.validation.pod.volume_view import Volume
 
 _PROPAGATIONS = ("Bidirectional", "HostToContainer", "None")
 _RECURSIVE = ("Disabled", "Enabled", "IfPossible")
@@ -32,11 +31,11 @@ _ISCSI_NAME_MAX = 64
 
 
 def validate_volumes(
-    spec: FullPodSpec, pod_name: str, path: FieldPath, *, allow_nonlocal_token_path: bool
-) -> tuple[Mapping[str, Volume], list[FieldError]]:
+    spec: View, pod_name: str, path: FieldPath, *, allow_nonlocal_token_path: bool
+) -> tuple[Mapping[str, View], list[FieldError]]:
     """Return the valid volumes by name, and the errors of the others."""
-    made = {f"{pod_name}-{volume.name}" for volume in spec.volumes if volume.ephemeral is not None}
-    known: dict[str, Volume] = {}
+    generated = {f"{pod_name}-{volume.name}" for volume in spec.volumes if volume.ephemeral is not None}
+    known: dict[str, View] = {}
     errors: list[FieldError] = []
     for place, volume in enumerate(spec.volumes):
         at = path.index(place)
@@ -47,14 +46,14 @@ def validate_volumes(
         if not found:
             known[volume.name] = volume
         claim = volume.persistent_volume_claim
-        if claim is not None and pod_name and claim.claim_name in made:
+        if claim is not None and pod_name and claim.claim_name in generated:
             detail = "must not reference a PVC that gets created for an ephemeral volume"
             found.append(invalid(at.child("persistentVolumeClaim", "claimName"), claim.claim_name, detail))
         errors += found
     return known, errors
 
 
-def _validate_name(name: str, known: Mapping[str, Volume], path: FieldPath) -> FieldErrors:
+def _validate_name(name: str, known: Mapping[str, View], path: FieldPath) -> FieldErrors:
     if not name:
         yield required(path)
     else:
@@ -64,15 +63,15 @@ def _validate_name(name: str, known: Mapping[str, Volume], path: FieldPath) -> F
 
 
 def _validate_source(
-    volume: Volume, pod_name: str, path: FieldPath, allow_nonlocal_token_path: bool
+    volume: View, pod_name: str, path: FieldPath, allow_nonlocal_token_path: bool
 ) -> FieldErrors:
     first = ""
-    for field, (inside, doubled, validate) in SOURCE_VALIDATORS.items():
+    for field, (inside, second, validate) in SOURCE_VALIDATORS.items():
         source = getattr(volume, field)
         if source is None:
             continue
         if first:
-            yield forbidden(path.child(doubled), "may not specify more than 1 volume type")
+            yield forbidden(path.child(second), "may not specify more than 1 volume type")
             continue
         first = field
         yield from validate(source, path.child(inside))
@@ -93,7 +92,7 @@ def _validate_source(
         yield required(path, "must specify a volume type")
 
 
-def has_nonlocal_token_path(spec: FullPodSpec) -> bool:
+def has_nonlocal_token_path(spec: View) -> bool:
     """Report whether a service account token is projected to a path that is no longer permitted."""
     return any(
         source.service_account_token is not None
@@ -107,17 +106,17 @@ def has_nonlocal_token_path(spec: FullPodSpec) -> bool:
 # -- mounts
 
 
-def validate_mounts(container: FullContainer, volumes: Mapping[str, Volume], path: FieldPath) -> FieldErrors:
+def validate_mounts(container: View, volumes: Mapping[str, View], path: FieldPath) -> FieldErrors:
     mounts, devices = container.volume_mounts, container.volume_devices
     yield from _validate_mounts(container, mounts, devices, volumes, path.child("volumeMounts"))
     yield from _validate_devices(devices, mounts, volumes, path.child("volumeDevices"))
 
 
 def _validate_mounts(
-    container: FullContainer,
-    mounts: Sequence[VolumeMount],
-    devices: Sequence[VolumeDevice],
-    volumes: Mapping[str, Volume],
+    container: View,
+    mounts: Sequence[View],
+    devices: Sequence[View],
+    volumes: Mapping[str, View],
     path: FieldPath,
 ) -> FieldErrors:
     """Validate volume mounts; some field paths have no index, as in Kubernetes 1.36."""
@@ -150,7 +149,7 @@ def _validate_mounts(
         yield from _validate_recursion(mount, path.child("recursiveReadOnly"))
 
 
-def _validate_propagation(mount: VolumeMount, container: FullContainer, path: FieldPath) -> FieldErrors:
+def _validate_propagation(mount: View, container: View, path: FieldPath) -> FieldErrors:
     mode = mount.mount_propagation
     if mode is None:
         return
@@ -162,7 +161,7 @@ def _validate_propagation(mount: VolumeMount, container: FullContainer, path: Fi
         yield forbidden(path, detail)
 
 
-def _validate_recursion(mount: VolumeMount, path: FieldPath) -> FieldErrors:
+def _validate_recursion(mount: View, path: FieldPath) -> FieldErrors:
     mode = mount.recursive_read_only
     if mode is None or mode == "Disabled":
         return
@@ -177,9 +176,9 @@ def _validate_recursion(mount: VolumeMount, path: FieldPath) -> FieldErrors:
 
 
 def _validate_devices(
-    devices: Sequence[VolumeDevice],
-    mounts: Sequence[VolumeMount],
-    volumes: Mapping[str, Volume],
+    devices: Sequence[View],
+    mounts: Sequence[View],
+    volumes: Mapping[str, View],
     path: FieldPath,
 ) -> FieldErrors:
     mount_paths = {mount.name: mount.mount_path for mount in mounts}

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from plimsoll.api.names import byte_length, dns_subdomain
+from plimsoll.apiserver.registry.schema_view import View, attribute_name
 from plimsoll.apiserver.validation.field_errors import (
     FieldErrors,
     FieldPath,
@@ -15,11 +16,6 @@ from plimsoll.apiserver.validation.field_errors import (
     required,
 )
 from plimsoll.apiserver.validation.name_formats import validate_format
-from plimsoll.apiserver.validation.pod.pod_view import (
-    FullContainer,
-    FullPodSpec,
-    WindowsSecurityContextOptions,
-)
 
 _CREDENTIALS_MAX = 64 * 1024
 _DOMAIN_MAX = 256
@@ -33,34 +29,34 @@ _DOTS = re.compile(r"[. ]+")
 _SYSTEMS = ("linux", "windows")
 _NOT_ON_WINDOWS = "cannot be set for a windows pod"
 
-#: Linux-only fields of a security context: JSON name, field of the view.
+#: Linux-only fields of a security context.
 _POD_FIELDS = (
-    ("appArmorProfile", "app_armor_profile"),
-    ("seLinuxOptions", "se_linux_options"),
-    ("seccompProfile", "seccomp_profile"),
-    ("fsGroup", "fs_group"),
-    ("fsGroupChangePolicy", "fs_group_change_policy"),
-    ("runAsUser", "run_as_user"),
-    ("runAsGroup", "run_as_group"),
-    ("supplementalGroups", "supplemental_groups"),
-    ("supplementalGroupsPolicy", "supplemental_groups_policy"),
-    ("seLinuxChangePolicy", "se_linux_change_policy"),
+    "appArmorProfile",
+    "seLinuxOptions",
+    "seccompProfile",
+    "fsGroup",
+    "fsGroupChangePolicy",
+    "runAsUser",
+    "runAsGroup",
+    "supplementalGroups",
+    "supplementalGroupsPolicy",
+    "seLinuxChangePolicy",
 )
 _CONTAINER_FIELDS = (
-    ("appArmorProfile", "app_armor_profile"),
-    ("seLinuxOptions", "se_linux_options"),
-    ("seccompProfile", "seccomp_profile"),
-    ("capabilities", "capabilities"),
-    ("readOnlyRootFilesystem", "read_only_root_filesystem"),
-    ("privileged", "privileged"),
-    ("allowPrivilegeEscalation", "allow_privilege_escalation"),
-    ("procMount", "proc_mount"),
-    ("runAsUser", "run_as_user"),
-    ("runAsGroup", "run_as_group"),
+    "appArmorProfile",
+    "seLinuxOptions",
+    "seccompProfile",
+    "capabilities",
+    "readOnlyRootFilesystem",
+    "privileged",
+    "allowPrivilegeEscalation",
+    "procMount",
+    "runAsUser",
+    "runAsGroup",
 )
 
 
-def containers_with_paths(spec: FullPodSpec, path: FieldPath) -> Iterator[tuple[FullContainer, FieldPath]]:
+def containers_with_paths(spec: View, path: FieldPath) -> Iterator[tuple[View, FieldPath]]:
     for group, containers in (
         ("initContainers", spec.init_containers),
         ("containers", spec.containers),
@@ -70,7 +66,7 @@ def containers_with_paths(spec: FullPodSpec, path: FieldPath) -> Iterator[tuple[
             yield container, path.child(group).index(index)
 
 
-def validate_os(spec: FullPodSpec, path: FieldPath) -> FieldErrors:
+def validate_os(spec: View, path: FieldPath) -> FieldErrors:
     """Validate the OS of a pod, and that no field belongs to another OS."""
     if spec.os is None:
         return
@@ -84,7 +80,7 @@ def validate_os(spec: FullPodSpec, path: FieldPath) -> FieldErrors:
         yield not_supported(path.child("os"), spec.os.name, _SYSTEMS)
 
 
-def _validate_linux(spec: FullPodSpec, path: FieldPath) -> FieldErrors:
+def _validate_linux(spec: View, path: FieldPath) -> FieldErrors:
     detail = "windows options cannot be set for a linux pod"
     context = spec.security_context
     if context is not None and context.windows_options is not None:
@@ -95,7 +91,7 @@ def _validate_linux(spec: FullPodSpec, path: FieldPath) -> FieldErrors:
             yield forbidden(at.child("securityContext", "windowsOptions"), detail)
 
 
-def _validate_windows(spec: FullPodSpec, path: FieldPath) -> FieldErrors:
+def _validate_windows(spec: View, path: FieldPath) -> FieldErrors:
     for name, is_set in (
         ("hostUsers", spec.host_users is not None),
         ("hostPID", spec.host_pid),
@@ -106,19 +102,19 @@ def _validate_windows(spec: FullPodSpec, path: FieldPath) -> FieldErrors:
             yield forbidden(path.child(name), _NOT_ON_WINDOWS)
     context = spec.security_context
     if context is not None:
-        for name, field in _POD_FIELDS:
-            if getattr(context, field) is not None:
+        for name in _POD_FIELDS:
+            if getattr(context, attribute_name(name)) is not None:
                 yield forbidden(path.child("securityContext", name), _NOT_ON_WINDOWS)
         if context.sysctls:
             yield forbidden(path.child("securityContext", "sysctls"), _NOT_ON_WINDOWS)
     for container, at in containers_with_paths(spec, path):
         if container.security_context is not None:
-            for name, field in _CONTAINER_FIELDS:
-                if getattr(container.security_context, field) is not None:
+            for name in _CONTAINER_FIELDS:
+                if getattr(container.security_context, attribute_name(name)) is not None:
                     yield forbidden(at.child("securityContext", name), _NOT_ON_WINDOWS)
 
 
-def validate_host_process(spec: FullPodSpec, path: FieldPath) -> FieldErrors:
+def validate_host_process(spec: View, path: FieldPath) -> FieldErrors:
     """Validate HostProcess containers: all or none, and on the host network."""
     context = spec.security_context
     options = None if context is None else context.windows_options
@@ -143,7 +139,7 @@ def validate_host_process(spec: FullPodSpec, path: FieldPath) -> FieldErrors:
             yield invalid(path.child("hostNetwork"), False, detail)
 
 
-def validate_windows_options(options: WindowsSecurityContextOptions | None, path: FieldPath) -> FieldErrors:
+def validate_windows_options(options: View | None, path: FieldPath) -> FieldErrors:
     if options is None:
         return
     if options.gmsa_credential_spec_name is not None:

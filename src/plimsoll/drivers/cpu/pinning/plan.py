@@ -23,13 +23,13 @@ from functools import lru_cache
 from typing import Protocol
 
 from plimsoll.api.cpuset import EMPTY, CpuSet, union
+from plimsoll.api.go_text import quote_go
 from plimsoll.common.checkpoint import NodeFinding
 from plimsoll.drivers.cpu.settings import PinSettings
 from plimsoll.drivers.cpu.state.cdi import ENV, REQUEST_ENV
 from plimsoll.drivers.cpu.state.claim_allocation import ClaimAllocation
 from plimsoll.drivers.cpu.topology.topology import Topology
 from plimsoll.errors import InputError
-from plimsoll.protocols.nri.names import quote
 
 PREFIX = f"{ENV}_"
 REQUEST_PREFIX = f"{REQUEST_ENV}_"
@@ -71,7 +71,7 @@ class PinFault:
     @property
     def message(self) -> str:
         """Message for users; the Go driver's text where it has the case."""
-        claim, desired, found = quote(self.claim), quote(str(self.desired)), quote(str(self.found))
+        claim, desired, found = quote_go(self.claim), quote_go(str(self.desired)), quote_go(str(self.found))
         match self.reason:
             case PinFaultReason.MALFORMED:
                 return self.detail
@@ -84,15 +84,15 @@ class PinFault:
             case PinFaultReason.DISPUTED:
                 return f"claim {claim} is in dispute, nothing may start on its CPUs: {self.detail}"
             case PinFaultReason.OWNED:
-                return f"claimUID {claim} already bound to pod {quote(self.other)}"
+                return f"claimUID {claim} already bound to pod {quote_go(self.other)}"
             case PinFaultReason.FOREIGN:
-                return f"claim {claim} is of namespace {quote(self.other)}"
+                return f"claim {claim} is of namespace {quote_go(self.other)}"
             case PinFaultReason.EMPTY_POOL:
                 return "no shared CPUs are left for containers without exclusive CPUs"
             case PinFaultReason.OFFLINE:
                 return f"no CPU of the container's claims is online: {desired}"
             case PinFaultReason.OVERLAPPING:
-                return f"CPUs {found} are still used by container {quote(self.other)}"
+                return f"CPUs {found} are still used by container {quote_go(self.other)}"
             case PinFaultReason.REFUSED:
                 return f"CPUs {desired} are not set: {self.detail}"
             case PinFaultReason.DRIFTED:
@@ -239,7 +239,7 @@ def read_cpus(text: str) -> CpuSet | None:
 
 
 def _quote(text: str) -> str:
-    return quote(text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}...")
+    return quote_go(text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}...")
 
 
 def compute_desired(

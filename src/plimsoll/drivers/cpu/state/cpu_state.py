@@ -23,6 +23,7 @@ from types import MappingProxyType
 from typing import Concatenate, ParamSpec, TypeVar
 
 from plimsoll.api.cpuset import EMPTY, CpuSet, union
+from plimsoll.api.go_text import quote_go
 from plimsoll.api.resource import ResourceSlice
 from plimsoll.common.checkpoint import FindingSeverity, NodeFinding, RecordFile
 from plimsoll.drivers.cpu.devices.groups import CpuLayout
@@ -53,7 +54,6 @@ from plimsoll.drivers.plugin.driver import AllocatedClaim, ClaimError
 from plimsoll.errors import StoreError
 from plimsoll.protocols.cdi import CdiFault
 from plimsoll.protocols.dra import ClaimRef, PreparedDevice
-from plimsoll.protocols.nri.names import quote
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -436,7 +436,7 @@ class CPUState:
         return cdi.write_file(self.settings.cdi, allocation, self._layout.always_shared if mixed else EMPTY)
 
     def _cdi_refusal(self, verb: str, uid: str, fault: CdiFault, more: str = "") -> ClaimError:
-        text = f"failed to {verb} CDI spec {quote(cdi.file_name(uid))}: {fault.message}{more}"
+        text = f"failed to {verb} CDI spec {quote_go(cdi.file_name(uid))}: {fault.message}{more}"
         return PrepareError(PrepareErrorReason.CDI, text=text).to_claim_error()
 
 

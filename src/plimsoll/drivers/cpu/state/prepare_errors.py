@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from plimsoll.api.cpuset import EMPTY, CpuSet
+from plimsoll.api.go_text import quote_go
 from plimsoll.drivers.cpu.settings import CAPACITY, GroupBy
 from plimsoll.drivers.plugin.driver import ClaimError
-from plimsoll.protocols.nri.names import quote
 
 
 class PrepareErrorReason(StrEnum):
@@ -84,7 +84,7 @@ _IDS = {
 
 def _unknown(fault: PrepareError) -> str:
     if not fault.text:
-        return f"device {quote(fault.device)} not found in device to CPU ID map"
+        return f"device {quote_go(fault.device)} not found in device to CPU ID map"
     return f"no valid {_IDS[fault.text]} found for device {fault.device}"
 
 
@@ -93,13 +93,13 @@ _MESSAGES: dict[PrepareErrorReason, Callable[[PrepareError], str]] = {
     PrepareErrorReason.NO_ALLOCATION: "claim {0.claim} has no allocation".format,
     PrepareErrorReason.UNKNOWN_DEVICE: _unknown,
     PrepareErrorReason.CAPACITY_MISSING: lambda f: (
-        f"CPU capacity {quote(CAPACITY)} for device {quote(f.device)} is missing"
+        f"CPU capacity {quote_go(CAPACITY)} for device {quote_go(f.device)} is missing"
     ),
     PrepareErrorReason.CAPACITY_NOT_POSITIVE: lambda f: (
-        f"CPU capacity for device {quote(f.device)} must be positive, got {f.amount}"
+        f"CPU capacity for device {quote_go(f.device)} must be positive, got {f.amount}"
     ),
     PrepareErrorReason.CAPACITY_NOT_WHOLE: lambda f: (
-        f"CPU capacity for device {quote(f.device)} must be a whole number, got {f.amount}"
+        f"CPU capacity for device {quote_go(f.device)} must be a whole number, got {f.amount}"
     ),
     PrepareErrorReason.CONFIG: "{0.text}".format,
     PrepareErrorReason.CPUSET_SIZE: (

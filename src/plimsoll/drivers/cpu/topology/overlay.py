@@ -14,6 +14,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from plimsoll.api.go_text import quote_go
 from plimsoll.common.yaml import load_documents
 from plimsoll.errors import InputError
 
@@ -166,8 +167,7 @@ def format_os_error(error: OSError) -> str:
 def quote(text: str) -> str:
     """Quote external text on one line with limited length."""
     shown = text if len(text) <= 120 else text[:117] + "..."
-    escaped = shown.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
-    return '"' + "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in escaped) + '"'
+    return quote_go(shown)
 
 
 def _parents(name: str) -> list[str]:
