@@ -1,12 +1,12 @@
 """Typed views of ResourceQuota, and of the objects that quotas count (core `v1`).
 
-Shared by admission and the quota controller. Pods have one more field than in `core`, for scopes; volume
-claims and services have only the fields that are counted.
+Shared by admission and the quota controller. Volume claims and services have only the fields that are
+counted.
 """
 
 from __future__ import annotations
 
-from plimsoll.api.core import Pod, PodSpec, ResourceRequirements
+from plimsoll.api.core import ResourceRequirements
 from plimsoll.api.meta import Int, ObjectMeta, Wire
 from plimsoll.api.quantity import Quantity
 
@@ -44,17 +44,7 @@ class ResourceQuota(Wire, frozen=True):
     status: ResourceQuotaStatus = ResourceQuotaStatus()
 
 
-# -- what they count
-
-
-class CountedPodSpec(PodSpec, frozen=True):
-    active_deadline_seconds: Int | None = None
-
-
-class CountedPod(Pod, frozen=True):
-    """A pod with the fields that quota scopes use."""
-
-    spec: CountedPodSpec = CountedPodSpec()
+# -- counted objects
 
 
 class CountedVolumeClaimSpec(Wire, frozen=True):

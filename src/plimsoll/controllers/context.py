@@ -12,6 +12,7 @@ from plimsoll.client.event_recorder import EventRecorder
 from plimsoll.common.clock import Clock
 from plimsoll.controllers.action_executor import ActionExecutor
 from plimsoll.controllers.shared_informers import SharedInformers
+from plimsoll.errors import ApiError
 
 #: Verbs that a kind must support to be collected.
 _REQUIRED_VERBS = frozenset({"delete", "list", "watch"})
@@ -65,6 +66,15 @@ class ControllerContext:
             and endpoint.version in (item.versions or (item.endpoint.version,))
             for item in self.served
         )
+
+    async def find_raw(self, endpoint: Endpoint, name: str, namespace: str = "") -> bytes | None:
+        """Return the live object as bytes, or None if it does not exist."""
+        try:
+            return await self.client.get_raw(endpoint, name, namespace)
+        except ApiError as error:
+            if error.code != 404:
+                raise
+            return None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "recorder", EventRecorder(self.client, self.clock))

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from plimsoll.api import codec
+from plimsoll.api.core import Pod
 from plimsoll.api.meta import Condition, Object
-from plimsoll.api.quota import CountedPod
 from plimsoll.api.timestamps import format_time, parse_time
 from plimsoll.client.discovery import Served
 from plimsoll.client.endpoints import NAMESPACES, PODS, Endpoint
@@ -77,7 +77,7 @@ def plan_default_namespaces(known: Collection[str]) -> ActionPlan:
     )
 
 
-def estimate_pod_termination(pods: Sequence[CountedPod], deleted_at: float, now: float) -> int:
+def estimate_pod_termination(pods: Sequence[Pod], deleted_at: float, now: float) -> int:
     """Estimate the seconds until pods terminate; 0 if their grace periods are over."""
     graces = (pod.spec.termination_grace_period_seconds or 0 for pod in pods if not is_finished(pod))
     longest = max(graces, default=0)
@@ -217,12 +217,10 @@ class NamespaceController:
             plan = plan_default_namespaces([item.metadata.name for item in self._namespaces.items()])
             await execute(plan.actions)
             return plan
-        try:
-            tree = await self._context.client.get(NAMESPACES, key)
-        except ApiError as error:
-            if error.code != 404:
-                raise
+        raw = await self._context.find_raw(NAMESPACES, key)
+        if raw is None:
             return EMPTY_PLAN
+        tree = codec.decode_tree(raw)
         namespace = codec.convert(tree, NamespaceView)
         phase = plan_phase(namespace)
         if phase:
@@ -297,7 +295,7 @@ class NamespaceController:
     async def _list(self, kind: Served, namespace: str) -> list[Object]:
         if "list" not in kind.verbs:
             return []
-        view: Any = CountedPod if kind.endpoint[:3] == PODS[:3] else Object
+        view: Any = Pod if kind.endpoint[:3] == PODS[:3] else Object
         try:
             listing = await self._context.client.list(kind.endpoint, namespace)
         except ApiError as error:

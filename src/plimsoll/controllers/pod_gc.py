@@ -111,7 +111,7 @@ class PodGCController:
         self._missing = {name: self._missing.get(name, now) for name in missing}
         gone = set()
         for name, since in self._missing.items():
-            if now - since >= settings.node_quarantine and await self._is_gone(name):
+            if now - since >= settings.node_quarantine and await self._context.find_raw(NODES, name) is None:
                 gone.add(name)
         plans = plan_pod_garbage(pods, nodes, gone, settings.finished_pods_kept, now)
         limit = asyncio.Semaphore(_CONCURRENCY)
@@ -128,12 +128,3 @@ class PodGCController:
         if failures:
             return ActionPlan(error=f"{len(failures)} pods could not be deleted: {failures[0]}")
         return ActionPlan(requeue_after=settings.pod_garbage_period)
-
-    async def _is_gone(self, name: str) -> bool:
-        try:
-            await self._context.client.get_raw(NODES, name)
-        except ApiError as error:
-            if error.code == 404:
-                return True
-            raise
-        return False

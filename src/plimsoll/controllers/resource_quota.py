@@ -13,9 +13,11 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+from plimsoll.api.core import Pod
+from plimsoll.api.kinds import resource_key
 from plimsoll.api.meta import Wire
 from plimsoll.api.quantity import Quantity
-from plimsoll.api.quota import CountedPod, CountedService, CountedVolumeClaim, ResourceQuota
+from plimsoll.api.quota import CountedService, CountedVolumeClaim, ResourceQuota
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.client.endpoints import (
     DEVICE_CLASSES,
@@ -60,7 +62,7 @@ SETTLED_AFTER = 1.0
 class NamespaceObjects:
     """Objects of a namespace, as counted by quotas."""
 
-    pods: Sequence[CountedPod] = ()
+    pods: Sequence[Pod] = ()
     claims: Sequence[ResourceClaim] = ()
     volume_claims: Sequence[CountedVolumeClaim] = ()
     services: Sequence[CountedService] = ()
@@ -131,17 +133,17 @@ def plan_quota(
 def measure(quota: ResourceQuota, contents: NamespaceObjects, now: float) -> dict[str, Quantity]:
     """Sum the usage of those resources of a quota that can be measured."""
     hard, scopes = quota.spec.hard, scope_requirements(quota.spec)
-    around = contents.usage_context(now)
+    context = contents.usage_context(now)
     usage: dict[str, Quantity] = {}
     for resource, items in contents.measured():
-        names = matching_resources(resource, hard, around)
+        names = matching_resources(resource, hard, context)
         add_amounts(usage, dict.fromkeys(names, NONE))
         for item in items if names else ():
-            if matches_scopes(item, scopes, around.gates):
-                add_amounts(usage, filter_usage(compute_usage(resource, item, around), hard))
+            if matches_scopes(item, scopes, context.gates):
+                add_amounts(usage, filter_usage(compute_usage(resource, item, context), hard))
     for resource, number in contents.counts.items():
         if resource not in VIEW_TYPES:
-            names = matching_resources(resource, hard, around)
+            names = matching_resources(resource, hard, context)
             add_amounts(usage, dict.fromkeys(names, NONE))
             if names and not scopes:  # scopes do not apply to objects that are only counted
                 add_amounts(usage, filter_usage(count_usage(resource, number), hard))
@@ -160,8 +162,8 @@ def _replacement(old: Mapping[str, Quantity] | None, new: Mapping[str, Quantity]
     return {**dict.fromkeys(old or (), None), **_as_strings(new)}
 
 
-#: Batching of changes before a quota is recomputed: at least so many seconds, and so many times the duration
-#: of the last computation.
+#: Delay before a quota is recomputed after changes: a minimum in seconds, and a multiple of the duration of
+#: the last computation.
 _MIN_BATCH_SECONDS, _BATCH_FACTOR = 0.1, 10
 
 
@@ -211,7 +213,7 @@ class ResourceQuotaController:
 
     def _has_same_usage(self, old: Any, new: Any) -> bool:
         """Return whether a change does not affect usage, as most pod updates."""
-        if not isinstance(old, CountedPod) or not isinstance(new, CountedPod):
+        if not isinstance(old, Pod) or not isinstance(new, Pod):
             return False
         if is_terminating(old) != is_terminating(new):
             return False
@@ -261,7 +263,7 @@ class ResourceQuotaController:
 
 
 def _key(endpoint: Endpoint) -> str:
-    return f"{endpoint.plural}.{endpoint.group}" if endpoint.group else endpoint.plural
+    return resource_key(endpoint.group, endpoint.plural)
 
 
 def _namespace(item: Any) -> list[str]:

@@ -10,9 +10,9 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from plimsoll.api import codec
-from plimsoll.api.core import Node
+from plimsoll.api.core import Node, Pod
 from plimsoll.api.meta import Object, ObjectMeta, Wire
-from plimsoll.api.quota import CountedPod, CountedService, CountedVolumeClaim, ResourceQuota
+from plimsoll.api.quota import CountedService, CountedVolumeClaim, ResourceQuota
 from plimsoll.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from plimsoll.client.client import Client
 from plimsoll.client.endpoints import (
@@ -40,7 +40,7 @@ H = TypeVar("H", bound=Hashable)
 VIEWS: Mapping[tuple[str, str], type[Wire]] = {
     (endpoint.group, endpoint.plural): view
     for endpoint, view in (
-        (PODS, CountedPod),
+        (PODS, Pod),
         (NODES, Node),
         (NAMESPACES, views.NamespaceView),
         (RESOURCE_CLAIMS, ResourceClaim),
@@ -90,10 +90,6 @@ class ObjectIndex(EventHandler[T], Generic[T, H]):
         """Return the objects with an index value."""
         return list(self._objects.get(value, {}).values())
 
-    def by_name(self, value: H) -> dict[str, T]:
-        """Return the same objects by name, for index values that imply a namespace."""
-        return {name: item for (_, name), item in self._objects.get(value, {}).items()}
-
     def __contains__(self, value: H) -> bool:
         return value in self._objects
 
@@ -116,4 +112,4 @@ class ObjectIndex(EventHandler[T], Generic[T, H]):
 
 def _key(item: Any) -> tuple[str, str]:
     metadata: ObjectMeta = item.metadata
-    return metadata.namespace, metadata.name
+    return metadata.key

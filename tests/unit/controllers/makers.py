@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from plimsoll.api import codec
+from plimsoll.api.core import Pod
 from plimsoll.api.meta import Wire
-from plimsoll.api.quota import CountedPod
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.controllers.object_views import ClaimTemplateView
 from plimsoll.controllers.resource_claim.claim_plan import FINALIZER
@@ -61,8 +61,8 @@ def pod_tree(
     }
 
 
-def pod(*arguments: Any, **fields: Any) -> CountedPod:
-    return view(pod_tree(*arguments, **fields), CountedPod)
+def pod(*arguments: Any, **fields: Any) -> Pod:
+    return view(pod_tree(*arguments, **fields), Pod)
 
 
 def owner(name: str, kind: str = "Pod", api_version: str = "v1", **fields: Any) -> Tree:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.api.quantity import Quantity
-from plimsoll.api.quota import CountedPod, CountedService, CountedVolumeClaim, ResourceQuota
+from plimsoll.api.quota import CountedService, CountedVolumeClaim, ResourceQuota
 from plimsoll.api.resource import DeviceClass, ResourceClaim
 from plimsoll.apiserver.admission.quota import charge_quotas
 from plimsoll.controllers.quota.usage import (
@@ -164,7 +164,7 @@ EXTENDED = ExtendedResourceNames.of(
 def contents(made: list[tuple[str, Tree]]) -> NamespaceObjects:
     kinds = [kind for kind, _ in made]
     return NamespaceObjects(
-        pods=sees(made, PODS, CountedPod),
+        pods=sees(made, PODS, Pod),
         claims=sees(made, CLAIMS, ResourceClaim),
         volume_claims=sees(made, VOLUME_CLAIMS, CountedVolumeClaim),
         services=sees(made, SERVICES, CountedService),

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from plimsoll.api.core import Pod
 from plimsoll.api.gates import Gates
 from plimsoll.api.meta import Object, Wire
 from plimsoll.api.quantity import ZERO, Quantity
-from plimsoll.api.quota import CountedPod, ResourceQuota
+from plimsoll.api.quota import ResourceQuota
 from plimsoll.apiserver.validation.object_trees import Tree, subtree
 from plimsoll.apiserver.validation.write_context import decode_view
 from plimsoll.controllers.quota.scopes import (
@@ -102,7 +103,7 @@ def _is_charged(resource: str, item: Wire, before: Wire | None, subresource: str
         return (resource, subresource) in ((PODS, "resize"), (VOLUME_CLAIMS, "status"))
     if before is None:
         return True
-    if isinstance(item, CountedPod) and isinstance(before, CountedPod):
+    if isinstance(item, Pod) and isinstance(before, Pod):
         return is_terminating(item) != is_terminating(before)
     return resource in VIEW_TYPES
 
@@ -126,7 +127,7 @@ def _check_chargeable(quota: ResourceQuota, resource: str, item: Wire, context: 
 
 def _find_unspecified(names: Iterable[str], pod: Wire, gates: Gates) -> str:
     """Return the limited resources that a container does not specify, unless the pod does."""
-    if not isinstance(pod, CountedPod):
+    if not isinstance(pod, Pod):
         return ""
     if gates.enabled("PodLevelResources") and has_pod_level_resources(pod):
         return ""

@@ -40,7 +40,6 @@ from plimsoll.controllers.device_taint_eviction.rule_status import (
 from plimsoll.controllers.pod_utils import claim_names, is_pod, object_name
 from plimsoll.controllers.shared_informers import ObjectIndex
 from plimsoll.controllers.work_queue import WorkQueue
-from plimsoll.errors import ApiError
 
 _MAX_REMEMBERED = 500
 
@@ -165,14 +164,9 @@ class DeviceTaintEvictionController:
 
     async def _evict(self, key: _WorkKey) -> bool:
         """Evict a pod; return whether it still existed."""
-        try:
-            raw = await self._context.client.get_raw(PODS, key.name, key.namespace)
-        except ApiError as error:
-            if error.code != 404:
-                raise
-            return False
-        pod = codec.decode(raw, Pod)
-        if pod.metadata.uid != key.uid:
+        raw = await self._context.find_raw(PODS, key.name, key.namespace)
+        pod = None if raw is None else codec.decode(raw, Pod)
+        if pod is None or pod.metadata.uid != key.uid:
             return False
         await self._context.executor.execute(plan_eviction(pod, self._context.clock.now()).actions)
         return True

@@ -24,7 +24,6 @@ from plimsoll.controllers.garbage_collector.plan import (
     plan_orphaning,
 )
 from plimsoll.controllers.work_queue import WorkQueue
-from plimsoll.errors import ApiError
 
 #: Size of the cache of absent owners, which saves an API call per dependent.
 _MAX_REMEMBERED = 500
@@ -130,9 +129,5 @@ class GarbageCollector:
         )
 
     async def _get_live(self, endpoint: Endpoint, name: str, namespace: str) -> Object | None:
-        try:
-            return codec.decode(await self._context.client.get_raw(endpoint, name, namespace), Object)
-        except ApiError as error:
-            if error.code != 404:
-                raise
-            return None
+        raw = await self._context.find_raw(endpoint, name, namespace)
+        return None if raw is None else codec.decode(raw, Object)

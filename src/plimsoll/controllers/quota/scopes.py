@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from plimsoll.api.core import PodAffinity
+from plimsoll.api.core import Pod, PodAffinity
 from plimsoll.api.gates import Gates
 from plimsoll.api.meta import Wire
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.quota import (
-    CountedPod,
     CountedVolumeClaim,
     ResourceQuotaSpec,
     ScopedResourceSelectorRequirement,
@@ -62,7 +61,7 @@ _OF_SERVICES = frozenset(("services", "services.loadbalancers", "services.nodepo
 # -- resources
 
 
-def matches_resource(resource: str, name: str, around: QuotaContext) -> bool:
+def matches_resource(resource: str, name: str, context: QuotaContext) -> bool:
     """Return whether a resource of a quota tracks objects of this kind."""
     if resource in UNCOUNTED:
         return False
@@ -72,8 +71,8 @@ def matches_resource(resource: str, name: str, around: QuotaContext) -> bool:
         pages = name.startswith(("hugepages-", "requests.hugepages-"))
         return name in _OF_PODS or pages or _is_extended(name)
     if resource == CLAIMS:
-        asked = _is_extended(name) and around.extended.serve(name.removeprefix(REQUESTS))
-        return name.endswith(DEVICES_OF_CLASS) or (around.serves_extended and asked)
+        is_served = _is_extended(name) and context.extended.serve(name.removeprefix(REQUESTS))
+        return name.endswith(DEVICES_OF_CLASS) or (context.serves_extended and is_served)
     if resource == VOLUME_CLAIMS:
         return name in _OF_VOLUMES or name.endswith(_OF_CLASSES)
     if resource == SERVICES:
@@ -86,9 +85,9 @@ def _is_extended(name: str) -> bool:
     return name.startswith(REQUESTS) and (foreign or name.startswith(REQUESTS + DEVICE_CLASS))
 
 
-def matching_resources(resource: str, hard: Iterable[str], around: QuotaContext) -> list[str]:
+def matching_resources(resource: str, hard: Iterable[str], context: QuotaContext) -> list[str]:
     """Return those of a quota's resources that track a kind; a quota without any does not apply."""
-    return [name for name in hard if matches_resource(resource, name, around)]
+    return [name for name in hard if matches_resource(resource, name, context)]
 
 
 def filter_usage(usage: Amounts, hard: Iterable[str]) -> dict[str, Quantity]:
@@ -115,14 +114,14 @@ def matches_scopes(
 
 
 def _in_scope(item: Wire, requirement: ScopedResourceSelectorRequirement, gates: Gates) -> bool:
-    if isinstance(item, CountedPod):
+    if isinstance(item, Pod):
         return _in_pod_scope(item, requirement, gates)
     if isinstance(item, CountedVolumeClaim) and requirement.scope_name == "VolumeAttributesClass":
-        return _selects(requirement, _attributes_classes(item))
+        return _matches_names(requirement, _attributes_classes(item))
     return False
 
 
-def _in_pod_scope(pod: CountedPod, requirement: ScopedResourceSelectorRequirement, gates: Gates) -> bool:
+def _in_pod_scope(pod: Pod, requirement: ScopedResourceSelectorRequirement, gates: Gates) -> bool:
     match requirement.scope_name:
         case "Terminating":
             return is_terminating(pod)
@@ -133,7 +132,7 @@ def _in_pod_scope(pod: CountedPod, requirement: ScopedResourceSelectorRequiremen
         case "NotBestEffort":
             return not _is_best_effort(pod, gates)
         case "PriorityClass":
-            return _selects(requirement, {pod.spec.priority_class_name} - {""})
+            return _matches_names(requirement, {pod.spec.priority_class_name} - {""})
         case "CrossNamespacePodAffinity":
             affinity = pod.spec.affinity
             return affinity is not None and any(
@@ -142,13 +141,13 @@ def _in_pod_scope(pod: CountedPod, requirement: ScopedResourceSelectorRequiremen
     return False
 
 
-def is_terminating(pod: CountedPod) -> bool:
+def is_terminating(pod: Pod) -> bool:
     """Return whether a pod has an active deadline (scope Terminating); unrelated to deletion."""
     deadline = pod.spec.active_deadline_seconds
     return deadline is not None and deadline >= 0
 
 
-def _is_best_effort(pod: CountedPod, gates: Gates) -> bool:
+def _is_best_effort(pod: Pod, gates: Gates) -> bool:
     return pod_qos(pod, pod_level=gates.enabled("PodLevelResources")) == BEST_EFFORT
 
 
@@ -161,7 +160,7 @@ def _attributes_classes(claim: CountedVolumeClaim) -> set[str]:
     return {name for name in names if name}
 
 
-def _selects(requirement: ScopedResourceSelectorRequirement, names: set[str]) -> bool:
+def _matches_names(requirement: ScopedResourceSelectorRequirement, names: set[str]) -> bool:
     """Return whether any of the names is selected; a missing list of values selects nothing."""
     values = set(requirement.values)
     match requirement.operator:

@@ -2,7 +2,8 @@
 
 Implements upstream's quota evaluators: pods by requests and limits, claims by the maximum number of devices
 per class, volume claims by size, services by ports, and any kind by number. Used by both admission and the
-quota controller. `quota_scopes` selects the quotas; `quota` computes the actual usage of nodes.
+quota controller. `scopes` selects the quotas; `ledger_usage` computes the usage of
+namespaces from the ledgers.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from plimsoll.api.core import Pod
 from plimsoll.api.gates import Gates
 from plimsoll.api.meta import OwnerReference, Wire
 from plimsoll.api.quantity import ZERO, Format, Quantity
-from plimsoll.api.quota import CountedPod, CountedService, CountedVolumeClaim
+from plimsoll.api.quota import CountedService, CountedVolumeClaim
 from plimsoll.api.resource import (
     ALL,
     EXACT_COUNT,
@@ -36,7 +37,7 @@ SERVICES = "services"
 #: Kinds with usage other than their number, and their views. Kinds are named as in quotas, `plural.group`;
 #: for all others the metadata suffices.
 VIEW_TYPES: Mapping[str, type[Wire]] = {
-    PODS: CountedPod,
+    PODS: Pod,
     CLAIMS: ResourceClaim,
     VOLUME_CLAIMS: CountedVolumeClaim,
     SERVICES: CountedService,
@@ -110,12 +111,12 @@ class QuotaContext:
         return self.gates.enabled("DRAExtendedResource")
 
 
-def compute_usage(resource: str, item: Wire, around: QuotaContext) -> dict[str, Quantity]:
+def compute_usage(resource: str, item: Wire, context: QuotaContext) -> dict[str, Quantity]:
     """Return the quota usage of one object of a kind, given as the view in `VIEW_TYPES`."""
     if isinstance(item, Pod):
-        return pod_usage(item, around.now, around.gates)
+        return pod_usage(item, context.now, context.gates)
     if isinstance(item, ResourceClaim):
-        return claim_usage(item) | _extended_usage(item, around)
+        return claim_usage(item) | _extended_usage(item, context)
     if isinstance(item, CountedVolumeClaim):
         return volume_claim_usage(item)
     if isinstance(item, CountedService):
@@ -193,31 +194,31 @@ def _count(mode: str, count: int) -> int:
     return {EXACT_COUNT: count, ALL: MAX_ALLOCATION_RESULTS}.get(mode, 0)
 
 
-def _extended_usage(claim: ResourceClaim, around: QuotaContext) -> dict[str, Quantity]:
+def _extended_usage(claim: ResourceClaim, context: QuotaContext) -> dict[str, Quantity]:
     """Return devices as extended resources, without those already counted for their pod.
 
-    DIFF: of classes with one name that one claim asks for, the greatest amount counts; upstream takes any of
-    them by chance (test_a_claim_for_two_classes_of_one_name).
+    DIFF: of several classes with one extended resource in one claim, the largest amount counts; upstream
+    counts an arbitrary one (test_a_claim_for_two_classes_of_one_name).
     """
-    if not around.serves_extended:
+    if not context.serves_extended:
         return {}
     usage: dict[str, Quantity] = {}
     for name, amount in claim_usage(claim).items():
-        of = name.removesuffix(DEVICES_OF_CLASS)
-        if of in ("", name):
+        class_name = name.removesuffix(DEVICES_OF_CLASS)
+        if class_name in ("", name):
             continue
-        extended = around.extended.names.get(of)
-        raise_amounts(usage, {REQUESTS + DEVICE_CLASS + of: amount})
+        extended = context.extended.names.get(class_name)
+        raise_amounts(usage, {REQUESTS + DEVICE_CLASS + class_name: amount})
         raise_amounts(usage, {REQUESTS + extended: amount} if extended else {})
-    paid = _paid_by_pod(claim, around)
-    rest = {name: amount - paid.get(name, ZERO) for name, amount in usage.items()}
+    counted = _counted_for_pod(claim, context)
+    rest = {name: amount - counted.get(name, ZERO) for name, amount in usage.items()}
     return {name: amount for name, amount in rest.items() if amount.sign() > 0}
 
 
-def _paid_by_pod(claim: ResourceClaim, around: QuotaContext) -> Amounts:
+def _counted_for_pod(claim: ResourceClaim, context: QuotaContext) -> Amounts:
     """Return the usage already counted for the pod whose extended resources a claim backs."""
     owner = find_requesting_pod(claim)
-    pod = around.find_pod(owner.name) if owner is not None else None
+    pod = context.find_pod(owner.name) if owner is not None else None
     if pod is None or owner is None or pod.metadata.uid != owner.uid:
         return {}
     status = pod.status.extended_resource_claim_status
@@ -225,9 +226,9 @@ def _paid_by_pod(claim: ResourceClaim, around: QuotaContext) -> Amounts:
         is_chosen = status.resource_claim_name == claim.metadata.name
     else:  # not set yet: it will be the oldest one
         is_chosen = all(
-            _creation_order(claim) <= _creation_order(other) for other in around.find_claims(owner.uid)
+            _creation_order(claim) <= _creation_order(other) for other in context.find_claims(owner.uid)
         )
-    return pod_usage(pod, around.now, around.gates) if is_chosen else {}
+    return pod_usage(pod, context.now, context.gates) if is_chosen else {}
 
 
 def _creation_order(claim: ResourceClaim) -> tuple[str, str]:
@@ -253,10 +254,10 @@ def volume_claim_usage(claim: CountedVolumeClaim) -> dict[str, Quantity]:
     if size is not None:
         allocated = claim.status.allocated_resources.get("storage", ZERO)
         usage[STORAGE] = _round_to_bytes(allocated if allocated > _round_to_bytes(size) else size)
-    of = claim.metadata.annotations.get(_OLD_STORAGE_CLASS)
-    of = claim.spec.storage_class_name if of is None else of
-    if of:
-        usage |= {of + OF_STORAGE_CLASS + name: amount for name, amount in usage.items()}
+    storage_class = claim.metadata.annotations.get(_OLD_STORAGE_CLASS)
+    storage_class = claim.spec.storage_class_name if storage_class is None else storage_class
+    if storage_class:
+        usage |= {storage_class + OF_STORAGE_CLASS + name: amount for name, amount in usage.items()}
     return usage | count_usage(VOLUME_CLAIMS)
 
 

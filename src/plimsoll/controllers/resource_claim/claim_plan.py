@@ -3,10 +3,10 @@
 As in kube-controller-manager's resource claim controller:
 
 * An entry of `status.reservedFor` is removed when its pod is gone, was replaced, has terminated, or was
-deleted before it was scheduled; entries of other kinds stay. * When the last entry is removed, so is the
-allocation, and then the finalizer that protects it. * A claim that is being deleted and is not reserved loses
-its allocation and the finalizer. * A claim created for a pod that is done is deleted as soon as it is not
-reserved.
+  deleted before it was scheduled; entries of other kinds stay.
+* When the last entry is removed, so is the allocation, and then the finalizer that protects it.
+* A claim that is being deleted and is not reserved loses its allocation and the finalizer.
+* A claim created for a pod that is done is deleted as soon as it is not reserved.
 
 A claim that was never reserved keeps its allocation: it may be reserved later.
 """

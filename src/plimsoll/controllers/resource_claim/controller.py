@@ -30,6 +30,8 @@ _MAX_REMEMBERED = 500
 
 
 class _WorkKey(NamedTuple):
+    """Key of a pod or a claim."""
+
     kind: Literal["pod", "claim"]
     namespace: str
     name: str
@@ -170,20 +172,15 @@ class ResourceClaimController:
     async def _confirm_created(self, pod: Pod) -> None:
         """Ask the API for claims that were created and are not in the cache yet."""
         uid, namespace = pod.metadata.uid, pod.metadata.namespace
-        client = self._context.client
         if uid in self._unconfirmed:
-            listing = await client.list(RESOURCE_CLAIMS, namespace)
+            listing = await self._context.client.list(RESOURCE_CLAIMS, namespace)
             found = (codec.decode(raw, ResourceClaim) for raw in listing.items)
             owned = {claim.metadata.name: claim for claim in found if uid in _owners_of(claim)}
             self._created[uid] = owned
             self._unconfirmed.discard(uid)
             return
         for name in list(self._created.get(uid, ())):
-            try:
-                await client.get_raw(RESOURCE_CLAIMS, name, namespace)
-            except ApiError as error:
-                if error.code != 404:
-                    raise
+            if await self._context.find_raw(RESOURCE_CLAIMS, name, namespace) is None:
                 self._created.get(uid, {}).pop(name, None)
         if not self._created.get(uid):
             self._created.pop(uid, None)
@@ -205,13 +202,8 @@ class ResourceClaimController:
         return plan
 
     async def _find_uid(self, namespace: str, name: str) -> str:
-        try:
-            raw = await self._context.client.get_raw(PODS, name, namespace)
-        except ApiError as error:
-            if error.code != 404:
-                raise
-            return ""
-        return codec.decode(raw, Pod).metadata.uid
+        raw = await self._context.find_raw(PODS, name, namespace)
+        return "" if raw is None else codec.decode(raw, Pod).metadata.uid
 
     def _seconds_unchanged(self, claim: ResourceClaim) -> float:
         """Return for how long a finalizer without an allocation has been observed unchanged."""

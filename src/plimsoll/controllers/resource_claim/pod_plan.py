@@ -41,15 +41,17 @@ def plan_pod(
     Claims are created first; once they are among `owned`, their names are recorded; once those are in the
     pod's status, they can be reserved.
 
-    DIFF: a pod that has finished gets no new claims (test_a_finished_pod_gets_nothing); upstream makes one
-    for each that was deleted because the pod had finished, and deletes it again.
+    DIFF: no claims are created for a finished pod (test_a_finished_pod_gets_nothing); upstream creates those
+    again that were deleted because the pod had finished, and deletes them again.
 
     DIFF: all entries of the status are applied together (test_entries_are_applied_together); upstream applies
-    only the new ones and so takes back the others, which it then adds taking back the first, without end.
+    only the new ones, which removes the others; it then applies those, which removes the first, endlessly.
     """
     if pod.metadata.deletion_timestamp is not None or is_done(pod):
         return EMPTY_PLAN
-    made = {claim.metadata.annotations.get(POD_CLAIM_ANNOTATION): claim for claim in reversed(list(owned))}
+    existing = {
+        claim.metadata.annotations.get(POD_CLAIM_ANNOTATION): claim for claim in reversed(list(owned))
+    }
     actions: list[Action] = []
     names: dict[str, str | None] = {}
     changed = False
@@ -62,7 +64,7 @@ def plan_pod(
             known = claims.get(named.name) if named.name is not None else None
             if named.name is None or (known is not None and is_owned_by(known, pod)):
                 continue
-        claim = made.get(entry.name)
+        claim = existing.get(entry.name)
         if claim is not None:
             names[entry.name] = claim.metadata.name
             changed = changed or named.name != claim.metadata.name
