@@ -2,7 +2,6 @@
 
 store.py          START HERE: reads, writes, watches
 records.py        keys, stored objects, events
-api_errors.py     API errors of reads and writes
 current_state.py  current objects, in order
 event_history.py  recent events, and the cursors of watches
 snapshots.py      lists as of an older revision

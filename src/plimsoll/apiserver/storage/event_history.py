@@ -14,9 +14,9 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 
-from plimsoll.apiserver.storage import api_errors
+from plimsoll.apiserver.status import resource_expired
 from plimsoll.apiserver.storage.records import EventType, StoredObject, StoreEvent
-from plimsoll.errors import StoreError
+from plimsoll.errors import ApiError, StoreError
 
 #: Type of a write, the object after it and the one before it.
 Change = tuple[EventType, StoredObject, StoredObject | None]
@@ -152,7 +152,7 @@ class EventHistory:
 
     def watch(self, resource: str, since: int) -> WatchCursor:
         if since < self.floor:
-            raise api_errors.watch_expired(since, self.floor)
+            raise _expired(since, self.floor)
         return WatchCursor(self, self._sequence_of(resource), since)
 
     def count_waiting(self) -> int:
@@ -187,7 +187,7 @@ class WatchCursor:
 
     def __init__(self, history: EventHistory, sequence: EventSequence, since: int) -> None:
         self._history = history
-        self._sequence_of = sequence
+        self._sequence = sequence
         self._since = since
         # Not past what is durable: the rest may be rolled back and replaced.
         self._position = min(sequence.position_after(since), sequence.ready)
@@ -197,7 +197,7 @@ class WatchCursor:
     @property
     def revision(self) -> int:
         """Return the revision up to which everything has been returned."""
-        if self._position >= self._sequence_of.ready:
+        if self._position >= self._sequence.ready:
             return max(self._since, self._history.durable)
         return self._since
 
@@ -212,26 +212,26 @@ class WatchCursor:
                 self._woken = False
                 return events
             future = asyncio.get_running_loop().create_future()
-            self._sequence_of.waiting[self] = future
+            self._sequence.waiting[self] = future
             try:
                 await future
             finally:
-                self._sequence_of.waiting.pop(self, None)
+                self._sequence.waiting.pop(self, None)
 
     def wake(self) -> None:
         """Make a waiting (or the next) `next` return, with or without events."""
         self._woken = True
-        future = self._sequence_of.waiting.get(self)
+        future = self._sequence.waiting.get(self)
         if future is not None and not future.done():
             future.set_result(None)
 
     def take(self, limit: int = 1000) -> list[StoreEvent]:
         """Return the available events without waiting."""
-        sequence, position = self._sequence_of, self._position
+        sequence, position = self._sequence, self._position
         if self._closed:
             raise StoreError("the watch is closed")
         if sequence.dropped > self._since:
-            raise api_errors.watch_expired(self._since, self._history.floor)
+            raise _expired(self._since, self._history.floor)
         position = max(position, sequence.first)  # earlier ones may be trimmed
         if position >= sequence.ready:
             if self._history.closed:
@@ -250,9 +250,13 @@ class WatchCursor:
     def close(self) -> None:
         """Close the cursor: a waiting `next` raises StoreError."""
         self._closed = True
-        future = self._sequence_of.waiting.pop(self, None)
+        future = self._sequence.waiting.pop(self, None)
         if future is not None and not future.done():
             future.set_result(None)
+
+
+def _expired(since: int, floor: int) -> ApiError:
+    return resource_expired(f"too old resource version: {since} ({floor})")
 
 
 def _event_bytes(stored: StoredObject, before: StoredObject | None) -> int:

@@ -17,13 +17,16 @@ CACHED_EVENTS = 4096
 
 
 class ObjectKey(NamedTuple):
-    """Key of an object: `resource` is `plural` or `plural.group`; `namespace` is "" for cluster-scoped
-    ones.
-    """
+    """Key of an object: `resource` is `plural` or `plural.group`; `namespace` is "" for cluster-scoped."""
 
     resource: str
     namespace: str
     name: str
+
+    @property
+    def group_and_plural(self) -> tuple[str, str]:
+        plural, _, group = self.resource.partition(".")
+        return group, plural
 
 
 class StoredObject(NamedTuple):

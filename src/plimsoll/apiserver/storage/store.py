@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from plimsoll.api import codec
-from plimsoll.apiserver.storage import api_errors
+from plimsoll.apiserver import status
 from plimsoll.apiserver.storage.compaction import Compactor
 from plimsoll.apiserver.storage.current_state import CurrentState, NamespacedName
 from plimsoll.apiserver.storage.event_history import Change, EventHistory, WatchCursor
@@ -167,9 +167,9 @@ class Store:
             items, remaining = self._current.page(resource, namespace, after, limit)
             return ListPage(items, self._revision, remaining)
         if at < self._history.floor:
-            raise api_errors.list_expired()
+            raise status.resource_expired("The resourceVersion for the provided list is too old.")
         if at > self._revision:
-            raise api_errors.too_large(at, self._revision)
+            raise status.resource_version_too_large(at, self._revision)
         return self._snapshots.page(resource, namespace, after, limit, at)
 
     def watch(self, resource: str, since: int) -> WatchCursor:
@@ -205,7 +205,7 @@ class Store:
     def create(self, key: ObjectKey, tree: dict[str, Any]) -> StoredObject:
         """Write a new object and set its resourceVersion; ApiError 409 if it exists."""
         if self._current.get(key) is not None:
-            raise api_errors.already_exists(key)
+            raise status.already_exists(*key.group_and_plural, key.name)
         return self._write("ADDED", key, tree, None)
 
     def update(self, key: ObjectKey, tree: dict[str, Any], expected: int) -> StoredObject:
@@ -269,9 +269,9 @@ class Store:
     def _require_revision(self, key: ObjectKey, expected: int) -> StoredObject:
         stored = self._current.get(key)
         if stored is None:
-            raise api_errors.not_found(key)
+            raise status.not_found(*key.group_and_plural, key.name)
         if stored.revision != expected:
-            raise api_errors.conflict(key)
+            raise status.conflict(*key.group_and_plural, key.name, status.OPTIMISTIC_LOCK_MESSAGE)
         return stored
 
     def _write(
@@ -285,8 +285,8 @@ class Store:
             metadata = tree["metadata"] = {}
         metadata["resourceVersion"] = str(revision)
         raw = codec.encode(tree)
-        if len(raw) > MAX_OBJECT_BYTES and kind != "DELETED":
-            raise api_errors.object_too_large(len(raw), MAX_OBJECT_BYTES)
+        if kind != "DELETED":
+            check_size(raw)
         created = before.created if before else revision
         stored = StoredObject(key, revision, raw, created)
         if kind == "DELETED":
@@ -403,6 +403,14 @@ class Store:
         self._history.close()
         if self._closing and not self._closing.done():
             self._closing.set_result(None)
+
+
+def check_size(raw: bytes) -> None:
+    """Raise ApiError 413 if an object is too large to be stored."""
+    if len(raw) > MAX_OBJECT_BYTES:
+        raise status.request_entity_too_large(
+            f"the object takes {len(raw)} bytes; at most {MAX_OBJECT_BYTES} can be stored"
+        )
 
 
 def _ignore_dropped(change: Change) -> None:

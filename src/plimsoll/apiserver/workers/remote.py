@@ -20,8 +20,7 @@ from plimsoll.apiserver.auth.users import User
 from plimsoll.apiserver.context import ApiContext
 from plimsoll.apiserver.request_info import RequestInfo
 from plimsoll.apiserver.storage import ListPage, ObjectKey, Store, StoredObject
-from plimsoll.apiserver.storage.api_errors import object_too_large
-from plimsoll.apiserver.storage.store import MAX_OBJECT_BYTES, Observer
+from plimsoll.apiserver.storage.store import Observer, check_size
 from plimsoll.apiserver.workers import messages
 from plimsoll.apiserver.workers.messages import (
     ConflictReply,
@@ -108,12 +107,11 @@ class RemoteStore(Store):
     def _commit(
         self, key: ObjectKey, tree: Tree, expected: int | None, *, deletes: bool = False
     ) -> StoredObject:
-        tree["metadata"]["resourceVersion"] = str(
-            self._seen + 1
-        )  # its likely size; the server sets the real one
+        # For the size; the server process sets the real one.
+        tree["metadata"]["resourceVersion"] = str(self._seen + 1)
         raw = codec.encode(tree)
-        if len(raw) > MAX_OBJECT_BYTES and not deletes:
-            raise object_too_large(len(raw), MAX_OBJECT_BYTES)
+        if not deletes:
+            check_size(raw)
         charges, self.charges = self.charges, False
         reply = self._send_query(messages.WriteObject(key, raw, expected, deletes, charges))
         if isinstance(reply, ConflictReply):
