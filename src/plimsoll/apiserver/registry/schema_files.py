@@ -17,7 +17,9 @@ not appear in JSON. The marks:
     atomic, set, map:KEY,...   list type for server-side apply; atomic also for maps
     granular      the field's type is atomic elsewhere, not here
     merge, merge:KEY, retain, replace   strategies of strategic merge patch
-    default:TEXT  default value
+    default:TEXT  default value, also in OpenAPI
+    fill:TEXT     default value that OpenAPI does not mention
+    milli         the quantities of a map are stored rounded up to thousandths
     value, pointer   the Go field is a value or a pointer, where that does not follow from the rest: a
                   required field is a value; a scalar is a pointer if it has `*`, an int-or-string always, an
                   object unless it is called metadata, spec or status; a list never
@@ -114,7 +116,20 @@ def _read_field(place: str, owner: str, line: str) -> SchemaField:
     type, default = _apply_marks(_read_word(place, word), marks)
     keeps = "*" in marks or (type.format not in _DROPS_ZERO and "~" not in marks)
     pointer = "pointer" in marks or ("value" not in marks and _is_pointer(name, type, marks))
-    return SchemaField(name, type, "!" in marks, number, tuple(message_path), keeps, default, owner, pointer)
+    fill = next((mark[5:] for mark in marks if mark.startswith("fill:")), None)
+    return SchemaField(
+        name=name,
+        type=type,
+        required="!" in marks,
+        number=number,
+        message_path=tuple(message_path),
+        emits_zero=keeps,
+        default=default,
+        owner=owner,
+        pointer=pointer,
+        fill=fill,
+        milli="milli" in marks,
+    )
 
 
 def _is_pointer(name: str, type: SchemaType, marks: list[str]) -> bool:

@@ -7,9 +7,10 @@ object type are read from the package's data on first use.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from plimsoll.apiserver.registry.descriptions import describe
 
@@ -46,6 +47,14 @@ class SchemaField(NamedTuple):
     default: str = ""
     owner: str = ""  #: name of the type that has the field
     pointer: bool = False  #: a pointer in Go: absent and zero differ
+    fill: str | None = None  #: default that OpenAPI does not mention
+    milli: bool = False  #: quantities are stored rounded up to thousandths
+
+    @property
+    def initial_value(self) -> Any:
+        """The value that a write without this field gets; None if it stays absent."""
+        text = self.fill if self.fill is not None else self.default or None
+        return text if text is None or self.type.kind in ("string", "quantity") else json.loads(text)
 
     @property
     def description(self) -> str:

@@ -6,24 +6,12 @@ import re
 from typing import Any
 
 from plimsoll.apiserver.validation.field_errors import FieldErrors, FieldPath, invalid
-from plimsoll.apiserver.validation.object_trees import Tree
-from plimsoll.errors import DecodeError
 
 NOT_NEGATIVE = "must be greater than or equal to 0"
 
 _PERCENT = re.compile(r"[0-9]+%")
-_INT32 = range(-(2**31), 2**31)
 _NUMBER = re.compile(r"([-+]?)([0-9]+)%?")
 _LONGEST = 20
-
-
-def require_int_or_string(holder: Tree, *names: str) -> None:
-    """Raise DecodeError if a field is neither an int32 nor a string, which views cannot express."""
-    for name in names:
-        value = holder.get(name)
-        fine = value is None or type(value) is str or (type(value) is int and value in _INT32)
-        if not fine:
-            raise DecodeError("must be a whole number of 32 bits or a text", name)
 
 
 def is_percentage(value: Any) -> bool:

@@ -25,13 +25,10 @@ _FINALIZERS = FieldPath("spec").child("finalizers")
 
 
 def set_namespace_defaults(tree: Tree, now: str) -> None:
-    """Set the name label and the phase Active."""
-    meta = tree.setdefault("metadata", {})
+    """Set the name label."""
+    meta = tree["metadata"]
     if meta.get("name"):
         meta.setdefault("labels", {})[NAME_LABEL] = meta["name"]
-    status = tree.setdefault("status", {})
-    if not status.get("phase"):
-        status["phase"] = "Active"
 
 
 def _prepare_create(write: WriteContext[View]) -> None:

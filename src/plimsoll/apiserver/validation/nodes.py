@@ -23,7 +23,6 @@ from plimsoll.apiserver.validation.field_errors import (
 from plimsoll.apiserver.validation.metadata import validate_metadata, validate_metadata_update
 from plimsoll.apiserver.validation.node_taints import validate_node_taints
 from plimsoll.apiserver.validation.object_trees import Tree, copy_tree, subtree
-from plimsoll.apiserver.validation.quantities import round_resource_list
 from plimsoll.apiserver.validation.resource_names import validate_resource_quantity
 from plimsoll.apiserver.validation.write_context import WriteContext, WriteStrategy
 
@@ -36,8 +35,6 @@ _FEATURE = re.compile(r"[A-Z][a-zA-Z0-9]*(?:/[a-zA-Z][a-zA-Z0-9]*)*")
 def set_node_defaults(tree: Tree, now: str) -> None:
     """Default allocatable to the capacity, and podCIDR and podCIDRs to each other."""
     status = subtree(tree, "status")
-    for name in ("capacity", "allocatable"):
-        round_resource_list(status.get(name))
     if "allocatable" not in status and "capacity" in status:
         status["allocatable"] = copy_tree(status["capacity"])
     spec = subtree(tree, "spec")

@@ -15,7 +15,6 @@ from plimsoll.apiserver.validation.field_errors import (
     required,
 )
 from plimsoll.apiserver.validation.metadata import IMMUTABLE, validate_metadata, validate_metadata_update
-from plimsoll.apiserver.validation.object_trees import Tree
 from plimsoll.apiserver.validation.write_context import WriteContext, WriteStrategy
 
 _VIEW = view_of("scheduling.v1.PriorityClass")
@@ -29,10 +28,6 @@ SYSTEM_CLASSES: Mapping[str, int] = {
     "system-node-critical": 2 * HIGHEST_USER_PRIORITY + 1000,
     "system-cluster-critical": 2 * HIGHEST_USER_PRIORITY,
 }
-
-
-def set_priority_class_defaults(tree: Tree, now: str) -> None:
-    tree.setdefault("preemptionPolicy", "PreemptLowerPriority")
 
 
 def validate_preemption_policy(policy: str, path: FieldPath) -> FieldErrors:

@@ -8,8 +8,6 @@ from plimsoll.api.core import ResourceList
 from plimsoll.api.quota import ResourceQuota, ResourceQuotaSpec
 from plimsoll.apiserver.validation.field_errors import FieldErrors, FieldPath, invalid, required
 from plimsoll.apiserver.validation.metadata import IMMUTABLE, validate_metadata, validate_metadata_update
-from plimsoll.apiserver.validation.object_trees import Tree, subtree
-from plimsoll.apiserver.validation.quantities import round_resource_list
 from plimsoll.apiserver.validation.resource_names import (
     is_quota_resource,
     validate_quota_resource,
@@ -40,12 +38,6 @@ _SCOPES_THAT_EXIST = (
 _OPPOSITES = ({"BestEffort", "NotBestEffort"}, {"Terminating", "NotTerminating"})
 _MOST = 64  # limit of validated scopes and of reported resources for each, against hostile quotas
 _LIMITED = ("cpu", "memory", "storage", "ephemeral-storage")
-
-
-def set_quota_defaults(tree: Tree, now: str) -> None:
-    round_resource_list(subtree(tree, "spec").get("hard"))
-    for name in ("hard", "used"):
-        round_resource_list(subtree(tree, "status").get(name))
 
 
 def _prepare(write: WriteContext[ResourceQuota]) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from plimsoll.api.quantity import Quantity
 from plimsoll.apiserver.validation.pod.images import is_latest
-from plimsoll.apiserver.validation.quantities import round_resource_list
+from plimsoll.apiserver.validation.schema_defaults import set_schema_defaults
 from plimsoll.errors import DecodeError
 from tests.unit.apiserver.validation.objects import NOW_TEXT, Tree, edit, field_errors, run
 
@@ -120,7 +120,7 @@ def test_amounts_are_stored_in_thousandths() -> None:
 def test_rounding_up_to_thousandths(suffix: str, number: int) -> None:
     before = Quantity.parse(f"{number}{suffix}")
     amounts = {"cpu": str(before)}
-    round_resource_list(amounts)
+    set_schema_defaults("core.v1.ResourceRequirements", {"limits": amounts})
     after = Quantity.parse(amounts["cpu"])
     assert after.nano % 10**6 == 0
     assert abs(after.nano - before.nano) < 10**6

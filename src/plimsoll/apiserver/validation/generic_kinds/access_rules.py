@@ -30,7 +30,6 @@ _DECISIONS = ("Approved", "Denied")
 
 
 def _set_binding_defaults(tree: Tree) -> None:
-    default_if_empty(tree.setdefault("roleRef", {}), apiGroup=_GROUP)
     for subject in tree.get("subjects", ()):
         if subject.get("kind") in ("User", "Group"):
             default_if_empty(subject, apiGroup=_GROUP)

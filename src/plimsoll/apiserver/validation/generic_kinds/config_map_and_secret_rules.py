@@ -21,7 +21,7 @@ from plimsoll.apiserver.validation.field_errors import (
     required,
     too_long,
 )
-from plimsoll.apiserver.validation.generic_kinds.kind_rules import KindRules, default_if_empty
+from plimsoll.apiserver.validation.generic_kinds.kind_rules import KindRules
 from plimsoll.apiserver.validation.metadata import IMMUTABLE
 from plimsoll.apiserver.validation.name_formats import data_key
 from plimsoll.apiserver.validation.object_trees import Tree
@@ -102,7 +102,6 @@ def _validate_keys(keys: Iterable[str], path: FieldPath) -> FieldErrors:
 
 
 def _set_secret_defaults(tree: Tree) -> None:
-    default_if_empty(tree, type="Opaque")
     _normalize_bytes(tree, "data")
     texts = tree.pop("stringData", None)
     if texts:

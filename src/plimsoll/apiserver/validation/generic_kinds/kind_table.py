@@ -13,8 +13,17 @@ from plimsoll.apiserver.validation.generic_kinds.kind_rules import DEFAULT_RULES
 from plimsoll.apiserver.validation.generic_kinds.policy_rules import POLICY_RULES
 from plimsoll.apiserver.validation.generic_kinds.service_rules import SERVICE_RULES
 from plimsoll.apiserver.validation.generic_kinds.storage_rules import STORAGE_RULES
-from plimsoll.apiserver.validation.generic_kinds.webhook_defaults import WEBHOOK_RULES
 from plimsoll.apiserver.validation.generic_kinds.workload_rules import WORKLOAD_RULES
+
+#: Kinds that only get their defaults: nothing here calls or evaluates them.
+_ADMISSION_KINDS = (
+    "MutatingAdmissionPolicy",
+    "MutatingAdmissionPolicyBinding",
+    "MutatingWebhookConfiguration",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+    "ValidatingWebhookConfiguration",
+)
 
 #: Rules by kind; kind names are unique across groups here.
 KIND_RULES: Mapping[str, KindRules] = {
@@ -25,7 +34,7 @@ KIND_RULES: Mapping[str, KindRules] = {
     **DATA_RULES,
     **POLICY_RULES,
     **ACCESS_RULES,
-    **WEBHOOK_RULES,
+    **dict.fromkeys(_ADMISSION_KINDS, KindRules("admissionregistration.v1")),
 }
 
 

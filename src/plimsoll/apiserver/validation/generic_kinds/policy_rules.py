@@ -17,14 +17,12 @@ from plimsoll.apiserver.validation.field_errors import (
 )
 from plimsoll.apiserver.validation.generic_kinds.kind_rules import KindRules, default_if_missing
 from plimsoll.apiserver.validation.int_or_string import (
-    require_int_or_string,
     validate_not_more_than_100_percent,
     validate_positive_int_or_percent,
 )
 from plimsoll.apiserver.validation.label_selectors import is_valid, validate_selector
 from plimsoll.apiserver.validation.metadata import IMMUTABLE
 from plimsoll.apiserver.validation.object_trees import Tree, copy_tree, subtree
-from plimsoll.apiserver.validation.quantities import round_resource_list
 from plimsoll.apiserver.validation.write_context import WriteContext
 
 _SPEC = FieldPath("spec")
@@ -32,10 +30,6 @@ _EVICTION_POLICIES = ("AlwaysAllow", "IfHealthyBudget")
 
 
 # -- PodDisruptionBudget
-
-
-def _set_budget_defaults(tree: Tree) -> None:
-    require_int_or_string(tree.setdefault("spec", {}), "minAvailable", "maxUnavailable")
 
 
 def _validate_budget(write: WriteContext[View]) -> FieldErrors:
@@ -70,8 +64,7 @@ _DOWN = {"selectPolicy": "Max", "policies": [_DOUBLE_PODS]}
 
 
 def _set_autoscaler_defaults(tree: Tree) -> None:
-    spec = tree.setdefault("spec", {})
-    default_if_missing(spec, minReplicas=1)
+    spec = tree["spec"]
     if not spec.get("metrics"):
         spec["metrics"] = [copy_tree(_CPU_AT_80)]
     if "behavior" in spec:
@@ -93,15 +86,9 @@ def _set_limit_range_defaults(tree: Tree) -> None:
             limits = {**item.get("max", {}), **item.get("default", {})}
             requests = {**item.get("min", {}), **limits, **item.get("defaultRequest", {})}
             item.update({k: v for k, v in (("default", limits), ("defaultRequest", requests)) if v})
-        for name in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio"):
-            round_resource_list(item.get(name))
 
 
 # -- RuntimeClass
-
-
-def _set_runtime_class_defaults(tree: Tree) -> None:
-    round_resource_list(subtree(tree, "overhead").get("podFixed"))
 
 
 def _validate_runtime_class(write: WriteContext[View]) -> FieldErrors:
@@ -117,7 +104,6 @@ _NO_DISRUPTIONS = dict.fromkeys(("disruptionsAllowed", "currentHealthy", "desire
 POLICY_RULES: Mapping[str, KindRules] = {
     "PodDisruptionBudget": KindRules(
         "policy.v1",
-        _set_budget_defaults,
         validate=_validate_budget,
         initial_status=_NO_DISRUPTIONS,
     ),
@@ -127,5 +113,5 @@ POLICY_RULES: Mapping[str, KindRules] = {
         initial_status={"desiredReplicas": 0, "currentMetrics": None},
     ),
     "LimitRange": KindRules("core.v1", _set_limit_range_defaults),
-    "RuntimeClass": KindRules("node.v1", _set_runtime_class_defaults, validate=_validate_runtime_class),
+    "RuntimeClass": KindRules("node.v1", validate=_validate_runtime_class),
 }

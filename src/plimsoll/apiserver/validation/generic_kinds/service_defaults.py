@@ -1,4 +1,4 @@
-"""Defaulting and normalization of Service, Endpoints, EndpointSlice, NetworkPolicy and IngressClass.
+"""Defaulting and normalization of Service, EndpointSlice and NetworkPolicy.
 
 `set_*_defaults` work on canonical trees in place; `normalize_service` reconciles dependent fields: clusterIP
 and clusterIPs, IP families and their policy, and fields that the type of the service does not use.
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from plimsoll.apiserver.registry.schema_view import View
 from plimsoll.apiserver.validation.generic_kinds.kind_rules import default_if_empty, default_if_missing
-from plimsoll.apiserver.validation.int_or_string import require_int_or_string
 from plimsoll.apiserver.validation.object_trees import Tree, subtree
 from plimsoll.apiserver.validation.write_context import WriteContext
 
@@ -24,16 +23,13 @@ _AFFINITY_SECONDS = 3 * 60 * 60
 
 
 def set_service_defaults(tree: Tree) -> None:
-    spec = tree.setdefault("spec", {})
-    default_if_empty(spec, sessionAffinity="None", type="ClusterIP")
+    spec = tree["spec"]
     if spec["sessionAffinity"] == "None":
         spec.pop("sessionAffinityConfig", None)
     config = subtree(spec, "sessionAffinityConfig", "clientIP")
     if spec["sessionAffinity"] == "ClientIP" and "timeoutSeconds" not in config:
         spec["sessionAffinityConfig"] = {"clientIP": {"timeoutSeconds": _AFFINITY_SECONDS}}
     for port in spec.get("ports", ()):
-        default_if_empty(port, protocol="TCP")
-        require_int_or_string(port, "targetPort")
         if not port.get("targetPort"):
             port["targetPort"] = port.get("port", 0)
     if is_externally_accessible(spec):
@@ -145,19 +141,6 @@ def _normalize_families(spec: Tree, old: Tree) -> None:
 # -- endpoints
 
 
-def set_endpoints_defaults(tree: Tree) -> None:
-    for subset in tree.get("subsets", ()):
-        for port in subset.get("ports", ()):
-            default_if_empty(port, protocol="TCP")
-
-
-def set_endpoint_slice_defaults(tree: Tree) -> None:
-    for port in tree.get("ports", ()):
-        default_if_missing(port, name="", protocol="TCP")
-    for endpoint in tree.get("endpoints", ()):
-        default_if_missing(endpoint, conditions={})
-
-
 def normalize_endpoint_slice(write: WriteContext[View]) -> None:
     """Drop the deprecated topology; its node name is kept if it was stored before."""
     if not write.is_create and write.old_tree.get("endpoints") == write.tree.get("endpoints"):
@@ -177,17 +160,6 @@ def normalize_endpoint_slice(write: WriteContext[View]) -> None:
 
 
 def set_network_policy_defaults(tree: Tree) -> None:
-    spec = tree.setdefault("spec", {})
-    for name in ("ingress", "egress"):
-        for rule in spec.get(name, ()):
-            for port in rule.get("ports", ()):
-                default_if_missing(port, protocol="TCP")
+    spec = tree["spec"]
     if not spec.get("policyTypes"):
         spec["policyTypes"] = ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]
-    default_if_missing(spec, podSelector={})
-
-
-def set_ingress_class_defaults(tree: Tree) -> None:
-    parameters = subtree(tree, "spec").get("parameters")
-    if parameters is not None:
-        default_if_missing(parameters, scope="Cluster")

@@ -27,9 +27,6 @@ from plimsoll.apiserver.validation.generic_kinds.service_defaults import (
     is_externally_accessible,
     normalize_endpoint_slice,
     normalize_service,
-    set_endpoint_slice_defaults,
-    set_endpoints_defaults,
-    set_ingress_class_defaults,
     set_network_policy_defaults,
     set_service_defaults,
 )
@@ -213,14 +210,11 @@ SERVICE_RULES: Mapping[str, KindRules] = {
         _validate_service,
         initial_status={"loadBalancer": {}},
     ),
-    "Endpoints": KindRules("core.v1", set_endpoints_defaults),
+    "Endpoints": KindRules("core.v1"),
     "EndpointSlice": KindRules(
-        "discovery.v1",
-        set_endpoint_slice_defaults,
-        normalize_endpoint_slice,
-        _validate_endpoint_slice,
+        "discovery.v1", prepare=normalize_endpoint_slice, validate=_validate_endpoint_slice
     ),
     "NetworkPolicy": KindRules("networking.v1", set_network_policy_defaults),
-    "IngressClass": KindRules("networking.v1", set_ingress_class_defaults),
+    "IngressClass": KindRules("networking.v1"),
     "Ingress": KindRules(initial_status={"loadBalancer": {}}),
 }

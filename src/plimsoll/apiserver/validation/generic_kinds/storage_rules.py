@@ -1,6 +1,9 @@
-"""Validation of storage kinds: immutability of claims and volumes once they are bound.
+"""Preparation and validation of storage kinds: immutability of claims and volumes once they are bound.
 
 Not validated: individual sources of a PersistentVolume, parameters of classes and drivers, and the status.
+
+DIFF: claims and volumes do not get the finalizers that protect them while they are in use
+(test_storage_gets_no_finalizers).
 """
 
 from __future__ import annotations
@@ -12,22 +15,16 @@ from plimsoll.api.quantity import Quantity
 from plimsoll.apiserver.registry.schema_view import View
 from plimsoll.apiserver.validation.equality import trees_equal
 from plimsoll.apiserver.validation.field_errors import FieldErrors, FieldPath, forbidden, invalid, required
-from plimsoll.apiserver.validation.generic_kinds.kind_rules import KindRules
-from plimsoll.apiserver.validation.generic_kinds.storage_defaults import (
-    normalize_persistent_volume,
-    normalize_volume_claim,
-    normalize_volume_status,
-    set_driver_defaults,
-    set_persistent_volume_defaults,
-    set_storage_class_defaults,
-    set_volume_claim_defaults,
-)
+from plimsoll.apiserver.validation.generic_kinds.kind_rules import KindRules, default_if_missing
 from plimsoll.apiserver.validation.metadata import IMMUTABLE
 from plimsoll.apiserver.validation.object_trees import Tree, subtree
 from plimsoll.apiserver.validation.pod.volume_claims import validate_claim_spec
 from plimsoll.apiserver.validation.write_context import WriteContext
 
 _SPEC = FieldPath("spec")
+_SNAPSHOT = ("snapshot.storage.k8s.io", "VolumeSnapshot")
+_CLAIM = ("", "PersistentVolumeClaim")
+_REFERENCE = ("apiGroup", "kind", "name")
 _STORAGE = _SPEC.child("resources", "requests", "storage")
 
 #: Fields of a PersistentVolume other than its source.
@@ -121,24 +118,58 @@ def _validate_attachment(write: WriteContext[Any]) -> FieldErrors:
         yield invalid(_SPEC, None, IMMUTABLE)
 
 
+def _normalize_volume_claim(write: WriteContext[View]) -> None:
+    """Copy dataSource and dataSourceRef to each other.
+
+    A dataSource that is neither a claim nor a snapshot is dropped unless it is stored.
+    """
+    spec, old = write.tree["spec"], subtree(write.old_tree, "spec")
+    source = subtree(spec, "dataSource")
+    is_news = "dataSourceRef" not in spec and "dataSource" not in old
+    if is_news and (source.get("apiGroup", ""), source.get("kind")) not in (_CLAIM, _SNAPSHOT):
+        spec.pop("dataSource", None)
+    if "dataSource" in spec:
+        default_if_missing(spec, dataSourceRef=_object_reference(spec["dataSource"]))
+    elif "dataSourceRef" in spec and not spec["dataSourceRef"].get("namespace"):
+        spec["dataSource"] = _object_reference(spec["dataSourceRef"])
+
+
+def _object_reference(reference: Tree) -> Tree:
+    return {name: reference[name] for name in _REFERENCE if name in reference}
+
+
+def _normalize_persistent_volume(write: WriteContext[View]) -> None:
+    if write.is_create:
+        write.tree["status"]["lastPhaseTransitionTime"] = write.now
+
+
+def _normalize_volume_status(write: WriteContext[View], subresource: str) -> None:
+    """Set lastPhaseTransitionTime when the phase changed and the writer did not set it."""
+    status, old = write.tree.setdefault("status", {}), subtree(write.old_tree, "status")
+    given, before = status.get("lastPhaseTransitionTime"), old.get("lastPhaseTransitionTime")
+    if status.get("phase") != old.get("phase"):
+        if given in (None, before):
+            status["lastPhaseTransitionTime"] = write.now
+    elif given is None and before is not None:
+        status["lastPhaseTransitionTime"] = before
+
+
 STORAGE_RULES: Mapping[str, KindRules] = {
     "PersistentVolumeClaim": KindRules(
         "core.v1",
-        set_volume_claim_defaults,
-        normalize_volume_claim,
-        _validate_volume_claim,
+        prepare=_normalize_volume_claim,
+        validate=_validate_volume_claim,
         initial_status={"phase": "Pending"},
     ),
     "PersistentVolume": KindRules(
         "core.v1",
-        set_persistent_volume_defaults,
-        normalize_persistent_volume,
-        _validate_persistent_volume,
-        normalize_volume_status,
-        {"phase": "Pending"},
+        prepare=_normalize_persistent_volume,
+        validate=_validate_persistent_volume,
+        prepare_status=_normalize_volume_status,
+        initial_status={"phase": "Pending"},
     ),
-    "StorageClass": KindRules("storage.v1", set_storage_class_defaults, validate=_validate_class),
-    "CSIDriver": KindRules("storage.v1", set_driver_defaults, validate=_validate_driver),
+    "StorageClass": KindRules("storage.v1", validate=_validate_class),
+    "CSIDriver": KindRules("storage.v1", validate=_validate_driver),
     "CSIStorageCapacity": KindRules("storage.v1"),
     "VolumeAttachment": KindRules(validate=_validate_attachment, initial_status={"attached": False}),
 }

@@ -6,15 +6,15 @@ instead of the list, the deprecated serviceAccount alias.
 
 from __future__ import annotations
 
+from plimsoll.api.coercion import wire_types
 from plimsoll.api.core import Pod
 from plimsoll.api.gates import Gates
+from plimsoll.apiserver.registry.schema_view import view_of
 from plimsoll.apiserver.validation.object_trees import Tree, subtree
 from plimsoll.apiserver.validation.pod.images import default_pull_policy
-from plimsoll.apiserver.validation.pod.volume_defaults import set_volume_defaults
-from plimsoll.apiserver.validation.quantities import round_resource_list
 from plimsoll.apiserver.validation.resource_names import is_huge_page_resource
+from plimsoll.apiserver.validation.schema_defaults import set_schema_defaults
 from plimsoll.apiserver.validation.write_context import decode_view
-from plimsoll.errors import DecodeError
 from plimsoll.ledger.requests import (
     aggregate_container_limits,
     aggregate_container_requests,
@@ -22,14 +22,7 @@ from plimsoll.ledger.requests import (
 )
 
 GROUPS = ("initContainers", "containers", "ephemeralContainers")
-_PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
-_STATUSES = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
-_PROBE_DEFAULTS = (
-    ("timeoutSeconds", 1),
-    ("periodSeconds", 10),
-    ("successThreshold", 1),
-    ("failureThreshold", 3),
-)
+VOLUME_SOURCES = frozenset(wire_types(view_of("core.v1.Volume"))) - {"name"}
 
 #: Legacy annotations for init containers.
 _OLD_ANNOTATIONS = tuple(
@@ -49,6 +42,7 @@ def set_pod_defaults(tree: Tree, gates: Gates) -> None:
     if "resources" in spec and gates.enabled("PodLevelResources"):
         _set_pod_level_defaults(tree, spec["resources"])
     spec.setdefault("enableServiceLinks", True)
+    set_schema_defaults("core.v1.Pod", tree)
     set_template_defaults(tree)
     if spec["terminationGracePeriodSeconds"] < 0:
         spec["terminationGracePeriodSeconds"] = 1
@@ -56,33 +50,27 @@ def set_pod_defaults(tree: Tree, gates: Gates) -> None:
 
 
 def set_template_defaults(template: Tree) -> None:
-    """Set the defaults of a pod template; fields that templates leave open are defaulted for each pod."""
-    annotations, spec = subtree(template, "metadata", "annotations"), template.setdefault("spec", {})
+    """Set the defaults of a pod template that the schema does not state."""
+    annotations, spec = subtree(template, "metadata", "annotations"), template["spec"]
     for name in _OLD_ANNOTATIONS:
         annotations.pop(name, None)
-    _set_spec_defaults(spec)
-    _round_resources(subtree(spec, "resources"))
-    for volume in spec.get("volumes", ()):
-        set_volume_defaults(volume)
-    for group in GROUPS:
-        for container in spec.get(group, ()):
-            set_container_defaults(container)
-
-
-def _set_spec_defaults(spec: Tree) -> None:
-    spec.setdefault("securityContext", {})
-    spec.setdefault("terminationGracePeriodSeconds", 30)
-    for name, value in (
-        ("dnsPolicy", "ClusterFirst"),
-        ("restartPolicy", "Always"),
-        ("schedulerName", "default-scheduler"),
-    ):
-        if not spec.get(name):
-            spec[name] = value
     account = spec.get("serviceAccountName") or spec.get("serviceAccount")
     if account:
         spec["serviceAccountName"] = spec["serviceAccount"] = account
-    round_resource_list(spec.get("overhead"))
+    for volume in spec.get("volumes", ()):
+        _set_volume_defaults(volume)
+    for group in GROUPS:
+        for container in spec.get(group, ()):
+            if not container.get("imagePullPolicy"):
+                container["imagePullPolicy"] = default_pull_policy(container.get("image", ""))
+
+
+def _set_volume_defaults(volume: Tree) -> None:
+    """Default the source of a volume to emptyDir, and the pull policy of an image by its tag."""
+    if volume.keys().isdisjoint(VOLUME_SOURCES):
+        volume["emptyDir"] = {}
+    if "image" in volume and not volume["image"].get("pullPolicy"):
+        volume["image"]["pullPolicy"] = default_pull_policy(volume["image"].get("reference", ""))
 
 
 # -- resources
@@ -93,11 +81,6 @@ def _copy_limits(container: Tree) -> None:
     resources = subtree(container, "resources")
     if "limits" in resources:
         resources["requests"] = {**resources["limits"], **resources.get("requests", {})}
-
-
-def _round_resources(resources: Tree) -> None:
-    for name in ("limits", "requests"):
-        round_resource_list(resources.get(name))
 
 
 def _set_pod_level_defaults(tree: Tree, resources: Tree) -> None:
@@ -121,31 +104,6 @@ def _set_pod_level_defaults(tree: Tree, resources: Tree) -> None:
         resources["requests"] = requests
 
 
-# -- containers
-
-
-def set_container_defaults(container: Tree) -> None:
-    for name, value in (
-        ("terminationMessagePath", "/dev/termination-log"),
-        ("terminationMessagePolicy", "File"),
-    ):
-        if not container.get(name):
-            container[name] = value
-    if not container.get("imagePullPolicy"):
-        container["imagePullPolicy"] = default_pull_policy(container.get("image", ""))
-    for port in container.get("ports", ()):
-        if not port.get("protocol"):
-            port["protocol"] = "TCP"
-    for variable in container.get("env", ()):
-        _set_source_defaults(subtree(variable, "valueFrom"))
-    _round_resources(container.setdefault("resources", {}))
-    for name in _PROBES:
-        if name in container:
-            _set_probe_defaults(container[name])
-    for name in ("postStart", "preStop"):
-        _set_handler_defaults(subtree(container, "lifecycle", name))
-
-
 def set_host_ports(container: Tree) -> None:
     """Default host ports to the container ports of a pod on the host network."""
     for port in container.get("ports", ()):
@@ -153,54 +111,10 @@ def set_host_ports(container: Tree) -> None:
             port["hostPort"] = port["containerPort"]
 
 
-def _set_source_defaults(source: Tree) -> None:
-    if "fieldRef" in source and not source["fieldRef"].get("apiVersion"):
-        source["fieldRef"]["apiVersion"] = "v1"
-    if "resourceFieldRef" in source:
-        source["resourceFieldRef"].setdefault("divisor", "0")
-    if "fileKeyRef" in source:
-        source["fileKeyRef"].setdefault("optional", False)
-
-
-def _set_probe_defaults(probe: Tree) -> None:
-    for name, value in _PROBE_DEFAULTS:
-        if not probe.get(name):
-            probe[name] = value
-    _set_handler_defaults(probe)
-    if "grpc" in probe:
-        probe["grpc"].setdefault("service", "")
-
-
-def _set_handler_defaults(handler: Tree) -> None:
-    if "httpGet" in handler:
-        request = handler["httpGet"]
-        for name, value in (("path", "/"), ("scheme", "HTTP")):
-            if not request.get(name):
-                request[name] = value
-        _expect_port(request)
-    if "tcpSocket" in handler:
-        _expect_port(handler["tcpSocket"])
-
-
-def _expect_port(holder: Tree) -> None:
-    """Raise DecodeError if a port is neither an int32 nor a string, which views cannot express."""
-    port = holder.get("port", 0)
-    if type(port) is not str and (type(port) is not int or not -(2**31) <= port < 2**31):
-        raise DecodeError("must be a number or the name of a port", "port")
-
-
-# -- status
-
-
 def _set_status_defaults(status: Tree) -> None:
+    """Copy podIP and the first of podIPs to each other."""
     single, several = status.get("podIP"), status.get("podIPs")
     if single and (not several or several[0].get("ip") != single):
         status["podIPs"] = [{"ip": single}]
     elif several and several[0].get("ip"):
         status["podIP"] = several[0]["ip"]
-    for group in _STATUSES:
-        for container in status.get(group, ()):
-            round_resource_list(container.get("allocatedResources"))
-            _round_resources(subtree(container, "resources"))
-    round_resource_list(status.get("allocatedResources"))
-    _round_resources(subtree(status, "resources"))
