@@ -84,7 +84,7 @@ class _SlotCounter:
 
 
 class HeldSlot:
-    """Slot held until the end of a `with` (or `async with`) block."""
+    """Slot held until the end of a `with` block."""
 
     __slots__ = ("_counter", "_name")
 
@@ -96,12 +96,6 @@ class HeldSlot:
         return None
 
     def __exit__(self, *problem: object) -> None:
-        self._counter.release(self._name)
-
-    async def __aenter__(self) -> None:
-        return None
-
-    async def __aexit__(self, *problem: object) -> None:
         self._counter.release(self._name)
 
 

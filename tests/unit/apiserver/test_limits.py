@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import pytest
 from hypothesis import given
@@ -61,13 +60,9 @@ def test_the_refusal_says_when_to_come_back() -> None:
 def test_seats_are_returned_on_errors() -> None:
     admission = ConcurrencyLimiter(ServerLimits())
 
-    async def work() -> None:
-        async with admission.acquire(BOB, "POST"):
-            assert admission.in_flight == (0, 1)
-            raise TimeoutError
-
-    with pytest.raises(TimeoutError):
-        asyncio.run(work())
+    with suppress(TimeoutError), admission.acquire(BOB, "POST"):
+        assert admission.in_flight == (0, 1)
+        raise TimeoutError
     assert admission.in_flight == (0, 0)
 
 

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
+from plimsoll.api.json_tree import mapping, text
 from plimsoll.apiserver import status
 from plimsoll.apiserver.auth.attributes import Attributes
 from plimsoll.apiserver.auth.authorization import Authorizer
-from plimsoll.apiserver.auth.pod_references import mapping, text
 from plimsoll.apiserver.auth.rbac_rules import ALL, PolicyRule, path_matches, quote
 from plimsoll.apiserver.auth.role_index import (
     CLUSTER_BINDINGS,

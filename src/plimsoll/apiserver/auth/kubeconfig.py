@@ -16,7 +16,8 @@ from plimsoll.apiserver.auth.certificates import CertificatePair
 from plimsoll.apiserver.auth.secret_files import write_private
 
 
-def build_kubeconfig(
+def write_kubeconfig(
+    path: Path,
     server: str,
     *,
     authority: bytes = b"",
@@ -25,8 +26,11 @@ def build_kubeconfig(
     user: str = "plimsoll:admin",
     cluster: str = "plimsoll",
     namespace: str = "",
-) -> dict[str, Any]:
-    """Return a kubeconfig: server URL, CA of its certificate, and credentials."""
+) -> None:
+    """Write a kubeconfig, replacing an existing file: server URL, CA of its certificate, and credentials.
+
+    Raises ConfigError on failure.
+    """
     cluster_entry: dict[str, Any] = {"server": server}
     if authority:
         cluster_entry["certificate-authority-data"] = _data(authority)
@@ -39,7 +43,7 @@ def build_kubeconfig(
     context = {"cluster": cluster, "user": user}
     if namespace:
         context["namespace"] = namespace
-    return {
+    tree = {
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": cluster, "cluster": cluster_entry}],
@@ -47,29 +51,6 @@ def build_kubeconfig(
         "contexts": [{"name": cluster, "context": context}],
         "current-context": cluster,
     }
-
-
-def write_kubeconfig(
-    path: Path,
-    server: str,
-    *,
-    authority: bytes = b"",
-    token: str = "",
-    client: CertificatePair | None = None,
-    user: str = "plimsoll:admin",
-    cluster: str = "plimsoll",
-    namespace: str = "",
-) -> None:
-    """Write a kubeconfig, replacing an existing file; ConfigError on failure."""
-    tree = build_kubeconfig(
-        server,
-        authority=authority,
-        token=token,
-        client=client,
-        user=user,
-        cluster=cluster,
-        namespace=namespace,
-    )
     write_private(path, yaml.safe_dump(tree, sort_keys=False).encode())
 
 

@@ -19,13 +19,12 @@ from itertools import islice
 from typing import Any
 
 from plimsoll.api.codec import decode_tree
+from plimsoll.api.json_tree import mapping, text
 from plimsoll.apiserver.auth.attributes import StoreReader
 from plimsoll.apiserver.auth.pod_references import (
     SECRETS,
     PodReference,
-    mapping,
     pod_references,
-    text,
     volume_claim,
     volume_secrets,
 )

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from plimsoll.api.json_tree import items, mapping, text
+
 MIRROR = "kubernetes.io/config.mirror"
 
 #: Volume types with a reference to a secret, and its field.
@@ -47,24 +49,6 @@ class PodReference(NamedTuple):
 
 SECRETS, CONFIG_MAPS, ACCOUNTS = "secrets", "configmaps", "serviceaccounts"
 VOLUME_CLAIMS, RESOURCE_CLAIMS = "persistentvolumeclaims", "resourceclaims.resource.k8s.io"
-
-
-def mapping(value: Any) -> Mapping[str, Any]:
-    """Return a JSON object, or an empty one if the value is something else."""
-    return value if isinstance(value, dict) else {}
-
-
-def items(value: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield the JSON objects of a list."""
-    if isinstance(value, list):
-        for item in value:
-            if isinstance(item, dict):
-                yield item
-
-
-def text(value: Any) -> str:
-    """Return a string, or "" if the value is something else."""
-    return value if isinstance(value, str) else ""
 
 
 def is_mirror(pod: Mapping[str, Any]) -> bool:

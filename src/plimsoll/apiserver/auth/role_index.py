@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from plimsoll.api.codec import decode_tree
+from plimsoll.api.json_tree import mapping, text
 from plimsoll.apiserver.auth.attributes import StoreReader
 from plimsoll.apiserver.auth.default_roles import BINDINGS, ROLES, driver_rules
 from plimsoll.apiserver.auth.rbac_rules import PolicyRule, RoleGrant
@@ -164,19 +165,17 @@ def read_rules(tree: Any) -> tuple[PolicyRule, ...]:
 
 
 def _read_role(tree: Any, cluster: bool) -> _Role:
-    labels = _mapping(_mapping(_mapping(tree).get("metadata")).get("labels"))
-    selectors = (
-        _mapping(_mapping(tree).get("aggregationRule")).get("clusterRoleSelectors") if cluster else None
-    )
+    labels = mapping(mapping(mapping(tree).get("metadata")).get("labels"))
+    selectors = mapping(mapping(tree).get("aggregationRule")).get("clusterRoleSelectors") if cluster else None
     chosen = [s for s in selectors if isinstance(s, Mapping)] if isinstance(selectors, list) else []
     return _Role(read_rules(tree), labels, tuple(chosen))
 
 
 def read_role_ref(tree: Any) -> tuple[str, str]:
     """Return kind and name of the role that a binding names."""
-    ref = _mapping(_mapping(tree).get("roleRef"))
+    ref = mapping(mapping(tree).get("roleRef"))
     kind, name = ref.get("kind"), ref.get("name")
-    return (kind if isinstance(kind, str) else "", name if isinstance(name, str) else "")
+    return text(kind), text(name)
 
 
 def _read_binding(key: ObjectKey, tree: Any) -> _Binding:
@@ -184,7 +183,7 @@ def _read_binding(key: ObjectKey, tree: Any) -> _Binding:
     place = f"{key.name}/{key.namespace}" if key.namespace else key.name
     what = "RoleBinding" if key.namespace else "ClusterRoleBinding"
     found = []
-    for subject_kind, subject, shown in _subjects(key.namespace, _mapping(tree).get("subjects")):
+    for subject_kind, subject, shown in _subjects(key.namespace, mapping(tree).get("subjects")):
         source = f'{what} "{place}" of {kind} "{name}" to {shown}'
         found.append((subject_kind, subject, _BoundRole(key.namespace, kind, name, source)))
     return _Binding(tuple(found))
@@ -193,19 +192,15 @@ def _read_binding(key: ObjectKey, tree: Any) -> _Binding:
 def _subjects(namespace: str, subjects: Any) -> Iterator[tuple[str, str, str]]:
     """Yield subjects as (User or Group, name, name in error messages); service accounts are users."""
     for subject in subjects if isinstance(subjects, list) else ():
-        kind, name = _mapping(subject).get("kind"), _mapping(subject).get("name")
+        kind, name = mapping(subject).get("kind"), mapping(subject).get("name")
         if not isinstance(name, str):
             continue
         if kind in ("User", "Group"):
             yield kind, name, f'{kind} "{name}"'
         elif kind == "ServiceAccount":
-            home = _mapping(subject).get("namespace") or namespace
+            home = mapping(subject).get("namespace") or namespace
             if isinstance(home, str) and home:
                 yield "User", f"{SERVICE_ACCOUNT_PREFIX}{home}:{name}", f'ServiceAccount "{name}/{home}"'
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _built_in_bound_roles() -> dict[tuple[str, str], tuple[_BoundRole, ...]]:

@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from plimsoll.api.codec import decode_tree
+from plimsoll.api.json_tree import mapping, text
 from plimsoll.api.timestamps import format_time, parse_time
 from plimsoll.apiserver import status
 from plimsoll.apiserver.auth.attributes import StoreReader
-from plimsoll.apiserver.auth.pod_references import mapping, text
 from plimsoll.apiserver.auth.signing_key import SigningKey
 from plimsoll.apiserver.auth.token_file import hash_token
 from plimsoll.apiserver.auth.users import (

@@ -86,11 +86,7 @@ def _put_type(number: int, value: Any) -> bytes:
     return wire.put(number, wire.put(1, value.encode()))
 
 
-def _put_items(number: int, value: Any) -> bytes:
-    return wire.put(number, wire.put(1, _schema(value)))
-
-
-def _put_additional(number: int, value: Any) -> bytes:
+def _put_schema_item(number: int, value: Any) -> bytes:
     return wire.put(number, wire.put(1, _schema(value)))
 
 
@@ -100,9 +96,9 @@ _SCHEMA: dict[str, tuple[int, _Put]] = {
     "description": (4, _text),
     "default": (5, _put_any),
     "required": (19, _texts),
-    "additionalProperties": (21, _put_additional),
+    "additionalProperties": (21, _put_schema_item),
     "type": (22, _put_type),
-    "items": (23, _put_items),
+    "items": (23, _put_schema_item),
     "properties": (25, _map_of(1, _schema)),
 }
 
@@ -147,11 +143,7 @@ def _response(tree: Tree) -> bytes:
     return wire.put(1, _message(tree, _RESPONSE))
 
 
-def _put_response_schema(number: int, value: Any) -> bytes:
-    return wire.put(number, wire.put(1, _schema(value)))
-
-
-_RESPONSE: dict[str, tuple[int, _Put]] = {"description": (1, _text), "schema": (2, _put_response_schema)}
+_RESPONSE: dict[str, tuple[int, _Put]] = {"description": (1, _text), "schema": (2, _put_schema_item)}
 _OPERATION: dict[str, tuple[int, _Put]] = {
     "tags": (1, _texts),
     "description": (3, _text),

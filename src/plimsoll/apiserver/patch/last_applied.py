@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from plimsoll.api.codec import decode_tree
 from plimsoll.api.go_text import encode_go
+from plimsoll.api.json_tree import get_path
 from plimsoll.apiserver.patch.compare import compare
 from plimsoll.apiserver.patch.field_set import FieldSet, difference
 from plimsoll.apiserver.patch.merge import applied_fields
@@ -25,8 +26,7 @@ MAX_ANNOTATIONS = 256 * 1024
 
 
 def _annotations(tree: dict[str, Any]) -> dict[str, Any]:
-    metadata = tree.get("metadata")
-    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+    annotations = get_path(tree, ("metadata", "annotations"))
     return annotations if isinstance(annotations, dict) else {}
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from plimsoll.api.json_tree import get_path
 from plimsoll.api.kinds import join_api_version, resource_key
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
@@ -87,20 +88,12 @@ class Resource:
         fields.
         """
         path = self.field_label_path(label)
-        value = _get_path(tree, path) if path else None
+        value = get_path(tree, path) if path else None
         if value is None or value == "":
             if label == "source":
-                value = _get_path(tree, ("reportingComponent",))
+                value = get_path(tree, ("reportingComponent",))
             if value is None or value == "":
                 return _ABSENT.get(label, "")
         if isinstance(value, bool):
             return "true" if value else "false"
         return value if isinstance(value, str) else str(value) if isinstance(value, int) else ""
-
-
-def _get_path(tree: Any, path: tuple[str, ...]) -> Any:
-    for name in path:
-        if not isinstance(tree, dict):
-            return None
-        tree = tree.get(name)
-    return tree

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from plimsoll.api.json_tree import get_path, items
 from plimsoll.api.quantity import Quantity
 from plimsoll.apiserver.tables.row import (
     NONE,
@@ -11,11 +12,9 @@ from plimsoll.apiserver.tables.row import (
     TableRow,
     Tree,
     format_age,
-    get_path,
     shorten,
     text_of,
     texts_of,
-    trees_of,
 )
 from plimsoll.errors import QuantityError
 
@@ -174,8 +173,8 @@ def endpoints(row: TableRow) -> str:
     subsets = row.trees(("subsets",))
     found = []
     for subset in subsets:
-        addresses = [text_of(address.get("ip")) for address in trees_of(subset.get("addresses"))]
-        ports = trees_of(subset.get("ports"))
+        addresses = [text_of(address.get("ip")) for address in items(subset.get("addresses"))]
+        ports = list(items(subset.get("ports")))
         if not ports:
             found += addresses
         for port in ports:

@@ -9,15 +9,14 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from plimsoll.api.json_tree import get_path, items
 from plimsoll.apiserver.tables.row import (
     NONE,
     TableRow,
     Tree,
     format_duration,
-    get_path,
     parse_timestamp,
     text_of,
-    trees_of,
 )
 
 _ENDED = ("Succeeded", "Failed")
@@ -166,7 +165,7 @@ def readiness_gates(row: TableRow) -> str:
     if not gates:
         return NONE
     first: dict[str, Any] = {}
-    for condition in trees_of(row.get(("status", "conditions"))):
+    for condition in items(row.get(("status", "conditions"))):
         first.setdefault(text_of(condition.get("type")), condition.get("status"))
     return f"{sum(first.get(text_of(gate.get('conditionType'))) == 'True' for gate in gates)}/{len(gates)}"
 

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
 
+from plimsoll.api.json_tree import get_path, items
 from plimsoll.api.quantity import Number
 from plimsoll.api.timestamps import parse_datetime
 
@@ -21,15 +22,6 @@ T = TypeVar("T")
 UNKNOWN = "<unknown>"
 NONE = "<none>"
 UNSET = "<unset>"
-
-
-def get_path(tree: Any, path: Path) -> Any:
-    """Return the value at a path, or None."""
-    for name in path:
-        if not isinstance(tree, dict):
-            return None
-        tree = tree.get(name)
-    return tree
 
 
 def text_of(value: Any, absent: str = "") -> str:
@@ -66,7 +58,7 @@ class TableRow:
 
     def trees(self, path: Path) -> list[Tree]:
         """Return the objects of a list."""
-        return trees_of(get_path(self.tree, path))
+        return list(items(get_path(self.tree, path)))
 
     def map(self, path: Path) -> Tree:
         value = get_path(self.tree, path)
@@ -81,10 +73,6 @@ class TableRow:
             self._memo[work] = work(self)
         result: T = self._memo[work]
         return result
-
-
-def trees_of(value: Any) -> list[Tree]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def texts_of(value: Any) -> list[str]:
@@ -151,7 +139,7 @@ def format_selector(value: Any, absent: str = NONE) -> str:
     selector = value if isinstance(value, dict) else {}
     labels = selector.get("matchLabels")
     parts = [(key, f"{key}={text_of(labels[key])}") for key in labels] if isinstance(labels, dict) else []
-    for rule in trees_of(selector.get("matchExpressions")):
+    for rule in items(selector.get("matchExpressions")):
         key, form = text_of(rule.get("key")), _OPERATORS.get(text_of(rule.get("operator")))
         if form is None:
             return "<error>"

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+from plimsoll.api.json_tree import get_path
 from plimsoll.apiserver.tables.core import quantity_text
 from plimsoll.apiserver.tables.row import (
     NONE,
@@ -16,7 +17,6 @@ from plimsoll.apiserver.tables.row import (
     Tree,
     format_duration,
     format_selector,
-    get_path,
     parse_timestamp,
     shorten,
     text_of,
@@ -165,8 +165,8 @@ def address_parent(row: TableRow) -> str:
     if not isinstance(parent, dict):
         return NONE
     names = [text_of(parent.get(name)) for name in ("resource", "group", "namespace", "name")]
-    what = ".".join(container_values for container_values in names[:2] if container_values).lower()
-    return "/".join(container_values for container_values in (what, names[2], names[3]) if container_values)
+    what = ".".join(name for name in names[:2] if name).lower()
+    return "/".join(name for name in (what, *names[2:]) if name)
 
 
 # -- certificates, roles, admission, flow control

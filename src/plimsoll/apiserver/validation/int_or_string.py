@@ -6,8 +6,7 @@ import re
 from typing import Any
 
 from plimsoll.apiserver.validation.field_errors import FieldErrors, FieldPath, invalid
-
-NOT_NEGATIVE = "must be greater than or equal to 0"
+from plimsoll.apiserver.validation.resource_names import NOT_NEGATIVE
 
 _PERCENT = re.compile(r"[0-9]+%")
 _NUMBER = re.compile(r"([-+]?)([0-9]+)%?")
