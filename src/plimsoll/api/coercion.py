@@ -106,8 +106,8 @@ def _coerce_struct(value: Any, view: type[msgspec.Struct], path: str, depth: int
     for member in members(view):
         field = value.get(member.wire)
         if field is not None:
-            place = f"{path}.{member.wire}" if path else member.wire
-            given[member.attribute] = coerce(field, member.type, place, depth + 1)
+            member_path = f"{path}.{member.wire}" if path else member.wire
+            given[member.attribute] = coerce(field, member.type, member_path, depth + 1)
     return view(**given)
 
 

@@ -153,7 +153,7 @@ def _convert_list(value: Any, kind: Any, meta: msgspec.Meta) -> tuple[Any, ...]:
         entries = " with at least one entry" if least else " of strings" if is_text else ""
         entries = f" of at most {most} {'strings' if is_text else 'entries'}" if most else entries
         raise DecodeError(f"must be a list{entries}, not {format_value(value)}")
-    return tuple(convert_field(each, item, f"[{place}]") for place, each in enumerate(value))
+    return tuple(convert_field(each, item, f"[{index}]") for index, each in enumerate(value))
 
 
 def _convert_scalar(value: Any, wanted: Any, kind: Any) -> Any:

@@ -43,7 +43,7 @@ class CpuMap:
     core types, if they differ.
     """
 
-    places: Mapping[int, CpuLocation]
+    locations: Mapping[int, CpuLocation]
     reserved: CpuSet = EMPTY
     shared: CpuSet = EMPTY
     offline: CpuSet = EMPTY
@@ -53,9 +53,9 @@ class CpuMap:
 def format_cpu_map(machine: CpuMap) -> str:
     """Format a map; equal maps have equal texts."""
     groups: dict[tuple[int, int, int], dict[int, list[int]]] = {}
-    for cpu, place in sorted(machine.places.items()):
-        cores = groups.setdefault((place.socket, place.numa, place.l3), {})
-        cores.setdefault(place.core, []).append(cpu)
+    for cpu, location in sorted(machine.locations.items()):
+        cores = groups.setdefault((location.socket, location.numa, location.l3), {})
+        cores.setdefault(location.core, []).append(cpu)
     tree: dict[str, Any] = {
         "groups": [
             {
@@ -84,20 +84,20 @@ def parse_cpu_map(text: str) -> CpuMap | None:
         return None
     try:
         tree = codec.decode_tree(text)
-        places: dict[int, CpuLocation] = {}
+        locations: dict[int, CpuLocation] = {}
         for group in tree["groups"]:
             socket, numa, l3 = (_number(group.get(key, -1)) for key in ("socket", "numa", "l3"))
             for core in group["cores"]:
                 cpus = _cpus(core)
                 first = min(cpus)
-                places |= {cpu: CpuLocation(socket, numa, l3, first) for cpu in cpus}
-                if len(places) > MAX_CPUS:
+                locations |= {cpu: CpuLocation(socket, numa, l3, first) for cpu in cpus}
+                if len(locations) > MAX_CPUS:
                     return None
         reserved, shared, offline = (_cpus(tree.get(key, "")) for key in ("reserved", "shared", "offline"))
         kinds = {cpu: str(kind)[:40] for kind, cpus in tree.get("kinds", {}).items() for cpu in _cpus(cpus)}
     except (InputError, KeyError, TypeError, ValueError, AttributeError):
         return None
-    return CpuMap(places, reserved, shared, offline, kinds) if places else None
+    return CpuMap(locations, reserved, shared, offline, kinds) if locations else None
 
 
 def _cpus(text: Any) -> CpuSet:

@@ -98,12 +98,12 @@ def _apply_to_list(tree: list[Any], old: tuple[Any, ...], new: tuple[Any, ...]) 
     """Match new items to old ones by key, or else by position, and apply their changes."""
     if len(tree) != len(old):
         return [_plain(item) for item in new]
-    places: dict[Any, list[int]] = {}
-    for place, item in enumerate(old):
-        places.setdefault(_item_key(item, place), []).append(place)
+    indices: dict[Any, list[int]] = {}
+    for index, item in enumerate(old):
+        indices.setdefault(_item_key(item, index), []).append(index)
     carried = []
-    for place, item in enumerate(new):
-        match = places.get(_item_key(item, place))
+    for index, item in enumerate(new):
+        match = indices.get(_item_key(item, index))
         if match:
             before = match.pop(0)
             carried.append(apply_changes(tree[before], old[before], item))
@@ -112,12 +112,12 @@ def _apply_to_list(tree: list[Any], old: tuple[Any, ...], new: tuple[Any, ...]) 
     return carried
 
 
-def _item_key(item: Any, place: int) -> Any:
+def _item_key(item: Any, index: int) -> Any:
     if isinstance(item, Wire):
         if item.item_key:
             return tuple(getattr(item, attribute) for attribute in item.item_key)
-        return place
-    return item if isinstance(item, (str, int, bool)) else place
+        return index
+    return item if isinstance(item, (str, int, bool)) else index
 
 
 def _same(old: Any, new: Any) -> bool:

@@ -149,8 +149,8 @@ def _unknown_fields(tree: Any, path: str, view: type[Wire]) -> Iterator[Annotati
         if below is None:
             continue
         parts = {f"{at}[{name}]": part for name, part in (value or {}).items()} if by_name else {at: value}
-        for place, part in parts.items():
-            yield from _unknown_fields(part, place, below)
+        for part_path, part in parts.items():
+            yield from _unknown_fields(part, part_path, below)
 
 
 def _class_problems(annotation: ClassAnnotation) -> Iterator[AnnotationProblem]:
@@ -287,16 +287,16 @@ _ENTRIES: Any = tuple[NodeAllocatableClaimStatus, ...]
 def _charge_problems(charges: Iterable[ClaimCharge]) -> Iterator[AnnotationProblem]:
     """Yield errors in the charges: a pod annotation is untrusted input."""
     seen = set()
-    for place, charge in enumerate(charges):
+    for index, charge in enumerate(charges):
         if not charge.claim:
-            yield AnnotationProblem(f"[{place}].resourceClaimName", "is missing")
+            yield AnnotationProblem(f"[{index}].resourceClaimName", "is missing")
         if charge.claim in seen:
-            yield AnnotationProblem(f"[{place}].resourceClaimName", f"{charge.claim} is listed twice")
+            yield AnnotationProblem(f"[{index}].resourceClaimName", f"{charge.claim} is listed twice")
         seen.add(charge.claim)
         for name, resource in charge.resources.items():
             amounts = (resource.quantity, resource.per_pod, resource.per_container, resource.drawn)
             if any(amount is not None and amount.sign() < 0 for amount in amounts):
-                yield AnnotationProblem(f"[{place}], claim {charge.claim}", f"{name} must not be negative")
+                yield AnnotationProblem(f"[{index}], claim {charge.claim}", f"{name} must not be negative")
 
 
 def format_charges_annotation(entries: Iterable[ClaimCharge]) -> str:

@@ -54,12 +54,12 @@ def check_escalation(
     if old is not None and _is_only_gc_change(mapping(tree), mapping(old)):
         return
     metadata = mapping(mapping(tree).get("metadata"))
-    place = namespace or text(metadata.get("namespace"))
+    target_namespace = namespace or text(metadata.get("namespace"))
     named = name or text(metadata.get("name"))
     if resource_key in (CLUSTER_ROLES, LOCAL_ROLES):
-        _check_role(user, resource_key, tree, old, authorizer, place, named)
+        _check_role(user, resource_key, tree, old, authorizer, target_namespace, named)
     else:
-        _check_binding(user, resource_key, tree, authorizer, place, named)
+        _check_binding(user, resource_key, tree, authorizer, target_namespace, named)
 
 
 _CHECKED = frozenset({CLUSTER_ROLES, LOCAL_ROLES, CLUSTER_BINDINGS, LOCAL_BINDINGS})

@@ -79,8 +79,8 @@ class ReviewHandler:
             raise _invalid([problem])
         requested = mapping(spec.get(_RESOURCE)).get("namespace")
         if requested != namespace:
-            place = _SPEC.child(_RESOURCE).child("namespace")
-            raise _invalid([invalid(place, text(requested), "must match metadata.namespace")])
+            path = _SPEC.child(_RESOURCE).child("namespace")
+            raise _invalid([invalid(path, text(requested), "must match metadata.namespace")])
         return self._decide(_subject(spec), spec)
 
     def _decide(self, user: User, spec: Mapping[str, Any]) -> dict[str, Any]:

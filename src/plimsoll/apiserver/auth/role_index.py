@@ -180,11 +180,11 @@ def read_role_ref(tree: Any) -> tuple[str, str]:
 
 def _read_binding(key: ObjectKey, tree: Any) -> _Binding:
     kind, name = read_role_ref(tree)
-    place = f"{key.name}/{key.namespace}" if key.namespace else key.name
+    binding_name = f"{key.name}/{key.namespace}" if key.namespace else key.name
     what = "RoleBinding" if key.namespace else "ClusterRoleBinding"
     found = []
     for subject_kind, subject, shown in _subjects(key.namespace, mapping(tree).get("subjects")):
-        source = f'{what} "{place}" of {kind} "{name}" to {shown}'
+        source = f'{what} "{binding_name}" of {kind} "{name}" to {shown}'
         found.append((subject_kind, subject, _BoundRole(key.namespace, kind, name, source)))
     return _Binding(tuple(found))
 

@@ -43,7 +43,7 @@ def _keep(body: bytes) -> Document:
     return Document(body, hashlib.sha256(body).hexdigest().upper())
 
 
-def _places() -> dict[str, tuple[str, str]]:
+def _documents() -> dict[str, tuple[str, str]]:
     """Return every group and version by its path."""
     return {
         (f"apis/{group}/{version}" if group else f"api/{version}"): (group, version)
@@ -59,7 +59,7 @@ def _places() -> dict[str, tuple[str, str]]:
 def v3_index() -> Document:
     """Return the index of the version 3 documents."""
     return _keep(
-        codec.encode({"paths": {path: {"serverRelativeURL": v3_address(path)} for path in _places()}})
+        codec.encode({"paths": {path: {"serverRelativeURL": v3_address(path)} for path in _documents()}})
     )
 
 
@@ -71,8 +71,8 @@ def v3_address(path: str) -> str:
 
 def v3(path: str) -> Document | None:
     """Return the document of a path such as `apis/apps/v1`; None if there is none."""
-    place = _places().get(path)
-    return _v3(*place) if place else None
+    group_version = _documents().get(path)
+    return _v3(*group_version) if group_version else None
 
 
 @cache
@@ -119,7 +119,7 @@ def _operation_v3(operation: Operation, definitions: Definitions) -> Tree:
 def _v2_tree() -> Tree:
     definitions = Definitions(2)
     paths: Tree = {}
-    for group, version in _places().values():
+    for group, version in _documents().values():
         for operation in operations(group, version):
             _add(paths, operation, _operation_v2(operation, definitions), version=2)
     return {

@@ -110,8 +110,8 @@ def _put_parameters(number: int, value: Any) -> bytes:
 def _parameter(tree: Tree) -> bytes:
     if tree["in"] == "body":
         return wire.put(1, _message(tree, _BODY_PARAMETER))
-    place, fields = (3, _QUERY_PARAMETER) if tree["in"] == "query" else (4, _PATH_PARAMETER)
-    return wire.put(2, wire.put(place, _message(tree, fields)))
+    number, fields = (3, _QUERY_PARAMETER) if tree["in"] == "query" else (4, _PATH_PARAMETER)
+    return wire.put(2, wire.put(number, _message(tree, fields)))
 
 
 _BODY_PARAMETER: dict[str, tuple[int, _Put]] = {

@@ -61,8 +61,8 @@ PATCH = f"{_META}.Patch"
 
 def definition_name(type: SchemaType) -> str:
     """Return `io.k8s.api.core.v1.Pod` for the type `core.v1.Pod`."""
-    place, _, name = type.name.rpartition(".")
-    return f"{_PREFIXES.get(place, f'io.k8s.api.{place}')}.{name}"
+    package, _, name = type.name.rpartition(".")
+    return f"{_PREFIXES.get(package, f'io.k8s.api.{package}')}.{name}"
 
 
 class Definitions:

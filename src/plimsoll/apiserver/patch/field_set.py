@@ -50,7 +50,7 @@ def union_all(sets: Iterable[FieldSet]) -> FieldSet:
     left = list(sets)
     while len(left) > 1:
         odd = left[-1:] if len(left) % 2 else []
-        left = [union(left[place], left[place + 1]) for place in range(0, len(left) - 1, 2)] + odd
+        left = [union(left[index], left[index + 1]) for index in range(0, len(left) - 1, 2)] + odd
     return left[0] if left else LEAF
 
 

@@ -74,16 +74,16 @@ class _Patch:
         kind = operation.get("op") or "unknown"
         if kind == "add":
             path = _text(operation, "path", "add")
-            place = self.find(
+            target = self.find(
                 path, f'add operation does not apply: doc is missing path: "{path}": {_MISSING}'
             )
-            self.add(place, operation.get("value"), f"error in add for path: '{path}'")
+            self.add(target, operation.get("value"), f"error in add for path: '{path}'")
         elif kind == "remove":
             path = _text(operation, "path", "remove")
-            place = self.find(
+            target = self.find(
                 path, f'remove operation does not apply: doc is missing path: "{path}": {_MISSING}'
             )
-            self.remove(place, f"error in remove for path: '{path}'")
+            self.remove(target, f"error in remove for path: '{path}'")
         elif kind == "replace":
             self.replace(_text(operation, "path", "replace"), operation.get("value"))
         elif kind == "move":
@@ -113,25 +113,25 @@ class _Patch:
         container[index] = value
 
     def move(self, source: str, operation: dict[str, Any]) -> None:
-        place = self.find(
+        target = self.find(
             source, f"move operation does not apply: doc is missing from path: {source}: {_MISSING}"
         )
-        failed = f"error in move for path: '{place[1]}'"
-        value = _get(place, failed)
-        self.remove(place, failed)
+        failed = f"error in move for path: '{target[1]}'"
+        value = _get(target, failed)
+        self.remove(target, failed)
         path = _text(operation, "path", "move")
-        place = self.find(
+        target = self.find(
             path, f"move operation does not apply: doc is missing destination path: {path}: {_MISSING}"
         )
-        self.add(place, value, f"error in move for path: '{path}'")
+        self.add(target, value, f"error in move for path: '{path}'")
 
     def copy(self, source: str, operation: dict[str, Any]) -> None:
-        place = self.find(
+        target = self.find(
             source, f"copy operation does not apply: doc is missing from path: {source}: {_MISSING}"
         )
-        value = _get(place, f"error in copy for from: '{source}'")
+        value = _get(target, f"error in copy for from: '{source}'")
         path = _text(operation, "path", "copy")
-        place = self.find(
+        target = self.find(
             path, f"copy operation does not apply: doc is missing destination path: {path}: {_MISSING}"
         )
         if value is not None:
@@ -143,19 +143,19 @@ class _Patch:
                     f"exceeding the limit {MAX_COPY_BYTES}"
                 )
             value = decode_tree(raw)  # a separate copy: later operations may modify either
-        self.add(place, value, "error while adding value during copy")
+        self.add(target, value, "error while adding value during copy")
 
     def test(self, path: str, value: Any) -> None:
         if path == "":
             found = self.root
         else:
-            place = self.find(path, f"test operation does not apply: is missing path: {path}: {_MISSING}")
-            found = _get(place, f"error in test for path: '{path}'")
+            target = self.find(path, f"test operation does not apply: is missing path: {path}: {_MISSING}")
+            found = _get(target, f"error in test for path: '{path}'")
         if not equal(found, value):
             raise PatchError(f"testing value {path} failed: test failed")
 
-    def add(self, place: tuple[Any, str], value: Any, failed: str) -> None:
-        container, key = place
+    def add(self, target: tuple[Any, str], value: Any, failed: str) -> None:
+        container, key = target
         if isinstance(container, dict):
             container[key] = value
         elif key == "-":
@@ -169,8 +169,8 @@ class _Patch:
                 raise PatchError(f"{failed}: Unable to access invalid index: {index}: {_BAD_INDEX}")
             container.insert(index + size if index < 0 else index, value)
 
-    def remove(self, place: tuple[Any, str], failed: str) -> None:
-        container, key = place
+    def remove(self, target: tuple[Any, str], failed: str) -> None:
+        container, key = target
         if isinstance(container, dict):
             if key not in container:
                 raise PatchError(f"{failed}: Unable to remove nonexistent key: {key}: {_MISSING}")
@@ -274,8 +274,8 @@ def _existing(container: list[Any], token: str) -> int | str:
     return index + len(container) if index < 0 else index
 
 
-def _get(place: tuple[Any, str], failed: str) -> Any:
-    container, key = place
+def _get(target: tuple[Any, str], failed: str) -> Any:
+    container, key = target
     if isinstance(container, dict):
         return container.get(key)
     index = _existing(container, key)

@@ -30,14 +30,14 @@ def interleave(items: list[Any], first: list[Any], live: list[Any], key: str) ->
     named: list[tuple[ElementKey, Any]] = []
     others: list[tuple[ElementKey, Any]] = []
     for item in items:
-        place = _element_key(item, key)
-        (named if place in wanted else others).append((place, item))
+        element = _element_key(item, key)
+        (named if element in wanted else others).append((element, item))
     named.sort(key=lambda pair: wanted[pair[0]])
     others.sort(key=lambda pair: standing.get(pair[0], len(live)))
     woven: list[Any] = []
     waiting = 0
-    for place, item in named:
-        before = standing.get(place, -1)
+    for element, item in named:
+        before = standing.get(element, -1)
         while waiting < len(others) and standing.get(others[waiting][0], len(live)) < before:
             woven.append(others[waiting][1])
             waiting += 1
@@ -57,10 +57,10 @@ def _element_key(item: Any, key: str) -> ElementKey:
 
 
 def _element_keys(items: list[Any], key: str) -> dict[ElementKey, int]:
-    places: dict[ElementKey, int] = {}
+    positions: dict[ElementKey, int] = {}
     for number, item in enumerate(items):
-        places.setdefault(_element_key(item, key), number)
-    return places
+        positions.setdefault(_element_key(item, key), number)
+    return positions
 
 
 def check_order(patch: list[Any], wanted: list[Any], key: str) -> None:

@@ -39,9 +39,9 @@ def check_typed(tree: dict[str, Any], schema: SchemaType | None) -> None:
         metadata = head if isinstance(head, dict) else {}
         group, _, version = str(tree.get("apiVersion", "")).rpartition("/")
         what = f"{group}/{version}, Kind={tree.get('kind', '')}"
-        place = f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}"
+        shown = f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}"
         listed = problems[0] if len(problems) == 1 else "errors:\n  " + "\n  ".join(problems)
-        raise PatchError(f"failed to create typed patch object ({place}; {what}): {listed}", malformed=True)
+        raise PatchError(f"failed to create typed patch object ({shown}; {what}): {listed}", malformed=True)
 
 
 def _check(value: Any, schema: SchemaType | None, path: tuple[str, ...], problems: list[str]) -> None:

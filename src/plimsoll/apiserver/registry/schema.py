@@ -39,13 +39,13 @@ def schema_for(group: str, version: str, kind: str) -> SchemaType | None:
     """Return the type of a kind, or of a list of a kind; None if it is unknown."""
     if kind in _EVERYWHERE:
         return read_type("meta.v1", kind)
-    place = package_of(group, version)
-    if f"{place}.txt" not in data_files():  # no lookup: clients may request any version
+    package = package_of(group, version)
+    if f"{package}.txt" not in data_files():  # no lookup: clients may request any version
         return None
-    if is_top_level_kind(place, kind):
-        return read_type(place, kind)
+    if is_top_level_kind(package, kind):
+        return read_type(package, kind)
     item = kind.removesuffix("List")
-    if item != kind and is_top_level_kind(place, item):
-        found = read_type(place, item)
+    if item != kind and is_top_level_kind(package, item):
+        found = read_type(package, item)
         return list_of(found) if found else None
     return None

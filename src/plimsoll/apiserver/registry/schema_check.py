@@ -55,7 +55,7 @@ class ObjectPairs(list[tuple[str, Any]]):
 
 
 #: Position of a value: its path, and the Go struct and path for messages.
-_Place: TypeAlias = tuple[str, str, str]
+_Location: TypeAlias = tuple[str, str, str]
 
 
 def check_fields(tree: Any, type: SchemaType) -> FieldReport:
@@ -89,15 +89,15 @@ def check_json(raw: bytes | str, type: SchemaType) -> FieldReport:
         return FieldReport()
 
 
-def _check(value: Any, type: SchemaType, place: _Place, report: FieldReport, depth: int) -> None:
+def _check(value: Any, type: SchemaType, location: _Location, report: FieldReport, depth: int) -> None:
     if value is None or depth > _DEPTH:
         return
     kind = type.kind
     if kind == "object":
         if isinstance(value, (dict, ObjectPairs)):
-            _check_object(value, type, place, report, depth)
+            _check_object(value, type, location, report, depth)
         else:
-            _refuse(value, type, place, report)
+            _refuse(value, type, location, report)
     elif kind == "list":
         if isinstance(value, list) and not isinstance(value, ObjectPairs):
             item = type.item
@@ -105,28 +105,32 @@ def _check(value: Any, type: SchemaType, place: _Place, report: FieldReport, dep
             if item.format == "string":
                 for index, part in enumerate(value):
                     if not isinstance(part, str) and part is not None:
-                        _refuse(part, item, _step(place, f"[{index}]"), report)
+                        _refuse(part, item, _step(location, f"[{index}]"), report)
                 return
             for index, part in enumerate(value):
-                _check(part, item, _step(place, f"[{index}]"), report, depth + 1)
+                _check(part, item, _step(location, f"[{index}]"), report, depth + 1)
         else:
-            _refuse(value, type, place, report)
+            _refuse(value, type, location, report)
     elif kind == "map":
         if isinstance(value, (dict, ObjectPairs)):
             assert type.item is not None
-            for name, part in _entries(value, place[0], report):
-                _check(part, type.item, _step(place, f".{name}"), report, depth + 1)
+            for name, part in _entries(value, location[0], report):
+                _check(part, type.item, _step(location, f".{name}"), report, depth + 1)
         else:
-            _refuse(value, type, place, report)
+            _refuse(value, type, location, report)
     else:
-        _CHECKS[type.format](value, type, place, report)
+        _CHECKS[type.format](value, type, location, report)
 
 
 def _check_object(
-    value: dict[str, Any] | ObjectPairs, type: SchemaType, place: _Place, report: FieldReport, depth: int
+    value: dict[str, Any] | ObjectPairs,
+    type: SchemaType,
+    location: _Location,
+    report: FieldReport,
+    depth: int,
 ) -> None:
     fields = type.fields
-    path, _, go_path = place
+    path, _, go_path = location
     prefix = f"{path}." if path else ""
     for name, part in _entries(value, path, report, fields):
         known = fields.get(name)
@@ -161,8 +165,8 @@ def _entries_of_pairs(
         yield name, part
 
 
-def _step(place: _Place, more: str) -> _Place:
-    return place[0] + more, place[1], place[2]
+def _step(location: _Location, more: str) -> _Location:
+    return location[0] + more, location[1], location[2]
 
 
 def _report(report: FieldReport, sort: str, path: str) -> None:
@@ -172,23 +176,22 @@ def _report(report: FieldReport, sort: str, path: str) -> None:
         report.strict_errors.append(f'{sort} field "{path}"')
 
 
-def _refuse(value: Any, type: SchemaType, place: _Place, report: FieldReport) -> None:
+def _refuse(value: Any, type: SchemaType, location: _Location, report: FieldReport) -> None:
     wanted = "int32" if type.kind == "int-or-string" else _go_name(type)
     what = _json_name(value)
     if what == "number" and type.kind in ("integer", "int-or-string"):
         what = f"number {value!r}"
-    _fail(
-        report, place, f"json: cannot unmarshal {what} into Go struct field {_where(place)} of type {wanted}"
-    )
+    where = _where(location)
+    _fail(report, location, f"json: cannot unmarshal {what} into Go struct field {where} of type {wanted}")
 
 
-def _where(place: _Place) -> str:
-    return f"{place[1]}.{place[2]}" if place[2] else place[1]
+def _where(location: _Location) -> str:
+    return f"{location[1]}.{location[2]}" if location[2] else location[1]
 
 
-def _fail(report: FieldReport, place: _Place, message: str) -> None:
+def _fail(report: FieldReport, location: _Location, message: str) -> None:
     if len(report.type_errors) < LIMIT:
-        report.type_errors.append((place[0], message))
+        report.type_errors.append((location[0], message))
 
 
 def _json_name(value: Any) -> str:
@@ -215,61 +218,61 @@ def _go_name(type: SchemaType) -> str:
     return _GO_NAMES.get(type.format, type.format)
 
 
-def _check_string(value: Any, type: SchemaType, place: _Place, report: FieldReport) -> None:
+def _check_string(value: Any, type: SchemaType, location: _Location, report: FieldReport) -> None:
     if not isinstance(value, str):
-        _refuse(value, type, place, report)
+        _refuse(value, type, location, report)
 
 
-def _check_bool(value: Any, type: SchemaType, place: _Place, report: FieldReport) -> None:
+def _check_bool(value: Any, type: SchemaType, location: _Location, report: FieldReport) -> None:
     if not isinstance(value, bool):
-        _refuse(value, type, place, report)
+        _refuse(value, type, location, report)
 
 
-def _check_integer(value: Any, type: SchemaType, place: _Place, report: FieldReport) -> None:
+def _check_integer(value: Any, type: SchemaType, location: _Location, report: FieldReport) -> None:
     bound = _RANGES[type.format]
     if isinstance(value, bool) or not isinstance(value, int) or not -bound <= value < bound:
-        _refuse(value, type, place, report)
+        _refuse(value, type, location, report)
 
 
-def _check_double(value: Any, type: SchemaType, place: _Place, report: FieldReport) -> None:
+def _check_double(value: Any, type: SchemaType, location: _Location, report: FieldReport) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, Number)):
-        _refuse(value, type, place, report)
+        _refuse(value, type, location, report)
 
 
-def _check_int_or_string(value: Any, type: SchemaType, place: _Place, report: FieldReport) -> None:
+def _check_int_or_string(value: Any, type: SchemaType, location: _Location, report: FieldReport) -> None:
     if isinstance(value, str):
         return
     if isinstance(value, bool) or not isinstance(value, int) or not -(2**31) <= value < 2**31:
-        _refuse(value, type, place, report)
+        _refuse(value, type, location, report)
 
 
-def _check_quantity(value: Any, type: SchemaType, place: _Place, report: FieldReport) -> None:
+def _check_quantity(value: Any, type: SchemaType, location: _Location, report: FieldReport) -> None:
     if not is_quantity(value):
-        _fail(report, place, quantity_error(value))
+        _fail(report, location, quantity_error(value))
 
 
-def _check_bytes(value: Any, type: SchemaType, place: _Place, report: FieldReport) -> None:
+def _check_bytes(value: Any, type: SchemaType, location: _Location, report: FieldReport) -> None:
     if not isinstance(value, str):
-        _refuse(value, type, place, report)
+        _refuse(value, type, location, report)
         return
     why = base64_error(value)
     if why:
-        _fail(report, place, why)
+        _fail(report, location, why)
 
 
-def _check_time(value: Any, type: SchemaType, place: _Place, report: FieldReport) -> None:
+def _check_time(value: Any, type: SchemaType, location: _Location, report: FieldReport) -> None:
     micro = type.kind == "micro-time"
     if not isinstance(value, str):
-        _refuse(value, type, place, report)
+        _refuse(value, type, location, report)
     elif not is_time(value, micro=micro):
-        _fail(report, place, time_error(value, micro=micro))
+        _fail(report, location, time_error(value, micro=micro))
 
 
-def _accept(value: Any, type: SchemaType, place: _Place, report: FieldReport) -> None:
+def _accept(value: Any, type: SchemaType, location: _Location, report: FieldReport) -> None:
     """Accept any JSON."""
 
 
-_CHECKS: dict[str, Callable[[Any, SchemaType, _Place, FieldReport], None]] = {
+_CHECKS: dict[str, Callable[[Any, SchemaType, _Location, FieldReport], None]] = {
     "string": _check_string,
     "bool": _check_bool,
     "int32": _check_integer,

@@ -56,9 +56,9 @@ _STRATEGIES = {"merge": "merge", "retain": "retainKeys", "replace": "replace"}
 
 
 @cache
-def _blocks(place: str) -> tuple[dict[str, str], str]:
+def _blocks(package: str) -> tuple[dict[str, str], str]:
     """Return the blocks of a file by type name, and the package it falls back to."""
-    text = read_data(f"{place}.txt")
+    text = read_data(f"{package}.txt")
     blocks: dict[str, str] = {}
     like = ""
     for block in (text or "").strip().split("\n\n"):
@@ -70,50 +70,50 @@ def _blocks(place: str) -> tuple[dict[str, str], str]:
     return blocks, like
 
 
-def _block(place: str, name: str) -> str | None:
-    while place:
-        blocks, like = _blocks(place)
+def _block(package: str, name: str) -> str | None:
+    while package:
+        blocks, like = _blocks(package)
         if name in blocks:
             return blocks[name]
-        place = like
+        package = like
     return None
 
 
 @cache
-def read_type(place: str, name: str) -> SchemaType | None:
+def read_type(package: str, name: str) -> SchemaType | None:
     """Return the type of this name as seen from a package (`core.v1`), or None."""
-    block = _block(place, name)
+    block = _block(package, name)
     if block is None:
         return None
     head = block.partition("\n")[0].split()
     atomic = "atomic" in head[2:]
     stated = frozenset({"map"}) if atomic else frozenset[str]()
-    load = partial(_read_fields, place, name, block)
-    return SchemaType("object", f"{place}.{name}", atomic=atomic, stated=stated, load=load)
+    load = partial(_read_fields, package, name, block)
+    return SchemaType("object", f"{package}.{name}", atomic=atomic, stated=stated, load=load)
 
 
-def is_top_level_kind(place: str, name: str) -> bool:
+def is_top_level_kind(package: str, name: str) -> bool:
     """Report whether objects of this type have an apiVersion and a kind."""
-    return (_block(place, name) or "").startswith("kind ")
+    return (_block(package, name) or "").startswith("kind ")
 
 
-def _read_fields(place: str, name: str, block: str) -> Mapping[str, SchemaField]:
-    owner = f"{place}.{name}"
+def _read_fields(package: str, name: str, block: str) -> Mapping[str, SchemaField]:
+    owner = f"{package}.{name}"
     fields: dict[str, SchemaField] = {}
     head, *lines = block.split("\n")
     if head.startswith("kind "):
         for text in ("apiVersion", "kind"):
             fields[text] = SchemaField(text, _SCALARS["string"], owner=owner)
     for line in lines:
-        field = _read_field(place, owner, line)
+        field = _read_field(package, owner, line)
         fields[field.name] = field
     return fields
 
 
-def _read_field(place: str, owner: str, line: str) -> SchemaField:
+def _read_field(package: str, owner: str, line: str) -> SchemaField:
     name, word, numbers, *marks = line.split()
     *message_path, number = (int(part) for part in numbers.split("."))
-    type, default = _apply_marks(_read_word(place, word), marks)
+    type, default = _apply_marks(_read_word(package, word), marks)
     keeps = "*" in marks or (type.format not in _DROPS_ZERO and "~" not in marks)
     pointer = "pointer" in marks or ("value" not in marks and _is_pointer(name, type, marks))
     fill = next((mark[5:] for mark in marks if mark.startswith("fill:")), None)
@@ -143,17 +143,17 @@ def _is_pointer(name: str, type: SchemaType, marks: list[str]) -> bool:
 _DROPS_ZERO = {"string", "bool", "int32", "int64", "double", "bytes"}
 
 
-def _read_word(place: str, word: str) -> SchemaType:
+def _read_word(package: str, word: str) -> SchemaType:
     if word[0] == "[":
-        return SchemaType("list", item=_read_word(place, word[1:-1]))
+        return SchemaType("list", item=_read_word(package, word[1:-1]))
     if word[0] == "{":
-        return SchemaType("map", item=_read_word(place, word[1:-1]))
+        return SchemaType("map", item=_read_word(package, word[1:-1]))
     scalar = _SCALARS.get(word)
     if scalar is not None:
         return scalar
     elsewhere, _, name = word.rpartition(".")
-    found = read_type(elsewhere or place, name)
-    assert found is not None, f"{place}: no type {word}"  # the data files are part of the package
+    found = read_type(elsewhere or package, name)
+    assert found is not None, f"{package}: no type {word}"  # the data files are part of the package
     return found
 
 

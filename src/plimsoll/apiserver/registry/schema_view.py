@@ -77,8 +77,8 @@ def view_of(name: str) -> Any:
     """Return the view of a type by its name in the schema, such as `core.v1.Pod`."""
     if name in _SHARED:
         return _SHARED[name]
-    place, _, short_name = name.rpartition(".")
-    schema = read_type(place, short_name)
+    package, _, short_name = name.rpartition(".")
+    schema = read_type(package, short_name)
     assert schema is not None, f"no type {name}"  # the data files are part of the package
     fields = {attribute_name(field.name): field for field in schema.fields.values()}
     return msgspec.defstruct(

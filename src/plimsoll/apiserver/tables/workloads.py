@@ -97,16 +97,16 @@ def autoscaler_targets(row: TableRow) -> str:
 
 def _metric(metric: Tree, state: Tree) -> str:
     type = text_of(metric.get("type"))
-    place = type[:1].lower() + type[1:]
-    target, current = get_path(metric, (place, "target")), get_path(state, (place, "current"))
-    if place in ("resource", "containerResource"):
-        name = text_of(get_path(metric, (place, "name")))
+    source = type[:1].lower() + type[1:]
+    target, current = get_path(metric, (source, "target")), get_path(state, (source, "current"))
+    if source in ("resource", "containerResource"):
+        name = text_of(get_path(metric, (source, "name")))
         if get_path(target, ("averageValue",)) is not None:
             return f"{name}: {_amount(current, 'averageValue')}/{_amount(target, 'averageValue')}"
         return f"{name}: {_percent(current, UNKNOWN)}/{_percent(target, '<auto>')}"
-    if place == "pods":
+    if source == "pods":
         return f"{_amount(current, 'averageValue')}/{_amount(target, 'averageValue')}"
-    if place in ("external", "object"):
+    if source in ("external", "object"):
         if get_path(target, ("averageValue",)) is not None:
             return f"{_amount(current, 'averageValue')}/{_amount(target, 'averageValue')} (avg)"
         return f"{_amount(current, 'value')}/{_amount(target, 'value')}"

@@ -137,8 +137,8 @@ def validate_list(
     if limit is not None and len(items) > limit:
         yield too_many(path, len(items), limit)
         return
-    for place, item in enumerate(items):
-        yield from validate_item(item, path.index(place))
+    for index, item in enumerate(items):
+        yield from validate_item(item, path.index(index))
 
 
 def validate_set(
@@ -153,19 +153,19 @@ def validate_set(
     if limit is not None and len(items) > limit:
         return
     seen: set[Hashable] = set()
-    for place, item in enumerate(items):
+    for index, item in enumerate(items):
         found = key(item)
         if found in seen:
-            yield duplicate(path.index(place), found)
+            yield duplicate(path.index(index), found)
         seen.add(found)
 
 
 def validate_unique(names: Iterable[str], path: FieldPath, field: str = "") -> FieldErrors:
     """Reject duplicate names, reported at the later index or on a field of the item there."""
     seen: set[str] = set()
-    for place, name in enumerate(names):
+    for index, name in enumerate(names):
         if name in seen:
-            at = path.index(place)
+            at = path.index(index)
             yield duplicate(at.child(field) if field else at, name)
         seen.add(name)
 

@@ -183,9 +183,9 @@ def _validate_common(meta: FullObjectMeta) -> FieldErrors:
         yield from validate_annotations(meta.annotations, _PATH.child("annotations"))
     if meta.owner_references:
         yield from _validate_owners(meta.owner_references)
-    for place, entry in enumerate(meta.managed_fields):
+    for index, entry in enumerate(meta.managed_fields):
         if not _is_usual(entry):
-            yield from _validate_managed_fields(entry, _PATH.child("managedFields").index(place))
+            yield from _validate_managed_fields(entry, _PATH.child("managedFields").index(index))
 
 
 def _validate_owners(owners: Sequence[OwnerReference]) -> FieldErrors:
@@ -217,10 +217,10 @@ def _validate_finalizers(finalizers: Sequence[str]) -> FieldErrors:
 
 
 def _validate_finalizer_owners(finalizers: Sequence[str]) -> FieldErrors:
-    for place, finalizer in enumerate(finalizers):
+    for index, finalizer in enumerate(finalizers):
         if "/" not in finalizer and finalizer not in STANDARD_FINALIZERS:
             detail = f"must be domain/name, or one of {', '.join(STANDARD_FINALIZERS)}"
-            yield invalid(_PATH.child("finalizers").index(place), finalizer, detail)
+            yield invalid(_PATH.child("finalizers").index(index), finalizer, detail)
 
 
 def _is_usual(entry: ManagedFieldsEntry) -> bool:

@@ -136,11 +136,11 @@ def hold_cpus(
 def draw(machine: CpuMap, held: Mapping[int, str]) -> dict[str, Any]:
     """Return the nested tree of sockets, NUMA nodes, L3 caches, cores and CPUs."""
     tree: dict[int, dict[int, dict[int, dict[int, list[dict[str, Any]]]]]] = {}
-    for cpu, place in sorted(machine.places.items()):
+    for cpu, place in sorted(machine.locations.items()):
         numa = tree.setdefault(place.socket, {}).setdefault(place.numa, {})
         cores = numa.setdefault(place.l3, {})
         cores.setdefault(place.core, []).append(_cpu(machine, held, cpu))
-    away = sorted({*machine.offline, *held} - machine.places.keys())
+    away = sorted({*machine.offline, *held} - machine.locations.keys())
     return {
         "sockets": [
             {
@@ -167,7 +167,7 @@ def draw(machine: CpuMap, held: Mapping[int, str]) -> dict[str, Any]:
 
 def _cpu(machine: CpuMap, held: Mapping[int, str], cpu: int) -> dict[str, Any]:
     claim = held.get(cpu)
-    if cpu in machine.offline or cpu not in machine.places:
+    if cpu in machine.offline or cpu not in machine.locations:
         state = "offline"
     elif claim is not None:
         state = "claimed"

@@ -55,8 +55,8 @@ def validate_pod_status(pod: Pod) -> FieldErrors:
 def _validate_claim_statuses(pod: Pod, path: FieldPath) -> FieldErrors:
     names = frozenset(claim.name for claim in pod.spec.resource_claims)
     seen: set[str] = set()
-    for place, status in enumerate(pod.status.resource_claim_statuses):
-        at = path.index(place)
+    for index, status in enumerate(pod.status.resource_claim_statuses):
+        at = path.index(index)
         if status.name not in names:
             yield invalid(at.child("name"), status.name, "must be the name of one of spec.resourceClaims")
         if status.name in seen:
@@ -76,8 +76,8 @@ def _validate_extended(status: ExtendedResourceClaimStatus, pod: Pod, path: Fiel
     if not status.request_mappings:
         yield required(mappings, "must have at least one mapping")
     seen: set[tuple[str, str, str]] = set()
-    for place, mapping in enumerate(status.request_mappings):
-        at = mappings.index(place)
+    for index, mapping in enumerate(status.request_mappings):
+        at = mappings.index(index)
         yield from _validate_mapping(mapping, containers.get(mapping.container_name), at)
         # The path has no index, as in Kubernetes 1.36.
         yield from validate_label(mapping.request_name, path.child("requestName"))
@@ -118,8 +118,8 @@ def _validate_charges(pod: Pod) -> FieldErrors:
         _STATUS.child("nativeResourceClaimStatus"),
     )
     newer: set[str] = set()
-    for place, entry in enumerate(entries):
-        at = path.index(place)
+    for index, entry in enumerate(entries):
+        at = path.index(index)
         yield from _validate_claim_name(entry.resource_claim_name, claims, at.child("resourceClaimName"))
         if entry.mapping or entry.overhead:
             if entry.resource_claim_name in newer:
@@ -132,8 +132,8 @@ def _validate_charges(pod: Pod) -> FieldErrors:
         detail = "must not be given along with nodeAllocatableResourceClaimStatuses"
         yield invalid(native_path, None, detail)
     seen: set[str] = set()
-    for place, item in enumerate(native):
-        at = native_path.index(place)
+    for index, item in enumerate(native):
+        at = native_path.index(index)
         yield from _validate_claim_name(item.claim_info.name, claims, at.child("claimInfo", "name"))
         if item.claim_info.name in seen:
             yield duplicate(at.child("claimInfo", "name"), item.claim_info.name)
@@ -190,16 +190,16 @@ def _validate_newer_entry(entry: NodeAllocatableClaimStatus, path: FieldPath) ->
             yield forbidden(path.child(name), "must not be given along with mapping or overhead")
     yield from validate_unique(entry.containers, path.child("containers"))
     at = path.child("mapping")
-    for place, item in enumerate(entry.mapping):
-        where = at.index(place)
+    for index, item in enumerate(entry.mapping):
+        where = at.index(index)
         yield from validate_newer_resource_name(item.name, where.child("name"))
         yield from _validate_amount(item.quantity, where.child("quantity"))
         yield from validate_not_negative(item.drawn, where.child("drawn"))
         yield from validate_policy(item.accounting_policy, where.child("accountingPolicy"))
     yield from validate_unique([item.name for item in entry.mapping], at, "name")
     at = path.child("overhead")
-    for place, cost in enumerate(entry.overhead):
-        where = at.index(place)
+    for index, cost in enumerate(entry.overhead):
+        where = at.index(index)
         yield from validate_newer_resource_name(cost.name, where.child("name"))
         if cost.per_pod is None and cost.per_container is None:
             yield required(where, "must have perPod or perContainer")
@@ -214,8 +214,8 @@ def _validate_native(item: NativeResourceClaimStatus, path: FieldPath) -> FieldE
     at = path.child("resources")
     if not item.resources:
         yield required(at, "must have at least one resource")
-    for place, resource in enumerate(item.resources):
-        where = at.index(place)
+    for index, resource in enumerate(item.resources):
+        where = at.index(index)
         yield from validate_resource_name(resource.resource_name, where.child("resourceName"))
         yield from _validate_amount(resource.quantity, where.child("quantity"))
         yield from validate_not_negative(resource.drawn, where.child("drawn"))

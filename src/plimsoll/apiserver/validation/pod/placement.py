@@ -202,11 +202,11 @@ def _validate_match_keys(
         for index, key in enumerate(given):
             yield from validate_label_key(key, path.child(name).index(index))
     if selector is not None:
-        places = {key: index for index, key in enumerate(keys)}
+        positions = {key: index for index, key in enumerate(keys)}
         seen = set(selector.match_labels)
         for requirement in selector.match_expressions:
-            if requirement.key in places and requirement.key in seen:
-                yield invalid(path.index(places[requirement.key]), requirement.key, _IN_BOTH)
+            if requirement.key in positions and requirement.key in seen:
+                yield invalid(path.index(positions[requirement.key]), requirement.key, _IN_BOTH)
             seen.add(requirement.key)
     apart = frozenset(others)
     for index, key in enumerate(keys):

@@ -124,8 +124,8 @@ def _validate_git_repo(source: View, path: FieldPath) -> FieldErrors:
 def _validate_files(source: Any, path: FieldPath) -> FieldErrors:
     """Validate the items of a Secret or ConfigMap volume."""
     yield from validate_mode(source.default_mode, path.child("defaultMode"))
-    for place, item in enumerate(source.items):
-        yield from validate_key_to_path(item, path.child("items").index(place))
+    for index, item in enumerate(source.items):
+        yield from validate_key_to_path(item, path.child("items").index(index))
 
 
 def _validate_secret(source: Any, path: FieldPath) -> FieldErrors:

@@ -37,8 +37,8 @@ def validate_volumes(
     generated = {f"{pod_name}-{volume.name}" for volume in spec.volumes if volume.ephemeral is not None}
     known: dict[str, View] = {}
     errors: list[FieldError] = []
-    for place, volume in enumerate(spec.volumes):
-        at = path.index(place)
+    for index, volume in enumerate(spec.volumes):
+        at = path.index(index)
         found = [
             *_validate_source(volume, pod_name, at, allow_nonlocal_token_path),
             *_validate_name(volume.name, known, at.child("name")),
@@ -123,8 +123,8 @@ def _validate_mounts(
     device_paths = {device.name: device.device_path for device in devices}
     taken_by_devices = frozenset(device_paths.values())
     taken: set[str] = set()
-    for place, mount in enumerate(mounts):
-        name, target = path.index(place).child("name"), path.index(place).child("mountPath")
+    for index, mount in enumerate(mounts):
+        name, target = path.index(index).child("name"), path.index(index).child("mountPath")
         if not mount.name:
             yield required(name)
         if mount.name not in volumes:
@@ -143,7 +143,7 @@ def _validate_mounts(
         if mount.sub_path_expr:
             if mount.sub_path:
                 detail = "subPathExpr and subPath are mutually exclusive"
-                yield invalid(path.index(place).child("subPathExpr"), mount.sub_path_expr, detail)
+                yield invalid(path.index(index).child("subPathExpr"), mount.sub_path_expr, detail)
             yield from validate_local_descending_path(mount.sub_path_expr, path.child("subPathExpr"))
         yield from _validate_propagation(mount, container, path.child("mountPropagation"))
         yield from _validate_recursion(mount, path.child("recursiveReadOnly"))
@@ -185,8 +185,8 @@ def _validate_devices(
     taken_by_mounts = frozenset(mount_paths.values())
     names: set[str] = set()
     paths: set[str] = set()
-    for place, device in enumerate(devices):
-        name, target = path.index(place).child("name"), path.index(place).child("devicePath")
+    for index, device in enumerate(devices):
+        name, target = path.index(index).child("name"), path.index(index).child("devicePath")
         volume = volumes.get(device.name)
         if not device.name:
             yield required(name)

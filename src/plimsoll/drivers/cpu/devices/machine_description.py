@@ -17,7 +17,7 @@ def make_annotations(topology: Topology, layout: CpuLayout) -> dict[str, str]:
     lowest = {core: min(cpus) for core, cpus in topology.cores.items()}
     caches = _cache_names(topology)
     machine = CpuMap(
-        places={
+        locations={
             cpu.id: CpuLocation(cpu.socket, cpu.numa, caches.get(cpu.l3, -1), lowest[cpu.core])
             for cpu in topology.cpus
         },

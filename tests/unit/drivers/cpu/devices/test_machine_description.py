@@ -26,13 +26,13 @@ SETTINGS = CpuSettings("n")
 def test_every_cpu_has_a_topology_position(topology: Topology) -> None:
     machine = parse_cpu_map(make_annotations(topology, compute_layout(topology, SETTINGS))[ANNOTATION])
     assert machine is not None
-    assert machine.places.keys() == set(topology.all)
+    assert machine.locations.keys() == set(topology.all)
     assert machine.offline == topology.offline
     for one in topology.cpus:
-        place = machine.places[one.id]
+        place = machine.locations[one.id]
         assert (place.socket, place.numa) == (one.socket, one.numa)
         for other in topology.cpus:
-            there = machine.places[other.id]
+            there = machine.locations[other.id]
             if (one.socket, one.numa) == (other.socket, other.numa):
                 assert (place.l3 == there.l3) == (one.l3 == other.l3)
             assert (place.core == there.core) == (one.core == other.core)
@@ -48,8 +48,8 @@ def test_machines_of_all_sizes(sockets: int, numa: int, l3: int, cores: int, thr
     assert len(text) < 8192
     machine = parse_cpu_map(text)
     assert machine is not None
-    assert len(machine.places) == sockets * numa * l3 * cores * threads
-    assert len({(p.socket, p.numa, p.l3) for p in machine.places.values()}) == sockets * numa * l3
+    assert len(machine.locations) == sockets * numa * l3 * cores * threads
+    assert len({(p.socket, p.numa, p.l3) for p in machine.locations.values()}) == sockets * numa * l3
 
 
 def test_reserved_and_shared_cpus_are_reported() -> None:
