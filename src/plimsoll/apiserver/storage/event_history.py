@@ -227,12 +227,12 @@ class WatchCursor:
 
     def take(self, limit: int = 1000) -> list[StoreEvent]:
         """Return the available events without waiting."""
-        sequence, position = self._sequence, self._position
+        sequence = self._sequence
         if self._closed:
             raise StoreError("the watch is closed")
         if sequence.dropped > self._since:
             raise _expired(self._since, self._history.floor)
-        position = max(position, sequence.first)  # earlier ones may be trimmed
+        position = self._position = max(self._position, sequence.first)  # earlier ones may be trimmed
         if position >= sequence.ready:
             if self._history.closed:
                 raise StoreError("the store is closed")

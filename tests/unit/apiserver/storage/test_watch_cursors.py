@@ -44,6 +44,19 @@ def test_a_feed_may_start_in_the_future() -> None:
     asyncio.run(scenario())
 
 
+def test_a_watch_from_the_future_is_current_although_events_before_it_are_dropped() -> None:
+    store = Store.open(None, history_events=3)
+    cursor = store.watch("pods", 2)
+    for _ in range(2):
+        update(store)
+    for _ in range(10):
+        update(store, ObjectKey("nodes", "", "n"))
+    assert cursor.take() == []
+    assert cursor.revision == 12
+    update(store)
+    assert [event.revision for event in cursor.take()] == [13]
+
+
 def test_a_watch_that_fell_behind_is_reported() -> None:
     store = Store.open(None, history_events=3)
     update(store)
