@@ -17,7 +17,6 @@ from typing import Any
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 
-from plimsoll.api.json_tree import items, mapping, text
 from plimsoll.apiserver import status
 from plimsoll.apiserver.admission.node_write import NodeWrite
 from plimsoll.apiserver.admission.pod_restriction import check_pod
@@ -25,6 +24,7 @@ from plimsoll.apiserver.auth.attributes import Attributes, StoreReader
 from plimsoll.apiserver.auth.node_authorizer import LEASE_NAMESPACE
 from plimsoll.apiserver.auth.pod_references import is_mirror
 from plimsoll.apiserver.auth.users import NODE_PREFIX, User, driver_name_of, node_name_of
+from plimsoll.apiserver.json_values import items, mapping, text
 
 #: Labels of Kubernetes' own domains that a node may set on itself, in addition to `_NODE_DOMAINS`.
 _NODE_LABELS = frozenset(

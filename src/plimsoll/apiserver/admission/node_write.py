@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from plimsoll.api.codec import decode_tree
-from plimsoll.api.json_tree import mapping
 from plimsoll.apiserver import status
 from plimsoll.apiserver.auth.attributes import Attributes, StoreReader
 from plimsoll.apiserver.auth.users import User
+from plimsoll.apiserver.json_values import mapping
 from plimsoll.apiserver.storage.records import ObjectKey
 from plimsoll.errors import ApiError
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from plimsoll.api.json_tree import items, mapping, text
 from plimsoll.apiserver.admission.node_write import NodeWrite
 from plimsoll.apiserver.auth.pod_references import CONFIG_MAPS, MIRROR, SECRETS, is_mirror, pod_references
+from plimsoll.apiserver.json_values import items, mapping, text
 
 #: Volumes that reference no API object.
 _PLAIN_VOLUMES = frozenset(

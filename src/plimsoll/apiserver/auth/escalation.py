@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from plimsoll.api.json_tree import mapping, text
 from plimsoll.apiserver import status
 from plimsoll.apiserver.auth.attributes import Attributes
 from plimsoll.apiserver.auth.authorization import Authorizer
@@ -24,6 +23,7 @@ from plimsoll.apiserver.auth.role_index import (
     read_rules,
 )
 from plimsoll.apiserver.auth.users import MASTERS, User
+from plimsoll.apiserver.json_values import mapping, text
 from plimsoll.errors import ApiError
 
 RBAC = "rbac.authorization.k8s.io"

@@ -19,7 +19,6 @@ from itertools import islice
 from typing import Any
 
 from plimsoll.api.codec import decode_tree
-from plimsoll.api.json_tree import mapping, text
 from plimsoll.apiserver.auth.attributes import StoreReader
 from plimsoll.apiserver.auth.pod_references import (
     SECRETS,
@@ -28,6 +27,7 @@ from plimsoll.apiserver.auth.pod_references import (
     volume_claim,
     volume_secrets,
 )
+from plimsoll.apiserver.json_values import mapping, text
 from plimsoll.apiserver.storage.records import ObjectKey
 from plimsoll.errors import DecodeError
 

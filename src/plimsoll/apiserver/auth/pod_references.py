@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from plimsoll.api.json_tree import items, mapping, text
+from plimsoll.apiserver.json_values import items, mapping, text
 
 MIRROR = "kubernetes.io/config.mirror"
 

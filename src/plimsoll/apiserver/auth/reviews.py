@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from plimsoll.api.json_tree import items, mapping, text
 from plimsoll.apiserver import status
 from plimsoll.apiserver.auth.attributes import Attributes
 from plimsoll.apiserver.auth.authentication import Authenticator
 from plimsoll.apiserver.auth.authorization import Authorizer
 from plimsoll.apiserver.auth.users import User, node_name_of
+from plimsoll.apiserver.json_values import items, mapping, text
 from plimsoll.apiserver.validation.field_errors import FieldError, FieldPath, invalid
 from plimsoll.errors import ApiError
 

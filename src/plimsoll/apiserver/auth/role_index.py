@@ -14,11 +14,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from plimsoll.api.codec import decode_tree
-from plimsoll.api.json_tree import mapping, text
 from plimsoll.apiserver.auth.attributes import StoreReader
 from plimsoll.apiserver.auth.default_roles import BINDINGS, ROLES, driver_rules
 from plimsoll.apiserver.auth.rbac_rules import PolicyRule, RoleGrant
 from plimsoll.apiserver.auth.users import SERVICE_ACCOUNT_PREFIX, User, driver_name_of
+from plimsoll.apiserver.json_values import mapping, text
 from plimsoll.apiserver.selectors import read_selector
 from plimsoll.apiserver.storage.records import ObjectKey, StoredObject
 from plimsoll.errors import DecodeError

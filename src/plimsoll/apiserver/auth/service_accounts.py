@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from plimsoll.api.codec import decode_tree
-from plimsoll.api.json_tree import mapping, text
 from plimsoll.api.timestamps import format_time, parse_time
 from plimsoll.apiserver import status
 from plimsoll.apiserver.auth.attributes import StoreReader
@@ -28,6 +27,7 @@ from plimsoll.apiserver.auth.users import (
     User,
     service_account_user,
 )
+from plimsoll.apiserver.json_values import mapping, text
 from plimsoll.apiserver.storage.records import ObjectKey
 from plimsoll.apiserver.validation.field_errors import FieldPath, invalid
 from plimsoll.errors import DecodeError

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from plimsoll.api.codec import decode_tree
 from plimsoll.api.go_text import encode_go
-from plimsoll.api.json_tree import get_path
+from plimsoll.apiserver.json_values import get_path
 from plimsoll.apiserver.patch.compare import compare
 from plimsoll.apiserver.patch.field_set import FieldSet, difference
 from plimsoll.apiserver.patch.merge import applied_fields

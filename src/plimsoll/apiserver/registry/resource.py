@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from plimsoll.api.json_tree import get_path
 from plimsoll.api.kinds import join_api_version, resource_key
+from plimsoll.apiserver.json_values import get_path
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from plimsoll.api.json_tree import get_path, items
 from plimsoll.api.quantity import Quantity
+from plimsoll.apiserver.json_values import get_path, items
 from plimsoll.apiserver.tables.row import (
     NONE,
     UNKNOWN,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from plimsoll.api.json_tree import get_path, items
+from plimsoll.apiserver.json_values import get_path, items
 from plimsoll.apiserver.tables.row import (
     NONE,
     TableRow,

@@ -10,9 +10,9 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
 
-from plimsoll.api.json_tree import get_path, items
 from plimsoll.api.quantity import Number
 from plimsoll.api.timestamps import parse_datetime
+from plimsoll.apiserver.json_values import get_path, items
 
 Tree: TypeAlias = dict[str, Any]
 Path: TypeAlias = tuple[str, ...]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from plimsoll.api.json_tree import get_path
+from plimsoll.apiserver.json_values import get_path
 from plimsoll.apiserver.tables.core import quantity_text
 from plimsoll.apiserver.tables.row import (
     NONE,

@@ -1,4 +1,4 @@
-"""Reads of JSON trees that may have any form."""
+"""Values of JSON trees that may have any form."""
 
 from __future__ import annotations
 
