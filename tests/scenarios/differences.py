@@ -79,4 +79,11 @@ DEPARTURES = {
     "no-capacity-in-slice": ExpectedDifference(
         "test_a_missing_claim_is_reported_on_the_pod", {"missing-claim": ExpectedPod(message='"nope"')}
     ),
+    # A device with admin access charges nothing; upstream charges it like any other.
+    "admin-access": ExpectedDifference("test_admin_access_charges_nothing", {"adm": ExpectedPod("n-aa")}),
+    # A mapping to pods is rejected; upstream accepts it.
+    "validation": ExpectedDifference(
+        "test_pods_cannot_be_mapped",
+        others=frozenset({"create ResourceSlice/v-pods-key", "accepted pods-key"}),
+    ),
 }

@@ -108,7 +108,10 @@ class UseCaseRun:
                 key = next(key for key in NOTES if key in step)
                 ours = NOTES[key](self, step)
                 if ours is not None:
-                    self._compare(f"{number} {key}", {k: step[k] for k in ours}, ours)
+                    where = (
+                        f"{number} {key} {step[key]}" if key in ("accepted", "refused") else f"{number} {key}"
+                    )
+                    self._compare(where, {k: step.get(k) for k in ours}, ours)
         self._compare_the_end()
         return self.differences
 
