@@ -85,7 +85,7 @@ async def ask(session: aiohttp.ClientSession, url: str, path: str) -> tuple[floa
 
 
 async def measure(cluster_state: ClusterState) -> dict[str, tuple[float, float, float]]:
-    dashboard = Dashboard(cluster_state, patience=300.0)
+    dashboard = Dashboard(cluster_state, query_timeout=300.0)
     pod = next(each for each in cluster_state.objects.all(Pod) if each.spec.node_name)
     found: dict[str, tuple[float, float, float]] = {}
     await dashboard.start()

@@ -75,7 +75,7 @@ def questions() -> dict[str, Callable[[ClusterState], Any]]:
         "audit": lambda cluster_state: line_count(audit(cluster_state, now=0.0, live=True)),
         "policies": lambda cluster_state: line_count(compare_policies(cluster_state, limit=10)),
         "dashboard /api/nodes": lambda cluster_state: asyncio.run(
-            DashboardService(cluster_state, patience=300.0).nodes()
+            DashboardService(cluster_state, query_timeout=300.0).nodes()
         ),
     }
 

@@ -317,7 +317,7 @@ POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: new}\nspec: {containers: [{na
 
 async def visit(cluster_state: ClusterState) -> None:
     """Request every page of a dashboard; errors are allowed, crashes are not."""
-    async with visiting(cluster_state, patience=60.0) as visitor:
+    async with visiting(cluster_state, query_timeout=60.0) as visitor:
         for path in PATHS:
             status, text = await visitor.ask(path)
             assert status == 200, (path, status, text)

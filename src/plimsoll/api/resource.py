@@ -316,6 +316,12 @@ class ResourceClaim(Wire, frozen=True):
     spec: ResourceClaimSpec = ResourceClaimSpec()
     status: ResourceClaimStatus = ResourceClaimStatus()
 
+    @property
+    def allocation_results(self) -> tuple[DeviceRequestAllocationResult, ...]:
+        """Devices allocated to the claim; empty if it is not allocated."""
+        allocation = self.status.allocation
+        return allocation.devices.results if allocation is not None else ()
+
 
 class ResourceClaimTemplateSpec(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()

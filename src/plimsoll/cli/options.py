@@ -254,14 +254,14 @@ class OutputFormat:
     """Output format and color of a result."""
 
     output: str = "table"
-    colour: str = "auto"
+    color: str = "auto"
 
     @property
     def paint(self) -> Paint:
         from plimsoll.tools.colors import Paint
 
         width = shutil.get_terminal_size((100, 40)).columns
-        return Paint(is_colored(self.colour), width)
+        return Paint(is_colored(self.color), width)
 
 
 def is_colored(choice: str) -> bool:
@@ -294,14 +294,14 @@ def output_options(command: F, more: tuple[str, ...] = ()) -> F:
     )
     @click.option(
         "--color",
-        "colour",
+        "color",
         type=click.Choice(["auto", "always", "never"]),
         default="auto",
         help="Use colors. [default: on a terminal]",
     )
     @wraps(command)
-    def with_form(*given: Any, output: str, colour: str, **rest: Any) -> Any:
-        return command(*given, form=OutputFormat(output, colour), **rest)
+    def with_form(*given: Any, output: str, color: str, **rest: Any) -> Any:
+        return command(*given, form=OutputFormat(output, color), **rest)
 
     return with_form  # type: ignore[return-value]
 

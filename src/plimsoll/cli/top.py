@@ -142,11 +142,11 @@ async def _follow(where: Where, form: OutputFormat, what: str, asked: dict[str, 
         progress.__exit__()
         writer.write(top(cluster_state, what, where.namespace, **asked))
 
-    def trouble(why: str) -> None:
+    def on_error(why: str) -> None:
         writer.report_problem(printable(why))
 
     async with Client.connect(source.config) as client:
-        await follow(client, cluster_state, show, namespace=source.namespace, trouble=trouble)
+        await follow(client, cluster_state, show, namespace=source.namespace, on_error=on_error)
 
 
 class _Writer:

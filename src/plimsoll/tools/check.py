@@ -113,14 +113,14 @@ class CheckReport:
 
 def read_kinds(names: Iterable[str]) -> dict[str, str]:
     """Return {plural: kind} for the names users write, such as `slices,pods`; all kinds if none is named."""
-    asked = [name for text in names for name in text.split(",") if name]
-    for name in asked:
+    requested = [name for text in names for name in text.split(",") if name]
+    for name in requested:
         if name.lower() not in _NAMES:
             known = ", ".join(dict(_NAMES.values()))
             fix = "; pass files with -f" if "." in name or "/" in name else ""
             raise InputError(f"{name}: this kind is not validated; valid kinds: {known}{fix}")
-    wanted = {_NAMES[name.lower()][0] for name in asked}
-    return {plural: kind for plural, kind in _NAMES.values() if plural in wanted or not asked}
+    wanted = {_NAMES[name.lower()][0] for name in requested}
+    return {plural: kind for plural, kind in _NAMES.values() if plural in wanted or not requested}
 
 
 def check_all(objects: Iterable[ParsedObject], now: datetime, gates: Gates, server: str = "") -> CheckReport:

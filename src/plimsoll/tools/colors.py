@@ -22,7 +22,7 @@ def printable(text: str) -> str:
 class Paint:
     """Output style: colors on or off, and the terminal width."""
 
-    colour: bool = False
+    color: bool = False
     width: int = 100
 
     def bold(self, text: str) -> str:
@@ -45,12 +45,12 @@ class Paint:
 
     def sanitize(self, line: str) -> str:
         """Replace every control sequence in a line except the colors defined here."""
-        if not self.colour or line.isprintable():
+        if not self.color or line.isprintable():
             return printable(line)
         return "".join(part if at % 2 else printable(part) for at, part in enumerate(_OURS.split(line)))
 
     def _with(self, code: str, text: str) -> str:
-        return f"\x1b[{code}m{text}\x1b[0m" if self.colour and text else text
+        return f"\x1b[{code}m{text}\x1b[0m" if self.color and text else text
 
 
 PLAIN = Paint()

@@ -84,9 +84,9 @@ def _convert_view(view: Wire, form: Form) -> tuple[Wire, tuple[str, ...]]:
             return view, ()
         losses: list[str] = []
         devices = []
-        for place, device in enumerate(view.spec.devices):
+        for index, device in enumerate(view.spec.devices):
             if device_forms(device):
-                for problem in validate_device_forms(device, FieldPath("spec").child("devices").index(place)):
+                for problem in validate_device_forms(device, FieldPath("spec").child("devices").index(index)):
                     raise InputError(f"cannot be converted, it is inconsistent: {problem}")
                 written = write_device(device, read_device(device), form)
                 losses += written.losses

@@ -29,18 +29,18 @@ def audit(
     timestamp = datetime.now(UTC).timestamp() if now is None else now
     facts = AuditFacts(cluster_state, timestamp, live=is_live(cluster_state) if live is None else live)
     findings: list[AuditFinding] = []
-    made: list[Check] = []
+    run: list[Check] = []
     skipped: list[SkippedCheck] = []
     for check in CHECKS if checks is None else checks:
         why = facts.lacks(check.needs)
         if why:
             skipped.append(SkippedCheck(check.id, check.name, why))
             continue
-        made.append(check)
-        findings += (make_finding(check, trouble) for trouble in check.run(facts))
+        run.append(check)
+        findings += (make_finding(check, problem) for problem in check.run(facts))
     return AuditReport(
         tuple(sorted(findings, key=finding_order)),
-        tuple(made),
+        tuple(run),
         tuple(skipped),
         cluster_state.origin,
         _size(facts),
@@ -50,16 +50,16 @@ def audit(
 
 def choose_checks(only: Iterable[str] = (), skip: Iterable[str] = ()) -> tuple[Check, ...]:
     """Return the checks in `only` except those in `skip`. Raise InputError for an unknown name."""
-    wanted, unwanted = [find_check(word) for word in only], [find_check(word) for word in skip]
+    wanted, unwanted = [find_check(name) for name in only], [find_check(name) for name in skip]
     return tuple(check for check in CHECKS if (not wanted or check in wanted) and check not in unwanted)
 
 
-def find_check(word: str) -> Check:
+def find_check(name: str) -> Check:
     """Return the check with this ID or name."""
     for check in CHECKS:
-        if check.is_called(word):
+        if check.has_name(name):
             return check
-    raise InputError(f"unknown check {word}; see plimsoll audit --list")
+    raise InputError(f"unknown check {name}; see plimsoll audit --list")
 
 
 def _size(facts: AuditFacts) -> dict[str, int]:

@@ -20,7 +20,7 @@ from plimsoll.ledger.placement import charge_claims
 from plimsoll.ledger.requests import is_pod_level_resource
 from plimsoll.ledger.units import to_unit
 from plimsoll.ledger.verdict import Reason
-from plimsoll.tools.audit.facts import AuditFacts, results_of
+from plimsoll.tools.audit.facts import AuditFacts
 from plimsoll.tools.audit.node_resources import taken_by
 
 
@@ -98,7 +98,7 @@ def _uncounted(facts: AuditFacts, users: list[AuditedClaim]) -> Iterator[Uncount
     """Yield what one claim takes without being charged; `users` are the pods that use it."""
     claim, pods = users[0].claim, tuple(user.pod for user in users)
     taken: dict[str, tuple[Quantity, bool, str]] = {}
-    for result in results_of(claim):
+    for result in claim.allocation_results:
         device = facts.device(DeviceId.of(result))
         for guess in taken_by(result, device) if device is not None else ():
             before = taken.get(guess.resource, (ZERO, True, ""))[0]
@@ -106,13 +106,13 @@ def _uncounted(facts: AuditFacts, users: list[AuditedClaim]) -> Iterator[Uncount
     counted = {resource for user in users for resource in _resources(user)}
     for resource, (amount, sure, why) in taken.items():
         whole = to_unit(resource, amount)
-        asked = sum(requested_with_claim(user.pod, claim.metadata.name, resource) for user in users)
-        if resource not in counted and whole > asked:
+        requested = sum(requested_with_claim(user.pod, claim.metadata.name, resource) for user in users)
+        if resource not in counted and whole > requested:
             priced = any(
                 isinstance(u.priced, ChargedClaim) and resource in u.priced.charge.resources for u in users
             )
             yield UncountedClaim(
-                pods[0].spec.node_name, claim, pods, resource, whole, asked, sure, why, priced
+                pods[0].spec.node_name, claim, pods, resource, whole, requested, sure, why, priced
             )
 
 

@@ -25,6 +25,7 @@ from plimsoll.api.resource import (
 )
 from plimsoll.controllers.pod_utils import is_finished
 from plimsoll.tools.cluster_state import ClusterState
+from plimsoll.tools.cluster_state.objects import key_of
 
 T = TypeVar("T")
 Key = tuple[str, str]
@@ -65,7 +66,7 @@ class HeldDevice:
 
     @property
     def name(self) -> str:
-        return name_of(self.claim)
+        return self.claim.metadata.full_name
 
 
 class AuditFacts:
@@ -109,7 +110,7 @@ class AuditFacts:
     @cached_property
     def pods(self) -> dict[Key, Pod]:
         """All pods, terminated or not."""
-        return {key_of(pod): pod for pod in self._all(Pod)}
+        return {pod.metadata.key: pod for pod in self._all(Pod)}
 
     @cached_property
     def bound(self) -> list[Pod]:
@@ -119,11 +120,11 @@ class AuditFacts:
 
     @cached_property
     def claims(self) -> dict[Key, ResourceClaim]:
-        return {key_of(claim): claim for claim in sorted(self._all(ResourceClaim), key=key_of)}
+        return {claim.metadata.key: claim for claim in sorted(self._all(ResourceClaim), key=key_of)}
 
     @cached_property
     def templates(self) -> dict[Key, ResourceClaimTemplate]:
-        return {key_of(each): each for each in sorted(self._all(ResourceClaimTemplate), key=key_of)}
+        return {each.metadata.key: each for each in sorted(self._all(ResourceClaimTemplate), key=key_of)}
 
     @cached_property
     def classes(self) -> dict[str, DeviceClass]:
@@ -170,7 +171,7 @@ class AuditFacts:
         """Devices allocated to claims, with the allocation results."""
         found: dict[DeviceId, list[HeldDevice]] = {}
         for claim in self.claims.values():
-            for result in results_of(claim):
+            for result in claim.allocation_results:
                 found.setdefault(DeviceId.of(result), []).append(HeldDevice(claim, result))
         return found
 
@@ -197,21 +198,6 @@ def is_live(cluster_state: ClusterState) -> bool:
     return cluster_state.origin.startswith(("http://", "https://"))
 
 
-def key_of(thing: Any) -> Key:
-    return thing.metadata.namespace, thing.metadata.name
-
-
-def name_of(thing: Any) -> str:
-    """Return `namespace/name`, or the name of a cluster-scoped object."""
-    metadata = thing.metadata
-    return str(metadata.full_name)
-
-
 def subject_of(thing: Any) -> str:
     """Return `Kind/namespace/name`."""
-    return f"{type(thing).__name__}/{name_of(thing)}"
-
-
-def results_of(claim: ResourceClaim) -> tuple[DeviceRequestAllocationResult, ...]:
-    allocation = claim.status.allocation
-    return allocation.devices.results if allocation is not None else ()
+    return f"{type(thing).__name__}/{thing.metadata.full_name}"

@@ -59,8 +59,8 @@ class Check:
     #: Kinds without which the question cannot be answered, by name.
     needs: tuple[str, ...] = ()
 
-    def is_called(self, word: str) -> bool:
-        return word.lower() in (self.id.lower(), self.name)
+    def has_name(self, name: str) -> bool:
+        return name.lower() in (self.id.lower(), self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,17 +100,17 @@ class AuditFinding:
         }
 
 
-def make_finding(check: Check, trouble: CheckProblem) -> AuditFinding:
+def make_finding(check: Check, problem: CheckProblem) -> AuditFinding:
     """Combine a check and its problem into a finding."""
     return AuditFinding(
         check.id,
         check.name,
-        trouble.severity or check.severity,
-        trouble.subject,
-        trouble.message,
-        trouble.evidence,
-        trouble.fix or check.fix,
-        trouble.key,
+        problem.severity or check.severity,
+        problem.subject,
+        problem.message,
+        problem.evidence,
+        problem.fix or check.fix,
+        problem.key,
     )
 
 

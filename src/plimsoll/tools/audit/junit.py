@@ -33,7 +33,7 @@ def as_junit(report: AuditReport, level: AuditSeverity | None) -> str:
     for each in report.skipped:
         tests += 1
         case = ElementTree.SubElement(suite, "testcase", classname=f"{each.id}.{each.name}", name=each.name)
-        ElementTree.SubElement(case, "skipped", message=_legal(each.why))
+        ElementTree.SubElement(case, "skipped", message=_sanitize(each.why))
     counts = {"tests": tests, "failures": failures, "errors": 0, "skipped": len(report.skipped)}
     for name, count in counts.items():
         suite.set(name, str(count))
@@ -47,16 +47,16 @@ def as_junit(report: AuditReport, level: AuditSeverity | None) -> str:
 
 def _add(suite: ElementTree.Element, classname: str, finding: AuditFinding, failed: bool) -> None:
     name = finding.subject + (f" {finding.key}" if finding.key else "")
-    case = ElementTree.SubElement(suite, "testcase", classname=classname, name=_legal(name))
-    text = _legal("\n".join([finding.message, *finding.evidence, f"fix: {finding.fix}"]))
+    case = ElementTree.SubElement(suite, "testcase", classname=classname, name=_sanitize(name))
+    text = _sanitize("\n".join([finding.message, *finding.evidence, f"fix: {finding.fix}"]))
     if failed:
         kind = finding.severity.value
-        made = ElementTree.SubElement(case, "failure", type=kind, message=_legal(finding.message))
+        element = ElementTree.SubElement(case, "failure", type=kind, message=_sanitize(finding.message))
     else:
-        made = ElementTree.SubElement(case, "system-out")
-    made.text = text
+        element = ElementTree.SubElement(case, "system-out")
+    element.text = text
 
 
-def _legal(text: str) -> str:
+def _sanitize(text: str) -> str:
     """Replace characters that are not printable or not valid in XML."""
     return "\n".join(map(printable, text.split("\n")))

@@ -12,6 +12,7 @@ from typing import Any
 
 from plimsoll.tools.audit.findings import AuditFinding, AuditSeverity, Check
 from plimsoll.tools.colors import Paint, printable
+from plimsoll.tools.columns import format_count
 
 #: Subjects per check, and lines of evidence per subject, shown by default.
 SHOWN = 4
@@ -76,7 +77,7 @@ class AuditReport:
 
     def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
         yield self._headline(paint)
-        yield from _fill(self._looked_at(), paint, "", "  ")
+        yield from _fill(self._format_scope(), paint, "", "  ")
         by_check: dict[str, list[AuditFinding]] = {}
         for finding in self.findings:
             by_check.setdefault(finding.id, []).append(finding)
@@ -86,18 +87,18 @@ class AuditReport:
             yield from _group(findings, titles.get(id, ""), paint, wide)
         if self.known:
             yield ""
-            yield f"{_many(len(self.known), 'finding')} from the baseline not shown."
+            yield f"{format_count(len(self.known), 'finding')} from the baseline not shown."
         if self.skipped:
             yield ""
-            yield from self._not_made(paint, wide)
+            yield from self._skipped_lines(paint, wide)
 
-    def _not_made(self, paint: Paint, wide: bool) -> Iterator[str]:
+    def _skipped_lines(self, paint: Paint, wide: bool) -> Iterator[str]:
         by_reason: dict[str, list[str]] = {}
         for each in self.skipped:
             by_reason.setdefault(each.why, []).append(each.id)
         for why, ids in by_reason.items():
             which = f" ({', '.join(ids)})" if wide else ""
-            yield from _fill(f"{_many(len(ids), 'check')} not run: {why}{which}", paint, "", "  ")
+            yield from _fill(f"{format_count(len(ids), 'check')} not run: {why}{which}", paint, "", "  ")
 
     def _headline(self, paint: Paint) -> str:
         counts = [(severity, self.count(severity)) for severity in AuditSeverity]
@@ -105,14 +106,13 @@ class AuditReport:
             if self.skipped:
                 return "No problems found, but some checks were not run."
             return paint.green("No new problems found." if self.known else "No problems found.")
-        parts = [_color(severity, _many(count, severity.value), paint) for severity, count in counts if count]
-        return ", ".join(parts)
+        return ", ".join(_format_severity(severity, count, paint) for severity, count in counts if count)
 
-    def _looked_at(self) -> str:
-        parts = [_many(count, what) for what, count in self.size.items()]
+    def _format_scope(self) -> str:
+        parts = [format_count(count, what) for what, count in self.size.items()]
         forms = f"; mapping form {' and '.join(self.forms)}" if self.forms else ""
         where = f" in {self.origin}" if self.origin else ""
-        return plain(f"{len(self.checks)} checks of {', '.join(parts)}{where}{forms}")
+        return printable(f"{len(self.checks)} checks of {', '.join(parts)}{where}{forms}")
 
 
 def _group(findings: list[AuditFinding], title: str, paint: Paint, wide: bool) -> Iterator[str]:
@@ -126,10 +126,10 @@ def _group(findings: list[AuditFinding], title: str, paint: Paint, wide: bool) -
     fixes = {finding.fix for finding in shown}
     for finding in shown:
         mark = "" if finding.severity is first.severity else f" ({finding.severity.value})"
-        yield from _fill(plain(f"{finding.subject}{mark}: {finding.message}"), paint, "  ", "    ")
+        yield from _fill(printable(f"{finding.subject}{mark}: {finding.message}"), paint, "  ", "    ")
         evidence = finding.evidence if wide else finding.evidence[:EVIDENCE_SHOWN]
         for line in evidence:
-            yield from _fill(plain(line), paint, "    - ", "      ")
+            yield from _fill(printable(line), paint, "    - ", "      ")
         if len(finding.evidence) > len(evidence):
             yield f"    - and {len(finding.evidence) - len(evidence)} more"
         if len(fixes) > 1 and finding.fix:
@@ -144,7 +144,7 @@ def _group(findings: list[AuditFinding], title: str, paint: Paint, wide: bool) -
 
 def _fix_lines(fix: str, paint: Paint, indent: str) -> Iterator[str]:
     """Yield the fix; a command that does not fit is printed unwrapped on its own line, to be copied."""
-    text = f"fix: {plain(fix)}"
+    text = f"fix: {printable(fix)}"
     lines = list(_fill(text, paint, indent, indent + "     "))
     before, found, command = text.rpartition(": kubectl ")
     if len(lines) > 1 and found:
@@ -152,6 +152,11 @@ def _fix_lines(fix: str, paint: Paint, indent: str) -> Iterator[str]:
         yield f"{indent}     kubectl {command}"
     else:
         yield from lines
+
+
+def _format_severity(severity: AuditSeverity, count: int, paint: Paint) -> str:
+    text = f"{count:,} info" if severity is AuditSeverity.INFO else format_count(count, severity.value)
+    return _color(severity, text, paint)
 
 
 def _color(severity: AuditSeverity, text: str, paint: Paint) -> str:
@@ -174,12 +179,3 @@ def _fill(text: str, paint: Paint, first: str, rest: str = "") -> Iterator[str]:
         break_long_words=False,
         break_on_hyphens=False,
     )
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 or what == "info" else f"{count} {what}s"
-
-
-def plain(text: str) -> str:
-    """Replace control characters: object names are untrusted."""
-    return printable(text)

@@ -22,10 +22,10 @@ LEVELS = {AuditSeverity.ERROR: "error", AuditSeverity.WARNING: "warning", AuditS
 
 def as_sarif(report: AuditReport, files: Sequence[str] = ()) -> dict[str, Any]:
     """Return the report as a SARIF tree."""
-    places = {check.id: place for place, check in enumerate(report.checks)}
+    indexes = {check.id: index for index, check in enumerate(report.checks)}
     uri = _uri(files[0]) if len(files) == 1 and files[0] != "-" else ""
-    results = [_result(finding, places, uri, "new") for finding in report.findings]
-    results += [_result(finding, places, uri, "unchanged") for finding in report.known]
+    results = [_result(finding, indexes, uri, "new") for finding in report.findings]
+    results += [_result(finding, indexes, uri, "unchanged") for finding in report.known]
     if not report.known:
         for result in results:
             del result["baselineState"]
@@ -59,7 +59,7 @@ def _rule(check: Check) -> dict[str, Any]:
     }
 
 
-def _result(finding: AuditFinding, places: dict[str, int], uri: str, state: str) -> dict[str, Any]:
+def _result(finding: AuditFinding, indexes: dict[str, int], uri: str, state: str) -> dict[str, Any]:
     text = "\n".join([f"{finding.subject}: {finding.message}", *finding.evidence, f"Fix: {finding.fix}"])
     location: dict[str, Any] = {
         "logicalLocations": [
@@ -75,7 +75,7 @@ def _result(finding: AuditFinding, places: dict[str, int], uri: str, state: str)
     mark = sha256("\0".join(finding.identity).encode("utf-8", "replace")).hexdigest()
     return {
         "ruleId": finding.id,
-        "ruleIndex": places[finding.id],
+        "ruleIndex": indexes[finding.id],
         "level": LEVELS[finding.severity],
         "message": {"text": text},
         "locations": [location],

@@ -52,10 +52,6 @@ class ClusterState:
                 made.set(thing)
         return made
 
-    def under(self, profile: AccountingProfile) -> ClusterState:
-        """Return a state of the same objects, accounted under another profile."""
-        return ClusterState(self.objects, self.gates, profile, origin=self.origin)
-
     def copy(self) -> ClusterState:
         """Return an independent copy."""
         return ClusterState(self.objects.copy(), self.gates, self.profile, origin=self.origin)

@@ -110,12 +110,12 @@ async def follow_live(
     changed: Callable[[], None],
     *,
     namespace: str = "",
-    trouble: Callable[[str], None] = lambda why: None,
+    on_error: Callable[[str], None] = lambda why: None,
 ) -> None:
     """Keep a cluster state up to date over `client` until cancelled or a PlimsollError is raised.
 
     Calls `changed` after each change and once after the initial lists. Broken connections are retried
-    indefinitely; `trouble` receives the current error, and "" once it is resolved.
+    indefinitely; `on_error` receives the current error, and "" once it is resolved.
     """
     informers = await live_informers(client, cluster_state, changed, namespace=namespace)
     try:
@@ -123,7 +123,7 @@ async def follow_live(
             for informer in informers:
                 group.create_task(informer.run())
             group.create_task(_notify_when_listed(informers, changed))
-            group.create_task(_report_errors(informers, trouble))
+            group.create_task(_report_errors(informers, on_error))
     except BaseExceptionGroup as errors:
         raise first_error(errors) from None
 
@@ -214,7 +214,7 @@ async def _notify_when_listed(informers: list[Informer[Any]], changed: Callable[
     changed()
 
 
-async def _report_errors(informers: list[Informer[Any]], trouble: Callable[[str], None]) -> None:
+async def _report_errors(informers: list[Informer[Any]], on_error: Callable[[str], None]) -> None:
     reported = ""
     while True:
         await asyncio.sleep(1)
@@ -222,7 +222,7 @@ async def _report_errors(informers: list[Informer[Any]], trouble: Callable[[str]
         now = errors[0] if errors else ""
         if now != reported:
             reported = now
-            trouble(now)
+            on_error(now)
 
 
 class _StateUpdater(EventHandler[Any]):

@@ -124,11 +124,11 @@ def parse_objects(
         except InputError as error:
             raise InputError(f"{source}, document {number + 1}: {error}") from None
         number += part.item <= 0
-        yield from _unfold(part.tree, source, number, part.line, "", part.item)
+        yield from _flatten(part.tree, source, number, part.line, "", part.item)
         on_bytes(part.end)
 
 
-def _unfold(
+def _flatten(
     tree: Any, source: str, document: int, line: int, place: str, first: int = -1
 ) -> Iterator[ParsedObject]:
     """Flatten lists. `first` is the index of the first item where the tree holds only part of a list."""
@@ -142,7 +142,7 @@ def _unfold(
             for number, item in enumerate(tree[name]):
                 if isinstance(item, dict):
                     item = {"apiVersion": api_version, "kind": kind, **item}
-                yield from _unfold(item, source, document, line, f"{place}, {name}[{number}]")
+                yield from _flatten(item, source, document, line, f"{place}, {name}[{number}]")
         return
     if not isinstance(kind, str) or not kind:
         cut = "; the list may be truncated" if isinstance(tree.get("items"), list) else ""
@@ -152,7 +152,7 @@ def _unfold(
         for number, item in enumerate(items or (), max(first, 0)):
             if isinstance(item, dict) and "kind" not in item:
                 item = {"apiVersion": tree.get("apiVersion", ""), "kind": kind.removesuffix("List"), **item}
-            yield from _unfold(item, source, document, line, f"{place}, items[{number}]")
+            yield from _flatten(item, source, document, line, f"{place}, items[{number}]")
         return
     yield ParsedObject(tree, source, document, line, place)
 
@@ -190,7 +190,9 @@ def _load(text: bytes | str, source: str, bounds: Bounds | None) -> Iterator[Doc
         # YAML's reader knows best what is wrong with a text, and needs minutes for a very long one.
         json_only = len(document_text) > _LONG and _JSON_START.match(document_text) is not None
         return _as_parts(
-            _load_json_stream(document_text) if json_only or _goes_on(document_text) else load_documents(text)
+            _load_json_stream(document_text)
+            if json_only or _has_more_documents(document_text)
+            else load_documents(text)
         )
 
 
@@ -208,7 +210,7 @@ def _decoded(text: bytes | str) -> str | None:
         return None
 
 
-def _goes_on(text: str) -> bool:
+def _has_more_documents(text: str) -> bool:
     """Return whether JSON or logs follow the first document, which YAML could not parse."""
     try:
         place = _skip(text, 0)

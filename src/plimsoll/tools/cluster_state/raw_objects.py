@@ -47,7 +47,7 @@ class RawObjects:
     gaps: list[Gap] = field(default_factory=list)
 
 
-def read_raw_objects(source: Source, asked: ObjectQuery, tick: ProgressCallback = no_progress) -> RawObjects:
+def read_raw_objects(source: Source, query: ObjectQuery, tick: ProgressCallback = no_progress) -> RawObjects:
     """Read the objects of a source: all objects of files, the requested kinds of a cluster.
 
     Raises InputError if a required kind, or every kind, cannot be read.
@@ -59,14 +59,14 @@ def read_raw_objects(source: Source, asked: ObjectQuery, tick: ProgressCallback 
                 given.append(found)
                 if len(given) % _EVERY == 0:
                     tick("reading objects", len(given), 0)
-        if asked.narrow and source.namespace:
+        if query.narrow and source.namespace:
             given = [each for each in given if each.namespace in ("", source.namespace)]
         return _as_v1(given)
 
     async def read() -> RawObjects:
         assert source.config is not None
         async with Client.connect(source.config) as client:
-            return await list_raw_objects(client, source.origin, asked, source.namespace, tick)
+            return await list_raw_objects(client, source.origin, query, source.namespace, tick)
 
     return asyncio.run(read())
 
@@ -93,22 +93,22 @@ def _as_v1(given: Iterable[ParsedObject]) -> RawObjects:
 
 
 async def list_raw_objects(
-    client: Client, origin: str, asked: ObjectQuery, namespace: str = "", tick: ProgressCallback = no_progress
+    client: Client, origin: str, query: ObjectQuery, namespace: str = "", tick: ProgressCallback = no_progress
 ) -> RawObjects:
     """List the requested kinds in order; kinds that are not served or forbidden become gaps."""
     served = {kind.endpoint.plural: endpoint for kind, endpoint in await find_served(client)}
     given: list[ParsedObject] = []
     gaps: list[Gap] = []
     read = 0
-    for number, plural in enumerate(asked.plurals):
-        tick(f"reading {plural}", number, len(asked.plurals))
+    for number, plural in enumerate(query.plurals):
+        tick(f"reading {plural}", number, len(query.plurals))
         endpoint = served[plural]
         if endpoint is None:
             gaps.append(Gap(plural, "not served by this cluster", served=False))
             continue
-        narrowed = namespace if asked.narrow and endpoint.namespaced else ""
+        narrowed = namespace if query.narrow and endpoint.namespaced else ""
         try:
-            given += await _list(client, endpoint, origin, asked, narrowed, tick)
+            given += await _list(client, endpoint, origin, query, narrowed, tick)
         except UnreachableError:
             raise
         except ApiError as error:
@@ -116,14 +116,14 @@ async def list_raw_objects(
                 gaps.append(_unread(plural, error, endpoint.namespaced and not namespace))
                 continue
             try:
-                given += await _list(client, endpoint, origin, asked, namespace, tick)
+                given += await _list(client, endpoint, origin, query, namespace, tick)
             except ApiError as again:
                 gaps.append(_unread(plural, again, False))
                 continue
             why = f"only namespace {namespace} can be listed"
             gaps.append(Gap(plural, why, whole=False))
         read += 1
-    missed = [gap for gap in gaps if gap.whole and (gap.kind in asked.needed or not read)]
+    missed = [gap for gap in gaps if gap.whole and (gap.kind in query.needed or not read)]
     if missed:
         # The last one: kinds with namespaces come last, and of them some may be seen in one namespace.
         raise InputError(f"{origin}: {missed[-1].kind} cannot be read: {missed[-1].why}")
@@ -136,7 +136,7 @@ async def _list(
     client: Client,
     endpoint: Endpoint,
     origin: str,
-    asked: ObjectQuery,
+    query: ObjectQuery,
     namespace: str,
     tick: ProgressCallback,
 ) -> list[ParsedObject]:
@@ -144,7 +144,7 @@ async def _list(
     source = f"{origin}, {plural}"
     found: list[ParsedObject] = []
     revision = ""
-    pages = client.pages(endpoint, namespace or None, fields=asked.fields.get(plural, ""))
+    pages = client.pages(endpoint, namespace or None, fields=query.fields.get(plural, ""))
     async with aclosing(pages):
         async for page in pages:
             if page.revision != revision:  # the listing has begun anew

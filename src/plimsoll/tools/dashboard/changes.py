@@ -12,7 +12,6 @@ from plimsoll.api.core import Node, Pod
 from plimsoll.api.identity import DeviceId, PoolId
 from plimsoll.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from plimsoll.tools.cluster_state import ClusterState
-from plimsoll.tools.top.device_holders import results_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +77,7 @@ def _note(cluster_state: ClusterState, thing: Any | None, scope: ChangeScope) ->
         scope.nodes.add(thing.metadata.name)
     elif isinstance(thing, ResourceClaim):
         scope.nodes |= _nodes_of_claim(cluster_state, thing)
-        scope.pools |= {DeviceId.of(result).pool_id for result in results_of(thing)}
+        scope.pools |= {DeviceId.of(result).pool_id for result in thing.allocation_results}
     elif isinstance(thing, ResourceSlice):
         scope.pools.add(PoolId(thing.spec.driver, thing.spec.pool.name))
         if thing.spec.node_name:
@@ -101,7 +100,7 @@ def _nodes_of_claim(cluster_state: ClusterState, claim: ResourceClaim) -> set[st
         pod = cluster_state.objects.find(Pod, namespace, consumer.name)
         if pod is not None and pod.spec.node_name:
             found.add(pod.spec.node_name)
-    for result in results_of(claim):
+    for result in claim.allocation_results:
         found.add(result.pool)  # most pools belong to one node and have its name
     return found
 

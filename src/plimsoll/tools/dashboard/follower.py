@@ -1,7 +1,7 @@
 """`Follower`: informers that forward every change of a live cluster.
 
 The initial lists are complete when `start` returns. A cluster that becomes unreachable is retried, and
-current errors are in `troubles`. Nothing is written.
+current errors are in `read_errors`. Nothing is written.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Follower:
         return self._recorder.objects.gaps
 
     @property
-    def troubles(self) -> list[str]:
+    def read_errors(self) -> list[str]:
         """Kinds that cannot be read at present; their data is stale."""
         wrong = [each for each in self._informers if each.error is not None]
         return summarize_gaps(Gap(each.endpoint.plural, str(each.error)) for each in wrong)

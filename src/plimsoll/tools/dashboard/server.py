@@ -25,7 +25,7 @@ from plimsoll.tools.dashboard.follower import Follower
 from plimsoll.tools.dashboard.lists import read_list_query
 from plimsoll.tools.dashboard.metrics import CONTENT_TYPE
 from plimsoll.tools.dashboard.query_worker import QueryResult
-from plimsoll.tools.dashboard.service import PATIENCE, DashboardService
+from plimsoll.tools.dashboard.service import QUERY_TIMEOUT, DashboardService
 
 _log = logging.getLogger("plimsoll.dashboard")
 DEFAULT_PORT = 6480
@@ -48,7 +48,7 @@ class Dashboard:
         namespace: str = "",
         names: Iterable[str] = (),
         token: str = "",
-        patience: float = PATIENCE,
+        query_timeout: float = QUERY_TIMEOUT,
     ) -> None:
         """`origin` is the address of the client's cluster, for display; `names` are additional host names.
 
@@ -61,13 +61,13 @@ class Dashboard:
         self._token = token
         self._follower: Follower | None = None
         if isinstance(shown, ClusterState):
-            self.service = DashboardService(shown, patience=patience)
+            self.service = DashboardService(shown, query_timeout=query_timeout)
         else:
             self.service = DashboardService(
-                ClusterState(ClusterObjects(), origin=origin), live=True, patience=patience
+                ClusterState(ClusterObjects(), origin=origin), live=True, query_timeout=query_timeout
             )
             self._follower = Follower(shown, self.service.on_change, namespace)
-            self.service.troubles = self._list_troubles
+            self.service.read_errors = self._list_read_errors
         self._assets = Assets.load()
         #: Part of entity tags, so that responses of an earlier run do not match.
         self._run = secrets.token_hex(4)
@@ -119,8 +119,8 @@ class Dashboard:
         shown = f"[{shown}]" if ":" in shown else shown
         self.url = f"http://{shown}:{runner.addresses[0][1]}/"
 
-    def _list_troubles(self) -> list[str]:
-        return self._follower.troubles if self._follower is not None else []
+    def _list_read_errors(self) -> list[str]:
+        return self._follower.read_errors if self._follower is not None else []
 
     # -- routes
 

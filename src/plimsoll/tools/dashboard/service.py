@@ -27,7 +27,7 @@ from plimsoll.tools.explain import explain_claim, explain_pod, summarize_pending
 from plimsoll.tools.whatif import run_whatif
 
 #: Timeout of long queries, in seconds.
-PATIENCE = 30.0
+QUERY_TIMEOUT = 30.0
 #: Interval at which read errors are checked, in seconds.
 _LOOK_SECONDS = 1.0
 
@@ -36,14 +36,14 @@ class DashboardService:
     """All queries of the page."""
 
     def __init__(
-        self, cluster_state: ClusterState, *, live: bool = False, patience: float = PATIENCE
+        self, cluster_state: ClusterState, *, live: bool = False, query_timeout: float = QUERY_TIMEOUT
     ) -> None:
         self.revision = 1
         self.live = live
         self.events = EventStream()
         #: Current read errors.
-        self.troubles: Callable[[], list[str]] = list
-        self._patience = patience
+        self.read_errors: Callable[[], list[str]] = list
+        self._query_timeout = query_timeout
         self._fast_worker = QueryWorker(cluster_state)
         self._slow_worker: QueryWorker | None = None
         self._node_rows = nodes.NodeRowCache()
@@ -68,7 +68,7 @@ class DashboardService:
 
     async def keep_up(self) -> None:
         """Apply changes until cancelled and publish them."""
-        troubles = self.troubles()
+        read_errors = self.read_errors()
         while True:
             async with at_most(_LOOK_SECONDS):
                 await self._changed.wait()
@@ -76,8 +76,8 @@ class DashboardService:
                 self._changed.clear()
                 await self.catch_up()
                 await asyncio.sleep(APART)
-            if (now := self.troubles()) != troubles:
-                troubles = now
+            if (now := self.read_errors()) != read_errors:
+                read_errors = now
                 self.events.publish(self.revision, ChangeScope(kinds={"Trouble"}))
 
     async def catch_up(self) -> None:
@@ -107,13 +107,13 @@ class DashboardService:
 
     async def overview(self) -> QueryResult:
         self._findings.request(self.revision)
-        findings, troubles = self._findings.counts, self.troubles()
+        findings, read_errors = self._findings.counts, self.read_errors()
 
         def run_query() -> dict[str, Any]:
-            extra = {"live": self.live, "findings": findings, "troubles": troubles}
+            extra = {"live": self.live, "findings": findings, "troubles": read_errors}
             return {**nodes.overview(self.cluster_state, self._node_rows, self._devices), **extra}
 
-        key = ("overview", tuple((findings or {}).items()), tuple(troubles))
+        key = ("overview", tuple((findings or {}).items()), tuple(read_errors))
         return await self._fast_worker.ask(key, run_query)
 
     async def nodes(self) -> QueryResult:
@@ -181,7 +181,7 @@ class DashboardService:
 
     async def whatif(self, plan: Any) -> QueryResult:
         request = read_plan(plan)
-        tick = Deadline(self._patience)
+        tick = Deadline(self._query_timeout)
         return await self._ask_long(
             None, lambda worker: run_whatif(worker.cluster_state, request, tick=tick, lent=True).as_json()
         )
@@ -191,10 +191,10 @@ class DashboardService:
         future = asyncio.ensure_future(worker.ask(key, lambda: run_query(worker)))
         future.add_done_callback(_consume_exception)
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(self._query_timeout):
                 return await asyncio.shield(future)
         except TimeoutError:
-            text = f"timed out after {self._patience:g} s: reduce the request, or use the command line"
+            text = f"timed out after {self._query_timeout:g} s: reduce the request, or use the command line"
             raise ApiError(503, "ServiceUnavailable", text) from None
 
     async def _get_slow_worker(self) -> QueryWorker:

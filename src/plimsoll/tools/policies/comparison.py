@@ -48,8 +48,8 @@ def compare_policies(
     """Charge every claim of the bound pods under each policy; report the pods of a namespace."""
     snapshot = cluster_state.snapshot
     found = _Collected()
-    for place in sorted(snapshot.rows(), key=lambda place: snapshot.node(place).metadata.name):
-        _compare_node(cluster_state, place, found)
+    for index in sorted(snapshot.rows(), key=lambda index: snapshot.node(index).metadata.name):
+        _compare_node(cluster_state, index, found)
     pods = sorted(
         (row for row in found.pods if namespace in ("", row.namespace)),
         key=lambda row: (row.namespace, not row.pod, row.name, resource_order(row.resource)),
@@ -83,9 +83,9 @@ class _ShapeCosts:
     refused: bool  #: a rule is violated under some policy: evaluate each pod on its own
 
 
-def _compare_node(cluster_state: ClusterState, place: int, found: _Collected) -> None:
-    ledger = cluster_state.snapshot.ledger(place)
-    charged_claims = _price_pods(cluster_state, place, ledger, found.believed)
+def _compare_node(cluster_state: ClusterState, index: int, found: _Collected) -> None:
+    ledger = cluster_state.snapshot.ledger(index)
+    charged_claims = _price_pods(cluster_state, index, ledger, found.believed)
     shapes = _shapes(ledger, charged_claims)
     known = [found.alike.get(shape) for shape in shapes.values() if shape is not None]
     if len(known) == len(charged_claims) and all(each is not None and not each.refused for each in known):
@@ -95,7 +95,7 @@ def _compare_node(cluster_state: ClusterState, place: int, found: _Collected) ->
         return
     ledgers = {AS_IS: ledger}
     for policy in POLICIES:
-        ledgers[policy.value] = rebook(ledger, charged_claims, policy) if charged_claims else ledger
+        ledgers[policy.value] = recharge(ledger, charged_claims, policy) if charged_claims else ledger
     names = {
         *ledger.allocatable,
         *(name for column_ledger in ledgers.values() for name, n in column_ledger.requested.items() if n),
@@ -159,11 +159,11 @@ def _compare_known(
 
 
 def _price_pods(
-    cluster_state: ClusterState, place: int, ledger: NodeLedger, believed: set[tuple[str, str]]
+    cluster_state: ClusterState, index: int, ledger: NodeLedger, believed: set[tuple[str, str]]
 ) -> dict[str, tuple[ChargedClaim, ...]]:
     """Return the charges of the pods whose claims charge the node, without any policy."""
     snapshot = cluster_state.snapshot
-    known = snapshot.charge_context(place)
+    known = snapshot.charge_context(index)
     profile = replace(cluster_state.profile, policies=False, charge_preallocated=True)
     charge_context = ChargeContext(known.devices, known.node, known.classes, profile)
     found: dict[str, tuple[ChargedClaim, ...]] = {}
@@ -190,7 +190,7 @@ def _price_pods(
     return found
 
 
-def rebook(
+def recharge(
     ledger: NodeLedger, charged_claims: Mapping[str, Sequence[ChargedClaim]], policy: AccountingPolicy
 ) -> NodeLedger:
     """Return a copy of a ledger with the pods charged again, every claim under one policy."""

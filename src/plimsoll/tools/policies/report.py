@@ -11,8 +11,9 @@ from plimsoll.api.forms import AccountingPolicy
 from plimsoll.ledger.messages import format_reason
 from plimsoll.ledger.verdict import Reason
 from plimsoll.tools.colors import Paint
+from plimsoll.tools.columns import format_count
 from plimsoll.tools.top.nodes import format_amount, resource_order
-from plimsoll.tools.top.table import Cell, Table, count, format_short
+from plimsoll.tools.top.table import Cell, Table, format_short
 
 AS_IS = "as it is"
 POLICIES = (
@@ -185,10 +186,10 @@ class PoliciesReport:
             table.add(row.node, row.resource, format_short(row.resource, row.line), *cells)
         yield from table.lines(paint, wide=True)
         if len(shown_rows) > len(shown):
-            yield f"{count(len(shown_rows) - len(shown), 'more row')} not shown; -o wide shows all."
+            yield f"{format_count(len(shown_rows) - len(shown), 'more row')} not shown; -o wide shows all."
         same = len({row.node for row in self.nodes} - {row.node for row in shown_rows})
         if same:
-            yield f"{count(same, 'node')} equal under every policy."
+            yield f"{format_count(same, 'node')} equal under every policy."
 
     def _pod_lines(self, paint: Paint, wide: bool) -> Iterator[str]:
         shown_rows = [row for row in self.pods if wide or row.differs]
@@ -205,7 +206,7 @@ class PoliciesReport:
             table.add(row.resource, *own, str(row.references), *amounts, row.name)
         yield from table.lines(paint, wide=wide)
         if len(shown_rows) > len(shown):
-            yield f"{count(len(shown_rows) - len(shown), 'more pod')} not shown; -o wide shows all."
+            yield f"{format_count(len(shown_rows) - len(shown), 'more pod')} not shown; -o wide shows all."
 
     def _refusal_lines(self, paint: Paint) -> Iterator[str]:
         if not self.refusals:

@@ -26,7 +26,7 @@ def shape_of(pod: Pod, *billed: Sequence[ChargedClaim]) -> Hashable | None:
         tuple(map(_container, pod.spec.init_containers)),
         _amounts(pod.spec.overhead),
         tuple(_reports(pod)),
-        tuple(tuple(map(_bill, charged_claims)) for charged_claims in billed),
+        tuple(tuple(map(_charge_key, charged_claims)) for charged_claims in billed),
     )
 
 
@@ -47,7 +47,7 @@ def _reports(pod: Pod) -> Iterable[Hashable]:
         yield applied_total, _amounts(status.allocated_resources)
 
 
-def _bill(charged_claim: ChargedClaim) -> Hashable:
+def _charge_key(charged_claim: ChargedClaim) -> Hashable:
     """Return a charge without the names of claim and devices."""
     drivers = frozenset((part.resource, part.device.driver) for part in charged_claim.parts)
     return charged_claim.charge.containers, tuple(charged_claim.charge.resources.items()), drivers

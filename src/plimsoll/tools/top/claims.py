@@ -21,7 +21,7 @@ from plimsoll.ledger.node_ledger import NodeLedger
 from plimsoll.ledger.units import is_accounted, to_unit
 from plimsoll.ledger.verdict import Reason
 from plimsoll.tools.cluster_state import ClusterState
-from plimsoll.tools.top.device_holders import DeviceHolder, holder_of, results_of
+from plimsoll.tools.top.device_holders import DeviceHolder, holder_of
 from plimsoll.tools.top.nodes import entry_holders, format_amount, resource_order
 
 FREE, ALLOCATED, RESERVED, DELETED = "free", "allocated", "reserved", "being deleted"
@@ -107,13 +107,13 @@ def claim_rows(cluster_state: ClusterState, namespace: str = "") -> list[ClaimRo
 def claim_row(cluster_state: ClusterState, claim: ResourceClaim) -> ClaimRow:
     """Return the row of one claim."""
     meta = claim.metadata
-    node, charges, inside = _booked(cluster_state, claim)
+    node, charges, inside = _find_charges(cluster_state, claim)
     problem: Reason | None = None
     booked = bool(charges or inside)
     node = node or _node_of(cluster_state, claim)
     if not booked:
         charges, problem = _price(cluster_state, claim, node)
-    results = results_of(claim)
+    results = claim.allocation_results
     return ClaimRow(
         meta.namespace,
         meta.name,
@@ -140,7 +140,7 @@ def claim_state(claim: ResourceClaim) -> str:
 
 def _classes(claim: ResourceClaim) -> Iterator[str]:
     """Yield the classes of the allocated devices, else of the requests."""
-    results = results_of(claim)
+    results = claim.allocation_results
     if results:
         yield from (find_requested_class(claim, result.request) for result in results)
         return
@@ -150,7 +150,7 @@ def _classes(claim: ResourceClaim) -> Iterator[str]:
         yield from (each.device_class_name for each in request.first_available)
 
 
-def _booked(
+def _find_charges(
     cluster_state: ClusterState, claim: ResourceClaim
 ) -> tuple[str, tuple[ClaimChargeRow, ...], tuple[str, ...]]:
     """Return the node where pods use the claim, its charges there, and the resources covered by pod-level

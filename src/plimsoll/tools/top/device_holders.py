@@ -53,7 +53,7 @@ class DeviceHolders(SnapshotIndex):
         return tuple(
             holder_of(claims[key], result)
             for key in sorted(claims)
-            for result in results_of(claims[key])
+            for result in claims[key].allocation_results
             if DeviceId.of(result) == device
         )
 
@@ -63,19 +63,14 @@ class DeviceHolders(SnapshotIndex):
 
     def object_changed(self, old: Any, new: Any) -> None:
         if isinstance(old, ResourceClaim):
-            for device in {DeviceId.of(result) for result in results_of(old)}:
+            for device in {DeviceId.of(result) for result in old.allocation_results}:
                 claims = self._devices[device]
                 claims.pop(old.metadata.key, None)
                 if not claims:
                     del self._devices[device]
         if isinstance(new, ResourceClaim):
-            for result in results_of(new):
+            for result in new.allocation_results:
                 self._devices.setdefault(DeviceId.of(result), {})[new.metadata.key] = new
-
-
-def results_of(claim: ResourceClaim) -> tuple[DeviceRequestAllocationResult, ...]:
-    """Return the devices allocated to a claim."""
-    return () if claim.status.allocation is None else claim.status.allocation.devices.results
 
 
 def holder_of(claim: ResourceClaim, result: DeviceRequestAllocationResult) -> DeviceHolder:

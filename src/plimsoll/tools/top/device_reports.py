@@ -9,12 +9,13 @@ from typing import Any
 
 from plimsoll.ledger.messages import format_reason
 from plimsoll.tools.colors import Paint
+from plimsoll.tools.columns import format_count
 from plimsoll.tools.top import claims as claim_words
 from plimsoll.tools.top.claims import ClaimChargeRow, ClaimRow
 from plimsoll.tools.top.device_holders import DeviceHolder
 from plimsoll.tools.top.devices import BLOCKED, FREE, PARTLY, SHARED, STALE, STATES, TAINTED, TAKEN, DeviceRow
 from plimsoll.tools.top.pools import PoolRow
-from plimsoll.tools.top.table import Cell, Table, count, format_short
+from plimsoll.tools.top.table import Cell, Table, format_short
 
 _COLOURS = {
     FREE: "green",
@@ -35,7 +36,7 @@ _STATES = {
 
 def not_shown(left: int, word: str) -> Iterator[str]:
     if left > 0:
-        yield f"{count(left, 'more ' + word)} not shown; --limit 0 shows all."
+        yield f"{format_count(left, 'more ' + word)} not shown; --limit 0 shows all."
 
 
 # -- devices
@@ -54,7 +55,7 @@ class DevicesReport:
             return
         states = Counter(row.state for row in self.rows)
         shown_text = ", ".join(f"{states[state]:,} {state}" for state in STATES if states[state])
-        yield f"{count(len(self.rows), 'device')}: {shown_text}"
+        yield f"{format_count(len(self.rows), 'device')}: {shown_text}"
         yield ""
         yield from device_table(self.rows, paint, wide=wide, limit=self.limit)
 
@@ -138,7 +139,7 @@ class PoolsReport:
             return
         broken = [row for row in self.rows if not row.complete]
         if broken:
-            yield paint.red(f"{count(len(broken), 'pool')} not usable:")
+            yield paint.red(f"{format_count(len(broken), 'pool')} not usable:")
             for row in broken[:5]:
                 yield paint.red(f"  {row.driver}/{row.pool}: {row.standing}, {row.why}")
             if len(broken) > 5:
@@ -162,7 +163,7 @@ class PoolsReport:
             every, free, partly, taken = sums
             rest = sum(row.unavailable for row in self.rows)
             yield (
-                f"{count(len(self.rows), 'pool')}, {count(every, 'device')}: {free:,} free, "
+                f"{format_count(len(self.rows), 'pool')}, {format_count(every, 'device')}: {free:,} free, "
                 f"{partly:,} partly, {taken:,} taken, {rest:,} unavailable"
             )
 
@@ -208,7 +209,7 @@ class ClaimsReport:
             return
         states = Counter(row.state for row in self.rows)
         shown_text = ", ".join(f"{states[state]:,} {state}" for state in claim_words.STATES if states[state])
-        yield f"{count(len(self.rows), 'claim')}: {shown_text}"
+        yield f"{format_count(len(self.rows), 'claim')}: {shown_text}"
         yield ""
         table = Table(("CLAIM", "STATE", "NODE", "PODS", "CHARGES", "DEVICES"), caps={3: 16, 4: 27})
         shown = self.rows[: self.limit] if self.limit else self.rows

@@ -102,10 +102,10 @@ def device_rows(cluster_state: ClusterState, node: str = "") -> list[DeviceRow]:
 
 def _of_node(cluster_state: ClusterState, name: str, known: DeviceHolders) -> Iterator[DeviceRow]:
     snapshot = cluster_state.snapshot
-    place = snapshot.row_of(name)
-    if place is None:
+    row_index = snapshot.row_of(name)
+    if row_index is None:
         raise InputError(f"node {name} not found")
-    devices = snapshot.inventory.devices_for(snapshot.node(place))
+    devices = snapshot.inventory.devices_for(snapshot.node(row_index))
     if isinstance(devices, AllocationFault):
         return
     yield from rows_of(devices, DeviceUsage(devices, snapshot.state), known, name)

@@ -14,7 +14,6 @@ from plimsoll.api.identity import DeviceId
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.claims import find_requested_class
 from plimsoll.tools.cluster_state import ClusterState
-from plimsoll.tools.top.device_holders import results_of
 from plimsoll.tools.top.nodes import format_amount, resource_order
 from plimsoll.tools.top.pods import pod_rows
 
@@ -82,7 +81,7 @@ def _devices(claims: list[ResourceClaim]) -> tuple[dict[str, int], dict[str, int
     devices: dict[str, set[DeviceId]] = {}
     shares: dict[str, int] = {}
     for claim in claims:
-        for result in results_of(claim):
+        for result in claim.allocation_results:
             if result.admin_access:
                 continue
             name = find_requested_class(claim, result.request)

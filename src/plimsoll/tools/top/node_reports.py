@@ -11,10 +11,11 @@ from typing import Any
 
 from plimsoll.ledger.units import CPU, MEMORY
 from plimsoll.tools.colors import PLAIN, Paint
+from plimsoll.tools.columns import format_count
 from plimsoll.tools.top.device_reports import device_table
 from plimsoll.tools.top.devices import DeviceRow
 from plimsoll.tools.top.nodes import NodeRow, ResourceHolder, ResourceRow, format_amount, resource_order
-from plimsoll.tools.top.table import BAR, Cell, Table, count, format_short, percent
+from plimsoll.tools.top.table import BAR, Cell, Table, format_short, percent
 
 #: Resources shown by default; others if requested, held by claims, or past their line.
 USUAL = (CPU, MEMORY)
@@ -45,15 +46,15 @@ class NodesReport:
             yield "No nodes found."
             return
         yield from _overcommit_lines(self.past, len(self.nodes), paint)
-        rows = list(self._table(paint, wide, paint.colour).lines(PLAIN, wide=True))
-        bars = paint.colour and max(map(len, rows)) <= paint.width
+        rows = list(self._table(paint, wide, paint.color).lines(PLAIN, wide=True))
+        bars = paint.color and max(map(len, rows)) <= paint.width
         yield from self._table(paint, wide, bars).lines(paint, wide=True)
         if bars:
             marks = (paint.blue("="), paint.yellow("#"), paint.green("+"), paint.dim("."))
             yield "{} requests  {} claims  {} overhead  {} free".format(*marks)
         left = len(self.nodes) - len(self.shown)
         if left:
-            yield f"{count(left, 'more node')} not shown; --limit 0 shows all."
+            yield f"{format_count(left, 'more node')} not shown; --limit 0 shows all."
 
     def _table(self, paint: Paint, wide: bool, bars: bool) -> Table:
         """Build the table, with bars if they fit; on a terminal the node name is shown in its first row
@@ -64,11 +65,11 @@ class NodesReport:
             (label_of(node), "red" if node.past else "bold", self._rows(node, wide)) for node in self.shown
         ]
         if len(self.nodes) > 1:
-            groups.append((f"all {count(len(self.nodes), 'node')}", "bold", self._totals(wide)))
-        for name, colour, rows in groups:
-            for place, row in enumerate(rows):
-                shown_text = name if place == 0 or not paint.colour else ""
-                table.add(Cell(shown_text, colour), row.resource, *cells_of(row, bars))
+            groups.append((f"all {format_count(len(self.nodes), 'node')}", "bold", self._totals(wide)))
+        for name, color, rows in groups:
+            for index, row in enumerate(rows):
+                shown_text = name if index == 0 or not paint.color else ""
+                table.add(Cell(shown_text, color), row.resource, *cells_of(row, bars))
         return table
 
     def _rows(self, node: NodeRow, wide: bool) -> list[ResourceRow]:
@@ -105,16 +106,20 @@ class NodeReport:
 
     def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
         node = self.node
-        pods = f"{node.pods} of {count(node.pod_line, 'pod')}" if node.pod_line else count(node.pods, "pod")
+        pods = (
+            f"{node.pods} of {format_count(node.pod_line, 'pod')}"
+            if node.pod_line
+            else format_count(node.pods, "pod")
+        )
         yield f"{paint.bold(node.name)}: {', '.join(status_of(node))}, {pods}"
         for row in node.rows:
             if row.free < 0:
                 past = format_short(row.resource, -row.free)
                 yield paint.red(f"{row.resource} is past its line by {past}")
         yield ""
-        table = Table(("RESOURCE", *_HEADINGS, *(("",) if paint.colour else ())))
+        table = Table(("RESOURCE", *_HEADINGS, *(("",) if paint.color else ())))
         for row in self._rows():
-            table.add(row.resource, *cells_of(row, paint.colour))
+            table.add(row.resource, *cells_of(row, paint.color))
         yield from table.lines(paint, wide=True)
         for name in sorted({holder.resource for holder in self.holders}, key=resource_order):
             yield ""
@@ -145,7 +150,7 @@ class NodeReport:
         yield from table.lines(paint, wide=wide)
         if len(held) > len(shown):
             rest = sum(holder.amount for holder in held[len(shown) :])
-            others = count(len(held) - len(shown), "other")
+            others = format_count(len(held) - len(shown), "other")
             yield f"{others} with {format_short(resource, rest)}; -o wide shows all."
 
     def as_json(self) -> dict[str, Any]:
@@ -183,8 +188,8 @@ def totals_of(nodes: Iterable[NodeRow]) -> list[ResourceRow]:
     for node in nodes:
         for row in node.rows:
             total = sums.setdefault(row.resource, [0, 0, 0, 0, 0])
-            for place, amount in enumerate((row.line, row.requests, row.claims, row.overhead, row.free)):
-                total[place] += amount
+            for index, amount in enumerate((row.line, row.requests, row.claims, row.overhead, row.free)):
+                total[index] += amount
     return [ResourceRow(name, *sums[name]) for name in sorted(sums, key=resource_order)]
 
 
@@ -204,7 +209,7 @@ def status_of(node: NodeRow) -> list[str]:
 def _overcommit_lines(past: list[NodeRow], of: int, paint: Paint) -> Iterator[str]:
     if not past:
         return
-    yield paint.red(f"{len(past):,} of {count(of, 'node')} past the line:")
+    yield paint.red(f"{len(past):,} of {format_count(of, 'node')} past the line:")
     for node in past[:5]:
         over = [
             f"{row.resource} by {format_short(row.resource, -row.free)}" for row in node.rows if row.free < 0
@@ -218,10 +223,10 @@ def _overcommit_lines(past: list[NodeRow], of: int, paint: Paint) -> Iterator[st
 def cells_of(row: ResourceRow, bar: bool) -> list[str | Cell]:
     """Return the cells of a row, with a bar if wanted."""
     name = row.resource
-    colour = "red" if row.free < 0 else ""
+    color = "red" if row.free < 0 else ""
     amounts = [format_short(name, each) for each in (row.line, row.requests, row.claims, row.overhead)]
-    cells: list[str | Cell] = [*amounts, Cell(format_short(name, row.free), colour)]
-    cells.append(Cell(percent(row.used, row.line), colour))
+    cells: list[str | Cell] = [*amounts, Cell(format_short(name, row.free), color)]
+    cells.append(Cell(percent(row.used, row.line), color))
     if bar:
         cells.append(Cell(bar_of(row), BAR))
     return cells

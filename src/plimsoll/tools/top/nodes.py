@@ -144,9 +144,9 @@ def node_rows(cluster_state: ClusterState, *, names: Iterable[str] | None = None
     wanted = sorted((node.metadata.name for node in cluster_state.nodes) if names is None else set(names))
     nodes = []
     for name in wanted:
-        place = snapshot.row_of(name)
-        if place is not None:
-            nodes.append(node_row_of(snapshot.ledger(place)))
+        index = snapshot.row_of(name)
+        if index is not None:
+            nodes.append(node_row_of(snapshot.ledger(index)))
     return nodes
 
 
@@ -154,8 +154,8 @@ def node_row_of(ledger: NodeLedger) -> NodeRow:
     """Return the row of one ledger."""
     columns = _claims_and_overhead(ledger)
     rows = []
-    booked = (name for name, amount in ledger.requested.items() if amount)
-    for name in sorted({*ledger.allocatable, *booked, *columns} - {PODS}, key=resource_order):
+    charged = (name for name, amount in ledger.requested.items() if amount)
+    for name in sorted({*ledger.allocatable, *charged, *columns} - {PODS}, key=resource_order):
         _, claims, overhead = columns.get(name, (0, 0, 0))
         line, taken = ledger.allocatable.get(name, 0), ledger.requested.get(name, 0)
         rows.append(ResourceRow(name, line, taken - claims - overhead, claims, overhead, line - taken))
@@ -182,8 +182,8 @@ def _claims_and_overhead(ledger: NodeLedger) -> dict[str, list[int]]:
         if entry.charged_claims or entry.pod.spec.overhead:
             for resource, parts in entry_columns(entry).items():
                 column = total.setdefault(resource, [0, 0, 0])
-                for place, amount in enumerate(parts):
-                    column[place] += amount
+                for index, amount in enumerate(parts):
+                    column[index] += amount
     for resource, amount in _pool_charges(ledger):
         total.setdefault(resource, [0, 0, 0])[CLAIMS] += amount
     return total
@@ -243,8 +243,8 @@ def full_columns(entry: LedgerEntry) -> dict[str, tuple[int, int, int]]:
     for line in entry.lines:
         if line.counted and is_accounted(line.resource):
             column = sums.setdefault(line.resource, [ZERO, ZERO, ZERO])
-            place = column_of(line)
-            column[place] = column[place] + line.amount
+            index = column_of(line)
+            column[index] = column[index] + line.amount
     found = {}
     for name, amounts in sums.items():
         requests, claims, overhead = _round(name, amounts)
@@ -276,10 +276,10 @@ def holders(cluster_state: ClusterState, node: str, resource: str = "") -> list[
     """Return the holders of a node's resources, largest first by resource. Raise InputError if the node is
     unknown.
     """
-    place = cluster_state.snapshot.row_of(node)
-    if place is None:
+    index = cluster_state.snapshot.row_of(node)
+    if index is None:
         raise InputError(f"node {node} not found")
-    ledger = cluster_state.snapshot.ledger(place)
+    ledger = cluster_state.snapshot.ledger(index)
     found = [
         each
         for entry in ledger.entries.values()

@@ -8,11 +8,12 @@ from typing import Any
 
 from plimsoll.ledger.units import CPU, MEMORY
 from plimsoll.tools.colors import Paint
+from plimsoll.tools.columns import format_count
 from plimsoll.tools.top.device_reports import not_shown
 from plimsoll.tools.top.namespaces import NamespaceRow
 from plimsoll.tools.top.nodes import resource_order
 from plimsoll.tools.top.pods import PodRow
-from plimsoll.tools.top.table import Cell, Table, count, format_short
+from plimsoll.tools.top.table import Cell, Table, format_short
 
 Amounts = Mapping[str, tuple[int, int, int]]
 
@@ -49,7 +50,7 @@ class PodsReport:
         if not self.alone:
             pods = [row for row in self.rows if row.pod]
             pending = sum(not row.node for row in pods)
-            yield f"{count(len(pods), 'pod')}, {pending:,} pending"
+            yield f"{format_count(len(pods), 'pod')}, {pending:,} pending"
             yield ""
         shown = self.rows[: self.limit] if self.limit else self.rows
         names = shown_resources((row.amounts for row in self.rows), self.resources, wide)
@@ -58,9 +59,9 @@ class PodsReport:
         for row in shown:
             shown_text = [name for name in names if any(row.amounts.get(name, ())) or name in row.drawn]
             shown_text = shown_text or [names[0]]
-            for place, name in enumerate(shown_text):
-                first = place == 0 or not paint.colour
-                devices = [f"{each.pool}/{each.device}" for each in row.devices] if place == 0 else []
+            for index, name in enumerate(shown_text):
+                first = index == 0 or not paint.color
+                devices = [f"{each.pool}/{each.device}" for each in row.devices] if index == 0 else []
                 if name in row.drawn:
                     devices.append(f"draws {format_short(name, row.drawn[name])} {name} from its claim")
                 table.add(
@@ -99,15 +100,15 @@ class NamespacesReport:
         table = Table(heads)
         shown = self.rows[: self.limit] if self.limit else self.rows
         for row in shown:
-            for place, name in enumerate(names):
-                first = place == 0 or not paint.colour
+            for index, name in enumerate(names):
+                first = index == 0 or not paint.color
                 table.add(
                     row.namespace if first else "",
                     str(row.pods) if first else "",
                     str(row.pending) if first else "",
                     name,
                     *sums_of(name, row.amounts),
-                    [*_devices(row)] if place == 0 and row.devices else "-",
+                    [*_devices(row)] if index == 0 and row.devices else "-",
                 )
         yield from table.lines(paint, wide=wide)
         yield from not_shown(len(self.rows) - len(shown), "namespace")
@@ -121,5 +122,5 @@ def _devices(row: NamespaceRow) -> Iterator[str]:
     """Yield `gpu 8` per class, with the number of shares if there are any."""
     for name, number in row.devices.items():
         shares = row.shares.get(name, 0)
-        extra = f" ({count(shares, 'share')})" if shares else ""
+        extra = f" ({format_count(shares, 'share')})" if shares else ""
         yield f"{name or 'no class'} {number}{extra}"

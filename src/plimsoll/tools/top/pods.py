@@ -18,7 +18,6 @@ from plimsoll.ledger.node_ledger import NodeLedger, pod_key
 from plimsoll.ledger.qos import pod_qos
 from plimsoll.ledger.units import is_accounted, to_unit
 from plimsoll.tools.cluster_state import ClusterState
-from plimsoll.tools.top.device_holders import results_of
 from plimsoll.tools.top.nodes import entry_columns, format_amount, resource_order
 
 
@@ -69,14 +68,14 @@ def pod_rows(cluster_state: ClusterState, namespace: str = "") -> list[PodRow]:
     """Return the rows of all pods that have not terminated and of claim pools, by namespace and name."""
     snapshot = cluster_state.snapshot
     rows = []
-    for place in snapshot.rows():
-        for row in rows_on(cluster_state, snapshot.ledger(place)):
+    for index in snapshot.rows():
+        for row in rows_on(cluster_state, snapshot.ledger(index)):
             if namespace in ("", row.namespace):
                 rows.append(row)
-    booked = snapshot.pod_keys()
+    charged = snapshot.pod_keys()
     for pod in cluster_state.pods:
-        if pod_key(pod) not in booked and namespace in ("", pod.metadata.namespace):
-            rows.append(_unbooked(cluster_state, pod))
+        if pod_key(pod) not in charged and namespace in ("", pod.metadata.namespace):
+            rows.append(_uncharged_row(cluster_state, pod))
     return sorted(rows, key=lambda row: (row.namespace, not row.pod, row.name))
 
 
@@ -111,7 +110,7 @@ def rows_on(cluster_state: ClusterState, ledger: NodeLedger) -> Iterator[PodRow]
             yield PodRow(state.namespace, "", ledger.name, pool_charges, "", (state.name,), tuple(devices))
 
 
-def _unbooked(cluster_state: ClusterState, pod: Pod) -> PodRow:
+def _uncharged_row(cluster_state: ClusterState, pod: Pod) -> PodRow:
     """Return the row of a pod that is pending or bound to an unknown node, from its spec."""
     snapshot = cluster_state.snapshot
     options = snapshot.options
@@ -129,6 +128,6 @@ def _claims(cluster_state: ClusterState, pod: Pod) -> tuple[tuple[str, ...], tup
     devices: dict[DeviceId, None] = {}
     for name in names:
         claim = cluster_state.snapshot.claim(pod.metadata.namespace, name)
-        for result in results_of(claim) if claim is not None else ():
+        for result in claim.allocation_results if claim is not None else ():
             devices[DeviceId.of(result)] = None
     return names, tuple(devices)

@@ -27,7 +27,7 @@ class Cell:
     """Text with a color: the name of a `Paint` method, or `BAR`."""
 
     text: str
-    colour: str = ""
+    color: str = ""
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class Table:
         head = tuple(Cell(heading.lstrip(">"), "dim") for heading in self.headings)
         caps = {} if wide else self.caps
         plain = [
-            [_fit(cell, caps.get(place)) for place, cell in enumerate(row)] for row in (head, *self.rows)
+            [_fit(cell, caps.get(index)) for index, cell in enumerate(row)] for row in (head, *self.rows)
         ]
         widths = [max(map(len, column)) for column in zip(*(row[:-1] for row in plain), strict=True)]
         room = max(_LEAST, paint.width - len(indent) - sum(widths) - len(_GAP) * len(widths))
@@ -55,12 +55,12 @@ class Table:
         widths.append(max(map(len, last)))
         for row, texts, end in zip((head, *self.rows), plain, last, strict=True):
             parts = []
-            for place, cell in enumerate(row):
-                text = end if place == len(row) - 1 else texts[place]
-                colour = cell.colour if isinstance(cell, Cell) else ""
-                blank = " " * (widths[place] - len(text))
-                shown = _painted(text, colour, paint)
-                parts.append(blank + shown if right[place] else shown + blank)
+            for index, cell in enumerate(row):
+                text = end if index == len(row) - 1 else texts[index]
+                color = cell.color if isinstance(cell, Cell) else ""
+                blank = " " * (widths[index] - len(text))
+                shown = _painted(text, color, paint)
+                parts.append(blank + shown if right[index] else shown + blank)
             yield (indent + _GAP.join(parts)).rstrip()
 
 
@@ -70,11 +70,11 @@ def _text(cell: str | Cell | Sequence[str]) -> str:
     return cell if isinstance(cell, str) else ", ".join(cell)
 
 
-def _painted(text: str, colour: str, paint: Paint) -> str:
-    if colour == BAR:
+def _painted(text: str, color: str, paint: Paint) -> str:
+    if color == BAR:
         marks = {"=": paint.blue, "#": paint.yellow, "+": paint.green, ".": paint.dim}
         return "".join(marks[mark]("".join(run)) for mark, run in groupby(text)) if text else ""
-    return getattr(paint, colour)(text) if colour else text
+    return getattr(paint, color)(text) if color else text
 
 
 def _fit(cell: str | Cell | Sequence[str], room: int | None) -> str:
@@ -121,8 +121,3 @@ def percent(part: int, total: int) -> str:
     if total <= 0:
         return "over"
     return f"{part * 100 // total}%"
-
-
-def count(number: int, word: str, plural: str = "") -> str:
-    """Format a count with its noun: `1 node`, `5,000 nodes`."""
-    return f"{number:,} {word if number == 1 else plural or word + 's'}"

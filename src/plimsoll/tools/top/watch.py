@@ -20,7 +20,7 @@ async def follow(
     show: Callable[[], None],
     *,
     namespace: str = "",
-    trouble: Callable[[str], None] = lambda why: None,
+    on_error: Callable[[str], None] = lambda why: None,
     pace: float = PACE,
 ) -> None:
     """Keep a cluster state up to date and call `show` after changes, until cancelled or a PlimsollError is
@@ -51,7 +51,7 @@ async def follow(
 
     refresher = asyncio.create_task(refresh())
     follower = asyncio.create_task(
-        follow_live(client, cluster_state, note, namespace=namespace, trouble=trouble)
+        follow_live(client, cluster_state, note, namespace=namespace, on_error=on_error)
     )
     try:
         done, _ = await asyncio.wait({refresher, follower}, return_when=asyncio.FIRST_COMPLETED)

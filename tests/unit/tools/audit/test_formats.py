@@ -58,7 +58,7 @@ def test_nothing_found() -> None:
 
 
 def test_colours_do_not_change_the_text() -> None:
-    painted = "\n".join(MANY.lines(Paint(colour=True)))
+    painted = "\n".join(MANY.lines(Paint(color=True)))
     assert re.sub("\x1b\\[[0-9]+m", "", painted) == "\n".join(MANY.lines(PLAIN))
     assert "\x1b[31m" in painted
 

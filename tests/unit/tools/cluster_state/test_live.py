@@ -171,7 +171,7 @@ def test_problems_and_recovery_are_reported() -> None:
         api_server = FakeApiServer(big_cluster(2, pending=1))
         cluster_state = ClusterState(await read_live(api_server.client()))
         stored: list[str] = []
-        following = follow_live(api_server.client(), cluster_state, lambda: None, trouble=stored.append)
+        following = follow_live(api_server.client(), cluster_state, lambda: None, on_error=stored.append)
         task = asyncio.create_task(following)
         await asyncio.sleep(0.1)
         api_server.dead = True

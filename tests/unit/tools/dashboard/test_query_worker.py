@@ -258,7 +258,7 @@ def test_a_following_worker_drops_outdated_answers() -> None:
 
 def test_long_waits_time_out_and_short_queries_continue() -> None:
     async def scenario() -> None:
-        service = DashboardService(small(), patience=0.05)
+        service = DashboardService(small(), query_timeout=0.05)
         go_on = threading.Event()
         with pytest.raises(ApiError, match=r"timed out after 0.05 s") as refused:
             await service._ask_long("slow", lambda _: {"x": go_on.wait(10)})

@@ -48,7 +48,7 @@ def test_explaining_changes_nothing(name: str) -> None:
 def test_colours_change_no_word(name: str) -> None:
     cluster_state = make_cluster_state(MAKERS[name]())
     report = explain_pod(cluster_state, cluster_state.pod(SUBJECT))
-    painted = "\n".join(report.lines(Paint(colour=True)))
+    painted = "\n".join(report.lines(Paint(color=True)))
     assert re.sub(r"\x1b\[\d+m", "", painted) == "\n".join(report.lines(PLAIN))
 
 

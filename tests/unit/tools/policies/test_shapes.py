@@ -94,9 +94,9 @@ def test_replicas_share_one_cached_shape() -> None:
     body = {"containers": [container("c", "claim-0", cpu="1")], "claims": ["claim-0"]}
     devices = [charging_device(f"d{i}", cpu="2") for i in range(5)]
     cluster_state = ClusterState(ClusterObjects(_cluster(devices, [[body]] * 20)))
-    with patch.object(comparison, "rebook", wraps=comparison.rebook) as rebooked:
+    with patch.object(comparison, "recharge", wraps=comparison.recharge) as recharged:
         assert len(compare_policies(cluster_state).pods) == 20
-    assert rebooked.call_count == 4  # one node, under each policy
+    assert recharged.call_count == 4  # one node, under each policy
 
 
 def test_shapes_ignore_names_and_include_amounts() -> None:

@@ -44,10 +44,10 @@ def test_every_view(cluster_state: ClusterState, view: str) -> None:
 
 
 def test_a_terminal_has_colours_and_bars(cluster_state: ClusterState) -> None:
-    wide = text_of(top(cluster_state), Paint(colour=True, width=120))
+    wide = text_of(top(cluster_state), Paint(color=True, width=120))
     check_output("top/nodes-colour.txt", wide)
     assert "=" in wide
-    assert "\x1b[34m=" not in text_of(top(cluster_state), Paint(colour=True, width=80))  # no room for bars
+    assert "\x1b[34m=" not in text_of(top(cluster_state), Paint(color=True, width=80))  # no room for bars
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_columns_are_laid_out_before_they_are_painted() -> None:
     table.add(Cell("a", "red"), "1", "x")
     table.add("bbb", Cell("100", "bold"), "y")
     plain = list(table.lines(PLAIN))
-    painted = list(table.lines(Paint(colour=True)))
+    painted = list(table.lines(Paint(color=True)))
     assert plain == ["NAME  SIZE  REST", "a        1  x", "bbb    100  y"]
     assert [line.replace("\x1b[0m", "") for line in painted][2] == "bbb   \x1b[1m 100  y".replace(
         "\x1b[1m 100", " \x1b[1m100"

@@ -137,4 +137,4 @@ def test_a_big_cluster_fits_one_screen() -> None:
 def test_colours_are_for_terminals() -> None:
     report = example(add=(TRAINING,))
     assert "\x1b[" not in text_of(report)
-    assert next(iter(report.lines(Paint(colour=True)))).startswith("\x1b[")
+    assert next(iter(report.lines(Paint(color=True)))).startswith("\x1b[")

@@ -20,13 +20,14 @@ from plimsoll.api.resource import (
 )
 from plimsoll.api.timestamps import parse_time
 from plimsoll.controllers.pod_utils import find_condition, is_done, is_finished, is_pod
-from plimsoll.tools.audit.facts import AuditFacts, name_of, results_of, subject_of
+from plimsoll.tools.audit.facts import AuditFacts, subject_of
 from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
+from plimsoll.tools.columns import format_count
 
 #: Seconds that controllers get before a missing action is reported.
-PATIENCE = 300.0
+GRACE_SECONDS = 300.0
 #: A pod that was bound so lately may be newer than the claims that were read.
-SETTLED = 30.0
+SETTLE_SECONDS = 30.0
 #: Maximum number of reservations of a claim, and the number from which it is reported.
 RESERVED_MAX, RESERVED_MANY = 256, 231
 
@@ -44,9 +45,9 @@ def find_stale_reservations(facts: AuditFacts) -> Iterator[CheckProblem]:
         if stale:
             kept = len(claim.status.reserved_for) - len(stale)
             verb = "does" if len(stale) == 1 else "do"
-            message = f"is reserved for {_count(len(stale), 'pod')} that {verb} not exist any more"
-            if results_of(claim):
-                message += f", and holds {_count(len(results_of(claim)), 'device')}"
+            message = f"is reserved for {format_count(len(stale), 'pod')} that {verb} not exist any more"
+            if claim.allocation_results:
+                message += f", and holds {format_count(len(claim.allocation_results), 'device')}"
             yield CheckProblem(
                 subject_of(claim), message + (f"; {kept} in use" if kept else ""), tuple(stale)
             )
@@ -72,8 +73,8 @@ def find_zombie_claims(facts: AuditFacts) -> Iterator[CheckProblem]:
     for claim in facts.claims.values():
         if claim.status.reserved_for or claim.metadata.deletion_timestamp is not None:
             continue
-        held = len(results_of(claim))
-        holds = f"; it holds {_count(held, 'device')}" if held else ""
+        held = len(claim.allocation_results)
+        holds = f"; it holds {format_count(held, 'device')}" if held else ""
         owner = owner_pod(claim)
         delete = f"kubectl delete resourceclaim -n {claim.metadata.namespace} {claim.metadata.name}"
         if owner is not None:
@@ -94,7 +95,7 @@ def find_zombie_claims(facts: AuditFacts) -> Iterator[CheckProblem]:
         if allocation is None or users:
             continue
         since = parse_time(allocation.allocation_timestamp)
-        if since is not None and facts.now - since < PATIENCE:
+        if since is not None and facts.now - since < GRACE_SECONDS:
             continue
         when = f" since {allocation.allocation_timestamp}" if since is not None else ""
         yield CheckProblem(
@@ -107,16 +108,16 @@ def find_zombie_claims(facts: AuditFacts) -> Iterator[CheckProblem]:
 
 
 def _describe_age(facts: AuditFacts, claim: ResourceClaim) -> str:
-    made = parse_time(claim.metadata.creation_timestamp)
-    devices = ", ".join(sorted({f"{result.pool}/{result.device}" for result in results_of(claim)}))
-    text = f"created {claim.metadata.creation_timestamp}" if made is not None else "of unknown age"
+    created = parse_time(claim.metadata.creation_timestamp)
+    devices = ", ".join(sorted({f"{result.pool}/{result.device}" for result in claim.allocation_results}))
+    text = f"created {claim.metadata.creation_timestamp}" if created is not None else "of unknown age"
     return text + (f", devices {devices}" if devices else "")
 
 
 def find_claims_stuck(facts: AuditFacts) -> Iterator[CheckProblem]:
     for claim in facts.claims.values():
         since = parse_time(claim.metadata.deletion_timestamp)
-        if since is None or facts.now - since < PATIENCE:
+        if since is None or facts.now - since < GRACE_SECONDS:
             continue
         minutes = int(facts.now - since) // 60
         kept = ", ".join(claim.metadata.finalizers) or "none"
@@ -124,17 +125,17 @@ def find_claims_stuck(facts: AuditFacts) -> Iterator[CheckProblem]:
         users = facts.users.get(claim.metadata.key, [])
         live = [pod for pod in users if is_reserved_for(claim, pod)]
         if live:
-            evidence.append(f"in use by Pod/{name_of(live[0])}, which prevents its deletion")
+            evidence.append(f"in use by Pod/{live[0].metadata.full_name}, which prevents its deletion")
             meta = live[0].metadata
             fix = f"delete the pod first: kubectl delete pod -n {meta.namespace} {meta.name}"
         else:
-            reserved = _count(len(claim.status.reserved_for), "pod")
+            reserved = format_count(len(claim.status.reserved_for), "pod")
             evidence.append(f"reserved for {reserved}, none of which is running")
             fix = "check that the resource claim controller and the driver are running: they release it"
         yield CheckProblem(
             subject_of(claim),
             f"has been terminating for {minutes} minutes and holds "
-            f"{_count(len(results_of(claim)), 'device')}",
+            f"{format_count(len(claim.allocation_results), 'device')}",
             tuple(evidence),
             fix,
             severity=AuditSeverity.INFO if live else None,
@@ -144,16 +145,16 @@ def find_claims_stuck(facts: AuditFacts) -> Iterator[CheckProblem]:
 # -- pods and their claims
 
 
-def _settled(facts: AuditFacts, pod: Pod) -> bool:
+def _is_settled(facts: AuditFacts, pod: Pod) -> bool:
     """Return whether a pod was bound some time ago: claims are listed before pods and may be older."""
     condition = find_condition(pod.status.conditions, "PodScheduled")
     since = parse_time(condition.last_transition_time) if condition is not None else None
-    return since is None or not 0 <= facts.now - since < SETTLED
+    return since is None or not 0 <= facts.now - since < SETTLE_SECONDS
 
 
 def find_pods_without_claims(facts: AuditFacts) -> Iterator[CheckProblem]:
     for pod in facts.bound:
-        if not pod.spec.resource_claims or not _settled(facts, pod):
+        if not pod.spec.resource_claims or not _is_settled(facts, pod):
             continue
         names = resolve_claim_names(pod)
         for reference in pod.spec.resource_claims:
@@ -184,10 +185,8 @@ def _claim_problem(
     if claim.status.allocation is None:
         return f"is bound, but its claim {name} is not allocated"
     if not is_reserved_for(claim, pod):
-        count = len(claim.status.reserved_for)
-        return (
-            f"is bound, but its claim {name} is not reserved for it ({_count(count, 'other')} in reservedFor)"
-        )
+        others = format_count(len(claim.status.reserved_for), "other")
+        return f"is bound, but its claim {name} is not reserved for it ({others} in reservedFor)"
     return ""
 
 
@@ -201,7 +200,7 @@ def find_claims_elsewhere(facts: AuditFacts) -> Iterator[CheckProblem]:
             selector = allocation.node_selector if allocation is not None else None
             if selector is None or selector_matches(selector, node) is not False:
                 continue
-            devices = ", ".join(sorted({f"{r.driver}/{r.pool}/{r.device}" for r in results_of(claim)}))
+            devices = ", ".join(sorted({f"{r.driver}/{r.pool}/{r.device}" for r in claim.allocation_results}))
             others = [other for other in facts.nodes.values() if selector_matches(selector, other) is True]
             where = ", ".join(other.metadata.name for other in others[:3]) or "no existing node"
             yield CheckProblem(
@@ -253,10 +252,6 @@ def _too_many(thing: object, requests: tuple[DeviceRequest, ...]) -> Iterator[Ch
             "request fewer devices, or one device with capacity (CPUs in grouped mode)",
             "results",
         )
-
-
-def _count(count: int, what: str) -> str:
-    return f"{count} {what}" + ("" if count == 1 else "s")
 
 
 CHECKS = (

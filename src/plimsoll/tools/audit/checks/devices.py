@@ -14,8 +14,9 @@ from plimsoll.allocator.devices.taints import tolerates
 from plimsoll.api.identity import DeviceId
 from plimsoll.api.quantity import ZERO, Quantity
 from plimsoll.api.resource import Device, DeviceTaint, ResourceClaim, ResourceSlice
-from plimsoll.tools.audit.facts import AuditFacts, HeldDevice, PoolFacts, name_of, results_of, subject_of
+from plimsoll.tools.audit.facts import AuditFacts, HeldDevice, PoolFacts, subject_of
 from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
+from plimsoll.tools.columns import format_count
 
 #: Claims or devices listed by name.
 MAX_LISTED = 6
@@ -31,10 +32,10 @@ def find_devices_allocated_twice(facts: AuditFacts) -> Iterator[CheckProblem]:
         if len(exclusive) > 1:
             message = f"is allocated exclusively {len(exclusive)} times"
         elif exclusive and shares:
-            message = f"is allocated exclusively and also has {len(shares)} allocated share{_s(len(shares))}"
+            message = f"is allocated exclusively and also has {format_count(len(shares), 'allocated share')}"
         else:
             continue
-        message += f", to {_count(len({each.name for each in held}), 'claim')}"
+        message += f", to {format_count(len({each.name for each in held}), 'claim')}"
         evidence = _describe_claims(facts, [*exclusive, *shares])
         yield CheckProblem(f"Device/{device}", message, evidence, _release(exclusive[-1].claim))
 
@@ -176,7 +177,7 @@ def _by_amount(each: HeldDevice, name: str) -> tuple[int, str]:
 
 def find_capacity_off_policy(facts: AuditFacts) -> Iterator[CheckProblem]:
     for claim in facts.claims.values():
-        for result in results_of(claim):
+        for result in claim.allocation_results:
             device = facts.device(DeviceId.of(result))
             if device is None or result.admin_access:
                 continue
@@ -214,17 +215,19 @@ def find_devices_gone(facts: AuditFacts) -> Iterator[CheckProblem]:
     drivers = {id.driver for id in facts.pools}
     for claim in facts.claims.values():
         missing: dict[DeviceId, str] = {}
-        for result in results_of(claim):
+        for result in claim.allocation_results:
             id = DeviceId.of(result)
             if facts.device(id) is None:
                 missing[id] = _why_gone(facts, id, drivers)
         if not missing:
             continue
         names = ", ".join(sorted({id.device for id in missing}))
-        message = f"holds {_count(len(missing), 'device')} that no slice publishes: {names}"
+        message = f"holds {format_count(len(missing), 'device')} that no slice publishes: {names}"
         evidence = [f"{id}: {why}" for id, why in sorted(missing.items())][:MAX_LISTED]
         pods = facts.users.get(claim.metadata.key, [])
-        evidence += [f"used by Pod/{name_of(pod)} on {pod.spec.node_name or 'no node'}" for pod in pods[:3]]
+        evidence += [
+            f"used by Pod/{pod.metadata.full_name} on {pod.spec.node_name or 'no node'}" for pod in pods[:3]
+        ]
         driver = next(iter(sorted(missing))).driver
         fix = f"check that the driver publishes its slices: kubectl get resourceslices | grep {driver}"
         yield CheckProblem(subject_of(claim), message, tuple(evidence), fix)
@@ -242,13 +245,13 @@ def _why_gone(facts: AuditFacts, id: DeviceId, drivers: set[str]) -> str:
                 f"only slice {each.metadata.name} of generation {each.spec.pool.generation} contains it; "
                 f"the pool is at {pool.generation}"
             )
-    return f"the pool has {_count(len(pool.devices), 'device')}, but not this one"
+    return f"the pool has {format_count(len(pool.devices), 'device')}, but not this one"
 
 
 def find_devices_tainted(facts: AuditFacts) -> Iterator[CheckProblem]:
     rules = [rule for rule in facts.rules if rule.spec.device_selector is not None]
     for claim in facts.claims.values():
-        for result in results_of(claim):
+        for result in claim.allocation_results:
             id = DeviceId.of(result)
             device = facts.device(id)
             if device is None:
@@ -277,7 +280,7 @@ def find_devices_tainted(facts: AuditFacts) -> Iterator[CheckProblem]:
 
 def _pods_of(facts: AuditFacts, claim: ResourceClaim) -> list[str]:
     pods = facts.users.get(claim.metadata.key, [])
-    return [f"Pod/{name_of(pod)} will be evicted" for pod in pods[:3]]
+    return [f"Pod/{pod.metadata.full_name} will be evicted" for pod in pods[:3]]
 
 
 # -- pools
@@ -288,7 +291,7 @@ def find_pools_unusable(facts: AuditFacts) -> Iterator[CheckProblem]:
         expected = sorted({each.spec.pool.resource_slice_count for each in pool.slices})
         have = len(pool.slices)
         held = sum(1 for name in pool.devices if DeviceId(*id, name) in facts.held)
-        evidence = [f"{_count(len(pool.devices), 'device')}, {held} allocated now"]
+        evidence = [f"{format_count(len(pool.devices), 'device')}, {held} allocated now"]
         if pool.node:
             evidence.append(f"on node {pool.node}")
         if expected != [have]:
@@ -339,7 +342,7 @@ def find_slices_left_behind(facts: AuditFacts) -> Iterator[CheckProblem]:
             yield CheckProblem(
                 subject_of(each),
                 f"has generation {each.spec.pool.generation} of pool {id}, the newest is {pool.generation}",
-                (f"{_count(len(each.spec.devices or ()), 'device')} not used",),
+                (f"{format_count(len(each.spec.devices or ()), 'device')} not used",),
                 f"kubectl delete resourceslice {each.metadata.name}",
             )
     yield from _without_node(facts, facts.slices)
@@ -359,14 +362,6 @@ def _without_node(facts: AuditFacts, slices: Iterable[ResourceSlice]) -> Iterato
                 f"kubectl delete resourceslice {each.metadata.name}",
                 "node",
             )
-
-
-def _s(count: int) -> str:
-    return "" if count == 1 else "s"
-
-
-def _count(count: int, what: str) -> str:
-    return f"{count} {what}{_s(count)}"
 
 
 _NEEDS = ("resourceclaims", "resourceslices")

@@ -19,7 +19,7 @@ from plimsoll.api.resource import Device, DeviceClass
 from plimsoll.ledger.claims import ChargedClaim, charge_results, find_requested_class
 from plimsoll.ledger.units import PODS, is_accounted
 from plimsoll.tools.audit.charges import AuditedClaim, amounts_of, charged_claims, format_amounts
-from plimsoll.tools.audit.facts import AuditFacts, results_of, subject_of
+from plimsoll.tools.audit.facts import AuditFacts, subject_of
 from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
 from plimsoll.tools.audit.node_resources import NodeResourceGuess, guess_node_resources
 
@@ -63,7 +63,7 @@ def _devices(facts: AuditFacts) -> list[tuple[DeviceId, str, Device]]:
     )
 
 
-# -- mappings that lack
+# -- missing mappings
 
 
 def find_mappings_missing(facts: AuditFacts) -> Iterator[CheckProblem]:
@@ -78,15 +78,15 @@ def find_mappings_missing(facts: AuditFacts) -> Iterator[CheckProblem]:
     for (driver, resource), tally in sorted(tallies.items()):
         if any(_may_serve(each, driver) for each in charging):
             continue
-        like = tally.guess
-        assert like is not None
-        verb = "allocates" if like.sure else "seems to allocate"
+        first = tally.guess
+        assert first is not None
+        verb = "allocates" if first.sure else "seems to allocate"
         yield CheckProblem(
             f"Driver/{driver}",
-            f"{verb} {resource} of nodes ({like.why}), but its devices have no mapping to {resource}",
+            f"{verb} {resource} of nodes ({first.why}), but its devices have no mapping to {resource}",
             (tally.describe(),),
             key=resource,
-            severity=AuditSeverity.WARNING if like.sure else AuditSeverity.INFO,
+            severity=AuditSeverity.WARNING if first.sure else AuditSeverity.INFO,
         )
 
 
@@ -146,7 +146,7 @@ def is_of_other_driver(facts: AuditFacts, each: AuditedClaim) -> str:
     if each.recorded is None or (isinstance(each.priced, ChargedClaim) and _same(each.recorded, each.priced)):
         return ""
     clashes = _clashes(facts)
-    results = results_of(each.claim)
+    results = each.claim.allocation_results
     choices = [
         [id.driver for id, _ in clashes.get((result.pool, result.device), ())] or [result.driver]
         for result in results
@@ -177,7 +177,7 @@ def find_wrong_drivers(facts: AuditFacts) -> Iterator[CheckProblem]:
         right = (
             format_amounts(amounts_of(each.priced)) if isinstance(each.priced, ChargedClaim) else "nothing"
         )
-        own = ", ".join(sorted({str(DeviceId.of(result)) for result in results_of(each.claim)}))
+        own = ", ".join(sorted({str(DeviceId.of(result)) for result in each.claim.allocation_results}))
         yield CheckProblem(
             subject_of(each.pod),
             f"claim {each.claim.metadata.name} is charged {format_amounts(amounts_of(each.recorded))}, "
@@ -198,7 +198,7 @@ def find_unknown_keys(facts: AuditFacts) -> Iterator[CheckProblem]:
                 key = (f"Driver/{id.driver}", resource, rule.capacity_key)
                 tallies.setdefault(key, _Tally()).add(facts, id, node)
     for claim in facts.claims.values():
-        for result in results_of(claim):
+        for result in claim.allocation_results:
             device_class = facts.classes.get(find_requested_class(claim, result.request))
             found = facts.device(DeviceId.of(result))
             if device_class is None or found is None or device_forms(found):

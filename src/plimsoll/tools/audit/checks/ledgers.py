@@ -28,7 +28,7 @@ from plimsoll.tools.audit.charges import (
     uncounted_claims,
 )
 from plimsoll.tools.audit.checks.drivers import is_of_other_driver
-from plimsoll.tools.audit.facts import AuditFacts, name_of, results_of, subject_of
+from plimsoll.tools.audit.facts import AuditFacts, subject_of
 from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
 from plimsoll.tools.audit.node_resources import taken_by
 from plimsoll.tools.top.nodes import ResourceHolder, format_amount, holders, node_row_of
@@ -154,7 +154,7 @@ def find_claims_not_counted(facts: AuditFacts) -> Iterator[CheckProblem]:
                 "the charge of its mapping is not recorded with the pod (PLM005)"
                 if uncounted.priced
                 else f"the device has {uncounted.why} and no mapping to {uncounted.resource}",
-                *(f"used by Pod/{name_of(pod)}" for pod in uncounted.pods[:3]),
+                *(f"used by Pod/{pod.metadata.full_name}" for pod in uncounted.pods[:3]),
             ),
             key=uncounted.resource,
             severity=AuditSeverity.WARNING if uncounted.sure else AuditSeverity.INFO,
@@ -162,17 +162,17 @@ def find_claims_not_counted(facts: AuditFacts) -> Iterator[CheckProblem]:
 
 
 def _largest_first(uncounted: UncountedClaim) -> tuple[int, str]:
-    return -uncounted.missing, name_of(uncounted.claim)
+    return -uncounted.missing, uncounted.claim.metadata.full_name
 
 
 def _describe_uncounted(uncounted: UncountedClaim) -> str:
     amount = format_amount(uncounted.resource, uncounted.missing)
-    beside = (
+    requested_text = (
         f", {format_amount(uncounted.resource, uncounted.mirrored)} of it requested"
         if uncounted.mirrored
         else ""
     )
-    return f"ResourceClaim/{name_of(uncounted.claim)} takes {amount} uncounted{beside} ({uncounted.why})"
+    return f"{subject_of(uncounted.claim)} takes {amount} uncounted{requested_text} ({uncounted.why})"
 
 
 # -- claims that are counted twice
@@ -213,7 +213,8 @@ def _mirrored(
         f"{resource} {text} of claim {each.claim.metadata.name} seems to be copied into the requests: "
         f"{format_amount(resource, 2 * whole)} is charged instead of {text}",
         (
-            f"claim {name_of(each.claim)} charges {resource} {text} ({charged_claim.policy(resource).value})",
+            f"claim {each.claim.metadata.full_name} charges {resource} {text} "
+            f"({charged_claim.policy(resource).value})",
             f"container {who} requests {resource} {text}",
         ),
         key=f"{each.claim.metadata.name}/{resource}",
@@ -228,7 +229,7 @@ def _is_covered(pod: Pod, resource: str) -> bool:
 
 def _is_made_of(facts: AuditFacts, each: AuditedClaim, resource: str) -> bool:
     """Return whether a device of the claim is an instance of the resource it charges, as CPUs are of cpu."""
-    for result in results_of(each.claim):
+    for result in each.claim.allocation_results:
         device = facts.device(DeviceId.of(result))
         if device is not None and any(like.resource == resource for like in taken_by(result, device)):
             return True
@@ -292,7 +293,7 @@ def find_charges_unknown(facts: AuditFacts) -> Iterator[CheckProblem]:
         yield CheckProblem(
             subject_of(each.claim),
             f"what it charges to node {each.pod.spec.node_name} cannot be computed: {format_reason(reason)}",
-            (f"used by Pod/{name_of(each.pod)}",),
+            (f"used by Pod/{each.pod.metadata.full_name}",),
             key=reason.resource,
         )
 

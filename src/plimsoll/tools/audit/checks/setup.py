@@ -8,7 +8,7 @@ from plimsoll.api.forms import read_device_class
 from plimsoll.api.forms.annotations import CLASS_KEY, POD_KEY, find_pod_problem
 from plimsoll.api.pod_claims import resolve_claim_names
 from plimsoll.api.resource import DeviceRequest
-from plimsoll.tools.audit.facts import AuditFacts, key_of, name_of, subject_of
+from plimsoll.tools.audit.facts import AuditFacts, subject_of
 from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
 
 
@@ -20,7 +20,7 @@ def find_rules_for_everything(facts: AuditFacts) -> Iterator[CheckProblem]:
         taint = rule.spec.taint
         devices = sum(len(pool.devices) for pool in facts.pools.values())
         claims = [claim for claim in facts.claims.values() if claim.status.allocation is not None]
-        pods = {name_of(pod) for claim in claims for pod in facts.users.get(key_of(claim), ())}
+        pods = {pod.metadata.full_name for claim in claims for pod in facts.users.get(claim.metadata.key, ())}
         evicts = taint.effect == "NoExecute"
         verb = "evicts every pod with a device" if evicts else "keeps every device from being allocated"
         if taint.effect not in ("NoExecute", "NoSchedule"):
@@ -78,19 +78,19 @@ def find_names_missing(facts: AuditFacts) -> Iterator[CheckProblem]:
     """Find pending pods that reference a missing claim or template; bound pods have other checks."""
     templates_known = not facts.lacks(("resourceclaimtemplates",))
     claims_known = not facts.lacks(("resourceclaims",))
-    for pod in sorted(facts.cluster_state.pending, key=name_of):
+    for pod in sorted(facts.cluster_state.pending, key=lambda pod: pod.metadata.full_name):
         names = resolve_claim_names(pod)
         space = pod.metadata.namespace
         for reference in pod.spec.resource_claims:
             template = reference.resource_claim_template_name
-            made = names.get(reference.name, "")
-            if template and not made and templates_known and (space, template) not in facts.templates:
+            claim_name = names.get(reference.name, "")
+            if template and not claim_name and templates_known and (space, template) not in facts.templates:
                 message = f"is pending: claim template {template} does not exist"
                 fix = f"create ResourceClaimTemplate {template} in namespace {space}, or correct the pod"
                 yield CheckProblem(subject_of(pod), message, (), fix, reference.name)
-            elif reference.resource_claim_name and claims_known and (space, made) not in facts.claims:
-                message = f"is pending: claim {made} does not exist"
-                fix = f"create ResourceClaim {made} in namespace {space}, or correct the pod"
+            elif reference.resource_claim_name and claims_known and (space, claim_name) not in facts.claims:
+                message = f"is pending: claim {claim_name} does not exist"
+                fix = f"create ResourceClaim {claim_name} in namespace {space}, or correct the pod"
                 yield CheckProblem(subject_of(pod), message, (), fix, reference.name)
 
 
@@ -105,12 +105,12 @@ def find_annotations_unreadable(facts: AuditFacts) -> Iterator[CheckProblem]:
                 ("no device of this class is allocated until it is corrected",),
                 key=CLASS_KEY,
             )
-    for pod in sorted(facts.pods.values(), key=name_of):
-        trouble = find_pod_problem(pod) if pod.metadata.annotations else None
-        if trouble is not None and pod.spec.resource_claims:
+    for pod in sorted(facts.pods.values(), key=lambda pod: pod.metadata.full_name):
+        pod_problem = find_pod_problem(pod) if pod.metadata.annotations else None
+        if pod_problem is not None and pod.spec.resource_claims:
             yield CheckProblem(
                 subject_of(pod),
-                f"annotation {POD_KEY} is invalid: {trouble}",
+                f"annotation {POD_KEY} is invalid: {pod_problem}",
                 ("its claims are priced from their devices instead",),
                 f"kubectl annotate pod -n {pod.metadata.namespace} {pod.metadata.name} {POD_KEY}-",
                 POD_KEY,

@@ -25,7 +25,7 @@ from plimsoll.api.resource import (
 )
 from plimsoll.errors import InputError
 from plimsoll.ledger.units import CPU, from_units
-from plimsoll.tools.audit.facts import AuditFacts, name_of, results_of, subject_of
+from plimsoll.tools.audit.facts import AuditFacts, subject_of
 from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
 from plimsoll.tools.audit.node_resources import SURE, guess_node_resources
 
@@ -38,7 +38,7 @@ _ONE_CPU = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _DeviceNuma:
     """Device of a pod and its NUMA nodes."""
 
     id: DeviceId
@@ -50,11 +50,11 @@ def find_numa_splits(facts: AuditFacts) -> Iterator[CheckProblem]:
     for pod in facts.bound:
         if not pod.spec.resource_claims:
             continue
-        places = [place for claim in facts.claims_of(pod) for place in _places(facts, claim)]
+        places = [place for claim in facts.claims_of(pod) for place in _device_numa_nodes(facts, claim)]
         yield from _roots_apart(facts, pod, {place.id.driver for place in places})
         if len(places) < 2:
             continue
-        drivers: dict[str, list[_Place]] = {}
+        drivers: dict[str, list[_DeviceNuma]] = {}
         for place in places:
             drivers.setdefault(place.id.driver, []).append(place)
         evidence = tuple(
@@ -91,7 +91,7 @@ def _roots_apart(facts: AuditFacts, pod: Pod, known: set[str]) -> Iterator[Check
     """Yield drivers that publish PCIe roots but no NUMA nodes, and have no root in common."""
     drivers: dict[str, set[str]] = {}
     for claim in facts.claims_of(pod):
-        for result in results_of(claim):
+        for result in claim.allocation_results:
             device = facts.device(DeviceId.of(result))
             root = device.attributes.get(PCIE_ROOT) if device is not None else None
             if root is not None and result.driver not in known:
@@ -111,21 +111,21 @@ def _roots_apart(facts: AuditFacts, pod: Pod, known: set[str]) -> Iterator[Check
             )
 
 
-def _places(facts: AuditFacts, claim: ResourceClaim) -> Iterator[_Place]:
+def _device_numa_nodes(facts: AuditFacts, claim: ResourceClaim) -> Iterator[_DeviceNuma]:
     reported = _reported(claim)
-    for result in results_of(claim):
+    for result in claim.allocation_results:
         id = DeviceId.of(result)
         device = facts.device(id)
         nodes = reported.get((id, result.share_id)) or (numa_of(device) if device is not None else None)
         if nodes and not result.admin_access:
-            yield _Place(id, name_of(claim), nodes)
+            yield _DeviceNuma(id, claim.metadata.full_name, nodes)
 
 
 def _reported(claim: ResourceClaim) -> dict[tuple[DeviceId, str | None], frozenset[int]]:
     """Return the NUMA nodes that drivers report in the status of a claim."""
     found = {}
     for each in claim.status.devices:
-        nodes = _read_set(each.data, "numaNodes")
+        nodes = _parse_cpu_list(each.data, "numaNodes")
         if nodes:
             found[DeviceId(each.driver, each.pool, each.device), each.share_id] = frozenset(nodes)
     return found
@@ -147,11 +147,11 @@ def _numbers(attribute: DeviceAttribute) -> frozenset[int] | None:
     return frozenset(value for value in values if value >= 0) or None
 
 
-def _union(places: list[_Place]) -> frozenset[int]:
+def _union(places: list[_DeviceNuma]) -> frozenset[int]:
     return frozenset().union(*(place.nodes for place in places))
 
 
-def _could_be_together(facts: AuditFacts, places: list[_Place]) -> bool:
+def _could_be_together(facts: AuditFacts, places: list[_DeviceNuma]) -> bool:
     """Return whether one NUMA node has as many devices of the pool."""
     pool = facts.pools.get(places[0].id.pool_id)
     if pool is None or len({place.id for place in places}) < 2:
@@ -189,12 +189,12 @@ def _managed(facts: AuditFacts) -> dict[tuple[str, str], _Cpus]:
             for name, (slice, device) in pool.devices.items():
                 if device.consumes_counters or not slice.spec.node_name:
                     continue
-                for like in guess_node_resources(pool_id.driver, device):
-                    if like.resource != CPU:
+                for guess in guess_node_resources(pool_id.driver, device):
+                    if guess.resource != CPU:
                         continue
                     cpus = found.setdefault((slice.spec.node_name, pool_id.driver), _Cpus())
-                    cpus.managed += like.amount.milli()
-                    cpus.sure = cpus.sure and (like.sure or CPU in read_device(device))
+                    cpus.managed += guess.amount.milli()
+                    cpus.sure = cpus.sure and (guess.sure or CPU in read_device(device))
                     for each in facts.held.get(DeviceId(*pool_id, name), ()):
                         cpus.held += _held(each.result, device)
         for pool_id, pool in facts.pools.items():
@@ -212,9 +212,9 @@ def _managed(facts: AuditFacts) -> dict[tuple[str, str], _Cpus]:
 def _held(result: DeviceRequestAllocationResult, device: Device) -> int:
     if result.admin_access:
         return 0
-    like = next(iter(guess_node_resources(result.driver, device)))
-    consumed = result.consumed_capacity.get(like.capacity)
-    return (like.amount if consumed is None else consumed).milli()
+    guess = next(iter(guess_node_resources(result.driver, device)))
+    consumed = result.consumed_capacity.get(guess.capacity)
+    return (guess.amount if consumed is None else consumed).milli()
 
 
 def find_cpu_mismatches(facts: AuditFacts) -> Iterator[CheckProblem]:
@@ -224,10 +224,10 @@ def find_cpu_mismatches(facts: AuditFacts) -> Iterator[CheckProblem]:
             continue
         line, usable = node.status.allocatable[CPU].milli(), cpus.managed + cpus.shared
         capacity = node.status.capacity.get(CPU, node.status.allocatable[CPU]).milli()
-        beside = f", and shares {_cpu(cpus.shared)} among all pods" if cpus.shared else ""
+        shared_text = f", and shares {_cpu(cpus.shared)} among all pods" if cpus.shared else ""
         numbers = (
             f"the driver manages {_cpu(cpus.managed)} CPUs, {_cpu(cpus.held)} of them allocated to "
-            f"claims{beside}",
+            f"claims{shared_text}",
             f"the kubelet reports {_cpu(capacity)}, of which {_cpu(line)} are allocatable",
         )
         if cpus.managed > capacity:
@@ -279,7 +279,7 @@ def find_shared_pools_empty(facts: AuditFacts) -> Iterator[CheckProblem]:
             continue  # it manages some of the CPUs, and there are others
         without = [pod for pod in by_node.get(name, []) if not _has_cpus_of(facts, pod, driver)]
         if without:
-            names = ", ".join(f"Pod/{name_of(pod)}" for pod in without[:3])
+            names = ", ".join(f"Pod/{pod.metadata.full_name}" for pod in without[:3])
             yield CheckProblem(
                 f"Node/{name}",
                 f"all {_cpu(cpus.managed)} CPUs of {driver} are allocated to claims, and {len(without)} pod"
@@ -291,7 +291,9 @@ def find_shared_pools_empty(facts: AuditFacts) -> Iterator[CheckProblem]:
 
 
 def _has_cpus_of(facts: AuditFacts, pod: Pod, driver: str) -> bool:
-    return any(result.driver == driver for claim in facts.claims_of(pod) for result in results_of(claim))
+    return any(
+        result.driver == driver for claim in facts.claims_of(pod) for result in claim.allocation_results
+    )
 
 
 def find_cpuset_overlaps(facts: AuditFacts) -> Iterator[CheckProblem]:
@@ -299,7 +301,7 @@ def find_cpuset_overlaps(facts: AuditFacts) -> Iterator[CheckProblem]:
     owners: dict[tuple[str, str], list[tuple[CpuSet, ResourceClaim]]] = {}
     for claim in facts.claims.values():
         for each in claim.status.devices:
-            cpus = _read_set(each.data, "cpuset")
+            cpus = _parse_cpu_list(each.data, "cpuset")
             if cpus:
                 owners.setdefault((each.driver, each.pool), []).append((cpus, claim))
     for (driver, pool), found in sorted(owners.items()):
@@ -313,22 +315,21 @@ def find_cpuset_overlaps(facts: AuditFacts) -> Iterator[CheckProblem]:
 
 def _overlaps(driver: str, pool: str, found: list[tuple[CpuSet, ResourceClaim]]) -> Iterator[CheckProblem]:
     for (one, first), (other, second) in combinations(found, 2):
-        both = one & other
+        both, name = one & other, second.metadata.full_name
         if both:
-            twice = " twice" if first is second else ""
             yield CheckProblem(
                 subject_of(first),
-                f"has CPUs {both}{twice}" + ("" if first is second else f", and so has {name_of(second)}"),
+                f"has CPUs {both}" + (" twice" if first is second else f", and so has {name}"),
                 (
                     f"driver {driver}, pool {pool}",
-                    f"ResourceClaim/{name_of(first)}: CPUs {one}",
-                    f"ResourceClaim/{name_of(second)}: CPUs {other}",
+                    f"{subject_of(first)}: CPUs {one}",
+                    f"{subject_of(second)}: CPUs {other}",
                 ),
-                key=f"{name_of(second)}/{both}",
+                key=f"{name}/{both}",
             )
 
 
-def _read_set(data: object, name: str) -> CpuSet | None:
+def _parse_cpu_list(data: object, name: str) -> CpuSet | None:
     """Parse a CPU or NUMA list in driver data; None if it is missing or invalid."""
     text = data.get(name) if isinstance(data, dict) else None
     if not isinstance(text, str) or not text or len(text) > 10_000:
