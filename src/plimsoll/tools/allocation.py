@@ -54,7 +54,7 @@ class AllocatorInput:
     classes: dict[str, DeviceClass]
     claims: tuple[ResourceClaim, ...]
     taint_rules: tuple[DeviceTaintRule, ...]
-    problems: dict[str, tuple[str, ...]]  #: claim -> why the API server would not take it
+    problems: dict[str, tuple[str, ...]]  #: claim -> its validation errors
 
     @staticmethod
     def read(objects: Iterable[ParsedObject], now: datetime, gates: Gates) -> AllocatorInput:
@@ -62,7 +62,7 @@ class AllocatorInput:
         found = list(objects)
         nodes = {node.metadata.name: node for node in decode_views(found, Node, now)}
         slices = decode_views(found, ResourceSlice, now)
-        # A driver's slices alone are enough to ask: nodes that only they name have no labels.
+        # A driver's slices alone are sufficient: nodes that only they name have no labels.
         for each in slices:
             name = each.spec.node_name
             if name and name not in nodes:

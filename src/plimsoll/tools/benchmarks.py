@@ -35,7 +35,7 @@ Clock = Callable[[], float]
 
 RESOURCE = "resource.k8s.io/v1"
 DRIVER = "bench.example.com"
-DEVICES = 8  #: on each node; so many pods fit on it
+DEVICES = 8  #: devices, and therefore pods, per node
 NAIVE = 5  #: decisions that are also made the naive way
 _WARM = 20
 #: Requests of a pod.
@@ -128,7 +128,7 @@ def measure(scenario: str, nodes: int, pods: int, clock: Clock = time.thread_tim
     for number in range(_WARM):  # warm up caches
         cluster.place(f"warm-{number}")
     gc.collect()
-    gc.freeze()  # as a scheduler does once it knows its cluster
+    gc.freeze()  # as the scheduler does after its caches are synced
     try:
         times = sorted(_time(cluster, f"pod-{number}", clock) for number in range(pods))
     finally:

@@ -39,8 +39,8 @@ class CgroupPlanSettings:
     version: Literal[1, 2] = 2
     memory: str = ""  #: memory of the machine; "": see above
     memory_qos: bool = False
-    node: str = ""  #: only the pods of this node; "": all there are, on the one node there is
-    namespace: str = ""  #: only these are shown; what stands above the pods counts all
+    node: str = ""  #: only pods of this node; "": all pods, on the only node
+    namespace: str = ""  #: namespace to show; QoS cgroups include all pods
 
 
 @dataclass(frozen=True, slots=True)

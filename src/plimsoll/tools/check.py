@@ -69,7 +69,7 @@ class CheckReport:
     """Validated objects with their results."""
 
     results: tuple[tuple[ParsedObject, CheckResult], ...]
-    server: str = ""  #: the cluster that has them; "": they come from files
+    server: str = ""  #: cluster they were read from; "" for files
 
     @property
     def refused(self) -> int:

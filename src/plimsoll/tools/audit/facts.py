@@ -29,7 +29,7 @@ from plimsoll.tools.cluster_state.objects import key_of
 
 T = TypeVar("T")
 Key = tuple[str, str]
-#: The kinds that checks can need; a cluster state of files has those of which it has any object.
+#: Kinds that checks can need; a cluster state read from files has those with at least one object.
 NEEDED: dict[str, type[Any]] = {
     "pods": Pod,
     "nodes": Node,
@@ -86,7 +86,7 @@ class AuditFacts:
         known: T = self._computed[what]
         return known
 
-    # -- what is known
+    # -- known kinds
 
     def lacks(self, needs: tuple[str, ...]) -> str:
         """Return why a check that needs these kinds cannot run; "" if it can."""
@@ -138,7 +138,7 @@ class AuditFacts:
     def slices(self) -> list[ResourceSlice]:
         return sorted(self._all(ResourceSlice), key=key_of)
 
-    # -- what follows from them
+    # -- derived data
 
     @cached_property
     def pools(self) -> dict[PoolId, PoolFacts]:

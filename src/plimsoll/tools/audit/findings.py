@@ -17,7 +17,7 @@ class AuditSeverity(StrEnum):
     """Severity of a finding."""
 
     ERROR = "error"  #: double allocation or overcommit, or cannot work
-    WARNING = "warning"  #: something is wrong, or will be when load comes
+    WARNING = "warning"  #: wrong now, or as soon as load increases
     INFO = "info"  #: worth knowing
 
     @property
@@ -49,14 +49,14 @@ class CheckProblem:
 class Check:
     """One check."""
 
-    id: str  #: `PLM001`; never used again for another question
+    id: str  #: such as `PLM001`; never reused for another check
     name: str
     severity: AuditSeverity  #: of most of its findings
     title: str  #: meaning of a finding, in one line
     explanation: str  #: causes and consequences
     fix: str
     run: Callable[[AuditFacts], Iterator[CheckProblem]]
-    #: Kinds without which the question cannot be answered, by name.
+    #: Plural names of the kinds that the check needs.
     needs: tuple[str, ...] = ()
 
     def has_name(self, name: str) -> bool:

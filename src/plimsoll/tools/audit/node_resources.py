@@ -14,7 +14,7 @@ from plimsoll.api.quantity import ZERO, Quantity
 from plimsoll.api.resource import Device, DeviceRequestAllocationResult
 from plimsoll.ledger.units import CPU, MEMORY
 
-#: Drivers that hand out what the node counts as its own.
+#: Drivers that allocate node resources.
 SURE = {"dra.cpu": CPU, "dra.memory": MEMORY}
 _CPU_NAMES = frozenset({"cpu", "cpus"})
 _ONE = Quantity.of(1)

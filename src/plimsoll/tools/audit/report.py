@@ -33,12 +33,12 @@ class AuditReport:
     """All findings, most severe first."""
 
     findings: tuple[AuditFinding, ...] = ()
-    checks: tuple[Check, ...] = ()  #: that were made
+    checks: tuple[Check, ...] = ()  #: checks that were run
     skipped: tuple[SkippedCheck, ...] = ()
     origin: str = ""
     size: dict[str, int] = field(default_factory=dict)  #: numbers of examined objects
-    forms: tuple[str, ...] = ()  #: the wire forms of node-allocatable fields that were seen
-    known: tuple[AuditFinding, ...] = ()  #: findings that a baseline knows
+    forms: tuple[str, ...] = ()  #: wire forms of node-allocatable fields that were found
+    known: tuple[AuditFinding, ...] = ()  #: findings of the baseline
 
     def count(self, severity: AuditSeverity) -> int:
         return sum(finding.severity is severity for finding in self.findings)
@@ -59,7 +59,7 @@ class AuditReport:
         old = tuple(finding for finding in self.findings if finding.identity in known)
         return replace(self, findings=new, known=old)
 
-    # -- for programs
+    # -- JSON
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -73,7 +73,7 @@ class AuditReport:
             "skipped": [{"id": each.id, "name": each.name, "why": each.why} for each in self.skipped],
         }
 
-    # -- for people
+    # -- text
 
     def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
         yield self._headline(paint)

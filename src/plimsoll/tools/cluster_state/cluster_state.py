@@ -46,11 +46,12 @@ class ClusterState:
     @cached_property
     def snapshot(self) -> Snapshot:
         """The scheduler's snapshot, with every bound pod charged to its node."""
-        made = Snapshot(self.gates, self.profile)
+        snapshot = Snapshot(self.gates, self.profile)
         with without_collection():
-            for thing in sorted(self.objects, key=lambda each: isinstance(each, Pod)):  # pods are priced last
-                made.set(thing)
-        return made
+            # Pods last: their charges depend on the other objects.
+            for thing in sorted(self.objects, key=lambda each: isinstance(each, Pod)):
+                snapshot.set(thing)
+        return snapshot
 
     def copy(self) -> ClusterState:
         """Return an independent copy."""
@@ -70,7 +71,7 @@ class ClusterState:
         if "snapshot" in self.__dict__:
             self.snapshot.remove(thing)
 
-    # -- looking things up
+    # -- lookups
 
     @property
     def nodes(self) -> list[Node]:

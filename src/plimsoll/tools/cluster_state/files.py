@@ -200,7 +200,7 @@ def _json_items(text: bytes) -> Iterator[Item] | None:
         envelope = _envelopes.decode(text)
         if not envelope.kind.endswith("List") or envelope.items is None:
             return None
-        # All heads are read twice rather than kept: of many small items they would be most of the memory.
+        # Headers are decoded twice, not kept: with many small items they would take most of the memory.
         for _, _, head in _read_headers(envelope):
             if not head.kind or head.kind.endswith("List"):
                 return None
@@ -245,7 +245,7 @@ def _read_tree(given: Any, kind: StateKind, timestamp: str) -> Any | versions.Un
     if kind.endpoint.namespaced and not tree["metadata"].get("namespace"):
         tree["metadata"]["namespace"] = "default"
     if kind.view is ResourceClaim and not tree["metadata"].get("uid"):
-        # Devices are held by UID: claims that were written by hand must not pass for one and the same.
+        # Holders of devices are identified by UID, which handwritten claims do not have.
         meta = tree["metadata"]
         meta["uid"] = f"{meta['namespace']}/{meta.get('name', '')}"
     return require_name(codec.convert(tree, kind.view))

@@ -33,7 +33,7 @@ class _ListTarget:
 
     kind: StateKind
     endpoint: Endpoint
-    namespace: str | None = None  #: None: all of them
+    namespace: str | None = None  #: None: all namespaces
 
     def decode(self, raw: bytes) -> Any:
         """Decode an object in the v1 schema. Raise DecodeError if it cannot be converted."""
@@ -79,7 +79,7 @@ async def _read(
     try:
         async with aclosing(client.pages(place.endpoint, place.namespace)) as pages:
             async for page in pages:
-                if page.revision != revision:  # the listing has begun anew
+                if page.revision != revision:  # the list was restarted
                     things, undecodable, revision = [], [], page.revision
                 with without_collection():
                     for raw in page.items:
@@ -254,7 +254,7 @@ def _is_same(old: Any, new: Any) -> bool:
     )
 
 
-# -- what is not there, or not for us
+# -- kinds that are not served or forbidden
 
 
 def _is_narrowed(error: ApiError, kind: StateKind, namespace: str) -> bool:

@@ -47,7 +47,7 @@ class ParsedObject:
 
     tree: dict[str, Any]
     source: str
-    document: int = 0  #: 0: it stands in no file
+    document: int = 0  #: 0 if not from a file
     line: int = 0
     place: str = ""  #: item of a list
 
@@ -187,7 +187,7 @@ def _load(text: bytes | str, source: str, bounds: Bounds | None) -> Iterator[Doc
     try:
         return _as_parts(iter([(1, codec.decode_tree(text))]))
     except DecodeError:
-        # YAML's reader knows best what is wrong with a text, and needs minutes for a very long one.
+        # The YAML reader reports errors best, but needs minutes for a very long text.
         json_only = len(document_text) > _LONG and _JSON_START.match(document_text) is not None
         return _as_parts(
             _load_json_stream(document_text)

@@ -14,12 +14,12 @@ Key = tuple[str, str]
 class Gap:
     """Kind of which some or all objects are missing from a cluster state, and the reason."""
 
-    kind: str  #: the plural, as in `resourceslices`
+    kind: str  #: plural name, such as `resourceslices`
     why: str
-    whole: bool = True  #: nothing of the kind is there; else only some of it is missing
-    served: bool = True  #: False: the cluster does not have the kind at all, so that nothing is missed
-    brief: str = ""  #: the same in few words, where several kinds are likely to share them
-    refused: bool = False  #: the server refused the list: the number of objects is unknown
+    whole: bool = True  #: True if all objects of the kind are missing
+    served: bool = True  #: False if the cluster does not serve the kind: nothing is missing then
+    brief: str = ""  #: short reason, to merge gaps of several kinds
+    refused: bool = False  #: listing was forbidden: the number of objects is unknown
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.why}"

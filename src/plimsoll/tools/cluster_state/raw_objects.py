@@ -33,9 +33,9 @@ _EVERY = 500
 class ObjectQuery:
     """Kinds to read from a cluster."""
 
-    plurals: tuple[str, ...]  #: as in `resourceslices`
+    plurals: tuple[str, ...]  #: plural names, such as `resourceslices`
     needed: Collection[str] = ()  #: required kinds
-    narrow: bool = False  #: only objects of the source's namespace, if it names one, count
+    narrow: bool = False  #: read only the source's namespace, if it has one
     fields: Mapping[str, str] = field(default_factory=dict)  #: plural -> field selector
 
 
@@ -125,7 +125,7 @@ async def list_raw_objects(
         read += 1
     missed = [gap for gap in gaps if gap.whole and (gap.kind in query.needed or not read)]
     if missed:
-        # The last one: kinds with namespaces come last, and of them some may be seen in one namespace.
+        # The last gap: namespaced kinds come last, and some of them may be readable in one namespace.
         raise InputError(f"{origin}: {missed[-1].kind} cannot be read: {missed[-1].why}")
     made = _as_v1(given)
     made.gaps = gaps + made.gaps
@@ -147,7 +147,7 @@ async def _list(
     pages = client.pages(endpoint, namespace or None, fields=query.fields.get(plural, ""))
     async with aclosing(pages):
         async for page in pages:
-            if page.revision != revision:  # the listing has begun anew
+            if page.revision != revision:  # the list was restarted
                 found, revision = [], page.revision
             with without_collection():
                 found += [ParsedObject(codec.decode_tree(raw), source) for raw in page.items]

@@ -16,9 +16,9 @@ Tree = dict[str, Any]
 GROUP = "resource.k8s.io"
 #: Supported versions, most recent first.
 VERSIONS = ("v1", "v1beta2", "v1beta1", "v1alpha3")
-#: Versions whose shape is that of v1.
+#: Versions with the schema of v1.
 SAME = ("v1", "v1beta2")
-#: The fields of a request that v1 has below `exactly`.
+#: Fields of a request that are under `exactly` in v1.
 _EXACTLY = (
     "deviceClassName",
     "selectors",

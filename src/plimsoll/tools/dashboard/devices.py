@@ -37,7 +37,7 @@ class DeviceCount:
         return DeviceCount(1, state == FREE, state in (PARTLY, SHARED), state == TAKEN)
 
 
-#: Driver -> node -> devices; those of no single node are of node "".
+#: Driver -> node -> devices; "" for devices without a single node.
 Counts = dict[str, dict[str, DeviceCount]]
 
 

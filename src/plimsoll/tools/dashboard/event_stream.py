@@ -21,7 +21,7 @@ PING = 15.0
 SLOW = 10.0
 #: Maximum number of nodes in an event; more are sent as "all".
 MOST_NODES = 500
-#: Pages that may listen at once.
+#: Maximum number of connected pages.
 MOST_LISTENERS = 200
 
 

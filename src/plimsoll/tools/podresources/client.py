@@ -28,7 +28,7 @@ from plimsoll.protocols.messages import podresources_v1 as v1
 
 #: Default socket of a kubelet.
 SOCKET = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
-#: A kubelet of its own accord sends no more than a few MiB.
+#: Maximum size of a response; kubelets send a few MiB at most.
 _LARGEST = 64 * 1024 * 1024
 _ATTEMPTS = 8
 _PROBE_SECONDS = 2.0

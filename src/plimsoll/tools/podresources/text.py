@@ -13,7 +13,7 @@ from plimsoll.tools.colors import printable
 from plimsoll.tools.columns import format_table
 
 _NONE = "-"
-#: The row of what the containers of a pod share.
+#: Name of the row for resources that the containers of a pod share.
 _POD = "*"
 
 

@@ -71,9 +71,9 @@ class PodCharges:
     node: str
     resource: str
     claims: tuple[str, ...]
-    requests: int  #: of its containers, or its own
+    requests: int  #: of its containers, or at pod level
     claimed: int  #: total of its claims
-    references: int  #: containers that refer to any of them
+    references: int  #: containers that reference any of the claims
     charged: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -134,7 +134,7 @@ class PoliciesReport:
         """Return the nodes past their line in any resource."""
         return sorted({row.node for row in self.nodes if row.left(column) < 0})
 
-    # -- for people
+    # -- text
 
     def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
         if not self.pods:
@@ -223,7 +223,7 @@ class PoliciesReport:
             for line in wrap(line_text, paint.width, initial_indent="  ", subsequent_indent="    "):
                 yield paint.red(line)
 
-    # -- for programs
+    # -- JSON
 
     def as_json(self) -> dict[str, Any]:
         return {

@@ -35,7 +35,7 @@ class ClaimChargeRow:
     """
 
     resource: str
-    amount: int  #: in ledger units; charged, or what would be charged
+    amount: int  #: in ledger units; charged, or to be charged
     rule: str
     drawn: int | None = None
 
@@ -57,13 +57,13 @@ class ClaimRow:
     namespace: str
     claim: str
     state: str  #: free, allocated (not reserved), reserved, being deleted
-    node: str  #: "" if it is free, or could be used on several
+    node: str  #: "" if it is free, or usable on several nodes
     devices: tuple[tuple[DeviceId, DeviceHolder], ...] = ()
     classes: tuple[str, ...] = ()
     charges: tuple[ClaimChargeRow, ...] = ()
     booked: bool = False  #: True if the amounts are charged; else they would be charged
     problem: Reason | None = None  #: reason why it cannot be priced
-    inside: tuple[str, ...] = ()  #: resources that pod-level requests of its pods have in them already
+    inside: tuple[str, ...] = ()  #: resources covered by pod-level requests of its pods
     reserved_for: tuple[str, ...] = ()
     cpus: Mapping[DeviceId, str] = field(default_factory=dict)  #: CPUs that drivers report as pinned
 

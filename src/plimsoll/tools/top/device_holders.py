@@ -24,8 +24,8 @@ class DeviceHolder:
     request: str
     share: str = ""  #: share ID; "": the entire device
     consumed: tuple[tuple[str, Quantity], ...] = ()
-    admin: bool = False  #: looks at the device only and holds nothing
-    pods: tuple[str, ...] = ()  #: that the claim is reserved for
+    admin: bool = False  #: admin access: does not hold the device
+    pods: tuple[str, ...] = ()  #: pods that the claim is reserved for
 
     def as_json(self) -> dict[str, object]:
         return {

@@ -56,7 +56,7 @@ class DeviceRow:
     holders: tuple[DeviceHolder, ...] = ()
     capacity: Mapping[str, tuple[Quantity, Quantity]] = field(default_factory=dict)  #: name -> (total, used)
     shareable: bool = False
-    counters: tuple[tuple[str, str, Quantity], ...] = ()  #: (set, counter, what it draws when it is in use)
+    counters: tuple[tuple[str, str, Quantity], ...] = ()  #: (set, counter, amount it consumes when allocated)
     taints: tuple[str, ...] = ()
     why: str = ""  #: reason for blocked, tainted or stale, or that it is allocated twice
 

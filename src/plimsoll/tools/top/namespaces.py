@@ -23,10 +23,10 @@ class NamespaceRow:
     """Usage of one namespace."""
 
     namespace: str
-    pods: int  #: that have a node
+    pods: int  #: bound to a node
     pending: int
     claims: int
-    allocated: int  #: claims that have devices
+    allocated: int  #: allocated claims
     amounts: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)  #: requests, claims, overhead
     devices: Mapping[str, int] = field(default_factory=dict)  #: class -> devices, each counted once
     shares: Mapping[str, int] = field(default_factory=dict)  #: class -> shares among them

@@ -105,7 +105,7 @@ class ResourceHolder:
 
     resource: str
     amount: int
-    rule: str  #: `requests`, `overhead`, `AddPerClaim`, ...; the words of `ledger.lines.Rule`
+    rule: str  #: `requests`, `overhead`, `AddPerClaim`, ...; see `ledger.lines.Rule`
     namespace: str
     pod: str
     claim: str

@@ -27,7 +27,7 @@ class PodRow:
 
     namespace: str
     pod: str  #: "" for the pool of a claim
-    node: str  #: "" while it is pending: then the amounts are what its spec asks for
+    node: str  #: "" while it is pending: then the amounts are those of its spec
     amounts: Mapping[str, tuple[int, int, int]]
     qos: str = ""
     claims: tuple[str, ...] = ()

@@ -47,15 +47,15 @@ class PoolRow:
     node: str  #: its only node; "" if it is for several
     all: int
     free: int
-    partly: int  #: shared, and others can have a part of them still
+    partly: int  #: shared, with capacity left
     taken: int
     unavailable: int  #: blocked, tainted or stale
-    partitions: int = 0  #: devices that draw on counters
+    partitions: int = 0  #: devices that consume counters
     counters: Mapping[tuple[str, str], Stock] = field(default_factory=dict)  #: (set, counter)
     shares: Mapping[str, Stock] = field(default_factory=dict)  #: capacity of devices that can be shared
     generation: int = 0
     slices: int = 0  #: of this generation
-    expected: int = 0  #: slices that the generation should have
+    expected: int = 0  #: expected number of slices of the generation
     standing: str = PoolStatus.COMPLETE.value  #: complete, incomplete, invalid, or `missing`: not published
     why: str = ""
 

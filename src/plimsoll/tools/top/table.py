@@ -16,7 +16,7 @@ from plimsoll.tools.top.nodes import format_amount
 
 _GAP = "  "
 _UNITS = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
-#: A last column gets at least this much, however wide the others are.
+#: Minimum width of the last column.
 _LEAST = 18
 #: Color of a usage bar: each kind of mark has its own.
 BAR = "bar"
@@ -36,7 +36,7 @@ class Table:
 
     headings: tuple[str, ...]
     rows: list[tuple[str | Cell | Sequence[str], ...]] = field(default_factory=list)
-    caps: dict[int, int] = field(default_factory=dict)  #: columns of lists that are cut, and to how much
+    caps: dict[int, int] = field(default_factory=dict)  #: maximum widths of truncated list columns
 
     def add(self, *cells: str | Cell | Sequence[str]) -> None:
         self.rows.append(cells)

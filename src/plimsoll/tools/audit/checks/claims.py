@@ -26,7 +26,7 @@ from plimsoll.tools.columns import format_count
 
 #: Seconds that controllers get before a missing action is reported.
 GRACE_SECONDS = 300.0
-#: A pod that was bound so lately may be newer than the claims that were read.
+#: A pod bound less than this many seconds ago may be newer than the claims that were read.
 SETTLE_SECONDS = 30.0
 #: Maximum number of reservations of a claim, and the number from which it is reported.
 RESERVED_MAX, RESERVED_MANY = 256, 231

@@ -96,7 +96,7 @@ def _may_serve(device_class: DeviceClass, driver: str) -> bool:
     return not texts or any(driver in text for text in texts)
 
 
-# -- two drivers, one name
+# -- equal device names of two drivers
 
 
 def find_name_clashes(facts: AuditFacts) -> Iterator[CheckProblem]:
@@ -187,7 +187,7 @@ def find_wrong_drivers(facts: AuditFacts) -> Iterator[CheckProblem]:
         )
 
 
-# -- mappings that mean nothing
+# -- ineffective mappings
 
 
 def find_unknown_keys(facts: AuditFacts) -> Iterator[CheckProblem]:

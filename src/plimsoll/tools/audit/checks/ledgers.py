@@ -199,7 +199,7 @@ def _mirrored(
     if amount is None or not amount or not adding or _is_covered(pod, resource):
         return
     if not _is_made_of(facts, each, resource):
-        return  # an overhead of another device: an equal request is chance
+        return  # overhead of another device: an equal request is a coincidence
     whole = to_unit(resource, amount)
     asked = requests_with_claim(pod, each.claim.metadata.name, resource)
     total = sum(to_unit(resource, request) for _, request in asked)
@@ -236,7 +236,7 @@ def _is_made_of(facts: AuditFacts, each: AuditedClaim, resource: str) -> bool:
     return False
 
 
-# -- what is written down
+# -- recorded charges
 
 
 def find_charges_not_recorded(facts: AuditFacts) -> Iterator[CheckProblem]:

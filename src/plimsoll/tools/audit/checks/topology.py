@@ -30,7 +30,7 @@ from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
 from plimsoll.tools.audit.node_resources import SURE, guess_node_resources
 
 _NUMA_NAMES = ("numaNode", "numaNodeID", "numa")
-#: A kubelet that reserves less than this sets no CPU aside: milli.
+#: Differences below one CPU (in milli) are due to rounding.
 _ONE_CPU = 1000
 
 
