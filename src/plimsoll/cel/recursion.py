@@ -14,10 +14,10 @@ def run_with_stack(call: Callable[[], T]) -> T:
     try:
         return call()
     except RecursionError:
-        return in_fresh_stack(call)
+        return run_on_new_stack(call)
 
 
-def in_fresh_stack(call: Callable[[], T]) -> T:
+def run_on_new_stack(call: Callable[[], T]) -> T:
     """Call a function at the bottom of a new stack."""
     results: list[T] = []
     errors: list[BaseException] = []

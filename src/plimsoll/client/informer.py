@@ -154,7 +154,7 @@ class Informer(Generic[T]):
             async with asyncio.timeout(timeout):
                 await self._synced.wait()
         except TimeoutError:
-            raise self.error or ApiError(0, "Timeout", f"{self._what()} not listed in time") from None
+            raise self.error or ApiError(0, "Timeout", f"{self._resource()} not listed in time") from None
         if self._failure is not None:
             raise self._failure
 
@@ -320,7 +320,7 @@ class Informer(Generic[T]):
                 queue.dispatch(change, self._cache)
             for queue in present:
                 if queue.full:
-                    await queue.wait_for_room()
+                    await queue.wait_for_handler()
             if not count % _BATCH:
                 await asyncio.sleep(0)
 
@@ -331,13 +331,13 @@ class Informer(Generic[T]):
 
     def _note(self, error: InputError) -> None:
         self.error = error
-        _log.warning("%s: %s", self._what(), error)
+        _log.warning("%s: %s", self._resource(), error)
 
     def _fault(self, problem: str) -> None:
         self.faults += 1
-        _log.error("%s: %s", self._what(), problem)
+        _log.error("%s: %s", self._resource(), problem)
 
-    def _what(self) -> str:
+    def _resource(self) -> str:
         endpoint = self.endpoint
         return f"{endpoint.plural}.{endpoint.group}" if endpoint.group else endpoint.plural
 
@@ -380,7 +380,7 @@ class _HandlerQueue(Generic[T]):
     def full(self) -> bool:
         return self._queue is not None and self._queue.qsize() >= _QUEUE
 
-    async def wait_for_room(self) -> None:
+    async def wait_for_handler(self) -> None:
         """Wait until the handler has caught up by half."""
         started = reported = time.monotonic()
         while self._queue is not None and self._task is not None and self._queue.qsize() > _QUEUE // 2:

@@ -136,7 +136,7 @@ class Election:
             if self._release and self.leading and self.holds() and self._settled():
                 with suppress(ApiError, TimeoutError):
                     async with asyncio.timeout(self.timing.retry):
-                        await self.give_back()
+                        await self.release_lease()
             self._write_until = float("-inf")
 
     async def _acquire(self) -> float:
@@ -205,7 +205,7 @@ class Election:
         self._observe(await self._client.update(LEASES, changed, self.namespace))
         return True
 
-    async def give_back(self) -> None:
+    async def release_lease(self) -> None:
         """Release the lease, so that another candidate need not wait for it to expire."""
         if self._lease is None or not self.leading:
             return

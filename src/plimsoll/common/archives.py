@@ -28,7 +28,7 @@ _BLOCK = 1 << 20
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
-def is_wanted(name: str) -> bool:
+def is_manifest_file(name: str) -> bool:
     """Return whether a file in a directory or an archive is read: YAML or JSON, possibly compressed."""
     base = name.rpartition("/")[2].lower()
     for suffix in _PACKED:
@@ -72,7 +72,7 @@ def _tar_texts(stream: _Peekable, source: str, budget: _Budget) -> Iterator[tupl
     with tarfile.open(fileobj=cast(BinaryIO, stream), mode="r|") as archive:
         for member in archive:
             budget.count_member(source)
-            if not member.isfile() or not is_wanted(member.name):
+            if not member.isfile() or not is_manifest_file(member.name):
                 continue
             name = f"{source}: {_printable(member.name)}"
             if member.issparse():
@@ -88,7 +88,7 @@ def _zip_texts(stream: _Peekable, source: str, budget: _Budget) -> Iterator[tupl
     budget.count_member(source, packed.count(b"PK\x01\x02"))  # before zipfile creates an object for each
     with zipfile.ZipFile(io.BytesIO(packed)) as archive:
         for info in archive.infolist():
-            if info.is_dir() or not is_wanted(info.filename):
+            if info.is_dir() or not is_manifest_file(info.filename):
                 continue
             name = f"{source}: {_printable(info.filename)}"
             if info.flag_bits & 1:

@@ -116,7 +116,7 @@ class RecordFile:
                 raise StoreError(f"cannot write {self.path}: not a JSON value: {error}") from error
 
     def _read(self) -> tuple[Any, str]:
-        raw, problem = read_plain(self.path)
+        raw, problem = read_regular_file(self.path)
         if raw is None or problem:
             return None, problem
         body, problem = read(raw, self.kind, self.version, self.upgrades)
@@ -157,7 +157,7 @@ def read_boot_id(path: Path = BOOT_ID) -> str:
         return ""
 
 
-def read_plain(path: Path) -> tuple[bytes | None, str]:
+def read_regular_file(path: Path) -> tuple[bytes | None, str]:
     """Return the content of a file (None if it does not exist) and the reason if it cannot be read."""
     try:
         with open(path, "rb", opener=_open) as file:

@@ -36,19 +36,19 @@ class HealthServer:
         health: Mapping[str, Check] | None = None,
         unwell: int = 500,
         flag: str = "--listen",
-        debug_here_only: bool = False,
+        debug_local_only: bool = False,
     ) -> None:
         """Create a server; `debug` are pages below `/debug/`, `pages` are keyed by their paths.
 
         `unwell` is the status code of a failed check, `flag` the command-line flag of the address. With
-        `debug_here_only` pages below `/debug/` are only served to callers on the same machine.
+        `debug_local_only` pages below `/debug/` are only served to callers on the same machine.
         """
         self._live, self._ready, self._metrics = live, ready, metrics
         self._health = live if health is None else health
         self._unwell, self._flag = unwell, flag
         self._debug = {f"/debug/{name}": page for name, page in (debug or {}).items()}
         self._pages = dict(pages or {})
-        self._debug_here_only = debug_here_only
+        self._debug_local_only = debug_local_only
         self._runner: web.AppRunner | None = None
         self.port = 0
 
@@ -62,7 +62,7 @@ class HealthServer:
         for path, page in self._pages.items():
             app.router.add_get(path, _json(page))
         for path, page in self._debug.items():
-            app.router.add_get(path, _json(page, here_only=self._debug_here_only))
+            app.router.add_get(path, _json(page, local_only=self._debug_local_only))
         runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
         await runner.setup()
         site = web.TCPSite(runner, host, port)
@@ -106,9 +106,9 @@ class HealthServer:
         return response
 
 
-def _json(page: Page, *, here_only: bool = False) -> Callable[[web.Request], Any]:
+def _json(page: Page, *, local_only: bool = False) -> Callable[[web.Request], Any]:
     async def answer(request: web.Request) -> web.Response:
-        if here_only and not _is_here(request.remote):
+        if local_only and not _is_local(request.remote):
             raise web.HTTPForbidden(text="this page is available on the local machine only")
         text = json.dumps(page(), default=str, ensure_ascii=False, indent=1)
         return web.Response(text=text, content_type="application/json")
@@ -116,7 +116,7 @@ def _json(page: Page, *, here_only: bool = False) -> Callable[[web.Request], Any
     return answer
 
 
-def _is_here(remote: str | None) -> bool:
+def _is_local(remote: str | None) -> bool:
     try:
         address = ipaddress.ip_address(remote or "")
     except ValueError:

@@ -108,7 +108,7 @@ class LocalCluster:
             if self._nodes is not None:
                 self._wait(self._nodes.start(self._server, Path(self._directory.name)))
             if self._drivers is not None:
-                self._wait(self._drivers.start(self._server, self._all_nodes().places()))
+                self._wait(self._drivers.start(self._server, self._all_nodes().list_node_paths()))
             if self._scheduler_settings is not None:
                 self._wait(self._start_scheduler(self._scheduler_settings))
         except BaseException:

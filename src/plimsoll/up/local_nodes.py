@@ -79,7 +79,7 @@ class LocalNodes:
     def root(self, name: str) -> Path:
         return self._of(name).process.settings.layout(name).root
 
-    def places(self) -> list[NodePaths]:
+    def list_node_paths(self) -> list[NodePaths]:
         """Return the socket directories of the nodes, for drivers."""
         found = []
         for running in self._running:

@@ -208,12 +208,12 @@ def test_a_released_lease_can_be_acquired_at_once() -> None:
         leases = Leases(Random(1))
         first, second = candidate(leases, "first"), candidate(leases, "second")
         assert await first.attempt()
-        await first.give_back()
+        await first.release_lease()
         assert leases.lease is not None
         spec = leases.lease["spec"]
         assert (spec["holderIdentity"], spec["leaseDurationSeconds"]) == ("", 1)
         assert await second.attempt()
-        await first.give_back()
+        await first.release_lease()
         assert leases.lease["spec"]["holderIdentity"] == "second"
 
     run_scenario(scenario())

@@ -27,7 +27,7 @@ from plimsoll.cel.interpreter.access import (
 )
 from plimsoll.cel.interpreter.evaluation import COST_LIMIT, Evaluation, over_limit
 from plimsoll.cel.overloads.costs import CallCost
-from plimsoll.cel.recursion import in_fresh_stack, run_with_stack
+from plimsoll.cel.recursion import run_on_new_stack, run_with_stack
 from plimsoll.cel.static.environment import CONSTANTS, RUNTIME_TYPES
 from plimsoll.cel.syntax.ast import (
     CallExpr,
@@ -150,7 +150,7 @@ class Program:
         """Repeat the evaluation on a fresh stack, for a deep expression or value."""
         run.restart()
         try:
-            return in_fresh_stack(lambda: self._closure(run))
+            return run_on_new_stack(lambda: self._closure(run))
         except RecursionError:
             raise CelCostError("operation cancelled: values are nested too deeply") from None
 

@@ -222,7 +222,7 @@ class _Checker:
         matched: list[str] = []
         result: CelType | None = None
         for overload in overloads:
-            if overload.member is not member or not _may_take(overload, given):
+            if overload.member is not member or not _may_accept(overload, given):
                 continue
             wanted, produced = self._instantiate(overload)
             if not self.bindings.all_assignable(given, wanted):
@@ -376,7 +376,7 @@ class _Checker:
             raise CelCompileError(f"expected type {wanted} but found {self.types[expr.id]}", expr.pos)
 
 
-def _may_take(overload: Overload, given: list[CelType]) -> bool:
+def _may_accept(overload: Overload, given: list[CelType]) -> bool:
     """Check the number and kinds of arguments, which rules out most overloads without instantiating them."""
     if len(overload.args) != len(given):
         return False

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.common.checkpoint import FindingSeverity, NodeFinding, RecordFile, read_plain
+from plimsoll.common.checkpoint import FindingSeverity, NodeFinding, RecordFile, read_regular_file
 from plimsoll.node.claim_info import AllocatedDevice, ClaimInfo, ClaimRef, PreparedDevice
 from plimsoll.node.claims import kubelet_checkpoint as kubelet_file
 from plimsoll.node.layout import Layout
@@ -164,7 +164,7 @@ def _import_kubelet_checkpoint(layout: Layout) -> RestoredClaims:
     whether a driver was asked to unprepare a claim in the meantime. The file is left unchanged.
     """
     path = layout.kubelet_claims
-    raw, problem = read_plain(path)
+    raw, problem = read_regular_file(path)
     if raw is None:
         return RestoredClaims()
     decoded = kubelet_file.decode(b"" if problem else raw)

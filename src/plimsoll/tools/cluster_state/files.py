@@ -71,7 +71,7 @@ class _Reader:
         if items is not None:
             for number, raw, head in items:
                 self._count()
-                self._take_raw(raw, head, source, text, f", items[{number}]")
+                self._add_raw(raw, head, source, text, f", items[{number}]")
             return
         size = len(text)
         reported = -1
@@ -84,7 +84,7 @@ class _Reader:
 
         for found in parse_objects(text, source, report_bytes, self._bounds):
             self._seen += 1
-            self._take(found)
+            self._add_tree(found)
 
     def _count(self) -> None:
         self._seen += 1
@@ -93,28 +93,28 @@ class _Reader:
 
     # -- one object
 
-    def _take(self, found: ParsedObject) -> None:
+    def _add_tree(self, found: ParsedObject) -> None:
         kind = _kind_of(found.kind, found.tree.get("apiVersion"))
         if kind is not None:
-            self._keep(kind, _read_found(found, kind, self._timestamp))
+            self._store(kind, _decode_parsed(found, kind, self._timestamp))
 
-    def _take_raw(self, raw: msgspec.Raw, head: _Header, source: str, text: bytes, place: str) -> None:
+    def _add_raw(self, raw: msgspec.Raw, head: _Header, source: str, text: bytes, place: str) -> None:
         kind = _kind_of(head.kind, head.api_version)
         if kind is None:
             return
         try:
             if head.metadata.uid and (not kind.versioned or _same_shape(head.api_version)):
-                self._keep(kind, require_name(codec.decode(raw, kind.view)))
+                self._store(kind, require_name(codec.decode(raw, kind.view)))
                 return
             given = {**codec.decode_tree(raw), "apiVersion": head.api_version, "kind": head.kind}
-            self._keep(kind, _read_tree(given, kind, self._timestamp))
+            self._store(kind, _read_tree(given, kind, self._timestamp))
         except DecodeError as error:
             line = text.count(b"\n", 0, max(text.find(raw), 0)) + 1
             where = f"{source}, document 1, line {line}{place}"
             who = f"{head.kind} {head.metadata.name}".rstrip()
             raise DecodeError(f"{where}: {who}: {error}") from None
 
-    def _keep(self, kind: StateKind, thing: Any) -> None:
+    def _store(self, kind: StateKind, thing: Any) -> None:
         if isinstance(thing, versions.Unconvertible):
             self._lost[kind.endpoint.plural, thing.why] += 1
             return
@@ -258,7 +258,7 @@ def require_name(thing: T) -> T:
     return thing
 
 
-def _read_found(found: ParsedObject, kind: StateKind, timestamp: str) -> Any | versions.Unconvertible:
+def _decode_parsed(found: ParsedObject, kind: StateKind, timestamp: str) -> Any | versions.Unconvertible:
     try:
         return _read_tree(found.tree, kind, timestamp)
     except DecodeError as error:
@@ -271,7 +271,7 @@ def decode_object(found: ParsedObject, timestamp: str) -> Any | None:
     kind = _kind_of(found.kind, found.tree.get("apiVersion"))
     if kind is None:
         return None
-    thing = _read_found(found, kind, timestamp)
+    thing = _decode_parsed(found, kind, timestamp)
     if isinstance(thing, versions.Unconvertible):
         raise DecodeError(f"{found.where}: {found.kind} {found.name}: {thing.why}")
     return thing

@@ -17,7 +17,7 @@ from typing import Any
 
 from plimsoll.api import codec
 from plimsoll.api.kinds import KINDS
-from plimsoll.common.archives import SUFFIXES, UTF16, TextReader, is_wanted
+from plimsoll.common.archives import SUFFIXES, UTF16, TextReader, is_manifest_file
 from plimsoll.common.input_limits import Bounds, check_density, default_bounds
 from plimsoll.common.yaml import load_documents
 from plimsoll.common.yaml_documents import DocumentPart, load_parts
@@ -159,7 +159,7 @@ def _flatten(
 
 def _files(path: Path) -> list[Path]:
     if path.is_dir():
-        found = sorted(file for file in path.rglob("*") if is_wanted(file.name) and file.is_file())
+        found = sorted(file for file in path.rglob("*") if is_manifest_file(file.name) and file.is_file())
         if not found:
             raise InputError(f"{path}: no {', '.join(SUFFIXES)} file in this directory")
         return found

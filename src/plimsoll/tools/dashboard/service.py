@@ -156,7 +156,7 @@ class DashboardService:
             return await self._fast_worker.ask(
                 ("pods", query), lambda: lists.list_pods(self.cluster_state, query)[0]
             )
-        return await self._ask_long(("pods", query), lambda worker: _pending(worker.cluster_state, query))
+        return await self._run_long(("pods", query), lambda worker: _pending(worker.cluster_state, query))
 
     async def explain_pod(self, namespace: str, name: str) -> QueryResult:
         def run_query(worker: QueryWorker) -> Any:
@@ -164,7 +164,7 @@ class DashboardService:
                 worker.cluster_state, _named(worker.cluster_state.pod, name, namespace)
             ).as_json()
 
-        return await self._ask_long(("explain pod", namespace, name), run_query)
+        return await self._run_long(("explain pod", namespace, name), run_query)
 
     async def explain_claim(self, namespace: str, name: str) -> QueryResult:
         def run_query(worker: QueryWorker) -> Any:
@@ -172,21 +172,21 @@ class DashboardService:
                 worker.cluster_state, _named(worker.cluster_state.claim, name, namespace)
             ).as_json()
 
-        return await self._ask_long(("explain claim", namespace, name), run_query)
+        return await self._run_long(("explain claim", namespace, name), run_query)
 
     async def audit(self) -> QueryResult:
-        answer = await self._ask_long(KEY, run_audit)
+        answer = await self._run_long(KEY, run_audit)
         self._findings.record(answer)
         return answer
 
     async def whatif(self, plan: Any) -> QueryResult:
         request = read_plan(plan)
         tick = Deadline(self._query_timeout)
-        return await self._ask_long(
+        return await self._run_long(
             None, lambda worker: run_whatif(worker.cluster_state, request, tick=tick, lent=True).as_json()
         )
 
-    async def _ask_long(self, key: object, run_query: Callable[[QueryWorker], Any]) -> QueryResult:
+    async def _run_long(self, key: object, run_query: Callable[[QueryWorker], Any]) -> QueryResult:
         worker = await self._get_slow_worker()
         future = asyncio.ensure_future(worker.ask(key, lambda: run_query(worker)))
         future.add_done_callback(_consume_exception)

@@ -56,7 +56,7 @@ def read_lock(path: Path) -> LockState:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as problem:
-        return LockState(entry, False, pid, _lives(pid), reason(problem))
+        return LockState(entry, False, pid, _is_alive(pid), reason(problem))
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -65,7 +65,7 @@ def read_lock(path: Path) -> LockState:
         pass
     finally:
         os.close(fd)
-    return LockState(entry, held, pid, _lives(pid))
+    return LockState(entry, held, pid, _is_alive(pid))
 
 
 def is_kubelets(layout: Layout) -> bool:
@@ -215,5 +215,5 @@ def _existing(path: Path) -> Path:
     return path
 
 
-def _lives(pid: int | None) -> bool:
+def _is_alive(pid: int | None) -> bool:
     return pid is not None and os.path.exists(f"/proc/{pid}")

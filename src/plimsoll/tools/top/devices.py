@@ -150,7 +150,7 @@ def _state(devices: NodeDevices, usage: DeviceUsage, number: int) -> tuple[str, 
         return TAKEN, ""
     if usage.shared & flag:
         capacity = entry.device.capacity
-        if not is_room(capacity, usage.free(number)):
+        if not fits_minimal_share(capacity, usage.free(number)):
             return TAKEN, ""
         return (PARTLY if capacity else SHARED), ""
     if usage.blocked & flag:
@@ -177,7 +177,7 @@ def _short_of(devices: NodeDevices, usage: DeviceUsage, entry: DeviceEntry) -> s
     return ", ".join(lacks) or "counters of its pool are overdrawn"
 
 
-def is_room(capacity: Mapping[str, DeviceCapacity], free: Iterable[int]) -> bool:
+def fits_minimal_share(capacity: Mapping[str, DeviceCapacity], free: Iterable[int]) -> bool:
     """Return whether one more minimal share fits, given the request policies."""
     return all(_least(entry) <= left for entry, left in zip(capacity.values(), free, strict=True))
 

@@ -16,7 +16,7 @@ from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import DeviceCapacity, DeviceTaintRule, ResourceClaim, ResourceSlice
 from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
 from plimsoll.tools.top import claim_rows, device_rows, pool_rows
-from plimsoll.tools.top.devices import STALE, UNAVAILABLE, is_room
+from plimsoll.tools.top.devices import STALE, UNAVAILABLE, fits_minimal_share
 from tests.dumps import make_cluster_state
 from tests.sizes import examples
 
@@ -230,7 +230,7 @@ def test_a_device_is_free_if_any_request_fits(policy: Any, free: int) -> None:
     found = [consume(each, capacity) for each in asked]
     least = min(each.nano[0] for each in found if isinstance(each, Consumption))
     assert capacity_value(capacity["bw"]) == Quantity.of(10)
-    assert is_room(capacity, [free * 10**9]) == (least <= free * 10**9)
+    assert fits_minimal_share(capacity, [free * 10**9]) == (least <= free * 10**9)
 
 
 # -- claims

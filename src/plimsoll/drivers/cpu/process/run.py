@@ -194,7 +194,7 @@ class CpuDriverProcess:
             unwell=503,
             flag="--bind-address",
             # Pod and claim names are not exposed to the network; the Go driver exposes none either.
-            debug_here_only=True,
+            debug_local_only=True,
         )
         await self.pages.start(host, port)
         log_event(LOG, "listening", address=f"{host or '*'}:{self.pages.port}")
