@@ -47,7 +47,7 @@ MANY = report(
 def test_many_findings_fit_one_screen() -> None:
     lines = list(MANY.lines(PLAIN))
     assert len(lines) < 40
-    assert lines[0] == "5000 errors, 1 warning, 1 info"
+    assert lines[0] == "5,000 errors, 1 warning, 1 info"
     assert any("4996 more of Node: -o wide lists them" in line for line in lines)
     assert max(map(len, lines)) <= 100
     assert sum("Node/n" in line for line in MANY.lines(PLAIN, wide=True)) == 5000
