@@ -99,7 +99,7 @@ def test_files_are_applied_and_mistakes_are_lines(directory: Path) -> None:
     )
     done = run("--data", directory / "data", "-f", directory / "pod.yaml", "--once", *LIGHT, *FREE)
     assert done.returncode == 1  # not everything that was asked for is there
-    assert "  manifests    1 objects created, 0 unchanged, 1 refused\n" in done.stdout
+    assert "  manifests    1 objects created, 0 unchanged, 1 rejected\n" in done.stdout
     assert (
         f'    {directory}/pod.yaml, document 1, line 1: Pod Bad: Pod "Bad" is invalid: metadata.name'
         in done.stdout
